@@ -12,7 +12,7 @@ export PATH := $(PATH):$(HOME)/.cargo/bin
 help:
 	@echo 'make run [DIR=folder] [LISTEN=address]   build, and serve a folder ($(DIR) on $(LISTEN))'
 	@echo 'make test                                install the test tools, run every check'
-	@echo 'make bench                               measure beside nginx, lighttpd and Apache'
+	@echo 'make bench                               measure every figure that has a goal, beside the best peers'
 	@echo 'make fmt                                 format the sources'
 	@echo 'make clean                               remove what was built'
 	@echo 'cargo xtask --help                       the single steps'
@@ -27,9 +27,7 @@ test: ready
 
 bench: ready
 	@cargo xtask tools --for bench
-	@cargo xtask bench static
-	@cargo xtask bench static --log --no-build
-	@cargo xtask bench idle --no-build
+	@cargo xtask bench rows
 
 fmt: ready
 	@cargo fmt --all

@@ -68,9 +68,11 @@ pub fn host_triple() -> Result<String> {
     Ok(triple.context("rustc -vV names no host")?.to_owned())
 }
 
-/// The full path of a program, looked for in `PATH` and where Debian keeps its servers.
+/// The full path of a program, looked for among the peers that were built, in `PATH` and where Debian keeps its servers.
 pub fn find_program(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
+    let own = std::iter::once(target_directory().join("peers/bin"));
     let system = ["/usr/sbin", "/usr/bin", "/sbin", "/bin"].into_iter().map(PathBuf::from);
-    std::env::split_paths(&path).chain(system).map(|folder| folder.join(name)).find(|file| file.is_file())
+    let folders = own.chain(std::env::split_paths(&path)).chain(system);
+    folders.map(|folder| folder.join(name)).find(|file| file.is_file())
 }

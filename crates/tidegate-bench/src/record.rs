@@ -262,6 +262,9 @@ pub struct Counts {
     pub surplus: u64,
     /// Sum of the response times, nanoseconds.
     pub response_sum: u64,
+    /// Requests of the warm-up that were answered. They are nowhere else, whenever their answers came.
+    #[serde(default)]
+    pub warmup: u64,
 }
 
 impl Counts {
@@ -287,6 +290,7 @@ impl Counts {
         self.dropped += other.dropped;
         self.surplus += other.surplus;
         self.response_sum = self.response_sum.saturating_add(other.response_sum);
+        self.warmup += other.warmup;
     }
 
     /// Requests that did not end well.

@@ -225,7 +225,9 @@ impl<O: FnMut(Progress)> Gathering<O> {
             },
             by_number: BTreeMap::new(),
             threads: plan.threads as usize,
-            warmup_intervals: warmup.div_ceil(interval) as u32,
+            // Which requests are the warm-up's, their intended starts say; what else an interval tells of belongs to it as a
+            // whole.
+            warmup_intervals: (warmup / interval) as u32,
             warmup,
             told: 0,
             progress: Progress::default(),
@@ -274,9 +276,9 @@ impl<O: FnMut(Progress)> Gathering<O> {
         let seconds = interval.length.max(1) as f64 / 1e9;
         self.progress.elapsed =
             Duration::from_nanos(self.outcome.interval.saturating_mul(u64::from(number) + 1));
-        self.progress.requests += interval.counts.requests;
+        self.progress.requests += interval.counts.requests + interval.counts.warmup;
         self.progress.failed += interval.counts.failed();
-        self.progress.rate = interval.counts.requests as f64 / seconds;
+        self.progress.rate = (interval.counts.requests + interval.counts.warmup) as f64 / seconds;
         self.progress.bytes_rate = interval.counts.bytes as f64 / seconds;
         self.progress.open = interval.open;
         (self.observe)(self.progress);
@@ -284,6 +286,7 @@ impl<O: FnMut(Progress)> Gathering<O> {
 
     fn finish(mut self, start: u64, is_stopped: bool) -> Outcome {
         for (number, interval) in self.by_number {
+            self.outcome.warmup_requests += interval.counts.warmup;
             if number < self.warmup_intervals {
                 self.outcome.warmup_requests += interval.counts.requests;
             } else {

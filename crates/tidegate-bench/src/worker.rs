@@ -5,6 +5,7 @@
 //! allocation; connections are registered once. Intended starts come from the schedule and a `timerfd`.
 
 mod drive;
+mod gather;
 mod source;
 mod streams;
 
@@ -18,13 +19,16 @@ use crate::random::Random;
 use crate::record::{FAILED_KEPT, FailedExchange, Failure, Recorder, Sample};
 use crate::request::Prepared;
 use crate::schedule::Schedule;
+use gather::Gather;
 use source::Source;
 use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::net::SocketAddr;
+use std::num::NonZeroU64;
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::mpsc::Sender;
+use std::thread;
 use std::time::Duration;
 use tidegate_io::connect::{Connecting, connect};
 use tidegate_io::wheel::TICK;
@@ -88,6 +92,9 @@ pub(crate) struct Worker<'s> {
     more: Vec<Key>,
     /// Exchanges begun and not ended.
     outstanding: u64,
+    /// Exchanges answered.
+    answered: u64,
+    gather: Gather,
     recorder: Recorder,
     digests: HashMap<(u32, u32), u64>,
     failed: Vec<FailedExchange>,
@@ -166,6 +173,8 @@ impl<'s> Worker<'s> {
             source: Source::new(plan, &shared.claims, schedule, number, shared.start),
             more: Vec::new(),
             outstanding: 0,
+            answered: 0,
+            gather: Gather::default(),
             recorder: Recorder::new(),
             digests: HashMap::new(),
             failed: Vec::new(),
@@ -193,6 +202,9 @@ impl<'s> Worker<'s> {
         let alarm = Slab::default().insert(());
         self.registry.add_readable(self.alarm.as_fd(), Kind::Io, alarm)?;
         self.begin();
+        // Sleeps are short: the 50 µs by which timers may be late would be longer. What cannot be set is as it was.
+        let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
+        let mut woken = monotonic_ns();
         loop {
             let now = monotonic_ns();
             self.turn(now);
@@ -204,9 +216,15 @@ impl<'s> Worker<'s> {
             if next != u64::MAX && !timeout.is_zero() {
                 self.alarm.set(next, now)?;
             }
+            if let Some(rest) =
+                self.sleep_first(now, now.saturating_sub(woken)).filter(|rest| *rest < timeout)
+            {
+                thread::park_timeout(rest); // nobody unparks it
+            }
             let mut ready = std::mem::take(&mut self.ready);
             ready.clear();
             let waited = self.poller.wait(Some(timeout), &mut ready);
+            woken = monotonic_ns();
             for event in &ready {
                 if event.kind() == Kind::Connection {
                     let now = self.on_event(event);
@@ -245,7 +263,6 @@ impl<'s> Worker<'s> {
         if !self.is_stopping && (now >= self.end || self.shared.stop.load(Relaxed) || self.has_run_dry()) {
             self.stop(now);
         }
-        self.source.count_from(now);
         self.open_rested(now);
         let tick = (now.saturating_sub(self.shared.start) / TICK.as_nanos() as u64) as u32;
         let mut expired = std::mem::take(&mut self.expired);
@@ -268,6 +285,12 @@ impl<'s> Worker<'s> {
 
     fn interval_end(&self) -> u64 {
         self.shared.start.saturating_add(self.interval * (u64::from(self.interval_number) + 1))
+    }
+
+    /// How long to sleep first, so that several answers are there (see `gather`).
+    fn sleep_first(&mut self, now: u64, busy: u64) -> Option<Duration> {
+        let rest = self.gather.rest(now, busy, self.answered, self.outstanding);
+        rest.filter(|_| matches!(self.plan.load, Load::Closed) && !self.is_stopping && self.more.is_empty())
     }
 
     /// How long to wait for events at most.

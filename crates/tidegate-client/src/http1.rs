@@ -18,6 +18,14 @@ pub struct HeadReader {
 const INTERIM_MAX: u16 = 256;
 
 impl HeadReader {
+    /// Has memory to keep bytes in, unless there are some.
+    pub fn lend(&mut self, memory: impl FnOnce() -> Vec<u8>) {
+        if self.bytes.is_empty() {
+            self.bytes = memory();
+            debug_assert!(self.bytes.is_empty(), "invariant: what was in it is no part of an answer");
+        }
+    }
+
     /// Takes bytes. `read` sees the final head once it is there, or the one that switches protocols; interim
     /// heads go to `interim`. What lies behind the head is what [`HeadReader::take_rest`] returns.
     ///

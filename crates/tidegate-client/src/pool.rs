@@ -49,6 +49,8 @@ pub struct Pool {
     sweeper: RefCell<Option<Waker>>,
     is_sweeper_started: Cell<bool>,
     is_deadline_armed: Cell<bool>,
+    /// One has come back since the idle ones were looked through.
+    has_put: Cell<bool>,
 }
 
 /// A connection that is being made, and for nobody at the moment.
@@ -109,6 +111,7 @@ impl Pool {
             sweeper: RefCell::default(),
             is_sweeper_started: Cell::new(false),
             is_deadline_armed: Cell::new(false),
+            has_put: Cell::new(false),
         })
     }
 
@@ -207,6 +210,7 @@ impl Pool {
             return;
         }
         connection.count_exchange();
+        self.has_put.set(true);
         match self.sweeper() {
             Some(waker) => {
                 connection.wake_reader(&waker);
@@ -270,7 +274,11 @@ impl Pool {
         let has_passed = |left: &mut Left| now.saturating_sub(left.since) >= LEFT_TIME;
         let gone: Vec<Left> = self.left.borrow_mut().extract_if(.., has_passed).collect();
         drop(gone);
-        let idle = self.idle.borrow().first().map(|oldest| oldest.since.saturating_add(lifetime));
+        // Where all are in use at the moment the first of them is not idle for too long before that.
+        let since = self.idle.borrow().first().map(|oldest| oldest.since);
+        let since = since.or_else(|| self.has_put.get().then_some(now));
+        self.has_put.set(false);
+        let idle = since.map(|since| since.saturating_add(lifetime));
         let left = self.left.borrow().first().map(|oldest| oldest.since.saturating_add(LEFT_TIME));
         idle.into_iter().chain(left).min()
     }

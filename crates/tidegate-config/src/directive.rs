@@ -45,11 +45,15 @@ pub enum Context {
     Pool,
     /// Inside `upstream { … }`.
     Upstream,
+    /// Inside `users { … }`.
+    Users,
+    /// Inside `match { … }`.
+    Match,
 }
 
 impl Context {
     /// Every context, in the order of the reference.
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 19] = [
         Self::Top,
         Self::Listen,
         Self::Limits,
@@ -67,6 +71,8 @@ impl Context {
         Self::Proxy,
         Self::Pool,
         Self::Upstream,
+        Self::Users,
+        Self::Match,
     ];
 
     /// Where the context is, in messages.
@@ -89,6 +95,8 @@ impl Context {
             Self::Proxy => "in `proxy`",
             Self::Pool => "in `pool`",
             Self::Upstream => "in `upstream`",
+            Self::Users => "in `users`",
+            Self::Match => "in `match`",
         }
     }
 
@@ -112,6 +120,8 @@ impl Context {
             Self::Proxy => "proxy",
             Self::Pool => "pool",
             Self::Upstream => "upstream",
+            Self::Users => "users",
+            Self::Match => "match",
         }
     }
 }
@@ -140,6 +150,8 @@ pub enum Kind {
         /// The most that fits.
         most: u64,
     },
+    /// So many in a time: `"10/s"`.
+    Rate,
     /// A status code, one of a list, or within 200..=599 when the list is empty.
     Status {
         /// The statuses that fit; empty for all.
@@ -164,6 +176,8 @@ pub enum Kind {
     Host,
     /// A pattern over the path of a request.
     Pattern,
+    /// A regular expression.
+    Regex,
     /// A path within the site, from its `/`.
     SitePath,
     /// An address to listen on.
@@ -176,6 +190,8 @@ pub enum Kind {
     Try,
     /// An address to redirect to, with `{path}` and its like.
     Target,
+    /// A path of the site to be asked for in place of the request's own, with placeholders.
+    Rewrite,
     /// A field name that a response may be given.
     FieldName,
     /// A field value.
@@ -186,6 +202,10 @@ pub enum Kind {
     MediaType,
     /// A token of RFC 9110, such as a charset.
     Token,
+    /// Tokens with commas between them, or a star.
+    Tokens,
+    /// An origin, with a star perhaps, or the word `credentials` (`cors`).
+    Origin,
     /// The extension of a file name, without its dot.
     Extension,
     /// The name of a pool, or the address of an application.
@@ -246,6 +266,8 @@ pub enum Children {
     None,
     /// Directives of a context.
     Block(Context),
+    /// `rules`: what may stand where they are used, and is checked there.
+    Deferred,
     /// `types`: free names, each with one value.
     Pairs {
         /// The type of the names.
@@ -381,7 +403,7 @@ impl Directive {
         }
         match self.children {
             Children::None => {}
-            Children::Block(_) | Children::Pairs { .. } => out += " { ... }",
+            Children::Block(_) | Children::Deferred | Children::Pairs { .. } => out += " { ... }",
         }
         out
     }
@@ -405,6 +427,16 @@ pub const fn some(name: &'static str, kind: Kind) -> Argument {
 /// An argument that stands at least once, or one of some words.
 pub const fn some_or(name: &'static str, kind: Kind, words: &'static [&'static str]) -> Argument {
     Argument { name, kind, count: Count::Some, words }
+}
+
+/// An argument that stands once or not at all.
+pub const fn optional(name: &'static str, kind: Kind) -> Argument {
+    Argument { name, kind, count: Count::Optional, words: &[] }
+}
+
+/// An argument that stands any number of times.
+pub const fn any(name: &'static str, kind: Kind) -> Argument {
+    Argument { name, kind, count: Count::Any, words: &[] }
 }
 
 /// An argument that stands any number of times, or one of some words.

@@ -49,6 +49,7 @@ impl Display for PathPattern {
             PathPattern::Prefix(prefix) => write!(f, "{prefix}*"),
             PathPattern::Suffix(suffix) => write!(f, "*{suffix}"),
             PathPattern::Pieces(pieces) => f.write_str(&pieces.join("*")),
+            PathPattern::Regex(regex) => write!(f, "regex=\"{}\"", regex.as_str()),
         }
     }
 }

@@ -34,8 +34,12 @@ pub(crate) fn text(checker: &Checker<'_>, nodes: &[TopNode]) -> String {
 fn block(checker: &Checker<'_>, context: Context, nodes: Vec<(&File, &Node)>, outer: &[InForce]) -> Json {
     let known = |node: &Node| directives::find(context, &node.name);
     // Sites and routes inherit what stands beside them, wherever it does.
-    let (later, first): (Vec<_>, Vec<_>) =
-        nodes.into_iter().partition(|(_, node)| matches!(node.name.as_str(), "site" | "route"));
+    let nodes = checker.rules.expand(nodes);
+    let is_used = |(_, node): &(&File, &Node)| node.name != "rules"; // they stand where they are used
+    let (later, first): (Vec<_>, Vec<_>) = nodes
+        .into_iter()
+        .filter(is_used)
+        .partition(|(_, node)| matches!(node.name.as_str(), "site" | "route"));
     let mut list: Vec<InForce> = Vec::new();
     for (file, node) in first {
         let Some(directive) = known(node) else { continue };
@@ -115,7 +119,7 @@ fn hides(inner: &InForce, outer: &InForce) -> bool {
     }
     let key = |known: &InForce| known.json["arguments"][0].to_string().to_ascii_lowercase();
     // Access adds up: each level has to let a client in.
-    let adds_up = matches!(inner.directive.name, "allow" | "deny");
+    let adds_up = matches!(inner.directive.name, "allow" | "deny") || inner.json["arguments"][2] == "add";
     !adds_up
         && stands_for(inner.directive.name, outer.directive.name)
         && match inner.directive.inheritance {
@@ -176,6 +180,7 @@ fn directive(
     match directive.children {
         Children::None => {}
         Children::Block(_) if is_off => {}
+        Children::Deferred => {}
         Children::Block(context) => {
             let children = children.iter().map(|child| (file, child)).collect();
             out.insert("children".to_owned(), block(checker, context, children, inherited));

@@ -8,7 +8,7 @@ use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use crate::check::Checker;
+use crate::check::{Checker, Rules};
 use crate::diagnostic::Diagnostic;
 use crate::disk::{Disk, RealDisk};
 use crate::environment::Environment;
@@ -16,6 +16,7 @@ use crate::include::{Reader, TopNode, unreadable};
 use crate::lower;
 use crate::settings::{HostPattern, Origin, Settings};
 use crate::source::Source;
+use crate::value::IS_EXPRESSION;
 
 /// The outcome of loading.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -31,6 +32,8 @@ pub struct Loaded {
     pub contested: Vec<Option<HostPattern>>,
     /// The files in which the settings stand.
     pub sources: Vec<Source>,
+    /// Where nothing can be served: what could be read all the same, for whoever looks for further mistakes in it.
+    pub partial: Option<Settings>,
 }
 
 impl Loaded {
@@ -49,7 +52,13 @@ impl Loaded {
     /// Adds what was found out after loading. An error with a place among the sites costs that site, as a mistake
     /// in it does; any other costs everything.
     pub fn add(&mut self, findings: Vec<(Option<usize>, Diagnostic)>) {
-        let Some(mut settings) = self.settings.take() else { return };
+        let Some(mut settings) = self.settings.take() else {
+            for (_, mut finding) in findings {
+                finding.in_force = finding.is_error().then(|| in_force(None));
+                self.diagnostics.push(finding);
+            }
+            return sort(&mut self.diagnostics);
+        };
         let is_fatal = findings.iter().any(|(site, finding)| finding.is_error() && site.is_none());
         let mut rejected: HashMap<usize, usize> = HashMap::new();
         for (site, finding) in &findings {
@@ -141,6 +150,7 @@ pub fn effective(path: &Path, environment: &dyn Environment) -> Option<String> {
     let mut reader = Reader::new(&mut checker, &RealDisk);
     reader.main(source, absolute.parent()?, Some(&absolute));
     let nodes = reader.nodes;
+    checker.rules = Rules::of(&nodes);
     Some(crate::effective::text(&checker, &nodes))
 }
 
@@ -160,6 +170,7 @@ pub(crate) fn load(
     reader.main(source, folder, path);
     let (nodes, mut left_out, is_fatal) = (reader.nodes, reader.lost, reader.is_fatal);
     let read = checker.diagnostics.len();
+    checker.rules = Rules::of(&nodes);
     let mut server = lower::server(&mut checker, disk, &nodes);
     // Errors of meaning so far concern everything, and so does what could not be read and costs no site.
     let costs_sites = |at: usize| {
@@ -175,6 +186,7 @@ pub(crate) fn load(
     let contested = lower::sites(&mut checker, disk, &nodes, &mut server, &mut left_out);
     lower::implied_pools(&mut checker, &mut server.settings);
     let whole = checker.diagnostics.len();
+    checker.check_rules(&nodes);
     // A main file that could not be read says nothing about what it names or leaves out.
     let is_main_broken = checker.form.first().is_some_and(|range| !range.is_empty());
     if !(is_fatal && is_main_broken) {
@@ -187,8 +199,11 @@ pub(crate) fn load(
     let mut diagnostics = without_consequences(checker);
     sort(&mut diagnostics);
     shorten(&mut diagnostics);
+    let (settings, partial) =
+        if is_fatal { (None, Some(server.settings)) } else { (Some(server.settings), None) };
     Loaded {
-        settings: (!is_fatal).then_some(server.settings),
+        settings,
+        partial,
         diagnostics,
         rejected: left_out.into_iter().map(|left| left.site).collect(),
         contested,
@@ -238,13 +253,50 @@ fn in_force(site: Option<&RejectedSite>) -> String {
 
 /// Leaves out what may only be said because a mistake of form stands there.
 fn without_consequences(mut checker: Checker<'_>) -> Vec<Diagnostic> {
-    let diagnostics = std::mem::take(&mut checker.diagnostics);
-    let mut form = checker.form.iter().flat_map(Clone::clone).peekable();
-    let kept = diagnostics
-        .into_iter()
-        .enumerate()
-        .filter(|(at, diagnostic)| form.next_if_eq(at).is_some() || !checker.is_consequence(diagnostic));
-    kept.map(|(_, diagnostic)| diagnostic).collect()
+    let mut diagnostics = std::mem::take(&mut checker.diagnostics);
+    let form: Vec<usize> = checker.form.iter().flat_map(Clone::clone).collect();
+    let settled = settled_values(&diagnostics, &form);
+    let mut form = form.into_iter().peekable();
+    let mut at = 0..;
+    diagnostics.retain(|diagnostic| {
+        let Some(at) = at.next() else { return true };
+        let is_of_form = form.next_if_eq(&at).is_some();
+        !settled.contains(&at) && (is_of_form || !checker.is_consequence(diagnostic))
+    });
+    diagnostics
+}
+
+/// What a value and the form of that value are both wrong: a path with an escape that is none is another path, so the escape
+/// alone is told. In a regular expression of nginx the backslash is none of the mistakes.
+fn settled_values(diagnostics: &[Diagnostic], form: &[usize]) -> HashSet<usize> {
+    let mut settled = HashSet::new();
+    if form.is_empty() {
+        return settled;
+    }
+    let mut of_form: HashMap<&str, Vec<(usize, usize)>> = HashMap::new();
+    for at in form {
+        if let Some((source, range)) = diagnostics.get(*at).and_then(|diagnostic| diagnostic.span.as_ref()) {
+            of_form.entry(&source.name).or_default().push((range.start, *at));
+        }
+    }
+    of_form.values_mut().for_each(|places| places.sort_unstable());
+    let is_of_form: HashSet<usize> = form.iter().copied().collect();
+    for (at, diagnostic) in diagnostics.iter().enumerate().filter(|(at, _)| !is_of_form.contains(at)) {
+        let Some((source, range)) = &diagnostic.span else { continue };
+        let Some(places) = of_form.get(&*source.name) else { continue };
+        // The value itself begins with its quote, in front of what is wrong in it.
+        let first = places.partition_point(|(start, _)| *start <= range.start);
+        let inside: Vec<usize> =
+            places[first..].iter().take_while(|(start, _)| *start < range.end).map(|(_, at)| *at).collect();
+        if !inside.is_empty() && source.text[range.clone()].starts_with(['"', '#']) {
+            if diagnostic.message.contains(IS_EXPRESSION) {
+                settled.extend(inside);
+            } else {
+                settled.insert(at);
+            }
+        }
+    }
+    settled
 }
 
 /// Most diagnostics that are told; beyond them only their number is.

@@ -54,7 +54,7 @@ writes it the one way.
   on the settings it has.
 ";
 
-const SECTIONS: [(&str, Context, &str); 17] = [
+const SECTIONS: [(&str, Context, &str); 19] = [
     ("Top level", Context::Top, "What stands outside every block."),
     ("In `listen`", Context::Listen, "`listen \":80\" { backlog 8192 }`"),
     ("In `limits`", Context::Limits, "`limits { body-size \"1GiB\" }`"),
@@ -96,6 +96,12 @@ const SECTIONS: [(&str, Context, &str); 17] = [
         Context::Upstream,
         "`upstream \"backends\" { member \"10.0.0.1:3000\"; member \"10.0.0.2:3000\" }`",
     ),
+    ("In `users`", Context::Users, "`users \"staff\" { htpasswd \"/etc/tidegate/staff\" }`"),
+    (
+        "In `match`",
+        Context::Match,
+        "`match \"bots\" { header \"User-Agent\" \"*AhrefsBot*\" \"*GPTBot*\" }`; each line is what `when` takes.",
+    ),
 ];
 
 fn describe(out: &mut String, directive: &Directive) {
@@ -135,6 +141,7 @@ fn describe(out: &mut String, directive: &Directive) {
                 .collect();
             let _ = writeln!(out, "- block: {}", names.join(", "));
         }
+        Children::Deferred => out.push_str("- block: whatever may stand where they are used\n"),
         Children::Pairs { name, value } => {
             let _ =
                 writeln!(out, "- block: for each line {} and {}", name.expectation(), value.expectation());

@@ -74,6 +74,9 @@ fn definition(directive: &Directive) -> Value {
         Children::Block(context) => {
             fields.insert("children".to_owned(), json!({ "$ref": format!("#/$defs/in-{}", context.key()) }));
         }
+        Children::Deferred => {
+            fields.insert("children".to_owned(), json!({ "type": "array" }));
+        }
         Children::Pairs { value: kind, .. } => {
             let pairs = json!({ "type": "object", "additionalProperties": value(kind, &[]) });
             fields.insert("children".to_owned(), pairs);
@@ -127,6 +130,9 @@ fn value(kind: Kind, words: &[&str]) -> Value {
         }
         Kind::Duration { least, most } => {
             json!({ "type": "string", "pattern": amounts(least, most, &crate::value::TIME_UNITS) })
+        }
+        Kind::Rate => {
+            json!({ "type": "string", "pattern": format!("^0*({})/[smhd]$", numbers(1, crate::value::RATE_MOST)) })
         }
         Kind::Choice(choice) => json!({ "enum": choice.iter().chain(words).collect::<Vec<_>>() }),
         // The bound is in bytes, of which a character has at most four; the schema counts characters.
@@ -280,6 +286,10 @@ mod tests {
                     let (unit, factor) = value::TIME_UNITS[unit];
                     json!(format!("{}{unit}", beside(within(least, most) / factor)))
                 }
+                Kind::Rate => {
+                    let unit = ["s", "m", "h", "d", "ms", "min", ""][unit];
+                    json!(format!("{}/{unit}", within(1, value::RATE_MOST)))
+                }
                 Kind::Text { most } => json!("x".repeat(usize::try_from(beside(most as u64)).unwrap_or(0))),
                 Kind::Choice(choice) if near => json!(choice[unit % choice.len()]),
                 _ => json!(word),
@@ -288,7 +298,7 @@ mod tests {
             prop_assert!(schema || !check, "check takes {} for {:?}, and the schema does not", found, kind);
             let is_bounded = matches!(
                 kind,
-                Kind::Number { .. } | Kind::Status { .. } | Kind::Size { .. } | Kind::Duration { .. } | Kind::Choice(_) | Kind::Text { .. }
+                Kind::Number { .. } | Kind::Status { .. } | Kind::Size { .. } | Kind::Duration { .. } | Kind::Rate | Kind::Choice(_) | Kind::Text { .. }
             );
             prop_assert!(check || !schema || !is_bounded, "the schema takes {} for {:?}, and check does not", found, kind);
             for word in words {

@@ -15,13 +15,21 @@ pub mod tls;
 pub mod upstream;
 
 mod access;
+mod login;
 mod networks;
+mod rates;
+mod route_index;
+pub mod rules;
 mod shared;
 
 pub use access::{Access, AccessRule, AccessRules};
 pub use limits::{Limits, RequestLimits};
+pub use login::{Account, Identification, Login, Required, Requirement, UserCache, UserSource};
 pub(crate) use networks::first_address;
 pub use networks::{Network, NetworkSet};
+pub use rates::RequestRate;
+pub use route_index::RouteIndex;
+pub use rules::{Clause, Condition, Cors, FieldMode, MoreField, Regex, TextPattern, ValueMap};
 pub use shared::{Shared, once};
 pub use tls::{
     Acme, AcmeAuthority, AcmeChallenge, CertificateFiles, ClientCertificates, DnsHook, DnsUpdate, ListenTls,
@@ -54,6 +62,8 @@ pub struct Settings {
     pub acme: Acme,
     /// Applications behind the server, in source order.
     pub pools: Vec<Pool>,
+    /// Where users are known, in source order.
+    pub users: Vec<UserSource>,
     /// Groups of servers elsewhere, in source order.
     pub upstreams: Vec<upstream::Upstream>,
     /// Bounds on what a client may do.
@@ -157,6 +167,14 @@ pub enum ListenAddress {
     Unix(#[serde(with = "crate::path_encoding::path")] PathBuf),
 }
 
+impl Settings {
+    /// Each `limit` that some route has; one of a name several times.
+    pub fn rates(&self) -> impl Iterator<Item = &RequestRate> {
+        let routes = self.sites.iter().flat_map(|site| &site.routes);
+        routes.flat_map(|route| &route.rates).map(|rate| &**rate)
+    }
+}
+
 /// A virtual server: the host names it answers to, and its routes.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Site {
@@ -190,17 +208,32 @@ pub enum HostPattern {
 pub struct Route {
     /// Which requests; compared in the order of the routes.
     pub pattern: PathPattern,
+    /// What else a request has to be: all of them.
+    pub conditions: Vec<Clause>,
+    /// What `{value.NAME}` may name.
+    pub values: Shared<Vec<ValueMap>>,
     /// What is answered.
     pub action: Action,
+    /// The path, and query perhaps, that what answers is asked for in place of the request's own, placeholders not yet
+    /// filled in.
+    pub rewrite: Option<String>,
     /// Who is let in.
     pub access: Access,
+    /// Who has to prove to be whom.
+    pub identification: Identification,
+    /// How often it may be asked for, in order; each name once.
+    pub rates: Vec<Shared<RequestRate>>,
     /// `None`: those of the site.
     pub trusted_proxies: Option<Shared<NetworkSet>>,
     /// Fields set on every response of the route, in order: name and value, checked and safe to send, placeholders
     /// not yet filled in.
     pub fields: Vec<(String, String)>,
+    /// Fields that stand beside those of their name, or where there is none.
+    pub more_fields: Vec<MoreField>,
     /// Fields taken away from every response of the route.
     pub removed_fields: Vec<String>,
+    /// Which pages of other sites may have its answers.
+    pub cors: Option<Shared<Cors>>,
     /// `Cache-Control` of successful responses (from `expires` or `cache-control`).
     pub cache_control: Option<String>,
     /// Values of `Link` fields that browsers are told of before an answer that has to be waited for.
@@ -228,6 +261,8 @@ pub enum PathPattern {
     Suffix(String),
     /// Stars elsewhere: the literal pieces between them (the first may be empty, and so may the last).
     Pieces(Vec<String>),
+    /// `regex=`: found anywhere in the path.
+    Regex(Regex),
 }
 
 /// What a route answers with.
@@ -251,6 +286,11 @@ pub enum Action {
         body: String,
         /// Of the text; `None`: `text/html` where it begins with `<`, else `text/plain`.
         media_type: Option<String>,
+    },
+    /// `hand-to`: the route of another path answers.
+    HandTo {
+        /// That path, and query perhaps, placeholders not yet filled in.
+        to: String,
     },
     /// `cgi`: CGI scripts.
     Cgi(Box<gateway::Application>),
@@ -425,6 +465,8 @@ pub enum LogPart {
     Client,
     /// `{client-port}`
     ClientPort,
+    /// `{user}`: who has logged in.
+    User,
     /// `{scheme}`: `http` or `https`.
     Scheme,
     /// `{host}`: the host asked for, as sent.

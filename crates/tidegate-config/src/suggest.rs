@@ -2,6 +2,9 @@
 //!
 //! Called wherever a word is refused. It only words the help; nothing is ever accepted because of it.
 
+use crate::directive::Context;
+use crate::directives;
+
 /// The candidate nearest to a word, if one is near enough to be a likely slip.
 pub(crate) fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     // Long words are no slips of a short one; the bound also keeps the quadratic distance small.
@@ -21,6 +24,17 @@ pub(crate) fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a s
 /// What a directive of nginx, lighttpd, Apache or Caddy is called here.
 pub(crate) fn foreign(word: &str) -> Option<&'static str> {
     FOREIGN.iter().find(|(name, _)| name.eq_ignore_ascii_case(word)).map(|(_, ours)| *ours)
+}
+
+/// Whether what is written for a directive of a context is likely one of these, misspelt or in the words of another server.
+pub(crate) fn means(word: &str, context: Context, names: &[&str]) -> bool {
+    let near = nearest(word, directives::in_context(context).map(|directive| directive.name));
+    near.is_some_and(|near| names.contains(&near))
+        || foreign(word).is_some_and(|help| {
+            names
+                .iter()
+                .any(|name| help.contains(&format!("`{name} ")) || help.contains(&format!("`{name}`")))
+        })
 }
 
 /// Name elsewhere, and the sentence that leads home.
@@ -45,7 +59,12 @@ const FOREIGN: &[(&str, &str)] = &[
     ("error_page", "`error_page` is called `error-page` here: `error-page 404 \"/404.html\"`"),
     ("errordocument", "`ErrorDocument` is called `error-page` here: `error-page 404 \"/404.html\"`"),
     ("return", "`return` is called `respond` here (`respond 200 \"text\"`), or `redirect` for another address"),
-    ("rewrite", "to send the client elsewhere use `redirect \"/new/{path}\"`; to look at other files use `try`"),
+    ("rewriterule", "use `route \"/old/*\" { rewrite \"/new/{1}\" }`, or `redirect` to send the client elsewhere"),
+    ("rewritecond", "conditions choose routes here: `route \"*\" { when header \"X-A\" \"b\"; … }`"),
+    ("if", "conditions choose routes here: `route \"*\" { when header \"X-A\" \"b\"; … }`"),
+    ("map", "`map` is called `value` here: `value \"group\" from=\"{cookie.ab}\" { \"b\" \"new\" }`"),
+    ("limit_except", "methods are named with `methods \"GET\" \"POST\"` here"),
+    ("snippet", "use `rules \"NAME\" { … }`, and `use \"NAME\"` where it is meant"),
     ("redir", "`redir` is called `redirect` here"),
     ("add_header", "`add_header` is called `header` here: `header \"Name\" \"value\"`"),
     ("setenv.add-response-header", "response fields are set with `header \"Name\" \"value\"` here"),
@@ -82,7 +101,6 @@ const FOREIGN: &[(&str, &str)] = &[
     ("bind", "`bind` is called `listen` here"),
     ("port", "a port is given as `listen \":8080\"` here"),
     ("import", "`import` is called `include` here: `include \"sites/*.kdl\"`"),
-    ("require", "access is given with `allow \"10.0.0.0/8\"` and `deny \"all\"` here"),
     ("proxy_pass", "`proxy_pass` is called `proxy` here: `proxy \"http://127.0.0.1:3000\"`"),
     ("proxypass", "`ProxyPass` is called `proxy` here: `proxy \"http://127.0.0.1:3000\"`"),
     ("reverse_proxy", "`reverse_proxy` is called `proxy` here: `proxy \"http://127.0.0.1:3000\"`"),
@@ -139,7 +157,7 @@ mod tests {
     #[test]
     fn no_foreign_name_is_one_of_ours() {
         for (name, _) in FOREIGN {
-            assert!(!crate::directives::names().any(|ours| ours == *name), "{name}");
+            assert!(!directives::names().any(|ours| ours == *name), "{name}");
         }
     }
 }

@@ -75,6 +75,9 @@ fn show(loaded: &Loaded) -> String {
     line("pid-file", format!("{:?}", settings.pid_file), format!("{:?}", plain.pid_file));
     line("control", format!("{:?}", settings.control), format!("{:?}", plain.control));
     line("drain-timeout", format!("{:?}", settings.drain_timeout), format!("{:?}", plain.drain_timeout));
+    for source in &settings.users {
+        let _ = writeln!(out, "users {} {:?} {:?}", source.name, source.accounts, source.cache);
+    }
     for upstream in &settings.upstreams {
         let _ = writeln!(out, "upstream {upstream:#?}");
     }
@@ -108,7 +111,28 @@ fn show(loaded: &Loaded) -> String {
         for route in &site.routes {
             let _ =
                 writeln!(out, "  route {:?} ({}:{})", route.pattern, route.origin.line, route.origin.column);
+            for clause in &route.conditions {
+                let _ = writeln!(out, "    {clause}");
+            }
             let _ = writeln!(out, "    {:?}", route.action);
+            if let Some(login) = &route.identification.login {
+                let _ = writeln!(out, "    login {} as {:?}", login.users, login.realm);
+            }
+            for required in &route.identification.requirements {
+                let _ = writeln!(out, "    require {:?} {:?}", required.what, required.names);
+            }
+            for rate in &route.rates {
+                let _ = writeln!(
+                    out,
+                    "    limit {} {} burst {} by {:?} keys {} track {}",
+                    rate.name,
+                    rate.rate(),
+                    rate.burst,
+                    rate.by,
+                    rate.keys,
+                    rate.is_tracked
+                );
+            }
             for rules in &route.access.levels {
                 let words = rules
                     .iter()

@@ -11,9 +11,23 @@ use tidegate_config::{directives, format, json_schema, load_str, reference};
 
 /// A document that holds the text in a block of a context.
 fn within(context: Context, text: &str) -> String {
-    let listen = "listen \"127.0.0.1:1\"\n";
+    let listen = if text.starts_with("login") {
+        "users \"staff\" { htpasswd \"staff\" }\nlisten \"127.0.0.1:1\"\n"
+    } else {
+        "listen \"127.0.0.1:1\"\n"
+    };
     let site = "site \"example.com\" { respond 200 }\n";
+    let uses = "rules \"secure\" { header \"X-A\" \"b\" }\n";
     match context {
+        Context::Top if text.starts_with("rules") => {
+            format!("{text}\n{listen}site \"example.com\" {{ respond 200; use \"secure\" }}\n")
+        }
+        Context::Site if text.starts_with("use") => {
+            format!("{uses}{listen}site {{ root \".\"\n{text}\n }}\n")
+        }
+        Context::Route if text.starts_with("use") => {
+            format!("{uses}{listen}site {{ root \".\"\n route \"/x/*\" {{ {text} }}\n }}\n")
+        }
         Context::Top if text.starts_with("listen") => format!("{text}\n{site}"),
         Context::Top if text.starts_with("site") => format!("{listen}{text}\n"),
         Context::Top => format!("{text}\n{listen}{site}"),
@@ -59,6 +73,15 @@ fn within(context: Context, text: &str) -> String {
             let scheme = if text.starts_with("tls") { "https" } else { "http" };
             format!("{listen}site {{ proxy \"{scheme}://127.0.0.1:1\" {{ {text} }} }}\n")
         }
+        Context::Users => {
+            let file = if text.starts_with("htpasswd") { "" } else { "htpasswd \"staff\"\n" };
+            format!("{listen}users \"staff\" {{ {file}{text} }}\n{site}")
+        }
+        Context::Match => {
+            let other =
+                "match \"own\" { client \"10.0.0.0/8\" }\nvalue \"group\" from=\"{host}\" { \"*\" \"b\" }\n";
+            format!("{other}{listen}match \"m\" {{ {text} }}\n{site}")
+        }
         Context::Compress => format!("{listen}site {{ root \".\"; compress {{ {text} }} }}\n"),
     }
 }
@@ -66,7 +89,7 @@ fn within(context: Context, text: &str) -> String {
 #[track_caller]
 fn loads(directive: &Directive, context: Context, text: &str) {
     let document = within(context, text);
-    let base = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let base = &Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/example");
     let loaded = load_str("example.kdl", &document, base, &BTreeMap::new());
     // The page of an example need not exist, nor the program that a hook of one runs; nor what stands in other blocks.
     let absent = ["the error page", "the program", "no `listen` speaks TLS", "nobody gets in here"];
@@ -94,7 +117,7 @@ fn every_default_loads_and_changes_nothing() {
         if context != Context::Top {
             continue;
         }
-        let base = Path::new(env!("CARGO_MANIFEST_DIR"));
+        let base = &Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/example");
         let load = |text: &str| {
             let mut settings = load_str("s", text, base, &BTreeMap::new()).settings.expect("it loads");
             // Where things stand differs; what they are must not.
@@ -147,10 +170,10 @@ fn the_pages_are_up_to_date() {
 /// What stands at the top level, or in a site where it may not, comes down to a route, and changes it.
 #[test]
 fn every_inheritable_row_changes_a_route() {
-    let base = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let base = &Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/example");
     let routes = |top: &str, site: &str| {
         let text = format!(
-            "listen \"127.0.0.1:1\"\n{top}\nsite {{ root \"tests\"\n{site}\nroute \"/p/*\" {{ proxy \"http://127.0.0.1:1\" }}\n\
+            "users \"staff\" {{ htpasswd \"staff\" }}\nlisten \"127.0.0.1:1\"\n{top}\nsite {{ root \"/\"\n{site}\nroute \"/p/*\" {{ proxy \"http://127.0.0.1:1\" }}\n\
              route \"/x/*\" {{ default-type \"a/b\" }}\n }}\n"
         );
         let loaded = load_str("s", &text, base, &BTreeMap::new());
@@ -211,9 +234,12 @@ fn what_is_in_force_has_the_form_of_the_schema() {
             let found = tidegate_config::effective(&file, &BTreeMap::new()).expect("the file is there");
             let found: serde_json::Value = serde_json::from_str(&found).unwrap();
             has_form(&schema, "in-top", &found);
-            // What is included stands in the place of `include`.
+            // What is included stands in the place of `include`, and rules where they are used.
             let name = format!("\"directive\":\"{}\"", directive.name);
-            assert!(directive.name == "include" || found.to_string().contains(&name), "{found}");
+            assert!(
+                matches!(directive.name, "include" | "rules" | "use") || found.to_string().contains(&name),
+                "{found}"
+            );
         }
     }
     fs::remove_dir_all(&folder).unwrap();

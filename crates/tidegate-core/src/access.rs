@@ -5,6 +5,7 @@
 use crate::exchange::Exchange;
 use std::fmt;
 use tidegate_config::settings::{Access, AccessRule, AccessRules, Network};
+use tidegate_http::Method;
 
 /// Why a request is not let in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -19,6 +20,8 @@ pub enum Refusal<'s> {
     UnnamedClient(&'s AccessRule),
     /// The client has shown no certificate.
     NoCertificate,
+    /// The method is none of these.
+    Method(&'s [String]),
 }
 
 /// Whether a request is let in, or why not. Every level of rules has to let it in.
@@ -33,7 +36,18 @@ pub(crate) fn judge<'s>(access: &'s Access, exchange: &Exchange<'_>) -> Result<(
     if access.requires_client_certificate && handshake.is_none_or(|handshake| handshake.client.is_none()) {
         return Err(Refusal::NoCertificate);
     }
-    Ok(())
+    match &access.methods {
+        Some(methods) if !is_among(methods, exchange) => Err(Refusal::Method(methods)),
+        _ => Ok(()),
+    }
+}
+
+/// Whether the method of a request is one of these. `GET` is for `HEAD` as well.
+fn is_among(methods: &[String], exchange: &Exchange<'_>) -> bool {
+    let is_it = |method: &String| {
+        method == exchange.method_token || method == "GET" && exchange.method == Method::Head
+    };
+    methods.iter().any(is_it)
 }
 
 /// The rule of a level that lets the request in; `None` where there are only `deny`, and none fits.
@@ -76,6 +90,7 @@ impl fmt::Display for Refusal<'_> {
                     rule.origin
                 )
             }
+            Refusal::Method(methods) => write!(f, "`methods` names only {}", methods.join(", ")),
             Refusal::NoCertificate => f.write_str("the client has shown no certificate"),
         }
     }
@@ -110,7 +125,7 @@ mod tests {
         let level =
             |level: &&[&str]| AccessRules::from(level.iter().map(|text| rule(text)).collect::<Vec<_>>());
         let levels = levels.iter().map(|rules| level(rules).into()).collect();
-        let access = Access { levels, requires_client_certificate: false };
+        let access = Access { levels, requires_client_certificate: false, methods: None };
         let peer = match client {
             "unix" => Peer::Unix,
             address => Peer::Tcp((address.parse::<std::net::IpAddr>().unwrap(), 1).into()),

@@ -27,6 +27,13 @@ pub fn refused(exchange: &Exchange<'_>, status: Status, why: impl Display) -> Re
     error(status)
 }
 
+/// The error of a request that lacks something the client is asked for now. That is nothing for the log; `why` is for who
+/// wants the request explained.
+pub fn asked(status: Status, why: impl Display) -> Response {
+    notes::takes_reason(&|| format!("{}: {why}", status.0));
+    error(status)
+}
+
 /// The server is too busy for this: 503, for which `busy-answer` is sent. `retry_after` counts seconds; without it
 /// what the settings say.
 pub fn busy(retry_after: Option<u64>) -> Response {
@@ -72,6 +79,7 @@ fn hint(status: Status) -> &'static str {
         400 => "The request was not understood. The client that sent it should be repaired, not the address.",
         403 => "This address is not open to you.",
         404 => "There is nothing at this address. It may have moved, or the link may be mistyped.",
+        401 => "This address is open only to who proves to be somebody whom it knows.",
         405 => "This address does not take that method; the <code>Allow</code> field lists those it does.",
         406 => "Nothing here is in a form that the client accepts.",
         408 => "The request took too long to arrive.",

@@ -1,9 +1,9 @@
 //! The fields that a route puts on its responses: `header`, `expires`, `cache-control`. Part of the Filter phase.
 
 use crate::exchange::Exchange;
-use crate::template::Template;
+use crate::template::{Scope, Template};
 use std::rc::Rc;
-use tidegate_config::settings;
+use tidegate_config::settings::{self, Cors, FieldMode, Shared};
 use tidegate_http::{CacheControl, FieldLines, Status};
 
 /// Fields of which several stand beside each other: what the settings say is added to what is there.
@@ -17,31 +17,72 @@ pub struct Decoration {
     /// The names of what is taken away first: by `off`, or since a field takes its place.
     replaced: Vec<String>,
     cache_control: Option<String>,
+    /// Fields that take the place of no other, behind all of `fields`.
+    more: Vec<(String, Template, FieldMode)>,
+    /// Answers are for some origins, which a client names.
+    cors: Option<Shared<Cors>>,
     has_placeholders: bool,
 }
 
-/// The values of a request for the fields with placeholders, in order.
+/// What depends on the request.
 #[derive(Debug, Default)]
-pub(crate) struct Filled(Vec<String>);
+pub(crate) struct Filled {
+    /// The values of the fields with placeholders, in order.
+    values: Vec<String>,
+    /// The origin that may have the answer.
+    origin: Option<String>,
+}
 
 impl Decoration {
     /// From a route's settings.
     pub fn of(route: &settings::Route) -> Rc<Decoration> {
-        let fields = route.fields.iter().map(|(name, value)| (name.clone(), Template::parse(value)));
-        let fields: Vec<_> = fields.collect();
+        let fields =
+            route.fields.iter().map(|(name, value)| (name.clone(), Template::parse(value, Scope::of(route))));
+        let mut fields: Vec<_> = fields.collect();
+        let mut names: Vec<String> = Vec::new();
+        if let Some(cors) = &route.cors {
+            names = OF_CORS.map(str::to_owned).to_vec();
+            let plain = |text: &str| Template::parse(text, Scope::default());
+            if cors.is_for_all() {
+                fields.push((OF_CORS[0].to_owned(), plain("*")));
+            }
+            if !cors.expose.is_empty() {
+                fields.push((OF_CORS[2].to_owned(), plain(&cors.expose.join(", "))));
+            }
+        }
         let set = fields.iter().map(|(name, _)| name);
+        let more = route
+            .more_fields
+            .iter()
+            .map(|field| (field.name.clone(), Template::parse(&field.value, Scope::of(route)), field.mode));
+        let more: Vec<_> = more.collect();
+        let cors = route.cors.clone().filter(|cors| !cors.is_for_all());
         let is_replaced = |name: &&String| !ADDED.iter().any(|added| added.eq_ignore_ascii_case(name));
         Rc::new(Decoration {
-            replaced: route.removed_fields.iter().chain(set.filter(is_replaced)).cloned().collect(),
-            has_placeholders: fields.iter().any(|(_, value)| value.fixed().is_none()),
+            replaced: route
+                .removed_fields
+                .iter()
+                .chain(set.filter(is_replaced))
+                .chain(&names)
+                .cloned()
+                .collect(),
+            has_placeholders: fields.iter().any(|(_, value)| value.fixed().is_none())
+                || more.iter().any(|(_, value, _)| value.fixed().is_none())
+                || cors.is_some(),
             fields,
+            more,
+            cors,
             cache_control: route.cache_control.clone(),
         })
     }
 
     /// Whether it changes nothing.
     pub(crate) fn is_empty(&self) -> bool {
-        self.fields.is_empty() && self.replaced.is_empty() && self.cache_control.is_none()
+        self.fields.is_empty()
+            && self.replaced.is_empty()
+            && self.cache_control.is_none()
+            && self.more.is_empty()
+            && self.cors.is_none()
     }
 
     /// Whether its fields depend on the request, so that no finished head can hold them.
@@ -61,8 +102,17 @@ impl Decoration {
         if !self.has_placeholders {
             return Filled::default();
         }
-        let open = self.fields.iter().filter(|(_, value)| value.fixed().is_none());
-        Filled(open.map(|(_, value)| value.fill(exchange)).collect())
+        let all =
+            self.fields.iter().map(|(_, value)| value).chain(self.more.iter().map(|(_, value, _)| value));
+        let open = all.filter(|value| value.fixed().is_none());
+        let origin = self
+            .cors
+            .as_ref()
+            .and_then(|cors| exchange.fields.single("origin").filter(|origin| cors.allows(origin)));
+        Filled {
+            values: open.map(|value| value.fill(exchange)).collect(),
+            origin: origin.map(|origin| String::from_utf8_lossy(origin).into_owned()),
+        }
     }
 
     /// Puts the fields on a head that is made once for many requests. Only where there are no placeholders.
@@ -82,7 +132,8 @@ impl Decoration {
         for name in &self.replaced {
             lines.remove(name);
         }
-        let mut filled = filled.0.iter().map(String::as_str);
+        let origin = filled.origin.as_deref();
+        let mut filled = filled.values.iter().map(String::as_str);
         for (name, value) in &self.fields {
             let Some(value) = value.fixed().or_else(|| filled.next()) else { continue };
             // A page that stands in for an error may have it from its own route.
@@ -90,6 +141,42 @@ impl Decoration {
                 lines.push(name, value);
             }
         }
+        for (name, value, mode) in &self.more {
+            let Some(value) = value.fixed().or_else(|| filled.next()) else { continue };
+            let is_there = match mode {
+                FieldMode::Add => lines.all(name).any(|present| present == value.as_bytes()),
+                FieldMode::Missing => lines.contains(name),
+            };
+            if !is_there {
+                lines.push(name, value);
+            }
+        }
+        if let Some(cors) = &self.cors {
+            allow(cors, origin, lines);
+        }
+    }
+}
+
+/// The fields by which browsers go that ask for a page of another site (the Fetch standard, section 3.3.3).
+const OF_CORS: [&str; 3] =
+    ["Access-Control-Allow-Origin", "Access-Control-Allow-Credentials", "Access-Control-Expose-Headers"];
+
+/// Says which origin may have an answer, and that it is another answer for another one.
+pub fn allow(cors: &Cors, origin: Option<&str>, lines: &mut FieldLines) {
+    if !lines.all("Vary").any(|line| {
+        tidegate_http::field::list_elements(line).any(|name| name.eq_ignore_ascii_case(b"origin"))
+    }) {
+        lines.push("Vary", "Origin");
+    }
+    lines.remove(OF_CORS[0]);
+    lines.remove(OF_CORS[1]);
+    let Some(origin) = origin else {
+        lines.remove(OF_CORS[2]);
+        return;
+    };
+    lines.push(OF_CORS[0], origin);
+    if cors.takes_credentials {
+        lines.push(OF_CORS[1], "true");
     }
 }
 
@@ -99,7 +186,10 @@ mod tests {
 
     fn applied(fields: &[(&str, &str)], removed: &[&str], before: &[(&str, &str)]) -> String {
         let decoration = Decoration {
-            fields: fields.iter().map(|(name, value)| ((*name).into(), Template::parse(value))).collect(),
+            fields: fields
+                .iter()
+                .map(|(name, value)| ((*name).into(), Template::parse(value, Scope::default())))
+                .collect(),
             replaced: removed
                 .iter()
                 .copied()

@@ -3,7 +3,6 @@
 
 use crate::hosts::Hosts;
 use crate::opening::Opening;
-use crate::pattern::matches;
 use crate::site::Site;
 use crate::tls::{TlsError, TlsSites, TlsStore};
 use std::net::IpAddr;
@@ -48,8 +47,7 @@ impl Engine {
 
     /// Whether a path of a site leads to the status page, which is served however busy the server is.
     pub fn always_answers(&self, site: &Site, path: &[u8]) -> bool {
-        !self.status.is_empty()
-            && site.route_for(path).is_some_and(|index| site.route(index).action.always_answers())
+        !self.status.is_empty() && site.may_always_answer(path)
     }
 
     /// Whether these first bytes of a connection may be a request to a status page: cheap, for connections
@@ -63,7 +61,7 @@ impl Engine {
             return false;
         };
         let path = target.split(|byte| *byte == b'?').next().unwrap_or_default();
-        self.status.iter().any(|pattern| matches(pattern, path))
+        self.status.iter().any(|pattern| pattern.matches(path))
     }
 
     /// Adds what listeners with TLS need; nothing where there are none.

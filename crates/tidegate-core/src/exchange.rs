@@ -4,9 +4,12 @@ use crate::interim::InterimQueue;
 use crate::kept::Kept;
 use crate::reply::{Need, Reply};
 use crate::state::RequestState;
+use crate::template::path_asked_for;
+use crate::user::{Identity, User};
 use std::cell::OnceCell;
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
+use std::rc::Rc;
 use tidegate_http::{Fields, Method, Version};
 use tidegate_io::socket::{self, Peer, Stream};
 use tidegate_tls::ClientIdentity;
@@ -92,6 +95,16 @@ impl Exchange<'_> {
         self.state.has_encoded_slash
     }
 
+    /// The path that the client has asked for, encoded, also where `index`, `try` or `rewrite` have led to another.
+    pub fn path_asked_for(&self) -> String {
+        path_asked_for(self)
+    }
+
+    /// Whether `rewrite` or `hand-to` say what the path is: then the target is not what an application is asked for.
+    pub fn is_rewritten(&self) -> bool {
+        self.state.is_rewritten
+    }
+
     /// Whether [`Exchange::hand_on`] could ever lead to a program.
     pub fn has_programs(&self) -> bool {
         self.state.site.as_ref().is_some_and(|site| site.has_programs())
@@ -106,6 +119,16 @@ impl Exchange<'_> {
     /// Who the client is, by a certificate that has been verified.
     pub fn client(&self) -> Option<&ClientIdentity> {
         self.state.tls.as_ref().and_then(|handshake| handshake.client.as_deref())
+    }
+
+    /// Who has logged in.
+    pub fn user(&self) -> Option<&User> {
+        self.state.identity.as_ref()?.user()
+    }
+
+    /// A login is about to say who the client is. What another has said of this request counts no more.
+    pub fn identify(&mut self) -> Rc<Identity> {
+        self.state.identity.insert(Rc::default()).clone()
     }
 
     /// The address that the client connected to; `None` for a unix socket.

@@ -16,7 +16,7 @@ use crate::https::Arrival;
 use crate::limits::excess;
 use crate::notes;
 pub use crate::notes::{Known, Notes};
-use crate::pattern::matches;
+use crate::remote::{Remote, UNNAMED};
 use crate::reply::Reply;
 use crate::response::{Author, Response};
 use crate::site::Site;
@@ -49,6 +49,7 @@ impl Handler for Rehearsed {
             Foreseen::Handler => self.handler.handle(exchange, pass),
             Foreseen::Status(status) if status.is_error() => Reply::Ready(answer::error(status)),
             Foreseen::Status(status) => Reply::status(status),
+            Foreseen::Head(response) => Reply::Ready(*response),
             Foreseen::Application => {
                 self.notes.asks_application();
                 Reply::Ready(Response::empty(Status::OK).by(Author::Application))
@@ -106,16 +107,27 @@ impl Engine {
             );
             return Reply::Ready(answer::error(Status::FORBIDDEN));
         }
-        if let Some(status) = self.over_limits(site, size, &exchange, notes) {
+        if let Some(status) = self.over_limits(site, size, peer, &exchange, notes) {
             return Reply::Ready(answer::error(status));
         }
         let (is_tls, fields) = (exchange.scheme == "https", &exchange.fields);
         let remote = site.remote(&peer, fields);
         if remote.has_told_scheme() {
-            notes.push(format!("scheme {}, as the trusted proxy {peer} says", remote.scheme(is_tls)));
+            let field = if fields.contains("x-forwarded-proto") { "X-Forwarded-Proto" } else { "Forwarded" };
+            let scheme = remote.scheme(is_tls);
+            notes.push(format!("scheme {scheme}, as the trusted proxy {peer} says in {field}"));
         }
-        let arrival =
-            Arrival { listener, authority, path: raw_path, query: exchange.query, is_tls, remote, fields };
+        let arrival = Arrival {
+            listener,
+            method: exchange.method,
+            method_token: exchange.method_token,
+            authority,
+            path: raw_path,
+            query: exchange.query,
+            is_tls,
+            remote,
+            fields,
+        };
         if let Some(response) = self.entrance(site, &arrival) {
             notes.push("sent to https, since `redirect-to-https` or `hsts` says so".into());
             return Reply::Ready(response);
@@ -141,7 +153,7 @@ impl Engine {
         };
         let mut exchange = Exchange { path, scheme: remote.scheme(is_tls), state, ..exchange };
         explain_route(site, &exchange, notes);
-        self.handle(site, &mut exchange)
+        self.handle(site, &mut exchange, None)
     }
 }
 
@@ -151,11 +163,17 @@ impl Engine {
         &self,
         site: &Site,
         size: usize,
+        peer: Peer,
         exchange: &Exchange<'_>,
         notes: &Notes,
     ) -> Option<Status> {
         let of_server = &self.settings.limits.request;
-        let own = site.limits_of(exchange.method, exchange.target);
+        let mut scratch = Vec::new();
+        let remote = site.remote(&peer, &exchange.fields);
+        let scheme = remote.scheme(exchange.scheme == "https");
+        let head = Exchange { scheme, state: RequestState::of(remote), ..*exchange };
+        let place = site.place(head, exchange.target, &mut scratch);
+        let own = site.limits_at(place.ok().and_then(|place| place.route));
         let limits = own.as_deref().unwrap_or(of_server);
         if own.is_some() {
             notes.push(format!("limits of this site or route: {}", limits.unlike(of_server).join(", ")));
@@ -173,12 +191,35 @@ impl Engine {
     }
 }
 
+/// Who the client is behind a trusted proxy, and by which field.
+fn named_by(remote: &Remote) -> String {
+    let Remote { client, peer, .. } = remote;
+    if *client == UNNAMED {
+        format!("client unknown: the trusted proxy {peer} names it in X-Forwarded-For, which cannot be read")
+    } else if client == peer {
+        format!("client {client}: the trusted proxy itself, since it names nobody in X-Forwarded-For")
+    } else {
+        format!("client {client}, whom the trusted proxy {peer} names in X-Forwarded-For")
+    }
+}
+
 /// Says which route is taken, and who is let in.
 fn explain_route(site: &Site, exchange: &Exchange<'_>, notes: &Notes) {
-    for route in &site.config().routes {
-        if !matches(&route.pattern, exchange.path) {
+    for (index, route) in site.config().routes.iter().enumerate() {
+        if !route.pattern.matches(exchange.path) {
             notes.push(format!("route {} ({}): does not match", route.pattern, route.origin));
             continue;
+        }
+        if let Some(clause) = site.first_unmet(index, exchange) {
+            let (pattern, origin) = (&route.pattern, &route.origin);
+            notes.push(format!(
+                "route {pattern} ({origin}): matches, but `{clause}` ({}) does not hold",
+                clause.origin
+            ));
+            continue;
+        }
+        for clause in &route.conditions {
+            notes.push(format!("`{clause}` ({}) holds", clause.origin));
         }
         // The last route of a site is what it says itself.
         if route.origin == site.config().origin {
@@ -191,7 +232,7 @@ fn explain_route(site: &Site, exchange: &Exchange<'_>, notes: &Notes) {
             remote = remote.seen_behind(trusted, &exchange.fields);
         }
         if remote.is_trusted {
-            notes.push(format!("client {}, whom the trusted proxy {} names", remote.client, remote.peer));
+            notes.push(named_by(&remote));
         }
         let exchange = Exchange { state: RequestState::of(remote), ..*exchange };
         for rules in &route.access.levels {

@@ -26,7 +26,7 @@ const ASKS: &str =
 /// Decides whether a request goes on to the content of its route. One for each route on each worker.
 pub trait Gate {
     /// Looks at a request that is about to get the content of this gate's route.
-    fn check(&self, exchange: &Exchange<'_>) -> Verdict;
+    fn check(&self, exchange: &mut Exchange<'_>) -> Verdict;
 }
 
 /// What a gate says of a request.
@@ -38,6 +38,8 @@ pub enum Verdict {
     /// That is not known yet. The request is kept until it is, its content unread; the future is dropped when the client
     /// has gone. It has to end by itself: nothing else bounds it.
     Wait(LocalFuture<Verdict>),
+    /// What has been waited for is there; what follows of it needs the request once more.
+    Decide(Box<dyn FnOnce(&mut Exchange<'_>) -> Verdict>),
 }
 
 /// A request has been let in. Made by the gates alone, and used up by one call of a handler.
@@ -55,7 +57,7 @@ pub(crate) enum Passage {
 }
 
 impl Gate for Access {
-    fn check(&self, exchange: &Exchange<'_>) -> Verdict {
+    fn check(&self, exchange: &mut Exchange<'_>) -> Verdict {
         match access::judge(self, exchange) {
             Ok(()) => Verdict::Pass,
             Err(refusal) => Verdict::Refuse(refused(exchange, &refusal)),
@@ -73,12 +75,19 @@ pub fn admit<'s>(access: &'s Access, exchange: &Exchange<'_>) -> Result<Pass, Re
 
 /// The answer to a request that its route's rules do not let in.
 fn refused(exchange: &Exchange<'_>, refusal: &Refusal<'_>) -> Response {
-    let response = answer::refused(exchange, Status::FORBIDDEN, refusal);
+    let status =
+        if matches!(refusal, Refusal::Method(_)) { Status::METHOD_NOT_ALLOWED } else { Status::FORBIDDEN };
+    let response = answer::refused(exchange, status, refusal);
     match refusal {
         Refusal::Denied(_)
         | Refusal::NotAllowed(_)
         | Refusal::UnnamedProxy(_)
         | Refusal::UnnamedClient(_) => response,
+        Refusal::Method(methods) => {
+            let has = |name: &str| methods.iter().any(|method| method == name);
+            let head = if has("GET") && !has("HEAD") { ", HEAD" } else { "" };
+            response.with("Allow", format!("{}{head}", methods.join(", ")))
+        }
         Refusal::NoCertificate => answer::explained(
             Status::FORBIDDEN,
             "This address is open only to clients that show a certificate.",
@@ -88,7 +97,7 @@ fn refused(exchange: &Exchange<'_>, refusal: &Refusal<'_>) -> Response {
 
 impl Site {
     /// Asks the gates of a route.
-    pub(crate) fn ask_gates(&self, index: usize, exchange: &Exchange<'_>) -> Passage {
+    pub(crate) fn ask_gates(&self, index: usize, exchange: &mut Exchange<'_>) -> Passage {
         self.ask_gate(index, self.route(index).access.check(exchange), 0, exchange)
     }
 
@@ -98,11 +107,15 @@ impl Site {
         index: usize,
         mut verdict: Verdict,
         mut next: usize,
-        exchange: &Exchange<'_>,
+        exchange: &mut Exchange<'_>,
     ) -> Passage {
         loop {
             match verdict {
                 Verdict::Pass => {}
+                Verdict::Decide(decide) => {
+                    verdict = decide(exchange);
+                    continue;
+                }
                 Verdict::Refuse(response) => return Passage::Shut(response),
                 // It would be asked for the sake of nobody: a password is tried, a place is taken.
                 Verdict::Wait(_) if notes::takes_reason(&|| ASKS.into()) => {}

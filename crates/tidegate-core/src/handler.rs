@@ -3,6 +3,7 @@
 use crate::exchange::Exchange;
 use crate::gate::Pass;
 use crate::reply::Reply;
+use crate::response::Response;
 use tidegate_http::Status;
 
 /// Answers requests. One for each route on each worker, so it may hold `Rc` and `RefCell`.
@@ -16,12 +17,13 @@ pub trait Handler {
 }
 
 /// Who answers in the end.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Foreseen {
     /// The handler, as it would any request.
     Handler,
-    /// The handler, with this status; what it would tell depends on a server that runs.
+    /// The handler, with this status.
     Status(Status),
+    /// The handler, with this status and these fields; the content depends on a server that runs.
+    Head(Box<Response>),
     /// An application.
     Application,
 }

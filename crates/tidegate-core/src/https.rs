@@ -2,16 +2,20 @@
 
 use crate::answer;
 use crate::engine::{Engine, Secure};
+use crate::exchange::Exchange;
 use crate::hosts::name_of;
 use crate::remote::Remote;
 use crate::response::Response;
 use crate::site::Site;
+use crate::state::RequestState;
 use tidegate_config::settings::ListenAddress;
-use tidegate_http::{Fields, Status};
+use tidegate_http::{Fields, Method, Status};
 
 /// A request, as far as it decides whether its site is asked at all.
 pub(crate) struct Arrival<'a> {
     pub listener: u16,
+    pub method: Method,
+    pub method_token: &'a str,
     pub authority: &'a str,
     /// As sent.
     pub path: &'a str,
@@ -88,7 +92,19 @@ impl Engine {
 fn remote_of(site: &Site, arrival: &Arrival<'_>) -> Remote {
     let mut scratch = Vec::new();
     let route = match site.path_of(arrival.path, &mut scratch) {
-        Ok((path, _)) if site.trusts_by_route => site.route_for(path),
+        Ok((path, _)) if site.trusts_by_route => {
+            let head = Exchange {
+                method: arrival.method,
+                method_token: arrival.method_token,
+                query: arrival.query,
+                scheme: arrival.remote.scheme(arrival.is_tls),
+                authority: arrival.authority,
+                fields: *arrival.fields,
+                state: RequestState::of(arrival.remote),
+                ..Exchange::empty()
+            };
+            site.choice(&head, path).map(|choice| choice.index)
+        }
         _ => None,
     };
     route.map_or(arrival.remote, |index| site.remote_at(index, arrival.remote, arrival.fields))

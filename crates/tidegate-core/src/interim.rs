@@ -22,8 +22,42 @@ pub struct Interim {
 }
 
 /// Interim responses of one request.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub struct InterimQueue(Rc<RefCell<VecDeque<Interim>>>);
+
+thread_local! {
+    /// Queues of requests that are over, empty: few requests have any interim response, and each that is passed on has a
+    /// queue.
+    static SPARE: RefCell<Vec<InterimQueue>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Queues that are kept.
+const SPARES: usize = 64;
+
+impl Default for InterimQueue {
+    fn default() -> InterimQueue {
+        let spare = SPARE.try_with(|spare| spare.borrow_mut().pop()).ok().flatten();
+        spare.unwrap_or_else(|| InterimQueue(Rc::default()))
+    }
+}
+
+impl Drop for InterimQueue {
+    fn drop(&mut self) {
+        if Rc::strong_count(&self.0) > 1 {
+            return;
+        }
+        if self.0.borrow().capacity() > 0 {
+            self.0.replace(VecDeque::new()); // what nobody has taken is for nobody
+        }
+        // There are none any more where the worker itself ends.
+        let _ = SPARE.try_with(|spare| {
+            let mut spare = spare.borrow_mut();
+            if spare.len() < SPARES {
+                spare.push(InterimQueue(self.0.clone()));
+            }
+        });
+    }
+}
 
 impl InterimQueue {
     /// Sends an interim response. 100 and 101 mean something to a connection, and are left out.
@@ -36,7 +70,7 @@ impl InterimQueue {
 
     /// Bytes of those that wait.
     pub(crate) fn held(&self) -> usize {
-        self.0.borrow().iter().map(|interim| size_of::<Interim>() + interim.lines.as_bytes().len()).sum()
+        self.0.borrow().iter().map(|interim| size_of::<Interim>() + interim.lines.capacity()).sum()
     }
 
     /// Whether there is nothing to be told.
@@ -46,5 +80,25 @@ impl InterimQueue {
 
     pub(crate) fn pop(&self) -> Option<Interim> {
         self.0.borrow_mut().pop_front()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_one_request_has_left_is_not_for_the_next() {
+        let queue = InterimQueue::default();
+        let other = queue.clone();
+        let memory = Rc::as_ptr(&queue.0);
+        queue.push(Interim { status: Status::EARLY_HINTS, lines: FieldLines::new() });
+        drop(queue);
+        assert!(InterimQueue::default().is_empty(), "somebody holds it still");
+        assert!(!other.is_empty());
+        drop(other);
+        let next: Vec<InterimQueue> = (0..3).map(|_| InterimQueue::default()).collect();
+        assert!(next.iter().any(|queue| Rc::as_ptr(&queue.0) == memory), "it is used again");
+        assert!(next.iter().all(InterimQueue::is_empty));
     }
 }

@@ -4,7 +4,6 @@
 //! The order in the file counts among routes and inside a phase, nowhere else, and `explain` tells what was tried.
 //! Each phase has a file of its own: `site`, `gate`, the handlers of the modules, `filtering`.
 
-use crate::answer;
 use crate::engine::Engine;
 use crate::exchange::Exchange;
 use crate::filtering::hint;
@@ -13,14 +12,14 @@ use crate::reply::Reply;
 use crate::response::{Head, Response};
 use crate::site::Site;
 use std::rc::Rc;
-use tidegate_http::Status;
 
 impl Engine {
-    /// Decides and answers.
+    /// Decides and answers. `route` is the first whose pattern fits, where that is known already.
     #[inline(always)] // one of the two calls is explain's
-    pub fn handle(&self, site: &Rc<Site>, exchange: &mut Exchange<'_>) -> Reply {
-        let Some(index) = site.route_for(exchange.path) else {
-            return Reply::Ready(answer::refused(exchange, Status::NOT_FOUND, "no route fits"));
+    pub fn handle(&self, site: &Rc<Site>, exchange: &mut Exchange<'_>, route: Option<usize>) -> Reply {
+        let index = match route.map_or_else(|| site.route_for(exchange), Ok) {
+            Ok(index) => index,
+            Err(response) => return Reply::Ready(response),
         };
         exchange.state.route = index;
         if let Some(trusted) = &site.route(index).trusted_proxies {

@@ -64,6 +64,19 @@ impl Remote {
         Remote { peer, client, is_trusted: true, told_scheme: told_scheme(fields, hops), is_passed_on: false }
     }
 
+    /// What tells one customer from another, bytes: an IPv4 address, or the network of 64 bits that each has of IPv6
+    /// (RFC 6177). Clients of a unix socket are one.
+    pub fn customer(&self) -> SmallVec<[u8; 64]> {
+        let ip = match self.client {
+            Peer::Tcp(address) => address.ip().to_canonical(),
+            Peer::Unix => return SmallVec::new(),
+        };
+        match ip {
+            IpAddr::V4(ip) => SmallVec::from_slice(&ip.octets()),
+            IpAddr::V6(ip) => SmallVec::from_slice(&ip.octets()[..8]),
+        }
+    }
+
     /// `http` or `https`: what the client speaks, to this server or to the trusted proxies in front of it.
     #[inline]
     pub fn scheme(&self, is_tls: bool) -> &'static str {
@@ -192,6 +205,17 @@ mod tests {
             assert_eq!((found.as_str(), remote.is_trusted), (client, is_trusted), "{peer:?} {told:?}");
             assert_eq!(remote.peer, peer);
         }
+    }
+
+    #[test]
+    fn whom_a_client_counts_with() {
+        let key =
+            |text: &str| Remote::direct(Peer::Tcp((text.parse::<IpAddr>().unwrap(), 9).into())).customer();
+        assert_ne!(key("192.0.2.1"), key("192.0.2.2"));
+        assert_eq!(key("192.0.2.1"), key("::ffff:192.0.2.1"));
+        assert_eq!(key("2001:db8::1"), key("2001:db8::ffff:1"));
+        assert_ne!(key("2001:db8::1"), key("2001:db8:0:1::1"));
+        assert!(Remote::direct(Peer::Unix).customer().is_empty());
     }
 
     #[test]

@@ -124,7 +124,7 @@ impl Response {
             Body::Empty | Body::Prebuilt(_) | Body::File(_) => 0,
         };
         let head = match &self.head {
-            Head::Fields(lines) | Head::Final(lines) => lines.as_bytes().len(),
+            Head::Fields(lines) | Head::Final(lines) => lines.capacity(),
             Head::Prebuilt(_) => 0,
         };
         size_of::<Response>() + head + body
@@ -323,9 +323,9 @@ impl Message {
         self.encoded.borrow().body().len()
     }
 
-    /// Memory held, bytes. The fields count twice: for HTTP/2 they are encoded when somebody asks.
+    /// Memory held, bytes. The fields count four times: for HTTP/2 they are prepared when somebody asks.
     pub fn footprint(&self) -> usize {
-        self.encoded.borrow().size() + 2 * self.lines.as_bytes().len() + size_of::<Message>()
+        self.encoded.borrow().size() + 4 * self.lines.as_bytes().len() + size_of::<Message>()
     }
 
     /// The encoded message, with the date of `now`.

@@ -1,18 +1,24 @@
 //! A site at run time: its routes in source order, and the path by which everything is decided.
 
+use crate::answer;
+use crate::condition::{Facts, tells_apart};
 use crate::decoration::Decoration;
+use crate::exchange::Exchange;
 use crate::filter::Filter;
 use crate::gate::Gate;
 use crate::handler::Handler;
 use crate::log::Sink;
-use crate::pattern::matches;
 use crate::remote::Remote;
+use crate::response::Response;
+use crate::state::{ClientHead, RequestState};
 use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
 use std::rc::Rc;
 use std::sync::Arc;
-use tidegate_config::settings::{self, PathPattern, RequestLimits};
+use tidegate_config::settings::{
+    self, Action, Clause, Condition, Network, PathPattern, RequestLimits, RouteIndex,
+};
 use tidegate_http::path::{PathError, both_readings, has_encoded_slash, normalise};
-use tidegate_http::{Fields, Method, Target};
+use tidegate_http::{Field, Fields, Status, Target};
 use tidegate_io::socket::Peer;
 
 /// A site at run time.
@@ -34,6 +40,28 @@ pub struct Site {
     pub access_log: Option<Sink>,
     /// For each route, its limits where they are not those of the server; empty where no route has any.
     limits: Vec<Option<Rc<RequestLimits>>>,
+    /// `None`: no route has conditions.
+    facts: Option<Facts>,
+    /// `None`: there are few routes.
+    index: Option<RouteIndex>,
+}
+
+/// The route of a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Choice {
+    pub(crate) index: usize,
+    /// Other requests for the path may have another route.
+    pub(crate) is_conditional: bool,
+    /// The path names the source of a program whose route is not for this request.
+    pub(crate) is_source: bool,
+}
+
+/// A path by which a request is decided, and where it leads.
+pub(crate) struct Place<'a> {
+    pub path: &'a [u8],
+    pub has_encoded_slash: bool,
+    /// `None` where no route fits.
+    pub route: Option<usize>,
 }
 
 /// A route at run time: what a module has made of it.
@@ -79,12 +107,16 @@ impl Site {
         let takes_encoded_slashes = (0..routes.len()).any(|index| config.takes_encoded_slash(index));
         let trusts_by_route = config.routes.iter().any(|route| route.trusted_proxies.is_some());
         let mut levels = config.routes.iter().flat_map(|route| &route.access.levels);
-        let is_partly_for_this_machine = levels.any(|rules| rules.has_any_for_this_machine());
+        let clauses = || config.routes.iter().flat_map(|route| &route.conditions);
+        let is_partly_for_this_machine =
+            levels.any(|rules| rules.has_any_for_this_machine()) || clauses().any(is_for_this_machine);
+        let facts = clauses().next().is_some().then(|| Facts::of(&config.routes));
         let is_asked_directly = config.trusted_proxies.is_empty() && !is_partly_for_this_machine;
         let limits: Vec<_> = config.routes.iter().map(|route| route.limits.clone().map(Rc::new)).collect();
         let has_limits = limits.iter().any(Option::is_some);
         Site {
             limits: if has_limits { limits } else { Vec::new() },
+            index: RouteIndex::of(config.routes.iter().map(|route| &route.pattern)),
             config,
             routes,
             access_log,
@@ -94,6 +126,7 @@ impl Site {
             is_partly_for_this_machine,
             is_asked_directly,
             trusts_by_route,
+            facts,
         }
     }
 
@@ -118,31 +151,55 @@ impl Site {
     fn ambiguous_path<'a>(&self, raw_path: &str, scratch: &'a mut Vec<u8>) -> Result<&'a [u8], PathError> {
         let (as_separator, as_data) = both_readings(raw_path)?;
         *scratch = as_separator;
-        match self.route_for(scratch) {
-            Some(index)
-                if self.route_for(&as_data) == Some(index) && self.config.takes_encoded_slash(index) =>
-            {
-                Ok(scratch)
+        // Whatever the conditions say: both readings meet the same routes on the way to one that is for every request.
+        for (index, route) in self.config.routes.iter().enumerate() {
+            let fits = route.pattern.matches(scratch);
+            if fits != route.pattern.matches(&as_data) {
+                break;
             }
-            _ => Err(PathError::EncodedSlash),
+            if fits
+                && (!self.config.takes_encoded_slash(index)
+                    || tells_apart(&route.conditions, scratch, &as_data))
+            {
+                break;
+            }
+            if fits && route.conditions.is_empty() {
+                return Ok(scratch);
+            }
         }
+        Err(PathError::EncodedSlash)
     }
 
-    /// The limits of a request, where the site or the route of its path sets other ones than the server. What has no
-    /// path has those of the site.
+    /// Whether the limits of a request depend on its route.
     #[inline]
-    pub(crate) fn limits_of(&self, method: Method, target: &str) -> Option<Rc<RequestLimits>> {
-        if self.limits.is_empty() { None } else { self.own_limits(method, target) }
+    pub(crate) fn has_limits(&self) -> bool {
+        !self.limits.is_empty()
     }
 
+    /// Path and route of a request, which say its limits.
+    ///
+    /// # Errors
+    /// The answer to what has no path by which it could be decided.
     #[cold]
-    fn own_limits(&self, method: Method, target: &str) -> Option<Rc<RequestLimits>> {
-        let target = Target::parse(method, target).ok();
-        let mut scratch = Vec::new();
-        let path =
-            target.as_ref().and_then(Target::path).and_then(|path| self.path_of(path, &mut scratch).ok());
-        let index = path.and_then(|(path, _)| self.route_for(path));
-        self.limits.get(index.unwrap_or(self.limits.len() - 1))?.clone()
+    pub(crate) fn place<'a>(
+        &self,
+        head: Exchange<'_>,
+        target: &'a str,
+        scratch: &'a mut Vec<u8>,
+    ) -> Result<Place<'a>, Status> {
+        let target = Target::parse(head.method, target).ok();
+        let raw_path = target.as_ref().and_then(Target::path).ok_or(Status::BAD_REQUEST)?;
+        let (path, has_encoded_slash) = self.path_of(raw_path, scratch).map_err(PathError::status)?;
+        let query = target.as_ref().and_then(Target::query);
+        let choice = self.choice(&Exchange { path, query, ..head }, path);
+        // What has none is refused once it is asked.
+        let route = choice.filter(|choice| !(choice.is_source && self.is_files(choice.index)));
+        Ok(Place { path, has_encoded_slash, route: route.map(|choice| choice.index) })
+    }
+
+    /// The limits of a route, where they are other ones than the server's. What has no path has those of the site.
+    pub(crate) fn limits_at(&self, route: Option<usize>) -> Option<Rc<RequestLimits>> {
+        self.limits.get(route.unwrap_or(self.limits.len().checked_sub(1)?))?.clone()
     }
 
     /// Its settings.
@@ -201,8 +258,131 @@ impl Site {
         self.config.routes.iter().position(is_it)
     }
 
-    /// The first route whose pattern fits.
-    pub(crate) fn route_for(&self, path: &[u8]) -> Option<usize> {
-        self.config.routes.iter().position(|route| matches(&route.pattern, path))
+    /// The first route whose pattern fits and whose conditions hold, or the answer to a request that has none.
+    #[inline]
+    pub(crate) fn route_for(&self, exchange: &Exchange<'_>) -> Result<usize, Response> {
+        let chosen = match &self.facts {
+            None => self.first_match(exchange.path),
+            Some(_) => return self.conditional_route(exchange),
+        };
+        chosen.ok_or_else(|| no_route(exchange))
     }
+
+    #[inline]
+    fn first_match(&self, path: &[u8]) -> Option<usize> {
+        match &self.index {
+            None => self.config.routes.iter().position(|route| route.pattern.matches(path)),
+            Some(index) => self.first_of(index, path),
+        }
+    }
+
+    #[inline(never)]
+    fn first_of(&self, index: &RouteIndex, path: &[u8]) -> Option<usize> {
+        index.candidates(path).find(|index| self.config.routes[*index].pattern.matches(path))
+    }
+
+    #[inline(never)]
+    fn conditional_route(&self, exchange: &Exchange<'_>) -> Result<usize, Response> {
+        let choice = self.choice(exchange, exchange.path).ok_or_else(|| no_route(exchange))?;
+        match choice.is_source && self.is_files(choice.index) {
+            false => Ok(choice.index),
+            true => Err(source(exchange)),
+        }
+    }
+
+    /// Whether a route sends files as they are.
+    pub(crate) fn is_files(&self, index: usize) -> bool {
+        matches!(self.config.routes[index].action, Action::Files(_))
+    }
+
+    /// The first route whose pattern fits a path and whose conditions hold for a request.
+    pub(crate) fn choice(&self, exchange: &Exchange<'_>, path: &[u8]) -> Option<Choice> {
+        let Some(facts) = &self.facts else {
+            let index = self.first_match(path)?;
+            return Some(Choice { index, is_conditional: false, is_source: false });
+        };
+        as_asked(exchange, path, |exchange| {
+            let mut passed = Choice { index: 0, is_conditional: false, is_source: false };
+            let indexed = self.index.iter().flat_map(|index| index.candidates(path));
+            let all = 0..if self.index.is_none() { self.config.routes.len() } else { 0 };
+            for index in indexed.chain(all) {
+                let route = &self.config.routes[index];
+                if !route.pattern.matches(path) {
+                    continue;
+                }
+                let is_conditional = passed.is_conditional || !route.conditions.is_empty();
+                if facts.first_unmet(&route.conditions, exchange).is_none() {
+                    return Some(Choice { index, is_conditional, ..passed });
+                }
+                let is_source = passed.is_source || route.action.owns_source(path);
+                passed = Choice { index, is_conditional, is_source };
+            }
+            None
+        })
+    }
+
+    /// The first clause that keeps a request from a route whose pattern fits, for `explain`.
+    pub(crate) fn first_unmet<'s>(&'s self, index: usize, exchange: &Exchange<'_>) -> Option<&'s Clause> {
+        let conditions = &self.config.routes[index].conditions;
+        let facts = self.facts.as_ref()?;
+        as_asked(exchange, exchange.path, |exchange| facts.first_unmet(conditions, exchange))
+    }
+
+    /// Whether some route of this path is served however busy the server is, whatever the conditions say.
+    pub(crate) fn may_always_answer(&self, path: &[u8]) -> bool {
+        for route in self.config.routes.iter().filter(|route| route.pattern.matches(path)) {
+            if route.action.always_answers() || route.conditions.is_empty() {
+                return route.action.always_answers();
+            }
+        }
+        false
+    }
+
+    /// What conditions look at in a request, for those of the server's own that it leads to.
+    pub(crate) fn head_for_conditions(&self, exchange: &Exchange<'_>) -> Option<Rc<ClientHead>> {
+        self.facts.as_ref()?;
+        if let Some(asked) = &exchange.state.asked {
+            return Some(asked.clone());
+        }
+        let own = |field: &Field<'_>| (field.name.to_owned(), field.value.to_owned());
+        Some(Rc::new(ClientHead {
+            authority: exchange.authority.to_owned(),
+            fields: exchange.fields.iter().map(own).collect(),
+        }))
+    }
+}
+
+/// Whether a clause asks for clients of this machine.
+fn is_for_this_machine(clause: &Clause) -> bool {
+    clause.condition.parts().into_iter().any(|part| match part {
+        Condition::Client(networks) => networks.contains(&Network::Local),
+        _ => false,
+    })
+}
+
+/// The request that conditions go by: for a path of its own, and for a request of the server's own the client's.
+fn as_asked<R>(exchange: &Exchange<'_>, path: &[u8], f: impl FnOnce(&Exchange<'_>) -> R) -> R {
+    let state = || RequestState::of(exchange.state.remote);
+    match &exchange.state.asked {
+        None if std::ptr::eq(path, exchange.path) => f(exchange),
+        None => f(&Exchange { path, state: state(), ..*exchange }),
+        Some(asked) => {
+            let fields: Vec<_> = asked.fields.iter().map(|(name, value)| Field { name, value }).collect();
+            let (authority, fields) = (asked.authority.as_str(), Fields::new(&fields));
+            f(&Exchange { path, authority, fields, state: state(), ..*exchange })
+        }
+    }
+}
+
+#[cold]
+fn no_route(exchange: &Exchange<'_>) -> Response {
+    answer::refused(exchange, Status::NOT_FOUND, "no route fits")
+}
+
+/// The answer to who would get the source of a program, since the conditions of its route do not hold.
+#[cold]
+pub(crate) fn source(exchange: &Exchange<'_>) -> Response {
+    let why =
+        "a program owns the file, the conditions of its route do not hold, and its source is sent to nobody";
+    answer::refused(exchange, Status::NOT_FOUND, why)
 }

@@ -12,9 +12,10 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tidegate_config::settings::Settings;
+use tidegate_io::clock::monotonic_ns;
 use tidegate_io::runtime::Runtime;
 use tidegate_io::socket::{Peer, Stream};
-use tidegate_io::{Key, Kind, Poller, Slab};
+use tidegate_io::{Key, Kind, Poller, Ready, Slab};
 use tidegate_stats::Worker as Stats;
 
 /// How long an answer may wait for other threads.
@@ -27,6 +28,9 @@ pub struct Solo {
     key: Key,
     runtime: Rc<Runtime>,
     poller: Poller,
+    /// Room for what the poller and the runtime have to say.
+    events: Vec<Ready>,
+    woken: Vec<Key>,
     _registry: Box<dyn Registry>,
 }
 
@@ -51,7 +55,8 @@ impl Solo {
         let opening = cx.engine.opening(0, Peer::Unix);
         let mut connections = Slab::default();
         let key = connections.insert(Connection::new(stream, Peer::Unix, 0, opening));
-        Ok(Solo { cx, connections, key, runtime, poller, _registry: registry })
+        let (events, woken) = (Vec::new(), Vec::new());
+        Ok(Solo { cx, connections, key, runtime, poller, events, woken, _registry: registry })
     }
 
     /// Serves another one in its place.
@@ -113,11 +118,12 @@ impl Solo {
     /// # Errors
     /// The system cannot wait.
     pub fn wait(&mut self, timeout: Duration) -> io::Result<Next> {
-        let mut ready = Vec::new();
+        self.events.clear();
         if !self.runtime.has_ready() {
-            self.poller.wait(Some(timeout), &mut ready)?;
+            self.poller.wait(Some(timeout), &mut self.events)?;
         }
-        for event in &ready {
+        self.runtime.expire(monotonic_ns());
+        for event in &self.events {
             match event.kind() {
                 Kind::Io => self.runtime.on_io(event),
                 Kind::Remote => self.runtime.on_remote(),
@@ -125,7 +131,8 @@ impl Solo {
             }
         }
         self.runtime.run_tasks();
-        self.runtime.take_ready(&mut Vec::new()); // there is only the one
+        self.runtime.take_ready(&mut self.woken);
+        self.woken.clear(); // there is only the one
         let Some(connection) = self.connections.get_mut(self.key) else { return Ok(Next::Close) };
         let next = connection.drive(self.key, &mut self.cx);
         Ok(self.follow(next))

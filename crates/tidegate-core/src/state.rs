@@ -7,6 +7,8 @@ use crate::body::RequestBody;
 use crate::remote::Remote;
 use crate::signals::Signals;
 use crate::site::Site;
+use crate::user::Identity;
+use smallvec::SmallVec;
 use std::rc::Rc;
 use std::sync::Arc;
 use tidegate_io::socket::Peer;
@@ -25,12 +27,28 @@ pub struct RequestState {
     pub(crate) route: usize,
     /// How often the request was handed on to another route already.
     pub(crate) hops: u8,
+    /// The limits that it has been counted by.
+    pub(crate) counted: SmallVec<[usize; 2]>,
+    /// Who has logged in.
+    pub(crate) identity: Option<Rc<Identity>>,
     pub(crate) has_encoded_slash: bool,
     /// It is explained as one that comes over TLS, and there is no handshake.
     pub(crate) rehearses_tls: bool,
     /// Of a request of the server's own: what `X-Forwarded-For` names in the one that has led to it.
     pub(crate) forwarded: Option<Rc<Vec<Vec<u8>>>>,
+    /// The path that the pattern of the route has matched, where `rewrite` has put another one in its place.
+    pub(crate) matched: Option<Rc<[u8]>>,
+    /// The path is not that of the target: `rewrite` or `hand-to` say which one it is.
+    pub(crate) is_rewritten: bool,
+    /// Of a request of the server's own: the one that has led to it, by which conditions go.
+    pub(crate) asked: Option<Rc<ClientHead>>,
     pub(crate) signals: Signals,
+}
+
+/// What conditions look at in a client's request.
+pub(crate) struct ClientHead {
+    pub(crate) authority: String,
+    pub(crate) fields: Vec<(String, Vec<u8>)>,
 }
 
 impl Default for RequestState {
@@ -50,9 +68,14 @@ impl RequestState {
             site: None,
             route: 0,
             hops: 0,
+            counted: SmallVec::new(),
+            identity: None,
             has_encoded_slash: false,
             rehearses_tls: false,
             forwarded: None,
+            matched: None,
+            is_rewritten: false,
+            asked: None,
             signals: Signals::default(),
         }
     }
@@ -61,6 +84,16 @@ impl RequestState {
     #[inline]
     pub(crate) fn is_tls(&self) -> bool {
         self.tls.is_some() || self.rehearses_tls
+    }
+
+    /// Whether a limit, known by a number of its own, counts the request for the first time: the server's own requests
+    /// on its behalf are not counted again.
+    pub(crate) fn counts_first(&mut self, limit: usize) -> bool {
+        let is_first = !self.counted.contains(&limit);
+        if is_first {
+            self.counted.push(limit);
+        }
+        is_first
     }
 
     /// The same for a request that is kept, which takes the content along.
@@ -78,9 +111,14 @@ impl RequestState {
             site,
             route,
             hops,
+            counted,
+            identity,
             has_encoded_slash,
             rehearses_tls,
             forwarded,
+            matched,
+            is_rewritten,
+            asked,
             signals: _,
         } = self;
         RequestState {
@@ -90,9 +128,14 @@ impl RequestState {
             site: site.clone(),
             route: *route,
             hops: *hops,
+            counted: counted.clone(),
+            identity: identity.clone(),
             has_encoded_slash: *has_encoded_slash,
             rehearses_tls: *rehearses_tls,
             forwarded: forwarded.clone(),
+            matched: matched.clone(),
+            is_rewritten: *is_rewritten,
+            asked: asked.clone(),
             signals,
         }
     }

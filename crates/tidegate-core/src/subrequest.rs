@@ -7,11 +7,10 @@
 use crate::answer;
 use crate::exchange::{Exchange, Local};
 use crate::gate::{Pass, Passage, Verdict};
-use crate::log;
 use crate::reply::{Need, Reply};
 use crate::response::Response;
 use crate::signals::Signals;
-use crate::site::Site;
+use crate::site::{Choice, Site, source};
 use crate::state::RequestState;
 use std::rc::Rc;
 use tidegate_http::path::normalise;
@@ -37,19 +36,29 @@ pub struct InternalRedirect {
 
 impl Exchange<'_> {
     /// Hands the request on to `path` of the same site, for `index` and `try`, which may lead to a script: the program
-    /// that owns the path answers. Where no program does, and the client may have what lies there, `then` goes on: the
-    /// file may be sent. The target as sent stays what it is.
+    /// that owns the path answers, and so does a route that refuses it. Where neither does, and the client may have what
+    /// lies there, `then` goes on: the file may be sent. The target as sent stays what it is.
     pub fn hand_on(
         &mut self,
         path: &[u8],
         then: impl FnOnce(MayStore, &mut Exchange<'_>) -> Reply + 'static,
     ) -> Reply {
         let Some(site) = self.state.site.clone() else { return then(MayStore(true), self) };
-        let Some(index) = site.route_for(path).filter(|index| *index != self.state.route) else {
-            return then(MayStore(true), self);
-        };
-        if !site.route(index).action.is_program() {
+        let Some(choice) = site.choice(self, path) else { return then(MayStore(true), self) };
+        let Choice { index, is_conditional, is_source } = choice;
+        if is_source && site.is_files(index) {
+            return Reply::Ready(source(self));
+        }
+        if index == self.state.route {
+            return then(MayStore(!is_conditional), self);
+        }
+        let action = &site.route(index).action;
+        if !action.is_program() && !action.refuses() {
             let passage = self.on_route(&site, index, path, |inner| site.ask_gates(index, inner));
+            // For another client it may be another route.
+            let then = move |MayStore(may), exchange: &mut Exchange<'_>| {
+                then(MayStore(may && !is_conditional), exchange)
+            };
             return self.go_on(passage, site, index, path, then);
         }
         if self.state.hops >= MOST_HOPS {
@@ -92,8 +101,9 @@ impl Exchange<'_> {
     /// Whether a program of another route answers this path of the same site.
     pub fn is_of_program(&self, path: &[u8]) -> bool {
         let Some(site) = self.state.site.as_ref().filter(|site| site.has_programs()) else { return false };
-        let index = site.route_for(path).filter(|index| *index != self.state.route);
-        index.is_some_and(|index| site.route(index).action.is_program())
+        let choice =
+            site.choice(self, path).filter(|choice| choice.is_source || choice.index != self.state.route);
+        choice.is_some_and(|choice| choice.is_source || site.route(choice.index).action.is_program())
     }
 
     /// Hands the request as it is on to the route of the same site that has this name, `@app`: for `try`, where no
@@ -113,6 +123,82 @@ impl Exchange<'_> {
         }))
     }
 
+    /// Has the route of another path answer, chosen as for any request, for `hand-to`. The target as sent stays what it is.
+    pub fn hand_to(&mut self, path: &[u8], query: Option<&str>) -> Reply {
+        let Some(site) = self.state.site.clone() else { return Reply::status(Status::NOT_FOUND) };
+        if self.state.hops >= MOST_HOPS {
+            return Reply::Ready(answer::refused(
+                self,
+                Status::LOOP_DETECTED,
+                "routes lead to routes and on",
+            ));
+        }
+        self.with_path(path, query, |exchange| {
+            let index = match site.route_for(exchange) {
+                Ok(index) => index,
+                Err(response) => return Reply::Ready(response),
+            };
+            exchange.state.is_rewritten = true;
+            let path = exchange.path;
+            finished(exchange.on_route(&site, index, path, |inner| {
+                site.enter(index, inner, move |site, inner, entered| answer(site, index, inner, entered))
+            }))
+        })
+    }
+
+    /// Answers as if the path were another one, for `rewrite`. Access adds up: the route that the path has itself has to let
+    /// the client in as well. Where that is the route of a program, and files would be sent here, the program answers.
+    pub fn rewrite(
+        &mut self,
+        path: &[u8],
+        query: Option<&str>,
+        then: impl FnOnce(&mut Exchange<'_>) -> Reply + 'static,
+    ) -> Reply {
+        let matched = self.state.matched.clone().unwrap_or_else(|| self.path.into());
+        let was = (self.state.matched.replace(matched), self.state.is_rewritten);
+        self.state.is_rewritten = true;
+        let reply = self.with_path(path, query, |exchange| exchange.rewritten(then));
+        (self.state.matched, self.state.is_rewritten) = was;
+        reply
+    }
+
+    fn rewritten(&mut self, then: impl FnOnce(&mut Exchange<'_>) -> Reply + 'static) -> Reply {
+        let path = self.path;
+        let Some(site) = self.state.site.clone() else { return then(self) };
+        let Some(Choice { index, is_source, .. }) = site.choice(self, path) else { return then(self) };
+        let sends_files = site.is_files(self.state.route);
+        if is_source && sends_files {
+            return Reply::Ready(source(self));
+        }
+        if index == self.state.route {
+            return then(self);
+        }
+        let action = &site.route(index).action;
+        if action.refuses() || sends_files && action.is_program() {
+            if self.state.hops >= MOST_HOPS {
+                return Reply::Ready(answer::error(Status::LOOP_DETECTED));
+            }
+            return finished(self.on_route(&site, index, path, |inner| {
+                site.enter(index, inner, move |site, inner, entered| answer(site, index, inner, entered))
+            }));
+        }
+        let passage = self.on_route(&site, index, path, |inner| site.ask_gates(index, inner));
+        self.go_on(passage, site, index, path, |_, exchange| then(exchange))
+    }
+
+    /// Lends the request as one for another path and query.
+    fn with_path<R>(
+        &mut self,
+        path: &[u8],
+        query: Option<&str>,
+        f: impl FnOnce(&mut Exchange<'_>) -> R,
+    ) -> R {
+        let mut inner = Exchange { path, query, state: std::mem::take(&mut self.state), ..*self };
+        let result = f(&mut inner);
+        self.state = inner.state;
+        result
+    }
+
     /// Lends the request to another route, as one for `path`.
     fn on_route<R>(
         &mut self,
@@ -129,9 +215,11 @@ impl Exchange<'_> {
             inner.scheme = elsewhere.scheme(inner.state.is_tls()); // as its own route believes it
         }
         (inner.state.route, inner.state.hops) = (index, hops.saturating_add(1));
+        let matched = inner.state.matched.take();
         let result = f(&mut inner);
         self.state = inner.state;
         (self.state.remote, self.state.route, self.state.hops) = (remote, route, hops);
+        self.state.matched = matched;
         result
     }
 
@@ -177,6 +265,8 @@ impl InternalRedirect {
             // Its answer is one of ours: what it asks is nothing to the connection.
             state: exchange.state.copy(Signals::default()),
         };
+        redirect.state.asked = site.head_for_conditions(exchange);
+        redirect.state.matched = None;
         if site.trusts_by_route && redirect.state.forwarded.is_none() {
             let names = exchange.fields.elements("x-forwarded-for").map(<[u8]>::to_vec);
             redirect.state.forwarded = Some(Rc::new(names.collect()));
@@ -207,11 +297,6 @@ impl InternalRedirect {
             Ok(path) => path,
             Err(error) => return Reply::Ready(answer::error(error.status())),
         };
-        let Some(index) = self.site.route_for(path) else {
-            let client = self.state.remote.client;
-            log::info(format_args!("404 for {client}: the site has no route for {target}"));
-            return Reply::Ready(answer::error(Status::NOT_FOUND));
-        };
         let mut inner = Exchange {
             method: if self.head_only { Method::Head } else { Method::Get },
             method_token: if self.head_only { "HEAD" } else { "GET" },
@@ -229,12 +314,16 @@ impl InternalRedirect {
             local: Local::default(),
             state: RequestState {
                 site: Some(self.site.clone()),
-                route: index,
                 hops: self.state.hops.saturating_add(1),
                 has_encoded_slash: false,
                 ..self.state.copy(Signals::default())
             },
         };
+        let index = match self.site.route_for(&inner) {
+            Ok(index) => index,
+            Err(response) => return Reply::Ready(response),
+        };
+        inner.state.route = index;
         inner.state.remote = inner.remote_at(&self.site, index);
         self.site.enter(index, &mut inner, move |site, inner, entered| then(site, index, inner, entered))
     }
@@ -254,8 +343,16 @@ impl InternalRedirect {
 }
 
 /// Fields of an error that a client goes by, whatever the page looks like (RFC 9110 sections 10.2.3, 11.6.1, 14.4, 15.5.6).
-const OF_THE_ERROR: [&str; 6] =
-    ["Allow", "Content-Range", "Retry-After", "WWW-Authenticate", "Proxy-Authenticate", "Cache-Control"];
+const OF_THE_ERROR: [&str; 8] = [
+    "Allow",
+    "Content-Range",
+    "Retry-After",
+    "RateLimit",
+    "RateLimit-Policy",
+    "WWW-Authenticate",
+    "Proxy-Authenticate",
+    "Cache-Control",
+];
 
 /// A page in place of an error: nothing on it may say that the error is the page, or is to be kept.
 fn standing_in(page: Response, error: &Response) -> Response {

@@ -1,10 +1,17 @@
-//! Texts of the settings with placeholders: the address of `redirect`, the values of `header` and `request-header`.
+//! Texts of the settings with placeholders: the address of `redirect`, the path of `rewrite` and `hand-to`, the values of
+//! `header` and `request-header`.
 //!
-//! What is no placeholder is text, braces included, so that JSON may stand in a field.
+//! What is no placeholder is text, braces included, so that JSON may stand in a field. What a client has sent is encoded for
+//! the place that it is put into, so that it ends no field, begins no parameter, and names neither a folder nor a host that
+//! the text does not.
 
+use crate::condition::cookies;
 use crate::exchange::Exchange;
-use tidegate_http::Target;
-use tidegate_http::path::{encode_path, normalise};
+use std::borrow::Cow;
+use std::rc::Rc;
+use tidegate_config::settings::{PathPattern, Route, ValueMap};
+use tidegate_http::path::{PathError, encode_path, normalise};
+use tidegate_http::{Target, query};
 use tidegate_io::socket::Peer;
 
 /// A text with placeholders.
@@ -26,35 +33,133 @@ pub enum Piece {
     Method,
     /// `{path}`: decoded and normalised, then encoded again; begins with a slash.
     Path,
-    /// `{query}`: with its `?`; nothing where there is none.
+    /// `{query}`: with its `?`, or `&` behind another; nothing where there is none.
     Query,
     /// `{scheme}`: `http` or `https`.
     Scheme,
     /// `{uri}`: path and query as the client sent them.
     Uri,
+    /// What depends on the request in other ways, and what stands there where that is empty.
+    Asked(Box<Asked>, String),
+}
+
+/// A placeholder that may be empty.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Asked {
+    /// `{1}`, `{id}`: a star or a group of the pattern of the route.
+    Capture(PathPattern, String),
+    /// `{header.NAME}`: the first line of a field.
+    Field(String),
+    /// `{cookie.NAME}`
+    Cookie(String),
+    /// `{query.NAME}`: a parameter of the query, decoded.
+    Argument(String),
+    /// `{value.NAME}`
+    Value(Rc<ValueTemplate>),
+}
+
+/// A `value` of the settings.
+#[derive(Debug, PartialEq, Eq)]
+pub struct ValueTemplate {
+    map: ValueMap,
+    from: Template,
+}
+
+impl ValueTemplate {
+    /// From the settings.
+    pub fn of(map: &ValueMap) -> Rc<ValueTemplate> {
+        Rc::new(ValueTemplate { from: Template::parse(&map.from, Scope::default()), map: map.clone() })
+    }
+
+    /// What it is called.
+    pub fn name(&self) -> &str {
+        &self.map.name
+    }
+
+    /// What it is for a request; empty where nothing fits.
+    pub fn result(&self, exchange: &Exchange<'_>) -> &str {
+        let from = self.from.fill(exchange);
+        let case = self.map.cases.iter().find(|(pattern, _)| pattern.fits(from.as_bytes()));
+        case.map_or("", |(_, result)| result)
+    }
 }
 
 const NAMES: [(&str, Piece); 7] = [
-    ("{client}", Piece::Client),
-    ("{host}", Piece::Host),
-    ("{method}", Piece::Method),
-    ("{path}", Piece::Path),
-    ("{query}", Piece::Query),
-    ("{scheme}", Piece::Scheme),
-    ("{uri}", Piece::Uri),
+    ("client", Piece::Client),
+    ("host", Piece::Host),
+    ("method", Piece::Method),
+    ("path", Piece::Path),
+    ("query", Piece::Query),
+    ("scheme", Piece::Scheme),
+    ("uri", Piece::Uri),
 ];
+
+/// What placeholders may name where a text stands.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Scope<'s> {
+    pattern: Option<&'s PathPattern>,
+    values: &'s [ValueMap],
+}
+
+impl<'s> Scope<'s> {
+    /// In a route.
+    pub fn of(route: &'s Route) -> Scope<'s> {
+        Scope { pattern: Some(&route.pattern), values: &route.values }
+    }
+
+    fn piece(self, name: &str, default: &str) -> Option<Piece> {
+        if let Some((_, piece)) = NAMES.iter().find(|(known, _)| *known == name) {
+            return Some(piece.clone());
+        }
+        let is_star = |pattern: &PathPattern| {
+            // The path of a folder without its slash has the route of the folder, and no star.
+            matches!(pattern, PathPattern::Exact(_))
+                && !name.is_empty()
+                && name.bytes().all(|byte| byte.is_ascii_digit())
+        };
+        let is_known =
+            |pattern: &&PathPattern| pattern.captures().iter().any(|known| known == name) || is_star(pattern);
+        let captured = self.pattern.filter(is_known);
+        let asked = match (captured, name.split_once('.')) {
+            (Some(pattern), _) => Asked::Capture(pattern.clone(), name.to_owned()),
+            (None, Some((_, ""))) => return None,
+            (None, Some(("header", name))) => Asked::Field(name.to_owned()),
+            (None, Some(("cookie", name))) => Asked::Cookie(name.to_owned()),
+            (None, Some(("query", name))) => Asked::Argument(name.to_owned()),
+            (None, Some(("value", name))) => {
+                Asked::Value(ValueTemplate::of(self.values.iter().find(|value| value.name == name)?))
+            }
+            _ => return None,
+        };
+        Some(Piece::Asked(Box::new(asked), default.to_owned()))
+    }
+}
+
+/// Where something is put.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Place {
+    Field,
+    Path,
+    Query,
+}
 
 impl Template {
     /// Reads a text.
-    pub fn parse(text: &str) -> Template {
+    pub fn parse(text: &str, scope: Scope<'_>) -> Template {
         let (mut pieces, mut plain, mut rest) = (Vec::new(), String::new(), text);
         while let Some(first) = rest.chars().next() {
-            if let Some((name, piece)) = NAMES.iter().find(|(name, _)| rest.starts_with(name)) {
+            let inside =
+                rest.strip_prefix('{').and_then(|rest| rest.split_once('}')).map(|(inside, _)| inside);
+            let piece = inside.and_then(|inside| {
+                let (name, default) = inside.split_once(":-").unwrap_or((inside, ""));
+                scope.piece(name, default)
+            });
+            if let (Some(inside), Some(piece)) = (inside, piece) {
                 if !plain.is_empty() {
                     pieces.push(Piece::Text(std::mem::take(&mut plain)));
                 }
-                pieces.push(piece.clone());
-                rest = &rest[name.len()..];
+                pieces.push(piece);
+                rest = &rest[inside.len() + 2..];
             } else {
                 plain.push(first);
                 rest = &rest[first.len_utf8()..];
@@ -82,8 +187,17 @@ impl Template {
 
     /// The text for a request, as the value of a field.
     pub fn fill(&self, exchange: &Exchange<'_>) -> String {
+        Self::fill_pieces(self.pieces.iter(), exchange)
+    }
+
+    /// The same without `{client}`, where something else stands for it.
+    pub(crate) fn fill_without_client(&self, exchange: &Exchange<'_>) -> String {
+        Self::fill_pieces(self.pieces.iter().filter(|piece| **piece != Piece::Client), exchange)
+    }
+
+    fn fill_pieces<'p>(pieces: impl Iterator<Item = &'p Piece>, exchange: &Exchange<'_>) -> String {
         let mut text = String::new();
-        for piece in &self.pieces {
+        for piece in pieces {
             match piece {
                 Piece::Text(plain) => text.push_str(plain),
                 Piece::Client => {
@@ -102,16 +216,135 @@ impl Template {
                 }
                 Piece::Scheme => text.push_str(exchange.scheme),
                 Piece::Uri => text += &uri_of(exchange.target),
+                Piece::Asked(asked, default) => asked.put(&mut text, Place::Field, default, exchange),
             }
         }
         text
     }
+
+    /// The text for a request, as an address to send a client to; `None` where it needs a host and the client has named
+    /// none. Where one slash meets another between two pieces they become one: `//evil.example` in a path must not become
+    /// the host of the address.
+    pub fn address(&self, exchange: &Exchange<'_>) -> Option<String> {
+        self.url(exchange).map(|(text, _)| text)
+    }
+
+    /// The text for a request as an address, and whether it says what the query is.
+    fn url(&self, exchange: &Exchange<'_>) -> Option<(String, bool)> {
+        let (mut text, mut place, mut has_query) = (String::new(), Place::Path, false);
+        for piece in &self.pieces {
+            match (piece, place) {
+                (Piece::Text(plain), _) => {
+                    text.push_str(plain);
+                    if plain.contains('?') {
+                        (place, has_query) = (Place::Query, true);
+                    }
+                }
+                (Piece::Path, Place::Query) => text += &query::encode(exchange.path).replace("%2F", "/"),
+                (Piece::Path, _) => join(&mut text, &encode_path(exchange.path)),
+                (Piece::Uri, Place::Query) => text += &query::encode(uri_of(exchange.target).as_bytes()),
+                (Piece::Uri, _) => {
+                    let uri = uri_of(exchange.target);
+                    join(&mut text, &uri);
+                    if uri.contains('?') {
+                        place = Place::Query;
+                    }
+                }
+                (Piece::Query, _) => {
+                    has_query = true;
+                    if let Some(query) =
+                        exchange.query.filter(|query| place == Place::Path || !query.is_empty())
+                    {
+                        text.push(if place == Place::Query { '&' } else { '?' });
+                        text.push_str(query);
+                        place = Place::Query;
+                    }
+                }
+                (Piece::Host, _) => match host_of(exchange.authority) {
+                    "" => return None,
+                    host => text.push_str(host),
+                },
+                (Piece::Scheme, _) => text.push_str(exchange.scheme),
+                // Of no use in an address, and no placeholders there.
+                (Piece::Client, _) => text.push_str("{client}"),
+                (Piece::Method, _) => text.push_str("{method}"),
+                (Piece::Asked(asked, default), _) => asked.put(&mut text, place, default, exchange),
+            }
+        }
+        Some((text, has_query))
+    }
+
+    /// The text for a request as a path of the same site and its query. The path is normalised as one that a client sends:
+    /// whatever was put into it leads nowhere that no client could ask for. The query stays what it is where the text says
+    /// nothing of it.
+    ///
+    /// # Errors
+    /// The path is none that a request may have, as where a parameter with a slash stands in it.
+    pub fn path_and_query(&self, exchange: &Exchange<'_>) -> Result<(Vec<u8>, Option<String>), PathError> {
+        let (text, has_query) = self.url(exchange).unwrap_or_default();
+        let (raw_path, query) =
+            text.split_once('?').map_or((text.as_str(), None), |(path, query)| (path, Some(query)));
+        let mut scratch = Vec::new();
+        let path = normalise(raw_path, &mut scratch)?.to_vec();
+        let query = match has_query {
+            true => query.filter(|query| !query.is_empty()),
+            false => exchange.query,
+        };
+        Ok((path, query.map(str::to_owned)))
+    }
+}
+
+impl Asked {
+    /// Puts it somewhere, encoded for that place; the default where it is empty.
+    fn put(&self, text: &mut String, place: Place, default: &str, exchange: &Exchange<'_>) {
+        let value: Cow<'_, [u8]> = match self {
+            Asked::Capture(pattern, name) => {
+                let path = exchange.state.matched.as_deref().unwrap_or(exchange.path);
+                Cow::Borrowed(pattern.capture(path, name).unwrap_or_default())
+            }
+            Asked::Field(name) => Cow::Borrowed(exchange.fields.first(name).unwrap_or_default()),
+            Asked::Cookie(name) => Cow::Borrowed(cookies(exchange, name).next().unwrap_or_default()),
+            Asked::Argument(name) => {
+                let mut values = query::values(exchange.query.unwrap_or_default(), name);
+                Cow::Owned(values.next().unwrap_or_default().into_owned())
+            }
+            Asked::Value(value) => Cow::Borrowed(value.result(exchange).as_bytes()),
+        };
+        match (self, place) {
+            _ if value.is_empty() => text.push_str(default),
+            (Asked::Value(_), Place::Path) => join(text, &visible(&value, b"\"<>\\ ")),
+            (Asked::Value(_), Place::Query) => *text += &visible(&value, b"\"<>\\ "),
+            (Asked::Capture(..), Place::Path) => join(text, &encode_path(&value)),
+            (Asked::Capture(..), Place::Field) => *text += &encode_path(&value),
+            (_, Place::Field) => *text += &visible(&value, b""),
+            (_, Place::Path | Place::Query) => *text += &query::encode(&value),
+        }
+    }
+}
+
+/// A value of visible ASCII and spaces: other bytes, and those named, as `%XX`.
+fn visible(value: &[u8], but: &[u8]) -> String {
+    let mut text = String::with_capacity(value.len());
+    for &byte in value {
+        match byte {
+            b' '..=b'~' if !but.contains(&byte) => text.push(char::from(byte)),
+            _ => text += &format!("%{byte:02X}"),
+        }
+    }
+    text
+}
+
+/// Appends what may begin with a slash.
+fn join(text: &mut String, rooted: &str) {
+    let is_doubled = text.ends_with('/') && rooted.starts_with('/');
+    text.push_str(&rooted[usize::from(is_doubled)..]);
 }
 
 /// The path that the client has asked for, also where `index` or `try` have led on to another.
-fn path_asked_for(exchange: &Exchange<'_>) -> String {
+pub(crate) fn path_asked_for(exchange: &Exchange<'_>) -> String {
     let mut scratch = Vec::new();
-    let target = Target::parse(exchange.method, exchange.target).ok().filter(|_| exchange.state.hops > 0);
+    let is_led_on = exchange.state.hops > 0 || exchange.state.matched.is_some();
+    let target = Target::parse(exchange.method, exchange.target).ok().filter(|_| is_led_on);
     let raw_path = target.as_ref().and_then(Target::path);
     let path = raw_path.and_then(|raw_path| normalise(raw_path, &mut scratch).ok());
     encode_path(path.unwrap_or(exchange.path))
@@ -151,9 +384,9 @@ mod tests {
             ("a{client}b", false),
             ("{path}", false),
         ] {
-            assert_eq!(Template::parse(text).fixed(), fixed.then_some(text), "{text}");
+            assert_eq!(Template::parse(text, Scope::default()).fixed(), fixed.then_some(text), "{text}");
         }
         let pieces = [Piece::Text("{".into()), Piece::Path, Piece::Query, Piece::Text("}".into())];
-        assert_eq!(Template::parse("{{path}{query}}").pieces(), pieces);
+        assert_eq!(Template::parse("{{path}{query}}", Scope::default()).pieces, pieces);
     }
 }

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::{HashMap, HashSet};
 use std::io;
 use std::net::IpAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
 use thiserror::Error;
 use tidegate_config::settings::gateway::{BackendTls, BackendTrust};
@@ -114,37 +114,13 @@ impl TlsFiles {
     /// There is none from before; all are as they were.
     pub fn read_authorities(&mut self, settings: &Settings) -> Result<Vec<TlsError>, TlsError> {
         let mut stayed = Vec::new();
-        let mut read: Vec<(PathBuf, String)> = Vec::new();
-        for clients in settings.sites.iter().filter_map(|site| site.tls.clients.as_ref()) {
-            let path = &clients.authorities;
-            if read.iter().any(|(known, _)| known == path) {
-                continue;
-            }
-            let pem = match (read_clients(clients), kept(&self.authorities, path)) {
-                (Ok(pem), _) => pem,
-                (Err(error), Some(pem)) => {
-                    stayed.push(error);
-                    pem
-                }
-                (Err(error), None) => return Err(error),
-            };
-            read.push((path.clone(), pem));
-        }
-        let mut roots: Vec<(PathBuf, String)> = Vec::new();
-        for backend in backends(settings) {
-            let key = roots_key(&backend.trust).unwrap_or_default();
-            let found = match (read_roots(backend), kept(&self.roots, &key)) {
-                (Ok(found), _) => found,
-                (Err(error), Some(pem)) => {
-                    stayed.push(error);
-                    Some((key, pem))
-                }
-                (Err(error), None) => return Err(error),
-            };
-            roots.extend(found.filter(|(key, _)| !roots.iter().any(|(known, _)| known == key)));
-        }
-        self.authorities = read;
-        self.roots = roots;
+        let clients = settings.sites.iter().filter_map(|site| site.tls.clients.as_ref());
+        let clients = clients.map(|clients| (clients.authorities.clone(), clients));
+        let authorities = read_or_kept(clients, read_clients, &self.authorities, &mut stayed)?;
+        let backends = backends(settings).filter_map(|backend| Some((roots_key(&backend.trust)?, backend)));
+        let roots = |backend: &BackendTls| Ok(read_roots(backend)?.map(|(_, pem)| pem).unwrap_or_default());
+        self.roots = read_or_kept(backends, roots, &self.roots, &mut stayed)?;
+        self.authorities = authorities;
         Ok(stayed)
     }
 
@@ -424,9 +400,28 @@ fn usable(files: &CertificateFiles) -> Result<Pair, CertificateError> {
     Ok(pair)
 }
 
-/// What was read of a path before.
-fn kept(before: &[(PathBuf, String)], path: &Path) -> Option<String> {
-    before.iter().find(|(known, _)| known == path).map(|(_, pem)| pem.clone())
+/// Reads each file once. One that cannot be used is as it was `before`, which `stayed` hears.
+fn read_or_kept<'s, T: 's>(
+    wanted: impl Iterator<Item = (PathBuf, &'s T)>,
+    read: impl Fn(&T) -> Result<String, TlsError>,
+    before: &[(PathBuf, String)],
+    stayed: &mut Vec<TlsError>,
+) -> Result<Vec<(PathBuf, String)>, TlsError> {
+    let mut seen: HashSet<PathBuf> = HashSet::new();
+    let mut found = Vec::new();
+    for (path, who) in wanted {
+        if !seen.insert(path.clone()) {
+            continue;
+        }
+        let pem = read(who).or_else(|error| {
+            let known = before.iter().find(|(known, _)| *known == path);
+            let Some((_, pem)) = known else { return Err(error) };
+            stayed.push(error);
+            Ok(pem.clone())
+        })?;
+        found.push((path, pem));
+    }
+    Ok(found)
 }
 
 /// Reads who signs the certificates of clients.

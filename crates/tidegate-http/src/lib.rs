@@ -22,6 +22,7 @@ pub mod method;
 pub mod multipart;
 pub mod path;
 pub mod quality;
+pub mod query;
 pub mod range;
 pub mod status;
 pub mod target;

@@ -33,6 +33,8 @@ pub struct Meta {
     pub identity: (u64, u64),
     /// Last change of the inode, seconds and nanoseconds: moves even when the modification time is set back.
     pub changed: (i64, u32),
+    /// Whether somebody may run it as a program.
+    pub is_executable: bool,
 }
 
 /// What a path leads to.
@@ -156,6 +158,24 @@ pub fn is_openat2_missing() -> bool {
     OPENAT2_MISSING.load(Relaxed)
 }
 
+/// Whether there is a file or a folder of this name, links followed. What may not be looked at is not there.
+///
+/// # Errors
+/// `WouldBlock`, under [`Patience::Cached`]: it cannot be told without waiting.
+pub fn is_there(path: &Path, patience: Patience) -> io::Result<bool> {
+    let flags = OFlags::PATH | OFlags::CLOEXEC;
+    let opened = match patience {
+        Patience::Cached if is_openat2_missing() => Err(Errno::AGAIN),
+        Patience::Cached => openat2(CWD, path, flags, Mode::empty(), ResolveFlags::CACHED),
+        Patience::Wait => openat(CWD, path, flags, Mode::empty()),
+    };
+    match opened {
+        Ok(_) => Ok(true),
+        Err(Errno::AGAIN) => Err(io::ErrorKind::WouldBlock.into()),
+        Err(_) => Ok(false),
+    }
+}
+
 impl Root {
     /// Opens the folder. Symbolic links below it are followed as [`Links::Beneath`] says.
     ///
@@ -243,14 +263,17 @@ impl Root {
         self.followed.store(0, Relaxed);
     }
 
-    /// Follows the path anew at once where the folder that it led to has been removed, for who finds nothing there. Whether
-    /// it leads to another one now.
+    /// Follows the path anew at once where the folder that it led to has been removed, for who has found nothing there.
+    /// Whether it leads to another one now than when `before` was its [`Root::generation`]: another thread may have followed
+    /// it since.
     ///
     /// # Errors
     /// As [`Root::follow`].
-    pub fn follow_removed(&self, patience: Patience) -> io::Result<bool> {
-        let before = self.generation();
+    pub fn follow_removed(&self, before: u32, patience: Patience) -> io::Result<bool> {
         let Place { dir, is_remote, .. } = self.place();
+        if self.generation() != before {
+            return Ok(true);
+        }
         // One that was closed is opened by its path anyway.
         let Some(dir) = dir.filter(|_| patience == Patience::Wait || !is_remote) else { return Ok(false) };
         if rustix::fs::fstat(&dir)?.st_nlink > 0 {
@@ -534,6 +557,7 @@ pub fn meta_of(fd: BorrowedFd<'_>) -> io::Result<Meta> {
         mtime_ns: stat.st_mtime_nsec as u32,
         identity: (stat.st_dev, stat.st_ino),
         changed: (stat.st_ctime, stat.st_ctime_nsec as u32),
+        is_executable: stat.st_mode & 0o111 != 0,
     })
 }
 
@@ -745,6 +769,26 @@ mod tests {
         let folder = Root::with_links(&path, Links::Owner).unwrap();
         assert!(folder.open_folder(b"folder", Patience::Wait).is_ok());
         assert!(folder.open_folder(b"file", Patience::Wait).is_err());
+    }
+
+    /// The other has followed the path between this one's search and its question.
+    #[test]
+    fn a_root_that_another_thread_has_followed_is_searched_again() {
+        let dir = fixture("followed");
+        let path = dir.0.join("root");
+        let root = Root::open(&path).unwrap();
+        let searched = root.generation();
+        assert!(root.open_file(b"new", Patience::Wait).is_err());
+        assert!(!root.follow_removed(searched, Patience::Wait).unwrap(), "it is where it was");
+        fs::remove_dir_all(&path).unwrap();
+        fs::create_dir(&path).unwrap();
+        fs::write(path.join("new"), "x").unwrap();
+        let other = std::thread::scope(|scope| {
+            scope.spawn(|| root.follow_removed(root.generation(), Patience::Wait).unwrap()).join().unwrap()
+        });
+        assert!(other, "it has found the new one");
+        assert!(root.follow_removed(searched, Patience::Wait).unwrap(), "and so does who searched before");
+        assert!(!root.follow_removed(root.generation(), Patience::Wait).unwrap());
     }
 
     /// FAULTS 33, scaled down: a link flips between inside and outside while it is opened. `TRIES=1000000` is the

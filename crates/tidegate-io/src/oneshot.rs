@@ -25,6 +25,11 @@ pub fn promise<T>() -> (Promise<T>, Promised<T>) {
 }
 
 impl<T> Promise<T> {
+    /// Whether somebody still waits for it.
+    pub fn is_wanted(&self) -> bool {
+        Arc::strong_count(&self.0) > 1
+    }
+
     /// Gives it.
     pub fn fulfil(self, value: T) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).value = Some(value);

@@ -168,6 +168,7 @@ impl Runtime {
 
     /// Wakes what waited for a deadline that has passed by `now`.
     pub fn expire(&self, now: u64) {
+        self.timers.borrow_mut().advance(now);
         loop {
             let expired = self.timers.borrow_mut().take_expired(now);
             let Some(waker) = expired else { return };

@@ -46,7 +46,12 @@ impl Wheel {
         // Not by `as_millis`, which reckons with twice as many bits.
         let millis = after.as_secs().saturating_mul(1000).saturating_add(after.subsec_millis().into());
         let ticks = millis.div_ceil(TICK.as_millis() as u64).min(u64::from(u32::MAX / 4));
-        let deadline = self.now + 1 + ticks as u32;
+        self.arm_at(index, self.now + 1 + ticks as u32);
+    }
+
+    /// The same by the tick at which it fires; one that has gone fires with the next.
+    #[inline]
+    pub fn arm_at(&mut self, index: u32, deadline: u32) {
         if index as usize >= self.nodes.len() {
             self.nodes.resize(index as usize + 1, UNLINKED);
         }
@@ -76,7 +81,8 @@ impl Wheel {
     /// Moves to tick `now`; `expired` receives the indexes whose deadlines have passed.
     pub fn advance(&mut self, now: u32, expired: &mut Vec<u32>) {
         while self.now < now {
-            self.now += 1;
+            // However long nothing was waited for, it is not gone through.
+            self.now = self.next_tick().map_or(now, |next| next.min(now));
             let mut index = self.heads[self.now as usize % SLOTS];
             while index != NIL {
                 let node = self.nodes[index as usize];
@@ -89,6 +95,12 @@ impl Wheel {
                 index = node.next;
             }
         }
+    }
+
+    /// The tick of the next slot that holds something.
+    #[inline]
+    pub fn next_tick(&self) -> Option<u32> {
+        self.next().map(|ticks| self.now.saturating_add(ticks))
     }
 
     /// Ticks until the next slot that holds something.

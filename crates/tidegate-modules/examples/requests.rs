@@ -1,8 +1,9 @@
 //! Requests, as many as asked, for `cargo xtask bench instructions`: from the bytes of a request on a socket to
 //! the bytes of its answer, for a cached file or by an application that answers from the same thread. Or events, as many
-//! as asked: from the bytes of the application to those of the client, on a stream of HTTP/2.
+//! as asked: from the bytes of the application to those of the client, on a stream of HTTP/2. Or a cached file over
+//! HTTP/2, asked for 32 times at once.
 //!
-//! `requests cached|logged|browser|unchanged|fastcgi|proxy|event|event-beside N`
+//! `requests cached|logged|browser|unchanged|h2|fastcgi|proxy|event|event-beside N`
 
 use std::io::{Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -26,13 +27,14 @@ const BROWSER: &str = "GET /small.bin HTTP/1.1\r\nHost: localhost\r\n\
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let arguments: Vec<String> = std::env::args().collect();
     let [_, what, count] = arguments.as_slice() else {
-        return Err("requests cached|logged|browser|unchanged|fastcgi|proxy|event|event-beside N".into());
+        return Err("requests cached|logged|browser|unchanged|h2|fastcgi|proxy|event|event-beside N".into());
     };
     let count: u64 = count.parse()?;
     let folder = std::env::temp_dir().join(format!("tidegate-instructions-{}", std::process::id()));
     std::fs::create_dir_all(&folder)?;
     let result = match what.as_str() {
         "fastcgi" | "proxy" => run_application(&folder, what, count),
+        "h2" => run_streams(&folder, count),
         "event" => run_events(&folder, 0, count),
         "event-beside" => run_events(&folder, 90, count),
         _ => run(&folder, what, count),
@@ -74,6 +76,50 @@ fn run(folder: &Path, what: &str, count: u64) -> Result<(), Box<dyn std::error::
     };
     for _ in 0..count {
         exchange(&request)?;
+    }
+    Ok(())
+}
+
+/// A cached file over HTTP/2, on 32 streams at a time. What the client does costs next to nothing: its requests are
+/// four bytes each, and it reads past the answers.
+fn run_streams(folder: &Path, count: u64) -> Result<(), Box<dyn std::error::Error>> {
+    const AT_ONCE: u32 = 32;
+    // GET, http, and what comes second is the path and the authority of the table.
+    const FIRST: &[u8] = b"\x82\x86\x41\x09localhost\x44\x0a/small.bin";
+    const AGAIN: &[u8] = b"\x82\x86\xbe\xbf";
+    std::fs::write(folder.join("small.bin"), [7; 1024])?;
+    let text = format!(
+        "listen \"127.0.0.1:1\" {{ h2c }}\naccess-log off\nsite {{ root \"{}\" }}\n",
+        folder.display()
+    );
+    let loaded = tidegate_config::load_str("bench", &text, folder, &tidegate_config::ProcessEnvironment);
+    let rendered = loaded.render(false);
+    let mut settings = loaded.settings.ok_or(rendered)?;
+    settings.file_cache.max_age = Duration::from_secs(3600);
+    let (mut client, server) = UnixStream::pair()?;
+    server.set_nonblocking(true)?;
+    let mut solo = solo(&Arc::new(settings), Stream::new(server.into()))?;
+    let mut out = h2::PREFACE.to_vec();
+    let window = (1u32 << 31) - 1;
+    let settings = [&[0, 4][..], &window.to_be_bytes()].concat(); // INITIAL_WINDOW_SIZE
+    h2::push_frame(&mut out, h2::FrameKind::SETTINGS, 0, 0, &settings);
+    h2::push_frame(&mut out, h2::FrameKind::WINDOW_UPDATE, 0, 0, &(window - 65_535).to_be_bytes());
+    h2::push_frame(&mut out, h2::FrameKind::SETTINGS, h2::flag::ACK, 0, &[]);
+    let mut buffer = vec![0; 256 << 10];
+    let mut id = 1;
+    let mut block = FIRST;
+    for round in 0..2 + count / u64::from(AT_ONCE) {
+        // The first look-up begins to watch the folder; the cache holds the file from the second on.
+        for _ in 0..if round < 2 { 1 } else { AT_ONCE } {
+            let flags = h2::flag::END_STREAM | h2::flag::END_HEADERS;
+            h2::push_frame(&mut out, h2::FrameKind::HEADERS, flags, id, block);
+            (id, block) = (id + 2, AGAIN);
+        }
+        client.write_all(&out)?;
+        out.clear();
+        solo.on_readable()?;
+        let read = client.read(&mut buffer)?;
+        assert!(round < 2 || read > 1024 * AT_ONCE as usize, "{AT_ONCE} files are served: {read}");
     }
     Ok(())
 }

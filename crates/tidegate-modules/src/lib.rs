@@ -3,10 +3,13 @@
 //! settings in, a [`tidegate_core::Handler`] or [`tidegate_core::Filter`] out.
 
 pub mod compress;
+pub mod cors;
 pub mod files;
 pub mod gateway;
 pub mod index;
+pub mod login;
 pub mod redirect;
+pub mod rewrite;
 #[doc(hidden)]
 pub mod solo;
 pub mod status;

@@ -6,10 +6,9 @@
 use crate::status::Escaped;
 use std::fmt::Write;
 use tidegate_core::explain::Foreseen;
-use tidegate_core::template::{Piece, Template, host_of, uri_of};
+use tidegate_core::template::{Scope, Template};
 use tidegate_core::{Author, Exchange, Handler, Pass, Reply, Response, answer};
 use tidegate_http::Status;
-use tidegate_http::path::encode_path;
 
 /// `redirect "https://{host}/new{path}{query}" status=301`
 ///
@@ -32,35 +31,13 @@ pub struct Redirect {
 
 impl Redirect {
     /// A redirection to what the template gives.
-    pub fn new(to: &str, status: u16) -> Redirect {
-        Redirect { template: to.into(), to: Template::parse(to), status: Status(status) }
+    pub fn new(to: &str, status: u16, scope: Scope<'_>) -> Redirect {
+        Redirect { template: to.into(), to: Template::parse(to, scope), status: Status(status) }
     }
 
     /// The value of `Location`; `None` where it needs a host and the client has named none.
     fn location(&self, exchange: &Exchange<'_>) -> Option<String> {
-        let mut location = String::with_capacity(self.template.len() + exchange.target.len());
-        for piece in self.to.pieces() {
-            match piece {
-                Piece::Text(text) => location.push_str(text),
-                Piece::Path => join(&mut location, &encode_path(exchange.path)),
-                Piece::Query => {
-                    if let Some(query) = exchange.query {
-                        location.push('?');
-                        location.push_str(query);
-                    }
-                }
-                Piece::Host => match host_of(exchange.authority) {
-                    "" => return None,
-                    host => location.push_str(host),
-                },
-                Piece::Uri => join(&mut location, &uri_of(exchange.target)),
-                Piece::Scheme => location.push_str(exchange.scheme),
-                // Of no use in an address, and no placeholders there.
-                Piece::Client => location.push_str("{client}"),
-                Piece::Method => location.push_str("{method}"),
-            }
-        }
-        Some(location)
+        self.to.address(exchange)
     }
 }
 
@@ -124,12 +101,6 @@ impl Handler for Respond {
     }
 }
 
-/// Appends what begins with a slash.
-fn join(location: &mut String, rooted: &str) {
-    let is_doubled = location.ends_with('/') && rooted.starts_with('/');
-    location.push_str(&rooted[usize::from(is_doubled)..]);
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -178,7 +149,7 @@ mod tests {
             ("{uri}", "/javascript:x", "/javascript:x", "/javascript:x"),
             ("{path}", "/%0d%0aX:y", "/\r\nX:y", "/%0D%0AX%3Ay"),
         ] {
-            let redirect = Redirect::new(template, 308);
+            let redirect = Redirect::new(template, 308, Scope::default());
             let (status, location, _) = answer(&redirect, &mut ask(target, path, "example.com:8443"));
             assert_eq!((status, location.as_deref()), (308, Some(expected)), "{template} {target}");
         }
@@ -186,6 +157,7 @@ mod tests {
 
     #[test]
     fn hosts() {
+        use tidegate_core::template::host_of;
         for (authority, host) in [
             ("example.com", "example.com"),
             ("example.com:80", "example.com"),
@@ -194,13 +166,15 @@ mod tests {
         ] {
             assert_eq!(host_of(authority), host);
         }
-        let (status, location, _) = answer(&Redirect::new("https://{host}/", 301), &mut ask("/", "/", ""));
+        let (status, location, _) =
+            answer(&Redirect::new("https://{host}/", 301, Scope::default()), &mut ask("/", "/", ""));
         assert_eq!((status, location), (400, None));
     }
 
     #[test]
     fn the_note_is_escaped() {
-        let (_, _, body) = answer(&Redirect::new("/x{query}", 302), &mut ask("/?\"><script>", "/", "h"));
+        let (_, _, body) =
+            answer(&Redirect::new("/x{query}", 302, Scope::default()), &mut ask("/?\"><script>", "/", "h"));
         let page = String::from_utf8(body).unwrap();
         assert!(!page.contains("<script") && page.contains("/x?&quot;&gt;&lt;script&gt;"), "{page}");
     }
@@ -222,7 +196,8 @@ mod tests {
         }
         let mut said = Vec::new();
         Respond::new(200, "hello", None).explain(&ask("/", "/", "h"), &mut |sentence| said.push(sentence));
-        Redirect::new("/x{path}", 301).explain(&ask("/a", "/a", "h"), &mut |sentence| said.push(sentence));
+        Redirect::new("/x{path}", 301, Scope::default())
+            .explain(&ask("/a", "/a", "h"), &mut |sentence| said.push(sentence));
         assert_eq!(
             said,
             ["respond: 200 with 5 bytes of text/plain; charset=utf-8", "redirect \"/x{path}\": 301 to /x/a"]

@@ -12,6 +12,7 @@ use tidegate_config::settings::{Action, Settings};
 use tidegate_core::Handler;
 use tidegate_core::decoration::Decoration;
 use tidegate_core::solo::Solo;
+use tidegate_core::template::Scope;
 use tidegate_core::worker::{LogSet, MakeRegistry, Registry};
 use tidegate_core::{Engine, Route, Site};
 use tidegate_io::runtime;
@@ -39,7 +40,9 @@ impl Registry for Modules {
                     Action::Fastcgi(application) => {
                         Rc::new(Scripted::new(Protocol::FastCgi, &applications, application, site, route)?)
                     }
-                    Action::Proxy(proxy) => Rc::new(Proxy::new(&applications, proxy, site, None)?),
+                    Action::Proxy(proxy) => {
+                        Rc::new(Proxy::new(&applications, proxy, site, Scope::default(), None)?)
+                    }
                     _ => return Err(io::Error::other("static files, fastcgi and proxy only")),
                 };
                 routes.push(Route::new(handler, Vec::new(), Decoration::of(route)));

@@ -2,7 +2,7 @@
 //! bytes of its answer.
 
 use std::io::{ErrorKind, Read, Write};
-use std::os::unix::net::UnixStream;
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -183,4 +183,86 @@ fn with_a_combined_log() {
 #[test]
 fn with_a_json_log() {
     with_an_access_log(AccessFormat::Json);
+}
+
+/// An application that answers on this thread, on a connection that is kept, and what passes requests on to it.
+struct Passing {
+    solo: Solo,
+    client: UnixStream,
+    application: UnixStream,
+    answer: Vec<u8>,
+    _folder: Folder,
+}
+
+impl Passing {
+    fn new(protocol: &str, answer: Vec<u8>) -> Passing {
+        let folder = Folder::new(protocol);
+        let socket = folder.0.join("application.sock");
+        let listener = UnixListener::bind(&socket).unwrap();
+        let action = match protocol {
+            "fastcgi" => format!("fastcgi \"unix:{}\" {{ mount \"/\" }}", socket.display()),
+            _ => format!("proxy \"unix:{}\"", socket.display()),
+        };
+        let text = format!("listen \"127.0.0.1:1\"\naccess-log off\nsite {{ {action} }}\n");
+        let settings =
+            tidegate_config::load_str("test", &text, &folder.0, &tidegate_config::ProcessEnvironment);
+        let (client, server) = UnixStream::pair().unwrap();
+        server.set_nonblocking(true).unwrap();
+        let mut solo = solo(&Arc::new(settings.settings.unwrap()), Stream::new(server.into())).unwrap();
+        (&client).write_all(format!("GET / HTTP/1.1\r\n{PLAIN}").as_bytes()).unwrap();
+        solo.turn();
+        let application = listener.accept().unwrap().0;
+        let mut passing = Passing { solo, client, application, answer, _folder: folder };
+        passing.answer();
+        passing
+    }
+
+    /// The application has a request, and answers it.
+    fn answer(&mut self) {
+        let mut buffer = [0; 4096];
+        assert!(self.application.read(&mut buffer).unwrap() > 64, "the request is passed on");
+        self.application.write_all(&self.answer).unwrap();
+        while self.solo.is_answering() {
+            self.solo.wait(Duration::from_secs(10)).unwrap();
+        }
+        assert!(self.client.read(&mut buffer).unwrap() > 1024, "the answer is passed on");
+    }
+
+    /// Allocations of [`COUNT`] requests, once buffers have their size.
+    fn allocations(&mut self, request: &str) -> u64 {
+        let mut exchange = || {
+            self.client.write_all(request.as_bytes()).unwrap();
+            self.solo.turn();
+            self.answer();
+        };
+        (0..4).for_each(|_| exchange());
+        allocation_counter::measure(|| (0..COUNT).for_each(|_| exchange())).count_total
+    }
+}
+
+/// What an answer by HTTP costs: the request as it is sent, what waits for its answer, its head and its content.
+#[test]
+fn passed_on_by_http() {
+    let head = "HTTP/1.1 200 OK\r\nDate: Sun, 06 Nov 1994 08:49:37 GMT\r\nServer: application\r\n\
+        Content-Type: application/octet-stream\r\nContent-Length: 1024\r\n\r\n";
+    let mut passing = Passing::new("proxy", [head.as_bytes(), &[7; 1024]].concat());
+    for request in [PLAIN, BROWSER] {
+        let allocations = passing.allocations(&format!("GET /small.bin HTTP/1.1\r\n{request}"));
+        assert_eq!(allocations, COUNT * 4, "{request}");
+    }
+}
+
+/// The same by FastCGI.
+#[test]
+fn passed_on_by_fastcgi() {
+    let content =
+        [&b"Content-Type: application/octet-stream\r\nContent-Length: 1024\r\n\r\n"[..], &[7; 1024]].concat();
+    let [high, low] = (content.len() as u16).to_be_bytes();
+    let end = [1, 3, 0, 1, 0, 8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+    let answer = [&[1, 6, 0, 1, high, low, 0, 0][..], &content, &end].concat();
+    let mut passing = Passing::new("fastcgi", answer);
+    for request in [PLAIN, BROWSER] {
+        let allocations = passing.allocations(&format!("GET /small.bin HTTP/1.1\r\n{request}"));
+        assert_eq!(allocations, COUNT * 4, "{request}");
+    }
 }

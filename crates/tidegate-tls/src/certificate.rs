@@ -5,6 +5,7 @@
 //! files change, the next handshake uses the new pair; a broken one leaves the old one where it is.
 
 use crate::distinguished_name;
+use crate::key_fault::{key_problem, length_problem, pem_problem};
 use aws_lc_rs::digest;
 use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -55,9 +56,7 @@ pub enum CertificateError {
         why: String,
     },
     /// The key is of a kind or a length that is not supported.
-    #[error(
-        "the private key in {path} cannot be used: {why} (RSA from 2048 bits, ECDSA P-256, P-384 and P-521, and Ed25519 can)"
-    )]
+    #[error("the private key in {path} cannot be used: {why}")]
     UnusableKey {
         /// The file.
         path: String,
@@ -200,7 +199,8 @@ impl About {
     /// # Errors
     /// It does not begin with an X.509 certificate; the text says why.
     pub fn of(der: &[u8]) -> Result<About, String> {
-        let (_, certificate) = X509Certificate::from_der(der).map_err(|error| error.to_string())?;
+        let (_, certificate) = X509Certificate::from_der(der)
+            .map_err(|error| length_problem(der).unwrap_or_else(|| error.to_string()))?;
         let alternative = certificate.subject_alternative_name().ok().flatten();
         let mut names: Vec<String> = Vec::new();
         for name in alternative.iter().flat_map(|extension| &extension.value.general_names) {
@@ -296,14 +296,17 @@ impl Certificate {
             .map_err(malformed)?
             .ok_or_else(|| CertificateError::NoCertificate { path: path() })?;
         let key_path = || pair.key_name.clone();
-        let key = PrivateKeyDer::from_pem_slice(&pair.key)
-            .map_err(|_| CertificateError::NoKey { path: key_path() })?;
+        let key = PrivateKeyDer::from_pem_slice(&pair.key).map_err(|error| match error {
+            pem::Error::NoItemsFound => CertificateError::NoKey { path: key_path() },
+            error => CertificateError::UnusableKey { path: key_path(), why: pem_problem(&error) },
+        })?;
         let mut about =
             chain.iter().map(|der| About::of(der)).collect::<Result<Vec<_>, _>>().map_err(malformed)?;
-        let signing = crate::provider()
-            .key_provider
-            .load_private_key(key)
-            .map_err(|error| CertificateError::UnusableKey { path: key_path(), why: error.to_string() })?;
+        let signing = crate::provider().key_provider.load_private_key(key).map_err(|error| {
+            let key = PrivateKeyDer::from_pem_slice(&pair.key); // the library has taken the first
+            let why = key.map_or_else(|_| error.to_string(), |key| key_problem(&key, &error));
+            CertificateError::UnusableKey { path: key_path(), why }
+        })?;
         let key = CertifiedKey::new(chain, signing);
         if let Err(rustls::Error::InconsistentKeys(rustls::InconsistentKeys::KeyMismatch)) = key.keys_match()
         {
@@ -319,16 +322,6 @@ pub(crate) fn certificates(pem: &[u8]) -> Result<Option<Vec<CertificateDer<'stat
     let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
     let chain = chain.map_err(|error| pem_problem(&error))?;
     Ok((!chain.is_empty()).then_some(chain))
-}
-
-/// What is wrong with a PEM text.
-pub(crate) fn pem_problem(error: &pem::Error) -> String {
-    match error {
-        pem::Error::MissingSectionEnd { end_marker } => {
-            format!("it is cut off: `-----END {}-----` is missing", String::from_utf8_lossy(end_marker))
-        }
-        other => other.to_string(),
-    }
 }
 
 /// A place for a certificate that may change while it is served from.

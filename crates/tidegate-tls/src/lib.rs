@@ -16,6 +16,7 @@ mod distinguished_name;
 mod early_skip;
 pub mod hello;
 pub mod inspect;
+mod key_fault;
 mod records;
 pub mod session;
 mod session_store;

@@ -47,6 +47,8 @@ fn rules() {
         ("2.3.3 an entry of this very block", bytes("4001610162be"), Ok("a: b\na: b")),
         ("4.2 size within the limit", bytes("3fe11f82"), Ok(":method: GET")),
         ("4.2 size above the limit", bytes("3fe21f82"), Err(TableTooLarge)),
+        ("4.2 the smallest size and the last, twice", bytes("203f e11f 203f e11f 82"), Ok(":method: GET")),
+        ("4.2 size after size", bytes("2021202120 82"), Err(TooManyTableSizes)),
         ("4.2 size behind a field", bytes("8220"), Err(LateTableSize)),
         ("4.2 two sizes", bytes("20208 2"), Ok(":method: GET")),
         ("4.4 an entry larger than the table empties it", bytes("400161016220 "), Err(LateTableSize)),
@@ -143,14 +145,97 @@ fn examples_of_responses() {
 #[test]
 fn secrets_are_never_indexed() {
     let mut encoder = Encoder::new();
-    for (name, value) in [("authorization", "Basic abc"), ("set-cookie", "a=b"), ("cookie", "a=b")] {
-        let mut out = Vec::new();
-        encoder.field(&mut out, name.as_bytes(), value.as_bytes());
-        assert_eq!(out[0] & 0xf0, 0x10, "{name}");
+    let rows = [
+        ("authorization", "Basic abc"),
+        ("proxy-authorization", "Bearer 0123456789abcdef0123456789"),
+        ("set-cookie", "a=b"),
+        ("cookie", "a=b"),
+        ("x-api-key", "0123456789abcdef0123456789"),
+        ("x-amz-security-token", "0123456789abcdef0123456789"),
+        ("x-csrftoken", "0123456789abcdef0123456789"),
+        ("authentication-info", "nextnonce=0123456789"),
+        ("x-forwarded-access-token", "0123456789abcdef0123456789"),
+    ];
+    for (name, value) in rows {
+        for _ in 0..4 {
+            let mut out = Vec::new();
+            encoder.field(&mut out, name.as_bytes(), value.as_bytes());
+            assert_eq!(out[0] & 0xf0, 0x10, "{name}");
+            let mut lines = FieldLines::new();
+            lines.push(name, value);
+            let block = FieldBlock::of_lines(&lines);
+            assert_eq!(block.as_bytes(), out);
+            encoder.block(&mut out, &block);
+            assert_eq!(block.as_bytes(), &out[block.as_bytes().len()..]);
+        }
     }
-    let mut lines = FieldLines::new();
-    lines.push("Set-Cookie", "a=b");
-    assert_eq!(FieldBlock::of_lines(&lines).as_bytes()[0] & 0xf0, 0x10);
+    assert_eq!(encoder.memory(), 0, "nothing was remembered");
+}
+
+/// The lengths of blocks that hold these fields.
+fn lengths(encoder: &mut Encoder, messages: &[&[(&str, &str)]]) -> Vec<usize> {
+    let written = messages.iter().map(|fields| {
+        let mut out = Vec::new();
+        encoder.begin(&mut out);
+        fields.iter().for_each(|(name, value)| encoder.field(&mut out, name.as_bytes(), value.as_bytes()));
+        out.len()
+    });
+    written.collect()
+}
+
+#[test]
+fn what_repeats_costs_a_byte() {
+    type Row = (&'static str, &'static [(&'static str, &'static str)], [usize; 4]);
+    let rows: [Row; 6] = [
+        ("of all answers", &[("content-type", "text/html")], [9, 1, 1, 1]),
+        ("of one file", &[("etag", "\"6553f100-400\"")], [14, 13, 1, 1]),
+        ("of no name that is known", &[("x-frame-options", "DENY")], [18, 18, 1, 1]),
+        ("in the static table", &[(":method", "GET"), (":path", "/index.html")], [2, 2, 2, 2]),
+        (
+            "long",
+            &[("x-long", "~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~"), ("content-type", "a")],
+            [51, 49, 2, 2],
+        ),
+        ("secret", &[("authorization", "Basic abc")], [10, 10, 10, 10]),
+    ];
+    for (name, fields, expected) in rows {
+        assert_eq!(lengths(&mut Encoder::new(), &[fields; 4]), expected, "{name}");
+    }
+    // A peer without a table.
+    let mut encoder = Encoder::new();
+    encoder.limit_table(0);
+    assert_eq!(lengths(&mut encoder, &[[("content-type", "text/html")].as_slice(); 3]), [11, 10, 10]);
+}
+
+/// One request to each of so many files in turn: the last time round, the bytes of the file's own fields for each.
+fn bytes_per_file(files: usize) -> usize {
+    let blocks: Vec<FieldBlock> = (0..files)
+        .map(|n| {
+            let mut lines = FieldLines::new();
+            lines.push("Content-Type", "text/css");
+            lines.push("ETag", format!("\"6553f100-{n}\""));
+            lines.push("Last-Modified", "Sun, 06 Nov 1994 08:49:37 GMT");
+            FieldBlock::of_lines(&lines)
+        })
+        .collect();
+    let mut encoder = Encoder::new();
+    let mut out = Vec::new();
+    let date = b"Sun, 06 Nov 1994 08:49:37 GMT";
+    for _ in 0..20 {
+        out.clear();
+        blocks.iter().for_each(|block| encoder.head(&mut out, 200, Some("Tidegate"), date, block));
+    }
+    out.len() / files - 3
+}
+
+#[test]
+fn more_files_than_the_table_holds_do_not_push_each_other_out() {
+    assert_eq!(bytes_per_file(1), 3);
+    assert_eq!(bytes_per_file(20), 3);
+    assert!(bytes_per_file(40) <= 4, "{}", bytes_per_file(40));
+    // Far more than there is room for: most is sent as it is, and nothing is inserted for nothing.
+    let (many, literal) = (bytes_per_file(400), 16);
+    assert!(many <= literal, "{many}");
 }
 
 /// Names and values as they are, and as nobody sends them; some repeat.
@@ -183,50 +268,103 @@ fn field() -> impl Strategy<Value = (Vec<u8>, Vec<u8>)> {
     (name, value)
 }
 
+/// One message of a connection.
+#[derive(Debug, Clone)]
+enum Message {
+    Fields(Fields),
+    /// A message kept for all connections, by its number; how long the server's name is, and the second.
+    Kept(usize, Option<usize>, u8),
+}
+
 /// What the peer says of its table before a block, and the block's fields.
-fn messages() -> impl Strategy<Value = Vec<(Option<usize>, Fields)>> {
-    vec((prop::option::weighted(0.2, 0usize..6000), vec(field(), 1..12)), 1..12)
+fn messages() -> impl Strategy<Value = Vec<(Option<usize>, Message)>> {
+    let message = prop_oneof![
+        1 => vec(field(), 1..12).prop_map(Message::Fields),
+        3 => (0..1000usize, prop::option::weighted(0.8, 7..9usize), prop::bool::weighted(0.1))
+            .prop_map(|(number, server, later)| Message::Kept(number, server, b'0' + u8::from(later))),
+    ];
+    vec((prop::option::weighted(0.1, 0usize..6000), message), 1..40)
+}
+
+/// Messages that are kept for all connections, with the fields that they stand for.
+fn kept() -> impl Strategy<Value = Vec<(FieldBlock, Fields)>> {
+    let line = prop_oneof![
+        (prop::sample::select(vec!["etag", "content-type", "x-a", "set-cookie", "vary"]), "[a-c ]{0,3}"),
+        (prop::sample::select(vec!["etag", "content-length", "x-long"]), "[ -~]{0,600}"),
+    ];
+    let lines = vec(line, 0..7);
+    let block = lines.prop_map(|lines| {
+        let mut block = FieldBlock::default();
+        lines.iter().for_each(|(name, value)| block.push(name, value.as_bytes()));
+        let fields = lines.into_iter().map(|(name, value)| (name.into(), value.into_bytes()));
+        (block, fields.collect())
+    });
+    vec(block, 1..14)
+}
+
+/// Writes the messages, each after what the peer said of its table, and gives each block to `read` with the fields that
+/// have to come out of it.
+fn write(
+    encoder: &mut Encoder,
+    kept: &[(FieldBlock, Fields)],
+    messages: Vec<(Option<usize>, Message)>,
+    mut read: impl FnMut(&[u8], Fields) -> Result<(), TestCaseError>,
+) -> Result<(), TestCaseError> {
+    for (limit, message) in messages {
+        if let Some(limit) = limit {
+            encoder.limit_table(limit);
+        }
+        let mut out = Vec::new();
+        encoder.begin(&mut out);
+        let mut expected = vec![(b":status".to_vec(), b"200".to_vec())];
+        match message {
+            Message::Fields(fields) => {
+                encoder.status(&mut out, 200);
+                fields.iter().for_each(|(name, value)| encoder.field(&mut out, name, value));
+                expected.extend(fields);
+            }
+            Message::Kept(number, server, second) => {
+                let (block, fields) = &kept[number % kept.len()];
+                let server = server.map(|length| &"Tidegate"[..length]);
+                let mut date = *b"Sun, 06 Nov 1994 08:49:37 GMT";
+                date[24] = second;
+                encoder.head(&mut out, 200, server, &date, block);
+                expected.extend(server.map(|server| (b"server".to_vec(), server.as_bytes().to_vec())));
+                expected.push((b"date".to_vec(), date.to_vec()));
+                expected.extend(fields.clone());
+            }
+        }
+        read(&out, expected)?;
+        prop_assert!(encoder.memory() < 40_000);
+    }
+    Ok(())
 }
 
 proptest! {
     #[test]
-    fn what_is_written_reads_back(messages in messages()) {
-        let (mut encoder, mut decoder) = (Encoder::new(), Decoder::new(6000));
-        for (limit, fields) in messages {
-            if let Some(limit) = limit {
-                encoder.limit_table(limit);
-            }
-            let mut out = Vec::new();
-            encoder.begin(&mut out);
-            for (name, value) in &fields {
-                encoder.field(&mut out, name, value);
-            }
-            prop_assert_eq!(decode(&mut decoder, &out), Ok(fields));
-            prop_assert!(decoder.memory() < 40_000 && encoder.memory() < 40_000);
-        }
+    fn what_is_written_reads_back(kept in kept(), messages in messages()) {
+        let mut decoder = Decoder::new(6000);
+        write(&mut Encoder::new(), &kept, messages, |block, fields| {
+            prop_assert_eq!(decode(&mut decoder, block), Ok(fields));
+            prop_assert!(decoder.memory() < 40_000);
+            Ok(())
+        })?;
     }
 
     #[test]
-    fn another_decoder_reads_the_same(messages in messages()) {
-        let (mut encoder, mut other) = (Encoder::new(), fluke_hpack::Decoder::new());
+    fn another_decoder_reads_the_same(kept in kept(), messages in messages()) {
+        let mut other = fluke_hpack::Decoder::new();
         other.set_max_allowed_table_size(4096);
-        for (limit, fields) in messages {
-            if let Some(limit) = limit {
-                encoder.limit_table(limit);
-            }
-            let mut out = Vec::new();
-            encoder.begin(&mut out);
-            for (name, value) in &fields {
-                encoder.field(&mut out, name, value);
-            }
-            prop_assert_eq!(other.decode(&out).unwrap(), fields);
-        }
+        write(&mut Encoder::new(), &kept, messages, |block, fields| {
+            prop_assert_eq!(other.decode(block).unwrap(), fields);
+            Ok(())
+        })?;
     }
 
     #[test]
-    fn what_another_encoder_writes_is_read(messages in messages()) {
+    fn what_another_encoder_writes_is_read(messages in vec(vec(field(), 1..12), 1..12)) {
         let (mut other, mut decoder) = (fluke_hpack::Encoder::new(), Decoder::new(4096));
-        for (_, fields) in messages {
+        for fields in messages {
             let out = other.encode(fields.iter().map(|(name, value)| (name.as_slice(), value.as_slice())));
             prop_assert_eq!(decode(&mut decoder, &out), Ok(fields));
         }

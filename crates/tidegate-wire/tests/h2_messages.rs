@@ -105,6 +105,11 @@ fn malformed_requests() {
         ("8.3.1 host twice", with(&[("host", "a"), ("host", "a")]), RepeatedHost),
         ("8.3.1 invalid host", [without(":authority"), block(&[("host", "a b")])].concat(), Authority),
         ("8.5 CONNECT with a path", but(":method", "CONNECT"), ConnectWithPath),
+        (
+            "9110 9.3.6 CONNECT with a content-length",
+            block(&[(":method", "CONNECT"), (":authority", "a:1"), ("content-length", "0")]),
+            ContentLength,
+        ),
         ("8.5 CONNECT without authority", block(&[(":method", "CONNECT")]), MissingPseudo),
         ("8.5 CONNECT without a port", block(&[(":method", "CONNECT"), (":authority", "a")]), Authority),
         (
@@ -131,6 +136,10 @@ fn malformed_requests() {
         assert_eq!(request(BLOCK, &block, Limits::default()), expected, "{name}");
         assert_eq!(request(WHOLE, &block, Limits::default()), expected, "{name}");
     }
+    let connect = Limits { extended_connect: true, ..Limits::default() };
+    let named = [but(":method", "CONNECT"), block(&[(":protocol", "websocket"), ("content-length", "46")])];
+    let expected = Seen::Broken { id: None, error: StreamError::Malformed(ContentLength) };
+    assert_eq!(request(BLOCK, &named.concat(), connect), expected, "RFC 8441 extended CONNECT with a length");
 }
 
 #[test]
@@ -383,6 +392,20 @@ fn empty_data_of_a_server_is_the_fault_of_one_stream() {
     for _ in 0..100 {
         end.feed(&piece);
     }
+    assert_eq!(end.seen.last(), Some(&Seen::Failed(ConnectionError::Flood(Flood::Ignored))));
+}
+
+/// Frames of kinds that nobody knows are few where they mean anything, however many a server may owe of those it was told too
+/// late not to send.
+#[test]
+fn unknown_frames_of_a_server_are_bounded_by_their_number() {
+    let (mut end, _) = asked("GET");
+    let unknown = frame(FrameKind(0x42), 0, 0, b"");
+    let count = (0..2000).find(|_| {
+        end.feed(&unknown);
+        matches!(end.seen.last(), Some(Seen::Failed(_)))
+    });
+    assert_eq!(count, Some(1024));
     assert_eq!(end.seen.last(), Some(&Seen::Failed(ConnectionError::Flood(Flood::Ignored))));
 }
 

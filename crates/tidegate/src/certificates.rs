@@ -6,7 +6,7 @@
 //! What has changed is read once it has stood still between two looks, since a pair is seldom written in one
 //! step. A pair that is broken then leaves the one in use where it is (FAULTS 52).
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tidegate_config::Settings;
@@ -28,6 +28,10 @@ pub struct CertificateWatch {
     seen: HashMap<PathBuf, Stamp>,
     /// Changed at the last look; not yet known to stand still.
     moving: HashMap<PathBuf, Stamp>,
+    /// Keys that nobody else could read or change when they were seen first, and whose they were.
+    private: HashMap<PathBuf, u32>,
+    /// Those of them of which it was said that this is so no more.
+    said: BTreeSet<PathBuf>,
 }
 
 /// What a look has found.
@@ -53,6 +57,47 @@ impl CertificateWatch {
         for path in paths(settings) {
             self.seen.entry(path.to_owned()).or_insert_with(|| stamp_of(path));
         }
+        for key in pair_files(settings).map(|files| &files.key) {
+            if let Some(owner) = owner_of(key).filter(|_| !is_open(key)) {
+                self.private.entry(key.clone()).or_insert(owner);
+            }
+        }
+    }
+
+    /// Why a key that was private is not used as it is now: an application that has the server's user can change the mode
+    /// of a key that it can neither read nor write (landlock(7) knows no rights to that).
+    ///
+    /// # Errors
+    /// The sentence.
+    pub fn examine(&self, key: &Path) -> Result<(), String> {
+        let Some(owner) = self.private.get(key) else { return Ok(()) };
+        let shown = key.display();
+        let what = match owner_of(key) {
+            _ if is_open(key) => "can be read or changed by everybody now",
+            Some(now) if now != *owner && now != 0 => "belongs to another user now",
+            _ => return Ok(()),
+        };
+        Err(format!(
+            "the key {shown} was its owner's alone and {what}: whoever did this may have it; make it private \
+             (`chmod 600 {shown}`), and where it was not you, have a new key made"
+        ))
+    }
+
+    /// A sentence for each key that was private and is no more, when that is seen first.
+    pub fn opened(&mut self, settings: &Settings) -> Vec<String> {
+        let mut keys: Vec<&Path> = pair_files(settings).map(|files| files.key.as_path()).collect();
+        keys.sort_unstable();
+        keys.dedup();
+        let mut sentences = Vec::new();
+        for key in keys {
+            match self.examine(key) {
+                Ok(()) => drop(self.said.remove(key)),
+                Err(sentence) => {
+                    sentences.extend(Some(sentence).filter(|_| self.said.insert(key.to_owned())));
+                }
+            }
+        }
+        sentences
     }
 
     /// Looks at every file; finds what has changed and stands still since the last look.
@@ -117,10 +162,21 @@ pub fn stamp_of(path: &Path) -> Stamp {
     Some((metadata.dev(), metadata.ino(), metadata.mtime(), metadata.mtime_nsec(), metadata.len()))
 }
 
-/// Reads a pair anew and puts it into its slot; the log says what came of it.
-pub fn renew(files: &CertificateFiles, tls: &TlsStore) -> Option<Pair> {
+/// Whether a key can be read or changed by everybody.
+pub fn is_open(key: &Path) -> bool {
+    use std::os::unix::fs::MetadataExt;
+    std::fs::metadata(key).is_ok_and(|there| there.mode() & 0o006 != 0)
+}
+
+fn owner_of(key: &Path) -> Option<u32> {
+    use std::os::unix::fs::MetadataExt;
+    std::fs::metadata(key).ok().map(|there| there.uid())
+}
+
+/// Puts a pair that was read anew into its slot; the log says what came of it.
+pub fn renew(files: &CertificateFiles, read: Result<Pair, CertificateError>, tls: &TlsStore) -> Option<Pair> {
     let name = files.certificate.display();
-    let renewed = Pair::read(&files.certificate, &files.key).and_then(|pair| {
+    let renewed = read.and_then(|pair| {
         tls.fill(&key_of(files), &pair)?;
         Ok(pair)
     });

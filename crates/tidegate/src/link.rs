@@ -13,7 +13,7 @@ use std::collections::HashMap;
 use std::io::{self, ErrorKind};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use tidegate_config::Settings;
@@ -44,6 +44,18 @@ pub struct Begin {
     pub spill: Option<PathBuf>,
 }
 
+/// Device and inode; `None`: nothing is there, or it cannot be told.
+pub type Inode = Option<(u64, u64)>;
+
+/// What a server process has found when it began: a folder that is replaced later is another one.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct Found {
+    /// At the paths of [`Begin::readable`].
+    pub readable: Vec<Inode>,
+    /// Beside the ways to what is sealed.
+    pub beside: Vec<(PathBuf, Inode)>,
+}
+
 /// A user and its groups, by number.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Identity {
@@ -55,10 +67,19 @@ pub struct Identity {
     pub groups: Vec<u32>,
 }
 
+/// A table of a limit, whose memory goes with it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RateTable {
+    /// Of the limit.
+    pub name: String,
+    /// How many it was made for.
+    pub keys: u32,
+}
+
 /// From the master to a server process.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum ToServer {
-    /// Get ready for settings. Descriptors: of `logs`, then of `listeners`, worker by worker.
+    /// Get ready for settings. Descriptors: of `logs`, of `rates`, then of `listeners`, worker by worker.
     Prepare {
         /// Comes back with the answer.
         number: u64,
@@ -70,6 +91,8 @@ pub enum ToServer {
         is_recovery: bool,
         /// The logs that are files.
         logs: Vec<LogTarget>,
+        /// The tables of limits.
+        rates: Vec<RateTable>,
         /// What each worker listens on.
         listeners: Vec<Vec<ListenAddress>>,
     },
@@ -103,6 +126,8 @@ pub enum ToServer {
 /// From a server process to the master.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum ToMaster {
+    /// What it may read. Before everything else.
+    Found(Found),
     /// It is ready for these settings.
     Prepared(u64),
     /// These settings cannot be taken up.
@@ -171,6 +196,9 @@ type Then = Box<dyn FnOnce(Answer) + Send>;
 /// The writing end, and the questions that wait.
 pub struct Link {
     queue: SyncSender<(Vec<u8>, Vec<OwnedFd>)>,
+    socket: Arc<OwnedFd>,
+    /// It has missed an order, and ends.
+    is_deaf: AtomicBool,
     asked: Mutex<Option<HashMap<u64, Then>>>,
     next: AtomicU64,
 }
@@ -184,14 +212,22 @@ impl Link {
         ended: impl FnOnce(io::Result<()>) + Send + 'static,
     ) -> io::Result<Arc<Link>> {
         let (queue, messages) = sync_channel::<(Vec<u8>, Vec<OwnedFd>)>(QUEUE);
-        let link = Arc::new(Link { queue, asked: Mutex::new(Some(HashMap::new())), next: AtomicU64::new(0) });
-        let writes = socket.try_clone()?;
+        let socket = Arc::new(socket);
+        let link = Arc::new(Link {
+            queue,
+            socket: socket.clone(),
+            is_deaf: AtomicBool::new(false),
+            asked: Mutex::new(Some(HashMap::new())),
+            next: AtomicU64::new(0),
+        });
+        let writes = socket.clone();
         std::thread::Builder::new().name("tidegate-tell".into()).spawn(move || {
             for (bytes, descriptors) in messages {
                 let borrowed: Vec<BorrowedFd<'_>> = descriptors.iter().map(AsFd::as_fd).collect();
                 if passing::send(writes.as_fd(), &bytes, &borrowed).is_err() {
                     return; // the reader hears of it as well
                 }
+                close_apart(descriptors);
             }
         })?;
         let own = link.clone();
@@ -200,8 +236,11 @@ impl Link {
                 match passing::receive(socket.as_fd()) {
                     Ok(Some((bytes, descriptors))) => match serde_json::from_slice(&bytes) {
                         Ok(message) => reader(&own, message, descriptors),
-                        Err(error) => break Err(error.into()),
+                        Err(error) => {
+                            break Err(io::Error::other(format!("it could not be understood: {error}")));
+                        }
                     },
+                    _ if own.is_deaf.load(Relaxed) => break Err(io::Error::other("it took no orders")),
                     Ok(None) => break Ok(()),
                     // It went with something of ours unread, or in the middle of a message: it was killed.
                     Err(error)
@@ -209,12 +248,12 @@ impl Link {
                     {
                         break Ok(());
                     }
-                    Err(error) => break Err(error),
+                    Err(error) => break Err(io::Error::other(format!("it could not be heard: {error}"))),
                 }
             };
             // Whoever waits for an answer hears that there is none.
             drop(own.asked.lock().unwrap_or_else(PoisonError::into_inner).take());
-            let _ = rustix::net::shutdown(&socket, rustix::net::Shutdown::Both);
+            let _ = rustix::net::shutdown(&*socket, rustix::net::Shutdown::Both);
             ended(outcome);
         })?;
         Ok(link)
@@ -227,6 +266,17 @@ impl Link {
             Ok(()) => true,
             Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) => false,
         }
+    }
+
+    /// Sends what the other end may not miss. `false`: it does not take any, and the link has ended. Who has taken in
+    /// nothing for so long that no more fits would go on with what it was told before.
+    pub fn order(&self, order: &impl Serialize, descriptors: Vec<OwnedFd>) -> bool {
+        let is_told = self.send(order, descriptors);
+        if !is_told {
+            self.is_deaf.store(true, Relaxed);
+            let _ = rustix::net::shutdown(&*self.socket, rustix::net::Shutdown::Both);
+        }
+        is_told
     }
 
     /// Whether anything can still come from the other end.
@@ -264,6 +314,14 @@ impl Link {
     }
 }
 
+/// Closes copies of logs and sockets where nobody waits for it: closing may have to ask a file system that hangs.
+pub fn close_apart<T: Send + 'static>(what: Vec<T>) {
+    if !what.is_empty() {
+        // Where there is no thread they are closed here.
+        let _ = std::thread::Builder::new().name("tidegate-close".into()).spawn(move || drop(what));
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -288,6 +346,7 @@ mod tests {
             settings: settings.clone(),
             is_recovery: false,
             logs: Vec::new(),
+            rates: Vec::new(),
             listeners: Vec::new(),
         };
         let json = serde_json::to_vec(&prepare).unwrap();
@@ -336,5 +395,21 @@ mod tests {
         drop(there);
         assert!(answer.recv().is_err(), "nobody will answer any more");
         assert!(has_ended.recv().unwrap());
+    }
+
+    #[test]
+    fn who_misses_an_order_is_given_up() {
+        let (here, _there) = passing::pair().unwrap();
+        let (ended, has_ended) = channel();
+        let link = Link::start(
+            here,
+            |_: &Arc<Link>, _: ToMaster, _| {},
+            move |outcome: io::Result<()>| ended.send(outcome.map_err(|error| error.to_string())).unwrap(),
+        )
+        .unwrap();
+        while link.send(&ToServer::Discard, Vec::new()) {}
+        assert!(link.is_open(), "what may be missed is missed");
+        assert!(!link.order(&ToServer::Discard, Vec::new()));
+        assert_eq!(has_ended.recv().unwrap(), Err("it took no orders".to_owned()));
     }
 }

@@ -33,14 +33,18 @@ struct Findings<'a> {
 /// Adds what is wrong with files and users to what loading has found. The pairs that were read and can be served come back, so
 /// that nobody reads them once more.
 pub fn look(loaded: &mut Loaded) -> HashMap<PairKey, Pair> {
-    let Some(settings) = &loaded.settings else { return HashMap::new() };
+    // Where nothing can be served the rest is looked at as well, so that one run tells all.
+    let Some(settings) = loaded.settings.as_ref().or(loaded.partial.as_ref()) else { return HashMap::new() };
     let mut findings = Findings { loaded, settings, list: Vec::new(), pairs: HashMap::new() };
     findings.users();
     findings.spill();
-    findings.logs();
     findings.made_later();
     findings.listeners();
-    findings.wildcards();
+    // Of what was read in part it is not known what is missing.
+    if loaded.settings.is_some() {
+        findings.logs();
+        findings.wildcards();
+    }
     // One that cannot be found out has been said.
     let identity = users::identity(settings.user.as_ref()).ok().and_then(|(identity, _)| identity);
     for (at, site) in settings.sites.iter().enumerate() {
@@ -95,6 +99,7 @@ impl Findings<'_> {
         let wrong = match users::identity(self.settings.user.as_ref()) {
             Ok((Some(identity), _)) => users::may_write(&folder, &identity),
             Ok((None, _)) => may(&folder, Access::WRITE_OK | Access::EXEC_OK),
+            Err(_) if !folder.is_dir() => Err("there is no such folder".to_owned()),
             Err(_) => Ok(()), // has been said
         };
         if let Err(why) = wrong {
@@ -262,7 +267,11 @@ fn root_of(route: &Route) -> Option<&Path> {
         Action::Cgi(application) | Action::Fastcgi(application) | Action::Scgi(application) => {
             application.root.as_path()
         }
-        Action::Proxy(_) | Action::Redirect { .. } | Action::Respond { .. } | Action::Status => return None,
+        Action::Proxy(_)
+        | Action::HandTo { .. }
+        | Action::Redirect { .. }
+        | Action::Respond { .. }
+        | Action::Status => return None,
     };
     Some(root).filter(|root| *root != Path::new(""))
 }

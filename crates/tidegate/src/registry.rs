@@ -13,31 +13,48 @@ use tidegate_core::engine::Engine;
 use tidegate_core::explain::{Notes, Rehearsed};
 use tidegate_core::hosts::Names;
 use tidegate_core::log::{self, Sink};
+use tidegate_core::rate::{RateGate, RateStore};
 use tidegate_core::site;
+use tidegate_core::template::Scope;
 use tidegate_core::tls::TlsStore;
 use tidegate_core::worker::{self, LogSet, MakeRegistry};
-use tidegate_core::{Filter, Handler};
+use tidegate_core::{Filter, Gate, Handler};
 use tidegate_io::runtime;
 use tidegate_modules::compress::CompressFilter;
+use tidegate_modules::cors::Preflight;
 use tidegate_modules::files::{self, Files};
 use tidegate_modules::gateway::link;
 use tidegate_modules::gateway::pool_directory::PoolDirectory;
 use tidegate_modules::gateway::proxy::Proxy;
 use tidegate_modules::gateway::scripted::{Protocol, Scripted};
+use tidegate_modules::login::{BasicGate, LoginStore, RequireGate};
 use tidegate_modules::redirect::{Redirect, Respond};
+use tidegate_modules::rewrite::{HandTo, Rewritten};
 use tidegate_modules::status::StatusPage;
 use tidegate_stats::Worker as Stats;
+
+/// The state of a process that outlives an engine.
+#[derive(Clone)]
+pub struct Stores {
+    /// Of applications.
+    pub directory: Arc<PoolDirectory>,
+    /// Of who has logged in.
+    pub logins: Arc<LoginStore>,
+    /// Of limits.
+    pub rates: Arc<RateStore>,
+    /// Of TLS.
+    pub tls: Arc<TlsStore>,
+}
 
 /// What the handlers of one worker share.
 pub struct Registry {
     stats: Arc<Stats>,
     view: StatusView,
-    tls: Arc<TlsStore>,
+    stores: Stores,
     /// What cannot be opened costs its route alone, which answers 503: no site may keep others from new settings.
     serves: bool,
     /// Made with the first engine, when the limits of the cache are known.
     files: Option<Rc<files::Shared>>,
-    directory: Arc<PoolDirectory>,
     applications: Option<Rc<link::Shared>>,
     /// Handlers say what they do, and ask no application.
     notes: Option<Notes>,
@@ -48,30 +65,21 @@ type OpenLog<'a> = dyn FnMut(&AccessLog) -> io::Result<Option<Sink>> + 'a;
 
 impl Registry {
     /// For one worker, or for `explain`.
-    pub fn new(
-        stats: Arc<Stats>,
-        view: StatusView,
-        directory: Arc<PoolDirectory>,
-        tls: Arc<TlsStore>,
-    ) -> Registry {
-        Registry { stats, view, tls, serves: false, files: None, directory, applications: None, notes: None }
+    pub fn new(stats: Arc<Stats>, view: StatusView, stores: Stores) -> Registry {
+        Registry { stats, view, stores, serves: false, files: None, applications: None, notes: None }
     }
 
     /// For `explain`: what answers says so.
     pub fn for_rehearsal(notes: Notes, tls: Arc<TlsStore>) -> Registry {
-        Registry {
-            notes: Some(notes),
-            ..Registry::new(Arc::default(), StatusView::default(), PoolDirectory::new(), tls)
-        }
+        let stores =
+            Stores { directory: PoolDirectory::new(), logins: Arc::default(), rates: Arc::default(), tls };
+        Registry { notes: Some(notes), ..Registry::new(Arc::default(), StatusView::default(), stores) }
     }
 
     /// What makes a registry on a worker's thread.
-    pub fn maker(view: StatusView, directory: Arc<PoolDirectory>, tls: Arc<TlsStore>) -> MakeRegistry {
+    pub fn maker(view: StatusView, stores: Stores) -> MakeRegistry {
         Arc::new(move |stats| {
-            Box::new(Registry {
-                serves: true,
-                ..Registry::new(stats, view.clone(), directory.clone(), tls.clone())
-            })
+            Box::new(Registry { serves: true, ..Registry::new(stats, view.clone(), stores.clone()) })
         })
     }
 
@@ -85,26 +93,53 @@ impl Registry {
         self.files = Some(files.clone());
         let applications = match &self.applications {
             Some(applications) => applications.clone(),
-            None => link::Shared::new(self.directory.clone(), self.stats.clone(), &settings.spill),
+            None => link::Shared::new(self.stores.directory.clone(), self.stats.clone(), &settings.spill),
         };
         self.applications = Some(applications.clone());
         applications.begin();
-        self.directory.groups().prepare(&settings.upstreams);
+        self.stores.directory.groups().prepare(&settings.upstreams);
         let mut sites = Vec::with_capacity(settings.sites.len());
         for site in &settings.sites {
             let mut routes = Vec::with_capacity(site.routes.len());
             for route in &site.routes {
                 let mut handler = self.handler_for(settings, &files, &applications, site, route)?;
-                if let Some(notes) = &self.notes {
-                    handler = Rc::new(Rehearsed::new(handler, notes.clone()));
+                let rehearsed = |handler: Rc<dyn Handler>| match &self.notes {
+                    Some(notes) => Rc::new(Rehearsed::new(handler, notes.clone())) as Rc<dyn Handler>,
+                    None => handler,
+                };
+                handler = rehearsed(handler);
+                if let Some(to) = &route.rewrite {
+                    handler = rehearsed(Rc::new(Rewritten::new(to, Scope::of(route), handler)));
                 }
-                routes.push(site::Route::new(handler, filters_for(route), Decoration::of(route)));
+                if let Some(cors) = &route.cors {
+                    handler = Rc::new(Preflight::new(cors.clone(), handler));
+                }
+                let made = site::Route::new(handler, filters_for(route), Decoration::of(route));
+                routes.push(made.behind(self.gates_for(settings, route)?));
             }
             let log = site.access_log.as_ref().unwrap_or(&settings.access_log);
             let sink = log.as_ref().map(&mut *open_log).transpose()?.flatten();
             sites.push(site::Site::new(site.clone(), routes, sink));
         }
-        Ok(Engine::new(settings.clone(), sites).with_tls(&self.tls)?)
+        Ok(Engine::new(settings.clone(), sites).with_tls(&self.stores.tls)?)
+    }
+
+    /// What a route's access rules are followed by: what it takes to be refused by a limit is less than what a login takes.
+    fn gates_for(&self, settings: &Settings, route: &Route) -> io::Result<Vec<Rc<dyn Gate>>> {
+        let mut gates: Vec<Rc<dyn Gate>> = Vec::new();
+        for rate in &route.rates {
+            gates.push(Rc::new(RateGate::new(rate, Scope::of(route), self.stores.rates.table(rate)?)));
+        }
+        if let Some(login) = &route.identification.login {
+            let users = settings.users.iter().find(|users| users.name == login.users);
+            let users =
+                users.ok_or_else(|| io::Error::other(format!("no users are named {}", login.users)))?;
+            gates.push(Rc::new(BasicGate::new(login, self.stores.logins.source(users)?)));
+        }
+        if !route.identification.requirements.is_empty() {
+            gates.push(Rc::new(RequireGate::new(&route.identification)));
+        }
+        Ok(gates)
     }
 
     /// A handler; where requests are served, one that cannot be made answers 503 in its place.
@@ -140,7 +175,8 @@ impl Registry {
                 });
                 self.or_recover(opened.map(|root| Files::new(shared, root, files, route, settings)))?
             }
-            Action::Redirect { to, status } => Rc::new(Redirect::new(to, *status)),
+            Action::Redirect { to, status } => Rc::new(Redirect::new(to, *status, Scope::of(route))),
+            Action::HandTo { to } => Rc::new(HandTo::new(to, Scope::of(route))),
             Action::Respond { status, body, media_type } => {
                 Rc::new(Respond::new(*status, body, media_type.as_deref()))
             }
@@ -154,12 +190,11 @@ impl Registry {
                 self.or_recover(Scripted::new(Protocol::Cgi, applications, application, site, route))?
             }
             Action::Proxy(proxy) => {
-                let connector = proxy.gateway.tls.as_ref().map(|tls| self.tls.connector(tls)).transpose();
-                self.or_recover(
-                    connector
-                        .map_err(io::Error::from)
-                        .and_then(|connector| Proxy::new(applications, proxy, site, connector)),
-                )?
+                let connector =
+                    proxy.gateway.tls.as_ref().map(|tls| self.stores.tls.connector(tls)).transpose();
+                self.or_recover(connector.map_err(io::Error::from).and_then(|connector| {
+                    Proxy::new(applications, proxy, site, Scope::of(route), connector)
+                }))?
             }
             Action::Status => {
                 let names =
@@ -226,16 +261,23 @@ mod tests {
     fn an_engine_that_never_comes_into_force_leaves_nothing() {
         let runtime = Runtime::install(Poller::new().unwrap().registry().unwrap()).unwrap();
         let (directory, tls) = (PoolDirectory::new(), TlsStore::new().unwrap());
-        let mut registry =
-            Registry::new(Arc::default(), StatusView::default(), directory.clone(), tls.clone());
+        let (rates, logins) = (Arc::<RateStore>::default(), Arc::<LoginStore>::default());
+        let stores = Stores {
+            directory: directory.clone(),
+            logins: logins.clone(),
+            rates: rates.clone(),
+            tls: tls.clone(),
+        };
+        let mut registry = Registry::new(Arc::default(), StatusView::default(), stores);
         let present = settings("site { proxy \"http://127.0.0.1:9\" { connections 2 } }");
         let engine = registry.build(&present, &mut |_| Ok(None)).unwrap();
         worker::Registry::in_force(&mut registry, &present);
-        let held = || (directory.held(), tls.held());
+        let held = || (directory.held(), tls.held(), rates.held(), logins.held());
         let before = held();
         for number in 0..5 {
             let next = settings(&format!(
                 "spill \"/tmp\" size=\"{}MiB\"\npool \"p{number}\" {{ command \"true\" }}\n\
+                 limit \"l{number}\" requests=\"1/s\"\n\
                  upstream \"u{number}\" {{ member \"127.0.0.1:8\" }}\n\
                  site \"a{number}.test\" {{ proxy \"http://p{number}\"; route \"/u\" {{ proxy \"http://u{number}\" }} }}\n\
                  site \"b.test\" {{ proxy \"http://127.0.0.1:{}\" }}\n\
@@ -248,6 +290,8 @@ mod tests {
             drop((discarded, next));
             directory.keep(&present);
             tls.settle(&Default::default());
+            rates.settle(&present);
+            logins.settle(&present);
             assert_eq!(held(), before, "round {number}");
         }
         drop(engine);

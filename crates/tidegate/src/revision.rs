@@ -330,7 +330,11 @@ fn keep_applications<'a>(
                 &application.gateway.to
             }
             Action::Proxy(proxy) => &proxy.gateway.to,
-            Action::Files(_) | Action::Redirect { .. } | Action::Respond { .. } | Action::Status => continue,
+            Action::Files(_)
+            | Action::HandTo { .. }
+            | Action::Redirect { .. }
+            | Action::Respond { .. }
+            | Action::Status => continue,
         };
         let Destination::Named(name) = to else { continue };
         let is_there = settings.pools.iter().any(|pool| pool.name == *name)

@@ -676,3 +676,21 @@ fn an_upgrade_says_what_it_takes_away() {
     assert_eq!(outcome.code, Some(0), "{}", outcome.stderr);
     assert!(outcome.stdout.contains("the settings no longer serve b.test\nprocess "), "{}", outcome.stdout);
 }
+
+/// What a server says before it has read the command is told, and not that it broke off.
+#[test]
+fn a_refusal_before_the_command_was_read_is_told() {
+    let folder = Folder::new("refused-early");
+    let path = folder.path("control");
+    let listener = std::os::unix::net::UnixListener::bind(&path).unwrap();
+    let server = std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        // What it leaves unread resets the connection.
+        let mut first = [0];
+        stream.read_exact(&mut first).unwrap();
+        stream.write_all(b"failed\ntoo many commands at once; try again").unwrap();
+    });
+    let said = run(&folder, &["status", "--control", path.to_str().unwrap()]);
+    server.join().unwrap();
+    assert_eq!((said.code, &*said.stderr), (Some(1), "too many commands at once; try again\n"));
+}

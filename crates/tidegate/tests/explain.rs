@@ -10,7 +10,7 @@ use std::net::TcpStream;
 use std::os::unix::fs::{PermissionsExt, symlink};
 
 /// How many settings are tried, and requests of each.
-const WORLDS: u64 = 8;
+const WORLDS: u64 = 12;
 const REQUESTS: u32 = 40;
 
 /// Numbers that look random and are the same in every run.
@@ -68,21 +68,32 @@ fn inner(random: &mut Random) -> String {
         (3, "index \"home.txt\" \"index.html\"; "),
         (3, "error-page 404 \"/404.html\"; "),
         (4, "error-page 403 \"/d/index.html\"; "),
-        (6, "error-page 404 off; "),
         (9, "nocache; "),
         (9, "require-client-certificate; "),
+        (7, "methods \"GET\" \"OPTIONS\"; "),
+        (7, "cors \"https://a.test\"; "),
+        (6, "header \"X-A\" \"{query.q:-x}\" missing; "),
         (5, "header \"X-A\" \"{path}\"; "),
         (5, "trusted-proxies \"127.0.0.1\"; "),
     ] {
         if random.one_in(chance) {
             text += word;
+        } else if word.starts_with("error-page 404") && random.one_in(8) {
+            text += "error-page 404 off; ";
         }
     }
     text
 }
 
 fn answer(random: &mut Random, pattern: &str) -> String {
-    match random.0.u64(..9) {
+    let star = if pattern.contains('*') || pattern.contains("([") { "{1}" } else { "b" };
+    match random.0.u64(..13) {
+        9 => format!("rewrite \"/d/{star}\"; root \"site\"; "),
+        10 => format!("hand-to \"/{star}?from=rules\"; "),
+        11 => format!(
+            "rewrite \"{{path}}x.txt\"; header \"X-Star\" \"{star} {{query.q:-none}}\"; root \"other\"; "
+        ),
+        12 => format!("redirect \"/to/{star}?c={{cookie.c}}&v={{value.v}}{{query}}\" status=308; "),
         0 => "redirect \"/new{path}{query}\"; ".into(),
         1 => "redirect \"https://{host}{uri}\" status=308; ".into(),
         2 => "respond 403; ".into(),
@@ -95,18 +106,68 @@ fn answer(random: &mut Random, pattern: &str) -> String {
     }
 }
 
+/// What a route may ask of requests beside their path.
+fn conditions(random: &mut Random) -> String {
+    let mut text = String::new();
+    while random.one_in(3) {
+        text += random.pick(&["when ", "when ", "unless "]);
+        text += random.pick(&[
+            "method \"GET\"",
+            "method \"POST\" \"OPTIONS\"",
+            "header \"X-A\" \"1\" \"2*\"",
+            "header \"X-A\" \"\" regex=\"^x\"",
+            "cookie \"c\" \"y*\"",
+            "query \"q\" \"1\"",
+            "host \"*.wild.test\" \"named.test\"",
+            "path \"*.txt\" \"/d/*\"",
+            "client \"192.0.2.0/24\" \"local\"",
+            "match \"m\"",
+            "value \"v\" \"one\"",
+            "file \"other/b\"",
+        ]);
+        text += "; ";
+    }
+    text
+}
+
 fn settings(random: &mut Random) -> String {
     let mut text = String::from("listen \"127.0.0.1:0\"\nworkers 1\nprocesses 1\n");
+    text += "match \"m\" { header \"X-A\" \"1\"; query \"q\" }\n";
+    text +=
+        "value \"v\" from=\"{cookie.c:-none}\" { \"y*\" \"one\"; \"none\" \"none\"; \"*\" \"/two//b\" }\n";
+    text += "rules \"r\" { header \"X-R\" \"r\" missing; route \"/b/r\" { respond 410 } }\n";
     if rustix::process::geteuid().is_root() {
         text += "user \"nobody\"\n";
     }
     for name in ["", "\"named.test\" \"*.wild.test\""] {
         text +=
             &format!("site {name} {{\n  root \"site\"\n  {}\n", inner(random).replace("access off; ", ""));
-        for pattern in ["/a/*", "/d/index.html", "*.txt", "/b*", "/d/*"] {
-            if random.one_in(2) {
-                text += &format!("  route \"{pattern}\" {{ {}{}}}\n", inner(random), answer(random, pattern));
+        let patterns = [
+            "/a/*",
+            "/d/index.html",
+            "*.txt",
+            "/b*",
+            "/d/*",
+            "~^/([ab])/",
+            "~(?i)\\\\.HTML$",
+            "~^/(?<x>d|b)(/.*)?$",
+            "/*",
+        ];
+        for _ in 0..random.0.u64(..12) {
+            let pattern = random.pick(&patterns);
+            // One for everything is for some requests only, or there would be little else.
+            let mut asks = conditions(random);
+            if pattern == "/*" && asks.is_empty() {
+                asks = "when header \"X-A\"; ".into();
             }
+            let written = match pattern.strip_prefix('~') {
+                Some(expression) => format!("regex=\"{expression}\""),
+                None => format!("\"{pattern}\""),
+            };
+            text += &format!("  route {written} {{ {asks}{}{}}}\n", inner(random), answer(random, pattern));
+        }
+        if random.one_in(3) {
+            text += "  use \"r\"\n";
         }
         text += &format!("  route \"@last\" {{ {}respond 200 \"last\" }}\n}}\n", access(random));
     }
@@ -116,10 +177,10 @@ fn settings(random: &mut Random) -> String {
 fn path(random: &mut Random) -> String {
     let mut path = String::new();
     for _ in 0..=random.0.u64(..3) {
-        path += random.pick(&["/", "/", "/", "/", "//", "/./", "/../", "/%2e/", "/%2F"]);
+        path += random.pick(&["/", "/", "/", "/", "/", "/", "//", "/./", "/../", "/%2e/", "/%2F"]);
         path += &random.pick(&NAMES).replace('d', random.pick(&["d", "d", "%64"]));
     }
-    path + random.pick(&["", "", "/", "?q=1", "%00", "/nothing", ".html"])
+    path + random.pick(&["", "", "", "", "", "/", "?q=1", "?q=%2e%2e/&x", "%00", "%0a", "/nothing", ".html"])
 }
 
 struct Answer {
@@ -162,6 +223,11 @@ fn what_is_explained_is_what_is_served() {
             if random.one_in(3) {
                 let from = random.pick(&["192.0.2.7", "192.0.2.8", "198.51.100.1, 127.0.0.1", "nonsense"]);
                 fields.push(format!("X-Forwarded-For: {from}"));
+            }
+            for (name, values) in [("X-A", ["1", "22", "x"]), ("Cookie", ["c=yes", "a=b; c=z", "c="])] {
+                if random.one_in(2) {
+                    fields.push(format!("{name}: {}", random.pick(&values)));
+                }
             }
             let mut arguments = vec!["explain", "--config", "tidegate.kdl", method, &path];
             arguments.extend(fields.iter().flat_map(|field| ["-H", field.as_str()]));

@@ -27,8 +27,18 @@ struct Server {
 impl Server {
     /// Serves these pools, and `cgi-bin` through one of them.
     fn start(name: &str, pools: &str, route: &str) -> Server {
+        Server::start_with(name, pools, route, &[])
+    }
+
+    /// The same with scripts that are there from the beginning.
+    fn start_with(name: &str, pools: &str, route: &str, scripts: &[(&str, &str)]) -> Server {
         let folder = std::env::temp_dir().join(format!("tidegate-{}-{name}", std::process::id()));
         fs::create_dir_all(folder.join("cgi-bin")).unwrap();
+        for (name, text) in scripts {
+            let path = folder.join("cgi-bin").join(name);
+            fs::write(&path, text).unwrap();
+            fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+        }
         Server::write(&folder, pools, route);
         let mut child = Command::new(BINARY)
             .args(["serve", "--config", "tidegate.kdl", "--control", "control"])
@@ -407,10 +417,135 @@ fn a_master_that_is_killed_leaves_nothing_and_what_is_in_flight_is_finished() {
     server.child.wait().unwrap();
 }
 
+/// A line of a script that leaves a daemon behind: in a session of its own, without a parent, deaf to what it may be deaf to,
+/// its streams closed. Its number is in `NAME`.
+fn daemon(name: &str) -> String {
+    format!(
+        "(setsid sh -c 'trap \"\" HUP TERM INT; (nohup setsid sh -c \"trap \\\"\\\" HUP TERM INT; echo \\$\\$ > {name}.new; \
+         mv {name}.new {name}; while :; do sleep 1; done\" </dev/null >/dev/null 2>&1 &)' </dev/null >/dev/null 2>&1 &)\n\
+         until test -e {name}; do sleep 0.01; done"
+    )
+}
+
+/// The number that a daemon has written, and that it has no parent of the script's any more.
+fn daemon_of(place: &Path, name: &str) -> u64 {
+    let read = || fs::read_to_string(place.join(name)).ok()?.trim().parse::<u64>().ok();
+    wait_for(read, name)
+}
+
+#[test]
+fn what_a_script_has_made_a_daemon_ends_with_the_request() {
+    let server = Server::start("daemon-cgi", POOL, ROUTE);
+    server.script("leaves", &format!("{}\necho 'Content-Type: text/plain'; echo; echo left", daemon("left")));
+    let place = server.folder.join("cgi-bin");
+    let (status, answer) = server.get("/cgi-bin/leaves");
+    assert_eq!(status, 200, "{answer}");
+    let pid = daemon_of(&place, "left");
+    wait_for(|| (!is_running(pid)).then_some(()), "the daemon to be gone");
+    // The stub goes on.
+    let processes = server.processes();
+    fs::remove_file(place.join("left")).unwrap();
+    assert_eq!(server.get("/cgi-bin/leaves").0, 200);
+    assert_eq!(server.processes(), processes);
+}
+
+/// A pool whose process leaves a daemon and then runs on.
+fn daemonising(server: &Server) -> u64 {
+    daemon_of(&server.folder.join("cgi-bin"), "left")
+}
+
+const SLEEPER: &str = "drain-timeout \"1s\"\n\
+    pool \"scripts\" { user \"root\"; command \"sh\" \"main\"; folder \"cgi-bin\"; processes min=1 max=1 }";
+
+fn sleeper(name: &str) -> Server {
+    let text = format!("#!/bin/sh\n{}\nwhile :; do sleep 1; done\n", daemon("left"));
+    Server::start_with(name, SLEEPER, ROUTE_TO_SLEEPER, &[("main", &text)])
+}
+
+const ROUTE_TO_SLEEPER: &str = "fastcgi \"scripts\" { mount \"/cgi-bin\" }";
+
+#[test]
+fn what_a_process_has_made_a_daemon_ends_with_it_and_with_the_server() {
+    let mut server = sleeper("daemon-pool");
+    let place = server.folder.join("cgi-bin");
+    let first = daemonising(&server);
+    assert!(is_running(first));
+    // Its process is killed: the daemon goes, too, and the successor leaves another one.
+    let processes = wait_for(|| Some(server.processes()).filter(|all| all.len() == 1), "the process");
+    fs::remove_file(place.join("left")).unwrap();
+    kill(*processes.iter().next().unwrap());
+    wait_for(|| (!is_running(first)).then_some(()), "the first daemon to be gone");
+    let second = daemonising(&server);
+    assert_ne!(first, second);
+    assert!(is_running(second));
+    // The server is stopped.
+    server.tell(&["stop"]);
+    server.child.wait().unwrap();
+    assert!(!is_running(second), "the server has ended, and the daemon has not");
+}
+
+#[test]
+fn what_a_process_has_made_a_daemon_ends_when_the_master_is_killed() {
+    let mut server = sleeper("daemon-killed");
+    let daemon = daemonising(&server);
+    kill(u64::from(server.child.id()));
+    server.child.wait().unwrap();
+    wait_for(|| (!is_running(daemon)).then_some(()), "the daemon to be gone");
+}
+
+/// Then nobody is left but the keepers themselves.
+#[test]
+fn what_a_process_has_made_a_daemon_ends_when_master_and_guard_are_killed() {
+    let mut server = sleeper("daemon-alone");
+    let daemon = daemonising(&server);
+    let master = u64::from(server.child.id());
+    let guard = wait_for(|| guard_of(master), "the guard");
+    // Stopped first: the one could replace, the other act.
+    let stop = |pid: u64| {
+        let pid = i32::try_from(pid).ok().and_then(Pid::from_raw).unwrap();
+        kill_process(pid, Signal::STOP).unwrap();
+    };
+    stop(master);
+    stop(guard);
+    kill(guard);
+    kill(master);
+    server.child.wait().unwrap();
+    wait_for(|| (!is_running(daemon)).then_some(()), "the daemon to be gone");
+}
+
+/// A keeper that is killed takes its process along; a daemon of that is nobody's then.
+#[test]
+fn a_keeper_that_is_killed_leaves_no_process() {
+    let server = sleeper("keeper");
+    let daemon = daemonising(&server);
+    let processes = wait_for(|| Some(server.processes()).filter(|all| all.len() == 1), "the process");
+    let process = *processes.iter().next().unwrap();
+    let keeper = parent_of(process).unwrap();
+    assert_ne!(keeper, u64::from(server.child.id()));
+    kill(keeper);
+    wait_for(|| (!is_running(process)).then_some(()), "the process to be gone");
+    kill(daemon);
+    wait_for(|| server.processes().iter().any(|pid| *pid != process).then_some(()), "its successor");
+}
+
+fn parent_of(pid: u64) -> Option<u64> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    stat.rsplit_once(") ")?.1.split(' ').nth(1)?.parse().ok()
+}
+
 /// A zombie is nobody: where no process reaps orphans, they stay in the list.
 fn is_running(pid: u64) -> bool {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with('Z'))
+}
+
+/// The guard of a master.
+fn guard_of(master: u64) -> Option<u64> {
+    let all = fs::read_dir("/proc").unwrap().filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+    all.filter_map(|name| name.parse::<u64>().ok()).find(|pid| {
+        let is_guard = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default() == b"tidegate\0guard\0";
+        is_guard && parent_of(*pid) == Some(master)
+    })
 }
 
 /// A guard that is killed is replaced, and knows all that the one before knew.
@@ -418,15 +553,7 @@ fn is_running(pid: u64) -> bool {
 fn a_guard_that_is_killed_has_a_successor() {
     let mut server = Server::start("guard", POOL, ROUTE);
     server.script("hello", "echo 'Content-Type: text/plain'; echo; echo hello");
-    let guard = || {
-        let all =
-            fs::read_dir("/proc").unwrap().filter_map(|entry| entry.ok()?.file_name().into_string().ok());
-        all.filter_map(|name| name.parse::<u64>().ok()).find(|pid| {
-            let parent = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-            let is_ours = parent.contains(&format!("PPid:\t{}\n", server.child.id()));
-            is_ours && fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default() == b"tidegate\0guard\0"
-        })
-    };
+    let guard = || guard_of(u64::from(server.child.id()));
     let first = wait_for(guard, "the guard");
     // It is there before the first process is.
     wait_for(|| (server.processes().len() == 3).then_some(()), "all three");

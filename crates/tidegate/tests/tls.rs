@@ -332,3 +332,41 @@ fn findings_are_in_the_log_and_not_twice() {
     wait_for(|| (count("revision 2 is in force") == 1).then_some(()), "the end of the reload");
     assert_eq!((found.map(count), count("2 warnings as before")), ([1, 1], 1));
 }
+
+/// Landlock knows no right to change modes: an application with the server's user can open a key to everybody that it can
+/// neither read nor replace. That is said at once, such a key is not taken up, and what was read before serves on.
+#[test]
+fn a_key_that_somebody_opens_is_said_and_not_taken_up() {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = Folder::new("tls-opened");
+    let pair = |name: &str| {
+        let key = KeyPair::generate().unwrap();
+        let certificate = CertificateParams::new(vec![name.to_owned()]).unwrap().self_signed(&key).unwrap();
+        folder.write("site.pem", &certificate.pem());
+        folder.write("site.key", &key.serialize_pem());
+    };
+    let mode = |mode: u32| {
+        std::fs::set_permissions(folder.path("site.key"), std::fs::Permissions::from_mode(mode)).unwrap();
+    };
+    pair("one.test");
+    mode(0o600);
+    let text = "listen \"127.0.0.1:0\" { tls certificate=\"site.pem\" key=\"site.key\" }\nlisten \"127.0.0.1:0\"\n\
+                site { respond 200 \"fine\" }\n";
+    let mut server = Server::with_config(&folder, text);
+    let address =
+        server.seen.iter().find_map(|line| Some(line.split_once("listening on https://")?.1.to_owned()));
+    assert_eq!(server.tell(&["reload"]).code, Some(0));
+    mode(0o644);
+    server.line("was its owner's alone and can be read or changed by everybody now");
+    let refused = server.tell(&["reload"]);
+    assert_eq!(refused.code, Some(1), "{}", refused.stdout);
+    assert!(refused.stderr.contains("have a new key made"), "{}", refused.stderr);
+    assert!(refused.stderr.contains("stays in force"), "{}", refused.stderr);
+    let visitor = Visitor::new(&address.unwrap(), true);
+    assert!(visitor.visit("one.test").unwrap().1.ends_with("fine"));
+    // A new one that is private is taken up.
+    mode(0o600);
+    pair("two.test");
+    server.line("has changed and is in use");
+    assert_eq!(server.tell(&["reload"]).code, Some(0));
+}

@@ -348,6 +348,72 @@ fn a_reload_that_changes_the_user_leaves_pools_and_scripts_in_reach() {
     }
 }
 
+/// A right that the settings have taken away is gone with the reload, though the application does not work without it.
+#[test]
+fn a_reload_that_takes_root_away_from_a_pool_leaves_no_process_of_root_serving() {
+    let Some((name, number)) = user() else { return };
+    let folder = prepared("users-taken-away");
+    let text = "import os, socket, sys\n\
+                if os.geteuid() != 0 and len(sys.argv) > 1: sys.exit(3)\n\
+                s = socket.socket(fileno=3)\n\
+                while True:\n\
+                \x20 c, _ = s.accept()\n\
+                \x20 c.recv(9999)\n\
+                \x20 body = str(os.geteuid())\n\
+                \x20 c.sendall(('HTTP/1.0 200 OK\\r\\nContent-Length: %d\\r\\n\\r\\n%s' % (len(body), body)).encode())\n\
+                \x20 c.close()\n";
+    fs::write(folder.path("app.py"), text).unwrap();
+    let app = folder.path("app.py").display().to_string();
+    let settings = |user: &str| {
+        let pool = |name: &str, more: &str| {
+            format!(
+                "pool \"{name}\" {{ command \"python3\" \"{app}\" {more}; socket auto pass=descriptor; {user} }}\n"
+            )
+        };
+        format!(
+            "workers 1\nuser \"{name}\"\nlisten \"127.0.0.1:0\"\n{}{}\
+             site \"localhost\" {{ proxy \"http://works\"; route \"/needs\" {{ proxy \"http://needs\" }} }}\n",
+            pool("works", ""),
+            pool("needs", "\"root\"")
+        )
+    };
+    let server = Server::with_config(&folder, &settings("user \"root\""));
+    for path in ["/", "/needs"] {
+        assert_eq!(wait_for(|| get(&server.address, path).ok(), "an answer"), "0");
+    }
+    let roots: Vec<u64> = pids(&server);
+    folder.write("tidegate.kdl", &settings(""));
+    let reloaded = server.tell(&["reload"]);
+    assert_eq!(reloaded.code, Some(0), "{}", reloaded.stderr);
+    for pool in ["works", "needs"] {
+        let said = format!("pool {pool}: processes of the user before get no further requests, and end");
+        assert!(reloaded.stdout.contains(&said), "{}", reloaded.stdout);
+    }
+    wait_for(
+        || (get(&server.address, "/").ok()? == number.to_string()).then_some(()),
+        "the new user's answer",
+    );
+    let is_gone = |pid: &u64| !Path::new(&format!("/proc/{pid}")).exists();
+    wait_for(|| roots.iter().all(is_gone).then_some(()), "the processes of root to end");
+    let is_failing = || {
+        let status = server.status();
+        let pools = status["pools"].as_array().unwrap();
+        pools.iter().any(|pool| pool["name"] == "needs" && pool["state"] == "failing").then_some(())
+    };
+    wait_for(is_failing, "the pool that needs root to fail");
+    let refused = get(&server.address, "/needs").unwrap_err().to_string();
+    assert!(refused.contains("HTTP/1.1 50"), "{refused}");
+}
+
+fn pids(server: &Server<'_>) -> Vec<u64> {
+    let status = server.status();
+    let pools = status["pools"].as_array().unwrap().iter();
+    pools
+        .flat_map(|pool| pool["processes"].as_array().unwrap())
+        .map(|one| one["pid"].as_u64().unwrap())
+        .collect()
+}
+
 /// A folder of keys that was the applications' user's before, as under an older unit, is root's own again.
 #[test]
 fn a_storage_that_others_could_read_is_taken_back() {
@@ -458,6 +524,43 @@ fn a_server_that_is_not_root_runs_a_pool_of_another_user_as_itself_and_says_so()
     assert!(answer.ends_with(&format!("uid={number}")), "{answer}");
 }
 
+/// What only the start would say, `check` says: a socket that cannot be given away, secrets below a folder for everybody.
+#[test]
+fn check_by_an_ordinary_user_says_what_its_start_would() {
+    let Some((name, number)) = user() else { return };
+    let folder = prepared("checked-by-other");
+    let dir = folder.0.display();
+    let check = |text: &str| {
+        folder.write("tidegate.kdl", text);
+        let mut check = Command::new(BINARY);
+        check.args(["check", "--config"]).arg(folder.path("tidegate.kdl")).current_dir(&folder.0);
+        let checked = as_user(&check, number, false).output().unwrap();
+        String::from_utf8_lossy(&checked.stderr).into_owned()
+    };
+    let said = check(&format!("listen \"unix:{dir}/s.sock\" {{ group \"root\" }}\nsite {{ respond 200 }}\n"));
+    let expected =
+        format!("the socket cannot be given to group root: user {name}, who starts the server, is not in it");
+    assert!(said.contains(&expected), "{said}");
+    let said = check(&format!("listen \"unix:{dir}/s.sock\" {{ owner \"root\" }}\nsite {{ respond 200 }}\n"));
+    assert!(
+        said.contains("the socket cannot be given to user root: only a server that is started as root can"),
+        "{said}"
+    );
+    if !tidegate_modules::gateway::supervise::seal::is_possible() {
+        eprintln!("SKIPPED: this kernel has no landlock");
+        return;
+    }
+    certificate(&folder);
+    chown(folder.path("site.key"), Some(number), None).unwrap();
+    let said = check(&format!(
+        "listen \"127.0.0.1:1\" {{ tls certificate=\"site.pem\" key=\"site.key\" }}\ncontrol \"{dir}/control\"\n\
+         pool \"app\" {{ command \"/bin/sh\"; socket auto pass=descriptor }}\nsite \"a.test\" {{ proxy \"http://app\" }}\n"
+    ));
+    let expected =
+        format!("what the server starts as user {name} can reach {dir}/site.key: it lies below {dir}");
+    assert!(said.contains(&expected), "{said}");
+}
+
 /// One user for everything: a script, an application and a hook are the master's user, and yet neither read its keys nor
 /// command it. What lies beside is theirs as before.
 #[test]
@@ -554,6 +657,66 @@ fn with_one_user_for_everything_landlock_keeps_keys_and_commands_apart() {
             "the scripts to see the new folder",
         );
     }
+}
+
+/// With one user for everything, applications make files right in the home of that user although the control socket lies
+/// there: the proof is in a runtime folder, where the operator's commands find it, also from another home and after an
+/// upgrade.
+#[test]
+fn with_one_user_for_everything_its_home_is_for_applications_too() {
+    let Some((_, number)) = user() else { return };
+    if !tidegate_modules::gateway::supervise::seal::is_possible() {
+        eprintln!("SKIPPED: this kernel has no landlock");
+        return;
+    }
+    let folder = Folder::apart("one-user-home");
+    for path in ["home", "home/cgi-bin", "session", "elsewhere"] {
+        fs::create_dir(folder.path(path)).unwrap();
+        fs::set_permissions(folder.path(path), fs::Permissions::from_mode(0o700)).unwrap();
+        chown(folder.path(path), Some(number), Some(number)).unwrap();
+    }
+    let (home, control) = (folder.path("home"), folder.path("home/control"));
+    let text = format!(
+        "listen \"127.0.0.1:0\"\ncontrol \"{}\"\n\
+         site {{ root \"home\"; route \"/cgi-bin/*\" {{ cgi; alias \"home/cgi-bin\" }} }}\n",
+        control.display()
+    );
+    let in_home = |command: Command, home: &Path| {
+        let mut command = as_user(&command, number, false);
+        command.env("HOME", home).env("XDG_RUNTIME_DIR", folder.path("session")).env_remove("XDG_DATA_HOME");
+        command
+    };
+    let config = folder.write("tidegate.kdl", &text);
+    let serve = running::command(&folder, &["serve", "--config", &config]);
+    let mut server = Server::spawn(&folder, in_home(serve, &home));
+    server.control = Some(control.display().to_string());
+    let script_text = "#!/bin/sh\necho 'Content-Type: text/plain'\necho\n\
+        echo kept > ../made && mv ../made ../moved && cat ../moved && rm ../moved && echo own\n\
+        cat ../../session/tidegate/*.proof ../*.proof 2>/dev/null && echo READ\n";
+    script(&folder, "home/cgi-bin/own", script_text);
+    let proofs = || {
+        let found = Command::new("find").arg(&folder.0).args(["-name", "*.proof"]).output().unwrap();
+        String::from_utf8(found.stdout).unwrap()
+    };
+    let tell = |home: &Path, arguments: &[&str]| {
+        let control = control.display().to_string();
+        let command = running::command(&folder, &[arguments, &["--control", &control]].concat());
+        let said = in_home(command, home).output().unwrap();
+        assert!(said.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&said.stderr));
+    };
+    let ask = || {
+        let answer = wait_for(|| get(&server.address, "/cgi-bin/own").ok(), "an answer");
+        assert!(answer.contains("kept\n") && answer.contains("own\n"), "{answer}");
+        assert!(!answer.contains("READ"), "{answer}");
+    };
+    ask();
+    assert!(proofs().contains("/session/tidegate/"), "{}", proofs());
+    tell(&home, &["reload"]);
+    tell(&folder.path("elsewhere"), &["status"]);
+    tell(&home, &["upgrade"]);
+    ask();
+    tell(&folder.path("elsewhere"), &["reload"]);
+    tell(&home, &["stop"]);
 }
 
 /// A script makes links to what is sealed from it; whoever asks for them gets nothing.

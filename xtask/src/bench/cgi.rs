@@ -140,5 +140,5 @@ fn load(server: &Server, script: Script, connections: u32, seconds: u32) -> Resu
         bail!("{} answered no request as it should; wrk said:\n{output}", server.name());
     }
     let cost = busy.as_secs_f64() * 1e6 / result.requests as f64;
-    Ok(Sample { cost, rate: result.rate, errors: result.errors, doubt: None })
+    Ok(Sample { cost, instructions: None, rate: result.rate, errors: result.errors, doubt: None })
 }

@@ -6,6 +6,8 @@
 
 use std::collections::HashMap;
 use std::fs;
+use std::process::{Child, Command, Stdio};
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
@@ -39,6 +41,72 @@ pub fn time_used(processes: &[u32]) -> Result<Duration> {
         total += time.with_context(|| format!("process {process} of the server is gone"))?;
     }
     Ok(total)
+}
+
+/// What processes use from now on: CPU time, and instructions where the processor counts them for us.
+pub struct Meter {
+    processes: Vec<u32>,
+    before: Duration,
+    counter: Option<Counter>,
+}
+
+/// What a [`Meter`] has seen.
+#[derive(Debug, Clone, Copy)]
+pub struct Used {
+    pub time: Duration,
+    pub instructions: Option<f64>,
+}
+
+impl Meter {
+    pub fn start(processes: Vec<u32>) -> Result<Self> {
+        let counter = Counter::start(&processes);
+        let before = time_used(&processes)?;
+        Ok(Self { processes, before, counter })
+    }
+
+    pub fn stop(self) -> Result<Used> {
+        let time = time_used(&self.processes)?.saturating_sub(self.before);
+        Ok(Used { time, instructions: self.counter.and_then(Counter::stop) })
+    }
+}
+
+/// `perf stat` beside processes. Most virtual machines have nothing that it could read.
+struct Counter(Child);
+
+impl Counter {
+    fn start(processes: &[u32]) -> Option<Self> {
+        static COUNTS: OnceLock<bool> = OnceLock::new();
+        let counts = COUNTS.get_or_init(|| {
+            let tried = Self::command().arg("true").output();
+            tried.is_ok_and(|output| counted(&String::from_utf8_lossy(&output.stderr)).is_some())
+        });
+        if !counts {
+            return None;
+        }
+        let list = processes.iter().map(u32::to_string).collect::<Vec<_>>().join(",");
+        let mut command = Self::command();
+        command.args(["-p", &list]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+        command.spawn().ok().map(Self)
+    }
+
+    fn command() -> Command {
+        let mut command = Command::new("perf");
+        command.args(["stat", "-x", ",", "-e", "instructions"]);
+        command
+    }
+
+    fn stop(self) -> Option<f64> {
+        let process = rustix::process::Pid::from_raw(self.0.id().cast_signed())?;
+        rustix::process::kill_process(process, rustix::process::Signal::INT).ok()?;
+        let output = self.0.wait_with_output().ok()?;
+        counted(&String::from_utf8_lossy(&output.stderr))
+    }
+}
+
+/// The count in what `perf stat -x ,` says: `123456,,instructions,...`.
+fn counted(said: &str) -> Option<f64> {
+    let line = said.lines().find(|line| line.contains(",instructions"))?;
+    line.split(',').next()?.parse().ok()
 }
 
 /// How long a processor has done nothing since the system started, for whomever: the way to count a server whose
@@ -126,6 +194,12 @@ mod tests {
         assert!(process_tree(own).unwrap().contains(&own));
         assert!(resident_bytes(&[own]).unwrap() > 0);
         time_used(&[own]).unwrap();
+    }
+
+    #[test]
+    fn instructions_that_were_counted() {
+        assert_eq!(counted("123456,,instructions,1000,100.00,,\n"), Some(123_456.0));
+        assert_eq!(counted("<not supported>,,instructions,0,100.00,,\n"), None);
     }
 
     #[test]

@@ -63,11 +63,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
 
 fn side_by_side(arguments: &Arguments) -> Result<()> {
     let Arguments { downloads, limit, seconds, .. } = arguments;
-    let mut setup = Setup::new(Duration::from_secs(120), downloads + 500)?;
-    setup.send_buffer = Some(64 << 10);
-    setup.add_document("large.bin", 64 * MIB)?;
     println!("{} downloads at {limit} KiB/s for {seconds} s\n", grouped((*downloads).into()));
-    let wanted = f64::from(*downloads) * f64::from(*limit) * 1024.0;
     let mut table = Table::new([
         "server",
         "rate, of what was asked",
@@ -76,32 +72,70 @@ fn side_by_side(arguments: &Arguments) -> Result<()> {
         "kernel TCP MiB, most",
         "failed",
     ]);
-    for kind in std::iter::once(Kind::Tidegate).chain(arguments.peers.iter().copied()) {
+    for side in sides(&arguments.peers, *downloads, *limit, *seconds)? {
+        table.row([
+            side.server,
+            format!("{:.1} %", 100.0 * side.delivered),
+            grouped(side.resident),
+            significant(side.cost),
+            grouped(side.kernel / MIB as f64),
+            side.failed,
+        ]);
+    }
+    println!("{table}");
+    Ok(())
+}
+
+/// What became of the same downloads on one server.
+#[derive(Debug, Clone)]
+pub struct Side {
+    pub server: String,
+    /// Of what was asked for.
+    pub delivered: f64,
+    /// Bytes that it held resident for each download.
+    pub resident: f64,
+    /// CPU seconds for a gigabyte.
+    pub cost: f64,
+    /// Most that the kernel held for TCP, bytes.
+    pub kernel: f64,
+    /// What failed, in words; empty when nothing did.
+    pub failed: String,
+}
+
+/// So many downloads at so many KiB/s for a while: on Tidegate, then on each peer.
+pub fn sides(peers: &[Kind], downloads: u32, limit: u32, seconds: u32) -> Result<Vec<Side>> {
+    let mut setup = Setup::new(Duration::from_secs(120), downloads + 500)?;
+    setup.send_buffer = Some(64 << 10);
+    setup.add_document("large.bin", 64 * MIB)?;
+    let wanted = f64::from(downloads) * f64::from(limit) * 1024.0;
+    let mut sides = Vec::new();
+    for kind in std::iter::once(Kind::Tidegate).chain(peers.iter().copied()) {
         let server = Server::start(kind, false, &setup)?;
         server.fetch("large.bin")?;
         let before = cpu::resident_bytes(&server.processes()?)?;
         let used = cpu::time_used(&server.processes()?)?;
         let load = generator::start(&words(&format!(
             "downloads -c {downloads} --limit {limit}KiB -t {seconds}s --verify none {} http://127.0.0.1:{}/large.bin",
-            sources(*downloads),
+            sources(downloads),
             server.port
         )))?;
-        let watched = watch(load, &server)?;
+        let mut watched = watch(load, &server)?;
         let used = cpu::time_used(&server.processes()?)?.saturating_sub(used);
         let bytes = watched.load.report["bytes"].as_f64().context("a report without bytes")?;
-        let rate = bytes / watched.load.seconds.max(0.001);
-        let each = watched.resident.saturating_sub(before) as f64 / f64::from(*downloads);
-        table.row([
-            server.name(),
-            format!("{:.1} %", 100.0 * rate / wanted),
-            grouped(each),
-            significant(used.as_secs_f64() / (bytes / 1e9)),
-            grouped(watched.kernel as f64 / MIB as f64),
-            watched.load.errors_text(),
-        ]);
+        sides.push(Side {
+            server: server.name(),
+            delivered: bytes / watched.load.seconds.max(0.001) / wanted,
+            resident: watched.resident.saturating_sub(before) as f64 / f64::from(downloads),
+            cost: used.as_secs_f64() / (bytes / 1e9),
+            kernel: watched.kernel as f64,
+            failed: {
+                // What is under way at the end has not failed.
+                watched.load.errors.remove("unanswered");
+                watched.load.errors_text()
+            },
+        });
     }
-    println!("{table}");
-    Ok(())
+    Ok(sides)
 }
 
 fn all_complete(arguments: &Arguments) -> Result<()> {

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 
 use super::gateway_peers::{self, Application, Peer, Process, Queue, Running, connects};
-use super::rounds::{self, Course, Sample};
+use super::rounds::{self, Course, Sample, Series};
 use super::server::{free_port, wait_until_listening};
 use super::static_files::{Generated, build};
 use super::{cpu, host};
@@ -128,6 +128,33 @@ pub fn run(arguments: &Arguments) -> Result<()> {
 }
 
 fn measure(arguments: &Arguments, workload: Workload, folder: &Path) -> Result<()> {
+    let samples = samples(&arguments.course, workload, &arguments.peers, arguments.connections, folder)?;
+    let rows = samples.into_iter().map(|(peer, samples)| (peer.name(), workload.budget(peer), samples));
+    println!("{}\n\n{}", workload.title(), rounds::table("CPU µs/request", &rows.collect::<Vec<_>>())?);
+    Ok(())
+}
+
+/// What each server costs for one workload, with 64 connections.
+pub fn series(course: &Course, workload: Workload, peers: &[Peer]) -> Result<Vec<Series>> {
+    let _congestion = host::CongestionControl::set("cubic")?;
+    let folder = workspace::target_directory().join(format!("bench/gateway-{}", std::process::id()));
+    fs::create_dir_all(&folder)?;
+    let samples = match workload {
+        Workload::Php => php_samples(course, peers, 64, &folder),
+        workload => samples(course, workload, peers, 64, &folder),
+    };
+    fs::remove_dir_all(&folder)?;
+    let series = samples?.into_iter();
+    Ok(series.map(|(peer, samples)| Series { server: peer.name().to_owned(), samples }).collect())
+}
+
+fn samples(
+    course: &Course,
+    workload: Workload,
+    peers: &[Peer],
+    connections: u32,
+    folder: &Path,
+) -> Result<Vec<(Peer, Vec<Sample>)>> {
     let backend_port = free_port()?;
     let socket = folder.join(format!("{backend_port}.sock"));
     let own = std::env::current_exe()?;
@@ -147,23 +174,34 @@ fn measure(arguments: &Arguments, workload: Workload, folder: &Path) -> Result<(
     }
     let application =
         Application { workload, port: backend_port, socket: &socket, scripts: folder, queue: None };
-    let peers = [Peer::Tidegate].into_iter().chain(arguments.peers.iter().copied());
+    let peers = [Peer::Tidegate].into_iter().chain(peers.iter().copied());
     let servers: Vec<Running> =
         peers.map(|peer| gateway_peers::start(peer, folder, application)).collect::<Result<_>>()?;
-    let samples = rounds::measure(&servers, &arguments.course, |server, seconds| {
-        load(server, workload, arguments.connections, seconds)
-    })?;
-    let rows = servers.iter().zip(samples);
-    let rows: Vec<_> =
-        rows.map(|(server, samples)| (server.peer.name(), workload.budget(server.peer), samples)).collect();
-    println!("{}\n\n{}", workload.title(), rounds::table("CPU µs/request", &rows)?);
-    Ok(())
+    let samples =
+        rounds::measure(&servers, course, |server, seconds| load(server, workload, connections, seconds))?;
+    Ok(servers.iter().map(|server| server.peer).zip(samples).collect())
 }
 
 /// The servers with a php-fpm each.
 fn measure_php(arguments: &Arguments, folder: &Path) -> Result<()> {
+    let samples = php_samples(&arguments.course, &arguments.peers, arguments.connections, folder)?;
+    let rows = samples.into_iter().map(|(peer, samples)| {
+        let budget = (peer != Peer::Tidegate).then_some(1.0);
+        (peer.name(), budget, samples)
+    });
+    let rows: Vec<_> = rows.collect();
+    println!("{}\n\n{}", Workload::Php.title(), rounds::rate_table("CPU µs/request, all told", &rows)?);
+    Ok(())
+}
+
+fn php_samples(
+    course: &Course,
+    others: &[Peer],
+    connections: u32,
+    folder: &Path,
+) -> Result<Vec<(Peer, Vec<Sample>)>> {
     let mut peers = vec![Peer::Tidegate];
-    for peer in &arguments.peers {
+    for peer in others {
         match peer {
             Peer::Nginx => peers.extend([Peer::Nginx, Peer::NginxKept]),
             Peer::Lighttpd => peers.push(Peer::Lighttpd),
@@ -187,21 +225,15 @@ fn measure_php(arguments: &Arguments, folder: &Path) -> Result<()> {
         };
         servers.push((gateway_peers::start(peer, folder, application)?, php));
     }
-    let samples = rounds::measure(&servers, &arguments.course, |(server, _), seconds| {
+    let samples = rounds::measure(&servers, course, |(server, _), seconds| {
         let (start, idle) = (Instant::now(), cpu::idle_time(host::SERVER_PROCESSOR)?);
-        let result = generate(server, Workload::Php, arguments.connections, seconds)?;
+        let result = generate(server, Workload::Php, connections, seconds)?;
         let idle = cpu::idle_time(host::SERVER_PROCESSOR)?.saturating_sub(idle);
         let busy = start.elapsed().saturating_sub(idle);
-        let cost = busy.as_secs_f64() * 1e6 / result.requests as f64;
-        Ok(Sample { cost, rate: result.rate, errors: result.errors, doubt: None })
+        let used = cpu::Used { time: busy, instructions: None };
+        Ok(Sample::of(used, result.requests, result.rate, result.errors))
     })?;
-    let rows = servers.iter().zip(samples).map(|((server, _), samples)| {
-        let budget = (server.peer != Peer::Tidegate).then_some(1.0);
-        (server.peer.name(), budget, samples)
-    });
-    let rows: Vec<_> = rows.collect();
-    println!("{}\n\n{}", Workload::Php.title(), rounds::rate_table("CPU µs/request, all told", &rows)?);
-    Ok(())
+    Ok(servers.iter().map(|(server, _)| server.peer).zip(samples).collect())
 }
 
 fn start_php(folder: &Path, socket: &Path) -> Result<Process> {
@@ -233,12 +265,9 @@ fn start_php(folder: &Path, socket: &Path) -> Result<Process> {
 }
 
 fn load(server: &Running, workload: Workload, connections: u32, seconds: u32) -> Result<Sample> {
-    let processes = cpu::process_tree(server.process.0.id())?;
-    let before = cpu::time_used(&processes)?;
+    let meter = cpu::Meter::start(cpu::process_tree(server.process.0.id())?)?;
     let result = generate(server, workload, connections, seconds)?;
-    let used = cpu::time_used(&processes)?.saturating_sub(before);
-    let cost = used.as_secs_f64() * 1e6 / result.requests as f64;
-    Ok(Sample { cost, rate: result.rate, errors: result.errors, doubt: None })
+    Ok(Sample::of(meter.stop()?, result.requests, result.rate, result.errors))
 }
 
 fn generate(server: &Running, workload: Workload, connections: u32, seconds: u32) -> Result<Generated> {

@@ -14,13 +14,14 @@ use super::downloads::sources;
 use super::generator::{self, words};
 use super::peers::Kind;
 use super::report::{Spread, Table, grouped, significant, verdict};
+use super::rounds::{self, Course, Series};
 use super::scripted::{self, Script};
 use super::server::{self, Server, Setup};
 use super::static_files::{self, Generated};
 use super::{cpu, h2, host};
 use crate::workspace;
 
-#[derive(clap::Args)]
+#[derive(Clone, clap::Args)]
 pub struct Arguments {
     /// Rounds; the median of them is shown
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
@@ -218,6 +219,30 @@ fn cost(arguments: &Arguments) -> Result<()> {
     }
     println!("{table}");
     Ok(())
+}
+
+/// What this generator and wrk cost, and the requests per second that they reach, in a closed loop of 64 connections.
+pub fn series(course: &Course) -> Result<Vec<Series>> {
+    let arguments = Arguments {
+        rounds: course.rounds,
+        seconds: course.seconds,
+        connections: 64,
+        parts: Vec::new(),
+        server: Kind::Tidegate,
+        no_build: true,
+    };
+    let (_setup, server) = start(arguments.server, arguments.connections + 200, 1)?;
+    let peers = [Peer::Tidegate, Peer::Wrk];
+    let load = |peer: &Peer, seconds| {
+        let remedy = |remedy| anyhow::anyhow!("{} is missing: {remedy}", peer.name());
+        let program = peer.program().map_err(remedy)?;
+        let arguments = Arguments { seconds, ..arguments.clone() };
+        let Sample { cost, rate } = load(&arguments, *peer, &program, server.port)?;
+        Ok(rounds::Sample { cost, instructions: None, rate, errors: 0, doubt: None })
+    };
+    let samples = rounds::measure(&peers, course, load)?;
+    let series = peers.iter().zip(samples);
+    Ok(series.map(|(peer, samples)| Series { server: peer.name().to_owned(), samples }).collect())
 }
 
 fn load(arguments: &Arguments, peer: Peer, program: &std::path::Path, port: u16) -> Result<Sample> {

@@ -5,7 +5,7 @@
 
 use anyhow::{Context, Result, bail};
 
-use super::rounds::{self, Course, Sample};
+use super::rounds::{self, Course, Sample, Series};
 use super::static_files::build;
 use super::tls_peers::{Peer, Running, Site};
 use super::{cpu, host};
@@ -98,7 +98,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     let servers = site.start_all(&arguments.peers)?;
     for &workload in &arguments.workloads {
         let samples = rounds::measure(&servers, &arguments.course, |server, seconds| {
-            load(arguments, server, workload, seconds)
+            load((arguments.connections, arguments.streams), server, workload, seconds)
         })?;
         let rows = servers.iter().zip(samples);
         let rows: Vec<_> = rows
@@ -109,25 +109,33 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     Ok(())
 }
 
-fn load(arguments: &Arguments, server: &Running, workload: Workload, seconds: u32) -> Result<Sample> {
+/// What each server costs for one workload, 8 connections of 32 streams.
+pub fn series(course: &Course, workload: Workload, peers: &[Peer]) -> Result<Vec<Series>> {
+    let site = Site::new("h2", peers, 208, true)?;
+    let _congestion = host::CongestionControl::set("cubic")?;
+    site.add_document(&workload.document(), workload.size())?;
+    let servers = site.start_all(peers)?;
+    let samples =
+        rounds::measure(&servers, course, |server, seconds| load((8, 32), server, workload, seconds))?;
+    let series = servers.iter().zip(samples);
+    Ok(series.map(|(server, samples)| Series { server: server.peer.name().to_owned(), samples }).collect())
+}
+
+/// Loads a server with so many connections, of so many streams each.
+fn load(many: (u32, u32), server: &Running, workload: Workload, seconds: u32) -> Result<Sample> {
     let mut command = host::pinned(host::GENERATOR_PROCESSOR, "h2load");
-    command.args(["-t", "1", "-c", &arguments.connections.to_string()]);
-    command.args(["-m", &arguments.streams.to_string(), "-D", &seconds.to_string()]);
+    command.args(["-t", "1", "-c", &many.0.to_string()]);
+    command.args(["-m", &many.1.to_string(), "-D", &seconds.to_string()]);
     command.arg(format!("https://127.0.0.1:{}/{}", server.port, workload.document()));
-    let processes = cpu::process_tree(server.child.id())?;
-    let before = cpu::time_used(&processes).with_context(|| server.state())?;
+    let meter = cpu::Meter::start(cpu::process_tree(server.child.id())?).with_context(|| server.state())?;
     let output = workspace::output(&mut command)?;
-    let used = cpu::time_used(&processes).with_context(|| server.state())?.saturating_sub(before);
+    let used = meter.stop().with_context(|| server.state())?;
     let load = Generated::parse(&output).with_context(|| format!("h2load said:\n{output}"))?;
     if load.requests == 0 {
         bail!("{} answered no request; h2load said:\n{output}", server.peer.name());
     }
-    Ok(Sample {
-        cost: used.as_secs_f64() * 1e6 / load.requests as f64,
-        rate: load.rate,
-        errors: load.errors,
-        doubt: load.doubt(workload.size()),
-    })
+    let doubt = load.doubt(workload.size());
+    Ok(Sample { doubt, ..Sample::of(used, load.requests, load.rate, load.errors) })
 }
 
 /// What `h2load` reports.

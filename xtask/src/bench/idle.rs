@@ -84,6 +84,15 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     Ok(())
 }
 
+/// Resident bytes of one of so many idle connections of Tidegate.
+pub fn bytes(connections: u32) -> Result<f64> {
+    let setup = Setup::new(Duration::from_secs(600), connections + 100)?;
+    setup.add_document(DOCUMENT, DOCUMENT_SIZE)?;
+    let server = Server::start(Kind::Tidegate, false, &setup)?;
+    let (before, after) = measure(&server, connections)?;
+    Ok((after as f64 - before as f64) / f64::from(connections))
+}
+
 /// Resident bytes before and with the connections.
 fn measure(server: &Server, connections: u32) -> Result<(u64, u64)> {
     // What the first requests make a server set up is no part of a connection.

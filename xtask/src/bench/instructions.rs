@@ -38,15 +38,18 @@ struct Case {
 }
 
 /// Every case. A new one is a line here, an example in its crate, and `--update`.
-const CASES: [Case; 12] = [
+const CASES: [Case; 15] = [
     codec("h1 parse request head", "parse"),
     codec("h1 decode chunked body", "chunks"),
     networks("IPv4 client among 30,000 networks", "v4"),
     networks("IPv6 client among 30,000 networks", "v6"),
+    routes("route among 1,000 patterns with stars", "globs"),
+    routes("route among 1,000 expressions", "expressions"),
     request("cached file", "cached"),
     request("cached file, with a log", "logged"),
     request("cached file, asked for by a browser", "browser"),
     request("unchanged file (304)", "unchanged"),
+    Case { operations: 3_200, ..request("cached file over HTTP/2, 32 streams", "h2") },
     request("FastCGI, kept connection", "fastcgi"),
     request("HTTP proxy, kept connection", "proxy"),
     request(EVENT, "event"),
@@ -54,11 +57,11 @@ const CASES: [Case; 12] = [
 ];
 
 /// An event of 1 KiB, from an application to a stream of HTTP/2.
-const EVENT: &str = "HTTP/2 event";
-const EVENT_BESIDE: &str = "HTTP/2 event, beside 90 idle streams";
+pub const EVENT: &str = "HTTP/2 event";
+pub const EVENT_BESIDE: &str = "HTTP/2 event, beside 90 idle streams";
 /// What the same event may cost beside streams on which nothing happens, times what it costs alone. It was 4.8 when all
 /// streams were asked whenever one was woken.
-const BESIDE_IDLE: f64 = 1.1;
+pub const BESIDE_IDLE: f64 = 1.1;
 
 const fn codec(name: &'static str, operation: &'static str) -> Case {
     Case { name, package: "tidegate-wire", example: "instructions", operation, operations: 1_000 }
@@ -66,6 +69,10 @@ const fn codec(name: &'static str, operation: &'static str) -> Case {
 
 const fn networks(name: &'static str, operation: &'static str) -> Case {
     Case { name, package: "tidegate-config", example: "networks", operation, operations: 10_000 }
+}
+
+const fn routes(name: &'static str, operation: &'static str) -> Case {
+    Case { name, package: "tidegate-config", example: "routes", operation, operations: 10_000 }
 }
 
 /// From the bytes of a request on a socket to the bytes of its answer, client and application included.
@@ -107,6 +114,14 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     }
     let is_comparable = stored.tools.as_ref() == Some(&tools);
     report(&comparisons, is_comparable)
+}
+
+/// Instructions of one operation of the case of this name.
+pub fn of(name: &str) -> Result<f64> {
+    if workspace::find_program("valgrind").is_none() {
+        bail!("valgrind is missing: cargo xtask tools");
+    }
+    measure(CASES.iter().find(|case| case.name == name).context("no such case")?)
 }
 
 /// An error where streams on which nothing happens cost something, whatever the baseline says.

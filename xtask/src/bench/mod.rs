@@ -22,6 +22,7 @@ mod host;
 mod idle;
 mod instructions;
 mod kills;
+mod newest;
 mod overload;
 mod peers;
 mod queue;
@@ -29,6 +30,7 @@ mod reload;
 mod report;
 pub mod responder;
 mod rounds;
+mod rows;
 pub mod scripted;
 mod server;
 mod share;
@@ -43,6 +45,10 @@ use anyhow::Result;
 
 #[derive(clap::Subcommand)]
 pub enum Bench {
+    /// Every figure that has a goal: measures it, says what is kept and missed, writes the documents
+    Rows(rows::Arguments),
+    /// Builds the newest versions of the peers that can be had, and says which there are
+    Peers(newest::Arguments),
     /// CPU per request and requests per second of static files, beside other servers
     Static(static_files::Arguments),
     /// Resident bytes of an idle keep-alive connection, beside other servers
@@ -84,6 +90,8 @@ pub enum Bench {
 /// Runs one bench.
 pub fn run(bench: &Bench) -> Result<()> {
     match bench {
+        Bench::Rows(arguments) => rows::run(arguments),
+        Bench::Peers(arguments) => newest::run(arguments),
         Bench::Static(arguments) => static_files::run(arguments),
         Bench::Idle(arguments) => idle::run(arguments),
         Bench::Cold(arguments) => cold::run(arguments),

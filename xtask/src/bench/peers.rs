@@ -9,8 +9,8 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result};
 
-use super::host;
 use super::server::Setup;
+use super::{host, newest};
 use crate::workspace;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, clap::ValueEnum)]
@@ -21,6 +21,7 @@ pub enum Kind {
     NginxThreads,
     Lighttpd,
     Apache,
+    H2o,
     #[value(skip)]
     Canned {
         size: usize,
@@ -35,6 +36,7 @@ impl Kind {
             Self::NginxThreads => "nginx, aio threads",
             Self::Lighttpd => "lighttpd",
             Self::Apache => "apache",
+            Self::H2o => "h2o",
             Self::Canned { .. } => "canned floor",
         }
     }
@@ -51,16 +53,13 @@ impl Kind {
 
     /// Name and version as the server gives them.
     pub fn version(self) -> String {
-        let (program, argument) = match self {
-            Self::Tidegate => return first_line(Command::new(tidegate()).arg("--version")),
-            Self::Nginx | Self::NginxThreads => ("nginx", "-v"),
-            Self::Lighttpd => ("lighttpd", "-v"),
-            Self::Apache => ("apache2", "-v"),
-            Self::Canned { .. } => return self.name().to_owned(),
-        };
-        let path = workspace::find_program(program).unwrap_or_else(|| program.into());
-        let line = first_line(Command::new(path).arg(argument));
-        line.trim_start_matches("nginx version: ").trim_start_matches("Server version: ").to_owned()
+        match (self, self.program()) {
+            (Self::Tidegate, _) => first_line(Command::new(tidegate()).arg("--version")),
+            (_, Some(program)) => {
+                newest::version(program, "-v").unwrap_or_else(|| format!("{program}: absent"))
+            }
+            (_, None) => self.name().to_owned(),
+        }
     }
 
     /// The program of a peer; `None` for what is our own.
@@ -69,6 +68,7 @@ impl Kind {
             Self::Nginx | Self::NginxThreads => Some("nginx"),
             Self::Lighttpd => Some("lighttpd"),
             Self::Apache => Some("apache2"),
+            Self::H2o => Some("h2o"),
             Self::Tidegate | Self::Canned { .. } => None,
         }
     }
@@ -93,6 +93,7 @@ impl ServerFiles<'_> {
             Kind::NginxThreads => self.nginx("aio threads;"),
             Kind::Lighttpd => self.lighttpd(),
             Kind::Apache => self.apache(),
+            Kind::H2o => self.h2o(),
             Kind::Canned { size } => self.canned(size),
         }
     }
@@ -148,12 +149,13 @@ impl ServerFiles<'_> {
                 "daemon off;\n{user}\nworker_processes 1;\nworker_rlimit_nofile {descriptors};\n\
                  pid {folder}/nginx.pid;\nerror_log {folder}/error.log;\n\
                  events {{ worker_connections {connections}; }}\n\
-                 http {{\n    {log}\n    {aio}\n    sendfile on;\n    tcp_nopush on;\n    tcp_nodelay on;\n\
+                 http {{\n    {log}\n    {aio}\n    sendfile {sendfile};\n    tcp_nopush on;\n    tcp_nodelay on;\n\
                  \x20   keepalive_timeout {keep_alive}s;\n    keepalive_requests 1000000000;\n\
                  \x20   open_file_cache max=10000 inactive=600s;\n    open_file_cache_valid 60s;\n\
                  {temporary}\
                  \x20   server {{ listen 127.0.0.1:{port} backlog=4096{send_buffer}; root {documents}; }}\n}}\n",
                 descriptors = host::most_descriptors(),
+                sendfile = if setup.copies_files { "off" } else { "on" },
                 // It closes idle connections when fewer than a sixteenth of its places are free.
                 connections = setup.connections + setup.connections / 8,
                 keep_alive = setup.keep_alive.as_secs(),
@@ -249,6 +251,28 @@ impl ServerFiles<'_> {
         )?;
         let mut command = host::pinned(host::SERVER_PROCESSOR, "apache2");
         command.arg("-D").arg("FOREGROUND").arg("-f").arg(settings);
+        Ok(command)
+    }
+
+    fn h2o(&self) -> Result<Command> {
+        let Self { port, setup, .. } = self;
+        let folder = self.folder.display();
+        let user = if rustix::process::geteuid().is_root() { "user: root\n" } else { "" };
+        let log = if self.logs { format!("access-log: {folder}/access.log\n") } else { String::new() };
+        let settings = self.write(
+            "h2o.conf",
+            &format!(
+                "{user}{log}num-threads: 1\nmax-connections: {connections}\npid-file: {folder}/h2o.pid\n\
+                 error-log: {folder}/error.log\nhttp1-request-timeout: {keep_alive}\n\
+                 listen:\n  host: 127.0.0.1\n  port: {port}\n\
+                 hosts:\n  default:\n    paths:\n      /:\n        file.dir: {documents}\n",
+                connections = setup.connections + 100,
+                keep_alive = setup.keep_alive.as_secs(),
+                documents = setup.documents.display(),
+            ),
+        )?;
+        let mut command = host::pinned(host::SERVER_PROCESSOR, "h2o");
+        command.arg("-m").arg("worker").arg("-c").arg(settings);
         Ok(command)
     }
 

@@ -5,10 +5,11 @@
 
 use anyhow::{Context, Result};
 
+use super::cpu;
 use super::report::{Spread, Table, grouped, verdict};
 
 /// How a bench goes about it: the arguments that all have that load servers in turn.
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Clone, clap::Args)]
 pub struct Course {
     /// Rounds; the median of them is shown
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
@@ -26,12 +27,30 @@ pub struct Course {
 pub struct Sample {
     /// CPU microseconds of the server per request.
     pub cost: f64,
+    /// Instructions of the server per request, those of the kernel for it included, where the processor counts them.
+    pub instructions: Option<f64>,
     /// Requests per second.
     pub rate: f64,
     /// Answers that were not what was asked for, and connections that failed.
     pub errors: u64,
     /// Why the figure is not about what it should be about.
     pub doubt: Option<String>,
+}
+
+/// One server of a run, with what came of each round. The first of a run is Tidegate.
+#[derive(Debug)]
+pub struct Series {
+    pub server: String,
+    pub samples: Vec<Sample>,
+}
+
+impl Sample {
+    /// Of a load of so many requests.
+    pub fn of(used: cpu::Used, requests: u64, rate: f64, errors: u64) -> Self {
+        let cost = used.time.as_secs_f64() * 1e6 / requests as f64;
+        let instructions = used.instructions.map(|count| count / requests as f64);
+        Self { cost, instructions, rate, errors, doubt: None }
+    }
 }
 
 /// Loads each server in turn, round after round, after a second that does not count; one list of samples for each
@@ -45,8 +64,13 @@ pub fn measure<S>(
         load(server, 1)?;
     }
     let mut samples: Vec<Vec<Sample>> = servers.iter().map(|_| Vec::new()).collect();
-    for _ in 0..course.rounds {
-        for (server, samples) in servers.iter().zip(&mut samples) {
+    for round in 0..course.rounds {
+        let mut turn: Vec<_> = servers.iter().zip(&mut samples).collect();
+        // Whoever comes behind the same other each time would have its warm caches, or its heat.
+        if round % 2 == 1 {
+            turn.reverse();
+        }
+        for (server, samples) in turn {
             samples.push(load(server, course.seconds)?);
         }
     }
@@ -115,7 +139,7 @@ mod tests {
     use super::*;
 
     fn sample(cost: f64) -> Sample {
-        Sample { cost, rate: 1000.0, errors: 0, doubt: None }
+        Sample { cost, instructions: None, rate: 1000.0, errors: 0, doubt: None }
     }
 
     #[test]
@@ -127,7 +151,7 @@ mod tests {
                 Ok(sample(1.0))
             });
         assert_eq!(samples.unwrap().iter().map(Vec::len).collect::<Vec<_>>(), [2, 2]);
-        assert_eq!(calls.into_inner(), [("a", 1), ("b", 1), ("a", 5), ("b", 5), ("a", 5), ("b", 5)]);
+        assert_eq!(calls.into_inner(), [("a", 1), ("b", 1), ("a", 5), ("b", 5), ("b", 5), ("a", 5)]);
     }
 
     #[test]

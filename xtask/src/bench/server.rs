@@ -31,6 +31,8 @@ pub struct Setup {
     pub processes: u32,
     /// Send buffer of each connection, where the server has a setting for it.
     pub send_buffer: Option<u32>,
+    /// Servers that may choose read files rather than have the kernel send them: what is fastest for small ones.
+    pub copies_files: bool,
     /// A folder of CGI scripts, at `/cgi-bin/` of the servers that know CGI.
     pub cgi: Option<PathBuf>,
     /// Further directives for Tidegate outside its site.
@@ -52,6 +54,7 @@ impl Setup {
             program: peers::tidegate(),
             processes: 1,
             send_buffer: None,
+            copies_files: false,
             cgi: None,
             directives: String::new(),
             site_directives: String::new(),

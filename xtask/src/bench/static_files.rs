@@ -11,7 +11,7 @@ use anyhow::{Context, Result, bail};
 
 use super::peers::Kind;
 use super::report::{Spread, Table, grouped, significant, verdict};
-use super::rounds::Course;
+use super::rounds::{self, Course, Sample, Series};
 use super::server::{Server, Setup};
 use super::{cpu, host};
 use crate::workspace;
@@ -78,7 +78,12 @@ impl Workload {
     /// A floor that copies its answer from memory is none where a file can be sent without copying, nor
     /// where accepting decides.
     fn has_floor(&self) -> bool {
-        self.size <= 16 * 1024 && !self.closes
+        self.is_small() && !self.closes
+    }
+
+    /// A file that a server sends fastest by reading it.
+    fn is_small(&self) -> bool {
+        self.size <= 16 * 1024
     }
 
     /// Most that Tidegate may cost in parts of the peer's cost.
@@ -96,17 +101,6 @@ impl Workload {
             _ => Some(1.0),
         }
     }
-}
-
-/// One server under load for a while.
-#[derive(Debug, Clone, PartialEq)]
-struct Sample {
-    /// CPU microseconds of the server per request.
-    cost: f64,
-    /// Requests per second.
-    rate: f64,
-    /// Answers that were not 2xx or 3xx, and failed connections, reads and writes.
-    errors: u64,
 }
 
 /// Runs the bench and prints its tables.
@@ -129,7 +123,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
         build()?;
     }
     let congestion = host::CongestionControl::set(&arguments.congestion)?;
-    let setup = Setup::new(Duration::from_secs(60), 1_000)?;
+    let mut setup = Setup::new(Duration::from_secs(60), 1_000)?;
     for workload in &workloads {
         setup.add_document(&workload.document(), workload.size)?;
     }
@@ -140,6 +134,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     }
     print_circumstances(arguments, &kinds, congestion.name());
     if arguments.log {
+        setup.copies_files = true;
         return compare_logs(arguments, &workloads, &kinds, &setup);
     }
     for workload in &workloads {
@@ -147,11 +142,34 @@ pub fn run(arguments: &Arguments) -> Result<()> {
         if workload.has_floor() {
             kinds.push(Kind::Canned { size: workload.size });
         }
+        setup.copies_files = workload.is_small();
         let servers = start(&kinds, &[false], workload, &setup)?;
         let samples = measure(arguments, workload, &servers)?;
         println!("{}\n\n{}", workload.title(), table(workload, &servers, &samples)?);
     }
     Ok(())
+}
+
+/// What each server costs for one workload, such as `10k`, and the floor where there is one. With `logs` each server
+/// comes a second time, with an access log.
+pub fn series(course: &Course, size: &str, peers: &[Kind], logs: &[bool]) -> Result<Vec<Series>> {
+    let workload = Workload::parse(size)?;
+    let _congestion = host::CongestionControl::set("cubic")?;
+    let mut setup = Setup::new(Duration::from_secs(60), 1_000)?;
+    setup.copies_files = workload.is_small();
+    setup.add_document(&workload.document(), workload.size)?;
+    let mut kinds = vec![Kind::Tidegate];
+    kinds.extend(peers);
+    if workload.has_floor() && logs.len() == 1 {
+        kinds.push(Kind::Canned { size: workload.size });
+    }
+    let servers = start(&kinds, logs, &workload, &setup)?;
+    let samples = rounds::measure(&servers, course, |server, seconds| load(server, &workload, 64, seconds))?;
+    Ok(servers
+        .iter()
+        .zip(samples)
+        .map(|(server, samples)| Series { server: server.name(), samples })
+        .collect())
 }
 
 /// Builds the release binary.
@@ -197,16 +215,9 @@ fn start(kinds: &[Kind], logs: &[bool], workload: &Workload, setup: &Setup) -> R
 
 /// Loads each server in turn, round after round; one list of samples for each server.
 fn measure(arguments: &Arguments, workload: &Workload, servers: &[Server]) -> Result<Vec<Vec<Sample>>> {
-    let mut samples = vec![Vec::new(); servers.len()];
-    for server in servers {
-        load(server, workload, arguments.connections, 1)?;
-    }
-    for _ in 0..arguments.course.rounds {
-        for (server, samples) in servers.iter().zip(&mut samples) {
-            samples.push(load(server, workload, arguments.connections, arguments.course.seconds)?);
-        }
-    }
-    Ok(samples)
+    rounds::measure(servers, &arguments.course, |server, seconds| {
+        load(server, workload, arguments.connections, seconds)
+    })
 }
 
 fn load(server: &Server, workload: &Workload, connections: u32, seconds: u32) -> Result<Sample> {
@@ -216,16 +227,14 @@ fn load(server: &Server, workload: &Workload, connections: u32, seconds: u32) ->
         command.args(["-H", "Connection: close"]);
     }
     command.arg(format!("http://127.0.0.1:{}/{}", server.port, workload.document()));
-    let processes = server.processes()?;
-    let before = cpu::time_used(&processes)?;
+    let meter = cpu::Meter::start(server.processes()?)?;
     let output = workspace::output(&mut command)?;
-    let used = cpu::time_used(&processes)?.saturating_sub(before);
+    let used = meter.stop()?;
     let result = Generated::parse(&output).with_context(|| format!("wrk said:\n{output}"))?;
     if result.requests == 0 {
         bail!("{} answered no request; wrk said:\n{output}", server.name());
     }
-    let cost = used.as_secs_f64() * 1e6 / result.requests as f64;
-    Ok(Sample { cost, rate: result.rate, errors: result.errors })
+    Ok(Sample::of(used, result.requests, result.rate, result.errors))
 }
 
 /// What `wrk` reports.
@@ -365,7 +374,7 @@ mod tests {
 
     #[test]
     fn ratios_are_taken_within_a_round() {
-        let sample = |cost| Sample { cost, rate: 1.0, errors: 0 };
+        let sample = |cost| Sample { cost, instructions: None, rate: 1.0, errors: 0, doubt: None };
         let ours = [sample(2.0), sample(4.0), sample(3.0)];
         let theirs = [sample(4.0), sample(8.0), sample(6.0)];
         assert_eq!(ratios(&ours, &theirs), Some(Spread { median: 0.5, least: 0.5, most: 0.5 }));

@@ -12,7 +12,7 @@ use anyhow::{Context, Result, bail};
 
 use super::generator::{self, Load, words};
 use super::report::{Table, grouped, verdict};
-use super::rounds::{self, Course, Sample};
+use super::rounds::{self, Course, Sample, Series};
 use super::static_files::build;
 use super::tls_peers::{Peer, Running, Site};
 use super::{cpu, host};
@@ -166,6 +166,27 @@ fn measure(arguments: &Arguments, workload: Workload, servers: &[Running]) -> Re
     Ok(())
 }
 
+/// What each server costs for one workload, with 64 connections.
+pub fn series(course: &Course, workload: Workload, peers: &[Peer]) -> Result<Vec<Series>> {
+    let site = Site::new("tls", peers, 264, false)?;
+    let _congestion = host::CongestionControl::set("cubic")?;
+    site.add_document(&workload.document(), workload.size())?;
+    let servers = site.start_all(peers)?;
+    let samples = rounds::measure(&servers, course, |server, seconds| load(server, workload, 64, seconds))?;
+    let series = servers.iter().zip(samples);
+    Ok(series.map(|(server, samples)| Series { server: server.peer.name().to_owned(), samples }).collect())
+}
+
+/// Resident bytes of an idle connection of Tidegate, with so many of them.
+pub fn idle_bytes(connections: u32) -> Result<f64> {
+    let site = Site::new("tls", &[], connections + 200, false)?;
+    site.add_document(&Workload::Idle.document(), Workload::Idle.size())?;
+    let server = site.start(Peer::Tidegate)?;
+    load(&server, Workload::Full, 16, 1)?;
+    let (before, after) = hold(&server, connections)?;
+    Ok((after as f64 - before as f64) / f64::from(connections))
+}
+
 fn load(server: &Running, workload: Workload, connections: u32, seconds: u32) -> Result<Sample> {
     let mut arguments = words(&format!(
         "hit -c {connections} -t {seconds}s --threads 1 --insecure --no-host --expect length={} {}",
@@ -173,18 +194,16 @@ fn load(server: &Running, workload: Workload, connections: u32, seconds: u32) ->
         workload.manner()
     ));
     arguments.push(format!("https://127.0.0.1:{}/{}", server.port, workload.document()));
-    let processes = cpu::process_tree(server.child.id())?;
-    let before = cpu::time_used(&processes).with_context(|| server.state())?;
+    let meter = cpu::Meter::start(cpu::process_tree(server.child.id())?).with_context(|| server.state())?;
     let load = generator::run(&arguments)?;
-    let used = cpu::time_used(&processes).with_context(|| server.state())?.saturating_sub(before);
+    let used = meter.stop().with_context(|| server.state())?;
     // One that is answered after its client's end was paid for all the same.
     let answered = load.report["answered"].as_u64().unwrap_or_default();
     if answered == 0 {
         bail!("nothing was answered: {}; {}", load.errors_text(), server.state());
     }
     let errors = load.failed() - load.errors.get("unanswered").copied().unwrap_or_default();
-    let cost = used.as_secs_f64() * 1e6 / answered as f64;
-    Ok(Sample { cost, rate: load.rate, errors, doubt: workload.doubt(&load) })
+    Ok(Sample { doubt: workload.doubt(&load), ..Sample::of(used, answered, load.rate, errors) })
 }
 
 /// Each server alone and fresh: what others have held before would be in the figure.

@@ -413,8 +413,15 @@ impl Worker<'_> {
         let plan = self.plan;
         let Answer { exchange, status, first_byte, body_bytes, is_paced } = answer;
         self.outstanding -= 1;
+        self.answered += 1;
         self.last_answer = now;
         self.has_answer = true;
+        self.failures_in_a_row = 0;
+        self.has_connect_failure = false;
+        if !self.source.counts(exchange.intended) {
+            self.recorder.counts.warmup += 1;
+            return;
+        }
         let stamps = Stamps { intended: exchange.intended, sent: exchange.sent, first_byte, last_byte: now };
         self.recorder.answered(status, stamps);
         let mut failure = None;
@@ -447,8 +454,6 @@ impl Worker<'_> {
                 self.keep_failed(exchange.request, failure, Some(status), now);
             }
         }
-        self.failures_in_a_row = 0;
-        self.has_connect_failure = false;
     }
 
     /// The server has closed its side.
@@ -535,7 +540,9 @@ impl Worker<'_> {
     /// Takes the arrivals that are due.
     pub(super) fn take_arrivals(&mut self, now: u64) {
         while let Some(intended) = self.source.arrive(now) {
-            self.recorder.late(now.saturating_sub(intended));
+            if self.source.counts(intended) {
+                self.recorder.late(now.saturating_sub(intended));
+            }
             self.dispatch(intended, now);
         }
     }

@@ -41,7 +41,6 @@ pub(super) struct Source<'s> {
     waiting: VecDeque<u64>,
     /// Requests that the server said it would not answer on their connection.
     returned: VecDeque<Exchange>,
-    is_counting: bool,
     counts_from: u64,
     is_stopped: bool,
     end: u64,
@@ -67,7 +66,6 @@ impl<'s> Source<'s> {
             start,
             waiting: VecDeque::new(),
             returned: VecDeque::new(),
-            is_counting: plan.warmup.is_zero(),
             counts_from,
             is_stopped: false,
             end: plan.time.map_or(u64::MAX, |time| counts_from.saturating_add(ns(time))),
@@ -85,7 +83,7 @@ impl<'s> Source<'s> {
             let intended = self.waiting.pop_front()?;
             return Some(Exchange { intended, sent: now, request: self.draw(), attempts: 0 });
         }
-        if self.is_stopped || now >= self.end || !self.claim() {
+        if self.is_stopped || now >= self.end || !self.claim(now) {
             return None;
         }
         Some(Exchange { intended: now, sent: now, request: self.draw(), attempts: 0 })
@@ -111,7 +109,7 @@ impl<'s> Source<'s> {
     /// Takes one arrival that is due. `None`: none is, or no request is left.
     pub fn arrive(&mut self, now: u64) -> Option<u64> {
         let at = self.next_start();
-        if at > now || !self.claim() {
+        if at > now || !self.claim(at) {
             return None;
         }
         if let Some(schedule) = &mut self.schedule {
@@ -128,9 +126,11 @@ impl<'s> Source<'s> {
         (self.waiting.len() + self.returned.len()) as u64
     }
 
-    /// Whether requests are counted already; the warm-up's are not.
-    pub fn count_from(&mut self, now: u64) {
-        self.is_counting |= now >= self.counts_from;
+    /// Whether a request counts: those of the warm-up do not, and whose it is its intended start says, not when it is sent or
+    /// answered.
+    #[inline]
+    pub fn counts(&self, intended: u64) -> bool {
+        intended >= self.counts_from
     }
 
     pub fn stop(&mut self) {
@@ -141,9 +141,10 @@ impl<'s> Source<'s> {
         self.is_exhausted && self.returned.is_empty()
     }
 
+    /// Whether a request that starts then may be made.
     #[inline]
-    fn claim(&mut self) -> bool {
-        if !self.is_counting {
+    fn claim(&mut self, intended: u64) -> bool {
+        if !self.counts(intended) {
             return true;
         }
         if self.claimed == 0 {
@@ -174,6 +175,34 @@ impl<'s> Source<'s> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::request::{Description, Mix};
+    use crate::schedule::Arrivals;
+    use crate::target::Url;
+    use std::time::Duration;
+
+    /// A worker that is late takes up arrivals of the warm-up when that is over: they are the warm-up's all the same.
+    #[test]
+    fn whose_a_request_is_its_intended_start_says() {
+        const MS: u64 = 1_000_000;
+        let url = Url::parse("http://127.0.0.1/").unwrap();
+        let mix = Mix::build(&[Description::get(url)], true, None).unwrap();
+        let warmup = Duration::from_millis(100);
+        let plan = Plan { warmup, time: Some(3 * warmup), requests: Some(30), ..Plan::new(mix) };
+        let claims = Claims::new(plan.requests, 1, 1);
+        let start = 1_000 * MS;
+        let schedule = Schedule::new(Arrivals::Constant, 100.0, 0, 1, 0);
+        let mut source = Source::new(&plan, &claims, Some(schedule), 0, start);
+        let mut counted = Vec::new();
+        let mut taken = 0;
+        for now in [start + 95 * MS, start + 155 * MS, start + 10_000 * MS] {
+            while let Some(intended) = source.arrive(now) {
+                taken += 1;
+                counted.extend(Some(intended).filter(|intended| source.counts(*intended)));
+            }
+        }
+        assert_eq!((taken, counted.len()), (40, 30));
+        assert_eq!((counted[0], counted[29]), (start + 100 * MS, start + 390 * MS));
+    }
 
     #[test]
     fn claims_add_up_to_the_number() {

@@ -6,9 +6,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::diagnostic::Diagnostic;
-use crate::directive::Directive;
+use crate::directive::{Context, Directive};
 use crate::settings::Origin;
 use crate::source::Source;
+use crate::suggest;
 use crate::value::{self, Value, Written};
 
 /// A file being read: its text and the folder that its relative paths count from.
@@ -36,9 +37,13 @@ pub(crate) struct Item {
     pub header: Range<usize>,
     pub arguments: Vec<Placed>,
     pub properties: Vec<(&'static str, Placed)>,
+    /// Something among them was wrong, which has been said.
+    pub is_faulty: bool,
     pub children: Vec<Item>,
     /// The names and values of a block of pairs (`types`).
     pub pairs: Vec<(String, String)>,
+    /// Directives of its block that are not known.
+    pub unknown: Vec<String>,
 }
 
 impl Item {
@@ -71,6 +76,11 @@ impl Item {
     /// Whether its first argument is a word, `off` for instance.
     pub fn is_word(&self, word: &str) -> bool {
         matches!(self.first(), Some(Value::Word(first)) if *first == word)
+    }
+
+    /// Whether a directive of its block that is not known was meant to be one of these: so that none of them is missing.
+    pub fn misspells(&self, context: Context, names: &[&str]) -> bool {
+        self.unknown.iter().any(|word| suggest::means(word, context, names))
     }
 
     /// The texts among its arguments.

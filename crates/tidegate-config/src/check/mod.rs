@@ -4,9 +4,11 @@
 //! wrong type; what was wrong has been said and is left out.
 
 mod item;
+mod rules;
 mod unknown;
 
 pub(crate) use item::{File, Item, Placed, duration, number};
+pub(crate) use rules::Rules;
 
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
@@ -32,11 +34,20 @@ pub(crate) struct Checker<'a> {
     broken: HashMap<Arc<str>, HashSet<usize>>,
     /// Directives that are not known.
     unknown: usize,
+    /// What `use` may name.
+    pub rules: Rules,
 }
 
 impl<'a> Checker<'a> {
     pub fn new(environment: &'a dyn Environment) -> Self {
-        Self { environment, diagnostics: Vec::new(), form: Vec::new(), broken: HashMap::new(), unknown: 0 }
+        Self {
+            environment,
+            diagnostics: Vec::new(),
+            form: Vec::new(),
+            broken: HashMap::new(),
+            unknown: 0,
+            rules: Rules::default(),
+        }
     }
 
     /// Remembers a node with a mistake of form, and all in it that have it too.
@@ -72,10 +83,14 @@ impl<'a> Checker<'a> {
             header: name.start..node.entries.last().map_or(name.end, |entry| entry.range.end),
             arguments: Vec::new(),
             properties: Vec::new(),
+            is_faulty: false,
             children: Vec::new(),
             pairs: Vec::new(),
+            unknown: Vec::new(),
         };
+        let known = self.diagnostics.len();
         self.entries(&mut item, node);
+        item.is_faulty = self.diagnostics[known..].iter().any(Diagnostic::is_error);
         self.children(&mut item, node);
         Some(item)
     }
@@ -83,14 +98,22 @@ impl<'a> Checker<'a> {
     /// Checks the nodes of a block and that what may stand once does.
     pub fn items(&mut self, file: &File, nodes: &[Node], context: Context) -> Vec<Item> {
         let mut items: Vec<Item> = Vec::new();
+        self.items_into(file, nodes, context, &mut items);
+        items
+    }
+
+    fn items_into(&mut self, file: &File, nodes: &[Node], context: Context, items: &mut Vec<Item>) {
         for node in nodes {
             let Some(item) = self.item(file, node, context) else { continue };
+            if item.directive.name == "use" {
+                self.use_rules(&item, context, items);
+                continue;
+            }
             if let Some(first) = items.iter().find(|known| known.directive.name == item.directive.name) {
                 self.once(first, &item);
             }
             items.push(item);
         }
-        items
     }
 
     /// Refuses a second directive of a kind that may stand only once.
@@ -107,8 +130,30 @@ impl<'a> Checker<'a> {
         );
     }
 
+    /// A location of nginx with its modifier in front, in place of a pattern.
+    fn modified_location(&mut self, item: &Item, node: &Node) -> bool {
+        let mut texts = node.arguments().filter_map(|entry| match &entry.value {
+            Literal::Text(text) => Some((text, entry)),
+            _ => None,
+        });
+        let (Some((modifier, first)), Some((path, second))) = (texts.next(), texts.next()) else {
+            return false;
+        };
+        if item.directive.name != "route" {
+            return false;
+        }
+        let Some(error) = value::location_of_nginx(&format!("{modifier} {path}")) else { return false };
+        let range = first.value_range.start..second.value_range.end;
+        let message = format!("`route`: {}", error.message);
+        self.diagnostics.push(Diagnostic::error(message).at(&item.file.source, range).help(error.help));
+        true
+    }
+
     fn entries(&mut self, item: &mut Item, node: &Node) {
         let directive = item.directive;
+        if self.modified_location(item, node) {
+            return;
+        }
         let mut position = 0usize;
         // Words that stand alone: `off` cannot be one of several.
         let mut lone_word = None;
@@ -118,7 +163,9 @@ impl<'a> Checker<'a> {
             match &entry.name {
                 Some(name) => self.property(item, entry, name, range),
                 None => {
-                    let Some(argument) = argument_at(directive.arguments, position) else {
+                    let argument = argument_at(directive.arguments, position);
+                    let Some(argument) = argument.filter(|argument| !begins_another(item, argument, entry))
+                    else {
                         // One is told of; what follows it is surplus for the same reason.
                         if !is_surplus {
                             self.surplus(item, entry, &range);
@@ -249,6 +296,7 @@ impl<'a> Checker<'a> {
             Ok(value) => {
                 if let Written::Text { text, .. } = written
                     && let Some((message, help)) = value::foreign_variable(kind, text)
+                        .or_else(|| value::foreign_in_text(item.directive.name, text))
                 {
                     let warning = Diagnostic::warning(message).at(&item.file.source, range.clone());
                     self.diagnostics.push(warning.help(help));
@@ -296,7 +344,10 @@ impl<'a> Checker<'a> {
 
     fn children(&mut self, item: &mut Item, node: &Node) {
         let Some(nodes) = &node.children else {
-            if !node.is_header_broken && matches!(item.directive.name, "route" | "limits") {
+            if !node.is_header_broken
+                && item.directive.children != Children::None
+                && matches!(item.directive.name, "route" | "limits" | "rules" | "match" | "value")
+            {
                 let help = format!("for example `{}`", item.directive.example);
                 self.diagnostics
                     .push(item.error(format!("`{}` needs a block", item.directive.name)).help(help));
@@ -305,6 +356,7 @@ impl<'a> Checker<'a> {
         };
         match item.directive.children {
             Children::None if nodes.is_empty() => {}
+            Children::Deferred => {}
             Children::None => {
                 let range = nodes.first().map_or(item.name.clone(), |first| first.name_range.clone());
                 self.diagnostics.push(
@@ -316,6 +368,10 @@ impl<'a> Checker<'a> {
             Children::Block(context) => {
                 let file = item.file.clone();
                 item.children = self.items(&file, nodes, context);
+                if item.children.len() < nodes.len() {
+                    let unknown = nodes.iter().filter(|node| directives::find(context, &node.name).is_none());
+                    item.unknown = unknown.map(|node| node.name.clone()).collect();
+                }
             }
             Children::Pairs { name, value } => self.pairs(item, nodes, name, value),
         }
@@ -355,6 +411,20 @@ impl<'a> Checker<'a> {
             }
         }
     }
+}
+
+/// Whether a word that may be left out is none of those that fit, and the name of a directive: what parts the two is missing.
+fn begins_another(item: &Item, argument: &Argument, entry: &Entry) -> bool {
+    let (Kind::Choice(words), Count::Optional, Literal::Text(text)) =
+        (argument.kind, argument.count, &entry.value)
+    else {
+        return false;
+    };
+    let is_bare = matches!(item.file.source.slice(&entry.value_range).chars().next(), Some('a'..='z'));
+    let contexts = item.directive.contexts;
+    is_bare
+        && !words.contains(&text.as_str())
+        && contexts.iter().any(|context| directives::find(*context, text).is_some())
 }
 
 /// The argument that a value in some position is for; the last one may take several.

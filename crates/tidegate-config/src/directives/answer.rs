@@ -1,14 +1,67 @@
 //! What is answered without files, and the fields of answers.
 
 use crate::directive::{
-    Apply, Argument, Context, Count, Directive, Inheritance, Kind, OFF, Property, one, one_or, some_or,
+    Apply, Argument, Context, Count, Directive, Inheritance, Kind, OFF, Property, one, one_or, optional,
+    some_or,
 };
 use crate::lower::inherit::{self, Inherited};
 
 const EVERYWHERE: &[Context] = &[Context::Top, Context::Site, Context::Route];
 const INSIDE: &[Context] = &[Context::Site, Context::Route];
 
+/// How a field is put beside those of its name.
+pub(super) const MODE: Argument = optional("mode", Kind::Choice(&["add", "missing"]));
+
 pub(super) const DIRECTIVES: &[Directive] = &[
+    Directive {
+        arguments: &[some_or("origins", Kind::Origin, &["off"])],
+        properties: &[
+            Property {
+                name: "methods",
+                kind: Kind::Tokens,
+                default: Some("GET,HEAD,POST"),
+                doc: "Methods that such pages may use.",
+            },
+            Property {
+                name: "headers",
+                kind: Kind::Tokens,
+                default: Some("Content-Type"),
+                doc: "Fields that they may send beside those that are always allowed; `*` for whatever they ask for.",
+            },
+            Property {
+                name: "expose",
+                kind: Kind::Tokens,
+                default: None,
+                doc: "Fields of answers that they may read beside those that they always may.",
+            },
+            Property {
+                name: "max-age",
+                kind: Kind::Duration { least: 0, most: 86_400_000 },
+                default: Some("10m"),
+                doc: "How long browsers may remember the answer to their question.",
+            },
+        ],
+        inheritance: Inheritance::Replaces(Apply::to_route(|route, item| route.cors = inherit::cors(item))),
+        default: Some("cors off"),
+        doc: "Which pages of other sites may have the answers (CORS), by their origins: `\"https://app.example.com\"`, \
+              `\"https://*.example.com\"`, or `\"*\"` for all. The questions of browsers (`OPTIONS` with \
+              `Access-Control-Request-Method`) are answered here; whatever an application says of it is replaced. The word \
+              `credentials` behind the origins lets such pages act as the user whom the browser knows, which cannot be for all.",
+        example: "cors \"https://app.example.com\" credentials methods=\"GET,POST\"",
+        ..Directive::new("cors", EVERYWHERE)
+    },
+    Directive {
+        arguments: &[some_or("methods", Kind::Token, &["off"])],
+        inheritance: Inheritance::Replaces(Apply::to_route(|route, item| {
+            let methods = item.texts();
+            route.access.methods = (!methods.is_empty()).then(|| methods.into());
+        })),
+        default: Some("methods off"),
+        doc: "The methods that may be used, as they are written; others are answered 405. `GET` is for `HEAD` as well, and a \
+              question that `cors` answers needs no `OPTIONS` here.",
+        example: "methods \"GET\" \"POST\"",
+        ..Directive::new("methods", EVERYWHERE)
+    },
     Directive {
         arguments: &[one("to", Kind::Target)],
         properties: &[Property {
@@ -103,13 +156,15 @@ pub(super) const DIRECTIVES: &[Directive] = &[
         ..Directive::new("early-hints", INSIDE)
     },
     Directive {
-        arguments: &[one("name", Kind::FieldName), one_or("value", Kind::FieldTemplate, &["off"])],
+        arguments: &[one("name", Kind::FieldName), one_or("value", Kind::FieldTemplate, &["off"]), MODE],
         repeats: true,
         inheritance: Inheritance::Adds(Apply::to_route(Inherited::add_field)),
         doc: "A field set on every response of the route, error pages included. It takes the place of one of the same \
               name that was inherited or that an application has sent (`Set-Cookie` and `Vary` are added); `off` without \
-              quotes only takes it away. `{client}`, `{host}`, `{method}`, `{path}`, `{query}`, `{scheme}` and `{uri}` are \
-              filled in; `{path}` is the path that the client has asked for, also where `index` or `try` lead to another. \
+              quotes only takes it away. With `add` it stands beside others of its name and takes the place of none, with \
+              `missing` it is only sent where the answer has none. `{client}`, `{host}`, `{method}`, `{path}`, `{query}`, `{scheme}` and `{uri}` are \
+              filled in, and `{header.NAME}`, `{cookie.NAME}`, `{query.NAME}`, `{value.NAME}`, `{1}` and `{id}` (stars and \
+              groups of the route), with a default where one may be empty, `{cookie.ab:-a}`; `{path}` is the path that the client has asked for, also where `index` or `try` lead to another. \
               Fields that the server itself must get right are refused.",
         example: "header \"X-Content-Type-Options\" \"nosniff\"",
         ..Directive::new("header", EVERYWHERE)

@@ -45,7 +45,7 @@ pub(super) const DIRECTIVES: &[Directive] = &[
         })),
         doc: "What is looked up instead of the path of the request, in order; the first that exists is served. \
               `{path}` is the path of the request; `{path}/` is the folder of that name, and a request without the \
-              slash is redirected to it. `\"@app\"` hands the request on, as it is, to `route \"@app\"` of the \
+              slash is redirected to it. `{1}`, `{id}` are stars and groups of the route. `\"@app\"` hands the request on, as it is, to `route \"@app\"` of the \
               site, an application perhaps; `\"=404\"` answers that status. Either comes last; without them the \
               answer is 404.",
         example: "try \"{path}\" \"{path}.html\" \"/index.html\"",

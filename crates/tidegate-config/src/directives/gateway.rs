@@ -99,10 +99,11 @@ pub(super) const DIRECTIVES: &[Directive] = &[
     bound("connections", PLAIN, &[one_or("count", Kind::Number { least: 1, most: 1_000_000 }, &["auto", "unlimited"])],
         "connections auto",
         "Requests that the application gets at once, all workers together: the number of its processes where each \
-         takes one at a time. The others wait in a queue, in the order of their arrival. `auto` lets 1024 wait for the \
-         beginning of their answers, so that an application that hangs fills its own queue and nothing else; an answer \
-         that has begun, such as a WebSocket, is not counted. Several `processes` have an equal part each, rounded up. A \
-         pool knows its own.",
+         takes one at a time. The others wait in a queue, in the order of their arrival; a place that comes free on a \
+         worker goes first to a request that waits there, where its connection is, unless another has waited more than \
+         four times as long. `auto` lets 1024 wait for the beginning of their answers, so that an application that hangs \
+         fills its own queue and nothing else; an answer that has begun, such as a WebSocket, is not counted. Several \
+         `processes` have an equal part each, rounded up. A pool knows its own.",
         "connections 8"),
     Directive {
         properties: &[
@@ -169,17 +170,20 @@ pub(super) const DIRECTIVES: &[Directive] = &[
         ..Directive::new("mount", SCRIPTS)
     },
     Directive {
-        arguments: &[one("name", Kind::Variable), one_or("value", Kind::Text { most: 8192 }, &["off"])],
+        arguments: &[one("name", Kind::Variable), one_or("value", Kind::Text { most: 8192 }, &["off", "pass"])],
         repeats: true,
-        doc: "A variable for the application, in place of one of the same name; `off` without quotes leaves it out.",
+        doc: "A variable for the application, in place of one of the same name; `off` without quotes leaves it out. `pass` \
+              lets a field of any client through which only proxies send: `param \"HTTP_X_USER\" pass`.",
         example: "param \"APP_ENV\" \"production\"",
         ..Directive::new("param", VARIABLES)
     },
     Directive {
-        arguments: &[one("name", Kind::RequestField), one_or("value", Kind::FieldTemplate, &["off"])],
+        arguments: &[one("name", Kind::RequestField), one_or("value", Kind::FieldTemplate, &["off", "pass"]), super::answer::MODE],
         repeats: true,
-        doc: "A field set on every request, in place of one of the same name; `off` without quotes takes it away. \
-              `{client}`, `{host}`, `{method}`, `{path}`, `{query}`, `{scheme}` and `{uri}` are filled in.",
+        doc: "A field set on every request, in place of one of the same name; `off` without quotes takes it away, `pass` lets \
+              through what any client sends, also where it is a field that only proxies send (`X-User`). With `add` \
+              it stands beside what the client has sent, with `missing` it is only set where the client has sent none. \
+              Placeholders are filled in as in `header`.",
         example: "request-header \"X-Api-Key\" \"secret\"",
         ..Directive::new("request-header", PROXY)
     },

@@ -105,7 +105,8 @@ pub(super) const DIRECTIVES: &[Directive] = &[
          what is read ahead of an application, compressed or remembered for them. When it is short nothing is read \
          ahead and nothing is compressed; above it those that hold the most for the longest are reset first, then \
          new connections, and requests that would have to wait, are refused. `auto` is a quarter of the memory that this server may use: the limit of its \
-         cgroup, else what the machine has. In a cgroup with a bound it is never more than half of that.",
+         cgroup, what a bounded address space (`ulimit -v`) leaves, else what the machine has. In a cgroup or an address space with a bound it is never \
+         more than half of that.",
         "memory \"256MiB\""),
     bound("overload-delay", LIMITS, &[one_or("time", Kind::Duration { least: 10, most: 60 * SECOND }, &["off"])],
         "overload-delay \"500ms\"",

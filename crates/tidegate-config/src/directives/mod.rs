@@ -6,8 +6,10 @@
 mod answer;
 mod files;
 mod gateway;
+mod guard;
 mod limits;
 mod pool;
+mod rules;
 mod server;
 mod site;
 mod tls;
@@ -16,11 +18,13 @@ mod upstream;
 use crate::directive::{Argument, Context, Directive};
 
 /// The parts of the table, in the order of the reference.
-const PARTS: [&[Directive]; 9] = [
+const PARTS: [&[Directive]; 11] = [
     server::DIRECTIVES,
     limits::DIRECTIVES,
     site::DIRECTIVES,
+    rules::DIRECTIVES,
     files::DIRECTIVES,
+    guard::DIRECTIVES,
     answer::DIRECTIVES,
     gateway::DIRECTIVES,
     pool::DIRECTIVES,

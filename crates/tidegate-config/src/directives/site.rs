@@ -1,6 +1,8 @@
 //! Sites and routes, and who may use them.
 
-use crate::directive::{Apply, Argument, Children, Context, Count, Directive, Inheritance, Kind, one, some};
+use crate::directive::{
+    Apply, Argument, Children, Context, Count, Directive, Inheritance, Kind, Property, one, optional, some,
+};
 
 pub(super) const DIRECTIVES: &[Directive] = &[
     Directive {
@@ -15,14 +17,23 @@ pub(super) const DIRECTIVES: &[Directive] = &[
         ..Directive::new("site", &[Context::Top])
     },
     Directive {
-        arguments: &[one("pattern", Kind::Pattern)],
+        arguments: &[optional("pattern", Kind::Pattern)],
+        properties: &[Property {
+            name: "regex",
+            kind: Kind::Regex,
+            default: None,
+            doc: "A regular expression in place of the pattern: for paths that it is found in, so that `^` and `$` bind it \
+                  to the whole. Its time is linear in the path, whatever stands there.",
+        }],
         children: Children::Block(Context::Route),
         repeats: true,
         doc: "What to do with the requests whose path fits the pattern. Routes are tried in the order of the file; \
               the first that fits decides, and what fits none is the site's own. `*` stands for any characters, \
               `/` included: `\"/static/*\"`, `\"*.php\"`, `\"/a/*/b\"`; without a star the path must be equal. The \
               path is compared decoded and without its query. What the site sets holds in its routes unless they \
-              set it anew. A name such as `\"@app\"` matches no path: only a `try` leads there.",
+              set it anew. A name such as `\"@app\"` matches no path: only a `try` leads there. `when` and `unless` ask \
+              for more than a path. What the stars stand for are the placeholders `{1}`, `{2}` and so on, and the named \
+              groups of `regex` are placeholders by their names.",
         example: "route \"/static/*\" { expires \"30d\" }",
         ..Directive::new("route", &[Context::Site])
     },

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::inherit::Inherited;
+use super::inherit::{Inherited, field_mode};
 use super::written_or_default;
 use crate::check::{Checker, Item, duration, number};
 use crate::directive::Context;
@@ -11,7 +11,7 @@ use crate::settings::gateway::{
     Application, BackendTls, BackendTrust, Connections, Destination, Gateway, Proxy, Script, SendfileRoot,
     Spill,
 };
-use crate::settings::{Action, CertificateFiles, PathPattern};
+use crate::settings::{Action, CertificateFiles, MoreField, PathPattern};
 use crate::suggest;
 use crate::value::Value;
 
@@ -55,7 +55,7 @@ pub(super) fn cgi(
     strip_prefix: String,
     inherited: &Inherited,
 ) -> Action {
-    if root.is_none() {
+    if root.is_none() && !inherited.root_is_misspelt {
         let message = "there is no folder to find CGI scripts in";
         let help = "add `root` to the site or the route, or `alias \"/usr/lib/cgi-bin\"` to the route";
         checker.diagnostics.push(item.error(message).help(help));
@@ -92,6 +92,7 @@ pub(super) fn proxy(
         host: text("host"),
         strip_prefix: text("strip-prefix").map(|prefix| prefix.trim_end_matches('/').to_owned()),
         request_fields: pairs(item, "request-header"),
+        more_request_fields: more_fields(item),
         rewrites_redirects: !item.child("redirects").is_some_and(|item| item.is_word("keep")),
         passes_encoded_slashes: item.child("encoded-slashes").is_some_and(|item| !item.is_word("off")),
     }))
@@ -177,7 +178,7 @@ fn application(
         _ => Destination::Named(String::new()),
     };
     let root = inherited.root.clone();
-    if root.is_none() && matches!(script, Script::Suffixes(_)) {
+    if root.is_none() && !inherited.root_is_misspelt && matches!(script, Script::Suffixes(_)) {
         let message = "this application has no folder to find its scripts in";
         let help = "add `root` to the site or the route; or `script` for one script, or `mount` for none";
         checker.diagnostics.push(item.error(message).help(help));
@@ -251,6 +252,7 @@ fn gateway(
     }
     Gateway {
         to,
+        passed_fields: passed_fields(checker, item),
         tls: None,
         connect_timeout: time("connect-timeout"),
         timeout: time("timeout"),
@@ -363,16 +365,53 @@ fn fits_checks(
 }
 
 /// Names and values of a directive that is repeated; `off` is an empty value.
+/// Whether a `request-header` or `param` says that what the client sends is passed on.
+fn is_passed(item: &Item) -> bool {
+    item.arguments.get(1).is_some_and(|value| matches!(value.value, Value::Word("pass")))
+}
+
+/// The fields that clients may send although only proxies do, by `request-header NAME pass` or `param "HTTP_NAME" pass`.
+fn passed_fields(checker: &mut Checker<'_>, item: &Item) -> Vec<String> {
+    let mut passed = Vec::new();
+    for child in item.children.iter().filter(|child| is_passed(child)) {
+        let Some(name) = child.texts().pop() else { continue };
+        match (child.directive.name, name.strip_prefix("HTTP_")) {
+            ("param", Some(field)) => passed.push(field.replace('_', "-").to_ascii_lowercase()),
+            ("param", None) => {
+                let message = format!("`{name}` is no field that a client can send");
+                let help = "`pass` is for variables of fields, such as param \"HTTP_X_USER\" pass";
+                checker.diagnostics.push(child.error_at(0, message).help(help));
+            }
+            _ => passed.push(name.to_ascii_lowercase()),
+        }
+    }
+    passed
+}
+
 fn pairs(item: &Item, name: &str) -> Vec<(String, String)> {
     let mut pairs: Vec<(String, String)> = Vec::new();
-    for child in item.children.iter().filter(|child| child.directive.name == name) {
+    let is_set = |child: &&Item| child.directive.name == name && field_mode(child).is_none();
+    for child in item.children.iter().filter(is_set) {
         let mut texts = child.texts().into_iter();
         if let Some(name) = texts.next() {
             pairs.retain(|(known, _)| *known != name);
-            pairs.push((name, texts.next().unwrap_or_default()));
+            if !is_passed(child) {
+                pairs.push((name, texts.next().unwrap_or_default()));
+            }
         }
     }
     pairs
+}
+
+/// `request-header` with `add` or `missing`.
+fn more_fields(item: &Item) -> Vec<MoreField> {
+    let written = item.children.iter().filter(|child| child.directive.name == "request-header");
+    let fields = written.filter_map(|child| {
+        let mode = field_mode(child)?;
+        let [name, value] = <[String; 2]>::try_from(child.texts()).ok()?;
+        Some(MoreField { name, value, mode })
+    });
+    fields.collect()
 }
 
 fn check_folder(checker: &mut Checker<'_>, disk: &dyn Disk, item: &Item, path: &Path) {

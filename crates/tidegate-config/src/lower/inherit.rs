@@ -6,13 +6,15 @@
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::check::{Checker, Item, number};
 use crate::directive::Context;
-use crate::lower::{access, limits};
+use crate::lower::rules::Names;
+use crate::lower::{access, limits, login, placeholders, rates};
 use crate::settings::{
-    Access, AccessRule, AccessRules, Coding, Compress, Listing, NetworkSet, RequestLimits, Shared, Symlinks,
-    Try,
+    Access, AccessRule, AccessRules, Coding, Compress, Cors, FieldMode, Identification, Listing, MoreField,
+    NetworkSet, RequestLimits, RequestRate, Shared, Symlinks, TextPattern, Try,
 };
 use crate::value::{Value, field_names_agree};
 use crate::{directives, lower};
@@ -21,6 +23,8 @@ use crate::{directives, lower};
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Inherited {
     pub root: Option<PathBuf>,
+    /// What is unknown in the site was meant to be its root: none is missing.
+    pub root_is_misspelt: bool,
     pub index: Vec<String>,
     pub try_list: Vec<Try>,
     pub listing: Option<Listing>,
@@ -34,10 +38,14 @@ pub(crate) struct Inherited {
     pub access: Access,
     /// The rules of the level that is being applied.
     rules: Vec<AccessRule>,
+    pub identification: Identification,
+    pub rates: Vec<Shared<RequestRate>>,
     pub fields: Vec<(String, String)>,
     /// How many of them come from the levels around the one that is being applied.
     outer_fields: usize,
+    pub more_fields: Vec<MoreField>,
     pub removed_fields: Vec<String>,
+    pub cors: Option<Shared<Cors>>,
     pub cache_control: Option<String>,
     pub early_hints: Vec<String>,
     pub error_pages: Vec<(u16, String)>,
@@ -51,6 +59,8 @@ pub(crate) struct Inherited {
     pub limits_of_server: Arc<RequestLimits>,
     /// What routes may name.
     pub applications: Arc<Applications>,
+    /// What their conditions and placeholders may name.
+    pub names: Names,
 }
 
 /// The names of pools and of upstreams as written, those with mistakes too.
@@ -104,6 +114,9 @@ impl Inherited {
                 directive.inheritance.apply_to_route(&mut inherited, &item);
             }
         }
+        inherited.names = inherited.names.with(checker, items);
+        let values = inherited.names.values.clone();
+        placeholders::check(checker, items, placeholders::Scope { pattern: None, values: &values });
         inherited.apply(checker, items);
         inherited
     }
@@ -127,6 +140,15 @@ impl Inherited {
                 checker.diagnostics.push(item.error_at(0, message).help("keep one of the two"));
             }
             codes.push((code, item));
+        }
+        if let Some(cors) = has("cors") {
+            check_cors(checker, cors);
+        }
+        for item in items.iter().filter(|item| item.directive.name == "header" && item.arguments.len() > 2) {
+            if matches!(item.arguments.get(1).map(|placed| &placed.value), Some(Value::Word("off"))) {
+                let message = "`off` takes the field away, and nothing is added";
+                checker.diagnostics.push(item.error_at(2, message).help("take the word behind it out"));
+            }
         }
         self.outer_fields = self.fields.len();
         for item in items {
@@ -175,6 +197,31 @@ impl Inherited {
         self.access.levels.clear();
     }
 
+    /// `login`: an inner one takes the place of an outer one; `off` also of what is required of who has logged in.
+    pub fn set_login(&mut self, item: &Item) {
+        let login = login::login(item).map(Shared::from);
+        if login.is_none() {
+            self.identification.requirements.clear();
+        }
+        self.identification.login = login;
+    }
+
+    /// `require`: an inner one stands beside the outer ones.
+    pub fn add_requirement(&mut self, item: &Item) {
+        self.identification.requirements.extend(login::requirement(item).map(Shared::from));
+    }
+
+    /// `limit`: another of a name that is in force says the same, which is checked elsewhere.
+    pub fn add_rate(&mut self, item: &Item) {
+        match rates::rate(item) {
+            _ if item.is_word("off") => self.rates.clear(),
+            Some(rate) if !self.rates.iter().any(|known| known.name == rate.name) => {
+                self.rates.push(rate.into());
+            }
+            _ => {}
+        }
+    }
+
     /// `types`: an inner one for the same extension takes the place of the outer one.
     pub fn add_types(&mut self, item: &Item) {
         self.types.retain(|(known, _)| !item.pairs.iter().any(|(extension, _)| extension == known));
@@ -185,19 +232,35 @@ impl Inherited {
     pub fn add_field(&mut self, item: &Item) {
         let texts = item.texts();
         let Some(name) = texts.first() else { return };
+        let mode = field_mode(item);
+        if mode == Some(FieldMode::Add) {
+            return self.more(name, texts.get(1), FieldMode::Add);
+        }
+        self.more_fields.retain(|known| {
+            known.mode == FieldMode::Add && texts.len() > 1 || !field_names_agree(&known.name, name)
+        });
         let outer = self.fields.drain(..self.outer_fields);
         let outer: Vec<_> = outer.filter(|(known, _)| !field_names_agree(known, name)).collect();
         self.outer_fields = outer.len();
         self.fields.splice(..0, outer);
-        match texts.as_slice() {
-            [name, value] => {
+        match (texts.as_slice(), mode) {
+            ([name, value], Some(mode)) => self.more(name, Some(value), mode),
+            ([name, value], None) => {
                 self.removed_fields.retain(|removed| !field_names_agree(removed, name));
                 self.fields.push((name.clone(), value.clone()));
             }
-            [name] if !self.removed_fields.iter().any(|removed| field_names_agree(removed, name)) => {
+            ([name], _) if !self.removed_fields.iter().any(|removed| field_names_agree(removed, name)) => {
                 self.removed_fields.push(name.clone());
             }
             _ => {}
+        }
+    }
+
+    fn more(&mut self, name: &str, value: Option<&String>, mode: FieldMode) {
+        let Some(value) = value else { return };
+        let field = MoreField { name: name.to_owned(), value: value.clone(), mode };
+        if !self.more_fields.contains(&field) {
+            self.more_fields.push(field);
         }
     }
 
@@ -208,6 +271,59 @@ impl Inherited {
         if let Some(path) = item.texts().pop() {
             self.error_pages.push((code, path)); // `off` is no text
         }
+    }
+}
+
+/// How a field is put beside those of its name; `None` in their place.
+pub(crate) fn field_mode(item: &Item) -> Option<FieldMode> {
+    match item.arguments.get(2).map(|placed| &placed.value) {
+        Some(Value::Word("add")) => Some(FieldMode::Add),
+        Some(Value::Word("missing")) => Some(FieldMode::Missing),
+        _ => None,
+    }
+}
+
+/// Who may have answers from other sites.
+pub(crate) fn cors(item: &Item) -> Option<Shared<Cors>> {
+    let mut origins = item.texts();
+    let takes_credentials = origins.last().is_some_and(|last| last == "credentials");
+    origins.truncate(origins.len() - usize::from(takes_credentials));
+    if origins.is_empty() {
+        return None; // `off`
+    }
+    let list = |name: &str| match item.property(name) {
+        Some(Value::Text(text)) => text.split(',').map(|token| token.trim().to_owned()).collect(),
+        _ => Vec::new(),
+    };
+    let cors = Cors {
+        origins: origins.iter().map(|origin| TextPattern::glob(origin)).collect(),
+        methods: list("methods"),
+        headers: list("headers"),
+        expose: list("expose"),
+        takes_credentials,
+        max_age: match item.property("max-age") {
+            Some(Value::Duration(time)) => time,
+            _ => Duration::ZERO,
+        },
+    };
+    Some(cors.into())
+}
+
+/// Says what is wrong with a `cors`.
+fn check_cors(checker: &mut Checker<'_>, item: &Item) {
+    let origins = item.texts();
+    let at = origins.iter().position(|origin| origin == "credentials");
+    if at.is_some_and(|at| at + 1 < origins.len() || at == 0) {
+        let message = "`credentials` stands behind the origins that it is for";
+        checker
+            .diagnostics
+            .push(item.error(message).help(format!("for example `{}`", item.directive.example)));
+    }
+    if at.is_some() && origins.iter().any(|origin| origin == "*") {
+        let message = "every page of the world would act as the user whom the browser knows";
+        checker
+            .diagnostics
+            .push(item.error(message).help("name the origins that may, or take `credentials` out"));
     }
 }
 

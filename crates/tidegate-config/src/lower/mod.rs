@@ -4,13 +4,18 @@
 //! the top level to a site to a route. Bounds and defaults are not known here: they come from the table.
 
 mod access;
+mod dead;
 mod gateway;
 pub(crate) mod inherit;
 pub(crate) mod limits;
 mod listen;
+mod login;
 mod logs;
+mod placeholders;
 mod pool;
+mod rates;
 mod route;
+pub(crate) mod rules;
 mod server;
 mod site;
 pub(crate) mod tls;
@@ -24,6 +29,7 @@ use std::sync::Arc;
 use crate::check::{Checker, File, Item};
 use crate::diagnostic::{Diagnostic, Severity};
 use crate::directive::{Context, Directive};
+use crate::directives;
 use crate::disk::{Disk, What};
 use crate::environment::Environment;
 use crate::include::TopNode;
@@ -138,19 +144,26 @@ pub(crate) fn consistency(
 ) {
     let settings = &server.settings;
     let has = |name: &str| nodes.iter().any(|top| top.node.name == name);
-    if !has("listen") {
+    let is_misspelt = |name: &str| {
+        nodes.iter().any(|top| {
+            let word = &top.node.name;
+            directives::find(Context::Top, word).is_none() && suggest::means(word, Context::Top, &[name])
+        })
+    };
+    if !has("listen") && !is_misspelt("listen") {
         let message = format!("{} names nothing to listen on", main.name);
         checker.diagnostics.push(
             Diagnostic::error(message)
                 .help("add `listen \"127.0.0.1:8080\"`, or `listen \":80\"` for every address"),
         );
     }
-    if !has("site") && left_out.is_empty() {
+    if !has("site") && left_out.is_empty() && !is_misspelt("site") {
         let message = format!("{} holds no site", main.name);
         checker.diagnostics.push(Diagnostic::error(message).help("add `site { root \"/srv/www\" }`"));
     }
     upstream::reach(checker, settings);
     certificates(checker, server, left_out);
+    login::without_tls(checker, settings, nodes);
     let is_plain = |site: &Arc<Site>| site.is_https_only && site.trusted_proxies.is_empty();
     let hsts = nodes.iter().find(|top| top.node.name == "hsts");
     if let Some(top) = hsts.filter(|_| server.has_no_tls() && settings.sites.iter().any(is_plain)) {
@@ -243,12 +256,12 @@ pub(crate) fn networks(item: &Item) -> NetworkSet {
 /// The item of a name in a block: as written, else the default of the table.
 fn written_or_default(items: &[Item], context: Context, name: &str) -> Option<Item> {
     let written = items.iter().find(|item| item.directive.name == name).cloned();
-    written.or_else(|| default_item(crate::directives::find(context, name)?, context))
+    written.or_else(|| default_item(directives::find(context, name)?, context))
 }
 
 /// What `listing` without anything else means.
 pub(crate) fn plain_listing() -> Option<Listing> {
-    let directive = crate::directives::find(Context::Top, "listing")?;
+    let directive = directives::find(Context::Top, "listing")?;
     inherit::listing(&default_item(&Directive { default: Some("listing"), ..*directive }, Context::Top)?)
 }
 

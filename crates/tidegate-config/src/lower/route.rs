@@ -3,11 +3,17 @@
 use std::path::{Path, PathBuf};
 
 use super::inherit::Inherited;
-use super::{access, gateway};
+use super::{access, gateway, placeholders};
 use crate::check::{Checker, Item, number};
+use crate::diagnostic::Diagnostic;
+use crate::directive::Context;
 use crate::disk::{Disk, What};
 use crate::settings::{AccessRule, AccessRules, Action, Files, Network, Origin, PathPattern, Route, Try};
 use crate::value::{Value, is_name, pattern_text};
+
+/// What says where the answers of a site or a route come from.
+const ANSWERS: &[&str] =
+    &["root", "alias", "redirect", "respond", "status", "fastcgi", "scgi", "cgi", "proxy"];
 
 /// Lowers a route, or the site itself as its last route.
 pub(super) fn route(
@@ -19,6 +25,13 @@ pub(super) fn route(
     is_site: bool,
 ) -> Route {
     let mut inherited = outer.clone();
+    let values = inherited.names.values.clone();
+    let scope = placeholders::Scope { pattern: (!is_site).then_some(&pattern), values: &values };
+    placeholders::check(checker, &item.children, scope);
+    let conditions = match is_site {
+        true => Vec::new(),
+        false => inherited.names.conditions(checker, &item.children),
+    };
     // A site hands in its own values, which its routes have had too.
     if !is_site {
         inherited.apply(checker, &item.children);
@@ -33,6 +46,7 @@ pub(super) fn route(
         inherited.try_list.clear();
     }
     let action = action(checker, disk, item, &pattern, &inherited, is_site);
+    let rewrite = if is_site { None } else { rewrite(checker, item, &action) };
     if !is_site
         && let Some(item) = item.child("try")
         && !matches!(action, Action::Files(_))
@@ -52,18 +66,32 @@ pub(super) fn route(
     // A site has its own; a route has them only where it says so.
     let is_own = !is_site && item.child("trusted-proxies").is_some();
     let trusted_proxies = is_own.then(|| inherited.trusted_proxies.clone());
-    Route { trusted_proxies, ..with(inherited, pattern, action, item.origin()) }
+    Route { trusted_proxies, conditions, rewrite, ..with(inherited, pattern, action, item.origin()) }
 }
 
 /// A route with the values in force.
-pub(super) fn with(inherited: Inherited, pattern: PathPattern, action: Action, origin: Origin) -> Route {
+pub(super) fn with(mut inherited: Inherited, pattern: PathPattern, action: Action, origin: Origin) -> Route {
+    if let Some(methods) = inherited.access.methods.as_ref().filter(|_| inherited.cors.is_some())
+        && !methods.iter().any(|method| method == "OPTIONS")
+    {
+        // Browsers ask with it before they use the others.
+        let with_question = methods.iter().cloned().chain(["OPTIONS".to_owned()]);
+        inherited.access.methods = Some(with_question.collect::<Vec<_>>().into());
+    }
     Route {
         pattern,
+        conditions: Vec::new(),
+        values: inherited.names.values,
         action,
+        rewrite: None,
         access: inherited.access,
+        identification: inherited.identification,
+        rates: inherited.rates,
         trusted_proxies: None,
         fields: inherited.fields,
+        more_fields: inherited.more_fields,
         removed_fields: inherited.removed_fields,
+        cors: inherited.cors,
         cache_control: inherited.cache_control,
         early_hints: inherited.early_hints,
         error_pages: inherited.error_pages,
@@ -86,7 +114,7 @@ fn action(
     let answers: &[&str] = if is_site {
         &["redirect", "respond", "status", "fastcgi", "scgi", "cgi", "proxy"]
     } else {
-        &["redirect", "respond", "status", "fastcgi", "scgi", "cgi", "proxy", "root", "alias"]
+        &["redirect", "respond", "hand-to", "status", "fastcgi", "scgi", "cgi", "proxy", "root", "alias"]
     };
     // Scripts lie below a root: it may stand beside them.
     let takes_root = ["fastcgi", "scgi", "cgi"].iter().any(|name| item.child(name).is_some());
@@ -111,6 +139,11 @@ fn action(
             },
         },
         Some(("respond", respond)) => respond_action(checker, respond),
+        Some(("hand-to", to)) => hand_to(checker, item, to),
+        // Nothing else says how to answer.
+        None if item.child("rewrite").is_some() && item.child("try").is_none() => {
+            hand_to(checker, item, item.child("rewrite").unwrap_or(item))
+        }
         Some(("status", _)) => Action::Status,
         Some(("fastcgi", child)) => gateway::fastcgi(checker, disk, child, inherited),
         Some(("scgi", child)) => gateway::scgi(checker, disk, child, pattern, inherited),
@@ -118,6 +151,37 @@ fn action(
         Some(("proxy", child)) => gateway::proxy(checker, disk, child, inherited),
         _ => files(checker, disk, item, pattern, inherited),
     }
+}
+
+/// Routes are chosen anew, and what this one says of answers is lost.
+fn hand_to(checker: &mut Checker<'_>, route: &Item, item: &Item) -> Action {
+    const OF_ANSWERS: [&str; 7] =
+        ["header", "expires", "cache-control", "compress", "error-page", "intercept", "early-hints"];
+    for child in route.children.iter().filter(|child| OF_ANSWERS.contains(&child.directive.name)) {
+        let (name, how) = (child.directive.name, item.directive.name);
+        let message =
+            format!("`{name}` beside `{how}`: another route answers, and this one adds nothing to it");
+        let help = "write it in the route that answers";
+        let warning = Diagnostic::warning(message).at(&child.file.source, child.header.clone());
+        checker.diagnostics.push(warning.help(help));
+    }
+    Action::HandTo { to: item.texts().pop().unwrap_or_default() }
+}
+
+/// The path that what answers is asked for; nothing where the route is handed on anyway.
+fn rewrite(checker: &mut Checker<'_>, item: &Item, action: &Action) -> Option<String> {
+    let rewrite = item.child("rewrite")?;
+    let needless = match action {
+        Action::HandTo { .. } if item.child("hand-to").is_none() => return None,
+        Action::HandTo { .. } => "hand-to",
+        Action::Redirect { .. } => "redirect",
+        Action::Respond { .. } => "respond",
+        Action::Status => "status",
+        _ => return rewrite.texts().pop(),
+    };
+    let message = format!("`rewrite` stands beside `{needless}`, which looks at no path");
+    checker.diagnostics.push(rewrite.error(message).help("keep one of the two"));
+    None
 }
 
 fn respond_action(checker: &mut Checker<'_>, item: &Item) -> Action {
@@ -195,7 +259,9 @@ fn files(
         check_root(checker, disk, written, path);
     }
     // A root that was given wrongly has been said already.
-    if root.is_none() && item.child("root").is_none() {
+    let context = if item.directive.name == "site" { Context::Site } else { Context::Route };
+    let is_misspelt = inherited.root_is_misspelt || item.misspells(context, ANSWERS);
+    if root.is_none() && item.child("root").is_none() && !is_misspelt {
         let (message, help) = if item.directive.name == "site" {
             (
                 "this site says neither where its files are nor what to answer",

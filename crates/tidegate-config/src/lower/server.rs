@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::inherit::Inherited;
 use super::limits::small;
 use super::logs::Logs;
-use super::{access_log, check_folder, check_log, limits, listen, written_or_default};
+use super::{access_log, check_folder, check_log, limits, listen, rates, written_or_default};
 use crate::check::{Checker, Item, duration, number};
 use crate::directive::Context;
 use crate::disk::Disk;
@@ -24,6 +24,8 @@ pub(crate) struct Server {
     pub listeners: Vec<Item>,
     /// Which file each log goes to, what its lines are like, and where that was written.
     pub logs: Logs,
+    /// What the limits of each name say.
+    pub rates: rates::Names,
 }
 
 impl Server {
@@ -65,6 +67,7 @@ pub(crate) fn server(checker: &mut Checker<'_>, disk: &dyn Disk, nodes: &[TopNod
         listeners,
         sites: Vec::new(),
         acme: super::tls::acme(checker, &items),
+        users: super::login::sources(checker, disk, &items),
         upstreams: super::upstream::upstreams(checker, &items, &pools),
         pools,
         limits: limits::server(checker, &items),
@@ -88,7 +91,11 @@ pub(crate) fn server(checker: &mut Checker<'_>, disk: &dyn Disk, nodes: &[TopNod
         drain_timeout: find("drain-timeout").map(|item| duration(&item)).unwrap_or_default(),
     };
     let inherited = Inherited::top(checker, &items, &settings.limits.request);
-    Server { settings, inherited, listeners: listener_items, logs }
+    // Who is required of may be asked further in.
+    super::login::check(checker, &items, &settings.users, true);
+    let mut rates = rates::Names::default();
+    rates.check(checker, &items);
+    Server { settings, inherited, listeners: listener_items, logs, rates }
 }
 
 /// What an `error-log` with mistakes in it becomes; the mistakes have been said.

@@ -3,9 +3,10 @@
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
-use super::{Claims, Server, access_log, host_text, route, tls};
+use super::{Claims, Server, access_log, dead, host_text, login, route, tls};
 use crate::check::{Checker, Item};
 use crate::diagnostic::Diagnostic;
+use crate::directive::Context;
 use crate::disk::{Disk, What};
 use crate::settings::{Action, HostPattern, PathPattern, Route, Site, Try};
 use crate::value::{Value, covers, is_name, pattern_text};
@@ -19,8 +20,13 @@ pub(super) fn site(
     claims: &mut Claims,
 ) -> Site {
     let names = names(checker, item, claims);
+    server.rates.check(checker, &item.children);
     let mut inherited = server.inherited.clone();
+    inherited.names = inherited.names.with(checker, &item.children);
     inherited.apply(checker, &item.children);
+    let logs_in = inherited.identification.login.is_some();
+    login::check(checker, &item.children, &server.settings.users, logs_in);
+    inherited.root_is_misspelt = item.misspells(Context::Site, &["root"]);
     let is_https_only = tls::hsts(&mut inherited);
     let tls = item.child("tls").map(|item| tls::site(checker, item)).unwrap_or_default();
     // Also where the site is reached without TLS: nobody without a certificate gets in.
@@ -31,7 +37,10 @@ pub(super) fn site(
     let mut routes: Vec<Route> = Vec::new();
     let mut written: Vec<&Item> = Vec::new();
     for child in item.children.iter().filter(|child| child.directive.name == "route") {
-        let Some(Value::Pattern(pattern)) = child.first().cloned() else {
+        server.rates.check(checker, &child.children);
+        let logs_in = child.child("login").map_or(logs_in, |login| !login.is_word("off"));
+        login::check(checker, &child.children, &server.settings.users, logs_in);
+        let Some(pattern) = pattern(checker, child) else {
             // The pattern is wrong; what is inside is looked at all the same.
             route::route(checker, disk, child, PathPattern::Exact("/".to_owned()), &inherited, false);
             continue;
@@ -42,7 +51,8 @@ pub(super) fn site(
     unreachable(checker, &routes, &written);
     names_of_routes(checker, item, &routes, &written);
     let everything = PathPattern::Prefix("/".to_owned());
-    let is_taken = routes.iter().any(|route| covers(&route.pattern, &everything));
+    let is_taken =
+        routes.iter().any(|route| route.conditions.is_empty() && covers(&route.pattern, &everything));
     let says_nothing = ["root", "redirect", "respond", "status", "fastcgi", "scgi", "cgi", "proxy"]
         .iter()
         .all(|name| item.child(name).is_none());
@@ -62,6 +72,37 @@ pub(super) fn site(
     let access_log = item.child("access-log").map(|log| access_log(checker, disk, log));
     let trusted_proxies = inherited.trusted_proxies.clone();
     Site { names, routes, trusted_proxies, access_log, tls, is_https_only, origin: item.origin() }
+}
+
+/// Which paths a route is for.
+fn pattern(checker: &mut Checker<'_>, route: &Item) -> Option<PathPattern> {
+    let regex = route.properties.iter().find(|(name, _)| *name == "regex");
+    let regex = regex.map(|(_, placed)| match &placed.value {
+        Value::Regex(regex) => Some(PathPattern::Regex(regex.clone())),
+        _ => None,
+    });
+    match (route.first(), regex) {
+        (Some(Value::Pattern(pattern)), None) => Some(pattern.clone()),
+        (None, Some(regex)) => regex,
+        (Some(_), Some(_)) => {
+            let message = "the route has a pattern and a regular expression";
+            checker
+                .diagnostics
+                .push(route.error_at(0, message).help("keep the one that says all that is meant"));
+            None
+        }
+        // What is wrong with a value has been said.
+        _ if route.header != route.name => None,
+        _ => {
+            let message = "`route` needs a value: pattern";
+            let help = format!(
+                "for example `{}`, or `route regex=#\"^/u/(?<id>[0-9]+)$\"#`",
+                route.directive.example
+            );
+            checker.diagnostics.push(route.error(message).help(help));
+            None
+        }
+    }
 }
 
 /// Warns of what needs TLS where it is not spoken, or asks for what nobody is asked for.
@@ -143,6 +184,12 @@ fn names_of_routes(checker: &mut Checker<'_>, site: &Item, routes: &[Route], wri
     }
     for (route, item) in routes.iter().zip(written).filter(|(route, _)| is_name(&route.pattern)) {
         let name = pattern_text(&route.pattern);
+        if let Some(clause) = item.child("when").or(item.child("unless")) {
+            let message =
+                format!("`{}` in the route `{name}`, which is chosen by its name", clause.directive.name);
+            let help = "no condition is asked for here; write it in the routes that lead here";
+            checker.diagnostics.push(clause.error(message).help(help));
+        }
         if !used.contains(&name.as_str()) {
             let message = format!("nothing leads to the route `{name}`");
             let help =
@@ -209,26 +256,63 @@ fn pages(checker: &mut Checker<'_>, disk: &dyn Disk, site: &Item, routes: &[Rout
 
 /// Whether a pattern matches a path.
 fn matches(pattern: &PathPattern, path: &str) -> bool {
-    covers(pattern, &PathPattern::Exact(path.to_owned()))
+    pattern.matches(path.as_bytes())
 }
 
 /// Warns of routes that an earlier one leaves nothing for.
 fn unreachable(checker: &mut Checker<'_>, routes: &[Route], written: &[&Item]) {
     let mut seen = Seen::default();
-    for (later, item) in routes.iter().zip(written) {
+    for (at, (later, item)) in routes.iter().zip(written).enumerate() {
         let earlier = seen.first_that_covers(&later.pattern);
         seen.add(later);
-        let Some(earlier) = earlier else { continue };
-        let message = format!("the route `{}` can never match", pattern_text(&later.pattern));
-        let help = format!(
-            "`{}` in line {} matches all that it matches and comes first; put the narrower route above it",
-            pattern_text(&earlier.pattern),
-            earlier.origin.line
-        );
+        let text = pattern_text(&later.pattern);
+        let (message, help) = if let Some(earlier) = earlier {
+            let help = format!(
+                "`{}` in line {} matches all that it matches and comes first; put the narrower route above it",
+                pattern_text(&earlier.pattern),
+                earlier.origin.line
+            );
+            (format!("the route `{text}` can never match"), help)
+        } else if is_regex(&later.pattern)
+            || at <= TOGETHER && routes[..at].iter().any(|route| is_regex(&route.pattern))
+        {
+            if at > TOGETHER || is_name(&later.pattern) {
+                continue;
+            }
+            let above: Vec<&Route> = routes[..at]
+                .iter()
+                .filter(|route| route.conditions.is_empty() && !is_name(&route.pattern))
+                .collect();
+            let patterns: Vec<&PathPattern> = above.iter().map(|route| &route.pattern).collect();
+            if dead::is_covered(&later.pattern, &patterns) != Some(true) {
+                continue;
+            }
+            let lines: Vec<String> = above.iter().map(|route| route.origin.line.to_string()).collect();
+            let help = match lines.as_slice() {
+                [] => "no path is so: each begins with `/`, and holds no `.`, `..` or doubled `/`".to_owned(),
+                [line] => format!(
+                    "the route in line {line} matches all that it matches; put the narrower route above it"
+                ),
+                lines => format!(
+                    "the routes in lines {} together match all that it matches; put the narrower route above them",
+                    lines.join(", ")
+                ),
+            };
+            (format!("the route `{text}` can never match"), help)
+        } else {
+            continue;
+        };
         checker
             .diagnostics
             .push(Diagnostic::warning(message).at(&item.file.source, item.header.clone()).help(help));
     }
+}
+
+/// Most routes that are compared with all above them taken together.
+const TOGETHER: usize = 64;
+
+fn is_regex(pattern: &PathPattern) -> bool {
+    matches!(pattern, PathPattern::Regex(_))
 }
 
 /// Most patterns with stars in their middle that later routes are compared with one by one.
@@ -248,12 +332,17 @@ impl<'a> Seen<'a> {
     fn add(&mut self, route: &'a Route) {
         let place = (self.count, route);
         self.count += 1;
+        if !route.conditions.is_empty() {
+            return; // others may come behind it
+        }
         match &route.pattern {
             PathPattern::Exact(text) => drop(self.exact.entry(text).or_insert(place)),
             PathPattern::Prefix(text) => drop(self.prefixes.entry(text).or_insert(place)),
             PathPattern::Suffix(text) => drop(self.suffixes.entry(text).or_insert(place)),
-            PathPattern::Pieces(_) if self.others.len() < COMPARED => self.others.push(place),
-            PathPattern::Pieces(_) => {}
+            PathPattern::Pieces(_) | PathPattern::Regex(_) if self.others.len() < COMPARED => {
+                self.others.push(place);
+            }
+            PathPattern::Pieces(_) | PathPattern::Regex(_) => {}
         }
     }
 
@@ -266,6 +355,7 @@ impl<'a> Seen<'a> {
             PathPattern::Pieces(pieces) => {
                 (pieces.first().map_or("", String::as_str), pieces.last().map_or("", String::as_str))
             }
+            PathPattern::Regex(_) => ("", ""),
         };
         let cuts = |text: &'_ str| -> Vec<usize> {
             (0..=text.len()).filter(|at| text.is_char_boundary(*at)).collect()
@@ -297,7 +387,7 @@ mod tests {
             let routes = &settings.sites[0].routes;
             let mut seen = Seen::default();
             for (at, later) in routes.iter().enumerate() {
-                let slow = routes[..at].iter().find(|earlier| covers(&earlier.pattern, &later.pattern));
+                let slow = routes[..at].iter().find(|earlier| earlier.conditions.is_empty() && covers(&earlier.pattern, &later.pattern));
                 let fast = seen.first_that_covers(&later.pattern);
                 prop_assert_eq!(fast.map(|route| &route.origin), slow.map(|route| &route.origin), "{}", text);
                 seen.add(later);

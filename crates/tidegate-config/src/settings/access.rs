@@ -16,13 +16,15 @@ pub struct Access {
     pub levels: Vec<Shared<AccessRules>>,
     /// Who has shown no client certificate is refused.
     pub requires_client_certificate: bool,
+    /// The methods that may be used; `None` for all.
+    pub methods: Option<Shared<Vec<String>>>,
 }
 
 impl Access {
     /// Whether everyone is let in.
     #[inline]
     pub fn is_open(&self) -> bool {
-        self.levels.is_empty() && !self.requires_client_certificate
+        self.levels.is_empty() && !self.requires_client_certificate && self.methods.is_none()
     }
 }
 

@@ -1,6 +1,6 @@
 //! What the engine has to know of an action without naming it: each says it here, of all of them.
 
-use super::gateway::BackendTls;
+use super::gateway::{BackendTls, Script};
 use super::{Action, PathPattern, Site, Try};
 
 impl Action {
@@ -8,7 +8,36 @@ impl Action {
     pub fn is_program(&self) -> bool {
         match self {
             Action::Cgi(_) | Action::Fastcgi(_) | Action::Scgi(_) | Action::Proxy(_) => true,
-            Action::Files(_) | Action::Redirect { .. } | Action::Respond { .. } | Action::Status => false,
+            Action::Files(_)
+            | Action::HandTo { .. }
+            | Action::Redirect { .. }
+            | Action::Respond { .. }
+            | Action::Status => false,
+        }
+    }
+
+    /// Whether it answers every request with an error: who may not have a path may not have it by an `index` either.
+    pub fn refuses(&self) -> bool {
+        matches!(self, Action::Respond { status: 400.., .. })
+    }
+
+    /// Whether a path may name the source of one of its programs: a file that is run, and must never be sent.
+    pub fn owns_source(&self, path: &[u8]) -> bool {
+        let (Action::Cgi(application) | Action::Fastcgi(application) | Action::Scgi(application)) = self
+        else {
+            return false;
+        };
+        match &application.script {
+            Script::FirstFile { .. } => true,
+            Script::Suffixes(suffixes) => path.split(|byte| *byte == b'/').any(|part| {
+                let ends_so = |suffix: &String| {
+                    part.len()
+                        .checked_sub(suffix.len())
+                        .is_some_and(|at| part[at..].eq_ignore_ascii_case(suffix.as_bytes()))
+                };
+                suffixes.iter().any(ends_so)
+            }),
+            Script::File(_) | Script::Mounted(_) => false,
         }
     }
 
@@ -21,6 +50,7 @@ impl Action {
             | Action::Scgi(_)
             | Action::Proxy(_)
             | Action::Files(_)
+            | Action::HandTo { .. }
             | Action::Redirect { .. }
             | Action::Respond { .. } => false,
         }

@@ -44,6 +44,8 @@ pub struct Gateway {
     pub request_buffer: u64,
     /// Folders whose files the application may have sent.
     pub sendfile: Vec<SendfileRoot>,
+    /// Fields that only proxies send and that any client may send here, in small letters.
+    pub passed_fields: Vec<String>,
 }
 
 /// How many requests an application gets at once.
@@ -143,6 +145,8 @@ pub struct Proxy {
     pub strip_prefix: Option<String>,
     /// Fields set on every request, in order; an empty value takes one away.
     pub request_fields: Vec<(String, String)>,
+    /// Those that take the place of no other.
+    pub more_request_fields: Vec<super::MoreField>,
     /// Whether `Location` of its answers is made to lead back here.
     pub rewrites_redirects: bool,
     /// A path with `%2F` is passed on as it was sent.

@@ -33,6 +33,16 @@ impl Pool {
         (name, application, places, queue, hooks)
             == (&other.name, &other.application, &other.places, &other.queue, &other.hooks)
     }
+
+    /// The user and group of its processes, where the server runs them; `None` of either is whose the server is.
+    pub fn account(&self) -> Option<(Option<&str>, Option<&str>)> {
+        match &self.application {
+            Application::Processes(processes) => {
+                Some((processes.user.as_deref(), processes.group.as_deref()))
+            }
+            Application::External(_) => None,
+        }
+    }
 }
 
 /// What stands behind a pool.

@@ -14,6 +14,7 @@ const KNOWN: &[(&str, AccessFormat)] =
 const PLACEHOLDERS: &[(&str, LogPart)] = &[
     ("client", LogPart::Client),
     ("client-port", LogPart::ClientPort),
+    ("user", LogPart::User),
     ("scheme", LogPart::Scheme),
     ("host", LogPart::Host),
     ("method", LogPart::Method),

@@ -7,23 +7,31 @@
 mod log_format;
 mod names;
 mod paths;
+mod placeholders;
 mod quantity;
 mod upstream;
 mod variables;
 
+use std::num::NonZeroU64;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::directive::Kind;
 use crate::settings::gateway::Destination;
-use crate::settings::{AccessFormat, HostPattern, ListenAddress, LogTarget, Network, PathPattern, Try};
+use crate::settings::{
+    AccessFormat, HostPattern, ListenAddress, LogTarget, Network, PathPattern, Regex, Try,
+};
 
 pub(crate) use names::field_names_agree;
-#[cfg(test)]
 pub(crate) use names::network as read_network;
-pub(crate) use paths::{covers, is_name, pattern_text};
-pub(crate) use quantity::{SIZE_UNITS, TIME_UNITS, duration_text, size_text};
-pub(crate) use variables::foreign as foreign_variable;
+pub(crate) use names::{host as read_host, is_token};
+pub(crate) use paths::{
+    IS_EXPRESSION, covers, file as read_file, is_name, location_of_nginx, pattern as read_pattern,
+    pattern_text,
+};
+pub(crate) use placeholders::{names as placeholder_names, unknown as unknown_placeholder};
+pub(crate) use quantity::{RATE_MOST, SIZE_UNITS, TIME_UNITS, duration_text, size_text};
+pub(crate) use variables::{foreign as foreign_variable, foreign_in_text};
 
 /// A value that fits its type.
 #[derive(Debug, Clone, PartialEq)]
@@ -33,12 +41,15 @@ pub(crate) enum Value {
     /// A number, a size in bytes, a status.
     Number(u64),
     Duration(Duration),
+    /// So many in each such time.
+    Rate(NonZeroU64, Duration),
     Text(String),
     Path(PathBuf),
     LogTarget(LogTarget),
     LogFormat(AccessFormat),
     Host(HostPattern),
     Pattern(PathPattern),
+    Regex(Regex),
     Address(ListenAddress),
     Network(Network),
     Try(Try),
@@ -118,6 +129,7 @@ pub(crate) fn read(
         }
         (Kind::Size { least, most }, _) => quantity::size(written, least, most).map(Value::Number),
         (Kind::Duration { least, most }, _) => quantity::duration(written, least, most).map(Value::Duration),
+        (Kind::Rate, _) => quantity::rate(written).map(|(count, time)| Value::Rate(count, time)),
         (Kind::Address, Written::Number(number)) => {
             names::address(&number.to_string(), folder).map(Value::Address)
         }
@@ -160,6 +172,7 @@ fn read_text(
         Kind::LogFormat => log_format::format(text).map(Value::LogFormat),
         Kind::Glob => paths::file(text, folder).map(Value::Path),
         Kind::Pattern => paths::pattern(text).map(Value::Pattern),
+        Kind::Regex => paths::regex(text).map(Value::Regex),
         Kind::SitePath => paths::site_path(text).map(Value::Text),
         Kind::FileName => paths::file_name(text).map(Value::Text),
         Kind::Try => paths::try_entry(text).map(Value::Try),
@@ -169,9 +182,12 @@ fn read_text(
         Kind::Network => names::network(text).map(Value::Network),
         Kind::FieldName => names::field_name(text).map(Value::Text),
         Kind::FieldValue => names::field_value(text).map(Value::Text),
-        Kind::FieldTemplate => names::field_template(text).map(Value::Text),
+        Kind::FieldTemplate => names::field_value(text).map(Value::Text),
+        Kind::Rewrite => paths::rewrite(text).map(Value::Text),
         Kind::MediaType => names::media_type(text).map(Value::Text),
         Kind::Token => names::token(text).map(Value::Text),
+        Kind::Tokens => names::tokens(text).map(Value::Text),
+        Kind::Origin => names::origin(text).map(Value::Text),
         Kind::Extension => names::extension(text).map(Value::Text),
         Kind::Destination => upstream::destination(text, folder).map(Value::Destination),
         Kind::Url => {
@@ -180,9 +196,14 @@ fn read_text(
         Kind::Variable => upstream::variable(text).map(Value::Text),
         Kind::RequestField => upstream::request_field(text).map(Value::Text),
         Kind::Suffix => upstream::suffix(text).map(Value::Text),
-        Kind::Number { .. } | Kind::Size { .. } | Kind::Duration { .. } | Kind::Status { .. } => Err(
-            ValueError::new(format!("`{text}` does not fit"), format!("expected is {}", kind.expectation())),
-        ),
+        Kind::Number { .. }
+        | Kind::Size { .. }
+        | Kind::Duration { .. }
+        | Kind::Rate
+        | Kind::Status { .. } => Err(ValueError::new(
+            format!("`{text}` does not fit"),
+            format!("expected is {}", kind.expectation()),
+        )),
     }
 }
 
@@ -212,6 +233,7 @@ impl Kind {
             Self::Number { .. } => "NUMBER".to_owned(),
             Self::Size { .. } => "SIZE".to_owned(),
             Self::Duration { .. } => "TIME".to_owned(),
+            Self::Rate => "RATE".to_owned(),
             Self::Status { .. } => "STATUS".to_owned(),
             _ => "VALUE".to_owned(),
         }
@@ -227,6 +249,9 @@ impl Kind {
             Self::Duration { least, most } => {
                 let text = |milliseconds| duration_text(Duration::from_millis(milliseconds));
                 format!("a time from {} to {}, such as `\"30s\"`", text(least), text(most))
+            }
+            Self::Rate => {
+                "a number for each second, minute, hour or day, such as `\"10/s\"` or `\"5/m\"`".to_owned()
             }
             Self::Status { only: &[] } => "a status from 200 to 599".to_owned(),
             Self::Status { only } => {
@@ -252,6 +277,7 @@ impl Kind {
             Self::Glob => "a path, with `*` and `?` if wanted, such as `\"sites/*.kdl\"`".to_owned(),
             Self::Host => "a host name, such as `\"example.com\"` or `\"*.example.com\"`".to_owned(),
             Self::Pattern => "a pattern, such as `\"/static/*\"` or `\"*.php\"`".to_owned(),
+            Self::Regex => "a regular expression, such as `#\"^/u/(?<id>[0-9]+)$\"#`".to_owned(),
             Self::SitePath => "a path of the site, such as `\"/404.html\"`".to_owned(),
             Self::Address => "an address, such as `\"127.0.0.1:8080\"` or `\":80\"`".to_owned(),
             Self::Network => {
@@ -265,12 +291,20 @@ impl Kind {
             Self::Target => {
                 "an address, such as `\"/new/{path}\"` or `\"https://example.com{uri}\"`".to_owned()
             }
+            Self::Rewrite => {
+                "a path of the site, such as `\"/users/{id}\"` or `\"/index.php?p={1}\"`".to_owned()
+            }
             Self::FieldName => "a field name, such as `\"X-Frame-Options\"`".to_owned(),
             Self::FieldValue | Self::FieldTemplate => {
                 "a field value of visible ASCII characters and spaces".to_owned()
             }
             Self::MediaType => "a media type, such as `\"text/html\"`".to_owned(),
             Self::Token => "a name of letters, digits and `-`, such as `\"utf-8\"`".to_owned(),
+            Self::Tokens => "names with commas between them, such as `\"GET,POST\"`".to_owned(),
+            Self::Origin => {
+                "an origin, such as `\"https://app.example.com\"` or `\"*\"`, and `credentials` behind"
+                    .to_owned()
+            }
             Self::Extension => "an extension without its dot, such as `\"wasm\"`".to_owned(),
             Self::Destination => {
                 "the name of a pool, an address, or a unix socket, such as `\"unix:/run/php.sock\"`"

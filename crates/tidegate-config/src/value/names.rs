@@ -10,7 +10,7 @@ use crate::settings::{HostPattern, ListenAddress, Network, first_address};
 const SOCKET_PATH: usize = 107;
 
 /// Reads a host name (RFC 1123 labels, RFC 4592 star), lower-cased and without the final dot.
-pub(super) fn host(text: &str) -> Result<HostPattern, ValueError> {
+pub(crate) fn host(text: &str) -> Result<HostPattern, ValueError> {
     let bad = |why: &str, help: &str| Err(ValueError::new(format!("`{text}` is no host name: {why}"), help));
     let name = text.to_ascii_lowercase();
     if name.contains("://") || name.contains('/') {
@@ -215,22 +215,6 @@ pub(super) fn field_value(text: &str) -> Result<String, ValueError> {
     Ok(text.trim_matches([' ', '\t']).to_owned())
 }
 
-/// The placeholders of fields.
-pub(super) const IN_FIELDS: &[&str] = &["client", "host", "method", "path", "query", "scheme", "uri"];
-
-/// Reads the value of a field with placeholders. Only a name in brackets is one: JSON in a field is what it is.
-pub(super) fn field_template(text: &str) -> Result<String, ValueError> {
-    let value = field_value(text)?;
-    for (at, _) in value.match_indices('{') {
-        let Some((name, _)) = value[at + 1..].split_once('}') else { break };
-        let is_name = !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'-');
-        if is_name && !IN_FIELDS.contains(&name) {
-            return Err(super::paths::unknown_placeholder(name, IN_FIELDS));
-        }
-    }
-    Ok(value)
-}
-
 /// Whether two field names are the same field.
 pub(crate) fn field_names_agree(left: &str, right: &str) -> bool {
     left.eq_ignore_ascii_case(right)
@@ -260,6 +244,52 @@ pub(super) fn token(text: &str) -> Result<String, ValueError> {
     ))
 }
 
+/// Reads tokens with commas between them.
+pub(super) fn tokens(text: &str) -> Result<String, ValueError> {
+    let is_sound = text.len() <= 4096 && text.split(',').all(|token| is_token(token.trim()));
+    is_sound.then(|| text.to_owned()).ok_or_else(|| {
+        ValueError::new(
+            format!("`{text}` is no list of names"),
+            "write names with commas between them: `\"GET,POST\"`",
+        )
+    })
+}
+
+/// Reads an origin (RFC 6454 section 6.2) in which a star stands for the beginning of a host name or a port, or `*`.
+pub(super) fn origin(text: &str) -> Result<String, ValueError> {
+    let bad = |why: &str, help: String| Err(ValueError::new(format!("`{text}` is no origin: {why}"), help));
+    if matches!(text, "*" | "credentials") {
+        return Ok(text.to_owned());
+    }
+    let Some((scheme, authority)) = text.split_once("://") else {
+        return bad("it names no scheme", format!("write `\"https://{text}\"`"));
+    };
+    if !matches!(scheme, "http" | "https") {
+        return bad(
+            "its scheme is neither `http` nor `https`",
+            "write `\"https://app.example.com\"`".to_owned(),
+        );
+    }
+    let (name, port) = match authority.rsplit_once(':') {
+        Some((name, port)) if !name.ends_with(']') || authority.starts_with('[') => (name, Some(port)),
+        _ => (authority, None),
+    };
+    if port.is_some_and(|port| port != "*" && port.parse::<u16>().is_err()) {
+        return bad("its port is no number", "write `\"https://app.example.com:8443\"`".to_owned());
+    }
+    match host(name) {
+        Ok(HostPattern::Exact(known) | HostPattern::Suffix(known))
+            if name.trim_start_matches('*') == known =>
+        {
+            Ok(text.to_owned())
+        }
+        _ => bad(
+            "browsers write host names in lower case, with nothing behind",
+            "write `\"https://app.example.com\"` or `\"https://*.example.com\"`".to_owned(),
+        ),
+    }
+}
+
 /// Reads the extension of a file name, lower-cased.
 pub(super) fn extension(text: &str) -> Result<String, ValueError> {
     let fits = !text.is_empty() && text.len() <= 64 && !text.contains(['/', '.', '*', '\0', ' ']);
@@ -275,7 +305,8 @@ pub(super) fn extension(text: &str) -> Result<String, ValueError> {
     Err(ValueError::new(format!("`{text}` is no extension"), help))
 }
 
-fn is_token(text: &str) -> bool {
+/// Whether a text is a token of RFC 9110.
+pub(crate) fn is_token(text: &str) -> bool {
     !text.is_empty()
         && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte))
 }
@@ -366,12 +397,6 @@ mod tests {
             assert!(field_name(name).is_err(), "{name}");
         }
         assert_eq!(field_value(" a\tb ").as_deref(), Ok("a\tb"));
-        for value in ["{client}, {uri}", "{\"a\":{\"b\":1}}", "{", "{}", "{ x }"] {
-            assert_eq!(field_template(value).as_deref(), Ok(value));
-        }
-        for value in ["{nope}", "{\"a\":{clint}}", "é"] {
-            assert!(field_template(value).is_err(), "{value}");
-        }
         for value in ["a\r\nb", "a\0", "é"] {
             assert!(field_value(value).is_err(), "{value:?}");
         }

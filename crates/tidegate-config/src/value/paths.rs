@@ -2,11 +2,12 @@
 
 use std::path::{Component, Path, PathBuf};
 
-use super::ValueError;
-use crate::settings::{LogTarget, PathPattern, Try};
+use super::{ValueError, placeholders};
+use crate::directive::Kind;
+use crate::settings::{LogTarget, PathPattern, Regex, Try};
 
 /// Reads a path of the file system; a relative one counts from `folder`. `.` and empty parts are dropped.
-pub(super) fn file(text: &str, folder: &Path) -> Result<PathBuf, ValueError> {
+pub(crate) fn file(text: &str, folder: &Path) -> Result<PathBuf, ValueError> {
     if text.is_empty() {
         return Err(ValueError::new(
             "the path is empty",
@@ -57,24 +58,46 @@ pub(super) fn log_target(text: &str, folder: &Path) -> Result<LogTarget, ValueEr
     }
 }
 
+/// What a pattern says in the words of nginx: a regular expression, or a path behind `=` or `^~`.
+pub(crate) fn location_of_nginx(text: &str) -> Option<ValueError> {
+    let error = |why: &str, help: String| {
+        Some(ValueError::new(format!("the pattern `{text}` {why}"), help)) //
+    };
+    if let Some(expression) = text.strip_prefix("~*").or_else(|| text.strip_prefix('~')) {
+        let suffix = expression.trim_start().trim_start_matches('\\').strip_prefix('.');
+        let suffix = suffix.and_then(|suffix| suffix.strip_suffix('$'));
+        let suffix = suffix.filter(|suffix| suffix.bytes().all(|byte| byte.is_ascii_alphanumeric()));
+        let help = match suffix {
+            Some(suffix) => format!("write `\"*.{suffix}\"` for any path that ends so"),
+            None => format!("write `regex=#\"{}\"#` in its place", expression.trim_start()),
+        };
+        return error(IS_EXPRESSION, help);
+    }
+    for (modifier, star) in [("=", ""), ("^~", "*")] {
+        let path = text.strip_prefix(modifier).map(str::trim_start).filter(|path| path.starts_with('/'));
+        if let Some(path) = path {
+            return error(
+                &format!("begins with `{modifier}` of nginx"),
+                format!(
+                    "write `\"{path}{star}\"`: the first route that fits is taken, in the order of the file"
+                ),
+            );
+        }
+    }
+    None
+}
+
+/// What is said of a regular expression. Whatever seems wrong with its backslashes besides is of no interest.
+pub(crate) const IS_EXPRESSION: &str = "is a regular expression, and patterns are none";
+
 /// Reads a pattern. It is compared with decoded, normalised paths, so what cannot stand in one is refused.
-pub(super) fn pattern(text: &str) -> Result<PathPattern, ValueError> {
+pub(crate) fn pattern(text: &str) -> Result<PathPattern, ValueError> {
     let bad = |why: &str, help: &str| Err(ValueError::new(format!("the pattern `{text}` {why}"), help));
     if text.starts_with('@') {
         return route_name(text).map(PathPattern::Exact);
     }
-    if text.starts_with('~') {
-        let suffix = text.trim_start_matches(['~', '*', ' ']).trim_start_matches('\\').strip_prefix('.');
-        let suffix = suffix.and_then(|suffix| suffix.strip_suffix('$'));
-        let suffix = suffix.filter(|suffix| suffix.bytes().all(|byte| byte.is_ascii_alphanumeric()));
-        return bad(
-            "is a regular expression, and patterns are none",
-            &match suffix {
-                Some(suffix) => format!("write `\"*.{suffix}\"` for any path that ends so"),
-                None => "write a path in which `*` stands for any characters: `\"/shop/*\"`, `\"*.php\"`"
-                    .to_owned(),
-            },
-        );
+    if let Some(error) = location_of_nginx(text) {
+        return Err(error);
     }
     if !text.starts_with(['/', '*']) {
         return bad(
@@ -114,6 +137,25 @@ pub(super) fn pattern(text: &str) -> Result<PathPattern, ValueError> {
     })
 }
 
+/// Reads a regular expression.
+pub(super) fn regex(text: &str) -> Result<Regex, ValueError> {
+    Regex::new(text).map_err(|why| {
+        ValueError::new(
+            format!("the expression `{}` cannot be used: {why}", shown(text)),
+            "the syntax is that of RE2: no references back, no looking around; classes are of ASCII. A raw string, \
+             `#\"…\"#`, needs no doubled backslashes",
+        )
+    })
+}
+
+/// As much of a text as a message needs.
+fn shown(text: &str) -> String {
+    match text.char_indices().nth(80) {
+        Some((at, _)) => format!("{}…", &text[..at]),
+        None => text.to_owned(),
+    }
+}
+
 /// Reads the name of a route that no path leads to, as in `route "@app"`.
 fn route_name(text: &str) -> Result<String, ValueError> {
     let name = text.strip_prefix('@').unwrap_or_default();
@@ -134,7 +176,7 @@ pub(crate) fn is_name(pattern: &PathPattern) -> bool {
 
 /// The pattern as one writes it.
 pub(crate) fn pattern_text(pattern: &PathPattern) -> String {
-    pieces(pattern).join("*")
+    pattern.to_string()
 }
 
 /// The literal pieces between the stars.
@@ -144,14 +186,16 @@ fn pieces(pattern: &PathPattern) -> Vec<&str> {
         PathPattern::Prefix(text) => vec![text, ""],
         PathPattern::Suffix(text) => vec!["", text],
         PathPattern::Pieces(pieces) => pieces.iter().map(String::as_str).collect(),
+        PathPattern::Regex(_) => Vec::new(),
     }
 }
 
 /// Whether `earlier` matches all that `later` matches. Every path begins with `/`, so `*` covers `/*`, and
 /// `/*` covers what begins with a star.
 pub(crate) fn covers(earlier: &PathPattern, later: &PathPattern) -> bool {
-    if is_name(earlier) || is_name(later) {
-        return earlier == later;
+    let is_regex = |pattern: &PathPattern| matches!(pattern, PathPattern::Regex(_));
+    if is_name(earlier) || is_name(later) || is_regex(earlier) || is_regex(later) {
+        return earlier == later || *earlier == PathPattern::Prefix("/".into()) && is_regex(later);
     }
     let mut earlier = pieces(earlier);
     if earlier.len() > 1 && earlier[0] == "/" && later_begins_free(later) {
@@ -234,7 +278,7 @@ pub(super) fn try_entry(text: &str) -> Result<Try, ValueError> {
             format!("begin with `/` or `{{path}}`: `\"/{text}\"`"),
         ));
     }
-    placeholders(text, &["path"])?;
+    placeholders::are_closed(Kind::Try, text)?;
     if text.split('/').any(|part| part == "..") || text.contains('\0') {
         return Err(ValueError::new(
             format!("`{text}` leads out of the root"),
@@ -243,9 +287,6 @@ pub(super) fn try_entry(text: &str) -> Result<Try, ValueError> {
     }
     Ok(Try::Path(text.to_owned()))
 }
-
-/// The placeholders of redirects.
-pub(super) const IN_REDIRECTS: &[&str] = &["path", "query", "host", "uri", "scheme"];
 
 /// Reads the address of a redirect.
 pub(super) fn target(text: &str) -> Result<String, ValueError> {
@@ -272,37 +313,56 @@ pub(super) fn target(text: &str) -> Result<String, ValueError> {
             "write it as a percent escape: a space is `%20`",
         ));
     }
-    placeholders(text, IN_REDIRECTS)?;
+    placeholders::are_closed(Kind::Target, text)?;
+    only_names_its_host(text)?;
     Ok(text.to_owned())
 }
 
-/// Checks that every `{name}` is one of those known.
-fn placeholders(text: &str, known: &[&str]) -> Result<(), ValueError> {
-    let all = known.iter().map(|name| format!("`{{{name}}}`")).collect::<Vec<_>>().join(", ");
-    let mut rest = text;
-    while let Some(at) = rest.find(['{', '}']) {
-        let behind = &rest[at..];
-        let name = behind.strip_prefix('{').and_then(|inner| inner.split_once('}')).map(|(name, _)| name);
-        let Some(name) = name else {
-            return Err(ValueError::new(
-                format!("a curly bracket of `{text}` has no partner"),
-                format!("known are {all}"),
-            ));
-        };
-        if !known.contains(&name) {
-            return Err(unknown_placeholder(name, known));
-        }
-        rest = &behind[name.len() + 2..];
+/// What a client sends may be any part of an address but its host: `https://example.com{1}` would be
+/// `https://example.com.evil.test` for whoever asks so.
+fn only_names_its_host(text: &str) -> Result<(), ValueError> {
+    let Some((_, behind)) = text.split_once("://") else { return Ok(()) };
+    let ends = ["/", "?", "#", "{path}", "{uri}", "{query}"];
+    let end = ends.iter().filter_map(|end| behind.find(end)).min().unwrap_or(behind.len());
+    let host = behind[..end].replace("{host}", "");
+    match host.split_once('{').and_then(|(_, inside)| inside.split_once('}')) {
+        Some((name, _)) => Err(ValueError::new(
+            format!("`{{{name}}}` would be a part of the host name, which the client would choose"),
+            "put a `/` in front of it, or write the host name as it is",
+        )),
+        None => Ok(()),
     }
-    Ok(())
 }
 
-/// What is said of a placeholder that is not known.
-pub(super) fn unknown_placeholder(name: &str, known: &[&str]) -> ValueError {
-    let all = known.iter().map(|name| format!("`{{{name}}}`")).collect::<Vec<_>>().join(", ");
-    let near = crate::suggest::nearest(name, known.iter().copied());
-    let near = near.map(|near| format!("did you mean `{{{near}}}`? ")).unwrap_or_default();
-    ValueError::new(format!("`{{{name}}}` is not known here"), format!("{near}known are {all}"))
+/// Reads the path that a request is for in place of its own, with a query perhaps.
+pub(super) fn rewrite(text: &str) -> Result<String, ValueError> {
+    if !text.starts_with('/') && !text.starts_with("{path}") {
+        return Err(ValueError::new(
+            format!("`{text}` is no path of the site"),
+            format!(
+                "write a path, `\"/{}\"`; another host is for `redirect` or `proxy`",
+                text.trim_start_matches('/')
+            ),
+        ));
+    }
+    let path = text.split('?').next().unwrap_or_default();
+    if path.contains("//") || path.split('/').any(|part| part == "." || part == "..") {
+        return Err(ValueError::new(
+            format!("the path `{path}` is none that a request can have"),
+            "write it without `.`, `..` and doubled `/`",
+        ));
+    }
+    let is_refused = |character: &char| {
+        !matches!(character, '!'..='~') || matches!(character, '"' | '<' | '>' | '\\' | '#')
+    };
+    if let Some(character) = text.chars().find(is_refused) {
+        return Err(ValueError::new(
+            format!("the path holds `{}`", character.escape_default()),
+            "write it as a percent escape: a space is `%20`",
+        ));
+    }
+    placeholders::are_closed(Kind::Rewrite, text)?;
+    Ok(text.to_owned())
 }
 
 fn has_escape(text: &str) -> bool {
@@ -375,15 +435,35 @@ mod tests {
         for text in ["{path}", "{path}.html", "/index.html", "=404"] {
             assert!(try_entry(text).is_ok(), "{text}");
         }
-        for text in ["$uri", "index.html", "=200", "=4040", "/../x", "{pth}", "{path"] {
+        for text in ["$uri", "index.html", "=200", "=4040", "/../x", "{path"] {
             assert!(try_entry(text).is_err(), "{text}");
         }
         for text in ["/new/{path}", "https://{host}{uri}", "http://a/?{query}", "{scheme}://www.{host}{uri}"]
         {
             assert!(target(text).is_ok(), "{text}");
         }
-        for text in ["new", "//evil", "/a b", "/a\r\nb", "/{nope}", "/{", "javascript:x"] {
+        for text in [
+            "new",
+            "//evil",
+            "/a b",
+            "/a\r\nb",
+            "/{",
+            "javascript:x",
+            "https://a{1}",
+            "https://a{1}.b/",
+            "https://{header.x}/",
+            "https://a{cookie.b}{path}",
+        ] {
             assert!(target(text).is_err(), "{text}");
+        }
+        for text in ["https://a/{1}", "https://{host}/x{1}", "https://{host}{uri}", "https://a{path}?{1}"] {
+            assert!(target(text).is_ok(), "{text}");
+        }
+        for text in ["/users/{id}", "/index.php?p={1}{query}", "/a%20b", "{path}.html"] {
+            assert!(rewrite(text).is_ok(), "{text}");
+        }
+        for text in ["users", "//x", "/a/../b", "/a b", "https://x/", "/{", "/a#b"] {
+            assert!(rewrite(text).is_err(), "{text}");
         }
     }
 }

@@ -1,5 +1,6 @@
 //! Sizes and times, with their units.
 
+use std::num::NonZeroU64;
 use std::time::Duration;
 
 use super::{ValueError, Written};
@@ -74,6 +75,45 @@ pub(super) fn duration(written: Written<'_>, least: u64, most: u64) -> Result<Du
         Ok(Duration::from_millis(time))
     } else {
         Err(ValueError::new(format!("{} is out of bounds", text(time)), help()))
+    }
+}
+
+/// The most that a rate counts.
+pub(crate) const RATE_MOST: u64 = 1_000_000_000;
+
+/// Reads a rate.
+pub(super) fn rate(written: Written<'_>) -> Result<(NonZeroU64, Duration), ValueError> {
+    let text = match written {
+        Written::Number(number) => number.to_string(),
+        Written::Text { text, .. } => text.to_owned(),
+        Written::Other => String::new(),
+    };
+    let help =
+        "a rate is a number from 1 to 1000000000 for each s, m, h or d, such as `\"10/s\"` or `\"5/m\"`";
+    let (number, unit) = text.split_once('/').unwrap_or((&text, ""));
+    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    if !is_number(number) {
+        // `10r/s` is how nginx writes it.
+        let digits = number.trim_end_matches(|character: char| !character.is_ascii_digit());
+        let unit = if unit.is_empty() { "s" } else { unit.trim() };
+        let near = is_number(digits).then(|| format!("write `\"{digits}/{unit}\"`; "));
+        return Err(ValueError::new(format!("`{text}` is no rate"), near.unwrap_or_default() + help));
+    }
+    let period = TIME_UNITS.iter().find(|(name, _)| *name == unit && *name != "ms");
+    let Some((_, period)) = period else {
+        let meant = TIME_SLIPS.iter().find(|(slip, _)| *slip == unit).map(|(_, unit)| *unit);
+        let problem = if unit.is_empty() {
+            format!("`{text}` does not say for which time")
+        } else {
+            format!("`{text}` has a time that is not known")
+        };
+        let near = meant.map(|unit| format!("write `\"{number}/{unit}\"`; ")).unwrap_or_default();
+        return Err(ValueError::new(problem, near + help));
+    };
+    // What is too long for a number is out of bounds as well.
+    match number.parse().ok().filter(|count: &NonZeroU64| count.get() <= RATE_MOST) {
+        Some(count) => Ok((count, Duration::from_millis(*period))),
+        None => Err(ValueError::new(format!("`{text}` is out of bounds"), help)),
     }
 }
 
@@ -171,6 +211,32 @@ mod tests {
             ["", "KiB", "1 KiB", "-1KiB", "1.5KiB", "99999999999999999999B", "18446744073709551615KiB"]
         {
             assert!(size(text(written), 0, u64::MAX).is_err(), "{written}");
+        }
+    }
+
+    #[test]
+    fn rates() {
+        for (written, count, seconds) in
+            [("10/s", 10, 1), ("5/m", 5, 60), ("1000000000/h", 1_000_000_000, 3600), ("1/d", 1, 86_400)]
+        {
+            let expected = (NonZeroU64::new(count).unwrap(), Duration::from_secs(seconds));
+            assert_eq!(rate(text(written)), Ok(expected), "{written}");
+        }
+        for (written, message, help) in [
+            ("10r/s", "`10r/s` is no rate", "write `\"10/s\"`"),
+            ("10/min", "`10/min` has a time that is not known", "write `\"10/m\"`"),
+            ("10", "`10` does not say for which time", "write `\"10/s\"`"),
+            ("0/s", "`0/s` is out of bounds", "a rate"),
+            ("99999999999999999999/s", "`99999999999999999999/s` is out of bounds", "a rate"),
+            ("1/ms", "`1/ms` has a time that is not known", "a rate"),
+            ("/s", "`/s` is no rate", "a rate"),
+            ("-1/s", "`-1/s` is no rate", "a rate"),
+            ("+1/s", "`+1/s` is no rate", "a rate"),
+            ("1 / s", "`1 / s` is no rate", "write `\"1/s\"`"),
+        ] {
+            let error = rate(text(written)).unwrap_err();
+            assert_eq!(error.message, message);
+            assert!(error.help.starts_with(help), "{written}: {}", error.help);
         }
     }
 

@@ -7,7 +7,12 @@ const KNOWN: &[(&str, &str, &str)] = &[
     ("args", "query", "query"),
     ("body_bytes_sent", "", "bytes"),
     ("bytes_sent", "", "bytes-out"),
+    ("content_length", "", ""),
+    ("content_type", "", ""),
+    ("document_root", "", ""),
     ("document_uri", "path", "path"),
+    ("fastcgi_path_info", "", ""),
+    ("fastcgi_script_name", "", ""),
     ("host", "host", "host"),
     ("hostname", "host", "host"),
     ("http_host", "host", "host"),
@@ -15,10 +20,12 @@ const KNOWN: &[(&str, &str, &str)] = &[
     ("is_args", "", ""),
     ("msec", "", "time-unix"),
     ("query_string", "query", "query"),
+    ("realpath_root", "", ""),
     ("remote_addr", "client", "client"),
     ("remote_port", "", "client-port"),
     ("remote_user", "", ""),
     ("request", "", "target"),
+    ("request_filename", "", ""),
     ("request_length", "", "bytes-in"),
     ("request_method", "method", "method"),
     ("request_time", "", "duration"),
@@ -41,8 +48,7 @@ const FAMILIES: [&str; 8] =
 /// What is said of such variables in a value that has placeholders, and what to write for them.
 pub(crate) fn foreign(kind: Kind, text: &str) -> Option<(String, String)> {
     let known: &[&str] = match kind {
-        Kind::Target => super::paths::IN_REDIRECTS,
-        Kind::FieldTemplate => super::names::IN_FIELDS,
+        Kind::Target | Kind::FieldTemplate => kind.placeholders(),
         Kind::LogFormat => &[],
         _ => return None,
     };
@@ -81,6 +87,24 @@ pub(crate) fn foreign(kind: Kind, text: &str) -> Option<(String, String)> {
     Some((message, help))
 }
 
+/// The same for values of directives that have no placeholders at all.
+pub(crate) fn foreign_in_text(directive: &str, text: &str) -> Option<(String, String)> {
+    let help = match directive {
+        "param" => {
+            "the server sets the variables of CGI by itself (`SCRIPT_FILENAME`, `DOCUMENT_ROOT`, `REQUEST_URI` and the \
+             like): take the line out, or write the text that is to be sent"
+        }
+        "respond" => "the text is the same for every request: leave it out, or have an application answer",
+        _ => return None,
+    };
+    let name = text.split('$').skip(1).find_map(|behind| {
+        let is_of_name = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_';
+        let name = &behind[..behind.bytes().position(|byte| !is_of_name(byte)).unwrap_or(behind.len())];
+        placeholder(name, false, &[]).map(|_| name)
+    })?;
+    Some((format!("`${name}` stays as it is written: `{directive}` fills in no variables"), help.to_owned()))
+}
+
 /// The placeholder for a variable, where there is one; `None` where the name is none of nginx's.
 fn placeholder(name: &str, is_log: bool, known: &[&str]) -> Option<Option<String>> {
     if let Some((_, other, log)) = KNOWN.iter().find(|(variable, ..)| *variable == name) {
@@ -102,6 +126,21 @@ mod tests {
     use super::*;
 
     #[test]
+    fn variables_where_nothing_is_filled_in() {
+        for (directive, text, named) in [
+            ("param", "$document_root$fastcgi_script_name", Some("$document_root")),
+            ("param", "x-$server_name", Some("$server_name")),
+            ("respond", "you asked for $uri", Some("$uri")),
+            ("respond", "$5 and $dollars", None),
+            ("command", "$uri", None),
+        ] {
+            let said = foreign_in_text(directive, text);
+            assert_eq!(said.is_some(), named.is_some(), "{text}: {said:?}");
+            assert!(named.is_none_or(|named| said.as_ref().unwrap().0.contains(named)), "{text}: {said:?}");
+        }
+    }
+
+    #[test]
     fn variables_of_nginx_and_what_is_meant() {
         for (kind, text, help) in [
             (Kind::Target, "https://$host$request_uri", Some("write `\"https://{host}{uri}\"`")),
@@ -113,6 +152,7 @@ mod tests {
             (Kind::LogFormat, "{client} $http_user_agent", Some("write `\"{client} {request.user-agent}\"`")),
             (Kind::LogFormat, "{client} $remote_user", Some("not all of them have")),
             (Kind::FieldTemplate, "Basic $ab $hosts cost: 5$", None),
+            (Kind::FieldTemplate, "$document_root", Some("known are `{client}`")),
             (Kind::Text { most: 9 }, "$host", None),
         ] {
             let said = foreign(kind, text);

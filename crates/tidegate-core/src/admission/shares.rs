@@ -12,6 +12,7 @@
 //! The queue around it is [`turns`](super::turns). Before one application the parties are known, and the number is firm
 //! ([`Sharing`]).
 
+use smallvec::SmallVec;
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::hash::{BuildHasherDefault, Hasher};
 
@@ -72,8 +73,78 @@ impl Hasher for AsItIs {
 
 type ByParty<V> = HashMap<u64, V, BuildHasherDefault<AsItIs>>;
 
-/// So many parties stay known when they hold nothing, where nobody counts them: most come again at once.
+/// So many parties stay known when they hold nothing: most come again at once.
 const KEPT: usize = 32;
+
+/// So many are looked through one by one, which costs less than a hash where there are few.
+const FEW: usize = 8;
+
+/// How many places each party holds.
+#[derive(Default)]
+struct Held {
+    /// No more than [`FEW`].
+    few: SmallVec<[(u64, u32); FEW]>,
+    /// Those that have found no room there.
+    many: ByParty<u32>,
+}
+
+impl Held {
+    #[inline]
+    fn of(&self, party: u64) -> u32 {
+        match self.few.iter().find(|(known, _)| *known == party) {
+            Some((_, held)) => *held,
+            None if self.many.is_empty() => 0,
+            None => self.many.get(&party).copied().unwrap_or(0),
+        }
+    }
+
+    /// One more; how many there were.
+    #[inline]
+    fn add(&mut self, party: u64) -> u32 {
+        let known = self.few.iter_mut().find(|(known, _)| *known == party).map(|(_, held)| held);
+        let held = match known {
+            Some(held) => held,
+            None => self.take_up(party),
+        };
+        *held += 1;
+        *held - 1
+    }
+
+    fn take_up(&mut self, party: u64) -> &mut u32 {
+        let free = self.few.iter().position(|(_, held)| *held == 0);
+        let is_full = free.is_none() && self.few.len() >= FEW;
+        if is_full || (!self.many.is_empty() && self.many.contains_key(&party)) {
+            return self.many.entry(party).or_insert(0);
+        }
+        let at = match free {
+            Some(at) => at,
+            None => {
+                self.few.push((party, 0));
+                self.few.len() - 1
+            }
+        };
+        let slot = &mut self.few[at];
+        *slot = (party, 0);
+        &mut slot.1
+    }
+
+    /// One less; how many are left. `None` where it held nothing.
+    #[inline]
+    fn sub(&mut self, party: u64) -> Option<u32> {
+        if let Some((_, held)) = self.few.iter_mut().find(|(known, _)| *known == party) {
+            *held = held.checked_sub(1)?;
+            return Some(*held);
+        }
+        let is_kept = self.many.len() <= KEPT;
+        let held = self.many.get_mut(&party)?;
+        *held = held.checked_sub(1)?;
+        let left = *held;
+        if left == 0 && !is_kept {
+            self.many.remove(&party);
+        }
+        Some(left)
+    }
+}
 
 struct Line<const N: usize, W> {
     claim: Claim<N>,
@@ -89,8 +160,7 @@ pub struct Shares<const N: usize, W> {
     /// Members that hold nothing.
     idle: u32,
     taken: u32,
-    /// Whoever holds nothing is not in here, beyond [`KEPT`].
-    held: ByParty<u32>,
+    held: Held,
     lines: HashMap<[u64; N], Line<N, W>>,
     waiting: u32,
     numbers: u64,
@@ -103,7 +173,7 @@ impl<const N: usize, W> Default for Shares<N, W> {
             members: HashSet::default(),
             idle: 0,
             taken: 0,
-            held: ByParty::default(),
+            held: Held::default(),
             lines: HashMap::default(),
             waiting: 0,
             numbers: 0,
@@ -119,7 +189,6 @@ impl<const N: usize, W> Shares<N, W> {
     /// Says who shares. More may be free by it: see [`Shares::next`].
     pub fn set_sharing(&mut self, sharing: Sharing) {
         self.sharing = sharing;
-        self.held.retain(|_, held| *held > 0); // who holds nothing is counted by not being there
     }
 
     /// One more shares, where the members are known.
@@ -138,7 +207,7 @@ impl<const N: usize, W> Shares<N, W> {
     }
 
     fn holds_nothing(&self, party: u64) -> bool {
-        self.held.get(&party).is_none_or(|held| *held == 0)
+        self.held.of(party) == 0
     }
 
     /// Places taken.
@@ -209,30 +278,29 @@ impl<const N: usize, W> Shares<N, W> {
     /// Leaves a place. It is to be given on: see [`Shares::next`].
     pub fn leave(&mut self, claim: &Claim<N>) {
         self.taken = self.taken.saturating_sub(1);
-        let is_kept = matches!(self.sharing, Sharing::Open) && self.held.len() <= KEPT;
         for key in claim {
-            if let Some(held) = self.held.get_mut(&key.party) {
-                *held = held.saturating_sub(1);
-                if *held == 0 {
-                    self.idle += u32::from(self.members.contains(&key.party));
-                    if !is_kept {
-                        self.held.remove(&key.party);
-                    }
-                }
+            if self.held.sub(key.party) == Some(0) {
+                self.idle += u32::from(self.members.contains(&key.party));
             }
         }
     }
 
     /// Takes the next out of its line: of the first in each, the one that came first among those who may take a place
-    /// now. It has the turn, and no place before [`Shares::take`].
-    pub fn next(&mut self, most: u32) -> Option<(Claim<N>, u64, W)> {
+    /// now. It has the turn, and no place before [`Shares::take`]. `choose` may prefer another of the same line, by where it
+    /// stands.
+    pub fn next(
+        &mut self,
+        most: u32,
+        choose: impl FnOnce(&VecDeque<(u64, W)>) -> usize,
+    ) -> Option<(Claim<N>, u64, W)> {
         if self.waiting == 0 {
             return None;
         }
         let may = self.lines.values().filter(|line| self.may_take(&line.claim, most));
         let first = may.min_by_key(|line| line.waiting.front().map_or(u64::MAX, |(number, _)| *number));
         let claim = first?.claim;
-        let (number, who) = self.lines.get_mut(&line_of(&claim))?.waiting.pop_front()?;
+        let line = &mut self.lines.get_mut(&line_of(&claim))?.waiting;
+        let (number, who) = line.remove(choose(line))?;
         self.has_shrunk(&line_of(&claim));
         Some((claim, number, who))
     }
@@ -251,11 +319,9 @@ impl<const N: usize, W> Shares<N, W> {
     pub fn take(&mut self, claim: &Claim<N>) {
         self.taken += 1;
         for key in claim {
-            let held = self.held.entry(key.party).or_insert(0);
-            if *held == 0 {
+            if self.held.add(key.party) == 0 {
                 self.idle -= u32::from(self.members.contains(&key.party));
             }
-            *held += 1;
         }
     }
 
@@ -268,7 +334,7 @@ impl<const N: usize, W> Shares<N, W> {
     }
 
     fn may_take(&self, claim: &Claim<N>, most: u32) -> bool {
-        let held = |key: &Key| u64::from(self.held.get(&key.party).copied().unwrap_or(0));
+        let held = |key: &Key| u64::from(self.held.of(key.party));
         let within = |free: u32| claim.iter().all(|key| held(key) < u64::from(free) * u64::from(key.weight));
         let holds_nothing = claim.first().is_none_or(|key| held(key) == 0);
         let free = most.saturating_sub(self.taken);
@@ -311,7 +377,7 @@ mod tests {
         fn give_on(&mut self, claim: &Claim<2>, most: u32) -> Vec<Waker> {
             self.leave(claim);
             let mut woken = Vec::new();
-            while let Some((claim, _, waker)) = self.next(most) {
+            while let Some((claim, _, waker)) = self.next(most, |_| 0) {
                 self.take(&claim);
                 woken.extend(waker);
             }
@@ -394,7 +460,31 @@ mod tests {
         for party in 0..1000 {
             let _ = shares.give_on(&claim(party, party), 4096);
         }
-        assert!(shares.taken == 0 && shares.held.len() <= KEPT, "{}", shares.held.len());
+        let known = shares.held.few.len() + shares.held.many.len();
+        assert!(shares.taken == 0 && known <= FEW + KEPT + 1, "{known}");
+    }
+
+    proptest! {
+        /// Against a plain map, with more parties than are looked through one by one.
+        #[test]
+        fn counts_like_a_map(steps in proptest::collection::vec((0..60u64, any::<bool>()), 0..400)) {
+            let (mut held, mut model) = (Held::default(), HashMap::<u64, u32>::new());
+            for (party, is_taken) in steps {
+                let count = model.entry(party).or_insert(0);
+                if is_taken {
+                    prop_assert_eq!(held.add(party), *count);
+                    *count += 1;
+                } else {
+                    prop_assert_eq!(held.sub(party), count.checked_sub(1));
+                    *count = count.saturating_sub(1);
+                }
+                prop_assert_eq!(held.of(party), *count);
+                prop_assert!(held.few.len() <= FEW && !held.few.spilled());
+            }
+            for (party, count) in model {
+                prop_assert_eq!(held.of(party), count);
+            }
+        }
     }
 
     #[test]
@@ -444,7 +534,7 @@ mod tests {
         assert_eq!(shares.enter(&site(1), 4, 1, || ()), Placement::Turn(1));
         assert_eq!(shares.enter(&site(1), 4, 1, || ()), Placement::Full);
         shares.leave(&site(2));
-        assert!(shares.next(4).is_none(), "kept for the other, who has none now");
+        assert!(shares.next(4, |_| 0).is_none(), "kept for the other, who has none now");
         assert!(shares.try_enter(&site(2), 4));
     }
 
@@ -574,7 +664,8 @@ mod tests {
             for of in taken {
                 let _ = shares.give_on(&of, most);
             }
-            prop_assert!(shares.held.values().all(|held| *held == 0));
+            let few = shares.held.few.iter().map(|(_, held)| held);
+            prop_assert!(few.chain(shares.held.many.values()).all(|held| *held == 0));
             prop_assert!(shares.lines.is_empty() && shares.taken == 0 && shares.waiting == 0);
         }
     }

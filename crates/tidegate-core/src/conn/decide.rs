@@ -19,8 +19,10 @@ use crate::remote::Remote;
 use crate::reply::Reply;
 use crate::response::Response;
 use crate::signals::{SharedSignals, Signals};
-use crate::site::Site;
+use crate::site::{Place, Site};
 use crate::state::RequestState;
+use crate::user::Identity;
+use smallvec::SmallVec;
 use std::rc::Rc;
 use std::sync::Arc;
 use tidegate_config::settings::RequestLimits;
@@ -67,6 +69,7 @@ impl<'a> RequestHead<'a> {
             referer: &[],
             user_agent: &[],
             tls: None,
+            identity: None,
             fields: EntryFields::All(self.fields),
         }
     }
@@ -91,6 +94,8 @@ pub(super) struct Decision {
     /// What may still be asked of the connection, if the request has been kept.
     pub signals: Option<Rc<SharedSignals>>,
     /// For the access line.
+    /// Who has logged in, or is about to have.
+    pub identity: Option<Rc<Identity>>,
     pub tls: Option<Arc<Handshake>>,
     /// Where that goes.
     pub log: Option<Sink>,
@@ -117,12 +122,22 @@ struct Asked<'p> {
     limits: Option<&'p RequestLimits>,
 }
 
+/// How far the path of a request is known when it is located.
+enum PathState<'p> {
+    /// As sent; the buffer is for what it decodes to.
+    Raw(&'p mut Vec<u8>),
+    /// Found already, since the limits depend on it.
+    Found(Result<Place<'p>, Status>),
+}
+
 /// A request that the phases of a site may see.
 struct Located<'p> {
     site: &'p Rc<Site>,
     path: &'p [u8],
     query: Option<&'p str>,
     has_encoded_slash: bool,
+    /// The first route whose pattern fits, where that is known already.
+    route: Option<usize>,
 }
 
 /// The answer to a request that no site sees.
@@ -154,7 +169,23 @@ impl Connection {
             Some(site) => site.remote(&self.peer, &fields),
             None => Remote::direct(self.peer),
         };
-        let limits = site.and_then(|site| site.limits_of(head.method, head.target));
+        let (limits, path) = match site.filter(|site| site.has_limits()) {
+            None => (None, PathState::Raw(&mut cx.path_buffer)),
+            Some(site) => {
+                let exchange = Exchange {
+                    method: head.method,
+                    method_token: head.method_token,
+                    scheme: remote.scheme(is_tls),
+                    authority: head.authority,
+                    fields,
+                    state: RequestState::of(remote),
+                    ..Exchange::empty()
+                };
+                let place = site.place(exchange, head.target, &mut cx.path_buffer);
+                let route = place.as_ref().ok().and_then(|place| place.route);
+                (site.limits_at(route), PathState::Found(place))
+            }
+        };
         let log = site.and_then(|site| site.access_log);
         (entry.client, entry.scheme) = (remote.client, remote.scheme(is_tls));
         if log.is_some() {
@@ -164,17 +195,16 @@ impl Connection {
         let mut made = self.transport.handshake().cloned();
         let (mut content_sink, mut content) = (None, None);
         let (mut is_exempt, mut ends_with_client) = (false, false);
-        let (mut interim, mut later_signals) = (None, None);
+        let (mut interim, mut later_signals, mut who) = (None, None, None);
         let asked = Asked { site, remote: &remote, is_tls, limits: limits.as_deref() };
         let (mut outcome, mut account) =
             (Outcome::Answered, Account { site: 0, upstream: 0, peer: Peer::Unix, head: 0 });
-        let reply = match self.locate(&mut cx.admission, &cx.stats, engine, &asked, head, &mut cx.path_buffer)
-        {
+        let reply = match self.locate(&mut cx.admission, &cx.stats, engine, &asked, head, path) {
             Err(Rejected(why, response)) => {
                 outcome = why;
                 Reply::Ready(response)
             }
-            Ok(Located { site, path, query, has_encoded_slash }) => {
+            Ok(Located { site, path, query, has_encoded_slash, route }) => {
                 let mut exchange = Exchange {
                     method: head.method,
                     method_token: head.method_token,
@@ -201,15 +231,20 @@ impl Connection {
                         site: Some(site.clone()),
                         route: 0,
                         hops: 0,
+                        counted: SmallVec::new(),
+                        identity: None,
                         has_encoded_slash,
                         rehearses_tls: false,
                         forwarded: None,
+                        matched: None,
+                        is_rewritten: false,
+                        asked: None,
                         signals: Signals::of_client(head.version),
                     },
                 };
-                let reply = engine.handle(site, &mut exchange);
+                let reply = engine.handle(site, &mut exchange, route);
                 let scheme = exchange.scheme;
-                let RequestState { remote, tls, body, signals, .. } = exchange.state;
+                let RequestState { remote, tls, body, signals, identity, .. } = exchange.state;
                 if log.is_some() {
                     (entry.client, entry.scheme) = (remote.client, scheme);
                 }
@@ -228,7 +263,7 @@ impl Connection {
                     }
                 }
                 (ends_with_client, interim) = (signals.abandons(), signals.interim_sent());
-                (later_signals, content, made) = (signals.later(), body, tls);
+                (later_signals, content, made, who) = (signals.later(), body, tls, identity);
                 reply
             }
         };
@@ -243,6 +278,7 @@ impl Connection {
             interim,
             signals: later_signals,
             tls: made,
+            identity: who,
             log,
             limits,
         }
@@ -257,7 +293,7 @@ impl Connection {
         engine: &Engine,
         asked: &Asked<'p>,
         head: &RequestHead<'p>,
-        path_buffer: &'p mut Vec<u8>,
+        path: PathState<'p>,
     ) -> Result<Located<'p>, Rejected> {
         if let Some(status) = head.refused {
             let kind = match status {
@@ -291,18 +327,29 @@ impl Connection {
         }
         if engine.has_entrance {
             let (listener, authority, fields) = (self.listener, head.authority, head.fields);
-            let (path, remote) = (raw_path, *remote);
-            let arrival = Arrival { listener, authority, path, query, is_tls, remote, fields: &fields };
+            let (remote, fields, path) = (*remote, &fields, raw_path);
+            let (method, method_token) = (head.method, head.method_token);
+            let arrival =
+                Arrival { listener, method, method_token, authority, path, query, is_tls, remote, fields };
             if let Some(response) = engine.entrance(site, &arrival) {
                 return Err(response.into());
             }
         }
-        let (path, has_encoded_slash) =
-            site.path_of(raw_path, path_buffer).map_err(|error| answer::error(error.status()))?;
+        let (path, has_encoded_slash, route) = match path {
+            PathState::Raw(buffer) => {
+                let (path, has_encoded_slash) =
+                    site.path_of(raw_path, buffer).map_err(|error| answer::error(error.status()))?;
+                (path, has_encoded_slash, None)
+            }
+            PathState::Found(place) => {
+                let Place { path, has_encoded_slash, route } = place.map_err(answer::error)?;
+                (path, has_encoded_slash, route)
+            }
+        };
         if self.is_turned_away(admission, stats, engine, site, path) {
             return Err(Rejected(Outcome::TurnedAway, admission.busy()));
         }
-        Ok(Located { site, path, query, has_encoded_slash })
+        Ok(Located { site, path, query, has_encoded_slash, route })
     }
 
     /// The site asks other things of its clients than the one that this connection was made to.

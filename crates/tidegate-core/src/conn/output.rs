@@ -190,7 +190,7 @@ impl<F> Output<F> {
             Source::Made(response) => response.held(),
             Source::None => 0,
         };
-        source + self.fields.as_ref().map_or(0, |fields| fields.as_bytes().len())
+        source + self.fields.as_ref().map_or(0, |fields| size_of::<FieldLines>() + fields.capacity())
     }
 
     /// Whether it is still being made.

@@ -14,14 +14,29 @@ const ALPN_H2: &[u8] = b"h2";
 /// comes behind; to all others HTTP/1 answers.
 const PREFACE_START: &[u8] = b"PRI * HTTP/2.0\r\n";
 
-/// Whether the first bytes of a connection, which are no request, were meant for HTTP/1, so that an answer in it is
-/// understood: they begin with a method, or name the protocol. Whatever else they are, a broken preface ends the
-/// connection (RFC 9113 section 3.4).
-pub(super) fn is_meant_for_http1(data: &[u8]) -> bool {
+/// What the first bytes of a connection that may become one of HTTP/2 are meant for, where they are no request.
+pub(super) enum FirstBytes {
+    /// They begin with the preface, whole or broken behind its first line: HTTP/2 answers.
+    Http2,
+    /// They begin with a method, or name the protocol: an answer of HTTP/1 is understood.
+    Http1,
+    /// Neither, such as a PROXY header that was not agreed upon. No answer would be understood: the connection ends
+    /// (RFC 9113 section 3.4).
+    Unknown,
+}
+
+/// Tells what the first bytes are meant for.
+pub(super) fn judge_first_bytes(data: &[u8]) -> FirstBytes {
     let line = data.split(|byte| matches!(byte, b'\r' | b'\n')).next().unwrap_or_default();
     let word = line.split(|byte| *byte == b' ').next().unwrap_or_default();
     let is_method = std::str::from_utf8(word).is_ok_and(|word| Method::from_token(word) != Method::Other);
-    !data.starts_with(PREFACE_START) && (is_method || line.windows(5).any(|part| part == b"HTTP/"))
+    if data.starts_with(PREFACE_START) {
+        FirstBytes::Http2
+    } else if is_method || line.windows(5).any(|part| part == b"HTTP/") {
+        FirstBytes::Http1
+    } else {
+        FirstBytes::Unknown
+    }
 }
 
 impl Connection {

@@ -2,7 +2,7 @@
 
 use super::content::Incoming;
 use super::decide::{Decision, Outcome, RequestHead};
-use super::preface::is_meant_for_http1;
+use super::preface::{FirstBytes, judge_first_bytes};
 use super::send::Output;
 use super::{Connection, Request, Timer, Work, faults};
 use crate::admission::Admitted;
@@ -93,12 +93,21 @@ impl Connection {
                     self.begin(key, cx, &head, at == data.len())?;
                 }
                 Ok(None) => break,
-                Err(_) if at == 0 && self.may_become_h2(cx) && !is_meant_for_http1(data) => {
-                    self.begin_h2(cx);
-                    self.take_first_frames(cx, data)?;
-                    return Ok(data.len());
-                }
                 Err(error) => {
+                    if at == 0 && self.may_become_h2(cx) {
+                        match judge_first_bytes(data) {
+                            FirstBytes::Http1 => {}
+                            FirstBytes::Http2 => {
+                                self.begin_h2(cx);
+                                self.take_first_frames(cx, data)?;
+                                return Ok(data.len());
+                            }
+                            FirstBytes::Unknown => {
+                                cx.stats.parse_errors.add(faults::kind_of(error), 1);
+                                return Err(io::ErrorKind::InvalidData.into());
+                            }
+                        }
+                    }
                     cx.stats.parse_errors.add(faults::kind_of(error), 1);
                     // Who asks for the head alone gets it, however the rest of the request reads (RFC 9110 section 9.3.2).
                     let head_only = data[at..].starts_with(b"HEAD ");
@@ -162,8 +171,8 @@ impl Connection {
         let mut entry = head.entry();
         let decision = self.decide(cx, &engine, &head, &mut entry);
         let Decision { reply, outcome, content_sink, content, account, is_exempt, log: sink, .. } = decision;
-        let Decision { ends_with_client, interim, signals, tls, limits, .. } = decision;
-        entry.tls = tls.as_ref();
+        let Decision { ends_with_client, interim, signals, tls, identity, limits, .. } = decision;
+        (entry.tls, entry.identity) = (tls.as_ref(), identity.as_ref());
         self.goes_by(limits);
         self.keep_alive = may_stay && !cx.draining && !self.is_last_request(&engine.settings.limits.request);
         // Our decision, which the client learns from the answer: it may have sent more by then.
@@ -233,7 +242,10 @@ impl Connection {
             Some(later) => Output::later(later),
             None => Output::unbegun(),
         };
-        self.work = Some(Box::new(Work { request, output: Some(output), incoming, interim, record }));
+        // Content that has come with its head may be what is waited for.
+        let was_asked = output.is_awaited() && incoming.is_none();
+        let output = Some(output);
+        self.work = Some(Box::new(Work { request, output, incoming, interim, record, was_asked }));
         self.flush_batch()?; // from here on the request is not lost where that fails
         match ready {
             Some(response) => self.respond(cx, response),
@@ -291,6 +303,7 @@ impl Connection {
             referer: &[],
             user_agent: &[],
             tls: None,
+            identity: None,
             fields: EntryFields::Kept(&[]),
         };
         let engine = cx.engine.clone();
@@ -312,8 +325,8 @@ impl Connection {
         if let Some(mut output) = self.start_and_count(cx, response, &request, is_last, sink, entry)? {
             let record = sink.map(|sink| cx.log.capture(entry, sink));
             let incoming = output.take_tunnel().map(Incoming::Tunnel);
-            self.work =
-                Some(Box::new(Work { request, output: Some(output), incoming, interim: None, record }));
+            let (output, interim) = (Some(output), None);
+            self.work = Some(Box::new(Work { request, output, incoming, interim, record, was_asked: false }));
         }
         Ok(())
     }

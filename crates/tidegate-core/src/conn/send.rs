@@ -351,12 +351,15 @@ impl Connection {
         if self.is_blocked {
             self.take_share(cx);
         }
-        if let Some(Work { request, output: Some(Output { source, .. }), interim, .. }) =
+        if let Some(Work { request, output: Some(Output { source, .. }), interim, was_asked, .. }) =
             self.work.as_deref_mut()
         {
             let made = match source {
                 Source::Later(later) => {
-                    let polled = later.poll(&mut Context::from_waker(&runtime::waker(key)), false);
+                    let polled = match std::mem::take(was_asked) {
+                        true => Poll::Pending,
+                        false => later.poll(&mut Context::from_waker(&runtime::waker(key)), false),
+                    };
                     if let Some(interim) = interim
                         && (self.held.is_empty() || polled.is_ready())
                     {

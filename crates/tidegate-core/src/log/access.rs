@@ -2,7 +2,9 @@
 
 use super::pattern;
 use super::{Sink, Writer, push_escaped, push_json_escaped};
+use crate::user::Identity;
 use std::io::Write;
+use std::rc::Rc;
 use std::sync::Arc;
 use tidegate_config::settings::{AccessFormat, AccessLog, LogPart};
 use tidegate_http::{FieldLines, Fields, HttpDate, Version, ip_text, push_decimal};
@@ -33,8 +35,17 @@ pub struct AccessRecord<'a> {
     pub user_agent: &'a [u8],
     /// What the TLS handshake has agreed upon.
     pub tls: Option<&'a Arc<Handshake>>,
+    /// Who has logged in.
+    pub identity: Option<&'a Rc<Identity>>,
     /// For patterns that show others.
     pub fields: EntryFields<'a>,
+}
+
+impl AccessRecord<'_> {
+    /// The name of who has logged in.
+    pub(super) fn user(&self) -> Option<&str> {
+        Some(&self.identity?.user()?.name)
+    }
 }
 
 /// A field that was copied: name and value.
@@ -94,6 +105,7 @@ pub struct Record {
     scheme: &'static str,
     version: Version,
     tls: Option<Arc<Handshake>>,
+    identity: Option<Rc<Identity>>,
     fields: Box<[KeptField]>,
     /// Where the line goes.
     pub sink: Sink,
@@ -138,6 +150,7 @@ impl Record {
             scheme: entry.scheme,
             version: entry.version,
             tls: entry.tls.cloned(),
+            identity: entry.identity.cloned(),
             fields: fields.collect(),
             sink,
         })
@@ -157,6 +170,7 @@ impl Record {
             referer: &self.text[c..d],
             user_agent: &self.text[d..],
             tls: self.tls.as_ref(),
+            identity: self.identity.as_ref(),
             fields: EntryFields::Kept(&self.fields),
         }
     }
@@ -284,11 +298,12 @@ pub(super) fn push_peer(out: &mut Vec<u8>, peer: Peer) {
 fn push_common(out: &mut Vec<u8>, time: &[u8], entry: &AccessRecord<'_>, ending: &Ending<'_>) {
     push_peer(out, entry.client);
     out.extend_from_slice(b" - ");
-    match entry.tls.and_then(|tls| tls.client.as_ref()) {
+    let subject = || Some(entry.tls?.client.as_ref()?.subject.as_str());
+    match entry.user().or_else(subject) {
         None => out.push(b'-'),
         // A user's name has no spaces in this format; a subject may.
-        Some(client) => {
-            for (n, word) in client.subject.split(' ').enumerate() {
+        Some(user) => {
+            for (n, word) in user.split(' ').enumerate() {
                 if n > 0 {
                     out.extend_from_slice(b"\\x20");
                 }
@@ -326,6 +341,10 @@ fn push_json(out: &mut Vec<u8>, time: &[u8], entry: &AccessRecord<'_>, ending: &
     ] {
         let _ = write!(out, "\",\"{name}\":\"");
         push_json_escaped(out, value);
+    }
+    if let Some(user) = entry.user() {
+        out.extend_from_slice(b"\",\"user\":\"");
+        push_json_escaped(out, user.as_bytes());
     }
     if let Some(tls) = entry.tls {
         let _ = write!(out, "\",\"tls\":\"{}", tls.version);

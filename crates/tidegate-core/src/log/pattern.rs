@@ -29,6 +29,7 @@ pub(super) fn push(
                 Peer::Tcp(address) if address.port() != 0 => push_decimal(out, u64::from(address.port())),
                 Peer::Tcp(_) | Peer::Unix => out.push(b'-'),
             },
+            LogPart::User => push_value(out, entry.user().unwrap_or_default().as_bytes()),
             LogPart::Scheme => out.extend_from_slice(entry.scheme.as_bytes()),
             LogPart::Host => push_value(out, entry.authority.as_bytes()),
             LogPart::Method => push_value(out, entry.method.as_bytes()),
@@ -77,11 +78,16 @@ fn push_fraction(out: &mut Vec<u8>, number: u64, unit: u64) {
 mod tests {
     use super::super::access::EntryFields;
     use super::*;
+    use crate::user::{Identity, User};
+    use std::rc::Rc;
+    use std::sync::Arc;
     use tidegate_http::{Field, FieldLines, Fields};
 
     #[test]
     fn every_placeholder() {
         let fields = [Field { name: "x-a", value: b"in \"q\"\x1b" }];
+        let identity = Rc::new(Identity::default());
+        identity.prove(Arc::new(User { name: "anna \"b\"".into(), groups: Vec::new() }));
         let entry = AccessRecord {
             scheme: "http",
             client: Peer::Tcp("[::ffff:192.0.2.7]:4711".parse().unwrap()),
@@ -92,6 +98,7 @@ mod tests {
             referer: b"",
             user_agent: b"",
             tls: None,
+            identity: Some(&identity),
             fields: EntryFields::All(Fields::new(&fields)),
         };
         let mut lines = FieldLines::default();
@@ -113,6 +120,7 @@ mod tests {
             (LogPart::Text("say \u{e9}".into()), "say \u{e9}"),
             (LogPart::Client, "192.0.2.7"),
             (LogPart::ClientPort, "4711"),
+            (LogPart::User, "anna \\x22b\\x22"),
             (LogPart::Scheme, "http"),
             (LogPart::Host, "example.com"),
             (LogPart::Method, "GET"),

@@ -13,17 +13,17 @@ use std::io;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, TryRecvError, channel, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tidegate_config::settings::LogTarget;
 
 /// Bytes on their way to the thread and held by it, of all logs together.
 const MOST_QUEUED: usize = 16 << 20;
 /// Bytes held for one log.
 const MOST_HELD: usize = 8 << 20;
-/// How often a log that failed is tried again; a pipe tells by itself when it takes more.
+/// How often a log that failed is tried again, whatever else there is to write.
 const RETRY: Duration = Duration::from_secs(1);
-/// How long the thread looks at a full pipe before it looks at its orders.
-const PIPE_PATIENCE: Duration = Duration::from_millis(20);
+/// How often a full pipe is tried, and how long the thread looks at one before it looks at its orders.
+const PIPE_RETRY: Duration = Duration::from_millis(20);
 /// How long the end of the process waits for what is still to be written.
 const FLUSH_PATIENCE: Duration = Duration::from_secs(5);
 
@@ -80,7 +80,7 @@ impl Writer {
     pub fn start() -> io::Result<Arc<Writer>> {
         let (queue, work) = channel();
         let counts = Arc::new(Counts::default());
-        let log_thread = LogThread { work, logs: BTreeMap::new(), counts: counts.clone() };
+        let log_thread = LogThread::new(work, counts.clone());
         std::thread::Builder::new().name("tidegate-log".into()).spawn(move || log_thread.run())?;
         Ok(Arc::new(Writer { queue, logs: Mutex::default(), counts }))
     }
@@ -90,10 +90,24 @@ impl Writer {
     /// # Errors
     /// As [`open_file`], which is the operator's to mend; or the log thread has ended.
     pub fn sink(&self, target: &LogTarget) -> io::Result<Sink> {
+        self.sink_opened_by(target, || Output::open(target))
+    }
+
+    fn sink_opened_by(
+        &self,
+        target: &LogTarget,
+        open: impl FnOnce() -> io::Result<Output>,
+    ) -> io::Result<Sink> {
+        let known = open_sink(&self.logs(), target);
+        if let Some(sink) = known {
+            return Ok(sink);
+        }
+        // A path may hang, and workers take the lock.
+        let output = open()?;
         let mut logs = self.logs();
         match open_sink(&logs, target) {
             Some(sink) => Ok(sink),
-            None => self.open(&mut logs, target, Output::open(target)?),
+            None => self.open(&mut logs, target, output),
         }
     }
 
@@ -103,8 +117,8 @@ impl Writer {
     /// # Errors
     /// The log thread has ended.
     pub fn provide(&self, target: &LogTarget, file: File) -> io::Result<()> {
-        let mut logs = self.logs();
         let output = Output::given(target, file);
+        let mut logs = self.logs();
         match open_sink(&logs, target) {
             Some(sink) => self.order(Work::Replace(sink, output)),
             None => self.open(&mut logs, target, output).map(drop),
@@ -235,6 +249,8 @@ impl Counts {
 struct LogThread {
     work: Receiver<Work>,
     logs: BTreeMap<usize, OpenLog>,
+    /// Those that hold lines, and when each is tried next.
+    behind: BTreeMap<usize, Instant>,
     counts: Arc<Counts>,
 }
 
@@ -250,68 +266,115 @@ struct OpenLog {
 }
 
 impl LogThread {
+    fn new(work: Receiver<Work>, counts: Arc<Counts>) -> LogThread {
+        LogThread { work, logs: BTreeMap::new(), behind: BTreeMap::new(), counts }
+    }
+
     fn run(mut self) {
         loop {
             match self.next() {
-                Ok(Some(Work::Open(sink, output, lost))) => {
-                    let (held, held_bytes, is_failing, said) = (VecDeque::new(), 0, false, 0);
-                    let log = OpenLog { output, held, held_bytes, is_failing, lost, said };
-                    self.logs.insert(sink.0, log);
-                }
-                Ok(Some(Work::Close(sink))) => drop(self.logs.remove(&sink.0)),
-                Ok(Some(Work::Replace(sink, output))) => {
-                    if let Some(log) = self.logs.get_mut(&sink.0) {
-                        log.retry(sink, &self.counts);
-                        if log.output.replace(output) {
-                            log.drop_rest_of_line(&self.counts);
-                        }
-                    }
-                }
-                Ok(Some(Work::Write(sink, lines))) => {
-                    if let Some(log) = self.logs.get_mut(&sink.0) {
-                        log.take(sink, lines, &self.counts);
-                    }
-                }
-                Ok(Some(Work::Reopen(reply))) => drop(reply.send(self.reopen())),
-                Ok(Some(Work::Flush(reply))) => {
-                    for (&index, log) in &mut self.logs {
-                        log.retry(Sink(index), &self.counts);
-                        log.give_up(&self.counts);
-                    }
-                    let _ = reply.send(());
-                }
-                Ok(Some(Work::Wake)) => {}
-                Ok(None) => {
-                    for (&index, log) in &mut self.logs {
-                        log.retry(Sink(index), &self.counts);
-                    }
-                }
+                Ok(Some(work)) => self.obey(work),
+                Ok(None) => {}
                 Err(()) => return,
+            }
+            if !self.behind.is_empty() {
+                self.retry_due(Instant::now());
             }
             error::say_what_was_left_out();
         }
     }
 
+    fn obey(&mut self, work: Work) {
+        match work {
+            Work::Open(sink, mut output, lost) => {
+                output.look();
+                let (held, held_bytes, is_failing, said) = (VecDeque::new(), 0, false, 0);
+                let log = OpenLog { output, held, held_bytes, is_failing, lost, said };
+                self.logs.insert(sink.0, log);
+            }
+            Work::Close(sink) => {
+                self.logs.remove(&sink.0);
+                self.behind.remove(&sink.0);
+            }
+            Work::Replace(sink, output) => {
+                if let Some(log) = self.logs.get_mut(&sink.0) {
+                    log.retry(sink, &self.counts);
+                    if log.output.replace(output) {
+                        log.drop_rest_of_line(&self.counts);
+                    }
+                    self.is_tried_at(sink.0, Instant::now());
+                }
+            }
+            Work::Write(sink, lines) => {
+                let Some(log) = self.logs.get_mut(&sink.0) else { return };
+                let was_behind = !log.held.is_empty();
+                log.take(sink, lines, &self.counts);
+                // One that was behind before is tried when it is its time, not for every buffer.
+                if !was_behind && !log.held.is_empty() {
+                    let pause = log.pause();
+                    self.is_tried_at(sink.0, Instant::now() + pause);
+                }
+            }
+            Work::Reopen(reply) => drop(reply.send(self.reopen())),
+            Work::Flush(reply) => {
+                for (&index, log) in &mut self.logs {
+                    log.retry(Sink(index), &self.counts);
+                    log.give_up(&self.counts);
+                }
+                self.behind.clear();
+                let _ = reply.send(());
+            }
+            Work::Wake => {}
+        }
+    }
+
+    /// A log may hold lines: those are tried then, and before only for who flushes.
+    fn is_tried_at(&mut self, index: usize, at: Instant) {
+        if self.logs.get(&index).is_some_and(|log| !log.held.is_empty()) {
+            self.behind.insert(index, at);
+        } else {
+            self.behind.remove(&index);
+        }
+    }
+
+    /// Tries those again whose time has come.
+    fn retry_due(&mut self, now: Instant) {
+        let LogThread { logs, behind, counts, .. } = self;
+        behind.retain(|index, at| {
+            let Some(log) = logs.get_mut(index) else { return false };
+            if *at <= now {
+                log.retry(Sink(*index), counts);
+                *at = now + log.pause();
+            }
+            !log.held.is_empty()
+        });
+    }
+
     /// The next order; `None` when it is time to try again.
-    fn next(&self) -> Result<Option<Work>, ()> {
-        if let Some(pipe) = self.logs.values().find(|log| !log.held.is_empty() && log.output.may_stick()) {
+    fn next(&mut self) -> Result<Option<Work>, ()> {
+        let may_stick = |index: &usize| self.logs.get(index).is_some_and(|log| log.output.may_stick());
+        if let Some(index) = self.behind.keys().copied().find(may_stick) {
             return match self.work.try_recv() {
                 Ok(work) => Ok(Some(work)),
                 Err(TryRecvError::Disconnected) => Err(()),
                 Err(TryRecvError::Empty) => {
-                    pipe.output.wait(PIPE_PATIENCE);
+                    if self.logs.get(&index).is_some_and(|pipe| pipe.output.wait(PIPE_RETRY)) {
+                        self.behind.insert(index, Instant::now());
+                    }
                     Ok(None)
                 }
             };
         }
-        if self.logs.values().any(|log| !log.held.is_empty()) || error::leaves_out() {
-            return match self.work.recv_timeout(RETRY) {
-                Ok(work) => Ok(Some(work)),
-                Err(RecvTimeoutError::Timeout) => Ok(None),
-                Err(RecvTimeoutError::Disconnected) => Err(()),
-            };
+        let wait = match self.behind.values().min() {
+            Some(at) => at.saturating_duration_since(Instant::now()),
+            None if error::leaves_out() => RETRY,
+            None => return self.work.recv().map(Some).map_err(|_| ()),
+        };
+        match self.work.recv_timeout(wait) {
+            Ok(work) => Ok(Some(work)),
+            Err(RecvTimeoutError::Timeout) => Ok(None),
+            Err(RecvTimeoutError::Disconnected) => Err(()),
         }
-        self.work.recv().map(Some).map_err(|_| ())
     }
 
     fn reopen(&mut self) -> Vec<String> {
@@ -325,6 +388,7 @@ impl LogThread {
                 Err(error) => failures.push(format!("cannot reopen {}: {error}", log.output.target())),
             }
         }
+        self.behind.values_mut().for_each(|at| *at = Instant::now());
         failures
     }
 }
@@ -336,13 +400,20 @@ impl OpenLog {
         }
         self.held_bytes += lines.len();
         self.held.push_back(lines);
-        // One that is behind is tried when it is its time, not for every buffer.
         if self.held.len() == 1 {
             self.retry(sink, counts);
         }
     }
 
+    /// How long it is left alone when it has not taken all.
+    fn pause(&self) -> Duration {
+        if self.output.may_stick() { PIPE_RETRY } else { RETRY }
+    }
+
     fn retry(&mut self, sink: Sink, counts: &Counts) {
+        if self.output.take_torn() {
+            self.drop_rest_of_line(counts);
+        }
         while let Some(lines) = self.held.front_mut() {
             let (written, result) = self.output.write(lines);
             lines.drain(..written);
@@ -391,6 +462,7 @@ impl OpenLog {
     }
 
     fn give_up(&mut self, counts: &Counts) {
+        self.output.take_torn(); // its rest goes with what is held
         self.held_bytes = 0;
         for lines in self.held.drain(..) {
             counts.lose(&lines, Some(&self.lost));
@@ -408,6 +480,59 @@ mod tests {
     fn open_below(folder: &PathBuf) -> usize {
         let descriptors = fs::read_dir("/proc/self/fd").unwrap().flatten();
         descriptors.filter(|fd| fs::read_link(fd.path()).is_ok_and(|to| to.starts_with(folder))).count()
+    }
+
+    /// FAULTS 51: a log that failed is tried once a second also where there is something to write all the time, and orders
+    /// of other logs do not put that off.
+    #[test]
+    fn a_log_that_failed_is_tried_again_under_load() {
+        let folder = std::env::temp_dir().join(format!("tidegate-writer-load-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        let target = |name: &str| LogTarget::File(folder.join(name));
+        for name in ["log", "other"] {
+            fs::write(folder.join(name), "").unwrap();
+        }
+        let (_queue, work) = channel();
+        let mut thread = LogThread::new(work, Arc::default());
+        // It is open for reading: what is written to it fails.
+        let output = Output::given(&target("log"), File::open(folder.join("log")).unwrap());
+        thread.obey(Work::Open(Sink(0), output, Arc::default()));
+        thread.obey(Work::Open(Sink(1), Output::open(&target("other")).unwrap(), Arc::default()));
+        let began = Instant::now();
+        let writes = |thread: &mut LogThread, at: Instant| {
+            for sink in [0, 1] {
+                thread.obey(Work::Write(Sink(sink), b"line\n".to_vec()));
+                thread.retry_due(at);
+            }
+        };
+        for tenths in 0..15 {
+            writes(&mut thread, began + Duration::from_millis(100) * tenths);
+        }
+        assert!(thread.logs[&0].is_failing && thread.behind.keys().eq([&0]));
+        let held = thread.logs[&0].held.len();
+        thread.retry_due(began);
+        assert_eq!(thread.logs[&0].held.len(), held, "it is left alone until it is its time");
+        // There is room again.
+        thread.logs.get_mut(&0).unwrap().output = Output::open(&target("log")).unwrap();
+        for tenths in 15..30 {
+            writes(&mut thread, began + Duration::from_millis(100) * tenths);
+        }
+        let read = |name: &str| fs::read_to_string(folder.join(name)).unwrap();
+        assert_eq!((read("log"), read("other")), ("line\n".repeat(30), "line\n".repeat(30)));
+        assert!(thread.behind.is_empty() && !thread.logs[&0].is_failing);
+        fs::remove_dir_all(&folder).unwrap();
+    }
+
+    /// A path that hangs is a matter of whoever opens it: workers, which count what they drop, do not wait for that.
+    #[test]
+    fn workers_do_not_wait_while_a_log_is_opened() {
+        let writer = Writer::start().unwrap();
+        let target = LogTarget::Stderr;
+        let opened = writer.sink_opened_by(&target, || {
+            assert!(writer.logs.try_lock().is_ok(), "what a worker takes is free");
+            Output::open(&target)
+        });
+        assert_eq!(writer.sink(&target).unwrap(), opened.unwrap());
     }
 
     /// FAULTS 67: what settings have opened that were given up is closed, and what is in force stays as it is.

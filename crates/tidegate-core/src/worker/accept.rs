@@ -172,9 +172,19 @@ impl Worker {
             let accepted = listen::accept(open.listener.fd.as_fd(), &self.cx.stats);
             let is_last = !matches!(accepted, Accepted::Connection(..));
             if let Accepted::Connection(stream, peer) = accepted {
+                // With this one in the place of the spare one there is none left, unless some have come free since it
+                // was last tried: then nobody has to be turned away any more.
+                self.spare = listen::spare();
+                if self.spare.is_some() {
+                    self.exhausted_since = 0;
+                    self.cx.admission.on_accept(index);
+                    return self.judge(stream, peer, place);
+                }
                 self.turn_away(stream, peer, place, ConnectionRefusal::Descriptors);
             }
-            self.spare = listen::spare();
+            if self.spare.is_none() {
+                self.spare = listen::spare();
+            }
             if is_last || self.spare.is_none() {
                 break;
             }

@@ -48,7 +48,7 @@ fn refusal() -> Verdict {
 }
 
 impl tidegate_core::Gate for Porter {
-    fn check(&self, exchange: &Exchange<'_>) -> Verdict {
+    fn check(&self, exchange: &mut Exchange<'_>) -> Verdict {
         let (gate, given_up) = (self.gate.clone(), GivenUp(Some(self.outcomes.clone())));
         match exchange.field("x-gate").unwrap_or_default() {
             b"refuse" => {

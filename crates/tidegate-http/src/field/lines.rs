@@ -27,6 +27,12 @@ impl FieldLines {
         FieldLines { bytes: Vec::with_capacity(capacity) }
     }
 
+    /// Bytes of memory that it holds.
+    #[inline]
+    pub fn capacity(&self) -> usize {
+        self.bytes.capacity()
+    }
+
     /// Appends a line. White space around the value is cut off, and each control character in it other
     /// than a tab (CR, LF and NUL first of all) becomes a space.
     ///
@@ -41,10 +47,17 @@ impl FieldLines {
         if !is_token(name.as_bytes()) {
             return false;
         }
+        self.push_read(name, trim(value));
+        true
+    }
+
+    /// Appends a line that a codec has read: the name is a token, the value has no white space around it. What no line may
+    /// hold becomes a space all the same.
+    pub fn push_read(&mut self, name: &str, value: &[u8]) {
+        debug_assert!(is_token(name.as_bytes()), "invariant: a codec has read it");
         self.bytes.reserve(name.len() + value.len() + 4);
         self.bytes.extend_from_slice(name.as_bytes());
         self.bytes.extend_from_slice(b": ");
-        let value = trim(value);
         if words::any(value, words::control) && value.iter().any(|&byte| is_forbidden(byte)) {
             let start = self.bytes.len();
             self.bytes.extend(value.iter().map(|&byte| if is_forbidden(byte) { b' ' } else { byte }));
@@ -58,7 +71,6 @@ impl FieldLines {
             self.bytes.extend_from_slice(value);
         }
         self.bytes.extend_from_slice(b"\r\n");
-        true
     }
 
     /// Appends all lines of `other`.

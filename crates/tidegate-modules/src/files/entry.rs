@@ -156,7 +156,13 @@ pub fn metas_of(found: &FoundFile) -> Vec<Meta> {
 
 impl Maker {
     /// Puts an entry together.
-    pub fn entry(&self, lookup: &Lookup, relative: &[u8], contents: Contents, now: u64) -> FileEntry {
+    pub fn entry(
+        &self,
+        lookup: &Lookup,
+        (relative, generation): (&[u8], u32),
+        contents: Contents,
+        now: u64,
+    ) -> FileEntry {
         let Some(meta) = contents.metas.first().copied() else {
             unreachable!("invariant: the file itself is always first")
         };
@@ -186,7 +192,7 @@ impl Maker {
             modified: meta.mtime,
             metas: contents.metas,
             checked: Cell::new(now),
-            generation: lookup.root.generation(),
+            generation,
         }
     }
 

@@ -7,7 +7,7 @@ use crate::compress;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
-use tidegate_config::settings::{self, Coding, Try};
+use tidegate_config::settings::{self, Coding, PathPattern, Try};
 use tidegate_http::Status;
 use tidegate_io::clock::monotonic_ns;
 use tidegate_io::file::{self, FileKind, Links, Opened, Patience, Root};
@@ -33,6 +33,8 @@ pub struct Lookup {
     pub root: Arc<Root>,
     /// The route's settings.
     pub settings: settings::Files,
+    /// What its paths are like.
+    pub pattern: PathPattern,
 }
 
 /// What a path leads to, and which names that depends on.
@@ -45,6 +47,8 @@ pub struct Located {
     pub depends: Vec<Box<[u8]>>,
     /// Why there is nothing that is served, where there is none.
     pub why: Why,
+    /// [`Root::generation`] before it was looked up: of the root that it was found in, or of one before that.
+    pub generation: u32,
 }
 
 /// Why nothing is served.
@@ -127,7 +131,8 @@ impl Lookup {
         self.root.follow(monotonic_ns(), patience)?;
         let located = self.search(path, patience)?;
         // Where the root was removed nothing is found; a new one may be there in its place.
-        if !matches!(located.found, Found::File(_)) && self.root.follow_removed(patience)? {
+        let is_file = matches!(located.found, Found::File(_));
+        if !is_file && self.root.follow_removed(located.generation, patience)? {
             return self.search(path, patience);
         }
         Ok(located)
@@ -142,8 +147,9 @@ impl Lookup {
             is_outside: false,
             real: None,
         };
+        let generation = self.root.generation();
         let found = search.run(path)?;
-        Ok(Located { found, depends: search.depends, why: search.why })
+        Ok(Located { found, depends: search.depends, why: search.why, generation })
     }
 
     /// Whether the path is that of the folder which the alias stands for, without its slash.
@@ -226,7 +232,7 @@ impl Search<'_> {
                 }
                 Try::Route(name) => return Ok(Found::Route(name.clone())),
                 Try::Path(template) => {
-                    let filled = fill(template, relative);
+                    let Some(filled) = self.fill(template, path, relative) else { continue };
                     match self.path(&filled, false)? {
                         Found::Status(Status::NOT_FOUND) => {}
                         // The folder of the path itself: links in what is found there need the slash.
@@ -241,6 +247,11 @@ impl Search<'_> {
             }
         }
         self.nothing(Why::Try)
+    }
+
+    fn fill(&self, template: &str, path: &[u8], relative: &[u8]) -> Option<Vec<u8>> {
+        let Lookup { pattern, settings, .. } = self.lookup;
+        fill(template, path, relative, pattern, settings.serves_hidden)
     }
 
     /// `redirects`: a folder without its slash is worth telling about.
@@ -347,16 +358,37 @@ impl Search<'_> {
 /// `ENXIO`
 const NO_SUCH_DEVICE: i32 = 6;
 
-fn fill(template: &str, relative: &[u8]) -> Vec<u8> {
+/// An entry of `try` for a path. Stars and groups may stand for anything that stands in a path: `None` where they make
+/// of it what no path is, or what is hidden.
+fn fill(
+    template: &str,
+    path: &[u8],
+    relative: &[u8],
+    pattern: &PathPattern,
+    serves_hidden: bool,
+) -> Option<Vec<u8>> {
     let mut filled = Vec::with_capacity(template.len() + relative.len());
-    for (n, literal) in template.split("{path}").enumerate() {
-        if n > 0 {
+    let (mut rest, mut is_asked) = (template, false);
+    while let Some((before, behind)) = rest.split_once('{') {
+        let (name, after) = behind.split_once('}')?; // the settings have been checked
+        filled.extend_from_slice(before.as_bytes());
+        if name == "path" {
             filled.extend_from_slice(relative);
+        } else {
+            let (name, default) = name.split_once(":-").unwrap_or((name, ""));
+            let capture = pattern.capture(path, name).filter(|capture| !capture.is_empty());
+            filled.extend_from_slice(capture.unwrap_or(default.as_bytes()));
+            is_asked = true;
         }
-        filled.extend_from_slice(literal.as_bytes());
+        rest = after;
     }
-    let below = filled.strip_prefix(b"/").map(<[u8]>::to_vec);
-    below.unwrap_or(filled)
+    filled.extend_from_slice(rest.as_bytes());
+    if filled.starts_with(b"/") {
+        filled.remove(0);
+    }
+    let is_path = |path: &[u8]| !path.split(|byte| *byte == b'/').any(|part| matches!(part, b"." | b".."));
+    let is_sound = !is_asked || is_path(&filled) && (serves_hidden || !is_hidden(&[b"/", &*filled].concat()));
+    is_sound.then_some(filled)
 }
 
 #[cfg(test)]
@@ -380,9 +412,24 @@ mod tests {
 
     #[test]
     fn templates() {
-        assert_eq!(fill("{path}.html", b"a/b"), b"a/b.html");
-        assert_eq!(fill("/{path}", b"a/b"), b"a/b");
-        assert_eq!(fill("/index.html", b"a/b"), b"index.html");
-        assert_eq!(fill("{path}/", b"a"), b"a/");
+        let glob = |text: &str| PathPattern::Pieces(text.split('*').map(str::to_owned).collect());
+        for (template, pattern, path, expected) in [
+            ("{path}.html", "/*", "/a/b", Some("a/b.html")),
+            ("/{path}", "/*", "/a/b", Some("a/b")),
+            ("/index.html", "/*", "/a/b", Some("index.html")),
+            ("{path}/", "/*", "/a", Some("a/")),
+            ("/{2}/{1}.x", "/*/*", "/a/b", Some("b/a.x")),
+            ("/{1:-none}/x", "/*", "/", Some("none/x")),
+            ("/{3}x", "/*", "/", Some("x")),
+            // Two parts of a path are none that a path may have, or one that is hidden.
+            ("/x/{1}{2}/y", "/a*b*c", "/a.b.c", None),
+            ("/x/{1}", "/f*", "/f.git/config", None),
+            ("/{1}", "/f*", "/f.well-known/x", Some(".well-known/x")),
+            ("/x/{1}", "/f*", "/f../y", None),
+        ] {
+            let relative = path.strip_prefix('/').unwrap().as_bytes();
+            let filled = fill(template, path.as_bytes(), relative, &glob(pattern), false);
+            assert_eq!(filled.as_deref(), expected.map(str::as_bytes), "{template} {pattern} {path}");
+        }
     }
 }

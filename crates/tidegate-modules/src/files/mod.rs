@@ -136,7 +136,7 @@ impl Files {
         let inner = Inner {
             shared: shared.clone(),
             instance,
-            lookup: Arc::new(Lookup { root, settings: files.clone() }),
+            lookup: Arc::new(Lookup { root, settings: files.clone(), pattern: route.pattern.clone() }),
             listing: files.listing.clone().map(Arc::new),
             ranges: route.limits.as_ref().unwrap_or(&server.limits.request).ranges,
             is_dressed_later: decoration.has_placeholders(),
@@ -333,11 +333,11 @@ impl Inner {
         exchange: &mut Exchange<'_>,
         has_waited: bool,
     ) -> Reply {
-        let Located { mut found, depends, why } = located;
+        let Located { mut found, depends, why, generation } = located;
         self.lookup.leave_out_programs(&mut found, exchange);
         if let (Some(old), Found::File(file)) = (&old, &found)
             && old.metas == entry::metas_of(file)
-            && old.generation == self.lookup.root.generation()
+            && old.generation == generation
         {
             old.checked.set(exchange.started);
             if has_waited {
@@ -352,10 +352,10 @@ impl Inner {
         if let Some(path) = self.other_path(&found, exchange.path) {
             let inner = self.clone();
             return exchange.hand_on(&path, move |MayStore(may_store), exchange| {
-                inner.send(Located { found, depends, why }, may_store, has_waited, exchange)
+                inner.send(Located { found, depends, why, generation }, may_store, has_waited, exchange)
             });
         }
-        self.send(Located { found, depends, why }, true, has_waited, exchange)
+        self.send(Located { found, depends, why, generation }, true, has_waited, exchange)
     }
 
     /// Answers with what was found, which the client may have.
@@ -366,7 +366,7 @@ impl Inner {
         has_waited: bool,
         exchange: &mut Exchange<'_>,
     ) -> Reply {
-        let Located { found, depends, why } = located;
+        let Located { found, depends, why, generation } = located;
         if self.lookup.is_of_program(&found, exchange) {
             return Reply::Ready(self.refused(exchange, Status::NOT_FOUND, &Why::Program, &depends));
         }
@@ -374,7 +374,8 @@ impl Inner {
             Found::File(file) => {
                 // What nobody tells the changes of is looked at anew for every request.
                 let may_store = may_store && self.lookup.settings.uses_cache && !file.is_outside;
-                let reading = Reading { relative: file.relative.clone(), depends, has_waited, may_store };
+                let relative = file.relative.clone();
+                let reading = Reading { relative, generation, depends, has_waited, may_store };
                 self.read(file, reading, exchange)
             }
             Found::Folder { relative, folder } => match &self.listing {
@@ -410,8 +411,9 @@ impl Inner {
     }
 
     fn store(self: &Rc<Self>, contents: Contents, reading: &Reading, exchange: &mut Exchange<'_>) -> Reply {
-        let Reading { relative, depends, has_waited, may_store } = reading;
-        let entry = Rc::new(self.maker.entry(&self.lookup, relative, contents, exchange.started));
+        let Reading { relative, generation, depends, has_waited, may_store } = reading;
+        let place = (&**relative, *generation);
+        let entry = Rc::new(self.maker.entry(&self.lookup, place, contents, exchange.started));
         if *may_store {
             let (cache, root) = (&self.shared.cache, &self.lookup.root);
             let is_new_watch = cache.borrow_mut().insert(self.instance, exchange.path, &entry, root, depends);
@@ -602,6 +604,8 @@ impl Inner {
 struct Reading {
     /// Below the root.
     relative: Vec<u8>,
+    /// Of the root: [`Located::generation`].
+    generation: u32,
     /// The names that it follows from.
     depends: Vec<Box<[u8]>>,
     /// Other things may have happened on this worker since the request came.
@@ -683,7 +687,10 @@ fn not_allowed(exchange: &Exchange<'_>) -> Response {
 
 /// A folder without its slash: the same address with one, query kept (relative links need it).
 fn with_slash(exchange: &Exchange<'_>) -> Response {
-    let mut to = encode_path(exchange.path);
+    // What a folder is called by `rewrite` is nothing that the client has asked for.
+    let asked = exchange.is_rewritten().then(|| exchange.path_asked_for());
+    let asked = asked.filter(|asked| !asked.ends_with('/'));
+    let mut to = asked.unwrap_or_else(|| encode_path(exchange.path));
     to.push('/');
     if let Some(query) = exchange.query {
         to.push('?');

@@ -1,5 +1,6 @@
 //! The way of an answer from its application: the head, then content with its framing taken off.
 
+use super::about::About;
 use super::complaints::Complaints;
 use super::fields::{is_for_servers, may_be_trailer};
 use std::io;
@@ -75,11 +76,21 @@ pub(super) enum HeadOf {
 }
 
 impl HeadOf {
-    /// Takes bytes; the head, once it is there.
-    pub(super) fn push(&mut self, bytes: &[u8]) -> Result<Option<AnswerHead>, AnswerError> {
+    /// Takes bytes; the head, once it is there. `memory` is asked for room for what lies behind it, `about` what complaints
+    /// are about.
+    pub(super) fn push(
+        &mut self,
+        bytes: &[u8],
+        memory: impl FnOnce() -> Vec<u8>,
+        about: impl Fn() -> About,
+    ) -> Result<Option<AnswerHead>, AnswerError> {
         match self {
             HeadOf::Http { reader, method, may_switch, body, interim } => {
                 let may_switch = *may_switch;
+                // Of a connection that only ends, the request may have to be sent once more.
+                if !bytes.is_empty() {
+                    reader.lend(memory);
+                }
                 let head = reader.push(
                     bytes,
                     &LIMITS,
@@ -103,11 +114,29 @@ impl HeadOf {
             HeadOf::FastCgi { decoder, stdout, complaints } => {
                 let before = stdout.len();
                 let mut rest = bytes;
+                // Most often the first of it is all of the head, and only what lies behind that is kept.
+                let mut first: Option<(AnswerHead, &[u8])> = None;
                 while !rest.is_empty() && !decoder.is_complete() {
                     let step = decoder.decode(rest)?;
                     match step.event {
-                        Event::Stdout(data) => stdout.extend_from_slice(data),
-                        Event::Stderr(data) => complaints.push(data),
+                        Event::Stdout(data) if stdout.is_empty() && first.is_none() => {
+                            match read_cgi(data)? {
+                                Some((head, len)) => {
+                                    first = Some((head, data.get(len..).unwrap_or_default()))
+                                }
+                                None => stdout.extend_from_slice(data),
+                            }
+                        }
+                        Event::Stdout(data) => {
+                            if let Some((_, behind)) = &mut first {
+                                stdout.extend_from_slice(std::mem::take(behind));
+                            }
+                            stdout.extend_from_slice(data);
+                        }
+                        Event::Stderr(data) => {
+                            complaints.are_about(&about);
+                            complaints.push(data);
+                        }
                         Event::End(end) => check_end(end.status)?,
                         Event::Nothing | Event::Values(_) => {}
                     }
@@ -115,6 +144,13 @@ impl HeadOf {
                 }
                 if !rest.is_empty() {
                     return Err(AnswerError::Excess);
+                }
+                if let Some((head, behind)) = first {
+                    if !behind.is_empty() {
+                        *stdout = memory();
+                        stdout.extend_from_slice(behind);
+                    }
+                    return Ok(Some(head));
                 }
                 if stdout.len() == before && !decoder.has_ended() {
                     return Ok(None);
@@ -251,6 +287,13 @@ impl Content {
         Ok(within)
     }
 
+    /// Says what request an application may still complain of.
+    pub(super) fn is_about(&mut self, about: impl FnOnce() -> About) {
+        if let FramingOf::FastCgi { complaints, .. } = &mut self.framing {
+            complaints.are_about(about);
+        }
+    }
+
     /// All of it, for somebody else to read on.
     pub(super) fn take(&mut self) -> Content {
         let over = Content {
@@ -346,22 +389,32 @@ pub(super) fn to_client<'f>(fields: impl Iterator<Item = (&'f str, &'f [u8])>) -
 }
 
 fn from_cgi(stdout: &mut Vec<u8>) -> Result<Option<AnswerHead>, AnswerError> {
+    let Some((head, len)) = read_cgi(stdout)? else { return Ok(None) };
+    stdout.drain(..len);
+    Ok(Some(head))
+}
+
+/// A head and its length, once it is complete.
+fn read_cgi(bytes: &[u8]) -> Result<Option<(AnswerHead, usize)>, AnswerError> {
     let mut space = FieldSpace::new();
-    let Some(head) = cgi::parse_head(stdout, &LIMITS, &mut space)? else { return Ok(None) };
+    let Some(head) = cgi::parse_head(bytes, &LIMITS, &mut space)? else { return Ok(None) };
     let mut answer = AnswerHead::new(Status(head.status), head.content_length);
     if let Some(cgi::Redirect::Local(path)) = head.redirect {
         answer.local_redirect = Some(path.to_vec());
     }
     answer.take_all(head.fields.iter().filter(|field| !field.name.eq_ignore_ascii_case("status")));
-    let len = head.len;
-    drop(space);
-    stdout.drain(..len);
-    Ok(Some(answer))
+    Ok(Some((answer, head.len)))
 }
 
 fn from_http(head: &ResponseHead<'_, '_>) -> AnswerHead {
-    let len = head.fields.iter().find(|field| field.name.eq_ignore_ascii_case("content-length"));
-    let len = len.and_then(|field| parse_decimal(field.value));
+    let len = match head.body {
+        BodyLength::Length(len) => Some(len),
+        // Of an answer that has no content: to `HEAD`, or 304.
+        _ => {
+            let len = head.fields.iter().find(|field| field.name.eq_ignore_ascii_case("content-length"));
+            len.and_then(|field| parse_decimal(field.value))
+        }
+    };
     let mut answer = AnswerHead::new(Status(head.status), len);
     answer.is_switch = head.kind == ResponseKind::Switching;
     answer.take_all(head.fields.iter());
@@ -404,7 +457,8 @@ impl AnswerHead {
 
     /// The fields, but those that `Connection` names.
     fn take_all<'f>(&mut self, fields: impl Iterator<Item = &'f Field<'f>> + Clone) {
-        let has_connection = fields.clone().any(|field| field.name.eq_ignore_ascii_case("connection"));
+        let is_connection = |field: &&Field<'_>| field.name.eq_ignore_ascii_case("connection");
+        let has_connection = fields.clone().any(|field| is_connection(&field));
         for field in fields.clone() {
             if !has_connection || !named_by_connection(fields.clone(), field.name) {
                 self.take(field.name, field.value);
@@ -412,7 +466,7 @@ impl AnswerHead {
         }
     }
 
-    /// A field, where it belongs: with the client, or here.
+    /// A field, where it belongs: with the client, or here. It was read by a codec.
     fn take(&mut self, name: &str, value: &[u8]) {
         let is = |other: &str| name.eq_ignore_ascii_case(other);
         let ends_here = match name.len() {
@@ -420,19 +474,29 @@ impl AnswerHead {
             4 => is("date"),
             6 => is("server"),
             7 => is("upgrade"),
+            8 => {
+                self.leads |= is("location");
+                false
+            }
+            10 if is("x-sendfile") => {
+                self.sendfile = Some(value.to_vec());
+                true
+            }
             10 => is("connection") || is("keep-alive"),
             14 => is("content-length"),
-            16 => is("proxy-connection"),
+            16 if is("x-accel-redirect") => {
+                self.accel_redirect = Some(value.to_vec());
+                true
+            }
+            16 => {
+                self.leads |= is("content-location");
+                is("proxy-connection")
+            }
             17 => is("transfer-encoding"),
             _ => false,
         };
-        if is("x-sendfile") {
-            self.sendfile = Some(value.to_vec());
-        } else if is("x-accel-redirect") {
-            self.accel_redirect = Some(value.to_vec());
-        } else if !ends_here && !is_for_servers(name) {
-            self.lines.push(name, value);
-            self.leads |= is("location") || is("content-location");
+        if !ends_here && !is_for_servers(name) {
+            self.lines.push_read(name, value);
         }
     }
 }

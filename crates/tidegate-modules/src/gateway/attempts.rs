@@ -15,7 +15,7 @@ use std::rc::Rc;
 use tidegate_core::{Response, answer, log};
 use tidegate_http::Status;
 use tidegate_io::clock::monotonic_ns;
-use tidegate_stats::{GatewayFailure, Worker as Stats};
+use tidegate_stats::GatewayFailure;
 
 /// Times that a request is sent again at once when a connection was on its way out.
 const AT_ONCE: u32 = 2;
@@ -23,7 +23,10 @@ const AT_ONCE: u32 = 2;
 /// A request in the words of its protocol, ready to be sent.
 pub(super) trait Attempt {
     /// The way to the application, and what the request brings to the choice of a member.
-    fn way(&mut self) -> (&Rc<Link>, &mut RoutingState, &About);
+    fn way(&mut self) -> (&Rc<Link>, &mut RoutingState);
+
+    /// The request in messages.
+    fn about(&self) -> About;
 
     /// Tries it with this member, which is there at first; `wants_new` where idle connections may be as old as one that
     /// has failed.
@@ -76,20 +79,40 @@ struct Attempts {
     before: Option<Box<Response>>,
 }
 
-/// Tries a request. What seldom has to be waited for is in a box of its own: the future is made anew for each request, and
+/// What has been done for a request already.
+#[derive(Default)]
+pub(super) struct Begun {
+    /// It has a place.
+    pub(super) pick: Option<Selection>,
+    /// It was tried, and that came to nothing.
+    pub(super) failure: Option<Box<Failure>>,
+}
+
+/// Counts a request that is to be tried.
+pub(super) fn count(link: &Link) {
+    link.shared.stats.gateway_requests.add(1);
+}
+
+/// Tries a request that has been counted. What seldom has to be waited for is in a box of its own: the future is made anew for each request, and
 /// all that it could ever wait for is a part of it.
-pub(super) async fn until_answered<A: Attempt>(mut request: A) -> Response {
+pub(super) async fn until_answered<A: Attempt>(mut request: A, begun: Begun) -> Response {
     let mut attempts = Attempts::default();
-    request.way().0.shared.stats.gateway_requests.add(1);
+    let Begun { mut pick, failure } = begun;
+    if let Some(failure) = failure
+        && let Some(answer) = attempts.end(&mut request, *failure)
+    {
+        return answer;
+    }
     loop {
-        let (link, routing, _) = request.way();
-        let mut pick = link.upstream.try_pick(routing);
+        let (link, routing) = request.way();
+        pick = pick.or_else(|| link.upstream.try_pick(routing));
         if pick.is_none() {
             match Box::pin(place(link, routing)).await {
                 Ok(waited_for) => pick = Some(waited_for),
                 Err(refused) => {
-                    let answer = attempts.before.take();
-                    return answer.map_or_else(|| refuse(&link.shared.stats, &refused), |answer| *answer);
+                    let (answer, about) = (attempts.before.take(), request.about());
+                    let (link, _) = request.way();
+                    return answer.map_or_else(|| refuse(link, &about, &refused), |answer| *answer);
                 }
             }
         }
@@ -101,6 +124,7 @@ pub(super) async fn until_answered<A: Attempt>(mut request: A) -> Response {
                 }
             }
         }
+        pick = None;
     }
 }
 
@@ -127,7 +151,8 @@ impl Attempts {
     #[cold]
     fn end(&mut self, request: &mut impl Attempt, failure: Failure) -> Option<Response> {
         let Failure { fault, pick, may_repeat, is_coincidence } = failure;
-        let (link, routing, about) = request.way();
+        let about = request.about();
+        let (link, routing) = request.way();
         if is_coincidence && may_repeat && self.at_once < AT_ONCE {
             link.shared.stats.gateway_retries.add(1);
             self.at_once += 1;
@@ -135,7 +160,7 @@ impl Attempts {
             request.rewind();
             return None;
         }
-        let answer = failed(link, about, &fault, pick.as_ref());
+        let answer = failed(link, &about, &fault, pick.as_ref());
         let is_sent = !matches!(fault, Fault::Unreachable(_));
         match (&fault, pick) {
             (Fault::Client, _) | (_, None) => {}
@@ -195,12 +220,18 @@ fn unreachable(about: &About, whom: &dyn std::fmt::Display, why: &str) {
 }
 
 /// The answer to a request that got no place.
-fn refuse(stats: &Stats, refused: &Refused) -> Response {
+fn refuse(link: &Link, about: &About, refused: &Refused) -> Response {
     let why = match refused {
         Refused::Full { .. } => GatewayFailure::QueueFull,
         Refused::TooOld { .. } => GatewayFailure::QueueAge,
         Refused::Down { .. } => GatewayFailure::Down,
     };
-    stats.gateway_failures.add(why, 1);
+    link.shared.stats.gateway_failures.add(why, 1);
+    match &link.upstream {
+        Upstream::Group(group) if why == GatewayFailure::Down => {
+            log::info(format_args!("503: {about}: {}: {}", link.name, group.why_down()));
+        }
+        _ => log::info(format_args!("503: {about}: {}: {refused}", link.name)),
+    }
     answer::busy(Some(refused.retry_after_seconds()))
 }

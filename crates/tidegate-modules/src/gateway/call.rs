@@ -6,7 +6,7 @@
 use super::abandon::{abandon, finish};
 use super::about::About;
 use super::answer::{AnswerError, AnswerHead, HeadOf};
-use super::attempts::{self, Attempt, Failure, until_answered};
+use super::attempts::{self, Attempt, Begun, Failure, until_answered};
 use super::complaints::Complaints;
 use super::gather::gather;
 use super::link::Link;
@@ -15,6 +15,7 @@ use super::stream::{Checkout, Relay, Silence};
 use super::upload::{REQUEST, Upload, UploadError};
 use super::upstream::{RoutingState, Selection};
 use super::{sendfile, tunnel};
+use smallvec::SmallVec;
 use std::future::Future;
 use std::io;
 use std::pin::Pin;
@@ -28,6 +29,7 @@ use tidegate_core::interim::InterimQueue;
 use tidegate_core::response::Head;
 use tidegate_core::{Author, Body, BodyStream, Chunk, InternalRedirect, Need, Reply, Response, answer};
 use tidegate_http::{FieldLines, Status};
+use tidegate_io::LocalFuture;
 use tidegate_io::clock::monotonic_ns;
 use tidegate_io::runtime;
 use tidegate_io::timer::{self, Deadline};
@@ -59,7 +61,23 @@ pub(super) struct Call {
     pub(super) back: Option<Back>,
     /// For a path of this server in place of an answer.
     pub(super) elsewhere: Option<InternalRedirect>,
-    pub(super) about: About,
+    /// What the client has asked for, for messages.
+    pub(super) target: ShortText,
+}
+
+/// Text that is most often short, and then no memory of its own.
+pub(super) struct ShortText(SmallVec<[u8; 36]>);
+
+impl From<&str> for ShortText {
+    fn from(text: &str) -> ShortText {
+        ShortText(SmallVec::from_slice(text.as_bytes()))
+    }
+}
+
+impl ShortText {
+    fn as_str(&self) -> &str {
+        std::str::from_utf8(&self.0).unwrap_or_default() // it was made of such
+    }
 }
 
 /// How an answer is read.
@@ -86,9 +104,13 @@ enum Fault {
 }
 
 impl Attempt for Box<Call> {
-    fn way(&mut self) -> (&Rc<Link>, &mut RoutingState, &About) {
-        let Call { link, routing, about, .. } = &mut **self;
-        (link, routing, about)
+    fn way(&mut self) -> (&Rc<Link>, &mut RoutingState) {
+        let Call { link, routing, .. } = &mut **self;
+        (link, routing)
+    }
+
+    fn about(&self) -> About {
+        Call::about(self)
     }
 
     fn rewind(&mut self) {
@@ -103,7 +125,7 @@ impl Attempt for Box<Call> {
         let Some(pool) = self.link.pool(pick.as_ref().and_then(Selection::address)) else {
             return Ok(answer::error(Status::BAD_GATEWAY));
         };
-        let idle = if wants_new { None } else { pool.take(!self.may_repeat) };
+        let idle = if wants_new { None } else { self.kept(&pool) };
         let connection = match idle {
             Some(connection) => connection,
             None => match Box::pin(pool.connect()).await {
@@ -111,57 +133,140 @@ impl Attempt for Box<Call> {
                 Err(error) => return Err(Failure::unreachable(error, pick.take())),
             },
         };
-        let is_reused = connection.is_reused();
-        let began = monotonic_ns();
-        let (head, ended) = {
-            let mut exchange = Exchange::new(connection, self.reader(), self.link.timeout);
-            let upload = &mut self.upload;
-            let head = std::future::poll_fn(|cx| exchange.poll_head(cx, upload, &pool)).await;
-            (head, exchange.end())
+        let mut exchange = Exchange::new(self, connection, pool, pick.take());
+        let reply = match std::future::poll_fn(|cx| exchange.poll(cx, self)).await? {
+            Answered::Reply(Reply::Ready(response)) => return Ok(response),
+            Answered::Reply(reply) => reply,
+            Answered::Beginning(begun) => Box::pin(self.gathered(*begun)).await?,
         };
-        let head = match head {
-            Ok(head) => head,
-            Err(fault) => return Err(self.failure(fault, pick.take(), is_reused)),
-        };
-        let Some((connection, reader)) = ended else {
-            return Err(self.failure(Fault::Client, pick.take(), is_reused));
-        };
-        self.stats().gateway_delay.record_nanos(monotonic_ns().saturating_sub(began));
-        let answered = match reader {
-            HeadOf::Scgi { .. } if self.upload.is_complete() => {
-                Box::pin(self.gathered(head, reader, connection, pool, pick)).await
-            }
-            _ => self.answered(head, reader, Checkout { connection, pool, pick: pick.take() }),
-        };
-        let reply = match answered {
-            Ok(reply) => reply,
-            Err(fault) => return Err(self.failure(fault, pick.take(), is_reused)),
-        };
-        if let Reply::Ready(response) = reply {
-            return Ok(response);
-        }
+        drop(exchange);
         Ok(Box::pin(reply.settled()).await)
     }
 }
 
+/// A request that is carried out. What most of them need, a place and an idle connection that are there at once and an answer
+/// that comes on it, is done here in one piece of memory; all else by [`until_answered`].
+///
+/// Larger than 1,032 bytes it would not be among those pieces that the allocator has at hand.
+struct Running {
+    call: Option<Call>,
+    stage: Stage,
+}
+
+#[expect(clippy::large_enum_variant, reason = "what most requests are in shall need no memory of its own")]
+enum Stage {
+    Begin,
+    UnderWay(Exchange),
+    Rest(LocalFuture<Response>),
+    Over,
+}
+
+impl Future for Running {
+    type Output = Response;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Response> {
+        let Running { call, stage } = self.get_mut();
+        if let (Stage::Begin, Some(request)) = (&*stage, &mut *call) {
+            attempts::count(&request.link);
+            *stage = match request.begin() {
+                Ok(exchange) => Stage::UnderWay(exchange),
+                Err(begun) => rest(call.take(), |call| call.until_answered(begun)),
+            };
+        }
+        if let (Stage::UnderWay(exchange), Some(request)) = (&mut *stage, &mut *call) {
+            let answered = std::task::ready!(exchange.poll(cx, request));
+            *stage = match answered {
+                Ok(Answered::Reply(Reply::Ready(response))) => {
+                    *stage = Stage::Over;
+                    return Poll::Ready(response);
+                }
+                Ok(Answered::Reply(reply)) => Stage::Rest(Box::pin(reply.settled())),
+                Ok(Answered::Beginning(begun)) => rest(call.take(), |call| call.gather(begun)),
+                Err(failure) => {
+                    let begun = Begun { failure: Some(failure), ..Begun::default() };
+                    rest(call.take(), |call| call.until_answered(begun))
+                }
+            };
+        }
+        match stage {
+            Stage::Rest(rest) => rest.as_mut().poll(cx),
+            Stage::Begin | Stage::UnderWay(_) | Stage::Over => Poll::Pending, // it has ended
+        }
+    }
+}
+
+fn rest(call: Option<Call>, goes_on: impl FnOnce(Call) -> LocalFuture<Response>) -> Stage {
+    call.map_or(Stage::Over, |call| Stage::Rest(goes_on(call)))
+}
+
 impl Call {
+    /// An idle connection, where one will do.
+    ///
+    /// Processes of a pool end by themselves: one that has had its `requests`, a child of php-fpm or php-cgi that is
+    /// not needed. It may close a connection that it has promised to keep right behind an answer, and nothing tells such a
+    /// connection from a sound one before the request is lost in it. What cannot be sent again goes on a new one, which
+    /// waits in the backlog until somebody accepts it; an idle one makes way, since it may hold up who would.
+    fn kept(&self, pool: &Pool) -> Option<Connection> {
+        let kept = pool.take(!self.may_repeat);
+        kept.filter(|_| self.may_repeat || !self.link.upstream.is_pool())
+    }
+
     /// Carries it out, once a small content has come whole, or a long one has begun to come: until then it takes nothing
     /// that others could use.
     pub(super) fn run(self) -> Reply {
+        if !self.upload.waits_for_content() {
+            return self.running();
+        }
         // Whatever a future takes by value it holds twice.
         let mut call = Box::new(self);
-        if !call.upload.waits_for_content() {
-            return Reply::Later(Box::pin(until_answered(call)));
-        }
         Reply::Preparing(
             Need::Content,
             Box::pin(async move {
                 match call.upload.collect(call.link.request_buffer).await {
-                    Ok(()) => Reply::Later(Box::pin(until_answered(call))),
+                    Ok(()) => call.running(),
                     Err(_) => Reply::Ready(answer::error(Status::BAD_REQUEST)),
                 }
             }),
         )
+    }
+
+    fn running(self) -> Reply {
+        Reply::Later(Box::pin(Running { call: Some(self), stage: Stage::Begin }))
+    }
+
+    /// Begins with it, where nothing has to be waited for.
+    fn begin(&mut self) -> Result<Exchange, Begun> {
+        let Some(pick) = self.link.upstream.try_pick(&self.routing) else { return Err(Begun::default()) };
+        if let Some(pool) = self.link.pool(pick.address())
+            && let Some(connection) = self.kept(&pool)
+        {
+            return Ok(Exchange::new(self, connection, pool, Some(pick)));
+        }
+        Err(Begun { pick: Some(pick), failure: None })
+    }
+
+    #[cold]
+    fn until_answered(self, begun: Begun) -> LocalFuture<Response> {
+        Box::pin(until_answered(Box::new(self), begun))
+    }
+
+    /// Waits for the rest of an answer that has begun.
+    fn gather(self, begun: Box<Beginning>) -> LocalFuture<Response> {
+        let mut call = Box::new(self);
+        Box::pin(async move {
+            match call.gathered(*begun).await {
+                Ok(reply) => reply.settled().await,
+                Err(failure) => {
+                    let begun = Begun { failure: Some(failure), ..Begun::default() };
+                    until_answered(call, begun).await
+                }
+            }
+        })
+    }
+
+    /// The request in messages.
+    fn about(&self) -> About {
+        About::new(&self.link, self.target.as_str())
     }
 
     #[cold]
@@ -195,25 +300,22 @@ impl Call {
             Dialect::FastCgi => HeadOf::FastCgi {
                 decoder: ResponseDecoder::new(REQUEST),
                 stdout: Vec::new(),
-                complaints: Complaints::about(self.about.clone()),
+                complaints: Complaints::default(),
             },
             Dialect::Scgi => HeadOf::Scgi { stdout: Vec::new(), has_ended: false },
         }
     }
 
     /// The head of an answer has come that ends with its connection: what is behind it decides how it is passed on.
-    async fn gathered(
-        &mut self,
-        head: AnswerHead,
-        mut reader: HeadOf,
-        connection: Connection,
-        pool: Rc<Pool>,
-        pick: &mut Option<Selection>,
-    ) -> Result<Reply, Fault> {
-        if let HeadOf::Scgi { stdout, has_ended } = &mut reader {
-            gather(&connection, head.len, stdout, has_ended).await.map_err(Fault::Broken)?;
+    async fn gathered(&mut self, begun: Beginning) -> Result<Reply, Box<Failure>> {
+        let Beginning { head, mut reader, mut line } = begun;
+        let is_reused = line.connection.is_reused();
+        if let HeadOf::Scgi { stdout, has_ended } = &mut reader
+            && let Err(error) = gather(&line.connection, head.len, stdout, has_ended).await
+        {
+            return Err(self.failure(Fault::Broken(error), line.pick.take(), is_reused));
         }
-        self.answered(head, reader, Checkout { connection, pool, pick: pick.take() })
+        self.answered(head, reader, line).map_err(|fault| self.failure(fault, None, is_reused))
     }
 
     /// The head of an answer has come.
@@ -234,6 +336,9 @@ impl Call {
         }
         let (mut content, early) =
             reader.into_content(head.len.filter(|_| has_body)).map_err(Fault::Answer)?;
+        if !content.is_complete() {
+            content.is_about(|| self.about());
+        }
         let is_sent = self.upload.is_complete();
         // A local redirect has nothing behind its head (RFC 3875 section 6.2.2), whether the end has come or not.
         if content.is_complete() || (head.local_redirect.is_some() && content.ends_with_connection()) {
@@ -277,14 +382,14 @@ impl Call {
         }
         let len = content.remaining().map(|left| left.saturating_add(early.len() as u64));
         let upload = (!is_sent).then(|| std::mem::replace(&mut self.upload, Upload::whole(Vec::new())));
-        let about = self.about.clone();
+        let about = self.about();
         let relay = Relay::new(line, content, upload, early, &self.link, about, self.wants_trailers);
         Ok(respond(head, Body::Stream { len, has_trailers: false, stream: Box::new(relay) }))
     }
 
     /// A file in place of what has been answered.
     fn sendfile(&mut self, head: AnswerHead) -> Reply {
-        let (link, range, about) = (self.link.clone(), self.range.take(), self.about.clone());
+        let (link, range, about) = (self.link.clone(), self.range.take(), self.about());
         Reply::Later(Box::pin(async move {
             sendfile::respond(&link.sendfile, head, range.as_deref(), &about).await
         }))
@@ -321,11 +426,30 @@ fn respond(head: AnswerHead, body: Body) -> Reply {
     })
 }
 
+/// What one attempt has come to.
+enum Answered {
+    Reply(Reply),
+    /// More of it has to be waited for.
+    Beginning(Box<Beginning>),
+}
+
+/// The head of an answer that ends with its connection.
+struct Beginning {
+    head: AnswerHead,
+    reader: HeadOf,
+    line: Checkout,
+}
+
 /// One request on a connection, up to the head of its answer. Given up on the way where the client goes: an
 /// application is told where its protocol knows how.
 struct Exchange {
     under_way: Option<(Connection, HeadOf)>,
+    pool: Rc<Pool>,
+    pick: Option<Selection>,
+    is_reused: bool,
     is_sending: bool,
+    /// Monotonic, nanoseconds.
+    began: u64,
     silence: Silence,
     /// Armed on a new connection only.
     suspicion: Option<Pin<Box<Deadline>>>,
@@ -333,28 +457,55 @@ struct Exchange {
 }
 
 impl Exchange {
-    fn new(connection: Connection, reader: HeadOf, timeout: Duration) -> Exchange {
+    fn new(call: &Call, connection: Connection, pool: Rc<Pool>, pick: Option<Selection>) -> Exchange {
+        let began = monotonic_ns();
         Exchange {
-            under_way: Some((connection, reader)),
+            is_reused: connection.is_reused(),
+            under_way: Some((connection, call.reader())),
+            pool,
+            pick,
             is_sending: true,
-            silence: Silence::new(timeout),
+            began,
+            silence: Silence::since(began, call.link.timeout),
             suspicion: None,
             starving: None,
         }
     }
 
-    /// It has come to something.
-    fn end(&mut self) -> Option<(Connection, HeadOf)> {
-        self.under_way.take()
+    /// Carries it out.
+    fn poll(&mut self, cx: &mut Context<'_>, call: &mut Call) -> Poll<Result<Answered, Box<Failure>>> {
+        let head = std::task::ready!(self.poll_head(cx, call));
+        let ended = self.under_way.take();
+        (self.suspicion, self.starving) = (None, None);
+        Poll::Ready(match (head, ended) {
+            (Ok(head), Some((connection, reader))) => self.answered(call, head, connection, reader),
+            (Ok(_), None) => Err(call.failure(Fault::Client, self.pick.take(), self.is_reused)),
+            (Err(fault), ended) => {
+                drop(ended);
+                Err(call.failure(fault, self.pick.take(), self.is_reused))
+            }
+        })
+    }
+
+    fn answered(
+        &mut self,
+        call: &mut Call,
+        head: AnswerHead,
+        connection: Connection,
+        reader: HeadOf,
+    ) -> Result<Answered, Box<Failure>> {
+        call.stats().gateway_delay.record_nanos(monotonic_ns().saturating_sub(self.began));
+        let line = Checkout { connection, pool: self.pool.clone(), pick: self.pick.take() };
+        if matches!(reader, HeadOf::Scgi { .. }) && call.upload.is_complete() {
+            return Ok(Answered::Beginning(Box::new(Beginning { head, reader, line })));
+        }
+        let answered = call.answered(head, reader, line);
+        answered.map(Answered::Reply).map_err(|fault| call.failure(fault, None, self.is_reused))
     }
 
     /// Sends the request and waits for the head of its answer.
-    fn poll_head(
-        &mut self,
-        cx: &mut Context<'_>,
-        upload: &mut Upload,
-        pool: &Pool,
-    ) -> Poll<Result<AnswerHead, Fault>> {
+    fn poll_head(&mut self, cx: &mut Context<'_>, call: &mut Call) -> Poll<Result<AnswerHead, Fault>> {
+        let Call { link, upload, target, .. } = call;
         let Some((connection, reader)) = &mut self.under_way else { return Poll::Ready(Err(Fault::Client)) };
         let mut is_refused = None;
         if self.is_sending {
@@ -373,7 +524,9 @@ impl Exchange {
             let polled = runtime::with_scratch(|scratch| {
                 let room = scratch.len().min(FIRST_READ);
                 let polled = connection.poll_recv(cx, &mut scratch[..room]);
-                polled.map(|received| received.map(|count| (count, reader.push(&scratch[..count]))))
+                let about = || About::new(link, target.as_str());
+                let mut push = |bytes: &[u8]| reader.push(bytes, || upload.take_memory(), about);
+                polled.map(|received| received.map(|count| (count, push(&scratch[..count]))))
             });
             match polled {
                 Poll::Ready(Ok((0, _))) => {
@@ -416,7 +569,7 @@ impl Exchange {
         if !connection.is_reused() && self.starving.is_none() && reader.is_empty() {
             let suspicion = self.suspicion.get_or_insert_with(|| Box::pin(timer::after(PATIENCE)));
             if suspicion.as_mut().poll(cx).is_ready() {
-                self.starving = Some(Starving::new(pool.peer()));
+                self.starving = Some(Starving::new(self.pool.peer()));
             }
         }
         if self.silence.poll(cx).is_ready() {

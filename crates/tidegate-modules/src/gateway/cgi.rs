@@ -7,19 +7,24 @@
 //! the worker without another hand in between. Standard error is the stub's, and goes to the error log.
 //!
 //! The stub keeps its end of the connection to see when the other is gone: then, and when the script has
-//! run for as long as it may, the script's whole process group is killed. It reaps what it has started.
+//! run for as long as it may, the script's whole process group is killed. When a script has ended, so does all that it has
+//! left running, also what has made itself a daemon: the stub is a subreaper (`supervise/descendants.rs`).
 
+use super::script_fault::fault_of;
+use super::supervise::descendants;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{RecvFlags, SendFlags, Shutdown, accept_with, recv, send, shutdown};
 use rustix::process::{Signal, WaitOptions, kill_process_group, waitpid};
-use std::ffi::{CStr, CString, FromBytesWithNulError, NulError};
+use std::ffi::{CStr, CString, FromBytesWithNulError, NulError, OsStr};
 use std::io::{self, Read};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
 use std::process::ExitStatus;
 use std::time::{Duration, Instant};
+use tidegate_http::Status;
 use tidegate_io::spawn::{Program, Spawner, Started};
 use tidegate_wire::scgi;
 
@@ -30,11 +35,15 @@ const DIGITS: usize = 8;
 /// Bytes that are kept from one request to the next.
 const KEPT: usize = 64 << 10;
 
+/// How long what a script has left running may take to be dead; the keeper of the stub sees to the rest.
+const LEFT_PATIENCE: Duration = Duration::from_secs(1);
+
 /// Serves a listening socket until it is told to end. A script may run for `expiration`.
 ///
 /// # Errors
 /// The socket is of no use.
 pub fn serve(listener: &OwnedFd, expiration: Duration) -> io::Result<()> {
+    descendants::adopt_orphans()?;
     let mut stub = Stub::new(expiration);
     loop {
         let connection = match accept_with(listener, rustix::net::SocketFlags::CLOEXEC) {
@@ -133,15 +142,20 @@ impl Stub {
         let own = own.map(|(_, entry)| Ok(entry.as_c_str()));
         let started = environment(own.chain(self.entries.iter()))
             .and_then(|environment| start(&mut self.spawner, script, &environment, &connection));
-        let script = String::from_utf8_lossy(script);
+        let (file, script) = (Path::new(OsStr::from_bytes(script)), String::from_utf8_lossy(script));
         match started {
-            Ok(started) => watch(&started, &connection, self.expiration),
+            Ok(started) => watch(&started, &connection, self.expiration).map_err(|why| {
+                // An interpreter that env(1) does not find is said by its status alone.
+                fault_of(file).filter(|_| !why.is_empty()).map_or(why, |fault| fault.why)
+            }),
             Err(error) => {
-                let (status, why) = match error.kind() {
-                    io::ErrorKind::PermissionDenied => {
-                        ("403 Forbidden", "it may not be run: `chmod +x` it".into())
+                let (status, why) = match (fault_of(file), error.kind()) {
+                    (Some(fault), _) if fault.status == Status::FORBIDDEN => ("403 Forbidden", fault.why),
+                    (Some(fault), _) => ("500 Internal Server Error", fault.why),
+                    (None, io::ErrorKind::PermissionDenied) => {
+                        ("403 Forbidden", "the pool's user may not run it: `chmod +x` it".into())
                     }
-                    _ => ("500 Internal Server Error", error.to_string()),
+                    (None, _) => ("500 Internal Server Error", error.to_string()),
                 };
                 let answer =
                     format!("Status: {status}\r\nContent-Type: text/plain\r\n\r\n{}\n", &status[4..]);
@@ -211,8 +225,9 @@ fn watch(script: &Started, connection: &UnixStream, expiration: Duration) -> Res
     };
     let status = ended.map_or(0, |(_, status)| status.as_raw());
     let status = ExitStatus::from_raw(status);
-    // What it has left running does not hold up the answer.
+    // What it has left running does not hold up the answer, and ends with the request.
     let _ = shutdown(connection, Shutdown::Write);
+    descendants::end_all(LEFT_PATIENCE);
     match outcome {
         Ok(()) if status.success() => Ok(()),
         Ok(()) => Err(format!("it ended with {status}; run it by hand as its user to see why")),

@@ -8,28 +8,37 @@ use tidegate_core::log::{self, Level};
 const LONGEST: usize = 16 << 10;
 
 /// The complaints of one request.
+#[derive(Default)]
 pub(super) struct Complaints {
-    about: About,
+    /// Said in front of every line. Most requests have none, and are not put into words.
+    about: Option<About>,
     lines: Lines,
 }
 
 impl Complaints {
-    /// About a request. `about` is said in front of every line.
-    pub(super) fn about(about: About) -> Complaints {
-        Complaints { about, lines: Lines::default() }
+    /// Says what request they are about, before there are any.
+    pub(super) fn are_about(&mut self, about: impl FnOnce() -> About) {
+        self.about.get_or_insert_with(about);
     }
 
-    /// Takes bytes.
+    /// Takes bytes. Who they are about has been said.
     pub(super) fn push(&mut self, bytes: &[u8]) {
         let complete = self.lines.push(bytes);
-        log::application(self.about.application(), &self.about, &complete);
+        self.write(&complete);
+    }
+
+    fn write(&self, lines: &[(Level, String)]) {
+        debug_assert!(self.about.is_some() || lines.is_empty(), "invariant: it was said what they are about");
+        if let Some(about) = &self.about {
+            log::application(about.application(), about, lines);
+        }
     }
 }
 
 impl Drop for Complaints {
     fn drop(&mut self) {
         let rest = self.lines.end();
-        log::application(self.about.application(), &self.about, &rest);
+        self.write(&rest);
     }
 }
 

@@ -14,12 +14,18 @@ use tidegate_wire::cgi::{ClientCertificate, Environment, Sink};
 /// What `SERVER_SOFTWARE` says.
 const SOFTWARE: &str = concat!("Tidegate/", env!("CARGO_PKG_VERSION"));
 
-/// Writes the variables of a request. `content_length` is that of its content, where it has any.
+/// Writes the variables that are the same for all requests of a route.
+pub fn write_fixed(document_root: &[u8], params: &[(String, String)], sink: &mut impl Sink) {
+    let environment =
+        Environment { server_software: SOFTWARE, document_root, extra: params, ..Environment::default() };
+    environment.write_fixed(sink);
+}
+
+/// Writes all others. `content_length` is that of the content of the request, where it has any.
 pub fn write(
     exchange: &Exchange<'_>,
     link: &Link,
-    script: &Script,
-    document_root: &[u8],
+    script: &Script<'_>,
     params: &[(String, String)],
     content_length: Option<u64>,
     sink: &mut impl Sink,
@@ -35,7 +41,6 @@ pub fn write(
     let is_trusted = exchange.state.remote.is_trusted;
     let serial = exchange.client().map(|client| serial_of(&client.serial)).unwrap_or_default();
     let environment = Environment {
-        server_software: SOFTWARE,
         server_name: [host, &link.site, server_addr.as_str()]
             .into_iter()
             .find(|name| !name.is_empty())
@@ -51,8 +56,8 @@ pub fn write(
         script_filename: &script.file,
         path_info: &script.path_info,
         path_translated: &script.path_translated,
-        document_root,
         remote_addr: &remote_addr,
+        remote_user: exchange.user().map(|user| user.name.as_str()),
         remote_port,
         content_length,
         client: exchange.client().map(|client| ClientCertificate {
@@ -63,10 +68,11 @@ pub fn write(
         is_early: exchange.is_early,
         fields: exchange.fields,
         extra: params,
+        ..Environment::default() // what is fixed
     };
     let is_known = exchange.client().is_some();
-    environment.write(sink, |name| {
-        fields::may_pass(name, is_trusted) && !(is_known && fields::is_certificate(name))
+    environment.write_request(sink, |name| {
+        fields::may_pass(name, is_trusted, &link.passed_fields) && !(is_known && fields::is_certificate(name))
     });
 }
 

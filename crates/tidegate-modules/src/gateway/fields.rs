@@ -4,106 +4,15 @@
 //! words is dropped (FAULTS 36, 37): fields that a proxy sets, fields that carry an identity, and those that
 //! an application answers with. Of trailers fewer still are passed on, in either direction.
 
+use super::claims::is_claim;
 use tidegate_http::FieldLines;
 
-/// Set by proxies: believed when a trusted one sends them.
-const OF_PROXIES: [&str; 22] = [
-    "forwarded",
-    "forwarded-for",
-    "x-real-ip",
-    // Other names for the client's address.
-    "true-client-ip",
-    "cf-connecting-ip",
-    "cf-connecting-ipv6",
-    "cf-pseudo-ipv4",
-    "client-ip",
-    "fastly-client-ip",
-    "x-client-ip",
-    "x-cluster-client-ip",
-    "x-envoy-external-address",
-    "x-proxyuser-ip",
-    "x-remote-addr",
-    "x-remote-ip",
-    "proxy-client-ip",
-    "wl-proxy-client-ip",
-    "fly-client-ip",
-    // What was asked for, in the words of other servers: an application that believes them routes by them, past what was
-    // decided here by the path.
-    "x-host",
-    "x-rewrite-url",
-    "x-url-scheme",
-    "front-end-https",
-];
-
-/// Identities that a proxy in front has established: believed when a trusted one sends them.
-const OF_IDENTITY: [&str; 16] = [
-    "remote-user",
-    "x-remote-user",
-    "x-authenticated-user",
-    "x-webauth-user",
-    "client-cert",
-    "client-cert-chain",
-    "x-client-cert",
-    "x-client-verify",
-    "x-client-dn",
-    "x-auth-user",
-    "x-user",
-    "x-goog-authenticated-user-email",
-    "x-goog-authenticated-user-id",
-    "tailscale-user-login",
-    "tailscale-user-name",
-    "x-ssl-cert",
-];
-
-/// Beginnings of such names, of either kind.
-const PREFIXES: [&str; 9] = [
-    "x-forward",
-    "x-original-",
-    "x-auth-request-",
-    "x-ssl-client-",
-    "ssl-client-",
-    "remote-",
-    "x-authentik-",
-    "cf-access-",
-    "x-tls-client-",
-];
-
-/// Whether a field of this name may be passed on; `is_trusted` tells whether the client is a proxy of one's own.
+/// Whether a field of this name may be passed on. `is_trusted` tells whether the client is a proxy of one's own; any client
+/// may send those of `passed`.
 #[inline]
-pub fn may_pass(name: &str, is_trusted: bool) -> bool {
-    // None of them begins otherwise, and few fields begin so.
-    if !matches!(
-        name.as_bytes().first(),
-        Some(
-            b'x' | b'X'
-                | b'f'
-                | b'F'
-                | b'r'
-                | b'R'
-                | b'c'
-                | b'C'
-                | b's'
-                | b'S'
-                | b't'
-                | b'T'
-                | b'p'
-                | b'P'
-                | b'w'
-                | b'W'
-        )
-    ) {
-        return true;
-    }
-    let is = |other: &&str| name.eq_ignore_ascii_case(other);
-    let begins =
-        |prefix: &str| name.get(..prefix.len()).is_some_and(|start| start.eq_ignore_ascii_case(prefix));
-    if is_for_servers(name) {
-        return false;
-    }
-    is_trusted
-        || !(OF_PROXIES.iter().any(&is)
-            || OF_IDENTITY.iter().any(&is)
-            || PREFIXES.iter().any(|prefix| begins(prefix)))
+pub fn may_pass(name: &str, is_trusted: bool, passed: &[String]) -> bool {
+    !is_for_servers(name)
+        && (is_trusted || !is_claim(name) || passed.iter().any(|passed| name.eq_ignore_ascii_case(passed)))
 }
 
 /// Whether a field is what an application tells the server before it: which file to send, how to buffer. From a client it
@@ -131,7 +40,7 @@ pub fn is_certificate(name: &str) -> bool {
 
 /// Names that mean something in a head alone: framing, routing, what a request is asked with, who asks, and what decides
 /// about an answer (RFC 9110 section 6.5.1). Whoever merges trailers into the head all the same must not find them there.
-const OF_HEADS: [&str; 52] = [
+const OF_HEADS: [&str; 53] = [
     "accept-ranges",
     "age",
     "authentication-info",
@@ -154,6 +63,7 @@ const OF_HEADS: [&str; 52] = [
     "expect",
     "expires",
     "host",
+    "http2-settings",
     "keep-alive",
     "last-modified",
     "location",
@@ -213,7 +123,7 @@ impl RequestTrailers {
         let mut lines = FieldLines::new();
         for (name, value) in trailers.iter() {
             let is_set = self.set.iter().any(|set| set.eq_ignore_ascii_case(name));
-            if may_be_trailer(name) && is_unambiguous(name) && may_pass(name, false) && !is_set {
+            if may_be_trailer(name) && is_unambiguous(name) && may_pass(name, false, &[]) && !is_set {
                 lines.push(name, value);
             }
         }
@@ -242,6 +152,7 @@ mod tests {
             ("Remote-User", false),
             ("X_Real_IP", false),
             ("X-Accel-Redirect", false),
+            ("HTTP2-Settings", false),
             ("X-Set-Here", false),
         ] {
             sent.push(name, if passes { "yes" } else { "no" });
@@ -249,6 +160,15 @@ mod tests {
         let passed = RequestTrailers::beside(["x-set-here"].into_iter()).pass(&sent);
         assert_eq!(passed.iter().filter(|(_, value)| *value == b"yes").count(), 4);
         assert_eq!(passed.iter().count(), 4);
+    }
+
+    #[test]
+    fn what_the_settings_pass() {
+        let passed = ["x-user".to_owned(), "x-sendfile".to_owned()];
+        assert!(may_pass("X-User", false, &passed));
+        assert!(!may_pass("X-User", false, &[]));
+        assert!(!may_pass("X-Remote-User", false, &passed));
+        assert!(!may_pass("X-Sendfile", false, &passed), "what an application tells a server is no client's");
     }
 
     #[test]
@@ -290,7 +210,7 @@ mod tests {
             ("X-Sendfile-Type", false, false),
             ("X-LIGHTTPD-send-file", false, false),
         ] {
-            assert_eq!((may_pass(name, false), may_pass(name, true)), (anyone, trusted), "{name}");
+            assert_eq!((may_pass(name, false, &[]), may_pass(name, true, &[])), (anyone, trusted), "{name}");
         }
     }
 }

@@ -121,6 +121,8 @@ pub struct Link {
     pub request_buffer: usize,
     /// Files that the application may have sent.
     pub sendfile: Sendfile,
+    /// Fields that clients may send although only proxies do, in small letters.
+    pub passed_fields: Vec<String>,
     /// What the workers' applications share.
     pub shared: Rc<Shared>,
     /// On whose account requests wait: the same on all workers, never 0.
@@ -178,6 +180,7 @@ impl Link {
             buffer: usize::try_from(settings.buffer).unwrap_or(usize::MAX),
             request_buffer: usize::try_from(settings.request_buffer).unwrap_or(usize::MAX),
             sendfile: Sendfile::new(&settings.sendfile)?,
+            passed_fields: settings.passed_fields.clone(),
             shared: shared.clone(),
             account: hasher.hash_one(&settings.to).max(1),
             name,

@@ -6,7 +6,7 @@
 
 use super::about::About;
 use super::answer::{AnswerHead, to_client};
-use super::attempts::{self, Attempt, Failure, until_answered};
+use super::attempts::{self, Attempt, Begun, Failure, until_answered};
 use super::call::announced;
 use super::fields::RequestTrailers;
 use super::link::Link;
@@ -65,8 +65,12 @@ enum Fault {
 }
 
 impl Attempt for Multiplexed {
-    fn way(&mut self) -> (&Rc<Link>, &mut RoutingState, &About) {
-        (&self.link, &mut self.routing, &self.about)
+    fn way(&mut self) -> (&Rc<Link>, &mut RoutingState) {
+        (&self.link, &mut self.routing)
+    }
+
+    fn about(&self) -> About {
+        self.about.clone()
     }
 
     fn rewind(&mut self) {
@@ -90,6 +94,8 @@ impl Attempt for Multiplexed {
             Ok(stream) => stream,
             Err(error) => return Err(Failure::unreachable(error, pick.take())),
         };
+        let mut weight = Weight::default();
+        weight.set(stream.held());
         let began = monotonic_ns();
         match self.head(&stream).await {
             Ok(head) => {
@@ -113,18 +119,23 @@ impl Multiplexed {
     /// Carries it out, once a small content has come whole, or a long one has begun to come.
     pub(super) fn run(self) -> Reply {
         if self.is_stream || !self.upload.has_content {
-            return Reply::Later(Box::pin(until_answered(self)));
+            return Reply::Later(Box::pin(self.counted()));
         }
         let mut call = Box::new(self);
         Reply::Preparing(
             Need::Content,
             Box::pin(async move {
                 match call.upload.collect().await {
-                    Ok(()) => Reply::Later(Box::pin(until_answered(*call))),
+                    Ok(()) => Reply::Later(Box::pin(call.counted())),
                     Err(_) => Reply::Ready(answer::error(Status::BAD_REQUEST)),
                 }
             }),
         )
+    }
+
+    async fn counted(self) -> Response {
+        attempts::count(&self.link);
+        until_answered(self, Begun::default()).await
     }
 
     fn stats(&self) -> &Stats {
@@ -388,6 +399,7 @@ impl BodyStream for Flow {
                 Poll::Ready(Ok(if passes { Chunk::end(to_client(trailers.iter())) } else { Chunk::End }))
             }
             Poll::Ready(Ok(count)) => {
+                self.stream.widen(memory::take);
                 self.silence.ends();
                 self.left = self.left.map(|left| left.saturating_sub(count as u64));
                 Poll::Ready(Ok(Chunk::of(count)))
@@ -413,8 +425,9 @@ impl BodyStream for Flow {
     }
 
     fn poll_ahead(&mut self, cx: &mut Context<'_>) {
-        // What comes meanwhile waits within the window.
+        // What comes meanwhile waits within the window, and whoever weighs this looks again: an end gives room back.
         let _ = self.upload.poll(cx, &self.stream);
+        self.stream.watch(cx);
         self.silence.ends();
     }
 

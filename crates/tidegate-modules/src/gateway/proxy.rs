@@ -18,38 +18,22 @@ use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
 use tidegate_client::PeerTls;
-use tidegate_config::settings;
 use tidegate_config::settings::gateway;
+use tidegate_config::settings::{self, FieldMode};
 use tidegate_core::explain::Foreseen;
-use tidegate_core::template::Template;
+use tidegate_core::template::{Scope, Template};
 use tidegate_core::{Exchange, Handler, Pass, Reply, answer};
 use tidegate_http::path::{behind_prefix, encode_path, without_dot_segments};
 use tidegate_http::{FieldLines, IpText, Method, Status, Version, ip_text};
 use tidegate_io::socket::Peer;
 use tidegate_tls::Connector;
-use tidegate_wire::h1::{self, ConnectionField, RequestFraming, append_field};
+use tidegate_wire::h1::{self, ConnectionField, RequestFraming, append_field, append_named};
 
 /// What this server calls itself to the next one (RFC 9110 section 7.6.3).
 const VIA: &[u8] = b"Via: 1.1 tidegate\r\n";
 
 /// Bytes of most heads: room that is made at first. The allocator has such pieces at hand.
 pub(super) const USUAL_HEAD: usize = 1024;
-
-/// Fields that end here, or are written anew.
-const ENDS_HERE: [&str; 12] = [
-    "connection",
-    "content-length",
-    "expect",
-    "host",
-    "http2-settings",
-    "keep-alive",
-    "proxy",
-    "proxy-authorization",
-    "proxy-connection",
-    "te",
-    "transfer-encoding",
-    "upgrade",
-];
 
 /// Passes the requests of a route on.
 pub struct Proxy {
@@ -58,6 +42,7 @@ pub struct Proxy {
     host: Option<String>,
     strip_prefix: Option<String>,
     request_fields: Vec<(String, Template)>,
+    more_fields: Vec<(String, Template, FieldMode)>,
     trailers: Rc<RequestTrailers>,
     redirects: Option<Rc<Redirects>>,
     speaks_http2: bool,
@@ -72,6 +57,7 @@ impl Proxy {
         shared: &Rc<Shared>,
         settings: &gateway::Proxy,
         site: &settings::Site,
+        scope: Scope<'_>,
         connector: Option<Arc<Connector>>,
     ) -> io::Result<Proxy> {
         let tls = match (&settings.gateway.tls, connector) {
@@ -88,10 +74,19 @@ impl Proxy {
             request_fields: settings
                 .request_fields
                 .iter()
-                .map(|(name, value)| (name.clone(), Template::parse(value)))
+                .map(|(name, value)| (name.clone(), Template::parse(value, scope)))
+                .collect(),
+            more_fields: settings
+                .more_request_fields
+                .iter()
+                .map(|field| (field.name.clone(), Template::parse(&field.value, scope), field.mode))
                 .collect(),
             trailers: Rc::new(RequestTrailers::beside(
-                settings.request_fields.iter().map(|(name, _)| name.as_str()),
+                settings
+                    .request_fields
+                    .iter()
+                    .map(|(name, _)| name.as_str())
+                    .chain(settings.more_request_fields.iter().map(|field| field.name.as_str())),
             )),
             redirects: Redirects::of(settings),
             speaks_http2: settings.speaks_http2,
@@ -100,9 +95,18 @@ impl Proxy {
 
     /// Path and query for the backend.
     fn target<'e>(&self, exchange: &Exchange<'e>) -> Cow<'e, str> {
-        let raw = path_as_sent(exchange.target);
-        let is_as_sent =
-            self.base.is_empty() && self.strip_prefix.is_none() && exchange.target.starts_with('/');
+        let of_rules;
+        let raw = match exchange.is_rewritten() {
+            true => {
+                of_rules = encode_path(exchange.path);
+                of_rules.as_str()
+            }
+            false => path_as_sent(exchange.target),
+        };
+        let is_as_sent = !exchange.is_rewritten()
+            && self.base.is_empty()
+            && self.strip_prefix.is_none()
+            && exchange.target.starts_with('/');
         if is_as_sent && !has_dot_segment(raw) {
             return Cow::Borrowed(exchange.target);
         }
@@ -149,10 +153,13 @@ impl Proxy {
     /// The fields for the backend, without those of the connection.
     fn fields(&self, exchange: &Exchange<'_>, lines: &mut Vec<u8>) -> Option<()> {
         let is_trusted = exchange.state.remote.is_trusted;
+        let passed = &self.link.passed_fields;
         let is_set = |name: &str| self.request_fields.iter().any(|(set, _)| set.eq_ignore_ascii_case(name));
         let has_connection = exchange.fields.contains("connection");
         let client = exchange.client();
         let mut is_early = exchange.is_early;
+        // Of fields that are only set where there are none: whether the client's go on.
+        let mut is_there = vec![false; self.more_fields.len()];
         let forwards = forwards(exchange).ok()?;
         for field in exchange.fields.iter() {
             if forwards.is_some() && field.name.eq_ignore_ascii_case("max-forwards") {
@@ -163,11 +170,18 @@ impl Proxy {
                 continue;
             }
             let is_ours = is_forwarded(field.name) || client.is_some() && fields::is_certificate(field.name);
-            let ends_here = ENDS_HERE.iter().any(|name| field.name.eq_ignore_ascii_case(name))
+            let ends_here = ends_here(field.name)
                 || !fields::is_unambiguous(field.name)
                 || has_connection && named_by_connection(exchange, field.name);
-            if !ends_here && !is_ours && fields::may_pass(field.name, is_trusted) && !is_set(field.name) {
-                append_field(lines, field.name, field.value).ok()?;
+            if !ends_here
+                && !is_ours
+                && fields::may_pass(field.name, is_trusted, passed)
+                && !is_set(field.name)
+            {
+                append_named(lines, field.name, field.value).ok()?;
+                for (there, (name, ..)) in is_there.iter_mut().zip(&self.more_fields) {
+                    *there |= name.eq_ignore_ascii_case(field.name);
+                }
             }
         }
         lines.extend_from_slice(VIA);
@@ -186,6 +200,11 @@ impl Proxy {
                 Some("") => {} // taken away
                 Some(value) => append_field(lines, name, value.as_bytes()).ok()?,
                 None => append_field(lines, name, value.fill(exchange).as_bytes()).ok()?,
+            }
+        }
+        for ((name, value, mode), is_there) in self.more_fields.iter().zip(is_there) {
+            if *mode == FieldMode::Add || !is_there {
+                append_field(lines, name, value.fill(exchange).as_bytes()).ok()?;
             }
         }
         Some(())
@@ -272,7 +291,8 @@ impl Proxy {
 
 /// Whether the client has said that it takes trailers (RFC 9110 section 10.1.4).
 fn wants_trailers(exchange: &Exchange<'_>) -> bool {
-    exchange.fields.elements("te").any(|coding| coding.eq_ignore_ascii_case(b"trailers"))
+    exchange.fields.contains("te")
+        && exchange.fields.elements("te").any(|coding| coding.eq_ignore_ascii_case(b"trailers"))
 }
 
 impl Handler for Proxy {
@@ -323,7 +343,7 @@ impl Handler for Proxy {
             range: self.link.sendfile.range_of(exchange),
             back: self.redirects.as_ref().map(|redirects| redirects.back(exchange)),
             elsewhere: None,
-            about: About::new(&self.link, exchange.target),
+            target: exchange.target.into(),
         };
         call.run()
     }
@@ -365,13 +385,11 @@ fn wanted_upgrade<'a>(exchange: &Exchange<'a>) -> Option<&'a [u8]> {
     if let Some(protocol) = exchange.protocol {
         return Some(protocol.as_bytes());
     }
+    let wanted = exchange.fields.single("upgrade")?;
     let is_named =
         exchange.fields.elements("connection").any(|option| option.eq_ignore_ascii_case(b"upgrade"));
     let leads_round = exchange.fields.elements("upgrade").any(leads_round_the_rules);
-    exchange
-        .fields
-        .single("upgrade")
-        .filter(|_| is_named && !leads_round && exchange.version != Version::Http10)
+    Some(wanted).filter(|_| is_named && !leads_round && exchange.version != Version::Http10)
 }
 
 /// Another version of HTTP, or TLS with HTTP in it: requests behind the switch would pass none of the rules here.
@@ -392,11 +410,36 @@ fn named_by_connection(exchange: &Exchange<'_>, name: &str) -> bool {
     exchange.fields.elements("connection").any(|option| option.eq_ignore_ascii_case(name.as_bytes()))
 }
 
+/// Whether a field ends here, or is written anew.
+#[inline]
+fn ends_here(name: &str) -> bool {
+    let is = |other: &str| name.eq_ignore_ascii_case(other);
+    match name.len() {
+        2 => is("te"),
+        4 => is("host"),
+        5 => is("proxy"),
+        6 => is("expect"),
+        7 => is("upgrade"),
+        10 => is("connection") || is("keep-alive"),
+        14 => is("content-length") || is("http2-settings"),
+        16 => is("proxy-connection"),
+        17 => is("transfer-encoding"),
+        19 => is("proxy-authorization"),
+        _ => false,
+    }
+}
+
 /// Fields that [`forwarded`] writes.
+#[inline]
 fn is_forwarded(name: &str) -> bool {
-    ["x-forwarded-for", "x-forwarded-proto", "x-forwarded-host", "forwarded"]
-        .iter()
-        .any(|ours| name.eq_ignore_ascii_case(ours))
+    let is = |other: &str| name.eq_ignore_ascii_case(other);
+    match name.len() {
+        9 => is("forwarded"),
+        15 => is("x-forwarded-for"),
+        16 => is("x-forwarded-host"),
+        17 => is("x-forwarded-proto"),
+        _ => false,
+    }
 }
 
 /// Says who asks, how and whom: behind what trusted proxies have said of the clients before them.
@@ -405,30 +448,32 @@ fn forwarded(exchange: &Exchange<'_>, is_trusted: bool, is_set: &dyn Fn(&str) ->
         Peer::Tcp(peer) => ip_text(peer.ip()),
         Peer::Unix => IpText::new(),
     };
-    let known = |name: &str| exchange.fields.all(name).filter(|_| is_trusted).collect::<Vec<_>>();
+    let known = |name: &'static str| exchange.fields.all(name).filter(|_| is_trusted);
     if !is_set("x-forwarded-for") {
-        let mut chain = known("x-forwarded-for");
-        if chain.is_empty() {
-            if !client.is_empty() {
-                put(lines, "X-Forwarded-For", client.as_bytes());
-            }
-        } else {
-            chain.extend((!client.is_empty()).then_some(client.as_bytes()));
+        let mut chain = known("x-forwarded-for").peekable();
+        if chain.peek().is_some() {
+            let chain: Vec<&[u8]> = chain.chain((!client.is_empty()).then_some(client.as_bytes())).collect();
             put(lines, "X-Forwarded-For", &chain.join(&b", "[..]));
+        } else if !client.is_empty() {
+            put(lines, "X-Forwarded-For", client.as_bytes());
         }
     }
-    for (name, own) in [
-        ("X-Forwarded-Proto", exchange.scheme.as_bytes()),
-        ("X-Forwarded-Host", exchange.authority.as_bytes()),
-    ] {
-        let value = exchange.fields.first(name).filter(|_| is_trusted).unwrap_or(own);
-        if !is_set(name) && !value.is_empty() {
-            put(lines, name, value);
+    if !is_set("x-forwarded-proto") {
+        match known("x-forwarded-proto").next() {
+            Some(value) => put(lines, "X-Forwarded-Proto", value),
+            None if exchange.scheme == "https" => lines.extend_from_slice(b"X-Forwarded-Proto: https\r\n"),
+            None => lines.extend_from_slice(b"X-Forwarded-Proto: http\r\n"),
+        }
+    }
+    if !is_set("x-forwarded-host") {
+        let value = known("x-forwarded-host").next().unwrap_or(exchange.authority.as_bytes());
+        if !value.is_empty() {
+            put(lines, "X-Forwarded-Host", value);
         }
     }
     // RFC 7239 is extended where somebody before has begun it: told twice over, a client has to be told alike.
-    let chain = known("forwarded");
-    if !chain.is_empty() && !is_set("forwarded") {
+    if is_trusted && exchange.fields.contains("forwarded") && !is_set("forwarded") {
+        let chain: Vec<&[u8]> = known("forwarded").collect();
         let node = match exchange.state.remote.peer {
             Peer::Tcp(peer) if peer.ip().to_canonical().is_ipv6() => format!("\"[{client}]\""),
             Peer::Tcp(_) => client.to_string(),
@@ -442,9 +487,9 @@ fn forwarded(exchange: &Exchange<'_>, is_trusted: bool, is_set: &dyn Fn(&str) ->
     }
 }
 
-/// A field whose value was checked by whoever read it.
+/// A field of our own, whose value was checked by whoever read it.
 fn put(lines: &mut Vec<u8>, name: &str, value: &[u8]) {
-    let _ = append_field(lines, name, value);
+    let _ = append_named(lines, name, value);
 }
 
 /// The path of a request target as sent, without its query.

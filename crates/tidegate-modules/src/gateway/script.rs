@@ -3,6 +3,7 @@
 //! FastCGI, SCGI and CGI use it. `/image.png/x.php` leads to no file and is 404, whatever an application
 //! would make of it (FAULTS 35); a name that only looks like `.php` to a person ends in other bytes.
 
+use std::borrow::Cow;
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::io;
@@ -35,15 +36,43 @@ pub enum Rule {
 
 /// A script and the rest of the path.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Script {
+pub struct Script<'p> {
     /// `SCRIPT_NAME`
-    pub name: Vec<u8>,
+    pub name: Cow<'p, [u8]>,
     /// `SCRIPT_FILENAME`; empty where there is no file.
-    pub file: Vec<u8>,
+    pub file: Cow<'p, [u8]>,
     /// `PATH_INFO`, may be empty.
-    pub path_info: Vec<u8>,
+    pub path_info: Cow<'p, [u8]>,
     /// `PATH_TRANSLATED`, empty without `PATH_INFO` or without a root.
     pub path_translated: Vec<u8>,
+}
+
+impl Script<'_> {
+    /// The same, for as long as anybody wants it.
+    pub fn to_owned(&self) -> Script<'static> {
+        let owned = |part: &[u8]| Cow::Owned(part.to_vec());
+        Script {
+            name: owned(&self.name),
+            file: owned(&self.file),
+            path_info: owned(&self.path_info),
+            path_translated: self.path_translated.clone(),
+        }
+    }
+}
+
+/// Why a path leads to no script.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NoScript {
+    /// What a client is answered.
+    pub status: Status,
+    /// For the operator, with the file that was looked for.
+    pub why: String,
+}
+
+impl NoScript {
+    fn missing(why: impl Into<String>) -> NoScript {
+        NoScript { status: Status::NOT_FOUND, why: why.into() }
+    }
 }
 
 /// Finds the scripts of a route, and remembers for a moment which were there.
@@ -75,11 +104,11 @@ impl Scripts {
         &self.finder
     }
 
-    /// The script that answers for a decoded, normalised path, or the status that says why there is none.
+    /// The script that answers for a decoded, normalised path, or why there is none.
     ///
     /// # Errors
     /// `WouldBlock` where the disk has to be asked: then the [`Finder`] is asked on the blocking pool.
-    pub fn resolve(&self, path: &[u8]) -> io::Result<Result<Script, Status>> {
+    pub fn resolve<'p>(&'p self, path: &'p [u8]) -> io::Result<Result<Script<'p>, NoScript>> {
         let now = monotonic_ns();
         let mut is_known = false;
         let found = self.finder.resolve(path, Patience::Cached, &mut |file| {
@@ -111,17 +140,17 @@ impl Finder {
         self.root.as_ref().map_or(&[], |root| root.path().as_os_str().as_bytes())
     }
 
-    /// The script that answers for a decoded, normalised path, or the status that says why there is none.
+    /// The script that answers for a decoded, normalised path, or why there is none.
     ///
     /// # Errors
     /// `WouldBlock` under [`Patience::Cached`] where the disk has to be asked, and what the system says.
     /// `is_known` says of a file that it was there a moment ago.
-    pub fn resolve(
-        &self,
-        path: &[u8],
+    pub fn resolve<'p>(
+        &'p self,
+        path: &'p [u8],
         patience: Patience,
         is_known: &mut dyn FnMut(&[u8]) -> bool,
-    ) -> io::Result<Result<Script, Status>> {
+    ) -> io::Result<Result<Script<'p>, NoScript>> {
         match &self.rule {
             Rule::Mounted(prefix) => Ok(self.mounted(prefix, path)),
             Rule::File(file) => Ok(Ok(self.one_file(file, path))),
@@ -139,39 +168,46 @@ impl Finder {
         }
     }
 
-    fn mounted(&self, prefix: &[u8], path: &[u8]) -> Result<Script, Status> {
+    fn mounted<'p>(&self, prefix: &'p [u8], path: &'p [u8]) -> Result<Script<'p>, NoScript> {
         let path_info = path.strip_prefix(prefix).filter(|rest| rest.is_empty() || rest.starts_with(b"/"));
-        let path_info = path_info.ok_or(Status::NOT_FOUND)?;
+        let path_info = path_info.ok_or_else(|| {
+            NoScript::missing(format!("the path is not below {}", String::from_utf8_lossy(prefix)))
+        })?;
         Ok(Script {
-            name: prefix.to_vec(),
-            path_info: path_info.to_vec(),
+            name: Cow::Borrowed(prefix),
+            path_info: Cow::Borrowed(path_info),
             path_translated: self.translated(path_info),
-            file: Vec::new(),
+            file: Cow::Borrowed(&[]),
         })
     }
 
-    fn one_file(&self, file: &Path, path: &[u8]) -> Script {
+    fn one_file<'p>(&self, file: &'p Path, path: &'p [u8]) -> Script<'p> {
         let file = file.as_os_str().as_bytes();
         // Below the root it has a path of the site; else its own name has to do.
         let below = file.strip_prefix(self.document_root()).filter(|_| self.root.is_some());
         let below = below.filter(|below| below.starts_with(b"/"));
         let last = file.rsplit(|b| *b == b'/').next().unwrap_or_default();
-        let name = below.map_or_else(|| [b"/", last].concat(), <[u8]>::to_vec);
-        Script { name, file: file.to_vec(), path_info: path.to_vec(), path_translated: self.translated(path) }
+        let name = below.map_or_else(|| Cow::Owned([b"/", last].concat()), Cow::Borrowed);
+        let path_translated = self.translated(path);
+        Script { name, file: Cow::Borrowed(file), path_info: Cow::Borrowed(path), path_translated }
     }
 
-    fn first_file(
+    fn first_file<'p>(
         &self,
-        path: &[u8],
+        path: &'p [u8],
         splits: impl Iterator<Item = usize>,
         patience: Patience,
         is_known: &mut dyn FnMut(&[u8]) -> bool,
-    ) -> io::Result<Result<Script, Status>> {
-        let Some(root) = &self.root else { return Ok(Err(Status::NOT_FOUND)) };
+    ) -> io::Result<Result<Script<'p>, NoScript>> {
+        let Some(root) = &self.root else {
+            return Ok(Err(NoScript::missing("there is no root to find scripts in")));
+        };
         if !self.serves_hidden && is_hidden(path) {
-            return Ok(Err(Status::NOT_FOUND));
+            return Ok(Err(NoScript::missing("a name in it begins with a dot, and `hidden` is off")));
         }
         let mut is_followed = false;
+        // The first part that is not there, else the last that is no file.
+        let (mut missing, mut no_file) = (None, None);
         for at in splits {
             let (name, path_info) = path.split_at_checked(at).unwrap_or((path, &[]));
             let Some(below) = name.strip_prefix(self.strip_prefix.as_slice()) else { break };
@@ -184,26 +220,58 @@ impl Finder {
                     root.follow(monotonic_ns(), patience)?;
                 }
                 match root.open_file(relative, patience) {
-                    Ok(opened) if opened.meta.kind == FileKind::Regular => {}
-                    Ok(_) => continue,
+                    Ok(opened) if opened.meta.kind == FileKind::Regular => {
+                        if self.rule == Rule::FirstFile && !opened.meta.is_executable {
+                            let file = String::from_utf8_lossy(&file);
+                            let why = format!("{file} may not be run: `chmod +x {file}`");
+                            return Ok(Err(NoScript { status: Status::FORBIDDEN, why }));
+                        }
+                    }
+                    Ok(_) => {
+                        no_file = Some(file);
+                        continue;
+                    }
                     Err(error) => match error.kind() {
                         io::ErrorKind::NotFound
                         | io::ErrorKind::NotADirectory
                         | io::ErrorKind::InvalidFilename
-                        | io::ErrorKind::InvalidInput => continue,
-                        io::ErrorKind::PermissionDenied => return Ok(Err(Status::FORBIDDEN)),
+                        | io::ErrorKind::InvalidInput => {
+                            missing.get_or_insert(file);
+                            continue;
+                        }
+                        io::ErrorKind::PermissionDenied => {
+                            let file = String::from_utf8_lossy(&file);
+                            let why = format!("the server's user may not read {file}, or may not get there");
+                            return Ok(Err(NoScript { status: Status::FORBIDDEN, why }));
+                        }
                         _ => return Err(error),
                     },
                 }
             }
             return Ok(Ok(Script {
-                name: name.to_vec(),
-                file,
-                path_info: path_info.to_vec(),
+                name: Cow::Borrowed(name),
+                file: Cow::Owned(file),
+                path_info: Cow::Borrowed(path_info),
                 path_translated: self.translated(path_info),
             }));
         }
-        Ok(Err(Status::NOT_FOUND))
+        Ok(Err(NoScript::missing(match (missing, no_file) {
+            (Some(file), _) => format!("{} does not exist", String::from_utf8_lossy(&file)),
+            (None, Some(file)) => format!("{} is no file", String::from_utf8_lossy(&file)),
+            (None, None) => self.no_part(),
+        })))
+    }
+
+    /// What no part of the path is.
+    fn no_part(&self) -> String {
+        match &self.rule {
+            Rule::Suffixes(suffixes) => {
+                let suffixes: Vec<_> =
+                    suffixes.iter().map(|suffix| String::from_utf8_lossy(suffix)).collect();
+                format!("no part of the path ends in {}", suffixes.join(" or "))
+            }
+            _ => "the path names no file".to_owned(),
+        }
     }
 
     fn translated(&self, path_info: &[u8]) -> Vec<u8> {
@@ -238,7 +306,7 @@ fn is_hidden(path: &[u8]) -> bool {
 mod tests {
     use super::*;
     use std::fs;
-    use std::os::unix::fs::symlink;
+    use std::os::unix::fs::{PermissionsExt, symlink};
 
     struct Folder(PathBuf);
 
@@ -257,6 +325,9 @@ mod tests {
         {
             fs::write(folder.join(file), "x").unwrap();
         }
+        for program in ["root/tool", "root/sub.php/b.php"] {
+            fs::set_permissions(folder.join(program), fs::Permissions::from_mode(0o755)).unwrap();
+        }
         symlink("../secret.php", folder.join("root/out.php")).unwrap();
         let root = Arc::new(Root::open(&folder.join("root")).unwrap());
         (Folder(folder), root)
@@ -268,7 +339,7 @@ mod tests {
         let root = text(finder.document_root());
         let shown = |file: String| if root.is_empty() { file } else { file.replace(&root, "R") };
         found
-            .map_err(|status| status.0)
+            .map_err(|none| none.status.0)
             .map(|script| (text(&script.name), shown(text(&script.file)), text(&script.path_info)))
     }
 
@@ -326,6 +397,7 @@ mod tests {
             ("/cgi-bin/tool/a/b", Ok(("/cgi-bin/tool", "R/tool", "/a/b"))),
             ("/cgi-bin/sub.php/b.php/c", Ok(("/cgi-bin/sub.php/b.php", "R/sub.php/b.php", "/c"))),
             ("/cgi-bin/sub.php", Err(404)),
+            ("/cgi-bin/image.png", Err(403)),
             ("/cgi-bin/", Err(404)),
             ("/other/tool", Err(404)),
         ] {

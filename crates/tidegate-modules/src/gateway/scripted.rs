@@ -5,12 +5,15 @@ use super::call::{Call, Dialect};
 use super::environment;
 use super::link::{Link, Shared};
 use super::proxy::USUAL_HEAD;
-use super::script::{Rule, Script, Scripts};
+use super::script::{NoScript, Rule, Script, Scripts};
+use super::script_fault::{ScriptFault, fault_of};
 use super::spill::Spilled;
 use super::upload::{Framing, REQUEST, Upload};
 use super::upstream::RoutingState;
 use crate::files::open_root;
+use std::ffi::OsStr;
 use std::io;
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::rc::Rc;
 use tidegate_config::settings::gateway::{self, Application};
@@ -23,7 +26,7 @@ use tidegate_http::{Method, Status};
 use tidegate_io::blocking;
 use tidegate_io::file::Patience;
 use tidegate_wire::fastcgi::{self, Params, Role};
-use tidegate_wire::scgi::Variables;
+use tidegate_wire::scgi::{self, Variables};
 
 /// Bytes of content that are about to be read, as far as room for them is asked for.
 const PIECE: usize = 16 << 10;
@@ -50,6 +53,8 @@ struct Inner {
     link: Rc<Link>,
     scripts: Scripts,
     params: Vec<(String, String)>,
+    /// The variables that are the same for all requests, as they are sent.
+    fixed: Vec<u8>,
 }
 
 impl Scripted {
@@ -86,12 +91,16 @@ impl Scripted {
                 Some(opened)
             }
         };
-        let inner = Inner {
-            protocol,
-            link: Link::new(shared, &application.gateway, site, None)?,
-            scripts: Scripts::new(root, rule, application.serves_hidden, strip_prefix),
-            params: application.params.clone(),
+        let scripts = Scripts::new(root, rule, application.serves_hidden, strip_prefix);
+        let params = application.params.clone();
+        let mut fixed = Vec::new();
+        let mut sink = |name: &[u8], value: &[u8]| match protocol {
+            Protocol::FastCgi => fastcgi::append_pair(&mut fixed, name, value),
+            Protocol::Scgi | Protocol::Cgi => drop(scgi::append_variable(&mut fixed, name, value)),
         };
+        environment::write_fixed(scripts.finder().document_root(), &params, &mut sink);
+        let link = Link::new(shared, &application.gateway, site, None)?;
+        let inner = Inner { protocol, link, scripts, params, fixed };
         Ok(Scripted { inner: Rc::new(inner) })
     }
 }
@@ -102,7 +111,7 @@ impl Handler for Scripted {
         exchange.waits_for(self.inner.link.account);
         match self.inner.scripts.resolve(exchange.path) {
             Ok(Ok(script)) => self.inner.call(&script, exchange),
-            Ok(Err(status)) => Reply::Ready(no_script(exchange, status)),
+            Ok(Err(none)) => Reply::Ready(no_script(exchange, &none)),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.inner.call_later(exchange),
             Err(error) => Reply::Ready(self.inner.failed(exchange.path, &error)),
         }
@@ -132,11 +141,19 @@ impl Handler for Scripted {
                     text(&script.file),
                     text(&script.path_info)
                 ));
-                Foreseen::Application
+                let file = Path::new(OsStr::from_bytes(&script.file));
+                match fault_of(file).filter(|_| self.inner.protocol == Protocol::Cgi) {
+                    Some(ScriptFault { status, why }) => {
+                        say(format!("{} cannot be started: {why}", file.display()));
+                        Foreseen::Status(status)
+                    }
+                    None => Foreseen::Application,
+                }
             }
-            Ok(Err(status)) => {
+            Ok(Err(none)) => {
                 say(format!("{name} {to}: no script for this path"));
-                Foreseen::Status(status)
+                say(format!("{}: {}", none.status.0, none.why));
+                Foreseen::Status(none.status)
             }
             Err(error) => {
                 say(format!("{name} {to}: the script cannot be looked up: {error}"));
@@ -147,12 +164,8 @@ impl Handler for Scripted {
 }
 
 /// The answer where a path leads to no script that may be run.
-fn no_script(exchange: &Exchange<'_>, status: Status) -> Response {
-    match status {
-        Status::FORBIDDEN => answer::refused(exchange, status, "the script may not be read"),
-        Status::NOT_FOUND => answer::refused(exchange, status, "no script lies at this path"),
-        status => answer::error(status),
-    }
+fn no_script(exchange: &Exchange<'_>, none: &NoScript) -> Response {
+    answer::refused(exchange, none.status, &none.why)
 }
 
 /// Content of which the length was not known.
@@ -188,7 +201,7 @@ async fn collect(inner: Rc<Inner>, mut body: RequestBody, about: About) -> Resul
 }
 
 impl Inner {
-    fn call(self: &Rc<Self>, script: &Script, exchange: &mut Exchange<'_>) -> Reply {
+    fn call(self: &Rc<Self>, script: &Script<'_>, exchange: &mut Exchange<'_>) -> Reply {
         let Some(body) = exchange.state.body.take() else {
             let upload = Upload::whole(self.encode(script, exchange, None, true)).framed(self.framing());
             return self.made(upload, exchange).run();
@@ -199,7 +212,7 @@ impl Inner {
             return self.made(upload, exchange).run();
         }
         // The length has to be told first, so all of the content has to be here first.
-        let (inner, script) = (self.clone(), script.clone());
+        let (inner, script) = (self.clone(), script.to_owned());
         let collected = collect(self.clone(), body, About::new(&self.link, exchange.target));
         exchange.prepare_after(Need::Content, collected, move |collected, exchange| {
             let upload = match collected {
@@ -222,7 +235,10 @@ impl Inner {
     fn call_later(self: &Rc<Self>, exchange: &mut Exchange<'_>) -> Reply {
         let (inner, finder) = (self.clone(), self.scripts.finder().clone());
         let path = exchange.path.to_vec();
-        let job = blocking::run(move || finder.resolve(&path, Patience::Wait, &mut |_| false));
+        let job = blocking::run(move || {
+            let found = finder.resolve(&path, Patience::Wait, &mut |_| false)?;
+            Ok::<_, io::Error>(found.map(|script| script.to_owned()))
+        });
         let found = async move {
             match job {
                 Ok(job) => Some(job.await),
@@ -231,7 +247,7 @@ impl Inner {
         };
         exchange.prepare_after(Need::Decision, found, move |found, exchange| match found {
             Some(Ok(Ok(script))) => inner.call(&script, exchange),
-            Some(Ok(Err(status))) => Reply::Ready(no_script(exchange, status)),
+            Some(Ok(Err(none))) => Reply::Ready(no_script(exchange, &none)),
             Some(Err(error)) => Reply::Ready(inner.failed(exchange.path, &error)),
             None => Reply::Ready(answer::busy(None)),
         })
@@ -256,7 +272,7 @@ impl Inner {
             range: self.link.sendfile.range_of(exchange),
             back: None,
             elsewhere: exchange.elsewhere(),
-            about: About::new(&self.link, exchange.target),
+            target: exchange.target.into(),
         }
     }
 
@@ -271,27 +287,19 @@ impl Inner {
     /// The request up to its content; `is_whole` ends it, for there is none.
     fn encode(
         &self,
-        script: &Script,
+        script: &Script<'_>,
         exchange: &Exchange<'_>,
         content_length: Option<u64>,
         is_whole: bool,
     ) -> Vec<u8> {
         let mut out = Vec::with_capacity(USUAL_HEAD);
-        let root = self.scripts.finder().document_root();
         match self.protocol {
             Protocol::FastCgi => {
                 fastcgi::begin_request(&mut out, REQUEST, Role::Responder, self.link.keeps());
                 let mut params = Params::begin(&mut out, REQUEST);
+                params.push_pairs(&self.fixed);
                 let mut sink = |name: &[u8], value: &[u8]| params.push(name, value);
-                environment::write(
-                    exchange,
-                    &self.link,
-                    script,
-                    root,
-                    &self.params,
-                    content_length,
-                    &mut sink,
-                );
+                environment::write(exchange, &self.link, script, &self.params, content_length, &mut sink);
                 params.finish();
                 if is_whole {
                     fastcgi::end_stdin(&mut out, REQUEST);
@@ -299,10 +307,11 @@ impl Inner {
             }
             Protocol::Scgi | Protocol::Cgi => {
                 let mut variables = Variables::begin(&mut out, content_length.unwrap_or(0));
+                variables.push_variables(&self.fixed);
                 let mut sink = |name: &[u8], value: &[u8]| {
                     variables.push(name, value);
                 };
-                environment::write(exchange, &self.link, script, root, &self.params, None, &mut sink);
+                environment::write(exchange, &self.link, script, &self.params, None, &mut sink);
                 variables.finish();
             }
         }

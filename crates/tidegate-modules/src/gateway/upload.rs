@@ -135,6 +135,17 @@ impl Upload {
         Ok(())
     }
 
+    /// The memory of what has been sent, empty, once all of it has. It cannot be sent once more then.
+    pub(super) fn take_memory(&mut self) -> Vec<u8> {
+        if !self.is_complete {
+            return Vec::new();
+        }
+        self.is_whole = false;
+        self.at = 0;
+        self.out.clear();
+        std::mem::take(&mut self.out)
+    }
+
     /// Bytes of memory that it holds.
     pub(super) fn held(&self) -> usize {
         self.out.capacity() + self.piece.capacity()

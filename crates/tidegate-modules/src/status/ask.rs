@@ -77,6 +77,13 @@ impl Question {
     }
 }
 
+impl Question {
+    /// Seconds until the page asks again: not for programs that ask in an order of their own.
+    pub(super) fn refresh_shown(&self) -> Option<u32> {
+        self.refresh.filter(|_| self.format != Format::Prometheus)
+    }
+}
+
 impl Format {
     /// Who accepts OpenMetrics takes the older exposition format as well; the response names it.
     const OFFERED: [(&'static str, Format); 6] = [

@@ -17,11 +17,13 @@ mod ask;
 mod cache;
 mod html;
 mod pools;
+mod rates;
 mod report;
 mod upstreams;
 
 pub use ask::Format;
 pub(crate) use html::Escaped;
+pub use rates::RateReport;
 
 use crate::gateway::balance::report::GroupReport;
 use crate::gateway::supervise::status::PoolStatus;
@@ -84,6 +86,9 @@ pub struct ServerInfo {
     pub pools: Vec<PoolStatus>,
     /// Servers elsewhere.
     pub upstreams: Vec<GroupReport>,
+    /// Limits of requests.
+    #[serde(default)]
+    pub rates: Vec<RateReport>,
 }
 
 /// A server process.
@@ -200,7 +205,10 @@ impl Handler for StatusPage {
             }
         }
         match (question.action, exchange.method) {
-            (None, Method::Get | Method::Head) => Foreseen::Status(Status::OK),
+            (None, Method::Get | Method::Head) => {
+                let head = content(question.format, String::new(), question.refresh_shown());
+                Foreseen::Head(Box::new(head))
+            }
             // What it does is done by a server that runs.
             (Some(_), Method::Post) if ask::is_same_site(exchange) => Foreseen::Application,
             _ => Foreseen::Handler,
@@ -210,13 +218,12 @@ impl Handler for StatusPage {
 
 impl StatusPage {
     fn show(&self, question: Question) -> Reply {
-        let (format, refresh) = (question.format, question.refresh);
+        let (format, refresh) = (question.format, question.refresh_shown());
         let source = self.source.clone();
         let with_list = match question.view {
             View::Cache if format != Format::Prometheus => false,
             View::CacheList if format != Format::Prometheus => true,
             _ => {
-                let refresh = refresh.filter(|_| format != Format::Prometheus);
                 return Reply::Later(Box::pin(async move {
                     let Some((info, counted)) = source.gather().await else { return silent() };
                     content(format, report::Server { info, counted }.write(format, refresh), refresh)

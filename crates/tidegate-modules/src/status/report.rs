@@ -3,7 +3,7 @@
 use super::ask::Format;
 use super::html;
 use super::{CertificateInfo, ProcessInfo, ServerInfo};
-use super::{pools, upstreams};
+use super::{pools, rates, upstreams};
 use serde_json::{Value, json};
 use std::fmt::Write;
 use tidegate_http::HttpDate;
@@ -44,6 +44,7 @@ impl Server {
                 let mut sections = vec![self.about()];
                 sections.extend(pools::sections(&self.info.pools));
                 sections.extend(upstreams::sections(&self.info.upstreams));
+                sections.extend(rates::sections(&self.info.rates));
                 sections.extend(self.counted_sections());
                 html::server(&self.info, &sections, refresh)
             }
@@ -53,6 +54,7 @@ impl Server {
                 pools::sections(&self.info.pools)
                     .iter()
                     .chain(&upstreams::sections(&self.info.upstreams))
+                    .chain(&rates::sections(&self.info.rates))
                     .for_each(|section| write_section(&mut text, section));
                 text.push('\n');
                 text.push_str(&self.counted.to_text());
@@ -82,8 +84,11 @@ impl Server {
         });
         let pools = pools::to_json(&info.pools);
         let upstreams = upstreams::to_json(&info.upstreams);
+        let limits = rates::to_json(&info.rates);
         let stats = self.counted.to_json();
-        format!("{{\"server\":{server},\"pools\":{pools},\"upstreams\":{upstreams},\"stats\":{stats}}}\n")
+        format!(
+            "{{\"server\":{server},\"pools\":{pools},\"upstreams\":{upstreams},\"limits\":{limits},\"stats\":{stats}}}\n"
+        )
     }
 
     fn process_to_json(&self, process: &ProcessInfo) -> Value {
@@ -116,6 +121,7 @@ impl Server {
             rows.into_iter().chain([("process_restarts_total", "counter", help, restarts.to_string())]);
         pools::write_prometheus(&mut text, &self.info.pools);
         upstreams::write_prometheus(&mut text, &self.info.upstreams);
+        rates::write_prometheus(&mut text, &self.info.rates);
         for (name, kind, help, value) in rows {
             let _ = writeln!(text, "# HELP tidegate_{name} {help}\n# TYPE tidegate_{name} {kind}");
             let _ = writeln!(text, "tidegate_{name} {value}");

@@ -36,6 +36,7 @@ impl StatusSource for Fake {
             processes: vec![process],
             pools: Vec::new(),
             upstreams: Vec::new(),
+            rates: Vec::new(),
         };
         Box::pin(std::future::ready(Some((info, stats.snapshot()))))
     }
@@ -235,6 +236,23 @@ fn explaining() {
     }
     assert_eq!(said.len(), 4);
     assert!(said[0].contains("server") && said[1].contains("file cache") && said[2].contains("POST"));
+}
+
+#[test]
+fn the_fields_are_those_that_are_told_before() {
+    let page = StatusPage::new(Rc::<Fake>::default(), Rc::default());
+    for query in
+        ["", "cache", "list", "format=json", "format=prometheus&refresh=9", "cache&refresh=9", "refresh=0"]
+    {
+        let exchange = Exchange { query: Some(query), ..Exchange::empty() };
+        let Foreseen::Head(foreseen) = page.explain(&exchange, &mut |_| {}) else {
+            panic!("{query}: not foreseen")
+        };
+        let answer = ask(&Rc::default(), "GET", &format!("/.perf?{query}"), &[]);
+        let Head::Fields(lines) = &foreseen.head else { panic!("prebuilt") };
+        let told = String::from_utf8(lines.as_bytes().to_vec()).unwrap();
+        assert_eq!((foreseen.status.0, told), (answer.status, answer.head), "{query}");
+    }
 }
 
 #[test]

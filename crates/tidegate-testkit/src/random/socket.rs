@@ -105,6 +105,22 @@ impl Socket {
         }
     }
 
+    /// Waits for bytes, and takes as many as are there already up to the length of `buffer`: TLS gives one record at a time,
+    /// and who reads at a pace would read at that of records.
+    pub(super) fn read_full(&mut self, buffer: &mut [u8], patience: Duration) -> Got {
+        let mut filled = match self.read(buffer, patience) {
+            Got::Bytes(count) => count,
+            other => return other,
+        };
+        while filled < buffer.len() {
+            match self.read(&mut buffer[filled..], Duration::ZERO) {
+                Got::Bytes(count) => filled += count,
+                _ => break, // an end is seen by the next read
+            }
+        }
+        Got::Bytes(filled)
+    }
+
     /// Sends all of it.
     pub(super) fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
         match &mut self.stream {

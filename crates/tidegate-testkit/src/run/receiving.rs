@@ -129,7 +129,8 @@ impl Player<'_> {
             BodyCheck::Lacks(expected) => !contains(body, &fill(expected)?),
             BodyCheck::Length(length) => u64::try_from(body.len()) == Ok(*length),
             BodyCheck::Sha256(expected) => {
-                let digest = format!("{:x}", Sha256::digest(body));
+                let digest = Sha256::digest(body);
+                let digest: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
                 if digest != *expected {
                     return Err(format!("the digest is {digest}"));
                 }

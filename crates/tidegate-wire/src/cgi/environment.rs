@@ -5,6 +5,7 @@
 //! take the place of others, `Proxy` would be `HTTP_PROXY`, which libraries take for a setting, and
 //! connection fields are between the client and this server (FAULTS 36).
 
+use smallvec::SmallVec;
 use tidegate_http::Fields;
 
 /// Says one thing however often and whatever it says (RFC 8470 section 5.1), so it is written by
@@ -69,6 +70,8 @@ pub struct Environment<'a> {
     pub document_root: &'a [u8],
     /// `REMOTE_ADDR`
     pub remote_addr: &'a str,
+    /// `REMOTE_USER`, and with it `AUTH_TYPE`, which is `Basic`: who has logged in.
+    pub remote_user: Option<&'a str>,
     /// `REMOTE_PORT`, where there is one.
     pub remote_port: Option<u16>,
     /// `CONTENT_LENGTH`, where the request has content.
@@ -87,108 +90,149 @@ impl Environment<'_> {
     /// Writes all variables. `accepts` says of a field whether the application may see it, beside
     /// [`is_passed_on`].
     pub fn write(&self, sink: &mut impl Sink, accepts: impl Fn(&str) -> bool) {
-        let mut put = |name: &str, value: &[u8]| {
-            if self.extra.is_empty() || !self.extra.iter().any(|(known, _)| known == name) {
-                sink.variable(name.as_bytes(), value);
-            }
-        };
-        let mut number = itoa::Buffer::new();
-        put("GATEWAY_INTERFACE", b"CGI/1.1");
-        put("SERVER_SOFTWARE", self.server_software.as_bytes());
-        put("SERVER_NAME", self.server_name.as_bytes());
-        put("SERVER_PORT", number.format(self.server_port).as_bytes());
-        put("SERVER_PROTOCOL", self.server_protocol.as_bytes());
-        put("REQUEST_METHOD", self.request_method.as_bytes());
-        put("REQUEST_URI", self.request_uri.as_bytes());
-        put("REQUEST_SCHEME", self.request_scheme.as_bytes());
-        put("QUERY_STRING", self.query_string.as_bytes());
-        put("SCRIPT_NAME", self.script_name);
-        put("REMOTE_ADDR", self.remote_addr.as_bytes());
-        put("REDIRECT_STATUS", b"200"); // php-cgi wants to know that a server has started it
-        if self.request_scheme == "https" {
-            put("HTTPS", b"on");
+        self.write_fixed(sink);
+        self.write_request(sink, accepts);
+    }
+
+    /// Writes the variables that are the same for all requests of a route: of `server_software`, `document_root` and
+    /// `extra` alone.
+    pub fn write_fixed(&self, sink: &mut impl Sink) {
+        let mut beside = Beside { extra: self.extra, sink };
+        beside.put("GATEWAY_INTERFACE", b"CGI/1.1");
+        beside.put("SERVER_SOFTWARE", self.server_software.as_bytes());
+        beside.put("REDIRECT_STATUS", b"200"); // php-cgi wants to know that a server has started it
+        if !self.document_root.is_empty() {
+            beside.put("DOCUMENT_ROOT", self.document_root);
         }
-        for (name, value) in [
-            ("SERVER_ADDR", self.server_addr.as_bytes()),
-            ("SCRIPT_FILENAME", self.script_filename),
-            ("PATH_INFO", self.path_info),
-            ("PATH_TRANSLATED", self.path_translated),
-            ("DOCUMENT_ROOT", self.document_root),
-        ] {
-            if !value.is_empty() {
-                put(name, value);
-            }
-        }
-        if let Some(port) = self.remote_port {
-            put("REMOTE_PORT", number.format(port).as_bytes());
-        }
-        if let Some(length) = self.content_length {
-            put("CONTENT_LENGTH", number.format(length).as_bytes());
-        }
-        if let Some(media_type) = self.fields.first("content-type") {
-            put("CONTENT_TYPE", media_type);
-        }
-        if let Some(client) = &self.client {
-            put("SSL_CLIENT_VERIFY", b"SUCCESS");
-            put("SSL_CLIENT_S_DN", client.subject.as_bytes());
-            put("SSL_CLIENT_I_DN", client.issuer.as_bytes());
-            put("SSL_CLIENT_M_SERIAL", client.serial.as_bytes());
-        }
-        if self.is_early || self.fields.contains(EARLY_DATA) {
-            put("HTTP_EARLY_DATA", b"1");
-        }
-        self.fields(&mut put, accepts);
         for (name, value) in self.extra.iter().filter(|(_, value)| !value.is_empty()) {
             sink.variable(name.as_bytes(), value.as_bytes());
         }
     }
 
-    fn fields(&self, put: &mut impl FnMut(&str, &[u8]), accepts: impl Fn(&str) -> bool) {
-        let mut name = String::with_capacity(64);
+    /// Writes all others.
+    pub fn write_request(&self, sink: &mut impl Sink, accepts: impl Fn(&str) -> bool) {
+        let mut beside = Beside { extra: self.extra, sink };
+        let mut number = itoa::Buffer::new();
+        beside.put("SERVER_NAME", self.server_name.as_bytes());
+        beside.put("SERVER_PORT", number.format(self.server_port).as_bytes());
+        beside.put("SERVER_PROTOCOL", self.server_protocol.as_bytes());
+        beside.put("REQUEST_METHOD", self.request_method.as_bytes());
+        beside.put("REQUEST_URI", self.request_uri.as_bytes());
+        beside.put("REQUEST_SCHEME", self.request_scheme.as_bytes());
+        beside.put("QUERY_STRING", self.query_string.as_bytes());
+        beside.put("SCRIPT_NAME", self.script_name);
+        beside.put("REMOTE_ADDR", self.remote_addr.as_bytes());
+        if self.request_scheme == "https" {
+            beside.put("HTTPS", b"on");
+        }
+        if !self.server_addr.is_empty() {
+            beside.put("SERVER_ADDR", self.server_addr.as_bytes());
+        }
+        if !self.script_filename.is_empty() {
+            beside.put("SCRIPT_FILENAME", self.script_filename);
+        }
+        if !self.path_info.is_empty() {
+            beside.put("PATH_INFO", self.path_info);
+        }
+        if !self.path_translated.is_empty() {
+            beside.put("PATH_TRANSLATED", self.path_translated);
+        }
+        if let Some(port) = self.remote_port {
+            beside.put("REMOTE_PORT", number.format(port).as_bytes());
+        }
+        if let Some(user) = self.remote_user {
+            beside.put("REMOTE_USER", user.as_bytes());
+            beside.put("AUTH_TYPE", b"Basic");
+        }
+        if let Some(length) = self.content_length {
+            beside.put("CONTENT_LENGTH", number.format(length).as_bytes());
+        }
+        if let Some(media_type) = self.fields.first("content-type") {
+            beside.put("CONTENT_TYPE", media_type);
+        }
+        if let Some(client) = &self.client {
+            beside.put("SSL_CLIENT_VERIFY", b"SUCCESS");
+            beside.put("SSL_CLIENT_S_DN", client.subject.as_bytes());
+            beside.put("SSL_CLIENT_I_DN", client.issuer.as_bytes());
+            beside.put("SSL_CLIENT_M_SERIAL", client.serial.as_bytes());
+        }
+        if self.is_early || self.fields.contains(EARLY_DATA) {
+            beside.put("HTTP_EARLY_DATA", b"1");
+        }
+        self.fields(&mut beside, accepts);
+    }
+
+    fn fields(&self, beside: &mut Beside<'_, impl Sink>, accepts: impl Fn(&str) -> bool) {
         for (at, field) in self.fields.iter().enumerate() {
             if !is_passed_on(field.name) || !accepts(field.name) {
                 continue;
             }
-            name.clear();
-            name.push_str("HTTP_");
-            name.extend(field.name.chars().map(|c| if c == '-' { '_' } else { c.to_ascii_uppercase() }));
             let same = |other: &&tidegate_http::Field<'_>| other.name.eq_ignore_ascii_case(field.name);
+            if self.fields.iter().take(at).find(same).is_some() {
+                continue; // written where the first of them stands
+            }
+            let name = variable_of(field.name);
             if self.fields.iter().skip(at + 1).find(same).is_none() {
-                if self.fields.iter().take(at).find(same).is_none() {
-                    put(&name, field.value);
-                }
+                beside.put_bytes(&name, field.value);
                 continue;
             }
-            // Several lines are one value (RFC 3875 section 4.1.18), written where the first of them stands.
-            if self.fields.iter().take(at).find(same).is_none() {
-                let separator: &[u8] = if field.name.eq_ignore_ascii_case("cookie") { b"; " } else { b", " };
-                let values: Vec<&[u8]> = self.fields.all(field.name).collect();
-                put(&name, &values.join(separator));
-            }
+            // Several lines are one value (RFC 3875 section 4.1.18).
+            let separator: &[u8] = if field.name.eq_ignore_ascii_case("cookie") { b"; " } else { b", " };
+            let values: Vec<&[u8]> = self.fields.all(field.name).collect();
+            beside.put_bytes(&name, &values.join(separator));
         }
     }
+}
+
+/// What is written beside the variables of the settings, which take the place of others.
+struct Beside<'s, S> {
+    extra: &'s [(String, String)],
+    sink: &'s mut S,
+}
+
+impl<S: Sink> Beside<'_, S> {
+    /// Inlined, since most names are known beforehand.
+    #[inline(always)]
+    fn put(&mut self, name: &str, value: &[u8]) {
+        self.put_bytes(name.as_bytes(), value);
+    }
+
+    #[inline(always)]
+    fn put_bytes(&mut self, name: &[u8], value: &[u8]) {
+        if self.extra.is_empty() || !self.extra.iter().any(|(known, _)| known.as_bytes() == name) {
+            self.sink.variable(name, value);
+        }
+    }
+}
+
+/// `HTTP_…`: the name of the variable that a field becomes.
+fn variable_of(name: &str) -> SmallVec<[u8; 64]> {
+    let mut variable = SmallVec::<[u8; 64]>::from_slice(b"HTTP_");
+    variable.extend_from_slice(name.as_bytes());
+    for byte in variable.iter_mut().skip(b"HTTP_".len()) {
+        *byte = if *byte == b'-' { b'_' } else { byte.to_ascii_uppercase() };
+    }
+    variable
 }
 
 /// Whether a field of the request becomes a variable. Names are tokens; those with anything but letters,
 /// digits and `-` could take the place of another one.
 pub fn is_passed_on(name: &str) -> bool {
-    let is_plain = name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-');
-    const NEVER: [&str; 13] = [
-        EARLY_DATA,
-        "content-type",
-        "content-length",
-        "proxy",
-        "connection",
-        "keep-alive",
-        "proxy-connection",
-        "proxy-authorization",
-        "te",
-        "trailer",
-        "transfer-encoding",
-        "upgrade",
-        "expect",
-    ];
-    is_plain && !NEVER.iter().any(|never| name.len() == never.len() && name.eq_ignore_ascii_case(never))
+    let is = |never: &str| name.eq_ignore_ascii_case(never);
+    let is_never = match name.len() {
+        2 => is("te"),
+        5 => is("proxy"),
+        6 => is("expect"),
+        7 => is("trailer") || is("upgrade"),
+        10 => is(EARLY_DATA) || is("connection") || is("keep-alive"),
+        12 => is("content-type"),
+        14 => is("content-length") || is("http2-settings"),
+        16 => is("proxy-connection"),
+        17 => is("transfer-encoding"),
+        19 => is("proxy-authorization"),
+        _ => false,
+    };
+    !is_never && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-')
 }
 
 #[cfg(test)]

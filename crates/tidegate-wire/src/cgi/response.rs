@@ -33,7 +33,7 @@ pub enum Redirect<'b> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum CgiError {
     /// A field line that is none.
-    #[error(transparent)]
+    #[error("{0}; {advice}", advice = advice(*.0))]
     Field(#[from] FieldError),
     /// The head is longer than the limit.
     #[error("the response head is too large")]
@@ -51,11 +51,24 @@ pub enum CgiError {
     #[error("Location more than once")]
     RepeatedLocation,
     /// Neither a field nor a status.
-    #[error("a response head without any field")]
+    #[error(
+        "an empty line where a field should be: a script writes at least one, such as `Content-Type: text/plain`, and then \
+         the empty line"
+    )]
     Empty,
     /// The output ends inside the head.
     #[error("the output ends before the head does")]
     Truncated,
+}
+
+/// What a script has to write in place of a line that is no field.
+fn advice(error: FieldError) -> &'static str {
+    match error {
+        FieldError::BareCr => {
+            "lines of its head end in LF or CR LF: CR CR LF is what a script with DOS line ends writes where CR LF is added"
+        }
+        _ => "its output begins with fields, such as `Content-Type: text/plain`, and an empty line",
+    }
 }
 
 /// Reads a head from the start of `buf`. `Ok(None)`: more is needed. Lines may end in LF alone.

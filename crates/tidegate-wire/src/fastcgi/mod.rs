@@ -37,7 +37,7 @@ mod record;
 mod request;
 mod response;
 
-pub use params::{Pairs, Params, ParamsError};
+pub use params::{Pairs, Params, ParamsError, append_pair};
 pub use record::{FastCgiError, HEADER, MOST_CONTENT, RecordHeader, RecordType};
 pub use request::{RequestDecoder, RequestEvent, RequestStep};
 pub use response::{EndRequest, Event, ResponseDecoder, Step};
@@ -140,7 +140,7 @@ pub fn abort_request(out: &mut Vec<u8>, id: u16) {
 pub fn append_values(out: &mut Vec<u8>, values: &[(&[u8], &[u8])]) {
     let mut pairs = Vec::new();
     for (name, value) in values {
-        params::append_pair(&mut pairs, name, value);
+        append_pair(&mut pairs, name, value);
     }
     append_record(out, RecordType::GetValuesResult, 0, pairs.get(..MOST_CONTENT).unwrap_or(&pairs));
 }

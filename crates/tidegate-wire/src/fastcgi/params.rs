@@ -32,9 +32,14 @@ impl<'o> Params<'o> {
     }
 
     /// Appends a variable.
-    #[inline]
+    #[inline(always)]
     pub fn push(&mut self, name: &[u8], value: &[u8]) {
         append_pair(self.out, name, value);
+    }
+
+    /// Appends variables that were written before: see [`append_pair`].
+    pub fn push_pairs(&mut self, pairs: &[u8]) {
+        self.out.extend_from_slice(pairs);
     }
 
     /// Ends the stream.
@@ -61,21 +66,27 @@ impl<'o> Params<'o> {
 }
 
 /// Appends one pair. Lengths over 2^31 - 1 cannot be written; such a value is cut to nothing.
-pub(super) fn append_pair(out: &mut Vec<u8>, name: &[u8], value: &[u8]) {
-    let value = if value.len() > i32::MAX as usize { &[] } else { value };
+#[inline]
+pub fn append_pair(out: &mut Vec<u8>, name: &[u8], value: &[u8]) {
+    out.reserve(8 + name.len() + value.len());
     match (name.len(), value.len()) {
         // Most are short.
         (name @ ..0x80, value @ ..0x80) => out.extend_from_slice(&[name as u8, value as u8]),
-        (name, value) => {
-            append_length(out, name);
-            append_length(out, value);
-        }
+        _ => return append_long(out, name, value),
     }
     out.extend_from_slice(name);
     out.extend_from_slice(value);
 }
 
-#[inline]
+#[cold]
+fn append_long(out: &mut Vec<u8>, name: &[u8], value: &[u8]) {
+    let value = if value.len() > i32::MAX as usize { &[] } else { value };
+    append_length(out, name.len());
+    append_length(out, value.len());
+    out.extend_from_slice(name);
+    out.extend_from_slice(value);
+}
+
 fn append_length(out: &mut Vec<u8>, len: usize) {
     if len < 0x80 {
         out.push(len as u8);

@@ -5,7 +5,7 @@
 //! with its length.
 
 use crate::h1::{FieldSpace, HeadLimits};
-use crate::h2::hpack::{Decoder, Encoder};
+use crate::h2::hpack::{Decoder, Encoder, FieldBlock};
 use crate::h2::{
     Connection, ErrorCode, Event, FRAME_HEADER, FieldSource, FrameHeader, FrameKind, Limits, PREFACE,
     RequestParts, ResponseParts, Section, StreamKey, flag, push_frame,
@@ -202,12 +202,17 @@ pub fn fuzz_h2_client(data: &[u8]) {
     fuzz_h2(data, false);
 }
 
+/// Names and values.
+type Pairs = Vec<(Vec<u8>, Vec<u8>)>;
+
 /// Blocks: what was read can be written, and reads the same again.
 pub fn fuzz_hpack(data: &[u8]) {
     let Some((size, mut rest)) = data.split_first() else { return };
     let mut decoder = Decoder::new(usize::from(*size) * 64);
     let (mut encoder, mut again) = (Encoder::new(), Decoder::new(4096));
     let mut scratch = Vec::new();
+    // Messages that are sent again and again, as blocks.
+    let mut kept: Vec<(FieldBlock, Pairs)> = Vec::new();
     while let Some((length, behind)) = rest.split_first() {
         let (block, behind) = behind.split_at(behind.len().min(usize::from(*length)));
         rest = behind;
@@ -217,10 +222,22 @@ pub fn fuzz_hpack(data: &[u8]) {
         if taken.is_err() {
             return;
         }
+        if length % 16 == 15 {
+            encoder.limit_table(usize::from(*length) * 32);
+        }
         encoder.begin(&mut out);
         for (name, value) in &mut fields {
             name.make_ascii_lowercase();
             encoder.field(&mut out, name, value);
+        }
+        if let Some((kept, again)) = kept.get(usize::from(*length) % 5) {
+            let date = b"Sun, 06 Nov 1994 08:49:37 GMT";
+            encoder.head(&mut out, 200, None, date, kept);
+            fields.push((b":status".to_vec(), b"200".to_vec()));
+            fields.push((b"date".to_vec(), date.to_vec()));
+            fields.extend_from_slice(again);
+        } else if let Some(block) = block_of(&fields) {
+            kept.push((block, fields.clone()));
         }
         let mut read = Vec::new();
         let result =
@@ -229,4 +246,18 @@ pub fn fuzz_hpack(data: &[u8]) {
         assert_eq!(read, fields);
         assert!(decoder.memory() < 128 << 10, "{}", decoder.memory());
     }
+}
+
+/// The fields as a block, unless there are some that a block leaves out.
+fn block_of(fields: &[(Vec<u8>, Vec<u8>)]) -> Option<FieldBlock> {
+    const LEFT_OUT: [&[u8]; 5] =
+        [b"connection", b"keep-alive", b"proxy-connection", b"transfer-encoding", b"upgrade"];
+    let mut block = FieldBlock::default();
+    for (name, value) in fields {
+        if LEFT_OUT.contains(&name.as_slice()) {
+            return None;
+        }
+        block.push(str::from_utf8(name).ok()?, value);
+    }
+    Some(block)
 }

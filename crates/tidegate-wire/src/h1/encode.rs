@@ -107,9 +107,12 @@ pub fn encode_interim(out: &mut Vec<u8>, status: u16, reason: &str, field_lines:
 }
 
 fn push_status_line(out: &mut Vec<u8>, status: u16, reason: &str) {
-    out.extend_from_slice(b"HTTP/1.1 ");
-    push_decimal(out, u64::from(status));
-    out.push(b' ');
+    let [hundreds, tens, ones] = [status / 100, status / 10, status].map(|digits| b'0' + (digits % 10) as u8);
+    debug_assert!(matches!(status, 100..=999), "invariant: a status has three digits");
+    out.reserve(15 + reason.len());
+    out.extend_from_slice(&[
+        b'H', b'T', b'T', b'P', b'/', b'1', b'.', b'1', b' ', hundreds, tens, ones, b' ',
+    ]);
     out.extend_from_slice(reason.as_bytes());
     out.extend_from_slice(b"\r\n");
 }

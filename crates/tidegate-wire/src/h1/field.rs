@@ -117,9 +117,20 @@ pub fn append_field(out: &mut Vec<u8>, name: &str, value: &[u8]) -> Result<(), U
     if !is_token_all(name.as_bytes()) {
         return Err(UnsafeField::Name);
     }
+    append_named(out, name, value)
+}
+
+/// The same where the name is one of our own, or has been looked at: a token.
+///
+/// # Errors
+/// The value holds a control byte other than a tab.
+#[inline]
+pub fn append_named(out: &mut Vec<u8>, name: &str, value: &[u8]) -> Result<(), UnsafeField> {
+    debug_assert!(is_token_all(name.as_bytes()), "invariant: a name that was looked at");
     if words::any(value, words::control) && value.iter().any(|b| is_control(*b)) {
         return Err(UnsafeField::Value);
     }
+    out.reserve(name.len() + value.len() + 4);
     out.extend_from_slice(name.as_bytes());
     out.extend_from_slice(b": ");
     out.extend_from_slice(trim(value));

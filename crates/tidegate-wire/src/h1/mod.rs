@@ -47,7 +47,7 @@ pub use encode::{
 pub use encode_request::{
     RequestFraming, RequestParts, UnsafeRequest, begin_request, encode_request, end_request,
 };
-pub use field::{FieldError, UnsafeField, append_field};
+pub use field::{FieldError, UnsafeField, append_field, append_named};
 pub use framing::FramingError;
 pub use prebuilt::Prebuilt;
 pub use request::{RequestError, RequestHead, parse_request};

@@ -4,7 +4,7 @@
 //! closes once [`Connection::is_over`]. Frames for single streams are in `receive`, sending in `send`.
 
 use super::error::{ConnectionError, ErrorCode, Flood, StreamError};
-use super::flood::Floods;
+use super::flood::{Floods, UNKNOWN_OF_A_SERVER};
 use super::flow::{INITIAL_WINDOW, MAX_WINDOW, ReceiveWindow, SendWindow};
 use super::frame::{
     FRAME_HEADER, FrameHeader, FrameKind, MAX_FRAME_SIZE, flag, push_frame, push_window_update,
@@ -178,7 +178,7 @@ impl Connection {
     }
 
     fn new(limits: Limits, is_server: bool, out: &mut Vec<u8>) -> Connection {
-        let limits = limits.within_bounds();
+        let limits = limits.within_bounds(is_server);
         push_frame(out, FrameKind::SETTINGS, 0, 0, &settings::own(&limits, is_server));
         let mut receive_window = ReceiveWindow::new(INITIAL_WINDOW);
         receive_window.grow(limits.connection_window);
@@ -371,7 +371,11 @@ impl Connection {
             FrameKind::PING => self.take_ping(header, payload, out).map(|()| None),
             FrameKind::GOAWAY => self.take_go_away(header, payload).map(Some),
             FrameKind::PUSH_PROMISE => Err(ConnectionError::UnexpectedPush),
-            _ => self.count(Flood::Ignored, 1).map(|()| None),
+            // Of a kind that nobody has asked for; not to be taken for what was on its way when a stream was given up, of
+            // which a server may send a great deal.
+            _ => self
+                .count(Flood::Ignored, if self.is_server { 1 } else { UNKNOWN_OF_A_SERVER })
+                .map(|()| None),
         }
     }
 

@@ -6,6 +6,8 @@
 
 use super::error::Flood;
 
+/// What a frame of an unknown kind counts among those of a server that are ignored: a thousand at once, twenty a second.
+pub(super) const UNKNOWN_OF_A_SERVER: u16 = 1024;
 /// What is too much at once; and how much of it a second makes good.
 const BUCKETS: [(u32, u32); Flood::COUNT] = [
     (200, 20),   // Reset

@@ -43,6 +43,8 @@ pub struct Section {
     pub(super) scratch: Vec<u8>,
     /// Where in `values`: method, scheme, authority, path, protocol, status.
     pseudo: [Option<Range>; 6],
+    /// Where those values end, which come first.
+    pseudo_end: usize,
     host: Option<Range>,
     fault: Option<Malformed>,
     refusal: Option<u16>,
@@ -116,14 +118,20 @@ impl Section {
 
     /// The request that an event told of.
     pub fn request<'h, 'b>(&'b self, space: &'h mut FieldSpace<'b>) -> RequestHead<'h, 'b> {
-        let method = self.pseudo_text(METHOD);
-        let authority = self.text(self.pseudo[AUTHORITY].or(self.host));
+        // Looked at once for all; what is refused may hold anything, and is then looked at one by one.
+        let pseudo = std::str::from_utf8(self.values.get(..self.pseudo_end).unwrap_or_default());
+        let text = |range: Range| match &pseudo {
+            Ok(all) => all.get(range.start as usize..range.end as usize).unwrap_or_else(|| self.text(range)),
+            Err(_) => self.text(range),
+        };
+        let [method, scheme, authority, path, protocol, _] = self.pseudo;
+        let authority = authority.or(self.host).map_or("", text);
         RequestHead {
-            method,
-            scheme: self.pseudo_text(SCHEME),
+            method: method.map_or("", text),
+            scheme: scheme.map_or("", text),
             authority,
-            target: if self.pseudo[PATH].is_some() { self.pseudo_text(PATH) } else { authority },
-            protocol: self.pseudo[PROTOCOL].map(|_| self.pseudo_text(PROTOCOL)),
+            target: path.map_or(authority, text),
+            protocol: protocol.map(text),
             fields: self.fields(space),
             content_length: self.content_length,
             expects_continue: self.expects_continue,
@@ -168,12 +176,8 @@ impl Section {
         self.values.get(range.start as usize..range.end as usize).unwrap_or_default()
     }
 
-    fn text(&self, range: Option<Range>) -> &str {
-        range.map_or("", |range| std::str::from_utf8(self.slice(range)).unwrap_or_default())
-    }
-
-    fn pseudo_text(&self, which: usize) -> &str {
-        self.text(self.pseudo.get(which).copied().flatten())
+    fn text(&self, range: Range) -> &str {
+        std::str::from_utf8(self.slice(range)).unwrap_or_default()
     }
 
     fn pseudo_bytes(&self, which: usize) -> Option<&[u8]> {
@@ -190,7 +194,7 @@ impl Section {
         self.values.clear();
         self.spans.clear();
         self.cookie.clear();
-        (self.pseudo, self.host) = ([None; 6], None);
+        (self.pseudo, self.pseudo_end, self.host) = ([None; 6], 0, None);
         (self.fault, self.refusal, self.size) = (None, None, 0);
         self.is_behind_pseudo = false;
         (self.content_length, self.expects_continue, self.priority, self.status) = (None, false, None, 0);
@@ -285,6 +289,7 @@ impl Section {
             self.refusal.get_or_insert(501);
         }
         let range = self.keep_value(value);
+        self.pseudo_end = self.values.len();
         match self.pseudo.get_mut(which) {
             Some(slot @ None) => *slot = Some(range),
             _ => return Err(Malformed::RepeatedPseudo),
@@ -354,7 +359,7 @@ impl Section {
 
     fn finish_request(&mut self, allows_protocol: bool) -> Result<(), Malformed> {
         let method = self.pseudo_bytes(METHOD).ok_or(Malformed::MissingPseudo)?;
-        if !is_token_all(method) {
+        if method != b"GET" && !is_token_all(method) {
             return Err(Malformed::Method);
         }
         let is_connect = method == b"CONNECT";
@@ -368,6 +373,10 @@ impl Section {
         }
         if self.pseudo_bytes(PROTOCOL).is_some_and(|protocol| !is_token_all(protocol)) {
             return Err(Malformed::UnknownPseudo);
+        }
+        // What follows a CONNECT is no content (RFC 9110 section 9.3.6, RFC 9113 section 8.5).
+        if has_protocol && self.content_length.is_some() {
+            return Err(Malformed::ContentLength);
         }
         let scheme = self.pseudo_bytes(SCHEME).ok_or(Malformed::MissingPseudo)?;
         let default_port = match scheme {
@@ -409,6 +418,9 @@ impl Section {
     fn finish_connect(&mut self) -> Result<(), Malformed> {
         if self.pseudo[SCHEME].is_some() || self.pseudo[PATH].is_some() {
             return Err(Malformed::ConnectWithPath);
+        }
+        if self.content_length.is_some() {
+            return Err(Malformed::ContentLength);
         }
         let authority = self.pseudo_bytes(AUTHORITY).ok_or(Malformed::MissingPseudo)?;
         if !authority::is_valid_with_port(authority) {

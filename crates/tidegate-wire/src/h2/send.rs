@@ -15,7 +15,7 @@ use tidegate_http::FieldLines;
 pub enum FieldSource<'a> {
     /// Lines as handlers make them. What speaks of an HTTP/1 connection is left out.
     Lines(&'a FieldLines),
-    /// Encoded before; sending them is a copy.
+    /// Prepared before.
     Block(&'a FieldBlock),
 }
 
@@ -78,6 +78,11 @@ impl Connection {
             _ => return false,
         }
         self.push_block(key.id(), is_end, out, |encoder, out| {
+            if let (FieldSource::Block(block), Some(date), None) =
+                (parts.fields, parts.date, parts.content_length)
+            {
+                return encoder.head(out, parts.status, parts.server, date, block);
+            }
             encoder.status(out, parts.status);
             if let Some(server) = parts.server {
                 encoder.with_static_name(out, SERVER, server.as_bytes());
@@ -299,7 +304,7 @@ const SERVER: u8 = 54;
 #[inline]
 fn push_fields(encoder: &mut Encoder, out: &mut Vec<u8>, fields: FieldSource<'_>, length: Option<u64>) {
     match fields {
-        FieldSource::Block(block) => out.extend_from_slice(block.as_bytes()),
+        FieldSource::Block(block) => encoder.block(out, block),
         FieldSource::Lines(lines) => {
             for (name, value) in lines.iter() {
                 let name = name.as_bytes();

@@ -44,14 +44,12 @@ impl<'o> Variables<'o> {
     /// Appends a variable. A NUL in either would end it, so such a variable is left out, and so is a second
     /// `CONTENT_LENGTH`. Answers whether it was written.
     pub fn push(&mut self, name: &[u8], value: &[u8]) -> bool {
-        if name == b"CONTENT_LENGTH" || name.contains(&0) || value.contains(&0) {
-            return false;
-        }
-        for part in [name, value] {
-            self.out.extend_from_slice(part);
-            self.out.push(0);
-        }
-        true
+        append_variable(self.out, name, value)
+    }
+
+    /// Appends variables that were written before, by [`append_variable`].
+    pub fn push_variables(&mut self, variables: &[u8]) {
+        self.out.extend_from_slice(variables);
     }
 
     /// Ends the variables; the content follows.
@@ -68,6 +66,18 @@ impl<'o> Variables<'o> {
         out.drain(begin..start);
         out.push(b',');
     }
+}
+
+/// Appends a variable: see [`Variables::push`].
+pub fn append_variable(out: &mut Vec<u8>, name: &[u8], value: &[u8]) -> bool {
+    if name == b"CONTENT_LENGTH" || name.contains(&0) || value.contains(&0) {
+        return false;
+    }
+    for part in [name, value] {
+        out.extend_from_slice(part);
+        out.push(0);
+    }
+    true
 }
 
 /// The variables of a request, and the bytes they took.

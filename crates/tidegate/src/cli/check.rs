@@ -1,6 +1,7 @@
 //! `tidegate check`: everything that is wrong with a settings file, in one run.
 
-use super::{complain, counted, default_config, has_color, print};
+use super::{complain, counted, default_config, has_color, loops, print};
+use crate::master::sealing;
 use crate::master::users::{self, Assigned};
 use crate::preflight;
 use anyhow::{Context, Result};
@@ -45,6 +46,11 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     let path = arguments.config.clone().map_or_else(default_config, Ok)?;
     let mut loaded = load_file(&path, &ProcessEnvironment);
     preflight::look(&mut loaded);
+    if let Some(settings) = &loaded.settings {
+        let reached = sealing::foreseen(settings).into_iter().map(|said| (None, Diagnostic::warning(said)));
+        loaded.add(reached.collect());
+    }
+    loops::look(&mut loaded);
     let assigned = assigned(&loaded);
     let errors = loaded.diagnostics.iter().filter(|diagnostic| diagnostic.is_error()).count();
     let warnings = loaded.diagnostics.len() - errors;
@@ -71,8 +77,7 @@ fn assigned(loaded: &Loaded) -> Vec<String> {
     let Some(settings) = &loaded.settings else { return Vec::new() };
     let by = |is_root| users::assign(&mut settings.clone(), is_root).unwrap_or_default();
     let own = users::can_be_anybody();
-    let server =
-        users::identity(settings.user.as_ref()).ok().and_then(|(_, warning)| warning).filter(|_| !own);
+    let server = users::identity(settings.user.as_ref()).ok().and_then(|(_, warning)| warning);
     let mut lines: Vec<String> = server.into_iter().chain(by(own).iter().map(Assigned::to_string)).collect();
     if !own {
         lines.extend(by(true).iter().map(|assigned| format!("started by root, {assigned}")));

@@ -236,17 +236,25 @@ fn ask(server: &Server, request: &Request) -> Result<ExitCode> {
     }
     let broke_off = || format!("the server at {} broke off", path.display());
     let command = request.to_line();
-    stream.write_all(format!("{command}\n").as_bytes()).with_context(broke_off)?;
+    // Who is refused before the line was read may not be able to send it, or finds the way cut behind the refusal.
+    let sent = stream.write_all(format!("{command}\n").as_bytes());
+    let is_refused = |said: &[u8]| said.starts_with(b"failed\n");
     let operator = Operator::of(&path);
     let mut replies = BufReader::new(&stream);
     let mut said = Vec::new();
-    replies.read_until(b'\n', &mut said).with_context(broke_off)?;
+    let began = replies.read_until(b'\n', &mut said);
+    if !is_refused(&said) {
+        sent.and(began.map(drop)).with_context(broke_off)?;
+    }
     let proven = operator.answer(&stream, &said, &command)?;
     if proven.is_some() {
         said.clear();
     }
-    replies.read_to_end(&mut said).with_context(broke_off)?;
-    let is_refusal = said.starts_with(b"failed\n");
+    let ended = replies.read_to_end(&mut said);
+    let is_refusal = is_refused(&said);
+    if !is_refusal {
+        ended.with_context(broke_off)?;
+    }
     // A refusal does nothing, and comes from who is refused a proof as well.
     let reply = match &proven {
         Some(proven) => proven.reply(&said).or(Some(&*said).filter(|_| is_refusal)),

@@ -9,7 +9,9 @@ mod completions;
 mod control_client;
 mod explain;
 mod fmt;
+mod keep;
 mod launch;
+mod loops;
 mod man;
 mod serve;
 mod spawn;
@@ -71,6 +73,9 @@ enum Command {
     /// Becomes an application of a pool.
     #[command(hide = true)]
     Launch(launch::Arguments),
+    /// Starts an application of a pool and ends all that it has started.
+    #[command(hide = true)]
+    Keep(keep::Arguments),
     /// Ends what a killed server has left behind.
     #[command(hide = true)]
     Guard,
@@ -103,6 +108,7 @@ pub fn run() -> ExitCode {
         Command::Trust(arguments) => trust::run(&arguments),
         Command::Spawn(arguments) => spawn::run(&arguments),
         Command::CgiStub(arguments) => cgi_stub::run(&arguments),
+        Command::Keep(arguments) => Ok(keep::run(&arguments)),
         Command::Launch(arguments) => launch::run(&arguments),
         Command::Bench(arguments) => bench::run(&arguments),
         Command::Completions(arguments) => completions::run(&arguments),

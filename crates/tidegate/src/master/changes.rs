@@ -5,7 +5,7 @@
 
 use super::control::{Reply, Responder};
 use super::reload::Reload;
-use super::upgrade::{self, Successor};
+use super::upgrade::{self, Estate, Successor};
 use super::{Ending, Master, PATIENCE, WAITING};
 use crate::revision;
 use std::collections::BTreeSet;
@@ -110,17 +110,14 @@ impl Master {
         responder: Option<Responder>,
     ) {
         let executable = executable.unwrap_or_else(|| self.options.executable.clone());
-        let (arguments, sender) = (&self.options.arguments, self.sender.clone());
-        let tickets = self.tls.tickets();
-        let names = revision::served_names(&self.current.settings);
-        match upgrade::launch(
-            &executable,
-            arguments,
-            &self.current.sockets,
-            tickets,
-            (names, allows_loss),
-            sender,
-        ) {
+        let estate = Estate {
+            sockets: &self.current.sockets,
+            rates: &self.current.rates,
+            tickets: self.tls.tickets(),
+            names: revision::served_names(&self.current.settings),
+            allows_loss,
+        };
+        match upgrade::launch(&executable, &self.options.arguments, estate, self.sender.clone()) {
             Ok(()) => {
                 log::info(format_args!("upgrade: starting {}", executable.display()));
                 self.change = Some(Change::Upgrade(Upgrade::Starting { responder }));

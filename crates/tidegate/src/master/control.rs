@@ -6,7 +6,7 @@
 //! of which there are few, and never holds up the master.
 
 use super::Event;
-use super::proof::{self, Proof, Proven};
+use super::proof::{self, Operator, Proof, Proven};
 use super::sealing;
 use super::status_registry::StatusRegistry;
 use crate::revision::ServeOptions;
@@ -15,24 +15,29 @@ use rustix::fs::Mode;
 use rustix::net::sockopt::socket_peercred;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, listen, socket_with};
 use rustix::process::{geteuid, getppid, getuid};
+use std::collections::VecDeque;
 use std::fs;
-use std::io::{self, BufRead, BufReader, Read, Write};
+use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write};
+use std::net::Shutdown;
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::time::Duration;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 use tidegate_config::Settings;
 use tidegate_modules::status::Format;
 
 /// The longest request line, bytes.
 const LINE: u64 = 8 << 10;
-/// How long a client may take to send its line, and to take each piece of the reply.
+/// How long a client may take to send its line and its proof together, and to take each piece of the reply.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Connections served at once.
-const CONNECTIONS: usize = 16;
+/// Commands carried out at once.
+const COMMANDS: usize = 16;
+/// Connections of whom it is not known yet that they may command: anyone of this user may make some. With one more the
+/// oldest goes.
+const STRANGERS: usize = 16;
 /// How long the master waits for a last reply to leave.
 const FAREWELL: Duration = Duration::from_secs(1);
 
@@ -208,8 +213,9 @@ pub fn open(options: &ServeOptions, settings: &Settings, has_predecessor: bool) 
     }
     match Draft::bind(&path) {
         Ok(draft) => {
+            let is_inherited = has_predecessor && Operator::of(&path).is_asked();
             let proof = sealing::is_needed(settings).then(|| Proof::make(&path, has_predecessor)).flatten();
-            Ok(Some(draft.with_proof(proof)))
+            Ok(Some(draft.with_proof(proof, is_inherited)))
         }
         Err(error) if is_fixed => Err(error.context(advice(&path))),
         Err(error) => {
@@ -236,13 +242,16 @@ fn notice(said: &str) {
     eprintln!("tidegate: {said}");
 }
 
-/// A bound control socket, not yet in its place.
+/// A bound control socket, not yet in its place. Dropped, it leaves nothing.
 pub struct Draft {
-    listener: UnixListener,
+    /// Until it is in its place.
+    listener: Option<UnixListener>,
     draft: PathBuf,
     path: PathBuf,
     /// What is asked for where applications are the same user.
     proof: Option<Arc<Proof>>,
+    /// The secret is that of a predecessor, who goes on with it should this process fail.
+    is_inherited: bool,
 }
 
 /// A control socket in its place.
@@ -283,12 +292,14 @@ impl Draft {
         let listener = bind_and_listen()
             .inspect_err(|_| drop(fs::remove_file(&draft)))
             .with_context(|| format!("cannot make the control socket {}", path.display()))?;
-        Ok(Draft { listener, draft, path: path.to_owned(), proof: None })
+        let (listener, path) = (Some(listener), path.to_owned());
+        Ok(Draft { listener, draft, path, proof: None, is_inherited: false })
     }
 
-    /// Has everybody but root show a proof.
-    pub fn with_proof(mut self, proof: Option<Proof>) -> Draft {
+    /// Has everybody but root show a proof, which is a predecessor's or this process's own.
+    pub fn with_proof(mut self, proof: Option<Proof>, is_inherited: bool) -> Draft {
         self.proof = proof.map(Arc::new);
+        self.is_inherited = is_inherited;
         self
     }
 
@@ -304,27 +315,46 @@ impl Draft {
 
     /// Moves it to its place, where a predecessor's or a stale one may lie, and serves it.
     pub fn install(
-        self,
+        mut self,
         status_registry: Arc<StatusRegistry>,
         events: Sender<Event>,
     ) -> Result<ControlSocket> {
         let at = || format!("cannot make the control socket {}", self.path.display());
         if fs::symlink_metadata(&self.path).is_ok_and(|there| !is_socket(&there)) {
-            let _ = fs::remove_file(&self.draft);
             bail!("{}: something that is no socket lies there", at());
         }
-        fs::rename(&self.draft, &self.path)
-            .inspect_err(|_| drop(fs::remove_file(&self.draft)))
+        let (gives, given) = channel();
+        let proof = self.proof.clone();
+        // Before anything is seen of it: where there is no thread nothing has changed.
+        std::thread::Builder::new()
+            .name("tidegate-control".into())
+            .spawn(move || {
+                if let Ok(listener) = given.recv() {
+                    accept(&listener, proof.as_ref(), &status_registry, &events);
+                }
+            })
             .with_context(at)?;
+        fs::rename(&self.draft, &self.path).with_context(at)?;
         if self.proof.is_none() {
             proof::forget(&self.path);
         }
-        let (listener, proof) = (self.listener, self.proof.clone());
-        std::thread::Builder::new()
-            .name("tidegate-control".into())
-            .spawn(move || accept(&listener, proof.as_ref(), &status_registry, &events))
-            .with_context(at)?;
-        Ok(ControlSocket { identity: identity(&self.path), path: self.path, proof: self.proof })
+        if let Some(listener) = self.listener.take() {
+            let _ = gives.send(listener);
+        }
+        let (path, proof) = (self.path.clone(), self.proof.take());
+        Ok(ControlSocket { identity: identity(&path), path, proof })
+    }
+}
+
+impl Drop for Draft {
+    fn drop(&mut self) {
+        if self.listener.is_none() {
+            return; // it is in its place
+        }
+        let _ = fs::remove_file(&self.draft);
+        if let Some(proof) = self.proof.as_ref().filter(|_| !self.is_inherited) {
+            proof.remove();
+        }
     }
 }
 
@@ -355,40 +385,105 @@ fn accept(
     status_registry: &Arc<StatusRegistry>,
     events: &Sender<Event>,
 ) {
-    let open = Arc::new(AtomicUsize::new(0));
+    let guests = Arc::new(Guests::default());
     loop {
         let stream = match listener.accept() {
-            Ok((stream, _)) => stream,
+            Ok((stream, _)) => Arc::new(stream),
             // Out of descriptors or memory: try again shortly, without spinning.
             Err(_) => {
                 std::thread::park_timeout(Duration::from_millis(100));
                 continue;
             }
         };
-        if open.load(Relaxed) >= CONNECTIONS {
-            respond(&stream, None, &Reply::failed("too many commands at once; try again"));
-            continue;
+        if let Some(oldest) = guests.come(&stream) {
+            refuse_all_at_once(&oldest);
+            let _ = oldest.shutdown(Shutdown::Both); // its thread ends
         }
-        open.fetch_add(1, Relaxed);
-        let (status_registry, events, counted) = (status_registry.clone(), events.clone(), open.clone());
-        let proof = proof.cloned();
-        let served = std::thread::Builder::new().name("tidegate-command".into()).spawn(move || {
-            serve(&stream, proof.as_deref(), &status_registry, &events);
-            counted.fetch_sub(1, Relaxed);
+        let (status_registry, events, own) = (status_registry.clone(), events.clone(), guests.clone());
+        let (proof, served) = (proof.cloned(), stream.clone());
+        let serving = std::thread::Builder::new().name("tidegate-command".into()).spawn(move || {
+            serve(&served, proof.as_deref(), (&status_registry, &events), &own);
+            own.leave(&served);
         });
-        if served.is_err() {
-            open.fetch_sub(1, Relaxed);
+        if serving.is_err() {
+            guests.leave(&stream);
         }
+    }
+}
+
+/// Who is connected.
+#[derive(Default)]
+struct Guests {
+    /// Of whom it is not known yet that they may command, the oldest first.
+    strangers: Mutex<VecDeque<Arc<UnixStream>>>,
+    /// Commands that are carried out.
+    commands: AtomicUsize,
+}
+
+impl Guests {
+    /// One more has come. Who has to go for it.
+    fn come(&self, stream: &Arc<UnixStream>) -> Option<Arc<UnixStream>> {
+        let mut strangers = self.strangers.lock().unwrap_or_else(PoisonError::into_inner);
+        let oldest = if strangers.len() < STRANGERS { None } else { strangers.pop_front() };
+        strangers.push_back(stream.clone());
+        oldest
+    }
+
+    /// It is no stranger any longer.
+    fn leave(&self, stream: &Arc<UnixStream>) {
+        let mut strangers = self.strangers.lock().unwrap_or_else(PoisonError::into_inner);
+        strangers.retain(|known| !Arc::ptr_eq(known, stream));
+    }
+
+    /// A place for a command of one who may command.
+    fn take_place(&self) -> Option<Place<'_>> {
+        let taken =
+            self.commands.fetch_update(Relaxed, Relaxed, |open| (open < COMMANDS).then_some(open + 1));
+        taken.ok().map(|_| Place(&self.commands))
+    }
+}
+
+struct Place<'g>(&'g AtomicUsize);
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Relaxed);
+    }
+}
+
+fn refuse_all_at_once(stream: &UnixStream) {
+    respond(stream, None, &Reply::failed("too many commands at once; try again"));
+}
+
+/// Reads until a deadline, however small the pieces are.
+struct Until<'s> {
+    stream: &'s UnixStream,
+    deadline: Instant,
+}
+
+impl Read for Until<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let left = self.deadline.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(ErrorKind::TimedOut.into());
+        }
+        self.stream.set_read_timeout(Some(left))?;
+        self.stream.read(buffer)
     }
 }
 
 /// Whether it is root or this process's own user: the mode of the file says the same, but a folder may have been opened
 /// to others, or the file given to them.
-fn may_command(stream: &UnixStream, proof: Option<&Proof>, command: &str) -> Result<Option<Proven>, Reply> {
+fn may_command(
+    Until { stream, deadline }: Until<'_>,
+    proof: Option<&Proof>,
+    command: &str,
+) -> Result<Option<Proven>, Reply> {
     match socket_peercred(stream) {
         Ok(peer) if peer.uid.is_root() => Ok(None),
         Ok(peer) if peer.uid == geteuid() => {
-            proof.map(|proof| proof.ask(stream, command)).transpose().map_err(Reply::failed)
+            let ask = |proof: &Proof| proof.ask(stream, Until { stream, deadline }, command);
+            proof.map(ask).transpose().map_err(Reply::failed)
         }
         Ok(peer) => Err(Reply::failed(format!(
             "user {} may not command this server: only root and user {} may",
@@ -400,22 +495,24 @@ fn may_command(stream: &UnixStream, proof: Option<&Proof>, command: &str) -> Res
 }
 
 fn serve(
-    stream: &UnixStream,
+    stream: &Arc<UnixStream>,
     proof: Option<&Proof>,
-    status_registry: &StatusRegistry,
-    events: &Sender<Event>,
+    (status_registry, events): (&StatusRegistry, &Sender<Event>),
+    guests: &Guests,
 ) {
-    let _ = stream.set_read_timeout(Some(PATIENCE));
     let _ = stream.set_write_timeout(Some(PATIENCE));
+    let deadline = Instant::now() + PATIENCE;
     let mut line = String::new();
-    if BufReader::new(stream.take(LINE)).read_line(&mut line).is_err() {
+    if BufReader::new(Until { stream, deadline }.take(LINE)).read_line(&mut line).is_err() {
         return;
     }
     let Some(line) = line.strip_suffix('\n') else { return };
-    let proven = match may_command(stream, proof, line) {
+    let proven = match may_command(Until { stream, deadline }, proof, line) {
         Ok(proven) => proven,
         Err(refusal) => return respond(stream, None, &refusal),
     };
+    guests.leave(stream);
+    let Some(_place) = guests.take_place() else { return refuse_all_at_once(stream) };
     let respond = |reply: &Reply| respond(stream, proven.as_ref(), reply);
     let request = match Request::parse(line) {
         None => return respond(&Reply::failed("the server does not know this command")),
@@ -498,5 +595,75 @@ mod tests {
         let (events, _orders) = channel();
         assert!(Draft::bind(&path).unwrap().install(StatusRegistry::new(), events).is_err());
         fs::remove_dir_all(&folder).unwrap();
+    }
+
+    /// A server that has a secret already, or has none, goes on as before when its successor fails late.
+    #[test]
+    fn a_draft_that_is_given_up_leaves_nothing_of_its_own() {
+        let folder = std::env::current_exe().unwrap().ancestors().nth(2).unwrap().to_owned();
+        let folder = folder.join(format!("control-draft-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        let path = folder.join("control");
+        let names = || fs::read_dir(&folder).unwrap().count();
+        let own = |has_predecessor| {
+            let is_inherited = has_predecessor && Operator::of(&path).is_asked();
+            let proof = Proof::make(&path, has_predecessor).expect("nobody else writes there");
+            let file = proof.path().to_owned();
+            (Draft::bind(&path).unwrap().with_proof(Some(proof), is_inherited), file)
+        };
+        drop(Draft::bind(&path).unwrap());
+        assert_eq!(names(), 0);
+        let (draft, file) = own(true);
+        assert!(file.exists());
+        drop(draft);
+        assert!(!file.exists() && names() == 0, "its predecessor asks for none");
+        let kept = Proof::make(&path, false).unwrap();
+        let (draft, file) = own(true);
+        assert_eq!(kept.path(), file);
+        drop(draft);
+        assert!(file.exists(), "its predecessor asks for it");
+        kept.remove();
+        fs::remove_dir_all(&folder).unwrap();
+    }
+
+    /// Whoever has this user and does not know the secret holds the socket for a moment at most.
+    #[test]
+    fn strangers_keep_nobody_from_commanding() {
+        let folder = std::env::temp_dir().join(format!("tidegate-strangers-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        let path = folder.join("control");
+        let (events, _orders) = channel();
+        let socket = Draft::bind(&path).unwrap().install(StatusRegistry::new(), events).unwrap();
+        let mut strangers: Vec<UnixStream> =
+            (0..STRANGERS).map(|_| UnixStream::connect(&path).unwrap()).collect();
+        strangers.iter_mut().for_each(|stream| stream.write_all(b"s").unwrap());
+        let mut operator = UnixStream::connect(&path).unwrap();
+        operator.write_all(b"nothing\n").unwrap();
+        let mut said = String::new();
+        operator.read_to_string(&mut said).unwrap();
+        assert!(said.contains("does not know this command"), "{said}");
+        // The oldest has gone for it, and hears why.
+        let mut said = Vec::new();
+        let _ = strangers[0].read_to_end(&mut said);
+        assert!(String::from_utf8_lossy(&said).contains("too many commands at once"));
+        // Another one is served to the end of its line.
+        strangers[1].write_all(b"ome command\n").unwrap();
+        let mut said = String::new();
+        strangers[1].read_to_string(&mut said).unwrap();
+        assert!(said.contains("does not know this command"), "{said}");
+        socket.remove();
+        fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn small_pieces_have_no_more_time() {
+        let (client, server) = UnixStream::pair().unwrap();
+        (&client).write_all(b"s").unwrap();
+        let now = Instant::now();
+        let mut reader = Until { stream: &server, deadline: now };
+        assert_eq!(reader.read(&mut [0]).unwrap_err().kind(), ErrorKind::TimedOut);
+        let mut reader = Until { stream: &server, deadline: now + PATIENCE };
+        assert_eq!(reader.read(&mut [0; 8]).unwrap(), 1);
+        assert!(server.read_timeout().unwrap().is_some_and(|left| left <= PATIENCE));
     }
 }

@@ -1,7 +1,8 @@
 //! The logs: opened by the master, written by the server processes, which need not be allowed to open them.
 
+use crate::link::close_apart;
 use anyhow::{Result, anyhow};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -15,23 +16,35 @@ use tidegate_core::log::{self, ApplicationLog, Writer, open_file};
 pub struct Logs(Vec<(LogTarget, File)>);
 
 impl Logs {
-    /// Opens every log that the settings name, so that one that cannot be written is known before anything
-    /// has changed. Those that are open in `present` are taken from there.
-    pub fn open(settings: &Settings, present: &Logs) -> Result<Logs> {
-        let mut logs: Vec<(LogTarget, File)> = Vec::new();
+    /// Opens every log that the settings name, but for those that are open already, so that one that cannot be written is
+    /// known before anything has changed. Asks file systems, which may hang: not for the master's thread while it serves.
+    pub fn open(settings: &Settings, are_open: &HashSet<LogTarget>) -> Result<Logs> {
+        let mut logs = Vec::new();
+        let mut known = are_open.clone();
         for (target, directive) in Logs::targets(settings) {
-            if logs.iter().any(|(open, _)| open == target) {
-                continue;
-            }
-            let opened = match present.file(target) {
-                Some(file) => file.try_clone().map(Some),
-                None => open_file(target),
-            };
-            if let Some(file) = opened.map_err(|error| anyhow!(unwritable(target, directive, &error)))? {
-                logs.push((target.clone(), file));
+            if known.insert(target.clone()) {
+                let opened = open_file(target);
+                let opened = opened.map_err(|error| anyhow!(unwritable(target, directive, &error)))?;
+                logs.extend(opened.map(|file| (target.clone(), file)));
             }
         }
         Ok(Logs(logs))
+    }
+
+    /// With those of `present` that the settings name as well.
+    pub fn joined(mut self, settings: &Settings, present: &Logs) -> io::Result<Logs> {
+        let mut known = self.open_targets();
+        for (target, _) in Logs::targets(settings) {
+            if let Some(file) = present.file(target).filter(|_| known.insert(target.clone())) {
+                self.0.push((target.clone(), file.try_clone()?));
+            }
+        }
+        Ok(self)
+    }
+
+    /// Those that are open.
+    pub fn open_targets(&self) -> HashSet<LogTarget> {
+        self.0.iter().map(|(target, _)| target.clone()).collect()
     }
 
     /// Every log that the settings name, and the directive that names it.
@@ -44,17 +57,14 @@ impl Logs {
         all.chain([(&settings.error_log.target, "error-log")])
     }
 
-    /// Opens the files anew after a rotation. The sentences say what failed: the old file stays in use.
-    pub fn reopen(&mut self) -> Vec<String> {
-        let mut failures = Vec::new();
+    /// Takes these files in place of its own, after a rotation.
+    pub fn replace(&mut self, mut fresh: Logs) {
         for (target, file) in &mut self.0 {
-            match open_file(target) {
-                Ok(Some(fresh)) => *file = fresh,
-                Ok(None) => {}
-                Err(error) => failures.push(format!("cannot reopen {target}: {error}")),
+            if let Some((_, fresh)) = fresh.0.iter_mut().find(|(other, _)| other == target) {
+                std::mem::swap(file, fresh);
             }
         }
-        failures
+        close_apart(fresh.0);
     }
 
     /// The open file of a log.
@@ -69,6 +79,20 @@ impl Logs {
             self.0.iter().map(|(_, file)| Ok(OwnedFd::from(file.try_clone()?))).collect();
         Ok((targets, files?))
     }
+}
+
+/// Opens logs anew after a rotation. The sentences say what failed: the old file stays in use. Asks file systems, as
+/// [`Logs::open`].
+pub fn reopen(targets: impl IntoIterator<Item = LogTarget>) -> (Logs, Vec<String>) {
+    let (mut logs, mut failures) = (Vec::new(), Vec::new());
+    for target in targets {
+        match open_file(&target) {
+            Ok(Some(file)) => logs.push((target, file)),
+            Ok(None) => {}
+            Err(error) => failures.push(format!("cannot reopen {target}: {error}")),
+        }
+    }
+    (Logs(logs), failures)
 }
 
 /// Sends what applications write where the settings want it. Their logs were provided to `writer`.

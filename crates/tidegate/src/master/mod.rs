@@ -15,8 +15,9 @@ mod parts;
 mod pid_file;
 mod pools;
 pub mod proof;
+mod rates;
 mod reload;
-mod sealing;
+pub mod sealing;
 mod servers;
 mod sockets;
 mod status_registry;
@@ -29,7 +30,7 @@ pub use acme::default_storage;
 
 use crate::certificates::CertificateWatch;
 use crate::descriptors;
-use crate::link::ToMaster;
+use crate::link::{self, ToMaster};
 use crate::revision::{self, ServeOptions, SettingsFrom};
 use crate::server::privileges;
 use anyhow::{Context, Result};
@@ -39,19 +40,21 @@ use logs::Logs;
 use notify::Notifier;
 use pid_file::PidFile;
 use pools::Pools;
+use rates::Rates;
 use sealing::ControlPaths;
 use servers::{Layout, News, Revision, Servers, State};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2};
 use signal_hook::iterator::Signals;
 use sockets::Sockets;
 use status_registry::StatusRegistry;
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 use tidegate_config::settings::{ListenAddress, LogTarget};
 use tidegate_config::{Diagnostic, Settings};
+use tidegate_core::admission::{save_address_space, shortage_of_address_space};
 use tidegate_core::log::{self, Writer};
 use tidegate_core::tls::{PairKey, TlsFiles};
 use tidegate_io::file::{Patience, Root, is_openat2_missing};
@@ -77,6 +80,10 @@ pub enum Event {
     Upgraded(Result<Successor, String>),
     /// The thread of this number has read what a reload takes up.
     Read(u64, Box<reload::Read>),
+    /// Logs were opened anew; the sentences say which could not be.
+    Reopened(Logs, Vec<String>),
+    /// Files of TLS were looked at.
+    Looked(Box<tls::Looked>),
     /// The thread for automatic certificates has said something.
     Acme(acme::AcmeEvent),
     /// A server process has said something.
@@ -125,13 +132,26 @@ pub struct Master {
     waiting: VecDeque<Order>,
     /// What reads the files of reloads.
     readers: reload::Readers,
-    /// Logs that were opened anew and are not yet in use everywhere.
+    /// Logs that are opened anew and not yet in use everywhere.
     reopening: Option<Reopening>,
+    /// The thread that opens them.
+    opener: Opener,
+    /// Times that they were to be opened anew.
+    rotations: u64,
 }
 
 struct Reopening {
     failures: Vec<String>,
     until: Instant,
+}
+
+/// Whether a thread opens logs anew. One that hangs is the only one.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Opener {
+    Idle,
+    Busy,
+    /// And it is to do it once more.
+    AskedAgain,
 }
 
 /// How the server ends.
@@ -166,19 +186,22 @@ impl Master {
         handover: Option<&Handover>,
     ) -> Result<Master> {
         privileges::close_memory();
+        save_address_space();
         let limit = descriptors::raise_limit();
         let notifier = Notifier::from_environment();
         let workers = revision::workers(&settings);
         let (identity, warning) = users::identity(settings.user.as_ref())?;
         let assigned = users::assign(&mut settings, users::can_be_anybody())?;
         let layout = Layout::of(&settings, workers, identity);
-        let logs = Logs::open(&settings, &Logs::default())?;
+        let logs = Logs::open(&settings, &HashSet::new())?;
         let files = TlsFiles::read(&settings, &TlsFiles::default(), &read.pairs)?;
         let seen = read.seen;
         let (given, mut warnings) = activation::take();
         let present = handover.map_or(&given, |left| &left.sockets);
         let sockets = Sockets::open(&settings, layout.total(), present)?;
         warnings.extend(activation::unused(&given, &sockets));
+        let none = Rates::default();
+        let rates = Rates::open(&settings, handover.map_or(&none, |left| &left.rates))?;
         let draft = control::open(&options, &settings, handover.is_some())?;
         let control = draft.as_ref().map(|draft| Arc::new(ControlPaths::of(draft)));
         warnings.extend(sealing::seal(&mut settings, control.as_deref()));
@@ -213,11 +236,13 @@ impl Master {
             tls: files,
             seen,
             logs,
+            rates,
             layout,
             assigned,
             warnings: read.warnings.iter().map(Diagnostic::identity).collect(),
         };
         let tls = Tls::new(handover.map(|left| left.tickets.as_slice()))?;
+        warnings.extend(shortage_of_address_space(current.settings.limits.memory));
         say_what_is_missing(&current.fitted(), limit, &warnings);
         let mut master = Master {
             options,
@@ -241,6 +266,8 @@ impl Master {
             waiting: VecDeque::new(),
             readers: reload::Readers::default(),
             reopening: None,
+            opener: Opener::Idle,
+            rotations: 0,
         };
         master.begin_tls()?;
         master.upstreams.adopt(&master.current.settings, master.tls.store());
@@ -268,6 +295,7 @@ impl Master {
         let (addresses, total) = (self.listening(), self.current.layout.total());
         self.acme.adopt(&self.current.settings, &self.sender);
         self.current.number = self.status_registry.next_revision(&self.current.settings, addresses, total);
+        self.status_registry.set_rates(self.current.rates.clone());
         self.status_registry.set_certificates(self.tls.certificates(&self.current.settings));
     }
 
@@ -372,6 +400,8 @@ impl Master {
                 self.servers.tick(&self.current); // the next one is due at once
             }
             Event::Gone(id, how) => self.servers.gone(id, &how),
+            Event::Reopened(logs, failures) => self.have_reopened(logs, failures),
+            Event::Looked(looked) => self.have_looked(*looked),
             other => return Some(other),
         }
         None
@@ -421,10 +451,31 @@ impl Master {
 
     /// Opens the logs anew, after a rotation. That they are in use everywhere is said when it is so.
     fn reopen_logs(&mut self) {
-        let mut failures = self.current.logs.reopen();
-        if let Some(Change::Reload(reload)) = &mut self.change {
-            failures.extend(reload.reopen_logs());
+        self.rotations += 1;
+        self.reopening = Some(Reopening { failures: Vec::new(), until: Instant::now() + PATIENCE });
+        if self.opener != Opener::Idle {
+            self.opener = Opener::AskedAgain;
+            return;
         }
+        let (targets, sender) = (self.current.logs.open_targets(), self.sender.clone());
+        let opening = std::thread::Builder::new().name("tidegate-reopen".into()).spawn(move || {
+            let (logs, failures) = logs::reopen(targets);
+            let _ = sender.send(Event::Reopened(logs, failures));
+        });
+        match opening {
+            Ok(_) => self.opener = Opener::Busy,
+            Err(error) => {
+                self.have_reopened(Logs::default(), vec![format!("cannot start a thread: {error}")])
+            }
+        }
+    }
+
+    fn have_reopened(&mut self, logs: Logs, mut failures: Vec<String>) {
+        if std::mem::replace(&mut self.opener, Opener::Idle) == Opener::AskedAgain {
+            link::close_apart(vec![logs]);
+            return self.reopen_logs();
+        }
+        self.current.logs.replace(logs);
         let given = self.servers.give_logs(&self.current.logs).context("cannot copy a log");
         failures.extend(given.and_then(|()| self.give_own_log()).err().map(|error| format!("{error:#}")));
         self.reopening = Some(Reopening { failures, until: Instant::now() + PATIENCE });
@@ -433,10 +484,16 @@ impl Master {
 
     fn look_at_logs(&mut self, now: Instant) {
         let slow = self.servers.slow_with_logs();
-        let Some(mut done) = self.reopening.take_if(|reopening| slow == 0 || reopening.until <= now) else {
-            return;
-        };
-        if slow > 0 {
+        let is_open = self.opener == Opener::Idle;
+        let is_over = |reopening: &mut Reopening| is_open && slow == 0 || reopening.until <= now;
+        let Some(mut done) = self.reopening.take_if(is_over) else { return };
+        if !is_open {
+            done.failures.push(
+                "the logs could not be opened anew until now, and those before stay in use: look for a file system that \
+                 does not answer"
+                    .into(),
+            );
+        } else if slow > 0 {
             done.failures.push("a server process does not react, and may still write to the old logs".into());
         }
         if done.failures.is_empty() {
@@ -556,7 +613,15 @@ impl Master {
         let all: Vec<u64> = self.servers.list.iter().map(|server| server.id).collect();
         all.into_iter().for_each(|id| self.servers.kill(id));
         let deadline = Instant::now() + END_PATIENCE;
-        while !self.servers.list.is_empty() && self.next_news(deadline).is_some() {}
+        // The last word of a process is an event, and no news.
+        while !self.servers.list.is_empty() && Instant::now() < deadline {
+            if let Some(event) = self.next_event(Some(deadline))
+                && let Some(other) = self.obey_servers(event)
+            {
+                self.deferred.push_back(other);
+            }
+            while self.servers.next_news().is_some() {}
+        }
     }
 }
 

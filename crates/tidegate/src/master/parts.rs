@@ -43,7 +43,11 @@ fn connections(action: &Action) -> Option<Connections> {
             Some(application.gateway.connections)
         }
         Action::Proxy(proxy) => Some(proxy.gateway.connections),
-        Action::Files(_) | Action::Redirect { .. } | Action::Respond { .. } | Action::Status => None,
+        Action::Files(_)
+        | Action::HandTo { .. }
+        | Action::Redirect { .. }
+        | Action::Respond { .. }
+        | Action::Status => None,
     }
 }
 
@@ -53,7 +57,11 @@ fn connections_mut(action: &mut Action) -> Option<&mut Connections> {
             Some(&mut application.gateway.connections)
         }
         Action::Proxy(proxy) => Some(&mut proxy.gateway.connections),
-        Action::Files(_) | Action::Redirect { .. } | Action::Respond { .. } | Action::Status => None,
+        Action::Files(_)
+        | Action::HandTo { .. }
+        | Action::Redirect { .. }
+        | Action::Respond { .. }
+        | Action::Status => None,
     }
 }
 

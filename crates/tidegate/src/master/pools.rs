@@ -138,7 +138,7 @@ impl Subscribers {
             for member in &mut own.members {
                 member.places = share(member.places, count, index);
             }
-            listener.served.link.send(&ToServer::Pool(own), Vec::new());
+            listener.served.link.order(&ToServer::Pool(own), Vec::new());
         }
     }
 
@@ -177,6 +177,34 @@ fn lock(subscribers: &Mutex<Subscribers>) -> MutexGuard<'_, Subscribers> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::link::ToMaster;
+    use std::sync::mpsc::channel;
+    use std::time::Duration;
+    use tidegate_io::passing;
+    use tidegate_modules::gateway::pool_directory::PoolPhase;
+
+    /// It would send requests to members that are gone.
+    #[test]
+    fn a_process_that_misses_how_a_pool_is_does_not_go_on_without() {
+        let (ours, _theirs) = passing::pair().unwrap();
+        let (ended, has_ended) = channel();
+        let heard = |_: &Arc<Link>, _: ToMaster, _| {};
+        let link = Link::start(ours, heard, move |outcome| ended.send(outcome.is_err()).unwrap()).unwrap();
+        while link.send(&ToServer::Discard, Vec::new()) {}
+        let served = Served { id: 1, pid: 1, user: None, link, is_draining: false };
+        let servers = vec![Listener { served, demands: HashMap::new() }];
+        let mut subscribers = Subscribers { servers, ..Subscribers::default() };
+        subscribers.tell_all(&PoolUpdate {
+            name: "app".into(),
+            sequence: 1,
+            members: Vec::new(),
+            queue_length: 0,
+            queue_age: Duration::ZERO,
+            phase: PoolPhase::Up,
+            retry_after: None,
+        });
+        assert!(has_ended.recv().unwrap());
+    }
 
     #[test]
     fn places_are_divided_among_processes() {

@@ -16,7 +16,7 @@ use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use tidegate_modules::gateway::supervise::seal;
@@ -29,6 +29,8 @@ const ANSWER: &str = "proof ";
 const PROVED: &str = "proved ";
 /// How the name of the file ends.
 const SUFFIX: &str = ".proof";
+/// The folder of this program among those for runtime files and for data.
+const FOLDER: &str = "tidegate";
 /// The longest answer, bytes.
 const ANSWER_MAX: u64 = 256;
 
@@ -67,31 +69,113 @@ fn resolved(control: &Path) -> PathBuf {
     }
 }
 
-/// Where the file may be: beside the control socket, and among the user's own files. Never in a folder for everybody,
-/// where an application could put one.
-fn places(control: &Path) -> impl Iterator<Item = PathBuf> {
-    let mut beside = control.as_os_str().to_owned();
-    beside.push(SUFFIX);
-    let name = control.to_string_lossy().trim_start_matches('/').replace('/', "-");
-    let own = default_storage().with_file_name(format!("{name}{SUFFIX}"));
-    let places = [PathBuf::from(beside), own].into_iter();
-    places.filter(|path| seal::shared_folder(path).is_none())
+/// Where a user's files may be, as one process sees it.
+struct Surroundings {
+    uid: u32,
+    /// Folders for what lives as long as the machine is up: the session's, and the system's for this program.
+    runtime: Vec<PathBuf>,
+    /// The user's own folders, as the environment and the system name them.
+    homes: Vec<PathBuf>,
+}
+
+impl Surroundings {
+    /// Of this process. What its environment lacks (`sudo`, `cron`) the system knows: both ends mean the same places then.
+    fn here() -> Surroundings {
+        let uid = geteuid();
+        let absolute =
+            |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+        let session = Path::new("/run/user").join(uid.as_raw().to_string());
+        let sessions = absolute("XDG_RUNTIME_DIR").into_iter().chain([session]).map(|path| path.join(FOLDER));
+        Surroundings {
+            uid: uid.as_raw(),
+            runtime: sessions.chain([Path::new("/run").join(FOLDER)]).collect(),
+            homes: homes(),
+        }
+    }
+
+    /// Whether a path lies below a folder of the user's own.
+    fn is_at_home(&self, path: &Path) -> bool {
+        self.homes.iter().any(|home| path.starts_with(home))
+    }
+
+    /// Whether a folder for such files is there, or can be made where nobody else could have.
+    fn is_ours(&self, folder: &Path) -> bool {
+        let is_own = |path: &Path| {
+            fs::symlink_metadata(path)
+                .is_ok_and(|there| there.is_dir() && there.uid() == self.uid && there.mode() & 0o022 == 0)
+        };
+        is_own(folder) || (!folder.exists() && folder.parent().is_some_and(is_own))
+    }
+
+    /// Where the file may be, the best place first: never in a folder for everybody, where an application could put one,
+    /// and below the user's home only where there is no other: applications make nothing right in a folder on the way.
+    fn places(&self, control: &Path) -> Vec<PathBuf> {
+        let mut beside = control.as_os_str().to_owned();
+        beside.push(SUFFIX);
+        let beside = PathBuf::from(beside);
+        let name = control.to_string_lossy().trim_start_matches('/').replace('/', "-") + SUFFIX;
+        let runtime =
+            self.runtime.iter().filter(|folder| self.is_ours(folder)).map(|folder| folder.join(&name));
+        let is_beside_good = !self.is_at_home(&beside);
+        let mut places: Vec<PathBuf> = Some(beside.clone()).filter(|_| is_beside_good).into_iter().collect();
+        places.extend(runtime);
+        places.extend(Some(beside).filter(|_| !is_beside_good));
+        places.push(default_storage().with_file_name(&name));
+        places.extend(self.homes.iter().map(|home| home.join(".local/share").join(FOLDER).join(&name)));
+        let mut seen = std::collections::BTreeSet::new();
+        places.retain(|path| seen.insert(path.clone()) && seal::shared_folder(path).is_none());
+        places
+    }
+}
+
+/// The folders of this process's user: as `HOME` says and as the system does.
+pub(super) fn homes() -> Vec<PathBuf> {
+    let said = std::env::var_os("HOME").map(PathBuf::from);
+    let known = nix::unistd::User::from_uid(nix::unistd::geteuid()).ok().flatten().map(|user| user.dir);
+    let mut homes: Vec<PathBuf> =
+        said.into_iter().chain(known).filter_map(|home| home.canonicalize().ok()).collect();
+    homes.retain(|home| home.parent().is_some());
+    homes.dedup();
+    homes
+}
+
+fn places(control: &Path) -> Vec<PathBuf> {
+    Surroundings::here().places(control)
+}
+
+/// Where the proof of a control socket would be; `None` where no place can be kept from applications.
+pub fn place_for(control: &Path) -> Option<PathBuf> {
+    places(&resolved(control)).into_iter().next()
 }
 
 impl Proof {
-    /// Makes the file: beside the control socket, and where that is in a folder for everybody among the user's own
-    /// files. `None` where neither can be kept from applications. The successor of an upgrade takes the secret over, so
-    /// that its predecessor can go on with it should the successor fail.
+    /// Makes the file: beside the control socket, and where that is in a folder for everybody or in the user's home, in a
+    /// runtime folder; among the user's own files where there is none. `None` where none can be kept from applications.
+    /// The successor of an upgrade takes the secret over where it is, so that its predecessor can go on with it should
+    /// the successor fail.
     pub fn make(control: &Path, has_predecessor: bool) -> Option<Proof> {
-        let control = resolved(control);
-        places(&control).find_map(|path| Proof::at(path, control.clone(), has_predecessor).ok())
+        Proof::make_in(&Surroundings::here(), control, has_predecessor)
     }
 
-    fn at(path: PathBuf, control: PathBuf, has_predecessor: bool) -> Result<Proof> {
+    fn make_in(surroundings: &Surroundings, control: &Path, has_predecessor: bool) -> Option<Proof> {
+        let control = resolved(control);
+        let places = surroundings.places(&control);
+        let taken_over = |path: &PathBuf| {
+            let key = Key::new(HMAC_SHA256, &secret_in(path).ok()?);
+            Some(Proof { path: path.clone(), control: control.clone(), key })
+        };
+        let taken_over =
+            Some(&places).filter(|_| has_predecessor).and_then(|places| places.iter().find_map(taken_over));
+        taken_over.or_else(|| {
+            let made = places.iter().find_map(|path| Proof::at(path.clone(), control.clone()).ok())?;
+            // One of an earlier start that was kept elsewhere would be believed as well.
+            places.iter().filter(|path| **path != made.path).for_each(|path| drop(fs::remove_file(path)));
+            Some(made)
+        })
+    }
+
+    fn at(path: PathBuf, control: PathBuf) -> Result<Proof> {
         ensure!(!path.as_os_str().as_bytes().contains(&b'\n'), "a path of one line");
-        if has_predecessor && let Ok(secret) = secret_in(&path) {
-            return Ok(Proof { path, control, key: Key::new(HMAC_SHA256, &secret) });
-        }
         fs::DirBuilder::new()
             .recursive(true)
             .mode(0o700)
@@ -115,8 +199,8 @@ impl Proof {
         let _ = fs::remove_file(&self.path);
     }
 
-    /// Asks the other end, which has sent this command. The sentence says why it is not done.
-    pub fn ask(&self, mut stream: &UnixStream, command: &str) -> Result<Proven, String> {
+    /// Asks the other end, which has sent this command; `hears` is its stream, with an end to its patience. The sentence says why it is not done.
+    pub fn ask(&self, mut stream: &UnixStream, hears: impl Read, command: &str) -> Result<Proven, String> {
         let refusal = || {
             format!(
                 "who commands this server has to know the secret in {}: applications may not",
@@ -128,7 +212,7 @@ impl Proof {
         let question = [QUESTION.as_bytes(), hex(&ours).as_bytes(), b" ", path, b"\n"].concat();
         stream.write_all(&question).map_err(|_| refusal())?;
         let mut line = String::new();
-        BufReader::new(stream.take(ANSWER_MAX)).read_line(&mut line).map_err(|_| refusal())?;
+        BufReader::new(hears.take(ANSWER_MAX)).read_line(&mut line).map_err(|_| refusal())?;
         let said = line.strip_prefix(ANSWER).and_then(|rest| rest.strip_suffix('\n')?.split_once(' '));
         let said = said.and_then(|(theirs, hash)| Some((unhex(theirs)?, unhex(hash)?)));
         let (theirs, hash) = said.ok_or_else(refusal)?;
@@ -144,7 +228,7 @@ impl Proof {
 
 /// Removes what a server that asked for a proof has left, where its successor asks for none.
 pub fn forget(control: &Path) {
-    places(&resolved(control)).for_each(|path| drop(fs::remove_file(path)));
+    places(&resolved(control)).iter().for_each(|path| drop(fs::remove_file(path)));
 }
 
 impl Proven {
@@ -190,7 +274,7 @@ impl Operator {
     /// For a control socket.
     pub fn of(control: &Path) -> Operator {
         let control = resolved(&control.canonicalize().unwrap_or_else(|_| control.to_owned()));
-        Operator { places: places(&control).collect(), control }
+        Operator { places: places(&control), control }
     }
 
     /// Whether the server of this socket asks for a proof: one that does not is none of ours.
@@ -205,7 +289,7 @@ impl Operator {
         if !self.places.contains(&path) {
             bail!(
                 "the server asks for the secret in {}, which is not where that of the control socket {} is kept; give its \
-                 path as the server has it, with the HOME and XDG_DATA_HOME that it was started with",
+                 path as the server has it, with the XDG_RUNTIME_DIR, HOME and XDG_DATA_HOME that it was started with",
                 path.display(),
                 self.control.display()
             );
@@ -289,7 +373,7 @@ mod tests {
         std::thread::scope(|scope| {
             let asking = scope.spawn(|| {
                 let here = here;
-                proof.ask(&here, command)
+                proof.ask(&here, &here, command)
             });
             let line = line_of(&there);
             let operator = answer(&there, line);
@@ -362,6 +446,55 @@ mod tests {
             None
         });
         assert!(server.is_err(), "a second time");
+        fs::remove_dir_all(&folder).unwrap();
+    }
+
+    /// An ordinary user's home stays free wherever there is a runtime folder.
+    #[test]
+    fn a_home_is_on_the_way_only_where_there_is_no_other_place() {
+        use std::os::unix::fs::PermissionsExt;
+        let folder = folder("home");
+        for path in ["home", "home/server", "run", "run/session", "open", "srv"] {
+            fs::create_dir(folder.join(path)).unwrap();
+            fs::set_permissions(folder.join(path), fs::Permissions::from_mode(0o700)).unwrap();
+        }
+        fs::set_permissions(folder.join("open"), fs::Permissions::from_mode(0o1777)).unwrap();
+        let with = |runtime: &[&str]| Surroundings {
+            uid: geteuid().as_raw(),
+            runtime: runtime.iter().map(|path| folder.join(path)).collect(),
+            homes: vec![folder.join("home")],
+        };
+        let first = |surroundings: &Surroundings, control: &str| {
+            surroundings.places(&folder.join(control))[0].strip_prefix(&folder).unwrap().to_owned()
+        };
+        let name = |control: &str| {
+            let control = folder.join(control).display().to_string();
+            control.trim_start_matches('/').replace('/', "-") + SUFFIX
+        };
+        let session = ["run/session/tidegate"];
+        let kept = |control: &str| Path::new("run/session/tidegate").join(name(control));
+        assert_eq!(first(&with(&session), "srv/control"), Path::new("srv/control.proof"));
+        for control in ["home/control", "home/server/control", "open/control"] {
+            assert_eq!(first(&with(&session), control), kept(control));
+            // One that another could have made is passed over, and so is one that is not there.
+            assert_eq!(first(&with(&["open/tidegate", "none/tidegate", session[0]]), control), kept(control));
+        }
+        assert_eq!(first(&with(&[]), "home/control"), Path::new("home/control.proof"));
+        assert_eq!(
+            first(&with(&["open/tidegate"]), "home/control"),
+            Path::new("home/control.proof"),
+            "without a runtime folder"
+        );
+        let in_home = folder.join("home/.local/share/tidegate").join(name("open/control"));
+        assert!(with(&[]).places(&folder.join("open/control")).contains(&in_home));
+        // A predecessor that knew no runtime folder is followed to where it keeps its own, and a new start is not.
+        let control = folder.join("home/control");
+        let before = Proof::make_in(&with(&[]), &control, false).unwrap();
+        let next = Proof::make_in(&with(&session), &control, true).unwrap();
+        assert_eq!(before.path(), next.path());
+        let next = Proof::make_in(&with(&session), &control, false).unwrap();
+        assert_eq!(next.path(), folder.join(kept("home/control")));
+        assert!(!before.path().exists(), "the old one would be believed");
         fs::remove_dir_all(&folder).unwrap();
     }
 

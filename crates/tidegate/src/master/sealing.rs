@@ -5,7 +5,8 @@
 //! control socket asks for. Which paths those are is decided here, with every revision of the settings.
 
 use super::acme::default_storage;
-use super::control::Draft;
+use super::control::{Draft, path_for};
+use super::proof::{self, place_for};
 use super::users;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -25,6 +26,13 @@ impl ControlPaths {
     pub fn of(draft: &Draft) -> ControlPaths {
         ControlPaths { socket: draft.path().to_owned(), proof: draft.proof().map(Path::to_owned) }
     }
+}
+
+/// What would remain in reach of what a server starts that this process were to start: for `check`, which makes nothing.
+pub fn foreseen(settings: &Settings) -> Vec<String> {
+    let (socket, _) = path_for(Some(settings));
+    let proof = if is_needed(settings) { place_for(&socket) } else { None };
+    seal(&mut settings.clone(), Some(&ControlPaths { socket, proof }))
 }
 
 /// Whether what these settings start has the server's own user and is to be kept from its secrets.
@@ -63,11 +71,20 @@ pub fn seal(settings: &mut Settings, control: Option<&ControlPaths>) -> Vec<Stri
              `control`",
             socket.display()
         )),
-        // In a folder for everybody it can be replaced, but not used.
+        // In a folder for everybody it can be replaced, but not used, and so in a home: that is for applications, too.
         Some(ControlPaths { socket, .. }) => {
-            paths.extend(Some(socket.clone()).filter(|path| seal::shared_folder(path).is_none()));
+            let is_sealed = |path: &PathBuf| seal::shared_folder(path).is_none() && home_before(path).is_none();
+            paths.extend(Some(socket.clone()).filter(is_sealed));
         }
         None => {}
+    }
+    if let Some((home, path)) = paths.iter().find_map(|path| Some((home_before(path)?, path))) {
+        unsealed.push(format!(
+            "{who} can make, move and remove nothing right in {}, since {} is kept from it and lies below; keep that \
+             elsewhere",
+            home.display(),
+            path.display()
+        ));
     }
     unsealed.dedup();
     paths.sort();
@@ -102,6 +119,13 @@ pub fn of(settings: &Settings) -> Option<&Sealed> {
     });
     let dns_hook = settings.acme.dns_hook.iter().map(|hook| &*hook.sealed);
     processes.chain(hooks).chain(dns_hook).find(|sealed| !sealed.paths.is_empty())
+}
+
+/// The user's home, where it is on the way to this path: what is on the way is closed to what is sealed.
+fn home_before(path: &Path) -> Option<PathBuf> {
+    let folder = path.parent()?;
+    let folder = folder.canonicalize().unwrap_or_else(|_| folder.to_owned());
+    proof::homes().into_iter().find(|home| folder.starts_with(home))
 }
 
 fn starts_something(settings: &Settings) -> bool {

@@ -68,6 +68,22 @@ impl Sockets {
         Ok(Sockets(sockets))
     }
 
+    /// The same once more, for a thread that opens what else there is.
+    pub fn copies(&self) -> io::Result<Sockets> {
+        let copy = |open: &OpenAddress| {
+            let sockets: io::Result<Vec<OwnedFd>> = open.sockets.iter().map(OwnedFd::try_clone).collect();
+            let (requested, taken) = (open.requested.clone(), open.taken.clone());
+            Ok(OpenAddress {
+                requested,
+                taken,
+                sockets: sockets?,
+                given: open.given.clone(),
+                file: open.file,
+            })
+        };
+        Ok(Sockets(self.0.iter().map(copy).collect::<io::Result<_>>()?))
+    }
+
     /// The addresses that `settings` have no `listen` for.
     pub fn unlisted(&self, settings: &Settings) -> Vec<String> {
         let mut is_used = vec![false; self.0.len()];

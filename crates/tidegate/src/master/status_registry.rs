@@ -5,6 +5,7 @@
 //! threads of their own; it asks the server processes in turn, over their links.
 
 use super::pools::Pools;
+use super::rates::Rates;
 use crate::certificates;
 use crate::link::{Answer, Figures, Link, Question, ToMaster, ToServer};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -39,6 +40,8 @@ struct Facts {
     is_draining: bool,
     listeners: Vec<String>,
     sites: Vec<String>,
+    /// The tables of limits.
+    rates: Rates,
     /// Upstream groups, and the members of each.
     groups: Vec<(String, Vec<String>)>,
     certificates: Vec<(String, Arc<Slot>)>,
@@ -123,6 +126,11 @@ impl StatusRegistry {
         facts.workers = workers;
         facts.revision += 1;
         facts.revision
+    }
+
+    /// The limits of the revision in force.
+    pub fn set_rates(&self, rates: Rates) {
+        self.facts().rates = rates;
     }
 
     /// The certificates of the revision in force, and where each comes from.
@@ -257,6 +265,7 @@ impl StatusRegistry {
             log_lines_lost: figures.log_lines_lost,
             pools,
             upstreams: in_force(&facts.groups, &figures.groups),
+            rates: facts.rates.report(),
             processes: facts.members.iter().map(|member| member.info.clone()).collect(),
         }
     }

@@ -2,15 +2,16 @@
 //! server processes, which read no file.
 
 use super::servers::Revision;
-use super::{Master, Order};
+use super::{Event, Master, Order};
 use crate::certificates::{self, CertificateWatch};
 use anyhow::{Context, Result, bail};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tidegate_config::Settings;
+use tidegate_config::settings::CertificateFiles;
 use tidegate_core::log;
 use tidegate_core::tls::{TlsStore, TlsUpdate, backends, key_of, pair_files};
-use tidegate_tls::Slot;
+use tidegate_tls::{CertificateError, Pair, Slot};
 
 /// How often files are looked at, and keys.
 const LOOK: Duration = Duration::from_secs(1);
@@ -21,6 +22,21 @@ pub struct Tls {
     store: Arc<TlsStore>,
     watch: CertificateWatch,
     next_look: Option<Instant>,
+    /// A thread looks at files. One that hangs is the only one.
+    is_looking: bool,
+    /// Counts the revisions that were in force.
+    adopted: u64,
+}
+
+/// What a look at the files has found.
+pub struct Looked {
+    /// [`Tls::adopted`] when it began.
+    adopted: u64,
+    watch: CertificateWatch,
+    pairs: Vec<(CertificateFiles, Result<Pair, CertificateError>)>,
+    authorities: bool,
+    /// Of keys that others may have come to know, as sentences.
+    opened: Vec<String>,
 }
 
 impl Tls {
@@ -31,11 +47,14 @@ impl Tls {
             // Clients come back with new sessions where this fails.
             let _ = store.tickets().inherit(tickets);
         }
-        Ok(Tls { store, watch: CertificateWatch::default(), next_look: None })
+        Ok(Tls { store, watch: CertificateWatch::default(), next_look: None, is_looking: false, adopted: 0 })
     }
 
     /// Whether a revision can be served; an error is a sentence about the settings.
     pub fn check(&self, next: &Revision) -> Result<()> {
+        for files in pair_files(&next.settings) {
+            self.watch.examine(&files.key).map_err(anyhow::Error::msg)?;
+        }
         if let Some(wrong) = self.store.take(&next.tls).into_iter().next() {
             bail!(wrong);
         }
@@ -47,6 +66,7 @@ impl Tls {
     pub fn adopt(&mut self, revision: &mut Revision) {
         let settings = &revision.settings;
         self.watch = std::mem::take(&mut revision.seen);
+        self.adopted += 1;
         let speaks = settings.listeners.iter().any(|listener| listener.tls.is_some())
             || backends(settings).next().is_some();
         self.next_look = speaks.then(|| Instant::now() + LOOK);
@@ -113,7 +133,7 @@ impl Master {
         self.servers.give_tls(update);
     }
 
-    /// What has changed on the disk, and keys that are old enough.
+    /// Has a thread look at what has changed on the disk, which may hang; and keys that are old enough.
     pub(super) fn look_at_tls(&mut self) {
         let now = Instant::now();
         if self.tls.next_look.is_none_or(|at| at > now) {
@@ -125,16 +145,34 @@ impl Master {
             update.tickets = Some(self.tls.tickets());
             self.servers.tls.tickets.clone_from(&update.tickets);
         }
-        let settings = self.current.settings.clone();
-        let looked = self.tls.watch.look(&settings, certificates::stamp_of);
-        for (place, files) in pair_files(&settings).enumerate() {
-            let is_done = update.files.pairs.iter().any(|(known, _)| *known == key_of(files));
-            if looked.pairs.contains(&place)
-                && !is_done
-                && let Some(pair) = certificates::renew(files, &self.tls.store)
-            {
-                self.current.tls.renew(key_of(files), pair.clone());
-                update.files.renew(key_of(files), pair);
+        if !self.tls.is_looking {
+            let (settings, watch) = (self.current.settings.clone(), self.tls.watch.clone());
+            let (adopted, sender) = (self.tls.adopted, self.sender.clone());
+            let looking = std::thread::Builder::new().name("tidegate-look".into()).spawn(move || {
+                let _ = sender.send(Event::Looked(Box::new(look(&settings, watch, adopted))));
+            });
+            self.tls.is_looking = looking.is_ok();
+        }
+        if update != TlsUpdate::default() {
+            self.servers.give_tls(&update);
+        }
+    }
+
+    /// The files were looked at. What belongs to a revision before is found again.
+    pub(super) fn have_looked(&mut self, looked: Looked) {
+        self.tls.is_looking = false;
+        if looked.adopted != self.tls.adopted || self.servers.is_ending {
+            return;
+        }
+        self.tls.watch = looked.watch;
+        for sentence in looked.opened {
+            log::error(format_args!("{sentence}; the one in use was read before"));
+        }
+        let mut update = TlsUpdate::default();
+        for (files, read) in looked.pairs {
+            if let Some(pair) = certificates::renew(&files, read, &self.tls.store) {
+                self.current.tls.renew(key_of(&files), pair.clone());
+                update.files.renew(key_of(&files), pair);
             }
         }
         if update != TlsUpdate::default() {
@@ -144,4 +182,18 @@ impl Master {
             self.ask_for(Order::Authorities);
         }
     }
+}
+
+/// Looks at the files, and reads the pairs that have changed.
+fn look(settings: &Settings, mut watch: CertificateWatch, adopted: u64) -> Looked {
+    let opened = watch.opened(settings);
+    let found = watch.look(settings, certificates::stamp_of);
+    let mut pairs: Vec<(CertificateFiles, _)> = Vec::new();
+    for (place, files) in pair_files(settings).enumerate() {
+        let is_new = !pairs.iter().any(|(known, _)| key_of(known) == key_of(files));
+        if found.pairs.contains(&place) && is_new && watch.examine(&files.key).is_ok() {
+            pairs.push((files.clone(), Pair::read(&files.certificate, &files.key)));
+        }
+    }
+    Looked { adopted, watch, pairs, authorities: found.authorities, opened }
 }

@@ -7,9 +7,10 @@
 //! any moment, and those must get none of it (FAULTS 61).
 
 use super::Event;
+use super::rates::Rates;
 use super::sockets::{OpenAddress, Sockets};
 use super::status_registry::StatusRegistry;
-use crate::link::Figures;
+use crate::link::{Figures, RateTable};
 use crate::revision::lost_names;
 use anyhow::{Context, Result, bail};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -42,6 +43,9 @@ const SAID: u64 = 64 << 10;
 #[derive(Debug, Serialize, Deserialize)]
 struct Told {
     listeners: Vec<ToldListener>,
+    /// The tables of limits, whose memory comes behind the sockets.
+    #[serde(default)]
+    rates: Vec<RateTable>,
     /// The keys of session tickets.
     tickets: Vec<u8>,
     /// Those that are served.
@@ -60,16 +64,28 @@ struct ToldListener {
     file: Option<(u64, u64)>,
 }
 
-/// Starts `executable` and hands it copies of the sockets. `names` are those that are served, and whether they may go. What
-/// becomes of it arrives as an [`Event::Upgraded`].
+/// What a new program gets.
+pub struct Estate<'a> {
+    /// Copies of these.
+    pub sockets: &'a Sockets,
+    /// What limits have counted.
+    pub rates: &'a Rates,
+    /// The keys of session tickets.
+    pub tickets: Vec<u8>,
+    /// Those that are served.
+    pub names: Vec<String>,
+    /// Whether names and addresses may go.
+    pub allows_loss: bool,
+}
+
+/// Starts `executable` and hands it what this process has. What becomes of it arrives as an [`Event::Upgraded`].
 pub fn launch(
     executable: &Path,
     arguments: &[OsString],
-    sockets: &Sockets,
-    tickets: Vec<u8>,
-    (names, allows_loss): (Vec<String>, bool),
+    estate: Estate<'_>,
     events: Sender<Event>,
 ) -> Result<()> {
+    let Estate { sockets, rates, tickets, names, allows_loss } = estate;
     let (hear, theirs) = passing::pair().context("cannot open a link to the new program")?;
     let (mut listeners, mut copies) = (Vec::new(), Vec::<OwnedFd>::new());
     for open in sockets.iter() {
@@ -84,14 +100,22 @@ pub fn launch(
             file: open.file,
         });
     }
-    let told = serde_json::to_vec(&Told { listeners, tickets, names, allows_loss })?;
+    let (rates, tables) = rates.copies().context("cannot copy the table of a limit")?;
+    copies.extend(tables);
+    let told = serde_json::to_vec(&Told { listeners, rates, tickets, names, allows_loss })?;
     let mut command = Command::new(executable);
     command.args(arguments).env(VARIABLE, std::process::id().to_string()).stdin(Stdio::from(theirs));
-    let child = command.spawn().with_context(|| format!("cannot start {}", executable.display()))?;
-    drop(command); // with it our copy of their end
+    let cannot = format!("cannot start {}", executable.display());
+    // The thread is there before the program, which nobody would wait for otherwise. The file may be on a file system that
+    // hangs.
     std::thread::Builder::new()
         .name("tidegate-upgrade".into())
         .spawn(move || {
+            let child = match command.spawn() {
+                Ok(child) => child,
+                Err(error) => return drop(events.send(Event::Upgraded(Err(format!("{cannot}: {error}"))))),
+            };
+            drop(command); // with it our copy of their end
             // One that does not read is given up like one that says nothing; what comes of it is heard below.
             let _ = set_socket_timeout(&hear, Timeout::Send, Some(PATIENCE));
             let borrowed: Vec<BorrowedFd<'_>> = copies.iter().map(AsFd::as_fd).collect();
@@ -199,6 +223,8 @@ impl Successor {
 pub struct Handover {
     /// Its sockets.
     pub sockets: Sockets,
+    /// What its limits have counted.
+    pub rates: Rates,
     /// The keys of its TLS session tickets.
     pub tickets: Vec<u8>,
     /// The names that it serves.
@@ -234,6 +260,7 @@ impl Handover {
         }
         Ok(Some(Handover {
             sockets: Sockets::new(addresses),
+            rates: Rates::inherit(told.rates, descriptors),
             tickets: told.tickets,
             names: told.names,
             allows_loss: told.allows_loss,
@@ -283,6 +310,10 @@ mod tests {
     use super::*;
     use std::sync::mpsc::channel;
 
+    fn estate<'a>(sockets: &'a Sockets, rates: &'a Rates) -> Estate<'a> {
+        Estate { sockets, rates, tickets: vec![7; 100], names: vec!["a.test".into()], allows_loss: false }
+    }
+
     fn outcome(script: &str, patience: Duration) -> Result<Successor, String> {
         let (hear, tell) = passing::pair().unwrap();
         let child = Command::new("/bin/sh").args(["-c", script]).stdout(Stdio::from(tell)).spawn().unwrap();
@@ -319,17 +350,11 @@ mod tests {
 
     #[test]
     fn a_program_that_is_not_there_is_an_error_at_once() {
-        let (events, _) = channel();
-        let error = launch(
-            Path::new("/no/such/program"),
-            &[],
-            &Sockets::default(),
-            Vec::new(),
-            (Vec::new(), false),
-            events,
-        )
-        .unwrap_err();
-        assert!(format!("{error:#}").contains("cannot start /no/such/program"));
+        let (events, said) = channel();
+        let (sockets, rates) = (Sockets::default(), Rates::default());
+        launch(Path::new("/no/such/program"), &[], estate(&sockets, &rates), events).unwrap();
+        let Ok(Event::Upgraded(Err(why))) = said.recv_timeout(PATIENCE) else { panic!("it is heard of") };
+        assert!(why.contains("cannot start /no/such/program"), "{why}");
     }
 
     /// FAULTS 61: the new program gets what it needs by way of its standard input, and nothing is open for others.
@@ -345,7 +370,7 @@ mod tests {
         let settings = tidegate_config::from_folder(Path::new("/"), &["127.0.0.1:0".to_owned()]).unwrap();
         let sockets = Sockets::open(&settings, 3, &Sockets::default()).unwrap();
         let (events, said) = channel();
-        launch(&script, &[], &sockets, vec![7; 100], (vec!["a.test".into()], false), events).unwrap();
+        launch(&script, &[], estate(&sockets, &Rates::default()), events).unwrap();
         let Ok(Event::Upgraded(Err(why))) = said.recv_timeout(PATIENCE) else { panic!("it ends") };
         assert_eq!(why, "done");
         let open = std::fs::read_to_string(&out).unwrap();

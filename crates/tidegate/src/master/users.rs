@@ -1,6 +1,7 @@
 //! Names of users and groups to numbers, by the databases of the system (getpwnam(3), getgrnam(3)).
 
 use super::logs::Logs;
+use crate::certificates;
 use crate::link::Identity;
 use anyhow::{Context, Result, anyhow};
 use nix::unistd::{Gid, getgrouplist};
@@ -79,12 +80,43 @@ pub fn identity(user: Option<&UserSettings>) -> Result<(Option<Identity>, Option
     Ok((Some(Identity { uid: uid.as_raw(), gid: gid.as_raw(), groups }), None))
 }
 
+/// Why this process cannot give a socket its owner or group: only root gives files away, and others only to a group that
+/// they are in.
+fn ungranted(access: &SocketAccess) -> Option<String> {
+    let own = nix::unistd::geteuid();
+    if own.is_root() {
+        return None;
+    }
+    let me = own_name();
+    if let Some(name) = &access.owner
+        && find_user(name).is_ok_and(|account| account.uid != own)
+    {
+        return Some(format!(
+            "the socket cannot be given to user {name}: only a server that is started as root can, and this is user {me}; \
+             take `owner` out, or start the server as root"
+        ));
+    }
+    let name = access.group.as_ref()?;
+    let group = find_group(name).ok()?;
+    let is_mine = group == nix::unistd::getegid()
+        || nix::unistd::getgroups().is_ok_and(|groups| groups.contains(&group));
+    (!is_mine).then(|| {
+        format!(
+            "the socket cannot be given to group {name}: user {me}, who starts the server, is not in it; add the user \
+             (`usermod -aG {name} {me}`, then log in anew), or start the server as root"
+        )
+    })
+}
+
 /// Gives the file of a unix socket its owner, group and permissions.
 pub fn grant(path: &Path, access: &SocketAccess) -> io::Result<()> {
     let wrong = |error: anyhow::Error| io::Error::other(format!("{error:#}"));
     let owner = access.owner.as_deref().map(find_user).transpose().map_err(wrong)?;
     let owner = owner.map(|account| account.uid.as_raw());
     let group = access.group.as_deref().map(find_group).transpose().map_err(wrong)?.map(Gid::as_raw);
+    if let Some(why) = ungranted(access) {
+        return Err(io::Error::other(why));
+    }
     if owner.is_some() || group.is_some() {
         std::os::unix::fs::chown(path, owner, group).map_err(|error| {
             io::Error::new(error.kind(), format!("cannot give it to its owner and group: {error}"))
@@ -117,6 +149,22 @@ pub fn unknown(settings: &Settings) -> Vec<anyhow::Error> {
         let at = || Place::new(&listener.origin, "`listen`");
         said.extend([owner, group].into_iter().flatten().map(|error| error.context(at())));
     }
+    let user = |name: &Option<String>| name.as_deref().and_then(|name| find_user(name).err());
+    let group = |name: &Option<String>| name.as_deref().and_then(|name| find_group(name).err());
+    for pool in &settings.pools {
+        let at = || Place::new(&pool.origin, format!("pool `{}`", pool.name));
+        if let Application::Processes(processes) = &pool.application {
+            let wrong = [user(&processes.user), group(&processes.group)];
+            said.extend(wrong.into_iter().flatten().map(|error| error.context(at())));
+        }
+        let of_hooks = pool.hooks.iter().filter_map(|hook| match &hook.action {
+            HookAction::Run { user, .. } => Some(user),
+            _ => None,
+        });
+        said.extend(of_hooks.filter_map(user).map(|error| error.context(Place::new(&pool.origin, "`on`"))));
+    }
+    let of_dns = settings.acme.dns_hook.as_ref().and_then(|hook| user(&hook.user));
+    said.extend(of_dns.map(|error| error.context("`dns-hook`")));
     said
 }
 
@@ -205,17 +253,19 @@ fn may(folder: &Path, identity: &Identity, last: u32, to: &str) -> std::result::
     Ok(())
 }
 
-/// Keys that applications can read although they run as another user: a warning for each.
+/// Keys that applications can read or change although they run as another user: a warning for each.
 pub fn exposed(settings: &Settings) -> Vec<String> {
     let runs_something =
         settings.pools.iter().any(|pool| matches!(pool.application, Application::Processes(_)));
-    let is_open = |key: &Path| std::fs::metadata(key).is_ok_and(|there| there.mode() & 0o004 != 0);
     let mut keys: Vec<&Path> = pair_files(settings).map(|files| files.key.as_path()).collect();
     keys.sort_unstable();
     keys.dedup();
-    let open = keys.into_iter().filter(|key| runs_something && is_open(key));
+    let open = keys.into_iter().filter(|key| runs_something && certificates::is_open(key));
     open.map(|key| {
-        format!("the key {0} may be read by everybody, applications included: `chmod 600 {0}`", key.display())
+        let mode = std::fs::metadata(key).map_or(0, |there| there.mode());
+        let what = if mode & 0o004 != 0 { "read" } else { "changed" };
+        let key = key.display();
+        format!("the key {key} may be {what} by everybody, applications included: `chmod 600 {key}`")
     })
     .collect()
 }
@@ -274,6 +324,11 @@ pub fn out_of_reach(settings: &Settings) -> Vec<(Option<Origin>, String)> {
     let is_other_group = |name: &str| find_group(name).is_ok_and(|group| group != nix::unistd::getegid());
     let said = |what: &str| format!("{what} runs as {}, {ONLY_ROOT}", own_name());
     let mut warnings = Vec::new();
+    for listener in &settings.listeners {
+        if let Some(why) = ungranted(&listener.access) {
+            warnings.push((Some(listener.origin.clone()), format!("`listen`: {why}")));
+        }
+    }
     for pool in &settings.pools {
         if let Application::Processes(processes) = &pool.application
             && (processes.user.as_deref().is_some_and(is_other_user)

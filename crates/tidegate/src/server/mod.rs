@@ -15,6 +15,7 @@ pub mod view;
 
 use crate::descriptors;
 use crate::link::{Answer, Begin, Figures, Link, Question, ToMaster, ToServer};
+use crate::registry::Stores;
 use anyhow::{Context, Result, bail};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2};
 use signal_hook::iterator::Signals;
@@ -50,11 +51,13 @@ enum Event {
 pub fn run() -> Result<ExitCode> {
     let link = take_link()?;
     privileges::close_memory();
+    tidegate_core::admission::save_address_space();
     let begin: Begin = match passing::receive(link.as_fd()).context("cannot hear the master")? {
         Some((bytes, _)) => serde_json::from_slice(&bytes).context("the master is not understood")?,
         None => return Ok(ExitCode::SUCCESS), // it has thought better of it
     };
     let _ = rustix::thread::set_name(c"tidegate");
+    let found = privileges::look(&begin);
     // Before there is a second thread: identities and landlock are a thread's own.
     let warning = privileges::give_up(&begin)?;
     descriptors::raise_limit();
@@ -83,13 +86,15 @@ pub fn run() -> Result<ExitCode> {
         move |_| drop(lost.send(Event::Orphaned)),
     )
     .context("cannot start the link")?;
+    link.send(&ToMaster::Found(found), Vec::new());
     let teller = link.clone();
     directory.groups().tell_with(move |finding| {
         // What a slow master does not take the others find out themselves.
         teller.send(&ToMaster::Upstream(finding), Vec::new());
     });
     demand::start(directory.clone(), link.clone()).context("cannot start a thread")?;
-    orders::Server::new(link, writer, tls, members, directory, (sender, events), warning).run();
+    let stores = Stores { directory, logins: Arc::default(), rates: Arc::default(), tls };
+    orders::Server::new(link, writer, members, stores, (sender, events), warning).run();
     Ok(ExitCode::SUCCESS)
 }
 

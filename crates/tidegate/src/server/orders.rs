@@ -2,9 +2,9 @@
 
 use super::view::StatusView;
 use super::{Event, Members};
-use crate::link::{Link, ToMaster, ToServer};
+use crate::link::{Link, RateTable, ToMaster, ToServer};
 use crate::master::logs::use_pool_logs;
-use crate::registry::Registry;
+use crate::registry::{Registry, Stores};
 use crate::server::privileges;
 use std::fs::File;
 use std::io;
@@ -17,9 +17,8 @@ use tidegate_config::settings::{ListenAddress, LogTarget};
 use tidegate_core::admission::Shared;
 use tidegate_core::listen::Listener;
 use tidegate_core::log::{self, Writer};
-use tidegate_core::tls::{TlsFiles, TlsStore};
+use tidegate_core::tls::TlsFiles;
 use tidegate_core::worker::{self, Command, Handle};
-use tidegate_modules::gateway::pool_directory::PoolDirectory;
 use tidegate_modules::gateway::spill::Spill;
 
 /// How long a worker may take to do what it is told.
@@ -35,9 +34,8 @@ const LAST_MOMENT: Duration = Duration::from_secs(1);
 pub(super) struct Server {
     link: Arc<Link>,
     writer: Arc<Writer>,
-    tls: Arc<TlsStore>,
     members: Arc<Members>,
-    directory: Arc<PoolDirectory>,
+    stores: Stores,
     /// What limits count of all workers.
     counts: Arc<Shared>,
     sender: Sender<Event>,
@@ -65,18 +63,16 @@ impl Server {
     pub(super) fn new(
         link: Arc<Link>,
         writer: Arc<Writer>,
-        tls: Arc<TlsStore>,
         members: Arc<Members>,
-        directory: Arc<PoolDirectory>,
+        stores: Stores,
         (sender, events): (Sender<Event>, Receiver<Event>),
         warning: Option<String>,
     ) -> Server {
         Server {
             link,
             writer,
-            tls,
             members,
-            directory,
+            stores,
             counts: Arc::default(),
             sender,
             events,
@@ -129,10 +125,11 @@ impl Server {
 
     fn obey(&mut self, order: ToServer, descriptors: Vec<OwnedFd>) -> Option<End> {
         match order {
-            ToServer::Prepare { number, settings, is_recovery, logs, listeners } => {
+            ToServer::Prepare { number, settings, is_recovery, logs, rates, listeners } => {
                 // Looked at first, since it is told best here.
                 let spill = if is_recovery { Ok(()) } else { may_spill(&settings) };
-                let prepared = spill.and_then(|()| self.prepare(&settings, (&logs, &listeners), descriptors));
+                let prepared =
+                    spill.and_then(|()| self.prepare(&settings, (&logs, &rates, &listeners), descriptors));
                 let told = match prepared {
                     Ok(()) => {
                         self.next = Some(settings);
@@ -143,7 +140,7 @@ impl Server {
                 self.tell(&told);
             }
             ToServer::Tls(update) => {
-                for wrong in self.tls.apply(&update) {
+                for wrong in self.stores.tls.apply(&update) {
                     log::error(format_args!(
                         "a certificate that the master has sent cannot be used: {wrong}"
                     ));
@@ -184,7 +181,7 @@ impl Server {
     fn prepare(
         &mut self,
         settings: &Arc<Settings>,
-        (logs, listeners): (&[LogTarget], &[Vec<ListenAddress>]),
+        (logs, rates, listeners): (&[LogTarget], &[RateTable], &[Vec<ListenAddress>]),
         descriptors: Vec<OwnedFd>,
     ) -> io::Result<()> {
         if self.settings.is_some() {
@@ -193,6 +190,9 @@ impl Server {
         let mut descriptors = descriptors.into_iter();
         for (target, file) in logs.iter().zip(descriptors.by_ref()) {
             self.writer.provide(target, File::from(file))?;
+        }
+        for (table, memory) in rates.iter().zip(descriptors.by_ref()) {
+            self.stores.rates.provide(&table.name, table.keys, memory)?;
         }
         let mut of_workers: Vec<Vec<Listener>> = Vec::with_capacity(listeners.len());
         for addresses in listeners {
@@ -210,8 +210,7 @@ impl Server {
 
     /// The first settings: workers that listen to nobody yet show that the settings can be served.
     fn start_workers(&mut self, settings: &Arc<Settings>, listeners: Vec<Vec<Listener>>) -> io::Result<()> {
-        let make =
-            Registry::maker(StatusView::new(self.link.clone()), self.directory.clone(), self.tls.clone());
+        let make = Registry::maker(StatusView::new(self.link.clone()), self.stores.clone());
         for number in 0..listeners.len() {
             let sender = self.sender.clone();
             let on_end = Box::new(move || drop(sender.send(Event::WorkerEnded(number))));
@@ -254,8 +253,10 @@ impl Server {
 
     /// What belongs to no settings but `present` goes, but for what requests under way use.
     fn let_go(&self, present: &Settings) {
-        self.directory.keep(present);
-        self.tls.settle(&TlsFiles::default());
+        self.stores.directory.keep(present);
+        self.stores.tls.settle(&TlsFiles::default());
+        self.stores.rates.settle(present);
+        self.stores.logins.settle(present);
     }
 
     fn use_error_log(&self, settings: &Settings) {

@@ -4,7 +4,7 @@
 //! The master resolves names to numbers and says what may be read; the process does it to itself, first of
 //! all, so that nothing it does later can be undone by a client.
 
-use crate::link::{Begin, Identity};
+use crate::link::{Begin, Found, Identity, Inode};
 use anyhow::{Context, Result};
 use landlock::{
     ABI, Access, AccessFs, AccessNet, CompatLevel, Compatible, PathBeneath, PathFd, Ruleset, RulesetAttr,
@@ -13,10 +13,31 @@ use landlock::{
 use nix::unistd::{Gid, Uid, setgid, setgroups, setuid};
 use rustix::process::{DumpableBehavior, set_dumpable_behavior};
 use std::collections::HashSet;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use tidegate_config::settings::gateway::Script;
 use tidegate_config::settings::{Action, Symlinks};
 use tidegate_modules::gateway::supervise::seal;
+
+/// What lies at the paths that `begin` names. Before it gives anything up a process sees what the master would, whose part
+/// it does: a file system that hangs is to stop one process at most. What is replaced between this and
+/// [`give_up`] is found to be another one later.
+pub fn look(begin: &Begin) -> Found {
+    let beside = if begin.sealed.is_empty() { Vec::new() } else { seal::beside(&begin.sealed) };
+    Found {
+        readable: begin.readable.iter().flatten().map(|path| inode_of(path)).collect(),
+        beside: beside
+            .into_iter()
+            .map(|path| (inode_of(&path), path))
+            .map(|(inode, path)| (path, inode))
+            .collect(),
+    }
+}
+
+/// What lies at a path.
+pub fn inode_of(path: &Path) -> Inode {
+    std::fs::metadata(path).ok().map(|there| (there.dev(), there.ino()))
+}
 
 /// Gives up what `begin` says. An error must end the process. The sentence is a warning.
 pub fn give_up(begin: &Begin) -> Result<Option<String>> {
@@ -28,7 +49,7 @@ pub fn give_up(begin: &Begin) -> Result<Option<String>> {
         seal::confine(&begin.sealed).map_err(anyhow::Error::msg)?;
     }
     match &begin.readable {
-        Some(readable) => confine(readable, begin.spill.as_deref()),
+        Some(readable) => confine(&outermost(readable.clone()), begin.spill.as_deref()),
         None => Ok(None),
     }
 }
@@ -150,7 +171,7 @@ pub fn readable(settings: &tidegate_config::Settings) -> Vec<PathBuf> {
 
 /// Those of the paths that are needed to read all of them: what lies in another one goes with it, so that ten thousand sites
 /// side by side are one folder. A symbolic link leads elsewhere, and stays.
-pub fn outermost(paths: Vec<PathBuf>) -> Vec<PathBuf> {
+fn outermost(paths: Vec<PathBuf>) -> Vec<PathBuf> {
     let all: HashSet<&Path> = paths.iter().map(PathBuf::as_path).collect();
     let goes_along = |path: &Path| {
         path.parent().is_some_and(|parent| all.contains(parent))
@@ -183,7 +204,9 @@ fn folders(action: &Action) -> Vec<&Path> {
             root.into_iter().chain(script).chain(sent).collect()
         }
         Action::Proxy(proxy) => proxy.gateway.sendfile.iter().map(|folder| folder.root.as_path()).collect(),
-        Action::Redirect { .. } | Action::Respond { .. } | Action::Status => Vec::new(),
+        Action::HandTo { .. } | Action::Redirect { .. } | Action::Respond { .. } | Action::Status => {
+            Vec::new()
+        }
     }
 }
 

@@ -110,7 +110,7 @@ impl<'a> Server<'a> {
         Server::spawn(folder, command(folder, &arguments))
     }
 
-    fn spawn(folder: &'a Folder, mut command: Command) -> Server<'a> {
+    pub fn spawn(folder: &'a Folder, mut command: Command) -> Server<'a> {
         let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
         let stderr = child.stderr.take().unwrap();
         let (sender, lines) = channel();

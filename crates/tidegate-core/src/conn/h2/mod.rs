@@ -7,8 +7,9 @@
 mod receive;
 mod send;
 
+use super::deadlines::{Timer, reading_terms, sending_terms};
 use super::progress::{Reader, StreamPace, Terms, Waits};
-use super::{Connection, Next, Protocol, Request, TURNS, Timer, reading_terms, sending_terms};
+use super::{Connection, Next, Protocol, Request, TURNS};
 use crate::batch::Batch;
 use crate::body::{BodySink, RequestBodyError};
 use crate::context::Ctx;
@@ -179,6 +180,12 @@ impl StreamWork {
     fn waker(&mut self, parts: &mut Option<Parts>, key: Key) -> Waker {
         let slot = self.key.slot() as u32;
         self.part.get_or_insert_with(|| parts.get_or_insert_with(|| Parts::of(key)).add(slot)).waker()
+    }
+
+    /// Waits for the client to open a window: there is content for it, which an answer of unknown length that has used its
+    /// window up may be without. What has come of that all the same is held, and asked for whatever the window is.
+    fn is_starved(&self, wire: &h2::Connection) -> bool {
+        self.output.is_sending() && !self.output.may_end() && wire.room(self.key) == 0
     }
 
     /// Waits for the client to send content.
@@ -515,7 +522,7 @@ impl Connection {
         for slot in 0..h2.streams.len() {
             let Some(work) = h2.streams[slot].as_deref_mut() else { continue };
             let is_under_way = work.pace.is_under_way(taken, end);
-            let is_starved = work.output.is_sending() && h2.wire.room(work.key) == 0 && !is_blocked;
+            let is_starved = work.is_starved(&h2.wire) && !is_blocked;
             work.is_under_way = is_under_way && is_starved;
             is_awaited |= work.is_under_way;
         }
@@ -541,7 +548,7 @@ impl Connection {
             let (sending, receiving) = (reading_terms(limits), sending_terms(limits));
             let (waits, terms) = if work.is_under_way {
                 (Waits::No, sending)
-            } else if work.output.is_sending() && h2.wire.room(work.key) == 0 && !is_blocked {
+            } else if work.is_starved(&h2.wire) && !is_blocked {
                 let is_own = h2.wire.stream_room(work.key) == 0;
                 (if is_own { Waits::Window } else { Waits::Connection(moved) }, sending)
             } else if work.wants_content() {

@@ -6,7 +6,7 @@ use super::send::Output;
 use super::{Http2, Incoming, StreamWork, Unread, WIDE_WINDOW, kind_of_error};
 use crate::answer;
 use crate::body::RequestBodyError;
-use crate::conn::reading_terms;
+use crate::conn::deadlines::reading_terms;
 use crate::context::Ctx;
 use crate::interim::{Interim, InterimQueue};
 use crate::reply::Reply;
@@ -156,8 +156,8 @@ impl Connection {
         let decision = self.decide(cx, &engine, &head, &mut entry);
         // The connection stays, whatever has become of the request: what it has under way is not lost for that.
         let Decision { reply, content_sink, content, account, is_exempt, log: sink, .. } = decision;
-        let Decision { ends_with_client, interim, signals, tls, limits, .. } = decision;
-        entry.tls = tls.as_ref();
+        let Decision { ends_with_client, interim, signals, tls, identity, limits, .. } = decision;
+        (entry.tls, entry.identity) = (tls.as_ref(), identity.as_ref());
         self.limits.clone_from(&limits);
         let is_last = self.is_last_request(&engine.settings.limits.request);
         if is_last && !h2.is_closing {

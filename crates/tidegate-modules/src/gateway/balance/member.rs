@@ -67,7 +67,7 @@ impl Member {
 
     /// What it is good for, and which share of its weight it is given.
     pub(super) fn fitness(&self, now: u64, rules: &Rules) -> (Fitness, f64) {
-        if self.address_count() == Some(0) {
+        if self.leads_nowhere() {
             return (Fitness::Down, 1.0);
         }
         if self.is_plain.load(Relaxed) {
@@ -84,6 +84,11 @@ impl Member {
     /// Whether it is not known yet where it is.
     pub(super) fn is_awaited(&self) -> bool {
         self.address_count().is_none()
+    }
+
+    /// Whether its name has been looked up in vain, and never led anywhere.
+    pub(super) fn leads_nowhere(&self) -> bool {
+        self.address_count() == Some(0)
     }
 
     /// A request is given to it as a trial.

@@ -300,6 +300,25 @@ impl Group {
         Refused::Down { retry_after: until(self.next_return.load(Relaxed), now) }
     }
 
+    /// Why no member can be asked, for the error log.
+    pub(super) fn why_down(&self) -> String {
+        let now = monotonic_ns();
+        let why = |member: &Arc<Member>| {
+            let why = match member.fitness(now, &self.rules).0 {
+                _ if member.leads_nowhere() => "cannot be looked up",
+                _ if member.is_awaited() => "is being looked up",
+                Fitness::Down => "fails its checks",
+                Fitness::Ejected { .. } => "has failed and is put aside",
+                Fitness::Up | Fitness::Trial => "was tried",
+            };
+            format!("{} {why}", member.name())
+        };
+        let members: Vec<String> = self.members.iter().take(NAMED).map(why).collect();
+        let more = self.members.len().saturating_sub(NAMED);
+        let more = if more > 0 { format!(", and {more} more") } else { String::new() };
+        format!("no member can be asked: {}{more}", members.join(", "))
+    }
+
     /// Whether the others could do without this member.
     fn has_others(&self, index: usize, now: u64) -> bool {
         let is_up =
@@ -376,6 +395,9 @@ fn rules(settings: &Upstream) -> Rules {
     let Eject { failures, time, most } = settings.eject;
     Rules { failures, eject: time, eject_most: most, slow_start: settings.slow_start, ..Rules::default() }
 }
+
+/// Members that are named in a sentence.
+const NAMED: usize = 4;
 
 /// What a client is told when nothing says when a member may be back.
 const UNKNOWN_RETURN: Duration = Duration::from_secs(5);

@@ -102,6 +102,7 @@ impl Queue {
     pub(super) fn new(limits: PlaceLimits) -> Queue {
         let mut turns = TurnQueue::default();
         turns.set_sharing(Sharing::Among);
+        turns.prefer_here(); // where the connection is that was used in it
         Queue { limits, down: None, turns, sites: HashMap::new() }
     }
 

@@ -1,8 +1,9 @@
 //! One process: how it is started, what it says, and how all of it is ended.
 //!
-//! It leads a process group of its own, so that what it has started can be ended with it. It is reaped by
-//! whoever holds this, after the group has been killed: until then its number belongs to nobody else.
+//! Between it and the supervisor is its keeper (`keeper`), which ends as the process does, and only when all has ended that
+//! the process has started.
 
+use super::keeper::{END_ALL, Keeper};
 use super::launch::{Launch, OURSELVES, identity_of};
 use super::machine::KILLED;
 use super::opcache::{self, Opcache};
@@ -13,7 +14,8 @@ use super::warm_up::WarmingUp;
 use crate::gateway::complaints::Lines;
 use crate::gateway::pool_directory::PoolAddress;
 use rustix::pipe::{PipeFlags, pipe_with};
-use rustix::process::{Pid, PidfdFlags, Signal, kill_process, kill_process_group, pidfd_open};
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
+use std::cell::Cell;
 use std::ffi::OsString;
 use std::io;
 use std::net::{SocketAddr, TcpStream};
@@ -51,9 +53,14 @@ impl Way {
 
 /// A process.
 pub(super) struct Child {
+    /// The keeper.
     process: std::process::Child,
     pid: Pid,
-    /// Readable once it has ended.
+    /// Where the keeper says which process is the application.
+    report: OwnedFd,
+    /// Its number, once it was read.
+    number: Cell<Option<u32>>,
+    /// Readable once it has ended, with all that it has started.
     pub(super) ended: OwnedFd,
     /// What it writes to standard output and standard error; `None` once it has closed both.
     pub(super) output: Option<OwnedFd>,
@@ -77,6 +84,8 @@ pub(super) struct Start<'a> {
     pub(super) number: u64,
     pub(super) folder: &'a Folder,
     pub(super) sweeper: &'a temporary::Sweeper,
+    /// How long it may be needed after the master was killed.
+    pub(super) patience: Duration,
     /// The socket of the slot, or the shared one; made where a program wants one passed.
     pub(super) socket: &'a mut dyn FnMut() -> io::Result<Arc<Listening>>,
 }
@@ -96,10 +105,12 @@ pub(super) fn start(mut start: Start<'_>) -> Result<Child, String> {
             // Whoever runs there may open it by name (`/dev/stderr`), as php-fpm does.
             let _ = std::os::unix::fs::fchown(&write, Some(user), Some(group));
         }
-        let mut command = launch.command(&argv);
+        let (report, reported) = pipe_with(PipeFlags::CLOEXEC)?;
+        rustix::io::ioctl_fionbio(&report, true)?;
+        let keeper = Keeper { parent: std::process::id(), patience: start.patience };
+        let mut command = keeper.command(&launch, &argv);
         command.env_clear().envs(environment);
-        command.stdin(stdin);
-        command.stdout(Stdio::from(write.try_clone()?)).stderr(Stdio::from(write));
+        command.stdin(stdin).stdout(Stdio::from(write)).stderr(Stdio::from(reported));
         command.process_group(0);
         let process = command.spawn()?;
         let pid = Pid::from_child(&process);
@@ -109,6 +120,8 @@ pub(super) fn start(mut start: Start<'_>) -> Result<Child, String> {
         Ok(Child {
             process,
             pid,
+            report,
+            number: Cell::new(None),
             ended,
             output,
             lines: Lines::default(),
@@ -132,7 +145,7 @@ struct Prepared {
 }
 
 fn prepare(start: &mut Start<'_>) -> Result<Prepared, String> {
-    let Start { pool, processes, slot, number, folder, sweeper, socket } = start;
+    let Start { pool, processes, slot, number, folder, sweeper, socket, patience: _ } = start;
     let text = |error: io::Error| error.to_string();
     let mut launch = Launch {
         folder: processes.folder.clone(),
@@ -239,8 +252,19 @@ fn owner_of(processes: &Processes) -> Result<Option<(u32, u32)>, String> {
 }
 
 impl Child {
-    /// Its process number.
+    /// Its process number; its keeper's, while that has not started it.
     pub(super) fn number(&self) -> u32 {
+        if self.number.get().is_none() {
+            let mut text = [0; 16];
+            let count = rustix::io::read(&self.report, &mut text).unwrap_or(0);
+            let text = text.get(..count).and_then(|text| std::str::from_utf8(text).ok());
+            self.number.set(text.and_then(|text| text.trim().parse().ok()));
+        }
+        self.number.get().unwrap_or_else(|| self.keeper())
+    }
+
+    /// The number of its keeper.
+    pub(super) fn keeper(&self) -> u32 {
         self.process.id()
     }
 
@@ -258,17 +282,14 @@ impl Child {
         let _ = kill_process(self.pid, Signal::TERM);
     }
 
-    /// Kills the process and all of its group.
+    /// Kills the process and all that it has started.
     pub(super) fn kill(&self) {
-        let _ = kill_process_group(self.pid, Signal::KILL);
+        let _ = kill_process(self.pid, END_ALL);
     }
 
-    /// Reaps it once it has ended, and ends what is left of its group. How it has ended: `ended with
-    /// status 1`.
+    /// Reaps it once it has ended. How it has ended: `ended with status 1`.
     pub(super) fn reap(&mut self) -> Option<String> {
         use std::os::unix::process::ExitStatusExt;
-        // While nobody has waited for the leader the number of the group is still its own.
-        self.kill();
         let status = self.process.try_wait().ok().flatten()?;
         let how = match (status.code(), status.signal()) {
             (Some(code), _) => format!("ended with status {code}"),

@@ -5,6 +5,7 @@
 //! lists, the group of the last user before may connect for that while.
 
 use rustix::fs::{AtFlags, FileType, Gid, Mode, OFlags, Uid, XattrFlags};
+use rustix::io::Errno;
 use std::collections::BTreeSet;
 use std::io;
 use std::os::fd::AsRawFd;
@@ -91,22 +92,39 @@ fn give(socket: &Path, users: &[User]) -> io::Result<()> {
     }
     // What is opened by its path alone has no other way to its permissions.
     let path = format!("/proc/self/fd/{}", socket.as_raw_fd());
-    // This is the end of an access list that it had as well.
-    rustix::fs::chmod(&path, Mode::RUSR | Mode::WUSR)?;
-    let Some(((user, mut group), before)) = users.split_first().map(|(first, rest)| (*first, rest)) else {
-        return Ok(());
+    let chmod = |mode: Mode| rustix::fs::chmod(&path, mode);
+    let own = Mode::RUSR | Mode::WUSR;
+    let chown = |(user, _): User, group: u32| {
+        let (user, group) = (Uid::from_raw(user), Gid::from_raw(group));
+        rustix::fs::chownat(&socket, "", Some(user), Some(group), AtFlags::EMPTY_PATH)
     };
-    if let Some((_, previous)) = before.first() {
-        let list = access_list(before);
-        if rustix::fs::setxattr(&path, "system.posix_acl_access", &list, XattrFlags::empty()).is_err() {
-            rustix::fs::chmod(&path, Mode::RUSR | Mode::WUSR | Mode::RGRP | Mode::WGRP)?;
-            group = *previous;
+    let (newest, before) = users.split_first().map_or((None, users), |(first, rest)| (Some(*first), rest));
+    if let Some(newest) = newest
+        && !before.is_empty()
+        // One list takes the place of the other, and names the owner to be as well: who is named by both is never without.
+        && rustix::fs::setxattr(&path, ACCESS_LIST, &access_list(users), XattrFlags::empty()).is_ok()
+    {
+        return Ok(chown(newest, newest.1)?);
+    }
+    chmod(own)?;
+    // A list that it had would come into force again with the permissions of a group.
+    match rustix::fs::removexattr(&path, ACCESS_LIST) {
+        Ok(()) | Err(Errno::NODATA | Errno::OPNOTSUPP) => {}
+        Err(error) => return Err(error.into()),
+    }
+    let Some(newest) = newest else { return Ok(()) };
+    match before.first() {
+        None => chown(newest, newest.1)?,
+        Some((_, previous)) => {
+            chown(newest, *previous)?;
+            chmod(own | Mode::RGRP | Mode::WGRP)?;
         }
     }
-    let (user, group) = (Uid::from_raw(user), Gid::from_raw(group));
-    rustix::fs::chownat(&socket, "", Some(user), Some(group), AtFlags::EMPTY_PATH)?;
     Ok(())
 }
+
+/// Where a file system keeps the list of acl(5).
+const ACCESS_LIST: &str = "system.posix_acl_access";
 
 /// The owner and these users read and write, and nobody else: as the kernel takes it (`posix_acl_xattr.h`).
 fn access_list(users: &[User]) -> Vec<u8> {
@@ -172,6 +190,64 @@ mod tests {
             assert_eq!([first, second, third].map(|user| reaches(user, &path)), reached, "{users:?}");
             assert!(!reaches(stranger, &path), "{users:?}");
         }
+    }
+
+    /// A look from a thread that has become the user, while the sockets are given to others and back.
+    #[test]
+    fn whoever_stays_reaches_the_sockets_all_the_while() {
+        if !rustix::process::geteuid().is_root() {
+            eprintln!("SKIPPED: only root can give sockets to others");
+            return;
+        }
+        let (first, second, third) = ((61001, 61001), (61002, 61002), (61003, 61003));
+        let clients = Clients::of(Some(first));
+        let folder = Folder::make(clients.clone()).expect("a folder can be made");
+        let path = folder.path("app", 0, ".sock");
+        let _listening = Listening::open(PoolAddress::Unix(path.clone()), BACKLOG).expect("can be bound");
+        folder.give(&path);
+        clients.set(vec![second, first]);
+        let is_over = std::sync::atomic::AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let lookers = [first, second].map(|(user, _)| {
+                let (path, is_over) = (&path, &is_over);
+                scope.spawn(move || {
+                    let user = Uid::from_raw(user);
+                    rustix::thread::set_thread_res_uid(user, user, user).expect("it may");
+                    let mut refused = 0;
+                    while !is_over.load(std::sync::atomic::Ordering::Relaxed) {
+                        let access = rustix::fs::Access::READ_OK | rustix::fs::Access::WRITE_OK;
+                        refused += usize::from(rustix::fs::access(path, access).is_err());
+                    }
+                    refused
+                })
+            });
+            for _ in 0..2000 {
+                clients.set(vec![third, second, first]);
+                clients.set(vec![second, first]);
+            }
+            is_over.store(true, std::sync::atomic::Ordering::Relaxed);
+            let refused = lookers.map(|looker| looker.join().expect("it looks"));
+            assert_eq!(refused, [0, 0], "of the first user and of the second");
+        });
+    }
+
+    /// As where a file system takes no more of it: what it says is nothing to whoever is given the socket next.
+    #[test]
+    fn a_list_that_is_over_does_not_come_back() {
+        if !rustix::process::geteuid().is_root() {
+            eprintln!("SKIPPED: only root can give sockets to others");
+            return;
+        }
+        let (first, second) = ((61001, 61001), (61002, 61002));
+        let clients = Clients::of(Some(first));
+        let folder = Folder::make(clients.clone()).expect("a folder can be made");
+        let path = folder.path("app", 0, ".sock");
+        let _listening = Listening::open(PoolAddress::Unix(path.clone()), BACKLOG).expect("can be bound");
+        folder.give(&path);
+        clients.set(vec![second, first]);
+        clients.set(vec![second]);
+        rustix::fs::chmod(&path, Mode::RWXU | Mode::RWXG).expect("it is ours");
+        assert!(!reaches(first, &path) && reaches(second, &path));
     }
 
     #[test]

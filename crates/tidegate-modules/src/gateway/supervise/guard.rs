@@ -6,10 +6,12 @@
 //! removes the folder of the sockets. A master that ends as it should leaves nothing for it to do.
 //!
 //! ```text
-//! + PID, - PID      a process of a pool          folder PATH        removed at the end
+//! + PID, - PID      a keeper (`keeper`)          folder PATH        removed at the end
 //! server PID ...    all server processes         patience SECONDS   how long they may take
 //! ```
 
+use super::descendants::Stat;
+use super::keeper::END_ALL;
 use super::launch::OURSELVES;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
@@ -26,7 +28,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tidegate_core::log;
 
-/// How long applications may take to end when told to.
+/// How long applications may take to end when told to, and keepers to end what is left.
 const STOP_PATIENCE: Duration = Duration::from_secs(5);
 /// A guard that has lived so long has not ended of itself.
 const SOUND: Duration = Duration::from_secs(1);
@@ -97,6 +99,11 @@ impl Guard {
     }
 
     /// How long server processes without a master may take.
+    pub(super) fn known_patience(&self) -> Duration {
+        self.known.borrow().patience
+    }
+
+    /// The same, from now on.
     pub(super) fn patience(&self, patience: Duration) {
         self.known.borrow_mut().patience = patience;
         self.tell(&patience_line(patience));
@@ -109,7 +116,7 @@ impl Guard {
         self.tell(&line);
     }
 
-    /// A process was started.
+    /// A process was started, with this keeper.
     pub(super) fn started(&self, pid: u32) {
         self.known.borrow_mut().processes.insert(pid);
         self.tell(format!("+ {pid}\n").as_bytes());
@@ -214,7 +221,7 @@ impl Handle {
     fn of(pid: i32, began: u64) -> Option<Handle> {
         let handle = Handle::open(pid.unsigned_abs())?;
         // Looked at behind the opening: what is open is what is looked at.
-        (stat(pid)?.began == began).then_some(handle)
+        (Stat::of(pid)?.began == began).then_some(handle)
     }
 
     fn signal(&self, signal: Signal) {
@@ -298,15 +305,17 @@ impl ProcessTable {
             let servers: Vec<&Handle> = self.servers.values().collect();
             self.wait(&servers, self.patience, &mut family);
             self.look(&mut family);
-            self.processes.values().for_each(|handle| handle.signal(Signal::TERM));
-            let leaders: Vec<&Handle> = self.processes.values().collect();
-            self.wait(&leaders, STOP_PATIENCE, &mut family);
-            // With all that they have started, also in groups of its own: scripts, and what those have started. What one
-            // starts while it is ended is found by the next look.
+            let keepers: Vec<&Handle> = self.processes.values().collect();
+            keepers.iter().for_each(|handle| handle.signal(Signal::TERM));
+            self.wait(&keepers, STOP_PATIENCE, &mut family);
+            // A keeper ends when nothing is left of what its process has started, whatever that has made of itself.
+            keepers.iter().for_each(|handle| handle.signal(END_ALL));
+            self.wait(&keepers, STOP_PATIENCE, &mut family);
+            // What has lost its keeper, as far as it could be seen. What one starts while it is ended is found by the next
+            // look.
             for _ in 0..ROUNDS {
                 self.look(&mut family);
-                self.processes.values().for_each(|handle| handle.signal(Signal::KILL));
-                if family.is_empty() {
+                if family.is_empty() && keepers.iter().all(|handle| handle.has_ended()) {
                     break;
                 }
                 let alive: Vec<Handle> =
@@ -314,6 +323,7 @@ impl ProcessTable {
                 alive.iter().for_each(|handle| handle.signal(Signal::KILL));
                 self.wait(&alive.iter().collect::<Vec<_>>(), LOOK, &mut family);
             }
+            keepers.iter().for_each(|handle| handle.signal(Signal::KILL));
         }
         if let Some(folder) = &self.folder {
             let _ = std::fs::remove_dir_all(folder);
@@ -343,7 +353,7 @@ impl ProcessTable {
         let mut all: BTreeMap<i32, Stat> = BTreeMap::new();
         let Ok(entries) = std::fs::read_dir("/proc") else { return };
         for pid in entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<i32>().ok()) {
-            all.extend(stat(pid).filter(|known| !known.has_ended).map(|known| (pid, known)));
+            all.extend(Stat::of(pid).filter(|known| !known.has_ended).map(|known| (pid, known)));
         }
         let table = self.processes.values();
         let table = table.map(|handle| (handle.pid.as_raw_nonzero().get(), !handle.has_ended())).collect();
@@ -374,29 +384,6 @@ fn find_family(table: &BTreeMap<i32, bool>, all: &BTreeMap<i32, Stat>, family: &
     }
 }
 
-/// What is known of a process.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Stat {
-    parent: i32,
-    group: i32,
-    /// When it began, in ticks since the machine did.
-    began: u64,
-    /// Nobody has taken note of its end yet.
-    has_ended: bool,
-}
-
-/// From the kernel (proc_pid_stat(5)).
-fn stat(pid: i32) -> Option<Stat> {
-    let text = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The name in parentheses may hold anything.
-    let mut fields = text.get(text.rfind(')')? + 2..)?.split(' ');
-    let has_ended = matches!(fields.next()?, "Z" | "X");
-    let parent = fields.next()?.parse().ok()?;
-    let group = fields.next()?.parse().ok()?;
-    let began = fields.nth(16)?.parse().ok()?;
-    Some(Stat { parent, group, began, has_ended })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -405,7 +392,7 @@ mod tests {
     fn a_process_is_found_with_its_parent_and_start() {
         let mut child = Command::new("sleep").arg("1000").spawn().expect("it can be run");
         let pid = child.id().cast_signed();
-        let known = stat(pid).expect("it runs");
+        let known = Stat::of(pid).expect("it runs");
         assert_eq!((known.parent, known.has_ended), (std::process::id().cast_signed(), false));
         assert!(known.began > 0);
         assert!(Handle::of(pid, known.began).is_some() && Handle::of(pid, known.began + 1).is_none());

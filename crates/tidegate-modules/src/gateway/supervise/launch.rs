@@ -6,10 +6,13 @@
 //! `exec`. What fails is said in one sentence on standard error, which the supervisor reads.
 
 use super::seal;
+use nix::sys::signal::SigSet;
 use nix::unistd::{Gid, Group, Uid, User, initgroups, setgid, setgroups, setuid};
 use rustix::fs::{Mode, OFlags, open};
 use rustix::io::{FdFlags, fcntl_dupfd_cloexec, fcntl_setfd};
-use rustix::process::{Resource, Rlimit, chdir, getpid, nice, setrlimit, umask};
+use rustix::process::{
+    Resource, Rlimit, Signal, chdir, getpid, nice, set_parent_process_death_signal, setrlimit, umask,
+};
 use serde::{Deserialize, Serialize};
 use std::ffi::{CString, OsString};
 use std::io;
@@ -58,6 +61,8 @@ pub struct Launch {
     /// What is kept out of its reach ([`seal`]); empty for a program that has another user than the server.
     #[serde(with = "path_encoding::paths")]
     pub sealed: Vec<PathBuf>,
+    /// The parent that is to outlive it: when that is killed, so is the program.
+    pub keeper: Option<u32>,
 }
 
 impl Launch {
@@ -109,6 +114,8 @@ impl Launch {
     }
 
     fn prepare(&self, command: &mut Command) -> Result<(), String> {
+        // A keeper reads its signals from a descriptor; a program takes them as usual.
+        SigSet::empty().thread_set_mask().map_err(|e| format!("cannot set the signals: {e}"))?;
         let what = |what: &str| {
             let what = what.to_owned();
             move |error: &dyn std::fmt::Display| format!("cannot set {what}: {error}")
@@ -140,6 +147,14 @@ impl Launch {
                 .map_err(|e| format!("cannot enter the root {}: {e}", root.display()))?;
         }
         become_user(user, group)?;
+        if let Some(keeper) = self.keeper {
+            // Behind the change of the user, which takes it back.
+            set_parent_process_death_signal(Some(Signal::KILL))
+                .map_err(|e| what("the end with its keeper")(&e))?;
+            if std::os::unix::process::parent_id() != keeper {
+                return Err("its keeper has ended".into());
+            }
+        }
         let folder = self.folder.as_deref().unwrap_or("/".as_ref());
         chdir(folder).map_err(|e| format!("cannot enter the folder {}: {e}", folder.display()))?;
         if self.listens_on_three {

@@ -6,7 +6,8 @@
 //! A process is started, serves, is drained (it gets no further requests and ends those it has), is told to
 //! end, and is killed when it does not. One that is worn out, by its number of requests or since the
 //! settings say something else now, is drained once another serves in its place: so a change of settings
-//! that does not work leaves the old processes serving.
+//! that does not work leaves the old processes serving. Where the user has changed nothing of the old is kept: all are
+//! drained at once, and requests wait for the new ones.
 
 use super::pace::{Bucket, pause};
 use crate::gateway::places::Demand;
@@ -184,6 +185,15 @@ impl Machine {
         }
         self.is_changed = true;
         self.advance(now, out);
+    }
+
+    /// The settings give it another user: no process of the one before gets another request, whether the new ones work
+    /// or not.
+    pub(super) fn restart(&mut self, rules: Rules, now: Duration, out: &mut Vec<Action>) {
+        for slot in self.slots(|process| process.is_serving() || process.is_starting()) {
+            self.retire(slot, now, out);
+        }
+        self.replace(rules, now, out);
     }
 
     /// Ends all processes: those with requests once they are done.

@@ -78,23 +78,31 @@ impl Running {
             self.hooks = pool.hooks.iter().cloned().map(Watch::new).collect();
         }
         let is_run_the_same = self.pool.application == pool.application && self.pool.places == pool.places;
+        let before = self.pool.clone();
         self.pool = pool;
         let rules = rules_of(&self.pool);
         match (self.machine.take(), rules) {
             (Some(machine), Some(_)) if is_run_the_same => self.machine = Some(machine),
             (Some(mut machine), Some(rules)) => {
-                log::info(format_args!(
-                    "pool {}: its settings have changed; processes are replaced",
-                    self.pool.name
-                ));
+                let name = &self.pool.name;
                 let mut actions = Vec::new();
-                machine.replace(rules, effects.now, &mut actions);
+                if before.account() == self.pool.account() {
+                    log::info(format_args!("pool {name}: its settings have changed; processes are replaced"));
+                    machine.replace(rules, effects.now, &mut actions);
+                } else {
+                    let (user, before) = (account(&self.pool), account(&before));
+                    log::info(format_args!(
+                        "pool {name}: it runs as {user} now; processes that run as {before} get no further requests, and \
+                         end"
+                    ));
+                    machine.restart(rules, effects.now, &mut actions);
+                }
                 self.machine = Some(machine);
                 self.carry_out(actions, effects);
             }
             (Some(_), None) => {
                 // It runs elsewhere now: ours are ended, and the workers are told at once.
-                self.children.values().for_each(|child| effects.guard.ended(child.number()));
+                self.children.values().for_each(|child| effects.guard.ended(child.keeper()));
                 self.children.clear();
                 self.sockets.clear();
                 self.shared = None;
@@ -221,10 +229,9 @@ impl Running {
     pub(super) fn ended(&mut self, slot: Slot, effects: &Effects<'_>) {
         let Some(child) = self.children.get_mut(&slot) else { return };
         let name = format_args!("pool {} [{}]", self.pool.name, child.number()).to_string();
-        // What is left of its group is ended first, so that nobody writes on.
-        child.kill();
+        // Nothing is left of what it has started, so nobody writes on.
         log::application(&self.pool.name, &name, &child.read_rest());
-        effects.guard.ended(child.number());
+        effects.guard.ended(child.keeper());
         let Some(how) = child.reap() else { return };
         self.children.remove(&slot);
         self.with_machine(effects, |machine, now, actions| machine.exited(slot, &how, now, actions));
@@ -296,10 +303,11 @@ impl Running {
             number,
             folder: effects.folder,
             sweeper: effects.sweeper,
+            patience: effects.guard.known_patience(),
             socket: &mut socket,
         };
         let child = child::start(start)?;
-        effects.guard.started(child.number());
+        effects.guard.started(child.keeper());
         let is_warmed_up = warm_up_of(&pool).is_some();
         if is_warmed_up {
             effects.waker.wake(); // it may begin at once
@@ -434,6 +442,13 @@ fn warm_up_of(pool: &Pool) -> Option<&WarmUp> {
         Application::Processes(processes) => processes.warm_up.as_ref(),
         Application::External(_) => None,
     }
+}
+
+/// The user of a pool's processes, in words.
+fn account(pool: &Pool) -> String {
+    let (user, group) = pool.account().unwrap_or_default();
+    let user = user.unwrap_or("the user who started the server");
+    group.map_or_else(|| user.to_owned(), |group| format!("{user}, group {group}"))
 }
 
 /// Requests that one process, or an address, takes at once.

@@ -74,7 +74,7 @@ pub fn run_application(protocol: &str) -> Result<(), String> {
     let listener = Listener::Unix(listener.map_err(|error| error.to_string())?);
     let findings = Arc::new(Findings::default());
     loop {
-        accept(protocol, &listener, &findings);
+        accept(protocol, &listener, &findings, true);
         for finding in findings.take() {
             eprintln!("{}", finding.text);
         }
@@ -82,11 +82,11 @@ pub fn run_application(protocol: &str) -> Result<(), String> {
 }
 
 /// Accepts one connection and serves it on a thread of its own, or waits a little for one.
-fn accept(protocol: Protocol, listener: &Listener, findings: &Arc<Findings>) {
+fn accept(protocol: Protocol, listener: &Listener, findings: &Arc<Findings>, is_process: bool) {
     match listener.accept() {
         Ok(socket) => {
             let findings = findings.clone();
-            std::thread::spawn(move || serve(protocol, socket, &findings));
+            std::thread::spawn(move || serve(protocol, socket, &findings, is_process));
         }
         // Also when descriptors are scarce for a moment.
         Err(_) => listener.wait(),
@@ -122,7 +122,7 @@ impl Application {
         let (over, findings) = (is_over.clone(), findings.clone());
         std::thread::spawn(move || {
             while !over.load(SeqCst) {
-                accept(protocol, &listener, &findings);
+                accept(protocol, &listener, &findings, false);
             }
         });
         Ok(Application { address, is_over })
@@ -163,8 +163,8 @@ impl Listener {
     }
 }
 
-fn serve(protocol: Protocol, socket: Socket, findings: &Findings) {
-    let mut incoming = Incoming { socket, buffer: Vec::new() };
+fn serve(protocol: Protocol, socket: Socket, findings: &Findings, is_process: bool) {
+    let mut incoming = Incoming { socket, buffer: Vec::new(), is_process };
     let result = match protocol {
         Protocol::Http1 => http1::serve(&mut incoming, findings),
         Protocol::FastCgi => records::serve_fastcgi(&mut incoming, findings),
@@ -197,6 +197,8 @@ enum Stop {
 struct Incoming {
     socket: Socket,
     buffer: Vec<u8>,
+    /// This is a process of a pool.
+    is_process: bool,
 }
 
 impl Incoming {

@@ -2,7 +2,9 @@
 
 use super::{After, Encode, Incoming, Reset, Stop, Upload, perform};
 use crate::random::findings::Findings;
-use crate::random::plan::{AnswerPlan, Framing};
+use crate::random::pause::rest;
+use crate::random::plan::{AnswerPlan, Ending, Framing};
+use std::time::Duration;
 
 const BEGIN: u8 = 1;
 const ABORT: u8 = 2;
@@ -10,6 +12,9 @@ const END: u8 = 3;
 const PARAMS: u8 = 4;
 const STDIN: u8 = 5;
 const STDOUT: u8 = 6;
+
+/// How long a process that has answered for the last time takes to close its connection.
+const LAST: Duration = Duration::from_millis(10);
 
 fn cgi_head(plan: &AnswerPlan) -> String {
     let length = match plan.framing {
@@ -53,6 +58,14 @@ pub(super) fn serve_fastcgi(incoming: &mut Incoming, _: &Findings) -> Result<Opt
         let Some((plan, is_kept)) = read_fastcgi(incoming)? else { return Ok(None) };
         match perform(&plan, &FastCgi, incoming)? {
             After::Keep if is_kept => {}
+            // A connection that the server wants to keep is the server's to close, however the content is framed. A process
+            // of a pool may end behind any answer, and not at once.
+            After::Close if is_kept && matches!(plan.ending, Ending::Complete) => {
+                if incoming.is_process {
+                    rest(LAST);
+                    return Ok(None);
+                }
+            }
             After::Keep | After::Close => return Ok(None),
             After::Reset => return Ok(Some(Reset)),
         }

@@ -23,6 +23,8 @@ struct Connection {
     /// Bytes of the answers to the batch, and when it was sent.
     read: u64,
     began: Instant,
+    /// Has read nothing for as long as its conduct says, which is once in a batch.
+    has_paused: bool,
 }
 
 /// Why no answer came.
@@ -79,11 +81,12 @@ fn play_batch(
                     last_used: Instant::now(),
                     read: 0,
                     began: Instant::now(),
+                    has_paused: false,
                 },
                 None => return Ok(None),
             },
         };
-        (connection.read, connection.began) = (0, Instant::now());
+        (connection.read, connection.began, connection.has_paused) = (0, Instant::now(), false);
         let idle = connection.last_used.elapsed();
         match exchange(client, connection, batch)? {
             Ended::Done(connection) => return Ok(connection),
@@ -350,9 +353,8 @@ fn fill(client: &mut Client<'_>, connection: &mut Connection, batch: &Batch) -> 
             rest(pause);
             bytes.min(piece.len())
         }
-        ClientBehaviour::Pause { after, time }
-            if connection.read <= after && after < connection.read + 65_536 =>
-        {
+        ClientBehaviour::Pause { after, time } if connection.read >= after && !connection.has_paused => {
+            connection.has_paused = true;
             client.note(format!("reads nothing for {time:?}"));
             client.rest(time);
             piece.len()
@@ -360,7 +362,11 @@ fn fill(client: &mut Client<'_>, connection: &mut Connection, batch: &Batch) -> 
         ClientBehaviour::Abort { after, .. } if connection.read >= after => return Err(NoAnswer::Left),
         _ => piece.len(),
     };
-    match connection.socket.read(&mut piece[..most], PATIENCE) {
+    let is_paced = matches!(batch.conduct, ClientBehaviour::Slow { .. });
+    let socket = &mut connection.socket;
+    let piece = &mut piece[..most];
+    let got = if is_paced { socket.read_full(piece, PATIENCE) } else { socket.read(piece, PATIENCE) };
+    match got {
         Got::Bytes(count) => {
             connection.read += count as u64;
             connection.buffer.extend_from_slice(&piece[..count]);

@@ -168,7 +168,12 @@ fn play_batch(
             ClientBehaviour::Abort { after, .. } if connection.read >= after => return Ok(false),
             _ => piece.len(),
         };
-        match connection.socket.read(&mut piece[..most], Duration::from_secs(1)) {
+        let (socket, piece) = (&mut connection.socket, &mut piece[..most]);
+        let got = match batch.conduct {
+            ClientBehaviour::Slow { .. } => socket.read_full(piece, Duration::from_secs(1)),
+            _ => socket.read(piece, Duration::from_secs(1)),
+        };
+        match got {
             Got::Bytes(count) => {
                 connection.read += count as u64;
                 connection.buffer.extend_from_slice(&piece[..count]);

@@ -32,7 +32,13 @@ pub enum DecodeError {
     /// A table size behind the first field.
     #[error("a change of table size is not at the beginning of its block")]
     LateTableSize,
+    /// More table sizes than there is a reason for.
+    #[error("a block changes the table size again and again")]
+    TooManyTableSizes,
 }
+
+/// Changes of the table size in one block. Two say all there is to say (RFC 7541 section 4.2: the smallest and the last).
+const TABLE_SIZES_MAX: u32 = 4;
 
 /// Reads the blocks of one direction of one connection, in order.
 #[derive(Debug)]
@@ -70,7 +76,7 @@ impl Decoder {
         mut take: impl FnMut(&[u8], &[u8], Traits),
     ) -> Result<(), DecodeError> {
         let mut cursor = Cursor { rest: block };
-        let mut may_resize = true;
+        let (mut may_resize, mut table_sizes) = (true, 0);
         while let Some(first) = cursor.rest.first().copied() {
             if first & 0x80 != 0 {
                 let index = cursor.integer(7)?;
@@ -88,6 +94,10 @@ impl Decoder {
                 }
                 if size > self.limit {
                     return Err(DecodeError::TableTooLarge);
+                }
+                table_sizes += 1;
+                if table_sizes > TABLE_SIZES_MAX {
+                    return Err(DecodeError::TooManyTableSizes);
                 }
                 self.table.resize(size);
                 continue;

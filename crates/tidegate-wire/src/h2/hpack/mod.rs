@@ -4,13 +4,13 @@
 //! of frames and little of HTTP: the rules for requests and responses are in `section`.
 //!
 //! A decoder gives each field to a closure and copies nothing that it does not have to; an encoder appends
-//! to the caller's buffer. What does not depend on a connection can be encoded once and sent on all of them:
-//! [`FieldBlock`].
+//! to the caller's buffer. What is sent again and again is prepared once for all connections: [`FieldBlock`].
 
 mod block;
 mod decode;
 mod encode;
 mod huffman;
+mod lookup;
 mod static_table;
 mod string;
 mod table;

@@ -54,6 +54,11 @@ impl Table {
         self.max_size
     }
 
+    /// Whether an entry of this size would push nothing out.
+    pub(super) fn has_room(&self, size: usize) -> bool {
+        self.size + size <= self.max_size
+    }
+
     /// Bytes of memory held.
     pub(super) fn memory(&self) -> usize {
         self.text.capacity() + self.entries.capacity() * size_of::<TableEntry>()

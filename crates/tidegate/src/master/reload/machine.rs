@@ -11,7 +11,7 @@
 //! started again with the new settings.
 
 use crate::master::PATIENCE;
-use crate::master::servers::{COMMIT_PATIENCE, News};
+use crate::master::servers::{Asked, COMMIT_PATIENCE, News};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
@@ -141,7 +141,7 @@ impl Settling {
     }
 
     fn on(mut self, news: &News) -> (Option<Stage>, Vec<Action>) {
-        if let News::Committed(id) | News::Ended(id) = news {
+        if let News::Committed { id, .. } | News::Ended(id) = news {
             self.starting.remove(id);
         }
         self.settled()
@@ -168,8 +168,8 @@ pub enum By {
 #[derive(Debug, PartialEq, Eq)]
 pub struct Preparing {
     by: By,
-    /// Those that were asked, with the number of each process.
-    asked: BTreeMap<u64, u32>,
+    /// Those that were asked.
+    asked: BTreeMap<u64, Asked>,
     ready: BTreeSet<u64>,
     until: Instant,
 }
@@ -178,7 +178,7 @@ impl Preparing {
     /// These were told to prepare.
     pub fn begin(
         by: By,
-        asked: Vec<(u64, u32)>,
+        asked: Vec<(u64, Asked)>,
         patience: Duration,
         now: Instant,
     ) -> (Option<Stage>, Vec<Action>) {
@@ -191,7 +191,7 @@ impl Preparing {
             News::Prepared(id) if self.asked.contains_key(id) => drop(self.ready.insert(*id)),
             News::Failed(id, why) if self.asked.contains_key(id) => return self.refused(why.clone()),
             News::Ended(id) => match (self.by, self.asked.remove(id)) {
-                (By::Fresh, Some(pid)) => {
+                (By::Fresh, Some(Asked { pid, .. })) => {
                     return self.refused(format!(
                         "server process {pid} has ended at its start; what it said is above, or in the error log"
                     ));
@@ -213,18 +213,19 @@ impl Preparing {
             return self
                 .refused("every server process has ended while it got ready; reload once more".into());
         }
-        let ids: Vec<u64> = self.asked.into_keys().collect();
+        let ids: Vec<u64> = self.asked.keys().copied().collect();
         let stage = Committing {
             by: self.by,
-            waits_for: ids.iter().copied().collect(),
-            lost: 0,
+            waits_for: self.asked.into_iter().map(|(id, asked)| (id, asked.place)).collect(),
+            lost: BTreeSet::new(),
             until: now + COMMIT_PATIENCE,
         };
         (Some(Stage::Committing(stage)), vec![Action::InForce, Action::Commit(ids)])
     }
 
     fn on_deadline(self) -> (Option<Stage>, Vec<Action>) {
-        let hung = self.asked.iter().find(|(id, _)| !self.ready.contains(id)).map_or(0, |(_, pid)| *pid);
+        let hung =
+            self.asked.iter().find(|(id, _)| !self.ready.contains(id)).map_or(0, |(_, asked)| asked.pid);
         self.refused(format!(
             "server process {hung} does not answer; when it hangs, end it with \"kill -9 {hung}\": another takes its place"
         ))
@@ -244,21 +245,29 @@ impl Preparing {
 #[derive(Debug, PartialEq, Eq)]
 pub struct Committing {
     by: By,
-    waits_for: BTreeSet<u64>,
-    /// Those of them that have ended and whose successors do not serve yet: others do not make room before.
-    lost: usize,
+    /// With the place of each.
+    waits_for: BTreeMap<u64, usize>,
+    /// Places of those that have ended, in which no successor serves yet: others do not make room before.
+    lost: BTreeSet<usize>,
     until: Instant,
 }
 
 impl Committing {
     fn on(mut self, news: &News) -> (Option<Stage>, Vec<Action>) {
-        match news {
-            News::Committed(id) if self.waits_for.remove(id) => {}
-            News::Committed(_) => self.lost = self.lost.saturating_sub(1),
-            News::Ended(id) if self.waits_for.remove(id) && self.by == By::Fresh => self.lost += 1,
+        match *news {
+            // One that was started with the settings before is among those that make room.
+            News::Committed { id, place, is_current }
+                if self.waits_for.remove(&id).is_none() && is_current =>
+            {
+                self.lost.remove(&place);
+            }
+            News::Ended(id) => {
+                let place = self.waits_for.remove(&id).filter(|_| self.by == By::Fresh);
+                self.lost.extend(place);
+            }
             _ => {}
         }
-        let is_over = self.waits_for.is_empty() && self.lost == 0;
+        let is_over = self.waits_for.is_empty() && self.lost.is_empty();
         if is_over { self.end() } else { (Some(Stage::Committing(self)), Vec::new()) }
     }
 
@@ -304,6 +313,19 @@ mod tests {
 
     const START: Duration = Duration::from_secs(30);
 
+    /// Processes of these numbers, each in the place of its number.
+    fn asked(ids: &[u64]) -> Vec<(u64, Asked)> {
+        ids.iter().map(|id| (*id, Asked { place: *id as usize, pid: 10 + *id as u32 })).collect()
+    }
+
+    fn committed(id: u64) -> News {
+        committed_in(id as usize, id)
+    }
+
+    fn committed_in(place: usize, id: u64) -> News {
+        News::Committed { id, place, is_current: true }
+    }
+
     /// What comes of a series of events: the actions of each, and whether it is over.
     fn play(
         begun: (Option<Stage>, Vec<Action>),
@@ -345,10 +367,9 @@ mod tests {
         let now = Instant::now();
         assert_eq!(Settling::begin(vec![], now), (None, vec![Action::Open]));
         let begun = || Settling::begin(vec![1, 2], now + START);
-        let (actions, stage) =
-            play(begun(), &[News::Prepared(1), News::Committed(1), News::Committed(9)], now);
+        let (actions, stage) = play(begun(), &[News::Prepared(1), committed(1), committed(9)], now);
         assert!(actions.is_empty() && stage.is_some());
-        let (actions, stage) = play(begun(), &[News::Committed(1), News::Ended(2)], now);
+        let (actions, stage) = play(begun(), &[committed(1), News::Ended(2)], now);
         assert_eq!((actions, stage), (vec![Action::Open], None));
         let stage = begun().0.expect("it waits");
         assert_eq!(stage.deadline(), now + START);
@@ -358,13 +379,13 @@ mod tests {
     #[test]
     fn settings_are_in_force_when_all_have_prepared_and_not_before() {
         let now = Instant::now();
-        let begun = || Preparing::begin(By::Present, vec![(1, 11), (2, 12)], START, now);
-        let (actions, _) = play(begun(), &[News::Prepared(1), News::Prepared(1), News::Committed(2)], now);
+        let begun = || Preparing::begin(By::Present, asked(&[1, 2]), START, now);
+        let (actions, _) = play(begun(), &[News::Prepared(1), News::Prepared(1), committed(2)], now);
         assert!(actions.is_empty());
         let (actions, stage) = play(begun(), &[News::Prepared(1), News::Prepared(2)], now);
         assert_eq!(actions, [Action::InForce, Action::Commit(vec![1, 2])]);
         // It takes its time to commit, and one may end meanwhile.
-        let (stage, actions) = stage.expect("it waits").on(&News::Committed(2), now);
+        let (stage, actions) = stage.expect("it waits").on(&committed(2), now);
         assert!(actions.is_empty());
         assert_eq!(stage.expect("it waits").on(&News::Ended(1), now), (None, vec![Action::Done]));
     }
@@ -374,11 +395,11 @@ mod tests {
         let now = Instant::now();
         for (by, undo) in [(By::Present, Action::Discard(vec![1, 2])), (By::Fresh, Action::Kill(vec![1, 2]))]
         {
-            let begun = Preparing::begin(by, vec![(1, 11), (2, 12)], START, now);
+            let begun = Preparing::begin(by, asked(&[1, 2]), START, now);
             let (actions, stage) = play(begun, &[News::Prepared(1), News::Failed(2, "no".into())], now);
             assert_eq!((actions, stage), (vec![undo, Action::Refuse("no".into())], None));
         }
-        let begun = Preparing::begin(By::Present, vec![(1, 11), (2, 12)], START, now);
+        let begun = Preparing::begin(By::Present, asked(&[1, 2]), START, now);
         let (_, stage) = play(begun, &[News::Prepared(1)], now);
         let (stage, actions) = stage.expect("it waits").on_deadline();
         assert!(stage.is_none() && actions.contains(&Action::Discard(vec![1, 2])));
@@ -388,7 +409,7 @@ mod tests {
     #[test]
     fn who_dies_is_left_out_unless_it_was_started_for_it_or_nobody_is_left() {
         let now = Instant::now();
-        let begun = |by| Preparing::begin(by, vec![(1, 11), (2, 12)], START, now);
+        let begun = |by| Preparing::begin(by, asked(&[1, 2]), START, now);
         for events in [[News::Ended(1), News::Prepared(2)], [News::Prepared(2), News::Ended(1)]] {
             let (actions, stage) = play(begun(By::Present), &events, now);
             assert_eq!(actions, [Action::InForce, Action::Commit(vec![2])]);
@@ -404,19 +425,30 @@ mod tests {
     #[test]
     fn those_before_stop_accepting_when_the_others_serve() {
         let now = Instant::now();
-        let begun = Preparing::begin(By::Fresh, vec![(3, 13)], START, now);
-        let (actions, stage) = play(begun, &[News::Ended(1), News::Prepared(3), News::Committed(3)], now);
+        let begun = Preparing::begin(By::Fresh, asked(&[3]), START, now);
+        let (actions, stage) = play(begun, &[News::Ended(1), News::Prepared(3), committed(3)], now);
         assert_eq!(actions, [Action::InForce, Action::Commit(vec![3]), Action::Retire]);
         assert!(stage.is_none(), "the master says whom it has told");
         // One that dies before it serves: its successor has to serve first.
-        let begun = Preparing::begin(By::Fresh, vec![(3, 13)], START, now);
+        let begun = Preparing::begin(By::Fresh, asked(&[3]), START, now);
         let (actions, stage) = play(begun, &[News::Prepared(3), News::Ended(3), News::Prepared(4)], now);
         assert_eq!(actions, [Action::InForce, Action::Commit(vec![3])], "nobody retires");
-        let (stage, actions) = stage.expect("it waits").on(&News::Committed(4), now);
+        let (stage, actions) = stage.expect("it waits").on(&committed_in(3, 4), now);
+        assert_eq!((stage, actions), (None, vec![Action::Retire]));
+        // That of another place, or one that comes late with the settings before, is no successor.
+        let begun = Preparing::begin(By::Fresh, asked(&[3, 5]), START, now);
+        let events = [News::Prepared(3), News::Prepared(5), News::Ended(3), committed(5)];
+        let (_, stage) = play(begun, &events, now);
+        let late = News::Committed { id: 2, place: 3, is_current: false };
+        let (stage, actions) = stage.expect("it waits").on(&late, now);
+        assert!(actions.is_empty(), "{actions:?}");
+        let (stage, actions) = stage.expect("nobody has place 3").on(&committed_in(4, 6), now);
+        assert!(actions.is_empty(), "{actions:?}");
+        let (stage, actions) = stage.expect("nobody has place 3").on(&committed_in(3, 7), now);
         assert_eq!((stage, actions), (None, vec![Action::Retire]));
         let (actions, stage) = play(
             Retiring::begin(vec![1, 2], now),
-            &[News::Committed(3), News::AcceptsNoMore(1), News::Ended(2)],
+            &[committed(3), News::AcceptsNoMore(1), News::Ended(2)],
             now,
         );
         assert_eq!((actions, stage), (vec![Action::Done], None));
@@ -424,7 +456,7 @@ mod tests {
         // One that hangs holds nothing up: it is ended when its time to drain is over.
         let stage = Retiring::begin(vec![1], now).0.expect("it waits");
         assert_eq!(stage.on_deadline(), (None, vec![Action::Done]));
-        let begun = Preparing::begin(By::Fresh, vec![(3, 13)], START, now);
+        let begun = Preparing::begin(By::Fresh, asked(&[3]), START, now);
         let stage = play(begun, &[News::Prepared(3)], now).1.expect("it commits");
         let (_, actions) = stage.on_deadline();
         assert!(matches!(actions[..], [Action::Warn(_), Action::Retire]), "{actions:?}");

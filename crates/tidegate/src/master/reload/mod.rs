@@ -12,24 +12,24 @@
 //! ends of processes are dealt with meanwhile.
 
 mod machine;
+mod reading;
 
 use super::control::{Reply, Responder};
-use super::logs::Logs;
 use super::pid_file::PidFile;
-use super::sealing::ControlPaths;
-use super::servers::{Layout, News, Revision, START_PATIENCE, Start, State};
-use super::sockets::Sockets;
-use super::{Change, Event, Master, Order, PATIENCE, sealing, use_error_log, users};
-use crate::certificates::CertificateWatch;
-use crate::revision::{self, Kept, Reading, ServeOptions, keep_served};
-use anyhow::{Result, anyhow};
+use super::rates::Rates;
+use super::servers::{News, Revision, START_PATIENCE, Start, State};
+use super::{Change, Event, Master, Order, PATIENCE, use_error_log};
+use crate::link::close_apart;
+use anyhow::{Context, Result, anyhow};
 use machine::{Action, By, Preparing, Retiring, Settling, Stage};
-use std::collections::HashSet;
+use reading::{Draft, Found, Present, READERS, read, read_authorities};
+pub use reading::{Read, Readers};
+use std::io;
 use std::sync::Arc;
 use std::time::Instant;
-use tidegate_config::{Diagnostic, Loaded, Settings};
+use tidegate_config::Settings;
+use tidegate_config::settings::pool::Pool;
 use tidegate_core::log;
-use tidegate_core::tls::TlsFiles;
 
 /// A reload that is under way.
 pub struct Reload {
@@ -44,6 +44,8 @@ pub struct Reload {
     fresh: Vec<u64>,
     /// What is to be said when it is over.
     notes: Vec<String>,
+    /// [`Master::rotations`] when it began: logs that were opened for it before a rotation are opened anew.
+    rotations: u64,
 }
 
 /// Why settings are taken up, and who hears what came of it.
@@ -54,182 +56,8 @@ enum Purpose {
     Authorities,
 }
 
-/// What reading has found, beside the settings.
-#[derive(Default)]
-pub struct Found {
-    /// Mistakes and warnings.
-    said: String,
-    /// Sites that stay as they were.
-    kept: Vec<String>,
-    has_errors: bool,
-}
-
-/// Settings as they were read, with what belongs to them.
-struct Draft {
-    settings: Settings,
-    layout: Layout,
-    files: TlsFiles,
-    /// The state of those files just before they were read.
-    seen: CertificateWatch,
-    assigned: Vec<users::Assigned>,
-    warnings: HashSet<String>,
-}
-
-/// What the thread that reads has to say.
-pub struct Read {
-    found: Found,
-    notes: Vec<String>,
-    /// An error is a sentence, or nothing where `found` says it all. `None`: there is nothing to take up.
-    outcome: Result<Option<Draft>>,
-}
-
-/// The threads that read. One that hangs is left, and nobody waits for it: they are counted.
-#[derive(Default)]
-pub struct Readers {
-    /// Each that has not ended holds one more of it.
-    reads: Arc<()>,
-    last: u64,
-}
-
-impl Readers {
-    /// The number of a thread that is about to be started, and what it holds on to; nothing where too many hang.
-    fn next(&mut self) -> Option<(u64, Arc<()>)> {
-        if Arc::strong_count(&self.reads) > READERS {
-            return None;
-        }
-        self.last += 1;
-        Some((self.last, self.reads.clone()))
-    }
-}
-
-/// Threads that read at the same time, all but one of them without an end in sight.
-const READERS: usize = 4;
-
-/// Reads settings and everything that they name, without changing anything. On a thread of its own: files may be slow, and
-/// sites many.
-fn read(options: &ServeOptions, present: &Present, allows_loss: bool) -> Read {
-    let Reading { mut loaded, pairs, mut seen } = options.load();
-    let Kept { mistaken, missing, lost, unlisted, closed } =
-        keep_served(&mut loaded, &present.settings, allows_loss);
-    let (said, warnings) = sayings(&loaded, &present.warnings);
-    let mut found = Found { said, kept: Vec::new(), has_errors: loaded.has_errors() };
-    let mut notes = Vec::new();
-    let Some(settings) = loaded.settings else {
-        return Read { found, notes, outcome: Err(anyhow!("")) };
-    };
-    if !missing.is_empty() {
-        found.said.push_str(&format!(
-            "no site of {} is written for {} any more: what is served stays as it was; run `tidegate reload \
-             --allow-loss` to have it go\n",
-            options.settings,
-            missing.join(", ")
-        ));
-    }
-    if !unlisted.is_empty() {
-        found.said.push_str(&format!(
-            "no `listen` of {} is written for {} any more: what is listened on stays as it was; run `tidegate reload \
-             --allow-loss` to have it go\n",
-            options.settings,
-            unlisted.join(", ")
-        ));
-    }
-    if options.control.is_none() && settings.control != present.settings.control {
-        notes.push(
-            "the control socket stays where it is: another takes `tidegate upgrade` or a restart".into(),
-        );
-    }
-    if !lost.is_empty() {
-        notes.push(format!("no longer served: {}", lost.join(", ")));
-    }
-    if !closed.is_empty() {
-        notes.push(format!("no longer listened on: {}", closed.join(", ")));
-    }
-    found.kept = mistaken.into_iter().chain(missing).chain(unlisted).collect();
-    seen.extend(&settings);
-    let outcome = TlsFiles::read(&settings, &present.files, &pairs).map_err(anyhow::Error::from);
-    let outcome = outcome.and_then(|files| Draft::of(settings, files, seen, present, &mut notes));
-    let outcome = outcome.map(|draft| Some(Draft { warnings, ..draft }));
-    Read { found, notes, outcome }
-}
-
-/// Reads the certificates of authorities alone, for settings that stay.
-fn read_authorities(present: &Present, seen: CertificateWatch) -> Read {
-    let (settings, mut files) = (Settings::clone(&present.settings), present.files.clone());
-    let (found, mut notes) = (Found::default(), Vec::new());
-    let stayed = match files.read_authorities(&settings) {
-        Ok(stayed) => stayed,
-        Err(error) => return Read { found, notes, outcome: Err(error.into()) },
-    };
-    for stayed in &stayed {
-        log::error(format_args!(
-            "the certificates of an authority have changed, but those before stay in use: {stayed}"
-        ));
-    }
-    let is_same = files == present.files;
-    let draft = || Draft::of(settings, files, seen, present, &mut notes);
-    let outcome = (!is_same).then(draft).transpose();
-    Read { found, notes, outcome }
-}
-
-/// All mistakes, and those warnings that are new; and what all warnings are.
-fn sayings(loaded: &Loaded, known: &HashSet<String>) -> (String, HashSet<String>) {
-    let warnings = loaded.diagnostics.iter().filter(|found| !found.is_error());
-    let warnings: HashSet<String> = warnings.map(Diagnostic::identity).collect();
-    let is_new = |found: &&Diagnostic| found.is_error() || !known.contains(&found.identity());
-    let new: Vec<&Diagnostic> = loaded.diagnostics.iter().filter(is_new).collect();
-    let mut said = new.iter().map(|found| found.render(false)).collect::<Vec<_>>().join("\n");
-    let (left, s) = match loaded.diagnostics.len() - new.len() {
-        0 => return (said, warnings),
-        1 => (1, ""),
-        left => (left, "s"),
-    };
-    said.push_str(&format!("{left} warning{s} as before: `tidegate check` shows them\n"));
-    (said, warnings)
-}
-
-/// What is in force, for the thread that reads.
-struct Present {
-    settings: Arc<Settings>,
-    files: TlsFiles,
-    assigned: Vec<users::Assigned>,
-    warnings: HashSet<String>,
-    /// What of the control socket applications do not reach.
-    control: Option<Arc<ControlPaths>>,
-}
-
-impl Draft {
-    fn of(
-        mut settings: Settings,
-        files: TlsFiles,
-        seen: CertificateWatch,
-        present: &Present,
-        notes: &mut Vec<String>,
-    ) -> Result<Draft> {
-        let control = present.control.as_deref();
-        let before = sealing::seal(&mut Settings::clone(&present.settings), control);
-        let unsealed = sealing::seal(&mut settings, control);
-        notes.extend(unsealed.into_iter().filter(|new| !before.contains(new)));
-        let mut assigned = users::assign(&mut settings, users::can_be_anybody())?;
-        for new in &mut assigned {
-            // A pool that stays because its site does has been given its user before, and does not name it.
-            let of = |settings: &Settings| {
-                settings.pools.iter().find(|pool| new.what == format!("pool {}", pool.name)).cloned()
-            };
-            let is_same = of(&settings).is_some_and(|pool| of(&present.settings) == Some(pool));
-            if let Some(known) = present.assigned.iter().find(|known| is_same && known.what == new.what) {
-                new.said.clone_from(&known.said);
-            }
-        }
-        let (identity, warning) = users::identity(settings.user.as_ref())?;
-        notes.extend(warning.filter(|_| settings.user != present.settings.user));
-        let layout = Layout::of(&settings, revision::workers(&settings), identity).sealed(&settings);
-        let warnings = present.warnings.clone();
-        Ok(Draft { settings, layout, files, seen, assigned, warnings })
-    }
-}
-
 impl Reload {
-    fn new(purpose: Purpose) -> Reload {
+    fn new(purpose: Purpose, rotations: u64) -> Reload {
         Reload {
             purpose,
             stage: None,
@@ -238,12 +66,8 @@ impl Reload {
             by: By::Present,
             fresh: Vec::new(),
             notes: Vec::new(),
+            rotations,
         }
-    }
-
-    /// Opens logs anew that were opened for it.
-    pub fn reopen_logs(&mut self) -> Vec<String> {
-        self.next.as_mut().map(|next| next.logs.reopen()).unwrap_or_default()
     }
 
     /// When the present stage is not waited for any longer.
@@ -256,14 +80,18 @@ impl Master {
     /// Begins to take up what the files say now.
     pub(super) fn begin_reload(&mut self, allows_loss: bool, responder: Option<Responder>) {
         self.notifier.reloading();
-        let (options, present) = (self.options.clone(), self.present());
+        let options = self.options.clone();
         let purpose = Purpose::Order { responder, found: Found::default() };
-        self.begin_reading(purpose, move || read(&options, &present, allows_loss));
+        self.begin_reading(purpose, move |present| read(&options, &present, allows_loss));
     }
 
     /// Has a thread read.
-    fn begin_reading(&mut self, purpose: Purpose, read: impl FnOnce() -> Read + Send + 'static) {
-        self.change = Some(Change::Reload(Box::new(Reload::new(purpose))));
+    fn begin_reading(&mut self, purpose: Purpose, read: impl FnOnce(Present) -> Read + Send + 'static) {
+        self.change = Some(Change::Reload(Box::new(Reload::new(purpose, self.rotations))));
+        let present = match self.present() {
+            Ok(present) => present,
+            Err(error) => return self.refuse_reload(&format!("cannot copy a socket: {error}")),
+        };
         let Some((number, holds)) = self.readers.next() else {
             return self.refuse_reload(&format!(
                 "{READERS} earlier attempts to read the settings hang: mend the file system that does not answer first"
@@ -271,7 +99,7 @@ impl Master {
         };
         let sender = self.sender.clone();
         let reading = std::thread::Builder::new().name("tidegate-reload".into()).spawn(move || {
-            let read = read();
+            let read = read(present);
             drop(holds);
             let _ = sender.send(Event::Read(number, Box::new(read)));
         });
@@ -281,29 +109,31 @@ impl Master {
         }
     }
 
-    fn present(&self) -> Present {
-        let Revision { settings, tls, assigned, warnings, .. } = &self.current;
-        Present {
+    fn present(&self) -> io::Result<Present> {
+        let Revision { settings, tls, assigned, warnings, logs, sockets, .. } = &self.current;
+        Ok(Present {
             settings: settings.clone(),
             files: tls.clone(),
             assigned: assigned.clone(),
             warnings: warnings.clone(),
             control: self.sealed_control.clone(),
-        }
+            logs: logs.open_targets(),
+            sockets: sockets.copies()?,
+        })
     }
 
     /// Certificates of authorities have changed on the disk: they are part of the terms of sites, which are made anew
     /// from the same settings. Pairs stay as they are: one that is broken meanwhile is no reason to keep these.
     pub(super) fn begin_authorities(&mut self) {
-        let (present, seen) = (self.present(), self.tls.watch());
-        self.begin_reading(Purpose::Authorities, move || read_authorities(&present, seen));
+        let seen = self.tls.watch();
+        self.begin_reading(Purpose::Authorities, move |present| read_authorities(&present, seen));
     }
 
     /// The files have been read. What one has read that was given up is not wanted any more.
     pub(super) fn take_read(&mut self, number: u64, read: Read) {
-        let Some(Change::Reload(reload)) = &mut self.change else { return };
+        let Some(Change::Reload(reload)) = &mut self.change else { return close_apart(vec![read]) };
         if !matches!(&reload.stage, Some(Stage::Reading(reading)) if reading.is(number)) {
-            return;
+            return close_apart(vec![read]);
         }
         if let Purpose::Order { found, .. } = &mut reload.purpose {
             *found = read.found;
@@ -379,14 +209,14 @@ impl Master {
     /// Opens what can fail to open, and has processes prepare.
     fn open_next(&mut self) -> Result<(Option<Stage>, Vec<Action>)> {
         let Some(Change::Reload(reload)) = &mut self.change else { return Ok((None, Vec::new())) };
-        let Some(Draft { settings, layout, files, seen, assigned, warnings }) = reload.draft.take() else {
-            return Ok((None, Vec::new()));
-        };
-        let logs = Logs::open(&settings, &self.current.logs)?;
-        let sockets = Sockets::open(&settings, layout.total(), &self.current.sockets)?;
+        let Some(draft) = reload.draft.take() else { return Ok((None, Vec::new())) };
+        let Draft { settings, layout, files, seen, assigned, warnings, logs, sockets } = draft;
+        let logs = logs.joined(&settings, &self.current.logs).context("cannot copy a log")?;
+        let rates = Rates::open(&settings, &self.current.rates)?;
         let number = self.current.number + 1;
         let settings = Arc::new(settings);
-        let next = Revision { number, settings, sockets, tls: files, seen, logs, layout, assigned, warnings };
+        let next =
+            Revision { number, settings, sockets, tls: files, seen, logs, rates, layout, assigned, warnings };
         self.tls.check(&next)?;
         let serving = self.servers.serving();
         let suits = |server: &&super::servers::Server| {
@@ -424,9 +254,19 @@ impl Master {
         let by = reload.by;
         let mut notes = std::mem::take(&mut reload.notes);
         self.current.sockets.remove_files(&next.sockets);
-        let previous = std::mem::replace(&mut self.current, next);
+        let mut previous = std::mem::replace(&mut self.current, next);
         let assigned = self.current.assigned.iter().filter(|new| !previous.assigned.contains(new));
         notes.extend(assigned.map(ToString::to_string));
+        for pool in &self.current.settings.pools {
+            let before = previous.settings.pools.iter().find(|before| before.name == pool.name);
+            let before = before.and_then(Pool::account);
+            if before.is_some() && before != pool.account() {
+                notes.push(format!(
+                    "pool {}: processes of the user before get no further requests, and end",
+                    pool.name
+                ));
+            }
+        }
         match by {
             By::Present => self.servers.catch_up(&self.current),
             By::Fresh => {
@@ -449,6 +289,7 @@ impl Master {
         }
         self.pools.adopt(&settings);
         self.upstreams.adopt(&settings, self.tls.store());
+        close_apart(vec![std::mem::take(&mut previous.logs)]);
         drop(previous);
         self.tls.adopt(&mut self.current);
         self.take_number();
@@ -539,6 +380,9 @@ impl Master {
         if matches!(reload.purpose, Purpose::Order { .. }) {
             self.notifier.ready(&format!("revision {} is in force", self.current.number));
         }
+        let is_rotated = reload.rotations != self.rotations;
+        close_apart(reload.draft.into_iter().map(|draft| draft.logs).collect());
+        close_apart(reload.next.into_iter().map(|next| next.logs).collect());
         let (responder, reply) = say(reload.purpose, reload.notes);
         let said = reply.text.trim_end();
         if reply.is_ok {
@@ -548,6 +392,9 @@ impl Master {
         }
         if let Some(responder) = responder {
             responder.send(reply);
+        }
+        if is_rotated {
+            self.reopen_logs();
         }
         self.begin_next();
     }
@@ -619,20 +466,5 @@ impl Order {
             (Order::Authorities, Order::Authorities | Order::Reload { .. }) => true,
             _ => false,
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn threads_that_hang_are_bounded_in_number() {
-        let mut readers = Readers::default();
-        let mut hung: Vec<_> = (0..READERS).map(|_| readers.next().expect("one more")).collect();
-        assert!(readers.next().is_none());
-        hung.pop();
-        let (number, _holds) = readers.next().expect("one has ended");
-        assert!(hung.iter().all(|(other, _)| *other < number), "each has a number of its own");
     }
 }

@@ -1,16 +1,15 @@
 //! What server processes are made of, and which settings need others.
 
+use super::super::rates::Rates;
 use super::super::{parts, sealing, users};
 use super::{CertificateWatch, Logs, Sockets};
-use crate::link::Identity;
+use crate::link::{Found, Identity, Inode};
 use crate::server::privileges;
 use std::collections::HashSet;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tidegate_config::Settings;
 use tidegate_core::tls::TlsFiles;
-use tidegate_modules::gateway::supervise::seal;
 
 /// What server processes are made of. Where it changes, they are replaced.
 #[derive(Clone, PartialEq, Eq)]
@@ -31,10 +30,10 @@ pub struct Layout {
 }
 
 /// A path, and device and inode of what lay there.
-type Seen = (PathBuf, Option<(u64, u64)>);
+type Seen = (PathBuf, Inode);
 
 fn seen(path: PathBuf) -> Seen {
-    let there = std::fs::metadata(&path).ok().map(|there| (there.dev(), there.ino()));
+    let there = privileges::inode_of(&path);
     (path, there)
 }
 
@@ -45,7 +44,8 @@ fn holds_all(present: &[Seen], wanted: &[Seen]) -> bool {
 }
 
 impl Layout {
-    /// As the settings ask for.
+    /// As the settings ask for, with what lies at the paths now. Asks file systems, which may hang: not for the master's
+    /// thread while it serves.
     pub fn of(settings: &Settings, workers: usize, identity: Option<Identity>) -> Layout {
         let readable = || privileges::readable(settings).into_iter().map(seen).collect();
         Layout {
@@ -68,15 +68,14 @@ impl Layout {
         Layout { sealed, ..self }
     }
 
-    /// The same with what lies at the paths now, as a process that starts now may read it.
-    pub(super) fn seen_now(&self) -> Layout {
-        let readable = self.readable.as_ref();
-        let readable = readable.map(|paths| paths.iter().map(|(path, _)| seen(path.clone())).collect());
-        let sealed = self
-            .sealed
-            .as_ref()
-            .map(|(paths, _)| (paths.clone(), seal::beside(paths).into_iter().map(seen).collect()));
-        Layout { readable, sealed, ..self.clone() }
+    /// A process of this layout has begun, with what it has found at the paths.
+    pub(super) fn has_found(&mut self, found: Found) {
+        if let Some(readable) = &mut self.readable {
+            readable.iter_mut().zip(found.readable).for_each(|((_, there), found)| *there = found);
+        }
+        if let Some((_, beside)) = &mut self.sealed {
+            *beside = found.beside;
+        }
     }
 
     /// All workers of all processes.
@@ -117,6 +116,8 @@ pub struct Revision {
     pub seen: CertificateWatch,
     /// Open.
     pub logs: Logs,
+    /// What limits have counted.
+    pub rates: Rates,
     /// Of the processes.
     pub layout: Layout,
     /// Which user pools have, as it was said.

@@ -13,7 +13,7 @@ mod state;
 mod tests;
 
 pub use layout::{Layout, Revision};
-pub use state::{News, Start, State};
+pub use state::{Asked, News, Start, State};
 
 use super::Event;
 use super::pools::Pools;
@@ -34,7 +34,7 @@ use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::Arc;
-use std::sync::mpsc::Sender;
+use std::sync::mpsc::{Sender, channel};
 use std::time::{Duration, Instant};
 use tidegate_core::log;
 use tidegate_core::tls::TlsUpdate;
@@ -48,6 +48,10 @@ pub const COMMIT_PATIENCE: Duration = Duration::from_secs(15);
 const STOP_PATIENCE: Duration = Duration::from_secs(6);
 /// A process that has served so long is no part of a series of failures.
 const SOUND: Duration = Duration::from_secs(1);
+/// One that has served so long and crashes as the one before it did is no part of a series either.
+const STEADY: Duration = Duration::from_secs(20);
+/// An end that comes from outside: to serve on at once is all that can be done about it.
+const KILLED: &str = "signal 9";
 
 /// A server process.
 pub struct Server {
@@ -70,12 +74,18 @@ pub struct Server {
     handle: Option<OwnedFd>,
     started: i64,
     serving_since: Option<Instant>,
+    /// How long it has served before it ended.
+    served: Duration,
     /// When it must be done with what it does.
     deadline: Option<Instant>,
     /// It was told to end now.
     is_told: bool,
+    /// It was ended by force because it did not.
+    is_killed: bool,
     /// Nobody has told it to end, and nobody else says that it has.
     is_end_news: bool,
+    /// It has said before it served that it has to end. It says so once.
+    has_to_leave: bool,
 }
 
 #[derive(Default)]
@@ -83,6 +93,10 @@ struct Place {
     restarts: u64,
     /// Processes that ended by mistake one after the other, soon after their start.
     failures: u32,
+    /// Processes that crashed in the same way one after the other, each within [`STEADY`].
+    crashes: u32,
+    /// How the last one has ended.
+    last_end: String,
     next_try: Option<Instant>,
 }
 
@@ -140,11 +154,11 @@ impl Servers {
     /// Starts a process and has it prepare.
     pub fn start(&mut self, place: usize, revision: &Revision, start: Start) -> Result<u64> {
         let (ours, theirs) = passing::pair().context("cannot open a link to a server process")?;
-        let layout = revision.layout.seen_now();
+        // What lies there is for the process to find out: the master asks no file system, which may hang.
+        let layout = &revision.layout;
         let readable = layout.readable.as_ref().map(|paths| {
             let system = privileges::SYSTEM.iter().map(PathBuf::from);
-            let needed = privileges::outermost(paths.iter().map(|(path, _)| path.clone()).collect());
-            needed.into_iter().chain(system).collect()
+            paths.iter().map(|(path, _)| path.clone()).chain(system).collect()
         });
         let begin = Begin {
             identity: layout.identity.clone(),
@@ -152,6 +166,8 @@ impl Servers {
             sealed: layout.sealed.as_ref().map(|(paths, _)| paths.clone()).unwrap_or_default(),
             spill: layout.spill.clone(),
         };
+        let (id, link, gives) = self.watch(ours)?;
+        link.order(&begin, Vec::new());
         let mut command = Command::new(&self.executable);
         command.arg0("tidegate").arg("server").stdin(Stdio::from(theirs));
         for name in
@@ -161,23 +177,15 @@ impl Servers {
         }
         let child = command.env_remove(upgrade::VARIABLE).spawn().context("cannot start a server process")?;
         drop(command); // with it our copy of their end
-        self.last_id += 1;
-        let id = self.last_id;
-        self.take_in(id, (place, start), (child, ours, layout), &begin, revision).map(|()| id)
+        self.take_in(id, (place, start), (child, link, gives), revision).map(|()| id)
     }
 
-    /// A process has been started: it is watched from now on, and told to prepare.
-    fn take_in(
-        &mut self,
-        id: u64,
-        (place, start): (usize, Start),
-        (child, ours, layout): (Child, OwnedFd, Layout),
-        begin: &Begin,
-        revision: &Revision,
-    ) -> Result<()> {
-        let pid = child.id();
-        let handle =
-            Pid::from_raw(pid.cast_signed()).and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
+    /// The number of a process that is about to be started, and the link to it; who listens to it waits for the process
+    /// itself. There is no process yet that could be left behind where one of this fails.
+    fn watch(&mut self, ours: OwnedFd) -> Result<(u64, Arc<Link>, Sender<Child>)> {
+        self.last_id += 1;
+        let id = self.last_id;
+        let (gives, given) = channel();
         let (status_registry, heard, lost) =
             (self.status_registry.clone(), self.events.clone(), self.events.clone());
         let link = Link::start(
@@ -187,11 +195,28 @@ impl Servers {
                     let _ = heard.send(Event::FromServer(id, message));
                 }
             },
-            move |outcome| watch_end(id, child, outcome, &lost),
+            move |outcome| {
+                if let Ok(child) = given.recv() {
+                    watch_end(id, child, outcome, &lost);
+                }
+            },
         )
         .context("cannot start a thread")?;
-        // By the thread that writes: of many folders it is more than a socket takes before somebody reads.
-        link.send(begin, Vec::new());
+        Ok((id, link, gives))
+    }
+
+    /// A process has been started: it is watched from now on, and told to prepare.
+    fn take_in(
+        &mut self,
+        id: u64,
+        (place, start): (usize, Start),
+        (child, link, gives): (Child, Arc<Link>, Sender<Child>),
+        revision: &Revision,
+    ) -> Result<()> {
+        let pid = child.id();
+        let handle =
+            Pid::from_raw(pid.cast_signed()).and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
+        let _ = gives.send(child);
         let server = Server {
             id,
             place,
@@ -200,22 +225,31 @@ impl Servers {
             asked: 0,
             revision: revision.number,
             logs_given: 0,
-            layout,
+            layout: revision.layout.clone(),
             has_ended: false,
             cut: 0,
             link,
             handle,
             started: tidegate_io::clock::wall_seconds(),
             serving_since: None,
+            served: Duration::ZERO,
             deadline: Some(Instant::now() + START_PATIENCE),
             is_told: false,
+            is_killed: false,
             is_end_news: false,
+            has_to_leave: false,
         };
         self.list.push(server);
         let is_recovery = matches!(start, Start::Recovery { .. });
         let prepared = self.send_settings(id, revision, is_recovery);
+        let prepared = self.or_end(id, prepared);
         self.publish();
         prepared
+    }
+
+    /// Nobody knows of a process whose start has failed: it is ended.
+    fn or_end(&mut self, id: u64, started: Result<()>) -> Result<()> {
+        started.inspect_err(|_| self.kill(id))
     }
 
     /// Has these prepare. Where one cannot be told, those that were told already forget it.
@@ -259,6 +293,8 @@ impl Servers {
         server.revision = revision.number;
         let number = server.asked;
         let (logs, mut descriptors) = revision.logs.copies().context("cannot copy a log")?;
+        let (rates, tables) = revision.rates.copies().context("cannot copy the table of a limit")?;
+        descriptors.extend(tables);
         let layout = &revision.layout;
         let mut listeners = Vec::with_capacity(layout.workers);
         for worker in 0..layout.workers {
@@ -269,9 +305,9 @@ impl Servers {
         }
         let update = TlsUpdate { files: revision.tls.clone(), ..self.tls.clone() };
         let settings = revision.fitted();
-        let is_told = server.link.send(&ToServer::Tls(update), Vec::new());
-        let message = ToServer::Prepare { number, settings, is_recovery, logs, listeners };
-        if !is_told || !server.link.send(&message, descriptors) {
+        let is_told = server.link.order(&ToServer::Tls(update), Vec::new());
+        let message = ToServer::Prepare { number, settings, is_recovery, logs, rates, listeners };
+        if !is_told || !server.link.order(&message, descriptors) {
             self.news.push_back(News::Failed(id, format!("server process {} takes no orders", server.pid)));
         }
         Ok(())
@@ -304,7 +340,7 @@ impl Servers {
         let Some(server) = self.list.iter_mut().find(|server| server.id == id) else { return };
         server.state = State::Draining;
         server.deadline = Some(Instant::now() + patience);
-        server.link.send(&ToServer::Drain { close_idle }, Vec::new());
+        server.order(&ToServer::Drain { close_idle }, Vec::new());
         self.publish();
     }
 
@@ -333,10 +369,10 @@ impl Servers {
         self.list.iter().filter(|server| is_meant(server.state)).map(|server| server.id).collect()
     }
 
-    /// These, each with the number of its process.
-    pub fn numbers(&self, ids: &[u64]) -> Vec<(u64, u32)> {
+    /// These, each with its place and the number of its process.
+    pub fn numbers(&self, ids: &[u64]) -> Vec<(u64, Asked)> {
         let of = self.list.iter().filter(|server| ids.contains(&server.id));
-        of.map(|server| (server.id, server.pid)).collect()
+        of.map(|server| (server.id, Asked { place: server.place, pid: server.pid })).collect()
     }
 
     /// Those that have been given logs and have not said yet that they use them.
@@ -351,6 +387,7 @@ impl Servers {
         for place in &mut self.places {
             place.next_try = None;
             place.failures = 0;
+            place.crashes = 0;
         }
         self.publish();
     }
@@ -360,6 +397,7 @@ impl Servers {
         let Some(index) = self.list.iter().position(|server| server.id == id) else { return };
         let Some(server) = self.list.get_mut(index) else { return };
         match message {
+            ToMaster::Found(found) => return server.layout.has_found(found),
             // To an earlier one, which was given up.
             ToMaster::Prepared(number) | ToMaster::Failed(number, _) if number != server.asked => {}
             ToMaster::Prepared(_) => {
@@ -382,12 +420,11 @@ impl Servers {
                 self.news.push_back(News::LogsInUse(id));
             }
             ToMaster::AcceptsNoMore => self.news.push_back(News::AcceptsNoMore(id)),
-            ToMaster::Leaving => {
-                let place = server.place;
-                if server.state == State::Serving && !self.is_ending {
-                    self.replace(place, id, revision);
-                }
-            }
+            ToMaster::Leaving => match server.state {
+                State::Serving => self.replace(id, revision),
+                State::Starting(_) | State::Committing(_) => server.has_to_leave = true,
+                State::Draining => {}
+            },
             ToMaster::Ended { figures, cut } => {
                 server.has_ended = true;
                 server.cut = cut;
@@ -412,7 +449,8 @@ impl Servers {
 
     fn committed(&mut self, index: usize, revision: &Revision) {
         let Some(server) = self.list.get_mut(index) else { return };
-        self.news.push_back(News::Committed(server.id));
+        let is_current = server.revision == revision.number;
+        self.news.push_back(News::Committed { id: server.id, place: server.place, is_current });
         if server.state == State::Draining {
             return; // what it has to be done with now is its end
         }
@@ -438,6 +476,10 @@ impl Servers {
                 self.drain(leaving, false, revision.settings.drain_timeout);
             }
         }
+        let has_to_leave = |server: &Server| server.state == State::Serving && server.has_to_leave;
+        if self.list.iter().any(|server| server.id == id && has_to_leave(server)) {
+            self.replace(id, revision);
+        }
     }
 
     /// The link to a process is broken: it ends, or has ended. Its clients in line wait for the next.
@@ -449,15 +491,14 @@ impl Servers {
         server.state = State::Draining;
         self.news.push_back(News::Ended(id));
         let place = server.place;
-        let was_sound = server.serving_since.is_some_and(|since| since.elapsed() >= SOUND);
+        server.served = server.serving_since.map(|since| since.elapsed()).unwrap_or_default();
+        let was_sound = server.was_sound();
         self.status_registry.has_ended(id, None);
         if is_mistake
             && !self.is_ending
             && let Some(place) = self.places.get_mut(place)
         {
-            place.restarts += 1;
-            place.failures = if was_sound { 0 } else { place.failures + 1 };
-            place.next_try = Some(Instant::now() + pause(place.failures));
+            place.missed(was_sound);
         }
         self.publish();
     }
@@ -468,11 +509,25 @@ impl Servers {
         let server = self.list.remove(index);
         if server.is_end_news && !self.is_ending {
             let mut said = format!("server process {} has ended ({how})", server.pid);
-            if let Some(place) = self.places.get(server.place).filter(|place| place.failures > 1) {
-                let wait = pause(place.failures).as_secs_f32();
-                said +=
-                    &format!(", the {} in a row that served for less than a second", ordinal(place.failures));
-                said += &format!("; the next one waits {wait:.1} s");
+            if let Some(place) = self.places.get_mut(server.place) {
+                let wait = pause(place.failures.max(place.crashes)).as_secs_f32();
+                let is_crash = server.served < STEADY && how != KILLED;
+                place.crashes = match is_crash {
+                    true if place.last_end == how => place.crashes + 1,
+                    is_first => is_first.into(),
+                };
+                how.clone_into(&mut place.last_end);
+                if place.failures > 1 {
+                    let count = ordinal(place.failures);
+                    said += &format!(", the {count} in a row that served for less than a second");
+                } else if place.crashes > 2 {
+                    let (count, limit) = (ordinal(place.crashes), STEADY.as_secs());
+                    said +=
+                        &format!(", the {count} in a row that ended so and served for less than {limit} s");
+                }
+                if place.failures > 1 || place.crashes > 2 {
+                    said += &format!("; the next one waits {wait:.1} s");
+                }
             }
             log::error(said);
         }
@@ -508,9 +563,25 @@ impl Servers {
             server.link.send(&ToServer::Stop, Vec::new());
             return;
         }
+        if std::mem::replace(&mut server.is_killed, true) {
+            return self.give_up(id);
+        }
         log::error(format_args!("server process {} does not react and is ended", server.pid));
         server.deadline = Some(Instant::now() + STOP_PATIENCE);
         server.kill();
+    }
+
+    /// One that the kernel does not end, because it waits for a file system: nobody waits for it any longer.
+    fn give_up(&mut self, id: u64) {
+        self.lost(id);
+        if let Some(index) = self.list.iter().position(|server| server.id == id) {
+            let server = self.list.remove(index);
+            log::error(format_args!(
+                "server process {} cannot be ended, and is left: look for a file system that does not answer",
+                server.pid
+            ));
+        }
+        self.publish();
     }
 
     /// When [`Servers::tick`] is next needed.
@@ -538,11 +609,14 @@ impl Servers {
         }
     }
 
-    fn replace(&mut self, place: usize, old: u64, revision: &Revision) {
-        if let Some(place) = self.places.get_mut(place) {
-            place.restarts += 1;
+    /// One that serves has to end: it is told to drain when another serves in its place, which comes at once unless
+    /// several have had to end soon after their start.
+    fn replace(&mut self, id: u64, revision: &Revision) {
+        let Some(server) = self.list.iter().find(|server| server.id == id) else { return };
+        if let Some(place) = self.places.get_mut(server.place).filter(|_| !self.is_ending) {
+            place.missed(server.was_sound());
+            self.tick(revision);
         }
-        self.start_again(place, Some(old), revision);
     }
 
     fn start_again(&mut self, place: usize, replaces: Option<u64>, revision: &Revision) {
@@ -556,12 +630,27 @@ impl Servers {
     }
 }
 
+impl Place {
+    /// Its process ends, or has to: another is due.
+    fn missed(&mut self, was_sound: bool) {
+        self.restarts += 1;
+        self.failures = if was_sound { 0 } else { self.failures + 1 };
+        self.next_try = Some(Instant::now() + pause(self.failures.max(self.crashes)));
+    }
+}
+
 impl Server {
+    /// It has served for long enough to be no part of a series of failures.
+    fn was_sound(&self) -> bool {
+        self.serving_since.is_some_and(|since| since.elapsed() >= SOUND)
+    }
+
     /// Tells it what it may not miss. One that has taken in nothing for so long that no more fits is ended, and replaced
     /// by one that knows: it would go on with what it was told before.
     fn order(&self, order: &ToServer, descriptors: Vec<OwnedFd>) -> bool {
-        let is_told = self.link.send(order, descriptors);
-        if !is_told && !self.has_ended && self.link.is_open() {
+        let is_listening = self.link.is_open();
+        let is_told = self.link.order(order, descriptors);
+        if !is_told && !self.has_ended && is_listening {
             log::error(format_args!("server process {} takes no orders and is ended", self.pid));
             self.kill();
         }
@@ -580,7 +669,7 @@ fn watch_end(id: u64, mut child: Child, outcome: io::Result<()>, events: &Sender
     let _ = events.send(Event::Lost(id));
     let mut how = String::new();
     if let Err(error) = outcome {
-        how = format!("it could not be understood: {error}; ");
+        how = format!("{error}; ");
         let _ = child.kill();
     }
     how += &child.wait().map_or_else(|error| error.to_string(), describe);

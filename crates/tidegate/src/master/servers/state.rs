@@ -8,13 +8,29 @@ pub enum News {
     /// It cannot take them up.
     Failed(u64, String),
     /// They are in force in it.
-    Committed(u64),
+    Committed {
+        /// The process.
+        id: u64,
+        /// The place that it has.
+        place: usize,
+        /// They are those of the revision in force.
+        is_current: bool,
+    },
     /// It uses the logs that it was given last.
     LogsInUse(u64),
     /// It was told to drain, and accepts no more.
     AcceptsNoMore(u64),
     /// It has ended, or will say nothing more.
     Ended(u64),
+}
+
+/// A process that was told to prepare.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Asked {
+    /// The place that it has.
+    pub place: usize,
+    /// Its number for an operator.
+    pub pid: u32,
 }
 
 /// What a process is started for.

@@ -1,6 +1,8 @@
 //! The server processes without any: what they are told is read, what they say is said for them.
 
 use super::*;
+use crate::link::Found;
+use crate::master::rates::Rates;
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use std::collections::HashMap;
 use std::collections::HashSet;
@@ -31,16 +33,9 @@ impl Stage {
     fn add(&mut self, place: usize, start: Start, revision: &Revision) -> u64 {
         let (ours, theirs) = passing::pair().expect("a pair of sockets");
         set_socket_timeout(&theirs, Timeout::Recv, Some(START_PATIENCE)).expect("it is a socket");
+        let (id, link, gives) = self.servers.watch(ours).expect("threads start");
         let child = Command::new("sleep").arg("1000").spawn().expect("it starts");
-        self.servers.last_id += 1;
-        let layout = revision.layout.clone();
-        let id = self.servers.last_id;
-        let begin = Begin { identity: None, readable: None, sealed: Vec::new(), spill: None };
-        self.servers
-            .take_in(id, (place, start), (child, ours, layout), &begin, revision)
-            .expect("it is told");
-        let (first, _) = passing::receive(theirs.as_fd()).unwrap().expect("it is told");
-        serde_json::from_slice::<Begin>(&first).expect("who to be comes before all else");
+        self.servers.take_in(id, (place, start), (child, link, gives), revision).expect("it is told");
         self.told.insert(id, theirs);
         id
     }
@@ -108,6 +103,7 @@ fn revision(number: u64, processes: usize) -> Revision {
         tls: TlsFiles::default(),
         seen: CertificateWatch::default(),
         logs: Logs::default(),
+        rates: Rates::default(),
         layout: Layout { processes, ..Layout::of(&settings, 1, None) },
         assigned: Vec::new(),
         warnings: HashSet::new(),
@@ -129,6 +125,36 @@ fn one_that_dies_between_prepared_and_committed_is_replaced_and_its_end_is_said(
         assert_eq!(stage.server(id).is_end_news, is_missed);
     }
     assert_eq!(stage.servers.places[0].restarts, 1);
+}
+
+/// One that aborts again and again, each time after it has served for a while, does not spin; one that somebody kills is
+/// replaced at once.
+#[test]
+fn those_that_crash_in_the_same_way_wait_longer_and_longer() {
+    for (how, waits) in [("signal 6", [0, 0, 100, 200, 400, 800]), (KILLED, [0; 6])] {
+        let (mut stage, revision) = (Stage::new(1), revision(1, 1));
+        for wait in waits {
+            let id = stage.serving(0, &revision);
+            let server = stage.servers.list.iter_mut().find(|server| server.id == id).expect("it is there");
+            server.serving_since = Instant::now().checked_sub(2 * SOUND);
+            let before = Instant::now();
+            stage.dies(id);
+            stage.servers.gone(id, how);
+            let next = stage.servers.places[0].next_try.take().expect("there will be another");
+            assert!(next >= before + Duration::from_millis(wait), "{how}: {wait}");
+            assert_eq!(
+                pause(stage.servers.places[0].crashes.saturating_sub(1)).as_millis(),
+                u128::from(wait)
+            );
+        }
+        let id = stage.serving(0, &revision);
+        stage.server(id);
+        let server = stage.servers.list.iter_mut().find(|server| server.id == id).expect("it is there");
+        server.serving_since = Instant::now().checked_sub(2 * STEADY);
+        stage.dies(id);
+        stage.servers.gone(id, how);
+        assert_eq!(stage.servers.places[0].crashes, 0, "it has served for long");
+    }
 }
 
 #[test]
@@ -157,6 +183,48 @@ fn a_recovery_with_settings_of_before_leaves_those_with_newer_ones_alone() {
     stage.says(late, ToMaster::Committed, &now);
     assert_eq!(stage.server(fresh).state, State::Serving);
     assert_eq!(stage.server(late).state, State::Draining, "it serves what is no longer in force");
+}
+
+/// It says so once: a worker has ended before there was anything to serve, or a first commit has failed.
+#[test]
+fn one_that_has_to_leave_before_it_serves_is_replaced_once_it_does() {
+    for start in [Start::ForReload, Start::Recovery { replaces: None }] {
+        for is_early in [true, false] {
+            let (mut stage, revision) = (Stage::new(1), revision(1, 1));
+            let id = stage.add(0, start, &revision);
+            if is_early {
+                stage.says(id, ToMaster::Leaving, &revision);
+            }
+            stage.has_prepared(id, &revision);
+            stage.servers.commit(id);
+            if !is_early {
+                stage.says(id, ToMaster::Leaving, &revision);
+            }
+            assert_eq!(stage.servers.places[0].restarts, 0, "others rely on it until it serves");
+            stage.says(id, ToMaster::Committed, &revision);
+            assert_eq!(stage.servers.places[0].restarts, 1, "{start:?}, early: {is_early}");
+            assert_eq!(stage.server(id).state, State::Serving, "until another does");
+            let next = stage.add(0, Start::Recovery { replaces: None }, &revision);
+            stage.has_prepared(next, &revision);
+            stage.says(next, ToMaster::Committed, &revision);
+            assert_eq!(stage.server(id).state, State::Draining);
+        }
+    }
+}
+
+/// As processes that end so soon are.
+#[test]
+fn those_that_have_to_leave_one_after_the_other_are_replaced_more_and_more_slowly() {
+    let (mut stage, revision) = (Stage::new(1), revision(1, 1));
+    for round in 1..=3 {
+        stage.servers.places[0].next_try = None;
+        stage.servers.places[0].failures = round - 1;
+        let id = stage.serving(0, &revision);
+        stage.says(id, ToMaster::Leaving, &revision);
+        assert!(stage.servers.places[0].failures >= round);
+    }
+    let wait = stage.servers.places[0].next_try.expect("it waits").saturating_duration_since(Instant::now());
+    assert!(wait > Duration::ZERO && wait <= pause(3), "{wait:?}");
 }
 
 #[test]
@@ -204,6 +272,60 @@ fn one_that_takes_no_order_is_ended_and_replaced() {
     }
     assert!(rustix::process::test_kill_process(pid).is_err());
     assert!(stage.servers.places[0].next_try.is_some());
+}
+
+/// FAULTS 67: no process is left that nobody knows of.
+#[test]
+fn one_that_cannot_be_told_its_settings_is_ended() {
+    let (mut stage, revision) = (Stage::new(1), revision(1, 1));
+    let id = stage.add(0, Start::ForReload, &revision);
+    let told = stage.servers.or_end(id, Err(anyhow::anyhow!("no descriptor is left")));
+    assert_eq!(told.unwrap_err().to_string(), "no descriptor is left");
+    assert_eq!(stage.server(id).state, State::Draining);
+    while !has_ended_for_good(&stage, id) {}
+}
+
+/// A process that could not be started leaves no thread that waits for it.
+#[test]
+fn a_link_without_a_process_ends() {
+    let mut stage = Stage::new(1);
+    let (ours, theirs) = passing::pair().expect("a pair of sockets");
+    let (_, link, gives) = stage.servers.watch(ours).expect("threads start");
+    drop((gives, theirs));
+    while link.is_open() {
+        std::thread::yield_now();
+    }
+}
+
+/// What a root leads to is what the process has found, and not what lay there when the settings were read.
+#[test]
+fn a_process_says_itself_what_it_may_read() {
+    let mut stage = Stage::new(1);
+    let at =
+        |inode| Layout { readable: Some(vec![("/m".into(), Some((1, inode)))]), ..revision(1, 1).layout };
+    let revision = Revision { layout: at(2), ..revision(1, 1) };
+    let id = stage.serving(0, &revision);
+    assert!(stage.server(id).layout.suits(&at(2)));
+    let readable = vec![Some((1, 3)), Some((9, 9))]; // beside its roots what it reads of the system
+    stage.says(id, ToMaster::Found(Found { readable, beside: Vec::new() }), &revision);
+    assert!(stage.server(id).layout.suits(&at(3)) && !stage.server(id).layout.suits(&at(2)));
+}
+
+/// A file system that hangs keeps it, whatever signal it is sent: the end of the server does not wait for that.
+#[test]
+fn one_that_cannot_be_killed_is_left() {
+    let (mut stage, revision) = (Stage::new(1), revision(1, 1));
+    let id = stage.serving(0, &revision);
+    let handle = stage.servers.list[0].handle.take(); // nothing ends it
+    stage.servers.commit(id);
+    for _ in 0..2 {
+        assert_eq!(stage.servers.list.len(), 1);
+        stage.servers.list[0].deadline = Some(Instant::now());
+        stage.servers.tick(&revision);
+    }
+    assert!(stage.servers.list.iter().all(|server| server.id != id));
+    assert_eq!(stage.servers.places[0].restarts, 1, "another takes its place");
+    pidfd_send_signal(handle.expect("it was watched"), Signal::KILL).expect("it is there");
 }
 
 #[test]

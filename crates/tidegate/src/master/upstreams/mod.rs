@@ -75,6 +75,7 @@ impl Upstreams {
             return;
         }
         subscribers.findings.learn(&finding);
+        // They find it out by themselves where they miss it.
         for (_, link) in subscribers.servers.iter().filter(|(known, _)| *known != id) {
             link.send(&ToServer::Upstreams(vec![finding.clone()]), Vec::new());
         }
@@ -86,7 +87,7 @@ impl Upstreams {
         let all = subscribers.findings.all();
         for served in servers.iter().filter(|_| !all.is_empty()) {
             if !subscribers.servers.iter().any(|(id, _)| *id == served.id) {
-                served.link.send(&ToServer::Upstreams(all.clone()), Vec::new());
+                served.link.order(&ToServer::Upstreams(all.clone()), Vec::new());
             }
         }
         subscribers.servers = servers.iter().map(|served| (served.id, served.link.clone())).collect();
@@ -107,7 +108,7 @@ impl Subscribers {
     fn learn(&mut self, finding: Finding) {
         self.findings.learn(&finding);
         for (_, link) in &self.servers {
-            link.send(&ToServer::Upstreams(vec![finding.clone()]), Vec::new());
+            link.order(&ToServer::Upstreams(vec![finding.clone()]), Vec::new());
         }
     }
 }

@@ -4,6 +4,8 @@
 //! may have moved to another network meanwhile.
 
 use hickory_resolver::TokioResolver;
+use hickory_resolver::net::{DnsError, NetError};
+use hickory_resolver::proto::op::ResponseCode;
 use std::cell::RefCell;
 use std::net::IpAddr;
 use std::time::Instant;
@@ -43,10 +45,15 @@ impl Resolver {
                 }
                 Err(error) => {
                     if failures == 0 {
-                        let state =
-                            if known.is_empty() { "it gets no requests" } else { "its addresses stay" };
-                        let what =
-                            format_args!("the upstream member {host} cannot be looked up: {error}; {state}");
+                        let state = if known.is_empty() {
+                            "it gets no requests until it can, and where a group has no other member they are refused \
+                             with 503"
+                        } else {
+                            "its addresses stay"
+                        };
+                        let what = format_args!(
+                            "the upstream member {host} cannot be looked up (A, AAAA): {error}; {state}"
+                        );
                         tidegate_core::log::warn(what);
                     }
                     if failures == 0 && known.is_empty() {
@@ -69,12 +76,12 @@ impl Resolver {
         }
         let resolver = self.resolver()?;
         // With the dot at its end a name is itself, and no search list is tried.
-        let answer = resolver.lookup_ip(format!("{host}.")).await.map_err(|error| error.to_string())?;
+        let answer = resolver.lookup_ip(format!("{host}.")).await.map_err(|error| sentence(&error))?;
         let mut addresses: Vec<IpAddr> = answer.iter().collect();
         addresses.sort_unstable();
         addresses.dedup();
         if addresses.is_empty() {
-            return Err("it has no address".to_owned());
+            return Err(NO_RECORD.to_owned());
         }
         Ok((addresses, answer.valid_until().saturating_duration_since(Instant::now())))
     }
@@ -91,6 +98,33 @@ impl Resolver {
     }
 }
 
+const NO_RECORD: &str = "there is such a name, and it has no record of these types";
+
+/// What the name servers have said, in words.
+fn sentence(error: &NetError) -> String {
+    match error {
+        NetError::Dns(DnsError::NoRecordsFound(none)) => match none.response_code {
+            ResponseCode::NXDomain => "the name server says that there is no such name (NXDOMAIN)".to_owned(),
+            ResponseCode::NoError => NO_RECORD.to_owned(),
+            code => answered(code),
+        },
+        NetError::Dns(DnsError::ResponseCode(code)) => answered(*code),
+        NetError::Timeout => "no name server of /etc/resolv.conf has answered in time".to_owned(),
+        NetError::NoConnections => "no name server of /etc/resolv.conf can be reached".to_owned(),
+        NetError::Io(error) => format!("the name servers of /etc/resolv.conf cannot be reached: {error}"),
+        other => format!("the answer of the name server is of no use: {other}"),
+    }
+}
+
+fn answered(code: ResponseCode) -> String {
+    let code = match code {
+        ResponseCode::ServFail => "SERVFAIL".to_owned(),
+        ResponseCode::Refused => "REFUSED".to_owned(),
+        code => code.to_string(),
+    };
+    format!("the name server answers {code}")
+}
+
 /// One second, then twice as long each time.
 fn pause_after(failures: u32) -> Duration {
     LEAST.saturating_mul(1 << (failures - 1).min(16)).min(MOST_AFTER_FAILURE)
@@ -99,6 +133,25 @@ fn pause_after(failures: u32) -> Duration {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_name_servers_say_is_a_sentence() {
+        use hickory_resolver::net::NoRecords;
+        use hickory_resolver::proto::op::Query;
+        let none = |code| NetError::from(NoRecords::new(Query::default(), code));
+        for (error, expected) in [
+            (none(ResponseCode::NXDomain), "there is no such name (NXDOMAIN)"),
+            (none(ResponseCode::NoError), "has no record of these types"),
+            (none(ResponseCode::ServFail), "answers SERVFAIL"),
+            (NetError::Dns(DnsError::ResponseCode(ResponseCode::Refused)), "answers REFUSED"),
+            (NetError::Timeout, "answered in time"),
+            (NetError::NoConnections, "can be reached"),
+        ] {
+            let said = sentence(&error);
+            assert!(said.contains(expected), "{said}");
+            assert!(!said.contains(['{', '[', '"']), "no text for programmers: {said}");
+        }
+    }
 
     #[test]
     fn failures_are_not_repeated_at_once() {

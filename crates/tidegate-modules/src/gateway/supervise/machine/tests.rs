@@ -379,6 +379,30 @@ fn a_definition_that_does_not_work_leaves_the_old_processes_serving() {
     assert_eq!((world.serving(), world.alive.len()), (2, 2));
 }
 
+/// The old ones have rights that the settings have taken away.
+#[test]
+fn a_changed_user_leaves_no_old_process_serving_even_where_the_new_ones_do_not_work() {
+    for program in [Program::Good, Program::Crashes] {
+        let mut world = World::new(rules(2, 4), Program::Good);
+        world.pass(5 * SECOND);
+        let old: Vec<Slot> = world.alive.keys().copied().collect();
+        world.usage.insert(old[0], (1, 5)); // one has a request under way
+        world.program = program;
+        world.run(|machine, now, out| machine.restart(rules(2, 4), now, out));
+        assert!(!world.told.1.iter().any(|slot| old.contains(slot)), "{:?}", world.told);
+        world.report(0, Duration::ZERO);
+        assert!(world.alive.contains_key(&old[0]), "its request is ended first");
+        assert!(!world.alive.contains_key(&old[1]), "the idle one has gone");
+        world.usage.insert(old[0], (0, 5));
+        world.report(0, Duration::ZERO);
+        assert!(!world.alive.contains_key(&old[0]));
+        world.pass(10 * SECOND);
+        let expected = if program == Program::Good { 2 } else { 0 };
+        assert_eq!(world.serving(), expected);
+        assert!(!world.told.1.iter().any(|slot| old.contains(slot)));
+    }
+}
+
 #[test]
 fn a_hung_process_is_told_and_then_killed() {
     let mut world = World::new(rules(2, 2), Program::Stubborn);
@@ -460,6 +484,7 @@ mod properties {
         Kill(usize),
         Turn(Program),
         Replace(usize, usize),
+        Restart,
     }
 
     fn steps() -> impl Strategy<Value = Vec<Step>> {
@@ -471,6 +496,7 @@ mod properties {
             any::<usize>().prop_map(Step::Kill),
             program.prop_map(Step::Turn),
             (0..4usize, 1..8usize).prop_map(|(min, more)| Step::Replace(min, min + more)),
+            Just(Step::Restart),
         ];
         proptest::collection::vec(step, 0..60)
     }
@@ -491,6 +517,14 @@ mod properties {
                     }
                     Step::Kill(_) => {}
                     Step::Turn(program) => world.program = program,
+                    Step::Restart => {
+                        let before = world.told.1.clone();
+                        world.run(|machine, now, out| machine.restart(rules(min, max), now, out));
+                        let slots: Vec<Slot> = before.into_iter().filter(|slot| world.told.1.contains(slot)).collect();
+                        // A slot may have been taken anew by one that ended at once.
+                        let is_new = |slot: &Slot| world.starts.contains(&(world.now, *slot));
+                        prop_assert!(slots.iter().all(is_new));
+                    }
                     Step::Replace(least, most) => {
                         (min, max) = (least, most);
                         world.run(|machine, now, out| machine.replace(rules(min, max), now, out));

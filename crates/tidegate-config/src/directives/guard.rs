@@ -1,0 +1,140 @@
+//! Who gets in by being somebody, and how often something may be asked for.
+
+use super::DAY;
+use crate::directive::{
+    Apply, Argument, Children, Context, Count, Directive, Inheritance, Kind, Property, one, one_or, some,
+};
+
+const USERS: &[Context] = &[Context::Users];
+const EVERYWHERE: &[Context] = &[Context::Top, Context::Site, Context::Route];
+
+pub(super) const DIRECTIVES: &[Directive] = &[
+    Directive {
+        arguments: &[one("name", Kind::Token)],
+        children: Children::Block(Context::Users),
+        repeats: true,
+        doc: "People who can log in, under a name that `login` refers to.",
+        example: "users \"staff\" { htpasswd \"staff\" }",
+        ..Directive::new("users", &[Context::Top])
+    },
+    Directive {
+        arguments: &[one("file", Kind::File)],
+        repeats: true,
+        doc: "A file of names and passwords as `htpasswd` of Apache writes it: `anna:$2y$…`, one a line. bcrypt (`htpasswd \
+              -B`), argon2, SHA-256 and SHA-512 of crypt(3) (`openssl passwd -6`) and apr1 are known; a line with anything \
+              weaker is a mistake. It is read by the master, so that server processes and applications need not be able \
+              to, at start and at a reload.",
+        example: "htpasswd \"staff\"",
+        ..Directive::new("htpasswd", USERS)
+    },
+    Directive {
+        arguments: &[one("file", Kind::File)],
+        repeats: true,
+        doc: "A file of groups as Apache's `AuthGroupFile`: `admins: anna ben`, one a line.",
+        example: "groups \"staff-groups\"",
+        ..Directive::new("groups", USERS)
+    },
+    Directive {
+        properties: &[
+            Property {
+                name: "lifetime",
+                kind: Kind::Duration { least: 0, most: DAY },
+                default: Some("2m"),
+                doc: "How long a password that was right is not looked into again. `0s`: every request is, which costs \
+                      tens of milliseconds of processor time each.",
+            },
+            Property {
+                name: "users",
+                kind: Kind::Number { least: 1, most: 10_000_000 },
+                default: Some("10000"),
+                doc: "How many users are remembered at once.",
+            },
+            Property {
+                name: "groups",
+                kind: Kind::Number { least: 1, most: 10_000 },
+                default: Some("64"),
+                doc: "How many groups of each. Whether somebody belongs to a further one is looked up again.",
+            },
+        ],
+        default: Some("cache lifetime=\"2m\" users=10000 groups=64"),
+        doc: "What each server process remembers of users who have proved who they are. A change of the password counts once \
+              it has run out; a reload forgets everybody whose file has changed.",
+        example: "cache lifetime=\"10m\" users=50000",
+        ..Directive::new("cache", USERS)
+    },
+    Directive {
+        arguments: &[
+            one_or("how", Kind::Choice(&["basic"]), &["off"]),
+            Argument { name: "users", kind: Kind::Token, count: Count::Optional, words: &[] },
+        ],
+        properties: &[Property {
+            name: "realm",
+            kind: Kind::FieldValue,
+            default: None,
+            doc: "What the browser says is asked for. Without it the name of the users.",
+        }],
+        inheritance: Inheritance::Replaces(Apply::to_route(|route, item| route.set_login(item))),
+        doc: "Lets in who proves to be one of these users, and asks everybody else with 401 (RFC 7617). Access rules and \
+              limits are asked before it, `require` after it. An inner one takes the place of an outer one; `login off` \
+              opens what the levels around have closed, with what they require. Applications are told the name as \
+              `REMOTE_USER`. Guessing is slowed down for the user and the address that guesses, and locks nobody out. \
+              Passwords cross the network as they are: `check` warns where that may happen without TLS.",
+        example: "login basic \"staff\" realm=\"Staff only\"",
+        ..Directive::new("login", EVERYWHERE)
+    },
+    Directive {
+        arguments: &[one("what", Kind::Choice(&["user", "group"])), some("names", Kind::Text { most: 256 })],
+        repeats: true,
+        inheritance: Inheritance::Adds(Apply::to_route(|route, item| route.add_requirement(item))),
+        doc: "Of who has logged in, lets in those who are one of these users, or belong to one of these groups; others get \
+              403. Several lines, also those of the levels around, all have to hold.",
+        example: "require user \"anna\" \"ben\"",
+        ..Directive::new("require", EVERYWHERE)
+    },
+    Directive {
+        arguments: &[
+            one_or("name", Kind::Text { most: 64 }, &["off"]),
+            Argument { name: "track", kind: Kind::Choice(&["track"]), count: Count::Optional, words: &[] },
+        ],
+        properties: &[
+            Property {
+                name: "requests",
+                kind: Kind::Rate,
+                default: None,
+                doc: "How many requests, steadily. Has to be given.",
+            },
+            Property {
+                name: "burst",
+                kind: Kind::Number { least: 1, most: 1_000_000_000 },
+                default: None,
+                doc: "How many may come at once, before the steady rate holds. Without it as many as `requests` says for \
+                  its time: with `\"10/s\"` ten.",
+            },
+            Property {
+                name: "by",
+                kind: Kind::FieldTemplate,
+                default: Some("{client}"),
+                doc: "What is counted by itself: a text with placeholders. Requests for which it is the same count \
+                  together. Of an IPv6 address `{client}` is the network of 64 bits here, which is what one customer has. \
+                  A text without a placeholder makes one count of all.",
+            },
+            Property {
+                name: "keys",
+                kind: Kind::Number { least: 8, most: 100_000_000 },
+                default: Some("100000"),
+                doc: "How many of those are remembered at once, 16 bytes each, of memory that all server processes share. \
+                  One that is in debt is never forgotten; when there is no place for another, those without a place \
+                  count together, and the status says so.",
+            },
+        ],
+        repeats: true,
+        inheritance: Inheritance::Adds(Apply::to_route(|route, item| route.add_rate(item))),
+        doc: "How often something may be asked for: a request beyond it is answered 429 with `Retry-After`, `RateLimit` and \
+          `RateLimit-Policy`, and goes nowhere. Exact for all workers and server processes together, kept across a reload \
+          and an upgrade. A name is one count wherever it stands, so that a request that a `try` or an index leads on \
+          counts once. `track` behind the name only counts what would be refused, to see what a limit would do. \
+          `limit off` does away with the limits of the levels around.",
+        example: "limit \"api\" requests=\"10/s\" burst=20 by=\"{client}\"",
+        ..Directive::new("limit", EVERYWHERE)
+    },
+];

@@ -1,0 +1,240 @@
+//! `users` and `login`: sources of users with what their files say, and that what is named is there.
+
+use std::collections::{BTreeMap, HashSet};
+use std::path::Path;
+use std::time::Duration;
+
+use crate::check::{Checker, Item};
+use crate::diagnostic::{Diagnostic, Severity};
+use crate::directive::Context;
+use crate::disk::Disk;
+use crate::include::TopNode;
+use crate::settings::{
+    Account, ListenAddress, Listener, Login, Origin, Required, Requirement, Settings, UserCache, UserSource,
+};
+use crate::suggest;
+use crate::value::Value;
+
+/// Most users of one source.
+const USERS: usize = 1_000_000;
+
+/// The sources of the top level.
+pub(super) fn sources(checker: &mut Checker<'_>, disk: &dyn Disk, items: &[Item]) -> Vec<UserSource> {
+    let mut sources: Vec<UserSource> = Vec::new();
+    for item in items.iter().filter(|item| item.directive.name == "users") {
+        let Some(name) = item.texts().pop() else { continue };
+        if let Some(known) = sources.iter().find(|known| known.name == name) {
+            let message = format!("other users are named `{name}` already");
+            let help = format!("they stand in {}; give one of the two another name", known.origin);
+            checker.diagnostics.push(item.error_at(0, message).help(help));
+            continue;
+        }
+        if item.child("htpasswd").is_none() && !item.is_faulty {
+            let message = "these users are known nowhere";
+            let help = "name the file with their passwords: `htpasswd \"/etc/tidegate/staff\"`";
+            checker.diagnostics.push(item.error(message).help(help));
+        }
+        let (accounts, cache) = (accounts(checker, disk, item), cache(item));
+        sources.push(UserSource { name, accounts, cache, origin: item.origin() });
+    }
+    sources
+}
+
+fn cache(item: &Item) -> UserCache {
+    let cache = super::written_or_default(&item.children, Context::Users, "cache");
+    let property = |name: &str| cache.as_ref().and_then(|cache| cache.property(name));
+    let number = |name| match property(name) {
+        Some(Value::Number(number)) => u32::try_from(number).unwrap_or(u32::MAX),
+        _ => 0,
+    };
+    let lifetime = match property("lifetime") {
+        Some(Value::Duration(lifetime)) => lifetime,
+        _ => Duration::ZERO,
+    };
+    UserCache { lifetime, users: number("users"), groups: number("groups") }
+}
+
+/// The users of the files, with their groups.
+fn accounts(checker: &mut Checker<'_>, disk: &dyn Disk, item: &Item) -> Vec<Account> {
+    let mut groups: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for file in item.children.iter().filter(|child| child.directive.name == "groups") {
+        each_line(checker, disk, file, |line| {
+            // `admins: anna ben`, as Apache's `AuthGroupFile`.
+            let Some((group, names)) = line.split_once(':') else {
+                return Err("a line of a group is `admins: anna ben`".to_owned());
+            };
+            for name in names.split_whitespace() {
+                groups.entry(name.to_owned()).or_default().push(group.trim().to_owned());
+            }
+            Ok(())
+        });
+    }
+    let (mut accounts, mut seen) = (Vec::new(), HashSet::new());
+    for file in item.children.iter().filter(|child| child.directive.name == "htpasswd") {
+        let mut is_full = false;
+        each_line(checker, disk, file, |line| {
+            let Some((name, rest)) = line.split_once(':').filter(|(name, _)| !name.is_empty()) else {
+                return Err("a line of a user is `anna:$2y$…`, as `htpasswd` writes it".to_owned());
+            };
+            // Behind a further colon old tools keep other things.
+            let hash = rest.split(':').next().unwrap_or_default();
+            hash_kind(hash)?;
+            is_full |= accounts.len() >= USERS;
+            if !is_full && seen.insert(name.to_owned()) {
+                let mut groups = groups.remove(name).unwrap_or_default();
+                groups.sort_unstable();
+                groups.dedup();
+                accounts.push(Account { name: name.to_owned(), hash: hash.to_owned(), groups });
+            }
+            Ok(())
+        });
+        if is_full {
+            let message = format!("there are more than {USERS} users");
+            checker.diagnostics.push(file.error_at(0, message).help("keep so many in a directory (LDAP)"));
+        }
+    }
+    accounts
+}
+
+/// Reads a file line by line. What is wrong in it is said with its line: the first mistake, and how many there are.
+fn each_line(
+    checker: &mut Checker<'_>,
+    disk: &dyn Disk,
+    item: &Item,
+    mut take: impl FnMut(&str) -> Result<(), String>,
+) {
+    let Some(Value::Path(path)) = item.first() else { return };
+    let text = match disk.read(path) {
+        Ok(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
+        Err(error) => {
+            checker.diagnostics.push(unreadable(item, path, &error));
+            return;
+        }
+    };
+    let lines = text.lines().enumerate().map(|(number, line)| (number + 1, line.trim()));
+    let meant = lines.filter(|(_, line)| !line.is_empty() && !line.starts_with('#'));
+    let wrong: Vec<(usize, String)> =
+        meant.filter_map(|(number, line)| take(line).err().map(|why| (number, why))).collect();
+    if let [(line, why), rest @ ..] = wrong.as_slice() {
+        let more = match rest.len() {
+            0 => String::new(),
+            count => format!("; {count} more lines are wrong"),
+        };
+        let message = format!("{}:{line}: {why}{more}", path.display());
+        let help = "such a line counts for nobody; write it anew with `htpasswd -B FILE NAME`";
+        let warning = Diagnostic { severity: Severity::Warning, ..item.error_at(0, message) };
+        checker.diagnostics.push(warning.help(help));
+    }
+}
+
+fn unreadable(item: &Item, path: &Path, error: &std::io::Error) -> Diagnostic {
+    let help = "make it with `htpasswd -B -c FILE NAME`, readable for the user that starts the server";
+    item.error_at(0, format!("{} cannot be read: {error}", path.display())).help(help)
+}
+
+/// What a hash is not, where no password could be compared with it.
+fn hash_kind(hash: &str) -> Result<(), String> {
+    const KNOWN: [&str; 9] =
+        ["$2a$", "$2b$", "$2y$", "$argon2id$", "$argon2i$", "$argon2d$", "$5$", "$6$", "$apr1$"];
+    if KNOWN.iter().any(|prefix| hash.starts_with(prefix)) {
+        return Ok(());
+    }
+    let kind = match hash {
+        "" => "there is no password",
+        "!" | "*" | "x" => "the account is locked",
+        hash if hash.starts_with("{SHA}") => "SHA-1 without a salt is found out in no time",
+        hash if hash.starts_with("$1$") => "MD5 of crypt(3) is found out in no time",
+        hash if hash.starts_with("$y$") => "yescrypt is not known here",
+        hash if hash.starts_with('$') => "this kind of password hash is not known here",
+        hash if hash.len() == 13 => "this may be DES of crypt(3), which is found out in no time",
+        _ => "the password stands there as it is",
+    };
+    Err(kind.to_owned())
+}
+
+/// What a `login` says; `None` where something is wrong with it, or it is `off`.
+pub(super) fn login(item: &Item) -> Option<Login> {
+    let users = item.texts().into_iter().next()?;
+    let realm = match item.property("realm") {
+        Some(Value::Text(realm)) => realm,
+        _ => users.clone(),
+    };
+    Some(Login { users, realm, origin: item.origin() })
+}
+
+/// What a `require` says.
+pub(super) fn requirement(item: &Item) -> Option<Requirement> {
+    let what = match item.first()? {
+        Value::Word("group") => Required::Group,
+        _ => Required::User,
+    };
+    let mut names = item.texts();
+    names.sort_unstable();
+    (!names.is_empty()).then(|| Requirement { what, names, origin: item.origin() })
+}
+
+/// Looks at what is said of logins in a site or a route: that the users are known, and that who is required of is asked who
+/// he is.
+pub(super) fn check(checker: &mut Checker<'_>, items: &[Item], sources: &[UserSource], logs_in: bool) {
+    let written = |name: &'static str| items.iter().filter(move |item| item.directive.name == name);
+    for item in written("login").filter(|item| !item.is_word("off")) {
+        let Some(name) = item.texts().into_iter().next() else {
+            if !item.is_faulty {
+                let message = "`login` does not say who may log in";
+                let help = "name users of the top level: `login basic \"staff\"`";
+                checker.diagnostics.push(item.error(message).help(help));
+            }
+            continue;
+        };
+        if sources.iter().any(|source| source.name == name) {
+            continue;
+        }
+        let near = suggest::nearest(&name, sources.iter().map(|source| source.name.as_str()));
+        let help = match near {
+            Some(near) => format!("did you mean `{near}`?"),
+            None => {
+                format!("add it at the top level: `users \"{name}\" {{ htpasswd \"/etc/tidegate/{name}\" }}`")
+            }
+        };
+        checker.diagnostics.push(item.error_at(1, format!("no users are named `{name}`")).help(help));
+    }
+    if let Some(item) = written("require").next()
+        && !logs_in
+    {
+        let message = "nobody gets in here: who it is is not asked";
+        let help = "write `login basic \"staff\"` beside it or around it";
+        let warning = Diagnostic { severity: Severity::Warning, ..item.error(message) };
+        checker.diagnostics.push(warning.help(help));
+    }
+}
+
+/// Warns of logins whose passwords may cross a network as they are.
+pub(super) fn without_tls(checker: &mut Checker<'_>, settings: &Settings, nodes: &[TopNode]) {
+    let is_open = |listener: &Listener| match &listener.address {
+        ListenAddress::Tcp(address) => {
+            listener.tls.is_none() && listener.redirects_to_https.is_none() && !address.ip().is_loopback()
+        }
+        ListenAddress::Unix(_) => false,
+    };
+    if !settings.listeners.iter().any(is_open) {
+        return;
+    }
+    // Proxies of one's own speak TLS with the client.
+    let sites = settings.sites.iter().filter(|site| !site.is_https_only && site.trusted_proxies.is_empty());
+    let logins = sites.flat_map(|site| &site.routes).filter_map(|route| route.identification.login.as_ref());
+    // Routes that inherit one stand behind each other.
+    let mut logins: Vec<&Origin> = logins.map(|login| &login.origin).collect();
+    logins.dedup();
+    for origin in logins {
+        let message =
+            "passwords may cross the network as they are: a `listen` of these sites does not speak TLS";
+        let help = "write `hsts` in the site, which sends everybody to https, or `listen \":80\" { redirect-to-https }`";
+        let warning = Diagnostic::warning(message).help(help);
+        let source = nodes.iter().map(|top| &top.file.source).find(|source| source.name == origin.file);
+        let place = source.and_then(|source| Some((source, source.written_at(origin)?)));
+        checker.diagnostics.push(match place {
+            Some((source, range)) => warning.at(source, range),
+            None => warning,
+        });
+    }
+}

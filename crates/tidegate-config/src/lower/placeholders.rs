@@ -1,0 +1,71 @@
+//! Placeholders: whether each stands for something where it is written.
+//!
+//! A value alone cannot say, since what stars and groups stand for are placeholders of their route alone, and `value` has
+//! names of its own. So whole blocks are looked through, once the pattern of their route is known.
+
+use crate::check::{Checker, Item, Placed};
+use crate::diagnostic::Diagnostic;
+use crate::directive::Kind;
+use crate::settings::{PathPattern, Try, ValueMap};
+use crate::value::{Value, ValueError, placeholder_names, unknown_placeholder};
+
+/// What placeholders may name in a block.
+#[derive(Clone, Copy)]
+pub(super) struct Scope<'s> {
+    /// Of the route; `None` outside of one.
+    pub pattern: Option<&'s PathPattern>,
+    pub values: &'s [ValueMap],
+}
+
+/// Says what is wrong with the placeholders of a block, and of all blocks in it but those of routes.
+pub(super) fn check(checker: &mut Checker<'_>, items: &[Item], scope: Scope<'_>) {
+    for item in items {
+        if matches!(item.directive.name, "route" | "site") {
+            continue;
+        }
+        for (placed, kind) in item.arguments.iter().enumerate().filter_map(|(at, placed)| {
+            let arguments = item.directive.arguments;
+            Some((placed, arguments.get(at).or(arguments.last())?.kind))
+        }) {
+            check_value(checker, item, placed, kind, scope);
+        }
+        for (name, placed) in &item.properties {
+            let property = item.directive.properties.iter().find(|property| property.name == *name);
+            if let Some(property) = property {
+                check_value(checker, item, placed, property.kind, scope);
+            }
+        }
+        check(checker, &item.children, scope);
+    }
+}
+
+fn check_value(checker: &mut Checker<'_>, item: &Item, placed: &Placed, kind: Kind, scope: Scope<'_>) {
+    let text = match &placed.value {
+        Value::Text(text) | Value::Try(Try::Path(text)) => text,
+        _ => return,
+    };
+    let captures = scope.pattern.map(PathPattern::captures).unwrap_or_default();
+    let values = scope.values.iter().map(|value| format!("value.{}", value.name));
+    let known: Vec<String> = match kind {
+        Kind::Try => captures,
+        _ => captures.into_iter().chain(values).collect(),
+    };
+    for name in placeholder_names(kind, text) {
+        let problem = match name.split_once('.') {
+            _ if known.contains(&name) => continue,
+            Some(("value", _)) => "no `value` of this name",
+            None if name.bytes().all(|byte| byte.is_ascii_digit()) => match scope.pattern {
+                Some(_) => "the pattern of the route has not as many stars or groups",
+                None => "stars and groups are those of a route: write it there",
+            },
+            _ => "",
+        };
+        let known: Vec<&str> =
+            kind.placeholders().iter().copied().chain(known.iter().map(String::as_str)).collect();
+        let ValueError { message, help } = unknown_placeholder(&name, &known);
+        let message = if problem.is_empty() { message } else { format!("{message}: {problem}") };
+        let error = Diagnostic::error(format!("`{}`: {message}", item.directive.name));
+        checker.diagnostics.push(error.at(&item.file.source, placed.range.clone()).help(help));
+        return;
+    }
+}

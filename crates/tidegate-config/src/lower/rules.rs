@@ -1,0 +1,293 @@
+//! Rules: the conditions of routes, `match`, and `value`.
+
+use std::collections::HashMap;
+
+use crate::check::{Checker, Item, Placed};
+use crate::diagnostic::Diagnostic;
+use crate::settings::rules::Named;
+use crate::settings::{Clause, Condition, PathPattern, Shared, TextPattern, ValueMap};
+use crate::suggest;
+use crate::value::{Value, ValueError, is_token, read_file, read_host, read_network, read_pattern};
+
+/// What conditions and placeholders may name.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Names {
+    matches: HashMap<String, Shared<Vec<Clause>>>,
+    pub values: Shared<Vec<ValueMap>>,
+}
+
+impl Names {
+    /// The same with what a level adds; its own take the place of outer ones of the same name.
+    pub fn with(&self, checker: &mut Checker<'_>, items: &[Item]) -> Names {
+        let mut names = self.clone();
+        let values = items.iter().filter(|item| item.directive.name == "value");
+        let values: Vec<&Item> = values.collect();
+        if !values.is_empty() {
+            let mut all = Vec::new();
+            for item in &values {
+                let Some(value) = value_map(checker, item) else { continue };
+                if all.iter().any(|known: &ValueMap| known.name == value.name) {
+                    twice(checker, item, "value", &value.name);
+                }
+                all.push(value);
+            }
+            let is_own = |outer: &&ValueMap| !all.iter().any(|own| own.name == outer.name);
+            let outer: Vec<ValueMap> = self.values.iter().filter(is_own).cloned().collect();
+            names.values = all.into_iter().chain(outer).collect::<Vec<_>>().into();
+        }
+        let mut matches = Matches { written: HashMap::new(), open: Vec::new() };
+        for item in items.iter().filter(|item| item.directive.name == "match") {
+            let Some(name) = item.texts().into_iter().next() else { continue };
+            if matches.written.insert(name.clone(), item).is_some() {
+                twice(checker, item, "match", &name);
+            }
+            names.matches.remove(&name);
+        }
+        let mut in_order: Vec<(String, &Item)> =
+            matches.written.iter().map(|(name, item)| (name.clone(), *item)).collect();
+        in_order.sort_by_key(|(_, item)| item.name.start);
+        for (name, item) in in_order {
+            matches.resolve(checker, &mut names, &name, item);
+        }
+        names
+    }
+
+    /// The conditions of a route.
+    pub fn conditions(&self, checker: &mut Checker<'_>, items: &[Item]) -> Vec<Clause> {
+        let is_condition = |item: &&Item| matches!(item.directive.name, "when" | "unless");
+        let mut clauses = Vec::new();
+        for item in items.iter().filter(is_condition) {
+            let Some(Value::Word(what)) = item.first() else { continue };
+            let condition = condition(checker, item, what, &item.arguments[1..], self);
+            let is_negated = item.directive.name == "unless";
+            let origin = item.origin();
+            clauses.extend(condition.map(|condition| Clause { is_negated, condition, origin }));
+        }
+        clauses
+    }
+}
+
+fn twice(checker: &mut Checker<'_>, item: &Item, what: &str, name: &str) {
+    let message = format!("the {what} `{name}` is given twice");
+    checker.diagnostics.push(item.error_at(0, message).help("give one of the two another name"));
+}
+
+/// The `match` of a level, while those that name each other are resolved.
+struct Matches<'i> {
+    written: HashMap<String, &'i Item>,
+    open: Vec<String>,
+}
+
+impl Matches<'_> {
+    fn resolve(&mut self, checker: &mut Checker<'_>, names: &mut Names, name: &str, item: &Item) {
+        if names.matches.contains_key(name) {
+            return;
+        }
+        self.open.push(name.to_owned());
+        let mut clauses = Vec::new();
+        for line in &item.children {
+            if line.directive.name == "match" {
+                let inner = line.texts().into_iter().next().unwrap_or_default();
+                if self.open.contains(&inner) {
+                    let way: Vec<String> =
+                        self.open.iter().chain([&inner]).map(|name| format!("`{name}`")).collect();
+                    let message = format!("this `match` is made of itself: {}", way.join(" names "));
+                    checker.diagnostics.push(line.error(message).help("take one of the lines out"));
+                    continue;
+                }
+                if let Some(written) = self.written.get(&inner).copied() {
+                    self.resolve(checker, names, &inner, written);
+                }
+            }
+            let condition = condition(checker, line, line.directive.name, &line.arguments, names);
+            let origin = line.origin();
+            clauses.extend(condition.map(|condition| Clause { is_negated: false, condition, origin }));
+        }
+        if item.children.is_empty() {
+            let help = "for example `match \"bots\" { header \"User-Agent\" \"*AhrefsBot*\" }`";
+            checker.diagnostics.push(item.error("a `match` without conditions").help(help));
+        }
+        self.open.pop();
+        names.matches.insert(name.to_owned(), clauses.into());
+    }
+}
+
+/// A condition from its values; what is wrong has been said where there is none.
+fn condition(
+    checker: &mut Checker<'_>,
+    item: &Item,
+    what: &'static str,
+    placed: &[Placed],
+    names: &Names,
+) -> Option<Condition> {
+    let mut texts = Vec::with_capacity(placed.len());
+    for placed in placed {
+        let Value::Text(text) = &placed.value else { return None };
+        texts.push((text.as_str(), placed));
+    }
+    let regex = match item.property("regex") {
+        Some(Value::Regex(regex)) => Some(regex),
+        _ => None,
+    };
+    let takes_regex = matches!(what, "cookie" | "header" | "path" | "query" | "value");
+    let refused = |message: String, help: &str| item.error(message).help(help.to_owned());
+    if regex.is_some() && !takes_regex {
+        let message = format!("`{what}` takes no regular expression");
+        let help = "`cookie`, `header`, `path`, `query` and `value` do";
+        checker.diagnostics.push(refused(message, help));
+        return None;
+    }
+    let example = item.directive.example;
+    if texts.is_empty() && !(what == "path" && regex.is_some()) {
+        let message = format!("`{what}` says not what it has to be");
+        checker.diagnostics.push(refused(message, &format!("for example `{example}`")));
+        return None;
+    }
+    if matches!(what, "scheme" | "file" | "match")
+        && let Some((_, second)) = texts.get(1)
+    {
+        let message = format!("`{what}` takes one value");
+        let diagnostic = Diagnostic::error(message).at(&item.file.source, second.range.clone());
+        checker.diagnostics.push(diagnostic.help("write a route for each"));
+        return None;
+    }
+    let mut reader = Reader { checker, item };
+    Some(match what {
+        "method" => Condition::Method(reader.all(&texts, |text| match is_token(text) {
+            true if text.bytes().any(|byte| byte.is_ascii_lowercase()) => Err(ValueError {
+                message: format!("`{text}` is no method that is used"),
+                help: format!(
+                    "methods are compared as they are written: `\"{}\"`",
+                    text.to_ascii_uppercase()
+                ),
+            }),
+            true => Ok(text.to_owned()),
+            false => Err(ValueError {
+                message: format!("`{text}` is no method"),
+                help: "write its name: `\"GET\"`".to_owned(),
+            }),
+        })?),
+        "path" => {
+            let mut patterns = reader.all(&texts, |text| match text.starts_with('@') {
+                true => Err(ValueError {
+                    message: format!("`{text}` is the name of a route, and no path"),
+                    help: "write a path: `\"/shop/*\"`".to_owned(),
+                }),
+                false => read_pattern(text),
+            })?;
+            patterns.extend(regex.map(PathPattern::Regex));
+            Condition::Path(patterns)
+        }
+        "host" => Condition::Host(reader.all(&texts, read_host)?),
+        "client" => {
+            let networks = reader.all(&texts, read_network)?;
+            Condition::Client(networks.into_iter().collect::<crate::settings::NetworkSet>().into())
+        }
+        "scheme" => Condition::Scheme(reader.one(&texts, |text| match text {
+            "http" | "https" => Ok(text.to_owned()),
+            _ => Err(ValueError {
+                message: format!("`{text}` is no scheme that is spoken here"),
+                help: "write `\"http\"` or `\"https\"`".to_owned(),
+            }),
+        })?),
+        "file" => {
+            let folder = reader.item.file.folder.clone();
+            Condition::File(reader.one(&texts, |text| read_file(text, &folder))?)
+        }
+        "match" => {
+            let name = reader.one(&texts, |text| Ok(text.to_owned()))?;
+            let Some(found) = names.matches.get(&name) else {
+                let near = suggest::nearest(&name, names.matches.keys().map(String::as_str));
+                let help = near.map_or_else(
+                    || format!("add it: `match \"{name}\" {{ header \"User-Agent\" \"*bot*\" }}`"),
+                    |near| format!("did you mean `{near}`?"),
+                );
+                reader.refuse(&texts, format!("no `match` is called `{name}`"), help);
+                return None;
+            };
+            Condition::Match(name, found.clone())
+        }
+        _ => {
+            let (name, _) = texts.first().copied()?;
+            let is_field = what == "header";
+            if is_field && !is_token(name) || name.is_empty() {
+                let message = format!("`{name}` is no name of a {}", if is_field { "field" } else { what });
+                reader.refuse(&texts, message, format!("the name comes first: `{example}`"));
+                return None;
+            }
+            if what == "value" && !names.values.iter().any(|value| value.name == name) {
+                let near = suggest::nearest(name, names.values.iter().map(|value| value.name.as_str()));
+                let help = near.map_or_else(
+                    || format!("add it: `value \"{name}\" from=\"{{cookie.group}}\" {{ \"b\" \"new\"; \"*\" \"old\" }}`"),
+                    |near| format!("did you mean `{near}`?"),
+                );
+                reader.refuse(&texts, format!("no `value` is called `{name}`"), help);
+                return None;
+            }
+            let patterns = texts.iter().skip(1).map(|(text, _)| TextPattern::glob(text));
+            let patterns = patterns.chain(regex.map(TextPattern::Regex)).collect();
+            let named = Named { name: name.to_owned(), patterns };
+            match what {
+                "header" => Condition::Header(named),
+                "query" => Condition::Query(named),
+                "cookie" => Condition::Cookie(named),
+                _ => Condition::Value(named),
+            }
+        }
+    })
+}
+
+/// Reads the values of a condition, each at its place.
+struct Reader<'r, 'c> {
+    checker: &'r mut Checker<'c>,
+    item: &'r Item,
+}
+
+impl Reader<'_, '_> {
+    fn all<T>(
+        &mut self,
+        texts: &[(&str, &Placed)],
+        read: impl Fn(&str) -> Result<T, ValueError>,
+    ) -> Option<Vec<T>> {
+        let mut out = Vec::with_capacity(texts.len());
+        for (text, placed) in texts {
+            match read(text) {
+                Ok(value) => out.push(value),
+                Err(ValueError { message, help }) => {
+                    let error = Diagnostic::error(format!("`{}`: {message}", self.item.directive.name));
+                    let error = error.at(&self.item.file.source, placed.range.clone());
+                    self.checker.diagnostics.push(error.help(help));
+                }
+            }
+        }
+        (out.len() == texts.len()).then_some(out)
+    }
+
+    fn one<T>(
+        &mut self,
+        texts: &[(&str, &Placed)],
+        read: impl Fn(&str) -> Result<T, ValueError>,
+    ) -> Option<T> {
+        self.all(texts.get(..1)?, read)?.pop()
+    }
+
+    fn refuse(&mut self, texts: &[(&str, &Placed)], message: String, help: String) {
+        let range = texts.first().map_or(self.item.header.clone(), |(_, placed)| placed.range.clone());
+        let error = Diagnostic::error(message).at(&self.item.file.source, range);
+        self.checker.diagnostics.push(error.help(help));
+    }
+}
+
+/// A `value`.
+fn value_map(checker: &mut Checker<'_>, item: &Item) -> Option<ValueMap> {
+    let name = item.texts().into_iter().next()?;
+    let Some(Value::Text(from)) = item.property("from") else {
+        let message = "`value` says not what is looked up";
+        checker
+            .diagnostics
+            .push(item.error(message).help(format!("for example `{}`", item.directive.example)));
+        return None;
+    };
+    let cases = item.pairs.iter().map(|(pattern, result)| (TextPattern::glob(pattern), result.clone()));
+    Some(ValueMap { name, from, cases: cases.collect() })
+}

@@ -1,0 +1,87 @@
+//! `users`, `login` and `require`: who people are, and who of them gets in.
+
+use super::{Origin, Shared};
+use serde::{Deserialize, Serialize};
+use std::time::Duration;
+
+/// Where users are known: `users "staff" { … }`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct UserSource {
+    /// What `login` calls it.
+    pub name: String,
+    /// Of the password files, in order; of a name, the first counts.
+    pub accounts: Vec<Account>,
+    /// The user cache (R8).
+    pub cache: UserCache,
+    /// Where it was written.
+    pub origin: Origin,
+}
+
+/// A user of a password file.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Account {
+    /// The name, as it is typed in.
+    pub name: String,
+    /// What the password is compared with: `$2y$…` and the like, whose kind is known.
+    pub hash: String,
+    /// Sorted.
+    pub groups: Vec<String>,
+}
+
+impl std::fmt::Debug for Account {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        // A hash is nothing for a log.
+        f.debug_struct("Account").field("name", &self.name).field("groups", &self.groups).finish()
+    }
+}
+
+/// What is remembered of users who have proved who they are, in each server process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UserCache {
+    /// How long. Zero: every request is looked into.
+    pub lifetime: Duration,
+    /// How many users.
+    pub users: u32,
+    /// How many groups of each; whose further ones are asked for is looked up again.
+    pub groups: u32,
+}
+
+/// `login basic "staff" realm="Staff"`
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Login {
+    /// Where its users are known.
+    pub users: String,
+    /// What the browser says is asked for.
+    pub realm: String,
+    /// Where it was written.
+    pub origin: Origin,
+}
+
+/// `require group "admins"`: of these, one is enough.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Requirement {
+    /// What has to be one of them.
+    pub what: Required,
+    /// Sorted.
+    pub names: Vec<String>,
+    /// Where it was written.
+    pub origin: Origin,
+}
+
+/// What a [`Requirement`] is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Required {
+    /// The user.
+    User,
+    /// A group of the user.
+    Group,
+}
+
+/// Who has to prove to be whom. The default is nobody.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct Identification {
+    /// How.
+    pub login: Option<Shared<Login>>,
+    /// What is required of who has; each has to hold.
+    pub requirements: Vec<Shared<Requirement>>,
+}

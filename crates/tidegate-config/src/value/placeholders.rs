@@ -1,0 +1,80 @@
+//! Placeholders as they are written: `{path}`, `{header.User-Agent}`, `{cookie.ab:-a}`, `{1}`.
+//!
+//! What each of them stands for is filled in by `core/template.rs`. Here are the names that are known everywhere; those of
+//! stars, groups and `value` are known to `lower/placeholders.rs`.
+
+use super::ValueError;
+use crate::directive::Kind;
+
+/// Those of redirects.
+const IN_REDIRECTS: &[&str] = &["path", "query", "host", "uri", "scheme"];
+/// Those of paths within a site.
+const IN_REWRITES: &[&str] = &["path", "query"];
+/// Those of fields.
+const IN_FIELDS: &[&str] = &["client", "host", "method", "path", "query", "scheme", "uri"];
+/// What the names begin with that say more of a request.
+const FAMILIES: [&str; 3] = ["header.", "cookie.", "query."];
+
+impl Kind {
+    /// The placeholders that have a meaning in every value of this type.
+    pub fn placeholders(self) -> &'static [&'static str] {
+        match self {
+            Kind::Target => IN_REDIRECTS,
+            Kind::Rewrite => IN_REWRITES,
+            Kind::FieldTemplate => IN_FIELDS,
+            Kind::Try => &["path"],
+            _ => &[],
+        }
+    }
+}
+
+/// The placeholders of a text whose meaning depends on where it stands: those of routes and of `value`, and slips.
+pub(crate) fn names(kind: Kind, text: &str) -> Vec<String> {
+    if kind.placeholders().is_empty() {
+        return Vec::new();
+    }
+    let is_strict = !matches!(kind, Kind::FieldTemplate);
+    let mut names = Vec::new();
+    for (at, _) in text.match_indices('{') {
+        let Some((inside, _)) = text[at + 1..].split_once('}') else { break };
+        let name = inside.split_once(":-").map_or(inside, |(name, _)| name);
+        let is_known = kind.placeholders().contains(&name)
+            || kind != Kind::Try
+                && FAMILIES.iter().any(|family| name.len() > family.len() && name.starts_with(family));
+        // JSON in a field is what it is.
+        let is_name = !name.is_empty()
+            && name
+                .bytes()
+                .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"-.".contains(&byte))
+            || name.starts_with("value.");
+        if !is_known && (is_strict || is_name) {
+            names.push(name.to_owned());
+        }
+    }
+    names
+}
+
+/// Checks that every curly bracket of a text belongs to a placeholder.
+pub(super) fn are_closed(kind: Kind, text: &str) -> Result<(), ValueError> {
+    let mut rest = text;
+    while let Some(at) = rest.find(['{', '}']) {
+        let behind = &rest[at..];
+        let Some((inside, _)) = behind.strip_prefix('{').and_then(|inner| inner.split_once('}')) else {
+            let all = kind.placeholders().iter().map(|name| format!("`{{{name}}}`")).collect::<Vec<_>>();
+            return Err(ValueError::new(
+                format!("a curly bracket of `{text}` has no partner"),
+                format!("known are {}", all.join(", ")),
+            ));
+        };
+        rest = &behind[inside.len() + 2..];
+    }
+    Ok(())
+}
+
+/// What is said of a placeholder that is not known.
+pub(crate) fn unknown(name: &str, known: &[&str]) -> ValueError {
+    let all = known.iter().map(|name| format!("`{{{name}}}`")).collect::<Vec<_>>().join(", ");
+    let near = crate::suggest::nearest(name, known.iter().copied());
+    let near = near.map(|near| format!("did you mean `{{{near}}}`? ")).unwrap_or_default();
+    ValueError::new(format!("`{{{name}}}` is not known here"), format!("{near}known are {all}"))
+}

@@ -1,0 +1,161 @@
+//! Rates: how often something may happen for a key that clients choose, a client's address for one.
+//!
+//! [`Rate`] is the arithmetic, by the generic cell rate algorithm (virtual scheduling, ITU-T I.371 annex A): of a key,
+//! only the time is kept at which it would have caught up. [`Buckets`] holds those times for very many keys in memory of
+//! fixed size, which all workers of all processes share.
+
+mod buckets;
+mod gate;
+mod store;
+
+pub use buckets::Buckets;
+pub use gate::RateGate;
+pub use store::{RateStore, fresh};
+
+use std::num::NonZeroU64;
+use std::time::Duration;
+
+/// How often something may happen: steadily, and at once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Rate {
+    /// Nanoseconds between two that come steadily.
+    interval: u64,
+    /// Nanoseconds that one may be ahead: those of a burst.
+    ahead: u64,
+}
+
+/// What a rate says of one more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ruling {
+    /// It may happen.
+    Within {
+        /// How many more may happen at once.
+        remaining: u64,
+        /// Until as many may happen at once as ever.
+        reset: Duration,
+    },
+    /// It may not.
+    Beyond {
+        /// Until it may.
+        retry_after: Duration,
+    },
+}
+
+impl Rate {
+    /// The longest that a key is remembered after its last one: what is slower is taken for this slow.
+    pub const LONGEST: Duration = Duration::from_secs(366 * 24 * 3600);
+
+    /// `count` in each `period`, of which `burst` may come at once.
+    pub fn new(count: NonZeroU64, period: Duration, burst: NonZeroU64) -> Rate {
+        let longest = nanoseconds(Self::LONGEST);
+        let interval = (nanoseconds(period) / count).clamp(1, longest);
+        Rate { interval, ahead: interval.saturating_mul(burst.get()).min(longest).max(interval) }
+    }
+
+    /// Judges one more at `now`, of a key that will have caught up at `due` (nanoseconds of one clock; in the past when it
+    /// has). Says when it will have caught up after it; `due` stays where it may not happen.
+    #[inline]
+    fn judge(self, due: u64, now: u64) -> (Option<u64>, Ruling) {
+        let next = due.max(now).saturating_add(self.interval);
+        let debt = next - now;
+        match self.ahead.checked_sub(debt) {
+            Some(left) => {
+                let ruling =
+                    Ruling::Within { remaining: left / self.interval, reset: Duration::from_nanos(debt) };
+                (Some(next), ruling)
+            }
+            None => (None, Ruling::Beyond { retry_after: Duration::from_nanos(debt - self.ahead) }),
+        }
+    }
+}
+
+fn nanoseconds(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn rate(count: u64, period: Duration, burst: u64) -> Rate {
+        Rate::new(NonZeroU64::new(count).unwrap(), period, NonZeroU64::new(burst).unwrap())
+    }
+
+    #[test]
+    fn a_burst_and_then_one_by_one() {
+        let rate = rate(10, Duration::from_secs(1), 3);
+        let mut due = 0;
+        let mut ask = |at: u64| {
+            let (next, ruling) = rate.judge(due, at * 1_000_000);
+            due = next.unwrap_or(due);
+            ruling
+        };
+        let within = |remaining, reset| Ruling::Within { remaining, reset: Duration::from_millis(reset) };
+        let beyond = |after| Ruling::Beyond { retry_after: Duration::from_millis(after) };
+        for (at, expected) in [
+            (1000, within(2, 100)),
+            (1000, within(1, 200)),
+            (1000, within(0, 300)),
+            (1000, beyond(100)),
+            (1099, beyond(1)),
+            (1100, within(0, 300)),
+            (1100, beyond(100)),
+            (1300, within(1, 200)),
+            (9000, within(2, 100)),
+        ] {
+            assert_eq!(ask(at), expected, "at {at} ms");
+        }
+    }
+
+    #[test]
+    fn bounds_of_what_can_be_written() {
+        let slowest = rate(1, Duration::MAX, u64::MAX);
+        assert!(matches!(slowest.judge(0, u64::MAX - 1), (None | Some(_), _)));
+        let fastest = rate(u64::MAX, Duration::from_nanos(1), 1);
+        assert!(matches!(fastest.judge(0, 5), (Some(6), Ruling::Within { remaining: 0, .. })));
+    }
+
+    proptest! {
+        /// Beside the definition: in no window may more happen than the burst and what the window earns, and whoever
+        /// asks no faster than the rate is never refused.
+        #[test]
+        fn no_window_holds_more_than_it_earns(
+            count in 1u64..50, period in 1u64..5_000, burst in 1u64..20, gaps in prop::collection::vec(0u64..2_000, 1..200)
+        ) {
+            let rate = rate(count, Duration::from_millis(period), burst);
+            let (mut due, mut now) = (0, 1_000_000_000);
+            let mut taken = Vec::new();
+            for gap in gaps {
+                now += gap * 100_000;
+                if let (Some(next), _) = rate.judge(due, now) {
+                    due = next;
+                    taken.push(now);
+                }
+            }
+            for (first, from) in taken.iter().enumerate() {
+                for (last, to) in taken.iter().enumerate().skip(first) {
+                    let earned = burst + (to - from) / rate.interval;
+                    prop_assert!((last - first) as u64 <= earned, "{} in {} ns", last - first + 1, to - from);
+                }
+            }
+            let (mut due, mut now) = (0, 1_000_000_000);
+            for _ in 0..100 {
+                let (next, ruling) = rate.judge(due, now);
+                prop_assert!(next.is_some(), "{ruling:?}");
+                due = next.unwrap_or(due);
+                now += rate.interval;
+            }
+        }
+
+        #[test]
+        fn whoever_waits_as_told_is_let_in(count in 1u64..1000, period in 1u64..5_000, burst in 1u64..20, due in 0u64..u64::MAX / 4, now in 0u64..u64::MAX / 4) {
+            let rate = rate(count, Duration::from_millis(period), burst);
+            if let (None, Ruling::Beyond { retry_after }) = rate.judge(due, now) {
+                let later = now + nanoseconds(retry_after);
+                prop_assert!(rate.judge(due, later).0.is_some());
+                prop_assert!(rate.judge(due, later - 1).0.is_none());
+            }
+        }
+    }
+}

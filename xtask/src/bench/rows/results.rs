@@ -1,0 +1,176 @@
+//! Results of rows, kept as JSON below `target/bench` from one run to the next.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::fs;
+use std::path::PathBuf;
+
+use anyhow::{Context, Result};
+use serde_json::{Map, Value, json};
+
+use super::super::peers::Kind;
+use super::super::report::Spread;
+use super::super::rounds::Course;
+use super::super::{host, newest};
+use super::{Figure, Row};
+use crate::workspace;
+
+/// All that is known.
+#[derive(Debug, Default, PartialEq)]
+pub struct Results {
+    pub circumstances: Circumstances,
+    /// By the name of the row.
+    pub rows: BTreeMap<String, Measured>,
+}
+
+/// Where and with what the last run was.
+#[derive(Debug, Default, Clone, PartialEq)]
+pub struct Circumstances {
+    pub date: String,
+    pub host: String,
+    pub versions: Vec<String>,
+    pub course: String,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct Measured {
+    pub date: String,
+    pub outcome: Outcome,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub enum Outcome {
+    Measured(Figure),
+    /// Why there is no figure.
+    Void(String),
+}
+
+impl Outcome {
+    /// For a line of progress.
+    pub fn shown(&self, row: &Row) -> String {
+        match self {
+            Outcome::Measured(figure) => {
+                let verdict = super::verdict(row, figure);
+                format!("{} {}, {}: {verdict}; {}", figure.spread, row.unit, row.goal, figure.detail)
+            }
+            Outcome::Void(reason) => format!("VOID: {reason}"),
+        }
+    }
+}
+
+impl Circumstances {
+    pub fn now(course: &Course) -> Self {
+        let peers = [("nginx", "-v"), ("lighttpd", "-v"), ("h2o", "-v"), ("haproxy", "-v"), ("wrk", "-v")];
+        let mut versions = vec![Kind::Tidegate.version()];
+        for (program, argument) in peers {
+            versions.push(newest::version(program, argument).unwrap_or_else(|| format!("{program}: absent")));
+        }
+        Self {
+            date: host::today(),
+            host: host::description(),
+            versions,
+            course: format!("{} rounds of {} s", course.rounds, course.seconds),
+        }
+    }
+}
+
+impl fmt::Display for Circumstances {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}, {}\n{}\n{}", self.date, self.host, self.versions.join("; "), self.course)
+    }
+}
+
+impl Results {
+    fn path() -> PathBuf {
+        workspace::target_directory().join("bench/rows.json")
+    }
+
+    /// What is stored; nothing where nothing is.
+    pub fn read() -> Result<Self> {
+        match fs::read_to_string(Self::path()) {
+            Ok(text) => {
+                Self::parse(&text).with_context(|| format!("{} is no result", Self::path().display()))
+            }
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Self::default()),
+            Err(error) => Err(error).with_context(|| format!("cannot read {}", Self::path().display())),
+        }
+    }
+
+    pub fn write(&self) -> Result<()> {
+        let path = Self::path();
+        fs::create_dir_all(path.parent().context("invariant: a file in a folder")?)?;
+        fs::write(&path, self.text()?).with_context(|| format!("cannot write {}", path.display()))
+    }
+
+    fn text(&self) -> Result<String> {
+        let rows = self.rows.iter().map(|(name, measured)| {
+            let value = match &measured.outcome {
+                Outcome::Measured(Figure { spread, detail }) => json!({
+                    "date": measured.date, "median": spread.median, "least": spread.least,
+                    "most": spread.most, "detail": detail,
+                }),
+                Outcome::Void(reason) => json!({ "date": measured.date, "void": reason }),
+            };
+            (name.clone(), value)
+        });
+        let Circumstances { date, host, versions, course } = &self.circumstances;
+        let all = json!({
+            "date": date, "host": host, "versions": versions, "course": course,
+            "rows": Value::Object(rows.collect::<Map<_, _>>()),
+        });
+        Ok(serde_json::to_string_pretty(&all)? + "\n")
+    }
+
+    fn parse(text: &str) -> Result<Self> {
+        let all: Value = serde_json::from_str(text)?;
+        let word = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let circumstances = Circumstances {
+            date: word(&all["date"]),
+            host: word(&all["host"]),
+            versions: all["versions"].as_array().into_iter().flatten().map(word).collect(),
+            course: word(&all["course"]),
+        };
+        let mut rows = BTreeMap::new();
+        for (name, row) in all["rows"].as_object().context("no rows")? {
+            let number = |key: &str| row[key].as_f64().with_context(|| format!("{name} has no {key}"));
+            let outcome = match row["void"].as_str() {
+                Some(reason) => Outcome::Void(reason.to_owned()),
+                None => Outcome::Measured(Figure {
+                    spread: Spread {
+                        median: number("median")?,
+                        least: number("least")?,
+                        most: number("most")?,
+                    },
+                    detail: word(&row["detail"]),
+                }),
+            };
+            rows.insert(name.clone(), Measured { date: word(&row["date"]), outcome });
+        }
+        Ok(Self { circumstances, rows })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_reads_back() {
+        let circumstances = Circumstances {
+            date: "2026-11-22".to_owned(),
+            host: "a machine".to_owned(),
+            versions: vec!["nginx/1.31.0 (built from source)".to_owned()],
+            course: "5 rounds of 2 s".to_owned(),
+        };
+        let spread = Spread { median: 0.9, least: 0.85, most: 0.95 };
+        let outcomes = [
+            ("static-1k", Outcome::Measured(Figure { spread, detail: "tidegate 4.1 µs".to_owned() })),
+            ("make-run", Outcome::Void("no cargo".to_owned())),
+        ];
+        let rows = outcomes
+            .map(|(name, outcome)| (name.to_owned(), Measured { date: "2026-11-22".to_owned(), outcome }));
+        let results = Results { circumstances, rows: rows.into() };
+        assert_eq!(Results::parse(&results.text().unwrap()).unwrap(), results);
+        assert!(Results::parse("{}").is_err());
+    }
+}
