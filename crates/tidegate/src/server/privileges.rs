@@ -49,7 +49,7 @@ pub fn give_up(begin: &Begin) -> Result<Option<String>> {
         seal::confine(&begin.sealed).map_err(anyhow::Error::msg)?;
     }
     match &begin.readable {
-        Some(readable) => confine(readable, begin.spill.as_deref()),
+        Some(readable) => confine(&outermost(readable.clone()), begin.spill.as_deref()),
         None => Ok(None),
     }
 }
@@ -171,7 +171,7 @@ pub fn readable(settings: &tidegate_config::Settings) -> Vec<PathBuf> {
 
 /// Those of the paths that are needed to read all of them: what lies in another one goes with it, so that ten thousand sites
 /// side by side are one folder. A symbolic link leads elsewhere, and stays.
-pub fn outermost(paths: Vec<PathBuf>) -> Vec<PathBuf> {
+fn outermost(paths: Vec<PathBuf>) -> Vec<PathBuf> {
     let all: HashSet<&Path> = paths.iter().map(PathBuf::as_path).collect();
     let goes_along = |path: &Path| {
         path.parent().is_some_and(|parent| all.contains(parent))

@@ -158,8 +158,7 @@ impl Servers {
         let layout = &revision.layout;
         let readable = layout.readable.as_ref().map(|paths| {
             let system = privileges::SYSTEM.iter().map(PathBuf::from);
-            let needed = privileges::outermost(paths.iter().map(|(path, _)| path.clone()).collect());
-            needed.into_iter().chain(system).collect()
+            paths.iter().map(|(path, _)| path.clone()).chain(system).collect()
         });
         let begin = Begin {
             identity: layout.identity.clone(),
