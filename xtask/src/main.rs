@@ -6,6 +6,7 @@
 mod bench;
 mod fuzz;
 mod miri;
+mod package;
 mod random;
 mod site;
 mod test;
@@ -38,6 +39,8 @@ enum Task {
     Tools(tools::Arguments),
     /// Make the generated files of examples/site
     Site,
+    /// Build the program as packages carry it: all crates as one, debug lines in a file beside it
+    Package,
     /// The floor of the static bench: a fixed answer to everything
     #[command(hide = true)]
     Canned(bench::canned::Arguments),
@@ -73,6 +76,7 @@ fn run(task: Task) -> anyhow::Result<()> {
         Task::Random(arguments) => random::run(&arguments),
         Task::Tools(arguments) => tools::run(&arguments),
         Task::Site => site::run(),
+        Task::Package => package::run(),
         Task::Canned(arguments) => bench::canned::run(&arguments),
         Task::Bare(arguments) => bench::bare::run(&arguments),
         Task::Scripted(arguments) => bench::scripted::run(&arguments),

@@ -19,6 +19,11 @@ pub fn target_directory() -> PathBuf {
     }
 }
 
+/// The folder of what the profile `dist` builds: as packages carry it, and as benches measure it.
+pub fn optimised() -> PathBuf {
+    target_directory().join("dist")
+}
+
 /// The `cargo` that runs this task, in the root of the repository.
 pub fn cargo() -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));

@@ -122,7 +122,7 @@ impl BodyStream for Resumed {
     }
 
     fn held(&self) -> usize {
-        let end = if let Some(Ok(Chunk::Trailers(lines))) = &self.end { lines.as_bytes().len() } else { 0 };
+        let end = if let Some(Ok(Chunk::Trailers(lines))) = &self.end { lines.capacity() } else { 0 };
         let stream = self.stream.as_ref().map_or(0, |stream| stream.held());
         size_of::<Resumed>() + self.front.capacity() + end + stream
     }

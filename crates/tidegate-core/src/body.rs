@@ -122,7 +122,7 @@ impl BodySink {
     /// Bytes that it holds.
     pub fn held(&self) -> usize {
         let pipe = self.pipe.borrow();
-        pipe.data.capacity() + pipe.trailers.as_bytes().len()
+        pipe.data.capacity() + pipe.trailers.capacity()
     }
 
     /// Puts decoded content in.

@@ -2,6 +2,7 @@
 
 use crate::admission::{Admission, Shared};
 use crate::batch::BatchMemory;
+use crate::crowd::Share;
 use crate::engine::Engine;
 use crate::log::AccessBuffers;
 use std::rc::Rc;
@@ -34,6 +35,10 @@ pub struct Ctx {
     pub admission: Admission,
     /// Turns of the worker, modulo 2^32: the order in which connections fell idle.
     pub(crate) turn: u32,
+    /// What the kernel may hold for each connection that sends much.
+    pub(crate) share: Share,
+    /// Unsent bytes of a connection without a crowd.
+    pub(crate) wide: u32,
     /// Wall clock, seconds.
     pub now: i64,
     /// The `Date` field of this second.
@@ -70,6 +75,8 @@ impl Ctx {
             log,
             admission,
             turn: 0,
+            share: Share::default(),
+            wide: 0,
             now,
             date: HttpDate(now).format(),
             draining: false,

@@ -70,7 +70,7 @@ impl InterimQueue {
 
     /// Bytes of those that wait.
     pub(crate) fn held(&self) -> usize {
-        self.0.borrow().iter().map(|interim| size_of::<Interim>() + interim.lines.as_bytes().len()).sum()
+        self.0.borrow().iter().map(|interim| size_of::<Interim>() + interim.lines.capacity()).sum()
     }
 
     /// Whether there is nothing to be told.

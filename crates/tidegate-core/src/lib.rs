@@ -13,6 +13,7 @@ pub mod body_stream;
 mod condition;
 pub mod conn;
 mod context;
+mod crowd;
 pub mod decoration;
 pub mod engine;
 pub mod exchange;

@@ -13,8 +13,6 @@ use tidegate_config::settings::ListenAddress;
 use tidegate_io::socket::{self, Peer, Stream};
 use tidegate_stats::{AcceptError, Worker as Stats};
 
-/// With more connections than this on a worker, new ones get a bounded share of the kernel's memory.
-pub(crate) const CROWD: usize = 128;
 /// Connections accepted from one socket in one turn.
 pub(crate) const ACCEPTS: usize = 64;
 /// How long accepting rests when descriptors or memory have run out.

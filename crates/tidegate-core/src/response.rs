@@ -124,7 +124,7 @@ impl Response {
             Body::Empty | Body::Prebuilt(_) | Body::File(_) => 0,
         };
         let head = match &self.head {
-            Head::Fields(lines) | Head::Final(lines) => lines.as_bytes().len(),
+            Head::Fields(lines) | Head::Final(lines) => lines.capacity(),
             Head::Prebuilt(_) => 0,
         };
         size_of::<Response>() + head + body

@@ -10,6 +10,7 @@ mod reclaim;
 use crate::admission::Shared;
 use crate::conn::{Connection, Next};
 use crate::context::{Ctx, head_limits};
+use crate::crowd::Share;
 use crate::engine::Engine;
 use crate::listen::{self, Listener};
 use crate::log::{self, AccessBuffers, Writer};
@@ -493,6 +494,7 @@ impl Worker {
         if let Some(mut connection) = self.connections.remove(key) {
             connection.on_close(key, &mut self.cx);
             self.cx.admission.leave(connection.entry(), connection.admitted());
+            self.cx.share = Share::of(self.connections.len(), self.cx.engine.settings.limits.unsent_size);
             self.cx.stats.connections.sub(1);
             self.cx.stats.connections_closed.add(1);
             self.accept_after = 0; // a descriptor is free again

@@ -90,8 +90,11 @@ pub fn go_on<T: Send + 'static>(
     Ok(pending)
 }
 
-/// As [`go_on`], where nobody waits for an outcome.
-pub(crate) fn start(queue_key: QueueKey, job: impl FnOnce() + Send + 'static) -> Result<(), Overloaded> {
+/// As [`go_on`], where nobody waits for an outcome: it is carried out all the same.
+///
+/// # Errors
+/// As [`go_on`].
+pub fn start(queue_key: QueueKey, job: impl FnOnce() + Send + 'static) -> Result<(), Overloaded> {
     POOL.submit(queue_key, Box::new(job), usize::MAX)
 }
 

@@ -8,14 +8,14 @@ use crate::blocking::{self, QueueKey};
 use crate::clock::monotonic_ns;
 use crate::links;
 pub use crate::links::Links;
+use crate::shared_roots;
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat, openat2};
 use rustix::io::{Errno, ReadWriteFlags};
-use std::collections::BTreeMap;
 use std::io::{self, IoSliceMut};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, Weak};
 use std::time::Duration;
 
 /// What `fstat(2)` says of an open file, as much as serving needs.
@@ -113,12 +113,17 @@ pub struct Root {
     /// When the path was last followed, monotonic nanoseconds.
     followed: AtomicU64,
     generation: AtomicU32,
+    /// Something below was asked for since it might have been closed.
+    is_used: AtomicBool,
+    /// Itself, where it is shared: `shared_roots` may close its folder.
+    own: Weak<Root>,
 }
 
 /// The folder that the path of a root leads to.
 #[derive(Debug, Clone)]
 struct Place {
-    dir: Arc<OwnedFd>,
+    /// `None` while it is closed for others.
+    dir: Option<Arc<OwnedFd>>,
     /// Device and inode.
     identity: (u64, u64),
     /// Its path without symbolic links; `None` where the system does not tell.
@@ -134,8 +139,6 @@ const REMOTE: &[i64] =
     &[0x6573_5546, 0x6969, 0xff53_4d42, 0xfe53_4d42, 0x00c3_6400, 0x0102_1997, 0x5346_414f];
 /// A shared root that was followed within this is not followed for the next one who asks.
 const SHARED_FRESH: Duration = Duration::from_millis(100);
-/// From so many shared roots on, those that nobody has any more are looked for whenever their number doubles.
-const ROOTS_SWEPT: usize = 64;
 /// How often a look-up is tried that races with renames.
 const RACES: usize = 100;
 
@@ -187,11 +190,11 @@ impl Root {
     /// # Errors
     /// As [`Root::open`].
     pub fn with_links(path: &Path, links: Links) -> io::Result<Root> {
-        let place = Place::open(path)?;
+        let (place, dir) = Place::open(path)?;
         // Asked of the root itself, where no other reason for a refusal is left: for a single file the same
         // error would mean that file alone.
         let how = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
-        let probe = openat2(&place.dir, c".", OFlags::PATH | OFlags::CLOEXEC, Mode::empty(), how);
+        let probe = openat2(&dir, c".", OFlags::PATH | OFlags::CLOEXEC, Mode::empty(), how);
         if matches!(probe, Err(Errno::NOSYS | Errno::PERM)) {
             OPENAT2_MISSING.store(true, Relaxed);
         }
@@ -201,6 +204,8 @@ impl Root {
             place: RwLock::new(place),
             followed: AtomicU64::new(monotonic_ns()),
             generation: AtomicU32::new(0),
+            is_used: AtomicBool::new(false),
+            own: Weak::new(),
         })
     }
 
@@ -209,24 +214,33 @@ impl Root {
     /// # Errors
     /// The path leads to no folder now, whatever it did when it was opened first.
     pub fn shared(path: &Path, links: Links) -> io::Result<Arc<Root>> {
-        static ROOTS: Mutex<BTreeMap<(PathBuf, Links), Weak<Root>>> = Mutex::new(BTreeMap::new());
         let now = monotonic_ns();
-        let key = (path.to_owned(), links);
-        let mut roots = ROOTS.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(root) = roots.get(&key).and_then(Weak::upgrade) {
-            drop(roots);
-            if now.saturating_sub(root.followed.load(Relaxed)) >= SHARED_FRESH.as_nanos() as u64 {
-                Place::open(path)?;
-                root.follow_now(now, Patience::Wait)?;
-            }
-            return Ok(root);
+        let (root, is_new) = shared_roots::find_or_open(path, links)?;
+        if !is_new && now.saturating_sub(root.followed.load(Relaxed)) >= SHARED_FRESH.as_nanos() as u64 {
+            Place::open(path)?;
+            root.follow_now(now, Patience::Wait)?;
         }
-        let root = Arc::new(Root::with_links(path, links)?);
-        if roots.len() >= ROOTS_SWEPT && roots.len().is_power_of_two() {
-            roots.retain(|_, root| root.strong_count() > 0);
-        }
-        roots.insert(key, Arc::downgrade(&root));
         Ok(root)
+    }
+
+    /// One that `shared_roots` knows.
+    pub(crate) fn shared_by_all(path: &Path, links: Links) -> io::Result<Arc<Root>> {
+        let root = Root::with_links(path, links)?;
+        Ok(Arc::new_cyclic(|own| Root { own: own.clone(), ..root }))
+    }
+
+    /// Closes the folder until somebody asks, unless somebody has since the last time. Whether it is closed.
+    pub(crate) fn close_unless_used(&self) -> bool {
+        let is_used = self.is_used.swap(false, Relaxed);
+        if !is_used {
+            self.place.write().unwrap_or_else(PoisonError::into_inner).dir = None;
+        }
+        !is_used
+    }
+
+    #[cfg(test)]
+    pub(crate) fn is_closed(&self) -> bool {
+        self.place().dir.is_none()
     }
 
     /// Follows the path anew, at most once a second: a root that was replaced, as by swapping a symbolic
@@ -260,7 +274,9 @@ impl Root {
         if self.generation() != before {
             return Ok(true);
         }
-        if patience == Patience::Cached && is_remote || rustix::fs::fstat(&dir)?.st_nlink > 0 {
+        // One that was closed is opened by its path anyway.
+        let Some(dir) = dir.filter(|_| patience == Patience::Wait || !is_remote) else { return Ok(false) };
+        if rustix::fs::fstat(&dir)?.st_nlink > 0 {
             return Ok(false);
         }
         self.follow_now(monotonic_ns(), patience)?;
@@ -269,29 +285,72 @@ impl Root {
 
     #[cold]
     fn follow_now(&self, now: u64, patience: Patience) -> io::Result<()> {
-        if patience == Patience::Cached && self.place().is_remote {
+        if patience == Patience::Cached && self.read_place().is_remote {
             return Err(io::ErrorKind::WouldBlock.into());
         }
-        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let dir = if patience == Patience::Cached && !is_openat2_missing() {
-            openat2(CWD, &self.path, flags, Mode::empty(), ResolveFlags::CACHED)
-        } else if patience == Patience::Cached {
-            Err(Errno::AGAIN)
-        } else {
-            openat(CWD, &self.path, flags, Mode::empty())
+        let dir = match self.open_path(patience) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Err(error),
+            dir => dir,
         };
-        if dir.as_ref().is_err_and(|error| *error == Errno::AGAIN) {
-            return Err(io::ErrorKind::WouldBlock.into());
-        }
         self.followed.store(now, Relaxed);
         let Ok(dir) = dir else { return Ok(()) };
         let identity = meta_of(dir.as_fd())?.identity;
-        let mut place = self.place.write().unwrap_or_else(PoisonError::into_inner);
-        if place.identity != identity {
-            *place = Place::of(dir)?;
-            self.generation.fetch_add(1, Relaxed);
+        if self.read_place().identity != identity {
+            self.move_to(dir, identity)?;
         }
         Ok(())
+    }
+
+    /// Opens what the path leads to now.
+    fn open_path(&self, patience: Patience) -> io::Result<OwnedFd> {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        Ok(match patience {
+            Patience::Cached if is_openat2_missing() => return Err(io::ErrorKind::WouldBlock.into()),
+            Patience::Cached => openat2(CWD, &self.path, flags, Mode::empty(), ResolveFlags::CACHED)?,
+            Patience::Wait => openat(CWD, &self.path, flags, Mode::empty())?,
+        })
+    }
+
+    /// The path leads to this folder now.
+    fn move_to(&self, dir: OwnedFd, identity: (u64, u64)) -> io::Result<()> {
+        let mut place = self.place.write().unwrap_or_else(PoisonError::into_inner);
+        let was_closed = place.dir.is_none();
+        if place.identity != identity {
+            *place = Place::of(Arc::new(dir))?;
+            self.generation.fetch_add(1, Relaxed);
+        } else if was_closed {
+            place.dir = Some(Arc::new(dir));
+        }
+        drop(place);
+        if was_closed {
+            shared_roots::has_opened(self.own.clone());
+        }
+        Ok(())
+    }
+
+    /// The folder and what is known of it, opened where it was closed for others.
+    fn open_place(&self, patience: Patience) -> io::Result<(Arc<OwnedFd>, Place)> {
+        loop {
+            let place = self.place();
+            if let Some(dir) = place.dir.clone() {
+                if !self.is_used.load(Relaxed) {
+                    self.is_used.store(true, Relaxed);
+                }
+                return Ok((dir, place));
+            }
+            self.reopen(patience)?;
+        }
+    }
+
+    #[cold]
+    fn reopen(&self, patience: Patience) -> io::Result<()> {
+        if patience == Patience::Cached && self.read_place().is_remote {
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
+        self.is_used.store(true, Relaxed);
+        let dir = self.open_path(patience)?;
+        let identity = meta_of(dir.as_fd())?.identity;
+        self.move_to(dir, identity)
     }
 
     /// How often the root was found to have been replaced.
@@ -314,7 +373,11 @@ impl Root {
     }
 
     fn place(&self) -> Place {
-        self.place.read().unwrap_or_else(PoisonError::into_inner).clone()
+        self.read_place().clone()
+    }
+
+    fn read_place(&self) -> RwLockReadGuard<'_, Place> {
+        self.place.read().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The path it was opened by, for messages.
@@ -348,7 +411,7 @@ impl Root {
 
     fn resolve(&self, relative: &[u8], flags: OFlags, patience: Patience) -> io::Result<OwnedFd> {
         let relative = if relative.is_empty() { b"." } else { relative };
-        let Place { dir, is_remote, .. } = self.place();
+        let (dir, Place { is_remote, .. }) = self.open_place(patience)?;
         // Opening a file may ask whoever keeps the file system, which no flag prevents. What lies beyond a
         // mount point may be kept by anyone.
         let may_ask = patience == Patience::Cached && !flags.contains(OFlags::PATH);
@@ -397,7 +460,7 @@ impl Root {
         patience: Patience,
         why: Errno,
     ) -> io::Result<OwnedFd> {
-        let Place { dir, real, .. } = self.place();
+        let (dir, Place { real, .. }) = self.open_place(patience)?;
         let is_for_us = match self.links {
             Links::Beneath => why == Errno::XDEV,
             Links::Owner => why == Errno::LOOP && links::stays_below(relative),
@@ -429,7 +492,7 @@ impl Root {
     fn walk(&self, relative: &[u8], flags: OFlags) -> io::Result<OwnedFd> {
         let mut parts = relative.split(|b| *b == b'/').filter(|p| !p.is_empty() && *p != b".").peekable();
         let step = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let mut at = openat(&self.place().dir, c".", step, Mode::empty())?;
+        let mut at = openat(&self.open_place(Patience::Wait)?.0, c".", step, Mode::empty())?;
         while let Some(part) = parts.next() {
             if part == b".." {
                 return Err(io::ErrorKind::NotFound.into());
@@ -448,19 +511,20 @@ impl Root {
 }
 
 impl Place {
-    fn open(path: &Path) -> io::Result<Place> {
+    fn open(path: &Path) -> io::Result<(Place, Arc<OwnedFd>)> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        Place::of(openat(CWD, path, flags, Mode::empty())?)
+        let dir = Arc::new(openat(CWD, path, flags, Mode::empty())?);
+        Ok((Place::of(dir.clone())?, dir))
     }
 
-    fn of(dir: OwnedFd) -> io::Result<Place> {
+    fn of(dir: Arc<OwnedFd>) -> io::Result<Place> {
         let identity = meta_of(dir.as_fd())?.identity;
         let real = real_path_of(dir.as_fd()).map(|real| match real.as_slice() {
             b"/" => Arc::default(),
             real => real.into(),
         });
         let is_remote = rustix::fs::fstatfs(&dir).is_ok_and(|system| REMOTE.contains(&system.f_type));
-        Ok(Place { dir: Arc::new(dir), identity, real, is_remote })
+        Ok(Place { dir: Some(dir), identity, real, is_remote })
     }
 }
 

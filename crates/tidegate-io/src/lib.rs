@@ -23,6 +23,7 @@ pub mod poller;
 pub mod process;
 pub mod runtime;
 pub mod shared;
+mod shared_roots;
 pub mod slab;
 pub mod socket;
 pub mod spawn;

@@ -128,6 +128,29 @@ pub fn bound_unsent(listener: BorrowedFd<'_>, bytes: u32) {
     let _ = socket2::SockRef::from(&listener).set_tcp_notsent_lowat(bytes);
 }
 
+/// Bounds what the kernel holds of what was sent on a connection until it is acknowledged, twice so many bytes with all that
+/// it keeps beside them (`SO_SNDBUF`). It does not grow by itself any more.
+pub fn bound_send_buffer(connection: BorrowedFd<'_>, bytes: u32) {
+    let _ = rustix::net::sockopt::set_socket_send_buffer_size(connection, bytes as usize);
+}
+
+/// Lets the kernel choose again what [`bound_send_buffer`] has bounded (`SO_BUF_LOCK`, since Linux 5.14; before, the bound
+/// stays).
+pub fn leave_send_buffer_to_the_kernel(connection: BorrowedFd<'_>) {
+    let nothing_is_locked: libc::c_int = 0;
+    // SAFETY: the pointer and the length describe `nothing_is_locked`, which outlives the call.
+    #[allow(unsafe_code)]
+    let _ = unsafe {
+        libc::setsockopt(
+            connection.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_BUF_LOCK,
+            (&raw const nothing_is_locked).cast(),
+            size_of::<libc::c_int>() as libc::socklen_t,
+        )
+    };
+}
+
 /// Bounds the bytes received and not read that the kernel keeps for a connection (`SO_RCVBUF`, which ends its own growth of
 /// the buffer). Without effect on a unix socket, where the sender's buffer counts.
 ///

@@ -105,6 +105,11 @@ fn malformed_requests() {
         ("8.3.1 host twice", with(&[("host", "a"), ("host", "a")]), RepeatedHost),
         ("8.3.1 invalid host", [without(":authority"), block(&[("host", "a b")])].concat(), Authority),
         ("8.5 CONNECT with a path", but(":method", "CONNECT"), ConnectWithPath),
+        (
+            "9110 9.3.6 CONNECT with a content-length",
+            block(&[(":method", "CONNECT"), (":authority", "a:1"), ("content-length", "0")]),
+            ContentLength,
+        ),
         ("8.5 CONNECT without authority", block(&[(":method", "CONNECT")]), MissingPseudo),
         ("8.5 CONNECT without a port", block(&[(":method", "CONNECT"), (":authority", "a")]), Authority),
         (
@@ -131,6 +136,10 @@ fn malformed_requests() {
         assert_eq!(request(BLOCK, &block, Limits::default()), expected, "{name}");
         assert_eq!(request(WHOLE, &block, Limits::default()), expected, "{name}");
     }
+    let connect = Limits { extended_connect: true, ..Limits::default() };
+    let named = [but(":method", "CONNECT"), block(&[(":protocol", "websocket"), ("content-length", "46")])];
+    let expected = Seen::Broken { id: None, error: StreamError::Malformed(ContentLength) };
+    assert_eq!(request(BLOCK, &named.concat(), connect), expected, "RFC 8441 extended CONNECT with a length");
 }
 
 #[test]

@@ -531,13 +531,38 @@ fn many_sites_with_one_root_need_few_descriptors() {
     }
 }
 
+/// What a process may read is more than a socket takes before the process reads it, and more folders than are held open.
+#[test]
+fn many_sites_with_roots_of_their_own_start_and_need_few_descriptors() {
+    let folder = Folder::new("many-roots");
+    let root = |number: usize| folder.path(&format!("{:0>80}/{number}/www", number % 7));
+    let mut config = "workers 1\nlisten \"127.0.0.1:0\"\n".to_owned();
+    for number in 0..2000 {
+        fs::create_dir_all(root(number)).unwrap();
+        config.push_str(&format!("site \"s{number}.test\" {{ root \"{}\" }}\n", root(number).display()));
+    }
+    for number in [0, 1999] {
+        fs::write(root(number).join("a.txt"), format!("of {number}")).unwrap();
+    }
+    let server = Server::with_config(&folder, &config);
+    for number in [0, 1999, 0] {
+        let stream = TcpStream::connect(&server.address).unwrap();
+        let body = exchange_with(&format!("s{number}.test"), stream, "/a.txt").unwrap();
+        assert_eq!(body, format!("of {number}"));
+    }
+    for pid in server.processes() {
+        let open = fs::read_dir(format!("/proc/{}/fd", pid.as_raw_nonzero())).unwrap().count();
+        assert!(open < 400, "{open} descriptors");
+    }
+}
+
 /// Descriptors that only the cache keeps are for those who come.
 #[test]
 fn cached_descriptors_are_given_back() {
     let folder = Folder::new("cached-descriptors");
     fs::create_dir_all(folder.path("site")).unwrap();
     for number in 0..60 {
-        fs::write(folder.path(&format!("site/{number}")), vec![b'x'; 20_000]).unwrap();
+        fs::write(folder.path(&format!("site/{number}")), vec![b'x'; 50_000]).unwrap();
     }
     // Two workers: what one of them lacks the other keeps.
     let config =
@@ -546,7 +571,7 @@ fn cached_descriptors_are_given_back() {
     let mut connected: Vec<KeepAlive> = (0..16).map(|_| KeepAlive::new(&server.address)).collect();
     for number in 0..60 {
         for one in &mut connected {
-            assert_eq!(one.get(&format!("/{number}")).0.len(), 20_000);
+            assert_eq!(one.get(&format!("/{number}")).0.len(), 50_000);
         }
     }
     let kept = || server.status()["stats"]["cache_descriptors"]["current"].as_u64().unwrap_or(0);
@@ -557,7 +582,7 @@ fn cached_descriptors_are_given_back() {
     prlimit(Some(pid), Resource::Nofile, tight).unwrap();
     let mut others: Vec<KeepAlive> = (0..50).map(|_| KeepAlive::new(&server.address)).collect();
     for one in &mut others {
-        assert_eq!(one.get("/0").0.len(), 20_000);
+        assert_eq!(one.get("/0").0.len(), 50_000);
     }
     let stats = &server.status()["stats"];
     assert_eq!(stats["connection_refusals"]["descriptors"], 0);

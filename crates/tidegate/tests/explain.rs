@@ -10,7 +10,7 @@ use std::net::TcpStream;
 use std::os::unix::fs::{PermissionsExt, symlink};
 
 /// How many settings are tried, and requests of each.
-const WORLDS: u64 = 16;
+const WORLDS: u64 = 12;
 const REQUESTS: u32 = 40;
 
 /// Numbers that look random and are the same in every run.
@@ -93,7 +93,7 @@ fn answer(random: &mut Random, pattern: &str) -> String {
         11 => format!(
             "rewrite \"{{path}}x.txt\"; header \"X-Star\" \"{star} {{query.q:-none}}\"; root \"other\"; "
         ),
-        12 => format!("redirect \"/to/{star}?c={{cookie.c}}&v={{value.v}}{{query}}\" status=302; "),
+        12 => format!("redirect \"/to/{star}?c={{cookie.c}}&v={{value.v}}{{query}}\" status=308; "),
         0 => "redirect \"/new{path}{query}\"; ".into(),
         1 => "redirect \"https://{host}{uri}\" status=308; ".into(),
         2 => "respond 403; ".into(),
@@ -177,10 +177,10 @@ fn settings(random: &mut Random) -> String {
 fn path(random: &mut Random) -> String {
     let mut path = String::new();
     for _ in 0..=random.0.u64(..3) {
-        path += random.pick(&["/", "/", "/", "/", "//", "/./", "/../", "/%2e/", "/%2F"]);
+        path += random.pick(&["/", "/", "/", "/", "/", "/", "//", "/./", "/../", "/%2e/", "/%2F"]);
         path += &random.pick(&NAMES).replace('d', random.pick(&["d", "d", "%64"]));
     }
-    path + random.pick(&["", "", "/", "?q=1", "?q=%2e%2e/&x", "%00", "%0a", "/nothing", ".html"])
+    path + random.pick(&["", "", "", "", "", "/", "?q=1", "?q=%2e%2e/&x", "%00", "%0a", "/nothing", ".html"])
 }
 
 struct Answer {

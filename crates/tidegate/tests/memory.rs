@@ -14,6 +14,7 @@ use std::process::Command;
 const MIB: u64 = 1 << 20;
 /// Connections, and requests on each.
 const CLIENTS: usize = 12;
+const HTTP2_CLIENTS: usize = 60;
 const STREAMS: u32 = 128;
 
 /// So many looks in a row that see the same are taken for rest.
@@ -41,6 +42,46 @@ fn application() -> u16 {
     port
 }
 
+/// An application that speaks HTTP/2, answers with as much as it may send unasked, and never ends.
+fn http2_application() -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    std::thread::spawn(move || {
+        while let Ok((stream, _)) = listener.accept() {
+            std::thread::spawn(move || answer_streams(stream));
+        }
+    });
+    port
+}
+
+fn answer_streams(mut connection: TcpStream) -> std::io::Result<()> {
+    let (mut header, mut window) = ([0; 9], 65_535);
+    connection.read_exact(&mut [0; 24])?;
+    let mut out = Vec::new();
+    push_frame(&mut out, 4, 0, 0, &[]);
+    loop {
+        connection.write_all(&std::mem::take(&mut out))?;
+        connection.read_exact(&mut header)?;
+        let stream = u32::from_be_bytes(header[5..].try_into().unwrap());
+        let mut payload = vec![0; u32::from_be_bytes([0, header[0], header[1], header[2]]) as usize];
+        connection.read_exact(&mut payload)?;
+        match header[3] {
+            4 if header[4] == 0 => {
+                for setting in payload.chunks_exact(6).filter(|setting| setting[1] == 4) {
+                    window = u32::from_be_bytes(setting[2..].try_into().unwrap()) as usize;
+                }
+                push_frame(&mut out, 4, 1, 0, &[]);
+            }
+            1 => {
+                push_frame(&mut out, 1, 4, stream, &[0x88]); // :status: 200
+                let content = vec![b'x'; window];
+                content.chunks(16 << 10).for_each(|piece| push_frame(&mut out, 0, 0, stream, piece));
+            }
+            _ => {}
+        }
+    }
+}
+
 fn settings(folder: &Folder, limits: &str) -> String {
     let mut text = String::new();
     for line in 0..40_000u64 {
@@ -50,9 +91,10 @@ fn settings(folder: &Folder, limits: &str) -> String {
     fs::write(folder.path("site/large.txt"), text).unwrap();
     format!(
         "workers 2\nlisten \"127.0.0.1:0\" {{ h2c }}\n{limits}\nsite {{\n  root \"{}\"\n  compress \"br\" \"gzip\"\n  \
-         route \"/app/*\" {{ proxy \"http://127.0.0.1:{}\" }}\n}}\n",
+         route \"/app/*\" {{ proxy \"http://127.0.0.1:{}\" }}\n  route \"/http2/*\" {{ proxy \"h2c://127.0.0.1:{}\" }}\n}}\n",
         folder.path("site").display(),
-        application()
+        application(),
+        http2_application()
     )
 }
 
@@ -63,11 +105,11 @@ fn push_frame(out: &mut Vec<u8>, kind: u8, flags: u8, stream: u32, payload: &[u8
     out.extend_from_slice(payload);
 }
 
-/// Asks for `path` on many streams of one connection, and reads nothing.
-fn hoarder(address: &str, path: &str) -> TcpStream {
+/// Asks for `path` on many streams of one connection, and reads nothing. Its windows are closed, or as they are anyway.
+fn hoarder(address: &str, path: &str, is_closed: bool) -> TcpStream {
     let mut stream = TcpStream::connect(address).unwrap();
     let mut out = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec();
-    push_frame(&mut out, 4, 0, 0, &[]);
+    push_frame(&mut out, 4, 0, 0, if is_closed { &[0, 4, 0, 0, 0, 0] } else { &[] });
     let mut block = vec![0x82, 0x86];
     for (name, value) in [(":path", path), (":authority", "x"), ("accept-encoding", "br, gzip")] {
         block.push(0); // literal, not indexed, new name
@@ -79,7 +121,7 @@ fn hoarder(address: &str, path: &str) -> TcpStream {
     for number in 0..STREAMS {
         push_frame(&mut out, 1, 5, 1 + 2 * number, &block);
     }
-    stream.write_all(&out).unwrap();
+    let _ = stream.write_all(&out); // one that is not let in has nothing to hoard
     stream
 }
 
@@ -103,7 +145,9 @@ fn has_come(server: &Server<'_>, requests: u64) -> bool {
 
 /// Lets hoarders ask, and tells the most that was resident until all is at rest.
 fn besiege(server: &Server<'_>, path: &str) -> u64 {
-    let clients: Vec<TcpStream> = (0..CLIENTS).map(|_| hoarder(&server.address, path)).collect();
+    let is_http2 = path.starts_with("/http2");
+    let count = if is_http2 { HTTP2_CLIENTS } else { CLIENTS };
+    let clients: Vec<TcpStream> = (0..count).map(|_| hoarder(&server.address, path, is_http2)).collect();
     let mut most = 0;
     until("some requests", || {
         most = most.max(resident(server));
@@ -124,13 +168,15 @@ fn besiege(server: &Server<'_>, path: &str) -> u64 {
 
 #[test]
 fn who_reads_nothing_makes_nothing_grow() {
-    for path in ["/app/x", "/large.txt"] {
-        let folder = Folder::new(if path == "/large.txt" { "memory-files" } else { "memory-app" });
+    for (path, name, most_grown) in
+        [("/app/x", "memory-app", 96), ("/large.txt", "memory-files", 96), ("/http2/x", "memory-http2", 64)]
+    {
+        let folder = Folder::new(name);
         let server = Server::with_config(&folder, &settings(&folder, "limits { memory \"32MiB\" }"));
         let process = server.processes();
         let before = resident(&server);
         let most = besiege(&server, path);
-        assert!(most < before + 96 * MIB, "{path}: {} MiB", most / MIB);
+        assert!(most < before + most_grown * MIB, "{path}: {} MiB", (most - before) / MIB);
         until("the memory back", || resident(&server) < before + 24 * MIB);
         assert_eq!(server.processes(), process, "{path}");
         until("nothing owned", || server.status()["stats"]["buffer"]["current"] == 0);
@@ -204,6 +250,7 @@ fn a_cgroup_that_is_full_kills_nothing() {
     let server = Server::through(&folder, &text, |command| bounded(command, cgroup.as_ref(), space));
     let process = server.processes();
     besiege(&server, "/app/x");
+    besiege(&server, "/http2/x");
     assert_eq!(server.processes(), process, "no process was killed");
     assert_eq!(cgroup.as_ref().map_or(0, Cgroup::kills), 0);
     until("an answer", || running::get(&server.address, "/large.txt").is_ok());

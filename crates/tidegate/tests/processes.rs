@@ -681,6 +681,40 @@ fn a_full_disk_below_a_log_stops_nobody_and_is_said() {
     assert_eq!(server.body("/"), "x");
 }
 
+/// FAULTS 38, 51: what a disk has taken in part is never gone on with, since that would begin a line where a client chose.
+#[test]
+fn a_line_that_a_full_disk_has_torn_is_lost_and_begins_no_other() {
+    const LINES: usize = 20;
+    let folder = Folder::new("torn");
+    let log = folder.path("access.log");
+    let text = site(&format!("workers 1\naccess-log \"{}\"", log.display()), "x");
+    // Behind 32 KiB a file takes no more.
+    let mut server = Server::through(&folder, &text, |command| {
+        let mut bounded = Command::new("/bin/sh");
+        bounded.args(["-c", "trap '' XFSZ; ulimit -f 64; exec \"$0\" \"$@\""]);
+        bounded.arg(command.get_program()).args(command.get_args());
+        for (name, value) in command.get_envs().filter_map(|(name, value)| Some((name, value?))) {
+            bounded.env(name, value);
+        }
+        bounded
+    });
+    for _ in 0..LINES {
+        running::get(&server.address, &format!("/{}", "q".repeat(3000))).unwrap();
+    }
+    server.line("access.log cannot be written");
+    let full = fs::read_to_string(&log).unwrap();
+    assert!(!full.ends_with('\n'), "a line is torn");
+    // Room again, behind a line that is whole.
+    let file = fs::OpenOptions::new().write(true).open(&log).unwrap();
+    file.set_len(full.find('\n').unwrap() as u64 + 1).unwrap();
+    let line = server.line("access.log can be written again");
+    assert!(line.contains("1 line was lost"), "{line}");
+    let text = fs::read_to_string(&log).unwrap();
+    let kept = full.matches('\n').count();
+    assert_eq!(text.lines().count(), 1 + LINES - kept - 1);
+    assert!(text.lines().all(|line| line.starts_with("127.0.0.1 ")), "{text}");
+}
+
 /// FAULTS 47, by construction: whatever measures time or sets a timer reads the monotonic clock, so that a
 /// wall clock that jumps makes none of them early or late. The wall clock is read for dates alone, in these
 /// files.

@@ -169,7 +169,7 @@ impl Files<'_> {
             "tidegate.kdl",
             &format!("workers 1\nlisten \"127.0.0.1:{port}\"\naccess-log off\n{limits}site {{ {answer} }}\n"),
         )?;
-        let program = workspace::target_directory().join("release/tidegate");
+        let program = workspace::optimised().join("tidegate");
         let mut command = host::pinned(host::SERVER_PROCESSOR, &program.to_string_lossy());
         command.arg("serve").arg("--config").arg(settings).arg("--control").arg(folder.join("control"));
         Ok(command)

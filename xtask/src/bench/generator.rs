@@ -111,7 +111,7 @@ impl Load {
 
 /// The program under `target/release`, which is both server and generator.
 pub fn tidegate() -> PathBuf {
-    workspace::target_directory().join("release/tidegate")
+    workspace::optimised().join("tidegate")
 }
 
 /// A generator that runs.

@@ -63,7 +63,9 @@ pub fn description() -> String {
     let system = read("/etc/os-release");
     let system =
         system.lines().find_map(|line| line.strip_prefix("PRETTY_NAME=")).unwrap_or("unknown system");
-    format!("{processor} ({count} processors), Linux {}, {}", kernel.trim(), system.trim_matches('"'))
+    // What a builder of kernels appends says nothing to others.
+    let kernel = kernel.split(|byte: char| !byte.is_ascii_digit() && byte != '.').next().unwrap_or_default();
+    format!("{processor} ({count} processors), Linux {kernel}, {}", system.trim_matches('"'))
 }
 
 /// Today, as `date` writes it.

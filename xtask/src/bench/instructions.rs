@@ -186,10 +186,10 @@ fn measure(case: &Case) -> Result<f64> {
 
 fn build(case: &Case) -> Result<PathBuf> {
     let mut command = workspace::cargo();
-    command.args(["build", "--quiet", "--release", "--locked"]);
+    command.args(["build", "--quiet", "--profile", "dist", "--locked"]);
     command.args(["--package", case.package, "--example", case.example]);
     workspace::run(&mut command)?;
-    Ok(workspace::target_directory().join("release/examples").join(case.example))
+    Ok(workspace::optimised().join("examples").join(case.example))
 }
 
 fn count(case: &Case, binary: &Path, operations: u64) -> Result<u64> {

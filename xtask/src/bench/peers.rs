@@ -296,5 +296,5 @@ fn first_line(command: &mut Command) -> String {
 }
 
 pub fn tidegate() -> PathBuf {
-    workspace::target_directory().join("release/tidegate")
+    workspace::optimised().join("tidegate")
 }

@@ -86,7 +86,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
         Some(program) => program.clone(),
         None => {
             static_files::build()?;
-            workspace::target_directory().join("release/tidegate")
+            workspace::optimised().join("tidegate")
         }
     };
     let server = Running::start(&program)?;

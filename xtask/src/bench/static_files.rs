@@ -177,7 +177,8 @@ pub fn build() -> Result<()> {
     workspace::run(workspace::cargo().args([
         "build",
         "--quiet",
-        "--release",
+        "--profile",
+        "dist",
         "--locked",
         "--package",
         "tidegate",

@@ -185,7 +185,7 @@ impl Files<'_> {
                  site {{ root \"{documents}\" }}\n"
             ),
         )?;
-        let program = workspace::target_directory().join("release/tidegate");
+        let program = workspace::optimised().join("tidegate");
         let mut command = host::pinned(host::SERVER_PROCESSOR, &program.to_string_lossy());
         command.arg("serve").arg("--config").arg(settings);
         command.arg("--control").arg(self.folder.join("control"));

@@ -21,6 +21,10 @@ use tidegate_wire::h2::{
 
 /// Streams on one connection, whatever the peer would take.
 const STREAMS: u32 = 100;
+/// What the peer may send of an answer before anybody takes any of it.
+const FIRST_WINDOW: u32 = 16 << 10;
+/// What it may send of one that is taken as fast as it comes.
+pub(super) const MOST_WINDOW: u32 = INITIAL_WINDOW;
 /// Bytes that wait to be sent before content of requests has to.
 pub(super) const OUT_MAX: usize = 128 << 10;
 /// Reads in one turn.
@@ -54,13 +58,16 @@ pub(super) struct State {
     pub(super) over: Option<Http2Error>,
 }
 
-#[derive(Default)]
 pub(super) struct StreamState {
     /// Bytes that are sent before its first one.
     begins: u64,
     pub(super) heads: VecDeque<Answer>,
     interims: u32,
     pub(super) data: Vec<u8>,
+    /// Bytes of content that the peer may have us hold.
+    pub(super) window: u32,
+    /// Bytes of content that were taken.
+    pub(super) taken: u64,
     pub(super) trailers: FieldLines,
     pub(super) has_ended: bool,
     pub(super) error: Option<Http2Error>,
@@ -70,6 +77,39 @@ pub(super) struct StreamState {
 }
 
 impl StreamState {
+    fn new(begins: u64) -> StreamState {
+        StreamState {
+            begins,
+            heads: VecDeque::new(),
+            interims: 0,
+            data: Vec::new(),
+            window: FIRST_WINDOW,
+            taken: 0,
+            trailers: FieldLines::new(),
+            has_ended: false,
+            error: None,
+            waker: None,
+            waits_for_room: false,
+        }
+    }
+
+    /// Bytes that it holds, or may hold before anybody is asked: what the window promises counts as if it had come.
+    pub(super) fn held(&self) -> usize {
+        let promised = if self.has_ended || self.error.is_some() { 0 } else { self.window as usize };
+        let heads: usize = self.heads.iter().map(|answer| answer.lines.capacity()).sum();
+        size_of::<StreamState>() + self.data.capacity().max(promised) + self.trailers.capacity() + heads
+    }
+
+    /// Takes content in. Room is made for no more than what the window lets come.
+    fn push(&mut self, data: &[u8]) {
+        let len = self.data.len() + data.len();
+        if len > self.data.capacity() {
+            let room = if self.has_ended { len } else { (2 * len).min(self.window as usize).max(len) };
+            self.data.reserve_exact(room - self.data.len());
+        }
+        self.data.extend_from_slice(data);
+    }
+
     fn wake(&mut self) {
         if let Some(waker) = self.waker.take() {
             waker.wake();
@@ -81,8 +121,8 @@ impl Session {
     pub(super) fn begin(connection: Connection) -> Rc<Session> {
         let mut out = Vec::new();
         let limits = Limits {
-            connection_window: STREAMS * INITIAL_WINDOW, // no stream that is not read holds up the others
-            stream_window: INITIAL_WINDOW,
+            connection_window: STREAMS * MOST_WINDOW, // no stream that is not read holds up the others
+            stream_window: FIRST_WINDOW,
             ..Limits::default()
         };
         let wire = h2::Connection::client(limits, &mut out);
@@ -112,7 +152,7 @@ impl Session {
         let begins = state.sent_in_all + (state.out.len() - state.sent) as u64;
         match state.wire.send_request(parts, is_end, &mut state.out) {
             Ok(key) => {
-                state.streams.insert(key.id(), StreamState { begins, ..StreamState::default() });
+                state.streams.insert(key.id(), StreamState::new(begins));
                 self.wake();
                 Some(Http2Stream { session: self.clone(), key })
             }
@@ -174,8 +214,8 @@ impl State {
             Event::Interim { stream } => self.take_head(stream, section, false),
             Event::Data { stream, data, is_end } => match self.streams.get_mut(&stream.id()) {
                 Some(state) => {
-                    state.data.extend_from_slice(data);
                     state.has_ended |= is_end;
+                    state.push(data);
                     state.wake();
                 }
                 None => self.wire.release(stream, data.len(), &mut self.out),

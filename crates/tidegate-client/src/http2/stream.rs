@@ -1,6 +1,6 @@
 //! One exchange on a connection of HTTP/2: content of the request in, its answer out.
 
-use super::session::{OUT_MAX, Session, State, StreamState};
+use super::session::{MOST_WINDOW, OUT_MAX, Session, State, StreamState};
 use super::{Answer, Http2Error};
 use std::rc::Rc;
 use std::task::{Context, Poll};
@@ -31,6 +31,7 @@ impl Http2Stream {
             if state.data.is_empty() {
                 state.data = Vec::new();
             }
+            state.taken += count as u64;
             wire.release(key, count, out);
             Some(count)
         });
@@ -89,10 +90,32 @@ impl Http2Stream {
         Poll::Ready(Ok(count))
     }
 
-    /// Bytes of content that have come and were not taken.
+    /// Bytes that the stream holds, and those of content that the peer may send without being asked: whoever weighs it
+    /// learns of both before they are there.
     pub fn held(&self) -> usize {
         let state = self.session.state.borrow();
-        state.streams.get(&self.key.id()).map_or(0, |stream| stream.data.capacity())
+        state.streams.get(&self.key.id()).map_or(0, StreamState::held)
+    }
+
+    /// Lets the peer send more at once, where content is taken as it comes and `has_room` for so many bytes.
+    pub fn widen(&self, has_room: impl FnOnce(usize) -> bool) {
+        let mut state = self.session.state.borrow_mut();
+        let State { wire, streams, out, .. } = &mut *state;
+        let Some(stream) = streams.get_mut(&self.key.id()) else { return };
+        let wider = stream.window.saturating_mul(2).min(MOST_WINDOW);
+        let more = wider - stream.window;
+        if more > 0 && !stream.has_ended && stream.taken >= stream.window.into() && has_room(more as usize) {
+            stream.window = wider;
+            wire.widen(self.key, wider, out); // sent with what wakes the connection for the window that is given back
+        }
+    }
+
+    /// Has `cx` woken when anything comes, without taking it.
+    pub fn watch(&self, cx: &mut Context<'_>) {
+        let mut state = self.session.state.borrow_mut();
+        if let Some(stream) = state.streams.get_mut(&self.key.id()) {
+            stream.waker = Some(cx.waker().clone());
+        }
     }
 
     fn poll<R>(

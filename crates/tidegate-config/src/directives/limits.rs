@@ -105,7 +105,8 @@ pub(super) const DIRECTIVES: &[Directive] = &[
          what is read ahead of an application, compressed or remembered for them. When it is short nothing is read \
          ahead and nothing is compressed; above it those that hold the most for the longest are reset first, then \
          new connections, and requests that would have to wait, are refused. `auto` is a quarter of the memory that this server may use: the limit of its \
-         cgroup, else what the machine has. In a cgroup with a bound it is never more than half of that.",
+         cgroup, what a bounded address space (`ulimit -v`) leaves, else what the machine has. In a cgroup or an address space with a bound it is never \
+         more than half of that.",
         "memory \"256MiB\""),
     bound("overload-delay", LIMITS, &[one_or("time", Kind::Duration { least: 10, most: 60 * SECOND }, &["off"])],
         "overload-delay \"500ms\"",
@@ -181,7 +182,8 @@ pub(super) const DIRECTIVES: &[Directive] = &[
         "ranges 16"),
     bound("unsent-size", LIMITS, &[one("size", Kind::Size { least: 4 * KIB, most: GIB })], "unsent-size \"128KiB\"",
         "Unsent bytes that the kernel may hold for one connection (`TCP_NOTSENT_LOWAT`) once a worker has more than \
-         128 of them; below that it is up to 16 times as much, where `memory` allows. Less saves kernel memory with many slow downloads, more saves \
+         128 of them, and half of what it may hold in all (`SO_SNDBUF`); with thousands of them it is less, down to 16 KiB, below 128 up \
+         to 16 times as much, where `memory` allows. Less saves kernel memory with many slow downloads, more saves \
          processor time.",
         "unsent-size \"512KiB\""),
 ];

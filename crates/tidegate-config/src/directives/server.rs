@@ -230,10 +230,10 @@ pub(super) const DIRECTIVES: &[Directive] = &[
     bound("memory", CACHE, &[one("size", Kind::Size { least: 0, most: TIB })], "memory \"64MiB\"",
         "Most bytes of file contents held in memory, for each worker.",
         "memory \"512MiB\""),
-    bound("memory-file-size", CACHE, &[one("size", Kind::Size { least: 0, most: GIB })], "memory-file-size \"8KiB\"",
+    bound("memory-file-size", CACHE, &[one("size", Kind::Size { least: 0, most: GIB })], "memory-file-size \"32KiB\"",
         "Files up to this are held in memory whole and sent in one piece; larger ones are sent from the page cache \
-         with `sendfile`, which was measured to cost less from 8 KiB on.",
-        "memory-file-size \"32KiB\""),
+         with `sendfile`, which was measured to cost less from 48 KiB on.",
+        "memory-file-size \"8KiB\""),
     bound("descriptors", CACHE, &[one("count", Kind::Number { least: 0, most: 1_000_000 })], "descriptors 2048",
         "Most larger files held open, for each worker. Those that nobody is being sent are closed where the process \
          runs out of descriptors.",

@@ -249,9 +249,15 @@ impl Later {
         true
     }
 
-    /// Bytes of the request's head, and of what the answer is made of, as far as they are told ([`crate::memory::Weight`]).
+    /// Bytes of the request's head, of the future that makes the answer, and of what else it is made of, as far as it is
+    /// told ([`crate::memory::Weight`]).
     pub fn held(&self) -> usize {
-        size_of::<Later>() + self.account.head as usize + self.holdings.held()
+        let future = match &self.stage {
+            Stage::Preparing { future, .. } => size_of_val(&**future),
+            Stage::Running { future, .. } => size_of_val(&**future),
+            Stage::Done => 0,
+        };
+        size_of::<Later>() + future + self.account.head as usize + self.holdings.held()
     }
 
     fn leave(&mut self) {

@@ -27,6 +27,7 @@ pub mod turns;
 mod waits;
 
 pub use in_flight::{Account, Later};
+pub use memory::{save_address_space, shortage_of_address_space};
 pub use overload::{Change, Overload, Queue};
 
 use crate::log;
@@ -495,7 +496,7 @@ impl Admission {
         let stats = &self.ledger.stats;
         if self.retention.on_second(stats.buffer.current(), stats.connections.current()) {
             // On a thread that may take its time; where all of those are busy it is for the next second.
-            let _ = blocking::run(allocator::trim);
+            let _ = blocking::start(blocking::QueueKey::NO_DISK, allocator::trim);
         }
     }
 

@@ -190,7 +190,7 @@ impl<F> Output<F> {
             Source::Made(response) => response.held(),
             Source::None => 0,
         };
-        source + self.fields.as_ref().map_or(0, |fields| fields.as_bytes().len())
+        source + self.fields.as_ref().map_or(0, |fields| size_of::<FieldLines>() + fields.capacity())
     }
 
     /// Whether it is still being made.
@@ -373,9 +373,14 @@ impl Pieces {
         !self.is_at_file()
     }
 
-    /// Bytes of memory that it holds; shared messages belong to all.
+    /// Bytes of memory that it holds; of a message what falls to each of those that share it. The cache is one of them until
+    /// it has let go of the message: then those who read it slowly hold all of it.
     fn held(&self) -> usize {
-        let now = if let Some(Piece::Bytes(bytes, _)) = &self.now { bytes.capacity() } else { 0 };
+        let now = match &self.now {
+            Some(Piece::Bytes(bytes, _)) => bytes.capacity(),
+            Some(Piece::Message(message, _)) => message.footprint() / Rc::strong_count(message),
+            Some(Piece::File(_)) | None => 0,
+        };
         now + self.rest.as_slice().iter().map(Part::held).sum::<usize>()
     }
 }

@@ -303,6 +303,9 @@ impl Connection {
                 self.batch.clear();
             }
             _ => {
+                if len.is_some_and(|len| cx.share.is_exceeded_by(len)) {
+                    self.take_share(cx);
+                }
                 self.write_batch(true)?;
                 if self.held.is_empty() {
                     self.advance(&mut output, None)?;
@@ -334,8 +337,20 @@ impl Connection {
         }
     }
 
+    /// What it sends does not go at once: no more than its share of it waits in the kernel.
+    #[inline]
+    pub(super) fn take_share(&mut self, cx: &Ctx) {
+        if cx.share.replaces(self.share) {
+            self.share = cx.share;
+            cx.share.apply(self.fd(), cx.engine.settings.limits.unsent_size, cx.wide);
+        }
+    }
+
     /// Moves output on. `Waiting` and `Blocked` have arranged to be woken.
     pub(super) fn pump(&mut self, key: Key, cx: &mut Ctx) -> io::Result<Progress> {
+        if self.is_blocked {
+            self.take_share(cx);
+        }
         if let Some(Work { request, output: Some(Output { source, .. }), interim, was_asked, .. }) =
             self.work.as_deref_mut()
         {

@@ -2,6 +2,11 @@
 //!
 //! Used by the writer thread alone. A pipe that nobody reads must hold up neither the start nor the other
 //! logs (FAULTS 51): it is asked first whether it takes anything, and nobody waits for it.
+//!
+//! Several processes write the same log, each piece with one call. A disk that fills up takes a piece in part: its last
+//! line is torn, and what another process writes next would be joined to it. So whoever writes to a file looks at its last
+//! byte first and ends a torn line, and the rest of a torn line is never written: it would begin a line with what a client
+//! has chosen (FAULTS 38).
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{FileType, Mode, OFlags};
@@ -25,8 +30,10 @@ pub(super) struct Output {
     file: Option<File>,
     /// Something that waits for a reader.
     may_stick: bool,
-    /// The last line written is not complete.
+    /// The last line written is not complete. To a file it never will be.
     is_torn: bool,
+    /// The file does not end with a line of ours, as far as is known.
+    is_open_ended: bool,
 }
 
 impl Output {
@@ -44,7 +51,7 @@ impl Output {
     }
 
     fn with(target: &LogTarget, file: Option<File>) -> Output {
-        Output { target: target.clone(), file, may_stick: false, is_torn: false }
+        Output { target: target.clone(), file, may_stick: false, is_torn: false, is_open_ended: false }
     }
 
     /// Finds out what it is, before anything is written.
@@ -65,6 +72,7 @@ impl Output {
         let is_other = self.identity() != new.identity();
         let old = std::mem::replace(self, new);
         self.is_torn = old.is_torn && !is_other;
+        self.is_open_ended = old.is_open_ended && !is_other;
         old.is_torn && is_other
     }
 
@@ -73,21 +81,59 @@ impl Output {
         &self.target
     }
 
-    /// Writes lines as far as that goes: how many bytes, and why no more.
+    /// Whether the rest of a line is never to be written, since its beginning stands torn in a file. Says so once.
+    pub(super) fn take_torn(&mut self) -> bool {
+        !self.may_stick && std::mem::take(&mut self.is_torn)
+    }
+
+    /// Writes lines as far as that goes: how many bytes, and why no more. After a part was written see
+    /// [`Output::take_torn`].
     pub(super) fn write(&mut self, lines: &[u8]) -> (usize, io::Result<()>) {
+        if !self.may_stick
+            && let Err(error) = self.end_torn_line()
+        {
+            return (0, Err(error));
+        }
         let mut at = 0;
         while at < lines.len() {
             let rest = &lines[at..];
-            let piece = if self.may_stick { &rest[..rest.len().min(PIECE)] } else { rest };
+            let piece = if self.may_stick { first_piece(rest) } else { rest };
             match self.write_piece(piece) {
                 Ok(written) => {
                     self.is_torn = piece[..written].last().is_some_and(|byte| *byte != b'\n');
                     at += written;
+                    if self.is_torn && !self.may_stick && at < lines.len() {
+                        self.is_open_ended = true;
+                        let full = || Err(io::ErrorKind::StorageFull.into());
+                        return (at, self.end_torn_line().and_then(|()| full()));
+                    }
                 }
                 Err(error) => return (at, Err(error)),
             }
         }
         (at, Ok(()))
+    }
+
+    /// Ends what stands torn at the end of the file, whoever has written it.
+    fn end_torn_line(&mut self) -> io::Result<()> {
+        let is_open_ended = self.last_byte().map_or(self.is_open_ended, |last| last != b'\n');
+        if is_open_ended {
+            self.write_piece(b"\n")?;
+        }
+        self.is_open_ended = false;
+        Ok(())
+    }
+
+    /// Of a file that may be read; a line feed where it is empty.
+    fn last_byte(&self) -> Option<u8> {
+        let (stdout, stderr) = (io::stdout(), io::stderr());
+        let fd = self.fd(&stdout, &stderr);
+        let Some(last) = u64::try_from(rustix::fs::fstat(fd).ok()?.st_size).ok()?.checked_sub(1) else {
+            return Some(b'\n');
+        };
+        let mut byte = [0];
+        let count = rustix::io::pread(fd, &mut byte, last).ok()?;
+        (count == 1).then_some(byte[0])
     }
 
     fn write_piece(&mut self, piece: &[u8]) -> io::Result<usize> {
@@ -135,6 +181,13 @@ impl Output {
     }
 }
 
+/// Whole lines, as many as a pipe takes in one piece: others may write to it as well. A line that is longer goes in parts.
+fn first_piece(lines: &[u8]) -> &[u8] {
+    let piece = &lines[..lines.len().min(PIECE)];
+    let end = piece.iter().rposition(|byte| *byte == b'\n').map_or(piece.len(), |last| last + 1);
+    &piece[..end]
+}
+
 /// Links that are followed at most, as by the kernel.
 const LINKS: usize = 40;
 /// `PROC_SUPER_MAGIC`
@@ -179,9 +232,16 @@ fn open_itself(path: &Path) -> io::Result<File> {
 /// that leaves.
 fn open_with(path: &Path, more: OFlags) -> io::Result<File> {
     let there = if more.is_empty() { std::fs::metadata(path) } else { std::fs::symlink_metadata(path) };
-    let is_pipe = there.is_ok_and(|there| there.file_type().is_fifo());
+    let is_pipe = there.as_ref().is_ok_and(|there| there.file_type().is_fifo());
+    let is_file = there.map_or(true, |there| there.is_file());
     let flags = (OFlags::NONBLOCK | more).bits() as i32;
-    OpenOptions::new().append(true).read(is_pipe).create(!is_pipe).custom_flags(flags).open(path)
+    let open =
+        |read| OpenOptions::new().append(true).read(read).create(!is_pipe).custom_flags(flags).open(path);
+    match open(is_pipe || is_file) {
+        // One that may only be written is a log all the same.
+        Err(error) if is_file && error.kind() == io::ErrorKind::PermissionDenied => open(false),
+        outcome => outcome,
+    }
 }
 
 #[cfg(test)]
@@ -209,6 +269,29 @@ mod tests {
         reader.read_exact(&mut line).unwrap();
         assert_eq!(&line, b"again\n");
         std::fs::remove_file(&path).unwrap();
+    }
+
+    /// FAULTS 38: what another process writes behind a torn line stands in a line of its own.
+    #[test]
+    fn a_torn_line_is_ended_by_whoever_writes_next() {
+        let path = std::env::temp_dir().join(format!("tidegate-log-torn-{}", std::process::id()));
+        std::fs::write(&path, "whole\nto").unwrap();
+        let mut output = Output::open(&LogTarget::File(path.clone())).unwrap();
+        assert_eq!(output.write(b"next\nsecond\n").0, 12);
+        assert!(output.write(b"third\n").1.is_ok());
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "whole\nto\nnext\nsecond\nthird\n");
+        std::fs::write(&path, "").unwrap();
+        assert!(output.write(b"first\n").1.is_ok());
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "first\n");
+        std::fs::remove_file(&path).unwrap();
+    }
+
+    #[test]
+    fn pipes_get_whole_lines() {
+        let lines = [vec![b'a'; 3000], b"\n".to_vec(), vec![b'b'; 3000], b"\n".to_vec()].concat();
+        assert_eq!(first_piece(&lines).len(), 3001);
+        assert_eq!(first_piece(&lines[3001..]).len(), 3001);
+        assert_eq!(first_piece(&[b'c'; 9000]).len(), PIECE);
     }
 
     #[test]

@@ -411,6 +411,9 @@ impl OpenLog {
     }
 
     fn retry(&mut self, sink: Sink, counts: &Counts) {
+        if self.output.take_torn() {
+            self.drop_rest_of_line(counts);
+        }
         while let Some(lines) = self.held.front_mut() {
             let (written, result) = self.output.write(lines);
             lines.drain(..written);
@@ -459,6 +462,7 @@ impl OpenLog {
     }
 
     fn give_up(&mut self, counts: &Counts) {
+        self.output.take_torn(); // its rest goes with what is held
         self.held_bytes = 0;
         for lines in self.held.drain(..) {
             counts.lose(&lines, Some(&self.lost));

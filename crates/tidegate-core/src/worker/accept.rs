@@ -7,6 +7,7 @@
 
 use super::Worker;
 use crate::conn::Connection;
+use crate::crowd::{CROWD, Share};
 use crate::listen::{self, ACCEPTS, Accepted, EXHAUSTION, PAUSE};
 use crate::log;
 use crate::opening::Opening;
@@ -88,6 +89,7 @@ impl Worker {
     fn admit(&mut self, connection: Connection) {
         self.cx.stats.connections.add(1);
         let key = self.connections.insert(connection);
+        self.mind_the_crowd();
         self.drive(key);
         if let Some(connection) = self.connections.get_mut(key)
             && let Err(error) = self.runtime.registry().add(connection.fd(), Kind::Connection, key)
@@ -192,19 +194,21 @@ impl Worker {
     /// A tight bound on unsent bytes costs processor time, and only a crowd needs it: it is set on the
     /// listening sockets, whose connections inherit it, and made wide again when the crowd has gone.
     fn mind_the_crowd(&mut self) {
-        let most = if self.is_crowded { listen::CROWD / 2 } else { listen::CROWD };
-        if self.is_crowded != (self.connections.len() > most) {
+        let connections = self.connections.len();
+        self.cx.share = Share::of(connections, self.cx.engine.settings.limits.unsent_size);
+        let most = if self.is_crowded { CROWD / 2 } else { CROWD };
+        if self.is_crowded != (connections > most) {
             self.is_crowded = !self.is_crowded;
             self.bound_unsent();
         }
     }
 
-    pub(super) fn bound_unsent(&self) {
+    pub(super) fn bound_unsent(&mut self) {
         let tight = self.cx.engine.settings.limits.unsent_size;
         // Left to itself the kernel gives a few slow readers megabytes each, which count against the cgroup.
-        let share = u32::try_from(self.cx.admission.memory() / listen::CROWD as u64).unwrap_or(u32::MAX);
-        let wide = share.clamp(tight, tight.saturating_mul(WIDE));
-        let bytes = if self.is_crowded { tight } else { wide };
+        let share = u32::try_from(self.cx.admission.memory() / CROWD as u64).unwrap_or(u32::MAX);
+        self.cx.wide = share.clamp(tight, tight.saturating_mul(WIDE));
+        let bytes = if self.is_crowded { tight } else { self.cx.wide };
         for open in self.listeners.iter().flatten() {
             socket::bound_unsent(open.listener.fd.as_fd(), bytes);
         }

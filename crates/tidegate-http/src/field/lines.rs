@@ -27,6 +27,12 @@ impl FieldLines {
         FieldLines { bytes: Vec::with_capacity(capacity) }
     }
 
+    /// Bytes of memory that it holds.
+    #[inline]
+    pub fn capacity(&self) -> usize {
+        self.bytes.capacity()
+    }
+
     /// Appends a line. White space around the value is cut off, and each control character in it other
     /// than a tab (CR, LF and NUL first of all) becomes a space.
     ///

@@ -21,6 +21,9 @@ use tidegate_stats::Worker as Stats;
 /// Descriptors that are kept where there are hardly any.
 const DESCRIPTORS_SHORT: u32 = 64;
 
+/// An entry that nobody has asked for goes after this time, or twice as much.
+pub const UNUSED: Duration = Duration::from_secs(120);
+
 /// Which route's view of a path an entry is.
 pub type Instance = u32;
 
@@ -208,6 +211,17 @@ impl FileCache {
         before - self.descriptors
     }
 
+    /// Drops what nobody has asked for since the last time: called every [`UNUSED`], so that a crowd's memory and
+    /// descriptors come back when the crowd has gone.
+    pub fn drop_unused(&mut self) {
+        let is_unused = |key: &Key| self.slots.get(*key).is_some_and(|slot| !slot.is_used.replace(false));
+        let keys: Vec<Key> = self.slots.keys().filter(is_unused).collect();
+        for key in keys {
+            self.drop_key(key);
+            self.stats.cache_evictions.add(1);
+        }
+    }
+
     /// Drops everything.
     pub fn clear(&mut self) {
         let keys: Vec<Key> = self.slots.keys().collect();
@@ -350,5 +364,58 @@ impl FileCache {
         self.stats.cache_entries.set(self.slots.len() as u64);
         self.stats.cache_bytes.set(self.bytes as u64);
         self.stats.cache_descriptors.set(self.descriptors as u64);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::entry::{Contents, Maker};
+    use super::super::locate::{Found, Lookup, open_root};
+    use super::*;
+    use tidegate_config::settings::Action;
+    use tidegate_core::decoration::Decoration;
+    use tidegate_io::file::Patience;
+
+    #[test]
+    fn what_nobody_asks_for_gives_its_memory_back() {
+        let folder = std::env::temp_dir().join(format!("tidegate-unused-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        for name in ["a.bin", "b.bin"] {
+            std::fs::write(folder.join(name), [7; 20_000]).unwrap();
+        }
+        let Ok(settings) = tidegate_config::from_folder(&folder, &[]) else { panic!("sound settings") };
+        let route = &settings.sites[0].routes[0];
+        let Action::Files(files) = &route.action else { panic!("files") };
+        let root = open_root(&files.root, files.symlinks).unwrap();
+        let lookup =
+            Lookup { root: root.clone(), settings: files.clone(), pattern: route.pattern.clone() };
+        let maker = Maker {
+            server: None,
+            decoration: Decoration::of(route),
+            compress: None,
+            memory_file_size: u64::from(settings.file_cache.memory_file_size),
+        };
+        let mut cache = FileCache::new(settings.file_cache.clone(), Arc::default(), None);
+        for path in [b"/a.bin", b"/b.bin"] {
+            let Found::File(found) = lookup.locate(path, Patience::Wait).unwrap().found else {
+                panic!("a file")
+            };
+            let Ok(contents) = Contents::read(found, maker.memory_file_size, Patience::Wait) else {
+                panic!("it can be read")
+            };
+            let entry = Rc::new(maker.entry(&lookup, (path, 0), contents, 0));
+            assert_eq!(entry.descriptors(), 0, "20,000 bytes are held in memory");
+            cache.insert(0, path, &entry, &root, &[]);
+        }
+        let is_there = |cache: &FileCache, path: &[u8]| !matches!(cache.look_up(0, path, 0), Cached::Nothing);
+        let full = cache.bytes;
+        assert!(full > 40_000 && is_there(&cache, b"/a.bin"));
+        cache.drop_unused();
+        assert!(cache.bytes <= full / 2 && cache.slots.len() == 1, "{} of {full} bytes", cache.bytes);
+        assert!(is_there(&cache, b"/a.bin") && !is_there(&cache, b"/b.bin"));
+        cache.drop_unused();
+        cache.drop_unused();
+        assert_eq!((cache.bytes, cache.slots.len(), cache.table.len()), (0, 0, 0));
+        std::fs::remove_dir_all(&folder).unwrap();
     }
 }

@@ -31,7 +31,7 @@ use tidegate_io::blocking::{self, Overloaded, Pending, QueueKey};
 use tidegate_io::clock::monotonic_ns;
 use tidegate_io::file::{Patience, Root};
 use tidegate_io::notify::Notifier;
-use tidegate_io::{Runtime, descriptors};
+use tidegate_io::{Runtime, descriptors, timer};
 use tidegate_stats::Worker as Stats;
 
 /// What the file handlers of one worker share.
@@ -56,6 +56,14 @@ impl Shared {
         let watcher = notifier.clone().map(watch::Watcher::new);
         let cache = RefCell::new(FileCache::new(limits, stats, watcher));
         let shared = Rc::new(Shared { cache, next_instance: Cell::new(0) });
+        let unused = Rc::downgrade(&shared);
+        runtime.spawn(async move {
+            loop {
+                timer::after(cache::UNUSED).await;
+                let Some(shared) = unused.upgrade() else { return };
+                shared.cache.borrow_mut().drop_unused();
+            }
+        });
         if let Some(notifier) = notifier {
             let shared = shared.clone();
             runtime.spawn(async move {

@@ -44,7 +44,7 @@ const PREFIXES: [&str; 33] = [
 
 /// The same behind `X-`. Where clients use a namespace too (`X-Amz-Date`, `X-Auth-Token`, `X-Ms-Date`, `X-Goog-Api-Key`), only
 /// what a proxy says in it.
-const X_PREFIXES: [&str; 55] = [
+const X_PREFIXES: [&str; 56] = [
     "akamai-",
     "amzn-mtls-",
     "amzn-oidc-",
@@ -93,6 +93,7 @@ const X_PREFIXES: [&str; 55] = [
     "ssl",
     "sucuri-",
     "tls-",
+    "token-subject",
     "trusted-",
     "url-scheme",
     "user-dn",
@@ -226,7 +227,8 @@ mod tests {
         Client-Cert Client-Cert-Chain X-Client-Cert X-Client-Certificate X-Client-Verify X-Client-DN X-Client-CN
         X-Client-Subject X-SSL X-SSL-Cert X-SSL-Client-Cert X-SSL-Client-Verify X-SSL-Client-S-DN X-SSL-Client-CN SSL-Verified
         Ssl-Client-Cert Ssl-Client-Verify Ssl-Client-Subject-Dn X-TLS-Client-Cert X-ARR-ClientCert X-Amzn-Mtls-Clientcert
-        X-Amzn-Mtls-Clientcert-Subject Cf-Client-Cert-Der-Base64 X-Subject-DN X-User-DN";
+        X-Amzn-Mtls-Clientcert-Subject Cf-Client-Cert-Der-Base64 X-Subject-DN X-User-DN
+        X-Token-Subject";
 
     /// What browsers, programs and libraries send.
     const PLAIN: &str = "

@@ -94,6 +94,8 @@ impl Attempt for Multiplexed {
             Ok(stream) => stream,
             Err(error) => return Err(Failure::unreachable(error, pick.take())),
         };
+        let mut weight = Weight::default();
+        weight.set(stream.held());
         let began = monotonic_ns();
         match self.head(&stream).await {
             Ok(head) => {
@@ -397,6 +399,7 @@ impl BodyStream for Flow {
                 Poll::Ready(Ok(if passes { Chunk::end(to_client(trailers.iter())) } else { Chunk::End }))
             }
             Poll::Ready(Ok(count)) => {
+                self.stream.widen(memory::take);
                 self.silence.ends();
                 self.left = self.left.map(|left| left.saturating_sub(count as u64));
                 Poll::Ready(Ok(Chunk::of(count)))
@@ -422,8 +425,9 @@ impl BodyStream for Flow {
     }
 
     fn poll_ahead(&mut self, cx: &mut Context<'_>) {
-        // What comes meanwhile waits within the window.
+        // What comes meanwhile waits within the window, and whoever weighs this looks again: an end gives room back.
         let _ = self.upload.poll(cx, &self.stream);
+        self.stream.watch(cx);
         self.silence.ends();
     }
 

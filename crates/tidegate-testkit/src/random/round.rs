@@ -326,8 +326,14 @@ impl Round<'_> {
                 });
             }
             let deadline = Instant::now() + WAVE;
+            let mut random = Generator::new(self.plan.seed).fork(9).fork(self.clients);
+            let mut next_reload = Instant::now() + random.millis(0, 400);
             while left.load(Relaxed) > 0 {
                 self.look_at_memory();
+                if self.plan.has_reloads && Instant::now() >= next_reload {
+                    self.reload(&mut random);
+                    next_reload = Instant::now() + random.millis(20, 1500);
+                }
                 if Instant::now() > deadline && !self.shared.is_over.swap(true, Relaxed) {
                     self.fail(
                         Invariant::Service,
@@ -337,6 +343,19 @@ impl Round<'_> {
                 rest(Duration::from_millis(20));
             }
         });
+    }
+
+    /// A reload, with the same settings or with a mistake in them: nobody who is served notices either.
+    fn reload(&self, random: &mut Generator) {
+        let settings = self.plan.text(&self.options.program);
+        let (text, is_sound) = match random.below(3) {
+            0 => (format!("{settings}\nno-such-directive\n"), false),
+            1 => (format!("{settings}\nsite \"c.test\" {{\n"), false),
+            _ => (format!("{settings}\n// reload {}\n", random.number()), true),
+        };
+        if let Err(problem) = self.server.reload(&text, is_sound) {
+            self.fail(Invariant::Process, problem);
+        }
     }
 
     fn look(&mut self) {

@@ -56,6 +56,21 @@ impl Server {
         serde_json::from_str(&outcome.stdout).map_err(|error| format!("the status report: {error}"))
     }
 
+    /// Has it take up these settings; an error where it does not do what is right for them.
+    pub(super) fn reload(&self, text: &str, is_sound: bool) -> Result<(), String> {
+        fs::write(&self.place.config, text).map_err(|error| error.to_string())?;
+        let control = self.place.control.display().to_string();
+        let words = ["reload", "--control", &control].map(str::to_owned);
+        let outcome = self.binary.command(&words, &self.place)?;
+        match (outcome.code, is_sound) {
+            (0, true) | (1, false) => Ok(()),
+            (code, _) => {
+                let what = if is_sound { "the same settings" } else { "settings with a mistake" };
+                Err(format!("`tidegate reload` with {what} ended with {code}: {}", outcome.stderr))
+            }
+        }
+    }
+
     fn current_processes(&self) -> Result<Vec<u32>, String> {
         let status = self.status()?;
         let all = status["server"]["processes"].as_array().ok_or("a status without processes")?;

@@ -141,6 +141,8 @@ pub(super) struct Plan {
     pub(super) limits: Limits,
     /// Bytes that the file cache may hold in memory, all workers together.
     pub(super) cache: u64,
+    /// The settings are taken up anew while clients play, also with mistakes in them.
+    pub(super) has_reloads: bool,
     top: Vec<String>,
 }
 
@@ -151,7 +153,14 @@ impl Plan {
         let workers = top_random.weighted(&[(3, 1), (3, 2), (1, 3)]);
         let limits = limits(&mut random.fork(2));
         let mut top = vec![format!("workers {workers}")];
-        let cache = file_cache(&mut top_random, &mut top) * workers;
+        let mut cache = file_cache(&mut top_random, &mut top) * workers;
+        // Numbers of their own, so that what a seed was before it knew of these it still is.
+        let mut operation = random.fork(8);
+        let has_reloads = operation.chance(40);
+        if !limits.is_tight && operation.chance(25) {
+            top.push("processes 2".to_owned());
+            cache *= 2;
+        }
         Plan {
             seed,
             listeners: listeners(&mut random.fork(3)),
@@ -159,6 +168,7 @@ impl Plan {
             sites: sites(&mut random.fork(5)),
             limits,
             cache,
+            has_reloads,
             top,
         }
     }

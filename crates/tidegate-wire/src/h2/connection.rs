@@ -178,7 +178,7 @@ impl Connection {
     }
 
     fn new(limits: Limits, is_server: bool, out: &mut Vec<u8>) -> Connection {
-        let limits = limits.within_bounds();
+        let limits = limits.within_bounds(is_server);
         push_frame(out, FrameKind::SETTINGS, 0, 0, &settings::own(&limits, is_server));
         let mut receive_window = ReceiveWindow::new(INITIAL_WINDOW);
         receive_window.grow(limits.connection_window);

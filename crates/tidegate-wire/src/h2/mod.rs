@@ -75,7 +75,7 @@ pub struct Limits {
     pub streams: u32,
     /// Bytes of content that may wait to be consumed, over all streams; at least [`INITIAL_WINDOW`].
     pub connection_window: u32,
-    /// The same for one stream.
+    /// The same for one stream; in the server role at least [`INITIAL_WINDOW`].
     pub stream_window: u32,
     /// Extended CONNECT is taken, and said to be (RFC 8441). Server role.
     pub extended_connect: bool,
@@ -95,11 +95,13 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// A peer may use the windows that it knows before it has read our settings, so they cannot be smaller.
-    fn within_bounds(self) -> Limits {
+    /// A client may use the windows that it knows before it has read our settings, so they cannot be smaller. A server
+    /// has read them before it sees a request.
+    fn within_bounds(self, is_server: bool) -> Limits {
+        let least_of_stream = if is_server { INITIAL_WINDOW } else { 1 };
         Limits {
             connection_window: self.connection_window.clamp(INITIAL_WINDOW, MAX_WINDOW),
-            stream_window: self.stream_window.clamp(INITIAL_WINDOW, MAX_WINDOW),
+            stream_window: self.stream_window.clamp(least_of_stream, MAX_WINDOW),
             ..self
         }
     }

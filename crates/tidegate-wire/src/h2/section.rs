@@ -374,6 +374,10 @@ impl Section {
         if self.pseudo_bytes(PROTOCOL).is_some_and(|protocol| !is_token_all(protocol)) {
             return Err(Malformed::UnknownPseudo);
         }
+        // What follows a CONNECT is no content (RFC 9110 section 9.3.6, RFC 9113 section 8.5).
+        if has_protocol && self.content_length.is_some() {
+            return Err(Malformed::ContentLength);
+        }
         let scheme = self.pseudo_bytes(SCHEME).ok_or(Malformed::MissingPseudo)?;
         let default_port = match scheme {
             b"http" => 80,
@@ -414,6 +418,9 @@ impl Section {
     fn finish_connect(&mut self) -> Result<(), Malformed> {
         if self.pseudo[SCHEME].is_some() || self.pseudo[PATH].is_some() {
             return Err(Malformed::ConnectWithPath);
+        }
+        if self.content_length.is_some() {
+            return Err(Malformed::ContentLength);
         }
         let authority = self.pseudo_bytes(AUTHORITY).ok_or(Malformed::MissingPseudo)?;
         if !authority::is_valid_with_port(authority) {

@@ -54,6 +54,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 use tidegate_config::settings::{ListenAddress, LogTarget};
 use tidegate_config::{Diagnostic, Settings};
+use tidegate_core::admission::{save_address_space, shortage_of_address_space};
 use tidegate_core::log::{self, Writer};
 use tidegate_core::tls::{PairKey, TlsFiles};
 use tidegate_io::file::{Patience, Root, is_openat2_missing};
@@ -185,6 +186,7 @@ impl Master {
         handover: Option<&Handover>,
     ) -> Result<Master> {
         privileges::close_memory();
+        save_address_space();
         let limit = descriptors::raise_limit();
         let notifier = Notifier::from_environment();
         let workers = revision::workers(&settings);
@@ -240,6 +242,7 @@ impl Master {
             warnings: read.warnings.iter().map(Diagnostic::identity).collect(),
         };
         let tls = Tls::new(handover.map(|left| left.tickets.as_slice()))?;
+        warnings.extend(shortage_of_address_space(current.settings.limits.memory));
         say_what_is_missing(&current.fitted(), limit, &warnings);
         let mut master = Master {
             options,
@@ -309,6 +312,7 @@ impl Master {
 
     /// Serves until told to end. `has_predecessor`: the service manager hears from that one who is ready.
     pub fn run(mut self, has_predecessor: bool) {
+        tidegate_io::process::let_go_of_code();
         if !has_predecessor {
             self.notifier.ready(&format!("listening on {}", self.listening().join(", ")));
         }
@@ -609,7 +613,15 @@ impl Master {
         let all: Vec<u64> = self.servers.list.iter().map(|server| server.id).collect();
         all.into_iter().for_each(|id| self.servers.kill(id));
         let deadline = Instant::now() + END_PATIENCE;
-        while !self.servers.list.is_empty() && self.next_news(deadline).is_some() {}
+        // The last word of a process is an event, and no news.
+        while !self.servers.list.is_empty() && Instant::now() < deadline {
+            if let Some(event) = self.next_event(Some(deadline))
+                && let Some(other) = self.obey_servers(event)
+            {
+                self.deferred.push_back(other);
+            }
+            while self.servers.next_news().is_some() {}
+        }
     }
 }
 

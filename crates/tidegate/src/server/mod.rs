@@ -51,6 +51,7 @@ enum Event {
 pub fn run() -> Result<ExitCode> {
     let link = take_link()?;
     privileges::close_memory();
+    tidegate_core::admission::save_address_space();
     let begin: Begin = match passing::receive(link.as_fd()).context("cannot hear the master")? {
         Some((bytes, _)) => serde_json::from_slice(&bytes).context("the master is not understood")?,
         None => return Ok(ExitCode::SUCCESS), // it has thought better of it

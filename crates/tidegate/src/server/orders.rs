@@ -237,7 +237,9 @@ impl Server {
         };
         self.let_go(&settings);
         self.writer.settle();
-        self.settings = Some(settings);
+        if self.settings.replace(settings).is_none() {
+            tidegate_io::process::let_go_of_code();
+        }
         if let Some(warning) = self.warning.take() {
             log::warn(warning);
         }

@@ -12,6 +12,7 @@ use landlock::{
 };
 use nix::unistd::{Gid, Uid, setgid, setgroups, setuid};
 use rustix::process::{DumpableBehavior, set_dumpable_behavior};
+use std::collections::HashSet;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use tidegate_config::settings::gateway::Script;
@@ -76,18 +77,19 @@ pub fn become_user(identity: &Identity) -> Result<()> {
 /// it is left out; a kernel without landlock is worth a word.
 fn confine(readable: &[PathBuf], spill: Option<&Path>) -> Result<Option<String>> {
     let read = AccessFs::from_read(ABI::V5) & !AccessFs::Execute;
-    let mut rules = Vec::with_capacity(readable.len());
-    for path in readable {
+    // Opened one after the other: there may be more of them than descriptors.
+    let readable = readable.iter().filter_map(|path| {
         // What is not there, or may not be looked at by this user, cannot be served either.
-        let Ok(fd) = PathFd::new(path) else { continue };
+        let fd = PathFd::new(path).ok()?;
         let access = if path.is_dir() { read } else { AccessFs::ReadFile.into() };
-        rules.push(Ok::<_, landlock::RulesetError>(PathBeneath::new(fd, access)));
-    }
-    if let Some(fd) = spill.and_then(|path| PathFd::new(path).ok()) {
+        Some(Ok::<_, landlock::RulesetError>(PathBeneath::new(fd, access)))
+    });
+    let spill = spill.and_then(|path| PathFd::new(path).ok()).map(|fd| {
         // A file without a name is opened in the folder, which counts as making one there.
         let access = read | AccessFs::MakeReg | AccessFs::WriteFile | AccessFs::RemoveFile;
-        rules.push(Ok(PathBeneath::new(fd, access)));
-    }
+        Ok(PathBeneath::new(fd, access))
+    });
+    let rules = readable.chain(spill);
     let confined = Ruleset::default()
         .set_compatibility(CompatLevel::BestEffort)
         .handle_access(AccessFs::from_all(ABI::V5))
@@ -136,6 +138,7 @@ pub const SYSTEM: &[&str] = &[
 /// the system is never opened that way.
 pub fn readable(settings: &tidegate_config::Settings) -> Vec<PathBuf> {
     let mut paths: Vec<PathBuf> = Vec::new();
+    let mut seen: HashSet<&Path> = HashSet::new();
     let mut add = |path: &Path| {
         paths.push(path.to_owned());
         if let Some(parent) = path.parent().filter(|parent| parent.parent().is_some()) {
@@ -154,7 +157,7 @@ pub fn readable(settings: &tidegate_config::Settings) -> Vec<PathBuf> {
         if symlinks != Symlinks::Beneath {
             return vec![PathBuf::from("/")];
         }
-        for folder in folders(&route.action) {
+        for folder in folders(&route.action).into_iter().filter(|folder| seen.insert(folder)) {
             add(folder);
             if let Ok(real) = folder.canonicalize() {
                 add(&real);
@@ -164,6 +167,19 @@ pub fn readable(settings: &tidegate_config::Settings) -> Vec<PathBuf> {
     paths.sort();
     paths.dedup();
     paths
+}
+
+/// Those of the paths that are needed to read all of them: what lies in another one goes with it, so that ten thousand sites
+/// side by side are one folder. A symbolic link leads elsewhere, and stays.
+pub fn outermost(paths: Vec<PathBuf>) -> Vec<PathBuf> {
+    let all: HashSet<&Path> = paths.iter().map(PathBuf::as_path).collect();
+    let goes_along = |path: &Path| {
+        path.parent().is_some_and(|parent| all.contains(parent))
+            && path.symlink_metadata().is_ok_and(|there| !there.is_symlink())
+    };
+    let is_needed: Vec<bool> = paths.iter().map(|path| !goes_along(path)).collect();
+    let needed = paths.into_iter().zip(is_needed).filter(|(_, is_needed)| *is_needed);
+    needed.map(|(path, _)| path).collect()
 }
 
 /// Where server processes may put what has to be complete before an application gets it; `None` where no route
@@ -233,5 +249,29 @@ mod tests {
             assert!(paths.contains(&PathBuf::from(path)), "{path}");
         }
         assert!(!paths.contains(&PathBuf::from("/")));
+        assert_eq!(outermost(paths), [PathBuf::from("/tmp"), PathBuf::from("/usr")]);
+    }
+
+    #[test]
+    fn what_a_link_leads_to_may_be_read_beside_the_link() {
+        let folder = std::env::temp_dir().join(format!("tidegate-readable-{}", std::process::id()));
+        for name in ["v1/site", "other"] {
+            std::fs::create_dir_all(folder.join(name)).unwrap();
+        }
+        std::os::unix::fs::symlink("v1/site", folder.join("current")).unwrap();
+        let (there, other) = (folder.join("current"), folder.join("other/gone"));
+        let text = format!(
+            "listen \":1\"\nsite {{ root \"{}\"; route \"/x/*\" {{ root \"{}\" }} }}\n",
+            there.display(),
+            folder.join("other").display()
+        );
+        let loaded =
+            tidegate_config::load_str("a", &text, Path::new("/"), &tidegate_config::ProcessEnvironment);
+        let paths = outermost(readable(&loaded.settings.unwrap()));
+        assert!(paths.contains(&there), "where it leads next: {paths:?}");
+        for path in [&folder.join("v1/site/a"), &other] {
+            assert!(paths.iter().any(|may| path.starts_with(may)), "{path:?} in {paths:?}");
+        }
+        std::fs::remove_dir_all(&folder).unwrap();
     }
 }

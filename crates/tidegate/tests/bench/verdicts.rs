@@ -1,6 +1,7 @@
 //! What is never a PASS.
 
 use super::peers::{BINARY, Served, answer, bench, peer, request};
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use std::fs;
 use std::io::Write;
@@ -137,8 +138,7 @@ fn an_interrupted_run_has_an_exit_code_of_its_own() {
     let run = ["bench", "hit", "-c", "1", "-t", "10m", "--target", "p99=1m", "--json", &url];
     let child = Command::new(BINARY).args(run).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
     answered.wait();
-    let end = Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
-    assert!(end.success());
+    kill_process(Pid::from_child(&child), Signal::INT).unwrap();
     let output = child.wait_with_output().unwrap();
     let report: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(output.status.code(), Some(130), "{report}");

@@ -34,13 +34,13 @@ const fn first(row: Row) -> Row {
     Row { is_shown_first: true, ..row }
 }
 
-const BEST: &str = "CPU of the best peer's";
-const NGINX: &str = "CPU of nginx's";
+const BEST: &str = "CPU / best peer";
+const NGINX: &str = "CPU / nginx";
 
 /// Every row.
 pub const ROWS: [Row; 45] = [
     first(row("static-1k", "1 KiB, keep-alive", BEST, AtMost(0.90), |b| best(&small(b, "1k")?))),
-    row("static-1k-floor", "1 KiB, keep-alive", "CPU of the floor's", AtMost(1.05), |b| {
+    row("static-1k-floor", "1 KiB, keep-alive", "CPU / a floor that parses nothing", AtMost(1.05), |b| {
         against(&small(b, "1k")?, "canned floor", cost)
     }),
     first(row("static-10k", "10 KiB, keep-alive", BEST, AtMost(0.90), |b| best(&small(b, "10k")?))),
@@ -49,7 +49,7 @@ pub const ROWS: [Row; 45] = [
     first(row("static-1k-close", "1 KiB, a connection each", NGINX, AtMost(0.60), |b| {
         against(&small(b, "1k-close")?, "nginx", cost)
     })),
-    row("access-log", "1 KiB with an access log", "CPU of without", AtMost(1.05), access_log),
+    row("access-log", "1 KiB with an access log", "CPU / without", AtMost(1.05), access_log),
     row("cached-instructions", "a cached file, 1 KiB", "instructions", AtMost(3_100.0), |_| {
         instructions_of("cached file")
     }),
@@ -79,16 +79,16 @@ pub const ROWS: [Row; 45] = [
         let connections = b.many(5_000, 200);
         Ok(Figure::once(tls::idle_bytes(connections)?, format!("{connections} connections")))
     }),
-    row("h2-1k-rate", "1 KiB over HTTP/2, 32 streams", "requests/s of h2o's", AtLeast(1.0), |b| {
+    row("h2-1k-rate", "1 KiB over HTTP/2, 32 streams", "requests/s / h2o", AtLeast(1.0), |b| {
         against(&h2_run(b)?, "h2o", rate)
     }),
-    first(row("h2-1k-cpu", "1 KiB over HTTP/2, 32 streams", "CPU of h2o's", AtMost(0.65), |b| {
+    first(row("h2-1k-cpu", "1 KiB over HTTP/2, 32 streams", "CPU / h2o", AtMost(0.65), |b| {
         against(&h2_run(b)?, "h2o", cost)
     })),
     row(
         "events-beside-idle",
         "an event on HTTP/2 beside 90 idle streams",
-        "of one alone",
+        "instructions / alone",
         AtMost(instructions::BESIDE_IDLE),
         |_| {
             let alone = instructions::of(instructions::EVENT)?;
@@ -123,7 +123,7 @@ pub const ROWS: [Row; 45] = [
     row(
         "php-rate",
         "a hello by php-fpm, 8 children",
-        "requests/s of nginx's that keeps connections",
+        "requests/s / nginx that keeps connections",
         AtLeast(1.1),
         |b| against(&gateway_run(b, "php", Gateway::Php)?, "nginx, kept", rate),
     ),
@@ -134,17 +134,13 @@ pub const ROWS: [Row; 45] = [
         AtMost(0.10),
         workers::php_reuse,
     ),
-    row(
-        "downloads-rate",
-        "10,000 downloads at 100 KiB/s",
-        "bytes of nginx's with sndbuf=64k",
-        AtLeast(1.0),
-        |b| download(b, |side| side.delivered, true),
-    ),
+    row("downloads-rate", "10,000 downloads at 100 KiB/s", "bytes / nginx, sndbuf=64k", AtLeast(1.0), |b| {
+        download(b, |side| side.delivered, true)
+    }),
     first(row(
         "downloads-cpu",
         "10,000 downloads at 100 KiB/s",
-        "CPU of nginx's with sndbuf=64k",
+        "CPU / nginx, sndbuf=64k",
         AtMost(0.90),
         |b| download(b, |side| side.cost, true),
     )),
@@ -157,31 +153,27 @@ pub const ROWS: [Row; 45] = [
     row(
         "generator-rate",
         "`tidegate bench hit`, 64 connections, one core",
-        "requests/s of wrk's",
+        "requests/s / wrk",
         AtLeast(1.05),
         |b| against(&generator_run(b)?, "wrk", rate),
     ),
-    row(
-        "generator-cpu",
-        "`tidegate bench hit`, 64 connections, one core",
-        "CPU of wrk's",
-        AtMost(0.85),
-        |b| against(&generator_run(b)?, "wrk", cost),
-    ),
+    row("generator-cpu", "`tidegate bench hit`, 64 connections, one core", "CPU / wrk", AtMost(0.85), |b| {
+        against(&generator_run(b)?, "wrk", cost)
+    }),
     row(
         "workers-flat",
         "1 KiB with 2 workers, and with as many as processors",
-        "CPU of with one, the most",
+        "CPU / with one worker, the most",
         AtMost(1.03),
         workers::flat,
     ),
-    row("workers-64", "busiest worker, 64 connections", "of the mean", AtMost(1.1), |b| {
+    row("workers-64", "busiest worker, 64 connections", "CPU / mean", AtMost(1.1), |b| {
         workers::busiest(b, 64)
     }),
-    row("workers-1000", "busiest worker, 1,000 connections", "of the mean", AtMost(1.1), |b| {
+    row("workers-1000", "busiest worker, 1,000 connections", "CPU / mean", AtMost(1.1), |b| {
         workers::busiest(b, 1_000)
     }),
-    row("workers-10000", "busiest worker, 10,000 connections", "of the mean", AtMost(1.1), |b| {
+    row("workers-10000", "busiest worker, 10,000 connections", "CPU / mean", AtMost(1.1), |b| {
         workers::busiest(b, 10_000)
     }),
     row("start", "from the command to the first answer", "ms", AtMost(20.0), process::start),
@@ -189,7 +181,7 @@ pub const ROWS: [Row; 45] = [
     row("size", "the release binary", "MB", AtMost(15.0), process::size),
     row("sites-check", "`check` with 50,000 sites", "s", AtMost(1.0), process::check_sites),
     row("sites-start", "start with 50,000 sites", "s", AtMost(2.0), process::start_sites),
-    row("h2-100k", "100 KiB over HTTP/2, 32 streams", "CPU of h2o's", AtMost(0.95), |b| {
+    row("h2-100k", "100 KiB over HTTP/2, 32 streams", "CPU / h2o", AtMost(0.95), |b| {
         let run = b.series("h2-100k", || h2::series(&b.course, h2::Workload::Medium, &[TlsPeer::H2o]))?;
         against(&run, "h2o", cost)
     }),

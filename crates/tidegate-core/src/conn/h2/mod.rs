@@ -7,8 +7,9 @@
 mod receive;
 mod send;
 
+use super::deadlines::{Timer, reading_terms, sending_terms};
 use super::progress::{Reader, StreamPace, Terms, Waits};
-use super::{Connection, Next, Protocol, Request, TURNS, Timer, reading_terms, sending_terms};
+use super::{Connection, Next, Protocol, Request, TURNS};
 use crate::batch::Batch;
 use crate::body::{BodySink, RequestBodyError};
 use crate::context::Ctx;

@@ -6,7 +6,7 @@ use super::send::Output;
 use super::{Http2, Incoming, StreamWork, Unread, WIDE_WINDOW, kind_of_error};
 use crate::answer;
 use crate::body::RequestBodyError;
-use crate::conn::reading_terms;
+use crate::conn::deadlines::reading_terms;
 use crate::context::Ctx;
 use crate::interim::{Interim, InterimQueue};
 use crate::reply::Reply;

@@ -168,6 +168,9 @@ impl Connection {
     /// there is more to do without waiting.
     pub(super) fn pump_h2(&mut self, h2: &mut Http2, key: Key, cx: &mut Ctx) -> io::Result<bool> {
         let is_stuck = self.is_stuck() && !self.send_held(false)?;
+        if is_stuck {
+            self.take_share(cx);
+        }
         self.ask_due(h2, key, cx);
         if !is_stuck && self.send_ready(h2, key, cx)? {
             return Ok(true);

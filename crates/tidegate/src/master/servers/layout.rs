@@ -37,6 +37,12 @@ fn seen(path: PathBuf) -> Seen {
     (path, there)
 }
 
+/// Whether all of these are among those. There may be two for every site.
+fn holds_all(present: &[Seen], wanted: &[Seen]) -> bool {
+    let present: HashSet<&Seen> = present.iter().collect();
+    wanted.iter().all(|path| present.contains(path))
+}
+
 impl Layout {
     /// As the settings ask for, with what lies at the paths now. Asks file systems, which may hang: not for the master's
     /// thread while it serves.
@@ -80,12 +86,12 @@ impl Layout {
     /// Whether processes made for this can serve what `next` is for.
     pub fn suits(&self, next: &Layout) -> bool {
         let may_read = match (&self.readable, &next.readable) {
-            (Some(present), Some(wanted)) => wanted.iter().all(|path| present.contains(path)),
+            (Some(present), Some(wanted)) => holds_all(present, wanted),
             (present, wanted) => present.is_none() == wanted.is_none(),
         };
         let may_follow = match (&self.sealed, &next.sealed) {
             (Some((present, beside)), Some((sealed, wanted))) => {
-                present == sealed && wanted.iter().all(|path| beside.contains(path))
+                present == sealed && holds_all(beside, wanted)
             }
             (present, sealed) => present.is_none() == sealed.is_none(),
         };

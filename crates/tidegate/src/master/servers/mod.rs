@@ -48,6 +48,10 @@ pub const COMMIT_PATIENCE: Duration = Duration::from_secs(15);
 const STOP_PATIENCE: Duration = Duration::from_secs(6);
 /// A process that has served so long is no part of a series of failures.
 const SOUND: Duration = Duration::from_secs(1);
+/// One that has served so long and crashes as the one before it did is no part of a series either.
+const STEADY: Duration = Duration::from_secs(20);
+/// An end that comes from outside: to serve on at once is all that can be done about it.
+const KILLED: &str = "signal 9";
 
 /// A server process.
 pub struct Server {
@@ -70,6 +74,8 @@ pub struct Server {
     handle: Option<OwnedFd>,
     started: i64,
     serving_since: Option<Instant>,
+    /// How long it has served before it ended.
+    served: Duration,
     /// When it must be done with what it does.
     deadline: Option<Instant>,
     /// It was told to end now.
@@ -87,6 +93,10 @@ struct Place {
     restarts: u64,
     /// Processes that ended by mistake one after the other, soon after their start.
     failures: u32,
+    /// Processes that crashed in the same way one after the other, each within [`STEADY`].
+    crashes: u32,
+    /// How the last one has ended.
+    last_end: String,
     next_try: Option<Instant>,
 }
 
@@ -148,7 +158,8 @@ impl Servers {
         let layout = &revision.layout;
         let readable = layout.readable.as_ref().map(|paths| {
             let system = privileges::SYSTEM.iter().map(PathBuf::from);
-            paths.iter().map(|(path, _)| path.clone()).chain(system).collect()
+            let needed = privileges::outermost(paths.iter().map(|(path, _)| path.clone()).collect());
+            needed.into_iter().chain(system).collect()
         });
         let begin = Begin {
             identity: layout.identity.clone(),
@@ -222,6 +233,7 @@ impl Servers {
             handle,
             started: tidegate_io::clock::wall_seconds(),
             serving_since: None,
+            served: Duration::ZERO,
             deadline: Some(Instant::now() + START_PATIENCE),
             is_told: false,
             is_killed: false,
@@ -376,6 +388,7 @@ impl Servers {
         for place in &mut self.places {
             place.next_try = None;
             place.failures = 0;
+            place.crashes = 0;
         }
         self.publish();
     }
@@ -479,6 +492,7 @@ impl Servers {
         server.state = State::Draining;
         self.news.push_back(News::Ended(id));
         let place = server.place;
+        server.served = server.serving_since.map(|since| since.elapsed()).unwrap_or_default();
         let was_sound = server.was_sound();
         self.status_registry.has_ended(id, None);
         if is_mistake
@@ -496,11 +510,25 @@ impl Servers {
         let server = self.list.remove(index);
         if server.is_end_news && !self.is_ending {
             let mut said = format!("server process {} has ended ({how})", server.pid);
-            if let Some(place) = self.places.get(server.place).filter(|place| place.failures > 1) {
-                let wait = pause(place.failures).as_secs_f32();
-                said +=
-                    &format!(", the {} in a row that served for less than a second", ordinal(place.failures));
-                said += &format!("; the next one waits {wait:.1} s");
+            if let Some(place) = self.places.get_mut(server.place) {
+                let wait = pause(place.failures.max(place.crashes)).as_secs_f32();
+                let is_crash = server.served < STEADY && how != KILLED;
+                place.crashes = match is_crash {
+                    true if place.last_end == how => place.crashes + 1,
+                    is_first => is_first.into(),
+                };
+                how.clone_into(&mut place.last_end);
+                if place.failures > 1 {
+                    let count = ordinal(place.failures);
+                    said += &format!(", the {count} in a row that served for less than a second");
+                } else if place.crashes > 2 {
+                    let (count, limit) = (ordinal(place.crashes), STEADY.as_secs());
+                    said +=
+                        &format!(", the {count} in a row that ended so and served for less than {limit} s");
+                }
+                if place.failures > 1 || place.crashes > 2 {
+                    said += &format!("; the next one waits {wait:.1} s");
+                }
             }
             log::error(said);
         }
@@ -608,7 +636,7 @@ impl Place {
     fn missed(&mut self, was_sound: bool) {
         self.restarts += 1;
         self.failures = if was_sound { 0 } else { self.failures + 1 };
-        self.next_try = Some(Instant::now() + pause(self.failures));
+        self.next_try = Some(Instant::now() + pause(self.failures.max(self.crashes)));
     }
 }
 

@@ -127,6 +127,36 @@ fn one_that_dies_between_prepared_and_committed_is_replaced_and_its_end_is_said(
     assert_eq!(stage.servers.places[0].restarts, 1);
 }
 
+/// One that aborts again and again, each time after it has served for a while, does not spin; one that somebody kills is
+/// replaced at once.
+#[test]
+fn those_that_crash_in_the_same_way_wait_longer_and_longer() {
+    for (how, waits) in [("signal 6", [0, 0, 100, 200, 400, 800]), (KILLED, [0; 6])] {
+        let (mut stage, revision) = (Stage::new(1), revision(1, 1));
+        for wait in waits {
+            let id = stage.serving(0, &revision);
+            let server = stage.servers.list.iter_mut().find(|server| server.id == id).expect("it is there");
+            server.serving_since = Instant::now().checked_sub(2 * SOUND);
+            let before = Instant::now();
+            stage.dies(id);
+            stage.servers.gone(id, how);
+            let next = stage.servers.places[0].next_try.take().expect("there will be another");
+            assert!(next >= before + Duration::from_millis(wait), "{how}: {wait}");
+            assert_eq!(
+                pause(stage.servers.places[0].crashes.saturating_sub(1)).as_millis(),
+                u128::from(wait)
+            );
+        }
+        let id = stage.serving(0, &revision);
+        stage.server(id);
+        let server = stage.servers.list.iter_mut().find(|server| server.id == id).expect("it is there");
+        server.serving_since = Instant::now().checked_sub(2 * STEADY);
+        stage.dies(id);
+        stage.servers.gone(id, how);
+        assert_eq!(stage.servers.places[0].crashes, 0, "it has served for long");
+    }
+}
+
 #[test]
 fn one_started_for_recovery_commits_when_ready_and_others_when_told() {
     let (mut stage, revision) = (Stage::new(1), revision(1, 1));
