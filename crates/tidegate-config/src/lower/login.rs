@@ -228,7 +228,7 @@ pub(super) fn without_tls(checker: &mut Checker<'_>, settings: &Settings, nodes:
     for origin in logins {
         let message =
             "passwords may cross the network as they are: a `listen` of these sites does not speak TLS";
-        let help = "write `hsts` in the site, which sends everybody to https, or `listen \":80\" { redirect-to-https }`";
+        let help = "write `hsts \"365d\"` in the site, which sends everybody to https, or `listen \":80\" { redirect-to-https }`";
         let warning = Diagnostic::warning(message).help(help);
         let source = nodes.iter().map(|top| &top.file.source).find(|source| source.name == origin.file);
         let place = source.and_then(|source| Some((source, source.written_at(origin)?)));

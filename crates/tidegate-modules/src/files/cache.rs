@@ -211,7 +211,7 @@ impl FileCache {
         before - self.descriptors
     }
 
-    /// Drops what nobody has asked for since the last time: called every [`UNUSED`], so that a crowd's memory and
+    /// Drops what nobody has asked for since the last time: called every `UNUSED`, so that a crowd's memory and
     /// descriptors come back when the crowd has gone.
     pub fn drop_unused(&mut self) {
         let is_unused = |key: &Key| self.slots.get(*key).is_some_and(|slot| !slot.is_used.replace(false));

@@ -2,11 +2,11 @@
 //! application has started when the application ends.
 //!
 //! An application may start what it likes, in groups and sessions of its own, and let it lose its parent (`nohup`, a double
-//! `fork`). The keeper is a subreaper, so that it becomes the parent of all of that ([`super::descendants`]), and it ends
+//! `fork`). The keeper is a subreaper, so that it becomes the parent of all of that (`descendants`), and it ends
 //! only when nothing is left below it. It has the master's user, which an application's is usually not, and where it is,
 //! landlock keeps the application's signals from it (`seal`).
 //!
-//! - `TERM` goes on to the application. [`END_ALL`] kills all of it.
+//! - `TERM` goes on to the application. `END_ALL` kills all of it.
 //! - It ends as the application has ended: with its status, or by the same signal.
 //! - When its parent, the master, is killed, the guard (`guard`) sees to the pools. Should the guard be gone as well, the
 //!   keeper ends the application by itself, later than the guard would.
