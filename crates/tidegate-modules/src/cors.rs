@@ -5,7 +5,7 @@ use std::rc::Rc;
 use tidegate_config::settings::{Cors, Shared};
 use tidegate_core::decoration::allow;
 use tidegate_core::explain::Foreseen;
-use tidegate_core::{Exchange, Handler, Pass, Reply, Response, answer};
+use tidegate_core::{Exchange, Gate, Handler, Pass, Reply, Response, Verdict, answer};
 use tidegate_http::{FieldLines, Method, Status};
 
 /// Answers questions in front of what answers the route.
@@ -57,6 +57,26 @@ impl Preflight {
         let mut response = Response::empty(Status::NO_CONTENT);
         *response.fields_mut() = lines;
         response.finished()
+    }
+}
+
+/// A gate of a route with `cors`, past which such questions go: browsers ask them without credentials, and the answer says
+/// nothing of what lies behind the gate.
+pub struct OpenToQuestions(Rc<dyn Gate>);
+
+impl OpenToQuestions {
+    /// For a route whose handler is a [`Preflight`], which answers each question itself.
+    pub fn new(gate: Rc<dyn Gate>) -> OpenToQuestions {
+        OpenToQuestions(gate)
+    }
+}
+
+impl Gate for OpenToQuestions {
+    fn check(&self, exchange: &mut Exchange<'_>) -> Verdict {
+        match Preflight::question(exchange) {
+            Some(_) => Verdict::Pass,
+            None => self.0.check(exchange),
+        }
     }
 }
 
