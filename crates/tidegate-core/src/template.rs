@@ -7,6 +7,7 @@
 
 use crate::condition::cookies;
 use crate::exchange::Exchange;
+use crate::hosts::name_of;
 use std::borrow::Cow;
 use std::rc::Rc;
 use tidegate_config::settings::{PathPattern, Route, ValueMap};
@@ -190,9 +191,16 @@ impl Template {
         Self::fill_pieces(self.pieces.iter(), exchange)
     }
 
-    /// The same without `{client}`, where something else stands for it.
-    pub(crate) fn fill_without_client(&self, exchange: &Exchange<'_>) -> String {
-        Self::fill_pieces(self.pieces.iter().filter(|piece| **piece != Piece::Client), exchange)
+    /// The same as a key: without `{client}`, for which something else stands, and with one spelling of a host.
+    pub(crate) fn fill_key(&self, exchange: &Exchange<'_>) -> String {
+        let mut text = String::new();
+        for piece in self.pieces.iter().filter(|piece| **piece != Piece::Client) {
+            match piece {
+                Piece::Host => text += &name_of(exchange.authority).to_ascii_lowercase(),
+                piece => text += &Self::fill_pieces(std::iter::once(piece), exchange),
+            }
+        }
+        text
     }
 
     fn fill_pieces<'p>(pieces: impl Iterator<Item = &'p Piece>, exchange: &Exchange<'_>) -> String {

@@ -122,7 +122,7 @@ pub(super) const DIRECTIVES: &[Directive] = &[
                 name: "keys",
                 kind: Kind::Number { least: 8, most: 100_000_000 },
                 default: Some("100000"),
-                doc: "How many of those are remembered at once, 16 bytes each, of memory that all server processes share. \
+                doc: "How many of those are remembered at once, 32 bytes each, of memory that all server processes share. \
                   One that is in debt is never forgotten; when there is no place for another, those without a place \
                   count together, and the status says so.",
             },

@@ -35,7 +35,7 @@ impl Names {
             let outer: Vec<ValueMap> = self.values.iter().filter(is_own).cloned().collect();
             names.values = all.into_iter().chain(outer).collect::<Vec<_>>().into();
         }
-        let mut matches = Matches { written: HashMap::new(), open: Vec::new() };
+        let mut matches = Matches { written: HashMap::new(), open: Vec::new(), sizes: HashMap::new() };
         for item in items.iter().filter(|item| item.directive.name == "match") {
             let Some(name) = item.texts().into_iter().next() else { continue };
             if matches.written.insert(name.clone(), item).is_some() {
@@ -72,10 +72,15 @@ fn twice(checker: &mut Checker<'_>, item: &Item, what: &str, name: &str) {
     checker.diagnostics.push(item.error_at(0, message).help("give one of the two another name"));
 }
 
+/// Most conditions that a `match` is made of, with those that it names.
+const CONDITIONS_OF_MATCH: usize = 10_000;
+
 /// The `match` of a level, while those that name each other are resolved.
 struct Matches<'i> {
     written: HashMap<String, &'i Item>,
     open: Vec<String>,
+    /// How many conditions each is made of, those of others included.
+    sizes: HashMap<String, usize>,
 }
 
 impl Matches<'_> {
@@ -108,6 +113,17 @@ impl Matches<'_> {
             checker.diagnostics.push(item.error("a `match` without conditions").help(help));
         }
         self.open.pop();
+        let size_of = |clause: &Clause| match &clause.condition {
+            Condition::Match(inner, _) => self.sizes.get(inner).copied().unwrap_or(1).saturating_add(1),
+            _ => 1,
+        };
+        let size = clauses.iter().map(size_of).fold(0, usize::saturating_add);
+        if size > CONDITIONS_OF_MATCH {
+            let message = format!("this `match` is made of more than {CONDITIONS_OF_MATCH} conditions");
+            checker.diagnostics.push(item.error(message).help("name fewer others in it, each of them once"));
+            clauses.clear();
+        }
+        self.sizes.insert(name.to_owned(), if clauses.is_empty() { 0 } else { size });
         names.matches.insert(name.to_owned(), clauses.into());
     }
 }

@@ -62,17 +62,20 @@ thread_local! {
 
 impl<T: Serialize> Serialize for Shared<T> {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        let earlier = WRITTEN.with_borrow_mut(|written| {
-            written.as_mut().map(|written| {
-                let next = written.len();
-                let number = *written.entry(Arc::as_ptr(&self.0).cast()).or_insert(next);
-                (number < next).then_some(number)
-            })
-        });
-        match earlier {
+        let address: *const () = Arc::as_ptr(&self.0).cast();
+        match WRITTEN.with_borrow(|written| written.as_ref().map(|written| written.get(&address).copied())) {
             None => self.0.serialize(to),
-            Some(None) => Form::Whole(&*self.0).serialize(to),
             Some(Some(number)) => Form::<&T>::Again(number).serialize(to),
+            Some(None) => {
+                let whole = Form::Whole(&*self.0).serialize(to)?;
+                // What it is made of has its numbers first, as whoever reads meets the ends.
+                WRITTEN.with_borrow_mut(|written| {
+                    let written = written.get_or_insert_default();
+                    let next = written.len();
+                    written.insert(address, next);
+                });
+                Ok(whole)
+            }
         }
     }
 }
@@ -154,6 +157,26 @@ mod tests {
         // By itself it is what it is.
         assert_eq!(serde_json::to_string(&parts.0.1).unwrap(), "7");
         assert_eq!(*serde_json::from_str::<Shared<u8>>("7").unwrap(), 7);
+    }
+
+    #[derive(Debug, PartialEq, Serialize, Deserialize)]
+    struct Nested(String, Vec<Shared<Nested>>);
+
+    #[derive(Debug, PartialEq, Serialize, Deserialize)]
+    struct Whole(#[serde(with = "once")] Vec<Shared<Nested>>);
+
+    #[test]
+    fn what_is_shared_within_what_is_shared_stays_itself() {
+        let nested = |name: &str, inner: &[&Shared<Nested>]| {
+            Shared::from(Nested(name.to_owned(), inner.iter().map(|inner| (*inner).clone()).collect()))
+        };
+        let a = nested("a", &[]);
+        let b = nested("b", &[&a, &a]);
+        let c = nested("c", &[&b, &a]);
+        let whole = Whole(vec![c.clone(), b.clone(), a, nested("d", &[&c]), b, c]);
+        let there: Whole = serde_json::from_str(&serde_json::to_string(&whole).unwrap()).unwrap();
+        assert_eq!(there, whole);
+        assert!(there.0[0].is_same(&there.0[5]) && there.0[0].1[0].is_same(&there.0[4]));
     }
 
     #[test]

@@ -40,12 +40,13 @@ pub struct Buckets {
 }
 
 impl Buckets {
-    /// A table for `keys` keys at once, 16 bytes each. `secret` comes from the system's source of randomness.
+    /// A table for `keys` keys at once, 32 bytes each. `secret` comes from the system's source of randomness.
     ///
     /// # Errors
     /// There is no descriptor or no memory left.
     pub fn new(keys: usize, secret: [u64; 2]) -> io::Result<Buckets> {
-        let sets = keys.div_ceil(WAYS).max(1);
+        // Half of the places stay free, so that hardly any set is full before so many are there.
+        let sets = keys.div_ceil(WAYS / 2).max(1);
         let words = SharedWords::new("tidegate-rates", sets.saturating_mul(SET).saturating_add(HEAD))?;
         for (at, secret) in SECRET.into_iter().zip(secret) {
             words.words()[at].store(secret, Relaxed);

@@ -36,10 +36,10 @@ impl RateGate {
             [Piece::Client] => exchange.state.remote.customer(),
             pieces if pieces.contains(&Piece::Client) => {
                 let mut key = exchange.state.remote.customer();
-                key.extend_from_slice(self.by.fill_without_client(exchange).as_bytes());
+                key.extend_from_slice(self.by.fill_key(exchange).as_bytes());
                 key
             }
-            _ => SmallVec::from_slice(self.by.fill(exchange).as_bytes()),
+            _ => SmallVec::from_slice(self.by.fill_key(exchange).as_bytes()),
         }
     }
 

@@ -79,7 +79,7 @@ impl Terms {
 
 impl Gate for BasicGate {
     fn check(&self, exchange: &mut Exchange<'_>) -> Verdict {
-        let Some((name, password)) = exchange.field("authorization").and_then(credentials) else {
+        let Some((name, password)) = exchange.fields.single("authorization").and_then(credentials) else {
             return Verdict::Refuse(self.terms.ask());
         };
         match self.source.look_up(&name, &password, &exchange.state.remote.customer()) {

@@ -29,6 +29,8 @@ const SHARDS: usize = 16;
 const WAITING: usize = 256;
 /// Pairs of user and client of whom it is remembered that they have guessed.
 const GUESSERS: usize = 100_000;
+/// Pairs that one client may have looked into at once: others come in between.
+const OF_A_CLIENT: usize = 8;
 /// Wrong passwords of a user that a client may try at once, and one more in each such time.
 const GUESSES: (u64, Duration) = (10, Duration::from_secs(10));
 
@@ -64,8 +66,15 @@ pub struct Source {
     secret: hmac::Key,
     known: [Mutex<Remembered>; SHARDS],
     wrong: Mutex<Remembered>,
-    asked: Mutex<HashMap<Key, Vec<Promise<Known>>>>,
+    asked: Mutex<HashMap<Key, Waiting>>,
     guesses: Buckets,
+}
+
+/// Those who wait for a pair that is looked into.
+struct Waiting {
+    /// The client that has brought it first.
+    client: Vec<u8>,
+    promises: Vec<Promise<Known>>,
 }
 
 /// Pairs in the order in which they came, which is that in which they run out.
@@ -142,9 +151,17 @@ impl Source {
         let (promise, promised) = promise();
         let is_first = {
             let mut asked = lock(&self.asked);
-            let waiting = asked.entry(key).or_default();
-            waiting.push(promise);
-            waiting.len() == 1
+            if let Some(waiting) = asked.get_mut(&key) {
+                waiting.promises.push(promise);
+                false
+            } else {
+                let of_client = asked.values().filter(|waiting| waiting.client == client).count();
+                if of_client >= OF_A_CLIENT {
+                    return Answer::Overloaded;
+                }
+                asked.insert(key, Waiting { client: client.to_vec(), promises: vec![promise] });
+                true
+            }
         };
         if is_first {
             let (source, name, password) = (self.clone(), name.to_owned(), password.to_vec());
@@ -159,7 +176,8 @@ impl Source {
 
     /// Compares a password, and tells everybody who waits for it.
     fn find_out(&self, key: Key, name: &str, password: &[u8], guesser: &[u8]) {
-        if !lock(&self.asked).get(&key).is_some_and(|waiting| waiting.iter().any(Promise::is_wanted)) {
+        let is_wanted = |waiting: &Waiting| waiting.promises.iter().any(Promise::is_wanted);
+        if !lock(&self.asked).get(&key).is_some_and(is_wanted) {
             lock(&self.asked).remove(&key);
             return; // all have gone
         }
@@ -180,8 +198,9 @@ impl Source {
             let most = usize::try_from(cache.users).unwrap_or(usize::MAX).div_ceil(SHARDS);
             self.shard(&key).put(key, until, known.clone(), most);
         }
-        let waiting = lock(&self.asked).remove(&key).unwrap_or_default();
-        waiting.into_iter().for_each(|promise| promise.fulfil(known.clone()));
+        let waiting = lock(&self.asked).remove(&key);
+        let promises = waiting.into_iter().flat_map(|waiting| waiting.promises);
+        promises.for_each(|promise| promise.fulfil(known.clone()));
     }
 }
 
@@ -303,6 +322,15 @@ mod tests {
         assert!(wait(source.look_up("ben", b"hello", b"other")).is_some(), "another client");
         // Who is known is let in, whatever others try from the same address.
         assert!(matches!(source.look_up("ben", b"hello", b"guesser"), Answer::Known(Some(_))));
+    }
+
+    #[test]
+    fn one_client_leaves_room_for_others() {
+        let source = Arc::new(Source::new(&users(CACHE)).unwrap());
+        let held: Vec<Answer> =
+            (0..1000).map(|name| source.look_up(&format!("nobody{name}"), b"x", b"flood")).collect();
+        assert!(held.iter().any(|answer| matches!(answer, Answer::Overloaded)));
+        assert!(wait(source.look_up("ben", b"hello", b"other")).is_some());
     }
 
     #[test]
