@@ -5,7 +5,7 @@ use std::path::Path;
 
 use super::{Claims, Server, access_log, dead, host_text, login, route, tls};
 use crate::check::{Checker, Item};
-use crate::diagnostic::Diagnostic;
+use crate::diagnostic::{Diagnostic, Severity};
 use crate::directive::Context;
 use crate::disk::{Disk, What};
 use crate::settings::{Action, HostPattern, PathPattern, Route, Site, Try};
@@ -40,6 +40,7 @@ pub(super) fn site(
         server.rates.check(checker, &child.children);
         let logs_in = child.child("login").map_or(logs_in, |login| !login.is_word("off"));
         login::check(checker, &child.children, &server.settings.users, logs_in);
+        guards_one_path(checker, child);
         let Some(pattern) = pattern(checker, child) else {
             // The pattern is wrong; what is inside is looked at all the same.
             route::route(checker, disk, child, PathPattern::Exact("/".to_owned()), &inherited, false);
@@ -103,6 +104,24 @@ fn pattern(checker: &mut Checker<'_>, route: &Item) -> Option<PathPattern> {
             None
         }
     }
+}
+
+/// Warns of a route that keeps people out of a folder's own path, and not of what lies below it: elsewhere a slash at the end
+/// means both.
+fn guards_one_path(checker: &mut Checker<'_>, route: &Item) {
+    const GUARDS: [&str; 6] = ["login", "require", "allow", "deny", "limit", "require-client-certificate"];
+    let Some(Value::Pattern(PathPattern::Exact(path))) = route.first() else { return };
+    let guard = route.children.iter().find(|child| GUARDS.contains(&child.directive.name));
+    let Some(guard) = guard.filter(|guard| path.len() > 1 && path.ends_with('/') && !guard.is_word("off"))
+    else {
+        return;
+    };
+    let message = format!(
+        "`{}` holds here for the path `{path}` alone, not for what lies below it",
+        guard.directive.name
+    );
+    let warning = Diagnostic { severity: Severity::Warning, ..route.error_at(0, message) };
+    checker.diagnostics.push(warning.help(format!("write `route \"{path}*\"` for all of it")));
 }
 
 /// Warns of what needs TLS where it is not spoken, or asks for what nobody is asked for.
