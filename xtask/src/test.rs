@@ -1,11 +1,13 @@
 //! `cargo xtask test`: every check, one after another, each announced, all of them run.
 //!
 //! What `make test` and `.ci/run` stand for. A step is a command whose output goes to a file and is shown
-//! when the step fails. The last line counts the steps: `N passed, N failed`.
+//! when the step fails. One that hangs is ended with all that it has started, and what it hung in is named. The
+//! last line counts the steps: `N passed, N failed`.
 
+use std::collections::BTreeSet;
 use std::fs::{self, File};
-use std::io::Write;
-use std::process::Command;
+use std::io::{self, Write};
+use std::process::{Child, Command, ExitStatus};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
@@ -26,6 +28,9 @@ pub struct Arguments {
     #[arg(long, default_value_t = 5)]
     fuzz_seconds: u32,
 }
+
+/// A step that takes longer hangs: the slowest takes a third of it where everything has to be built first.
+const PATIENCE: Duration = Duration::from_mins(25);
 
 struct Step {
     name: &'static str,
@@ -127,16 +132,69 @@ fn run_step(step: &mut Step) -> Result<Outcome> {
     let log = File::create(&path).with_context(|| format!("cannot write {}", path.display()))?;
     step.command.env("CARGO_TERM_COLOR", "never").env("CARGO_TERM_PROGRESS_WHEN", "never");
     step.command.stdout(log.try_clone()?).stderr(log);
-    std::io::stdout().flush()?;
-    let status = step.command.status();
+    io::stdout().flush()?;
+    let ended = step.command.spawn().and_then(|child| wait(child, PATIENCE));
     let log = String::from_utf8_lossy(&fs::read(&path)?).into_owned();
-    Ok(match status {
-        Ok(status) if status.success() => Outcome::Passed { log },
-        Ok(status) => Outcome::Failed { log: format!("{log}\n{status}") },
+    Ok(match ended {
+        Ok(Some(status)) if status.success() => Outcome::Passed { log },
+        Ok(Some(status)) => Outcome::Failed { log: format!("{log}\n{status}") },
+        Ok(None) => {
+            let hung: Vec<&str> = unfinished(&log).into_iter().collect();
+            let hung =
+                if hung.is_empty() { String::new() } else { format!("; it hung in {}", hung.join(", ")) };
+            Outcome::Failed { log: format!("{log}\nended after {}{hung}", seconds(PATIENCE)) }
+        }
         Err(error) => {
             Outcome::Failed { log: format!("{log}\ncannot start {}: {error}", shown(&step.command)) }
         }
     })
+}
+
+/// Waits for its end. `None`: it had not ended after `patience`, and has been killed with what it has started.
+fn wait(mut child: Child, patience: Duration) -> io::Result<Option<ExitStatus>> {
+    let deadline = Instant::now() + patience;
+    loop {
+        if let Some(status) = child.try_wait()? {
+            return Ok(Some(status));
+        }
+        if Instant::now() >= deadline {
+            for pid in descendants(child.id()) {
+                let pid = rustix::process::Pid::from_raw(pid as i32).expect("a process has a number");
+                let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
+            }
+            child.wait()?;
+            return Ok(None);
+        }
+        std::thread::park_timeout(Duration::from_millis(50));
+    }
+}
+
+/// A process and all below it, the lowest last (proc_pid_task(5), `children`).
+fn descendants(pid: u32) -> Vec<u32> {
+    let mut all = vec![pid];
+    let mut next = 0;
+    while let Some(&pid) = all.get(next) {
+        next += 1;
+        let tasks = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+        let children = tasks.filter_map(|task| fs::read_to_string(task.path().join("children")).ok());
+        all.extend(children.flat_map(|text| {
+            text.split_whitespace().filter_map(|word| word.parse().ok()).collect::<Vec<u32>>()
+        }));
+    }
+    all
+}
+
+/// The tests that `cargo test` has called slow and not told the end of.
+fn unfinished(log: &str) -> BTreeSet<&str> {
+    let mut slow = BTreeSet::new();
+    for line in log.lines().filter_map(|line| line.strip_prefix("test ")) {
+        if let Some((name, _)) = line.split_once(" has been running for over") {
+            slow.insert(name);
+        } else if let Some((name, _)) = line.split_once(" ... ") {
+            slow.remove(name);
+        }
+    }
+    slow
 }
 
 /// What of a passed step is worth a line: the counts of tests, and what our own tasks said.
@@ -203,6 +261,18 @@ mod tests {
             test result: ok. 2 passed; 0 failed; 1 ignored; 0 measured; 0 filtered out; finished in 0.00s\n\
             test result: ok. 5 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.00s\n";
         assert_eq!(count_tests(log), Tests { passed: 7, ignored: 1 });
+    }
+
+    #[test]
+    fn what_hangs_is_ended_and_named() {
+        let mut command = Command::new("sh");
+        command.args(["-c", "sleep 600 & wait"]);
+        assert!(wait(command.spawn().unwrap(), Duration::ZERO).unwrap().is_none());
+        assert!(wait(Command::new("true").spawn().unwrap(), PATIENCE).unwrap().is_some());
+        let log = "test a::b has been running for over 60 seconds\n\
+            test a::c has been running for over 60 seconds\n\
+            test a::c ... ok\n";
+        assert_eq!(unfinished(log), BTreeSet::from(["a::b"]));
     }
 
     #[test]

@@ -626,6 +626,7 @@ mod tests {
     use std::fs;
     use std::io::Read;
     use std::os::unix::fs::symlink;
+    use std::sync::mpsc::{TryRecvError, sync_channel};
 
     struct Folder(PathBuf);
     impl Drop for Folder {
@@ -835,12 +836,12 @@ mod tests {
         let root = Root::with_links(&path, links).unwrap();
         let tries = std::env::var("TRIES").ok().and_then(|tries| tries.parse().ok()).unwrap_or(20_000);
         std::thread::scope(|scope| {
-            let done = Arc::new(AtomicBool::new(false));
-            let stop = done.clone();
+            // Dropped when the tries are over, or one has failed.
+            let (trying, is_trying) = sync_channel::<()>(0);
             let swapped = path.clone();
             scope.spawn(move || {
                 let targets = [Path::new("a.txt"), Path::new("../secret"), &absolute[0], &absolute[1]];
-                while !stop.load(Relaxed) {
+                while is_trying.try_recv() == Err(TryRecvError::Empty) {
                     for target in targets {
                         let _ = symlink(target, swapped.join("next"));
                         let _ = fs::rename(swapped.join("next"), swapped.join("flip"));
@@ -856,7 +857,7 @@ mod tests {
                 }
             }
             assert!(opened > 0);
-            done.store(true, Relaxed);
+            drop(trying);
         });
     }
 }

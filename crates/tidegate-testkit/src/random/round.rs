@@ -29,6 +29,15 @@ const SETTLE: Duration = Duration::from_secs(40);
 /// How long the clients of a wave may take; each of their waits is bounded by less.
 const WAVE: Duration = Duration::from_secs(240);
 
+/// A client of a wave, counted until it leaves, also when it panics.
+struct Leaves<'a>(&'a AtomicUsize);
+
+impl Drop for Leaves<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Relaxed);
+    }
+}
+
 /// How a round is run.
 #[derive(Debug, Clone)]
 pub struct Options {
@@ -321,8 +330,8 @@ impl Round<'_> {
             for (number, session) in sessions.iter().enumerate() {
                 let (shared, left) = (self.shared, &left);
                 scope.spawn(move || {
+                    let _leaves = Leaves(left);
                     client::play(shared, number, session);
-                    left.fetch_sub(1, Relaxed);
                 });
             }
             let deadline = Instant::now() + WAVE;
