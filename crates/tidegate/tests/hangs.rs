@@ -271,7 +271,11 @@ fn a_server_process_that_cannot_be_killed_does_not_hold_up_the_end() {
         || tasks().any(|task| fs::read_to_string(task.path().join("stat")).is_ok_and(|s| s.contains(") D ")));
     wait_for(|| hangs().then_some(()), "its log thread to hang");
     let stopped = server.tell(&["stop", "--now"]);
-    assert_eq!(stopped.code, Some(0), "{}", stopped.stderr);
+    let cut = format!(
+        "ended; what was open in server process {}, which did not react, was cut as well\n",
+        process.as_raw_nonzero()
+    );
+    assert_eq!((stopped.code, &*stopped.stdout), (Some(0), &*cut), "{}", stopped.stderr);
     assert!(server.wait().success());
     assert!(TcpStream::connect(&server.address).is_err());
     let said = fs::read_to_string(folder.path("error.log")).unwrap();
@@ -317,18 +321,94 @@ fn a_log_that_hangs_keeps_nobody_from_being_served_and_is_said() {
     let folder = Folder::new("hangs-log");
     let server = Server::with_config(&folder, &settings(&folder));
     let Some(hanging) = Hanging::over(&folder.path("m")) else { return };
+    fs::rename(folder.path("error.log"), folder.path("error.log.1")).unwrap();
     server.signal(Signal::USR1);
-    let said = || fs::read_to_string(folder.path("error.log")).unwrap();
+    // The other log is opened anew at once: what is said about this one is in the new file.
+    let said = || fs::read_to_string(folder.path("error.log")).unwrap_or_default();
     for _ in 0..3 {
         assert_eq!(server.body("/"), "b");
         assert_eq!(server.processes().len(), 1);
     }
-    let why = "the logs could not be opened anew until now";
-    wait_for(|| said().contains(why).then_some(()), "the sentence about the logs");
+    let why = format!("the log {} could not be opened anew until now", folder.path("m/access.log").display());
+    wait_for(|| said().contains(&why).then_some(()), "the sentence about the log");
     // Once more, while the first one still waits.
     server.signal(Signal::USR1);
     assert!(server.tell(&["status"]).stdout.contains("serving"));
     drop(hanging);
     wait_for(|| said().contains("the logs were opened anew").then_some(()), "them to be opened");
     assert_eq!(server.body("/"), "b");
+}
+
+/// A reload reads for 30 s, and is given up then: the reason is awaited.
+fn assert_given_up(server: &Server<'_>) {
+    let outcome = server.tell(&["reload"]);
+    assert_eq!(outcome.code, Some(1));
+    assert!(outcome.stderr.contains("nothing has changed"), "{}", outcome.stderr);
+}
+
+fn is_refused(address: &str) -> bool {
+    TcpStream::connect(address).is_err_and(|error| error.kind() == std::io::ErrorKind::ConnectionRefused)
+}
+
+/// What the thread that hangs has, it has for as long as that file system likes.
+#[test]
+fn a_reading_that_hangs_keeps_no_address_and_leaves_nothing_when_it_goes_on() {
+    let folder = Folder::new("hangs-reading");
+    fs::create_dir_all(folder.path("m/www")).unwrap();
+    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let second = free.local_addr().unwrap().to_string();
+    drop(free);
+    let head = format!(
+        "workers 1\nlisten \"127.0.0.1:0\"\nerror-log \"{}\"\nsite {{ respond 200 \"b\" }}\n",
+        folder.path("error.log").display()
+    );
+    let site = format!("site \"a.test\" {{ root \"{}\" }}\n", folder.path("m/www").display());
+    let two = format!("listen \"{second}\"\n");
+    let mut server = Server::with_config(&folder, &(two + &head + &site));
+    let Some(hanging) = Hanging::over(&folder.path("m")) else { return };
+    let (log, socket) = (folder.path("late.log"), folder.path("late.sock"));
+    let late = format!("listen \"unix:{}\"\naccess-log \"{}\"\n", socket.display(), log.display());
+    folder.write("tidegate.kdl", &(late + &head + &site));
+    assert_given_up(&server);
+    folder.write("tidegate.kdl", &head);
+    let outcome = server.tell(&["reload", "--allow-loss"]);
+    assert_eq!(outcome.code, Some(0), "{}", outcome.stderr);
+    assert!(is_refused(&second), "the address is kept");
+    let master = server.child.id();
+    let tasks = || fs::read_dir(format!("/proc/{master}/task")).unwrap().flatten();
+    let names =
+        || tasks().filter_map(|task| fs::read_to_string(task.path().join("comm")).ok()).collect::<String>();
+    assert!(names().contains("tidegate-reload"), "it hangs: {}", names());
+    drop(hanging);
+    wait_for(|| (!names().contains("tidegate-reload")).then_some(()), "it to go on to its end");
+    wait_for(|| (!names().contains("tidegate-close")).then_some(()), "what it had to be closed");
+    assert!(!log.exists() && !socket.exists(), "it has left something");
+    assert_eq!(server.tell(&["stop"]).code, Some(0));
+    assert!(server.wait().success());
+}
+
+/// Everything else that the master writes, removes or looks at while it serves.
+#[test]
+fn the_master_waits_for_no_file_system_while_a_reload_is_put_in_force() {
+    let folder = Folder::new("hangs-force");
+    fs::create_dir_all(folder.path("m")).unwrap();
+    let head = "workers 1\nprocesses 2\nlisten \"127.0.0.1:0\"\nsite { respond 200 \"b\" }\n";
+    let before = format!(
+        "pid-file \"{}\"\nlisten \"unix:{}\"\ncontrol \"{}\"\n",
+        folder.path("m/pid").display(),
+        folder.path("m/sock").display(),
+        folder.path("control").display()
+    );
+    let after = format!("control \"{}\"\n", folder.path("control").display());
+    let mut server = Server::with_config(&folder, &(before + head));
+    let Some(hanging) = Hanging::over(&folder.path("m")) else { return };
+    folder.write("tidegate.kdl", &(after + head));
+    let outcome = server.tell(&["reload", "--allow-loss"]);
+    assert_eq!(outcome.code, Some(0), "{}", outcome.stderr);
+    let before = server.processes();
+    kill_process(before[0], Signal::KILL).unwrap();
+    wait_for(|| server.processes().iter().any(|pid| !before.contains(pid)).then_some(()), "its successor");
+    assert_eq!(server.tell(&["stop", "--now"]).code, Some(0));
+    assert!(server.wait().success());
+    drop(hanging);
 }
