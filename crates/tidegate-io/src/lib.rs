@@ -27,6 +27,7 @@ mod shared_roots;
 pub mod slab;
 pub mod socket;
 pub mod spawn;
+pub mod syscall_filter;
 pub mod text;
 pub mod timer;
 pub mod watched;

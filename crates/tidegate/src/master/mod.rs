@@ -205,6 +205,7 @@ impl Master {
         let draft = control::open(&options, &settings, handover.is_some())?;
         let control = draft.as_ref().map(|draft| Arc::new(ControlPaths::of(draft)));
         warnings.extend(sealing::seal(&mut settings, control.as_deref()));
+        sealing::keep_ports(&mut settings, &sockets);
         let layout = layout.sealed(&settings);
         let (sender, events) = channel();
         watch_signals(sender.clone())?;
