@@ -47,6 +47,9 @@ impl<T> Default for Slab<T> {
 }
 
 impl<T> Slab<T> {
+    /// Bytes that each value takes here.
+    pub const SLOT_SIZE: usize = size_of::<Slot<T>>();
+
     /// How many values are held.
     pub fn len(&self) -> usize {
         self.len

@@ -40,6 +40,9 @@ impl Default for Wheel {
 }
 
 impl Wheel {
+    /// Bytes that each index takes here.
+    pub const NODE_SIZE: usize = size_of::<Node>();
+
     /// Sets the deadline of `index`, in place of an earlier one. It fires up to one tick late, never early.
     #[inline]
     pub fn arm(&mut self, index: u32, after: Duration) {

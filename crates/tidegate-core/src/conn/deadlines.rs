@@ -3,6 +3,7 @@
 //! One timer of the wheel serves all of them. `Connection::run` says by [`Connection::arm`] what is waited for; when it fires
 //! `on_timer` has [`Connection::time_out`] judge. Slow readers are judged by what they have taken (`progress`).
 
+use super::backlog::Backlog;
 use super::content::Incoming;
 use super::progress::Terms;
 use super::send::Output;
@@ -201,7 +202,7 @@ impl Connection {
     /// Too slow: 408 where nothing has been answered yet, and close.
     fn give_up(&mut self, key: Key, cx: &mut Ctx) -> Next {
         self.unread = true;
-        self.input = Vec::new();
+        self.input = Backlog::new();
         let has_begun = match &self.work {
             Some(work) => work.output.as_ref().is_none_or(Output::has_begun),
             None => !self.held.is_empty() || self.transport.is_blocked(),

@@ -5,6 +5,7 @@
 //! socket refused. An idle connection has none of them. Output is in its own `batch` until it is sent. `receive` reads requests, `send` writes responses;
 //! this file decides when.
 
+mod backlog;
 mod content;
 mod deadlines;
 mod decide;
@@ -29,6 +30,7 @@ use crate::interim::InterimQueue;
 use crate::log;
 use crate::memory;
 use crate::opening::Opening;
+use backlog::Backlog;
 use content::Incoming;
 use deadlines::Timer;
 use h2::Http2;
@@ -65,8 +67,8 @@ const FIN: u64 = 1;
 pub struct Connection {
     transport: Transport,
     peer: Peer,
-    /// As whom it was let in; behind a load balancer its client is another.
-    admitted: Peer,
+    /// As whom it was let in, where that is not `peer`: behind a load balancer the client is another.
+    admitted: Option<Box<Peer>>,
     local: LocalAddress,
     listener: u16,
     /// As what it was let in.
@@ -107,9 +109,9 @@ pub struct Connection {
     share: Share,
     scanner: HeadScanner,
     /// Bytes of a request that is not complete, or not yet its turn.
-    input: Vec<u8>,
+    input: Backlog,
     /// Bytes that a full socket refused; nothing overtakes them.
-    held: Vec<u8>,
+    held: Backlog,
     /// Bytes that leave in one call. Empty unless it runs.
     batch: Batch,
     work: Option<Box<Work>>,
@@ -191,7 +193,7 @@ impl Connection {
         Connection {
             transport: Transport::new(stream, opening),
             peer,
-            admitted: peer,
+            admitted: None,
             local: LocalAddress::new(),
             listener,
             entry: Admitted::Plain,
@@ -215,8 +217,8 @@ impl Connection {
             stuck_since: 0,
             share: Share::default(),
             scanner: HeadScanner::new(),
-            input: Vec::new(),
-            held: Vec::new(),
+            input: Backlog::new(),
+            held: Backlog::new(),
             batch: Batch::default(),
             work: None,
             limits: None,
@@ -226,12 +228,14 @@ impl Connection {
 
     /// The same, let in as this.
     pub fn admitted_as(self, entry: Admitted, admitted: Peer) -> Self {
-        Connection { entry, admitted, ..self }
+        let mut connection = Connection { entry, ..self };
+        connection.admit_as(admitted);
+        connection
     }
 
     /// The same, with the first bytes of what the client has sent.
     pub fn with_input(self, input: &[u8]) -> Self {
-        Connection { input: input.to_vec(), ..self }
+        Connection { input: Backlog::from(input.to_vec()), ..self }
     }
 
     /// As what it was let in.
@@ -241,7 +245,11 @@ impl Connection {
 
     /// As whom it was let in.
     pub fn admitted(&self) -> Peer {
-        self.admitted
+        self.admitted.as_deref().copied().unwrap_or(self.peer)
+    }
+
+    fn admit_as(&mut self, admitted: Peer) {
+        self.admitted = (admitted != self.peer).then(|| Box::new(admitted));
     }
 
     /// The socket, for registration.
@@ -466,7 +474,7 @@ impl Connection {
         }
         self.transport.finish_sending()?;
         self.lingering = true;
-        self.input = Vec::new();
+        self.input = Backlog::new();
         self.work = None;
         self.linger(cx)
     }
@@ -512,7 +520,7 @@ impl Connection {
     fn weigh(&self) -> u32 {
         let work = self.work.as_ref().map_or(0, |work| work.held());
         let streams = self.protocol.h2().map_or(0, Http2::weigh);
-        let buffers = self.input.capacity() + self.held.capacity() + self.transport.owned();
+        let buffers = self.input.owned() + self.held.owned() + self.transport.owned();
         u32::try_from(buffers + work + streams).unwrap_or(u32::MAX)
     }
 
@@ -532,5 +540,18 @@ impl Connection {
             work.abandon(cx);
         }
         self.batch.return_memory(&mut cx.batch_memory);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tidegate_io::{Slab, Wheel};
+
+    /// An idle connection is this and nothing else: it owns no buffer.
+    #[test]
+    fn size_of_an_idle_connection() {
+        let parts = [Slab::<Connection>::SLOT_SIZE, Wheel::NODE_SIZE];
+        assert!(parts.iter().sum::<usize>() <= 240, "in the slab and on the wheel: {parts:?} bytes");
     }
 }

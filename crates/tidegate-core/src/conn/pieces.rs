@@ -1,6 +1,7 @@
 //! Pieces of files on their way to the client: by `sendfile(2)`, or read, sealed and sent where there is TLS.
 
 use super::Connection;
+use super::backlog::Backlog;
 use super::send::{FILE_TURN, Progress};
 use crate::log;
 use crate::response::FilePiece;
@@ -118,7 +119,7 @@ impl Connection {
                     Ok(count) => count,
                     Err(error) => return Err(cut(turn, error)),
                 };
-                self.held = Vec::new();
+                self.held = Backlog::new();
                 piece.offset += count as u64;
                 *total += count as u64;
                 turn.bytes += count as u64;

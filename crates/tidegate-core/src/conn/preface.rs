@@ -60,13 +60,17 @@ impl Connection {
 
     /// What comes before the first request: who the client is, and how it is spoken with.
     fn receive_opening(&mut self, cx: &mut Ctx, buffer: &mut [u8]) -> io::Result<Received> {
-        let balancer = self.peer;
+        let (balancer, admitted) = (self.peer, self.admitted());
         let received = self.transport.recv(buffer, &cx.engine, self.listener, &mut self.peer);
         if self.peer != balancer {
             // Until now it was the connection of a balancer, which speaks for many.
             match cx.admission.named(self.entry, self.peer) {
-                Ok(entry) => (self.entry, self.admitted) = (entry, self.peer),
+                Ok(entry) => {
+                    self.entry = entry;
+                    self.admit_as(self.peer);
+                }
                 Err(why) => {
+                    self.admit_as(admitted); // as whom it is let go
                     cx.stats.connections_refused.add(1);
                     cx.stats.connection_refusals.add(why, 1);
                     return Err(io::ErrorKind::ConnectionAborted.into());

@@ -52,7 +52,7 @@ impl Connection {
         let mut held = std::mem::take(&mut self.input);
         let used = self.consume(key, cx, &held)?;
         if used < held.len() {
-            held.drain(..used);
+            held.remove_front(used);
             self.input = held;
             if used > 0 {
                 self.begin_scan(cx);

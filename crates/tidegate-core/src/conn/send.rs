@@ -3,6 +3,7 @@
 //! Small answers are joined in the connection's batch and leave in one `send(2)`; what the socket refuses is
 //! kept in `held`, and nothing overtakes it. Files are in `pieces`, streams in `stream`.
 
+use super::backlog::Backlog;
 use super::content::Incoming;
 use super::output::{self, Framer, HeadParts, Piece, Pieces, Source};
 use super::pieces::Turn;
@@ -441,7 +442,7 @@ impl Connection {
                 Some(Piece::File(piece)) => self.send_file(piece, &mut output.sent, &mut turn)?,
                 Some(Piece::Bytes(bytes, _)) => {
                     output.sent += bytes.len() as u64;
-                    self.held = std::mem::take(bytes);
+                    self.held = Backlog::from(std::mem::take(bytes));
                     pieces.next();
                     continue;
                 }
@@ -522,11 +523,11 @@ impl Connection {
         let sent = self.transport.send(&self.held, more)?;
         self.window = self.window.wrapping_add(sent as u32);
         if sent < self.held.len() {
-            self.held.drain(..sent);
+            self.held.remove_front(sent);
             self.is_blocked = true;
             return Ok(false);
         }
-        self.held = Vec::new();
+        self.held = Backlog::new();
         self.is_blocked = self.transport.is_blocked();
         Ok(!self.is_blocked)
     }

@@ -211,11 +211,8 @@ impl Connection {
             self.transport.send_all(&[IoSlice::new(&self.held), IoSlice::new(bytes)], more)?
         };
         self.window = self.window.wrapping_add(sent as u32);
-        self.held.drain(..sent.min(held));
+        self.held.remove_front(sent.min(held));
         self.held.extend_from_slice(&bytes[sent.saturating_sub(held)..]);
-        if self.held.is_empty() {
-            self.held = Vec::new();
-        }
         Ok(())
     }
 }

@@ -482,7 +482,7 @@ impl Connection {
         let used = self.read_frames(h2, cx, &held)?;
         h2.goes_on(used);
         if used < held.len() {
-            held.drain(..used);
+            held.remove_front(used);
             self.input = held;
         }
         Ok(())

@@ -1,0 +1,83 @@
+//! Bytes of a connection that have to wait: for the rest of a request, or for room in a full socket.
+//!
+//! Most connections have none most of the time, and there may be very many connections, so without any a [`Backlog`] is
+//! one empty pointer. It is a part of its connection, as the bytes are that it holds.
+
+use std::ops::Deref;
+
+/// Bytes that wait, in their order.
+#[derive(Debug, Default)]
+#[expect(clippy::box_collection, reason = "a vector would make each idle connection 16 bytes larger")]
+pub(super) struct Backlog(Option<Box<Vec<u8>>>); // never of an empty vector
+
+impl Backlog {
+    #[inline]
+    pub(super) const fn new() -> Backlog {
+        Backlog(None)
+    }
+
+    /// Whether nothing waits.
+    #[inline]
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_none()
+    }
+
+    /// Puts bytes behind those that wait.
+    pub(super) fn extend_from_slice(&mut self, bytes: &[u8]) {
+        match &mut self.0 {
+            Some(waiting) => waiting.extend_from_slice(bytes),
+            None => *self = Backlog::from(bytes.to_vec()),
+        }
+    }
+
+    /// So many from the front wait no longer.
+    pub(super) fn remove_front(&mut self, count: usize) {
+        if count >= self.len() {
+            self.0 = None;
+        } else if let Some(waiting) = &mut self.0 {
+            waiting.drain(..count);
+        }
+    }
+
+    /// Bytes of memory.
+    pub(super) fn owned(&self) -> usize {
+        self.0.as_ref().map_or(0, |waiting| size_of::<Vec<u8>>() + waiting.capacity())
+    }
+}
+
+impl From<Vec<u8>> for Backlog {
+    fn from(bytes: Vec<u8>) -> Backlog {
+        Backlog((!bytes.is_empty()).then(|| Box::new(bytes)))
+    }
+}
+
+impl Deref for Backlog {
+    type Target = [u8];
+
+    #[inline]
+    fn deref(&self) -> &[u8] {
+        self.0.as_deref().map_or(&[], Vec::as_slice)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_keep_their_order_and_the_last_one_takes_the_memory_along() {
+        let mut backlog = Backlog::new();
+        assert!(backlog.is_empty() && backlog.owned() == 0);
+        backlog.extend_from_slice(b"");
+        assert!(backlog.is_empty());
+        backlog.extend_from_slice(b"abc");
+        backlog.extend_from_slice(b"def");
+        backlog.remove_front(2);
+        assert_eq!(&*backlog, b"cdef");
+        assert!(backlog.owned() >= 4);
+        backlog.remove_front(0);
+        backlog.remove_front(4);
+        assert!(backlog.is_empty() && backlog.owned() == 0);
+        assert!(Backlog::from(Vec::with_capacity(10)).is_empty());
+    }
+}
