@@ -83,6 +83,10 @@ impl Disk for RealDisk {
         let mut bytes = Vec::new();
         let limit = u64::try_from(FILE_SIZE).unwrap_or(u64::MAX).saturating_add(1);
         io::Read::read_to_end(&mut io::Read::take(fs::File::open(path)?, limit), &mut bytes)?;
+        if bytes.len() > FILE_SIZE {
+            let why = format!("it is larger than {} MiB", FILE_SIZE >> 20);
+            return Err(io::Error::new(io::ErrorKind::FileTooLarge, why));
+        }
         Ok(bytes)
     }
 
@@ -218,5 +222,18 @@ mod tests {
         ] {
             assert_eq!(fits(pattern, name), expected, "{pattern} {name}");
         }
+    }
+
+    /// Half of a password file is none.
+    #[test]
+    fn a_file_is_read_whole_or_not_at_all() {
+        let path = std::env::temp_dir().join(format!("tidegate-large-{}", std::process::id()));
+        let file = fs::File::create(&path).unwrap();
+        for (size, is_read) in [(FILE_SIZE, true), (FILE_SIZE + 1, false)] {
+            file.set_len(size as u64).unwrap();
+            let read = RealDisk.read(&path).map(|bytes| bytes.len()).map_err(|error| error.kind());
+            assert_eq!(read, if is_read { Ok(size) } else { Err(io::ErrorKind::FileTooLarge) });
+        }
+        fs::remove_file(&path).unwrap();
     }
 }

@@ -4,6 +4,7 @@
 //! refused. A mistake of form costs the node it stands in; where it concerns a whole file that plainly holds
 //! only sites, it costs those sites and no others.
 
+use std::io::ErrorKind;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -167,10 +168,10 @@ impl<'a, 'b> Reader<'a, 'b> {
                 }
                 Err(error) => {
                     let message = format!("{} cannot be read: {error}", path.display());
-                    let help = if is_pattern {
-                        "put the file right, or take it out of there"
-                    } else {
-                        "name a file that is there, or use a pattern with `*`, which may find nothing"
+                    let help = match error.kind() {
+                        ErrorKind::FileTooLarge => "split it with `include`",
+                        _ if is_pattern => "put the file right, or take it out of there",
+                        _ => "name a file that is there, or use a pattern with `*`, which may find nothing",
                     };
                     let at = self.checker.diagnostics.len();
                     self.checker.diagnostics.push(item.error_at(0, message).help(help));
@@ -203,7 +204,7 @@ fn shown(path: &Path, file: &File) -> String {
 /// A diagnostic for a main file that cannot be read at all.
 pub(crate) fn unreadable(path: &Path, error: &std::io::Error) -> Diagnostic {
     Diagnostic::error(format!("{} cannot be read: {error}", path.display())).help(match error.kind() {
-        std::io::ErrorKind::PermissionDenied => {
+        ErrorKind::PermissionDenied => {
             "let the user who runs this read it and enter the folders on the way, or run this as one who may"
         }
         _ => "name the settings file with `--config FILE`",

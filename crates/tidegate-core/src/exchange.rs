@@ -68,7 +68,7 @@ pub(crate) enum LocalSource<'a> {
 }
 
 impl Exchange<'_> {
-    /// A `GET` of `/` that came from nobody, for tests to begin with.
+    /// A `GET` of `/` that came from nobody, to begin with where a request is made up.
     pub fn empty() -> Exchange<'static> {
         Exchange {
             method: Method::Get,

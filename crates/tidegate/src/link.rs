@@ -18,6 +18,7 @@ use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use tidegate_config::Settings;
 use tidegate_config::settings::{ListenAddress, LogTarget, once};
+use tidegate_core::rate;
 use tidegate_core::tls::TlsUpdate;
 use tidegate_io::passing;
 use tidegate_modules::gateway::balance::groups::Finding;
@@ -67,15 +68,6 @@ pub struct Identity {
     pub groups: Vec<u32>,
 }
 
-/// A table of a limit, whose memory goes with it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct RateTable {
-    /// Of the limit.
-    pub name: String,
-    /// How many it was made for.
-    pub keys: u32,
-}
-
 /// From the master to a server process.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum ToServer {
@@ -92,7 +84,7 @@ pub enum ToServer {
         /// The logs that are files.
         logs: Vec<LogTarget>,
         /// The tables of limits.
-        rates: Vec<RateTable>,
+        rates: Vec<rate::Identity>,
         /// What each worker listens on.
         listeners: Vec<Vec<ListenAddress>>,
     },

@@ -233,11 +233,10 @@ fn php_has_the_servers_user_and_reaches_nothing_of_the_server() {
     }
 }
 
-#[test]
-fn a_command_and_its_hook_have_the_servers_user_and_root_is_who_says_so() {
-    let Some((name, number)) = user() else { return };
-    let folder = prepared("users-command");
+/// A program that answers with its user, by number, and where it is given an argument ends at once unless that is root.
+fn application(folder: &Folder) -> String {
     let text = "import os, socket, sys\n\
+                if os.geteuid() != 0 and len(sys.argv) > 1: sys.exit(3)\n\
                 s = socket.socket(fileno=3)\n\
                 while True:\n\
                 \x20 c, _ = s.accept()\n\
@@ -246,7 +245,14 @@ fn a_command_and_its_hook_have_the_servers_user_and_root_is_who_says_so() {
                 \x20 c.sendall(('HTTP/1.0 200 OK\\r\\nContent-Length: %d\\r\\n\\r\\n%s' % (len(body), body)).encode())\n\
                 \x20 c.close()\n";
     fs::write(folder.path("app.py"), text).unwrap();
-    let app = folder.path("app.py").display().to_string();
+    folder.path("app.py").display().to_string()
+}
+
+#[test]
+fn a_command_and_its_hook_have_the_servers_user_and_root_is_who_says_so() {
+    let Some((name, number)) = user() else { return };
+    let folder = prepared("users-command");
+    let app = application(&folder);
     let hook = folder.path("hook").display().to_string();
     let pool = |name: &str, more: &str| {
         format!("pool \"{name}\" {{ command \"python3\" \"{app}\"; socket auto pass=descriptor; {more} }}\n")
@@ -353,17 +359,7 @@ fn a_reload_that_changes_the_user_leaves_pools_and_scripts_in_reach() {
 fn a_reload_that_takes_root_away_from_a_pool_leaves_no_process_of_root_serving() {
     let Some((name, number)) = user() else { return };
     let folder = prepared("users-taken-away");
-    let text = "import os, socket, sys\n\
-                if os.geteuid() != 0 and len(sys.argv) > 1: sys.exit(3)\n\
-                s = socket.socket(fileno=3)\n\
-                while True:\n\
-                \x20 c, _ = s.accept()\n\
-                \x20 c.recv(9999)\n\
-                \x20 body = str(os.geteuid())\n\
-                \x20 c.sendall(('HTTP/1.0 200 OK\\r\\nContent-Length: %d\\r\\n\\r\\n%s' % (len(body), body)).encode())\n\
-                \x20 c.close()\n";
-    fs::write(folder.path("app.py"), text).unwrap();
-    let app = folder.path("app.py").display().to_string();
+    let app = application(&folder);
     let settings = |user: &str| {
         let pool = |name: &str, more: &str| {
             format!(

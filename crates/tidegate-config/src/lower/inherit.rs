@@ -39,9 +39,13 @@ pub(crate) struct Inherited {
     /// The rules of the level that is being applied.
     rules: Vec<AccessRule>,
     pub identification: Identification,
+    /// How much of what is required comes from the levels around the one that is being applied.
+    outer_requirements: usize,
     pub rates: Vec<Shared<RequestRate>>,
+    /// How many of them come from there.
+    outer_rates: usize,
     pub fields: Vec<(String, String)>,
-    /// How many of them come from the levels around the one that is being applied.
+    /// How many of them come from there.
     outer_fields: usize,
     pub more_fields: Vec<MoreField>,
     pub removed_fields: Vec<String>,
@@ -151,6 +155,8 @@ impl Inherited {
             }
         }
         self.outer_fields = self.fields.len();
+        self.outer_requirements = self.identification.requirements.len();
+        self.outer_rates = self.rates.len();
         for item in items {
             item.directive.inheritance.apply_to_route(self, item);
         }
@@ -197,11 +203,12 @@ impl Inherited {
         self.access.levels.clear();
     }
 
-    /// `login`: an inner one takes the place of an outer one; `off` also of what is required of who has logged in.
+    /// `login`: an inner one takes the place of an outer one; `off` also of what the levels around require of who has
+    /// logged in.
     pub fn set_login(&mut self, item: &Item) {
         let login = login::login(item).map(Shared::from);
         if login.is_none() {
-            self.identification.requirements.clear();
+            self.identification.requirements.drain(..std::mem::take(&mut self.outer_requirements));
         }
         self.identification.login = login;
     }
@@ -211,10 +218,11 @@ impl Inherited {
         self.identification.requirements.extend(login::requirement(item).map(Shared::from));
     }
 
-    /// `limit`: another of a name that is in force says the same, which is checked elsewhere.
+    /// `limit`: another of a name that is in force says the same, which is checked elsewhere. `off`: none of the levels
+    /// around.
     pub fn add_rate(&mut self, item: &Item) {
         match rates::rate(item) {
-            _ if item.is_word("off") => self.rates.clear(),
+            _ if item.is_word("off") => drop(self.rates.drain(..std::mem::take(&mut self.outer_rates))),
             Some(rate) if !self.rates.iter().any(|known| known.name == rate.name) => {
                 self.rates.push(rate.into());
             }

@@ -1,6 +1,7 @@
 //! `users` and `login`: sources of users with what their files say, and that what is named is there.
 
 use std::collections::{BTreeMap, HashSet};
+use std::io::ErrorKind;
 use std::path::Path;
 use std::time::Duration;
 
@@ -34,7 +35,7 @@ pub(super) fn sources(checker: &mut Checker<'_>, disk: &dyn Disk, items: &[Item]
             let help = "name the file with their passwords: `htpasswd \"/etc/tidegate/staff\"`";
             checker.diagnostics.push(item.error(message).help(help));
         }
-        let (accounts, cache) = (accounts(checker, disk, item), cache(item));
+        let (accounts, cache) = (accounts(checker, disk, item).into(), cache(item));
         sources.push(UserSource { name, accounts, cache, origin: item.origin() });
     }
     sources
@@ -128,7 +129,10 @@ fn each_line(
 }
 
 fn unreadable(item: &Item, path: &Path, error: &std::io::Error) -> Diagnostic {
-    let help = "make it with `htpasswd -B -c FILE NAME`, readable for the user that starts the server";
+    let help = match error.kind() {
+        ErrorKind::FileTooLarge => "keep so many in several files",
+        _ => "make it with `htpasswd -B -c FILE NAME`, readable for the user that starts the server",
+    };
     item.error_at(0, format!("{} cannot be read: {error}", path.display())).help(help)
 }
 

@@ -10,7 +10,7 @@ pub struct UserSource {
     /// What `login` calls it.
     pub name: String,
     /// Of the password files, in order; of a name, the first counts.
-    pub accounts: Vec<Account>,
+    pub accounts: Shared<Vec<Account>>,
     /// The user cache (R8).
     pub cache: UserCache,
     /// Where it was written.

@@ -40,25 +40,27 @@ pub struct Buckets {
 }
 
 impl Buckets {
-    /// A table for `keys` keys at once, 32 bytes each. `secret` comes from the system's source of randomness.
+    /// A table for `keys` keys at once, 32 bytes each, and what another process gets to [`attach`](Buckets::attach) to.
+    /// `secret` comes from the system's source of randomness.
     ///
     /// # Errors
     /// There is no descriptor or no memory left.
-    pub fn new(keys: usize, secret: [u64; 2]) -> io::Result<Buckets> {
+    pub fn new(keys: usize, secret: [u64; 2]) -> io::Result<(Buckets, OwnedFd)> {
         // Half of the places stay free, so that hardly any set is full before so many are there.
         let sets = keys.div_ceil(WAYS / 2).max(1);
-        let words = SharedWords::new("tidegate-rates", sets.saturating_mul(SET).saturating_add(HEAD))?;
+        let length = sets.saturating_mul(SET).saturating_add(HEAD);
+        let (words, descriptor) = SharedWords::new("tidegate-rates", length)?;
         for (at, secret) in SECRET.into_iter().zip(secret) {
             words.words()[at].store(secret, Relaxed);
         }
-        Self::over(words)
+        Ok((Self::over(words)?, descriptor))
     }
 
-    /// The table that another process has made.
+    /// The table that another process has made. It stays when the descriptor is closed.
     ///
     /// # Errors
     /// `InvalidData`: it is none. Otherwise there is no memory left.
-    pub fn attach(descriptor: OwnedFd) -> io::Result<Buckets> {
+    pub fn attach(descriptor: BorrowedFd<'_>) -> io::Result<Buckets> {
         Self::over(SharedWords::attach(descriptor)?)
     }
 
@@ -70,11 +72,6 @@ impl Buckets {
         let mut hasher = DefaultHasher::new();
         SECRET.map(|at| words.words()[at].load(Relaxed)).hash(&mut hasher);
         Ok(Buckets { words, sets: sets as u64, hasher })
-    }
-
-    /// What another process gets to [`attach`](Buckets::attach) to.
-    pub fn descriptor(&self) -> BorrowedFd<'_> {
-        self.words.descriptor()
     }
 
     /// Judges one more of a key at `now` (nanoseconds of the monotonic clock, which is one for all processes), and counts
@@ -174,6 +171,7 @@ mod tests {
     use proptest::prelude::*;
     use std::collections::HashMap;
     use std::num::NonZeroU64;
+    use std::os::fd::AsFd;
     use std::thread;
     use std::time::Duration;
 
@@ -189,8 +187,8 @@ mod tests {
 
     #[test]
     fn exact_for_all_who_share_it() {
-        let ours = Buckets::new(100, [1, 2]).unwrap();
-        let theirs = Buckets::attach(ours.descriptor().try_clone_to_owned().unwrap()).unwrap();
+        let (ours, descriptor) = Buckets::new(100, [1, 2]).unwrap();
+        let theirs = Buckets::attach(descriptor.as_fd()).unwrap();
         for round in 0..50u64 {
             let key = round.to_be_bytes();
             let now = (round + 1) * 1000 * SECOND;
@@ -210,7 +208,7 @@ mod tests {
 
     #[test]
     fn a_flood_of_keys_lets_none_go_that_is_blocked() {
-        let table = Buckets::new(1000, [1, 2]).unwrap();
+        let (table, _) = Buckets::new(1000, [1, 2]).unwrap();
         let (rate, now) = (rate(1, 1), SECOND);
         assert!(is_within(table.charge(b"blocked", rate, now)));
         for key in 0..1_000_000u64 {
@@ -232,7 +230,7 @@ mod tests {
     #[test]
     fn another_secret_is_another_hash() {
         let places = |secret| {
-            let table = Buckets::new(1 << 16, secret).unwrap();
+            let (table, _) = Buckets::new(1 << 16, secret).unwrap();
             table.charge(b"key", rate(1, 1), SECOND);
             table.words.words().iter().skip(HEAD).position(|word| word.load(Relaxed) != 0)
         };
@@ -241,8 +239,8 @@ mod tests {
 
     #[test]
     fn what_is_no_table_is_refused() {
-        let words = SharedWords::new("test", HEAD + SET - 1).unwrap();
-        let error = Buckets::attach(words.descriptor().try_clone_to_owned().unwrap()).unwrap_err();
+        let (_, descriptor) = SharedWords::new("test", HEAD + SET - 1).unwrap();
+        let error = Buckets::attach(descriptor.as_fd()).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::InvalidData);
     }
 
@@ -252,7 +250,7 @@ mod tests {
         fn as_a_map_that_forgets_nothing(
             requests in prop::collection::vec((0u8..20, 0u64..300_000_000), 1..400), burst in 1u64..5
         ) {
-            let table = Buckets::new(4096, [3, 4]).unwrap();
+            let (table, _) = Buckets::new(4096, [3, 4]).unwrap();
             let rate = rate(10, burst);
             let mut model: HashMap<u8, u64> = HashMap::new();
             let mut now = SECOND;

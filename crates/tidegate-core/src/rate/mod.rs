@@ -10,7 +10,7 @@ mod store;
 
 pub use buckets::Buckets;
 pub use gate::RateGate;
-pub use store::{RateStore, fresh};
+pub use store::{Identity, RateStore, fresh};
 
 use std::num::NonZeroU64;
 use std::time::Duration;

@@ -1,11 +1,12 @@
 //! The tables of a process, by the name of their limit.
 
 use super::{Buckets, Rate};
-use std::collections::HashMap;
+use serde::{Deserialize, Serialize};
 use std::collections::hash_map::Entry;
+use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasher, RandomState};
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex, PoisonError};
 use tidegate_config::Settings;
 use tidegate_config::settings::RequestRate;
@@ -20,15 +21,18 @@ impl From<&RequestRate> for Rate {
 #[derive(Debug, Default)]
 pub struct RateStore(Mutex<HashMap<Identity, Arc<Buckets>>>);
 
-/// What makes a table another one.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-struct Identity {
-    name: String,
-    keys: u32,
+/// What makes the table of a limit another one.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Identity {
+    /// Of the limit.
+    pub name: String,
+    /// How many it was made for.
+    pub keys: u32,
 }
 
 impl Identity {
-    fn of(rate: &RequestRate) -> Identity {
+    /// That of the table of this limit.
+    pub fn of(rate: &RequestRate) -> Identity {
         Identity { name: rate.name.clone(), keys: rate.keys }
     }
 }
@@ -38,10 +42,9 @@ impl RateStore {
     ///
     /// # Errors
     /// It is no such memory, or there is none left.
-    pub fn provide(&self, name: &str, keys: u32, descriptor: OwnedFd) -> io::Result<()> {
-        let identity = Identity { name: name.to_owned(), keys };
+    pub fn provide(&self, identity: &Identity, descriptor: BorrowedFd<'_>) -> io::Result<()> {
         let mut tables = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Entry::Vacant(place) = tables.entry(identity) {
+        if let Entry::Vacant(place) = tables.entry(identity.clone()) {
             place.insert(Arc::new(Buckets::attach(descriptor)?));
         }
         Ok(())
@@ -56,7 +59,7 @@ impl RateStore {
         if let Some(table) = tables.get(&Identity::of(rate)) {
             return Ok(table.clone());
         }
-        let table = Arc::new(fresh(rate)?);
+        let table = Arc::new(fresh(rate)?.0);
         tables.insert(Identity::of(rate), table.clone());
         Ok(table)
     }
@@ -72,16 +75,16 @@ impl RateStore {
         if tables.is_empty() {
             return;
         }
-        let used: Vec<Identity> = settings.rates().map(Identity::of).collect();
+        let used: HashSet<Identity> = settings.rates().map(Identity::of).collect();
         tables.retain(|identity, _| used.contains(identity));
     }
 }
 
-/// An empty table for a limit.
+/// An empty table for a limit, and what another process gets to attach to.
 ///
 /// # Errors
 /// There is no descriptor or no memory left.
-pub fn fresh(rate: &RequestRate) -> io::Result<Buckets> {
+pub fn fresh(rate: &RequestRate) -> io::Result<(Buckets, OwnedFd)> {
     // Each has keys of its own from the system's source of randomness.
     let secret = [RandomState::new().hash_one(0), RandomState::new().hash_one(1)];
     Buckets::new(usize::try_from(rate.keys).unwrap_or(usize::MAX), secret)

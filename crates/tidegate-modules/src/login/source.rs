@@ -106,6 +106,7 @@ impl Source {
         let accounts =
             settings.accounts.iter().enumerate().map(|(place, account)| (account.name.clone(), place));
         let secret = [0; 4].map(|_: u8| RandomState::new().hash_one(0).to_ne_bytes()).concat();
+        let (guesses, _) = Buckets::new(GUESSERS, [0, 1].map(|at| RandomState::new().hash_one(at)))?;
         Ok(Source {
             accounts: accounts.collect(),
             settings: settings.clone(),
@@ -113,14 +114,8 @@ impl Source {
             known: Default::default(),
             wrong: Mutex::default(),
             asked: Mutex::default(),
-            guesses: Buckets::new(GUESSERS, [0, 1].map(|at| RandomState::new().hash_one(at)))?,
+            guesses,
         })
-    }
-
-    /// Whether it is that of these settings, wherever they stand.
-    fn says(&self, settings: &UserSource) -> bool {
-        let UserSource { origin, .. } = &self.settings;
-        UserSource { origin: origin.clone(), ..settings.clone() } == self.settings
     }
 
     fn key(&self, name: &str, password: &[u8]) -> Key {
@@ -216,7 +211,27 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 /// The sources of a process. Outlives its engines: who has logged in stays so over a reload.
 #[derive(Default)]
-pub struct LoginStore(Mutex<HashMap<String, Arc<Source>>>);
+pub struct LoginStore(Mutex<HashMap<String, Held>>);
+
+/// A source, and the settings that were last found to mean it.
+struct Held {
+    settings: UserSource,
+    source: Arc<Source>,
+}
+
+impl Held {
+    /// Whether it is what these settings mean, wherever they stand. Many accounts are compared at most once for new
+    /// settings: then they are the same in memory.
+    fn is_meant_by(&mut self, settings: &UserSource) -> bool {
+        let UserSource { name, accounts, cache, origin: _ } = settings;
+        let (own, same) = (&self.settings, self.settings.accounts.is_same(accounts));
+        let is_meant = own.name == *name && own.cache == *cache && (same || own.accounts == *accounts);
+        if is_meant && !same {
+            self.settings.accounts = accounts.clone();
+        }
+        is_meant
+    }
+}
 
 impl LoginStore {
     /// The source of some users; one that says something else than before knows nobody yet.
@@ -224,12 +239,15 @@ impl LoginStore {
     /// # Errors
     /// There is no descriptor or no memory left.
     pub fn source(&self, settings: &UserSource) -> io::Result<Arc<Source>> {
-        let mut sources = lock(&self.0);
-        if let Some(source) = sources.get(&settings.name).filter(|source| source.says(settings)) {
-            return Ok(source.clone());
+        let mut held = lock(&self.0);
+        if let Some(held) = held.get_mut(&settings.name)
+            && held.is_meant_by(settings)
+        {
+            return Ok(held.source.clone());
         }
         let source = Arc::new(Source::new(settings)?);
-        sources.insert(settings.name.clone(), source.clone());
+        let new = Held { settings: settings.clone(), source: source.clone() };
+        held.insert(settings.name.clone(), new);
         Ok(source)
     }
 
@@ -240,8 +258,7 @@ impl LoginStore {
 
     /// Lets go of those that are none of the settings in force, or another than these say.
     pub fn settle(&self, settings: &Settings) {
-        let is_used = |source: &Source| settings.users.iter().any(|users| source.says(users));
-        lock(&self.0).retain(|_, source| is_used(source));
+        lock(&self.0).retain(|_, held| settings.users.iter().any(|users| held.is_meant_by(users)));
     }
 }
 
@@ -260,7 +277,7 @@ mod tests {
             account("anna", "$5$rounds=1000$saltsalt$Pm8pPYNOVSvbBWLDNDBdQwQUUb6/tYTP5RrM/DAbZl1"),
             account("ben", "$apr1$Qx5wZ9ab$1XKzto56N1RCFfXDqmcc/0"),
         ];
-        UserSource { name: "staff".into(), accounts, cache, origin: Origin::default() }
+        UserSource { name: "staff".into(), accounts: accounts.into(), cache, origin: Origin::default() }
     }
 
     const CACHE: UserCache = UserCache { lifetime: Duration::from_secs(120), users: 100, groups: 4 };
@@ -353,7 +370,7 @@ mod tests {
         let first = store.source(&users(CACHE)).unwrap();
         assert!(Arc::ptr_eq(&first, &store.source(&users(CACHE)).unwrap()));
         let mut changed = users(CACHE);
-        changed.accounts.pop();
+        changed.accounts = changed.accounts[..1].to_vec().into();
         assert!(!Arc::ptr_eq(&first, &store.source(&changed).unwrap()));
     }
 }

@@ -9,12 +9,11 @@ use std::sync::Arc;
 use tidegate_config::settings::{Access, Action, HostPattern, Origin, Route, Site};
 use tidegate_config::{Diagnostic, Loaded, Settings};
 use tidegate_core::decoration::Decoration;
-use tidegate_core::exchange::Local;
 use tidegate_core::explain::{Asked, Notes};
 use tidegate_core::template::Scope;
-use tidegate_core::{Engine, Exchange, Handler, Reply, RequestState, site};
+use tidegate_core::{Engine, Exchange, Handler, Reply, site};
 use tidegate_http::path::encode_path;
-use tidegate_http::{Field, Fields, Method, Version};
+use tidegate_http::{Field, Fields};
 use tidegate_io::socket::Peer;
 use tidegate_modules::redirect::{Redirect, Respond};
 use tidegate_modules::rewrite::HandTo;
@@ -149,21 +148,12 @@ fn answer(engine: &Engine, settings: &Settings, step: &Step) -> Option<Led> {
         step.target.split_once('?').map_or((step.target.as_str(), None), |(path, query)| (path, Some(query)));
     let fields = [Field { name: "Host", value: step.host.as_bytes() }];
     let exchange = Exchange {
-        method: Method::Get,
-        method_token: "GET",
         target: &step.target,
-        path: b"/",
         query,
         scheme: if step.is_secure { "https" } else { "http" },
         authority: &step.host,
         fields: Fields::new(&fields),
-        protocol: None,
-        version: Version::Http11,
-        is_early: false,
-        now: 0,
-        started: 0,
-        local: Local::default(),
-        state: RequestState::default(),
+        ..Exchange::empty()
     };
     let listener = u16::try_from(listener(settings, step.is_secure)?).ok()?;
     let peer = Peer::Tcp(([192, 0, 2, 1], 0).into());

@@ -10,7 +10,7 @@ use super::Event;
 use super::rates::Rates;
 use super::sockets::{OpenAddress, Sockets};
 use super::status_registry::StatusRegistry;
-use crate::link::{Figures, RateTable};
+use crate::link::Figures;
 use crate::revision::lost_names;
 use anyhow::{Context, Result, bail};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -28,6 +28,7 @@ use std::sync::mpsc::Sender;
 use std::time::{Duration, Instant};
 use tidegate_config::Settings;
 use tidegate_config::settings::ListenAddress;
+use tidegate_core::rate;
 use tidegate_io::passing;
 
 /// The variable that says whose successor a process is. It means nothing to any process but the direct child.
@@ -45,7 +46,7 @@ struct Told {
     listeners: Vec<ToldListener>,
     /// The tables of limits, whose memory comes behind the sockets.
     #[serde(default)]
-    rates: Vec<RateTable>,
+    rates: Vec<rate::Identity>,
     /// The keys of session tickets.
     tickets: Vec<u8>,
     /// Those that are served.

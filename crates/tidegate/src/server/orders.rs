@@ -2,13 +2,13 @@
 
 use super::view::StatusView;
 use super::{Event, Members};
-use crate::link::{Link, RateTable, ToMaster, ToServer};
+use crate::link::{Link, ToMaster, ToServer};
 use crate::master::logs::use_pool_logs;
 use crate::registry::{Registry, Stores};
 use crate::server::privileges;
 use std::fs::File;
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
@@ -17,6 +17,7 @@ use tidegate_config::settings::{ListenAddress, LogTarget};
 use tidegate_core::admission::Shared;
 use tidegate_core::listen::Listener;
 use tidegate_core::log::{self, Writer};
+use tidegate_core::rate;
 use tidegate_core::tls::TlsFiles;
 use tidegate_core::worker::{self, Command, Handle};
 use tidegate_modules::gateway::spill::Spill;
@@ -181,7 +182,7 @@ impl Server {
     fn prepare(
         &mut self,
         settings: &Arc<Settings>,
-        (logs, rates, listeners): (&[LogTarget], &[RateTable], &[Vec<ListenAddress>]),
+        (logs, rates, listeners): (&[LogTarget], &[rate::Identity], &[Vec<ListenAddress>]),
         descriptors: Vec<OwnedFd>,
     ) -> io::Result<()> {
         if self.settings.is_some() {
@@ -192,7 +193,7 @@ impl Server {
             self.writer.provide(target, File::from(file))?;
         }
         for (table, memory) in rates.iter().zip(descriptors.by_ref()) {
-            self.stores.rates.provide(&table.name, table.keys, memory)?;
+            self.stores.rates.provide(table, memory.as_fd())?;
         }
         let mut of_workers: Vec<Vec<Listener>> = Vec::with_capacity(listeners.len());
         for addresses in listeners {
