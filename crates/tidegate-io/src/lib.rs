@@ -16,6 +16,7 @@ mod links;
 pub mod notify;
 pub mod oneshot;
 pub mod paged;
+pub mod parked;
 pub mod parts;
 pub mod passing;
 pub mod pipe;
