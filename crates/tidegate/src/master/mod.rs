@@ -407,7 +407,10 @@ impl Master {
                 self.servers.lost(id);
                 self.servers.tick(&self.current); // the next one is due at once
             }
-            Event::Gone(id, how) => self.servers.gone(id, &how),
+            Event::Gone(id, how) => {
+                self.servers.gone(id, &how);
+                self.current.rates.give_back();
+            }
             Event::Reopened(logs, failures) => self.have_reopened(logs, failures),
             Event::Looked(looked) => self.have_looked(*looked),
             Event::PredecessorEnded => self.has_predecessor = false,
