@@ -237,9 +237,9 @@ impl Site {
         remote.seen_behind(own.unwrap_or(&self.config.trusted_proxies), fields)
     }
 
-    /// Whether a route has gates beside its access rules.
-    pub(crate) fn has_gates(&self, index: usize) -> bool {
-        !self.routes[index].gates.is_empty()
+    /// Whether a route has gates beside its access rules that let each client in by itself.
+    pub(crate) fn tells_clients_apart(&self, index: usize) -> bool {
+        self.routes[index].gates.iter().any(|gate| gate.tells_clients_apart())
     }
 
     /// Whether any route has a program answer.
