@@ -367,7 +367,7 @@ fn is_for_this_machine(clause: &Clause) -> bool {
 fn as_asked<R>(exchange: &Exchange<'_>, path: &[u8], f: impl FnOnce(&Exchange<'_>) -> R) -> R {
     let state = || RequestState::of(exchange.state.remote);
     match &exchange.state.asked {
-        None if std::ptr::eq(path, exchange.path) => f(exchange),
+        None if std::ptr::eq(path, exchange.path) && exchange.state.matched.is_none() => f(exchange),
         None => f(&Exchange { path, state: state(), ..*exchange }),
         Some(asked) => {
             let fields: Vec<_> = asked.fields.iter().map(|(name, value)| Field { name, value }).collect();
