@@ -87,6 +87,9 @@ pub enum ToServer {
         rates: Vec<rate::Identity>,
         /// What each worker listens on.
         listeners: Vec<Vec<ListenAddress>>,
+        /// What no root leads to.
+        #[serde(with = "tidegate_config::path_encoding::paths")]
+        off_limits: Vec<PathBuf>,
     },
     /// What TLS needs and settings do not hold. Before `Prepare`: all of it; later: what has changed.
     Tls(TlsUpdate),
@@ -340,6 +343,7 @@ mod tests {
             logs: Vec::new(),
             rates: Vec::new(),
             listeners: Vec::new(),
+            off_limits: Vec::new(),
         };
         let json = serde_json::to_vec(&prepare).unwrap();
         assert!(json.len() < 2 << 20, "{} bytes", json.len());

@@ -17,6 +17,7 @@ pub use state::{Asked, News, Start, State};
 
 use super::Event;
 use super::pools::Pools;
+use super::sealing;
 use super::sockets::Sockets;
 use super::status_registry::{self, StatusRegistry};
 use super::upstreams::Upstreams;
@@ -306,7 +307,9 @@ impl Servers {
         let update = TlsUpdate { files: revision.tls.clone(), ..self.tls.clone() };
         let settings = revision.fitted();
         let is_told = server.link.order(&ToServer::Tls(update), Vec::new());
-        let message = ToServer::Prepare { number, settings, is_recovery, logs, rates, listeners };
+        let off_limits =
+            sealing::of(&revision.settings).map(|sealed| sealed.paths.clone()).unwrap_or_default();
+        let message = ToServer::Prepare { number, settings, is_recovery, logs, rates, listeners, off_limits };
         if !is_told || !server.link.order(&message, descriptors) {
             self.news.push_back(News::Failed(id, format!("server process {} takes no orders", server.pid)));
         }
