@@ -406,3 +406,43 @@ fn a_root_that_is_led_to_the_keys_serves_no_key() {
     assert!(fetched("localhost", "/page").is_err());
     assert!(server.child.try_wait().unwrap().is_none());
 }
+
+/// A script puts links to the key in the places of logs, which are the user's own, and writes to the pid file.
+#[test]
+fn no_log_is_written_to_a_key_and_the_pid_file_is_the_servers() {
+    let Some(number) = ordinary_user() else { return };
+    let ground = Ground::new("one-user-logs", number);
+    let more = "access-log \"data/access.log\"\nerror-log \"data/error.log\"";
+    let server = ground.serve(&ground.settings("keys/site.key", more));
+    let key = fs::read(ground.folder.path("keys/site.key")).unwrap();
+    ground.script(
+        "lead",
+        "cd DIR/data && rm access.log && ln -s ../keys/site.key access.log && mkdir own && ln -s ../../keys own/keys && echo led; \
+         (echo 4242 > DIR/run/tidegate.pid) 2>/dev/null && echo WRITTEN",
+    );
+    // One that is started after the pid file was made.
+    ground.script("end", "kill -9 $PPID");
+    let _ = get(&server.address, "/cgi-bin/end");
+    let said = ask(&server, "lead");
+    assert!(said.contains("led") && !said.contains("WRITTEN"), "{said}");
+    server.signal(rustix::process::Signal::USR1);
+    let log = || fs::read_to_string(ground.folder.path("data/error.log")).unwrap();
+    wait_for(
+        || log().contains("kept from applications and clients").then_some(()),
+        "the log to tell of the other",
+    );
+    assert_eq!(server.body("/"), "the site");
+    // Nor does a reload, or the start, open one there.
+    let settings = ground
+        .settings("keys/site.key", "access-log \"data/own/keys/site.key\"\nerror-log \"data/error.log\"");
+    ground.folder.write("tidegate.kdl", &settings);
+    let said = ground.tell(&["reload"]);
+    assert!(!said.status.success() && shown(&said).contains("kept from applications"), "{}", shown(&said));
+    assert!(ground.tell(&["stop"]).status.success());
+    drop(server);
+    let config = ground.folder.path("tidegate.kdl").display().to_string();
+    let start = running::command(&ground.folder, &["serve", "--config", &config]);
+    let said = as_user(&start, number, false).output().unwrap();
+    assert!(!said.status.success() && shown(&said).contains("kept from applications"), "{}", shown(&said));
+    assert_eq!(fs::read(ground.folder.path("keys/site.key")).unwrap(), key);
+}

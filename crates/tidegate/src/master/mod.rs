@@ -58,6 +58,7 @@ use tidegate_core::admission::{save_address_space, shortage_of_address_space};
 use tidegate_core::log::{self, Writer};
 use tidegate_core::tls::{PairKey, TlsFiles};
 use tidegate_io::file::{Patience, Root, is_openat2_missing};
+use tidegate_io::off_limits;
 use tidegate_tls::Pair;
 use tls::Tls;
 use upgrade::{Handover, Successor};
@@ -206,6 +207,8 @@ impl Master {
         let control = draft.as_ref().map(|draft| Arc::new(ControlPaths::of(draft)));
         warnings.extend(sealing::seal(&mut settings, control.as_deref()));
         sealing::keep_ports(&mut settings, &sockets);
+        off_limits::set(sealing::paths_of(&settings));
+        logs.examine()?;
         let layout = layout.sealed(&settings);
         let (sender, events) = channel();
         watch_signals(sender.clone())?;
