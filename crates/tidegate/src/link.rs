@@ -161,6 +161,17 @@ pub enum Question {
     Figures,
     /// Of a server: what each worker says to this. Of the master: what all workers say.
     Workers(String),
+    /// Of a server: whether it is well.
+    Wellness,
+}
+
+/// How a server process is.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Wellness {
+    /// A limit of the system that is lower than when it began.
+    pub lowered: Option<String>,
+    /// Workers that do not answer.
+    pub silent: usize,
 }
 
 /// What a server process has counted.
@@ -184,6 +195,8 @@ pub enum Answer {
     Report(Box<(ServerInfo, Snapshot)>),
     /// One for each worker.
     Workers(Vec<String>),
+    /// Of one server process.
+    Wellness(Wellness),
 }
 
 type Then = Box<dyn FnOnce(Answer) + Send>;

@@ -30,7 +30,7 @@ pub use acme::default_storage;
 
 use crate::certificates::CertificateWatch;
 use crate::descriptors;
-use crate::link::{self, ToMaster};
+use crate::link::{self, ToMaster, Wellness};
 use crate::revision::{self, ServeOptions, SettingsFrom};
 use crate::server::privileges;
 use anyhow::{Context, Result};
@@ -89,6 +89,8 @@ pub enum Event {
     Acme(acme::AcmeEvent),
     /// A server process has said something.
     FromServer(u64, ToMaster),
+    /// A server process has said how it is.
+    Wellness(u64, Wellness),
     /// The link to a server process is broken.
     Lost(u64),
     /// A server process has ended, and how.
@@ -399,6 +401,7 @@ impl Master {
         match event {
             Event::Acme(said) => self.hear_acme(said),
             Event::FromServer(id, message) => self.servers.said(id, message, &self.current),
+            Event::Wellness(id, wellness) => self.servers.has_wellness(id, &wellness, &self.current),
             Event::Lost(id) => {
                 self.servers.lost(id);
                 self.servers.tick(&self.current); // the next one is due at once
