@@ -40,6 +40,8 @@ pub struct Site {
     pub access_log: Option<Sink>,
     /// For each route, its limits where they are not those of the server; empty where no route has any.
     limits: Vec<Option<Rc<RequestLimits>>>,
+    /// Some route has limits of what is under way: requests have something to give back.
+    pub(crate) has_holds: bool,
     /// `None`: no route has conditions.
     facts: Option<Facts>,
     /// `None`: there are few routes.
@@ -117,6 +119,7 @@ impl Site {
         Site {
             limits: if has_limits { limits } else { Vec::new() },
             index: RouteIndex::of(config.routes.iter().map(|route| &route.pattern)),
+            has_holds: config.routes.iter().any(settings::Route::is_held),
             config,
             routes,
             access_log,

@@ -17,6 +17,7 @@ pub mod notify;
 pub mod off_limits;
 pub mod oneshot;
 pub mod paged;
+pub mod parked;
 pub mod parts;
 pub mod passing;
 pub mod pipe;

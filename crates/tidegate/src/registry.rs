@@ -13,7 +13,7 @@ use tidegate_core::engine::Engine;
 use tidegate_core::explain::{Notes, Rehearsed};
 use tidegate_core::hosts::Names;
 use tidegate_core::log::{self, Sink};
-use tidegate_core::rate::{RateGate, RateStore};
+use tidegate_core::rate::{LimitGate, RateStore};
 use tidegate_core::site;
 use tidegate_core::template::Scope;
 use tidegate_core::tls::TlsStore;
@@ -128,7 +128,7 @@ impl Registry {
     fn gates_for(&self, settings: &Settings, route: &Route) -> io::Result<Vec<Rc<dyn Gate>>> {
         let mut gates: Vec<Rc<dyn Gate>> = Vec::new();
         for rate in &route.rates {
-            gates.push(Rc::new(RateGate::new(rate, Scope::of(route), self.stores.rates.table(rate)?)));
+            gates.push(Rc::new(LimitGate::new(rate, Scope::of(route), &self.stores.rates)?));
         }
         let questioned = |gate: Rc<dyn Gate>| match &route.cors {
             Some(_) => Rc::new(OpenToQuestions::new(gate)) as Rc<dyn Gate>,

@@ -323,7 +323,7 @@ fn a_reload_that_takes_root_away_from_a_pool_leaves_no_process_of_root_serving()
         || (get(&server.address, "/").ok()? == number.to_string()).then_some(()),
         "the new user's answer",
     );
-    let is_gone = |pid: &u64| !Path::new(&format!("/proc/{pid}")).exists();
+    let is_gone = |pid: &u64| !tidegate_testkit::is_running(*pid as u32);
     wait_for(|| roots.iter().all(is_gone).then_some(()), "the processes of root to end");
     let is_failing = || {
         let status = server.status();
