@@ -104,3 +104,18 @@ fn a_log_that_hangs_keeps_nobody_from_being_served_and_is_said() {
     wait_for(|| said().contains("the logs were opened anew").then_some(()), "them to be opened");
     assert_eq!(server.body("/"), "b");
 }
+
+/// A process of the same user, or root, takes a server process its descriptors: it hangs for everybody who comes, and does
+/// not end by itself.
+#[test]
+fn a_server_process_whose_limits_were_lowered_is_replaced() {
+    use rustix::process::{Resource, Rlimit, prlimit};
+    let folder = Folder::new("lowered");
+    let mut server = Server::with_config(&folder, &running::site("fine"));
+    let deaf = server.processes()[0];
+    let few = Rlimit { current: Some(3), maximum: Some(3) };
+    prlimit(Some(deaf), Resource::Nofile, few).unwrap();
+    server.line("the limit of descriptors of server process");
+    wait_for(|| (!server.processes().contains(&deaf)).then_some(()), "another to serve");
+    assert_eq!(server.body("/"), "fine");
+}

@@ -30,7 +30,7 @@ pub use acme::default_storage;
 
 use crate::certificates::CertificateWatch;
 use crate::descriptors;
-use crate::link::{self, ToMaster};
+use crate::link::{self, ToMaster, Wellness};
 use crate::revision::{self, ServeOptions, SettingsFrom};
 use crate::server::privileges;
 use anyhow::{Context, Result};
@@ -58,6 +58,7 @@ use tidegate_core::admission::{save_address_space, shortage_of_address_space};
 use tidegate_core::log::{self, Writer};
 use tidegate_core::tls::{PairKey, TlsFiles};
 use tidegate_io::file::{Patience, Root, is_openat2_missing};
+use tidegate_io::off_limits;
 use tidegate_tls::Pair;
 use tls::Tls;
 use upgrade::{Handover, Successor};
@@ -88,6 +89,8 @@ pub enum Event {
     Acme(acme::AcmeEvent),
     /// A server process has said something.
     FromServer(u64, ToMaster),
+    /// A server process has said how it is.
+    Wellness(u64, Wellness),
     /// The link to a server process is broken.
     Lost(u64),
     /// A server process has ended, and how.
@@ -210,6 +213,8 @@ impl Master {
         let control = draft.as_ref().map(|draft| Arc::new(ControlPaths::of(draft)));
         warnings.extend(sealing::seal(&mut settings, control.as_deref()));
         sealing::keep_ports(&mut settings, &sockets);
+        off_limits::set(sealing::paths_of(&settings));
+        logs.examine()?;
         let layout = layout.sealed(&settings);
         let (sender, events) = channel();
         watch_signals(sender.clone())?;
@@ -403,6 +408,7 @@ impl Master {
         match event {
             Event::Acme(said) => self.hear_acme(said),
             Event::FromServer(id, message) => self.servers.said(id, message, &self.current),
+            Event::Wellness(id, wellness) => self.servers.has_wellness(id, &wellness, &self.current),
             Event::Lost(id) => {
                 self.servers.lost(id);
                 self.servers.tick(&self.current); // the next one is due at once
