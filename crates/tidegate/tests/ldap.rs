@@ -380,3 +380,47 @@ fn users_and_groups_of_a_real_directory() {
     assert!(count("directory_binds") > 10 && count("directory_searches") > 20, "{status}");
     assert!(count("directory_failures") >= 4, "{status}");
 }
+
+/// The one worker there is goes on while logins wait for a directory that says nothing, and so does everything about it: start,
+/// reload and status.
+#[test]
+fn a_directory_that_hangs_holds_up_nobody_else() {
+    let folder = Folder::new("ldap-hang");
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = silent.local_addr().unwrap().port();
+    let settings = format!(
+        "listen \"127.0.0.1:0\"\nworkers 1\nprocesses 1\n\
+         users \"corp\" {{ ldap \"ldap://127.0.0.1:{port}\" {{ base \"dc=a\"; filter \"(uid={{user}})\"; timeout \"60s\" }} }}\n\
+         site \"open.test\" {{ respond 200 \"open\" }}\n\
+         site \"corp.test\" {{ login basic \"corp\"; respond 200 \"corp\" }}\n"
+    );
+    let server = Server::with_config(&folder, &settings);
+    let mut waiting: Vec<TcpStream> = Vec::new();
+    for number in 0..8 {
+        let mut stream = TcpStream::connect(&server.address).unwrap();
+        let login = STANDARD.encode(format!("user{number}:x"));
+        write!(
+            stream,
+            "GET / HTTP/1.1\r\nHost: corp.test\r\nAuthorization: Basic {login}\r\nConnection: close\r\n\r\n"
+        )
+        .unwrap();
+        waiting.push(stream);
+    }
+    // All that may ask at once do.
+    let held: Vec<TcpStream> = (0..4).map(|_| silent.accept().unwrap().0).collect();
+    for _ in 0..20 {
+        assert_eq!(ask(&server.address, "open.test", "/", None).status, 200);
+        assert_eq!(ask(&server.address, "corp.test", "/", None).status, 401);
+    }
+    // One client has eight looked up at once, and no more.
+    assert_eq!(ask(&server.address, "corp.test", "/", Some(("user9", "x"))).status, 503);
+    let reloaded = server.tell(&["reload"]);
+    assert_eq!(reloaded.code, Some(0), "{}", reloaded.stderr);
+    assert_eq!(server.tell(&["status"]).code, Some(0));
+    drop((held, silent));
+    for mut stream in waiting {
+        let mut text = String::new();
+        stream.read_to_string(&mut text).unwrap();
+        assert!(text.starts_with("HTTP/1.1 503 ") && text.contains("\r\nRetry-After: "), "{text}");
+    }
+}

@@ -15,6 +15,8 @@
 mod basic;
 mod cache;
 mod directory;
+#[cfg(test)]
+mod fake;
 mod password;
 mod require;
 mod source;

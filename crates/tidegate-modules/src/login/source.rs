@@ -299,6 +299,8 @@ impl Source {
         // However a name is spelt, the user is the same: another spelling is no further guess.
         let same = self::guesser(&question.client, &format!("dn:{}", found.dn), true);
         if let Ruling::Beyond { retry_after } = self.guesses.look(&same, guesses(), question.asked) {
+            // This spelling is no way to go on asking either.
+            self.guesses.charge(guesser, guesses(), question.asked);
             return Outcome::Later(retry_after);
         }
         match seat.is_password(&found, password) {
@@ -451,7 +453,8 @@ pub(super) fn outcome(answer: Answer) -> Outcome {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tidegate_config::settings::{Account, Origin, UserCache};
+    use crate::login::fake::{self, Fake, Manner};
+    use tidegate_config::settings::{self, Account, Origin, UserCache};
 
     fn users(cache: UserCache) -> UserSource {
         let account = |name: &str, hash: &str| Account {
@@ -532,6 +535,88 @@ mod tests {
             (0..1000).map(|name| source.look_up(&format!("nobody{name}"), b"x", b"flood", NOW)).collect();
         assert!(held.iter().any(|answer| matches!(answer, Answer::Overloaded)));
         assert!(wait(source.look_up("ben", b"hello", b"other", NOW)).is_some());
+    }
+
+    fn directory_users(fake: &Fake, cache: UserCache) -> UserSource {
+        let directory = Some(fake::settings(&[fake]));
+        UserSource { accounts: Vec::new().into(), directory, cache, ..users(cache) }
+    }
+
+    const SECOND: u64 = 1_000_000_000;
+
+    /// The goal of the user cache: 10,000 users who go on and on cost a directory no more than 84 binds a second.
+    #[test]
+    fn ten_thousand_steady_users_seldom_bind() {
+        let fake = Fake::new(Manner::Sound);
+        let cache = UserCache { users: 10_000, ..CACHE };
+        let source = new(&directory_users(&fake, cache));
+        // They have come one after the other, and each asks for something every 30 seconds, for twice the lifetime.
+        for round in 0..8 {
+            for user in 0..10_000 {
+                let now = NOW + round * 30 * SECOND + user * 30 * SECOND / 10_000;
+                let (name, password) = (format!("user{user}"), format!("pw{user}"));
+                let found = outcome(source.look_up(&name, password.as_bytes(), b"c", now));
+                assert!(matches!(found, Outcome::Known(_)), "{found:?} {name} {round}");
+            }
+        }
+        assert!(fake.binds() <= 84 * 240, "{}", fake.binds());
+        assert_eq!(source.take_figures().asked.binds, fake.binds());
+    }
+
+    #[test]
+    fn who_asks_at_once_is_looked_up_once() {
+        let fake = Fake::new(Manner::Sound);
+        let settings = directory_users(&fake, CACHE);
+        let slow =
+            settings.directory.map(|slow| settings::Directory { timeout: Duration::from_secs(60), ..slow });
+        let source = new(&UserSource { directory: slow, ..directory_users(&fake, CACHE) });
+        fake.hold(true);
+        let asked: Vec<Answer> = (0..50).map(|_| source.look_up("user1", b"pw1", b"c", NOW)).collect();
+        assert!(asked.iter().all(|answer| matches!(answer, Answer::Asked(_))));
+        fake.hold(false);
+        for answer in asked {
+            assert!(matches!(outcome(answer), Outcome::Known(_)));
+        }
+        assert_eq!(fake.binds(), 1);
+    }
+
+    /// Other spellings of a name are no further guesses, and once there were too many the directory hears of none.
+    #[test]
+    fn a_directory_is_not_guessed_at() {
+        let fake = Fake::new(Manner::Sound);
+        let source = new(&directory_users(&fake, CACHE));
+        let spellings = ["user1", "USER1", "User1", "\u{ff55}ser1", "uSer1"];
+        let mut later = 0;
+        for guess in 0..40 {
+            let name = spellings[guess % spellings.len()];
+            match outcome(source.look_up(name, format!("guess{guess}").as_bytes(), b"guesser", NOW)) {
+                Outcome::Nobody => {}
+                Outcome::Later(_) => later += 1,
+                other => panic!("{other:?}"),
+            }
+        }
+        assert_eq!((fake.binds(), later), (GUESSES.0, 40 - GUESSES.0));
+        assert!(fake.searches() <= 2 * GUESSES.0, "{}", fake.searches());
+        assert!(matches!(outcome(source.look_up("user1", b"pw1", b"other", NOW)), Outcome::Known(_)));
+        // A password that is none costs nothing.
+        assert!(matches!(source.look_up("user2", b"", b"other", NOW), Answer::Known(Outcome::Nobody)));
+    }
+
+    /// Somebody whom the directory cannot be asked about is neither let in nor refused, and nothing of it is remembered.
+    #[test]
+    fn a_directory_that_is_away_is_no_refusal() {
+        let fake = Fake::new(Manner::Sound);
+        let source = new(&directory_users(&fake, CACHE));
+        assert!(wait(source.look_up("user1", b"pw1", b"c", NOW)).is_some());
+        fake.set(Manner::Hasty);
+        let other = new(&directory_users(&fake, CACHE));
+        assert!(matches!(outcome(other.look_up("user1", b"pw1", b"c", NOW)), Outcome::Away(_)));
+        assert!(matches!(other.look_up("user1", b"pw1", b"c", NOW), Answer::Known(Outcome::Away(_))));
+        // Who is known stays known.
+        assert!(matches!(
+            source.look_up("user1", b"pw1", b"c", NOW + 119 * SECOND),
+            Answer::Known(Outcome::Known(_))
+        ));
     }
 
     #[test]

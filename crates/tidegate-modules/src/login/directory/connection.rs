@@ -79,8 +79,15 @@ impl Fault {
                         ResultCode::Busy | ResultCode::Unavailable | ResultCode::Referral | ResultCode::Other
                     )
             }
+            // Of one user there is too much.
+            Fault::TooMuch => false,
             _ => true,
         }
+    }
+
+    /// Whether the connection can still be used: what was asked has been answered to the end.
+    pub fn leaves_connection(&self) -> bool {
+        matches!(self, Fault::Refused { .. }) && !self.is_of_server()
     }
 
     /// Whether a connection that was kept may have been closed meanwhile.

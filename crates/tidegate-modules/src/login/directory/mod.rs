@@ -16,8 +16,12 @@ mod connection;
 mod message;
 mod name;
 mod session;
+#[cfg(test)]
+mod tests;
 mod ways;
 
+#[cfg(test)]
+pub use message::length as message_length;
 pub use session::{Asked, Found};
 
 use connection::Fault;
@@ -143,7 +147,7 @@ impl Directory {
         {
             let inner = self.0.clone();
             let thread = std::thread::Builder::new().name("tidegate-ldap".into());
-            match thread.spawn(move || Seat { inner, session: None, deadlines: Vec::new() }.work_off()) {
+            match thread.spawn(move || Seat { inner, session: None, progress: Vec::new() }.work_off()) {
                 Ok(_) => queue.threads += 1,
                 Err(_) if queue.threads == 0 => return Err(Overloaded),
                 Err(_) => {} // those that are there take it
@@ -223,8 +227,17 @@ impl Inner {
 pub struct Seat {
     inner: Arc<Inner>,
     session: Option<Session>,
-    /// By when each server has to have answered all that this login asks, once it was asked something.
-    deadlines: Vec<Option<Instant>>,
+    /// Of each server, once this login has asked it something.
+    progress: Vec<Option<Progress>>,
+}
+
+/// How far a login has come with a server.
+#[derive(Debug, Clone, Copy)]
+struct Progress {
+    /// By when all has to be answered.
+    deadline: Instant,
+    /// Something was answered: the server is there, though it may take long over this user.
+    has_answered: bool,
 }
 
 impl Seat {
@@ -234,7 +247,7 @@ impl Seat {
         loop {
             if let Some(job) = queue.jobs.pop_front() {
                 drop(queue);
-                self.deadlines = vec![None; inner.servers.len()];
+                self.progress = vec![None; inner.servers.len()];
                 job(&mut self);
                 queue = lock(&inner.queue);
                 continue;
@@ -293,7 +306,9 @@ impl Seat {
                     inner.answers(server);
                     return Ok(answer);
                 }
-                Err(fault) if fault.is_of_server() => inner.fails(server, &fault),
+                Err(fault) if fault.is_of_server() && !self.is_of_user(server, &fault) => {
+                    inner.fails(server, &fault);
+                }
                 Err(fault) => {
                     inner.answers(server);
                     inner.failures.fetch_add(1, Ordering::Relaxed);
@@ -304,6 +319,12 @@ impl Seat {
         Err(inner.away(Instant::now()).unwrap_or(Away { retry_after: Duration::from_secs(1) }))
     }
 
+    /// Whether it says nothing of the server: it takes too long over somebody, and has answered before that.
+    fn is_of_user(&self, server: usize, fault: &Fault) -> bool {
+        let progress = self.progress.get(server).copied().flatten();
+        matches!(fault, Fault::Silent) && progress.is_some_and(|progress| progress.has_answered)
+    }
+
     fn ask_server<T>(
         &mut self,
         server: usize,
@@ -311,7 +332,9 @@ impl Seat {
     ) -> Result<T, Fault> {
         let inner = self.inner.clone();
         let latest = Instant::now() + inner.settings.timeout;
-        let deadline = self.deadlines.get_mut(server).map_or(latest, |known| *known.get_or_insert(latest));
+        let fresh = Progress { deadline: latest, has_answered: false };
+        let progress = self.progress.get_mut(server).map_or(fresh, |known| *known.get_or_insert(fresh));
+        let deadline = progress.deadline;
         // One that was kept may have been closed meanwhile; that says nothing of the server.
         if let Some(mut session) = self.session.take().filter(|session| session.server() == server) {
             session.set_deadline(deadline);
@@ -334,7 +357,10 @@ impl Seat {
         let Asked { searches, binds } = session.take_asked();
         self.inner.searches.fetch_add(searches, Ordering::Relaxed);
         self.inner.binds.fetch_add(binds, Ordering::Relaxed);
-        if answer.as_ref().map_or_else(|fault| !fault.is_of_server(), |_| true) {
+        if let Some(Some(progress)) = self.progress.get_mut(session.server()) {
+            progress.has_answered |= session.has_answered();
+        }
+        if answer.as_ref().map_or_else(Fault::leaves_connection, |_| true) {
             self.session = Some(session);
         }
         answer

@@ -47,6 +47,8 @@ pub struct Session {
     binding: Option<Connection>,
     deadline: Instant,
     asked: Asked,
+    /// Something was answered since the last deadline was set.
+    has_answered: bool,
 }
 
 impl Session {
@@ -64,7 +66,14 @@ impl Session {
         if let Some(bind) = &directory.bind {
             searching.become_searcher(&bind.dn, &bind.password)?;
         }
-        Ok(Session { server, searching, binding: None, deadline, asked: Asked::default() })
+        Ok(Session {
+            server,
+            searching,
+            binding: None,
+            deadline,
+            asked: Asked::default(),
+            has_answered: false,
+        })
     }
 
     /// Which server it is with.
@@ -75,10 +84,16 @@ impl Session {
     /// By when what is asked from now on has to be answered.
     pub fn set_deadline(&mut self, deadline: Instant) {
         self.deadline = deadline;
+        self.has_answered = false;
         self.searching.set_deadline(deadline);
         if let Some(binding) = &mut self.binding {
             binding.set_deadline(deadline);
         }
+    }
+
+    /// Whether the server has answered anything since the last deadline was set.
+    pub fn has_answered(&self) -> bool {
+        self.has_answered
     }
 
     /// What was asked since it was last told.
@@ -93,7 +108,9 @@ impl Session {
     ) -> Result<Option<Vec<message::Entry>>, Fault> {
         self.asked.searches += 1;
         let seconds = u32::try_from(directory.timeout.as_secs()).unwrap_or(u32::MAX).saturating_add(1);
-        self.searching.search(&Search { seconds, ..search })
+        let found = self.searching.search(&Search { seconds, ..search })?;
+        self.has_answered = true;
+        Ok(found)
     }
 
     /// Who goes by a name. `None`: nobody, or more than one.
@@ -150,6 +167,7 @@ impl Session {
         self.asked.binds += 1;
         let is_password = binding.is_password(&user.dn, password)?;
         self.binding = Some(binding);
+        self.has_answered = true;
         Ok(is_password)
     }
 
