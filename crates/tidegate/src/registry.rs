@@ -71,8 +71,8 @@ impl Registry {
 
     /// For `explain`: what answers says so.
     pub fn for_rehearsal(notes: Notes, tls: Arc<TlsStore>) -> Registry {
-        let stores =
-            Stores { directory: PoolDirectory::new(), logins: Arc::default(), rates: Arc::default(), tls };
+        let logins = Arc::new(LoginStore::silent(tls.clone()));
+        let stores = Stores { directory: PoolDirectory::new(), logins, rates: Arc::default(), tls };
         Registry { notes: Some(notes), ..Registry::new(Arc::default(), StatusView::default(), stores) }
     }
 
@@ -131,14 +131,16 @@ impl Registry {
         if let Some(cors) = &route.cors {
             gates.push(Rc::new(Preflight::new(cors.clone())));
         }
+        let mut source = None;
         if let Some(login) = &route.identification.login {
             let users = settings.users.iter().find(|users| users.name == login.users);
             let users =
                 users.ok_or_else(|| io::Error::other(format!("no users are named {}", login.users)))?;
-            gates.push(Rc::new(BasicGate::new(login, self.stores.logins.source(users)?)));
+            let source = source.insert(self.stores.logins.source(users)?).clone();
+            gates.push(Rc::new(BasicGate::new(login, source, self.stats.clone())));
         }
         if !route.identification.requirements.is_empty() {
-            gates.push(Rc::new(RequireGate::new(&route.identification)));
+            gates.push(Rc::new(RequireGate::new(&route.identification, source, self.stats.clone())));
         }
         Ok(gates)
     }
@@ -262,7 +264,7 @@ mod tests {
     fn an_engine_that_never_comes_into_force_leaves_nothing() {
         let runtime = Runtime::install(Poller::new().unwrap().registry().unwrap()).unwrap();
         let (directory, tls) = (PoolDirectory::new(), TlsStore::new().unwrap());
-        let (rates, logins) = (Arc::<RateStore>::default(), Arc::<LoginStore>::default());
+        let (rates, logins) = (Arc::<RateStore>::default(), Arc::new(LoginStore::new(tls.clone())));
         let stores = Stores {
             directory: directory.clone(),
             logins: logins.clone(),
