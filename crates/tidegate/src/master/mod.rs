@@ -33,7 +33,7 @@ pub use acme::default_storage;
 
 use crate::certificates::CertificateWatch;
 use crate::descriptors;
-use crate::link::ToMaster;
+use crate::link::{ToMaster, Wellness};
 use crate::revision::{self, ServeOptions, SettingsFrom};
 use crate::server::privileges;
 use anyhow::{Context, Result};
@@ -63,6 +63,7 @@ use tidegate_core::admission::{save_address_space, shortage_of_address_space};
 use tidegate_core::log::{self, Writer};
 use tidegate_core::tls::{PairKey, TlsFiles};
 use tidegate_io::file::{Patience, Root, is_openat2_missing};
+use tidegate_io::off_limits;
 use tidegate_tls::Pair;
 use tls::Tls;
 use upgrade::{Handover, Successor};
@@ -94,10 +95,14 @@ pub enum Event {
     Acme(acme::AcmeEvent),
     /// A server process has said something.
     FromServer(u64, ToMaster),
+    /// A server process has said how it is.
+    Wellness(u64, Wellness),
     /// The link to a server process is broken.
     Lost(u64),
     /// A server process has ended, and how.
     Gone(u64, String),
+    /// The process that an upgrade has replaced by this one has said its last word.
+    PredecessorEnded,
 }
 
 /// What was read with the first settings.
@@ -142,6 +147,8 @@ pub struct Master {
     disk: Disk,
     /// Logs that are opened anew.
     rotation: Rotation,
+    /// The predecessor may still count something.
+    has_predecessor: bool,
 }
 
 /// How the server ends.
@@ -197,6 +204,9 @@ impl Master {
         let draft = control::open(&options, &settings, handover.is_some())?;
         let control = draft.as_ref().map(|draft| Arc::new(ControlPaths::of(draft)));
         warnings.extend(sealing::seal(&mut settings, control.as_deref()));
+        sealing::keep_ports(&mut settings, &sockets);
+        off_limits::set(sealing::paths_of(&settings));
+        logs.examine()?;
         let layout = layout.sealed(&settings);
         let (sender, events) = channel();
         watch_signals(sender.clone())?;
@@ -259,6 +269,7 @@ impl Master {
             readers: reload::Readers::default(),
             disk: Disk::default(),
             rotation: Rotation::default(),
+            has_predecessor: false,
         };
         master.begin_tls()?;
         master.upstreams.adopt(&master.current.settings, master.tls.store());
@@ -296,15 +307,17 @@ impl Master {
         listeners.map(|(taken, listener)| url_of(taken, listener.tls.is_some())).collect()
     }
 
-    /// What the whole server tells of itself.
-    pub fn status_registry(&self) -> &Arc<StatusRegistry> {
-        &self.status_registry
+    /// The program that this one replaces hears that it serves. `false`: it has ended meanwhile, and so should this one.
+    pub fn take_over(&mut self, handover: Handover, notes: &str) -> bool {
+        self.has_predecessor = handover.ready(notes, &self.status_registry, self.sender.clone());
+        self.has_predecessor
     }
 
-    /// Serves until told to end. `has_predecessor`: the service manager hears from that one who is ready.
-    pub fn run(mut self, has_predecessor: bool) {
+    /// Serves until told to end.
+    pub fn run(mut self) {
         tidegate_io::process::let_go_of_code();
-        if !has_predecessor {
+        // The service manager hears from a predecessor who is ready.
+        if !self.has_predecessor {
             self.notifier.ready(&format!("listening on {}", self.listening().join(", ")));
         }
         let ending = loop {
@@ -386,13 +399,18 @@ impl Master {
         match event {
             Event::Acme(said) => self.hear_acme(said),
             Event::FromServer(id, message) => self.servers.said(id, message, &self.current),
+            Event::Wellness(id, wellness) => self.servers.has_wellness(id, &wellness, &self.current),
             Event::Lost(id) => {
                 self.servers.lost(id);
                 self.servers.tick(&self.current); // the next one is due at once
             }
-            Event::Gone(id, how) => self.servers.gone(id, &how),
+            Event::Gone(id, how) => {
+                self.servers.gone(id, &how);
+                self.current.rates.give_back();
+            }
             Event::Reopened(target, outcome) => self.have_reopened(&target, outcome),
             Event::Looked(looked) => self.have_looked(*looked),
+            Event::PredecessorEnded => self.has_predecessor = false,
             other => return Some(other),
         }
         None
@@ -482,6 +500,9 @@ impl Master {
             }
         }
         self.pools.end();
+        if ending.successor.is_some() {
+            self.hear_predecessor_out(&mut ending, until);
+        }
         if let Some(successor) = &ending.successor {
             successor.tell(&self.status_registry.figures());
             if ending.is_followed && !successor.has_ended(until) {

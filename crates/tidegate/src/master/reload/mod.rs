@@ -17,6 +17,7 @@ mod reading;
 use super::control::{Reply, Responder};
 use super::pid_file::PidFile;
 use super::rates::Rates;
+use super::sealing;
 use super::servers::{News, Revision, START_PATIENCE, Start, State};
 use super::wanted::{Waiting, Wanted};
 use super::{Change, Event, Master, Order, PATIENCE, use_error_log};
@@ -30,6 +31,7 @@ use std::time::Instant;
 use tidegate_config::Settings;
 use tidegate_config::settings::pool::Pool;
 use tidegate_core::log;
+use tidegate_io::off_limits;
 
 /// A reload that is under way.
 pub struct Reload {
@@ -216,9 +218,10 @@ impl Master {
     fn open_next(&mut self) -> Result<(Option<Stage>, Vec<Action>)> {
         let Some(Change::Reload(reload)) = &mut self.change else { return Ok((None, Vec::new())) };
         let Some(draft) = reload.draft.take() else { return Ok((None, Vec::new())) };
-        let Draft { settings, layout, files, seen, assigned, warnings, logs, sockets } = draft;
+        let Draft { mut settings, layout, files, seen, assigned, warnings, logs, sockets } = draft;
         let logs = logs.joined(&settings, &self.current.logs).context("cannot copy a log")?;
         let sockets = sockets.joined(&settings, layout.total(), &self.current.sockets)?;
+        sealing::keep_ports(&mut settings, &sockets);
         let rates = Rates::open(&settings, &self.current.rates)?;
         let number = self.current.number + 1;
         let settings = Arc::new(settings);
@@ -263,6 +266,7 @@ impl Master {
         let files = self.current.sockets.files_beside(&next.sockets);
         self.disk.run("the files of sockets that are not listened on any more", move || files.remove());
         let mut previous = std::mem::replace(&mut self.current, next);
+        off_limits::set(sealing::paths_of(&self.current.settings));
         let assigned = self.current.assigned.iter().filter(|new| !previous.assigned.contains(new));
         notes.extend(assigned.map(ToString::to_string));
         for pool in &self.current.settings.pools {

@@ -18,6 +18,7 @@ use tidegate_config::settings::LogTarget;
 use tidegate_config::{Diagnostic, Loaded, Settings};
 use tidegate_core::log;
 use tidegate_core::tls::{TlsFiles, pair_files};
+use tidegate_io::off_limits;
 
 /// What reading has found, beside the settings.
 #[derive(Default)]
@@ -190,7 +191,8 @@ impl Draft {
         for new in &mut assigned {
             // A pool that stays because its site does has been given its user before, and does not name it.
             let of = |settings: &Settings| {
-                settings.pools.iter().find(|pool| new.what == format!("pool {}", pool.name)).cloned()
+                let pool = settings.pools.iter().find(|pool| new.what == format!("pool {}", pool.name));
+                pool.cloned().map(sealing::without)
             };
             let is_same = of(&settings).is_some_and(|pool| of(&present.settings) == Some(pool));
             if let Some(known) = present.assigned.iter().find(|known| is_same && known.what == new.what) {
@@ -204,6 +206,8 @@ impl Draft {
         for pair in pair_files(&settings) {
             present.watch.examine(&pair.key).map_err(anyhow::Error::msg)?;
         }
+        present.wanted.ask()?;
+        off_limits::add(&sealing::paths_of(&settings));
         let logs = Logs::open(&settings, &present.logs, &present.wanted)?;
         // Last: others can see it.
         let sockets = NewSockets::open(&settings, layout.total(), &present.addresses, &present.wanted)?;
