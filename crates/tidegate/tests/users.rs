@@ -12,6 +12,7 @@ use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use tidegate_testkit::reachable;
 
 fn id_of(name: &str) -> u32 {
     let output = Command::new("id").args(["-u", name]).output().unwrap();
@@ -76,7 +77,7 @@ fn settings(folder: &Folder, lines: &str) -> String {
 fn with_a_key_left_open(command: &Command, key: &Path) -> Command {
     let mut shell = Command::new("sh");
     shell.args(["-c", "key=$0; exec \"$@\" 9<\"$key\""]).arg(key);
-    shell.arg(command.get_program()).args(command.get_args());
+    shell.arg(reachable(Path::new(command.get_program()))).args(command.get_args());
     if let Some(folder) = command.get_current_dir() {
         shell.current_dir(folder);
     }
