@@ -15,6 +15,8 @@ pub mod tls;
 pub mod upstream;
 
 mod access;
+mod directory;
+mod directory_filter;
 mod login;
 mod networks;
 mod rates;
@@ -23,6 +25,10 @@ pub mod rules;
 mod shared;
 
 pub use access::{Access, AccessRule, AccessRules};
+pub use directory::{
+    Directory, DirectoryBind, DirectoryGroups, DirectorySecurity, DirectoryServer, GroupsBy,
+};
+pub use directory_filter::{Comparison, Filter, FilterSyntax, FilterValue};
 pub use limits::{Limits, RequestLimits};
 pub use login::{Account, Identification, Login, Required, Requirement, UserCache, UserSource};
 pub(crate) use networks::first_address;
@@ -42,6 +48,10 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
+
+/// How deep what settings are made of may stand in each other: blocks, `rules`, `match`. They travel as JSON, of which 128
+/// levels are read; a `match` is five.
+pub(crate) const NESTING: usize = 16;
 
 /// A whole configuration, checked and complete.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

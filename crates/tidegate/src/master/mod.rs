@@ -77,8 +77,8 @@ pub enum Event {
     Signal(i32),
     /// An operator wants something.
     Order(Request, Responder),
-    /// The new program serves; or why it does not.
-    Upgraded(Result<Successor, String>),
+    /// It is known what has become of the new program.
+    Upgraded,
     /// The thread of this number has read what a reload takes up.
     Read(u64, Box<reload::Read>),
     /// Logs were opened anew; the sentences say which could not be.
@@ -169,13 +169,15 @@ struct Ending {
     now: bool,
     /// The new process, which has taken over what is on the disk.
     successor: Option<Successor>,
+    /// That one was told to end as well.
+    is_followed: bool,
     /// Who waits for the end.
     waiting: Vec<Responder>,
 }
 
 impl Ending {
     fn drain() -> Ending {
-        Ending { close_idle: true, now: false, successor: None, waiting: Vec::new() }
+        Ending { close_idle: true, now: false, successor: None, is_followed: false, waiting: Vec::new() }
     }
 
     fn now() -> Ending {
@@ -450,7 +452,7 @@ impl Master {
             Event::Order(Request::Status(_) | Request::Cache(_), responder) => {
                 responder.send(Reply::failed("this is not for the master to answer"));
             }
-            Event::Upgraded(outcome) => self.has_upgraded(outcome),
+            Event::Upgraded => self.has_upgraded(),
             Event::Read(number, read) => self.take_read(number, *read),
             other => drop(self.obey_servers(other)),
         }
@@ -533,9 +535,10 @@ impl Master {
     }
 
     fn end(mut self, mut ending: Ending) {
-        // Told to end in the last moment of an upgrade: what is on the disk is the successor's all the same.
-        if let Some(successor) = self.give_up_changes() {
+        // Told to end in the last moment of an upgrade: what is on the disk is the successor's all the same, which ends too.
+        if let Some(successor) = self.give_up_changes(ending.now) {
             ending.successor.get_or_insert(successor);
+            ending.is_followed = true;
         }
         self.status_registry.set_draining();
         self.servers.is_ending = true;
@@ -548,22 +551,26 @@ impl Master {
         }
         // With the copies of the server processes these are the last: from here on connecting is refused.
         self.current.sockets = Sockets::default();
-        let until = Instant::now() + self.current.settings.drain_timeout + END_PATIENCE;
+        let patience = if ending.now { Duration::ZERO } else { self.current.settings.drain_timeout };
+        let until = Instant::now() + patience + END_PATIENCE;
         let open = self.drain(&mut ending);
-        let said = match open {
+        let mut said = match open {
             0 => "ended; nothing was open any more".to_owned(),
             1 => "ended; 1 connection was cut".to_owned(),
             open => format!("ended; {open} connections were cut"),
         };
         self.pools.end();
-        log::info(&said);
-        self.writer.flush();
         if ending.successor.is_some() {
             self.hear_predecessor_out(&mut ending, until);
         }
         if let Some(successor) = &ending.successor {
             successor.tell(&self.status_registry.figures());
+            if ending.is_followed && !successor.has_ended(until) {
+                said += &format!("; process {}, which was taking over, still ends", successor.pid);
+            }
         }
+        log::info(&said);
+        self.writer.flush();
         if let Some(control) = &self.control {
             control.remove();
         }

@@ -34,6 +34,7 @@ use tidegate_core::tls::TlsStore;
 use tidegate_core::worker::Asker;
 use tidegate_io::passing;
 use tidegate_modules::gateway::pool_directory::PoolDirectory;
+use tidegate_modules::login::LoginStore;
 use tidegate_stats::{Snapshot, Worker as Stats};
 use wellness::Limits;
 
@@ -104,7 +105,8 @@ pub fn run() -> Result<ExitCode> {
         teller.send(&ToMaster::Upstream(finding), Vec::new());
     });
     demand::start(directory.clone(), link.clone()).context("cannot start a thread")?;
-    let stores = Stores { directory, logins: Arc::default(), rates: Arc::default(), tls };
+    let logins = Arc::new(LoginStore::new(tls.clone()));
+    let stores = Stores { directory, logins, rates: Arc::default(), tls };
     orders::Server::new(link, writer, members, stores, (sender, events), warning).run();
     Ok(ExitCode::SUCCESS)
 }
