@@ -11,11 +11,16 @@ use std::borrow::Cow;
 use std::cell::Cell;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use std::sync::mpsc::channel;
+use std::time::Duration;
 use tidegate_config::settings::{Clause, Condition, HostPattern, Network, PathPattern, Route};
 use tidegate_http::{Method, query};
 use tidegate_io::blocking;
 use tidegate_io::file::{Patience, is_there};
 use tidegate_io::runtime;
+use tidegate_io::unanswered;
 
 /// What the conditions of a site ask about that no request says.
 #[derive(Default)]
@@ -140,6 +145,40 @@ pub(crate) fn cookies<'e>(
     })
 }
 
+/// How long the first look at a file may take.
+const FIRST_LOOK: Duration = Duration::from_secs(1);
+/// Looks that were given up and still wait: with so many a file system is known to hang, and what else takes time is taken for
+/// absent at once.
+const GIVEN_UP: usize = 4;
+static GIVEN_UP_LOOKS: AtomicUsize = AtomicUsize::new(0);
+
+/// Whether a file is there; not, where that cannot be told in time. It is looked at again when somebody asks.
+fn looked_up(path: PathBuf) -> bool {
+    if GIVEN_UP_LOOKS.load(Relaxed) >= GIVEN_UP || unanswered::examine(&path).is_err() {
+        return false;
+    }
+    let (found, told) = channel();
+    // Whoever comes second to the end of it sees to the count.
+    let is_over = Arc::new(AtomicBool::new(false));
+    let is_over_here = is_over.clone();
+    let look = move || {
+        let _ = found.send(is_there(&path, Patience::Wait).unwrap_or(false));
+        if is_over.swap(true, Relaxed) {
+            GIVEN_UP_LOOKS.fetch_sub(1, Relaxed);
+        }
+    };
+    if std::thread::Builder::new().name("tidegate-look".into()).spawn(look).is_err() {
+        return false;
+    }
+    told.recv_timeout(FIRST_LOOK).unwrap_or_else(|_| {
+        GIVEN_UP_LOOKS.fetch_add(1, Relaxed);
+        if is_over_here.swap(true, Relaxed) {
+            GIVEN_UP_LOOKS.fetch_sub(1, Relaxed);
+        }
+        false
+    })
+}
+
 /// Whether a file is there, found out without waiting for a disk.
 struct Presence {
     path: PathBuf,
@@ -150,10 +189,14 @@ struct Presence {
 }
 
 impl Presence {
-    /// Looks once, and waits for it: settings are being put in force.
+    /// Looks once, and waits for it, but not for a file system that does not answer: settings are being put in force, and this
+    /// is a worker's thread.
     fn of(path: &Path) -> Presence {
-        let known = Cell::new(is_there(path, Patience::Wait).unwrap_or(false));
-        Presence { path: path.to_owned(), known, is_looked_at: Cell::new(false) }
+        let known = match is_there(path, Patience::Cached) {
+            Ok(known) => known,
+            Err(_) => looked_up(path.to_owned()),
+        };
+        Presence { path: path.to_owned(), known: Cell::new(known), is_looked_at: Cell::new(false) }
     }
 
     /// What the kernel knows. Where it would have to ask a disk, what was known before: the pool asks, and the kernel knows

@@ -10,6 +10,7 @@ use crate::links;
 pub use crate::links::Links;
 use crate::off_limits::{self, Nearness};
 use crate::shared_roots;
+use crate::unanswered;
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat, openat2};
 use rustix::io::{Errno, ReadWriteFlags};
 use std::io::{self, IoSliceMut};
@@ -532,6 +533,7 @@ impl Root {
 
 impl Place {
     fn open(path: &Path) -> io::Result<(Place, Arc<OwnedFd>)> {
+        unanswered::examine(path)?;
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let dir = Arc::new(openat(CWD, path, flags, Mode::empty())?);
         Ok((Place::of(dir.clone())?, dir))

@@ -32,6 +32,7 @@ pub mod spawn;
 pub mod syscall_filter;
 pub mod text;
 pub mod timer;
+pub mod unanswered;
 pub mod watched;
 pub mod wheel;
 

@@ -16,6 +16,7 @@ mod h2;
 mod pattern;
 mod process;
 pub mod random;
+mod reach;
 mod response;
 mod run;
 mod step;
@@ -25,5 +26,6 @@ mod transcript;
 mod wait;
 
 pub use process::{Binary, Launch, Log, Outcome, Place, Running, Signal};
+pub use reach::{folder_apart, reachable};
 pub use transcript::{ParseError, Transcript};
 pub use wait::{WAIT, is_running, wait_for};

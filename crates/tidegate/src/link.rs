@@ -41,6 +41,8 @@ pub struct Begin {
     pub readable: Option<Vec<PathBuf>>,
     /// What is kept from applications of the same user, where links lead anywhere: from this process, too.
     pub sealed: Vec<PathBuf>,
+    /// It takes the place of one that has ended: a file system that does not answer is to cost what lies there, and not all.
+    pub is_recovery: bool,
     /// A folder for files without a name (`spill`).
     pub spill: Option<PathBuf>,
 }

@@ -297,19 +297,62 @@ fn settings(folder: &Folder) -> String {
     )
 }
 
+/// What a site answers: the status, or nothing.
+fn status(server: &Server<'_>, host: &str) -> Option<String> {
+    let stream = std::net::TcpStream::connect(&server.address).ok()?;
+    stream.set_read_timeout(Some(running::WAIT)).ok()?;
+    match running::exchange_with(host, stream, "/index.html") {
+        Ok(_) => Some("200".into()),
+        Err(error) => error.to_string().split(' ').nth(1).map(str::to_owned),
+    }
+}
+
+/// A server process that begins beside a file system that does not answer serves what lies elsewhere, and what lies there
+/// once it answers.
 #[test]
-fn a_root_that_hangs_keeps_no_order_from_the_master_and_not_its_end() {
+fn a_process_that_begins_beside_a_root_that_hangs_serves_the_other_sites() {
     let folder = Folder::new("hangs-root");
+    let text = settings(&folder);
+    std::fs::write(folder.path("m/www/index.html"), "a").unwrap();
+    // A root behind a link, and a condition, hang as well.
+    std::os::unix::fs::symlink("m/www", folder.path("link")).unwrap();
+    let text = format!(
+        "{text}site \"c.test\" {{ root \"{dir}/link\" }}\n\
+         site \"d.test\" {{ respond 200 \"no\"; route \"/*\" {{ when file \"{dir}/m/www/index.html\"; respond 204 }} }}\n",
+        dir = folder.0.display()
+    );
+    let mut server = Server::with_config(&folder, &text);
+    let all =
+        || ["a.test", "b.test", "c.test", "d.test"].map(|host| status(&server, host).unwrap_or_default());
+    assert_eq!(all(), ["200", "200", "200", "204"]);
+    let Some(hanging) = Hanging::over(&folder.path("m")) else { return };
+    let before = server.processes();
+    kill_process(before[0], Signal::KILL).unwrap();
+    wait_for(|| (all() == ["503", "200", "503", "200"]).then_some(()), "the others to be served");
+    let beside = server.processes();
+    assert_ne!(before, beside);
+    let stopped = server.tell(&["status"]);
+    assert!(stopped.stdout.contains("serving"), "{}", stopped.stdout);
+    drop(hanging);
+    wait_for(|| (all() == ["200", "200", "200", "204"]).then_some(()), "all to be served again");
+    assert!(!server.processes().contains(&beside[0]), "by another process");
+    let stopped = server.tell(&["stop", "--now"]);
+    assert_eq!((stopped.code, &*stopped.stdout), (Some(0), "ended; nothing was open any more\n"));
+    assert!(server.wait().success());
+}
+
+/// The end is not kept up by it either.
+#[test]
+fn a_server_whose_root_hangs_ends_when_told() {
+    let folder = Folder::new("hangs-end");
     let mut server = Server::with_config(&folder, &settings(&folder));
     let Some(hanging) = Hanging::over(&folder.path("m")) else { return };
     let before = server.processes();
     kill_process(before[0], Signal::KILL).unwrap();
-    // Its successor looks at the root: for how long, nobody else cares.
     let next = wait_for(
         || server.processes().into_iter().find(|process| !before.contains(process)),
         "another process",
     );
-    assert!(server.tell(&["status"]).stdout.contains("starting"));
     let stopped = server.tell(&["stop", "--now"]);
     assert_eq!((stopped.code, &*stopped.stdout), (Some(0), "ended; nothing was open any more\n"));
     assert!(server.wait().success());

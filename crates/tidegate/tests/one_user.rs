@@ -3,7 +3,7 @@
 
 mod running;
 
-use running::accounts::{as_user, certificate, script, user};
+use running::accounts::{as_user, binary, certificate, script, user};
 use running::{Folder, Server, get, wait_for};
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
@@ -323,7 +323,7 @@ fn a_sandbox_that_a_reload_switches_on_closes_the_control_socket() {
     let is_sealed = || get(&server.address, "/cgi-bin/read").ok().filter(|said| !said.contains("READ"));
     wait_for(is_sealed, "scripts that are started after the reload");
     let stop = "stop --now --control DIR/run/control >/dev/null 2>&1 && echo STOPPED; echo done";
-    ground.script("stop", &format!("{} {stop}", running::BINARY));
+    ground.script("stop", &format!("{} {stop}", binary()));
     let said = ask(&server, "stop");
     assert!(said.contains("done") && !said.contains("STOPPED"), "{said}");
     assert!(server.child.try_wait().unwrap().is_none());

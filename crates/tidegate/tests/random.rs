@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use libtest_mimic::{Arguments, Failed, Trial};
 use tidegate_testkit::random::{Options, run_application, run_seed};
+use tidegate_testkit::reachable;
 
 /// Each takes some seconds; together they have listeners, applications and crowds of every kind.
 const SEEDS: [u64; 6] = [1, 2, 3, 4, 5, 6];
@@ -30,7 +31,7 @@ fn trial(seed: u64) -> Trial {
     Trial::test(format!("seed-{seed}"), move || {
         let options = Options {
             binary: env!("CARGO_BIN_EXE_tidegate").into(),
-            program: std::env::current_exe()?,
+            program: reachable(&std::env::current_exe()?),
             waves: WAVES,
             without: Vec::new(),
             clients: usize::MAX,

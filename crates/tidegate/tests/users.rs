@@ -6,12 +6,13 @@
 
 mod running;
 
-use running::accounts::{as_user, before, certificate, of_unit, script, user};
+use running::accounts::{as_user, before, binary, certificate, of_unit, script, user};
 use running::{BINARY, Folder, Load, Server, get, wait_for};
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use tidegate_testkit::reachable;
 
 fn id_of(name: &str) -> u32 {
     let output = Command::new("id").args(["-u", name]).output().unwrap();
@@ -43,6 +44,7 @@ fn attack(server: &Server<'_>) -> String {
     let servers =
         server.processes().iter().map(|pid| pid.as_raw_nonzero().to_string()).collect::<Vec<_>>().join(" ");
     assert!(!servers.is_empty());
+    let binary = binary();
     format!(
         "echo \"user $(id -u) groups $(id -G)\"\n\
          cat {dir}/acme/local/root.key >/dev/null 2>&1 && echo 'READ the key of the local authority'\n\
@@ -51,8 +53,8 @@ fn attack(server: &Server<'_>) -> String {
          cat {dir}/site.key >/dev/null 2>&1 && echo 'READ the key of the settings'\n\
          cat /etc/shadow >/dev/null 2>&1 && echo 'READ shadow'\n\
          (head -c 1 <&9) 2>/dev/null | grep -q . && echo 'READ what the shell had open'\n\
-         {BINARY} status --control {dir}/control >/dev/null 2>&1 && echo 'USED the control socket'\n\
-         {BINARY} stop --now --control {dir}/control >/dev/null 2>&1 && echo 'STOPPED the server'\n\
+         {binary} status --control {dir}/control >/dev/null 2>&1 && echo 'USED the control socket'\n\
+         {binary} stop --now --control {dir}/control >/dev/null 2>&1 && echo 'STOPPED the server'\n\
          kill -9 {master} 2>/dev/null && echo 'KILLED the master'\n\
          for task in {master} {servers}; do\n\
              head -c 1 /proc/$task/mem >/dev/null 2>&1; test -r /proc/$task/mem && echo \"OPENED the memory of $task\"\n\
@@ -75,7 +77,7 @@ fn settings(folder: &Folder, lines: &str) -> String {
 fn with_a_key_left_open(command: &Command, key: &Path) -> Command {
     let mut shell = Command::new("sh");
     shell.args(["-c", "key=$0; exec \"$@\" 9<\"$key\""]).arg(key);
-    shell.arg(command.get_program()).args(command.get_args());
+    shell.arg(reachable(Path::new(command.get_program()))).args(command.get_args());
     if let Some(folder) = command.get_current_dir() {
         shell.current_dir(folder);
     }

@@ -41,7 +41,7 @@ pub(super) const DIRECTIVES: &[Directive] = &[
         doc: "Confines the server processes by landlock, where the kernel has it: they may read the folders that \
               the roots lie in and a few files of the system, write nothing but content in the `spill` folder, run \
               nothing and open no port. What they need beyond that, the master opens for them. Where the server is not started as root, pools, \
-              CGI scripts and hooks are confined as well: they reach neither its keys nor its control socket. `off` leaves \
+              CGI scripts and hooks are confined as well: they reach neither its keys nor its control socket nor its ports. `off` leaves \
               it to the permissions of the user.",
         example: "sandbox off",
         ..Directive::new("sandbox", TOP)

@@ -8,6 +8,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use tidegate_testkit::random::{Invariant, Options, run_application, run_seed};
+use tidegate_testkit::reachable;
 
 const USAGE: &str = "\
 usage: tidegate-random --binary TIDEGATE [--seed N] [--seeds N] [--minutes N] [--waves N] [--clients N]
@@ -101,7 +102,7 @@ fn parse(mut words: impl Iterator<Item = String>) -> Result<Arguments, String> {
     }
     let binary = binary.ok_or("--binary says what is to be tried")?;
     let binary = binary.canonicalize().map_err(|error| format!("{}: {error}", binary.display()))?;
-    let program = std::env::current_exe().map_err(|error| error.to_string())?;
+    let program = reachable(&std::env::current_exe().map_err(|error| error.to_string())?);
     if seeds.is_none() && time.is_none() {
         seeds = Some(1);
     }

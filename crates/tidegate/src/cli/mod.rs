@@ -2,6 +2,7 @@
 //!
 //! Help texts teach: a paragraph and examples each. The manual pages and completions derive from them.
 
+mod ask;
 mod bench;
 mod cgi_stub;
 mod check;
@@ -76,6 +77,8 @@ enum Command {
     /// Starts an application of a pool and ends all that it has started.
     #[command(hide = true)]
     Keep(keep::Arguments),
+    #[command(hide = true)]
+    Ask(ask::Arguments),
     /// Ends what a killed server has left behind.
     #[command(hide = true)]
     Guard,
@@ -109,6 +112,7 @@ pub fn run() -> ExitCode {
         Command::Spawn(arguments) => spawn::run(&arguments),
         Command::CgiStub(arguments) => cgi_stub::run(&arguments),
         Command::Keep(arguments) => Ok(keep::run(&arguments)),
+        Command::Ask(arguments) => Ok(ask::run(&arguments)),
         Command::Launch(arguments) => launch::run(&arguments),
         Command::Bench(arguments) => bench::run(&arguments),
         Command::Completions(arguments) => completions::run(&arguments),

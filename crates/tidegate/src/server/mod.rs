@@ -9,6 +9,7 @@
 //! the next master, which finds the ports free.
 
 mod demand;
+pub mod hanging;
 mod orders;
 pub mod privileges;
 pub mod view;
@@ -23,6 +24,7 @@ use signal_hook::iterator::Signals;
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, RwLock};
@@ -46,6 +48,8 @@ enum Event {
     Orphaned,
     /// A worker has ended.
     WorkerEnded(usize),
+    /// The file system at this mount point answers again.
+    Answers(PathBuf),
     /// Somebody wants this process to end.
     Terminate,
 }
@@ -60,6 +64,8 @@ pub fn run() -> Result<ExitCode> {
         None => return Ok(ExitCode::SUCCESS), // it has thought better of it
     };
     let _ = rustix::thread::set_name(c"tidegate");
+    // While there is one thread, which waits for none of them.
+    let unanswered = if begin.is_recovery { hanging::find() } else { Vec::new() };
     let found = privileges::look(&begin);
     // Before there is a second thread: identities and landlock are a thread's own.
     let warning = privileges::give_up(&begin)?;
@@ -67,6 +73,7 @@ pub fn run() -> Result<ExitCode> {
     let limits = Limits::now();
     let (sender, events) = channel();
     watch_signals(sender.clone())?;
+    hanging::watch(unanswered, &sender);
     let writer = Writer::start().context("cannot start the log thread")?;
     let tls = TlsStore::new().context("cannot make keys for TLS session tickets")?;
     let directory = PoolDirectory::new();

@@ -120,6 +120,13 @@ impl Server {
                     ));
                     self.leave();
                 }
+                Ok(Event::Answers(mount)) => {
+                    log::info(format_args!(
+                        "the file system at {} answers again: another process serves what lies there",
+                        mount.display()
+                    ));
+                    self.leave();
+                }
                 Ok(Event::Terminate) => self.leave(),
                 Ok(Event::Orphaned) | Err(_) => {
                     break End::Drain { close_idle: true, is_orphan: true };

@@ -17,6 +17,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use tidegate_config::settings::gateway::Script;
 use tidegate_config::settings::{Action, Symlinks};
+use tidegate_io::unanswered;
 use tidegate_modules::gateway::supervise::seal;
 
 /// What lies at the paths that `begin` names. Before it gives anything up a process sees what the master would, whose part
@@ -36,6 +37,7 @@ pub fn look(begin: &Begin) -> Found {
 
 /// What lies at a path.
 pub fn inode_of(path: &Path) -> Inode {
+    unanswered::examine(path).ok()?;
     std::fs::metadata(path).ok().map(|there| (there.dev(), there.ino()))
 }
 
@@ -49,7 +51,12 @@ pub fn give_up(begin: &Begin) -> Result<Option<String>> {
         seal::confine(&begin.sealed, &[]).map_err(anyhow::Error::msg)?;
     }
     match &begin.readable {
-        Some(readable) => confine(&outermost(readable.clone()), begin.spill.as_deref()),
+        Some(readable) => {
+            let answers = |path: &&PathBuf| unanswered::examine(path).is_ok();
+            let readable = readable.iter().filter(answers).cloned().collect();
+            let spill = begin.spill.as_deref().filter(|path| unanswered::examine(path).is_ok());
+            confine(&outermost(readable), spill)
+        }
         None => Ok(None),
     }
 }

@@ -47,7 +47,7 @@ pub fn folder(name: &str) -> PathBuf {
 /// A folder of the examples.
 pub fn example(name: &str) -> PathBuf {
     let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/apps");
-    fs::canonicalize(examples).unwrap().join(name)
+    tidegate_testkit::reachable(&fs::canonicalize(examples).unwrap()).join(name)
 }
 
 impl Site {

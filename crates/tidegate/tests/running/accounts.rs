@@ -6,6 +6,12 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
+use tidegate_testkit::reachable;
+
+/// The command, where every user can run it.
+pub fn binary() -> String {
+    reachable(Path::new(super::BINARY)).display().to_string()
+}
 
 /// The user that the tests give to applications, and its number.
 pub fn user() -> Option<(String, u32)> {
@@ -34,7 +40,9 @@ pub fn of_unit(name: &str) -> Vec<String> {
 
 /// The command with another one in front, which runs it.
 pub fn before(mut front: Command, command: &Command) -> Command {
-    front.arg(command.get_program()).args(command.get_args());
+    let program = Path::new(command.get_program());
+    let program = if program.is_absolute() { reachable(program) } else { program.to_owned() };
+    front.arg(program).args(command.get_args());
     for (name, value) in command.get_envs() {
         match value {
             Some(value) => front.env(name, value),

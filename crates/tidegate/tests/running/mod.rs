@@ -36,9 +36,7 @@ impl Folder {
 
     /// One that lies in no folder for everybody, as that for temporary files is.
     pub fn apart(name: &str) -> Folder {
-        let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{}-{name}", std::process::id()));
-        fs::create_dir_all(&path).unwrap();
-        Folder(path)
+        Folder(tidegate_testkit::folder_apart(Path::new(env!("CARGO_TARGET_TMPDIR")), name))
     }
 
     pub fn path(&self, name: &str) -> PathBuf {

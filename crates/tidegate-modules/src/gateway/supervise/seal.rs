@@ -210,7 +210,8 @@ pub fn confine(sealed: &[PathBuf], ports: &[u16]) -> Result<(), String> {
 /// All that is handled, for one entry of a folder and what lies below. A symbolic link is none: what it leads to has a
 /// place of its own.
 fn allow(path: &Path) -> Option<PathBeneath<std::os::fd::OwnedFd>> {
-    // Gone since, or not for this user.
+    // Gone since, or not for this user, or to wait for.
+    tidegate_io::unanswered::examine(path).ok()?;
     let fd = open(path, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty()).ok()?;
     let access = match FileType::from_raw_mode(fstat(&fd).ok()?.st_mode) {
         FileType::Directory => handled(),

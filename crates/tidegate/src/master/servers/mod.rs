@@ -173,6 +173,7 @@ impl Servers {
             identity: layout.identity.clone(),
             readable,
             sealed: layout.sealed.as_ref().map(|(paths, _)| paths.clone()).unwrap_or_default(),
+            is_recovery: matches!(start, Start::Recovery { .. }),
             spill: layout.spill.clone(),
         };
         let (id, link, gives) = self.watch(ours)?;

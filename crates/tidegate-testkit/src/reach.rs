@@ -1,0 +1,140 @@
+//! Where tests put what other users have to reach: programs and files of the checkout, and folders of a test's own.
+//!
+//! Tests that root runs start servers and applications as other users. A checkout may lie where those may not go, as below a
+//! folder of `mktemp -d`: then they get copies.
+
+use std::fs;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::io;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+/// Whether every user may enter a folder.
+fn all_may_enter(folder: &Path) -> bool {
+    let Ok(folder) = folder.canonicalize() else { return false };
+    folder.ancestors().all(|folder| fs::metadata(folder).is_ok_and(|there| there.mode() & 0o001 != 0))
+}
+
+fn is_reachable(path: &Path) -> bool {
+    path.canonicalize().is_ok_and(|path| path.parent().is_none_or(all_may_enter))
+}
+
+/// Whether others are started at all.
+fn is_root() -> bool {
+    rustix::process::geteuid().is_root()
+}
+
+/// A file or folder of the checkout for other users: itself where all can reach it, else a copy among the temporary files,
+/// which is as new as the original and stays for the next run.
+///
+/// # Panics
+/// It cannot be copied.
+pub fn reachable(path: &Path) -> PathBuf {
+    if !is_root() || is_reachable(path) {
+        return path.to_owned();
+    }
+    copied(path)
+        .unwrap_or_else(|error| panic!("{} cannot be copied for other users: {error}", path.display()))
+}
+
+fn copied(path: &Path) -> io::Result<PathBuf> {
+    let mut hasher = DefaultHasher::new();
+    path.hash(&mut hasher);
+    newest(path)?.hash(&mut hasher);
+    let place = std::env::temp_dir().join(format!("tidegate-reachable-{:016x}", hasher.finish()));
+    let copy = place.join(path.file_name().unwrap_or_default());
+    let is_own = fs::symlink_metadata(&place).is_ok_and(|there| there.is_dir() && there.uid() == 0);
+    if !is_own {
+        static NUMBER: AtomicUsize = AtomicUsize::new(0);
+        let number = NUMBER.fetch_add(1, Relaxed);
+        let draft = place.with_extension(format!("{}-{number}", std::process::id()));
+        fs::create_dir(&draft)?;
+        fs::set_permissions(&draft, fs::Permissions::from_mode(0o755))?;
+        copy_all(path, &draft.join(path.file_name().unwrap_or_default()))?;
+        // Another test may have been first.
+        if fs::rename(&draft, &place).is_err() {
+            fs::remove_dir_all(&draft)?;
+        }
+    }
+    Ok(copy)
+}
+
+/// The last change of a file, or of any below a folder, with its place and length.
+fn newest(path: &Path) -> io::Result<(i64, i64, u64)> {
+    let there = fs::symlink_metadata(path)?;
+    let mut newest = (there.mtime(), there.mtime_nsec(), there.len());
+    if there.is_dir() {
+        for entry in fs::read_dir(path)? {
+            newest = newest.max(self::newest(&entry?.path())?);
+        }
+    }
+    Ok(newest)
+}
+
+fn copy_all(from: &Path, to: &Path) -> io::Result<()> {
+    let there = fs::symlink_metadata(from)?;
+    if there.is_symlink() {
+        return std::os::unix::fs::symlink(fs::read_link(from)?, to);
+    }
+    if !there.is_dir() {
+        return fs::copy(from, to).map(drop);
+    }
+    fs::create_dir(to)?;
+    fs::set_permissions(to, fs::Permissions::from_mode(0o755))?;
+    for entry in fs::read_dir(from)? {
+        let entry = entry?;
+        copy_all(&entry.path(), &to.join(entry.file_name()))?;
+    }
+    Ok(())
+}
+
+/// A new folder that every user can reach and that lies in none for everybody, as that for temporary files is: in the folder
+/// that the build has for tests, `usual`, or where others cannot go there, in one of the system's.
+///
+/// # Panics
+/// It cannot be made.
+pub fn folder_apart(usual: &Path, name: &str) -> PathBuf {
+    let system = ["/srv", "/opt", "/var/lib"].map(Path::new);
+    let is_good = |folder: &&Path| {
+        all_may_enter(folder) && fs::metadata(folder).is_ok_and(|there| there.mode() & 0o002 == 0)
+    };
+    let place = match is_root() && !all_may_enter(usual) {
+        true => system.into_iter().find(is_good).unwrap_or(usual),
+        false => usual,
+    };
+    let path = place.join(format!("tidegate-{}-{name}", std::process::id()));
+    fs::create_dir_all(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    path
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_lies_where_others_may_not_go_is_copied_and_the_copy_is_new() {
+        if !is_root() {
+            return eprintln!("SKIPPED: who is not root starts nothing as another user");
+        }
+        let closed = std::env::temp_dir().join(format!("tidegate-closed-{}", std::process::id()));
+        fs::create_dir(&closed).unwrap();
+        fs::set_permissions(&closed, fs::Permissions::from_mode(0o755)).unwrap();
+        fs::create_dir(closed.join("tree")).unwrap();
+        fs::write(closed.join("tree/file"), "first").unwrap();
+        assert_eq!(reachable(&closed.join("tree")), closed.join("tree"));
+        fs::set_permissions(&closed, fs::Permissions::from_mode(0o700)).unwrap();
+        let copy = reachable(&closed.join("tree"));
+        assert_eq!(fs::read_to_string(copy.join("file")).unwrap(), "first");
+        assert!(is_reachable(&copy.join("file")));
+        assert_eq!(reachable(&closed.join("tree")), copy);
+        fs::write(closed.join("tree/file"), "changed").unwrap();
+        let next = reachable(&closed.join("tree"));
+        assert_eq!(fs::read_to_string(next.join("file")).unwrap(), "changed");
+        let apart = folder_apart(&closed, "apart");
+        assert!(all_may_enter(&apart) && !apart.starts_with(&closed));
+        for folder in [apart, closed, copy.parent().unwrap().to_owned(), next.parent().unwrap().to_owned()] {
+            fs::remove_dir_all(folder).unwrap();
+        }
+    }
+}
