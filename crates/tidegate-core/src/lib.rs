@@ -38,6 +38,7 @@ pub mod rate;
 mod registry;
 pub mod remote;
 pub mod reply;
+mod request_values;
 pub mod response;
 mod signals;
 pub mod site;

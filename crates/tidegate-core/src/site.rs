@@ -304,7 +304,7 @@ impl Site {
             let index = self.first_match(path)?;
             return Some(Choice { index, is_conditional: false, is_source: false });
         };
-        as_asked(exchange, path, |exchange| {
+        self.as_asked(exchange, path, |exchange| {
             let mut passed = Choice { index: 0, is_conditional: false, is_source: false };
             let indexed = self.index.iter().flat_map(|index| index.candidates(path));
             let all = 0..if self.index.is_none() { self.config.routes.len() } else { 0 };
@@ -328,7 +328,7 @@ impl Site {
     pub(crate) fn first_unmet<'s>(&'s self, index: usize, exchange: &Exchange<'_>) -> Option<&'s Clause> {
         let conditions = &self.config.routes[index].conditions;
         let facts = self.facts.as_ref()?;
-        as_asked(exchange, exchange.path, |exchange| facts.first_unmet(conditions, exchange))
+        self.as_asked(exchange, exchange.path, |exchange| facts.first_unmet(conditions, exchange))
     }
 
     /// Whether some route of this path is served however busy the server is, whatever the conditions say.
@@ -339,6 +339,29 @@ impl Site {
             }
         }
         false
+    }
+
+    /// The request that conditions go by, however it has come to a path: the client's, as the site sees it.
+    fn as_asked<R>(&self, exchange: &Exchange<'_>, path: &[u8], f: impl FnOnce(&Exchange<'_>) -> R) -> R {
+        let state = &exchange.state;
+        let is_its_own = std::ptr::eq(path, exchange.path) && state.matched.is_none();
+        if is_its_own && state.asked.is_none() && !self.trusts_by_route {
+            return f(exchange);
+        }
+        let asked = state.asked.as_deref();
+        let kept: Vec<_> =
+            asked.iter().flat_map(|asked| &asked.fields).map(|(name, value)| Field { name, value }).collect();
+        let (authority, fields) = match asked {
+            Some(asked) => (asked.authority.as_str(), Fields::new(&kept)),
+            None => (exchange.authority, exchange.fields),
+        };
+        let (mut remote, mut scheme) = (state.remote, exchange.scheme);
+        if self.trusts_by_route {
+            // The route that has it so far may trust others than the site does.
+            remote = remote.seen_behind(&self.config.trusted_proxies, &fields);
+            scheme = remote.scheme(state.is_tls());
+        }
+        f(&Exchange { path, scheme, authority, fields, state: RequestState::of(remote), ..*exchange })
     }
 
     /// What conditions look at in a request, for those of the server's own that it leads to.
@@ -361,20 +384,6 @@ fn is_for_this_machine(clause: &Clause) -> bool {
         Condition::Client(networks) => networks.contains(&Network::Local),
         _ => false,
     })
-}
-
-/// The request that conditions go by: for a path of its own, and for a request of the server's own the client's.
-fn as_asked<R>(exchange: &Exchange<'_>, path: &[u8], f: impl FnOnce(&Exchange<'_>) -> R) -> R {
-    let state = || RequestState::of(exchange.state.remote);
-    match &exchange.state.asked {
-        None if std::ptr::eq(path, exchange.path) && exchange.state.matched.is_none() => f(exchange),
-        None => f(&Exchange { path, state: state(), ..*exchange }),
-        Some(asked) => {
-            let fields: Vec<_> = asked.fields.iter().map(|(name, value)| Field { name, value }).collect();
-            let (authority, fields) = (asked.authority.as_str(), Fields::new(&fields));
-            f(&Exchange { path, authority, fields, state: state(), ..*exchange })
-        }
-    }
 }
 
 #[cold]
