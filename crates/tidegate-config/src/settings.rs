@@ -43,6 +43,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+/// How deep what settings are made of may stand in each other: blocks, `rules`, `match`. They travel as JSON, of which 128
+/// levels are read; a `match` is five.
+pub(crate) const NESTING: usize = 16;
+
 /// A whole configuration, checked and complete.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Settings {

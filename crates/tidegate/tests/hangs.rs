@@ -4,11 +4,12 @@
 
 mod running;
 
-use running::{Folder, Server, is_running, wait_for};
+use running::{Folder, Server, wait_for};
 use rustix::process::{Signal, geteuid, kill_process};
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use tidegate_testkit::is_running;
 
 /// Mounts it, and takes it away again when its input ends: then all that waits for it goes on, with an error.
 const MOUNT: &str = r#"
