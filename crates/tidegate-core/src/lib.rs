@@ -10,6 +10,7 @@ pub mod answer;
 mod batch;
 pub mod body;
 pub mod body_stream;
+mod client_head;
 mod condition;
 pub mod conn;
 mod context;

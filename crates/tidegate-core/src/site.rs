@@ -1,6 +1,7 @@
 //! A site at run time: its routes in source order, and the path by which everything is decided.
 
 use crate::answer;
+use crate::client_head::ClientHead;
 use crate::condition::{Facts, tells_apart};
 use crate::decoration::Decoration;
 use crate::exchange::Exchange;
@@ -10,7 +11,7 @@ use crate::handler::Handler;
 use crate::log::Sink;
 use crate::remote::Remote;
 use crate::response::Response;
-use crate::state::{ClientHead, RequestState};
+use crate::state::RequestState;
 use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -18,7 +19,7 @@ use tidegate_config::settings::{
     self, Action, Clause, Condition, Network, PathPattern, RequestLimits, RouteIndex,
 };
 use tidegate_http::path::{PathError, both_readings, has_encoded_slash, normalise};
-use tidegate_http::{Field, Fields, Status, Target};
+use tidegate_http::{Fields, Status, Target};
 use tidegate_io::socket::Peer;
 
 /// A site at run time.
@@ -348,11 +349,10 @@ impl Site {
         if is_its_own && state.asked.is_none() && !self.trusts_by_route {
             return f(exchange);
         }
-        let asked = state.asked.as_deref();
-        let kept: Vec<_> =
-            asked.iter().flat_map(|asked| &asked.fields).map(|(name, value)| Field { name, value }).collect();
+        let asked = state.asked.as_ref();
+        let kept = asked.map(ClientHead::fields).unwrap_or_default();
         let (authority, fields) = match asked {
-            Some(asked) => (asked.authority.as_str(), Fields::new(&kept)),
+            Some(asked) => (asked.authority(), Fields::new(&kept)),
             None => (exchange.authority, exchange.fields),
         };
         let (mut remote, mut scheme) = (state.remote, exchange.scheme);
@@ -362,19 +362,6 @@ impl Site {
             scheme = remote.scheme(state.is_tls());
         }
         f(&Exchange { path, scheme, authority, fields, state: RequestState::of(remote), ..*exchange })
-    }
-
-    /// What conditions look at in a request, for those of the server's own that it leads to.
-    pub(crate) fn head_for_conditions(&self, exchange: &Exchange<'_>) -> Option<Rc<ClientHead>> {
-        self.facts.as_ref()?;
-        if let Some(asked) = &exchange.state.asked {
-            return Some(asked.clone());
-        }
-        let own = |field: &Field<'_>| (field.name.to_owned(), field.value.to_owned());
-        Some(Rc::new(ClientHead {
-            authority: exchange.authority.to_owned(),
-            fields: exchange.fields.iter().map(own).collect(),
-        }))
     }
 }
 
