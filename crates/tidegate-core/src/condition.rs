@@ -5,9 +5,8 @@
 
 use crate::exchange::Exchange;
 use crate::hosts;
+use crate::request_values;
 use crate::template::ValueTemplate;
-use smallvec::SmallVec;
-use std::borrow::Cow;
 use std::cell::Cell;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -16,7 +15,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::mpsc::channel;
 use std::time::Duration;
 use tidegate_config::settings::{Clause, Condition, HostPattern, Network, PathPattern, Route};
-use tidegate_http::{Method, query};
+use tidegate_http::Method;
 use tidegate_io::blocking;
 use tidegate_io::file::{Patience, is_there};
 use tidegate_io::runtime;
@@ -83,16 +82,14 @@ impl Facts {
                 patterns.iter().any(|pattern| is_host(pattern, &host))
             }
             Condition::Scheme(scheme) => scheme == exchange.scheme,
-            Condition::Header(named) => named.fits_any(exchange.fields.all(&named.name)),
+            Condition::Header(named) => named.fits(request_values::field(exchange, &named.name).as_deref()),
             Condition::Query(named) => {
-                let values: SmallVec<[Cow<'_, [u8]>; 4]> =
-                    query::values(exchange.query.unwrap_or_default(), &named.name).collect();
-                named.fits_any(values.iter().map(|value| &**value))
+                named.fits(request_values::parameter(exchange, &named.name).as_deref())
             }
-            Condition::Cookie(named) => named.fits_any(cookies(exchange, &named.name)),
+            Condition::Cookie(named) => named.fits(request_values::cookie(exchange, &named.name)),
             Condition::Value(named) => {
                 let result = self.value(&named.name).map(|value| value.result(exchange));
-                named.fits_any(std::iter::once(result.unwrap_or_default().as_bytes()))
+                named.fits(result.filter(|result| !result.is_empty()).map(str::as_bytes))
             }
             Condition::Client(networks) => {
                 let remote = &exchange.state.remote;
@@ -130,19 +127,6 @@ fn is_host(pattern: &HostPattern, host: &str) -> bool {
         HostPattern::Exact(name) => name == host,
         HostPattern::Suffix(suffix) => host.len() > suffix.len() && host.ends_with(suffix.as_str()),
     }
-}
-
-/// The values of the cookies of a name (RFC 6265 section 5.4), in order.
-pub(crate) fn cookies<'e>(
-    exchange: &Exchange<'e>,
-    name: &'e str,
-) -> impl Iterator<Item = &'e [u8]> + use<'e> {
-    let pairs = exchange.fields.all("cookie").flat_map(|line| line.split(|byte| *byte == b';'));
-    pairs.filter_map(move |pair| {
-        let pair = pair.trim_ascii();
-        let value = pair.strip_prefix(name.as_bytes())?.strip_prefix(b"=")?;
-        Some(value.strip_prefix(b"\"").and_then(|value| value.strip_suffix(b"\"")).unwrap_or(value))
-    })
 }
 
 /// How long the first look at a file may take.

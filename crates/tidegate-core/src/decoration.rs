@@ -37,8 +37,10 @@ pub(crate) struct Filled {
 impl Decoration {
     /// From a route's settings.
     pub fn of(route: &settings::Route) -> Rc<Decoration> {
-        let fields =
-            route.fields.iter().map(|(name, value)| (name.clone(), Template::parse(value, Scope::of(route))));
+        let fields = route
+            .fields
+            .iter()
+            .map(|(name, value)| (name.clone(), Template::of_field(name, value, Scope::of(route))));
         let mut fields: Vec<_> = fields.collect();
         let mut names: Vec<String> = Vec::new();
         if let Some(cors) = &route.cors {
@@ -52,10 +54,10 @@ impl Decoration {
             }
         }
         let set = fields.iter().map(|(name, _)| name);
-        let more = route
-            .more_fields
-            .iter()
-            .map(|field| (field.name.clone(), Template::parse(&field.value, Scope::of(route)), field.mode));
+        let more = route.more_fields.iter().map(|field| {
+            let value = Template::of_field(&field.name, &field.value, Scope::of(route));
+            (field.name.clone(), value, field.mode)
+        });
         let more: Vec<_> = more.collect();
         let cors = route.cors.clone().filter(|cors| !cors.is_for_all());
         let is_replaced = |name: &&String| !ADDED.iter().any(|added| added.eq_ignore_ascii_case(name));

@@ -26,8 +26,12 @@ impl Site {
         let prepare =
             |filter: &Rc<dyn Filter>| filter.prepare(exchange).map(|made| (filter.sees_finished(), made));
         let filters: Vec<_> = route.filters.iter().filter_map(prepare).collect();
-        let pages = !self.config.routes[index].error_pages.is_empty();
-        let pages = pages.then(|| InternalRedirect::of(self, exchange));
+        let pages = &self.config.routes[index].error_pages;
+        let may_have_page = match &reply {
+            Reply::Ready(response) => pages.iter().any(|(of, _)| *of == response.status.0),
+            _ => !pages.is_empty(),
+        };
+        let pages = may_have_page.then(|| InternalRedirect::of(self, exchange));
         if filters.is_empty() && route.decoration.is_empty() && pages.is_none() {
             return reply;
         }

@@ -15,6 +15,7 @@ use crate::notes;
 use crate::reply::{Need, Reply};
 use crate::response::Response;
 use crate::site::Site;
+use std::num::NonZeroUsize;
 use std::rc::Rc;
 use tidegate_config::settings::Access;
 use tidegate_http::Status;
@@ -31,6 +32,12 @@ const ANSWERS: &str = "a browser asks whether a page of another site may: `cors`
 pub trait Gate {
     /// Looks at a request that is about to get the content of this gate's route.
     fn check(&self, exchange: &mut Exchange<'_>) -> Verdict;
+
+    /// What it has proof of once it has let a request in: a number that all gates have which ask for the same. They are
+    /// not asked again, for a request of the server's own that comes of it.
+    fn proves(&self) -> Option<NonZeroUsize> {
+        None
+    }
 
     /// Whether what it lets one client have is for that client alone.
     fn tells_clients_apart(&self) -> bool {
@@ -126,7 +133,12 @@ impl Site {
     ) -> Passage {
         loop {
             match verdict {
-                Verdict::Pass => {}
+                Verdict::Pass => {
+                    let asked = next.checked_sub(1).and_then(|last| self.routes[index].gates.get(last));
+                    if let Some(proof) = asked.and_then(|gate| gate.proves()) {
+                        exchange.state.proof = Some(proof);
+                    }
+                }
                 Verdict::Decide(decide) => {
                     verdict = decide(exchange);
                     continue;
@@ -141,7 +153,8 @@ impl Site {
                 Verdict::Wait(future) => return Passage::Wait(future, next),
             }
             let Some(gate) = self.routes[index].gates.get(next) else { return Passage::Open(Pass(())) };
-            verdict = gate.check(exchange);
+            let is_proved = exchange.state.proof.is_some() && exchange.state.proof == gate.proves();
+            verdict = if is_proved { Verdict::Pass } else { gate.check(exchange) };
             next += 1;
         }
     }

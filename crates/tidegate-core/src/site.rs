@@ -1,6 +1,7 @@
 //! A site at run time: its routes in source order, and the path by which everything is decided.
 
 use crate::answer;
+use crate::client_head::ClientHead;
 use crate::condition::{Facts, tells_apart};
 use crate::decoration::Decoration;
 use crate::exchange::Exchange;
@@ -10,7 +11,7 @@ use crate::handler::Handler;
 use crate::log::Sink;
 use crate::remote::Remote;
 use crate::response::Response;
-use crate::state::{ClientHead, RequestState};
+use crate::state::RequestState;
 use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -18,7 +19,7 @@ use tidegate_config::settings::{
     self, Action, Clause, Condition, Network, PathPattern, RequestLimits, RouteIndex,
 };
 use tidegate_http::path::{PathError, both_readings, has_encoded_slash, normalise};
-use tidegate_http::{Field, Fields, Status, Target};
+use tidegate_http::{Fields, Status, Target};
 use tidegate_io::socket::Peer;
 
 /// A site at run time.
@@ -304,7 +305,7 @@ impl Site {
             let index = self.first_match(path)?;
             return Some(Choice { index, is_conditional: false, is_source: false });
         };
-        as_asked(exchange, path, |exchange| {
+        self.as_asked(exchange, path, |exchange| {
             let mut passed = Choice { index: 0, is_conditional: false, is_source: false };
             let indexed = self.index.iter().flat_map(|index| index.candidates(path));
             let all = 0..if self.index.is_none() { self.config.routes.len() } else { 0 };
@@ -328,7 +329,7 @@ impl Site {
     pub(crate) fn first_unmet<'s>(&'s self, index: usize, exchange: &Exchange<'_>) -> Option<&'s Clause> {
         let conditions = &self.config.routes[index].conditions;
         let facts = self.facts.as_ref()?;
-        as_asked(exchange, exchange.path, |exchange| facts.first_unmet(conditions, exchange))
+        self.as_asked(exchange, exchange.path, |exchange| facts.first_unmet(conditions, exchange))
     }
 
     /// Whether some route of this path is served however busy the server is, whatever the conditions say.
@@ -341,17 +342,26 @@ impl Site {
         false
     }
 
-    /// What conditions look at in a request, for those of the server's own that it leads to.
-    pub(crate) fn head_for_conditions(&self, exchange: &Exchange<'_>) -> Option<Rc<ClientHead>> {
-        self.facts.as_ref()?;
-        if let Some(asked) = &exchange.state.asked {
-            return Some(asked.clone());
+    /// The request that conditions go by, however it has come to a path: the client's, as the site sees it.
+    fn as_asked<R>(&self, exchange: &Exchange<'_>, path: &[u8], f: impl FnOnce(&Exchange<'_>) -> R) -> R {
+        let state = &exchange.state;
+        let is_its_own = std::ptr::eq(path, exchange.path) && state.matched.is_none();
+        if is_its_own && state.asked.is_none() && !self.trusts_by_route {
+            return f(exchange);
         }
-        let own = |field: &Field<'_>| (field.name.to_owned(), field.value.to_owned());
-        Some(Rc::new(ClientHead {
-            authority: exchange.authority.to_owned(),
-            fields: exchange.fields.iter().map(own).collect(),
-        }))
+        let asked = state.asked.as_ref();
+        let kept = asked.map(ClientHead::fields).unwrap_or_default();
+        let (authority, fields) = match asked {
+            Some(asked) => (asked.authority(), Fields::new(&kept)),
+            None => (exchange.authority, exchange.fields),
+        };
+        let (mut remote, mut scheme) = (state.remote, exchange.scheme);
+        if self.trusts_by_route {
+            // The route that has it so far may trust others than the site does.
+            remote = remote.seen_behind(&self.config.trusted_proxies, &fields);
+            scheme = remote.scheme(state.is_tls());
+        }
+        f(&Exchange { path, scheme, authority, fields, state: RequestState::of(remote), ..*exchange })
     }
 }
 
@@ -361,20 +371,6 @@ fn is_for_this_machine(clause: &Clause) -> bool {
         Condition::Client(networks) => networks.contains(&Network::Local),
         _ => false,
     })
-}
-
-/// The request that conditions go by: for a path of its own, and for a request of the server's own the client's.
-fn as_asked<R>(exchange: &Exchange<'_>, path: &[u8], f: impl FnOnce(&Exchange<'_>) -> R) -> R {
-    let state = || RequestState::of(exchange.state.remote);
-    match &exchange.state.asked {
-        None if std::ptr::eq(path, exchange.path) && exchange.state.matched.is_none() => f(exchange),
-        None => f(&Exchange { path, state: state(), ..*exchange }),
-        Some(asked) => {
-            let fields: Vec<_> = asked.fields.iter().map(|(name, value)| Field { name, value }).collect();
-            let (authority, fields) = (asked.authority.as_str(), Fields::new(&fields));
-            f(&Exchange { path, authority, fields, state: state(), ..*exchange })
-        }
-    }
 }
 
 #[cold]

@@ -4,12 +4,14 @@
 //! [`Exchange`]: crate::Exchange
 
 use crate::body::RequestBody;
+use crate::client_head::ClientHead;
 use crate::rate::Holds;
 use crate::remote::Remote;
 use crate::signals::Signals;
 use crate::site::Site;
 use crate::user::Identity;
 use smallvec::SmallVec;
+use std::num::NonZeroUsize;
 use std::rc::Rc;
 use std::sync::Arc;
 use tidegate_io::socket::Peer;
@@ -34,24 +36,18 @@ pub struct RequestState {
     pub(crate) holds: Option<Rc<Holds>>,
     /// Who has logged in.
     pub(crate) identity: Option<Rc<Identity>>,
+    /// By which proof: gates that ask for this one have been passed.
+    pub(crate) proof: Option<NonZeroUsize>,
     pub(crate) has_encoded_slash: bool,
     /// It is explained as one that comes over TLS, and there is no handshake.
     pub(crate) rehearses_tls: bool,
-    /// Of a request of the server's own: what `X-Forwarded-For` names in the one that has led to it.
-    pub(crate) forwarded: Option<Rc<Vec<Vec<u8>>>>,
     /// The path that the pattern of the route has matched, where `rewrite` has put another one in its place.
     pub(crate) matched: Option<Rc<[u8]>>,
     /// The path is not that of the target: `rewrite` or `hand-to` say which one it is.
     pub(crate) is_rewritten: bool,
-    /// Of a request of the server's own: the one that has led to it, by which conditions go.
-    pub(crate) asked: Option<Rc<ClientHead>>,
+    /// Of a request of the server's own: the head of the one that has led to it, by which conditions go.
+    pub(crate) asked: Option<ClientHead>,
     pub(crate) signals: Signals,
-}
-
-/// What conditions look at in a client's request.
-pub(crate) struct ClientHead {
-    pub(crate) authority: String,
-    pub(crate) fields: Vec<(String, Vec<u8>)>,
 }
 
 impl Default for RequestState {
@@ -74,9 +70,9 @@ impl RequestState {
             counted: SmallVec::new(),
             holds: None,
             identity: None,
+            proof: None,
             has_encoded_slash: false,
             rehearses_tls: false,
-            forwarded: None,
             matched: None,
             is_rewritten: false,
             asked: None,
@@ -118,9 +114,9 @@ impl RequestState {
             counted,
             holds,
             identity,
+            proof,
             has_encoded_slash,
             rehearses_tls,
-            forwarded,
             matched,
             is_rewritten,
             asked,
@@ -136,9 +132,9 @@ impl RequestState {
             counted: counted.clone(),
             holds: holds.clone(),
             identity: identity.clone(),
+            proof: *proof,
             has_encoded_slash: *has_encoded_slash,
             rehearses_tls: *rehearses_tls,
-            forwarded: forwarded.clone(),
             matched: matched.clone(),
             is_rewritten: *is_rewritten,
             asked: asked.clone(),

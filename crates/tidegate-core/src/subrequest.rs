@@ -2,9 +2,11 @@
 //! scripts (RFC 3875 section 6.2.2).
 //!
 //! They pass the same phases as a client's request, in the same order: the route of their path, its gates, Content,
-//! Filter. Whatever comes out is finished, so that the route that has asked adds nothing to it.
+//! Filter. Whatever comes out is finished, so that the route that has asked adds nothing to it. They are on behalf of the
+//! client: its fields, its authority and who has logged in go with them, and what has been decided of it once stays so.
 
 use crate::answer;
+use crate::client_head::ClientHead;
 use crate::exchange::{Exchange, Local};
 use crate::gate::{Pass, Passage, Verdict};
 use crate::reply::{Need, Reply};
@@ -14,7 +16,7 @@ use crate::site::{Choice, Site, source};
 use crate::state::RequestState;
 use std::rc::Rc;
 use tidegate_http::path::normalise;
-use tidegate_http::{Field, Fields, Method, Status, Version};
+use tidegate_http::{Fields, Method, Status, Version};
 
 /// How often a request is handed on from route to route.
 const MOST_HOPS: u8 = 4;
@@ -208,10 +210,10 @@ impl Exchange<'_> {
         f: impl FnOnce(&mut Exchange<'_>) -> R,
     ) -> R {
         let (remote, route, hops) = (self.state.remote, self.state.route, self.state.hops);
-        let elsewhere = self.remote_at(site, index);
+        let elsewhere = site.remote_at(index, self.state.remote, &self.fields);
         let mut inner = Exchange { path, state: std::mem::take(&mut self.state), ..*self };
         inner.state.remote = elsewhere;
-        if site.trusts_by_route && inner.state.forwarded.is_none() {
+        if site.trusts_by_route {
             inner.scheme = elsewhere.scheme(inner.state.is_tls()); // as its own route believes it
         }
         (inner.state.route, inner.state.hops) = (index, hops.saturating_add(1));
@@ -221,16 +223,6 @@ impl Exchange<'_> {
         (self.state.remote, self.state.route, self.state.hops) = (remote, route, hops);
         self.state.matched = matched;
         result
-    }
-
-    /// Who asks, as another route of the site sees it.
-    fn remote_at(&self, site: &Site, index: usize) -> crate::Remote {
-        let Some(forwarded) = &self.state.forwarded else {
-            return site.remote_at(index, self.state.remote, &self.fields);
-        };
-        let told = |value| Field { name: "X-Forwarded-For", value };
-        let fields: Vec<_> = forwarded.iter().map(|value| told(value.as_slice())).collect();
-        site.remote_at(index, self.state.remote, &Fields::new(&fields))
     }
 
     /// What it takes to answer with another path of the same site later on.
@@ -265,12 +257,9 @@ impl InternalRedirect {
             // Its answer is one of ours: what it asks is nothing to the connection.
             state: exchange.state.copy(Signals::default()),
         };
-        redirect.state.asked = site.head_for_conditions(exchange);
+        let asked = exchange.state.asked.clone();
+        redirect.state.asked = Some(asked.unwrap_or_else(|| ClientHead::of(exchange)));
         redirect.state.matched = None;
-        if site.trusts_by_route && redirect.state.forwarded.is_none() {
-            let names = exchange.fields.elements("x-forwarded-for").map(<[u8]>::to_vec);
-            redirect.state.forwarded = Some(Rc::new(names.collect()));
-        }
         redirect
     }
 
@@ -297,6 +286,9 @@ impl InternalRedirect {
             Ok(path) => path,
             Err(error) => return Reply::Ready(answer::error(error.status())),
         };
+        // Gates, templates and applications are told what the client has said, and who it is.
+        let asked = self.state.asked.as_ref();
+        let fields = asked.map(ClientHead::fields_for_another).unwrap_or_default();
         let mut inner = Exchange {
             method: if self.head_only { Method::Head } else { Method::Get },
             method_token: if self.head_only { "HEAD" } else { "GET" },
@@ -304,8 +296,8 @@ impl InternalRedirect {
             path,
             query,
             scheme: self.scheme,
-            authority: "",
-            fields: Fields::default(),
+            authority: asked.map(ClientHead::authority).unwrap_or_default(),
+            fields: Fields::new(&fields),
             protocol: None,
             version: Version::Http11,
             is_early: self.is_early,
@@ -324,7 +316,10 @@ impl InternalRedirect {
             Err(response) => return Reply::Ready(response),
         };
         inner.state.route = index;
-        inner.state.remote = inner.remote_at(&self.site, index);
+        inner.state.remote = self.site.remote_at(index, inner.state.remote, &inner.fields);
+        if self.site.trusts_by_route {
+            inner.scheme = inner.state.remote.scheme(inner.state.is_tls());
+        }
         self.site.enter(index, &mut inner, move |site, inner, entered| then(site, index, inner, entered))
     }
 

@@ -5,10 +5,12 @@
 //! the place that it is put into, so that it ends no field, begins no parameter, and names neither a folder nor a host that
 //! the text does not.
 
-use crate::condition::cookies;
 use crate::exchange::Exchange;
 use crate::hosts::host;
+use crate::request_values::{self, routed_path};
+use smallvec::SmallVec;
 use std::borrow::Cow;
+use std::ops::Range;
 use std::rc::Rc;
 use tidegate_config::settings::{PathPattern, Route, ValueMap};
 use tidegate_http::path::{PathError, encode_path, normalise};
@@ -19,6 +21,8 @@ use tidegate_io::socket::Peer;
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Template {
     pieces: Vec<Piece>,
+    /// It is a line of cookies: what a client has sent ends none of them, and sets none of their attributes.
+    is_cookie: bool,
 }
 
 /// A piece of a [`Template`].
@@ -50,7 +54,7 @@ pub enum Piece {
 pub enum Asked {
     /// `{1}`, `{id}`: a star or a group of the pattern of the route.
     Capture(PathPattern, String),
-    /// `{header.NAME}`: the first line of a field.
+    /// `{header.NAME}`
     Field(String),
     /// `{cookie.NAME}`
     Cookie(String),
@@ -179,7 +183,13 @@ impl Template {
         if !plain.is_empty() {
             pieces.push(Piece::Text(plain));
         }
-        Template { pieces }
+        Template { pieces, is_cookie: false }
+    }
+
+    /// Reads the value of a field of this name.
+    pub fn of_field(name: &str, text: &str, scope: Scope<'_>) -> Template {
+        let is_cookie = ["Set-Cookie", "Cookie"].iter().any(|cookie| cookie.eq_ignore_ascii_case(name));
+        Template { is_cookie, ..Template::parse(text, scope) }
     }
 
     /// Its pieces, in order.
@@ -198,7 +208,19 @@ impl Template {
 
     /// The text for a request, as the value of a field.
     pub fn fill(&self, exchange: &Exchange<'_>) -> String {
-        Self::fill_pieces(self.pieces.iter(), Purpose::Tell, exchange)
+        if !self.is_cookie {
+            return Self::fill_pieces(self.pieces.iter(), Purpose::Tell, exchange);
+        }
+        let mut text = String::new();
+        for piece in &self.pieces {
+            let filled = Self::fill_pieces(std::iter::once(piece), Purpose::Tell, exchange);
+            match piece {
+                Piece::Text(_) => text += &filled,
+                Piece::Asked(asked, _) if matches!(**asked, Asked::Value(_)) => text += &filled,
+                _ => text += &visible(filled.as_bytes(), NO_COOKIE_OCTETS),
+            }
+        }
+        text
     }
 
     /// The same as a key: without `{client}`, for which something else stands.
@@ -241,14 +263,20 @@ impl Template {
     /// The text for a request, as an address to send a client to; `None` where it needs a host and the client has named
     /// none. Where one slash meets another between two pieces they become one: `//evil.example` in a path must not become
     /// the host of the address.
-    pub fn address(&self, exchange: &Exchange<'_>) -> Option<String> {
-        self.url(exchange).map(|(text, _)| text)
+    ///
+    /// # Errors
+    /// What a client names would make a `.` or `..` of a part of the path.
+    pub fn address(&self, exchange: &Exchange<'_>) -> Result<Option<String>, PathError> {
+        let url = self.url(exchange)?;
+        Ok(url.map(|(text, _)| text))
     }
 
     /// The text for a request as an address, and whether it says what the query is.
-    fn url(&self, exchange: &Exchange<'_>) -> Option<(String, bool)> {
+    fn url(&self, exchange: &Exchange<'_>) -> Result<Option<(String, bool)>, PathError> {
         let (mut text, mut place, mut has_query) = (String::new(), Place::Path, false);
+        let mut filled: SmallVec<[Range<usize>; 4]> = SmallVec::new();
         for piece in &self.pieces {
+            let (start, placed) = (text.len(), place);
             match (piece, place) {
                 (Piece::Text(plain), _) => {
                     text.push_str(plain);
@@ -277,17 +305,29 @@ impl Template {
                     }
                 }
                 (Piece::Host, _) => match host(exchange.authority) {
-                    host if host.is_empty() => return None,
+                    host if host.is_empty() => return Ok(None),
                     host => text += &host,
                 },
                 (Piece::Scheme, _) => text.push_str(exchange.scheme),
                 // Of no use in an address, and no placeholders there.
                 (Piece::Client, _) => text.push_str("{client}"),
                 (Piece::Method, _) => text.push_str("{method}"),
-                (Piece::Asked(asked, default), _) => asked.put(&mut text, place, default, exchange),
+                (Piece::Asked(asked, default), _) => {
+                    asked.put(&mut text, place, default, exchange);
+                    // The result of a `value` may be a whole address; of a client's there is no `?`.
+                    if text.get(start..).is_some_and(|filled| filled.contains('?')) {
+                        (place, has_query) = (Place::Query, true);
+                    }
+                }
+            }
+            if placed == Place::Path && matches!(piece, Piece::Path | Piece::Asked(..)) {
+                filled.push(start..text.len());
             }
         }
-        Some((text, has_query))
+        if filled.into_iter().any(|filled| makes_dots(&text, filled)) {
+            return Err(PathError::FilledDots);
+        }
+        Ok(Some((text, has_query)))
     }
 
     /// The text for a request as a path of the same site and its query. The path is normalised as one that a client sends:
@@ -295,9 +335,10 @@ impl Template {
     /// nothing of it.
     ///
     /// # Errors
-    /// The path is none that a request may have, as where a parameter with a slash stands in it.
+    /// The path is none that a request may have, as where a parameter with a slash stands in it, or what a client names
+    /// would lead up.
     pub fn path_and_query(&self, exchange: &Exchange<'_>) -> Result<(Vec<u8>, Option<String>), PathError> {
-        let (text, has_query) = self.url(exchange).unwrap_or_default();
+        let (text, has_query) = self.url(exchange)?.unwrap_or_default();
         let (raw_path, query) =
             text.split_once('?').map_or((text.as_str(), None), |(path, query)| (path, Some(query)));
         let mut scratch = Vec::new();
@@ -317,12 +358,9 @@ impl Asked {
             Asked::Capture(pattern, name) => {
                 Cow::Borrowed(pattern.capture(routed_path(exchange), name).unwrap_or_default())
             }
-            Asked::Field(name) => Cow::Borrowed(exchange.fields.first(name).unwrap_or_default()),
-            Asked::Cookie(name) => Cow::Borrowed(cookies(exchange, name).next().unwrap_or_default()),
-            Asked::Argument(name) => {
-                let mut values = query::values(exchange.query.unwrap_or_default(), name);
-                Cow::Owned(values.next().unwrap_or_default().into_owned())
-            }
+            Asked::Field(name) => request_values::field(exchange, name).unwrap_or_default(),
+            Asked::Cookie(name) => Cow::Borrowed(request_values::cookie(exchange, name).unwrap_or_default()),
+            Asked::Argument(name) => request_values::parameter(exchange, name).unwrap_or_default(),
             Asked::Value(value) => Cow::Borrowed(value.result(exchange).as_bytes()),
         };
         match (self, place) {
@@ -337,6 +375,9 @@ impl Asked {
     }
 }
 
+/// What stands in no value of a cookie (RFC 6265 section 4.1.1).
+const NO_COOKIE_OCTETS: &[u8] = b" \",;\\";
+
 /// A value of visible ASCII and spaces: other bytes, and those named, as `%XX`.
 fn visible(value: &[u8], but: &[u8]) -> String {
     let mut text = String::with_capacity(value.len());
@@ -349,15 +390,22 @@ fn visible(value: &[u8], but: &[u8]) -> String {
     text
 }
 
+/// Whether a part of a path that was filled in has become a `.` or `..`, alone or with what stands beside it.
+fn makes_dots(text: &str, filled: Range<usize>) -> bool {
+    let path = text.split('?').next().unwrap_or_default();
+    let start = path.get(..filled.start).and_then(|before| before.rfind('/')).map_or(0, |at| at + 1);
+    let end =
+        path.get(filled.end..).and_then(|behind| behind.find('/')).map_or(path.len(), |at| filled.end + at);
+    path.get(start..end).unwrap_or_default().split('/').any(|segment| {
+        let plain = segment.replace("%2e", ".").replace("%2E", ".");
+        matches!(plain.as_str(), "." | "..")
+    })
+}
+
 /// Appends what may begin with a slash.
 fn join(text: &mut String, rooted: &str) {
     let is_doubled = text.ends_with('/') && rooted.starts_with('/');
     text.push_str(&rooted[usize::from(is_doubled)..]);
-}
-
-/// The path that the route of a request was chosen by: also where `rewrite` has since put another in its place.
-fn routed_path<'e>(exchange: &'e Exchange<'_>) -> &'e [u8] {
-    exchange.state.matched.as_deref().unwrap_or(exchange.path)
 }
 
 fn push_query(text: &mut String, exchange: &Exchange<'_>) {

@@ -27,6 +27,9 @@ pub enum PathError {
     /// parameter (RFC 3986 section 3.3), past whoever has judged the path before.
     #[error("the path holds a dot segment with a parameter")]
     DotParameter,
+    /// What a client has named becomes a `.` or `..` in a path of the settings.
+    #[error("what is put into the path makes a `.` or `..` of it")]
+    FilledDots,
     /// `%2F`: a slash that is data. No file name can hold one, and to take it for a separator would let
     /// it slip past whoever looked at the path before.
     #[error("the path holds an encoded slash")]

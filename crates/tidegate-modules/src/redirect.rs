@@ -9,6 +9,7 @@ use tidegate_core::explain::Foreseen;
 use tidegate_core::template::{Scope, Template};
 use tidegate_core::{Author, Exchange, Handler, Pass, Reply, Response, answer};
 use tidegate_http::Status;
+use tidegate_http::path::PathError;
 
 /// `redirect "https://{host}/new{path}{query}" status=301`
 ///
@@ -36,16 +37,23 @@ impl Redirect {
     }
 
     /// The value of `Location`; `None` where it needs a host and the client has named none.
-    fn location(&self, exchange: &Exchange<'_>) -> Option<String> {
+    fn location(&self, exchange: &Exchange<'_>) -> Result<Option<String>, PathError> {
         self.to.address(exchange)
     }
 }
 
 impl Handler for Redirect {
     fn handle(&self, exchange: &mut Exchange<'_>, _: Pass) -> Reply {
-        let Some(location) = self.location(exchange) else {
-            let why = "The address of this page depends on the host name, and the request names none.";
-            return Reply::Ready(answer::explained(Status::BAD_REQUEST, why));
+        let location = match self.location(exchange) {
+            Ok(Some(location)) => location,
+            Ok(None) => {
+                let why = "The address of this page depends on the host name, and the request names none.";
+                return Reply::Ready(answer::explained(Status::BAD_REQUEST, why));
+            }
+            Err(error) => {
+                let why = format_args!("{:?} leads to no path: {error}", self.template);
+                return Reply::Ready(answer::refused(exchange, error.status(), why));
+            }
         };
         let note = format!("This page is at <a href=\"{0}\">{0}</a>.", Escaped(&location));
         Reply::Ready(answer::explained(self.status, &note).with("Location", location))
@@ -53,10 +61,11 @@ impl Handler for Redirect {
 
     fn explain(&self, exchange: &Exchange<'_>, say: &mut dyn FnMut(String)) -> Foreseen {
         match self.location(exchange) {
-            Some(location) => {
+            Ok(Some(location)) => {
                 say(format!("redirect {:?}: {} to {location}", self.template, self.status.0));
             }
-            None => say(format!("redirect {:?}: 400, the request names no host", self.template)),
+            Ok(None) => say(format!("redirect {:?}: 400, the request names no host", self.template)),
+            Err(_) => {} // the answer says it
         }
         Foreseen::Handler
     }

@@ -50,7 +50,8 @@ pub(super) const DIRECTIVES: &[Directive] = &[
         doc: "A text that follows from another: of the patterns in the block, in which a `*` stands for any characters, the \
               first that fits says it, and where none does it is empty. It is to be had as `{value.NAME}` in addresses and \
               fields, and by `when value \"NAME\" VALUES`. Like `map` of nginx; as every result is written here, none is \
-              what a client has sent.",
+              what a client has sent. `{path}` and `{uri}` are here the path that routes are chosen by, decoded and \
+              normalised, however a request has come to it; `{host}` is in lower case.",
         example: "value \"group\" from=\"{cookie.ab}\" { \"b\" \"new\"; \"*\" \"old\" }",
         ..Directive::new("value", &[Context::Top, Context::Site])
     },
@@ -90,16 +91,16 @@ pub(super) const DIRECTIVES: &[Directive] = &[
         ..Directive::new("use", &[Context::Site, Context::Route])
     },
     condition("client", "Who asks, in the words of `allow`, as the site's `trusted-proxies` say.", "client \"10.0.0.0/8\""),
-    condition("cookie", "The name of a cookie and what it may be; without values it has to be there.", "cookie \"ab\" \"b\""),
+    condition("cookie", "The name of a cookie and what it may be; without values it has to be there. Of several of one name the first counts.", "cookie \"ab\" \"b\""),
     condition("file", "There is a file or folder of this name, which may come and go while the server runs.", "file \"/run/down\""),
-    condition("header", "The name of a field and what it may be. An empty value is a field that is not there, too.", "header \"Referer\" \"\" \"https://www.example.com/*\""),
-    condition("host", "The host that is asked for: `\"example.com\"`, `\"*.example.com\"`.", "host \"*.example.com\""),
+    condition("header", "The name of a field and what it may be. `\"\"` is a field that is not there, too, and nothing else is. Several lines are one value, with `, ` between them.", "header \"Referer\" \"\" \"https://www.example.com/*\""),
+    condition("host", "The host that is asked for, however it is spelled: `\"example.com\"`, `\"*.example.com\"`.", "host \"*.example.com\""),
     condition("match", "The conditions of another `match`.", "match \"own\""),
     condition("method", "The method: `\"GET\"` is for `HEAD` as well.", "method \"GET\" \"POST\""),
     condition("path", "Patterns over the path, as a route has one.", "path \"/shop/*\" \"*.php\""),
-    condition("query", "The name of a parameter of the query, decoded, and what it may be.", "query \"page\" \"1\""),
+    condition("query", "The name of a parameter of the query, decoded, and what it may be. Of several of one name the first counts.", "query \"page\" \"1\""),
     condition("scheme", "`\"http\"` or `\"https\"`: what the client speaks.", "scheme \"https\""),
-    condition("value", "The name of a `value` and what its result may be.", "value \"group\" \"b\""),
+    condition("value", "The name of a `value` and what its result may be; without values it must not be empty.", "value \"group\" \"b\""),
 ];
 
 const WHEN: Directive = Directive {
@@ -108,7 +109,8 @@ const WHEN: Directive = Directive {
     repeats: true,
     doc: "The route is only for requests of which this holds; else the routes behind it are tried. Several lines have to hold \
           together, of several values on a line any. In the values of `cookie`, `header`, `query` and `value` a `*` stands for \
-          any characters; they are compared as they are written, capitals too. `method \"GET\"`, `path \"/a/*\"`, \
+          any characters; they are compared as they are written, capitals too, and `\"\"` alone is what a request does not \
+          have. `method \"GET\"`, `path \"/a/*\"`, \
           `host \"*.example.com\"`, `scheme \"https\"`, `client \"10.0.0.0/8\"`, `header \"NAME\" VALUES`, `query \"NAME\" VALUES`, \
           `cookie \"NAME\" VALUES`, `file \"/run/down\"` (there is such a file), `value \"NAME\" VALUES` and `match \"NAME\"`. A \
           condition chooses the route and nothing else: all that stands in a route holds for all of its requests. Files of a \

@@ -111,6 +111,11 @@ impl TextPattern {
         TextPattern::Glob(text.split('*').map(str::to_owned).collect())
     }
 
+    /// Whether it is the empty text, as it is written.
+    pub fn is_empty(&self) -> bool {
+        matches!(self, TextPattern::Glob(pieces) if pieces.iter().all(String::is_empty) && pieces.len() == 1)
+    }
+
     /// Whether a text is so.
     pub fn fits(&self, text: &[u8]) -> bool {
         match self {
@@ -281,7 +286,7 @@ pub enum Condition {
     Match(String, Shared<Vec<Clause>>),
 }
 
-/// Something that has a name, and what it may be. An empty pattern also stands for what is not there.
+/// Something that has a name, and what it may be. What is not there fits the empty text (`""`) and no other pattern.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Named {
     /// Of a field, a cookie, a parameter, a `value`.
@@ -291,16 +296,14 @@ pub struct Named {
 }
 
 impl Named {
-    /// Whether any of the values that there are fits.
-    pub fn fits_any<'v>(&self, values: impl Iterator<Item = &'v [u8]>) -> bool {
-        let mut is_there = false;
-        for value in values {
-            is_there = true;
-            if self.patterns.is_empty() || self.patterns.iter().any(|pattern| pattern.fits(value)) {
-                return true;
+    /// Whether a value fits, or that there is none.
+    pub fn fits(&self, value: Option<&[u8]>) -> bool {
+        match value {
+            Some(value) => {
+                self.patterns.is_empty() || self.patterns.iter().any(|pattern| pattern.fits(value))
             }
+            None => self.patterns.iter().any(TextPattern::is_empty),
         }
-        !is_there && self.patterns.iter().any(|pattern| pattern.fits(b""))
     }
 }
 
@@ -554,11 +557,14 @@ mod tests {
             name: "x".into(),
             patterns: patterns.iter().map(|text| TextPattern::glob(text)).collect(),
         };
-        let fits = |patterns: &[&str], values: &[&str]| {
-            named(patterns).fits_any(values.iter().map(|value| value.as_bytes()))
-        };
-        assert!(fits(&[""], &[]) && !fits(&[], &[]) && fits(&[], &[""]) && fits(&["*"], &[]));
-        assert!(fits(&["", "https://a/*"], &["https://a/x"]) && !fits(&["", "https://a/*"], &["https://b/"]));
-        assert!(fits(&["b"], &["a", "b"]) && !fits(&["b"], &["B"]));
+        let fits = |patterns: &[&str], value: Option<&str>| named(patterns).fits(value.map(str::as_bytes));
+        assert!(fits(&[""], None) && !fits(&[], None) && fits(&[], Some("")));
+        assert!(!fits(&["*"], None) && fits(&["*"], Some("")) && fits(&["", "*"], None));
+        assert!(fits(&["", "https://a/*"], Some("https://a/x")));
+        assert!(!fits(&["", "https://a/*"], Some("https://b/")));
+        assert!(fits(&["b"], Some("b")) && !fits(&["b"], Some("B")));
+        let regex =
+            Named { name: "x".into(), patterns: vec![TextPattern::Regex(Regex::new("^.*$").unwrap())] };
+        assert!(!regex.fits(None) && regex.fits(Some(b"")));
     }
 }

@@ -74,12 +74,14 @@ impl Proxy {
             request_fields: settings
                 .request_fields
                 .iter()
-                .map(|(name, value)| (name.clone(), Template::parse(value, scope)))
+                .map(|(name, value)| (name.clone(), Template::of_field(name, value, scope)))
                 .collect(),
             more_fields: settings
                 .more_request_fields
                 .iter()
-                .map(|field| (field.name.clone(), Template::parse(&field.value, scope), field.mode))
+                .map(|field| {
+                    (field.name.clone(), Template::of_field(&field.name, &field.value, scope), field.mode)
+                })
                 .collect(),
             trailers: Rc::new(RequestTrailers::beside(
                 settings
