@@ -153,6 +153,8 @@ struct Running {
     stage: Stage,
 }
 
+const _: () = assert!(size_of::<Running>() <= 1032, "see there");
+
 #[expect(clippy::large_enum_variant, reason = "what most requests are in shall need no memory of its own")]
 enum Stage {
     Begin,
