@@ -77,6 +77,9 @@ fn show(loaded: &Loaded) -> String {
     line("drain-timeout", format!("{:?}", settings.drain_timeout), format!("{:?}", plain.drain_timeout));
     for source in &settings.users {
         let _ = writeln!(out, "users {} {:?} {:?}", source.name, source.accounts, source.cache);
+        if let Some(directory) = &source.directory {
+            let _ = writeln!(out, "  ldap {directory:#?}");
+        }
     }
     for upstream in &settings.upstreams {
         let _ = writeln!(out, "upstream {upstream:#?}");
@@ -124,13 +127,8 @@ fn show(loaded: &Loaded) -> String {
             for rate in &route.rates {
                 let _ = writeln!(
                     out,
-                    "    limit {} {} burst {} by {:?} keys {} track {}",
-                    rate.name,
-                    rate.rate(),
-                    rate.burst,
-                    rate.by,
-                    rate.keys,
-                    rate.is_tracked
+                    "    limit {} {} by {:?} keys {} track {}",
+                    rate.name, rate.bound, rate.by, rate.keys, rate.is_tracked
                 );
             }
             for rules in &route.access.levels {

@@ -12,6 +12,7 @@ use crate::body::RequestBody;
 use crate::context::Ctx;
 use crate::interim::{Interim, InterimQueue};
 use crate::log::{self, EntryFields, Sink};
+use crate::rate::Held;
 use crate::reply::{Need, Reply};
 use crate::response::Response;
 use std::io;
@@ -173,7 +174,7 @@ impl Connection {
         let mut entry = head.entry();
         let decision = self.decide(cx, &engine, &head, &mut entry);
         let Decision { reply, outcome, content_sink, content, account, is_exempt, log: sink, .. } = decision;
-        let Decision { ends_with_client, interim, signals, tls, identity, limits, .. } = decision;
+        let Decision { ends_with_client, interim, signals, tls, identity, limits, held, .. } = decision;
         (entry.tls, entry.identity) = (tls.as_ref(), identity.as_ref());
         self.goes_by(limits);
         self.keep_alive = may_stay && !cx.draining && !self.is_last_request(&engine.settings.limits.request);
@@ -198,7 +199,7 @@ impl Connection {
         if decoder.is_none()
             && let Reply::Ready(response) = reply
         {
-            return self.respond_inline(cx, response, request, is_last, sink, &entry);
+            return self.respond_inline(cx, response, request, is_last, sink, &entry, held);
         }
         let reply = match content {
             // What has chunks may turn out to be no request at all, or so long that the answer has to say that the
@@ -237,7 +238,7 @@ impl Connection {
         if incoming.is_none()
             && let Some(response) = ready
         {
-            return self.respond_inline(cx, response, request, is_last, sink, &entry);
+            return self.respond_inline(cx, response, request, is_last, sink, &entry, held);
         }
         let record = sink.map(|sink| cx.log.capture(&entry, sink));
         let mut output = match later {
@@ -247,7 +248,7 @@ impl Connection {
         // Content that has come with its head may be what is waited for.
         output.framing.was_asked = output.is_awaited() && incoming.is_none();
         let output = Some(output);
-        self.work = Some(Box::new(Work { request, output, incoming, interim, record }));
+        self.work = Some(Box::new(Work { request, output, incoming, interim, record, held }));
         self.flush_batch()?; // from here on the request is not lost where that fails
         match ready {
             Some(response) => self.respond(cx, response),
@@ -310,10 +311,11 @@ impl Connection {
         };
         let engine = cx.engine.clone();
         let sink = engine.site_for(usize::from(self.listener), "").and_then(|site| site.access_log);
-        self.respond_inline(cx, response, request, true, sink, &entry)?;
+        self.respond_inline(cx, response, request, true, sink, &entry, None)?;
         self.flush_batch()
     }
 
+    #[expect(clippy::too_many_arguments, reason = "what is known of a request")]
     #[inline]
     fn respond_inline(
         &mut self,
@@ -323,12 +325,13 @@ impl Connection {
         is_last: bool,
         sink: Option<Sink>,
         entry: &log::AccessRecord<'_>,
+        held: Option<Held>,
     ) -> io::Result<()> {
         if let Some(mut output) = self.start_and_count(cx, response, &request, is_last, sink, entry)? {
             let record = sink.map(|sink| cx.log.capture(entry, sink));
             let incoming = output.take_tunnel().map(|sink| Box::new(Incoming::Tunnel(sink)));
             let (output, interim) = (Some(output), None);
-            self.work = Some(Box::new(Work { request, output, incoming, interim, record }));
+            self.work = Some(Box::new(Work { request, output, incoming, interim, record, held }));
         }
         Ok(())
     }

@@ -17,6 +17,7 @@ use tidegate_config::settings::LogTarget;
 use tidegate_config::{Diagnostic, Loaded, Settings};
 use tidegate_core::log;
 use tidegate_core::tls::TlsFiles;
+use tidegate_io::off_limits;
 
 /// What reading has found, beside the settings.
 #[derive(Default)]
@@ -185,7 +186,8 @@ impl Draft {
         for new in &mut assigned {
             // A pool that stays because its site does has been given its user before, and does not name it.
             let of = |settings: &Settings| {
-                settings.pools.iter().find(|pool| new.what == format!("pool {}", pool.name)).cloned()
+                let pool = settings.pools.iter().find(|pool| new.what == format!("pool {}", pool.name));
+                pool.cloned().map(sealing::without)
             };
             let is_same = of(&settings).is_some_and(|pool| of(&present.settings) == Some(pool));
             if let Some(known) = present.assigned.iter().find(|known| is_same && known.what == new.what) {
@@ -196,9 +198,11 @@ impl Draft {
         notes.extend(warning.filter(|_| settings.user != present.settings.user));
         let layout = Layout::of(&settings, revision::workers(&settings), identity).sealed(&settings);
         let warnings = present.warnings.clone();
+        off_limits::add(&sealing::paths_of(&settings));
         let logs = Logs::open(&settings, &present.logs)?;
         // Last: others can see it.
         let sockets = Sockets::open(&settings, layout.total(), &present.sockets)?;
+        sealing::keep_ports(&mut settings, &sockets);
         Ok(Draft { settings, layout, files, seen, assigned, warnings, logs, sockets })
     }
 }
