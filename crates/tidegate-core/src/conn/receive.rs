@@ -337,8 +337,16 @@ impl Connection {
     }
 }
 
-/// Appends what is to be told before the answer.
+/// Appends what is to be told before the answer: nothing, most often.
+#[inline]
 pub(super) fn push_interim(cx: &Ctx, queue: &InterimQueue, batch: &mut Batch) {
+    if !queue.is_empty() {
+        push_all_interim(cx, queue, batch);
+    }
+}
+
+#[cold]
+fn push_all_interim(cx: &Ctx, queue: &InterimQueue, batch: &mut Batch) {
     while let Some(Interim { status, lines }) = queue.pop() {
         cx.stats.responses.add(status.0);
         h1::encode_interim(batch, status.0, status.reason(), lines.as_bytes());

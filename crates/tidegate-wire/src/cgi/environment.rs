@@ -20,7 +20,7 @@ pub trait Sink {
 }
 
 impl<F: FnMut(&[u8], &[u8])> Sink for F {
-    #[inline]
+    #[inline(always)]
     fn variable(&mut self, name: &[u8], value: &[u8]) {
         self(name, value);
     }
