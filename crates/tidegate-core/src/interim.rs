@@ -74,6 +74,7 @@ impl InterimQueue {
     }
 
     /// Whether there is nothing to be told.
+    #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         self.0.borrow().is_empty()
     }

@@ -6,6 +6,7 @@
 mod lines;
 mod syntax;
 
+use crate::words::eq_ignore_case;
 pub use lines::FieldLines;
 pub use syntax::{
     Elements, Parameter, ParameterError, Parameters, TCHAR, is_tchar, is_token, list_elements, parameters,
@@ -20,6 +21,14 @@ pub struct Field<'a> {
     pub name: &'a str,
     /// Usually ASCII, but any byte from 0x80 up may occur.
     pub value: &'a [u8],
+}
+
+impl Field<'_> {
+    /// Whether it has this name, whatever the case of its letters.
+    #[inline(always)]
+    pub fn is(&self, name: &str) -> bool {
+        eq_ignore_case(self.name.as_bytes(), name.as_bytes())
+    }
 }
 
 /// The field lines of a message, in the order in which they came. Cheap to copy.
@@ -38,7 +47,7 @@ impl<'a> Fields<'a> {
     /// The value of the first line with this name.
     #[inline]
     pub fn first(self, name: &str) -> Option<&'a [u8]> {
-        self.0.iter().find(|field| field.name.eq_ignore_ascii_case(name)).map(|field| field.value)
+        self.0.iter().find(|field| field.is(name)).map(|field| field.value)
     }
 
     /// The value, where there is exactly one line with this name. For fields that hold one thing
@@ -53,7 +62,7 @@ impl<'a> Fields<'a> {
     /// The values of all lines with this name, in order.
     #[inline]
     pub fn all(self, name: &str) -> impl Iterator<Item = &'a [u8]> + Clone {
-        self.0.iter().filter(move |field| field.name.eq_ignore_ascii_case(name)).map(|field| field.value)
+        self.0.iter().filter(move |field| field.is(name)).map(|field| field.value)
     }
 
     /// The elements of a list-based field: those of each line in order, as if the lines had been joined

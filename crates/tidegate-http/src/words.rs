@@ -45,6 +45,41 @@ pub const fn control(word: u64) -> bool {
     equal(word, 0x7f) | below(word, 0x20) != 0
 }
 
+/// The same with small letters of ASCII for large ones.
+#[inline]
+const fn small(word: u64) -> u64 {
+    let rest = word & !HIGHS;
+    let from_a = rest.wrapping_add(all(0x80 - b'A'));
+    let behind_z = rest.wrapping_add(all(0x80 - b'Z' - 1));
+    word | (from_a & !behind_z & !word & HIGHS) >> 2
+}
+
+/// What [`slice::eq_ignore_ascii_case`] says, for names: those of fields are compared by the dozen for each request.
+/// Inlined, since one of them is most often known beforehand.
+#[inline(always)]
+pub fn eq_ignore_case(one: &[u8], other: &[u8]) -> bool {
+    if one.len() != other.len() {
+        return false;
+    }
+    let same =
+        |one: &[u8; 8], other: &[u8; 8]| small(u64::from_le_bytes(*one)) == small(u64::from_le_bytes(*other));
+    if let (Some(last), Some(other_last)) = (one.last_chunk(), other.last_chunk()) {
+        let (words, others) = (one.as_chunks().0, other.as_chunks().0);
+        return words.iter().zip(others).all(|(one, other)| same(one, other)) && same(last, other_last);
+    }
+    let (Some(one_word), Some(other_word)) = (both_ends(one), both_ends(other)) else {
+        return one.eq_ignore_ascii_case(other);
+    };
+    small(one_word) == small(other_word)
+}
+
+/// A word of the first four and the last four of four to eight bytes.
+#[inline]
+fn both_ends(bytes: &[u8]) -> Option<u64> {
+    let (first, last) = (bytes.first_chunk()?, bytes.last_chunk()?);
+    Some(u64::from(u32::from_le_bytes(*first)) << 32 | u64::from(u32::from_le_bytes(*last)))
+}
+
 /// Calls `test` with words, in order, that together hold all of `bytes`, each byte at the place of its significance
 /// (the first is the least); the last two may overlap. `true` where it says so of any.
 #[inline]
@@ -81,6 +116,29 @@ mod tests {
             }
         }
         assert!(!any(b"", |_| true));
+    }
+
+    #[test]
+    fn names_are_compared_as_the_standard_library_does() {
+        for len in 0..20 {
+            let name: Vec<u8> = (0..len).map(|at| b"aZ-09_zA"[at % 8]).collect();
+            assert!(eq_ignore_case(&name, &name.to_ascii_uppercase()));
+            assert!(!eq_ignore_case(&name, &[&name[..], b"x"].concat()));
+            for at in 0..len {
+                for byte in 0..=255u8 {
+                    for there in [name[at], b'k', b'K', b'@', b'[', b'`', b'{', 0xe1] {
+                        let (mut one, mut other) = (name.clone(), name.clone());
+                        (one[at], other[at]) = (byte, there);
+                        let expected = one.eq_ignore_ascii_case(&other);
+                        assert_eq!(
+                            eq_ignore_case(&one, &other),
+                            expected,
+                            "{byte:#x} {there:#x} at {at} of {len}"
+                        );
+                    }
+                }
+            }
+        }
     }
 
     #[test]

@@ -15,23 +15,36 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 /// What a worker knows of a descriptor by, free again when this is dropped, on whichever thread.
 pub(crate) struct Seat {
-    pub(crate) key: Key,
-    worker: u64,
+    /// The key, and the worker above it: one word, since there is a seat in each connection.
+    at: u64,
 }
+
+/// Bits of a key in it.
+const KEY_BITS: u32 = 53;
 
 impl Seat {
     pub(crate) fn new(runtime: &Runtime, state: &Rc<State>) -> Seat {
         let mut watched = runtime.watched.borrow_mut();
         // Those that others have left empty.
         runtime.remote.departed.take().into_iter().for_each(|key| drop(watched.remove(key)));
-        Seat { key: watched.insert(state.clone()), worker: runtime.worker }
+        Seat { at: runtime.worker << KEY_BITS | watched.insert(state.clone()).0 }
+    }
+
+    #[inline]
+    pub(crate) fn key(&self) -> Key {
+        Key(self.at & ((1 << KEY_BITS) - 1))
+    }
+
+    #[inline]
+    fn worker(&self) -> u64 {
+        self.at >> KEY_BITS
     }
 
     /// What is known of the descriptor, on its own worker.
     fn state(&self) -> Option<Rc<State>> {
         runtime::try_with(|runtime| {
-            let is_here = runtime.worker == self.worker;
-            is_here.then(|| runtime.watched.borrow().get(self.key).cloned()).flatten()
+            let is_here = runtime.worker == self.worker();
+            is_here.then(|| runtime.watched.borrow().get(self.key()).cloned()).flatten()
         })
         .flatten()
     }
@@ -40,13 +53,13 @@ impl Seat {
 impl Drop for Seat {
     fn drop(&mut self) {
         let removed = runtime::try_with(|runtime| {
-            let is_here = runtime.worker == self.worker;
-            is_here.then(|| runtime.watched.borrow_mut().remove(self.key))
+            let is_here = runtime.worker == self.worker();
+            is_here.then(|| runtime.watched.borrow_mut().remove(self.key()))
         });
         if removed.flatten().is_none()
-            && let Some(remote) = runtime::remote_of(self.worker)
+            && let Some(remote) = runtime::remote_of(self.worker())
         {
-            remote.departed.push(self.key);
+            remote.departed.push(self.key());
         }
     }
 }
@@ -108,7 +121,7 @@ impl Parked {
             return Ok(Watched::of_seat(self.seat, self.fd, state, self.is_duplex));
         }
         // An event that is under way there misses the key, or says something of nobody's concern.
-        let home = runtime::remote_of(self.seat.worker);
+        let home = runtime::remote_of(self.seat.worker());
         if let Some(registry) = home.and_then(|home| home.departed.registry.upgrade()) {
             registry.remove(self.fd.as_fd())?;
         }

@@ -93,7 +93,7 @@ impl Watched {
         runtime::with(|runtime| {
             let state = Rc::new(State::default());
             let seat = Seat::new(runtime, &state);
-            let key = seat.key;
+            let key = seat.key();
             let watched = Watched { seat, fd, state, is_duplex: Cell::new(is_duplex) };
             add(runtime.registry(), watched.fd.as_fd(), Kind::Io, key)?;
             Ok(watched)
@@ -141,7 +141,7 @@ impl Watched {
             }
             if !self.is_duplex.replace(true) {
                 runtime::with(|runtime| {
-                    runtime.registry().add_writable(self.fd.as_fd(), Kind::Io, self.seat.key)
+                    runtime.registry().add_writable(self.fd.as_fd(), Kind::Io, self.seat.key())
                 })?;
             }
         }

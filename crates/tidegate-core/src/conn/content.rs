@@ -36,6 +36,11 @@ impl Incoming {
         }
     }
 
+    /// Whether the handler that it is for has let go of it.
+    fn is_left(&self) -> bool {
+        matches!(self, Incoming::Pipe { sink, .. } if !sink.has_reader())
+    }
+
     /// Whether a client that sends too slowly is given up. One that has nothing to say in a tunnel is not.
     pub(super) fn has_least_rate(&self) -> bool {
         !matches!(self, Incoming::Tunnel(_))
@@ -49,20 +54,22 @@ impl Connection {
 
     /// Whether reading goes on while a response is under way.
     pub(super) fn takes_more(&self) -> bool {
-        let incoming = self.work.as_ref().and_then(|work| work.incoming.as_ref());
+        let incoming = self.work.as_ref().and_then(|work| work.incoming.as_deref());
         incoming.is_some_and(Incoming::wants_more) && (self.readable || !self.input.is_empty())
     }
 
     /// Tells the handler that the content will not be complete.
     pub(super) fn fail_receiving(&mut self, error: RequestBodyError) {
-        if let Some(Incoming::Pipe { sink, .. }) = self.work.as_mut().and_then(|work| work.incoming.take()) {
+        let incoming = self.work.as_mut().and_then(|work| work.incoming.take());
+        if let Some(Incoming::Pipe { sink, .. }) = incoming.map(|incoming| *incoming) {
             sink.fail(error);
         }
     }
 
     /// The client has finished sending.
     pub(super) fn on_end(&mut self) {
-        if let Some(Incoming::Tunnel(sink)) = self.work.as_mut().and_then(|work| work.incoming.as_mut()) {
+        let incoming = self.work.as_mut().and_then(|work| work.incoming.as_deref_mut());
+        if let Some(Incoming::Tunnel(sink)) = incoming {
             sink.complete(FieldLines::new());
         } else if self.is_receiving() {
             self.fail_receiving(RequestBodyError::Interrupted);
@@ -77,15 +84,15 @@ impl Connection {
         decoder: BodyDecoder,
         sink: Option<BodySink>,
         request: &Request,
-    ) -> Option<Incoming> {
+    ) -> Option<Box<Incoming>> {
         match sink {
-            Some(sink) if sink.has_reader() => Some(Incoming::Pipe { decoder, sink, received: 0 }),
+            Some(sink) if sink.has_reader() => Some(Box::new(Incoming::Pipe { decoder, sink, received: 0 })),
             _ => self.discard(cx, decoder, request.expects_continue),
         }
     }
 
     /// Content that nobody reads: dropped to keep the connection, where that is safe and not too much.
-    fn discard(&mut self, cx: &Ctx, decoder: BodyDecoder, expects_continue: bool) -> Option<Incoming> {
+    fn discard(&mut self, cx: &Ctx, decoder: BodyDecoder, expects_continue: bool) -> Option<Box<Incoming>> {
         let left = self.limits(&cx.engine).discard_size;
         // Whether a client that was told the answer instead of `100 Continue` still sends its content is its
         // choice; what follows could be content or a request, so nothing more is read as one.
@@ -93,7 +100,7 @@ impl Connection {
             (self.keep_alive, self.unread) = (false, true);
             return None;
         }
-        Some(Incoming::Discard { decoder, left })
+        Some(Box::new(Incoming::Discard { decoder, left }))
     }
 
     /// The response is there: content that its handler has let go of is dropped from here on; content that
@@ -101,8 +108,9 @@ impl Connection {
     pub(super) fn settle_content(&mut self, cx: &mut Ctx) {
         let most = self.limits(&cx.engine).discard_size;
         let Some(work) = &mut self.work else { return };
-        match work.incoming.take() {
-            Some(Incoming::Pipe { decoder, sink, received }) if !sink.has_reader() => {
+        let mut incoming = work.incoming.take();
+        match incoming.take_if(|incoming| incoming.is_left()).map(|incoming| *incoming) {
+            Some(Incoming::Pipe { decoder, received, .. }) => {
                 // More has come than is dropped, and who knows how much will: the answer can still say so.
                 let is_too_much = decoder.remaining().is_none() && !decoder.is_complete() && received > most;
                 let expects_continue = work.request.expects_continue || is_too_much;
@@ -111,7 +119,7 @@ impl Connection {
                     work.incoming = incoming;
                 }
             }
-            incoming => {
+            _ => {
                 if incoming.is_some() && std::mem::take(&mut work.request.expects_continue) {
                     cx.stats.responses.add(Status::CONTINUE.0);
                     self.batch.extend_from_slice(h1::CONTINUE);
@@ -124,7 +132,8 @@ impl Connection {
     /// The response is sent: nobody reads content after it.
     pub(super) fn end_content(&mut self, cx: &mut Ctx) {
         let Some(work) = &mut self.work else { return };
-        match work.incoming.take() {
+        let is_read = |incoming: &mut Box<Incoming>| matches!(**incoming, Incoming::Pipe { .. });
+        match work.incoming.take_if(is_read).map(|incoming| *incoming) {
             Some(Incoming::Pipe { decoder, sink, .. }) => {
                 sink.fail(RequestBodyError::Interrupted);
                 let incoming = self.discard(cx, decoder, false);
@@ -132,7 +141,7 @@ impl Connection {
                     work.incoming = incoming;
                 }
             }
-            incoming => work.incoming = incoming,
+            _ => {}
         }
     }
 

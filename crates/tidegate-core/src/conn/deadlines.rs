@@ -221,7 +221,7 @@ impl Connection {
     fn is_client_in_doubt(&self) -> bool {
         let is_for_it_alone = |work: &Work| {
             let is_queued = work.output.as_ref().is_some_and(Output::is_queued);
-            let is_tunnel = matches!(work.incoming, Some(Incoming::Tunnel(_))); // which ends otherwise
+            let is_tunnel = matches!(work.incoming.as_deref(), Some(Incoming::Tunnel(_))); // which ends otherwise
             is_queued || (work.request.ends_with_client && work.output.is_some() && !is_tunnel)
         };
         (self.peer_closed || self.eof)

@@ -42,6 +42,11 @@ fn send_piece(
             Ok(Some(sent)) => {
                 *total += sent as u64;
                 turn.bytes += sent as u64;
+                // Full, or interrupted, which `sendfile` does not tell. Asking costs a fifth of another one, which would get
+                // pages of the file before it finds that there is no room for them.
+                if sent < count && !stream.has_room() {
+                    return Ok(Progress::Blocked);
+                }
             }
             Err(error) if error.raw_os_error() == Some(EIO) => return Err(cut(turn, error)),
             Err(error) => return Err(error), // the client has gone

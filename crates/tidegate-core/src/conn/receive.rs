@@ -44,10 +44,10 @@ impl Connection {
 
     /// Takes what it can of the input that is held. Returns the bytes used.
     pub(super) fn work_off_input(&mut self, key: Key, cx: &mut Ctx) -> io::Result<usize> {
+        let is_ready = self.is_ready_for_more();
+        let Some((input, scanner)) = self.input.with_known() else { return Ok(0) };
         // A head that comes byte by byte is not read again for each of them.
-        if self.input.is_empty()
-            || (self.is_ready_for_more() && !self.scanner.needs_parse(&self.input, &cx.head_limits))
-        {
+        if is_ready && !scanner.needs_parse(input, &cx.head_limits) {
             return Ok(0);
         }
         let mut held = std::mem::take(&mut self.input);
@@ -65,9 +65,11 @@ impl Connection {
     /// The input begins with something else than before: a head that was read as far as it goes, or what is
     /// not its turn yet and has not been looked at.
     fn begin_scan(&mut self, cx: &Ctx) {
-        self.scanner = HeadScanner::new();
-        if self.is_free() {
-            self.scanner.needs_parse(&self.input, &cx.head_limits);
+        let is_free = self.is_free();
+        let Some((input, scanner)) = self.input.with_known() else { return };
+        *scanner = HeadScanner::new();
+        if is_free {
+            scanner.needs_parse(input, &cx.head_limits);
         }
     }
 
@@ -239,14 +241,14 @@ impl Connection {
             return self.respond_inline(cx, response, request, is_last, sink, &entry, held);
         }
         let record = sink.map(|sink| cx.log.capture(&entry, sink));
-        let output = match later {
+        let mut output = match later {
             Some(later) => Output::later(later),
             None => Output::unbegun(),
         };
         // Content that has come with its head may be what is waited for.
-        let was_asked = output.is_awaited() && incoming.is_none();
+        output.framing.was_asked = output.is_awaited() && incoming.is_none();
         let output = Some(output);
-        self.work = Some(Box::new(Work { request, output, incoming, interim, record, held, was_asked }));
+        self.work = Some(Box::new(Work { request, output, incoming, interim, record, held }));
         self.flush_batch()?; // from here on the request is not lost where that fails
         match ready {
             Some(response) => self.respond(cx, response),
@@ -327,17 +329,24 @@ impl Connection {
     ) -> io::Result<()> {
         if let Some(mut output) = self.start_and_count(cx, response, &request, is_last, sink, entry)? {
             let record = sink.map(|sink| cx.log.capture(entry, sink));
-            let incoming = output.take_tunnel().map(Incoming::Tunnel);
+            let incoming = output.take_tunnel().map(|sink| Box::new(Incoming::Tunnel(sink)));
             let (output, interim) = (Some(output), None);
-            self.work =
-                Some(Box::new(Work { request, output, incoming, interim, record, held, was_asked: false }));
+            self.work = Some(Box::new(Work { request, output, incoming, interim, record, held }));
         }
         Ok(())
     }
 }
 
-/// Appends what is to be told before the answer.
+/// Appends what is to be told before the answer: nothing, most often.
+#[inline]
 pub(super) fn push_interim(cx: &Ctx, queue: &InterimQueue, batch: &mut Batch) {
+    if !queue.is_empty() {
+        push_all_interim(cx, queue, batch);
+    }
+}
+
+#[cold]
+fn push_all_interim(cx: &Ctx, queue: &InterimQueue, batch: &mut Batch) {
     while let Some(Interim { status, lines }) = queue.pop() {
         cx.stats.responses.add(status.0);
         h1::encode_interim(batch, status.0, status.reason(), lines.as_bytes());

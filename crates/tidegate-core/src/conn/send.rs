@@ -51,6 +51,8 @@ pub(super) struct Framing {
     pub(super) is_chunked: bool,
     /// The head of a stream is held back, to leave together with the first chunk.
     pub(super) keeps_head: bool,
+    /// It was asked for in this turn already, and has to be waited for: whatever wakes it runs the connection again.
+    pub(super) was_asked: bool,
     /// Content on its way from socket to socket.
     pub(super) pipe: Option<Pipe>,
 }
@@ -325,7 +327,7 @@ impl Connection {
         match started {
             Ok(mut output) => {
                 if let Some(sink) = output.take_tunnel() {
-                    work.incoming = Some(Incoming::Tunnel(sink));
+                    work.incoming = Some(Box::new(Incoming::Tunnel(sink)));
                 }
                 work.output = Some(output);
                 self.flush_batch()
@@ -352,12 +354,12 @@ impl Connection {
         if self.is_blocked {
             self.take_share(cx);
         }
-        if let Some(Work { request, output: Some(Output { source, .. }), interim, was_asked, .. }) =
+        if let Some(Work { request, output: Some(Output { source, framing, .. }), interim, .. }) =
             self.work.as_deref_mut()
         {
             let made = match source {
                 Source::Later(later) => {
-                    let polled = match std::mem::take(was_asked) {
+                    let polled = match std::mem::take(&mut framing.was_asked) {
                         true => Poll::Pending,
                         false => later.poll(&mut Context::from_waker(&runtime::waker(key)), false),
                     };
@@ -489,7 +491,8 @@ impl Connection {
     /// Sends `100 Continue` once a handler asks for the content.
     pub(super) fn invite(&mut self, cx: &mut Ctx) -> io::Result<()> {
         let Some(work) = &mut self.work else { return Ok(()) };
-        let is_wanted = matches!(&work.incoming, Some(Incoming::Pipe { sink, .. }) if sink.is_wanted());
+        let is_wanted =
+            matches!(work.incoming.as_deref(), Some(Incoming::Pipe { sink, .. }) if sink.is_wanted());
         if is_wanted && std::mem::take(&mut work.request.expects_continue) {
             cx.stats.responses.add(Status::CONTINUE.0);
             self.batch.extend_from_slice(h1::CONTINUE);

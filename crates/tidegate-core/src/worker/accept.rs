@@ -20,8 +20,9 @@ use tidegate_stats::ConnectionRefusal;
 const ACCEPT_TIME: u64 = 20_000_000;
 /// Accepted in one turn while most are turned away.
 const SHED_ACCEPTS: usize = 128;
-/// Unsent bytes without a crowd: so many times those with one, where there is memory for it.
-const WIDE: u32 = 16;
+/// Unsent bytes without a crowd: so many times those with one, where there is memory for it. The first of a crowd have got
+/// them before anybody knows of it, and keep them for as long as they are slow: with 16 times it was 2 MiB each.
+const WIDE: u32 = 4;
 /// Bytes of a request that are looked at, and taken off the socket, before a connection is turned away.
 const GLANCE: usize = 4 << 10;
 

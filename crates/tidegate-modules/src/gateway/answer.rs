@@ -7,6 +7,7 @@ use std::io;
 use thiserror::Error;
 use tidegate_client::http1::HeadReader;
 use tidegate_core::interim::{Interim, InterimQueue};
+use tidegate_http::words::eq_ignore_case;
 use tidegate_http::{Field, FieldLines, Status, field, parse_decimal};
 use tidegate_wire::cgi::{self, CgiError};
 use tidegate_wire::fastcgi::{Event, FastCgiError, ProtocolStatus, ResponseDecoder};
@@ -402,7 +403,7 @@ fn read_cgi(bytes: &[u8]) -> Result<Option<(AnswerHead, usize)>, AnswerError> {
     if let Some(cgi::Redirect::Local(path)) = head.redirect {
         answer.local_redirect = Some(path.to_vec());
     }
-    answer.take_all(head.fields.iter().filter(|field| !field.name.eq_ignore_ascii_case("status")));
+    answer.take_all(head.fields.iter().filter(|field| !field.is("status")));
     Ok(Some((answer, head.len)))
 }
 
@@ -411,7 +412,7 @@ fn from_http(head: &ResponseHead<'_, '_>) -> AnswerHead {
         BodyLength::Length(len) => Some(len),
         // Of an answer that has no content: to `HEAD`, or 304.
         _ => {
-            let len = head.fields.iter().find(|field| field.name.eq_ignore_ascii_case("content-length"));
+            let len = head.fields.iter().find(|field| field.is("content-length"));
             len.and_then(|field| parse_decimal(field.value))
         }
     };
@@ -427,7 +428,7 @@ fn from_http(head: &ResponseHead<'_, '_>) -> AnswerHead {
 
 /// Whether `Connection` names a field as one that ends here (RFC 9110 section 7.6.1).
 fn named_by_connection<'f>(fields: impl Iterator<Item = &'f Field<'f>>, name: &str) -> bool {
-    fields.filter(|field| field.name.eq_ignore_ascii_case("connection")).any(|field| {
+    fields.filter(|field| field.is("connection")).any(|field| {
         field::list_elements(field.value).any(|option| option.eq_ignore_ascii_case(name.as_bytes()))
     })
 }
@@ -457,7 +458,7 @@ impl AnswerHead {
 
     /// The fields, but those that `Connection` names.
     fn take_all<'f>(&mut self, fields: impl Iterator<Item = &'f Field<'f>> + Clone) {
-        let is_connection = |field: &&Field<'_>| field.name.eq_ignore_ascii_case("connection");
+        let is_connection = |field: &&Field<'_>| field.is("connection");
         let has_connection = fields.clone().any(|field| is_connection(&field));
         for field in fields.clone() {
             if !has_connection || !named_by_connection(fields.clone(), field.name) {
@@ -468,7 +469,7 @@ impl AnswerHead {
 
     /// A field, where it belongs: with the client, or here. It was read by a codec.
     fn take(&mut self, name: &str, value: &[u8]) {
-        let is = |other: &str| name.eq_ignore_ascii_case(other);
+        let is = |other: &str| eq_ignore_case(name.as_bytes(), other.as_bytes());
         let ends_here = match name.len() {
             2 => is("te"),
             4 => is("date"),

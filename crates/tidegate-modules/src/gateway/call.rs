@@ -59,8 +59,8 @@ pub(super) struct Call {
     pub(super) range: Option<Vec<u8>>,
     /// What of an answer leads back to this server.
     pub(super) back: Option<Back>,
-    /// For a path of this server in place of an answer.
-    pub(super) elsewhere: Option<InternalRedirect>,
+    /// For a path of this server in place of an answer. In a box: it is large, and a future is moved until it runs.
+    pub(super) elsewhere: Option<Box<InternalRedirect>>,
     /// What the client has asked for, for messages.
     pub(super) target: ShortText,
 }
@@ -153,6 +153,8 @@ struct Running {
     stage: Stage,
 }
 
+const _: () = assert!(size_of::<Running>() <= 1032, "it would be more than the allocator has at hand");
+
 #[expect(clippy::large_enum_variant, reason = "what most requests are in shall need no memory of its own")]
 enum Stage {
     Begin,
@@ -235,6 +237,7 @@ impl Call {
     }
 
     /// Begins with it, where nothing has to be waited for.
+    #[inline(always)]
     fn begin(&mut self) -> Result<Exchange, Begun> {
         let Some(pick) = self.link.upstream.try_pick(&self.routing) else { return Err(Begun::default()) };
         if let Some(pool) = self.link.pool(pick.address())
@@ -457,6 +460,8 @@ struct Exchange {
 }
 
 impl Exchange {
+    /// Inlined, with who calls it, so that it is made where it stays.
+    #[inline(always)]
     fn new(call: &Call, connection: Connection, pool: Rc<Pool>, pick: Option<Selection>) -> Exchange {
         let began = monotonic_ns();
         Exchange {

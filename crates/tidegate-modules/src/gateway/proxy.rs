@@ -24,7 +24,8 @@ use tidegate_core::explain::Foreseen;
 use tidegate_core::template::{Scope, Template};
 use tidegate_core::{Exchange, Handler, Pass, Reply, answer};
 use tidegate_http::path::{behind_prefix, encode_path, without_dot_segments};
-use tidegate_http::{FieldLines, IpText, Method, Status, Version, ip_text};
+use tidegate_http::words::eq_ignore_case;
+use tidegate_http::{FieldLines, Fields, IpText, Method, Status, Version, ip_text};
 use tidegate_io::socket::Peer;
 use tidegate_tls::Connector;
 use tidegate_wire::h1::{self, ConnectionField, RequestFraming, append_field, append_named};
@@ -103,13 +104,16 @@ impl Proxy {
                 of_rules = encode_path(exchange.path);
                 of_rules.as_str()
             }
+            false if exchange.query.is_none() && exchange.target.starts_with('/') => exchange.target,
             false => path_as_sent(exchange.target),
         };
         let is_as_sent = !exchange.is_rewritten()
             && self.base.is_empty()
             && self.strip_prefix.is_none()
             && exchange.target.starts_with('/');
-        if is_as_sent && !has_dot_segment(raw) {
+        // A path that is found as it was sent is in order.
+        if is_as_sent && (raw.as_bytes() == exchange.path || !has_dot_segment(raw)) {
+            debug_assert!(!has_dot_segment(raw), "invariant: {raw} has been resolved");
             return Cow::Borrowed(exchange.target);
         }
         let mut out = String::with_capacity(exchange.target.len() + self.base.len() + 1);
@@ -164,10 +168,10 @@ impl Proxy {
         let mut is_there = vec![false; self.more_fields.len()];
         let forwards = forwards(exchange).ok()?;
         for field in exchange.fields.iter() {
-            if forwards.is_some() && field.name.eq_ignore_ascii_case("max-forwards") {
+            if forwards.is_some() && field.is("max-forwards") {
                 continue;
             }
-            if field.name.eq_ignore_ascii_case("early-data") {
+            if field.is("early-data") {
                 is_early = true; // whatever it says, and also where `Connection` names it (RFC 8470 section 5.1)
                 continue;
             }
@@ -415,7 +419,7 @@ fn named_by_connection(exchange: &Exchange<'_>, name: &str) -> bool {
 /// Whether a field ends here, or is written anew.
 #[inline]
 fn ends_here(name: &str) -> bool {
-    let is = |other: &str| name.eq_ignore_ascii_case(other);
+    let is = |other: &str| eq_ignore_case(name.as_bytes(), other.as_bytes());
     match name.len() {
         2 => is("te"),
         4 => is("host"),
@@ -434,7 +438,7 @@ fn ends_here(name: &str) -> bool {
 /// Fields that [`forwarded`] writes.
 #[inline]
 fn is_forwarded(name: &str) -> bool {
-    let is = |other: &str| name.eq_ignore_ascii_case(other);
+    let is = |other: &str| eq_ignore_case(name.as_bytes(), other.as_bytes());
     match name.len() {
         9 => is("forwarded"),
         15 => is("x-forwarded-for"),
@@ -450,7 +454,8 @@ fn forwarded(exchange: &Exchange<'_>, is_trusted: bool, is_set: &dyn Fn(&str) ->
         Peer::Tcp(peer) => ip_text(peer.ip()),
         Peer::Unix => IpText::new(),
     };
-    let known = |name: &'static str| exchange.fields.all(name).filter(|_| is_trusted);
+    let trusted = if is_trusted { exchange.fields } else { Fields::default() };
+    let known = |name: &'static str| trusted.all(name);
     if !is_set("x-forwarded-for") {
         let mut chain = known("x-forwarded-for").peekable();
         if chain.peek().is_some() {

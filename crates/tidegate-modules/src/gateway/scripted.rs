@@ -271,7 +271,7 @@ impl Inner {
             interim: None,
             range: self.link.sendfile.range_of(exchange),
             back: None,
-            elsewhere: exchange.elsewhere(),
+            elsewhere: exchange.elsewhere().map(Box::new),
             target: exchange.target.into(),
         }
     }

@@ -7,6 +7,7 @@
 
 use smallvec::SmallVec;
 use tidegate_http::Fields;
+use tidegate_http::words::eq_ignore_case;
 
 /// Says one thing however often and whatever it says (RFC 8470 section 5.1), so it is written by
 /// [`Environment::write`] alone.
@@ -19,7 +20,7 @@ pub trait Sink {
 }
 
 impl<F: FnMut(&[u8], &[u8])> Sink for F {
-    #[inline]
+    #[inline(always)]
     fn variable(&mut self, name: &[u8], value: &[u8]) {
         self(name, value);
     }
@@ -167,7 +168,7 @@ impl Environment<'_> {
             if !is_passed_on(field.name) || !accepts(field.name) {
                 continue;
             }
-            let same = |other: &&tidegate_http::Field<'_>| other.name.eq_ignore_ascii_case(field.name);
+            let same = |other: &&tidegate_http::Field<'_>| other.is(field.name);
             if self.fields.iter().take(at).find(same).is_some() {
                 continue; // written where the first of them stands
             }
@@ -218,7 +219,7 @@ fn variable_of(name: &str) -> SmallVec<[u8; 64]> {
 /// Whether a field of the request becomes a variable. Names are tokens; those with anything but letters,
 /// digits and `-` could take the place of another one.
 pub fn is_passed_on(name: &str) -> bool {
-    let is = |never: &str| name.eq_ignore_ascii_case(never);
+    let is = |never: &str| eq_ignore_case(name.as_bytes(), never.as_bytes());
     let is_never = match name.len() {
         2 => is("te"),
         5 => is("proxy"),

@@ -146,22 +146,22 @@ impl<'b> Reading<'b> {
 
     fn take(&mut self, field: &Field<'b>) -> Result<(), CgiError> {
         match field.name.len() {
-            6 if field.name.eq_ignore_ascii_case("status") => {
+            6 if field.is("status") => {
                 let first = self.status.replace(status(field.value)?);
                 first.map_or(Ok(()), |_| Err(CgiError::InvalidStatus))?;
             }
-            8 if field.name.eq_ignore_ascii_case("location") => {
+            8 if field.is("location") => {
                 let first = self.location.replace(field.value);
                 first.map_or(Ok(()), |_| Err(CgiError::RepeatedLocation))?;
             }
-            14 if field.name.eq_ignore_ascii_case("content-length") => {
+            14 if field.is("content-length") => {
                 let digits = Some(field.value).filter(|digits| digits.len() <= 18);
                 let length = digits.and_then(parse_decimal).ok_or(CgiError::InvalidLength)?;
                 if self.length.replace(length).is_some() {
                     return Err(CgiError::InvalidLength);
                 }
             }
-            17 if field.name.eq_ignore_ascii_case("transfer-encoding") => return Err(CgiError::Coding),
+            17 if field.is("transfer-encoding") => return Err(CgiError::Coding),
             _ => {}
         }
         Ok(())

@@ -65,8 +65,9 @@ impl<'o> Params<'o> {
     }
 }
 
-/// Appends one pair. Lengths over 2^31 - 1 cannot be written; such a value is cut to nothing.
-#[inline]
+/// Appends one pair. Lengths over 2^31 - 1 cannot be written; such a value is cut to nothing. Inlined, since most names are
+/// known beforehand.
+#[inline(always)]
 pub fn append_pair(out: &mut Vec<u8>, name: &[u8], value: &[u8]) {
     out.reserve(8 + name.len() + value.len());
     match (name.len(), value.len()) {

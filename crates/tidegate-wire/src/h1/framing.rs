@@ -76,17 +76,17 @@ impl<'b> Framing<'b> {
     #[inline]
     pub fn take(&mut self, field: &Field<'b>) -> Result<(), FramingError> {
         match field.name.len() {
-            7 if field.name.eq_ignore_ascii_case("upgrade") => {
+            7 if field.is("upgrade") => {
                 self.upgrade.get_or_insert(field.value);
             }
-            10 if field.name.eq_ignore_ascii_case("connection") => self.take_connection(field.value),
-            14 if field.name.eq_ignore_ascii_case("content-length") => {
+            10 if field.is("connection") => self.take_connection(field.value),
+            14 if field.is("content-length") => {
                 if self.length.is_some() || field.value.contains(&b',') {
                     return Err(FramingError::DuplicateLength);
                 }
                 self.length = Some(content_length(field.value).ok_or(FramingError::InvalidLength)?);
             }
-            17 if field.name.eq_ignore_ascii_case("transfer-encoding") => self.take_coding(field.value)?,
+            17 if field.is("transfer-encoding") => self.take_coding(field.value)?,
             _ => {}
         }
         Ok(())

@@ -164,13 +164,13 @@ pub fn parse_request<'h, 'b>(
     let (mut host, mut expects) = (None, false);
     for field in &space.fields {
         match field.name.len() {
-            4 if field.name.eq_ignore_ascii_case("host") => {
+            4 if field.is("host") => {
                 if host.replace(field.value).is_some() {
                     return Err(RequestError::RepeatedHost);
                 }
             }
             // An empty list expects nothing (RFC 9110 section 5.6.1).
-            6 if field.name.eq_ignore_ascii_case("expect") && !field.value.is_empty() => {
+            6 if field.is("expect") && !field.value.is_empty() => {
                 expects = true;
                 if version == Version::Http11 && !field.value.eq_ignore_ascii_case(b"100-continue") {
                     return Err(RequestError::UnknownExpectation);
