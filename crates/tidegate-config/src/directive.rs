@@ -157,6 +157,13 @@ pub enum Kind {
     },
     /// So many in a time: `"10/s"`.
     Rate,
+    /// An amount of bytes in each second: `"1MiB/s"`.
+    Speed {
+        /// The least that fits.
+        least: u64,
+        /// The most that fits.
+        most: u64,
+    },
     /// A status code, one of a list, or within 200..=599 when the list is empty.
     Status {
         /// The statuses that fit; empty for all.

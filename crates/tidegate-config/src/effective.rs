@@ -220,7 +220,7 @@ fn written(
     };
     let Some((kind, words)) = known else { return plain };
     match value::read(kind, words, written, &file.folder) {
-        Ok(Value::Number(number)) if !matches!(kind, Kind::Size { .. }) => json!(number),
+        Ok(Value::Number(number)) if !matches!(kind, Kind::Size { .. } | Kind::Speed { .. }) => json!(number),
         Ok(Value::Path(path) | Value::LogTarget(LogTarget::File(path))) => json!(path.display().to_string()),
         _ => plain,
     }

@@ -128,6 +128,10 @@ fn value(kind: Kind, words: &[&str]) -> Value {
         Kind::Size { least, most } => {
             json!({ "type": "string", "pattern": amounts(least, most, &crate::value::SIZE_UNITS) })
         }
+        Kind::Speed { least, most } => {
+            let amounts = amounts(least, most, &crate::value::SIZE_UNITS);
+            json!({ "type": "string", "pattern": format!("{}/s$", amounts.trim_end_matches('$')) })
+        }
         Kind::Duration { least, most } => {
             json!({ "type": "string", "pattern": amounts(least, most, &crate::value::TIME_UNITS) })
         }
@@ -282,6 +286,10 @@ mod tests {
                     let (unit, factor) = value::SIZE_UNITS[unit];
                     json!(format!("{}{unit}", beside(within(least, most) / factor)))
                 }
+                Kind::Speed { least, most } => {
+                    let (unit, factor) = value::SIZE_UNITS[unit];
+                    json!(format!("{}{unit}/s", beside(within(least, most) / factor)))
+                }
                 Kind::Duration { least, most } => {
                     let (unit, factor) = value::TIME_UNITS[unit];
                     json!(format!("{}{unit}", beside(within(least, most) / factor)))
@@ -298,7 +306,7 @@ mod tests {
             prop_assert!(schema || !check, "check takes {} for {:?}, and the schema does not", found, kind);
             let is_bounded = matches!(
                 kind,
-                Kind::Number { .. } | Kind::Status { .. } | Kind::Size { .. } | Kind::Duration { .. } | Kind::Rate | Kind::Choice(_) | Kind::Text { .. }
+                Kind::Number { .. } | Kind::Status { .. } | Kind::Size { .. } | Kind::Duration { .. } | Kind::Speed { .. } | Kind::Rate | Kind::Choice(_) | Kind::Text { .. }
             );
             prop_assert!(check || !schema || !is_bounded, "the schema takes {} for {:?}, and check does not", found, kind);
             for word in words {

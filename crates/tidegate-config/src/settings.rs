@@ -15,6 +15,7 @@ pub mod tls;
 pub mod upstream;
 
 mod access;
+mod bandwidth;
 mod directory;
 mod directory_filter;
 mod login;
@@ -25,6 +26,7 @@ pub mod rules;
 mod shared;
 
 pub use access::{Access, AccessRule, AccessRules};
+pub use bandwidth::Bandwidth;
 pub use directory::{
     Directory, DirectoryBind, DirectoryGroups, DirectorySecurity, DirectoryServer, GroupsBy,
 };
@@ -181,10 +183,17 @@ impl Route {
     /// Whether its requests hold something of a limit as long as they are under way.
     pub fn is_held(&self) -> bool {
         self.rates.iter().any(|limit| !matches!(limit.bound, Bound::Requests(_)))
+            || !self.bandwidths.is_empty()
     }
 }
 
 impl Settings {
+    /// Each `bandwidth` that some route has; one of a name several times.
+    pub fn bandwidths(&self) -> impl Iterator<Item = &Bandwidth> {
+        let routes = self.sites.iter().flat_map(|site| &site.routes);
+        routes.flat_map(|route| &route.bandwidths).map(|bandwidth| &**bandwidth)
+    }
+
     /// Each `limit` that some route has; one of a name several times.
     pub fn rates(&self) -> impl Iterator<Item = &Limit> {
         let routes = self.sites.iter().flat_map(|site| &site.routes);
@@ -240,6 +249,8 @@ pub struct Route {
     pub identification: Identification,
     /// How often it may be asked for, in order; each name once.
     pub rates: Vec<Shared<Limit>>,
+    /// How fast its answers are sent, all of them at once.
+    pub bandwidths: Vec<Shared<Bandwidth>>,
     /// `None`: those of the site.
     pub trusted_proxies: Option<Shared<NetworkSet>>,
     /// Fields set on every response of the route, in order: name and value, checked and safe to send, placeholders

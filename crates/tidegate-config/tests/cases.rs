@@ -131,6 +131,15 @@ fn show(loaded: &Loaded) -> String {
                     rate.name, rate.bound, rate.by, rate.keys, rate.is_tracked
                 );
             }
+            for bandwidth in &route.bandwidths {
+                let bandwidth: &tidegate_config::settings::Bandwidth = bandwidth;
+                let (burst, after, keys) = (bandwidth.burst, bandwidth.after, bandwidth.keys);
+                let _ = writeln!(
+                    out,
+                    "    {bandwidth} burst {burst} after {after} keys {keys} track {}",
+                    bandwidth.is_tracked
+                );
+            }
             for rules in &route.access.levels {
                 let words = rules
                     .iter()

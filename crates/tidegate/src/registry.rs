@@ -13,7 +13,7 @@ use tidegate_core::engine::Engine;
 use tidegate_core::explain::{Notes, Rehearsed};
 use tidegate_core::hosts::Names;
 use tidegate_core::log::{self, Sink};
-use tidegate_core::rate::{LimitGate, RateStore};
+use tidegate_core::rate::{BandwidthGate, LimitGate, RateStore};
 use tidegate_core::site;
 use tidegate_core::template::Scope;
 use tidegate_core::tls::TlsStore;
@@ -139,9 +139,14 @@ impl Registry {
             let source = source.insert(self.stores.logins.source(users)?).clone();
             gates.push(Rc::new(BasicGate::new(login, source, self.stats.clone())));
         }
+        let bandwidths = route.bandwidths.iter();
+        let paced =
+            bandwidths.map(|bandwidth| BandwidthGate::new(bandwidth, Scope::of(route), &self.stores.rates));
+        let paced = paced.collect::<io::Result<Vec<_>>>()?;
         if !route.identification.requirements.is_empty() {
             gates.push(Rc::new(RequireGate::new(&route.identification, source, self.stats.clone())));
         }
+        gates.extend(paced.into_iter().map(|gate| Rc::new(gate) as Rc<dyn Gate>));
         Ok(gates)
     }
 

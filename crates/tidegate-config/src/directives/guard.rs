@@ -152,4 +152,54 @@ pub(super) const DIRECTIVES: &[Directive] = &[
         example: "limit \"api\" requests=\"10/s\" burst=20 by=\"{client}\"",
         ..Directive::new("limit", EVERYWHERE)
     },
+    Directive {
+        arguments: &[
+            one_or("speed", Kind::Speed { least: 16, most: 1 << 40 }, &["off"]),
+            Argument { name: "track", kind: Kind::Choice(&["track"]), count: Count::Optional, words: &[] },
+        ],
+        properties: &[
+            Property {
+                name: "by",
+                kind: Kind::FieldTemplate,
+                default: None,
+                doc: "Who has as much each: a text with placeholders, such as `{client}`. Without it all answers that this \
+                  line is for share it, and clients have equal parts, however many connections each has.",
+            },
+            Property {
+                name: "after",
+                kind: Kind::Size { least: 0, most: 1 << 44 },
+                default: Some("0B"),
+                doc: "Bytes of each answer that are free: so small answers are as fast as ever.",
+            },
+            Property {
+                name: "burst",
+                kind: Kind::Size { least: 0, most: 1 << 40 },
+                default: Some("0B"),
+                doc: "Bytes that may be sent at once after as long a rest as earns them.",
+            },
+            Property {
+                name: "class",
+                kind: Kind::Text { most: 64 },
+                default: None,
+                doc: "All lines that name the same class share one bandwidth, wherever they stand. They have to say the same; \
+                  `rules` and `use` write it once.",
+            },
+            Property {
+                name: "keys",
+                kind: Kind::Number { least: 8, most: 100_000_000 },
+                default: Some("100000"),
+                doc: "How many clients, or whatever `by` says, are known at once, 48 bytes each (and 8 in each server \
+                  process), of memory that all server processes share. Those without a place share one bandwidth.",
+            },
+        ],
+        repeats: true,
+        inheritance: Inheritance::Adds(Apply::to_route(|route, item| route.add_bandwidth(item))),
+        doc: "How fast answers are sent: heads and content, over plain connections, TLS and HTTP/2 alike, of files and of \
+          applications. One at the top level is for the whole server, one in a site for that, one in a route for that; they \
+          add up, and the slowest counts. Exact for all workers and server processes together. Clients share it in equal \
+          parts. A client that waits for its share is not taken for a slow one. `track` behind the speed delays nothing and \
+          counts the bytes that it would delay. `bandwidth off` does away with those of the levels around.",
+        example: "bandwidth \"1MiB/s\" by=\"{client}\" after=\"10MiB\"",
+        ..Directive::new("bandwidth", EVERYWHERE)
+    },
 ];

@@ -13,8 +13,8 @@ use crate::directive::Context;
 use crate::lower::rules::Names;
 use crate::lower::{access, limits, login, placeholders, rates};
 use crate::settings::{
-    Access, AccessRule, AccessRules, Coding, Compress, Cors, FieldMode, Identification, Limit, Listing,
-    MoreField, NetworkSet, RequestLimits, Shared, Symlinks, TextPattern, Try,
+    Access, AccessRule, AccessRules, Bandwidth, Coding, Compress, Cors, FieldMode, Identification, Limit,
+    Listing, MoreField, NetworkSet, RequestLimits, Shared, Symlinks, TextPattern, Try,
 };
 use crate::value::{Value, field_names_agree};
 use crate::{directives, lower};
@@ -42,6 +42,11 @@ pub(crate) struct Inherited {
     /// How much of what is required comes from the levels around the one that is being applied.
     outer_requirements: usize,
     pub rates: Vec<Shared<Limit>>,
+    pub bandwidths: Vec<Shared<Bandwidth>>,
+    /// How many of these are those of the levels around.
+    outer_bandwidths: usize,
+    /// What this level is called.
+    pub level: String,
     /// How many of them come from there.
     outer_rates: usize,
     pub fields: Vec<(String, String)>,
@@ -109,8 +114,13 @@ impl Inherited {
     pub fn top(checker: &mut Checker<'_>, items: &[Item], limits: &RequestLimits) -> Self {
         let applications = Arc::new(Applications::of(items));
         let limits_of_server = Arc::new(limits.clone());
-        let mut inherited =
-            Self { applications, limits: limits.clone(), limits_of_server, ..Self::default() };
+        let mut inherited = Self {
+            applications,
+            limits: limits.clone(),
+            limits_of_server,
+            level: "the server".to_owned(),
+            ..Self::default()
+        };
         for directive in directives::in_context(Context::Top) {
             if directive.inheritance.is_some()
                 && let Some(item) = lower::default_item(directive, Context::Top)
@@ -157,6 +167,7 @@ impl Inherited {
         self.outer_fields = self.fields.len();
         self.outer_requirements = self.identification.requirements.len();
         self.outer_rates = self.rates.len();
+        self.outer_bandwidths = self.bandwidths.len();
         for item in items {
             item.directive.inheritance.apply_to_route(self, item);
         }
@@ -225,6 +236,19 @@ impl Inherited {
             _ if item.is_word("off") => drop(self.rates.drain(..std::mem::take(&mut self.outer_rates))),
             Some(rate) if !self.rates.iter().any(|known| known.name == rate.name) => {
                 self.rates.push(rate.into());
+            }
+            _ => {}
+        }
+    }
+
+    /// `bandwidth`: those of the levels around hold as well. `off`: none of them does.
+    pub fn add_bandwidth(&mut self, item: &Item) {
+        match rates::bandwidth(item, &self.level) {
+            _ if item.is_word("off") => {
+                drop(self.bandwidths.drain(..std::mem::take(&mut self.outer_bandwidths)))
+            }
+            Some(bandwidth) if !self.bandwidths.iter().any(|known| known.agrees(&bandwidth)) => {
+                self.bandwidths.push(bandwidth.into());
             }
             _ => {}
         }

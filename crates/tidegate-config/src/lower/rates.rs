@@ -1,11 +1,11 @@
-//! `limit`: what it says, and that all of one name say the same.
+//! `limit` and `bandwidth`: what they say, and that all of one name say the same.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::num::{NonZeroU32, NonZeroU64};
 
 use crate::check::{Checker, Item};
-use crate::settings::{Bound, Limit, RequestRate};
+use crate::settings::{Bandwidth, Bound, Limit, RequestRate};
 use crate::value::Value;
 
 /// What a `limit` may bound; one of them has to be given.
@@ -13,11 +13,15 @@ const BOUNDS: [&str; 3] = ["requests", "concurrent", "connections"];
 
 /// What has been said of each name, in all of the files.
 #[derive(Debug, Default)]
-pub(crate) struct Names(HashMap<String, Limit>);
+pub(crate) struct Names {
+    limits: HashMap<String, Limit>,
+    classes: HashMap<String, Bandwidth>,
+}
 
 impl Names {
     /// Looks at the limits among the directives of a level.
     pub fn check(&mut self, checker: &mut Checker<'_>, items: &[Item]) {
+        self.check_classes(checker, items);
         for item in items.iter().filter(|item| item.directive.name == "limit" && !item.is_word("off")) {
             if item.is_faulty {
                 continue;
@@ -44,7 +48,7 @@ impl Names {
                 continue;
             }
             let Some(limit) = limit(item) else { continue };
-            match self.0.entry(limit.name.clone()) {
+            match self.limits.entry(limit.name.clone()) {
                 Entry::Vacant(place) => drop(place.insert(limit)),
                 Entry::Occupied(known) if known.get().agrees(&limit) => {}
                 Entry::Occupied(known) => {
@@ -56,6 +60,55 @@ impl Names {
             }
         }
     }
+}
+
+impl Names {
+    fn check_classes(&mut self, checker: &mut Checker<'_>, items: &[Item]) {
+        for item in items.iter().filter(|item| item.directive.name == "bandwidth" && !item.is_faulty) {
+            let is_class = item.properties.iter().any(|(name, _)| *name == "class");
+            let Some(class) = bandwidth(item, "").filter(|_| is_class) else { continue };
+            match self.classes.entry(class.name.clone()) {
+                Entry::Vacant(place) => drop(place.insert(class)),
+                Entry::Occupied(known) if known.get().agrees(&class) => {}
+                Entry::Occupied(known) => {
+                    let message =
+                        format!("the bandwidth of {} is another in {}", class.name, known.get().origin);
+                    let help = "all of a class share it, so they have to say the same: give this one another name, or \
+                                write it once with `rules`";
+                    checker.diagnostics.push(item.error(message).help(help));
+                }
+            }
+        }
+    }
+}
+
+/// What a `bandwidth` of a level says; `None` where something is wrong with it.
+pub(super) fn bandwidth(item: &Item, level: &str) -> Option<Bandwidth> {
+    let Some(Value::Number(speed)) = item.first() else { return None };
+    let size = |name| match item.property(name) {
+        Some(Value::Number(size)) => size,
+        _ => 0,
+    };
+    let text = |name| match item.property(name) {
+        Some(Value::Text(text)) => Some(text),
+        _ => None,
+    };
+    let by = text("by").unwrap_or_default();
+    let name = match text("class") {
+        Some(class) => format!("the class {class}"),
+        None if by.is_empty() => level.to_owned(),
+        None => format!("{level} by {by}"),
+    };
+    Some(Bandwidth {
+        name,
+        speed: NonZeroU64::new(*speed)?,
+        burst: size("burst"),
+        after: size("after"),
+        by,
+        keys: u32::try_from(size("keys")).unwrap_or(u32::MAX),
+        is_tracked: item.arguments.iter().any(|placed| placed.value == Value::Word("track")),
+        origin: item.origin(),
+    })
 }
 
 /// What a `limit` says; `None` where something is wrong with it.

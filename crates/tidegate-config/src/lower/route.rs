@@ -80,6 +80,7 @@ pub(super) fn with(inherited: Inherited, pattern: PathPattern, action: Action, o
         access: inherited.access,
         identification: inherited.identification,
         rates: inherited.rates,
+        bandwidths: inherited.bandwidths,
         trusted_proxies: None,
         fields: inherited.fields,
         more_fields: inherited.more_fields,

@@ -22,6 +22,10 @@ pub(super) fn site(
     let names = names(checker, item, claims);
     server.rates.check(checker, &item.children);
     let mut inherited = server.inherited.clone();
+    inherited.level = match &names[..] {
+        [] => "the site without a name".to_owned(),
+        [first, ..] => format!("the site {first}"),
+    };
     inherited.names = inherited.names.with(checker, &item.children);
     inherited.apply(checker, &item.children);
     let logs_in = inherited.identification.login.is_some();
@@ -35,6 +39,8 @@ pub(super) fn site(
     let trusts = !inherited.trusted_proxies.is_empty();
     without_tls(checker, item, server, is_https_only && !trusts);
     let mut routes: Vec<Route> = Vec::new();
+    let mut of_pattern: HashMap<String, u32> = HashMap::new();
+    let of_site = inherited.level.clone();
     let mut written: Vec<&Item> = Vec::new();
     for child in item.children.iter().filter(|child| child.directive.name == "route") {
         server.rates.check(checker, &child.children);
@@ -45,6 +51,13 @@ pub(super) fn site(
             // The pattern is wrong; what is inside is looked at all the same.
             route::route(checker, disk, child, PathPattern::Exact("/".to_owned()), &inherited, false);
             continue;
+        };
+        let text = pattern_text(&pattern);
+        let before = of_pattern.entry(text.clone()).or_default();
+        // Several may have the same pattern and other conditions.
+        inherited.level = match std::mem::replace(before, *before + 1) {
+            0 => format!("the route {text} of {of_site}"),
+            before => format!("the route {text} ({}) of {of_site}", before + 1),
         };
         routes.push(route::route(checker, disk, child, pattern, &inherited, false));
         written.push(child);

@@ -129,6 +129,7 @@ pub(crate) fn read(
         }
         (Kind::Size { least, most }, _) => quantity::size(written, least, most).map(Value::Number),
         (Kind::Duration { least, most }, _) => quantity::duration(written, least, most).map(Value::Duration),
+        (Kind::Speed { least, most }, _) => quantity::speed(written, least, most).map(Value::Number),
         (Kind::Rate, _) => quantity::rate(written).map(|(count, time)| Value::Rate(count, time)),
         (Kind::Address, Written::Number(number)) => {
             names::address(&number.to_string(), folder).map(Value::Address)
@@ -200,6 +201,7 @@ fn read_text(
         | Kind::Size { .. }
         | Kind::Duration { .. }
         | Kind::Rate
+        | Kind::Speed { .. }
         | Kind::Status { .. } => Err(ValueError::new(
             format!("`{text}` does not fit"),
             format!("expected is {}", kind.expectation()),
@@ -234,6 +236,7 @@ impl Kind {
             Self::Size { .. } => "SIZE".to_owned(),
             Self::Duration { .. } => "TIME".to_owned(),
             Self::Rate => "RATE".to_owned(),
+            Self::Speed { .. } => "SPEED".to_owned(),
             Self::Status { .. } => "STATUS".to_owned(),
             _ => "VALUE".to_owned(),
         }
@@ -250,6 +253,11 @@ impl Kind {
                 let text = |milliseconds| duration_text(Duration::from_millis(milliseconds));
                 format!("a time from {} to {}, such as `\"30s\"`", text(least), text(most))
             }
+            Self::Speed { least, most } => format!(
+                "bytes in each second from {}/s to {}/s, such as `\"1MiB/s\"`",
+                size_text(least),
+                size_text(most)
+            ),
             Self::Rate => {
                 "a number for each second, minute, hour or day, such as `\"10/s\"` or `\"5/m\"`".to_owned()
             }

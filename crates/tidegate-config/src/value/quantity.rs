@@ -66,6 +66,47 @@ pub(super) fn size(written: Written<'_>, least: u64, most: u64) -> Result<u64, V
     }
 }
 
+/// Reads an amount of bytes in each second.
+pub(super) fn speed(written: Written<'_>, least: u64, most: u64) -> Result<u64, ValueError> {
+    let text = match written {
+        Written::Number(number) => number.to_string(),
+        Written::Text { text, .. } => text.to_owned(),
+        Written::Other => String::new(),
+    };
+    let help = || {
+        let (least, most) = (size_text(least), size_text(most));
+        format!("a speed is a size for each second, such as `\"1MiB/s\"`, from {least}/s to {most}/s")
+    };
+    let Some(amount) = text.strip_suffix("/s") else {
+        // As other servers write it: `1m`, `100k`, `10Mbit`.
+        let digits = text.trim_end_matches(|character: char| !character.is_ascii_digit());
+        let unit = text[digits.len()..].trim_end_matches("ps");
+        let units = SIZE_UNITS.iter().map(|(name, _)| (*name, *name)).chain(SIZE_SLIPS);
+        let meant = units.into_iter().find(|(slip, _)| !unit.is_empty() && *slip == unit);
+        let near =
+            meant.filter(|_| !digits.is_empty()).map(|(_, unit)| format!("write `\"{digits}{unit}/s\"`; "));
+        return Err(ValueError::new(
+            format!("`{text}` is no speed"),
+            format!("{}{}", near.unwrap_or_default(), help()),
+        ));
+    };
+    let size =
+        self::amount(Written::Text { text: amount, is_bare: false }, "size", &SIZE_UNITS, &SIZE_SLIPS, help)
+            .map_err(|error| {
+                match error.help.strip_prefix("write `\"").and_then(|help| help.split_once("\"`; ")) {
+                    Some((near, rest)) => {
+                        ValueError::new(error.message, format!("write `\"{near}/s\"`; {rest}"))
+                    }
+                    None => error,
+                }
+            })?;
+    if (least..=most).contains(&size) {
+        Ok(size)
+    } else {
+        Err(ValueError::new(format!("{}/s is out of bounds", size_text(size)), help()))
+    }
+}
+
 /// Reads a length of time.
 pub(super) fn duration(written: Written<'_>, least: u64, most: u64) -> Result<Duration, ValueError> {
     let text = |milliseconds| duration_text(Duration::from_millis(milliseconds));

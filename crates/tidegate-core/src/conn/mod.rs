@@ -12,6 +12,7 @@ mod decide;
 mod faults;
 mod h2;
 mod output;
+mod paced;
 mod pieces;
 mod preface;
 mod progress;
@@ -155,7 +156,6 @@ struct Work {
     interim: Option<InterimQueue>,
     record: Option<Box<log::Record>>,
     /// Given back with it.
-    #[expect(dead_code, reason = "kept to be dropped")]
     held: Option<Held>,
 }
 

@@ -12,11 +12,12 @@ use crate::body::BodySink;
 use crate::body_stream::{BodyStream, Chunk};
 use crate::context::Ctx;
 use crate::log::{AccessRecord, Sink};
+use crate::rate::Pace;
 use crate::response::{Body, FilePiece, Head, Message, Part, Response};
 use std::io;
 use std::ops::Range;
 use std::rc::Rc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 use tidegate_http::{FieldLines, Status};
 
 /// What is logged for a client that left before it was answered, as nginx does; never sent.
@@ -36,6 +37,8 @@ pub(super) struct Output<F> {
     /// Trailers may come behind the last of them.
     pub(super) has_trailers: bool,
     pub(super) framing: F,
+    /// How fast it is sent; `None`: as fast as the client takes it.
+    pub(super) pace: Option<Box<Pace>>,
     has_begun: bool,
     /// Content that has come where an end might have, and for which there was no room.
     early_byte: Option<u8>,
@@ -133,6 +136,7 @@ impl<F: Default> Output<F> {
             left: None,
             has_trailers: false,
             framing: F::default(),
+            pace: None,
             has_begun: false,
             early_byte: None,
             tunnel: None,
@@ -190,7 +194,37 @@ impl<F> Output<F> {
             Source::Made(response) => response.held(),
             Source::None => 0,
         };
-        source + self.fields.as_ref().map_or(0, |fields| size_of::<FieldLines>() + fields.capacity())
+        let pace = self.pace.as_ref().map_or(0, |pace| pace.held());
+        source + pace + self.fields.as_ref().map_or(0, |fields| size_of::<FieldLines>() + fields.capacity())
+    }
+
+    /// How many bytes of content may be sent now; the waker is woken when it may be more.
+    #[inline]
+    pub(super) fn poll_pace(&mut self, waker: &Waker) -> Poll<u64> {
+        match &mut self.pace {
+            None => Poll::Ready(u64::MAX),
+            Some(pace) => pace.poll(self.left, &mut Context::from_waker(waker)),
+        }
+    }
+
+    /// So many bytes of it have been sent.
+    #[inline]
+    pub(super) fn spend(&mut self, bytes: u64) {
+        if let Some(pace) = &mut self.pace {
+            pace.spend(bytes);
+        }
+    }
+
+    /// Something else than its part of a bandwidth is waited for.
+    pub(super) fn interrupt(&mut self) {
+        if let Some(pace) = &mut self.pace {
+            pace.interrupt();
+        }
+    }
+
+    /// Whether it waits for its part of a bandwidth, and not for the client.
+    pub(super) fn is_held_up(&self) -> bool {
+        self.pace.as_ref().is_some_and(|pace| pace.is_waiting())
     }
 
     /// Whether it is still being made.
@@ -282,7 +316,9 @@ impl<F> Output<F> {
     ) -> io::Result<Step> {
         let may_end = self.may_end();
         let Source::Stream(source) = &mut self.source else { return Ok(Step::Ended) };
+        let paced = self.pace.as_ref().map_or(u64::MAX, |pace| pace.allowance());
         let room = framer.room().min(buffer.len().saturating_sub(FRONT + BACK));
+        let room = usize::try_from(paced).map_or(room, |paced| room.min(paced));
         if let Some(byte) = self.early_byte.filter(|_| room > 0) {
             buffer[FRONT] = byte;
             self.early_byte = None;

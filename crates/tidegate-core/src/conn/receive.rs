@@ -197,6 +197,7 @@ impl Connection {
         let request = Request { ends_with_client, ..request };
         // Answered, and nothing is left of it: the usual request ends here.
         if decoder.is_none()
+            && held.as_ref().is_none_or(|held| !held.is_paced())
             && let Reply::Ready(response) = reply
         {
             return self.respond_inline(cx, response, request, is_last, sink, &entry, held);
@@ -236,6 +237,7 @@ impl Connection {
         };
         let incoming = decoder.and_then(|decoder| self.receive_content(cx, decoder, content_sink, &request));
         if incoming.is_none()
+            && held.as_ref().is_none_or(|held| !held.is_paced())
             && let Some(response) = ready
         {
             return self.respond_inline(cx, response, request, is_last, sink, &entry, held);

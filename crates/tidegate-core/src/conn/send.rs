@@ -12,6 +12,7 @@ use super::stream::Http1Framer;
 use super::{Connection, Request, Work};
 use crate::context::Ctx;
 use crate::log::{AccessRecord, Ending, Sink};
+use crate::rate::{Held, Pace};
 use crate::response::{Body, Head, Message, Response};
 use std::io;
 use std::rc::Rc;
@@ -140,12 +141,13 @@ impl Connection {
         response: Response,
         request: &Request,
         is_last: bool,
+        pace: Option<Box<Pace>>,
     ) -> io::Result<Output> {
         if !cx.log.shows_responses() {
-            return self.start_plain(cx, response, request, is_last);
+            return self.start_plain(cx, response, request, is_last, pace);
         }
         let fields = Box::new(response.head.lines().clone());
-        let mut output = self.start_plain(cx, response, request, is_last)?;
+        let mut output = self.start_plain(cx, response, request, is_last, pace)?;
         output.fields = Some(fields);
         Ok(output)
     }
@@ -157,13 +159,16 @@ impl Connection {
         response: Response,
         request: &Request,
         is_last: bool,
+        pace: Option<Box<Pace>>,
     ) -> io::Result<Output> {
-        if let Some(message) = self.as_it_is(&response, request) {
+        if pace.is_none()
+            && let Some(message) = self.as_it_is(&response, request)
+        {
             let begun = self.send_prebuilt(cx, message, is_last)?;
             return Ok(begun.into_output(response.status, message));
         }
         let response = cx.admission.unless_busy(response);
-        self.start_encoded(cx, response, request)
+        self.start_encoded(cx, response, request, pace)
     }
 
     /// The message that is all of a response, where nothing has to be added to it.
@@ -205,7 +210,7 @@ impl Connection {
                 }
                 begun => begun.map(|begun| begun.into_output(response.status, message)),
             },
-            _ => self.start(cx, response, request, is_last),
+            _ => self.start(cx, response, request, is_last, None),
         };
         match started {
             Ok(output) if output.is_complete() => {
@@ -247,7 +252,13 @@ impl Connection {
         Ok(Begun { head, sent, is_complete: false })
     }
 
-    fn start_encoded(&mut self, cx: &mut Ctx, response: Response, request: &Request) -> io::Result<Output> {
+    fn start_encoded(
+        &mut self,
+        cx: &mut Ctx,
+        response: Response,
+        request: &Request,
+        pace: Option<Box<Pace>>,
+    ) -> io::Result<Output> {
         let status = response.status;
         let len = response.body.len();
         let is_tunnel = matches!(response.body, Body::Tunnel { .. });
@@ -283,6 +294,7 @@ impl Connection {
         if is_tunnel || (!request.head_only && framing != ResponseFraming::None) {
             output.framing.is_chunked = !is_tunnel && framing == ResponseFraming::Chunked;
             match response.body {
+                body if pace.is_some() => output.take_body(body),
                 Body::Bytes(bytes) if bytes.len() <= BATCH_MAX => self.batch.extend_from_slice(&bytes),
                 Body::Prebuilt(message) if message.body_len() <= COPY_MAX => {
                     self.batch.extend_from_slice(message.encoded().body());
@@ -291,9 +303,15 @@ impl Connection {
             }
         }
         output.sent = (self.batch.len() - begin) as u64;
+        if pace.is_some() {
+            output.pace = pace;
+            output.spend(output.sent);
+        }
         match &output.source {
             Source::None if self.batch.len() < BATCH_MAX => {}
             Source::None => self.flush_batch()?,
+            // Its content may have to wait for its turn.
+            _ if output.pace.is_some() => self.flush_batch()?,
             // The head waits for the first chunk, and they leave together.
             Source::Stream(_) => {
                 output.framing.keeps_head = self.held.is_empty();
@@ -322,7 +340,8 @@ impl Connection {
     pub(super) fn respond(&mut self, cx: &mut Ctx, response: Response) -> io::Result<()> {
         self.settle_content(cx);
         let Some(request) = self.work.as_ref().map(|work| work.request) else { return Ok(()) };
-        let started = self.start(cx, response, &request, true);
+        let pace = self.work.as_ref().and_then(|work| work.held.as_ref()).and_then(Held::take_pace);
+        let started = self.start(cx, response, &request, true, pace);
         let Some(work) = &mut self.work else { return started.map(drop) };
         match started {
             Ok(mut output) => {
@@ -402,6 +421,7 @@ impl Connection {
         let progress = match &mut output {
             None => Ok(Progress::Done),
             Some(stream @ Output { source: Source::Stream(_), .. }) => self.pull(key, stream),
+            Some(paced) if paced.pace.is_some() => self.advance_paced(paced, key),
             Some(rest) => self.advance(rest, Some(key)),
         };
         self.put_back(output);

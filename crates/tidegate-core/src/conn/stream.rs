@@ -77,7 +77,10 @@ impl Connection {
     /// Pulls a stream through the lent buffer; chunk framing is written around the bytes in place.
     pub(super) fn pull(&mut self, key: Key, output: &mut Output) -> io::Result<Progress> {
         let progress = self.move_on(key, output)?;
-        if progress == Progress::Blocked
+        if output.pace.is_some() && !output.is_held_up() && progress != Progress::Again {
+            output.interrupt();
+        }
+        if (progress == Progress::Blocked || output.is_held_up())
             && let Source::Stream(source) = &mut output.source
         {
             source.poll_ahead(&mut Context::from_waker(&runtime::waker(key)));
@@ -94,6 +97,10 @@ impl Connection {
             let step = runtime::with_scratch(|buffer| {
                 if !std::mem::take(&mut output.framing.keeps_head) && !self.send_held(false)? {
                     return Ok(Some(Progress::Blocked));
+                }
+                // What may be the end is asked for all the same, and takes no room.
+                if output.poll_pace(&waker).is_pending() && !output.may_end() {
+                    return Ok(Some(Progress::Waiting));
                 }
                 let framing = match output.framing.is_chunked {
                     true => ResponseFraming::Chunked,
@@ -117,6 +124,7 @@ impl Connection {
                     Ok(Step::Framed(range)) => {
                         let framed = &buffer[range];
                         output.sent += framed.len() as u64;
+                        output.spend(framed.len() as u64);
                         let filled = self.fill_pipe(&mut cx, output);
                         self.send_behind_held(framed, matches!(filled, Ok(Some(Progress::Done))))?;
                         filled?;
@@ -183,7 +191,7 @@ impl Connection {
             output.framing.pipe = None;
             return Ok(None);
         };
-        if self.transport.bare().is_none() {
+        if self.transport.bare().is_none() || output.pace.is_some() {
             return Ok(None);
         }
         let Some(pipe) = output.framing.pipe.take().or_else(Pipe::lend) else { return Ok(None) };

@@ -78,14 +78,7 @@ impl Buckets {
     /// it where it may happen. Neither allocates nor waits.
     #[inline]
     pub fn charge(&self, key: &[u8], rate: Rate, now: u64) -> Ruling {
-        let mut hasher = self.hasher.clone();
-        hasher.write(key);
-        let hash = hasher.finish().max(1); // 0 is a place without a key
-        let due = self.place(hash, now).unwrap_or_else(|| {
-            self.words.words()[CROWDED].fetch_add(1, Relaxed);
-            &self.words.words()[CROWD]
-        });
-        let ruling = charge(due, rate, now);
+        let ruling = charge(self.time_of(key, now), rate, now);
         if matches!(ruling, Ruling::Beyond { .. }) {
             self.words.words()[REFUSED].fetch_add(1, Relaxed);
         }
@@ -99,6 +92,42 @@ impl Buckets {
         let hash = hasher.finish().max(1);
         let due = self.known(hash).map_or(0, |due| due.load(SeqCst));
         rate.judge(due, now).1
+    }
+
+    /// Reserves so many nanoseconds of a key's time behind what is reserved already: when they begin. Time before `since`
+    /// has gone. Whoever is told of a time to come waits for it, so that all who share a key have their turns one behind
+    /// the other.
+    pub fn reserve(&self, key: &[u8], cost: u64, since: u64, now: u64) -> u64 {
+        let due = self.time_of(key, now);
+        let mut known = due.load(SeqCst);
+        loop {
+            let start = known.max(since);
+            match due.compare_exchange_weak(known, start.saturating_add(cost), SeqCst, SeqCst) {
+                Ok(_) => return start,
+                Err(other) => known = other,
+            }
+        }
+    }
+
+    /// Gives back what was reserved and is not used.
+    pub fn give_back(&self, key: &[u8], cost: u64, now: u64) {
+        let _ = self.time_of(key, now).fetch_update(SeqCst, SeqCst, |due| Some(due.saturating_sub(cost)));
+    }
+
+    /// Counts what was held up, or would have been.
+    pub fn count_refused(&self, count: u64) {
+        self.words.words()[REFUSED].fetch_add(count, Relaxed);
+    }
+
+    /// The time of a key, in a place that is taken for it; that of all without a place where there is none.
+    fn time_of(&self, key: &[u8], now: u64) -> &AtomicU64 {
+        let mut hasher = self.hasher.clone();
+        hasher.write(key);
+        // 0 is a place without a key.
+        self.place(hasher.finish().max(1), now).unwrap_or_else(|| {
+            self.words.words()[CROWDED].fetch_add(1, Relaxed);
+            &self.words.words()[CROWD]
+        })
     }
 
     /// The time of a key that has a place.

@@ -41,6 +41,13 @@ const TRIES: usize = 4;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Place(usize);
 
+impl Place {
+    /// It is that of all keys without a place.
+    pub(crate) fn is_crowd(self) -> bool {
+        self.0 == usize::MAX
+    }
+}
+
 /// The keys of which there is something at present, and how much.
 #[derive(Debug)]
 pub struct Counts {

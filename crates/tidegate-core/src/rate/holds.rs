@@ -1,5 +1,6 @@
 //! What a request, or its connection, holds of limits while it is under way, and gives back when it is dropped.
 
+use super::pace::{Pace, Share};
 use super::{Counts, Place};
 use smallvec::SmallVec;
 use std::cell::{Cell, RefCell};
@@ -21,6 +22,11 @@ impl Permit {
         Some(Permit { counts: counts.clone(), place })
     }
 
+    /// How many there are of its key. Where that has no place of its own nobody knows, and it counts as alone.
+    pub(crate) fn count(&self) -> u32 {
+        if self.place.is_crowd() { 1 } else { self.counts.count(self.place).max(1) }
+    }
+
     /// Whether it is of this table.
     fn is_of(&self, counts: &Arc<Counts>) -> bool {
         Arc::ptr_eq(&self.counts, counts)
@@ -37,6 +43,8 @@ impl Drop for Permit {
 #[derive(Debug)]
 pub(crate) struct Holds {
     permits: RefCell<SmallVec<[Permit; 2]>>,
+    /// How fast its answer is sent.
+    pace: RefCell<Option<Box<Pace>>>,
     /// Of its connection.
     pub(crate) connection: Rc<ConnectionHolds>,
 }
@@ -44,6 +52,11 @@ pub(crate) struct Holds {
 impl Holds {
     pub(crate) fn hold(&self, permit: Permit) {
         self.permits.borrow_mut().push(permit);
+    }
+
+    /// Its answer is sent by this, too.
+    pub(crate) fn pace_by(&self, share: Share) {
+        self.pace.borrow_mut().get_or_insert_default().add(share);
     }
 }
 
@@ -55,7 +68,21 @@ impl Held {
     /// For a request on this connection.
     #[cold]
     pub(crate) fn new(connection: &Rc<ConnectionHolds>) -> Held {
-        Held(Rc::new(Holds { permits: RefCell::default(), connection: connection.clone() }))
+        Held(Rc::new(Holds {
+            permits: RefCell::default(),
+            pace: RefCell::default(),
+            connection: connection.clone(),
+        }))
+    }
+
+    /// Whether the answer is sent by what a bandwidth allows.
+    pub(crate) fn is_paced(&self) -> bool {
+        self.0.pace.borrow().is_some()
+    }
+
+    /// How fast the answer is sent that begins now; `None` where nothing holds it up.
+    pub(crate) fn take_pace(&self) -> Option<Box<Pace>> {
+        self.0.pace.take()
     }
 
     /// For those who make the answer.
@@ -67,6 +94,7 @@ impl Held {
 impl Drop for Held {
     fn drop(&mut self) {
         self.0.permits.take();
+        self.0.pace.take();
     }
 }
 

@@ -8,12 +8,15 @@ mod buckets;
 mod counts;
 mod gate;
 mod holds;
+mod pace;
 mod store;
 
 pub use buckets::Buckets;
 pub use counts::{Counts, Place};
 pub use gate::LimitGate;
 pub(crate) use holds::{ConnectionHolds, Held, Holds};
+pub use pace::BandwidthGate;
+pub(crate) use pace::Pace;
 pub use store::{Identity, Kind, RateStore, Table};
 
 use std::num::NonZeroU64;

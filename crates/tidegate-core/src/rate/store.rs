@@ -9,7 +9,7 @@ use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex, PoisonError};
 use tidegate_config::Settings;
-use tidegate_config::settings::{Bound, Limit, RequestRate};
+use tidegate_config::settings::{Bandwidth, Bound, Limit, RequestRate};
 
 impl From<&RequestRate> for Rate {
     fn from(rate: &RequestRate) -> Rate {
@@ -41,6 +41,10 @@ pub enum Kind {
     Rate,
     /// How many there are of each key.
     Count,
+    /// When the bandwidth of each key will have caught up.
+    Speed,
+    /// How many connections each client has in a bandwidth.
+    Clients,
 }
 
 /// A table that processes share.
@@ -62,9 +66,21 @@ impl Identity {
         Identity { name: limit.name.clone(), keys: limit.keys, kind }
     }
 
+    /// Those of the two tables of this bandwidth: its times, and the connections of its clients.
+    pub fn of_bandwidth(bandwidth: &Bandwidth) -> [Identity; 2] {
+        let Bandwidth { name, keys, by, .. } = bandwidth;
+        let times = if by.is_empty() { 1 } else { *keys };
+        [(times, Kind::Speed), (*keys, Kind::Clients)].map(|(keys, kind)| Identity {
+            name: name.clone(),
+            keys,
+            kind,
+        })
+    }
+
     /// Those of all tables that settings need; one several times.
     pub fn all(settings: &Settings) -> impl Iterator<Item = Identity> {
-        settings.rates().map(Identity::of)
+        let bandwidths = settings.bandwidths().flat_map(Identity::of_bandwidth);
+        settings.rates().map(Identity::of).chain(bandwidths)
     }
 
     /// An empty table, and what another process gets to [`attach`](Identity::attach) to. `processes` may count in it.
@@ -76,11 +92,11 @@ impl Identity {
         let secret = [RandomState::new().hash_one(0), RandomState::new().hash_one(1)];
         let keys = usize::try_from(self.keys).unwrap_or(usize::MAX);
         Ok(match self.kind {
-            Kind::Rate => {
+            Kind::Rate | Kind::Speed => {
                 let (buckets, descriptor) = Buckets::new(keys, secret)?;
                 (Table::Rate(Arc::new(buckets)), descriptor)
             }
-            Kind::Count => {
+            Kind::Count | Kind::Clients => {
                 let (counts, descriptor) = Counts::new(keys, processes, secret)?;
                 (Table::Count(Arc::new(counts)), descriptor)
             }
@@ -93,8 +109,8 @@ impl Identity {
     /// `InvalidData`: it is none. Otherwise there is no memory left.
     pub fn attach(&self, descriptor: BorrowedFd<'_>) -> io::Result<Table> {
         Ok(match self.kind {
-            Kind::Rate => Table::Rate(Arc::new(Buckets::attach(descriptor)?)),
-            Kind::Count => Table::Count(Arc::new(Counts::attach(descriptor)?)),
+            Kind::Rate | Kind::Speed => Table::Rate(Arc::new(Buckets::attach(descriptor)?)),
+            Kind::Count | Kind::Clients => Table::Count(Arc::new(Counts::attach(descriptor)?)),
         })
     }
 }

@@ -1,4 +1,4 @@
-//! The limits of requests in the report: whom they have turned away, and whether their tables are large enough.
+//! Limits and bandwidths in the report: what they have turned away or held up, and whether their tables are large enough.
 
 use super::report::{Row, Section};
 use serde::{Deserialize, Serialize};
@@ -14,6 +14,9 @@ pub struct RateReport {
     pub refused: u64,
     /// Requests that were judged together with others for want of a place of their own.
     pub crowded: u64,
+    /// It is a bandwidth: what is `refused` are bytes, which had to wait or would have had to.
+    #[serde(default)]
+    pub is_bandwidth: bool,
 }
 
 /// A section for all of them; none where there is none.
@@ -23,17 +26,29 @@ pub(super) fn sections(rates: &[RateReport]) -> Option<Section> {
             0 => String::new(),
             count => format!(", {count} without a place of their own (`keys`)"),
         };
-        Row::new(format!("Limit {}", rate.name), format!("{} beyond it{crowded}", rate.refused))
+        match rate.is_bandwidth {
+            false => Row::new(format!("Limit {}", rate.name), format!("{} beyond it{crowded}", rate.refused)),
+            true => Row::new(
+                format!("Bandwidth of {}", rate.name),
+                format!("{} bytes held up{crowded}", rate.refused),
+            ),
+        }
     };
     let rows: Vec<Row> = rates.iter().map(row).collect();
     (!rows.is_empty()).then(|| Section { title: "Limits".into(), rows })
 }
 
-/// All of them as JSON.
+/// All limits as JSON.
 pub(super) fn to_json(rates: &[RateReport]) -> Value {
     let one =
         |rate: &RateReport| json!({ "name": rate.name, "refused": rate.refused, "crowded": rate.crowded });
-    rates.iter().map(one).collect()
+    rates.iter().filter(|rate| !rate.is_bandwidth).map(one).collect()
+}
+
+/// All bandwidths as JSON.
+pub(super) fn bandwidths_to_json(rates: &[RateReport]) -> Value {
+    let one = |rate: &RateReport| json!({ "name": rate.name, "delayed_bytes": rate.refused, "crowded": rate.crowded });
+    rates.iter().filter(|rate| rate.is_bandwidth).map(one).collect()
 }
 
 /// What a limit says to a measure.
@@ -47,11 +62,23 @@ pub(super) fn write_prometheus(text: &mut String, rates: &[RateReport]) {
             rate.crowded
         }),
     ];
-    for (name, help, value) in MEASURES.into_iter().filter(|_| !rates.is_empty()) {
-        let _ = writeln!(text, "# HELP tidegate_limit_{name} {help}\n# TYPE tidegate_limit_{name} counter");
-        for rate in rates {
-            let label = rate.name.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
-            let _ = writeln!(text, "tidegate_limit_{name}{{limit=\"{label}\"}} {}", value(rate));
+    const OF_BANDWIDTHS: [Measure; 2] = [
+        ("delayed_bytes_total", "Bytes that had to wait for their turn.", |rate| rate.refused),
+        (
+            "crowded_total",
+            "Pieces sent without a place of their own in the table of the bandwidth.",
+            |rate| rate.crowded,
+        ),
+    ];
+    for (what, measures, is_bandwidth) in [("limit", MEASURES, false), ("bandwidth", OF_BANDWIDTHS, true)] {
+        let rates = || rates.iter().filter(move |rate| rate.is_bandwidth == is_bandwidth);
+        for (name, help, value) in measures.into_iter().filter(|_| rates().next().is_some()) {
+            let name = format!("tidegate_{what}_{name}");
+            let _ = writeln!(text, "# HELP {name} {help}\n# TYPE {name} counter");
+            for rate in rates() {
+                let label = rate.name.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
+                let _ = writeln!(text, "{name}{{{what}=\"{label}\"}} {}", value(rate));
+            }
         }
     }
 }
@@ -63,8 +90,9 @@ mod tests {
     #[test]
     fn all_forms_say_the_same() {
         let rates = [
-            RateReport { name: "api".into(), refused: 3, crowded: 0 },
-            RateReport { name: "a\"b\\c\nd".into(), refused: 0, crowded: 7 },
+            RateReport { name: "api".into(), refused: 3, ..RateReport::default() },
+            RateReport { name: "a\"b\\c\nd".into(), crowded: 7, ..RateReport::default() },
+            RateReport { name: "the server".into(), refused: 9, crowded: 0, is_bandwidth: true },
         ];
         let section = sections(&rates).unwrap();
         assert_eq!(section.rows[0].value, "3 beyond it");
@@ -74,7 +102,13 @@ mod tests {
         write_prometheus(&mut text, &rates);
         assert!(text.contains("tidegate_limit_refused_total{limit=\"api\"} 3\n"), "{text}");
         assert!(text.contains("tidegate_limit_crowded_total{limit=\"a\\\"b\\\\c\\nd\"} 7\n"), "{text}");
-        assert_eq!(text.lines().count(), 8);
+        assert!(
+            text.contains("tidegate_bandwidth_delayed_bytes_total{bandwidth=\"the server\"} 9\n"),
+            "{text}"
+        );
+        assert_eq!(section.rows[2].value, "9 bytes held up");
+        assert_eq!(bandwidths_to_json(&rates)[0]["delayed_bytes"], 9);
+        assert_eq!(text.lines().count(), 14);
         assert!(sections(&[]).is_none());
     }
 }

@@ -84,10 +84,10 @@ impl Server {
         });
         let pools = pools::to_json(&info.pools);
         let upstreams = upstreams::to_json(&info.upstreams);
-        let limits = rates::to_json(&info.rates);
+        let (limits, bandwidths) = (rates::to_json(&info.rates), rates::bandwidths_to_json(&info.rates));
         let stats = self.counted.to_json();
         format!(
-            "{{\"server\":{server},\"pools\":{pools},\"upstreams\":{upstreams},\"limits\":{limits},\"stats\":{stats}}}\n"
+            "{{\"server\":{server},\"pools\":{pools},\"upstreams\":{upstreams},\"limits\":{limits},\"bandwidths\":{bandwidths},\"stats\":{stats}}}\n"
         )
     }
 

@@ -9,7 +9,7 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use tidegate_config::Settings;
-use tidegate_core::rate::{self, Identity};
+use tidegate_core::rate::{self, Identity, Kind};
 use tidegate_modules::status::RateReport;
 
 /// The tables of one revision, in the order of the settings.
@@ -88,7 +88,9 @@ impl Rates {
             name: identity.name.clone(),
             refused: table.table.refused(),
             crowded: table.table.crowded(),
+            is_bandwidth: identity.kind == Kind::Speed,
         };
-        self.0.iter().map(report).collect()
+        // How many connections a client has is no news.
+        self.0.iter().filter(|(identity, _)| identity.kind != Kind::Clients).map(report).collect()
     }
 }

@@ -189,7 +189,8 @@ impl StreamWork {
     /// Waits for the client to open a window: there is content for it, which an answer of unknown length that has used its
     /// window up may be without. What has come of that all the same is held, and asked for whatever the window is.
     fn is_starved(&self, wire: &h2::Connection) -> bool {
-        self.output.is_sending() && !self.output.may_end() && wire.room(self.key) == 0
+        let output = &self.output;
+        output.is_sending() && !output.is_held_up() && !output.may_end() && wire.room(self.key) == 0
     }
 
     /// Waits for the client to send content.

@@ -9,6 +9,7 @@ use crate::body::RequestBodyError;
 use crate::conn::deadlines::reading_terms;
 use crate::context::Ctx;
 use crate::interim::{Interim, InterimQueue};
+use crate::rate::Held;
 use crate::reply::Reply;
 use std::io;
 use std::time::Duration;
@@ -185,7 +186,8 @@ impl Connection {
         let incoming = content_sink.filter(|sink| sink.has_reader()).map(Incoming::content);
         let output = match ready {
             Ok(response) => {
-                let output = self.start_stream(h2, cx, stream, response, &request);
+                let pace = held.as_ref().and_then(Held::take_pace);
+                let output = self.start_stream(h2, cx, stream, response, &request, pace);
                 if output.is_complete() {
                     if let Some(incoming) = incoming {
                         incoming.sink.fail(RequestBodyError::Interrupted); // nobody reads after the answer
@@ -271,7 +273,7 @@ impl Connection {
             return Ok(());
         }
         work.output =
-            self.start_stream(h2, cx, stream, answer::error(Status::CONTENT_TOO_LARGE), &work.request);
+            self.start_stream(h2, cx, stream, answer::error(Status::CONTENT_TOO_LARGE), &work.request, None);
         if work.output.is_complete() {
             work.count(cx);
             end_stream(h2, cx, stream, &work.request);

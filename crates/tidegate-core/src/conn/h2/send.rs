@@ -11,6 +11,7 @@ use super::{Http2, StreamWork};
 use crate::answer;
 use crate::body::BodySink;
 use crate::context::Ctx;
+use crate::rate::{Held, Pace};
 use crate::response::{Body, FilePiece, Head, Response};
 use std::io;
 use std::ops::Range;
@@ -117,6 +118,7 @@ impl Connection {
         stream: StreamKey,
         mut response: Response,
         request: &Request,
+        pace: Option<Box<Pace>>,
     ) -> Output {
         let mut tunnel = None;
         response = cx.admission.unless_busy(response);
@@ -149,6 +151,8 @@ impl Connection {
         let mut output = Output::begun(status, head, head);
         output.fields = cx.log.shows_responses().then(|| Box::new(response.head.lines().clone()));
         output.expect_tunnel(tunnel);
+        output.pace = pace;
+        output.spend(head as u64);
         if !has_content {
             return output;
         }
@@ -156,7 +160,7 @@ impl Connection {
         let is_small =
             output.left.is_some_and(|left| left <= FRAME as u64 && left <= h2.wire.room(stream) as u64);
         let is_at_hand = matches!(&output.source, Source::Pieces(pieces) if pieces.is_at_hand());
-        if is_small && is_at_hand && h2.batch.len() < BATCH_MAX && !self.is_stuck() {
+        if is_small && is_at_hand && output.pace.is_none() && h2.batch.len() < BATCH_MAX && !self.is_stuck() {
             // The common case: one frame, and the stream is done.
             output.advance(h2, stream, None);
         }
@@ -271,7 +275,8 @@ impl Connection {
         }
         if let Poll::Ready(response) = polled {
             work.invite(h2, cx);
-            work.output = self.start_stream(h2, cx, stream, response, &work.request);
+            let pace = work.held.as_ref().and_then(Held::take_pace);
+            work.output = self.start_stream(h2, cx, stream, response, &work.request, pace);
             work.open_tunnel();
             if work.output.is_complete() {
                 if let Some(incoming) = work.incoming.take() {
@@ -319,11 +324,16 @@ impl Connection {
 impl Output {
     /// Moves one frame into the batch. Without a waker nothing may wait.
     fn advance(&mut self, h2: &mut Http2, stream: StreamKey, waker: Option<&Waker>) -> Moved {
+        let paced = match waker {
+            Some(waker) if self.pace.is_some() && self.is_sending() => self.poll_pace(waker),
+            _ => Poll::Ready(u64::MAX),
+        };
+        let Poll::Ready(paced) = paced else { return self.wait_for_turn(h2, stream, waker) };
         let moved = match (&mut self.source, waker) {
             (Source::None, _) => return Moved::End,
             (Source::Later(_) | Source::Made(_), _) | (Source::Stream(_), None) => return Moved::Waiting,
             (Source::Pieces(pieces), _) => {
-                let room = h2.wire.room(stream).min(FRAME);
+                let room = h2.wire.room(stream).min(FRAME).min(usize::try_from(paced).unwrap_or(FRAME));
                 pieces.advance(self.left.unwrap_or(0), room, h2, stream, waker)
             }
             (Source::Stream(_), Some(waker)) => return self.advance_stream(h2, stream, waker),
@@ -331,6 +341,7 @@ impl Output {
         match moved {
             Ok(Frame::Content { count, is_end }) => {
                 self.sent += count as u64;
+                self.spend(count as u64);
                 self.left = self.left.map(|left| left.saturating_sub(count as u64));
                 if is_end {
                     self.source = Source::None;
@@ -338,13 +349,29 @@ impl Output {
                 }
                 Moved::Some
             }
-            Ok(Frame::Waiting) => Moved::Waiting,
+            Ok(Frame::Waiting) => {
+                self.interrupt();
+                Moved::Waiting
+            }
             Ok(Frame::Nothing) => Moved::Some,
             Err(_) => {
                 self.is_cut = true;
                 Moved::Broken
             }
         }
+    }
+
+    /// Its content has to wait for its part of a bandwidth, which is no reason to keep an application waiting. What may be
+    /// the end is asked for all the same.
+    fn wait_for_turn(&mut self, h2: &mut Http2, stream: StreamKey, waker: Option<&Waker>) -> Moved {
+        let Some(waker) = waker else { return Moved::Waiting };
+        if self.may_end() {
+            return self.advance_stream(h2, stream, waker);
+        }
+        if let Source::Stream(source) = &mut self.source {
+            source.poll_ahead(&mut Context::from_waker(waker));
+        }
+        Moved::Waiting
     }
 
     /// Pulls a stream into a frame, by way of a lent buffer: a source that has nothing costs no frame.
@@ -354,11 +381,16 @@ impl Output {
             match self.pull(&mut framer, &mut Context::from_waker(waker), buffer, &mut h2.batch) {
                 Err(_) => Moved::Broken,
                 // For the client, whose window the next byte needs.
-                Ok(Step::Waiting) if self.has_early_byte() => Moved::Some,
-                Ok(Step::Waiting) => Moved::Waiting,
+                Ok(Step::Waiting) if self.has_early_byte() && !self.is_held_up() => Moved::Some,
+                Ok(Step::Waiting) => {
+                    self.interrupt();
+                    Moved::Waiting
+                }
                 Ok(Step::Ended) => Moved::End,
                 Ok(Step::Framed(range)) => {
-                    self.sent += (range.len() - FRAME_HEADER) as u64;
+                    let count = (range.len() - FRAME_HEADER) as u64;
+                    self.sent += count;
+                    self.spend(count);
                     h2.batch.extend_from_slice(&buffer[range]);
                     if self.is_complete() { Moved::End } else { Moved::Some }
                 }

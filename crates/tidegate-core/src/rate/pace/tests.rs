@@ -1,0 +1,241 @@
+//! Answers that are sent on a time of their own.
+
+use super::*;
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::num::NonZeroU64;
+use std::os::fd::AsFd;
+use tidegate_config::settings::Origin;
+
+const SECOND: u64 = millis(1000);
+
+fn settings(speed: u64, burst: u64, after: u64) -> Shared<Bandwidth> {
+    let bandwidth = Bandwidth {
+        name: "test".into(),
+        speed: NonZeroU64::new(speed).unwrap(),
+        burst,
+        after,
+        by: String::new(),
+        keys: 10_000,
+        is_tracked: false,
+        origin: Origin::default(),
+    };
+    bandwidth.into()
+}
+
+/// The same bandwidth in several processes.
+fn channels(settings: &Shared<Bandwidth>, processes: usize) -> Vec<Rc<Channel>> {
+    let (times, times_fd) = Buckets::new(8, [1, 2]).unwrap();
+    let (clients, clients_fd) = Counts::new(10_000, processes, [3, 4]).unwrap();
+    drop((times, clients));
+    let channel = |_| {
+        Rc::new(Channel {
+            settings: settings.clone(),
+            by: None,
+            times: Arc::new(Buckets::attach(times_fd.as_fd()).unwrap()),
+            clients: Arc::new(Counts::attach(clients_fd.as_fd()).unwrap()),
+        })
+    };
+    (0..processes).map(channel).collect()
+}
+
+fn pace_of(channels: &[&Rc<Channel>], client: u32) -> Pace {
+    let mut pace = Pace::default();
+    for channel in channels {
+        pace.add(Share::new(channel, SmallVec::new(), &client.to_le_bytes()));
+    }
+    pace
+}
+
+struct Sender {
+    pace: Pace,
+    client: usize,
+    begins: u64,
+    /// Bytes that its client takes in each second, if fewer than it could have.
+    takes: Option<u64>,
+    /// By second.
+    sent: Vec<u64>,
+}
+
+/// Sends for so many seconds, by timers that are up to 3 ms late.
+fn run(senders: &mut [Sender], seconds: u64, random: &mut Random) {
+    let begin = clock::monotonic_ns();
+    let mut events: BinaryHeap<Reverse<(u64, usize)>> = BinaryHeap::new();
+    for (index, sender) in senders.iter_mut().enumerate() {
+        sender.sent = vec![0; seconds as usize];
+        events.push(Reverse((sender.begins, index)));
+    }
+    while let Some(Reverse((at, index))) = events.pop() {
+        if at >= seconds * SECOND {
+            continue;
+        }
+        let sender = &mut senders[index];
+        let now = begin + at;
+        let next = loop {
+            match sender.pace.next(None, now) {
+                Grant::At(time) => break time - begin + random.below(millis(3)),
+                Grant::Now(bytes) => {
+                    let taken = sender.takes.map_or(bytes, |takes| bytes.min((takes / 100).max(1)));
+                    sender.pace.spend(taken);
+                    sender.sent[(at / SECOND) as usize] += taken;
+                    if sender.takes.is_some() {
+                        sender.pace.interrupt();
+                        break at + millis(10); // the socket was full
+                    }
+                }
+            }
+        };
+        events.push(Reverse((next.max(at), index)));
+    }
+}
+
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, most: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % most.max(1)
+    }
+}
+
+/// Jain's index: 1 where all have as much, 1/n where one has all.
+fn jain(shares: &[u64]) -> f64 {
+    let sum: f64 = shares.iter().map(|share| *share as f64).sum();
+    let squares: f64 = shares.iter().map(|share| (*share as f64).powi(2)).sum();
+    sum * sum / (shares.len() as f64 * squares)
+}
+
+fn by_client(senders: &[Sender], seconds: std::ops::Range<usize>) -> Vec<u64> {
+    let mut shares = vec![0; senders.iter().map(|sender| sender.client + 1).max().unwrap()];
+    for sender in senders {
+        shares[sender.client] += sender.sent[seconds.clone()].iter().sum::<u64>();
+    }
+    shares
+}
+
+fn of_second(senders: &[Sender], second: usize) -> u64 {
+    senders.iter().map(|sender| sender.sent[second]).sum()
+}
+
+#[test]
+fn exact_and_fair_whatever_the_speed_and_the_crowd() {
+    let mut random = Random(1);
+    for speed in [100 << 10, 1 << 20, 10 << 20, 125_000_000, 1 << 30] {
+        for (clients, connections) in [(1, 1), (1, 7), (2, 1), (3, 10), (10, 1), (100, 3), (1000, 1)] {
+            for processes in [1, 3] {
+                let settings = settings(speed, 0, 0);
+                let channels = channels(&settings, processes);
+                let mut senders = Vec::new();
+                for client in 0..clients {
+                    // The first client has many connections, the others one.
+                    for _ in 0..if client == 0 { connections } else { 1 } {
+                        let channel = &channels[random.below(processes as u64) as usize];
+                        let begins = random.below(millis(50));
+                        let pace = pace_of(&[channel], client as u32);
+                        senders.push(Sender { pace, client, begins, takes: None, sent: Vec::new() });
+                    }
+                }
+                run(&mut senders, 5, &mut random);
+                let about = format!("{speed} B/s, {clients} clients, {connections} connections, {processes}");
+                for second in 0..5 {
+                    let exactness = of_second(&senders, second) as f64 / speed as f64;
+                    // In the first second all begin within 50 ms.
+                    let least = if second == 0 { 0.93 } else { 0.98 };
+                    assert!((least..=1.02).contains(&exactness), "{about}: {exactness} in second {second}");
+                }
+                let fairness = jain(&by_client(&senders, 1..5));
+                assert!(fairness >= 0.98, "{about}: {fairness}");
+            }
+        }
+    }
+}
+
+/// What a client does not take goes to the others, and nobody is the slower for it.
+#[test]
+fn slow_clients_leave_their_share_to_others() {
+    let mut random = Random(2);
+    let speed = 10 << 20;
+    let settings = settings(speed, 0, 0);
+    let channels = channels(&settings, 2);
+    let takes = [Some(100_000), Some(200_000), None, None];
+    let sender = |(client, takes): (usize, &Option<u64>)| {
+        let pace = pace_of(&[&channels[client % 2]], client as u32);
+        Sender { pace, client, begins: 0, takes: *takes, sent: Vec::new() }
+    };
+    let mut senders: Vec<Sender> = takes.iter().enumerate().map(sender).collect();
+    run(&mut senders, 4, &mut random);
+    let shares = by_client(&senders, 1..4);
+    assert!(
+        (285_000..=300_000).contains(&shares[0]) && (570_000..=600_000).contains(&shares[1]),
+        "{shares:?}"
+    );
+    let all = shares.iter().sum::<u64>() as f64 / (3.0 * speed as f64);
+    assert!((0.98..=1.02).contains(&all), "{all}");
+    assert!(jain(&shares[2..]) > 0.999, "{shares:?}");
+}
+
+/// Bandwidths add up: the slowest counts, and what it leaves of the other is there for others.
+#[test]
+fn the_slowest_of_several_counts() {
+    let mut random = Random(3);
+    let (of_all, of_site) = (settings(10 << 20, 0, 0), settings(1 << 20, 0, 0));
+    let (all, site) = (&channels(&of_all, 1)[0], &channels(&of_site, 1)[0]);
+    let sender = |client: usize, channels: &[&Rc<Channel>]| {
+        let pace = pace_of(channels, client as u32);
+        Sender { pace, client, begins: 0, takes: None, sent: Vec::new() }
+    };
+    let mut senders = vec![sender(0, &[all, site]), sender(1, &[all, site]), sender(2, &[all])];
+    run(&mut senders, 4, &mut random);
+    for second in 1..4 {
+        let limited = (senders[0].sent[second] + senders[1].sent[second]) as f64 / f64::from(1 << 20);
+        let everybody = of_second(&senders, second) as f64 / f64::from(10 << 20);
+        assert!((0.98..=1.02).contains(&limited), "{limited} in second {second}");
+        assert!((0.98..=1.02).contains(&everybody), "{everybody} in second {second}");
+    }
+}
+
+#[test]
+fn what_is_free_is_sent_at_once_and_a_burst_has_to_be_earned() {
+    let settings = settings(1 << 20, 256 << 10, 100_000);
+    let channel = &channels(&settings, 1)[0];
+    let mut pace = pace_of(&[channel], 1);
+    let mut now = clock::monotonic_ns();
+    let send_all = |pace: &mut Pace, now: u64| {
+        let mut sent = 0;
+        while let Grant::Now(bytes) = pace.next(None, now) {
+            pace.spend(bytes);
+            sent += bytes;
+        }
+        sent
+    };
+    let first = send_all(&mut pace, now);
+    let most = 100_000 + (256 << 10) + 2 * (16 << 10);
+    assert!((100_000 + (256 << 10)..=most).contains(&first), "{first}");
+    now += SECOND / 8;
+    let then = send_all(&mut pace, now);
+    assert!((100 << 10..=160 << 10).contains(&then), "what an eighth of a second earns: {then}");
+    now += 60 * SECOND;
+    let rested = send_all(&mut pace, now);
+    assert!((256 << 10..=(256 << 10) + (64 << 10)).contains(&rested), "no more than a burst: {rested}");
+}
+
+#[test]
+fn what_is_not_sent_is_given_back_and_debts_are_paid() {
+    let settings = settings(10_000, 0, 0);
+    let channel = &channels(&settings, 1)[0];
+    let now = clock::monotonic_ns();
+    let mut pace = pace_of(&[channel], 1);
+    assert_eq!(pace.next(Some(150), now), Grant::Now(150));
+    pace.spend(50);
+    drop(pace);
+    let mut pace = pace_of(&[channel], 1);
+    let Grant::At(at) = pace.next(Some(10), now) else { panic!("some of its time is used") };
+    assert_eq!(at - now, millis(5));
+    drop(pace);
+    // A head of 200 bytes that was not asked for.
+    let mut pace = pace_of(&[channel], 1);
+    pace.spend(200);
+    drop(pace);
+    let Grant::At(at) = pace_of(&[channel], 2).next(Some(10), now) else { panic!("it has to be paid") };
+    assert!(at - now >= millis(25), "{}", at - now);
+}
