@@ -12,6 +12,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 use tidegate_io::clock::monotonic_ns;
 use tidegate_io::connect::{Address, Connecting, connect};
+use tidegate_io::parked::Parked;
 use tidegate_io::pipe::Pipe;
 use tidegate_io::socket::{self, Received, Stream};
 use tidegate_io::timer;
@@ -83,34 +84,21 @@ impl Connection {
     /// of the poller.
     #[inline]
     pub fn is_stale(&self) -> bool {
-        self.watched.is_readable() && !self.is_quiet()
+        if !self.watched.is_readable() {
+            return false;
+        }
+        let is_quiet = is_quiet(self.fd(), self.tls.as_deref());
+        if is_quiet {
+            self.watched.drained();
+        }
+        !is_quiet || self.watched.is_readable()
     }
 
-    /// Whether there is nothing after all: a read that fits its buffer exactly does not tell, and over TLS a server may
-    /// send new session tickets at any time, which are no answer.
-    #[cold]
-    fn is_quiet(&self) -> bool {
-        let Some(session) = &self.tls else {
-            let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
-            if !matches!(rustix::net::recv(self.fd(), &mut [0u8; 1], flags), Err(Errno::AGAIN)) {
-                return false;
-            }
-            self.watched.drained();
-            return !self.watched.is_readable();
-        };
-        let mut session = session.borrow_mut();
-        loop {
-            match session.receive(&mut [], |buffer| recv(self.fd(), buffer)) {
-                Ok(Received::Bytes { drained: false, .. }) if !session.has_plaintext() => {}
-                Ok(Received::Bytes { drained: true, .. } | Received::WouldBlock)
-                    if !session.has_plaintext() =>
-                {
-                    self.watched.drained();
-                    return !self.watched.is_readable();
-                }
-                _ => return false,
-            }
-        }
+    /// Nobody uses it for now.
+    #[inline]
+    pub(crate) fn park(self) -> ParkedConnection {
+        let Connection { watched, tls, connect_time, exchanges, _opened } = self;
+        ParkedConnection { parked: watched.park(), tls, connect_time, exchanges, _opened }
     }
 
     /// The same, asked of the kernel now: for requests that must not be sent twice.
@@ -243,6 +231,67 @@ impl Connection {
 
     fn fd(&self) -> BorrowedFd<'_> {
         self.watched.as_fd()
+    }
+}
+
+/// A connection that nobody uses for now. Any worker may go on with it, one alone: it is moved to whom takes it.
+pub(crate) struct ParkedConnection {
+    parked: Parked,
+    tls: Option<Box<RefCell<ClientSession>>>,
+    connect_time: Duration,
+    exchanges: u32,
+    _opened: Opened,
+}
+
+impl ParkedConnection {
+    /// Goes on with it.
+    ///
+    /// # Errors
+    /// This worker cannot watch it.
+    #[inline]
+    pub(crate) fn resume(self) -> io::Result<Connection> {
+        let ParkedConnection { parked, tls, connect_time, exchanges, _opened } = self;
+        let watched = parked.resume()?;
+        watched.assume_writable(); // nothing is on its way
+        Ok(Connection { watched, tls, connect_time, exchanges, _opened })
+    }
+
+    /// As [`Connection::is_stale`], for the worker that has parked it.
+    #[inline]
+    pub(crate) fn is_stale(&self) -> bool {
+        if !self.parked.is_readable() {
+            return false;
+        }
+        let is_quiet = is_quiet(self.parked.as_fd(), self.tls.as_deref());
+        if is_quiet {
+            self.parked.drained();
+        }
+        !is_quiet || self.parked.is_readable()
+    }
+
+    /// Names who is woken when something comes, or the end.
+    pub(crate) fn wake_reader(&self, waker: &Waker) {
+        self.parked.wake_reader(waker);
+    }
+}
+
+/// Whether there is nothing after all: a read that fits its buffer exactly does not tell, and over TLS a server may
+/// send new session tickets at any time, which are no answer.
+#[cold]
+fn is_quiet(fd: BorrowedFd<'_>, tls: Option<&RefCell<ClientSession>>) -> bool {
+    let Some(session) = tls else {
+        let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
+        return matches!(rustix::net::recv(fd, &mut [0u8; 1], flags), Err(Errno::AGAIN));
+    };
+    let mut session = session.borrow_mut();
+    loop {
+        match session.receive(&mut [], |buffer| recv(fd, buffer)) {
+            Ok(Received::Bytes { drained: false, .. }) if !session.has_plaintext() => {}
+            Ok(Received::Bytes { drained: true, .. } | Received::WouldBlock) => {
+                return !session.has_plaintext();
+            }
+            _ => return false,
+        }
     }
 }
 

@@ -1,8 +1,10 @@
 //! What all workers of the process know of one address: connections that are open, and who keeps idle ones.
 //!
 //! Each worker keeps its own idle connections, and many applications serve one connection at a time: one that
-//! a worker keeps idle is a process that no other worker can use. Two rules hold that off:
+//! a worker keeps idle is a process that no other worker can use. Three rules hold that off:
 //!
+//! - A worker that has no idle connection takes one of another worker ([`Peer::take_elsewhere`]). It is moved, so that it
+//!   never has two owners, and only one whose last exchange was finished in order is there to be taken.
 //! - A worker that opens a connection while others keep idle ones asks one of them to let go of one. So the
 //!   connections that are open never grow while any is idle.
 //! - A request that got no byte for a while on a new connection may wait behind idle ones ([`Starving`]):
@@ -11,6 +13,7 @@
 //! Server processes beside this one, and those that an upgrade or a reload replaces, keep idle connections too. What starves
 //! here is told to them ([`Peers::starving`]), and what starves there is heard of ([`Peers::let_go`]).
 
+use crate::connection::{ParkedConnection, PeerTls};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
@@ -53,7 +56,6 @@ impl Peers {
             all: self.clone(),
             address: address.clone(),
             open: AtomicUsize::new(0),
-            idle: AtomicUsize::new(0),
             starving: AtomicUsize::new(0),
             asking: AtomicUsize::new(0),
             elsewhere_until: AtomicU64::new(0),
@@ -101,7 +103,6 @@ pub struct Peer {
     all: Arc<Peers>,
     address: Address,
     open: AtomicUsize,
-    idle: AtomicUsize,
     starving: AtomicUsize,
     /// Requests among those that starve: the others are members of pools that have left.
     asking: AtomicUsize,
@@ -110,9 +111,21 @@ pub struct Peer {
     keepers: Mutex<Vec<Arc<Keeper>>>,
 }
 
+/// An idle connection.
+pub(crate) struct Idle {
+    pub(crate) connection: ParkedConnection,
+    /// Monotonic, nanoseconds.
+    pub(crate) since: u64,
+}
+
 /// A worker that keeps idle connections.
 pub(crate) struct Keeper {
-    pub(crate) idle: AtomicUsize,
+    /// How TLS is spoken on them.
+    tls: Option<PeerTls>,
+    /// The longest idle first. Held for moments, and never while anything is closed.
+    connections: Mutex<Vec<Idle>>,
+    /// How many they are, for a glance without the lock.
+    idle: AtomicUsize,
     /// Connections that it is asked to let go of.
     pub(crate) wanted: AtomicUsize,
     waker: Mutex<Option<Waker>>,
@@ -136,7 +149,7 @@ impl Peer {
 
     /// Connections that are kept idle, by all workers.
     pub fn idle(&self) -> usize {
-        self.idle.load(Relaxed)
+        lock(&self.keepers).iter().map(|keeper| keeper.idle()).sum()
     }
 
     /// Whether no connection may be kept idle now.
@@ -151,8 +164,10 @@ impl Peer {
         until > 0 && monotonic_ns() < until
     }
 
-    pub(crate) fn add_keeper(&self) -> Arc<Keeper> {
+    pub(crate) fn add_keeper(&self, tls: Option<PeerTls>) -> Arc<Keeper> {
         let keeper = Arc::new(Keeper {
+            tls,
+            connections: Mutex::default(),
             idle: AtomicUsize::new(0),
             wanted: AtomicUsize::new(0),
             waker: Mutex::new(None),
@@ -165,24 +180,21 @@ impl Peer {
         lock(&self.keepers).retain(|known| !Arc::ptr_eq(known, keeper));
     }
 
-    pub(crate) fn add_idle(&self, keeper: &Keeper) {
-        self.idle.fetch_add(1, Relaxed);
-        // In one order with `starving`: either who keeps one sees who starves, or the other way round.
-        keeper.idle.fetch_add(1, SeqCst);
-    }
-
-    pub(crate) fn remove_idle(&self, keeper: &Keeper) {
-        self.idle.fetch_sub(1, Relaxed);
-        keeper.idle.fetch_sub(1, Relaxed);
+    /// Takes the longest idle connection of the worker that keeps most, where it speaks as `own` does, from which nothing is to
+    /// be had. Whether the other end has closed it, only the kernel can say.
+    pub(crate) fn take_elsewhere(&self, own: &Keeper) -> Option<ParkedConnection> {
+        let keepers = lock(&self.keepers);
+        let others = keepers.iter().filter(|keeper| keeper.idle() > 0 && keeper.tls == own.tls);
+        let most = others.max_by_key(|keeper| keeper.idle())?.clone();
+        drop(keepers);
+        let taken = most.change(|connections| (!connections.is_empty()).then(|| connections.remove(0)));
+        taken.map(|idle| idle.connection)
     }
 
     /// Asks whoever keeps most to let go of one.
     fn want_one(&self) {
-        if self.idle() == 0 {
-            return;
-        }
         let keepers = lock(&self.keepers);
-        let spare = |keeper: &Keeper| keeper.idle.load(Relaxed).saturating_sub(keeper.wanted.load(Relaxed));
+        let spare = |keeper: &Keeper| keeper.idle().saturating_sub(keeper.wanted.load(Relaxed));
         if let Some(keeper) =
             keepers.iter().max_by_key(|keeper| spare(keeper)).filter(|keeper| spare(keeper) > 0)
         {
@@ -209,6 +221,22 @@ impl Drop for Peer {
 }
 
 impl Keeper {
+    /// Connections that it keeps.
+    #[inline]
+    pub(crate) fn idle(&self) -> usize {
+        self.idle.load(Relaxed)
+    }
+
+    /// Changes what it keeps. What goes is to be returned: closing takes time.
+    #[inline]
+    pub(crate) fn change<R>(&self, change: impl FnOnce(&mut Vec<Idle>) -> R) -> R {
+        let mut connections = lock(&self.connections);
+        let changed = change(&mut connections);
+        // In one order with `starving`: either who keeps one sees who starves, or the other way round.
+        self.idle.store(connections.len(), SeqCst);
+        changed
+    }
+
     pub(crate) fn wake_with(&self, waker: &Waker) {
         *lock(&self.waker) = Some(waker.clone());
     }
@@ -305,11 +333,11 @@ mod tests {
     #[test]
     fn who_keeps_most_is_asked_for_each_new_connection() {
         let peer = peer("/keepers");
-        let (few, many) = (peer.add_keeper(), peer.add_keeper());
+        let (few, many) = (peer.add_keeper(None), peer.add_keeper(None));
         let first = Opened::new(&peer);
         assert_eq!((few.wanted.load(Relaxed), many.wanted.load(Relaxed)), (0, 0));
-        peer.add_idle(&few);
-        (0..2).for_each(|_| peer.add_idle(&many));
+        few.idle.store(1, Relaxed);
+        many.idle.store(2, Relaxed);
         let others: Vec<_> = (0..5).map(|_| Opened::new(&peer)).collect();
         // One each, and not more than there are.
         assert_eq!((few.wanted.load(Relaxed), many.wanted.load(Relaxed)), (1, 2));

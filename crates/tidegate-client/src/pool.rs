@@ -1,10 +1,10 @@
 //! The idle connections of one worker to one address.
 //!
-//! The last one that came back is the first to be used. A task of the worker lets go of what was idle for
-//! too long, of what the other end has closed, and of what other workers need (see `peer`).
+//! The last one that came back is the first to be used. Where there is none, one of another worker is (see `peer`). A task of
+//! the worker lets go of what was idle for too long, of what the other end has closed, and of what other workers need.
 
 use crate::connection::{Connection, PeerTls};
-use crate::peer::{Keeper, Peer};
+use crate::peer::{Idle, Keeper, Peer};
 use std::cell::{Cell, RefCell};
 use std::future::Future;
 use std::io;
@@ -41,8 +41,6 @@ pub struct Pool {
     tls: Option<PeerTls>,
     keeper: Arc<Keeper>,
     limits: Cell<PoolLimits>,
-    /// The longest idle first.
-    idle: RefCell<Vec<Idle>>,
     /// The one that was left first comes first.
     left: RefCell<Vec<Left>>,
     /// Of the task that lets go, once it runs.
@@ -87,12 +85,6 @@ impl Drop for Attempt<'_> {
     }
 }
 
-struct Idle {
-    connection: Connection,
-    /// Monotonic, nanoseconds.
-    since: u64,
-}
-
 impl Pool {
     /// An empty pool.
     pub fn new(peer: Arc<Peer>, limits: PoolLimits) -> Rc<Pool> {
@@ -102,11 +94,10 @@ impl Pool {
     /// An empty pool of connections that speak TLS.
     pub fn with_tls(peer: Arc<Peer>, limits: PoolLimits, tls: Option<PeerTls>) -> Rc<Pool> {
         Rc::new(Pool {
-            keeper: peer.add_keeper(),
+            keeper: peer.add_keeper(tls.clone()),
             peer,
             tls,
             limits: Cell::new(limits),
-            idle: RefCell::default(),
             left: RefCell::default(),
             sweeper: RefCell::default(),
             is_sweeper_started: Cell::new(false),
@@ -135,15 +126,32 @@ impl Pool {
         self.wake_sweeper();
     }
 
-    /// An idle connection that the other end has not closed. `is_certain` asks the kernel once more: for
-    /// requests that must not be sent twice.
+    /// An idle connection that the other end has not closed: of this worker, or else of another one. `is_certain` asks the
+    /// kernel once more: for requests that must not be sent twice.
     #[inline]
     pub fn take(&self, is_certain: bool) -> Option<Connection> {
         loop {
-            let Idle { connection, .. } = self.idle.borrow_mut().pop()?;
-            self.peer.remove_idle(&self.keeper);
+            let own = if self.keeper.idle() > 0 { self.keeper.change(Vec::pop) } else { None };
+            let Some(Idle { connection, .. }) = own else { return self.take_elsewhere() };
+            let Ok(connection) = connection.resume() else { continue };
             let is_stale = if is_certain { connection.is_stale_now() } else { connection.is_stale() };
             if !is_stale {
+                return Some(connection);
+            }
+        }
+    }
+
+    #[cold]
+    fn take_elsewhere(&self) -> Option<Connection> {
+        // While somebody starves, or the worker is about to end, they are not for anybody.
+        if self.limits.get().idle == 0 || self.peer.is_starving() {
+            return None;
+        }
+        loop {
+            let taken = self.peer.take_elsewhere(&self.keeper)?.resume();
+            if let Ok(connection) = taken
+                && !connection.is_stale_now()
+            {
                 return Some(connection);
             }
         }
@@ -199,7 +207,7 @@ impl Pool {
 
     /// Whether it keeps any.
     pub fn has_idle(&self) -> bool {
-        !self.idle.borrow().is_empty()
+        self.keeper.idle() > 0
     }
 
     /// Takes back a connection whose exchange was finished in order. It is closed where it cannot be kept.
@@ -220,8 +228,8 @@ impl Pool {
             }
             None => self.start_sweeper(),
         }
-        self.idle.borrow_mut().push(Idle { connection, since: monotonic_ns() });
-        self.peer.add_idle(&self.keeper);
+        let idle = Idle { connection: connection.park(), since: monotonic_ns() };
+        self.keeper.change(|connections| connections.push(idle));
         // Whoever began to starve since it was looked at has seen no idle connection here, and woken nobody.
         if self.peer.is_starving() {
             self.wake_sweeper();
@@ -230,7 +238,7 @@ impl Pool {
 
     /// Idle connections.
     pub fn idle(&self) -> usize {
-        self.idle.borrow().len()
+        self.keeper.idle()
     }
 
     fn sweeper(&self) -> Option<Waker> {
@@ -268,14 +276,13 @@ impl Pool {
             }
             goes
         };
-        let gone: Vec<Idle> = self.idle.borrow_mut().extract_if(.., goes).collect();
-        gone.iter().for_each(|_| self.peer.remove_idle(&self.keeper));
-        drop(gone); // not while the cell is borrowed
+        let gone: Vec<Idle> = self.keeper.change(|connections| connections.extract_if(.., goes).collect());
+        drop(gone); // not while others wait for the lock
         let has_passed = |left: &mut Left| now.saturating_sub(left.since) >= LEFT_TIME;
         let gone: Vec<Left> = self.left.borrow_mut().extract_if(.., has_passed).collect();
         drop(gone);
         // Where all are in use at the moment the first of them is not idle for too long before that.
-        let since = self.idle.borrow().first().map(|oldest| oldest.since);
+        let since = self.keeper.change(|connections| connections.first().map(|oldest| oldest.since));
         let since = since.or_else(|| self.has_put.get().then_some(now));
         self.has_put.set(false);
         let idle = since.map(|since| since.saturating_add(lifetime));
@@ -286,10 +293,8 @@ impl Pool {
 
 impl Drop for Pool {
     fn drop(&mut self) {
-        for _ in self.idle.take() {
-            self.peer.remove_idle(&self.keeper);
-        }
         self.peer.remove_keeper(&self.keeper);
+        drop(self.keeper.change(std::mem::take));
         self.wake_sweeper(); // it ends
     }
 }
@@ -310,7 +315,8 @@ impl Future for Sweeper {
             pool.keeper.wake_with(cx.waker());
         }
         let next = pool.sweep();
-        pool.idle.borrow().iter().for_each(|kept| kept.connection.wake_reader(cx.waker()));
+        let wake = |kept: &mut Idle| kept.connection.wake_reader(cx.waker());
+        pool.keeper.change(|connections| connections.iter_mut().for_each(wake));
         pool.is_deadline_armed.set(next.is_some());
         let deadline = next.map(timer::at);
         self.deadline = deadline;
@@ -389,5 +395,76 @@ mod tests {
         let (mut left, _) = listener.accept().unwrap();
         left.set_nonblocking(false).unwrap();
         assert_eq!(left.read(&mut end).unwrap(), 0);
+    }
+
+    /// A worker of its own: its runtime, and a pool of connections to `peer`.
+    fn worker(peer: Arc<Peer>) -> (Poller, Rc<Runtime>, Rc<Pool>) {
+        let poller = Poller::new().unwrap();
+        let runtime = Runtime::install(poller.registry().unwrap()).unwrap();
+        let limits = PoolLimits {
+            idle: 4,
+            idle_timeout: Duration::from_secs(60),
+            connect_timeout: Duration::from_secs(10),
+        };
+        (poller, runtime, Pool::new(peer, limits))
+    }
+
+    fn opened(poller: &mut Poller, runtime: &Runtime, pool: &Rc<Pool>) -> Connection {
+        let mut cx = Context::from_waker(Waker::noop());
+        let mut connect = Box::pin(pool.connect());
+        loop {
+            match connect.as_mut().poll(&mut cx) {
+                Poll::Ready(connection) => return connection.unwrap(),
+                Poll::Pending => turn(poller, runtime),
+            }
+        }
+    }
+
+    #[test]
+    fn a_worker_without_idle_connections_takes_one_of_another() {
+        use std::io::Write;
+        use std::sync::mpsc::channel;
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let peer = Peers::new().peer(&Address::Tcp(listener.local_addr().unwrap()));
+        let (mut poller, runtime, pool) = worker(peer.clone());
+        let kept: Vec<Connection> = (0..3).map(|_| opened(&mut poller, &runtime, &pool)).collect();
+        let mut accepted: Vec<_> = (0..3).map(|_| listener.accept().unwrap().0).collect();
+        // The first one that is put back is the longest idle one, and its other end has gone.
+        kept.into_iter().for_each(|connection| pool.put(connection));
+        assert_eq!((pool.idle(), peer.idle(), peer.open()), (3, 3, 3));
+        accepted.remove(0).shutdown(std::net::Shutdown::Both).unwrap();
+
+        let (told, tell) = channel();
+        let there = peer.clone();
+        let other = std::thread::spawn(move || {
+            let (mut poller, runtime, pool) = worker(there);
+            let taken = pool.take(false).expect("there is one that is open");
+            assert!(taken.is_reused());
+            told.send(()).unwrap();
+            let mut buffer = [0; 8];
+            let mut cx = Context::from_waker(Waker::noop());
+            let count = loop {
+                match taken.poll_recv(&mut cx, &mut buffer) {
+                    Poll::Ready(count) => break count.unwrap(),
+                    Poll::Pending => turn(&mut poller, &runtime),
+                }
+            };
+            assert_eq!(&buffer[..count], b"answer");
+            pool.put(taken);
+            assert_eq!(pool.idle(), 1);
+        });
+        tell.recv().unwrap();
+        assert_eq!(pool.idle(), 1, "one was closed, and one is used elsewhere");
+        accepted[0].write_all(b"answer").unwrap();
+        other.join().unwrap();
+
+        // What the other worker kept has gone with it; this one has its own, and nothing that came was for it.
+        assert_eq!((peer.idle(), peer.open()), (1, 1));
+        turn(&mut poller, &runtime);
+        let own = pool.take(true).expect("it was never touched");
+        assert!(!own.is_stale_now());
+        assert!(pool.take(false).is_none());
+        listener.set_nonblocking(true).unwrap();
+        assert_eq!(listener.accept().unwrap_err().kind(), io::ErrorKind::WouldBlock, "none was opened");
     }
 }

@@ -33,7 +33,7 @@ pub use limits::{Limits, RequestLimits};
 pub use login::{Account, Identification, Login, Required, Requirement, UserCache, UserSource};
 pub(crate) use networks::first_address;
 pub use networks::{Network, NetworkSet};
-pub use rates::RequestRate;
+pub use rates::{Bound, Limit, RequestRate};
 pub use route_index::RouteIndex;
 pub use rules::{Clause, Condition, Cors, FieldMode, MoreField, Regex, TextPattern, ValueMap};
 pub use shared::{Shared, once};
@@ -48,6 +48,10 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
+
+/// How deep what settings are made of may stand in each other: blocks, `rules`, `match`. They travel as JSON, of which 128
+/// levels are read; a `match` is five.
+pub(crate) const NESTING: usize = 16;
 
 /// A whole configuration, checked and complete.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -173,9 +177,16 @@ pub enum ListenAddress {
     Unix(#[serde(with = "crate::path_encoding::path")] PathBuf),
 }
 
+impl Route {
+    /// Whether its requests hold something of a limit as long as they are under way.
+    pub fn is_held(&self) -> bool {
+        self.rates.iter().any(|limit| !matches!(limit.bound, Bound::Requests(_)))
+    }
+}
+
 impl Settings {
     /// Each `limit` that some route has; one of a name several times.
-    pub fn rates(&self) -> impl Iterator<Item = &RequestRate> {
+    pub fn rates(&self) -> impl Iterator<Item = &Limit> {
         let routes = self.sites.iter().flat_map(|site| &site.routes);
         routes.flat_map(|route| &route.rates).map(|rate| &**rate)
     }
@@ -228,7 +239,7 @@ pub struct Route {
     /// Who has to prove to be whom.
     pub identification: Identification,
     /// How often it may be asked for, in order; each name once.
-    pub rates: Vec<Shared<RequestRate>>,
+    pub rates: Vec<Shared<Limit>>,
     /// `None`: those of the site.
     pub trusted_proxies: Option<Shared<NetworkSet>>,
     /// Fields set on every response of the route, in order: name and value, checked and safe to send, placeholders

@@ -127,13 +127,8 @@ fn show(loaded: &Loaded) -> String {
             for rate in &route.rates {
                 let _ = writeln!(
                     out,
-                    "    limit {} {} burst {} by {:?} keys {} track {}",
-                    rate.name,
-                    rate.rate(),
-                    rate.burst,
-                    rate.by,
-                    rate.keys,
-                    rate.is_tracked
+                    "    limit {} {} by {:?} keys {} track {}",
+                    rate.name, rate.bound, rate.by, rate.keys, rate.is_tracked
                 );
             }
             for rules in &route.access.levels {

@@ -40,6 +40,8 @@ pub struct Site {
     pub access_log: Option<Sink>,
     /// For each route, its limits where they are not those of the server; empty where no route has any.
     limits: Vec<Option<Rc<RequestLimits>>>,
+    /// Some route has limits of what is under way: requests have something to give back.
+    pub(crate) has_holds: bool,
     /// `None`: no route has conditions.
     facts: Option<Facts>,
     /// `None`: there are few routes.
@@ -117,6 +119,7 @@ impl Site {
         Site {
             limits: if has_limits { limits } else { Vec::new() },
             index: RouteIndex::of(config.routes.iter().map(|route| &route.pattern)),
+            has_holds: config.routes.iter().any(settings::Route::is_held),
             config,
             routes,
             access_log,
@@ -237,9 +240,9 @@ impl Site {
         remote.seen_behind(own.unwrap_or(&self.config.trusted_proxies), fields)
     }
 
-    /// Whether a route has gates beside its access rules.
-    pub(crate) fn has_gates(&self, index: usize) -> bool {
-        !self.routes[index].gates.is_empty()
+    /// Whether a route has gates beside its access rules that let each client in by itself.
+    pub(crate) fn tells_clients_apart(&self, index: usize) -> bool {
+        self.routes[index].gates.iter().any(|gate| gate.tells_clients_apart())
     }
 
     /// Whether any route has a program answer.
@@ -364,7 +367,7 @@ fn is_for_this_machine(clause: &Clause) -> bool {
 fn as_asked<R>(exchange: &Exchange<'_>, path: &[u8], f: impl FnOnce(&Exchange<'_>) -> R) -> R {
     let state = || RequestState::of(exchange.state.remote);
     match &exchange.state.asked {
-        None if std::ptr::eq(path, exchange.path) => f(exchange),
+        None if std::ptr::eq(path, exchange.path) && exchange.state.matched.is_none() => f(exchange),
         None => f(&Exchange { path, state: state(), ..*exchange }),
         Some(asked) => {
             let fields: Vec<_> = asked.fields.iter().map(|(name, value)| Field { name, value }).collect();

@@ -4,6 +4,7 @@
 //! [`Exchange`]: crate::Exchange
 
 use crate::body::RequestBody;
+use crate::rate::Holds;
 use crate::remote::Remote;
 use crate::signals::Signals;
 use crate::site::Site;
@@ -29,6 +30,8 @@ pub struct RequestState {
     pub(crate) hops: u8,
     /// The limits that it has been counted by.
     pub(crate) counted: SmallVec<[usize; 2]>,
+    /// What it holds of limits; `None` where its site has none that would be held.
+    pub(crate) holds: Option<Rc<Holds>>,
     /// Who has logged in.
     pub(crate) identity: Option<Rc<Identity>>,
     pub(crate) has_encoded_slash: bool,
@@ -69,6 +72,7 @@ impl RequestState {
             route: 0,
             hops: 0,
             counted: SmallVec::new(),
+            holds: None,
             identity: None,
             has_encoded_slash: false,
             rehearses_tls: false,
@@ -112,6 +116,7 @@ impl RequestState {
             route,
             hops,
             counted,
+            holds,
             identity,
             has_encoded_slash,
             rehearses_tls,
@@ -129,6 +134,7 @@ impl RequestState {
             route: *route,
             hops: *hops,
             counted: counted.clone(),
+            holds: holds.clone(),
             identity: identity.clone(),
             has_encoded_slash: *has_encoded_slash,
             rehearses_tls: *rehearses_tls,

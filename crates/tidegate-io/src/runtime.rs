@@ -8,6 +8,7 @@
 //! the worker loop, which asks [`Runtime::take_ready`] for those that were woken.
 
 use crate::executor::{Queue, Tasks};
+use crate::parked::Departed;
 use crate::parts;
 use crate::pipe::Pipes;
 use crate::poller::{Kind, Ready, Registry};
@@ -43,6 +44,8 @@ const WORKER_SHIFT: u32 = KEY_BITS + 2;
 pub struct Remote {
     woken: Mutex<Vec<u64>>,
     event: OwnedFd,
+    /// Descriptors that other threads have taken from this one.
+    pub(crate) departed: Departed,
 }
 
 impl Remote {
@@ -66,8 +69,8 @@ thread_local! {
 
 /// The executor of this thread.
 pub struct Runtime {
-    worker: u64,
-    registry: Registry,
+    pub(crate) worker: u64,
+    registry: Arc<Registry>,
     ready: Queue,
     tasks: Tasks,
     pub(crate) watched: RefCell<Slab<Rc<State>>>,
@@ -75,7 +78,12 @@ pub struct Runtime {
     scratch: RefCell<Vec<Vec<u8>>>,
     pub(crate) pipes: Pipes,
     pub(crate) parts: parts::Table,
-    remote: Arc<Remote>,
+    pub(crate) remote: Arc<Remote>,
+}
+
+/// How other threads reach the worker with this number.
+pub(crate) fn remote_of(worker: u64) -> Option<Arc<Remote>> {
+    REMOTES.lock().unwrap_or_else(PoisonError::into_inner).get(worker as usize).cloned()
 }
 
 impl Runtime {
@@ -86,7 +94,9 @@ impl Runtime {
     pub fn install(registry: Registry) -> io::Result<Rc<Runtime>> {
         crate::paged::prepare();
         let event = eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?;
-        let remote = Arc::new(Remote { woken: Mutex::default(), event });
+        let registry = Arc::new(registry);
+        let departed = Departed::from(&registry);
+        let remote = Arc::new(Remote { woken: Mutex::default(), event, departed });
         let worker = {
             let mut remotes = REMOTES.lock().unwrap_or_else(PoisonError::into_inner);
             remotes.push(remote.clone());
@@ -267,8 +277,7 @@ fn wake(data: *const ()) {
         _ => false,
     });
     if is_here != Ok(true) {
-        let remote = REMOTES.lock().unwrap_or_else(PoisonError::into_inner).get(worker as usize).cloned();
-        if let Some(remote) = remote {
+        if let Some(remote) = remote_of(worker) {
             remote.push(target & ((1 << WORKER_SHIFT) - 1));
         }
     }

@@ -1,5 +1,6 @@
 //! A descriptor that async functions on a worker wait for.
 
+use crate::parked::{Parked, Seat};
 use crate::poller::{Kind, Ready, Registry};
 use crate::runtime;
 use crate::slab::Key;
@@ -20,6 +21,21 @@ pub(crate) struct State {
 }
 
 impl State {
+    #[inline]
+    pub(crate) fn is_readable(&self) -> bool {
+        self.readable.get()
+    }
+
+    #[inline]
+    pub(crate) fn drained(&self) {
+        self.readable.set(self.closed.get());
+    }
+
+    #[inline]
+    pub(crate) fn wake_reader(&self, waker: &Waker) {
+        self.reader.set(Some(waker.clone()));
+    }
+
     pub(crate) fn on_event(&self, event: &Ready) {
         if event.read_closed || event.dead {
             self.closed.set(true);
@@ -42,8 +58,9 @@ impl State {
 /// A non-blocking descriptor that async functions on this worker read from and write to. One may wait to
 /// read while another waits to write.
 pub struct Watched {
+    // Dropped first. Closing the descriptor removes it from the poller; a late event misses the generation.
+    seat: Seat,
     fd: OwnedFd,
-    key: Key,
     state: Rc<State>,
     /// Watched for writing too.
     is_duplex: Cell<bool>,
@@ -75,11 +92,22 @@ impl Watched {
     ) -> io::Result<Self> {
         runtime::with(|runtime| {
             let state = Rc::new(State::default());
-            let key = runtime.watched.borrow_mut().insert(state.clone());
-            let watched = Watched { fd, key, state, is_duplex: Cell::new(is_duplex) };
+            let seat = Seat::new(runtime, &state);
+            let key = seat.key;
+            let watched = Watched { seat, fd, state, is_duplex: Cell::new(is_duplex) };
             add(runtime.registry(), watched.fd.as_fd(), Kind::Io, key)?;
             Ok(watched)
         })
+    }
+
+    pub(crate) fn of_seat(seat: Seat, fd: OwnedFd, state: Rc<State>, is_duplex: bool) -> Watched {
+        Watched { seat, fd, state, is_duplex: Cell::new(is_duplex) }
+    }
+
+    /// Nobody uses it for now, and any thread may go on with it.
+    #[inline]
+    pub fn park(self) -> Parked {
+        Parked::new(self.seat, self.fd, self.is_duplex.get())
     }
 
     /// Runs `call` when the descriptor is readable; `WouldBlock` waits for the next edge.
@@ -113,7 +141,7 @@ impl Watched {
             }
             if !self.is_duplex.replace(true) {
                 runtime::with(|runtime| {
-                    runtime.registry().add_writable(self.fd.as_fd(), Kind::Io, self.key)
+                    runtime.registry().add_writable(self.fd.as_fd(), Kind::Io, self.seat.key)
                 })?;
             }
         }
@@ -127,7 +155,7 @@ impl Watched {
     /// next [`Watched::poll_read`] waits for it without a call that could only fail.
     #[inline]
     pub fn drained(&self) {
-        self.state.readable.set(self.state.closed.get());
+        self.state.drained();
     }
 
     /// Says that the descriptor may be writable, though no edge has said so: a socket that is connected.
@@ -140,25 +168,18 @@ impl Watched {
     /// perhaps. As true as the last look of the poller.
     #[inline]
     pub fn is_readable(&self) -> bool {
-        self.state.readable.get()
+        self.state.is_readable()
     }
 
     /// Names who is woken when there is something to read, without trying to.
     #[inline]
     pub fn wake_reader(&self, waker: &Waker) {
-        self.state.reader.set(Some(waker.clone()));
+        self.state.wake_reader(waker);
     }
 }
 
 impl AsFd for Watched {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
-    }
-}
-
-impl Drop for Watched {
-    fn drop(&mut self) {
-        // Closing the descriptor removes it from the poller; a late event misses the generation.
-        runtime::try_with(|runtime| runtime.watched.borrow_mut().remove(self.key));
     }
 }

@@ -26,4 +26,4 @@ mod wait;
 
 pub use process::{Binary, Launch, Log, Outcome, Place, Running, Signal};
 pub use transcript::{ParseError, Transcript};
-pub use wait::{WAIT, wait_for};
+pub use wait::{WAIT, is_running, wait_for};

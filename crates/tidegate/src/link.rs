@@ -113,6 +113,38 @@ pub enum ToServer {
     Question(u64, Question),
     /// The answer to a question of the server.
     Answer(u64, Answer),
+    /// Never sent: what came cannot be read.
+    #[serde(skip)]
+    Unreadable {
+        /// The number of a `Prepare`, if that is what it is.
+        prepare: Option<u64>,
+        /// Why.
+        why: String,
+    },
+}
+
+/// What comes over a link.
+pub trait Message: DeserializeOwned {
+    /// What stands for a frame that cannot be read; `None`: the other end cannot be talked to.
+    fn unreadable(frame: &[u8], why: String) -> Option<Self>;
+}
+
+impl Message for ToServer {
+    /// Clients are served meanwhile: the master is told, and what is in force stays.
+    fn unreadable(frame: &[u8], why: String) -> Option<ToServer> {
+        #[derive(Deserialize)]
+        enum Head {
+            Prepare { number: u64 },
+        }
+        let prepare = serde_json::from_slice(frame).ok().map(|Head::Prepare { number }| number);
+        Some(ToServer::Unreadable { prepare, why })
+    }
+}
+
+impl Message for ToMaster {
+    fn unreadable(_: &[u8], _: String) -> Option<ToMaster> {
+        None
+    }
 }
 
 /// From a server process to the master.
@@ -198,7 +230,7 @@ pub struct Link {
 impl Link {
     /// Starts the thread that writes to `socket`, and hands `reader` every message that comes, on a thread of
     /// its own; then `ended`, once nothing more can come.
-    pub fn start<M: DeserializeOwned>(
+    pub fn start<M: Message>(
         socket: OwnedFd,
         mut reader: impl FnMut(&Arc<Link>, M, Vec<OwnedFd>) + Send + 'static,
         ended: impl FnOnce(io::Result<()>) + Send + 'static,
@@ -226,12 +258,16 @@ impl Link {
         std::thread::Builder::new().name("tidegate-link".into()).spawn(move || {
             let outcome = loop {
                 match passing::receive(socket.as_fd()) {
-                    Ok(Some((bytes, descriptors))) => match serde_json::from_slice(&bytes) {
-                        Ok(message) => reader(&own, message, descriptors),
-                        Err(error) => {
-                            break Err(io::Error::other(format!("it could not be understood: {error}")));
+                    Ok(Some((bytes, descriptors))) => {
+                        let message = serde_json::from_slice(&bytes)
+                            .or_else(|error| M::unreadable(&bytes, error.to_string()).ok_or(error));
+                        match message {
+                            Ok(message) => reader(&own, message, descriptors),
+                            Err(error) => {
+                                break Err(io::Error::other(format!("it could not be understood: {error}")));
+                            }
                         }
-                    },
+                    }
                     _ if own.is_deaf.load(Relaxed) => break Err(io::Error::other("it took no orders")),
                     Ok(None) => break Ok(()),
                     // It went with something of ours unread, or in the middle of a message: it was killed.
@@ -251,9 +287,27 @@ impl Link {
         Ok(link)
     }
 
+    /// A message as it travels.
+    ///
+    /// # Errors
+    /// It is too long: settings of more than anybody has written by hand.
+    pub fn frame(message: &impl Serialize) -> io::Result<Vec<u8>> {
+        let bytes = serde_json::to_vec(message)?;
+        if bytes.len() > passing::FRAME_MAX {
+            let (size, most) = (bytes.len() >> 20, passing::FRAME_MAX >> 20);
+            return Err(io::Error::other(format!(
+                "the settings come to {size} MB, and {most} MB can be taken up"
+            )));
+        }
+        Ok(bytes)
+    }
+
     /// Sends a message. `false`: the other end does not take any.
     pub fn send(&self, message: &impl Serialize, descriptors: Vec<OwnedFd>) -> bool {
-        let Ok(bytes) = serde_json::to_vec(message) else { return false };
+        Self::frame(message).is_ok_and(|bytes| self.send_frame(bytes, descriptors))
+    }
+
+    fn send_frame(&self, bytes: Vec<u8>, descriptors: Vec<OwnedFd>) -> bool {
         match self.queue.try_send((bytes, descriptors)) {
             Ok(()) => true,
             Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) => false,
@@ -263,7 +317,12 @@ impl Link {
     /// Sends what the other end may not miss. `false`: it does not take any, and the link has ended. Who has taken in
     /// nothing for so long that no more fits would go on with what it was told before.
     pub fn order(&self, order: &impl Serialize, descriptors: Vec<OwnedFd>) -> bool {
-        let is_told = self.send(order, descriptors);
+        Self::frame(order).is_ok_and(|bytes| self.order_frame(bytes, descriptors))
+    }
+
+    /// The same with a [`Link::frame`].
+    pub fn order_frame(&self, bytes: Vec<u8>, descriptors: Vec<OwnedFd>) -> bool {
+        let is_told = self.send_frame(bytes, descriptors);
         if !is_told {
             self.is_deaf.store(true, Relaxed);
             let _ = rustix::net::shutdown(&*self.socket, rustix::net::Shutdown::Both);
@@ -350,6 +409,26 @@ mod tests {
         let (first, last) = (&there.sites[0], &there.sites[99]);
         assert!(first.routes[0].access.levels[0].is_same(&last.routes[1].access.levels[0]));
         assert!(first.trusted_proxies.is_same(&last.trusted_proxies));
+    }
+
+    /// As one that is nested too deep for its reader: which `Prepare` it is can be told all the same.
+    #[test]
+    fn a_frame_that_cannot_be_read_has_its_number() {
+        let nested = format!("{}{}", "[".repeat(200), "]".repeat(200));
+        for (frame, expected) in [
+            (format!(r#"{{"Prepare":{{"number":7,"settings":{nested}}}}}"#), Some(7)),
+            (r#"{"Prepare":{"number":8}}"#.to_owned(), Some(8)),
+            (format!(r#"{{"Tls":{nested}}}"#), None),
+            ("{".to_owned(), None),
+        ] {
+            assert!(serde_json::from_str::<ToServer>(&frame).is_err(), "{frame}");
+            let Some(ToServer::Unreadable { prepare, .. }) =
+                ToServer::unreadable(frame.as_bytes(), String::new())
+            else {
+                panic!("{frame}")
+            };
+            assert_eq!(prepare, expected, "{frame}");
+        }
     }
 
     #[test]

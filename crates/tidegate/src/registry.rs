@@ -13,7 +13,7 @@ use tidegate_core::engine::Engine;
 use tidegate_core::explain::{Notes, Rehearsed};
 use tidegate_core::hosts::Names;
 use tidegate_core::log::{self, Sink};
-use tidegate_core::rate::{RateGate, RateStore};
+use tidegate_core::rate::{LimitGate, RateStore};
 use tidegate_core::site;
 use tidegate_core::template::Scope;
 use tidegate_core::tls::TlsStore;
@@ -21,7 +21,7 @@ use tidegate_core::worker::{self, LogSet, MakeRegistry};
 use tidegate_core::{Filter, Gate, Handler};
 use tidegate_io::runtime;
 use tidegate_modules::compress::CompressFilter;
-use tidegate_modules::cors::{OpenToQuestions, Preflight};
+use tidegate_modules::cors::Preflight;
 use tidegate_modules::files::{self, Files};
 use tidegate_modules::gateway::link;
 use tidegate_modules::gateway::pool_directory::PoolDirectory;
@@ -111,9 +111,6 @@ impl Registry {
                 if let Some(to) = &route.rewrite {
                     handler = rehearsed(Rc::new(Rewritten::new(to, Scope::of(route), handler)));
                 }
-                if let Some(cors) = &route.cors {
-                    handler = Rc::new(Preflight::new(cors.clone(), handler));
-                }
                 let made = site::Route::new(handler, filters_for(route), Decoration::of(route));
                 routes.push(made.behind(self.gates_for(settings, route)?));
             }
@@ -128,26 +125,22 @@ impl Registry {
     fn gates_for(&self, settings: &Settings, route: &Route) -> io::Result<Vec<Rc<dyn Gate>>> {
         let mut gates: Vec<Rc<dyn Gate>> = Vec::new();
         for rate in &route.rates {
-            gates.push(Rc::new(RateGate::new(rate, Scope::of(route), self.stores.rates.table(rate)?)));
+            gates.push(Rc::new(LimitGate::new(rate, Scope::of(route), &self.stores.rates)?));
         }
-        let questioned = |gate: Rc<dyn Gate>| match &route.cors {
-            Some(_) => Rc::new(OpenToQuestions::new(gate)) as Rc<dyn Gate>,
-            None => gate,
-        };
+        // Browsers ask without credentials: what answers them stands in front of what wants some.
+        if let Some(cors) = &route.cors {
+            gates.push(Rc::new(Preflight::new(cors.clone())));
+        }
         let mut source = None;
         if let Some(login) = &route.identification.login {
             let users = settings.users.iter().find(|users| users.name == login.users);
             let users =
                 users.ok_or_else(|| io::Error::other(format!("no users are named {}", login.users)))?;
             let source = source.insert(self.stores.logins.source(users)?).clone();
-            gates.push(questioned(Rc::new(BasicGate::new(login, source, self.stats.clone()))));
+            gates.push(Rc::new(BasicGate::new(login, source, self.stats.clone())));
         }
         if !route.identification.requirements.is_empty() {
-            gates.push(questioned(Rc::new(RequireGate::new(
-                &route.identification,
-                source,
-                self.stats.clone(),
-            ))));
+            gates.push(Rc::new(RequireGate::new(&route.identification, source, self.stats.clone())));
         }
         Ok(gates)
     }

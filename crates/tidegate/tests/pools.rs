@@ -129,8 +129,8 @@ impl Drop for Ending<'_> {
     }
 }
 
-fn is_alive(pid: u64) -> bool {
-    Path::new(&format!("/proc/{pid}")).exists()
+fn is_running(pid: u64) -> bool {
+    tidegate_testkit::is_running(pid as u32)
 }
 
 fn kill(pid: u64) {
@@ -155,7 +155,7 @@ fn scripts_are_run_and_nothing_is_left_behind() {
     let folder = server.folder.clone();
     drop(server);
     for pid in processes {
-        wait_for(|| (!is_alive(pid)).then_some(()), "a stub to be gone");
+        wait_for(|| (!is_running(pid)).then_some(()), "a stub to be gone");
     }
     assert!(!folder.exists());
 }
@@ -253,7 +253,7 @@ fn scripts_that_take_too_long_are_killed_with_all_they_have_started() {
     for name in ["child", "self"] {
         let pid = fs::read_to_string(server.folder.join("cgi-bin").join(name)).unwrap();
         let pid = pid.trim().parse().unwrap();
-        wait_for(|| (!is_alive(pid)).then_some(()), name);
+        wait_for(|| (!is_running(pid)).then_some(()), name);
     }
 }
 
@@ -266,7 +266,7 @@ fn a_client_that_goes_away_takes_its_script_along() {
     let path = server.folder.join("cgi-bin/self");
     let pid = wait_for(|| fs::read_to_string(&path).ok()?.trim().parse().ok(), "the script to begin");
     drop(stream);
-    wait_for(|| (!is_alive(pid)).then_some(()), "the script to be gone");
+    wait_for(|| (!is_running(pid)).then_some(()), "the script to be gone");
 }
 
 #[test]
@@ -280,7 +280,7 @@ fn a_process_that_hangs_is_ended_with_all_it_has_started_and_replaced() {
     for name in ["self", "child"] {
         let pid = fs::read_to_string(server.folder.join("cgi-bin").join(name)).unwrap();
         let pid = pid.trim().parse().unwrap();
-        wait_for(|| (!is_alive(pid)).then_some(()), name);
+        wait_for(|| (!is_running(pid)).then_some(()), name);
     }
     // One of them is gone, and the others have gone on.
     let is_replaced = |now: BTreeSet<u64>| now.len() == 3 && now.intersection(&before).count() == 2;
@@ -406,7 +406,7 @@ fn a_master_that_is_killed_leaves_nothing_and_what_is_in_flight_is_finished() {
     kill(master);
     wait_for(|| TcpStream::connect(&server.address).is_err().then_some(()), "the last listener to close");
     // The server process has heard of it by now, and the application goes on all the same.
-    assert!(all.iter().all(|pid| is_alive(*pid)));
+    assert!(all.iter().all(|pid| is_running(*pid)));
     fs::write(place.join("go"), "").unwrap();
     reader.read_to_string(&mut answer).unwrap();
     assert!(answer.contains("finished"), "{answer}");
@@ -531,12 +531,6 @@ fn a_keeper_that_is_killed_leaves_no_process() {
 fn parent_of(pid: u64) -> Option<u64> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     stat.rsplit_once(") ")?.1.split(' ').nth(1)?.parse().ok()
-}
-
-/// A zombie is nobody: where no process reaps orphans, they stay in the list.
-fn is_running(pid: u64) -> bool {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with('Z'))
 }
 
 /// The guard of a master.

@@ -5,7 +5,7 @@
 mod running;
 
 use running::{BINARY, Folder, KeepAlive, Load, Server, WAIT, exchange, run, wait_for};
-use rustix::process::{Pid, Signal, geteuid, kill_process, test_kill_process};
+use rustix::process::{Pid, Signal, geteuid, kill_process};
 use std::fs;
 use std::io::{BufRead, BufReader, Error, ErrorKind, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -121,8 +121,8 @@ fn post(connection: &mut BufReader<TcpStream>) -> std::io::Result<bool> {
     Ok(stays)
 }
 
-fn is_alive(pid: Pid) -> bool {
-    test_kill_process(pid).is_ok()
+fn is_running(pid: Pid) -> bool {
+    tidegate_testkit::is_running(pid.as_raw_nonzero().get() as u32)
 }
 
 /// Waits until `count` processes serve, none of them `not`.
@@ -239,7 +239,7 @@ fn nobody_holds_the_port_when_the_master_is_killed() {
     let mut answer = String::new();
     half.read_to_string(&mut answer).unwrap();
     assert!(answer.ends_with("\r\n\r\nx"), "what was under way is finished: {answer:?}");
-    wait_for(|| pids.iter().all(|pid| !is_alive(*pid)).then_some(()), "the server processes to end");
+    wait_for(|| pids.iter().all(|pid| !is_running(*pid)).then_some(()), "the server processes to end");
     assert!(TcpStream::connect(&server.address).is_err());
     server.control = None;
 }
@@ -269,6 +269,31 @@ fn reloads_and_upgrades_fail_no_request() {
     }
     load.end();
     posts.end_whole();
+}
+
+/// The first still finishes what is open when the third serves: what it counts then is told by the second.
+#[test]
+fn what_is_counted_while_one_upgrade_follows_another_is_kept() {
+    let folder = Folder::new("counted");
+    let server = Server::with_config(&folder, &site("workers 1\ndrain-timeout \"60s\"", "x"));
+    let mut slow = TcpStream::connect(&server.address).unwrap();
+    slow.set_read_timeout(Some(WAIT)).unwrap();
+    slow.write_all(b"GET / HTTP/1.1\r\nHost: x\r\n").unwrap();
+    let stats = || server.status()["stats"].clone();
+    wait_for(|| (stats()["connections"]["current"] == 1).then_some(()), "the connection");
+    let first = server.processes();
+    for _ in 0..2 {
+        let outcome = server.tell(&["upgrade"]);
+        assert_eq!(outcome.code, Some(0), "{}", outcome.stderr);
+    }
+    assert!(first.iter().all(|pid| is_running(*pid)), "the first has a request to finish");
+    assert_eq!(stats()["requests"], 0);
+    slow.write_all(b"Connection: close\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    slow.read_to_string(&mut answer).unwrap();
+    assert!(answer.ends_with("\r\n\r\nx"), "{answer:?}");
+    wait_for(|| (stats()["requests"] == 1).then_some(()), "the request to be counted");
+    assert_eq!(stats()["responses"]["total"], 1);
 }
 
 #[test]

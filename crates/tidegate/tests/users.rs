@@ -6,41 +6,16 @@
 
 mod running;
 
+use running::accounts::{as_user, before, certificate, of_unit, script, user};
 use running::{BINARY, Folder, Load, Server, get, wait_for};
-use rustix::process::geteuid;
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The user that the tests give to applications, and its number.
-fn user() -> Option<(String, u32)> {
-    if !geteuid().is_root() {
-        eprintln!("SKIPPED: only root can start what runs as another user");
-        return None;
-    }
-    for name in ["www-data", "nobody"] {
-        let output = Command::new("id").args(["-u", name]).output().ok()?;
-        if output.status.success() {
-            let number = String::from_utf8(output.stdout).ok()?.trim().parse().ok()?;
-            return Some((name.to_owned(), number));
-        }
-    }
-    eprintln!("SKIPPED: this system has neither a user www-data nor a user nobody");
-    None
-}
-
 fn id_of(name: &str) -> u32 {
     let output = Command::new("id").args(["-u", name]).output().unwrap();
     String::from_utf8(output.stdout).unwrap().trim().parse().unwrap()
-}
-
-/// What the unit says behind `NAME=`.
-fn of_unit(name: &str) -> Vec<String> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../dist/tidegate.service");
-    let text = fs::read_to_string(path).unwrap();
-    let lines = text.lines().filter_map(|line| line.strip_prefix(name)?.strip_prefix('='));
-    lines.map(str::to_owned).collect()
 }
 
 /// The command as the unit runs it: as root with its capabilities, and never more.
@@ -54,31 +29,11 @@ fn as_in_the_unit(command: &Command) -> Command {
     before(confined, command)
 }
 
-/// The command with another one in front, which runs it.
-fn before(mut front: Command, command: &Command) -> Command {
-    front.arg(command.get_program()).args(command.get_args());
-    for (name, value) in command.get_envs() {
-        match value {
-            Some(value) => front.env(name, value),
-            None => front.env_remove(name),
-        };
-    }
-    front.current_dir(command.get_current_dir().unwrap());
-    front
-}
-
 /// A folder that others may enter and write to, with the storage of keys and a key in it.
 fn prepared(name: &str) -> Folder {
     let folder = Folder::new(name);
     fs::set_permissions(&folder.0, fs::Permissions::from_mode(0o777)).unwrap();
     folder
-}
-
-fn script(folder: &Folder, name: &str, text: &str) {
-    let path = folder.path(name);
-    fs::create_dir_all(path.parent().unwrap()).unwrap();
-    fs::write(&path, text).unwrap();
-    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
 }
 
 /// What an attacker tries within an application; each line says what came of it.
@@ -114,27 +69,6 @@ fn settings(folder: &Folder, lines: &str) -> String {
          acme {{ storage \"{dir}/acme\" }}\n{lines}\n",
         dir = folder.0.display()
     )
-}
-
-/// A key that was left readable by everybody is the operator's; this one is not.
-fn certificate(folder: &Folder) {
-    let made = Command::new("openssl")
-        .args(["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"])
-        .args([
-            "-subj",
-            "/CN=a.test",
-            "-addext",
-            "subjectAltName=DNS:a.test",
-            "-keyout",
-            "site.key",
-            "-out",
-            "site.pem",
-        ])
-        .current_dir(&folder.0)
-        .output()
-        .unwrap();
-    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
-    fs::set_permissions(folder.path("site.key"), fs::Permissions::from_mode(0o600)).unwrap();
 }
 
 /// The same, from a shell that has left a key open.
@@ -389,7 +323,7 @@ fn a_reload_that_takes_root_away_from_a_pool_leaves_no_process_of_root_serving()
         || (get(&server.address, "/").ok()? == number.to_string()).then_some(()),
         "the new user's answer",
     );
-    let is_gone = |pid: &u64| !Path::new(&format!("/proc/{pid}")).exists();
+    let is_gone = |pid: &u64| !tidegate_testkit::is_running(*pid as u32);
     wait_for(|| roots.iter().all(is_gone).then_some(()), "the processes of root to end");
     let is_failing = || {
         let status = server.status();
@@ -468,18 +402,6 @@ fn a_spill_folder_that_the_servers_user_may_not_write_to_is_found() {
     let reloaded = server.tell(&["reload"]);
     assert_eq!(reloaded.code, Some(1), "{}", reloaded.stdout);
     assert!(reloaded.stderr.contains("revision 1 stays in force"), "{}", reloaded.stderr);
-}
-
-/// The command as an ordinary user, without anything of root's.
-fn as_user(command: &Command, number: u32, is_unit: bool) -> Command {
-    let mut changed = Command::new("setpriv");
-    changed.args([format!("--reuid={number}"), format!("--regid={number}"), "--clear-groups".into()]);
-    changed.args(["--bounding-set=-all", "--inh-caps=-all"]);
-    if is_unit {
-        assert_eq!(of_unit("NoNewPrivileges"), ["yes"]);
-        changed.arg("--no-new-privs");
-    }
-    before(changed, command)
 }
 
 /// Who is not root can give nobody another user: `check` says whom each pool will be before and after root starts it, and

@@ -8,7 +8,7 @@ mod rules;
 mod unknown;
 
 pub(crate) use item::{File, Item, Placed, duration, number};
-pub(crate) use rules::Rules;
+pub(crate) use rules::{Rules, way};
 
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
@@ -109,18 +109,18 @@ impl<'a> Checker<'a> {
                 self.use_rules(&item, context, items);
                 continue;
             }
-            if let Some(first) = items.iter().find(|known| known.directive.name == item.directive.name) {
-                self.once(first, &item);
-            }
+            self.once(items, &item);
             items.push(item);
         }
     }
 
     /// Refuses a second directive of a kind that may stand only once.
-    pub fn once(&mut self, first: &Item, second: &Item) {
+    pub fn once(&mut self, items: &[Item], second: &Item) {
         if second.directive.repeats {
             return;
         }
+        let is_first = |known: &&Item| known.directive.name == second.directive.name;
+        let Some(first) = items.iter().find(is_first) else { return };
         let origin = first.origin();
         self.diagnostics.push(
             second

@@ -2,13 +2,14 @@
 //!
 //! A mistake in them costs what uses them, and is told where it stands.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 
 use super::{Checker, File, Item};
 use crate::diagnostic::Diagnostic;
 use crate::directive::Context;
 use crate::include::TopNode;
+use crate::settings::NESTING;
 use crate::suggest;
 use crate::syntax::document::{Literal, Node};
 
@@ -19,10 +20,12 @@ const MOST: usize = 100_000;
 #[derive(Default)]
 pub(crate) struct Rules {
     written: HashMap<String, Rc<Written>>,
-    /// The names that are being used, outermost first.
+    /// The names that are being used, outermost first; not more than [`NESTING`].
     open: Vec<String>,
-    used: Vec<String>,
+    used: HashSet<String>,
     count: usize,
+    /// Some stand in each other too deep, so that nobody has looked at those behind them.
+    is_too_deep: bool,
 }
 
 /// A `rules`.
@@ -35,6 +38,20 @@ struct Written {
 fn name(node: &Node) -> Option<String> {
     let first = node.arguments().next()?;
     if let Literal::Text(name) = &first.value { Some(name.clone()) } else { None }
+}
+
+/// How names lead back to one of them: from there on, and no more of it than one reads.
+pub(crate) fn way<'n>(open: impl Iterator<Item = &'n str>, again: &str, verb: &str) -> String {
+    let mut names: Vec<&str> = open.collect();
+    if names.len() > NESTING {
+        names.drain(..names.iter().position(|name| *name == again).unwrap_or(0));
+    }
+    let mut way: Vec<String> = names.iter().take(NESTING).map(|name| format!("`{name}`")).collect();
+    if names.len() > NESTING {
+        way.push("and so on".to_owned());
+    }
+    way.push(format!("`{again}`"));
+    way.join(verb)
 }
 
 impl Rules {
@@ -84,10 +101,16 @@ impl Checker<'_> {
                 continue;
             };
             if self.rules.open.contains(&name) {
-                let way: Vec<String> =
-                    self.rules.open.iter().chain([&name]).map(|name| format!("`{name}`")).collect();
-                let message = format!("these rules use themselves: {}", way.join(" uses "));
+                let way = way(self.rules.open.iter().map(String::as_str), &name, " uses ");
+                let message = format!("these rules use themselves: {way}");
                 self.diagnostics.push(item.error_at(at, message).help("take one of the `use` out"));
+                continue;
+            }
+            if self.rules.open.len() >= NESTING {
+                let message = format!("`rules` use each other more than {NESTING} deep here");
+                let help = "write the directives of the innermost ones where they are used";
+                self.diagnostics.push(item.error_at(at, message).help(help));
+                self.rules.is_too_deep = true;
                 continue;
             }
             let nodes = written.node.children.as_deref().unwrap_or_default();
@@ -100,21 +123,19 @@ impl Checker<'_> {
             self.rules.open.push(name.clone());
             self.items_into(&written.file, nodes, context, items);
             self.rules.open.pop();
-            if !self.rules.used.contains(&name) {
-                self.rules.used.push(name);
-            }
+            self.rules.used.insert(name);
         }
     }
 
     /// Says which rules are given twice, and which nothing uses, so that nobody has looked at them.
     pub fn check_rules(&mut self, nodes: &[TopNode]) {
-        let mut seen: Vec<String> = Vec::new();
+        let mut seen: HashSet<String> = HashSet::new();
         for TopNode { file, node, .. } in nodes.iter().filter(|top| top.node.name == "rules") {
             let Some(name) = name(node) else { continue };
             let diagnostic = if seen.contains(&name) {
                 let message = format!("the rules `{name}` are given twice");
                 Diagnostic::error(message).help("give one of the two another name")
-            } else if self.rules.used.contains(&name) {
+            } else if self.rules.used.contains(&name) || self.rules.is_too_deep {
                 continue;
             } else {
                 let message =
@@ -122,7 +143,7 @@ impl Checker<'_> {
                 Diagnostic::warning(message).help(format!("write `use \"{name}\"` in a site or a route"))
             };
             self.diagnostics.push(diagnostic.at(&file.source, node.name_range.clone()));
-            seen.push(name);
+            seen.insert(name);
         }
     }
 }

@@ -101,7 +101,21 @@ pub(super) const DIRECTIVES: &[Directive] = &[
                 name: "requests",
                 kind: Kind::Rate,
                 default: None,
-                doc: "How many requests, steadily. Has to be given.",
+                doc: "How many requests, steadily. This, `concurrent` or `connections` has to be given.",
+            },
+            Property {
+                name: "concurrent",
+                kind: Kind::Number { least: 1, most: 10_000_000 },
+                default: None,
+                doc: "How many requests may be under way at once: from when they have come until their answer is with the \
+                  kernel. What a server process has under way when it is killed is given back.",
+            },
+            Property {
+                name: "connections",
+                kind: Kind::Number { least: 1, most: 10_000_000 },
+                default: None,
+                doc: "How many connections may be open of those who have asked for something that the limit is for. One \
+                  counts from its first such request until it closes.",
             },
             Property {
                 name: "burst",
@@ -122,15 +136,16 @@ pub(super) const DIRECTIVES: &[Directive] = &[
                 name: "keys",
                 kind: Kind::Number { least: 8, most: 100_000_000 },
                 default: Some("100000"),
-                doc: "How many of those are remembered at once, 32 bytes each, of memory that all server processes share. \
+                doc: "How many of those are remembered at once, 32 bytes each, 16 for what is under way at once (and 8 in each server process), of memory that all server processes share. \
                   One that is in debt is never forgotten; when there is no place for another, those without a place \
                   count together, and the status says so.",
             },
         ],
         repeats: true,
         inheritance: Inheritance::Adds(Apply::to_route(|route, item| route.add_rate(item))),
-        doc: "How often something may be asked for: a request beyond it is answered 429 with `Retry-After`, `RateLimit` and \
-          `RateLimit-Policy`, and goes nowhere. Exact for all workers and server processes together, kept across a reload \
+        doc: "How often something may be asked for, or how much of it may be under way at once: a request beyond it is \
+          answered 429 with `Retry-After`, and goes nowhere. A rate tells more in `RateLimit` and `RateLimit-Policy`; where \
+          what is under way is counted for all together (`by` without a placeholder) the answer is 503. Exact for all workers and server processes together, kept across a reload \
           and an upgrade. A name is one count wherever it stands, so that a request that a `try` or an index leads on \
           counts once. `track` behind the name only counts what would be refused, to see what a limit would do. \
           `limit off` does away with the limits of the levels around.",

@@ -32,7 +32,8 @@ pub(super) const DIRECTIVES: &[Directive] = &[
         children: Children::Block(Context::Match),
         repeats: true,
         doc: "Conditions under a name, for `when match \"NAME\"` and `unless match \"NAME\"`. All lines of the block have to \
-              hold; each asks for one thing, in the words of `when`. One at the top level is for all sites.",
+              hold; each asks for one thing, in the words of `when`. One at the top level is for all sites. They stand in each \
+              other sixteen deep at most.",
         example: "match \"bots\" { header \"User-Agent\" \"*AhrefsBot*\" \"*GPTBot*\" }",
         ..Directive::new("match", &[Context::Top, Context::Site])
     },
@@ -76,7 +77,8 @@ pub(super) const DIRECTIVES: &[Directive] = &[
         arguments: &[one("name", Kind::Token)],
         children: Children::Deferred,
         repeats: true,
-        doc: "Directives under a name, for `use` in sites and routes: as if they stood there, routes too, in their order.",
+        doc: "Directives under a name, for `use` in sites and routes: as if they stood there, routes too, in their order. \
+              Rules may use others, sixteen deep at most.",
         example: "rules \"secure\" { header \"X-Content-Type-Options\" \"nosniff\"; header \"Referrer-Policy\" \"same-origin\" missing }",
         ..Directive::new("rules", &[Context::Top])
     },

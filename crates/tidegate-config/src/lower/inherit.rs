@@ -13,8 +13,8 @@ use crate::directive::Context;
 use crate::lower::rules::Names;
 use crate::lower::{access, limits, login, placeholders, rates};
 use crate::settings::{
-    Access, AccessRule, AccessRules, Coding, Compress, Cors, FieldMode, Identification, Listing, MoreField,
-    NetworkSet, RequestLimits, RequestRate, Shared, Symlinks, TextPattern, Try,
+    Access, AccessRule, AccessRules, Coding, Compress, Cors, FieldMode, Identification, Limit, Listing,
+    MoreField, NetworkSet, RequestLimits, Shared, Symlinks, TextPattern, Try,
 };
 use crate::value::{Value, field_names_agree};
 use crate::{directives, lower};
@@ -41,7 +41,7 @@ pub(crate) struct Inherited {
     pub identification: Identification,
     /// How much of what is required comes from the levels around the one that is being applied.
     outer_requirements: usize,
-    pub rates: Vec<Shared<RequestRate>>,
+    pub rates: Vec<Shared<Limit>>,
     /// How many of them come from there.
     outer_rates: usize,
     pub fields: Vec<(String, String)>,
@@ -221,7 +221,7 @@ impl Inherited {
     /// `limit`: another of a name that is in force says the same, which is checked elsewhere. `off`: none of the levels
     /// around.
     pub fn add_rate(&mut self, item: &Item) {
-        match rates::rate(item) {
+        match rates::limit(item) {
             _ if item.is_word("off") => drop(self.rates.drain(..std::mem::take(&mut self.outer_rates))),
             Some(rate) if !self.rates.iter().any(|known| known.name == rate.name) => {
                 self.rates.push(rate.into());

@@ -1,18 +1,59 @@
 //! Rules: the conditions of routes, `match`, and `value`.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
+use std::rc::Rc;
+use std::slice;
 
-use crate::check::{Checker, Item, Placed};
+use crate::check::{Checker, Item, Placed, way};
 use crate::diagnostic::Diagnostic;
 use crate::settings::rules::Named;
-use crate::settings::{Clause, Condition, PathPattern, Shared, TextPattern, ValueMap};
+use crate::settings::{Clause, Condition, NESTING, PathPattern, Shared, TextPattern, ValueMap};
 use crate::suggest;
 use crate::value::{Value, ValueError, is_token, read_file, read_host, read_network, read_pattern};
+
+/// What has a name at a level, and behind it what has one at the level around. Most levels add nothing, and share it.
+#[derive(Debug, Clone)]
+pub(crate) struct Scoped<T> {
+    own: Rc<HashMap<String, T>>,
+    outer: Option<Rc<Scoped<T>>>,
+}
+
+impl<T> Default for Scoped<T> {
+    fn default() -> Scoped<T> {
+        Scoped { own: Rc::default(), outer: None }
+    }
+}
+
+impl<T: Clone> Scoped<T> {
+    /// A level in this one, with nothing of its own yet.
+    fn below(&self) -> Scoped<T> {
+        Scoped { own: Rc::default(), outer: Some(Rc::new(self.clone())) }
+    }
+
+    fn insert(&mut self, name: String, named: T) {
+        Rc::make_mut(&mut self.own).insert(name, named);
+    }
+
+    fn own(&self, name: &str) -> Option<&T> {
+        self.own.get(name)
+    }
+
+    fn get(&self, name: &str) -> Option<&T> {
+        self.own.get(name).or_else(|| self.outer.as_ref()?.get(name))
+    }
+
+    fn names(&self) -> Vec<&str> {
+        let mut names: Vec<&str> = self.own.keys().map(String::as_str).collect();
+        names.extend(self.outer.iter().flat_map(|outer| outer.names()));
+        names.sort_unstable();
+        names
+    }
+}
 
 /// What conditions and placeholders may name.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Names {
-    matches: HashMap<String, Shared<Vec<Clause>>>,
+    matches: Scoped<Match>,
     pub values: Shared<Vec<ValueMap>>,
 }
 
@@ -35,19 +76,10 @@ impl Names {
             let outer: Vec<ValueMap> = self.values.iter().filter(is_own).cloned().collect();
             names.values = all.into_iter().chain(outer).collect::<Vec<_>>().into();
         }
-        let mut matches = Matches { written: HashMap::new(), open: Vec::new(), sizes: HashMap::new() };
-        for item in items.iter().filter(|item| item.directive.name == "match") {
-            let Some(name) = item.texts().into_iter().next() else { continue };
-            if matches.written.insert(name.clone(), item).is_some() {
-                twice(checker, item, "match", &name);
-            }
-            names.matches.remove(&name);
-        }
-        let mut in_order: Vec<(String, &Item)> =
-            matches.written.iter().map(|(name, item)| (name.clone(), *item)).collect();
-        in_order.sort_by_key(|(_, item)| item.name.start);
-        for (name, item) in in_order {
-            matches.resolve(checker, &mut names, &name, item);
+        let matches = Matches::of(checker, items);
+        if !matches.in_order.is_empty() {
+            names.matches = self.matches.below();
+            matches.resolve(checker, &mut names);
         }
         names
     }
@@ -75,56 +107,145 @@ fn twice(checker: &mut Checker<'_>, item: &Item, what: &str, name: &str) {
 /// Most conditions that a `match` is made of, with those that it names.
 const CONDITIONS_OF_MATCH: usize = 10_000;
 
-/// The `match` of a level, while those that name each other are resolved.
-struct Matches<'i> {
-    written: HashMap<String, &'i Item>,
-    open: Vec<String>,
-    /// How many conditions each is made of, those of others included.
-    sizes: HashMap<String, usize>,
+/// A `match`, with all that it names.
+#[derive(Debug, Clone)]
+pub(crate) struct Match {
+    clauses: Shared<Vec<Clause>>,
+    /// How many conditions it is made of, those of others included.
+    size: usize,
+    /// How many stand in each other, itself included.
+    depth: usize,
+    /// What is wrong with it or with one that it names has been said.
+    is_faulty: bool,
 }
 
-impl Matches<'_> {
-    fn resolve(&mut self, checker: &mut Checker<'_>, names: &mut Names, name: &str, item: &Item) {
-        if names.matches.contains_key(name) {
-            return;
+impl Default for Match {
+    fn default() -> Match {
+        Match { clauses: Shared::default(), size: 0, depth: 1, is_faulty: false }
+    }
+}
+
+/// The `match` of a level, while those that name each other are resolved: what is named first. Not by recursion, since a
+/// generated file may name them in a chain of any length.
+struct Matches<'i> {
+    in_order: Vec<(String, &'i Item)>,
+    written: HashMap<String, &'i Item>,
+}
+
+/// A `match` whose lines are being read.
+struct Opened<'i> {
+    name: String,
+    item: &'i Item,
+    lines: slice::Iter<'i, Item>,
+    clauses: Vec<Clause>,
+    found: Match,
+}
+
+impl<'i> Opened<'i> {
+    fn of(name: &str, item: &'i Item) -> Opened<'i> {
+        let (lines, clauses) = (item.children.iter(), Vec::new());
+        Opened { name: name.to_owned(), item, lines, clauses, found: Match::default() }
+    }
+}
+
+impl<'i> Matches<'i> {
+    fn of(checker: &mut Checker<'_>, items: &'i [Item]) -> Matches<'i> {
+        let mut matches = Matches { in_order: Vec::new(), written: HashMap::new() };
+        for item in items.iter().filter(|item| item.directive.name == "match") {
+            let Some(name) = item.texts().into_iter().next() else { continue };
+            if matches.written.insert(name.clone(), item).is_some() {
+                twice(checker, item, "match", &name);
+            }
+            matches.in_order.push((name, item));
         }
-        self.open.push(name.to_owned());
-        let mut clauses = Vec::new();
-        for line in &item.children {
+        matches
+    }
+
+    /// All of the level.
+    fn resolve(&self, checker: &mut Checker<'_>, names: &mut Names) {
+        for (name, item) in &self.in_order {
+            let is_last = self.written.get(name).is_some_and(|last| std::ptr::eq(*last, *item));
+            if is_last && names.matches.own(name).is_none() {
+                self.resolve_one(checker, names, Opened::of(name, item));
+            }
+        }
+    }
+
+    /// One, and before it those that it names.
+    fn resolve_one(&self, checker: &mut Checker<'_>, names: &mut Names, first: Opened<'i>) {
+        let mut is_open = HashSet::from([first.name.clone()]);
+        let mut stack = vec![first];
+        while let Some(mut top) = stack.pop() {
+            let Some(line) = top.lines.as_slice().first() else {
+                is_open.remove(&top.name);
+                let name = std::mem::take(&mut top.name);
+                names.matches.insert(name, top.ended(checker));
+                continue;
+            };
             if line.directive.name == "match" {
                 let inner = line.texts().into_iter().next().unwrap_or_default();
-                if self.open.contains(&inner) {
-                    let way: Vec<String> =
-                        self.open.iter().chain([&inner]).map(|name| format!("`{name}`")).collect();
-                    let message = format!("this `match` is made of itself: {}", way.join(" names "));
+                if is_open.contains(&inner) {
+                    let open = stack.iter().chain([&top]).map(|opened| opened.name.as_str());
+                    let message = format!("this `match` is made of itself: {}", way(open, &inner, " names "));
                     checker.diagnostics.push(line.error(message).help("take one of the lines out"));
+                    top.lines.next();
+                    top.found.is_faulty = true;
+                    stack.push(top);
                     continue;
                 }
-                if let Some(written) = self.written.get(&inner).copied() {
-                    self.resolve(checker, names, &inner, written);
+                if names.matches.own(&inner).is_none()
+                    && let Some(written) = self.written.get(&inner)
+                {
+                    is_open.insert(inner.clone());
+                    stack.push(top);
+                    stack.push(Opened::of(&inner, written));
+                    continue;
+                }
+                if let Some(inner) = names.matches.get(&inner) {
+                    top.names(checker, line, inner);
                 }
             }
+            top.lines.next();
             let condition = condition(checker, line, line.directive.name, &line.arguments, names);
             let origin = line.origin();
-            clauses.extend(condition.map(|condition| Clause { is_negated: false, condition, origin }));
+            top.clauses.extend(condition.map(|condition| Clause { is_negated: false, condition, origin }));
+            stack.push(top);
         }
+    }
+}
+
+impl Opened<'_> {
+    /// A line names another one.
+    fn names(&mut self, checker: &mut Checker<'_>, line: &Item, inner: &Match) {
+        let found = &mut self.found;
+        found.is_faulty |= inner.is_faulty;
+        found.size = found.size.saturating_add(inner.size);
+        found.depth = found.depth.max(inner.depth + 1);
+        if found.depth > NESTING && !found.is_faulty {
+            found.is_faulty = true;
+            let message = format!("`match` stand more than {NESTING} deep in each other here");
+            let help = "write the conditions of the innermost ones where they are named";
+            checker.diagnostics.push(line.error(message).help(help));
+        }
+    }
+
+    /// All of its lines have been read.
+    fn ended(mut self, checker: &mut Checker<'_>) -> Match {
+        let item = self.item;
         if item.children.is_empty() {
             let help = "for example `match \"bots\" { header \"User-Agent\" \"*AhrefsBot*\" }`";
             checker.diagnostics.push(item.error("a `match` without conditions").help(help));
         }
-        self.open.pop();
-        let size_of = |clause: &Clause| match &clause.condition {
-            Condition::Match(inner, _) => self.sizes.get(inner).copied().unwrap_or(1).saturating_add(1),
-            _ => 1,
-        };
-        let size = clauses.iter().map(size_of).fold(0, usize::saturating_add);
-        if size > CONDITIONS_OF_MATCH {
+        self.found.size = self.found.size.saturating_add(self.clauses.len());
+        if self.found.size > CONDITIONS_OF_MATCH && !self.found.is_faulty {
+            self.found.is_faulty = true;
             let message = format!("this `match` is made of more than {CONDITIONS_OF_MATCH} conditions");
             checker.diagnostics.push(item.error(message).help("name fewer others in it, each of them once"));
-            clauses.clear();
         }
-        self.sizes.insert(name.to_owned(), if clauses.is_empty() { 0 } else { size });
-        names.matches.insert(name.to_owned(), clauses.into());
+        if self.found.is_faulty {
+            return Match { is_faulty: true, ..Match::default() };
+        }
+        Match { clauses: self.clauses.into(), ..self.found }
     }
 }
 
@@ -213,7 +334,7 @@ fn condition(
         "match" => {
             let name = reader.one(&texts, |text| Ok(text.to_owned()))?;
             let Some(found) = names.matches.get(&name) else {
-                let near = suggest::nearest(&name, names.matches.keys().map(String::as_str));
+                let near = suggest::nearest(&name, names.matches.names());
                 let help = near.map_or_else(
                     || format!("add it: `match \"{name}\" {{ header \"User-Agent\" \"*bot*\" }}`"),
                     |near| format!("did you mean `{near}`?"),
@@ -221,7 +342,7 @@ fn condition(
                 reader.refuse(&texts, format!("no `match` is called `{name}`"), help);
                 return None;
             };
-            Condition::Match(name, found.clone())
+            Condition::Match(name, found.clauses.clone())
         }
         _ => {
             let (name, _) = texts.first().copied()?;

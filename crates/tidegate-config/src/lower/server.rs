@@ -41,9 +41,7 @@ pub(crate) fn server(checker: &mut Checker<'_>, disk: &dyn Disk, nodes: &[TopNod
     let mut items: Vec<Item> = Vec::new();
     for TopNode { file, node, .. } in nodes.iter().filter(|top| top.node.name != "site") {
         let Some(item) = checker.item(file, node, Context::Top) else { continue };
-        if let Some(first) = items.iter().find(|known| known.directive.name == item.directive.name) {
-            checker.once(first, &item);
-        }
+        checker.once(&items, &item);
         items.push(item);
     }
     let (listeners, listener_items) = listen::listeners(checker, disk, &items);

@@ -98,8 +98,10 @@ pub struct Processes {
 /// What is kept out of reach of a program that has the server's own user: keys, their storage, the control socket.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Sealed {
-    /// Files and folders, which need not be there yet; empty where nothing is kept from it.
+    /// Files and folders, which need not be there yet, with the links that led there; empty where nothing is kept from it.
     pub paths: Vec<PathBuf>,
+    /// TCP ports that the server listens on.
+    pub ports: Vec<u16>,
     /// The folders beside the ways there, as they were: who has been started does not see others.
     pub beside: Vec<PathBuf>,
 }

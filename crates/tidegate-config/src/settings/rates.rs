@@ -1,21 +1,18 @@
-//! `limit`: how often something may be asked for.
+//! `limit`: how often something may be asked for, and how much of it may be under way at once.
 
 use super::Origin;
 use serde::{Deserialize, Serialize};
-use std::num::NonZeroU64;
+use std::fmt;
+use std::num::{NonZeroU32, NonZeroU64};
 use std::time::Duration;
 
-/// A limit of requests by whatever tells clients apart. One of a name is one and the same wherever it stands.
+/// A limit by whatever tells clients apart. One of a name is one and the same wherever it stands.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct RequestRate {
+pub struct Limit {
     /// What it is called: in logs, in the status and in the fields of answers.
     pub name: String,
-    /// How many requests in each `period`.
-    pub count: NonZeroU64,
-    /// The time that `count` is for.
-    pub period: Duration,
-    /// How many may come at once.
-    pub burst: NonZeroU64,
+    /// What it bounds.
+    pub bound: Bound,
     /// What is counted by itself: a text, placeholders not yet filled in.
     pub by: String,
     /// How many of these are known at once.
@@ -26,15 +23,54 @@ pub struct RequestRate {
     pub origin: Origin,
 }
 
+/// What a limit bounds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Bound {
+    /// Requests in a time.
+    Requests(RequestRate),
+    /// Requests that are under way at once.
+    Concurrent(NonZeroU32),
+    /// Open connections of those who have asked for it.
+    Connections(NonZeroU32),
+}
+
+/// How often something may be asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RequestRate {
+    /// How many requests in each `period`.
+    pub count: NonZeroU64,
+    /// The time that `count` is for.
+    pub period: Duration,
+    /// How many may come at once.
+    pub burst: NonZeroU64,
+}
+
 impl RequestRate {
     /// As one writes it: `10/s`.
     pub fn rate(&self) -> String {
         format!("{}/{}", self.count, crate::value::duration_text(self.period).trim_start_matches('1'))
     }
+}
+
+impl fmt::Display for Bound {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Bound::Requests(rate) => write!(f, "{}, {} at once", rate.rate(), rate.burst),
+            Bound::Concurrent(most) => write!(f, "{most} under way at once"),
+            Bound::Connections(most) => write!(f, "{most} connections at once"),
+        }
+    }
+}
+
+impl Limit {
+    /// Whether each client, or whatever else requests say, is counted by itself; otherwise all share one count.
+    pub fn is_by_request(&self) -> bool {
+        self.by.contains('{')
+    }
 
     /// Whether two say the same.
     pub(crate) fn agrees(&self, other: &Self) -> bool {
-        let RequestRate { origin, .. } = other;
+        let Limit { origin, .. } = other;
         Self { origin: origin.clone(), ..self.clone() } == *other
     }
 }

@@ -42,6 +42,9 @@ struct Tree {
     nodes: Vec<Node>,
 }
 
+/// What paths begin or end with, whose place that is, and whether the path ends there.
+type Text = (Vec<u8>, u32, bool);
+
 #[derive(Debug, Default)]
 struct Node {
     /// What leads here from the node above.
@@ -190,16 +193,26 @@ fn longest(hir: &Hir) -> Option<&[u8]> {
 }
 
 impl Tree {
-    fn of(mut texts: Vec<(Vec<u8>, u32, bool)>) -> Tree {
+    fn of(mut texts: Vec<Text>) -> Tree {
         texts.sort();
         texts.dedup();
         let mut tree = Tree { nodes: vec![Node::default()] };
-        tree.fill(0, &texts, 0);
+        // Not by recursion: paths may lead on from each other as often as one is long.
+        let mut open = vec![(0, texts.as_slice(), 0)];
+        while let Some((node, texts, depth)) = open.pop() {
+            tree.fill(node, texts, depth, &mut open);
+        }
         tree
     }
 
-    /// Puts texts below a node that they have the first `depth` bytes in common with.
-    fn fill(&mut self, node: usize, texts: &[(Vec<u8>, u32, bool)], depth: usize) {
+    /// Puts texts at a node that they have the first `depth` bytes in common with; those that go on are left for later.
+    fn fill<'t>(
+        &mut self,
+        node: usize,
+        texts: &'t [Text],
+        depth: usize,
+        open: &mut Vec<(usize, &'t [Text], usize)>,
+    ) {
         let ended = texts.iter().take_while(|(text, ..)| text.len() == depth).count();
         let (here, mut rest) = texts.split_at(ended);
         let places = |is_whole: bool| {
@@ -221,7 +234,7 @@ impl Tree {
             let below = self.nodes.len();
             self.nodes.push(Node { label, ..Node::default() });
             self.nodes[node].below.push((byte, u32::try_from(below).unwrap_or(u32::MAX)));
-            self.fill(below, group, depth + common);
+            open.push((below, group, depth + common));
         }
     }
 

@@ -3,15 +3,14 @@
 //! It finds every mistake of form in a file and builds the tree of all that is sound, so that what it means is
 //! examined as well and a mistake costs the node that it stands in. Only a mistake that leaves open which
 //! block a line belongs to (a brace too many or too few, a string that is not closed) costs the whole file.
-//! Recursion is bounded by `BLOCK_DEPTH`, work by the number of tokens.
+//! Recursion is bounded by `NESTING`, work by the number of tokens.
 
 use std::ops::Range;
 
 use super::document::{Entry, Literal, Node, literal, text};
 use super::lexer::{SyntaxError, Token, TokenKind};
+use crate::settings::NESTING;
 
-/// The deepest nesting of blocks; settings need four.
-const BLOCK_DEPTH: usize = 16;
 /// Most nodes of one file.
 const NODES: usize = 1_000_000;
 
@@ -376,10 +375,10 @@ impl Pass<'_> {
     fn children(&mut self) -> Vec<Node> {
         let open = self.range();
         self.at += 1;
-        if self.depth >= BLOCK_DEPTH {
+        if self.depth >= NESTING {
             self.error(
                 open.clone(),
-                "blocks are nested more than 16 deep here",
+                &format!("blocks are nested more than {NESTING} deep here"),
                 "settings need four levels at most",
             );
             self.lose_structure(open.start);

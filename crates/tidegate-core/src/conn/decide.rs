@@ -15,6 +15,7 @@ use crate::https::Arrival;
 use crate::interim::InterimQueue;
 use crate::limits::excess;
 use crate::log::{self, EntryFields, Sink};
+use crate::rate::Held;
 use crate::remote::Remote;
 use crate::reply::Reply;
 use crate::response::Response;
@@ -101,6 +102,8 @@ pub(super) struct Decision {
     pub log: Option<Sink>,
     /// Those of its site or route; `None`: those of the server.
     pub limits: Option<Rc<RequestLimits>>,
+    /// What is given back when the answer has been sent.
+    pub held: Option<Held>,
 }
 
 /// What has become of a request, as far as its connection has to know.
@@ -195,7 +198,7 @@ impl Connection {
         let mut made = self.transport.handshake().cloned();
         let (mut content_sink, mut content) = (None, None);
         let (mut is_exempt, mut ends_with_client) = (false, false);
-        let (mut interim, mut later_signals, mut who) = (None, None, None);
+        let (mut interim, mut later_signals, mut who, mut held) = (None, None, None, None);
         let asked = Asked { site, remote: &remote, is_tls, limits: limits.as_deref() };
         let (mut outcome, mut account) =
             (Outcome::Answered, Account { site: 0, upstream: 0, peer: Peer::Unix, head: 0 });
@@ -232,6 +235,10 @@ impl Connection {
                         route: 0,
                         hops: 0,
                         counted: SmallVec::new(),
+                        holds: match site.has_holds {
+                            false => None,
+                            true => Some(held.insert(Held::new(self.holds.get_or_init(Rc::default))).holds()),
+                        },
                         identity: None,
                         has_encoded_slash,
                         rehearses_tls: false,
@@ -281,6 +288,7 @@ impl Connection {
             identity: who,
             log,
             limits,
+            held,
         }
     }
 

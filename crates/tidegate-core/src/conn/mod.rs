@@ -30,12 +30,14 @@ use crate::interim::InterimQueue;
 use crate::log;
 use crate::memory;
 use crate::opening::Opening;
+use crate::rate::{ConnectionHolds, Held};
 use backlog::Backlog;
 use content::Incoming;
 use deadlines::Timer;
 use h2::Http2;
 use progress::Reader;
 use send::{Output, Progress};
+use std::cell::OnceCell;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::rc::Rc;
@@ -67,8 +69,8 @@ const FIN: u64 = 1;
 pub struct Connection {
     transport: Transport,
     peer: Peer,
-    /// As whom it was let in, where that is not `peer`: behind a load balancer the client is another.
-    admitted: Option<Box<Peer>>,
+    /// Where it is counted, once that is said by more than `peer` and `entry`. In a box, since most have none.
+    holds: OnceCell<Rc<ConnectionHolds>>,
     local: LocalAddress,
     listener: u16,
     /// As what it was let in.
@@ -152,6 +154,9 @@ struct Work {
     /// What may have to be told before the answer.
     interim: Option<InterimQueue>,
     record: Option<Box<log::Record>>,
+    /// Given back with it.
+    #[expect(dead_code, reason = "kept to be dropped")]
+    held: Option<Held>,
     /// Its answer was asked for in this turn already, and has to be waited for: whatever wakes it runs the connection again.
     was_asked: bool,
 }
@@ -193,7 +198,7 @@ impl Connection {
         Connection {
             transport: Transport::new(stream, opening),
             peer,
-            admitted: None,
+            holds: OnceCell::new(),
             local: LocalAddress::new(),
             listener,
             entry: Admitted::Plain,
@@ -245,11 +250,13 @@ impl Connection {
 
     /// As whom it was let in.
     pub fn admitted(&self) -> Peer {
-        self.admitted.as_deref().copied().unwrap_or(self.peer)
+        self.holds.get().and_then(|holds| holds.admitted()).unwrap_or(self.peer)
     }
 
     fn admit_as(&mut self, admitted: Peer) {
-        self.admitted = (admitted != self.peer).then(|| Box::new(admitted));
+        if admitted != self.peer || self.holds.get().is_some() {
+            self.holds.get_or_init(Rc::default).admit_as(admitted);
+        }
     }
 
     /// The socket, for registration.

@@ -12,6 +12,7 @@ use crate::body::RequestBody;
 use crate::context::Ctx;
 use crate::interim::{Interim, InterimQueue};
 use crate::log::{self, EntryFields, Sink};
+use crate::rate::Held;
 use crate::reply::{Need, Reply};
 use crate::response::Response;
 use std::io;
@@ -171,7 +172,7 @@ impl Connection {
         let mut entry = head.entry();
         let decision = self.decide(cx, &engine, &head, &mut entry);
         let Decision { reply, outcome, content_sink, content, account, is_exempt, log: sink, .. } = decision;
-        let Decision { ends_with_client, interim, signals, tls, identity, limits, .. } = decision;
+        let Decision { ends_with_client, interim, signals, tls, identity, limits, held, .. } = decision;
         (entry.tls, entry.identity) = (tls.as_ref(), identity.as_ref());
         self.goes_by(limits);
         self.keep_alive = may_stay && !cx.draining && !self.is_last_request(&engine.settings.limits.request);
@@ -196,7 +197,7 @@ impl Connection {
         if decoder.is_none()
             && let Reply::Ready(response) = reply
         {
-            return self.respond_inline(cx, response, request, is_last, sink, &entry);
+            return self.respond_inline(cx, response, request, is_last, sink, &entry, held);
         }
         let reply = match content {
             // What has chunks may turn out to be no request at all, or so long that the answer has to say that the
@@ -235,7 +236,7 @@ impl Connection {
         if incoming.is_none()
             && let Some(response) = ready
         {
-            return self.respond_inline(cx, response, request, is_last, sink, &entry);
+            return self.respond_inline(cx, response, request, is_last, sink, &entry, held);
         }
         let record = sink.map(|sink| cx.log.capture(&entry, sink));
         let output = match later {
@@ -245,7 +246,7 @@ impl Connection {
         // Content that has come with its head may be what is waited for.
         let was_asked = output.is_awaited() && incoming.is_none();
         let output = Some(output);
-        self.work = Some(Box::new(Work { request, output, incoming, interim, record, was_asked }));
+        self.work = Some(Box::new(Work { request, output, incoming, interim, record, held, was_asked }));
         self.flush_batch()?; // from here on the request is not lost where that fails
         match ready {
             Some(response) => self.respond(cx, response),
@@ -308,10 +309,11 @@ impl Connection {
         };
         let engine = cx.engine.clone();
         let sink = engine.site_for(usize::from(self.listener), "").and_then(|site| site.access_log);
-        self.respond_inline(cx, response, request, true, sink, &entry)?;
+        self.respond_inline(cx, response, request, true, sink, &entry, None)?;
         self.flush_batch()
     }
 
+    #[expect(clippy::too_many_arguments, reason = "what is known of a request")]
     #[inline]
     fn respond_inline(
         &mut self,
@@ -321,12 +323,14 @@ impl Connection {
         is_last: bool,
         sink: Option<Sink>,
         entry: &log::AccessRecord<'_>,
+        held: Option<Held>,
     ) -> io::Result<()> {
         if let Some(mut output) = self.start_and_count(cx, response, &request, is_last, sink, entry)? {
             let record = sink.map(|sink| cx.log.capture(entry, sink));
             let incoming = output.take_tunnel().map(Incoming::Tunnel);
             let (output, interim) = (Some(output), None);
-            self.work = Some(Box::new(Work { request, output, incoming, interim, record, was_asked: false }));
+            self.work =
+                Some(Box::new(Work { request, output, incoming, interim, record, held, was_asked: false }));
         }
         Ok(())
     }

@@ -1,74 +1,142 @@
-//! `limit`: the gate of a route that lets requests in at a rate.
+//! `limit`: the gate of a route that lets requests in at a rate, or so many at once.
 
-use super::{Buckets, Rate, Ruling};
+use super::holds::Permit;
+use super::{Counts, Identity, Rate, RateStore, Ruling, Table};
 use crate::answer;
 use crate::exchange::Exchange;
 use crate::gate::{Gate, Verdict};
 use crate::notes;
+use crate::rate::Buckets;
 use crate::response::Response;
 use crate::template::{Piece, Scope, Template};
 use smallvec::SmallVec;
 use std::fmt;
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
-use tidegate_config::settings::{RequestRate, Shared};
+use tidegate_config::settings::{Bound, Limit, Shared};
 use tidegate_http::Status;
 use tidegate_io::clock;
 
-/// Lets requests in at a rate, by whatever tells clients apart. One for each `limit` of a route on each worker.
-pub struct RateGate {
-    settings: Shared<RequestRate>,
-    rate: Rate,
-    by: Template,
-    table: Arc<Buckets>,
+/// Who comes back at once to what is full may find a place in a second as well as later.
+const RETRY_AFTER: Duration = Duration::from_secs(1);
+
+/// Lets requests in by whatever tells clients apart. One for each `limit` of a route on each worker.
+pub struct LimitGate {
+    settings: Shared<Limit>,
+    by: Key,
+    meter: Meter,
 }
 
-impl RateGate {
-    /// The gate of a limit, over the table that all of its name share.
-    pub fn new(settings: &Shared<RequestRate>, scope: Scope<'_>, table: Arc<Buckets>) -> RateGate {
-        let (rate, by) = (Rate::from(&**settings), Template::parse(&settings.by, scope));
-        RateGate { settings: settings.clone(), rate, by, table }
+/// What is counted, and where.
+enum Meter {
+    Requests(Rate, Arc<Buckets>),
+    Concurrent(u32, Arc<Counts>),
+    Connections(u32, Arc<Counts>),
+}
+
+/// What tells apart whatever is counted by itself.
+pub(super) struct Key(Template);
+
+impl Key {
+    pub(super) fn new(by: &str, scope: Scope<'_>) -> Key {
+        Key(Template::parse(by, scope))
     }
 
-    /// What is counted by itself.
-    fn key(&self, exchange: &Exchange<'_>) -> SmallVec<[u8; 64]> {
-        match self.by.pieces() {
+    /// That of a request.
+    pub(super) fn of(&self, exchange: &Exchange<'_>) -> SmallVec<[u8; 64]> {
+        match self.0.pieces() {
             [Piece::Client] => exchange.state.remote.customer(),
             pieces if pieces.contains(&Piece::Client) => {
                 let mut key = exchange.state.remote.customer();
-                key.extend_from_slice(self.by.fill_key(exchange).as_bytes());
+                key.extend_from_slice(self.0.fill_key(exchange).as_bytes());
                 key
             }
-            _ => SmallVec::from_slice(self.by.fill_key(exchange).as_bytes()),
+            _ => SmallVec::from_slice(self.0.fill_key(exchange).as_bytes()),
+        }
+    }
+}
+
+impl LimitGate {
+    /// The gate of a limit, over the table that all of its name share.
+    ///
+    /// # Errors
+    /// There is no descriptor or no memory left for its table.
+    pub fn new(settings: &Shared<Limit>, scope: Scope<'_>, tables: &RateStore) -> io::Result<LimitGate> {
+        let table = tables.table(Identity::of(settings))?;
+        let meter = match (settings.bound, table) {
+            (Bound::Requests(rate), Table::Rate(table)) => Meter::Requests(Rate::from(&rate), table),
+            (Bound::Concurrent(most), Table::Count(table)) => Meter::Concurrent(most.get(), table),
+            (Bound::Connections(most), Table::Count(table)) => Meter::Connections(most.get(), table),
+            _ => return Err(io::Error::other("the table of a limit is of another kind")),
+        };
+        Ok(LimitGate { settings: settings.clone(), by: Key::new(&settings.by, scope), meter })
+    }
+
+    /// Why a request is refused: `Some` with the time until it may be tried again.
+    fn judge(&self, exchange: &Exchange<'_>) -> Option<Duration> {
+        let key = self.by.of(exchange);
+        match &self.meter {
+            Meter::Requests(rate, table) => match table.charge(&key, *rate, clock::monotonic_ns()) {
+                Ruling::Within { .. } => None,
+                Ruling::Beyond { retry_after } => Some(retry_after),
+            },
+            Meter::Concurrent(most, counts) => match Permit::take(counts, &key, *most) {
+                Some(permit) => {
+                    // Without somebody who sends an answer it is given back at once.
+                    if let Some(holds) = &exchange.state.holds {
+                        holds.hold(permit);
+                    }
+                    None
+                }
+                None => Some(RETRY_AFTER),
+            },
+            Meter::Connections(most, counts) => {
+                let holds = exchange.state.holds.as_ref()?;
+                (!holds.connection.count(counts, &key, *most)).then_some(RETRY_AFTER)
+            }
+        }
+    }
+
+    /// What the request is counted by, once.
+    fn table(&self) -> usize {
+        match &self.meter {
+            Meter::Requests(_, table) => Arc::as_ptr(table) as usize,
+            Meter::Concurrent(_, table) | Meter::Connections(_, table) => Arc::as_ptr(table) as usize,
         }
     }
 
     fn refusal(&self, exchange: &Exchange<'_>, retry_after: Duration) -> Response {
-        let rate = &*self.settings;
-        let name = quoted(&rate.name);
+        let limit = &*self.settings;
+        // What all share is full, and nobody's fault.
+        let is_own = matches!(self.meter, Meter::Requests(..)) || limit.is_by_request();
+        let status = if is_own { Status::TOO_MANY_REQUESTS } else { Status::SERVICE_UNAVAILABLE };
         // At least a second: who comes back at once is refused again.
         let seconds = retry_after.as_secs().saturating_add(u64::from(retry_after.subsec_nanos() > 0)).max(1);
-        answer::refused(exchange, Status::TOO_MANY_REQUESTS, Refused(rate))
-            .with("Retry-After", seconds.to_string())
+        let response =
+            answer::refused(exchange, status, Refused(limit)).with("Retry-After", seconds.to_string());
+        let Bound::Requests(rate) = limit.bound else { return response };
+        let name = quoted(&limit.name);
+        response
             .with("RateLimit", format!("{name};r=0;t={seconds}"))
             .with("RateLimit-Policy", format!("{name};q={};w={}", rate.count, rate.period.as_secs()))
     }
 }
 
-impl Gate for RateGate {
+impl Gate for LimitGate {
     fn check(&self, exchange: &mut Exchange<'_>) -> Verdict {
         // Nobody is counted for the sake of an explanation.
         if notes::takes_reason(&|| format!("counted by {}; nobody is counted here", Said(&self.settings))) {
             return Verdict::Pass;
         }
-        if !exchange.state.counts_first(Arc::as_ptr(&self.table) as usize) {
+        if !exchange.state.counts_first(self.table()) {
             return Verdict::Pass;
         }
-        match self.table.charge(&self.key(exchange), self.rate, clock::monotonic_ns()) {
-            Ruling::Beyond { retry_after } if !self.settings.is_tracked => {
+        match self.judge(exchange) {
+            Some(retry_after) if !self.settings.is_tracked => {
                 Verdict::Refuse(self.refusal(exchange, retry_after))
             }
-            Ruling::Within { .. } | Ruling::Beyond { .. } => Verdict::Pass,
+            Some(_) | None => Verdict::Pass,
         }
     }
 }
@@ -80,7 +148,7 @@ fn quoted(name: &str) -> String {
 }
 
 /// Why somebody is refused, for the error log and for `explain`.
-struct Refused<'a>(&'a RequestRate);
+struct Refused<'a>(&'a Limit);
 
 impl fmt::Display for Refused<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -89,12 +157,12 @@ impl fmt::Display for Refused<'_> {
 }
 
 /// What a limit says.
-struct Said<'a>(&'a RequestRate);
+struct Said<'a>(&'a Limit);
 
 impl fmt::Display for Said<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let RequestRate { name, burst, by, origin, .. } = self.0;
-        write!(f, "the limit `{name}` ({origin}): {}, {burst} at once, by `{by}`", self.0.rate())
+        let Limit { name, bound, by, origin, .. } = self.0;
+        write!(f, "the limit `{name}` ({origin}): {bound}, by `{by}`")
     }
 }
 

@@ -5,12 +5,16 @@
 //! fixed size, which all workers of all processes share.
 
 mod buckets;
+mod counts;
 mod gate;
+mod holds;
 mod store;
 
 pub use buckets::Buckets;
-pub use gate::RateGate;
-pub use store::{Identity, RateStore, fresh};
+pub use counts::{Counts, Place};
+pub use gate::LimitGate;
+pub(crate) use holds::{ConnectionHolds, Held, Holds};
+pub use store::{Identity, Kind, RateStore, Table};
 
 use std::num::NonZeroU64;
 use std::time::Duration;

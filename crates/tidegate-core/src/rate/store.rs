@@ -1,6 +1,6 @@
 //! The tables of a process, by the name of their limit.
 
-use super::{Buckets, Rate};
+use super::{Buckets, Counts, Rate};
 use serde::{Deserialize, Serialize};
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
@@ -9,7 +9,7 @@ use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex, PoisonError};
 use tidegate_config::Settings;
-use tidegate_config::settings::RequestRate;
+use tidegate_config::settings::{Bound, Limit, RequestRate};
 
 impl From<&RequestRate> for Rate {
     fn from(rate: &RequestRate) -> Rate {
@@ -19,7 +19,7 @@ impl From<&RequestRate> for Rate {
 
 /// The tables of a process. Outlives its engines: what has been counted holds for the next settings, too.
 #[derive(Debug, Default)]
-pub struct RateStore(Mutex<HashMap<Identity, Arc<Buckets>>>);
+pub struct RateStore(Mutex<HashMap<Identity, Table>>);
 
 /// What makes the table of a limit another one.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -28,12 +28,92 @@ pub struct Identity {
     pub name: String,
     /// How many it was made for.
     pub keys: u32,
+    /// What it holds.
+    #[serde(default)]
+    pub kind: Kind,
+}
+
+/// What a table holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+pub enum Kind {
+    /// When each key will have caught up.
+    #[default]
+    Rate,
+    /// How many there are of each key.
+    Count,
+}
+
+/// A table that processes share.
+#[derive(Debug, Clone)]
+pub enum Table {
+    /// Of a rate.
+    Rate(Arc<Buckets>),
+    /// Of what is under way.
+    Count(Arc<Counts>),
 }
 
 impl Identity {
     /// That of the table of this limit.
-    pub fn of(rate: &RequestRate) -> Identity {
-        Identity { name: rate.name.clone(), keys: rate.keys }
+    pub fn of(limit: &Limit) -> Identity {
+        let kind = match limit.bound {
+            Bound::Requests(_) => Kind::Rate,
+            Bound::Concurrent(_) | Bound::Connections(_) => Kind::Count,
+        };
+        Identity { name: limit.name.clone(), keys: limit.keys, kind }
+    }
+
+    /// Those of all tables that settings need; one several times.
+    pub fn all(settings: &Settings) -> impl Iterator<Item = Identity> {
+        settings.rates().map(Identity::of)
+    }
+
+    /// An empty table, and what another process gets to [`attach`](Identity::attach) to. `processes` may count in it.
+    ///
+    /// # Errors
+    /// There is no descriptor or no memory left.
+    pub fn fresh(&self, processes: usize) -> io::Result<(Table, OwnedFd)> {
+        // Each has keys of its own from the system's source of randomness.
+        let secret = [RandomState::new().hash_one(0), RandomState::new().hash_one(1)];
+        let keys = usize::try_from(self.keys).unwrap_or(usize::MAX);
+        Ok(match self.kind {
+            Kind::Rate => {
+                let (buckets, descriptor) = Buckets::new(keys, secret)?;
+                (Table::Rate(Arc::new(buckets)), descriptor)
+            }
+            Kind::Count => {
+                let (counts, descriptor) = Counts::new(keys, processes, secret)?;
+                (Table::Count(Arc::new(counts)), descriptor)
+            }
+        })
+    }
+
+    /// The table that another process has made.
+    ///
+    /// # Errors
+    /// `InvalidData`: it is none. Otherwise there is no memory left.
+    pub fn attach(&self, descriptor: BorrowedFd<'_>) -> io::Result<Table> {
+        Ok(match self.kind {
+            Kind::Rate => Table::Rate(Arc::new(Buckets::attach(descriptor)?)),
+            Kind::Count => Table::Count(Arc::new(Counts::attach(descriptor)?)),
+        })
+    }
+}
+
+impl Table {
+    /// How many were refused, in all processes.
+    pub fn refused(&self) -> u64 {
+        match self {
+            Table::Rate(buckets) => buckets.refused(),
+            Table::Count(counts) => counts.refused(),
+        }
+    }
+
+    /// How many were counted together with others, since the table is too small.
+    pub fn crowded(&self) -> u64 {
+        match self {
+            Table::Rate(buckets) => buckets.crowded(),
+            Table::Count(counts) => counts.crowded(),
+        }
     }
 }
 
@@ -45,22 +125,22 @@ impl RateStore {
     pub fn provide(&self, identity: &Identity, descriptor: BorrowedFd<'_>) -> io::Result<()> {
         let mut tables = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Entry::Vacant(place) = tables.entry(identity.clone()) {
-            place.insert(Arc::new(Buckets::attach(descriptor)?));
+            place.insert(identity.attach(descriptor)?);
         }
         Ok(())
     }
 
-    /// The table of a limit. One that nobody has provided is made, for this process alone.
+    /// A table. One that nobody has provided is made, for this process alone.
     ///
     /// # Errors
     /// There is no descriptor or no memory left.
-    pub fn table(&self, rate: &RequestRate) -> io::Result<Arc<Buckets>> {
+    pub fn table(&self, identity: Identity) -> io::Result<Table> {
         let mut tables = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(table) = tables.get(&Identity::of(rate)) {
+        if let Some(table) = tables.get(&identity) {
             return Ok(table.clone());
         }
-        let table = Arc::new(fresh(rate)?.0);
-        tables.insert(Identity::of(rate), table.clone());
+        let (table, _) = identity.fresh(1)?;
+        tables.insert(identity, table.clone());
         Ok(table)
     }
 
@@ -75,17 +155,7 @@ impl RateStore {
         if tables.is_empty() {
             return;
         }
-        let used: HashSet<Identity> = settings.rates().map(Identity::of).collect();
+        let used: HashSet<Identity> = Identity::all(settings).collect();
         tables.retain(|identity, _| used.contains(identity));
     }
-}
-
-/// An empty table for a limit, and what another process gets to attach to.
-///
-/// # Errors
-/// There is no descriptor or no memory left.
-pub fn fresh(rate: &RequestRate) -> io::Result<(Buckets, OwnedFd)> {
-    // Each has keys of its own from the system's source of randomness.
-    let secret = [RandomState::new().hash_one(0), RandomState::new().hash_one(1)];
-    Buckets::new(usize::try_from(rate.keys).unwrap_or(usize::MAX), secret)
 }

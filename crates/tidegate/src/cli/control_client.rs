@@ -8,7 +8,6 @@ use clap::{Args, ValueEnum};
 use rustix::net::sockopt::socket_peercred;
 use rustix::process::getuid;
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
-use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use tidegate_config::{Loaded, ProcessEnvironment, Settings, load_file, load_str};
@@ -221,7 +220,8 @@ fn in_one_line(path: &Path) -> Result<PathBuf> {
 fn ask(server: &Server, request: &Request) -> Result<ExitCode> {
     let (path, is_shared) = place(server)?;
     let unnamed = server.config.as_deref().filter(|_| is_shared);
-    let mut stream = UnixStream::connect(&path).map_err(|error| {
+    let operator = Operator::of(&path);
+    let mut stream = operator.connect().map_err(|error| {
         // What is wrong with the file may be why it says nothing of the socket.
         let wrong = server.config.as_deref().map(|config| load_file(config, &ProcessEnvironment));
         let wrong = wrong.filter(Loaded::has_errors).map(|loaded| loaded.render(has_color()));
@@ -239,7 +239,6 @@ fn ask(server: &Server, request: &Request) -> Result<ExitCode> {
     // Who is refused before the line was read may not be able to send it, or finds the way cut behind the refusal.
     let sent = stream.write_all(format!("{command}\n").as_bytes());
     let is_refused = |said: &[u8]| said.starts_with(b"failed\n");
-    let operator = Operator::of(&path);
     let mut replies = BufReader::new(&stream);
     let mut said = Vec::new();
     let began = replies.read_until(b'\n', &mut said);

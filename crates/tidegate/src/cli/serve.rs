@@ -80,14 +80,13 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
     keep_inherited_to_oneself();
     let mut handover = Handover::take()?;
     match start(arguments, handover.as_ref()) {
-        Ok((master, notes)) => {
+        Ok((mut master, notes)) => {
             for address in master.listening() {
                 complain(&format!("listening on {address}\n"));
             }
-            match handover.take().map(|handover| handover.ready(&notes, master.status_registry())) {
-                Some(false) => master.abandon(),
-                Some(true) => master.run(true),
-                None => master.run(false),
+            match handover.take().is_none_or(|handover| master.take_over(handover, &notes)) {
+                true => master.run(),
+                false => master.abandon(),
             }
             Ok(ExitCode::SUCCESS)
         }

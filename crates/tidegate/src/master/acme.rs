@@ -229,10 +229,9 @@ fn dns_of(settings: &AcmeSettings) -> Option<Dns> {
     if settings.dns_updates.is_empty() {
         let hook = settings.dns_hook.as_ref()?;
         let mut command = vec![hook.command.clone().into_os_string()];
-        let sealed = hook.sealed.paths.clone();
-        if hook.user.is_some() || !sealed.is_empty() {
+        if hook.user.is_some() || !hook.sealed.paths.is_empty() {
             let (user, group) = (hook.user.clone(), hook.group.clone());
-            let launch = Launch { user, group, sealed, ..Launch::default() };
+            let launch = Launch { user, group, ..Launch::default() }.keeping(&hook.sealed);
             let through = launch.command(&command);
             command =
                 std::iter::once(through.get_program()).chain(through.get_args()).map(Into::into).collect();

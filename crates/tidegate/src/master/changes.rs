@@ -3,10 +3,10 @@
 //! What is asked for meanwhile waits for its end. The master goes on with everything else: it comes back here with what server
 //! processes and the new program say.
 
-use super::control::{Reply, Responder};
+use super::control::{Reply, Request, Responder};
 use super::reload::Reload;
 use super::upgrade::{self, Estate, Successor};
-use super::{Ending, Master, PATIENCE, WAITING};
+use super::{Ending, Event, Master, PATIENCE, SIGINT, SIGTERM, WAITING};
 use crate::revision;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -184,6 +184,23 @@ impl Master {
             responder.send_and_wait(Reply::ok(said + "\n"));
         }
         Some(Ending { close_idle: false, successor: Some(successor), ..Ending::drain() })
+    }
+
+    /// Waits for the last word of a predecessor that still finishes what is open there: the successor is told by this process
+    /// what that one has counted, and by nobody else.
+    pub(super) fn hear_predecessor_out(&mut self, ending: &mut Ending, until: Instant) {
+        while self.has_predecessor && !ending.now && Instant::now() < until {
+            match self.next_event(Some(until)) {
+                Some(Event::Signal(SIGTERM | SIGINT)) => return,
+                Some(Event::Order(Request::Stop { .. }, responder)) => {
+                    ending.waiting.push(responder);
+                    return;
+                }
+                Some(Event::Order(_, responder)) => responder.send(Reply::failed("the server is ending")),
+                Some(event) => drop(self.obey_servers(event)),
+                None => {}
+            }
+        }
     }
 }
 

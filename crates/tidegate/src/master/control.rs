@@ -214,7 +214,8 @@ pub fn open(options: &ServeOptions, settings: &Settings, has_predecessor: bool) 
     match Draft::bind(&path) {
         Ok(draft) => {
             let is_inherited = has_predecessor && Operator::of(&path).is_asked();
-            let proof = sealing::is_needed(settings).then(|| Proof::make(&path, has_predecessor)).flatten();
+            // Also where `sandbox` is off: a reload may switch it on.
+            let proof = sealing::is_possible().then(|| Proof::make(&path, has_predecessor)).flatten();
             Ok(Some(draft.with_proof(proof, is_inherited)))
         }
         Err(error) if is_fixed => Err(error.context(advice(&path))),

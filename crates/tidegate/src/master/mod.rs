@@ -92,6 +92,8 @@ pub enum Event {
     Lost(u64),
     /// A server process has ended, and how.
     Gone(u64, String),
+    /// The process that an upgrade has replaced by this one has said its last word.
+    PredecessorEnded,
 }
 
 /// What was read with the first settings.
@@ -138,6 +140,8 @@ pub struct Master {
     opener: Opener,
     /// Times that they were to be opened anew.
     rotations: u64,
+    /// The predecessor may still count something.
+    has_predecessor: bool,
 }
 
 struct Reopening {
@@ -205,6 +209,7 @@ impl Master {
         let draft = control::open(&options, &settings, handover.is_some())?;
         let control = draft.as_ref().map(|draft| Arc::new(ControlPaths::of(draft)));
         warnings.extend(sealing::seal(&mut settings, control.as_deref()));
+        sealing::keep_ports(&mut settings, &sockets);
         let layout = layout.sealed(&settings);
         let (sender, events) = channel();
         watch_signals(sender.clone())?;
@@ -268,6 +273,7 @@ impl Master {
             reopening: None,
             opener: Opener::Idle,
             rotations: 0,
+            has_predecessor: false,
         };
         master.begin_tls()?;
         master.upstreams.adopt(&master.current.settings, master.tls.store());
@@ -305,15 +311,17 @@ impl Master {
         listeners.map(|(taken, listener)| url_of(taken, listener.tls.is_some())).collect()
     }
 
-    /// What the whole server tells of itself.
-    pub fn status_registry(&self) -> &Arc<StatusRegistry> {
-        &self.status_registry
+    /// The program that this one replaces hears that it serves. `false`: it has ended meanwhile, and so should this one.
+    pub fn take_over(&mut self, handover: Handover, notes: &str) -> bool {
+        self.has_predecessor = handover.ready(notes, &self.status_registry, self.sender.clone());
+        self.has_predecessor
     }
 
-    /// Serves until told to end. `has_predecessor`: the service manager hears from that one who is ready.
-    pub fn run(mut self, has_predecessor: bool) {
+    /// Serves until told to end.
+    pub fn run(mut self) {
         tidegate_io::process::let_go_of_code();
-        if !has_predecessor {
+        // The service manager hears from a predecessor who is ready.
+        if !self.has_predecessor {
             self.notifier.ready(&format!("listening on {}", self.listening().join(", ")));
         }
         let ending = loop {
@@ -399,9 +407,13 @@ impl Master {
                 self.servers.lost(id);
                 self.servers.tick(&self.current); // the next one is due at once
             }
-            Event::Gone(id, how) => self.servers.gone(id, &how),
+            Event::Gone(id, how) => {
+                self.servers.gone(id, &how);
+                self.current.rates.give_back();
+            }
             Event::Reopened(logs, failures) => self.have_reopened(logs, failures),
             Event::Looked(looked) => self.have_looked(*looked),
+            Event::PredecessorEnded => self.has_predecessor = false,
             other => return Some(other),
         }
         None
@@ -530,6 +542,7 @@ impl Master {
         }
         // With the copies of the server processes these are the last: from here on connecting is refused.
         self.current.sockets = Sockets::default();
+        let until = Instant::now() + self.current.settings.drain_timeout + END_PATIENCE;
         let open = self.drain(&mut ending);
         let said = match open {
             0 => "ended; nothing was open any more".to_owned(),
@@ -539,6 +552,9 @@ impl Master {
         self.pools.end();
         log::info(&said);
         self.writer.flush();
+        if ending.successor.is_some() {
+            self.hear_predecessor_out(&mut ending, until);
+        }
         if let Some(successor) = &ending.successor {
             successor.tell(&self.status_registry.figures());
         }

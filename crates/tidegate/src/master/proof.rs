@@ -14,11 +14,13 @@ use rustix::fs::{FileType, Mode, OFlags, fstat, open};
 use rustix::process::geteuid;
 use std::ffi::OsStr;
 use std::fs::{self, File};
-use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
+use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write};
+use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
+use tidegate_core::log;
 use tidegate_modules::gateway::supervise::seal;
 
 /// The first word of the server's question, `prove NONCE PATH`.
@@ -98,13 +100,14 @@ impl Surroundings {
         self.homes.iter().any(|home| path.starts_with(home))
     }
 
-    /// Whether a folder for such files is there, or can be made where nobody else could have.
+    /// Whether a folder for such files is there, or can be made where nobody else could have. Of one that is there the mode
+    /// says nothing: an application of this user can change it (chmod(2) is not in landlock).
     fn is_ours(&self, folder: &Path) -> bool {
-        let is_own = |path: &Path| {
-            fs::symlink_metadata(path)
-                .is_ok_and(|there| there.is_dir() && there.uid() == self.uid && there.mode() & 0o022 == 0)
+        let own = |path: &Path| {
+            fs::symlink_metadata(path).ok().filter(|there| there.is_dir() && there.uid() == self.uid)
         };
-        is_own(folder) || (!folder.exists() && folder.parent().is_some_and(is_own))
+        let can_be_made = || folder.parent().and_then(own).is_some_and(|above| above.mode() & 0o022 == 0);
+        own(folder).is_some() || (!folder.exists() && can_be_made())
     }
 
     /// Where the file may be, the best place first: never in a folder for everybody, where an application could put one,
@@ -180,6 +183,7 @@ impl Proof {
             .recursive(true)
             .mode(0o700)
             .create(path.parent().context("it has a folder")?)?;
+        put_folder_right(&path);
         match fs::remove_file(&path) {
             Err(error) if error.kind() != ErrorKind::NotFound => return Err(error.into()),
             _ => {}
@@ -192,6 +196,20 @@ impl Proof {
     /// Where it is.
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// Says where others could have read it, and puts that right: an application that can neither read nor write it can change
+    /// its mode all the same.
+    fn look(&self) {
+        let is_open = fs::symlink_metadata(&self.path).is_ok_and(|there| there.mode() & 0o077 != 0);
+        if is_open {
+            put_right(&self.path);
+            log::error(format_args!(
+                "the secret of the control socket in {} was its owner's alone and could be read by others: whoever changed \
+                 its mode is of this server's user, as its applications are; a restart makes a new one",
+                self.path.display()
+            ));
+        }
     }
 
     /// Removes it.
@@ -207,6 +225,7 @@ impl Proof {
                 self.path.display()
             )
         };
+        self.look();
         let ours = random().map_err(|error| format!("{error:#}"))?;
         let path = self.path.as_os_str().as_bytes();
         let question = [QUESTION.as_bytes(), hex(&ours).as_bytes(), b" ", path, b"\n"].concat();
@@ -273,13 +292,38 @@ pub struct Operator {
 impl Operator {
     /// For a control socket.
     pub fn of(control: &Path) -> Operator {
-        let control = resolved(&control.canonicalize().unwrap_or_else(|_| control.to_owned()));
+        let control = resolved(control);
         Operator { places: places(&control), control }
     }
 
-    /// Whether the server of this socket asks for a proof: one that does not is none of ours.
+    /// Whether the server of this socket asks for a proof: one that does not is none of ours. It does where there is a file of
+    /// this user's, whatever its mode and content: those an application could have changed.
     pub fn is_asked(&self) -> bool {
-        self.places.iter().any(|path| secret_in(path).is_ok())
+        let is_own = |there: fs::Metadata| there.uid() == geteuid().as_raw();
+        self.places.iter().any(|path| {
+            let there = fs::symlink_metadata(path).or_else(|_| {
+                put_folder_right(path);
+                fs::symlink_metadata(path)
+            });
+            there.is_ok_and(is_own)
+        })
+    }
+
+    /// Connects. The socket of a server that asks for a proof is never a symbolic link, which could lead to another server.
+    ///
+    /// # Errors
+    /// Nobody listens there, or it is a link.
+    pub fn connect(&self) -> io::Result<UnixStream> {
+        if !self.is_asked() {
+            return UnixStream::connect(&self.control);
+        }
+        let socket = open(&self.control, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())?;
+        if FileType::from_raw_mode(fstat(&socket)?.st_mode) == FileType::Symlink {
+            return Err(io::Error::other(
+                "a symbolic link lies there, which an application may have put in the place of the server's socket",
+            ));
+        }
+        UnixStream::connect(format!("/proc/self/fd/{}", socket.as_raw_fd()))
     }
 
     /// Answers the question of a server to this command; `None` where the line is no question. The secret is read where
@@ -312,13 +356,38 @@ fn question(line: &[u8]) -> Option<(Bytes, PathBuf)> {
     Some((nonce, PathBuf::from(OsStr::from_bytes(path.strip_prefix(b" ")?))))
 }
 
-/// The secret in a file of this user's that nobody else reads.
+/// Lets the user enter the folder of a file again, and nobody else write to it where it is one for such files.
+fn put_folder_right(path: &Path) {
+    let Some(folder) = path.parent() else { return };
+    let Ok(there) = fs::symlink_metadata(folder) else { return };
+    let is_for_these = folder.file_name() == Some(OsStr::new(FOLDER));
+    let mode = there.mode() & 0o7777;
+    let right = if is_for_these { mode & !0o002 } else { mode } | 0o700;
+    if there.is_dir() && there.uid() == geteuid().as_raw() && mode != right {
+        let _ = fs::set_permissions(folder, fs::Permissions::from_mode(right));
+    }
+}
+
+/// Makes a file of this user's such that its owner alone reads it.
+fn put_right(path: &Path) {
+    put_folder_right(path);
+    let there = fs::symlink_metadata(path);
+    let is_wrong = |there: fs::Metadata| {
+        there.is_file() && there.uid() == geteuid().as_raw() && there.mode() & 0o777 != 0o600
+    };
+    if there.is_ok_and(is_wrong) {
+        let _ = fs::set_permissions(path, fs::Permissions::from_mode(0o600));
+    }
+}
+
+/// The secret in a file of this user's.
 fn secret_in(path: &Path) -> Result<Bytes> {
+    put_right(path);
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let file = open(path, flags, Mode::empty())?;
     let there = fstat(&file)?;
     ensure!(FileType::from_raw_mode(there.st_mode) == FileType::RegularFile, "it is no file");
-    ensure!(there.st_uid == geteuid().as_raw() && there.st_mode & 0o077 == 0, "it is not this user's alone");
+    ensure!(there.st_uid == geteuid().as_raw(), "it is another user's");
     let mut secret = Vec::new();
     File::from(file).take(33).read_to_end(&mut secret)?;
     secret.try_into().ok().context("it holds something else")
@@ -458,6 +527,8 @@ mod tests {
             fs::create_dir(folder.join(path)).unwrap();
             fs::set_permissions(folder.join(path), fs::Permissions::from_mode(0o700)).unwrap();
         }
+        // A folder for everybody is another user's, as `/tmp` is root's.
+        let is_for_everybody = std::os::unix::fs::chown(folder.join("open"), Some(65534), None).is_ok();
         fs::set_permissions(folder.join("open"), fs::Permissions::from_mode(0o1777)).unwrap();
         let with = |runtime: &[&str]| Surroundings {
             uid: geteuid().as_raw(),
@@ -474,9 +545,15 @@ mod tests {
         let session = ["run/session/tidegate"];
         let kept = |control: &str| Path::new("run/session/tidegate").join(name(control));
         assert_eq!(first(&with(&session), "srv/control"), Path::new("srv/control.proof"));
-        for control in ["home/control", "home/server/control", "open/control"] {
+        let mut controls = vec!["home/control", "home/server/control"];
+        if is_for_everybody {
+            controls.push("open/control");
+        } else {
+            eprintln!("SKIPPED: only root can give a folder to another user");
+        }
+        for control in controls {
             assert_eq!(first(&with(&session), control), kept(control));
-            // One that another could have made is passed over, and so is one that is not there.
+            // One that another could make first is passed over, and so is one that is not there.
             assert_eq!(first(&with(&["open/tidegate", "none/tidegate", session[0]]), control), kept(control));
         }
         assert_eq!(first(&with(&[]), "home/control"), Path::new("home/control.proof"));
@@ -495,6 +572,55 @@ mod tests {
         let next = Proof::make_in(&with(&session), &control, false).unwrap();
         assert_eq!(next.path(), folder.join(kept("home/control")));
         assert!(!before.path().exists(), "the old one would be believed");
+        fs::remove_dir_all(&folder).unwrap();
+    }
+
+    /// An application can change modes of what it can neither read nor write.
+    #[test]
+    fn modes_change_nothing_of_who_is_asked_and_believed() {
+        let folder = folder("modes");
+        let kept = folder.join("session").join(FOLDER);
+        fs::create_dir_all(&kept).unwrap();
+        let surroundings = || Surroundings {
+            uid: geteuid().as_raw(),
+            runtime: vec![kept.clone()],
+            homes: vec![folder.join("home")],
+        };
+        let control = folder.join("home/control");
+        fs::create_dir(folder.join("home")).unwrap();
+        let proof = Proof::make_in(&surroundings(), &control, false).unwrap();
+        assert_eq!(proof.path().parent(), Some(&*kept));
+        let set = |path: &Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+        for (of_folder, of_file) in [(0o777, 0o600), (0o700, 0o644), (0, 0o666), (0o700, 0)] {
+            set(&kept, of_folder);
+            set(proof.path(), of_file);
+            let operator = Operator { places: surroundings().places(&control), control: control.clone() };
+            assert!(operator.is_asked(), "{of_folder:o} {of_file:o}");
+            let (server, client) =
+                asked(&proof, "stop", |stream, line| operator.answer(stream, &line, "stop").unwrap());
+            assert!(server.is_ok() && client.is_some(), "{of_folder:o} {of_file:o}");
+            assert_eq!(fs::metadata(proof.path()).unwrap().mode() & 0o777, 0o600);
+            assert_eq!(fs::metadata(&kept).unwrap().mode() & 0o002, 0);
+        }
+        fs::write(proof.path(), "short").unwrap();
+        let operator = Operator { places: surroundings().places(&control), control };
+        assert!(operator.is_asked(), "whatever it holds");
+        fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn a_link_in_the_place_of_the_socket_is_not_followed() {
+        let folder = folder("link");
+        let (control, other) = (folder.join("control"), folder.join("other"));
+        let _proof = Proof::make(&control, false).unwrap();
+        let listener = std::os::unix::net::UnixListener::bind(&other).unwrap();
+        std::os::unix::fs::symlink(&other, &control).unwrap();
+        let said = Operator::of(&control).connect().unwrap_err().to_string();
+        assert!(said.contains("a symbolic link lies there"), "{said}");
+        fs::remove_file(&control).unwrap();
+        fs::rename(&other, &control).unwrap();
+        Operator::of(&control).connect().unwrap();
+        drop(listener);
         fs::remove_dir_all(&folder).unwrap();
     }
 

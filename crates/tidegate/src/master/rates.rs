@@ -2,12 +2,14 @@
 //! limit is there, over reloads, upgrades and the end of any process.
 
 use anyhow::{Context, Result};
+use rustix::io::Errno;
+use rustix::process::{Pid, test_kill_process};
 use std::collections::{HashMap, HashSet};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use tidegate_config::Settings;
-use tidegate_core::rate::{self, Buckets, Identity};
+use tidegate_core::rate::{self, Identity};
 use tidegate_modules::status::RateReport;
 
 /// The tables of one revision, in the order of the settings.
@@ -17,13 +19,13 @@ pub struct Rates(Vec<(Identity, Table)>);
 /// Where it is counted, and what other processes get to count there as well.
 #[derive(Debug, Clone)]
 struct Table {
-    buckets: Arc<Buckets>,
+    table: rate::Table,
     descriptor: Arc<OwnedFd>,
 }
 
-impl From<(Buckets, OwnedFd)> for Table {
-    fn from((buckets, descriptor): (Buckets, OwnedFd)) -> Table {
-        Table { buckets: Arc::new(buckets), descriptor: Arc::new(descriptor) }
+impl From<(rate::Table, OwnedFd)> for Table {
+    fn from((table, descriptor): (rate::Table, OwnedFd)) -> Table {
+        Table { table, descriptor: Arc::new(descriptor) }
     }
 }
 
@@ -32,15 +34,17 @@ impl Rates {
     pub fn open(settings: &Settings, present: &Rates) -> Result<Rates> {
         let present: HashMap<_, _> = present.0.iter().map(|(identity, table)| (identity, table)).collect();
         let (mut tables, mut seen) = (Vec::new(), HashSet::new());
-        for rate in settings.rates() {
-            let identity = Identity::of(rate);
+        // While they are replaced there are twice as many.
+        let processes = 2 * usize::from(settings.processes.max(4));
+        for identity in Identity::all(settings) {
             if !seen.insert(identity.clone()) {
                 continue;
             }
             let table = match present.get(&identity) {
                 Some(table) => (*table).clone(),
-                None => Table::from(rate::fresh(rate).with_context(|| {
-                    format!("there is no memory for the {} keys of the limit `{}`", rate.keys, rate.name)
+                None => Table::from(identity.fresh(processes).with_context(|| {
+                    let Identity { name, keys, .. } = &identity;
+                    format!("there is no memory for the {keys} keys of the limit `{name}`")
                 })?),
             };
             tables.push((identity, table));
@@ -52,8 +56,8 @@ impl Rates {
     pub fn inherit(tables: Vec<Identity>, descriptors: impl IntoIterator<Item = OwnedFd>) -> Rates {
         let both = tables.into_iter().zip(descriptors);
         let attached = both.filter_map(|(identity, descriptor)| {
-            let buckets = Buckets::attach(descriptor.as_fd()).ok()?;
-            Some((identity, Table::from((buckets, descriptor))))
+            let table = identity.attach(descriptor.as_fd()).ok()?;
+            Some((identity, Table::from((table, descriptor))))
         });
         Rates(attached.collect())
     }
@@ -65,12 +69,25 @@ impl Rates {
         Ok((identities, copies.collect::<io::Result<_>>()?))
     }
 
+    /// What processes have had under way that are no longer there is given back.
+    pub fn give_back(&self) {
+        let is_there = |process: u32| {
+            let process = i32::try_from(process).ok().and_then(Pid::from_raw);
+            process.is_some_and(|process| test_kill_process(process) != Err(Errno::SRCH))
+        };
+        for (_, table) in &self.0 {
+            if let rate::Table::Count(counts) = &table.table {
+                counts.give_back(is_there);
+            }
+        }
+    }
+
     /// What they have refused.
     pub fn report(&self) -> Vec<RateReport> {
         let report = |(identity, table): &(Identity, Table)| RateReport {
             name: identity.name.clone(),
-            refused: table.buckets.refused(),
-            crowded: table.buckets.crowded(),
+            refused: table.table.refused(),
+            crowded: table.table.crowded(),
         };
         self.0.iter().map(report).collect()
     }

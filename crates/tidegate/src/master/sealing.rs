@@ -7,11 +7,13 @@
 use super::acme::default_storage;
 use super::control::{Draft, path_for};
 use super::proof::{self, place_for};
+use super::sockets::Sockets;
 use super::users;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tidegate_config::Settings;
-use tidegate_config::settings::pool::{Application, HookAction, Sealed};
+use tidegate_config::settings::ListenAddress;
+use tidegate_config::settings::pool::{Application, HookAction, Pool, Sealed};
 use tidegate_core::tls::{automatic_names, pair_files};
 use tidegate_modules::gateway::supervise::seal;
 
@@ -31,13 +33,13 @@ impl ControlPaths {
 /// What would remain in reach of what a server starts that this process were to start: for `check`, which makes nothing.
 pub fn foreseen(settings: &Settings) -> Vec<String> {
     let (socket, _) = path_for(Some(settings));
-    let proof = if is_needed(settings) { place_for(&socket) } else { None };
+    let proof = if is_possible() { place_for(&socket) } else { None };
     seal(&mut settings.clone(), Some(&ControlPaths { socket, proof }))
 }
 
-/// Whether what these settings start has the server's own user and is to be kept from its secrets.
-pub fn is_needed(settings: &Settings) -> bool {
-    !users::can_be_anybody() && settings.sandbox && seal::is_possible()
+/// Whether what this process starts has its own user and can be kept from its secrets.
+pub fn is_possible() -> bool {
+    !users::can_be_anybody() && seal::is_possible()
 }
 
 /// Seals: every pool, hook and script is told what it does not reach. The sentences say what remains in reach.
@@ -57,7 +59,17 @@ pub fn seal(settings: &mut Settings, control: Option<&ControlPaths>) -> Vec<Stri
     let keys = pair_files(settings).map(|files| files.key.clone());
     for path in keys.chain(storage(settings)).chain(control.and_then(|control| control.proof.clone())) {
         match seal::shared_folder(&path) {
-            None => paths.push(path),
+            None => {
+                if let Some(folder) = seal::open_folder(&path) {
+                    unsealed.push(format!(
+                        "everybody may write to {}, which {} lies below: `chmod o-w {}`",
+                        folder.display(),
+                        path.display(),
+                        folder.display()
+                    ));
+                }
+                paths.extend(seal::with_ways(&path));
+            }
             Some(folder) => unsealed.push(format!(
                 "{who} can reach {}: it lies below {}, a folder for everybody; move it elsewhere",
                 path.display(),
@@ -73,8 +85,8 @@ pub fn seal(settings: &mut Settings, control: Option<&ControlPaths>) -> Vec<Stri
         )),
         // In a folder for everybody it can be replaced, but not used, and so in a home: that is for applications, too.
         Some(ControlPaths { socket, .. }) => {
-            let is_sealed = |path: &PathBuf| seal::shared_folder(path).is_none() && home_before(path).is_none();
-            paths.extend(Some(socket.clone()).filter(is_sealed));
+            let is_sealed = |path: &Path| seal::shared_folder(path).is_none() && home_before(path).is_none();
+            paths.extend(Some(socket).filter(|path| is_sealed(path)).iter().flat_map(|path| seal::with_ways(path)));
         }
         None => {}
     }
@@ -89,7 +101,28 @@ pub fn seal(settings: &mut Settings, control: Option<&ControlPaths>) -> Vec<Stri
     unsealed.dedup();
     paths.sort();
     paths.dedup();
-    let sealed = Arc::new(Sealed { beside: seal::beside(&paths), paths });
+    let beside = seal::beside(&paths);
+    give(settings, &Arc::new(Sealed { paths, ports: Vec::new(), beside }));
+    unsealed
+}
+
+/// Keeps the ports of these sockets from what settings start, which have been sealed: a socket of the same user may listen
+/// beside the server's own (`SO_REUSEPORT`).
+pub fn keep_ports(settings: &mut Settings, sockets: &Sockets) {
+    let Some(sealed) = of(settings) else { return };
+    let port = |taken: &ListenAddress| match taken {
+        ListenAddress::Tcp(address) => Some(address.port()),
+        ListenAddress::Unix(_) => None,
+    };
+    let mut ports: Vec<u16> = sockets.taken().filter_map(port).collect();
+    ports.sort_unstable();
+    ports.dedup();
+    let sealed = Arc::new(Sealed { ports, ..sealed.clone() });
+    give(settings, &sealed);
+}
+
+/// Tells every pool, hook and script what it does not reach.
+fn give(settings: &mut Settings, sealed: &Arc<Sealed>) {
     for pool in &mut settings.pools {
         if let Application::Processes(processes) = &mut pool.application {
             processes.sealed = sealed.clone();
@@ -101,9 +134,21 @@ pub fn seal(settings: &mut Settings, control: Option<&ControlPaths>) -> Vec<Stri
         }
     }
     if let Some(hook) = &mut settings.acme.dns_hook {
-        hook.sealed = sealed;
+        hook.sealed = sealed.clone();
     }
-    unsealed
+}
+
+/// A pool as it was before it was told what it does not reach.
+pub fn without(mut pool: Pool) -> Pool {
+    if let Application::Processes(processes) = &mut pool.application {
+        processes.sealed = Arc::default();
+    }
+    for hook in &mut pool.hooks {
+        if let HookAction::Run { sealed, .. } = &mut hook.action {
+            *sealed = Arc::default();
+        }
+    }
+    pool
 }
 
 /// What these settings, which have been sealed, keep from what they start.

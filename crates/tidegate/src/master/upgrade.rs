@@ -282,7 +282,7 @@ impl Handover {
 
     /// Tells the predecessor that this process serves, and what whoever asked for it should know. `false`: it has ended
     /// meanwhile, because it was told to, and so should this one.
-    pub fn ready(self, notes: &str, status_registry: &Arc<StatusRegistry>) -> bool {
+    pub fn ready(self, notes: &str, status_registry: &Arc<StatusRegistry>, events: Sender<Event>) -> bool {
         let mut link = File::from(self.link);
         if link.write_all(&[notes.as_bytes(), READY].concat()).is_err() {
             return false;
@@ -296,6 +296,8 @@ impl Handover {
                     status_registry.set_before(figures);
                 }
             }
+            // Nobody hears it where this server has ended.
+            let _ = events.send(Event::PredecessorEnded);
         });
         true
     }

@@ -52,6 +52,8 @@ pub(super) struct Server {
     is_leaving: bool,
     /// Said once there is a log to say it in.
     warning: Option<String>,
+    /// Something that the master has said cannot be read: what comes next may count on it.
+    unreadable: Option<String>,
 }
 
 /// How the process ends.
@@ -84,6 +86,7 @@ impl Server {
             ended: 0,
             is_leaving: false,
             warning,
+            unreadable: None,
         }
     }
 
@@ -129,8 +132,11 @@ impl Server {
             ToServer::Prepare { number, settings, is_recovery, logs, rates, listeners } => {
                 // Looked at first, since it is told best here.
                 let spill = if is_recovery { Ok(()) } else { may_spill(&settings) };
-                let prepared =
-                    spill.and_then(|()| self.prepare(&settings, (&logs, &rates, &listeners), descriptors));
+                let is_read =
+                    self.unreadable.take().map_or(Ok(()), |why| Err(io::Error::other(unreadable(&why))));
+                let prepared = is_read
+                    .and(spill)
+                    .and_then(|()| self.prepare(&settings, (&logs, &rates, &listeners), descriptors));
                 let told = match prepared {
                     Ok(()) => {
                         self.next = Some(settings);
@@ -166,6 +172,14 @@ impl Server {
                     }
                 }
                 self.tell(&ToMaster::LogsInUse);
+            }
+            ToServer::Unreadable { prepare: Some(number), why } => {
+                self.unreadable = None;
+                self.tell(&ToMaster::Failed(number, unreadable(&why)));
+            }
+            ToServer::Unreadable { prepare: None, why } => {
+                log::error(unreadable(&why));
+                self.unreadable = Some(why);
             }
             ToServer::Drain { close_idle } => return Some(End::Drain { close_idle, is_orphan: false }),
             ToServer::Stop => return Some(End::Now),
@@ -360,6 +374,14 @@ impl Server {
             }
         }
     }
+}
+
+/// A server process cannot read what its own master has written: what is in force stays.
+fn unreadable(why: &str) -> String {
+    format!(
+        "server process {} cannot read what the master has sent: {why}; this is a mistake of the server, please report it",
+        std::process::id()
+    )
 }
 
 /// A folder that this user may not write to would fail each request that has to be kept, and none before.

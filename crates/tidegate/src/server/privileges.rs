@@ -46,7 +46,7 @@ pub fn give_up(begin: &Begin) -> Result<Option<String>> {
     }
     rustix::thread::set_no_new_privs(true).context("cannot give up gaining privileges")?;
     if !begin.sealed.is_empty() {
-        seal::confine(&begin.sealed).map_err(anyhow::Error::msg)?;
+        seal::confine(&begin.sealed, &[]).map_err(anyhow::Error::msg)?;
     }
     match &begin.readable {
         Some(readable) => confine(&outermost(readable.clone()), begin.spill.as_deref()),

@@ -5,6 +5,8 @@
 
 #![allow(dead_code, reason = "not every test that shares this needs all of it")]
 
+pub mod accounts;
+
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};

@@ -15,6 +15,7 @@ use crate::body::{BodySink, RequestBodyError};
 use crate::context::Ctx;
 use crate::interim::InterimQueue;
 use crate::log;
+use crate::rate::Held;
 use send::Output;
 use std::io;
 use std::rc::Rc;
@@ -84,6 +85,8 @@ struct StreamWork {
     pace: StreamPace,
     /// Those of its site or route; `None`: those of the server.
     limits: Option<Rc<RequestLimits>>,
+    /// Given back with it.
+    held: Option<Held>,
     /// What is woken for it, once it has had to wait.
     part: Option<Part>,
     is_due: bool,
@@ -140,6 +143,7 @@ impl StreamWork {
             request,
             output,
             limits: None,
+            held: None,
             incoming: None,
             interim: None,
             record: None,

@@ -156,7 +156,7 @@ impl Connection {
         let decision = self.decide(cx, &engine, &head, &mut entry);
         // The connection stays, whatever has become of the request: what it has under way is not lost for that.
         let Decision { reply, content_sink, content, account, is_exempt, log: sink, .. } = decision;
-        let Decision { ends_with_client, interim, signals, tls, identity, limits, .. } = decision;
+        let Decision { ends_with_client, interim, signals, tls, identity, limits, held, .. } = decision;
         (entry.tls, entry.identity) = (tls.as_ref(), identity.as_ref());
         self.limits.clone_from(&limits);
         let is_last = self.is_last_request(&engine.settings.limits.request);
@@ -201,6 +201,7 @@ impl Connection {
         let record = sink.map(|sink| cx.log.capture(&entry, sink));
         let mut work = StreamWork::new(stream, request, output, grace);
         (work.incoming, work.interim, work.record, work.limits) = (incoming, interim, record, limits);
+        work.held = held;
         work.open_tunnel();
         work.invite(h2, cx);
         h2.begin(work);

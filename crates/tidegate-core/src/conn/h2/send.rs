@@ -131,7 +131,10 @@ impl Connection {
         }
         let status = response.status;
         let len = response.body.len();
-        let has_content = status.has_body() && !request.head_only && len != Some(0);
+        // Trailers come behind an end of the content, also where there is none.
+        let has_trailers = matches!(response.body, Body::Stream { has_trailers: true, .. });
+        let is_empty = len == Some(0) && !has_trailers;
+        let has_content = status.has_body() && !request.head_only && !is_empty;
         let begin = h2.batch.len();
         let parts = HeadParts {
             status,

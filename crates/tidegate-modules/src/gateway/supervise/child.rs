@@ -153,6 +153,7 @@ fn prepare(start: &mut Start<'_>) -> Result<Prepared, String> {
         group: processes.group.clone(),
         umask: processes.umask,
         sealed: processes.sealed.paths.clone(),
+        ports: processes.sealed.ports.clone(),
         ..Launch::default()
     }
     .with_resources(&processes.resources);

@@ -82,8 +82,8 @@ impl Watch {
         let job = move || {
             let outcome = match &action {
                 HookAction::Run { command, user, group, sealed } => {
-                    let (user, group, sealed) = (user.clone(), group.clone(), sealed.paths.clone());
-                    let launch = Launch { user, group, sealed, ..Launch::default() };
+                    let (user, group) = (user.clone(), group.clone());
+                    let launch = Launch { user, group, ..Launch::default() }.keeping(sealed);
                     run(command, launch, &pool, measure, event, value)
                 }
                 HookAction::Call(url) => call(url, &pool, measure, event, value),

@@ -21,8 +21,9 @@ use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::Command;
 use tidegate_config::path_encoding;
-use tidegate_config::settings::pool::{IoPriority, Resources};
+use tidegate_config::settings::pool::{IoPriority, Resources, Sealed};
 use tidegate_io::process::{IoClass, set_io_priority};
+use tidegate_io::syscall_filter;
 
 /// What this program is run as, also once its file has been replaced by a newer one.
 pub(super) const OURSELVES: &str = "/proc/self/exe";
@@ -61,6 +62,8 @@ pub struct Launch {
     /// What is kept out of its reach ([`seal`]); empty for a program that has another user than the server.
     #[serde(with = "path_encoding::paths")]
     pub sealed: Vec<PathBuf>,
+    /// Ports that it may not listen on; nothing where `sealed` is empty.
+    pub ports: Vec<u16>,
     /// The parent that is to outlive it: when that is killed, so is the program.
     pub keeper: Option<u32>,
 }
@@ -73,6 +76,13 @@ impl Launch {
         self.core = resources.core;
         self.nice = resources.nice;
         self.io_idle = resources.io.map(|io| io == IoPriority::Idle);
+        self
+    }
+
+    /// Keeps this from the program.
+    pub fn keeping(mut self, sealed: &Sealed) -> Launch {
+        self.sealed.clone_from(&sealed.paths);
+        self.ports.clone_from(&sealed.ports);
         self
     }
 
@@ -146,6 +156,10 @@ impl Launch {
                 .and_then(|()| chdir("/"))
                 .map_err(|e| format!("cannot enter the root {}: {e}", root.display()))?;
         }
+        if user.as_ref().is_some_and(|user| !user.uid.is_root()) {
+            // Server processes may have the same user. Without the capability, or `no_new_privs` of the unit, it cannot be.
+            let _ = syscall_filter::leave_others_alone();
+        }
         become_user(user, group)?;
         if let Some(keeper) = self.keeper {
             // Behind the change of the user, which takes it back.
@@ -161,7 +175,9 @@ impl Launch {
             pass_socket(command).map_err(|e| format!("cannot pass the socket on: {e}"))?;
         }
         if !self.sealed.is_empty() {
-            seal::confine(&self.sealed)?;
+            seal::confine(&self.sealed, &self.ports)?;
+            // A kernel built without filters leaves it to other users.
+            let _ = syscall_filter::leave_others_alone();
         }
         // Last: the program is loaded with what is left.
         self.memory

@@ -1,16 +1,19 @@
 //! What a program that has the server's own user may not reach: private keys, their storage, the control socket and the
 //! proof that goes with it (FAULTS 61).
 //!
+//! A path is resolved once, by [`with_ways`], when settings come in force.
+//!
 //! Landlock(7) only allows, so everything is allowed but what is sealed: whatever lies beside the way to a sealed path.
 //! A folder on the way itself is listed and entered as before, but nothing is made, moved or removed right in it, and
 //! what somebody else makes there later is not seen. A process that is confined so cannot trace or look into processes
 //! that are not, and where the kernel has it (6.12) sends signals to none but those that it has started.
 
 use landlock::{
-    ABI, Access, AccessFs, BitFlags, CompatLevel, Compatible, PathBeneath, Ruleset, RulesetAttr,
-    RulesetCreatedAttr, RulesetStatus, Scope,
+    ABI, Access, AccessFs, AccessNet, BitFlags, CompatLevel, Compatible, NetPort, PathBeneath, Ruleset,
+    RulesetAttr, RulesetCreatedAttr, RulesetStatus, Scope,
 };
-use rustix::fs::{FileType, Mode, OFlags, fstat, open};
+use rustix::fs::{FileType, Mode, OFlags, access, fstat, open};
+use rustix::process::geteuid;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::fs;
@@ -30,18 +33,6 @@ pub fn is_possible() -> bool {
     refer.handle_access(AccessFs::Refer).and_then(Ruleset::create).is_ok()
 }
 
-/// A path as the kernel resolves it, as far as there is something.
-fn resolved(path: &Path) -> PathBuf {
-    let there = path.ancestors().find_map(|part| Some((part, part.canonicalize().ok()?)));
-    match there {
-        Some((part, real)) => match path.strip_prefix(part) {
-            Ok(rest) if rest != Path::new("") => real.join(rest),
-            _ => real,
-        },
-        None => path.to_owned(),
-    }
-}
-
 /// The names that are sealed in each folder on the way; `None` for a path that is no file's.
 fn names(path: &Path) -> Option<Vec<(PathBuf, OsString)>> {
     let mut folder = PathBuf::from("/");
@@ -59,17 +50,87 @@ fn names(path: &Path) -> Option<Vec<(PathBuf, OsString)>> {
     Some(steps).filter(|steps| !steps.is_empty())
 }
 
-/// A path with all that it may be reached by: as it is resolved, and where its last part is a symbolic link, that.
-fn places(path: &Path) -> BTreeSet<PathBuf> {
-    let by_name = path.parent().zip(path.file_name()).map(|(folder, name)| resolved(folder).join(name));
-    [resolved(path)].into_iter().chain(by_name).collect()
+/// Whether this kernel can keep ports from programs.
+pub fn can_keep_ports() -> bool {
+    let bind = Ruleset::default().set_compatibility(CompatLevel::HardRequirement);
+    bind.handle_access(AccessNet::BindTcp).and_then(Ruleset::create).is_ok()
 }
 
-/// The folder for everybody that a path leads through, where there is one: to seal the path would take it away.
+/// Links that are followed at most, as by the kernel.
+const LINKS: usize = 40;
+
+/// A path as the kernel resolves it, as far as there is something, with every symbolic link on the way that this user could
+/// replace: whoever leads one elsewhere has the path mean another file.
+fn places(path: &Path) -> BTreeSet<PathBuf> {
+    let mut places = BTreeSet::new();
+    let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    let parts = |path: &Path| -> Vec<OsString> {
+        let parts =
+            path.components().filter(|part| matches!(part, Component::Normal(_) | Component::ParentDir));
+        parts.map(|part| part.as_os_str().to_owned()).rev().collect()
+    };
+    let (mut at, mut pending, mut links) = (PathBuf::from("/"), parts(&absolute), 0);
+    while let Some(part) = pending.pop() {
+        if part == ".." {
+            at.pop();
+            continue;
+        }
+        let next = at.join(&part);
+        match fs::read_link(&next) {
+            Ok(target) if links < LINKS => {
+                links += 1;
+                if may_change(&at) {
+                    places.insert(next);
+                }
+                if target.is_absolute() {
+                    at = PathBuf::from("/");
+                }
+                pending.extend(parts(&target));
+            }
+            _ => at = next,
+        }
+    }
+    places.insert(at);
+    places
+}
+
+/// Whether this user could put something else into a folder, by its mode or by changing that.
+fn may_change(folder: &Path) -> bool {
+    fs::metadata(folder).is_ok_and(|there| there.uid() == geteuid().as_raw())
+        || access(folder, rustix::fs::Access::WRITE_OK).is_ok()
+}
+
+/// A path that is to be sealed with all that leads there now. Resolved once and kept, so that an application which leads a
+/// link elsewhere later changes nothing.
+pub fn with_ways(path: &Path) -> Vec<PathBuf> {
+    places(path).into_iter().chain([path.to_owned()]).collect()
+}
+
+/// The folder for everybody that a path leads through, where there is one: to seal the path would take it away. One that
+/// this process's user owns is none, whatever its mode: an application can change that (chmod(2) is not in landlock).
 pub fn shared_folder(path: &Path) -> Option<PathBuf> {
-    let is_shared = |folder: &&Path| fs::metadata(folder).is_ok_and(|there| there.mode() & 0o002 != 0);
+    shared_folder_for(geteuid().as_raw(), path)
+}
+
+fn shared_folder_for(uid: u32, path: &Path) -> Option<PathBuf> {
+    let is_shared = |folder: &&Path| {
+        fs::metadata(folder).is_ok_and(|there| there.uid() != uid && there.mode() & 0o002 != 0)
+    };
+    folders_to(path).into_iter().find(|folder| is_shared(&folder.as_path()))
+}
+
+/// The folder of this process's user on the way to a path that everybody may write to, where there is one.
+pub fn open_folder(path: &Path) -> Option<PathBuf> {
+    let own = geteuid().as_raw();
+    let is_open = |folder: &PathBuf| {
+        fs::metadata(folder).is_ok_and(|there| there.uid() == own && there.mode() & 0o002 != 0)
+    };
+    folders_to(path).into_iter().find(is_open)
+}
+
+fn folders_to(path: &Path) -> Vec<PathBuf> {
     let places = places(path);
-    places.iter().find_map(|place| place.ancestors().skip(1).find(is_shared).map(Path::to_owned))
+    places.iter().flat_map(|place| place.ancestors().skip(1)).map(Path::to_owned).collect()
 }
 
 /// For each folder on the ways to the sealed paths the names in it that lead there.
@@ -100,11 +161,12 @@ pub fn beside(sealed: &[PathBuf]) -> Vec<PathBuf> {
     folders
 }
 
-/// Confines the calling process, which has one thread, and all that it starts.
+/// Confines the calling process, which has one thread, and all that it starts. `ports` are those that the server listens
+/// on: where the kernel has it (6.7) none of them can be bound.
 ///
 /// # Errors
 /// A sentence: nothing must run then.
-pub fn confine(sealed: &[PathBuf]) -> Result<(), String> {
+pub fn confine(sealed: &[PathBuf], ports: &[u16]) -> Result<(), String> {
     let fail = |problem: &dyn std::fmt::Display| {
         format!("cannot keep keys and the control socket of the server out of its reach: {problem}")
     };
@@ -123,14 +185,20 @@ pub fn confine(sealed: &[PathBuf]) -> Result<(), String> {
             rules.extend(allow(&entry.path()).map(Ok::<_, landlock::RulesetError>));
         }
     }
+    // Rules only allow, one port each: some 60 ms and 4 MB of the kernel for all of them.
+    let is_bound = !ports.is_empty() && can_keep_ports();
+    let free = (0..=u16::MAX).filter(|port| is_bound && !ports.contains(port));
+    let free = free.map(|port| NetPort::new(port, AccessNet::BindTcp));
     let confined = Ruleset::default()
         .set_compatibility(CompatLevel::HardRequirement)
         .handle_access(AccessFs::Refer)
         .map(|ruleset| ruleset.set_compatibility(CompatLevel::BestEffort))
         .and_then(|ruleset| ruleset.handle_access(handled()))
         .and_then(|ruleset| ruleset.scope(Scope::Signal))
+        .and_then(|ruleset| if is_bound { ruleset.handle_access(AccessNet::BindTcp) } else { Ok(ruleset) })
         .and_then(Ruleset::create)
         .and_then(|ruleset| ruleset.add_rules(rules))
+        .and_then(|ruleset| ruleset.add_rules(free.map(Ok::<_, landlock::RulesetError>)))
         .and_then(landlock::RulesetCreated::restrict_self)
         .map_err(|error| fail(&error))?;
     if confined.ruleset == RulesetStatus::NotEnforced {
@@ -184,7 +252,7 @@ mod tests {
                 eprintln!("SKIPPED: this kernel has no landlock");
                 return;
             }
-            confine(&sealed).unwrap();
+            confine(&sealed, &[]).unwrap();
             for path in ["keys/key", "link", "control"] {
                 assert!(fs::read(at.join(path)).is_err(), "reads {path}");
                 assert!(fs::write(at.join(path), "").is_err(), "writes {path}");
@@ -238,7 +306,7 @@ mod tests {
             rustix::thread::set_capabilities(None, ours).unwrap();
             assert!(fs::read_dir(at.join("private")).is_err(), "it is not listed");
             assert_eq!(fs::read_to_string(at.join("private/key")).unwrap(), "text");
-            confine(&[at.join("private/key")]).unwrap();
+            confine(&[at.join("private/key")], &[]).unwrap();
             assert!(fs::read(at.join("private/key")).is_err() && fs::read(at.join("private/other")).is_err());
             assert!(fs::write(at.join("private/key"), "").is_err(), "writes");
             assert!(fs::rename(at.join("private"), at.join("elsewhere")).is_err(), "moves the folder");
@@ -249,17 +317,68 @@ mod tests {
         fs::remove_dir_all(&folder).unwrap();
     }
 
+    /// What is sealed is what the path led to at first, and no link on the way can be led elsewhere.
+    #[test]
+    fn links_on_the_way_are_sealed_and_what_they_led_to_stays_so() {
+        let folder = folder("ways").canonicalize().unwrap();
+        for path in ["keys", "dep", "data", "other"] {
+            fs::create_dir(folder.join(path)).unwrap();
+        }
+        fs::write(folder.join("keys/key"), "text").unwrap();
+        symlink("../keys", folder.join("dep/tls")).unwrap();
+        symlink("dep/../dep/tls", folder.join("current")).unwrap();
+        let named = folder.join("current/key");
+        let sealed = with_ways(&named);
+        for path in ["keys/key", "dep/tls", "current", "current/key"] {
+            assert!(sealed.contains(&folder.join(path)), "{path} in {sealed:?}");
+        }
+        let confined = |sealed: Vec<PathBuf>, attempt: fn(&Path)| {
+            let at = folder.clone();
+            let thread = std::thread::spawn(move || {
+                if !is_possible() {
+                    return eprintln!("SKIPPED: this kernel has no landlock");
+                }
+                confine(&sealed, &[]).unwrap();
+                attempt(&at);
+            });
+            thread.join().unwrap();
+        };
+        confined(sealed.clone(), |at| {
+            for link in ["dep/tls", "current"] {
+                assert!(fs::remove_file(at.join(link)).is_err(), "removes {link}");
+                assert!(fs::rename(at.join(link), at.join("data/moved")).is_err(), "moves {link}");
+            }
+            assert!(fs::rename(at.join("dep"), at.join("data/dep")).is_err(), "moves its folder");
+            fs::write(at.join("data/made"), "made").unwrap();
+        });
+        // Should it be led elsewhere by somebody else, who starts later does not reach the key either, nor the new place.
+        fs::remove_file(folder.join("dep/tls")).unwrap();
+        symlink("../other", folder.join("dep/tls")).unwrap();
+        fs::write(folder.join("other/key"), "text").unwrap();
+        confined(sealed, |at| {
+            for key in ["keys/key", "other/key", "current/key"] {
+                assert!(fs::read(at.join(key)).is_err(), "reads {key}");
+            }
+        });
+        fs::remove_dir_all(&folder).unwrap();
+    }
+
     #[test]
     fn a_way_through_a_folder_for_everybody_is_said() {
         let folder = folder("shared");
         let open = folder.join("open");
         fs::create_dir_all(open.join("in")).unwrap();
         fs::set_permissions(&open, fs::Permissions::from_mode(0o1777)).unwrap();
-        assert_eq!(shared_folder(&open.join("in/control")), Some(open.clone()));
-        assert_eq!(shared_folder(&open.join("not/yet")), Some(open.clone()));
-        assert_eq!(shared_folder(&open), None, "itself may be");
+        let (own, other) = (geteuid().as_raw(), geteuid().as_raw() + 1);
+        let shared = |path: &str| shared_folder_for(other, &folder.join(path));
+        assert_eq!(shared("open/in/control"), Some(open.clone()));
+        assert_eq!(shared("open/not/yet"), Some(open.clone()));
+        assert_eq!(shared("open"), None, "itself may be");
         symlink(open.join("in"), folder.join("link")).unwrap();
-        assert_eq!(shared_folder(&folder.join("link/control")), Some(open));
+        assert_eq!(shared("link/control"), Some(open.clone()));
+        // The owner's own: an application could have made it so.
+        assert_eq!(shared_folder_for(own, &open.join("in/control")), None);
+        assert_eq!(open_folder(&open.join("in/control")), Some(open));
         fs::create_dir(folder.join("beside")).unwrap();
         assert!(beside(&[folder.join("open")]).contains(&folder.join("beside")));
         assert!(!beside(&[folder.join("open")]).contains(&folder.join("open")));

@@ -185,7 +185,8 @@ impl Draft {
         for new in &mut assigned {
             // A pool that stays because its site does has been given its user before, and does not name it.
             let of = |settings: &Settings| {
-                settings.pools.iter().find(|pool| new.what == format!("pool {}", pool.name)).cloned()
+                let pool = settings.pools.iter().find(|pool| new.what == format!("pool {}", pool.name));
+                pool.cloned().map(sealing::without)
             };
             let is_same = of(&settings).is_some_and(|pool| of(&present.settings) == Some(pool));
             if let Some(known) = present.assigned.iter().find(|known| is_same && known.what == new.what) {
@@ -199,6 +200,7 @@ impl Draft {
         let logs = Logs::open(&settings, &present.logs)?;
         // Last: others can see it.
         let sockets = Sockets::open(&settings, layout.total(), &present.sockets)?;
+        sealing::keep_ports(&mut settings, &sockets);
         Ok(Draft { settings, layout, files, seen, assigned, warnings, logs, sockets })
     }
 }

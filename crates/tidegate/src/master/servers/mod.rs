@@ -305,9 +305,10 @@ impl Servers {
         }
         let update = TlsUpdate { files: revision.tls.clone(), ..self.tls.clone() };
         let settings = revision.fitted();
-        let is_told = server.link.order(&ToServer::Tls(update), Vec::new());
         let message = ToServer::Prepare { number, settings, is_recovery, logs, rates, listeners };
-        if !is_told || !server.link.order(&message, descriptors) {
+        let frame = Link::frame(&message).context("a server process cannot be told of the settings")?;
+        let is_told = server.link.order(&ToServer::Tls(update), Vec::new());
+        if !is_told || !server.link.order_frame(frame, descriptors) {
             self.news.push_back(News::Failed(id, format!("server process {} takes no orders", server.pid)));
         }
         Ok(())

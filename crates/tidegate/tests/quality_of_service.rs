@@ -1,0 +1,55 @@
+//! Limits of what is under way, bandwidth and bans, as they hold over processes that are killed, reloads and upgrades.
+
+mod running;
+
+use running::{Folder, KeepAlive, Server, WAIT, get, wait_for};
+use rustix::process::{Signal, kill_process};
+use std::io::{BufRead, BufReader, Write};
+use std::net::TcpStream;
+
+/// A connection that has asked for what is limited, if it was let in.
+fn asked(address: &str) -> Option<KeepAlive> {
+    let mut stream = TcpStream::connect(address).ok()?;
+    stream.set_read_timeout(Some(WAIT)).unwrap();
+    stream.write_all(b"GET /few HTTP/1.1\r\nHost: localhost\r\n\r\n").ok()?;
+    let mut connection = BufReader::new(stream);
+    let mut answer = String::new();
+    while !answer.ends_with("\r\n\r\n") {
+        connection.read_line(&mut answer).ok().filter(|count| *count > 0)?;
+    }
+    answer.starts_with("HTTP/1.1 200").then_some(KeepAlive(connection))
+}
+
+/// What a killed process had under way is given back; what others have is not.
+#[test]
+fn a_killed_process_gives_back_what_it_had() {
+    let folder = Folder::new("held");
+    let config = "workers 2\nprocesses 2\nlisten \"127.0.0.1:0\"\nsite {\n  respond 404\n\
+                  route \"/few\" { limit \"few\" connections=8; respond 200 \"few\" }\n\
+                  route \"/status\" { status }\n}\n";
+    let server = Server::with_config(&folder, config);
+    let mut held: Vec<KeepAlive> = (0..8).map(|_| KeepAlive::new(&server.address)).collect();
+    for connection in &mut held {
+        assert_eq!(connection.get("/few"), ("few".into(), true));
+    }
+    assert!(get(&server.address, "/few").is_err(), "there are as many as there may be");
+    assert_eq!(server.tell(&["reload"]).code, Some(0));
+    assert!(get(&server.address, "/few").is_err(), "also after a reload");
+    for process in server.processes() {
+        kill_process(process, Signal::KILL).unwrap();
+    }
+    // The connections are open on this side, and counted by nobody any more.
+    let mut again: Vec<KeepAlive> = Vec::new();
+    wait_for(
+        || {
+            again.extend(asked(&server.address));
+            (again.len() == 8).then_some(())
+        },
+        "the places to be free again",
+    );
+    assert!(get(&server.address, "/few").is_err(), "and no more of them than before");
+    assert_eq!(server.tell(&["upgrade"]).code, Some(0));
+    assert!(get(&server.address, "/few").is_err(), "who is served by the predecessor counts");
+    drop((held, again));
+    wait_for(|| get(&server.address, "/few").ok(), "the places of those who have gone");
+}
