@@ -269,7 +269,8 @@ mod tests {
     fn an_engine_that_never_comes_into_force_leaves_nothing() {
         let runtime = Runtime::install(Poller::new().unwrap().registry().unwrap()).unwrap();
         let (directory, tls) = (PoolDirectory::new(), TlsStore::new().unwrap());
-        let (rates, logins) = (Arc::<RateStore>::default(), Arc::new(LoginStore::new(tls.clone())));
+        let rates = Arc::<RateStore>::default();
+        let logins = Arc::new(LoginStore::new(tls.clone(), rates.clone()));
         let stores = Stores {
             directory: directory.clone(),
             logins: logins.clone(),

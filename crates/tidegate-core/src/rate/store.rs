@@ -9,7 +9,10 @@ use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex, PoisonError};
 use tidegate_config::Settings;
-use tidegate_config::settings::{Bound, Limit, RequestRate};
+use tidegate_config::settings::{Bound, Limit, RequestRate, UserSource};
+
+/// Pairs of user and client of whom it is remembered that they have guessed.
+const GUESSERS: u32 = 100_000;
 
 impl From<&RequestRate> for Rate {
     fn from(rate: &RequestRate) -> Rate {
@@ -41,6 +44,8 @@ pub enum Kind {
     Rate,
     /// How many there are of each key.
     Count,
+    /// When each who has guessed passwords will have caught up; the name is that of the users.
+    Guesses,
 }
 
 /// A table that processes share.
@@ -62,9 +67,14 @@ impl Identity {
         Identity { name: limit.name.clone(), keys: limit.keys, kind }
     }
 
+    /// That of the table of those who guess at passwords of these users.
+    pub fn of_guesses(users: &UserSource) -> Identity {
+        Identity { name: users.name.clone(), keys: GUESSERS, kind: Kind::Guesses }
+    }
+
     /// Those of all tables that settings need; one several times.
     pub fn all(settings: &Settings) -> impl Iterator<Item = Identity> {
-        settings.rates().map(Identity::of)
+        settings.rates().map(Identity::of).chain(settings.users.iter().map(Identity::of_guesses))
     }
 
     /// An empty table, and what another process gets to [`attach`](Identity::attach) to. `processes` may count in it.
@@ -76,7 +86,7 @@ impl Identity {
         let secret = [RandomState::new().hash_one(0), RandomState::new().hash_one(1)];
         let keys = usize::try_from(self.keys).unwrap_or(usize::MAX);
         Ok(match self.kind {
-            Kind::Rate => {
+            Kind::Rate | Kind::Guesses => {
                 let (buckets, descriptor) = Buckets::new(keys, secret)?;
                 (Table::Rate(Arc::new(buckets)), descriptor)
             }
@@ -93,7 +103,7 @@ impl Identity {
     /// `InvalidData`: it is none. Otherwise there is no memory left.
     pub fn attach(&self, descriptor: BorrowedFd<'_>) -> io::Result<Table> {
         Ok(match self.kind {
-            Kind::Rate => Table::Rate(Arc::new(Buckets::attach(descriptor)?)),
+            Kind::Rate | Kind::Guesses => Table::Rate(Arc::new(Buckets::attach(descriptor)?)),
             Kind::Count => Table::Count(Arc::new(Counts::attach(descriptor)?)),
         })
     }

@@ -44,7 +44,7 @@ impl Rates {
                 Some(table) => (*table).clone(),
                 None => Table::from(identity.fresh(processes).with_context(|| {
                     let Identity { name, keys, .. } = &identity;
-                    format!("there is no memory for the {keys} keys of the limit `{name}`")
+                    format!("there is no memory for the {keys} keys of `{name}`")
                 })?),
             };
             tables.push((identity, table));
@@ -89,6 +89,7 @@ impl Rates {
             refused: table.table.refused(),
             crowded: table.table.crowded(),
         };
-        self.0.iter().map(report).collect()
+        let of_limits = self.0.iter().filter(|(identity, _)| identity.kind != rate::Kind::Guesses);
+        of_limits.map(report).collect()
     }
 }
