@@ -60,6 +60,8 @@ pub enum Asked {
     Cookie(String),
     /// `{query.NAME}`: a parameter of the query, decoded.
     Argument(String),
+    /// `{user}`: who has logged in.
+    User,
     /// `{value.NAME}`
     Value(Rc<ValueTemplate>),
 }
@@ -128,6 +130,7 @@ impl<'s> Scope<'s> {
         let captured = self.pattern.filter(is_known);
         let asked = match (captured, name.split_once('.')) {
             (Some(pattern), _) => Asked::Capture(pattern.clone(), name.to_owned()),
+            (None, None) if name == "user" => Asked::User,
             (None, Some((_, ""))) => return None,
             (None, Some(("header", name))) => Asked::Field(name.to_owned()),
             (None, Some(("cookie", name))) => Asked::Cookie(name.to_owned()),
@@ -204,6 +207,12 @@ impl Template {
             [Piece::Text(text)] => Some(text),
             _ => None,
         }
+    }
+
+    /// Whether it says who has logged in.
+    pub fn asks_for_user(&self) -> bool {
+        let is_user = |piece: &Piece| matches!(piece, Piece::Asked(asked, _) if **asked == Asked::User);
+        self.pieces.iter().any(is_user)
     }
 
     /// The text for a request, as the value of a field.
@@ -361,6 +370,7 @@ impl Asked {
             Asked::Field(name) => request_values::field(exchange, name).unwrap_or_default(),
             Asked::Cookie(name) => Cow::Borrowed(request_values::cookie(exchange, name).unwrap_or_default()),
             Asked::Argument(name) => request_values::parameter(exchange, name).unwrap_or_default(),
+            Asked::User => Cow::Borrowed(exchange.user().map_or(&[], |user| user.name.as_bytes())),
             Asked::Value(value) => Cow::Borrowed(value.result(exchange).as_bytes()),
         };
         match (self, place) {
@@ -369,6 +379,9 @@ impl Asked {
             (Asked::Value(_), Place::Query) => *text += &visible(&value, b"\"<>\\ "),
             (Asked::Capture(..), Place::Path) => join(text, &encode_path(&value)),
             (Asked::Capture(..), Place::Field) => *text += &encode_path(&value),
+            // No two users read as one, nor would whoever cuts spaces off take them for one.
+            (Asked::User, Place::Field) if value.trim_ascii() != &*value => *text += &visible(&value, b"% "),
+            (Asked::User, Place::Field) => *text += &visible(&value, b"%"),
             (_, Place::Field) => *text += &visible(&value, b""),
             (_, Place::Path | Place::Query) => *text += &query::encode(&value),
         }

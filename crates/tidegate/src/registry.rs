@@ -121,11 +121,15 @@ impl Registry {
         Ok(Engine::new(settings.clone(), sites).with_tls(&self.stores.tls)?)
     }
 
-    /// What a route's access rules are followed by: what it takes to be refused by a limit is less than what a login takes.
+    /// What a route's access rules are followed by: what it takes to be refused by a limit is less than what a login takes,
+    /// unless the limit counts who has logged in.
     fn gates_for(&self, settings: &Settings, route: &Route) -> io::Result<Vec<Rc<dyn Gate>>> {
         let mut gates: Vec<Rc<dyn Gate>> = Vec::new();
+        let mut by_user: Vec<Rc<dyn Gate>> = Vec::new();
         for rate in &route.rates {
-            gates.push(Rc::new(LimitGate::new(rate, Scope::of(route), &self.stores.rates)?));
+            let gate = LimitGate::new(rate, Scope::of(route), &self.stores.rates)?;
+            let gates = if gate.is_by_user() { &mut by_user } else { &mut gates };
+            gates.push(Rc::new(gate));
         }
         // Browsers ask without credentials: what answers them stands in front of what wants some.
         if let Some(cors) = &route.cors {
@@ -147,6 +151,7 @@ impl Registry {
             gates.push(Rc::new(RequireGate::new(&route.identification, source, self.stats.clone())));
         }
         gates.extend(paced.into_iter().map(|gate| Rc::new(gate) as Rc<dyn Gate>));
+        gates.extend(by_user);
         Ok(gates)
     }
 
@@ -269,7 +274,8 @@ mod tests {
     fn an_engine_that_never_comes_into_force_leaves_nothing() {
         let runtime = Runtime::install(Poller::new().unwrap().registry().unwrap()).unwrap();
         let (directory, tls) = (PoolDirectory::new(), TlsStore::new().unwrap());
-        let (rates, logins) = (Arc::<RateStore>::default(), Arc::new(LoginStore::new(tls.clone())));
+        let rates = Arc::<RateStore>::default();
+        let logins = Arc::new(LoginStore::new(tls.clone(), rates.clone()));
         let stores = Stores {
             directory: directory.clone(),
             logins: logins.clone(),

@@ -299,7 +299,7 @@ fn settings(folder: &Folder) -> String {
 
 /// What a site answers: the status, or nothing.
 fn status(server: &Server<'_>, host: &str) -> Option<String> {
-    let stream = std::net::TcpStream::connect(&server.address).ok()?;
+    let stream = TcpStream::connect(&server.address).ok()?;
     stream.set_read_timeout(Some(running::WAIT)).ok()?;
     match running::exchange_with(host, stream, "/index.html") {
         Ok(_) => Some("200".into()),
@@ -313,7 +313,7 @@ fn status(server: &Server<'_>, host: &str) -> Option<String> {
 fn a_process_that_begins_beside_a_root_that_hangs_serves_the_other_sites() {
     let folder = Folder::new("hangs-root");
     let text = settings(&folder);
-    std::fs::write(folder.path("m/www/index.html"), "a").unwrap();
+    fs::write(folder.path("m/www/index.html"), "a").unwrap();
     // A root behind a link, and a condition, hang as well.
     std::os::unix::fs::symlink("m/www", folder.path("link")).unwrap();
     let text = format!(

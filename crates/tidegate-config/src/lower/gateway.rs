@@ -13,7 +13,7 @@ use crate::settings::gateway::{
 };
 use crate::settings::{Action, CertificateFiles, MoreField, PathPattern};
 use crate::suggest;
-use crate::value::Value;
+use crate::value::{Value, asks_for_user};
 
 /// Lowers a `fastcgi`.
 pub(super) fn fastcgi(
@@ -95,7 +95,7 @@ pub(super) fn proxy(
         host: text("host"),
         strip_prefix: text("strip-prefix").map(|prefix| prefix.trim_end_matches('/').to_owned()),
         request_fields: pairs(item, "request-header"),
-        more_request_fields: more_fields(item),
+        more_request_fields: more_fields(checker, item),
         rewrites_redirects: !item.child("redirects").is_some_and(|item| item.is_word("keep")),
         passes_encoded_slashes: item.child("encoded-slashes").is_some_and(|item| !item.is_word("off")),
     }))
@@ -407,11 +407,16 @@ fn pairs(item: &Item, name: &str) -> Vec<(String, String)> {
 }
 
 /// `request-header` with `add` or `missing`.
-fn more_fields(item: &Item) -> Vec<MoreField> {
+fn more_fields(checker: &mut Checker<'_>, item: &Item) -> Vec<MoreField> {
     let written = item.children.iter().filter(|child| child.directive.name == "request-header");
     let fields = written.filter_map(|child| {
         let mode = field_mode(child)?;
         let [name, value] = <[String; 2]>::try_from(child.texts()).ok()?;
+        if asks_for_user(&value) {
+            let message = "a client that sends this field itself would say who has logged in";
+            let help = "write it without `add` and `missing`: then what clients send is dropped";
+            checker.diagnostics.push(child.error(message).help(help));
+        }
         Some(MoreField { name, value, mode })
     });
     fields.collect()

@@ -14,7 +14,7 @@ use crate::settings::{
     Account, ListenAddress, Listener, Login, Origin, Required, Requirement, Settings, UserCache, UserSource,
 };
 use crate::suggest;
-use crate::value::Value;
+use crate::value::{Value, asks_for_user};
 
 /// Most users of one source.
 const USERS: usize = 1_000_000;
@@ -238,11 +238,29 @@ pub(super) fn without_tls(checker: &mut Checker<'_>, settings: &Settings, nodes:
             "passwords may cross the network as they are: a `listen` of these sites does not speak TLS";
         let help = "write `hsts \"365d\"` in the site, which sends everybody to https, or `listen \":80\" { redirect-to-https }`";
         let warning = Diagnostic::warning(message).help(help);
-        let source = nodes.iter().map(|top| &top.file.source).find(|source| source.name == origin.file);
-        let place = source.and_then(|source| Some((source, source.written_at(origin)?)));
-        checker.diagnostics.push(match place {
-            Some((source, range)) => warning.at(source, range),
-            None => warning,
-        });
+        point_at(checker, nodes, origin, warning);
     }
+}
+
+/// Warns of limits that count users where nobody logs in: all of them count as one.
+pub(super) fn limits_of_nobody(checker: &mut Checker<'_>, settings: &Settings, nodes: &[TopNode]) {
+    let routes = settings.sites.iter().flat_map(|site| &site.routes);
+    let of_nobody = routes.filter(|route| route.identification.login.is_none());
+    let limits = of_nobody.flat_map(|route| &route.rates).filter(|limit| asks_for_user(&limit.by));
+    let mut origins: Vec<&Origin> = limits.map(|limit| &limit.origin).collect();
+    origins.dedup();
+    for origin in origins {
+        let message = "nobody logs in where this limit counts users: everybody counts as one there";
+        let help = "write `login basic \"staff\"` beside it or around it, or `by=\"{client}{user}\"`";
+        point_at(checker, nodes, origin, Diagnostic::warning(message).help(help));
+    }
+}
+
+fn point_at(checker: &mut Checker<'_>, nodes: &[TopNode], origin: &Origin, warning: Diagnostic) {
+    let source = nodes.iter().map(|top| &top.file.source).find(|source| source.name == origin.file);
+    let place = source.and_then(|source| Some((source, source.written_at(origin)?)));
+    checker.diagnostics.push(match place {
+        Some((source, range)) => warning.at(source, range),
+        None => warning,
+    });
 }

@@ -9,7 +9,9 @@ use crate::diagnostic::Diagnostic;
 use crate::settings::rules::Named;
 use crate::settings::{Clause, Condition, NESTING, PathPattern, Shared, TextPattern, ValueMap};
 use crate::suggest;
-use crate::value::{Value, ValueError, is_token, read_file, read_host, read_network, read_pattern};
+use crate::value::{
+    Value, ValueError, asks_for_user, is_token, read_file, read_host, read_network, read_pattern,
+};
 
 /// What has a name at a level, and behind it what has one at the level around. Most levels add nothing, and share it.
 #[derive(Debug, Clone)]
@@ -425,6 +427,14 @@ fn value_map(checker: &mut Checker<'_>, item: &Item) -> Option<ValueMap> {
             .push(item.error(message).help(format!("for example `{}`", item.directive.example)));
         return None;
     };
+    if asks_for_user(&from) {
+        // Routes may be chosen by it, before anybody has been asked who it is.
+        let message = "who has logged in is not known yet where a `value` is looked up";
+        let help =
+            "write `{user}` where it is wanted; to let some in, write `require user` or `require group`";
+        checker.diagnostics.push(item.error(message).help(help));
+        return None;
+    }
     let cases = item.pairs.iter().map(|(pattern, result)| (TextPattern::glob(pattern), result.clone()));
     Some(ValueMap { name, from, cases: cases.collect() })
 }

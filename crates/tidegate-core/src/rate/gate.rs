@@ -73,6 +73,11 @@ impl LimitGate {
         Ok(LimitGate { settings: settings.clone(), by: Key::new(&settings.by, scope), meter })
     }
 
+    /// Whether it counts those who have logged in: then it is asked after the login.
+    pub fn is_by_user(&self) -> bool {
+        self.by.0.asks_for_user()
+    }
+
     /// Why a request is refused: `Some` with the time until it may be tried again.
     fn judge(&self, exchange: &Exchange<'_>) -> Option<Duration> {
         let key = self.by.of(exchange);

@@ -9,7 +9,10 @@ use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex, PoisonError};
 use tidegate_config::Settings;
-use tidegate_config::settings::{Bandwidth, Bound, Limit, RequestRate};
+use tidegate_config::settings::{Bandwidth, Bound, Limit, RequestRate, UserSource};
+
+/// Pairs of user and client of whom it is remembered that they have guessed.
+const GUESSERS: u32 = 100_000;
 
 impl From<&RequestRate> for Rate {
     fn from(rate: &RequestRate) -> Rate {
@@ -45,6 +48,8 @@ pub enum Kind {
     Speed,
     /// How many connections each client has in a bandwidth.
     Clients,
+    /// When each who has guessed passwords will have caught up; the name is that of the users.
+    Guesses,
 }
 
 /// A table that processes share.
@@ -77,10 +82,16 @@ impl Identity {
         })
     }
 
+    /// That of the table of those who guess at passwords of these users.
+    pub fn of_guesses(users: &UserSource) -> Identity {
+        Identity { name: users.name.clone(), keys: GUESSERS, kind: Kind::Guesses }
+    }
+
     /// Those of all tables that settings need; one several times.
     pub fn all(settings: &Settings) -> impl Iterator<Item = Identity> {
         let bandwidths = settings.bandwidths().flat_map(Identity::of_bandwidth);
-        settings.rates().map(Identity::of).chain(bandwidths)
+        let guesses = settings.users.iter().map(Identity::of_guesses);
+        settings.rates().map(Identity::of).chain(bandwidths).chain(guesses)
     }
 
     /// An empty table, and what another process gets to [`attach`](Identity::attach) to. `processes` may count in it.
@@ -92,7 +103,7 @@ impl Identity {
         let secret = [RandomState::new().hash_one(0), RandomState::new().hash_one(1)];
         let keys = usize::try_from(self.keys).unwrap_or(usize::MAX);
         Ok(match self.kind {
-            Kind::Rate | Kind::Speed => {
+            Kind::Rate | Kind::Speed | Kind::Guesses => {
                 let (buckets, descriptor) = Buckets::new(keys, secret)?;
                 (Table::Rate(Arc::new(buckets)), descriptor)
             }
@@ -109,7 +120,7 @@ impl Identity {
     /// `InvalidData`: it is none. Otherwise there is no memory left.
     pub fn attach(&self, descriptor: BorrowedFd<'_>) -> io::Result<Table> {
         Ok(match self.kind {
-            Kind::Rate | Kind::Speed => Table::Rate(Arc::new(Buckets::attach(descriptor)?)),
+            Kind::Rate | Kind::Speed | Kind::Guesses => Table::Rate(Arc::new(Buckets::attach(descriptor)?)),
             Kind::Count | Kind::Clients => Table::Count(Arc::new(Counts::attach(descriptor)?)),
         })
     }

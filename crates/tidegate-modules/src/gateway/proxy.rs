@@ -205,7 +205,13 @@ impl Proxy {
             match value.fixed() {
                 Some("") => {} // taken away
                 Some(value) => append_field(lines, name, value.as_bytes()).ok()?,
-                None => append_field(lines, name, value.fill(exchange).as_bytes()).ok()?,
+                None => {
+                    let filled = value.fill(exchange);
+                    // Where nobody has logged in there is nobody to tell of: an empty name is none.
+                    if !(filled.is_empty() && value.asks_for_user()) {
+                        append_field(lines, name, filled.as_bytes()).ok()?;
+                    }
+                }
             }
         }
         for ((name, value, mode), is_there) in self.more_fields.iter().zip(is_there) {

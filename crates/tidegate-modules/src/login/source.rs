@@ -6,9 +6,8 @@
 use super::cache::{Key, UserCache};
 use super::directory::{Away, Directory, Figures, Found, Seat};
 use super::password;
-use aws_lc_rs::hmac;
+use aws_lc_rs::{hmac, rand};
 use std::collections::HashMap;
-use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::num::NonZeroU64;
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
@@ -16,7 +15,7 @@ use std::thread::available_parallelism;
 use std::time::Duration;
 use tidegate_config::Settings;
 use tidegate_config::settings::UserSource;
-use tidegate_core::rate::{Buckets, Rate, Ruling};
+use tidegate_core::rate::{Buckets, Identity, Rate, RateStore, Ruling, Table};
 use tidegate_core::tls::TlsStore;
 use tidegate_core::user::User;
 use tidegate_io::blocking::Overloaded;
@@ -25,8 +24,6 @@ use tidegate_io::oneshot::{Promise, Promised, promise};
 
 /// Passwords that wait to be compared.
 const WAITING: usize = 256;
-/// Pairs of user and client of whom it is remembered that they have guessed.
-const GUESSERS: usize = 100_000;
 /// Pairs that one client may have looked into at once: others come in between.
 const OF_A_CLIENT: usize = 8;
 /// Wrong passwords of a user that a client may try at once, and one more in each such time.
@@ -78,7 +75,8 @@ pub struct Source {
     secret: hmac::Key,
     cache: UserCache,
     asked: Mutex<HashMap<Key, Waiting>>,
-    guesses: Buckets,
+    /// Shared by all server processes.
+    guesses: Arc<Buckets>,
     /// Nobody is asked: requests are explained.
     is_silent: bool,
 }
@@ -99,11 +97,19 @@ struct Question {
 }
 
 impl Source {
-    fn new(settings: &UserSource, tls: &Arc<TlsStore>, is_silent: bool) -> io::Result<Source> {
+    fn new(
+        settings: &UserSource,
+        tls: &Arc<TlsStore>,
+        rates: &RateStore,
+        is_silent: bool,
+    ) -> io::Result<Source> {
         let accounts =
             settings.accounts.iter().enumerate().map(|(place, account)| (account.name.clone(), place));
-        let secret = [0; 4].map(|_: u8| RandomState::new().hash_one(0).to_ne_bytes()).concat();
-        let (guesses, _) = Buckets::new(GUESSERS, [0, 1].map(|at| RandomState::new().hash_one(at)))?;
+        let mut secret = [0; 32];
+        rand::fill(&mut secret).map_err(|_| io::Error::other("the system has no random numbers"))?;
+        let Table::Rate(guesses) = rates.table(Identity::of_guesses(settings))? else {
+            return Err(io::Error::other("the table of those who guess is of another kind"));
+        };
         Ok(Source {
             accounts: accounts.collect(),
             directory: settings.directory.as_ref().map(|directory| Directory::new(directory, tls.clone())),
@@ -349,6 +355,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 pub struct LoginStore {
     sources: Mutex<HashMap<String, Held>>,
     tls: Arc<TlsStore>,
+    rates: Arc<RateStore>,
     is_silent: bool,
 }
 
@@ -382,13 +389,13 @@ impl Held {
 
 impl LoginStore {
     /// Without any source yet.
-    pub fn new(tls: Arc<TlsStore>) -> LoginStore {
-        LoginStore { sources: Mutex::default(), tls, is_silent: false }
+    pub fn new(tls: Arc<TlsStore>, rates: Arc<RateStore>) -> LoginStore {
+        LoginStore { sources: Mutex::default(), tls, rates, is_silent: false }
     }
 
     /// For `explain`: no directory is asked, whatever a request brings.
     pub fn silent(tls: Arc<TlsStore>) -> LoginStore {
-        LoginStore { is_silent: true, ..LoginStore::new(tls) }
+        LoginStore { is_silent: true, ..LoginStore::new(tls, Arc::default()) }
     }
 
     /// The source of some users; one that says something else than before knows nobody yet.
@@ -405,7 +412,7 @@ impl LoginStore {
             }
             return Ok(held.source.clone());
         }
-        let source = Arc::new(Source::new(settings, &self.tls, self.is_silent)?);
+        let source = Arc::new(Source::new(settings, &self.tls, &self.rates, self.is_silent)?);
         let new = Held { settings: settings.clone(), source: source.clone() };
         held.insert(settings.name.clone(), new);
         Ok(source)
@@ -475,7 +482,7 @@ mod tests {
     const NOW: u64 = 1_000_000_000_000;
 
     fn new(settings: &UserSource) -> Arc<Source> {
-        Arc::new(Source::new(settings, &TlsStore::new().unwrap(), false).unwrap())
+        Arc::new(Source::new(settings, &TlsStore::new().unwrap(), &RateStore::default(), false).unwrap())
     }
 
     fn wait(answer: Answer) -> Option<Arc<User>> {
@@ -526,6 +533,27 @@ mod tests {
         assert!(wait(source.look_up("ben", b"hello", b"other", NOW)).is_some(), "another client");
         // Who is known is let in, whatever others try from the same address.
         assert!(matches!(source.look_up("ben", b"hello", b"guesser", NOW), Answer::Known(Outcome::Known(_))));
+    }
+
+    /// Two server processes, each with stores of its own, over memory that the master has made.
+    #[test]
+    fn guesses_count_for_all_processes() {
+        let settings = users(CACHE);
+        let identity = Identity::of_guesses(&settings);
+        let (_, descriptor) = identity.fresh(2).unwrap();
+        let [one, other] = [(); 2].map(|()| {
+            let rates = Arc::new(RateStore::default());
+            rates.provide(&identity, std::os::fd::AsFd::as_fd(&descriptor)).unwrap();
+            LoginStore::new(TlsStore::new().unwrap(), rates).source(&settings).unwrap()
+        });
+        for guess in 0..GUESSES.0 {
+            let source = if guess % 2 == 0 { &one } else { &other };
+            assert!(wait(source.look_up("ben", guess.to_string().as_bytes(), b"guesser", NOW)).is_none());
+        }
+        for source in [&one, &other] {
+            let answer = source.look_up("ben", b"hello", b"guesser", NOW);
+            assert!(matches!(answer, Answer::Known(Outcome::Later(_))));
+        }
     }
 
     #[test]
@@ -621,7 +649,7 @@ mod tests {
 
     #[test]
     fn other_passwords_are_another_source() {
-        let store = LoginStore::new(TlsStore::new().unwrap());
+        let store = LoginStore::new(TlsStore::new().unwrap(), Arc::default());
         let first = store.source(&users(CACHE)).unwrap();
         assert!(Arc::ptr_eq(&first, &store.source(&users(CACHE)).unwrap()));
         let mut changed = users(CACHE);

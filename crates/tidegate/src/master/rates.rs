@@ -44,7 +44,7 @@ impl Rates {
                 Some(table) => (*table).clone(),
                 None => Table::from(identity.fresh(processes).with_context(|| {
                     let Identity { name, keys, .. } = &identity;
-                    format!("there is no memory for the {keys} keys of the limit `{name}`")
+                    format!("there is no memory for the {keys} keys of `{name}`")
                 })?),
             };
             tables.push((identity, table));
@@ -90,7 +90,8 @@ impl Rates {
             crowded: table.table.crowded(),
             is_bandwidth: identity.kind == Kind::Speed,
         };
-        // How many connections a client has is no news.
-        self.0.iter().filter(|(identity, _)| identity.kind != Kind::Clients).map(report).collect()
+        // How many connections a client has, and who guesses passwords, is no news of a limit.
+        let is_news = |kind| !matches!(kind, Kind::Clients | Kind::Guesses);
+        self.0.iter().filter(|(identity, _)| is_news(identity.kind)).map(report).collect()
     }
 }

@@ -30,6 +30,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, RwLock};
 use std::time::{Duration, Instant};
 use tidegate_core::log::Writer;
+use tidegate_core::rate::RateStore;
 use tidegate_core::tls::TlsStore;
 use tidegate_core::worker::Asker;
 use tidegate_io::passing;
@@ -105,8 +106,9 @@ pub fn run() -> Result<ExitCode> {
         teller.send(&ToMaster::Upstream(finding), Vec::new());
     });
     demand::start(directory.clone(), link.clone()).context("cannot start a thread")?;
-    let logins = Arc::new(LoginStore::new(tls.clone()));
-    let stores = Stores { directory, logins, rates: Arc::default(), tls };
+    let rates = Arc::<RateStore>::default();
+    let logins = Arc::new(LoginStore::new(tls.clone(), rates.clone()));
+    let stores = Stores { directory, logins, rates, tls };
     orders::Server::new(link, writer, members, stores, (sender, events), warning).run();
     Ok(ExitCode::SUCCESS)
 }
