@@ -99,6 +99,7 @@ const TOOLS: &[Tool] = &[
     tool("ecj", "ecj", TEST, "compiles the Java application"),
     tool("/usr/share/java/hsqldb.jar", "libhsqldb-java", TEST, "the database of the Java application"),
     tool("chromium", "chromium", TEST, "a browser"),
+    server("slapd", "slapd", "slapd", TEST, "the directory of the tests of logins"),
 ];
 
 const TEST: &[Purpose] = &[Purpose::Test];

@@ -47,13 +47,15 @@ pub enum Context {
     Upstream,
     /// Inside `users { … }`.
     Users,
+    /// Inside `ldap { … }`.
+    Ldap,
     /// Inside `match { … }`.
     Match,
 }
 
 impl Context {
     /// Every context, in the order of the reference.
-    pub const ALL: [Self; 19] = [
+    pub const ALL: [Self; 20] = [
         Self::Top,
         Self::Listen,
         Self::Limits,
@@ -72,6 +74,7 @@ impl Context {
         Self::Pool,
         Self::Upstream,
         Self::Users,
+        Self::Ldap,
         Self::Match,
     ];
 
@@ -96,6 +99,7 @@ impl Context {
             Self::Pool => "in `pool`",
             Self::Upstream => "in `upstream`",
             Self::Users => "in `users`",
+            Self::Ldap => "in `ldap`",
             Self::Match => "in `match`",
         }
     }
@@ -121,6 +125,7 @@ impl Context {
             Self::Pool => "pool",
             Self::Upstream => "upstream",
             Self::Users => "users",
+            Self::Ldap => "ldap",
             Self::Match => "match",
         }
     }

@@ -54,7 +54,7 @@ writes it the one way.
   on the settings it has.
 ";
 
-const SECTIONS: [(&str, Context, &str); 19] = [
+const SECTIONS: [(&str, Context, &str); 20] = [
     ("Top level", Context::Top, "What stands outside every block."),
     ("In `listen`", Context::Listen, "`listen \":80\" { backlog 8192 }`"),
     ("In `limits`", Context::Limits, "`limits { body-size \"1GiB\" }`"),
@@ -97,6 +97,11 @@ const SECTIONS: [(&str, Context, &str); 19] = [
         "`upstream \"backends\" { member \"10.0.0.1:3000\"; member \"10.0.0.2:3000\" }`",
     ),
     ("In `users`", Context::Users, "`users \"staff\" { htpasswd \"/etc/tidegate/staff\" }`"),
+    (
+        "In `ldap`",
+        Context::Ldap,
+        "`ldap \"ldaps://a.example\" { base \"ou=people,dc=example,dc=com\"; filter \"(uid={user})\" }`",
+    ),
     (
         "In `match`",
         Context::Match,

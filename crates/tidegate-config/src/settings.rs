@@ -15,6 +15,8 @@ pub mod tls;
 pub mod upstream;
 
 mod access;
+mod directory;
+mod directory_filter;
 mod login;
 mod networks;
 mod rates;
@@ -24,6 +26,10 @@ mod shared;
 mod values;
 
 pub use access::{Access, AccessRule, AccessRules};
+pub use directory::{
+    Directory, DirectoryBind, DirectoryGroups, DirectorySecurity, DirectoryServer, GroupsBy,
+};
+pub use directory_filter::{Comparison, Filter, FilterSyntax, FilterValue};
 pub use limits::{Limits, RequestLimits};
 pub use login::{Account, Identification, Login, Required, Requirement, UserCache, UserSource};
 pub(crate) use networks::first_address;

@@ -175,6 +175,7 @@ pub(crate) fn for_the_server(limit: &str) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::directive::Directive;
 
     #[test]
     fn finds_the_likely_slip() {
@@ -193,8 +194,11 @@ mod tests {
 
     #[test]
     fn no_foreign_name_is_one_of_ours() {
+        // What stands in `ldap` has the words of LDAP, which mean other things elsewhere.
+        let is_elsewhere = |directive: &&Directive| directive.contexts != [Context::Ldap];
         for (name, _) in FOREIGN {
-            assert!(!directives::names().any(|ours| ours == *name), "{name}");
+            let ours = directives::all().filter(is_elsewhere).find(|ours| ours.name == *name);
+            assert!(ours.is_none(), "{name}");
         }
     }
 }

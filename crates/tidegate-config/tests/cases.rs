@@ -77,6 +77,9 @@ fn show(loaded: &Loaded) -> String {
     line("drain-timeout", format!("{:?}", settings.drain_timeout), format!("{:?}", plain.drain_timeout));
     for source in &settings.users {
         let _ = writeln!(out, "users {} {:?} {:?}", source.name, source.accounts, source.cache);
+        if let Some(directory) = &source.directory {
+            let _ = writeln!(out, "  ldap {directory:#?}");
+        }
     }
     for upstream in &settings.upstreams {
         let _ = writeln!(out, "upstream {upstream:#?}");

@@ -77,6 +77,12 @@ fn within(context: Context, text: &str) -> String {
             let file = if text.starts_with("htpasswd") { "" } else { "htpasswd \"staff\"\n" };
             format!("{listen}users \"staff\" {{ {file}{text} }}\n{site}")
         }
+        Context::Ldap => {
+            let base = if text.starts_with("base") { "" } else { "base \"dc=a\"\n" };
+            let filter = if text.starts_with("filter") { "" } else { "filter \"(uid={user})\"\n" };
+            let ldap = format!("ldap \"ldap://127.0.0.1\" {{ {base}{filter}{text} }}");
+            format!("{listen}users \"staff\" {{ {ldap} }}\n{site}")
+        }
         Context::Match => {
             let other =
                 "match \"own\" { client \"10.0.0.0/8\" }\nvalue \"group\" from=\"{host}\" { \"*\" \"b\" }\n";

@@ -4,7 +4,7 @@
 //! disk, and has the rest found out behind its back.
 
 use crate::exchange::Exchange;
-use crate::hosts::name_of;
+use crate::hosts;
 use crate::template::ValueTemplate;
 use smallvec::SmallVec;
 use std::borrow::Cow;
@@ -67,9 +67,9 @@ impl Facts {
                 method == exchange.method_token || method == "GET" && exchange.method == Method::Head
             }),
             Condition::Path(patterns) => patterns.iter().any(|pattern| pattern.matches(exchange.path)),
-            Condition::Host(hosts) => {
-                let host = name_of(exchange.authority);
-                hosts.iter().any(|pattern| is_host(pattern, host))
+            Condition::Host(patterns) => {
+                let host = hosts::host(exchange.authority);
+                patterns.iter().any(|pattern| is_host(pattern, &host))
             }
             Condition::Scheme(scheme) => scheme == exchange.scheme,
             Condition::Header(named) => named.fits_any(exchange.fields.all(&named.name)),
@@ -113,15 +113,11 @@ pub(crate) fn tells_apart(clauses: &[Clause], one: &[u8], other: &[u8]) -> bool 
     })
 }
 
+/// Both are in the one spelling of hosts.
 fn is_host(pattern: &HostPattern, host: &str) -> bool {
     match pattern {
-        HostPattern::Exact(name) => name.eq_ignore_ascii_case(host),
-        HostPattern::Suffix(suffix) => host
-            .len()
-            .checked_sub(suffix.len())
-            .filter(|at| *at > 0)
-            .and_then(|at| host.get(at..))
-            .is_some_and(|end| end.eq_ignore_ascii_case(suffix)),
+        HostPattern::Exact(name) => name == host,
+        HostPattern::Suffix(suffix) => host.len() > suffix.len() && host.ends_with(suffix.as_str()),
     }
 }
 

@@ -1,5 +1,6 @@
 //! The fields that a route puts on its responses: `header`, `expires`, `cache-control`. Part of the Filter phase.
 
+use crate::cors::{self, OF_CORS};
 use crate::exchange::Exchange;
 use crate::template::{Scope, Template};
 use std::rc::Rc;
@@ -152,31 +153,8 @@ impl Decoration {
             }
         }
         if let Some(cors) = &self.cors {
-            allow(cors, origin, lines);
+            cors::allow(cors, origin, lines);
         }
-    }
-}
-
-/// The fields by which browsers go that ask for a page of another site (the Fetch standard, section 3.3.3).
-const OF_CORS: [&str; 3] =
-    ["Access-Control-Allow-Origin", "Access-Control-Allow-Credentials", "Access-Control-Expose-Headers"];
-
-/// Says which origin may have an answer, and that it is another answer for another one.
-pub fn allow(cors: &Cors, origin: Option<&str>, lines: &mut FieldLines) {
-    if !lines.all("Vary").any(|line| {
-        tidegate_http::field::list_elements(line).any(|name| name.eq_ignore_ascii_case(b"origin"))
-    }) {
-        lines.push("Vary", "Origin");
-    }
-    lines.remove(OF_CORS[0]);
-    lines.remove(OF_CORS[1]);
-    let Some(origin) = origin else {
-        lines.remove(OF_CORS[2]);
-        return;
-    };
-    lines.push(OF_CORS[0], origin);
-    if cors.takes_credentials {
-        lines.push(OF_CORS[1], "true");
     }
 }
 

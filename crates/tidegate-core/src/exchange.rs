@@ -10,6 +10,7 @@ use std::cell::OnceCell;
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
 use std::rc::Rc;
+use std::sync::Arc;
 use tidegate_http::{Fields, Method, Version};
 use tidegate_io::socket::{self, Peer, Stream};
 use tidegate_tls::ClientIdentity;
@@ -129,6 +130,11 @@ impl Exchange<'_> {
     /// A login is about to say who the client is. What another has said of this request counts no more.
     pub fn identify(&mut self) -> Rc<Identity> {
         self.state.identity.insert(Rc::default()).clone()
+    }
+
+    /// The same, to be kept.
+    pub fn known_user(&self) -> Option<Arc<User>> {
+        self.state.identity.as_ref().and_then(|identity| identity.known())
     }
 
     /// The address that the client connected to; `None` for a unix socket.

@@ -9,6 +9,7 @@
 
 use crate::access::{self, Refusal};
 use crate::answer;
+use crate::cors;
 use crate::exchange::Exchange;
 use crate::notes;
 use crate::reply::{Need, Reply};
@@ -23,10 +24,18 @@ use tidegate_io::LocalFuture;
 const ASKS: &str =
     "a gate of the route has to ask somebody, and nobody is asked here: as if it let the request in";
 
+/// What `explain` says of a gate that has answered.
+const ANSWERS: &str = "a browser asks whether a page of another site may: `cors` answers";
+
 /// Decides whether a request goes on to the content of its route. One for each route on each worker.
 pub trait Gate {
     /// Looks at a request that is about to get the content of this gate's route.
     fn check(&self, exchange: &mut Exchange<'_>) -> Verdict;
+
+    /// Whether what it lets one client have is for that client alone.
+    fn tells_clients_apart(&self) -> bool {
+        true
+    }
 }
 
 /// What a gate says of a request.
@@ -35,6 +44,8 @@ pub enum Verdict {
     Pass,
     /// This is its answer.
     Refuse(Response),
+    /// The gate itself is asked, and this is what it says: nothing behind it hears of the request.
+    Answer(Response),
     /// That is not known yet. The request is kept until it is, its content unread; the future is dropped when the client
     /// has gone. It has to end by itself: nothing else bounds it.
     Wait(LocalFuture<Verdict>),
@@ -54,15 +65,6 @@ pub(crate) enum Passage {
     Shut(Response),
     /// One has to wait; what follows are those from this number on.
     Wait(LocalFuture<Verdict>, usize),
-}
-
-impl Gate for Access {
-    fn check(&self, exchange: &mut Exchange<'_>) -> Verdict {
-        match access::judge(self, exchange) {
-            Ok(()) => Verdict::Pass,
-            Err(refusal) => Verdict::Refuse(refused(exchange, &refusal)),
-        }
-    }
 }
 
 /// Lets a request in by the rules of its route alone.
@@ -98,7 +100,20 @@ fn refused(exchange: &Exchange<'_>, refusal: &Refusal<'_>) -> Response {
 impl Site {
     /// Asks the gates of a route.
     pub(crate) fn ask_gates(&self, index: usize, exchange: &mut Exchange<'_>) -> Passage {
-        self.ask_gate(index, self.route(index).access.check(exchange), 0, exchange)
+        self.ask_gate(index, self.check_access(index, exchange), 0, exchange)
+    }
+
+    /// What the access rules of a route say.
+    fn check_access(&self, index: usize, exchange: &Exchange<'_>) -> Verdict {
+        let route = self.route(index);
+        match access::judge(&route.access, exchange) {
+            Ok(()) => Verdict::Pass,
+            // Methods are asked for last. A gate of the route answers the question, and nothing behind it gets one.
+            Err(Refusal::Method(_)) if route.cors.is_some() && cors::question(exchange).is_some() => {
+                Verdict::Pass
+            }
+            Err(refusal) => Verdict::Refuse(refused(exchange, &refusal)),
+        }
     }
 
     /// The same from the verdict of a gate on; `next` are those that have not been asked.
@@ -117,6 +132,10 @@ impl Site {
                     continue;
                 }
                 Verdict::Refuse(response) => return Passage::Shut(response),
+                Verdict::Answer(response) => {
+                    notes::takes_reason(&|| ANSWERS.into());
+                    return Passage::Shut(response);
+                }
                 // It would be asked for the sake of nobody: a password is tried, a place is taken.
                 Verdict::Wait(_) if notes::takes_reason(&|| ASKS.into()) => {}
                 Verdict::Wait(future) => return Passage::Wait(future, next),

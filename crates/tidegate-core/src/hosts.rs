@@ -1,8 +1,7 @@
 //! Names of hosts: which site answers for an authority, and which names are the server's.
 
-use crate::template::host_of;
+use std::borrow::Cow;
 use std::collections::HashMap;
-use std::io::Write as _;
 use std::net::Ipv6Addr;
 use tidegate_config::settings::{self, HostPattern, Settings};
 
@@ -37,15 +36,11 @@ impl Names {
     /// # Errors
     /// The host is longer than any name, or nothing has this name.
     pub fn find(&self, authority: &str) -> Result<usize, NotNamed> {
-        let host = name_of(authority);
-        let mut lower = [0; HOST_MAX];
-        let lower = lower.get_mut(..host.len()).ok_or(NotNamed::TooLong)?;
-        lower.copy_from_slice(host.as_bytes());
-        lower.make_ascii_lowercase();
-        let mut address = [0; ADDRESS_MAX];
-        let host = std::str::from_utf8(lower).ok();
-        let host = host.map(|host| address_literal(host, &mut address).unwrap_or(host));
-        host.and_then(|host| self.written(host)).ok_or(NotNamed::Unknown)
+        let host = host(authority);
+        if host.len() > HOST_MAX {
+            return Err(NotNamed::TooLong);
+        }
+        self.written(&host).ok_or(NotNamed::Unknown)
     }
 
     /// The place behind a host that is written as names are.
@@ -111,22 +106,31 @@ impl Hosts {
     }
 }
 
-/// Room for an IPv6 address in brackets.
-const ADDRESS_MAX: usize = 48;
-
-/// An IPv6 address in brackets, written the one way that names of sites are (RFC 5952).
-fn address_literal<'b>(host: &str, out: &'b mut [u8; ADDRESS_MAX]) -> Option<&'b str> {
-    let address: Ipv6Addr = host.strip_prefix('[')?.strip_suffix(']')?.parse().ok()?;
-    let mut rest = out.as_mut_slice();
-    write!(rest, "[{address}]").ok()?;
-    let left = rest.len();
-    std::str::from_utf8(out.get(..ADDRESS_MAX - left)?).ok()
+/// The host of an authority in the one spelling that it is compared in and filled in by: without the port and the dot that
+/// ends a full name, in lower case, an IPv6 address as RFC 5952 has it. Whoever decides by a host asks for it here.
+#[inline]
+pub fn host(authority: &str) -> Cow<'_, str> {
+    let sent = host_of(authority);
+    let host = sent.strip_suffix('.').unwrap_or(sent);
+    let is_plain = !host.bytes().any(|byte| byte.is_ascii_uppercase() || byte == b'[');
+    if is_plain { Cow::Borrowed(host) } else { spelled(host) }
 }
 
-/// The host that sites are known by: without the port, and without the dot that ends a full name.
-pub fn name_of(authority: &str) -> &str {
-    let host = host_of(authority);
-    host.strip_suffix('.').unwrap_or(host)
+#[cold]
+fn spelled(host: &str) -> Cow<'_, str> {
+    let address = host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));
+    match address.and_then(|address| address.parse::<Ipv6Addr>().ok()) {
+        Some(address) => Cow::Owned(format!("[{address}]")),
+        None => Cow::Owned(host.to_ascii_lowercase()),
+    }
+}
+
+/// The host of an authority as it was sent, brackets included, without the port.
+pub fn host_of(authority: &str) -> &str {
+    match authority.bytes().rposition(|byte| matches!(byte, b':' | b']')) {
+        Some(at) if authority[at..].starts_with(':') => &authority[..at],
+        _ => authority,
+    }
 }
 
 #[cfg(test)]
@@ -142,9 +146,15 @@ mod tests {
             ("example.com.:80", "example.com"),
             ("[::1]:80", "[::1]"),
             ("[::1]", "[::1]"),
+            ("[2001:DB8:0::1]:443", "[2001:db8::1]"),
+            ("[::ffff:7F00:1]", "[::ffff:127.0.0.1]"),
+            ("[v1.X]", "[v1.x]"),
+            ("Admin.Example.COM.:80", "admin.example.com"),
             ("", ""),
+            (".", ""),
         ] {
-            assert_eq!(name_of(authority), host);
+            assert_eq!(super::host(authority), host);
+            assert_eq!(super::host(host), host, "one spelling is enough");
         }
     }
 

@@ -3,7 +3,7 @@
 use crate::answer;
 use crate::engine::{Engine, Secure};
 use crate::exchange::Exchange;
-use crate::hosts::name_of;
+use crate::hosts;
 use crate::remote::Remote;
 use crate::response::Response;
 use crate::site::Site;
@@ -60,7 +60,7 @@ impl Engine {
             None if remote.has_told_scheme() => 443,
             None => self.https_port()?,
         };
-        let host = name_of(arrival.authority);
+        let host = hosts::host(arrival.authority);
         if host.is_empty() {
             let why = "The request names no host, so it cannot be sent to https.";
             return Some(answer::explained(Status::BAD_REQUEST, why));

@@ -13,6 +13,7 @@ pub mod body_stream;
 mod condition;
 pub mod conn;
 mod context;
+pub mod cors;
 mod crowd;
 pub mod decoration;
 pub mod engine;

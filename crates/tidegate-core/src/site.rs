@@ -256,9 +256,9 @@ impl Site {
         remote.seen_behind(own.unwrap_or(&self.config.trusted_proxies), fields)
     }
 
-    /// Whether a route has gates beside its access rules.
-    pub(crate) fn has_gates(&self, index: usize) -> bool {
-        !self.routes[index].gates.is_empty()
+    /// Whether a route has gates beside its access rules that let each client in by itself.
+    pub(crate) fn tells_clients_apart(&self, index: usize) -> bool {
+        self.routes[index].gates.iter().any(|gate| gate.tells_clients_apart())
     }
 
     /// Whether any route has a program answer.
@@ -388,7 +388,7 @@ fn is_for_this_machine(clause: &Clause) -> bool {
 fn as_asked<R>(exchange: &Exchange<'_>, path: &[u8], f: impl FnOnce(&Exchange<'_>) -> R) -> R {
     let state = || RequestState::of(exchange.state.remote);
     match &exchange.state.asked {
-        None if std::ptr::eq(path, exchange.path) => f(exchange),
+        None if std::ptr::eq(path, exchange.path) && exchange.state.matched.is_none() => f(exchange),
         None => f(&Exchange { path, state: state(), ..*exchange }),
         Some(asked) => {
             let fields: Vec<_> = asked.fields.iter().map(|(name, value)| Field { name, value }).collect();
@@ -414,7 +414,8 @@ pub(crate) fn source(exchange: &Exchange<'_>) -> Response {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::handler::{Foreseen, Pass};
+    use crate::gate::Pass;
+    use crate::handler::Foreseen;
     use crate::reply::Reply;
     use proptest::prelude::*;
 

@@ -7,7 +7,7 @@
 
 use crate::condition::cookies;
 use crate::exchange::Exchange;
-use crate::hosts::name_of;
+use crate::hosts::host;
 use std::borrow::Cow;
 use std::rc::Rc;
 use tidegate_config::settings::{PathPattern, Route, Shared, ValueMap, Values};
@@ -28,17 +28,18 @@ pub enum Piece {
     Text(String),
     /// `{client}`: the address of the client, nothing for one of a unix socket.
     Client,
-    /// `{host}`: without its port.
+    /// `{host}`: without its port, in the one spelling that hosts are compared in.
     Host,
     /// `{method}`
     Method,
-    /// `{path}`: decoded and normalised, then encoded again; begins with a slash.
+    /// `{path}`: decoded and normalised, then encoded again; begins with a slash. Where something is decided by it, it is
+    /// the path that routes are chosen by; elsewhere what the client has asked for.
     Path,
     /// `{query}`: with its `?`, or `&` behind another; nothing where there is none.
     Query,
     /// `{scheme}`: `http` or `https`.
     Scheme,
-    /// `{uri}`: path and query as the client sent them.
+    /// `{uri}`: path and query as the client sent them; where something is decided by it, those that routes are chosen by.
     Uri,
     /// What depends on the request in other ways, and what stands there where that is empty.
     Asked(Box<Asked>, String),
@@ -78,9 +79,9 @@ impl ValueTemplate {
         &self.map.name
     }
 
-    /// What it is for a request; empty where nothing fits.
+    /// What it is for a request, the same to conditions, fields and addresses; empty where nothing fits.
     pub fn result(&self, exchange: &Exchange<'_>) -> &str {
-        let from = self.from.fill(exchange);
+        let from = Template::fill_pieces(self.from.pieces.iter(), Purpose::Decide, exchange);
         self.map.cases.find(from.as_bytes()).unwrap_or_default()
     }
 }
@@ -132,6 +133,15 @@ impl<'s> Scope<'s> {
         };
         Some(Piece::Asked(Box::new(asked), default.to_owned()))
     }
+}
+
+/// What a text is filled in for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Purpose {
+    /// To be sent to a client or an application.
+    Tell,
+    /// Something is decided by it: no client may get another decision by another way to the same path.
+    Decide,
 }
 
 /// Where something is put.
@@ -186,22 +196,20 @@ impl Template {
 
     /// The text for a request, as the value of a field.
     pub fn fill(&self, exchange: &Exchange<'_>) -> String {
-        Self::fill_pieces(self.pieces.iter(), exchange)
+        Self::fill_pieces(self.pieces.iter(), Purpose::Tell, exchange)
     }
 
-    /// The same as a key: without `{client}`, for which something else stands, and with one spelling of a host.
+    /// The same as a key: without `{client}`, for which something else stands.
     pub(crate) fn fill_key(&self, exchange: &Exchange<'_>) -> String {
-        let mut text = String::new();
-        for piece in self.pieces.iter().filter(|piece| **piece != Piece::Client) {
-            match piece {
-                Piece::Host => text += &name_of(exchange.authority).to_ascii_lowercase(),
-                piece => text += &Self::fill_pieces(std::iter::once(piece), exchange),
-            }
-        }
-        text
+        let pieces = self.pieces.iter().filter(|piece| **piece != Piece::Client);
+        Self::fill_pieces(pieces, Purpose::Decide, exchange)
     }
 
-    fn fill_pieces<'p>(pieces: impl Iterator<Item = &'p Piece>, exchange: &Exchange<'_>) -> String {
+    fn fill_pieces<'p>(
+        pieces: impl Iterator<Item = &'p Piece>,
+        purpose: Purpose,
+        exchange: &Exchange<'_>,
+    ) -> String {
         let mut text = String::new();
         for piece in pieces {
             match piece {
@@ -211,16 +219,16 @@ impl Template {
                         text += &exchange.state.remote.client.to_string();
                     }
                 }
-                Piece::Host => text.push_str(host_of(exchange.authority)),
+                Piece::Host => text += &host(exchange.authority),
                 Piece::Method => text.push_str(exchange.method_token),
+                Piece::Path if purpose == Purpose::Decide => text += &encode_path(routed_path(exchange)),
                 Piece::Path => text += &path_asked_for(exchange),
-                Piece::Query => {
-                    if let Some(query) = exchange.query {
-                        text.push('?');
-                        text.push_str(query);
-                    }
-                }
+                Piece::Query => push_query(&mut text, exchange),
                 Piece::Scheme => text.push_str(exchange.scheme),
+                Piece::Uri if purpose == Purpose::Decide => {
+                    text += &encode_path(routed_path(exchange));
+                    push_query(&mut text, exchange);
+                }
                 Piece::Uri => text += &uri_of(exchange.target),
                 Piece::Asked(asked, default) => asked.put(&mut text, Place::Field, default, exchange),
             }
@@ -266,9 +274,9 @@ impl Template {
                         place = Place::Query;
                     }
                 }
-                (Piece::Host, _) => match host_of(exchange.authority) {
-                    "" => return None,
-                    host => text.push_str(host),
+                (Piece::Host, _) => match host(exchange.authority) {
+                    host if host.is_empty() => return None,
+                    host => text += &host,
                 },
                 (Piece::Scheme, _) => text.push_str(exchange.scheme),
                 // Of no use in an address, and no placeholders there.
@@ -305,8 +313,7 @@ impl Asked {
     fn put(&self, text: &mut String, place: Place, default: &str, exchange: &Exchange<'_>) {
         let value: Cow<'_, [u8]> = match self {
             Asked::Capture(pattern, name) => {
-                let path = exchange.state.matched.as_deref().unwrap_or(exchange.path);
-                Cow::Borrowed(pattern.capture(path, name).unwrap_or_default())
+                Cow::Borrowed(pattern.capture(routed_path(exchange), name).unwrap_or_default())
             }
             Asked::Field(name) => Cow::Borrowed(exchange.fields.first(name).unwrap_or_default()),
             Asked::Cookie(name) => Cow::Borrowed(cookies(exchange, name).next().unwrap_or_default()),
@@ -346,6 +353,18 @@ fn join(text: &mut String, rooted: &str) {
     text.push_str(&rooted[usize::from(is_doubled)..]);
 }
 
+/// The path that the route of a request was chosen by: also where `rewrite` has since put another in its place.
+fn routed_path<'e>(exchange: &'e Exchange<'_>) -> &'e [u8] {
+    exchange.state.matched.as_deref().unwrap_or(exchange.path)
+}
+
+fn push_query(text: &mut String, exchange: &Exchange<'_>) {
+    if let Some(query) = exchange.query {
+        text.push('?');
+        text.push_str(query);
+    }
+}
+
 /// The path that the client has asked for, also where `index` or `try` have led on to another.
 pub(crate) fn path_asked_for(exchange: &Exchange<'_>) -> String {
     let mut scratch = Vec::new();
@@ -354,14 +373,6 @@ pub(crate) fn path_asked_for(exchange: &Exchange<'_>) -> String {
     let raw_path = target.as_ref().and_then(Target::path);
     let path = raw_path.and_then(|raw_path| normalise(raw_path, &mut scratch).ok());
     encode_path(path.unwrap_or(exchange.path))
-}
-
-/// The host of an authority, brackets included, without the port.
-pub fn host_of(authority: &str) -> &str {
-    match authority.bytes().rposition(|byte| matches!(byte, b':' | b']')) {
-        Some(at) if authority[at..].starts_with(':') => &authority[..at],
-        _ => authority,
-    }
 }
 
 /// Path and query of a request target, beginning with exactly one slash. Browsers take a backslash for a

@@ -12,9 +12,9 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
 use thiserror::Error;
-use tidegate_config::settings::gateway::{BackendTls, BackendTrust};
+use tidegate_config::settings::gateway::{BackendProtocol, BackendTls, BackendTrust};
 use tidegate_config::settings::{
-    CertificateFiles, ClientCertificates, HostPattern, Listener, Origin, Settings, Site,
+    CertificateFiles, ClientCertificates, Directory, HostPattern, Listener, Origin, Settings, Site,
 };
 use tidegate_tls::ticket::{ROTATION, TicketKeysError};
 use tidegate_tls::{
@@ -135,7 +135,7 @@ impl TlsFiles {
 struct Way {
     roots: Option<Arc<TrustedRoots>>,
     identity: Option<PairKey>,
-    speaks_http2: bool,
+    protocol: BackendProtocol,
 }
 
 /// What there is to tell a process that serves: all of it at its start, then what has changed.
@@ -294,15 +294,18 @@ impl TlsStore {
                 (Some(one), Some(other)) => Arc::ptr_eq(one, other),
                 _ => false,
             };
-            same_roots && way.identity == identity && way.speaks_http2 == backend.speaks_http2
+            same_roots && way.identity == identity && way.protocol == backend.protocol
         };
         let known = connectors.iter().find(|(way, _)| is_same(way));
         if let Some(connector) = known.and_then(|(_, connector)| connector.upgrade()) {
             return Ok(connector);
         }
         let trust = roots.clone().map_or(Trust::Anybody, Trust::Roots);
-        let protocol = if backend.speaks_http2 { &b"h2"[..] } else { b"http/1.1" };
-        let protocols = vec![protocol.to_vec()];
+        let protocols = match backend.protocol {
+            BackendProtocol::Http1 => vec![b"http/1.1".to_vec()],
+            BackendProtocol::Http2 => vec![b"h2".to_vec()],
+            BackendProtocol::Ldap => Vec::new(),
+        };
         let options = ConnectorOptions {
             protocols,
             identity: identity.as_ref().map(|key| self.slot(key)),
@@ -310,7 +313,7 @@ impl TlsStore {
         };
         let made = Connector::new(&options)
             .map_err(|error| TlsError::Backend { origin: backend.origin.clone(), error })?;
-        let way = Way { roots, identity, speaks_http2: backend.speaks_http2 };
+        let way = Way { roots, identity, protocol: backend.protocol };
         connectors.push((way, Arc::downgrade(&made)));
         Ok(made)
     }
@@ -388,9 +391,11 @@ fn roots_key(trust: &BackendTrust) -> Option<PathBuf> {
     }
 }
 
-/// TLS with applications, wherever it stands.
+/// TLS with applications and directories, wherever it stands.
 pub fn backends(settings: &Settings) -> impl Iterator<Item = &BackendTls> {
-    settings.sites.iter().flat_map(|site| &site.routes).filter_map(|route| route.action.backend_tls())
+    let routes = settings.sites.iter().flat_map(|site| &site.routes);
+    let directories = settings.users.iter().filter_map(|users| users.directory.as_ref());
+    routes.filter_map(|route| route.action.backend_tls()).chain(directories.flat_map(Directory::tls))
 }
 
 /// A pair that can be served.

@@ -10,10 +10,12 @@ pub struct User {
     pub name: String,
     /// Sorted.
     pub groups: Vec<String>,
+    /// Where there are more groups than these: what the source of users knows the user by.
+    pub unlisted: Option<Box<str>>,
 }
 
 impl User {
-    /// Whether the user belongs to a group.
+    /// Whether the user belongs to a group, of those that are listed.
     pub fn is_in(&self, group: &str) -> bool {
         self.groups.binary_search_by(|known| known.as_str().cmp(group)).is_ok()
     }
@@ -27,6 +29,11 @@ impl Identity {
     /// The client is this one. Said once for each login that a request passes.
     pub fn prove(&self, user: Arc<User>) {
         let _ = self.0.set(user);
+    }
+
+    /// The same, to be kept.
+    pub fn known(&self) -> Option<Arc<User>> {
+        self.0.get().cloned()
     }
 
     /// Who it is; `None` as long as nobody has said.

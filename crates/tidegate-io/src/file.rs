@@ -8,6 +8,7 @@ use crate::blocking::{self, QueueKey};
 use crate::clock::monotonic_ns;
 use crate::links;
 pub use crate::links::Links;
+use crate::off_limits::{self, Nearness};
 use crate::shared_roots;
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat, openat2};
 use rustix::io::{Errno, ReadWriteFlags};
@@ -295,10 +296,14 @@ impl Root {
         self.followed.store(now, Relaxed);
         let Ok(dir) = dir else { return Ok(()) };
         let identity = meta_of(dir.as_fd())?.identity;
-        if self.read_place().identity != identity {
-            self.move_to(dir, identity)?;
+        if self.read_place().identity == identity {
+            return Ok(());
         }
-        Ok(())
+        if off_limits::examine_root(dir.as_fd(), real_path_of(dir.as_fd()).as_deref()).is_err() {
+            off_limits::was_led_here(&self.path);
+            return Ok(()); // as if there were nothing
+        }
+        self.move_to(dir, identity)
     }
 
     /// Opens what the path leads to now.
@@ -410,6 +415,19 @@ impl Root {
     }
 
     fn resolve(&self, relative: &[u8], flags: OFlags, patience: Patience) -> io::Result<OwnedFd> {
+        let nearness = off_limits::nearness(self.read_place().real.as_deref());
+        match nearness {
+            Nearness::Apart => self.resolve_freely(relative, flags, patience),
+            // To tell, file systems are asked.
+            _ if patience == Patience::Cached => Err(io::ErrorKind::WouldBlock.into()),
+            _ => {
+                let opened = self.resolve_freely(relative, flags, patience)?;
+                off_limits::examine(opened.as_fd()).map(|()| opened)
+            }
+        }
+    }
+
+    fn resolve_freely(&self, relative: &[u8], flags: OFlags, patience: Patience) -> io::Result<OwnedFd> {
         let relative = if relative.is_empty() { b"." } else { relative };
         let (dir, Place { is_remote, .. }) = self.open_place(patience)?;
         // Opening a file may ask whoever keeps the file system, which no flag prevents. What lies beyond a
@@ -523,12 +541,13 @@ impl Place {
             b"/" => Arc::default(),
             real => real.into(),
         });
+        off_limits::examine_root(dir.as_fd(), real.as_deref())?;
         let is_remote = rustix::fs::fstatfs(&dir).is_ok_and(|system| REMOTE.contains(&system.f_type));
         Ok(Place { dir: Some(dir), identity, real, is_remote })
     }
 }
 
-fn real_path_of(fd: BorrowedFd<'_>) -> Option<Vec<u8>> {
+pub(crate) fn real_path_of(fd: BorrowedFd<'_>) -> Option<Vec<u8>> {
     let link = format!("/proc/self/fd/{}", fd.as_raw_fd());
     Some(rustix::fs::readlink(link, Vec::new()).ok()?.into_bytes())
 }

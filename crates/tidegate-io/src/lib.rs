@@ -14,6 +14,7 @@ pub mod file;
 pub mod lane;
 mod links;
 pub mod notify;
+pub mod off_limits;
 pub mod oneshot;
 pub mod paged;
 pub mod parked;

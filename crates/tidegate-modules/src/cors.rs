@@ -1,30 +1,21 @@
 //! `cors`: the questions that browsers ask before they send what a page of another site wants to (the Fetch standard, section
 //! 3.3.2). What is put on all other answers is the route's decoration (`core/decoration.rs`).
 
-use std::rc::Rc;
 use tidegate_config::settings::{Cors, Shared};
-use tidegate_core::decoration::allow;
-use tidegate_core::explain::Foreseen;
-use tidegate_core::{Exchange, Gate, Handler, Pass, Reply, Response, Verdict, answer};
-use tidegate_http::{FieldLines, Method, Status};
+use tidegate_core::cors::{allow, question};
+use tidegate_core::{Exchange, Gate, Response, Verdict, answer};
+use tidegate_http::{FieldLines, Status};
 
-/// Answers questions in front of what answers the route.
+/// The gate of a route with `cors`, which answers such questions: no gate behind it, and nothing that answers the route, ever
+/// gets one. So it stands in front of logins, which browsers do not tell of when they ask.
 pub struct Preflight {
     cors: Shared<Cors>,
-    handler: Rc<dyn Handler>,
 }
 
 impl Preflight {
-    /// In front of `handler`.
-    pub fn new(cors: Shared<Cors>, handler: Rc<dyn Handler>) -> Preflight {
-        Preflight { cors, handler }
-    }
-
-    /// The origin that asks, where the request is a question.
-    fn question<'e>(exchange: &Exchange<'e>) -> Option<&'e [u8]> {
-        let is_question =
-            exchange.method == Method::Options && exchange.fields.contains("access-control-request-method");
-        exchange.fields.single("origin").filter(|_| is_question)
+    /// For the routes of a `cors`.
+    pub fn new(cors: Shared<Cors>) -> Preflight {
+        Preflight { cors }
     }
 
     fn answer(&self, origin: &[u8], exchange: &Exchange<'_>) -> Response {
@@ -60,41 +51,15 @@ impl Preflight {
     }
 }
 
-/// A gate of a route with `cors`, past which such questions go: browsers ask them without credentials, and the answer says
-/// nothing of what lies behind the gate.
-pub struct OpenToQuestions(Rc<dyn Gate>);
-
-impl OpenToQuestions {
-    /// For a route whose handler is a [`Preflight`], which answers each question itself.
-    pub fn new(gate: Rc<dyn Gate>) -> OpenToQuestions {
-        OpenToQuestions(gate)
-    }
-}
-
-impl Gate for OpenToQuestions {
+impl Gate for Preflight {
     fn check(&self, exchange: &mut Exchange<'_>) -> Verdict {
-        match Preflight::question(exchange) {
-            Some(_) => Verdict::Pass,
-            None => self.0.check(exchange),
-        }
-    }
-}
-
-impl Handler for Preflight {
-    fn handle(&self, exchange: &mut Exchange<'_>, pass: Pass) -> Reply {
-        match Preflight::question(exchange) {
-            Some(origin) => Reply::Ready(self.answer(origin, exchange)),
-            None => self.handler.handle(exchange, pass),
+        match question(exchange) {
+            Some(origin) => Verdict::Answer(self.answer(origin, exchange)),
+            None => Verdict::Pass,
         }
     }
 
-    fn explain(&self, exchange: &Exchange<'_>, say: &mut dyn FnMut(String)) -> Foreseen {
-        match Preflight::question(exchange) {
-            Some(_) => {
-                say("a browser asks whether a page of another site may: `cors` answers".into());
-                Foreseen::Handler
-            }
-            None => self.handler.explain(exchange, say),
-        }
+    fn tells_clients_apart(&self) -> bool {
+        false
     }
 }

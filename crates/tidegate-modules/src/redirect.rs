@@ -157,7 +157,7 @@ mod tests {
 
     #[test]
     fn hosts() {
-        use tidegate_core::template::host_of;
+        use tidegate_core::hosts::host_of;
         for (authority, host) in [
             ("example.com", "example.com"),
             ("example.com:80", "example.com"),

@@ -109,6 +109,20 @@ metrics! {
         cache_invalidations: Counter, Count, "Cache Invalidations", "Entries dropped because the file had changed.";
         cache_evictions: Counter, Count, "Cache Evictions", "Entries dropped to make room.";
     }
+    "UserCacheInfo" {
+        user_cache_hits: Counter, Count, "UserCacheHits", "Logins that the user cache has let in.";
+        user_cache_refusals: Counter, Count, "UserCacheRefusals",
+            "Logins that the user cache has refused, and those without a password.";
+        user_cache_misses: Counter, Count, "UserCacheMisses", "Logins that had to be looked into.";
+        logins_put_off: Counter, Count, "Logins Put Off",
+            "Logins that were not looked into since too many passwords had been wrong.";
+        logins_unanswered: Counter, Count, "Logins Unanswered",
+            "Logins that were not looked into since the directory was away, or too many waited.";
+        directory_searches: Counter, Count, "Directory Searches", "Searches in directories.";
+        directory_binds: Counter, Count, "Directory Binds", "Passwords that directories were asked about.";
+        directory_failures: Counter, Count, "Directory Failures",
+            "Times that a server of a directory has not answered a question.";
+    }
 }
 
 impl Snapshot {
@@ -130,6 +144,16 @@ impl Snapshot {
         self.connections_closed = self.connections_closed.wrapping_add(self.connections.current);
         self.requests_lost = self.requests_lost.wrapping_add(self.requests_under_way());
         self.retire_gauges();
+    }
+
+    /// Logins that the user cache has answered, one way or the other.
+    pub fn user_cache_answers(&self) -> u64 {
+        self.user_cache_hits.saturating_add(self.user_cache_refusals)
+    }
+
+    /// Logins that the user cache was asked about.
+    pub fn user_cache_lookups(&self) -> u64 {
+        self.user_cache_answers().saturating_add(self.user_cache_misses)
     }
 
     /// Cache look-ups, answered or not.

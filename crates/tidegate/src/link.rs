@@ -87,6 +87,9 @@ pub enum ToServer {
         rates: Vec<rate::Identity>,
         /// What each worker listens on.
         listeners: Vec<Vec<ListenAddress>>,
+        /// What no root leads to.
+        #[serde(with = "tidegate_config::path_encoding::paths")]
+        off_limits: Vec<PathBuf>,
     },
     /// What TLS needs and settings do not hold. Before `Prepare`: all of it; later: what has changed.
     Tls(TlsUpdate),
@@ -190,6 +193,17 @@ pub enum Question {
     Figures,
     /// Of a server: what each worker says to this. Of the master: what all workers say.
     Workers(String),
+    /// Of a server: whether it is well.
+    Wellness,
+}
+
+/// How a server process is.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Wellness {
+    /// A limit of the system that is lower than when it began.
+    pub lowered: Option<String>,
+    /// Workers that do not answer.
+    pub silent: usize,
 }
 
 /// What a server process has counted.
@@ -213,6 +227,8 @@ pub enum Answer {
     Report(Box<(ServerInfo, Snapshot)>),
     /// One for each worker.
     Workers(Vec<String>),
+    /// Of one server process.
+    Wellness(Wellness),
 }
 
 type Then = Box<dyn FnOnce(Answer) + Send>;
@@ -392,6 +408,7 @@ mod tests {
             logs: Vec::new(),
             rates: Vec::new(),
             listeners: Vec::new(),
+            off_limits: Vec::new(),
         };
         let json = serde_json::to_vec(&prepare).unwrap();
         assert!(json.len() < most, "{} bytes", json.len());
@@ -421,7 +438,8 @@ mod tests {
     #[test]
     fn a_big_value_travels_once() {
         let cases: String = (0..5000).map(|n| format!(" \"/old/{n}\" \"/new/{n}\";")).collect();
-        let route = |n: u32| format!("route \"/{n}/*\" {{ respond 200; header \"X-A\" \"{{value.moved}}\" }};");
+        let route =
+            |n: u32| format!("route \"/{n}/*\" {{ respond 200; header \"X-A\" \"{{value.moved}}\" }};");
         let routes: String = (0..20).map(route).collect();
         let own = "value \"own\" from=\"{host}\" { \"*\" \"x\" }";
         let site = |n: u32| format!("site \"s{n}.test\" {{ {own}; {routes} respond 200 }}\n");

@@ -14,7 +14,9 @@ use std::collections::{HashMap, HashSet};
 use std::path::Path;
 use tidegate_config::settings::gateway::BackendTrust;
 use tidegate_config::settings::pool::{Application, Place};
-use tidegate_config::settings::{AcmeChallenge, Action, CertificateFiles, Listener, Origin, Route, Site};
+use tidegate_config::settings::{
+    AcmeChallenge, Action, CertificateFiles, Directory, Listener, Origin, Route, Site,
+};
 use tidegate_config::{Diagnostic, Loaded, Settings};
 use tidegate_core::tls::{PairKey, TlsError, automatic_names, key_of, read_clients, read_roots};
 use tidegate_io::clock::wall_seconds;
@@ -37,6 +39,7 @@ pub fn look(loaded: &mut Loaded) -> HashMap<PairKey, Pair> {
     let Some(settings) = loaded.settings.as_ref().or(loaded.partial.as_ref()) else { return HashMap::new() };
     let mut findings = Findings { loaded, settings, list: Vec::new(), pairs: HashMap::new() };
     findings.users();
+    findings.directories();
     findings.spill();
     findings.made_later();
     findings.listeners();
@@ -89,6 +92,18 @@ impl Findings<'_> {
             match origin {
                 Some(origin) => self.add(None, origin, Diagnostic::error(message)),
                 None => self.list.push((None, Diagnostic::error(message))),
+            }
+        }
+    }
+
+    /// Whether it can be told who signs the certificates of directories. No directory is asked.
+    fn directories(&mut self) {
+        let settings = self.settings;
+        let directories = settings.users.iter().filter_map(|users| users.directory.as_ref());
+        for mut terms in directories.map(Directory::tls) {
+            // What is wrong with a file is said once, for the first server.
+            if let Some(error) = terms.find_map(|terms| read_roots(terms).err()) {
+                self.tls(None, Err(error));
             }
         }
     }
@@ -187,13 +202,13 @@ impl Findings<'_> {
             self.certificate(Some(at), files);
         }
         if let Some(clients) = &site.tls.clients {
-            self.tls(at, read_clients(clients).map(drop));
+            self.tls(Some(at), read_clients(clients).map(drop));
         }
         self.roots(at, site, identity);
         for route in &site.routes {
             let Action::Proxy(proxy) = &route.action else { continue };
             let Some(backend) = &proxy.gateway.tls else { continue };
-            self.tls(at, read_roots(backend).map(drop));
+            self.tls(Some(at), read_roots(backend).map(drop));
             if let Some(files) = &backend.identity
                 && let Err(error) =
                     Pair::read(&files.certificate, &files.key).and_then(|pair| Certificate::new(&pair))
@@ -208,14 +223,14 @@ impl Findings<'_> {
         }
     }
 
-    fn tls(&mut self, site: usize, outcome: Result<(), TlsError>) {
+    fn tls(&mut self, site: Option<usize>, outcome: Result<(), TlsError>) {
         let (origin, said) = match outcome {
             Ok(()) => return,
             Err(TlsError::Certificate { origin, error }) => (origin, error.to_string()),
             Err(TlsError::Backend { origin, error }) => (origin, error.to_string()),
             Err(TlsError::Terms { origin, error }) => (origin, error.to_string()),
         };
-        self.add(Some(site), &origin, Diagnostic::error(said));
+        self.add(site, &origin, Diagnostic::error(said));
     }
 
     fn certificate(&mut self, site: Option<usize>, files: &CertificateFiles) {

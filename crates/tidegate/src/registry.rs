@@ -21,7 +21,7 @@ use tidegate_core::worker::{self, LogSet, MakeRegistry};
 use tidegate_core::{Filter, Gate, Handler};
 use tidegate_io::runtime;
 use tidegate_modules::compress::CompressFilter;
-use tidegate_modules::cors::{OpenToQuestions, Preflight};
+use tidegate_modules::cors::Preflight;
 use tidegate_modules::files::{self, Files};
 use tidegate_modules::gateway::link;
 use tidegate_modules::gateway::pool_directory::PoolDirectory;
@@ -71,8 +71,8 @@ impl Registry {
 
     /// For `explain`: what answers says so.
     pub fn for_rehearsal(notes: Notes, tls: Arc<TlsStore>) -> Registry {
-        let stores =
-            Stores { directory: PoolDirectory::new(), logins: Arc::default(), rates: Arc::default(), tls };
+        let logins = Arc::new(LoginStore::silent(tls.clone()));
+        let stores = Stores { directory: PoolDirectory::new(), logins, rates: Arc::default(), tls };
         Registry { notes: Some(notes), ..Registry::new(Arc::default(), StatusView::default(), stores) }
     }
 
@@ -111,9 +111,6 @@ impl Registry {
                 if let Some(to) = &route.rewrite {
                     handler = rehearsed(Rc::new(Rewritten::new(to, Scope::of(route), handler)));
                 }
-                if let Some(cors) = &route.cors {
-                    handler = Rc::new(Preflight::new(cors.clone(), handler));
-                }
                 let made = site::Route::new(handler, filters_for(route), Decoration::of(route));
                 routes.push(made.behind(self.gates_for(settings, route)?));
             }
@@ -130,18 +127,20 @@ impl Registry {
         for rate in &route.rates {
             gates.push(Rc::new(LimitGate::new(rate, Scope::of(route), &self.stores.rates)?));
         }
-        let questioned = |gate: Rc<dyn Gate>| match &route.cors {
-            Some(_) => Rc::new(OpenToQuestions::new(gate)) as Rc<dyn Gate>,
-            None => gate,
-        };
+        // Browsers ask without credentials: what answers them stands in front of what wants some.
+        if let Some(cors) = &route.cors {
+            gates.push(Rc::new(Preflight::new(cors.clone())));
+        }
+        let mut source = None;
         if let Some(login) = &route.identification.login {
             let users = settings.users.iter().find(|users| users.name == login.users);
             let users =
                 users.ok_or_else(|| io::Error::other(format!("no users are named {}", login.users)))?;
-            gates.push(questioned(Rc::new(BasicGate::new(login, self.stores.logins.source(users)?))));
+            let source = source.insert(self.stores.logins.source(users)?).clone();
+            gates.push(Rc::new(BasicGate::new(login, source, self.stats.clone())));
         }
         if !route.identification.requirements.is_empty() {
-            gates.push(questioned(Rc::new(RequireGate::new(&route.identification))));
+            gates.push(Rc::new(RequireGate::new(&route.identification, source, self.stats.clone())));
         }
         Ok(gates)
     }
@@ -265,7 +264,7 @@ mod tests {
     fn an_engine_that_never_comes_into_force_leaves_nothing() {
         let runtime = Runtime::install(Poller::new().unwrap().registry().unwrap()).unwrap();
         let (directory, tls) = (PoolDirectory::new(), TlsStore::new().unwrap());
-        let (rates, logins) = (Arc::<RateStore>::default(), Arc::<LoginStore>::default());
+        let (rates, logins) = (Arc::<RateStore>::default(), Arc::new(LoginStore::new(tls.clone())));
         let stores = Stores {
             directory: directory.clone(),
             logins: logins.clone(),

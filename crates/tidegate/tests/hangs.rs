@@ -4,11 +4,12 @@
 
 mod running;
 
-use running::{Folder, Server, is_running, wait_for};
+use running::{Folder, Server, wait_for};
 use rustix::process::{Signal, geteuid, kill_process};
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use tidegate_testkit::is_running;
 
 /// Mounts it, and takes it away again when its input ends: then all that waits for it goes on, with an error.
 const MOUNT: &str = r#"
@@ -102,4 +103,19 @@ fn a_log_that_hangs_keeps_nobody_from_being_served_and_is_said() {
     drop(hanging);
     wait_for(|| said().contains("the logs were opened anew").then_some(()), "them to be opened");
     assert_eq!(server.body("/"), "b");
+}
+
+/// A process of the same user, or root, takes a server process its descriptors: it hangs for everybody who comes, and does
+/// not end by itself.
+#[test]
+fn a_server_process_whose_limits_were_lowered_is_replaced() {
+    use rustix::process::{Resource, Rlimit, prlimit};
+    let folder = Folder::new("lowered");
+    let mut server = Server::with_config(&folder, &running::site("fine"));
+    let deaf = server.processes()[0];
+    let few = Rlimit { current: Some(3), maximum: Some(3) };
+    prlimit(Some(deaf), Resource::Nofile, few).unwrap();
+    server.line("the limit of descriptors of server process");
+    wait_for(|| (!server.processes().contains(&deaf)).then_some(()), "another to serve");
+    assert_eq!(server.body("/"), "fine");
 }

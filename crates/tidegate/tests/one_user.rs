@@ -329,3 +329,120 @@ fn a_sandbox_that_a_reload_switches_on_closes_the_control_socket() {
     assert!(server.child.try_wait().unwrap().is_none());
     assert!(Path::new(&ground.folder.path("run/control.proof")).exists());
 }
+
+/// A script puts a link to the keys in the place of a root, which is followed once a second and by a reload.
+#[test]
+fn a_root_that_is_led_to_the_keys_serves_no_key() {
+    let Some(number) = ordinary_user() else { return };
+    let ground = Ground::new("one-user-root", number);
+    ground.script("lead", "rm -rf DIR/www/site && ln -s DIR/$QUERY_STRING DIR/www/site && echo led");
+    // The other root makes that of the folder above readable for server processes.
+    let settings = ground
+        .settings("keys/site.key", "")
+        .replace("pid-file", &format!("acme {{ storage \"{}/acme\" }}\npid-file", ground.folder.0.display()))
+        + "site \"other\" { root \"www\"; index off }\nsite \"all\" { root \".\"; hidden }\n"
+        + "listen \"127.0.0.1:0\" { tls }\n";
+    let mut server = ground.serve(&settings);
+    let key = ground.folder.path("acme/local/root.key");
+    wait_for(|| key.exists().then_some(()), "the local authority to be made");
+    let fetched = |host: &str, path: &str| {
+        let stream = std::net::TcpStream::connect(&server.address).unwrap();
+        stream.set_read_timeout(Some(running::WAIT)).unwrap();
+        running::exchange_with(host, stream, path)
+    };
+    // Below a root that its owner has named.
+    assert_eq!(fetched("all", "/www/site/index.html").unwrap(), "the site");
+    for path in ["/keys/site.key", "/acme/local/root.key", "/run/control.proof"] {
+        assert!(fetched("all", path).is_err(), "{path}");
+    }
+    let attempts = [
+        ("keys", vec!["/site.key"]),
+        ("acme", vec!["/local/root.key"]),
+        ("acme/local", vec!["/root.key"]),
+        ("run", vec!["/control.proof"]),
+        ("", vec!["/keys/site.key", "/acme/local/root.key"]),
+    ];
+    for (target, paths) in attempts {
+        let led = ask(&server, &format!("lead?{target}"));
+        assert!(led.contains("led"), "{led}");
+        let tried = |when: &str| {
+            for path in &paths {
+                let said = fetched("localhost", path);
+                assert!(said.is_err(), "{when} {target} {path}: {said:?}");
+            }
+        };
+        // Followed by the look a second later at the latest, which a change below would show as well.
+        let is_followed = |name: &str| fetched("localhost", name).is_ok();
+        if target == "keys" {
+            ground.script("mark", "echo marked > DIR/data/mark; echo marked > DIR/keys/mark; echo done");
+            ask(&server, "mark");
+            fs::write(ground.folder.path("keys/mark"), "marked").unwrap();
+            wait_for(|| is_followed("/mark").then_some(()), "the root to be followed");
+        }
+        tried("followed");
+        ground.tell(&["reload"]);
+        tried("reloaded");
+    }
+    // What was served stays, and the log says why; a reload finds no root.
+    ask(&server, "lead?data");
+    fs::write(ground.folder.path("data/page"), "a page").unwrap();
+    let said = ground.tell(&["reload"]);
+    assert!(said.status.success(), "{}", shown(&said));
+    wait_for(|| fetched("localhost", "/page").ok(), "the page");
+    ask(&server, "lead?acme");
+    let says = |what: &str| server.lines.try_iter().any(|line| line.contains(what));
+    wait_for(
+        || {
+            assert_eq!(fetched("localhost", "/page").unwrap(), "a page");
+            says("is not followed there").then_some(())
+        },
+        "the log to tell of the link",
+    );
+    ground.tell(&["reload"]);
+    wait_for(
+        || says("what lies there is kept from applications").then_some(()),
+        "the log to tell of the root",
+    );
+    assert!(fetched("localhost", "/page").is_err());
+    assert!(server.child.try_wait().unwrap().is_none());
+}
+
+/// A script puts links to the key in the places of logs, which are the user's own, and writes to the pid file.
+#[test]
+fn no_log_is_written_to_a_key_and_the_pid_file_is_the_servers() {
+    let Some(number) = ordinary_user() else { return };
+    let ground = Ground::new("one-user-logs", number);
+    let more = "access-log \"data/access.log\"\nerror-log \"data/error.log\"";
+    let server = ground.serve(&ground.settings("keys/site.key", more));
+    let key = fs::read(ground.folder.path("keys/site.key")).unwrap();
+    ground.script(
+        "lead",
+        "cd DIR/data && rm access.log && ln -s ../keys/site.key access.log && mkdir own && ln -s ../../keys own/keys && echo led; \
+         (echo 4242 > DIR/run/tidegate.pid) 2>/dev/null && echo WRITTEN",
+    );
+    // One that is started after the pid file was made.
+    ground.script("end", "kill -9 $PPID");
+    let _ = get(&server.address, "/cgi-bin/end");
+    let said = ask(&server, "lead");
+    assert!(said.contains("led") && !said.contains("WRITTEN"), "{said}");
+    server.signal(rustix::process::Signal::USR1);
+    let log = || fs::read_to_string(ground.folder.path("data/error.log")).unwrap();
+    wait_for(
+        || log().contains("kept from applications and clients").then_some(()),
+        "the log to tell of the other",
+    );
+    assert_eq!(server.body("/"), "the site");
+    // Nor does a reload, or the start, open one there.
+    let settings = ground
+        .settings("keys/site.key", "access-log \"data/own/keys/site.key\"\nerror-log \"data/error.log\"");
+    ground.folder.write("tidegate.kdl", &settings);
+    let said = ground.tell(&["reload"]);
+    assert!(!said.status.success() && shown(&said).contains("kept from applications"), "{}", shown(&said));
+    assert!(ground.tell(&["stop"]).status.success());
+    drop(server);
+    let config = ground.folder.path("tidegate.kdl").display().to_string();
+    let start = running::command(&ground.folder, &["serve", "--config", &config]);
+    let said = as_user(&start, number, false).output().unwrap();
+    assert!(!said.status.success() && shown(&said).contains("kept from applications"), "{}", shown(&said));
+    assert_eq!(fs::read(ground.folder.path("keys/site.key")).unwrap(), key);
+}

@@ -8,7 +8,6 @@ mod running;
 
 use running::accounts::{as_user, before, certificate, of_unit, script, user};
 use running::{BINARY, Folder, Load, Server, get, wait_for};
-use rustix::process::geteuid;
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::path::{Path, PathBuf};

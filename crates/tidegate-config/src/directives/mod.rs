@@ -4,6 +4,7 @@
 //! other is lowered in `lower`. The tests hold its example and its default to what the row says.
 
 mod answer;
+mod directory;
 mod files;
 mod gateway;
 mod guard;
@@ -18,13 +19,14 @@ mod upstream;
 use crate::directive::{Argument, Context, Directive};
 
 /// The parts of the table, in the order of the reference.
-const PARTS: [&[Directive]; 11] = [
+const PARTS: [&[Directive]; 12] = [
     server::DIRECTIVES,
     limits::DIRECTIVES,
     site::DIRECTIVES,
     rules::DIRECTIVES,
     files::DIRECTIVES,
     guard::DIRECTIVES,
+    directory::DIRECTIVES,
     answer::DIRECTIVES,
     gateway::DIRECTIVES,
     pool::DIRECTIVES,

@@ -8,8 +8,8 @@ use crate::check::{Checker, Item, duration, number};
 use crate::directive::Context;
 use crate::disk::{Disk, What};
 use crate::settings::gateway::{
-    Application, BackendTls, BackendTrust, Connections, Destination, Gateway, Proxy, Script, SendfileRoot,
-    Spill,
+    Application, BackendProtocol, BackendTls, BackendTrust, Connections, Destination, Gateway, Proxy, Script,
+    SendfileRoot, Spill,
 };
 use crate::settings::{Action, CertificateFiles, MoreField, PathPattern};
 use crate::suggest;
@@ -82,7 +82,10 @@ pub(super) fn proxy(
         Some(Value::Url(to, base, tls_name, http2)) => (to.clone(), base.clone(), tls_name.clone(), *http2),
         _ => (Destination::Named(String::new()), String::new(), None, false),
     };
-    let tls = backend_tls(checker, item, tls_name).map(|tls| BackendTls { speaks_http2, ..tls });
+    let tls = backend_tls(checker, item, tls_name).map(|tls| match speaks_http2 {
+        true => BackendTls { protocol: BackendProtocol::Http2, ..tls },
+        false => tls,
+    });
     fits_checks(checker, item, inherited, &to, if speaks_http2 { Spoken::Http2 } else { Spoken::Http1 });
     let text = |name: &str| item.child(name).and_then(|item| item.texts().pop());
     Action::Proxy(Box::new(Proxy {
@@ -141,7 +144,7 @@ fn backend_tls(checker: &mut Checker<'_>, item: &Item, name: Option<String>) -> 
             certificate,
             origin: origin.clone(),
         }),
-        speaks_http2: false,
+        protocol: BackendProtocol::Http1,
         origin,
     })
 }

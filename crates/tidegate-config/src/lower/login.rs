@@ -32,14 +32,18 @@ pub(super) fn sources(checker: &mut Checker<'_>, disk: &dyn Disk, items: &[Item]
             checker.diagnostics.push(item.error_at(0, message).help(help));
             continue;
         }
-        if item.child("htpasswd").is_none() && !item.is_faulty {
+        if item.child("htpasswd").or(item.child("ldap")).is_none()
+            && !item.is_faulty
+            && !item.misspells(Context::Users, &["htpasswd", "ldap"])
+        {
             let message = "these users are known nowhere";
-            let help = "name the file with their passwords: `htpasswd \"/etc/tidegate/staff\"`";
+            let help = "name the file with their passwords, `htpasswd \"/etc/tidegate/staff\"`, or a directory, `ldap`";
             checker.diagnostics.push(item.error(message).help(help));
         }
         let (accounts, cache) = (accounts(checker, disk, item).into(), cache(item));
+        let directory = item.child("ldap").and_then(|ldap| super::directory::directory(checker, disk, ldap));
         taken.insert(name.clone(), item.origin());
-        sources.push(UserSource { name, accounts, cache, origin: item.origin() });
+        sources.push(UserSource { name, accounts, directory, cache, origin: item.origin() });
     }
     sources
 }

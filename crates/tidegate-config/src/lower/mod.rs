@@ -5,6 +5,7 @@
 
 mod access;
 mod dead;
+mod directory;
 mod gateway;
 pub(crate) mod inherit;
 pub(crate) mod limits;

@@ -70,14 +70,7 @@ pub(super) fn route(
 }
 
 /// A route with the values in force.
-pub(super) fn with(mut inherited: Inherited, pattern: PathPattern, action: Action, origin: Origin) -> Route {
-    if let Some(methods) = inherited.access.methods.as_ref().filter(|_| inherited.cors.is_some())
-        && !methods.iter().any(|method| method == "OPTIONS")
-    {
-        // Browsers ask with it before they use the others.
-        let with_question = methods.iter().cloned().chain(["OPTIONS".to_owned()]);
-        inherited.access.methods = Some(with_question.collect::<Vec<_>>().into());
-    }
+pub(super) fn with(inherited: Inherited, pattern: PathPattern, action: Action, origin: Origin) -> Route {
     Route {
         pattern,
         conditions: Vec::new(),

@@ -68,10 +68,21 @@ pub struct BackendTls {
     pub trust: BackendTrust,
     /// What is shown where the server asks who we are.
     pub identity: Option<CertificateFiles>,
-    /// HTTP/2 is asked for in place of HTTP/1.1.
-    pub speaks_http2: bool,
+    /// What is spoken behind it.
+    pub protocol: BackendProtocol,
     /// Where it was written.
     pub origin: Origin,
+}
+
+/// What is spoken behind TLS with a backend, which ALPN asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum BackendProtocol {
+    /// HTTP/1.1
+    Http1,
+    /// HTTP/2
+    Http2,
+    /// LDAP, which has no name in ALPN that servers know.
+    Ldap,
 }
 
 /// Whom to believe.

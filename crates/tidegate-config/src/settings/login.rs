@@ -1,6 +1,6 @@
 //! `users`, `login` and `require`: who people are, and who of them gets in.
 
-use super::{Origin, Shared};
+use super::{Directory, Origin, Shared};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
@@ -11,7 +11,9 @@ pub struct UserSource {
     pub name: String,
     /// Of the password files, in order; of a name, the first counts.
     pub accounts: Shared<Vec<Account>>,
-    /// The user cache (R8).
+    /// The directory that knows users whom no file does.
+    pub directory: Option<Directory>,
+    /// The user cache (R9).
     pub cache: UserCache,
     /// Where it was written.
     pub origin: Origin,

@@ -9,17 +9,17 @@
 //! has chosen (FAULTS 38).
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::fs::{FileType, Mode, OFlags};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, openat};
 use rustix::io::Errno;
-use std::ffi::OsStr;
-use std::fs::{File, OpenOptions};
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
-use std::path::Path;
+use std::path::{Component, Path, PathBuf};
 use std::time::Duration;
 use tidegate_config::settings::LogTarget;
+use tidegate_io::off_limits;
 
 /// What a pipe takes at once when it says that it takes something (`PIPE_BUF`).
 const PIECE: usize = 4 << 10;
@@ -193,53 +193,104 @@ const LINKS: usize = 40;
 /// `PROC_SUPER_MAGIC`
 const PROC: u32 = 0x9fa0;
 
-/// Opens the file of a log, by way of links only where those belong to root or to this process's user: whoever owns the
-/// folder of a log could have root write anywhere (CVE-2016-1247).
+/// Opens the file of a log, by way of links only where those belong to root or to this process's user, the folders on the way
+/// included: whoever owns a folder there could have root write anywhere (CVE-2016-1247). Never one that is off limits, which
+/// an application of this user could lead it to.
 pub(super) fn append_to(path: &Path) -> io::Result<File> {
-    let mut path = path.to_owned();
-    for _ in 0..LINKS {
-        match open_itself(&path) {
-            Err(error) if error.raw_os_error() == Some(Errno::LOOP.raw_os_error()) => {}
-            outcome => return outcome,
+    let file = open_by_way(path)?;
+    // Not for want of a permission, which would be advised.
+    off_limits::examine(file.as_fd()).map_err(|refused| io::Error::other(refused.to_string()))?;
+    Ok(file)
+}
+
+fn open_by_way(path: &Path) -> io::Result<File> {
+    let absolute = std::path::absolute(path)?;
+    let folder = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let top = || rustix::fs::open("/", folder, Mode::empty());
+    let (mut at, mut at_path, mut pending, mut links) = (top()?, PathBuf::from("/"), parts(&absolute), 0);
+    while let Some(part) = pending.pop() {
+        let is_last = pending.is_empty();
+        if part == ".." {
+            at = openat(&at, "..", folder, Mode::empty())?;
+            at_path.pop();
+            continue;
         }
-        let link = rustix::fs::open(&path, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())?;
-        let there = rustix::fs::fstat(&link)?;
-        if FileType::from_raw_mode(there.st_mode) != FileType::Symlink {
-            continue; // it has been replaced since
-        }
+        let entry =
+            match openat(&at, &*part, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty()) {
+                Err(Errno::NOENT) if is_last => None,
+                entry => Some(entry?),
+            };
+        let there = entry.as_ref().map(rustix::fs::fstat).transpose()?;
+        let kind = there.map(|there| FileType::from_raw_mode(there.st_mode));
+        let Some((link, there)) = entry.zip(there).filter(|_| kind == Some(FileType::Symlink)) else {
+            if !is_last {
+                at = openat(&at, &*part, folder | OFlags::NOFOLLOW, Mode::empty())?;
+                at_path.push(&part);
+                continue;
+            }
+            match open_in(at.as_fd(), &part, kind, OFlags::NOFOLLOW) {
+                Err(Errno::LOOP) if links < LINKS => links += 1, // it is a link by now
+                outcome => return Ok(outcome?),
+            }
+            pending.push(part);
+            continue;
+        };
         if rustix::fs::fstatfs(&link)?.f_type as u32 == PROC {
             // The kernel's own, as behind /dev/stdout: what it says is no path.
-            return open_with(&path, OFlags::empty());
+            if is_last {
+                let kind = rustix::fs::statat(&at, &*part, AtFlags::empty())?.st_mode;
+                return Ok(open_in(at.as_fd(), &part, Some(FileType::from_raw_mode(kind)), OFlags::empty())?);
+            }
+            at = openat(&at, &*part, folder, Mode::empty())?;
+            at_path.push(&part);
+            continue;
+        }
+        links += 1;
+        if links > LINKS {
+            return Err(Errno::LOOP.into());
         }
         if there.st_uid != 0 && there.st_uid != rustix::process::geteuid().as_raw() {
             return Err(io::Error::other(format!(
                 "{} is a symbolic link of user {}, who may lead it to any file; make it as the user that runs tidegate",
-                path.display(),
+                at_path.join(&part).display(),
                 there.st_uid
             )));
         }
         let target = rustix::fs::readlinkat(&link, "", Vec::new())?;
-        path = path.parent().unwrap_or(Path::new("/")).join(OsStr::from_bytes(target.as_bytes()));
+        let target = Path::new(OsStr::from_bytes(target.as_bytes()));
+        if target.is_absolute() {
+            (at, at_path) = (top()?, PathBuf::from("/"));
+        }
+        pending.extend(parts(target));
     }
-    Err(Errno::LOOP.into())
+    Err(Errno::ISDIR.into())
 }
 
-fn open_itself(path: &Path) -> io::Result<File> {
-    open_with(path, OFlags::NOFOLLOW)
+/// Names in the order in which they come off the end.
+fn parts(path: &Path) -> Vec<OsString> {
+    let parts = path.components().filter(|part| matches!(part, Component::Normal(_) | Component::ParentDir));
+    parts.map(|part| part.as_os_str().to_owned()).rev().collect()
 }
 
-/// Never waits. A pipe is opened for both directions, so that it needs no reader now and breaks for none
-/// that leaves.
-fn open_with(path: &Path, more: OFlags) -> io::Result<File> {
-    let there = if more.is_empty() { std::fs::metadata(path) } else { std::fs::symlink_metadata(path) };
-    let is_pipe = there.as_ref().is_ok_and(|there| there.file_type().is_fifo());
-    let is_file = there.map_or(true, |there| there.is_file());
-    let flags = (OFlags::NONBLOCK | more).bits() as i32;
-    let open =
-        |read| OpenOptions::new().append(true).read(read).create(!is_pipe).custom_flags(flags).open(path);
+/// Opens what is of this kind there; `None`: nothing. Never waits. A pipe is opened for both directions, so that it needs no
+/// reader now and breaks for none that leaves.
+fn open_in(
+    folder: BorrowedFd<'_>,
+    name: &OsStr,
+    kind: Option<FileType>,
+    more: OFlags,
+) -> Result<File, Errno> {
+    let is_pipe = kind == Some(FileType::Fifo);
+    let is_file = kind.is_none_or(|kind| kind == FileType::RegularFile);
+    let open = |is_read| {
+        let mut flags = OFlags::APPEND | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC | more;
+        flags |= if is_read { OFlags::RDWR } else { OFlags::WRONLY };
+        flags.set(OFlags::CREATE, !is_pipe);
+        openat(folder, name, flags, Mode::from_raw_mode(0o666)).map(File::from)
+    };
     match open(is_pipe || is_file) {
         // One that may only be written is a log all the same.
-        Err(error) if is_file && error.kind() == io::ErrorKind::PermissionDenied => open(false),
+        Err(Errno::ACCESS | Errno::PERM) if is_file => open(false),
         outcome => outcome,
     }
 }
@@ -247,6 +298,7 @@ fn open_with(path: &Path, more: OFlags) -> io::Result<File> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs::OpenOptions;
     use std::io::Read;
 
     #[test]
@@ -324,6 +376,15 @@ mod tests {
                 assert!(said.contains("is a symbolic link of user 65534"), "{said}");
             }
             assert_eq!(std::fs::read_to_string(&file).unwrap(), "line\n".repeat(4));
+            // Nor is one higher up.
+            std::fs::create_dir(folder.join("inner")).unwrap();
+            let up = folder.join("up");
+            std::os::unix::fs::symlink("inner", &up).unwrap();
+            append_to(&up.join("log")).unwrap();
+            std::os::unix::fs::lchown(&up, Some(65534), None).unwrap();
+            let said = append_to(&up.join("../up/log")).unwrap_err().to_string();
+            assert!(said.contains("up is a symbolic link of user 65534"), "{said}");
+            assert!(append_to(&up.join("new")).is_err() && !folder.join("inner/new").exists());
         } else {
             eprintln!("SKIPPED: only root can give a link to somebody else");
         }

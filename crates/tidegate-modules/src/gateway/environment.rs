@@ -6,7 +6,7 @@ use super::link::Link;
 use super::script::Script;
 use std::net::SocketAddr;
 use tidegate_core::Exchange;
-use tidegate_core::template::host_of;
+use tidegate_core::hosts::{self, host_of};
 use tidegate_http::{IpText, ip_text};
 use tidegate_io::socket::Peer;
 use tidegate_wire::cgi::{ClientCertificate, Environment, Sink};
@@ -37,15 +37,15 @@ pub fn write(
         Peer::Tcp(client) => (ip_text(client.ip()), Some(client.port()).filter(|port| *port != 0)),
         Peer::Unix => (IpText::new(), None),
     };
-    let host = host_of(exchange.authority);
+    let host = hosts::host(exchange.authority);
     let is_trusted = exchange.state.remote.is_trusted;
     let serial = exchange.client().map(|client| serial_of(&client.serial)).unwrap_or_default();
     let environment = Environment {
-        server_name: [host, &link.site, server_addr.as_str()]
+        server_name: [&*host, &link.site, server_addr.as_str()]
             .into_iter()
             .find(|name| !name.is_empty())
             .unwrap_or("localhost"),
-        server_port: server_port(exchange, local, host),
+        server_port: server_port(exchange, local),
         server_addr: &server_addr,
         server_protocol: exchange.version.name(),
         request_method: exchange.method_token,
@@ -78,11 +78,12 @@ pub fn write(
 
 /// The port that the client has connected to: where a trusted proxy says that it speaks another scheme than the proxy
 /// does, that is the proxy's, which the authority names.
-fn server_port(exchange: &Exchange<'_>, local: Option<SocketAddr>, host: &str) -> u16 {
+fn server_port(exchange: &Exchange<'_>, local: Option<SocketAddr>) -> u16 {
     let is_https = exchange.scheme == "https";
     match local.filter(|_| is_https == exchange.state.tls.is_some()) {
         Some(local) => local.port(),
         None => {
+            let host = host_of(exchange.authority);
             let port = exchange.authority.strip_prefix(host).and_then(|rest| rest.strip_prefix(':'));
             let named = port.and_then(|port| port.parse().ok());
             named.unwrap_or(if is_https { 443 } else { 80 })

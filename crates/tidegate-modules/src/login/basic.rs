@@ -1,16 +1,18 @@
 //! `login basic` and `require`.
 
-use super::source::{Answer, Source};
+use super::source::{Answer, Outcome, Source};
+use super::tally;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use std::fmt;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
-use tidegate_config::settings::{Identification, Login, Required, Requirement, Shared};
-use tidegate_core::user::User;
+use tidegate_config::settings::{Login, Shared};
 use tidegate_core::{Exchange, Gate, Response, Verdict, answer};
 use tidegate_http::Status;
+use tidegate_io::clock::monotonic_ns;
+use tidegate_io::timer;
+use tidegate_stats::Worker as Stats;
 
 /// The longest name or password that is looked at, bytes.
 const LONGEST: usize = 1024;
@@ -18,6 +20,7 @@ const LONGEST: usize = 1024;
 /// Asks for a name and a password (RFC 7617).
 pub struct BasicGate {
     source: Arc<Source>,
+    stats: Arc<Stats>,
     terms: Rc<Terms>,
 }
 
@@ -30,10 +33,10 @@ struct Terms {
 
 impl BasicGate {
     /// The gate of a `login`; `source` has its users.
-    pub fn new(login: &Shared<Login>, source: Arc<Source>) -> BasicGate {
+    pub fn new(login: &Shared<Login>, source: Arc<Source>, stats: Arc<Stats>) -> BasicGate {
         let realm = login.realm.replace('\\', "\\\\").replace('"', "\\\"");
         let challenge = format!("Basic realm=\"{realm}\", charset=\"UTF-8\"");
-        BasicGate { source, terms: Rc::new(Terms { login: login.clone(), challenge }) }
+        BasicGate { source, stats, terms: Rc::new(Terms { login: login.clone(), challenge }) }
     }
 }
 
@@ -65,16 +68,22 @@ impl Terms {
         answer::refused(exchange, Status::TOO_MANY_REQUESTS, why).with("Retry-After", seconds.to_string())
     }
 
-    /// What comes of who somebody is.
-    fn judge(&self, exchange: &mut Exchange<'_>, name: &str, user: Option<Arc<User>>) -> Verdict {
-        match user {
-            Some(user) => {
-                exchange.identify().prove(user);
-                Verdict::Pass
-            }
-            None => Verdict::Refuse(self.refuse(exchange, name)),
+    /// What comes of what has been found out.
+    fn judge(&self, exchange: &mut Exchange<'_>, name: &str, outcome: Outcome) -> Verdict {
+        match outcome {
+            Outcome::Known(_) => Verdict::Pass,
+            Outcome::Nobody | Outcome::Member(_) => Verdict::Refuse(self.refuse(exchange, name)),
+            Outcome::Later(time) => Verdict::Refuse(self.put_off(exchange, name, time)),
+            Outcome::Away(time) => Verdict::Refuse(away(exchange, time)),
         }
     }
+}
+
+/// Nobody can say who it is: that is no reason to ask again for a name, and none to let anybody in.
+pub(super) fn away(exchange: &Exchange<'_>, time: Duration) -> Response {
+    let seconds = time.as_secs().saturating_add(1);
+    let why = "the directory that knows the users does not answer";
+    answer::refused(exchange, Status::SERVICE_UNAVAILABLE, why).with("Retry-After", seconds.to_string())
 }
 
 impl Gate for BasicGate {
@@ -82,77 +91,34 @@ impl Gate for BasicGate {
         let Some((name, password)) = exchange.fields.single("authorization").and_then(credentials) else {
             return Verdict::Refuse(self.terms.ask());
         };
-        match self.source.look_up(&name, &password, &exchange.state.remote.customer()) {
-            Answer::Known(user) => self.terms.judge(exchange, &name, user),
-            Answer::Later(time) => Verdict::Refuse(self.terms.put_off(exchange, &name, time)),
+        let answer = self.source.look_up(&name, &password, &exchange.state.remote.customer(), monotonic_ns());
+        tally::counts(&self.stats, &answer);
+        match answer {
+            Answer::Known(outcome) => {
+                if let Outcome::Known(user) = &outcome {
+                    exchange.identify().prove(user.clone());
+                }
+                self.terms.judge(exchange, &name, outcome)
+            }
             Answer::Overloaded => Verdict::Refuse(answer::busy(None)),
             Answer::Asked(asked) => {
                 // The log wants to know who it is, whenever that comes out.
                 let (terms, identity) = (self.terms.clone(), exchange.identify());
+                let (source, stats) = (self.source.clone(), self.stats.clone());
                 Verdict::Wait(Box::pin(async move {
-                    let Some(user) = asked.await else { return Verdict::Refuse(answer::busy(None)) };
-                    if let Some(user) = &user {
+                    let outcome = match source.patience() {
+                        Some(patience) => timer::within(patience, asked).await.flatten(),
+                        None => asked.await,
+                    };
+                    tally::asked(&stats, &source);
+                    let Some(outcome) = outcome else { return Verdict::Refuse(answer::busy(None)) };
+                    if let Outcome::Known(user) = &outcome {
                         identity.prove(user.clone());
                     }
-                    Verdict::Decide(Box::new(move |exchange| match user {
-                        Some(_) => Verdict::Pass,
-                        None => Verdict::Refuse(terms.refuse(exchange, &name)),
-                    }))
+                    Verdict::Decide(Box::new(move |exchange| terms.judge(exchange, &name, outcome)))
                 }))
             }
         }
-    }
-}
-
-/// Lets in whom `require` names of those who have logged in.
-pub struct RequireGate(Vec<Shared<Requirement>>);
-
-impl RequireGate {
-    /// The gate of a route that requires something.
-    pub fn new(identification: &Identification) -> RequireGate {
-        RequireGate(identification.requirements.clone())
-    }
-}
-
-impl Gate for RequireGate {
-    fn check(&self, exchange: &mut Exchange<'_>) -> Verdict {
-        let user = exchange.user();
-        match self.0.iter().find(|required| !user.is_some_and(|user| is_met(required, user))) {
-            None => Verdict::Pass,
-            Some(missing) => {
-                let why =
-                    Missing { user: user.map(|user| user.name.as_str()), required: missing }.to_string();
-                Verdict::Refuse(answer::refused(exchange, Status::FORBIDDEN, why))
-            }
-        }
-    }
-}
-
-fn is_met(required: &Requirement, user: &User) -> bool {
-    match required.what {
-        Required::User => required.names.binary_search(&user.name).is_ok(),
-        Required::Group => required.names.iter().any(|group| user.is_in(group)),
-    }
-}
-
-/// Why somebody who is known does not get in.
-struct Missing<'a> {
-    user: Option<&'a str>,
-    required: &'a Requirement,
-}
-
-impl fmt::Display for Missing<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Requirement { what, names, origin } = self.required;
-        let what = match what {
-            Required::User => "user",
-            Required::Group => "group",
-        };
-        match self.user {
-            Some(user) => write!(f, "`{user}` is none of whom ")?,
-            None => f.write_str("nobody has logged in, and some are whom ")?,
-        }
-        write!(f, "`require {what} \"{}\"` ({origin}) lets in", names.join("\" \""))
     }
 }
 
@@ -197,25 +163,6 @@ mod tests {
         ] {
             let expected = expected.map(|(name, password)| (name.to_owned(), password.as_bytes().to_vec()));
             assert_eq!(credentials(field.as_bytes()), expected, "{field}");
-        }
-    }
-
-    #[test]
-    fn what_is_required() {
-        let user = User { name: "anna".into(), groups: vec!["admins".into(), "staff".into()] };
-        let require = |what, names: &[&str]| Requirement {
-            what,
-            names: names.iter().map(ToString::to_string).collect(),
-            origin: Default::default(),
-        };
-        for (required, expected) in [
-            (require(Required::User, &["anna", "ben"]), true),
-            (require(Required::User, &["Anna", "ben"]), false),
-            (require(Required::User, &["admins"]), false),
-            (require(Required::Group, &["guests", "staff"]), true),
-            (require(Required::Group, &["anna"]), false),
-        ] {
-            assert_eq!(is_met(&required, &user), expected, "{required:?}");
         }
     }
 }

@@ -2,16 +2,26 @@
 //!
 //! | part | what it does |
 //! | --- | --- |
-//! | `basic` | the gate that asks for a name and a password (RFC 7617), and the one that asks who may go on |
-//! | `source` | where users are known, and what is remembered of them (R8) |
+//! | `basic` | the gate that asks for a name and a password (RFC 7617) |
+//! | `require` | the gate that asks who of them may go on |
+//! | `source` | where users are known |
+//! | `cache` | what is remembered of them (R9) |
+//! | `directory` | asking a directory (LDAP) |
 //! | `password` | comparing a password with its hash |
 //!
-//! Passwords are compared on a lane of threads of their own, of low priority: whatever is guessed there takes no time
+//! Directories are asked by threads of their own. Passwords of files are compared on a lane of threads of their own, of low priority: whatever is guessed there takes no time
 //! from requests that need no login.
 
 mod basic;
+mod cache;
+mod directory;
+#[cfg(test)]
+mod fake;
 mod password;
+mod require;
 mod source;
+mod tally;
 
-pub use basic::{BasicGate, RequireGate};
+pub use basic::BasicGate;
+pub use require::RequireGate;
 pub use source::{LoginStore, Source};

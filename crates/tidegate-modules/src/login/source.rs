@@ -1,12 +1,13 @@
-//! Where users are known, and what is remembered of them: the user cache (R8, "ACL User Cache").
+//! Where users are known: password files and directories, behind the user cache.
 //!
-//! One for each `users` in each server process. A pair of name and password is remembered by a keyed digest, never as it
-//! is; pairs that were wrong are remembered in a table of their own, so that guessing makes nobody be forgotten. However
-//! many requests bring the same pair at once, it is looked into once.
+//! One for each `users` in each server process. However many requests bring the same pair of name and password at once, it is
+//! looked into once. A name that stands in a password file is compared with that alone, also where there is a directory.
 
+use super::cache::{Key, UserCache};
+use super::directory::{Away, Directory, Figures, Found, Seat};
 use super::password;
 use aws_lc_rs::hmac;
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::num::NonZeroU64;
@@ -16,15 +17,12 @@ use std::time::Duration;
 use tidegate_config::Settings;
 use tidegate_config::settings::UserSource;
 use tidegate_core::rate::{Buckets, Rate, Ruling};
+use tidegate_core::tls::TlsStore;
 use tidegate_core::user::User;
-use tidegate_io::clock::monotonic_ns;
+use tidegate_io::blocking::Overloaded;
 use tidegate_io::lane::Lane;
 use tidegate_io::oneshot::{Promise, Promised, promise};
 
-/// Pairs that were wrong and are remembered.
-const WRONG: usize = 10_000;
-/// Tables that remember, so that workers seldom wait for each other.
-const SHARDS: usize = 16;
 /// Passwords that wait to be compared.
 const WAITING: usize = 256;
 /// Pairs of user and client of whom it is remembered that they have guessed.
@@ -40,22 +38,35 @@ static LANE: LazyLock<Lane> = LazyLock::new(|| {
     Lane::new("tidegate-login", processors / 2, WAITING)
 });
 
-/// Remembers, of pairs of name and password, who they are.
-type Key = [u8; 16];
-
-/// What is known of a pair; `None`: it is nobody's.
-type Known = Option<Arc<User>>;
-
-/// What has become of a pair.
-pub enum Answer {
-    /// It is known.
-    Known(Known),
-    /// It is being looked into. `None` in the end: nobody has, since too much was to do.
-    Asked(Promised<Known>),
-    /// Too much is to do.
-    Overloaded,
+/// What has been found out.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Outcome {
+    /// A pair is this user's.
+    Known(Arc<User>),
+    /// A pair is nobody's.
+    Nobody,
+    /// Whether somebody belongs to one of some groups.
+    Member(bool),
     /// This client has guessed too often.
     Later(Duration),
+    /// The directory cannot say.
+    Away(Duration),
+}
+
+impl From<Away> for Outcome {
+    fn from(away: Away) -> Outcome {
+        Outcome::Away(away.retry_after)
+    }
+}
+
+/// What has become of a question.
+pub enum Answer {
+    /// This is known at once. Whether it was remembered, or could be said without that.
+    Known(Outcome),
+    /// It is being looked into. `None` in the end: nobody has, since too much was to do.
+    Asked(Promised<Outcome>),
+    /// Too much is to do.
+    Overloaded,
 }
 
 /// The users of one source.
@@ -63,140 +74,265 @@ pub struct Source {
     settings: UserSource,
     /// Place in the settings, by name.
     accounts: HashMap<String, usize>,
+    directory: Option<Directory>,
     secret: hmac::Key,
-    known: [Mutex<Remembered>; SHARDS],
-    wrong: Mutex<Remembered>,
+    cache: UserCache,
     asked: Mutex<HashMap<Key, Waiting>>,
     guesses: Buckets,
+    /// Nobody is asked: requests are explained.
+    is_silent: bool,
 }
 
-/// Those who wait for a pair that is looked into.
+/// Those who wait for what is looked into.
 struct Waiting {
     /// The client that has brought it first.
     client: Vec<u8>,
-    promises: Vec<Promise<Known>>,
+    promises: Vec<Promise<Outcome>>,
 }
 
-/// Pairs in the order in which they came, which is that in which they run out.
-#[derive(Default)]
-struct Remembered {
-    pairs: HashMap<Key, (u64, Known)>,
-    order: VecDeque<Key>,
-}
-
-impl Remembered {
-    fn get(&self, key: &Key, now: u64) -> Option<Known> {
-        self.pairs.get(key).filter(|(until, _)| *until > now).map(|(_, known)| known.clone())
-    }
-
-    fn put(&mut self, key: Key, until: u64, known: Known, most: usize) {
-        if self.pairs.insert(key, (until, known)).is_none() {
-            self.order.push_back(key);
-        }
-        while self.order.len() > most
-            && let Some(oldest) = self.order.pop_front()
-        {
-            self.pairs.remove(&oldest);
-        }
-    }
+/// A question that nobody has asked yet.
+struct Question {
+    key: Key,
+    client: Vec<u8>,
+    /// Monotonic nanoseconds.
+    asked: u64,
 }
 
 impl Source {
-    fn new(settings: &UserSource) -> io::Result<Source> {
+    fn new(settings: &UserSource, tls: &Arc<TlsStore>, is_silent: bool) -> io::Result<Source> {
         let accounts =
             settings.accounts.iter().enumerate().map(|(place, account)| (account.name.clone(), place));
         let secret = [0; 4].map(|_: u8| RandomState::new().hash_one(0).to_ne_bytes()).concat();
         let (guesses, _) = Buckets::new(GUESSERS, [0, 1].map(|at| RandomState::new().hash_one(at)))?;
         Ok(Source {
             accounts: accounts.collect(),
+            directory: settings.directory.as_ref().map(|directory| Directory::new(directory, tls.clone())),
+            cache: UserCache::new(&settings.cache),
             settings: settings.clone(),
             secret: hmac::Key::new(hmac::HMAC_SHA256, &secret),
-            known: Default::default(),
-            wrong: Mutex::default(),
             asked: Mutex::default(),
             guesses,
+            is_silent,
         })
     }
 
-    fn key(&self, name: &str, password: &[u8]) -> Key {
+    /// What something is remembered by. Parts hold no NUL but for the last one: no two read as one.
+    fn key(&self, parts: &[&[u8]]) -> Key {
         let mut context = hmac::Context::with_key(&self.secret);
-        // A name holds no NUL: no pair reads as another.
-        [name.as_bytes(), b"\0", password].iter().for_each(|part| context.update(part));
+        for (at, part) in parts.iter().enumerate() {
+            if at > 0 {
+                context.update(b"\0");
+            }
+            context.update(part);
+        }
         let mut key = Key::default();
         key.copy_from_slice(&context.sign().as_ref()[..16]);
         key
     }
 
-    fn shard(&self, key: &Key) -> MutexGuard<'_, Remembered> {
-        lock(&self.known[usize::from(key[0]) % SHARDS])
+    /// What the directory was asked since it was last told.
+    pub fn take_figures(&self) -> Figures {
+        self.directory.as_ref().map(Directory::take_figures).unwrap_or_default()
     }
 
-    /// Who has this name and this password. `client` is whom guesses are counted for.
-    pub fn look_up(self: &Arc<Self>, name: &str, password: &[u8], client: &[u8]) -> Answer {
-        let (key, now) = (self.key(name, password), monotonic_ns());
-        let known = self.shard(&key).get(&key, now);
-        let known = known.or_else(|| lock(&self.wrong).get(&key, now));
-        if let Some(known) = known {
-            return Answer::Known(known);
+    /// The longest that anybody should wait for an answer; `None`: until it comes.
+    pub fn patience(&self) -> Option<Duration> {
+        self.directory.as_ref().map(Directory::patience)
+    }
+
+    /// Who has this name and this password, at `now` (monotonic nanoseconds). `client` is whom guesses are counted for.
+    pub fn look_up(self: &Arc<Self>, name: &str, password: &[u8], client: &[u8], now: u64) -> Answer {
+        let key = self.key(&[name.as_bytes(), password]);
+        if let Some(user) = self.cache.user(&key, now) {
+            return Answer::Known(Outcome::Known(user));
         }
-        let guesser = [client, b"\0", name.as_bytes()].concat();
+        // A directory would take an empty password for none, and let in anybody (RFC 4513 section 5.1.2).
+        if password.is_empty() || name.is_empty() || self.cache.is_wrong(&key, now) {
+            return Answer::Known(Outcome::Nobody);
+        }
+        let is_in_file = self.accounts.contains_key(name);
+        let guesser = guesser(client, name, self.directory.is_some() && !is_in_file);
         if let Ruling::Beyond { retry_after } = self.guesses.look(&guesser, guesses(), now) {
-            return Answer::Later(retry_after);
+            return Answer::Known(Outcome::Later(retry_after));
         }
+        let (name, password) = (name.to_owned(), password.to_vec());
+        let question = Question { key, client: client.to_vec(), asked: now };
+        match self.directory.as_ref().filter(|_| !is_in_file) {
+            Some(directory) => self.ask_directory(directory, question, move |source, seat, question| {
+                source.ask_for_user(seat, question, &name, &password, &guesser)
+            }),
+            None => self.ask(question, |source, question| {
+                LANE.run(move || {
+                    source
+                        .clone()
+                        .find_out(question, |question| source.compare(question, &name, &password, &guesser));
+                })
+            }),
+        }
+    }
+
+    /// Whether a user, who belongs to more groups than are remembered, is in one of these. `dn` is where the directory has
+    /// the user.
+    pub fn is_in(
+        self: &Arc<Self>,
+        user: &User,
+        dn: &str,
+        groups: &[String],
+        client: &[u8],
+        now: u64,
+    ) -> Answer {
+        let mut parts = vec![b"groups".as_slice(), user.name.as_bytes(), dn.as_bytes()];
+        parts.extend(groups.iter().map(String::as_bytes));
+        let key = self.key(&parts);
+        if let Some(is_member) = self.cache.membership(&key, now) {
+            return Answer::Known(Outcome::Member(is_member));
+        }
+        let Some(directory) = &self.directory else { return Answer::Known(Outcome::Member(false)) };
+        let question = Question { key, client: client.to_vec(), asked: now };
+        let (found, groups) = (Found::again(dn, &user.name), groups.to_vec());
+        self.ask_directory(directory, question, move |source, seat, question| {
+            let all = match seat.groups(&found) {
+                Ok(all) => all,
+                Err(away) => return away.into(),
+            };
+            let is_member = groups.iter().any(|group| all.binary_search(group).is_ok());
+            source.cache.remember_membership(question.key, is_member, question.asked);
+            Outcome::Member(is_member)
+        })
+    }
+
+    /// Has something looked into by a thread that may ask the directory, unless nobody can be asked.
+    fn ask_directory(
+        self: &Arc<Self>,
+        directory: &Directory,
+        question: Question,
+        job: impl FnOnce(&Source, &mut Seat, &Question) -> Outcome + Send + 'static,
+    ) -> Answer {
+        if self.is_silent {
+            return Answer::Asked(promise().1);
+        }
+        if let Some(away) = directory.away() {
+            return Answer::Known(away.into());
+        }
+        self.ask(question, |source, question| {
+            directory
+                .run(move |seat| source.clone().find_out(question, |question| job(&source, seat, question)))
+        })
+    }
+
+    /// Has something looked into, unless it is already.
+    fn ask(
+        self: &Arc<Self>,
+        question: Question,
+        run: impl FnOnce(Arc<Source>, Question) -> Result<(), Overloaded>,
+    ) -> Answer {
         let (promise, promised) = promise();
-        let is_first = {
+        {
             let mut asked = lock(&self.asked);
-            if let Some(waiting) = asked.get_mut(&key) {
+            if let Some(waiting) = asked.get_mut(&question.key) {
                 waiting.promises.push(promise);
-                false
-            } else {
-                let of_client = asked.values().filter(|waiting| waiting.client == client).count();
-                if of_client >= OF_A_CLIENT {
-                    return Answer::Overloaded;
-                }
-                asked.insert(key, Waiting { client: client.to_vec(), promises: vec![promise] });
-                true
+                return Answer::Asked(promised);
             }
-        };
-        if is_first {
-            let (source, name, password) = (self.clone(), name.to_owned(), password.to_vec());
-            let job = move || source.find_out(key, &name, &password, &guesser);
-            if LANE.run(job).is_err() {
-                lock(&self.asked).remove(&key);
+            let of_client = asked.values().filter(|waiting| waiting.client == question.client).count();
+            if of_client >= OF_A_CLIENT {
                 return Answer::Overloaded;
             }
+            let waiting = Waiting { client: question.client.clone(), promises: vec![promise] };
+            asked.insert(question.key, waiting);
+        }
+        let key = question.key;
+        if run(self.clone(), question).is_err() {
+            lock(&self.asked).remove(&key);
+            return Answer::Overloaded;
         }
         Answer::Asked(promised)
     }
 
-    /// Compares a password, and tells everybody who waits for it.
-    fn find_out(&self, key: Key, name: &str, password: &[u8], guesser: &[u8]) {
-        let is_wanted = |waiting: &Waiting| waiting.promises.iter().any(Promise::is_wanted);
-        if !lock(&self.asked).get(&key).is_some_and(is_wanted) {
-            lock(&self.asked).remove(&key);
-            return; // all have gone
+    /// Looks into something, and tells everybody who waits for it.
+    fn find_out(&self, question: Question, look: impl FnOnce(&Question) -> Outcome) {
+        {
+            let is_wanted = |waiting: &Waiting| waiting.promises.iter().any(Promise::is_wanted);
+            let mut asked = lock(&self.asked);
+            if !asked.get(&question.key).is_some_and(is_wanted) {
+                asked.remove(&question.key);
+                return; // all have gone
+            }
         }
+        let outcome = look(&question);
+        let waiting = lock(&self.asked).remove(&question.key);
+        let promises = waiting.into_iter().flat_map(|waiting| waiting.promises);
+        promises.for_each(|promise| promise.fulfil(outcome.clone()));
+    }
+
+    /// Compares a password with that of a file.
+    fn compare(&self, question: &Question, name: &str, password: &[u8], guesser: &[u8]) -> Outcome {
         let accounts = &self.settings.accounts;
         let account = self.accounts.get(name).and_then(|place| accounts.get(*place));
         // Whom nobody knows takes as long as somebody: which names there are is nothing to find out.
         let hash = account.or(accounts.first()).map_or("", |account| &account.hash);
         let matches = password::matches(hash, password);
-        let user = account.filter(|_| matches);
-        let known =
-            user.map(|account| Arc::new(User { name: account.name.clone(), groups: account.groups.clone() }));
-        let (now, cache) = (monotonic_ns(), &self.settings.cache);
-        let until = now.saturating_add(u64::try_from(cache.lifetime.as_nanos()).unwrap_or(u64::MAX));
-        if known.is_none() {
-            self.guesses.charge(guesser, guesses(), now);
-            lock(&self.wrong).put(key, until, None, WRONG);
-        } else {
-            let most = usize::try_from(cache.users).unwrap_or(usize::MAX).div_ceil(SHARDS);
-            self.shard(&key).put(key, until, known.clone(), most);
+        match account.filter(|_| matches) {
+            Some(account) => {
+                let groups = account.groups.clone();
+                let user = Arc::new(User { name: account.name.clone(), groups, unlisted: None });
+                self.cache.remember(question.key, user.clone(), question.asked);
+                Outcome::Known(user)
+            }
+            None => self.refuse(question, &[guesser]),
         }
-        let waiting = lock(&self.asked).remove(&key);
-        let promises = waiting.into_iter().flat_map(|waiting| waiting.promises);
-        promises.for_each(|promise| promise.fulfil(known.clone()));
     }
+
+    /// Asks the directory who has a name, and whether this is the password.
+    fn ask_for_user(
+        &self,
+        seat: &mut Seat,
+        question: &Question,
+        name: &str,
+        password: &[u8],
+        guesser: &[u8],
+    ) -> Outcome {
+        let found = match seat.find(name) {
+            Ok(Some(found)) => found,
+            Ok(None) => return self.refuse(question, &[guesser]),
+            Err(away) => return away.into(),
+        };
+        // However a name is spelt, the user is the same: another spelling is no further guess.
+        let same = self::guesser(&question.client, &format!("dn:{}", found.dn), true);
+        if let Ruling::Beyond { retry_after } = self.guesses.look(&same, guesses(), question.asked) {
+            // This spelling is no way to go on asking either.
+            self.guesses.charge(guesser, guesses(), question.asked);
+            return Outcome::Later(retry_after);
+        }
+        match seat.is_password(&found, password) {
+            Ok(true) => {}
+            Ok(false) => return self.refuse(question, &[guesser, &same]),
+            Err(away) => return away.into(),
+        }
+        let mut groups = match seat.groups(&found) {
+            Ok(groups) => groups,
+            Err(away) => return away.into(),
+        };
+        let most = usize::try_from(self.settings.cache.groups).unwrap_or(usize::MAX);
+        let unlisted = (groups.len() > most).then(|| found.dn.into_boxed_str());
+        groups.truncate(most);
+        let user = Arc::new(User { name: found.name, groups, unlisted });
+        self.cache.remember(question.key, user.clone(), question.asked);
+        Outcome::Known(user)
+    }
+
+    fn refuse(&self, question: &Question, guessers: &[&[u8]]) -> Outcome {
+        for guesser in guessers {
+            self.guesses.charge(guesser, guesses(), question.asked);
+        }
+        self.cache.remember_wrong(question.key, question.asked);
+        Outcome::Nobody
+    }
+}
+
+/// Whom a guess is counted for. Directories take names for the same whatever the case.
+fn guesser(client: &[u8], name: &str, is_folded: bool) -> Vec<u8> {
+    let folded = is_folded.then(|| name.trim().to_lowercase());
+    [client, b"\0", folded.as_deref().unwrap_or(name).as_bytes()].concat()
 }
 
 /// How fast somebody may guess.
@@ -210,8 +346,11 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 /// The sources of a process. Outlives its engines: who has logged in stays so over a reload.
-#[derive(Default)]
-pub struct LoginStore(Mutex<HashMap<String, Held>>);
+pub struct LoginStore {
+    sources: Mutex<HashMap<String, Held>>,
+    tls: Arc<TlsStore>,
+    is_silent: bool,
+}
 
 /// A source, and the settings that were last found to mean it.
 struct Held {
@@ -223,9 +362,17 @@ impl Held {
     /// Whether it is what these settings mean, wherever they stand. Many accounts are compared at most once for new
     /// settings: then they are the same in memory.
     fn is_meant_by(&mut self, settings: &UserSource) -> bool {
-        let UserSource { name, accounts, cache, origin: _ } = settings;
+        let UserSource { name, accounts, directory, cache, origin: _ } = settings;
         let (own, same) = (&self.settings, self.settings.accounts.is_same(accounts));
-        let is_meant = own.name == *name && own.cache == *cache && (same || own.accounts == *accounts);
+        let is_same_directory = match (&own.directory, directory) {
+            (None, None) => true,
+            (Some(own), Some(directory)) => own.is_same_as(directory),
+            _ => false,
+        };
+        let is_meant = own.name == *name
+            && own.cache == *cache
+            && is_same_directory
+            && (same || own.accounts == *accounts);
         if is_meant && !same {
             self.settings.accounts = accounts.clone();
         }
@@ -234,18 +381,31 @@ impl Held {
 }
 
 impl LoginStore {
+    /// Without any source yet.
+    pub fn new(tls: Arc<TlsStore>) -> LoginStore {
+        LoginStore { sources: Mutex::default(), tls, is_silent: false }
+    }
+
+    /// For `explain`: no directory is asked, whatever a request brings.
+    pub fn silent(tls: Arc<TlsStore>) -> LoginStore {
+        LoginStore { is_silent: true, ..LoginStore::new(tls) }
+    }
+
     /// The source of some users; one that says something else than before knows nobody yet.
     ///
     /// # Errors
     /// There is no descriptor or no memory left.
     pub fn source(&self, settings: &UserSource) -> io::Result<Arc<Source>> {
-        let mut held = lock(&self.0);
+        let mut held = lock(&self.sources);
         if let Some(held) = held.get_mut(&settings.name)
             && held.is_meant_by(settings)
         {
+            if let Some(directory) = &held.source.directory {
+                directory.renew();
+            }
             return Ok(held.source.clone());
         }
-        let source = Arc::new(Source::new(settings)?);
+        let source = Arc::new(Source::new(settings, &self.tls, self.is_silent)?);
         let new = Held { settings: settings.clone(), source: source.clone() };
         held.insert(settings.name.clone(), new);
         Ok(source)
@@ -253,19 +413,48 @@ impl LoginStore {
 
     /// How many there are.
     pub fn held(&self) -> usize {
-        lock(&self.0).len()
+        lock(&self.sources).len()
     }
 
     /// Lets go of those that are none of the settings in force, or another than these say.
     pub fn settle(&self, settings: &Settings) {
-        lock(&self.0).retain(|_, held| settings.users.iter().any(|users| held.is_meant_by(users)));
+        lock(&self.sources).retain(|_, held| settings.users.iter().any(|users| held.is_meant_by(users)));
+    }
+}
+
+/// What an answer comes to, for tests.
+#[cfg(test)]
+pub(super) fn outcome(answer: Answer) -> Outcome {
+    use std::sync::mpsc::{Sender, channel};
+    use std::task::{Context, Poll, Wake};
+    struct Tell(Sender<()>);
+    impl Wake for Tell {
+        fn wake(self: Arc<Self>) {
+            let _ = self.0.send(());
+        }
+    }
+    let mut promised = match answer {
+        Answer::Known(outcome) => return outcome,
+        Answer::Overloaded => panic!("it is looked into"),
+        Answer::Asked(promised) => std::pin::pin!(promised),
+    };
+    let (said, heard) = channel();
+    // A thread answers; a waker that tells is enough.
+    let waker = Arc::new(Tell(said)).into();
+    let mut cx = Context::from_waker(&waker);
+    loop {
+        match promised.as_mut().poll(&mut cx) {
+            Poll::Ready(outcome) => return outcome.expect("it is answered"),
+            Poll::Pending => heard.recv().unwrap(),
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tidegate_config::settings::{Account, Origin, UserCache};
+    use crate::login::fake::{self, Fake, Manner};
+    use tidegate_config::settings::{self, Account, Origin, UserCache};
 
     fn users(cache: UserCache) -> UserSource {
         let account = |name: &str, hash: &str| Account {
@@ -277,96 +466,162 @@ mod tests {
             account("anna", "$5$rounds=1000$saltsalt$Pm8pPYNOVSvbBWLDNDBdQwQUUb6/tYTP5RrM/DAbZl1"),
             account("ben", "$apr1$Qx5wZ9ab$1XKzto56N1RCFfXDqmcc/0"),
         ];
-        UserSource { name: "staff".into(), accounts: accounts.into(), cache, origin: Origin::default() }
+        let (accounts, origin) = (accounts.into(), Origin::default());
+        UserSource { name: "staff".into(), accounts, directory: None, cache, origin }
     }
 
     const CACHE: UserCache = UserCache { lifetime: Duration::from_secs(120), users: 100, groups: 4 };
 
-    fn wait(answer: Answer) -> Known {
-        let Answer::Asked(promised) = answer else { panic!("it is asked") };
-        let (said, heard) = std::sync::mpsc::channel();
-        // The lane is another thread; a waker that tells is enough.
-        struct Tell(std::sync::mpsc::Sender<()>);
-        impl std::task::Wake for Tell {
-            fn wake(self: Arc<Self>) {
-                let _ = self.0.send(());
-            }
-        }
-        let waker = Arc::new(Tell(said)).into();
-        let mut cx = std::task::Context::from_waker(&waker);
-        let mut promised = std::pin::pin!(promised);
-        loop {
-            match promised.as_mut().poll(&mut cx) {
-                std::task::Poll::Ready(known) => return known.expect("it is answered"),
-                std::task::Poll::Pending => heard.recv().unwrap(),
-            }
+    const NOW: u64 = 1_000_000_000_000;
+
+    fn new(settings: &UserSource) -> Arc<Source> {
+        Arc::new(Source::new(settings, &TlsStore::new().unwrap(), false).unwrap())
+    }
+
+    fn wait(answer: Answer) -> Option<Arc<User>> {
+        match outcome(answer) {
+            Outcome::Known(user) => Some(user),
+            Outcome::Nobody => None,
+            other => panic!("{other:?}"),
         }
     }
 
     #[test]
     fn who_has_proved_to_be_somebody_is_remembered() {
-        let source = Arc::new(Source::new(&users(CACHE)).unwrap());
-        let ben = wait(source.look_up("ben", b"hello", b"c")).unwrap();
+        let source = new(&users(CACHE));
+        let ben = wait(source.look_up("ben", b"hello", b"c", NOW)).unwrap();
         assert_eq!(ben.name, "ben");
         assert!(ben.is_in("staff") && !ben.is_in("staf"));
-        let Answer::Known(Some(again)) = source.look_up("ben", b"hello", b"c") else { panic!("he is known") };
+        let Answer::Known(Outcome::Known(again)) = source.look_up("ben", b"hello", b"c", NOW) else {
+            panic!("he is known")
+        };
         assert!(Arc::ptr_eq(&ben, &again));
-        assert!(wait(source.look_up("ben", b"hell", b"c")).is_none());
-        assert!(matches!(source.look_up("ben", b"hell", b"d"), Answer::Known(None)));
-        assert!(wait(source.look_up("carl", b"hello", b"c")).is_none());
+        assert!(wait(source.look_up("ben", b"hell", b"c", NOW)).is_none());
+        assert!(matches!(source.look_up("ben", b"hell", b"d", NOW), Answer::Known(Outcome::Nobody)));
+        assert!(wait(source.look_up("carl", b"hello", b"c", NOW)).is_none());
         // No pair is another, however they are joined.
-        assert!(wait(source.look_up("be", b"n\0hello", b"c")).is_none());
+        assert!(wait(source.look_up("be", b"n\0hello", b"c", NOW)).is_none());
     }
 
     #[test]
     fn without_a_cache_every_request_is_looked_into() {
         let cache = UserCache { lifetime: Duration::ZERO, ..CACHE };
-        let source = Arc::new(Source::new(&users(cache)).unwrap());
+        let source = new(&users(cache));
         for _ in 0..3 {
-            assert!(wait(source.look_up("ben", b"hello", b"c")).is_some());
+            assert!(wait(source.look_up("ben", b"hello", b"c", NOW)).is_some());
         }
     }
 
     #[test]
     fn a_guesser_has_to_wait_and_nobody_else() {
-        let source = Arc::new(Source::new(&users(CACHE)).unwrap());
+        let source = new(&users(CACHE));
         for guess in 0..GUESSES.0 {
-            assert!(wait(source.look_up("ben", guess.to_string().as_bytes(), b"guesser")).is_none());
+            assert!(wait(source.look_up("ben", guess.to_string().as_bytes(), b"guesser", NOW)).is_none());
         }
-        let Answer::Later(time) = source.look_up("ben", b"hello", b"guesser") else { panic!("too fast") };
+        let Answer::Known(Outcome::Later(time)) = source.look_up("ben", b"hello", b"guesser", NOW) else {
+            panic!("too fast")
+        };
         assert!(time <= GUESSES.1 && time > GUESSES.1 / 2, "{time:?}");
-        assert!(wait(source.look_up("anna", b"x", b"guesser")).is_none(), "another user");
-        assert!(wait(source.look_up("ben", b"hello", b"other")).is_some(), "another client");
+        assert!(wait(source.look_up("anna", b"x", b"guesser", NOW)).is_none(), "another user");
+        assert!(wait(source.look_up("ben", b"hello", b"other", NOW)).is_some(), "another client");
         // Who is known is let in, whatever others try from the same address.
-        assert!(matches!(source.look_up("ben", b"hello", b"guesser"), Answer::Known(Some(_))));
+        assert!(matches!(source.look_up("ben", b"hello", b"guesser", NOW), Answer::Known(Outcome::Known(_))));
     }
 
     #[test]
     fn one_client_leaves_room_for_others() {
-        let source = Arc::new(Source::new(&users(CACHE)).unwrap());
+        let source = new(&users(CACHE));
         let held: Vec<Answer> =
-            (0..1000).map(|name| source.look_up(&format!("nobody{name}"), b"x", b"flood")).collect();
+            (0..1000).map(|name| source.look_up(&format!("nobody{name}"), b"x", b"flood", NOW)).collect();
         assert!(held.iter().any(|answer| matches!(answer, Answer::Overloaded)));
-        assert!(wait(source.look_up("ben", b"hello", b"other")).is_some());
+        assert!(wait(source.look_up("ben", b"hello", b"other", NOW)).is_some());
+    }
+
+    fn directory_users(fake: &Fake, cache: UserCache) -> UserSource {
+        let directory = Some(fake::settings(&[fake]));
+        UserSource { accounts: Vec::new().into(), directory, cache, ..users(cache) }
+    }
+
+    const SECOND: u64 = 1_000_000_000;
+
+    /// The goal of the user cache: 10,000 users who go on and on cost a directory no more than 84 binds a second.
+    #[test]
+    fn ten_thousand_steady_users_seldom_bind() {
+        let fake = Fake::new(Manner::Sound);
+        let cache = UserCache { users: 10_000, ..CACHE };
+        let source = new(&directory_users(&fake, cache));
+        // They have come one after the other, and each asks for something every 30 seconds, for twice the lifetime.
+        for round in 0..8 {
+            for user in 0..10_000 {
+                let now = NOW + round * 30 * SECOND + user * 30 * SECOND / 10_000;
+                let (name, password) = (format!("user{user}"), format!("pw{user}"));
+                let found = outcome(source.look_up(&name, password.as_bytes(), b"c", now));
+                assert!(matches!(found, Outcome::Known(_)), "{found:?} {name} {round}");
+            }
+        }
+        assert!(fake.binds() <= 84 * 240, "{}", fake.binds());
+        assert_eq!(source.take_figures().asked.binds, fake.binds());
     }
 
     #[test]
-    fn what_is_remembered_is_bounded() {
-        let mut remembered = Remembered::default();
-        for number in 0..1000u32 {
-            let mut key = Key::default();
-            key[..4].copy_from_slice(&number.to_be_bytes());
-            remembered.put(key, 10, None, 7);
-            remembered.put(key, 20, None, 7);
+    fn who_asks_at_once_is_looked_up_once() {
+        let fake = Fake::new(Manner::Sound);
+        let settings = directory_users(&fake, CACHE);
+        let slow =
+            settings.directory.map(|slow| settings::Directory { timeout: Duration::from_secs(60), ..slow });
+        let source = new(&UserSource { directory: slow, ..directory_users(&fake, CACHE) });
+        fake.hold(true);
+        let asked: Vec<Answer> = (0..50).map(|_| source.look_up("user1", b"pw1", b"c", NOW)).collect();
+        assert!(asked.iter().all(|answer| matches!(answer, Answer::Asked(_))));
+        fake.hold(false);
+        for answer in asked {
+            assert!(matches!(outcome(answer), Outcome::Known(_)));
         }
-        assert_eq!((remembered.pairs.len(), remembered.order.len()), (7, 7));
-        let last = *remembered.order.back().unwrap();
-        assert!(remembered.get(&last, 19).is_some() && remembered.get(&last, 20).is_none());
+        assert_eq!(fake.binds(), 1);
+    }
+
+    /// Other spellings of a name are no further guesses, and once there were too many the directory hears of none.
+    #[test]
+    fn a_directory_is_not_guessed_at() {
+        let fake = Fake::new(Manner::Sound);
+        let source = new(&directory_users(&fake, CACHE));
+        let spellings = ["user1", "USER1", "User1", "\u{ff55}ser1", "uSer1"];
+        let mut later = 0;
+        for guess in 0..40 {
+            let name = spellings[guess % spellings.len()];
+            match outcome(source.look_up(name, format!("guess{guess}").as_bytes(), b"guesser", NOW)) {
+                Outcome::Nobody => {}
+                Outcome::Later(_) => later += 1,
+                other => panic!("{other:?}"),
+            }
+        }
+        assert_eq!((fake.binds(), later), (GUESSES.0, 40 - GUESSES.0));
+        assert!(fake.searches() <= 2 * GUESSES.0, "{}", fake.searches());
+        assert!(matches!(outcome(source.look_up("user1", b"pw1", b"other", NOW)), Outcome::Known(_)));
+        // A password that is none costs nothing.
+        assert!(matches!(source.look_up("user2", b"", b"other", NOW), Answer::Known(Outcome::Nobody)));
+    }
+
+    /// Somebody whom the directory cannot be asked about is neither let in nor refused, and nothing of it is remembered.
+    #[test]
+    fn a_directory_that_is_away_is_no_refusal() {
+        let fake = Fake::new(Manner::Sound);
+        let source = new(&directory_users(&fake, CACHE));
+        assert!(wait(source.look_up("user1", b"pw1", b"c", NOW)).is_some());
+        fake.set(Manner::Hasty);
+        let other = new(&directory_users(&fake, CACHE));
+        assert!(matches!(outcome(other.look_up("user1", b"pw1", b"c", NOW)), Outcome::Away(_)));
+        assert!(matches!(other.look_up("user1", b"pw1", b"c", NOW), Answer::Known(Outcome::Away(_))));
+        // Who is known stays known.
+        assert!(matches!(
+            source.look_up("user1", b"pw1", b"c", NOW + 119 * SECOND),
+            Answer::Known(Outcome::Known(_))
+        ));
     }
 
     #[test]
     fn other_passwords_are_another_source() {
-        let store = LoginStore::default();
+        let store = LoginStore::new(TlsStore::new().unwrap());
         let first = store.source(&users(CACHE)).unwrap();
         assert!(Arc::ptr_eq(&first, &store.source(&users(CACHE)).unwrap()));
         let mut changed = users(CACHE);

@@ -3,7 +3,7 @@
 
 use std::net::Ipv4Addr;
 use tidegate_core::Exchange;
-use tidegate_core::hosts::{Names, name_of};
+use tidegate_core::hosts::{Names, host};
 use tidegate_http::accept;
 use tidegate_stats::Snapshot;
 
@@ -145,7 +145,7 @@ impl Action {
 /// Any other name may be a stranger's that leads here for a moment only, so that a page of that name reads what is meant
 /// for this machine (DNS rebinding). Who names none is no browser.
 pub(super) fn is_our_host(authority: &str, names: &Names) -> bool {
-    let host = name_of(authority).to_ascii_lowercase();
+    let host = host(authority);
     host.is_empty()
         || host.starts_with('[')
         || host.parse::<Ipv4Addr>().is_ok()

@@ -5,7 +5,7 @@
 
 use super::control::{Reply, Request, Responder};
 use super::reload::Reload;
-use super::upgrade::{self, Estate, Successor};
+use super::upgrade::{self, Estate, Starting, Successor};
 use super::{Ending, Event, Master, PATIENCE, SIGINT, SIGTERM, WAITING};
 use crate::revision;
 use std::collections::BTreeSet;
@@ -28,8 +28,8 @@ pub(super) enum Order {
 
 /// How far an upgrade is.
 pub(super) enum Upgrade {
-    /// The new program starts.
-    Starting { responder: Option<Responder> },
+    /// The new program starts; its thread bounds how long that takes.
+    Starting { starting: Starting, responder: Option<Responder> },
     /// It serves; the processes before it are about to accept no more.
     HandingOver {
         successor: Successor,
@@ -68,28 +68,35 @@ impl Master {
         }
     }
 
-    /// The server ends: what is under way is given up, and whoever waits for it hears so. An upgrade that was about to
-    /// be over leaves the new process.
-    pub(super) fn give_up_changes(&mut self) -> Option<Successor> {
+    /// The server ends: what is under way is given up, and whoever waits for it hears so. A new program that starts is ended
+    /// before this returns. One that serves already, of an upgrade that was about to be over, is told to end as well.
+    pub(super) fn give_up_changes(&mut self, is_hurried: bool) -> Option<Successor> {
         for responder in std::mem::take(&mut self.waiting).into_iter().filter_map(Order::into_responder) {
             responder.send(Reply::failed("the server was told to end: this was not begun\n"));
         }
-        let (mut left, mut waits) = (None, None);
-        match self.change.take() {
-            Some(Change::Reload(reload)) => self.give_up_reload(*reload),
-            Some(Change::Upgrade(Upgrade::Starting { responder })) => waits = responder,
-            Some(Change::Upgrade(Upgrade::HandingOver { successor, responder, .. })) => {
-                (left, waits) = (Some(successor), responder);
+        let (left, responder) = match self.change.take()? {
+            Change::Reload(reload) => {
+                self.give_up_reload(*reload);
+                return None;
             }
-            None => {}
+            Change::Upgrade(Upgrade::Starting { starting, responder }) => {
+                (starting.give_up(is_hurried), responder)
+            }
+            Change::Upgrade(Upgrade::HandingOver { successor, responder, .. }) => {
+                (Some(successor), responder)
+            }
+        };
+        if let Some(successor) = &left {
+            successor.end(is_hurried);
         }
-        if let Some(responder) = waits {
-            responder.send(match &left {
-                Some(successor) => {
-                    Reply::ok(format!("{}process {} serves\n", successor.notes, successor.pid))
-                }
-                None => Reply::failed("the server was told to end before the new program served\n"),
-            });
+        if let Some(responder) = responder {
+            responder.send(Reply::failed(match &left {
+                Some(successor) => format!(
+                    "the server was told to end, and with it process {}, which was taking over\n",
+                    successor.pid
+                ),
+                None => "the server was told to end before the new program served\n".into(),
+            }));
         }
         left
     }
@@ -118,9 +125,9 @@ impl Master {
             allows_loss,
         };
         match upgrade::launch(&executable, &self.options.arguments, estate, self.sender.clone()) {
-            Ok(()) => {
+            Ok(starting) => {
                 log::info(format_args!("upgrade: starting {}", executable.display()));
-                self.change = Some(Change::Upgrade(Upgrade::Starting { responder }));
+                self.change = Some(Change::Upgrade(Upgrade::Starting { starting, responder }));
             }
             Err(error) => {
                 report_failed_upgrade(&format!("{error:#}"), responder);
@@ -129,8 +136,13 @@ impl Master {
     }
 
     /// The new program serves, or does not.
-    pub(super) fn has_upgraded(&mut self, outcome: Result<Successor, String>) {
-        let Some(Change::Upgrade(Upgrade::Starting { responder })) = self.change.take() else { return };
+    pub(super) fn has_upgraded(&mut self) {
+        let is_meant = |change: &mut Change| matches!(change, Change::Upgrade(Upgrade::Starting { .. }));
+        let Some(Change::Upgrade(Upgrade::Starting { starting, responder })) = self.change.take_if(is_meant)
+        else {
+            return;
+        };
+        let outcome = starting.outcome().unwrap_or_else(|| Err("nothing is known of it".into()));
         match outcome {
             Ok(successor) => {
                 self.notifier.succeeded_by(successor.pid);
@@ -219,7 +231,7 @@ impl Change {
     pub(super) fn deadline(&self) -> Option<Instant> {
         match self {
             Change::Reload(reload) => reload.deadline(),
-            Change::Upgrade(Upgrade::Starting { .. }) => None, // its thread has one
+            Change::Upgrade(Upgrade::Starting { .. }) => None,
             Change::Upgrade(Upgrade::HandingOver { until, .. }) => Some(*until),
         }
     }

@@ -1,15 +1,16 @@
 //! The logs: opened by the master, written by the server processes, which need not be allowed to open them.
 
 use crate::link::close_apart;
-use anyhow::{Result, anyhow};
+use anyhow::{Context, Result, anyhow};
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use tidegate_config::Settings;
 use tidegate_config::settings::LogTarget;
 use tidegate_core::log::{self, ApplicationLog, Writer, open_file};
+use tidegate_io::off_limits;
 
 /// The log files of one revision, open.
 #[derive(Default)]
@@ -29,6 +30,17 @@ impl Logs {
             }
         }
         Ok(Logs(logs))
+    }
+
+    /// Examines those that were opened before it was known what is off limits.
+    ///
+    /// # Errors
+    /// An application has led one to a secret of the server.
+    pub fn examine(&self) -> Result<()> {
+        for (target, file) in &self.0 {
+            off_limits::examine(file.as_fd()).with_context(|| format!("cannot write the log {target}"))?;
+        }
+        Ok(())
     }
 
     /// With those of `present` that the settings name as well.

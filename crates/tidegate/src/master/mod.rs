@@ -30,7 +30,7 @@ pub use acme::default_storage;
 
 use crate::certificates::CertificateWatch;
 use crate::descriptors;
-use crate::link::{self, ToMaster};
+use crate::link::{self, ToMaster, Wellness};
 use crate::revision::{self, ServeOptions, SettingsFrom};
 use crate::server::privileges;
 use anyhow::{Context, Result};
@@ -58,6 +58,7 @@ use tidegate_core::admission::{save_address_space, shortage_of_address_space};
 use tidegate_core::log::{self, Writer};
 use tidegate_core::tls::{PairKey, TlsFiles};
 use tidegate_io::file::{Patience, Root, is_openat2_missing};
+use tidegate_io::off_limits;
 use tidegate_tls::Pair;
 use tls::Tls;
 use upgrade::{Handover, Successor};
@@ -76,8 +77,8 @@ pub enum Event {
     Signal(i32),
     /// An operator wants something.
     Order(Request, Responder),
-    /// The new program serves; or why it does not.
-    Upgraded(Result<Successor, String>),
+    /// It is known what has become of the new program.
+    Upgraded,
     /// The thread of this number has read what a reload takes up.
     Read(u64, Box<reload::Read>),
     /// Logs were opened anew; the sentences say which could not be.
@@ -88,6 +89,8 @@ pub enum Event {
     Acme(acme::AcmeEvent),
     /// A server process has said something.
     FromServer(u64, ToMaster),
+    /// A server process has said how it is.
+    Wellness(u64, Wellness),
     /// The link to a server process is broken.
     Lost(u64),
     /// A server process has ended, and how.
@@ -166,13 +169,15 @@ struct Ending {
     now: bool,
     /// The new process, which has taken over what is on the disk.
     successor: Option<Successor>,
+    /// That one was told to end as well.
+    is_followed: bool,
     /// Who waits for the end.
     waiting: Vec<Responder>,
 }
 
 impl Ending {
     fn drain() -> Ending {
-        Ending { close_idle: true, now: false, successor: None, waiting: Vec::new() }
+        Ending { close_idle: true, now: false, successor: None, is_followed: false, waiting: Vec::new() }
     }
 
     fn now() -> Ending {
@@ -210,6 +215,8 @@ impl Master {
         let control = draft.as_ref().map(|draft| Arc::new(ControlPaths::of(draft)));
         warnings.extend(sealing::seal(&mut settings, control.as_deref()));
         sealing::keep_ports(&mut settings, &sockets);
+        off_limits::set(sealing::paths_of(&settings));
+        logs.examine()?;
         let layout = layout.sealed(&settings);
         let (sender, events) = channel();
         watch_signals(sender.clone())?;
@@ -403,6 +410,7 @@ impl Master {
         match event {
             Event::Acme(said) => self.hear_acme(said),
             Event::FromServer(id, message) => self.servers.said(id, message, &self.current),
+            Event::Wellness(id, wellness) => self.servers.has_wellness(id, &wellness, &self.current),
             Event::Lost(id) => {
                 self.servers.lost(id);
                 self.servers.tick(&self.current); // the next one is due at once
@@ -444,7 +452,7 @@ impl Master {
             Event::Order(Request::Status(_) | Request::Cache(_), responder) => {
                 responder.send(Reply::failed("this is not for the master to answer"));
             }
-            Event::Upgraded(outcome) => self.has_upgraded(outcome),
+            Event::Upgraded => self.has_upgraded(),
             Event::Read(number, read) => self.take_read(number, *read),
             other => drop(self.obey_servers(other)),
         }
@@ -527,9 +535,10 @@ impl Master {
     }
 
     fn end(mut self, mut ending: Ending) {
-        // Told to end in the last moment of an upgrade: what is on the disk is the successor's all the same.
-        if let Some(successor) = self.give_up_changes() {
+        // Told to end in the last moment of an upgrade: what is on the disk is the successor's all the same, which ends too.
+        if let Some(successor) = self.give_up_changes(ending.now) {
             ending.successor.get_or_insert(successor);
+            ending.is_followed = true;
         }
         self.status_registry.set_draining();
         self.servers.is_ending = true;
@@ -542,22 +551,26 @@ impl Master {
         }
         // With the copies of the server processes these are the last: from here on connecting is refused.
         self.current.sockets = Sockets::default();
-        let until = Instant::now() + self.current.settings.drain_timeout + END_PATIENCE;
+        let patience = if ending.now { Duration::ZERO } else { self.current.settings.drain_timeout };
+        let until = Instant::now() + patience + END_PATIENCE;
         let open = self.drain(&mut ending);
-        let said = match open {
+        let mut said = match open {
             0 => "ended; nothing was open any more".to_owned(),
             1 => "ended; 1 connection was cut".to_owned(),
             open => format!("ended; {open} connections were cut"),
         };
         self.pools.end();
-        log::info(&said);
-        self.writer.flush();
         if ending.successor.is_some() {
             self.hear_predecessor_out(&mut ending, until);
         }
         if let Some(successor) = &ending.successor {
             successor.tell(&self.status_registry.figures());
+            if ending.is_followed && !successor.has_ended(until) {
+                said += &format!("; process {}, which was taking over, still ends", successor.pid);
+            }
         }
+        log::info(&said);
+        self.writer.flush();
         if let Some(control) = &self.control {
             control.remove();
         }

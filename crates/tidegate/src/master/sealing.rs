@@ -77,16 +77,18 @@ pub fn seal(settings: &mut Settings, control: Option<&ControlPaths>) -> Vec<Stri
             )),
         }
     }
+    // In a folder for everybody they can be replaced, but not used, and so in a home: that is for applications, too.
+    let is_sealed = |path: &&PathBuf| seal::shared_folder(path).is_none() && home_before(path).is_none();
+    let with_ways = |path: &PathBuf| seal::with_ways(path);
+    paths.extend(settings.pid_file.iter().filter(is_sealed).flat_map(with_ways));
     match control {
         Some(ControlPaths { socket, proof: None }) => unsealed.push(format!(
             "{who} can use the control socket {}: it lies below a folder for everybody; name another place with \
              `control`",
             socket.display()
         )),
-        // In a folder for everybody it can be replaced, but not used, and so in a home: that is for applications, too.
         Some(ControlPaths { socket, .. }) => {
-            let is_sealed = |path: &Path| seal::shared_folder(path).is_none() && home_before(path).is_none();
-            paths.extend(Some(socket).filter(|path| is_sealed(path)).iter().flat_map(|path| seal::with_ways(path)));
+            paths.extend(Some(socket).into_iter().filter(is_sealed).flat_map(with_ways));
         }
         None => {}
     }
@@ -164,6 +166,11 @@ pub fn of(settings: &Settings) -> Option<&Sealed> {
     });
     let dns_hook = settings.acme.dns_hook.iter().map(|hook| &*hook.sealed);
     processes.chain(hooks).chain(dns_hook).find(|sealed| !sealed.paths.is_empty())
+}
+
+/// The paths of [`of`].
+pub fn paths_of(settings: &Settings) -> Vec<PathBuf> {
+    of(settings).map(|sealed| sealed.paths.clone()).unwrap_or_default()
 }
 
 /// The user's home, where it is on the way to this path: what is on the way is closed to what is sealed.

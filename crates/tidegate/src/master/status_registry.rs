@@ -7,7 +7,7 @@
 use super::pools::Pools;
 use super::rates::Rates;
 use crate::certificates;
-use crate::link::{Answer, Figures, Link, Question, ToMaster, ToServer};
+use crate::link::{Answer, Figures, Link, Question, ToMaster, ToServer, Wellness};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -233,6 +233,7 @@ impl StatusRegistry {
                     Answer::Report(Box::new((status_registry.server(&figures), figures.counted)))
                 }
                 Question::Workers(question) => Answer::Workers(status_registry.ask(&question)),
+                Question::Wellness => Answer::Wellness(Wellness::default()), // of servers alone
             };
             link.send(&ToServer::Answer(number, said), Vec::new());
             status_registry.asking.fetch_sub(1, Relaxed);

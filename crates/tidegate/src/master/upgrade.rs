@@ -14,8 +14,8 @@ use crate::link::Figures;
 use crate::revision::lost_names;
 use anyhow::{Context, Result, bail};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::net::sockopt::{Timeout, set_socket_timeout};
-use rustix::process::{Pid, PidfdFlags, getppid, pidfd_open};
+use rustix::net::sockopt::{Timeout, set_socket_timeout, socket_peercred};
+use rustix::process::{Pid, PidfdFlags, Signal, getppid, pidfd_open};
 use serde::{Deserialize, Serialize};
 use std::ffi::OsString;
 use std::fs::File;
@@ -23,19 +23,27 @@ use std::io::Write;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::sync::Arc;
-use std::sync::mpsc::Sender;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use tidegate_config::Settings;
 use tidegate_config::settings::ListenAddress;
-use tidegate_core::rate;
+use tidegate_core::{log, rate};
 use tidegate_io::passing;
+use tidegate_modules::gateway::supervise::process_table::{Handle, children_of_thread};
 
 /// The variable that says whose successor a process is. It means nothing to any process but the direct child.
 pub const VARIABLE: &str = "TIDEGATE_PREDECESSOR";
 
 /// How long a new program may take until it serves.
 const PATIENCE: Duration = Duration::from_secs(60);
+
+/// How long a new program that is not wanted any more may take to end by itself.
+const GRACE: Duration = Duration::from_secs(2);
+/// How long one that was killed is waited for.
+const END_PATIENCE: Duration = Duration::from_secs(5);
+/// How often it is looked for meanwhile, while it is about to be started.
+const LOOK: Duration = Duration::from_millis(50);
 
 /// What the new program may say: a few diagnostics.
 const SAID: u64 = 64 << 10;
@@ -79,13 +87,83 @@ pub struct Estate<'a> {
     pub allows_loss: bool,
 }
 
-/// Starts `executable` and hands it what this process has. What becomes of it arrives as an [`Event::Upgraded`].
+/// A new program that starts. It is known from its first moment on, so that a server that is told to end leaves none behind.
+pub struct Starting {
+    state: Arc<Mutex<Progress>>,
+    /// Ends with the thread that starts it.
+    thread: Receiver<()>,
+}
+
+/// How far it is.
+enum Progress {
+    /// Nobody has started it.
+    Waits,
+    /// This thread does, and may hang in it: the file may be on a file system that does not answer.
+    Executes(Pid),
+    Runs(Handle),
+    /// What came of it.
+    Over(Result<Successor, String>),
+    /// It is wanted no more, or what came of it has been taken.
+    GivenUp,
+}
+
+impl Starting {
+    fn lock(state: &Mutex<Progress>) -> MutexGuard<'_, Progress> {
+        state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn take(&self) -> Progress {
+        std::mem::replace(&mut *Starting::lock(&self.state), Progress::GivenUp)
+    }
+
+    /// What came of it, once it is known.
+    pub fn outcome(self) -> Option<Result<Successor, String>> {
+        match self.take() {
+            Progress::Over(outcome) => Some(outcome),
+            _ => None,
+        }
+    }
+
+    /// Ends it, and waits until it has ended. One that has just said that it serves is left, and returned.
+    pub fn give_up(self, is_hurried: bool) -> Option<Successor> {
+        let patience = if is_hurried { Duration::ZERO } else { GRACE };
+        let mut which = String::new();
+        let thread = match self.take() {
+            Progress::Over(outcome) => return outcome.ok(),
+            Progress::Waits | Progress::GivenUp => None,
+            Progress::Executes(thread) => Some(thread),
+            Progress::Runs(child) => {
+                which = format!(" {}", child.number());
+                child.end_with_descendants(patience);
+                None
+            }
+        };
+        let until = Instant::now() + END_PATIENCE;
+        loop {
+            if let Some(thread) = thread {
+                children_of_thread(thread).iter().for_each(|child| child.signal(Signal::KILL));
+            }
+            if self.thread.recv_timeout(LOOK) == Err(RecvTimeoutError::Disconnected) {
+                return None;
+            }
+            if until <= Instant::now() {
+                log::error(format_args!(
+                    "the new program{which} cannot be ended, and is left with the sockets of this server: look for a file \
+                     system that does not answer"
+                ));
+                return None;
+            }
+        }
+    }
+}
+
+/// Starts `executable` and hands it what this process has. An [`Event::Upgraded`] says that there is an outcome.
 pub fn launch(
     executable: &Path,
     arguments: &[OsString],
     estate: Estate<'_>,
     events: Sender<Event>,
-) -> Result<()> {
+) -> Result<Starting> {
     let Estate { sockets, rates, tickets, names, allows_loss } = estate;
     let (hear, theirs) = passing::pair().context("cannot open a link to the new program")?;
     let (mut listeners, mut copies) = (Vec::new(), Vec::<OwnedFd>::new());
@@ -107,26 +185,61 @@ pub fn launch(
     let mut command = Command::new(executable);
     command.args(arguments).env(VARIABLE, std::process::id().to_string()).stdin(Stdio::from(theirs));
     let cannot = format!("cannot start {}", executable.display());
-    // The thread is there before the program, which nobody would wait for otherwise. The file may be on a file system that
-    // hangs.
+    let state = Arc::new(Mutex::new(Progress::Waits));
+    let (lives, thread) = channel::<()>();
+    let own = state.clone();
+    // The thread is there before the program, which nobody would wait for otherwise.
     std::thread::Builder::new()
         .name("tidegate-upgrade".into())
         .spawn(move || {
-            let child = match command.spawn() {
-                Ok(child) => child,
-                Err(error) => return drop(events.send(Event::Upgraded(Err(format!("{cannot}: {error}"))))),
-            };
-            drop(command); // with it our copy of their end
-            // One that does not read is given up like one that says nothing; what comes of it is heard below.
-            let _ = set_socket_timeout(&hear, Timeout::Send, Some(PATIENCE));
-            let borrowed: Vec<BorrowedFd<'_>> = copies.iter().map(AsFd::as_fd).collect();
-            let _ = passing::send(hear.as_fd(), &told, &borrowed);
-            drop(copies);
-            let outcome = listen_to(child, hear, PATIENCE);
-            let _ = events.send(Event::Upgraded(outcome));
+            let _lives = lives;
+            let told = (told, copies);
+            let outcome =
+                start(command, &own, hear, told).unwrap_or_else(|error| Err(format!("{cannot}: {error}")));
+            let mut state = Starting::lock(&own);
+            if !matches!(*state, Progress::GivenUp) {
+                *state = Progress::Over(outcome);
+                let _ = events.send(Event::Upgraded);
+            }
         })
         .context("cannot start a thread")?;
-    Ok(())
+    Ok(Starting { state, thread })
+}
+
+/// Starts it, hands over, and waits until it serves or has ended.
+fn start(
+    mut command: Command,
+    state: &Mutex<Progress>,
+    hear: OwnedFd,
+    (told, copies): (Vec<u8>, Vec<OwnedFd>),
+) -> std::io::Result<Result<Successor, String>> {
+    let given_up = || Ok(Err("it was given up".to_owned()));
+    match &mut *Starting::lock(state) {
+        Progress::GivenUp => return given_up(),
+        state => *state = Progress::Executes(rustix::thread::gettid()),
+    }
+    let mut child = command.spawn()?;
+    drop(command); // with it our copy of their end
+    let handle = Handle::open(child.id()).ok_or_else(std::io::Error::last_os_error);
+    let handle = handle.inspect_err(|_| end(&mut child))?;
+    match &mut *Starting::lock(state) {
+        Progress::GivenUp => {
+            end(&mut child);
+            return given_up();
+        }
+        state => *state = Progress::Runs(handle),
+    }
+    // One that does not read is given up like one that says nothing; what comes of it is heard below.
+    let _ = set_socket_timeout(&hear, Timeout::Send, Some(PATIENCE));
+    let borrowed: Vec<BorrowedFd<'_>> = copies.iter().map(AsFd::as_fd).collect();
+    let _ = passing::send(hear.as_fd(), &told, &borrowed);
+    drop(copies);
+    Ok(listen_to(child, hear, PATIENCE))
+}
+
+fn end(child: &mut Child) {
+    let _ = child.kill();
+    let _ = child.wait();
 }
 
 /// Waits until the child says that it serves, or why not; its process number once it serves. After `patience` it is given
@@ -136,7 +249,7 @@ fn listen_to(mut child: Child, hear: OwnedFd, patience: Duration) -> Result<Succ
     let said = hear_out(&hear, deadline);
     if let Some(notes) = said.as_deref().ok().and_then(notes_before_ready) {
         let notes = String::from_utf8_lossy(notes).into_owned();
-        return Ok(Successor { pid: child.id(), notes, link: hear });
+        return Ok(Successor { pid: child.id(), process: Handle::open(child.id()), notes, link: hear });
     }
     // Who has said its last word ends soon. One that does not, or says nothing, would hold up every later upgrade.
     let pid = Pid::from_child(&child);
@@ -208,10 +321,24 @@ pub struct Successor {
     pub pid: u32,
     /// What has changed with it, in lines.
     pub notes: String,
+    process: Option<Handle>,
     link: OwnedFd,
 }
 
 impl Successor {
+    /// Tells it to end as this process does.
+    pub fn end(&self, is_hurried: bool) {
+        if let Some(process) = &self.process {
+            process.signal(if is_hurried { Signal::INT } else { Signal::TERM });
+        }
+    }
+
+    /// Whether it has ended by then.
+    pub fn has_ended(&self, until: Instant) -> bool {
+        let left = until.saturating_duration_since(Instant::now());
+        self.process.as_ref().is_none_or(|process| process.ends_within(left))
+    }
+
     /// Tells it what has been counted until now, so that its reports go on from there.
     pub fn tell(&self, figures: &Figures) {
         if let Ok(bytes) = serde_json::to_vec(figures) {
@@ -242,6 +369,10 @@ impl Handover {
         // The variable outlives its purpose in the environment: only the child it was made for may use it.
         let parent = getppid().map_or(0, |pid| pid.as_raw_nonzero().get());
         if from.parse() != Ok(parent) {
+            let made_by = socket_peercred(std::io::stdin()).map(|peer| peer.pid.as_raw_nonzero().get());
+            if made_by.is_ok_and(|pid| from.parse() == Ok(pid)) {
+                bail!("the predecessor, process {from}, has ended before it handed over");
+            }
             return Ok(None);
         }
         let link = std::io::stdin().as_fd().try_clone_to_owned().context("cannot take the link")?;
@@ -355,8 +486,9 @@ mod tests {
     fn a_program_that_is_not_there_is_an_error_at_once() {
         let (events, said) = channel();
         let (sockets, rates) = (Sockets::default(), Rates::default());
-        launch(Path::new("/no/such/program"), &[], estate(&sockets, &rates), events).unwrap();
-        let Ok(Event::Upgraded(Err(why))) = said.recv_timeout(PATIENCE) else { panic!("it is heard of") };
+        let starting = launch(Path::new("/no/such/program"), &[], estate(&sockets, &rates), events).unwrap();
+        let Ok(Event::Upgraded) = said.recv_timeout(PATIENCE) else { panic!("it is heard of") };
+        let why = starting.outcome().unwrap().unwrap_err();
         assert!(why.contains("cannot start /no/such/program"), "{why}");
     }
 
@@ -373,8 +505,9 @@ mod tests {
         let settings = tidegate_config::from_folder(Path::new("/"), &["127.0.0.1:0".to_owned()]).unwrap();
         let sockets = Sockets::open(&settings, 3, &Sockets::default()).unwrap();
         let (events, said) = channel();
-        launch(&script, &[], estate(&sockets, &Rates::default()), events).unwrap();
-        let Ok(Event::Upgraded(Err(why))) = said.recv_timeout(PATIENCE) else { panic!("it ends") };
+        let starting = launch(&script, &[], estate(&sockets, &Rates::default()), events).unwrap();
+        let Ok(Event::Upgraded) = said.recv_timeout(PATIENCE) else { panic!("it ends") };
+        let why = starting.outcome().unwrap().unwrap_err();
         assert_eq!(why, "done");
         let open = std::fs::read_to_string(&out).unwrap();
         assert_eq!(open.lines().filter(|target| target.starts_with("socket:")).count(), 1, "{open}");

@@ -286,17 +286,26 @@ pub fn exposed_logs(settings: &Settings) -> Vec<String> {
     let mut said = Vec::new();
     for target in Logs::targets(settings).map(|(target, _)| target) {
         let LogTarget::File(path) = target else { continue };
-        let Some(folder) = path.parent() else { continue };
-        let Ok(owner) = std::fs::metadata(folder).map(|there| there.uid()) else { continue };
-        if let Some(user) = users.iter().find(|user| user.uid.as_raw() == owner) {
-            let name = user.name.clone().unwrap_or_else(|| owner.to_string());
-            said.push(format!(
-                "the log {} lies in a folder of user {name}, as whom applications or server processes run and can replace \
-                 it: `chown root {}`",
-                path.display(),
-                folder.display()
-            ));
-        }
+        let says = path.ancestors().skip(1).find_map(|folder| {
+            let there = std::fs::metadata(folder).ok()?;
+            let whose = users.iter().find(|user| user.uid.as_raw() == there.uid());
+            let is_open = there.mode() & 0o002 != 0 && there.mode() & 0o1000 == 0;
+            let (log, folder) = (path.display(), folder.display());
+            match whose {
+                Some(user) => {
+                    let name = user.name.clone().unwrap_or_else(|| user.uid.to_string());
+                    Some(format!(
+                        "the log {log} lies in a folder of user {name}, as whom applications or server processes run and can \
+                         replace it: `chown root {folder}`"
+                    ))
+                }
+                None if is_open => Some(format!(
+                    "the log {log} lies below {folder}, where everybody can put something else in its place: `chmod o-w {folder}`"
+                )),
+                None => None,
+            }
+        });
+        said.extend(says);
     }
     said.sort();
     said.dedup();

@@ -12,6 +12,7 @@ mod demand;
 mod orders;
 pub mod privileges;
 pub mod view;
+mod wellness;
 
 use crate::descriptors;
 use crate::link::{Answer, Begin, Figures, Link, Question, ToMaster, ToServer};
@@ -31,7 +32,9 @@ use tidegate_core::tls::TlsStore;
 use tidegate_core::worker::Asker;
 use tidegate_io::passing;
 use tidegate_modules::gateway::pool_directory::PoolDirectory;
+use tidegate_modules::login::LoginStore;
 use tidegate_stats::{Snapshot, Worker as Stats};
+use wellness::Limits;
 
 /// How long a worker may take to answer a question.
 const ANSWER_PATIENCE: Duration = Duration::from_secs(4);
@@ -61,6 +64,7 @@ pub fn run() -> Result<ExitCode> {
     // Before there is a second thread: identities and landlock are a thread's own.
     let warning = privileges::give_up(&begin)?;
     descriptors::raise_limit();
+    let limits = Limits::now();
     let (sender, events) = channel();
     watch_signals(sender.clone())?;
     let writer = Writer::start().context("cannot start the log thread")?;
@@ -70,6 +74,7 @@ pub fn run() -> Result<ExitCode> {
         workers: RwLock::default(),
         writer: writer.clone(),
         directory: directory.clone(),
+        limits,
     });
     let told = directory.clone();
     let (asked, heard, lost) = (members.clone(), sender.clone(), sender.clone());
@@ -93,7 +98,8 @@ pub fn run() -> Result<ExitCode> {
         teller.send(&ToMaster::Upstream(finding), Vec::new());
     });
     demand::start(directory.clone(), link.clone()).context("cannot start a thread")?;
-    let stores = Stores { directory, logins: Arc::default(), rates: Arc::default(), tls };
+    let logins = Arc::new(LoginStore::new(tls.clone()));
+    let stores = Stores { directory, logins, rates: Arc::default(), tls };
     orders::Server::new(link, writer, members, stores, (sender, events), warning).run();
     Ok(ExitCode::SUCCESS)
 }
@@ -133,6 +139,8 @@ struct Members {
     workers: RwLock<Vec<(Asker, Arc<Stats>)>>,
     writer: Arc<Writer>,
     directory: Arc<PoolDirectory>,
+    /// When it began.
+    limits: Limits,
 }
 
 impl Members {
@@ -149,6 +157,12 @@ impl Members {
     }
 
     fn ask(&self, question: &str) -> Vec<String> {
+        let told = self.hear(question).into_iter();
+        told.map(|answer| answer.unwrap_or_else(|| "this worker does not answer".into())).collect()
+    }
+
+    /// What each worker says; `None` where it says nothing in time.
+    fn hear(&self, question: &str) -> Vec<Option<String>> {
         let askers: Vec<Asker> = match self.workers.read() {
             Ok(workers) => workers.iter().map(|(asker, _)| asker.clone()).collect(),
             Err(_) => Vec::new(),
@@ -157,7 +171,7 @@ impl Members {
         let answers: Vec<_> = askers.iter().map(|asker| asker.ask(question)).collect();
         let told = |answer: Receiver<String>| {
             let left = deadline.saturating_duration_since(Instant::now());
-            answer.recv_timeout(left).unwrap_or_else(|_| "this worker does not answer".into())
+            answer.recv_timeout(left).ok()
         };
         answers.into_iter().map(told).collect()
     }
@@ -170,13 +184,20 @@ fn answer(link: &Arc<Link>, members: &Arc<Members>, number: u64, question: Quest
             link.send(&ToMaster::Answer(number, figures), Vec::new());
             return;
         }
-        Question::Workers(question) => question,
+        Question::Workers(question) => Some(question),
+        Question::Wellness => None,
     };
     // Workers answer between two turns: another thread waits for them.
     let (link, members) = (link.clone(), members.clone());
     let asking = std::thread::Builder::new().name("tidegate-ask".into());
     let _ = asking.spawn(move || {
-        let said = Answer::Workers(members.ask(&question));
+        let said = match question {
+            Some(question) => Answer::Workers(members.ask(&question)),
+            None => {
+                let silent = members.hear("").iter().filter(|said| said.is_none()).count();
+                Answer::Wellness(members.limits.examine(silent))
+            }
+        };
         link.send(&ToMaster::Answer(number, said), Vec::new());
     });
 }

@@ -9,6 +9,7 @@ use crate::server::privileges;
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
@@ -20,6 +21,7 @@ use tidegate_core::log::{self, Writer};
 use tidegate_core::rate;
 use tidegate_core::tls::TlsFiles;
 use tidegate_core::worker::{self, Command, Handle};
+use tidegate_io::off_limits;
 use tidegate_modules::gateway::spill::Spill;
 
 /// How long a worker may take to do what it is told.
@@ -45,6 +47,9 @@ pub(super) struct Server {
     settings: Option<Arc<Settings>>,
     /// Prepared, not yet in force.
     next: Option<Arc<Settings>>,
+    /// What no root leads to, under the settings in force and under those that were prepared.
+    off_limits: Vec<PathBuf>,
+    next_off_limits: Vec<PathBuf>,
     workers: Vec<Handle>,
     /// What each worker will listen on when the first settings are in force.
     waiting: Vec<Vec<Listener>>,
@@ -71,6 +76,13 @@ impl Server {
         (sender, events): (Sender<Event>, Receiver<Event>),
         warning: Option<String>,
     ) -> Server {
+        off_limits::tell_with(|root| {
+            log::error(format_args!(
+                "the root {} leads to what is kept from applications and clients now, and is not followed there: whoever did \
+                 this is of this server's user, as its applications are",
+                root.display()
+            ));
+        });
         Server {
             link,
             writer,
@@ -81,6 +93,8 @@ impl Server {
             events,
             settings: None,
             next: None,
+            off_limits: Vec::new(),
+            next_off_limits: Vec::new(),
             workers: Vec::new(),
             waiting: Vec::new(),
             ended: 0,
@@ -129,7 +143,9 @@ impl Server {
 
     fn obey(&mut self, order: ToServer, descriptors: Vec<OwnedFd>) -> Option<End> {
         match order {
-            ToServer::Prepare { number, settings, is_recovery, logs, rates, listeners } => {
+            ToServer::Prepare { number, settings, is_recovery, logs, rates, listeners, off_limits } => {
+                off_limits::add(&off_limits);
+                self.next_off_limits = off_limits;
                 // Looked at first, since it is told best here.
                 let spill = if is_recovery { Ok(()) } else { may_spill(&settings) };
                 let is_read =
@@ -156,6 +172,7 @@ impl Server {
             ToServer::Commit => self.commit(),
             ToServer::Discard => {
                 self.next = None;
+                off_limits::set(self.off_limits.clone());
                 // Workers let go of theirs first: what is left then is nobody's.
                 if let Err(error) = self.tell_workers(Command::Discard) {
                     log::error(format_args!("settings that were given up may still be there: {error}"));
@@ -243,6 +260,8 @@ impl Server {
 
     fn commit(&mut self) {
         let Some(settings) = self.next.take() else { return };
+        self.off_limits = std::mem::take(&mut self.next_off_limits);
+        off_limits::set(self.off_limits.clone());
         self.use_error_log(&settings);
         let outcome = if self.settings.is_none() {
             let mut listeners = std::mem::take(&mut self.waiting).into_iter();

@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::sync::mpsc::{Receiver, channel};
 use std::thread::JoinHandle;
 use std::time::Instant;
-pub use tidegate_testkit::{WAIT, is_running, wait_for};
+pub use tidegate_testkit::{WAIT, wait_for};
 
 pub const BINARY: &str = env!("CARGO_BIN_EXE_tidegate");
 

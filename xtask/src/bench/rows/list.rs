@@ -178,7 +178,7 @@ pub const ROWS: [Row; 45] = [
     }),
     row("start", "from the command to the first answer", "ms", AtMost(20.0), process::start),
     row("rest", "at rest with one worker, all processes", "MB resident", AtMost(5.0), process::rest),
-    row("size", "the release binary", "MB", AtMost(15.0), process::size),
+    row("size", "the program as packages carry it", "MB", AtMost(15.0), process::size),
     row("sites-check", "`check` with 50,000 sites", "s", AtMost(1.0), process::check_sites),
     row("sites-start", "start with 50,000 sites", "s", AtMost(2.0), process::start_sites),
     row("h2-100k", "100 KiB over HTTP/2, 32 streams", "CPU / h2o", AtMost(0.95), |b| {

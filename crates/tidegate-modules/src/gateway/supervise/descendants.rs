@@ -4,12 +4,12 @@
 //! groups and sessions the orphan has made: a program that daemonises cannot leave. The keeper of a process of a pool is one,
 //! and so is a stub of CGI scripts. Killing the children makes theirs this process's children, and so on down.
 
+use super::process_table;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{
     Pid, PidfdFlags, Signal, WaitOptions, WaitStatus, getpid, kill_process, pidfd_open, set_child_subreaper,
     wait,
 };
-use std::fs;
 use std::io;
 use std::time::{Duration, Instant};
 
@@ -62,42 +62,7 @@ pub(in crate::gateway) fn end_all(patience: Duration) {
     }
 }
 
-/// The children of this process. The kernel's own list shows those of other users as well where `/proc` hides them
-/// (`hidepid`); a kernel without that list is asked for all processes.
 fn children() -> Vec<Pid> {
-    let own = getpid().as_raw_nonzero().get();
-    let numbers: Vec<i32> = match fs::read_to_string(format!("/proc/self/task/{own}/children")) {
-        Ok(list) => list.split_ascii_whitespace().filter_map(|number| number.parse().ok()).collect(),
-        Err(_) => {
-            let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
-            let numbers = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
-            numbers.filter(|pid| Stat::of(*pid).is_some_and(|stat| stat.parent == own)).collect()
-        }
-    };
-    numbers.into_iter().filter_map(Pid::from_raw).collect()
-}
-
-/// What is known of a process.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Stat {
-    pub(super) parent: i32,
-    pub(super) group: i32,
-    /// When it began, in ticks since the machine did.
-    pub(super) began: u64,
-    /// Nobody has taken note of its end yet.
-    pub(super) has_ended: bool,
-}
-
-impl Stat {
-    /// From the kernel (proc_pid_stat(5)).
-    pub(super) fn of(pid: i32) -> Option<Stat> {
-        let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-        // The name in parentheses may hold anything.
-        let mut fields = text.get(text.rfind(')')? + 2..)?.split(' ');
-        let has_ended = matches!(fields.next()?, "Z" | "X");
-        let parent = fields.next()?.parse().ok()?;
-        let group = fields.next()?.parse().ok()?;
-        let began = fields.nth(16)?.parse().ok()?;
-        Some(Stat { parent, group, began, has_ended })
-    }
+    let children = process_table::children_of(getpid().as_raw_nonzero().get());
+    children.into_iter().filter_map(Pid::from_raw).collect()
 }

@@ -10,11 +10,11 @@
 //! server PID ...    all server processes         patience SECONDS   how long they may take
 //! ```
 
-use super::descendants::Stat;
 use super::keeper::END_ALL;
 use super::launch::OURSELVES;
+use super::process_table::{self, Handle, Stat};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Read, Write};
@@ -205,35 +205,6 @@ fn start(lines: &[u8]) -> io::Result<Running> {
     Ok(Running { stream: ours, child, ended, since: Instant::now() })
 }
 
-/// A process, and whether it has ended. What is done to it is done to this one, and never to a later one of its number.
-struct Handle {
-    pid: Pid,
-    ended: OwnedFd,
-}
-
-impl Handle {
-    fn open(pid: u32) -> Option<Handle> {
-        let pid = Pid::from_raw(pid.cast_signed())?;
-        Some(Handle { pid, ended: pidfd_open(pid, PidfdFlags::empty()).ok()? })
-    }
-
-    /// One that is known by its number and by when it began.
-    fn of(pid: i32, began: u64) -> Option<Handle> {
-        let handle = Handle::open(pid.unsigned_abs())?;
-        // Looked at behind the opening: what is open is what is looked at.
-        (Stat::of(pid)?.began == began).then_some(handle)
-    }
-
-    fn signal(&self, signal: Signal) {
-        let _ = pidfd_send_signal(&self.ended, signal);
-    }
-
-    fn has_ended(&self) -> bool {
-        let mut fds = [PollFd::new(&self.ended, PollFlags::IN)];
-        poll(&mut fds, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).is_ok_and(|count| count > 0)
-    }
-}
-
 /// The guard itself: reads what the master tells, on standard input, until that ends.
 ///
 /// # Errors
@@ -341,7 +312,7 @@ impl ProcessTable {
                 return;
             }
             let mut fds: Vec<PollFd<'_>> =
-                open.iter().map(|handle| PollFd::new(&handle.ended, PollFlags::IN)).collect();
+                open.iter().map(|handle| PollFd::new(handle.ended(), PollFlags::IN)).collect();
             let timeout = Timespec::try_from(left.min(LOOK)).unwrap_or(Timespec { tv_sec: 1, tv_nsec: 0 });
             let _ = poll(&mut fds, Some(&timeout));
         }
@@ -350,13 +321,9 @@ impl ProcessTable {
     /// Finds all that the processes of pools have started and that has not ended, by number and time of start: what
     /// descends from them, and what is in the group of any.
     fn look(&self, family: &mut BTreeMap<i32, Stat>) {
-        let mut all: BTreeMap<i32, Stat> = BTreeMap::new();
-        let Ok(entries) = std::fs::read_dir("/proc") else { return };
-        for pid in entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<i32>().ok()) {
-            all.extend(Stat::of(pid).filter(|known| !known.has_ended).map(|known| (pid, known)));
-        }
+        let all = process_table::all();
         let table = self.processes.values();
-        let table = table.map(|handle| (handle.pid.as_raw_nonzero().get(), !handle.has_ended())).collect();
+        let table = table.map(|handle| (handle.number(), !handle.has_ended())).collect();
         find_family(&table, &all, family);
     }
 }
@@ -387,21 +354,6 @@ fn find_family(table: &BTreeMap<i32, bool>, all: &BTreeMap<i32, Stat>, family: &
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_process_is_found_with_its_parent_and_start() {
-        let mut child = Command::new("sleep").arg("1000").spawn().expect("it can be run");
-        let pid = child.id().cast_signed();
-        let known = Stat::of(pid).expect("it runs");
-        assert_eq!((known.parent, known.has_ended), (std::process::id().cast_signed(), false));
-        assert!(known.began > 0);
-        assert!(Handle::of(pid, known.began).is_some() && Handle::of(pid, known.began + 1).is_none());
-        let handle = Handle::open(child.id()).expect("it runs");
-        assert!(!handle.has_ended());
-        child.kill().expect("it runs");
-        child.wait().expect("it is ours");
-        assert!(handle.has_ended());
-    }
 
     /// A number that has gone to somebody else is left alone, and so is its group.
     #[test]

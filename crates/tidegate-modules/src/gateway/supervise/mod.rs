@@ -19,6 +19,7 @@ mod machine;
 mod opcache;
 mod pace;
 mod php;
+pub mod process_table;
 mod running;
 pub mod seal;
 pub mod sockets;

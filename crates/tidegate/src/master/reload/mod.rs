@@ -30,6 +30,7 @@ use std::time::Instant;
 use tidegate_config::Settings;
 use tidegate_config::settings::pool::Pool;
 use tidegate_core::log;
+use tidegate_io::off_limits;
 
 /// A reload that is under way.
 pub struct Reload {
@@ -255,6 +256,7 @@ impl Master {
         let mut notes = std::mem::take(&mut reload.notes);
         self.current.sockets.remove_files(&next.sockets);
         let mut previous = std::mem::replace(&mut self.current, next);
+        off_limits::set(super::sealing::paths_of(&self.current.settings));
         let assigned = self.current.assigned.iter().filter(|new| !previous.assigned.contains(new));
         notes.extend(assigned.map(ToString::to_string));
         for pool in &self.current.settings.pools {

@@ -17,6 +17,7 @@ use tidegate_config::settings::LogTarget;
 use tidegate_config::{Diagnostic, Loaded, Settings};
 use tidegate_core::log;
 use tidegate_core::tls::TlsFiles;
+use tidegate_io::off_limits;
 
 /// What reading has found, beside the settings.
 #[derive(Default)]
@@ -197,6 +198,7 @@ impl Draft {
         notes.extend(warning.filter(|_| settings.user != present.settings.user));
         let layout = Layout::of(&settings, revision::workers(&settings), identity).sealed(&settings);
         let warnings = present.warnings.clone();
+        off_limits::add(&sealing::paths_of(&settings));
         let logs = Logs::open(&settings, &present.logs)?;
         // Last: others can see it.
         let sockets = Sockets::open(&settings, layout.total(), &present.sockets)?;

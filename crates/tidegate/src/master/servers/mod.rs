@@ -8,6 +8,7 @@
 mod layout;
 mod pause;
 mod publish;
+mod pulse;
 mod state;
 #[cfg(test)]
 mod tests;
@@ -17,15 +18,17 @@ pub use state::{Asked, News, Start, State};
 
 use super::Event;
 use super::pools::Pools;
+use super::sealing;
 use super::sockets::Sockets;
 use super::status_registry::{self, StatusRegistry};
 use super::upstreams::Upstreams;
 use super::{logs::Logs, upgrade};
 use crate::certificates::CertificateWatch;
-use crate::link::{Begin, Link, ToMaster, ToServer};
+use crate::link::{Answer, Begin, Link, Question, ToMaster, ToServer, Wellness};
 use crate::server::privileges;
 use anyhow::{Context, Result};
 use pause::{ordinal, pause};
+use pulse::{Due, Pulse};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use std::collections::VecDeque;
 use std::io;
@@ -74,6 +77,8 @@ pub struct Server {
     handle: Option<OwnedFd>,
     started: i64,
     serving_since: Option<Instant>,
+    /// While it serves.
+    pulse: Option<Pulse>,
     /// How long it has served before it ended.
     served: Duration,
     /// When it must be done with what it does.
@@ -232,6 +237,7 @@ impl Servers {
             handle,
             started: tidegate_io::clock::wall_seconds(),
             serving_since: None,
+            pulse: None,
             served: Duration::ZERO,
             deadline: Some(Instant::now() + START_PATIENCE),
             is_told: false,
@@ -305,7 +311,8 @@ impl Servers {
         }
         let update = TlsUpdate { files: revision.tls.clone(), ..self.tls.clone() };
         let settings = revision.fitted();
-        let message = ToServer::Prepare { number, settings, is_recovery, logs, rates, listeners };
+        let off_limits = sealing::paths_of(&revision.settings);
+        let message = ToServer::Prepare { number, settings, is_recovery, logs, rates, listeners, off_limits };
         let frame = Link::frame(&message).context("a server process cannot be told of the settings")?;
         let is_told = server.link.order(&ToServer::Tls(update), Vec::new());
         if !is_told || !server.link.order_frame(frame, descriptors) {
@@ -459,6 +466,7 @@ impl Servers {
         let State::Committing(start) = server.state else { return };
         server.state = State::Serving;
         server.serving_since = Some(Instant::now());
+        server.pulse = Some(Pulse::new(Instant::now()));
         let (id, place, own) = (server.id, server.place, server.revision);
         if let Start::Recovery { replaces } = start {
             log::info(format_args!("server process {} serves", server.pid));
@@ -553,6 +561,7 @@ impl Servers {
         for id in late {
             self.hurry(id);
         }
+        self.look_at_pulses(now);
     }
 
     /// Its time is over: it is told to end, and when that was in vain it is ended.
@@ -588,7 +597,57 @@ impl Servers {
     /// When [`Servers::tick`] is next needed.
     pub fn next_tick(&self) -> Option<Instant> {
         let tries = self.places.iter().filter_map(|place| place.next_try).filter(|_| !self.is_ending);
-        tries.chain(self.list.iter().filter_map(|server| server.deadline)).min()
+        let looks = self.list.iter().filter_map(Server::next_look);
+        tries.chain(self.list.iter().filter_map(|server| server.deadline)).chain(looks).min()
+    }
+
+    /// Asks those how they are that have not been asked for a while, and ends those that have not answered for long.
+    fn look_at_pulses(&mut self, now: Instant) {
+        for server in self.list.iter_mut().filter(|server| server.next_look().is_some()) {
+            match server.pulse.as_mut().map_or(Due::Nothing, |pulse| pulse.look(now)) {
+                Due::Nothing => {}
+                Due::Ask => {
+                    let (id, events) = (server.id, self.events.clone());
+                    server.link.ask(ToServer::Question, Question::Wellness, move |answer| {
+                        if let Answer::Wellness(wellness) = answer {
+                            let _ = events.send(Event::Wellness(id, wellness));
+                        }
+                    });
+                }
+                Due::Dead => {
+                    log::error(format_args!(
+                        "server process {} has answered nothing for {} s and is ended",
+                        server.pid,
+                        Pulse::patience().as_secs()
+                    ));
+                    server.pulse = None;
+                    server.kill();
+                }
+            }
+        }
+    }
+
+    /// A process has said how it is: one that is not well is replaced.
+    pub fn has_wellness(&mut self, id: u64, wellness: &Wellness, revision: &Revision) {
+        let Some(server) = self.list.iter_mut().find(|server| server.id == id) else { return };
+        let (pid, is_looked_at) = (server.pid, server.next_look().is_some());
+        let Some(pulse) = server.pulse.as_mut().filter(|_| is_looked_at) else { return };
+        let has_to_go = pulse.answered(Instant::now(), wellness.silent == 0);
+        if let Some(limit) = &wellness.lowered {
+            log::error(format_args!(
+                "the limit of {limit} of server process {pid} was lowered from outside, and another takes its place: whoever \
+                 did this is root or of its user"
+            ));
+        } else if has_to_go {
+            log::error(format_args!(
+                "{} of the workers of server process {pid} do not answer, and another takes its place",
+                wellness.silent
+            ));
+        } else {
+            return;
+        }
+        server.pulse = None;
+        self.replace(id, revision);
     }
 
     /// A revision is in force: those that have started meanwhile with the one before, in the place of one that has
@@ -656,6 +715,12 @@ impl Server {
             self.kill();
         }
         is_told
+    }
+
+    /// When its pulse is looked at next: while it serves and nothing else has an end to its patience.
+    fn next_look(&self) -> Option<Instant> {
+        let is_meant = self.state == State::Serving && self.deadline.is_none() && !self.has_ended;
+        self.pulse.filter(|_| is_meant).map(|pulse| pulse.next())
     }
 
     fn kill(&self) {

@@ -353,3 +353,25 @@ fn has_ended_for_good(stage: &Stage, id: u64) -> bool {
     let mut fds = [rustix::event::PollFd::new(handle, rustix::event::PollFlags::IN)];
     rustix::event::poll(&mut fds, None).is_ok()
 }
+
+#[test]
+fn one_that_answers_nothing_for_long_is_ended_and_one_that_answers_is_not() {
+    let (mut stage, revision) = (Stage::new(2), revision(1, 2));
+    let (silent, well) = (stage.serving(0, &revision), stage.serving(1, &revision));
+    let mut now = Instant::now();
+    for _ in 0..4 {
+        now += Duration::from_secs(60);
+        stage.servers.look_at_pulses(now);
+        stage.servers.has_wellness(well, &Wellness::default(), &revision);
+    }
+    assert!(stage.server(silent).pulse.is_none(), "it was ended");
+    stage.told.remove(&silent); // with its end of the link
+    stage.hears_of_the_end(silent);
+    assert_eq!(stage.server(well).state, State::Serving);
+    // What was lowered does not come back.
+    let lowered = Wellness { lowered: Some("descriptors".into()), silent: 0 };
+    stage.servers.has_wellness(well, &lowered, &revision);
+    assert_eq!(stage.server(well).state, State::Serving, "until another serves");
+    assert!(stage.server(well).next_look().is_none(), "and is asked no more");
+    assert_eq!(stage.servers.places[1].restarts, 1, "which is due");
+}

@@ -17,6 +17,7 @@ use prober::{Group, Prober};
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tidegate_config::Settings;
+use tidegate_config::settings::gateway::BackendProtocol;
 use tidegate_config::settings::upstream::Upstream;
 use tidegate_core::log;
 use tidegate_core::tls::TlsStore;
@@ -99,7 +100,7 @@ fn group(upstream: &Upstream, settings: &Settings, tls: &TlsStore) -> Group {
     let way = upstream.tls(settings).filter(|_| upstream.check.is_some()).and_then(|backend| {
         let connector = tls.connector(backend).ok()?;
         let name = Connector::name(&backend.name).ok()?;
-        Some(check::Way { connector, name, speaks_http2: backend.speaks_http2 })
+        Some(check::Way { connector, name, speaks_http2: backend.protocol == BackendProtocol::Http2 })
     });
     Group { upstream: upstream.clone(), way }
 }

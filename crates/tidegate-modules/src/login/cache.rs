@@ -1,0 +1,228 @@
+//! The user cache (R9, "ACL User Cache"): what is remembered of pairs of name and password.
+//!
+//! A pair is remembered by a keyed digest, never as it is. Pairs that were wrong are in a table of their own, so that guessing
+//! makes nobody be forgotten; so is whether somebody belongs to a group that is not among those that are kept of a user.
+//! Whatever is here has run out after `lifetime`, counted from when it was asked for.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use tidegate_config::settings;
+use tidegate_core::user::User;
+
+/// Pairs that were wrong and are remembered.
+const WRONG: usize = 10_000;
+/// Questions after further groups that are remembered.
+const MEMBERSHIPS: usize = 10_000;
+/// Tables of users, so that workers seldom wait for each other.
+const SHARDS: usize = 16;
+
+/// What a pair, or a question, is remembered by.
+pub type Key = [u8; 16];
+
+/// The cache of one source.
+pub struct UserCache {
+    lifetime: u64,
+    users: usize,
+    known: [Mutex<Remembered<Arc<User>>>; SHARDS],
+    /// Users in all tables.
+    count: AtomicUsize,
+    wrong: Mutex<Remembered<()>>,
+    memberships: Mutex<Remembered<bool>>,
+}
+
+/// Values in the order in which they came, which is that in which they run out.
+struct Remembered<T> {
+    values: HashMap<Key, (u64, T)>,
+    order: VecDeque<(Key, u64)>,
+}
+
+impl<T> Default for Remembered<T> {
+    fn default() -> Remembered<T> {
+        Remembered { values: HashMap::new(), order: VecDeque::new() }
+    }
+}
+
+impl<T: Clone> Remembered<T> {
+    fn get(&self, key: &Key, now: u64) -> Option<T> {
+        self.values.get(key).filter(|(until, _)| *until > now).map(|(_, value)| value.clone())
+    }
+
+    /// Puts a value in, and lets go of those that have run out. How many there are more than before.
+    fn put(&mut self, key: Key, until: u64, value: T, now: u64) -> isize {
+        let before = self.values.len();
+        while self.order.front().is_some_and(|(_, until)| *until <= now) {
+            self.drop_oldest();
+        }
+        self.values.insert(key, (until, value));
+        self.order.push_back((key, until));
+        self.values.len().cast_signed() - before.cast_signed()
+    }
+
+    /// Lets go of the oldest; whether there was one.
+    fn drop_oldest(&mut self) -> bool {
+        while let Some((key, until)) = self.order.pop_front() {
+            // Where it was put in once more, it is not the oldest.
+            if self.values.get(&key).is_some_and(|(known, _)| *known == until) {
+                self.values.remove(&key);
+                return true;
+            }
+        }
+        false
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl UserCache {
+    /// An empty one.
+    pub fn new(settings: &settings::UserCache) -> UserCache {
+        UserCache {
+            lifetime: u64::try_from(settings.lifetime.as_nanos()).unwrap_or(u64::MAX),
+            users: usize::try_from(settings.users).unwrap_or(usize::MAX),
+            known: Default::default(),
+            count: AtomicUsize::new(0),
+            wrong: Mutex::default(),
+            memberships: Mutex::default(),
+        }
+    }
+
+    fn shard(&self, key: &Key) -> MutexGuard<'_, Remembered<Arc<User>>> {
+        lock(&self.known[usize::from(key[0]) % SHARDS])
+    }
+
+    /// Whose pair it is.
+    pub fn user(&self, key: &Key, now: u64) -> Option<Arc<User>> {
+        self.shard(key).get(key, now)
+    }
+
+    /// Whether it is known to be nobody's.
+    pub fn is_wrong(&self, key: &Key, now: u64) -> bool {
+        lock(&self.wrong).get(key, now).is_some()
+    }
+
+    /// Whether somebody belongs to one of some groups, where that was asked for.
+    pub fn membership(&self, key: &Key, now: u64) -> Option<bool> {
+        lock(&self.memberships).get(key, now)
+    }
+
+    /// It is this user's, as was asked at `asked`.
+    pub fn remember(&self, key: Key, user: Arc<User>, asked: u64) {
+        let until = asked.saturating_add(self.lifetime);
+        let mut shard = self.shard(&key);
+        let more = shard.put(key, until, user, asked);
+        let mut count = match more {
+            0.. => self.count.fetch_add(more.unsigned_abs(), Ordering::Relaxed) + more.unsigned_abs(),
+            _ => self.count.fetch_sub(more.unsigned_abs(), Ordering::Relaxed) - more.unsigned_abs(),
+        };
+        // Which table a user is in is as good as random, and so is which one makes room.
+        while count > self.users && shard.values.len() > 1 && shard.drop_oldest() {
+            count = self.count.fetch_sub(1, Ordering::Relaxed) - 1;
+        }
+    }
+
+    /// It is nobody's.
+    pub fn remember_wrong(&self, key: Key, asked: u64) {
+        bounded(&self.wrong, WRONG, key, (asked.saturating_add(self.lifetime), ()), asked);
+    }
+
+    /// Whether somebody belongs to one of some groups.
+    pub fn remember_membership(&self, key: Key, is_member: bool, asked: u64) {
+        let until = asked.saturating_add(self.lifetime);
+        bounded(&self.memberships, MEMBERSHIPS, key, (until, is_member), asked);
+    }
+
+    /// How many users it holds.
+    #[cfg(test)]
+    fn len(&self) -> usize {
+        self.count.load(Ordering::Relaxed)
+    }
+}
+
+fn bounded<T: Clone>(
+    table: &Mutex<Remembered<T>>,
+    most: usize,
+    key: Key,
+    (until, value): (u64, T),
+    now: u64,
+) {
+    let mut table = lock(table);
+    table.put(key, until, value, now);
+    while table.values.len() > most && table.drop_oldest() {}
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    fn key(number: u32) -> Key {
+        let mut key = Key::default();
+        key[..4].copy_from_slice(&number.to_le_bytes());
+        key
+    }
+
+    fn cache(users: u32) -> UserCache {
+        UserCache::new(&settings::UserCache { lifetime: Duration::from_nanos(10), users, groups: 1 })
+    }
+
+    fn user() -> Arc<User> {
+        Arc::new(User { name: "anna".into(), groups: Vec::new(), unlisted: None })
+    }
+
+    #[test]
+    fn what_is_remembered_runs_out() {
+        let cache = cache(5);
+        cache.remember(key(1), user(), 100);
+        cache.remember_wrong(key(2), 100);
+        cache.remember_membership(key(3), false, 100);
+        assert!(cache.user(&key(1), 109).is_some() && cache.user(&key(1), 110).is_none());
+        assert!(cache.is_wrong(&key(2), 109) && !cache.is_wrong(&key(2), 110));
+        assert_eq!((cache.membership(&key(3), 109), cache.membership(&key(3), 110)), (Some(false), None));
+        assert!(cache.user(&key(2), 100).is_none() && !cache.is_wrong(&key(1), 100));
+    }
+
+    /// As many users are held as the settings say, in whichever tables, and the newest is among them.
+    #[test]
+    fn what_is_remembered_is_bounded() {
+        let cache = cache(7);
+        for number in 0..1000 {
+            cache.remember(key(number), user(), 100);
+            cache.remember(key(number), user(), 101);
+            assert!(cache.user(&key(number), 101).is_some());
+            assert!(cache.len() <= 7 + SHARDS, "{}", cache.len());
+        }
+        let held = cache.known.iter().map(|shard| lock(shard).values.len()).sum::<usize>();
+        assert_eq!(held, cache.len());
+        for number in 0..30_000 {
+            cache.remember_wrong(key(number), 100);
+        }
+        let wrong = lock(&cache.wrong);
+        assert!(wrong.values.len() <= WRONG && wrong.order.len() <= WRONG, "{}", wrong.order.len());
+    }
+
+    /// Guessing makes nobody be forgotten.
+    #[test]
+    fn those_who_are_wrong_take_no_place_of_users() {
+        let cache = cache(5);
+        cache.remember(key(1), user(), 100);
+        (2..50_000).for_each(|number| cache.remember_wrong(key(number), 100));
+        assert!(cache.user(&key(1), 101).is_some());
+    }
+
+    /// Who is looked into once more is not forgotten for being old.
+    #[test]
+    fn who_comes_back_is_new() {
+        let mut remembered = Remembered::default();
+        remembered.put(key(1), 10, 'a', 0);
+        remembered.put(key(2), 11, 'b', 0);
+        remembered.put(key(1), 12, 'c', 0);
+        assert!(remembered.drop_oldest());
+        assert_eq!((remembered.get(&key(1), 0), remembered.get(&key(2), 0)), (Some('c'), None));
+        // And what has run out goes by itself.
+        assert_eq!(remembered.put(key(3), 30, 'd', 20), 0);
+        assert_eq!((remembered.values.len(), remembered.order.len()), (1, 1));
+    }
+}

@@ -1,0 +1,219 @@
+//! Upgrades that do not come to their end: the server is told to end, to reload or is killed while the new program starts.
+//!
+//! The new program is a script that says when it runs, and goes on when the test says so.
+
+mod running;
+
+use running::{BINARY, Folder, Outcome, Server, wait_for};
+use rustix::fs::{CWD, FileType, Mode, mknodat};
+use rustix::process::{Pid, Signal, test_kill_process};
+use std::fs::{self, File, OpenOptions};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use tidegate_testkit::WAIT;
+
+/// The new program: its script, and the way to have it go on.
+struct NewProgram {
+    path: String,
+    started: std::path::PathBuf,
+    go: File,
+}
+
+impl NewProgram {
+    fn new(folder: &Folder, then: &str) -> NewProgram {
+        let (started, go) = (folder.path("started"), folder.path("go"));
+        mknodat(CWD, &go, FileType::Fifo, Mode::RWXU, 0).unwrap();
+        let lines = format!(
+            "#!/bin/sh\necho $$ > {0}.new && mv {0}.new {0}\nread line < {1}\n{then}\n",
+            started.display(),
+            go.display()
+        );
+        let path = folder.write("new", &lines);
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+        // For both: opening does not wait for a reader then.
+        let go = OpenOptions::new().read(true).write(true).open(go).unwrap();
+        NewProgram { path, started, go }
+    }
+
+    fn real(folder: &Folder) -> NewProgram {
+        NewProgram::new(folder, &format!("exec {BINARY} \"$@\""))
+    }
+
+    /// Waits until it runs: its process.
+    fn process(&self) -> Pid {
+        let said = wait_for(|| fs::read_to_string(&self.started).ok(), "the new program to start");
+        Pid::from_raw(said.trim().parse().unwrap()).unwrap()
+    }
+
+    fn goes_on(&mut self) {
+        self.go.write_all(b"go\n").unwrap();
+    }
+}
+
+/// An order that is under way.
+struct Telling(Child);
+
+impl Telling {
+    fn the(server: &Server<'_>, arguments: &[&str]) -> Telling {
+        let mut command = Command::new(BINARY);
+        command.args(arguments).args(["--control", server.control.as_deref().unwrap()]);
+        Telling(command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap())
+    }
+
+    fn outcome(mut self) -> Outcome {
+        let status = wait_for(|| self.0.try_wait().unwrap(), "the order to be carried out");
+        let (mut stdout, mut stderr) = (String::new(), String::new());
+        self.0.stdout.take().unwrap().read_to_string(&mut stdout).unwrap();
+        self.0.stderr.take().unwrap().read_to_string(&mut stderr).unwrap();
+        Outcome { code: status.code(), stdout, stderr }
+    }
+}
+
+/// A backend that answers when it is told to.
+struct Backend(TcpListener);
+
+impl Backend {
+    fn new() -> Backend {
+        Backend(TcpListener::bind("127.0.0.1:0").unwrap())
+    }
+
+    fn settings(&self, folder: &Folder) -> String {
+        format!(
+            "workers 1\nlisten \"127.0.0.1:0\"\nlisten \"unix:{}\"\npid-file \"{}\"\nsite {{ proxy \"http://{}\" }}\n",
+            folder.path("web.sock").display(),
+            folder.path("pid").display(),
+            self.0.local_addr().unwrap()
+        )
+    }
+
+    /// A request that has reached it: the client's connection and the one to it.
+    fn request(&self, address: &str) -> (TcpStream, TcpStream) {
+        let mut client = TcpStream::connect(address).unwrap();
+        client.set_read_timeout(Some(WAIT)).unwrap();
+        client.write_all(b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").unwrap();
+        let (backend, _) = self.0.accept().unwrap();
+        backend.set_read_timeout(Some(WAIT)).unwrap();
+        let mut lines = BufReader::new(&backend).lines();
+        while !lines.next().unwrap().unwrap().is_empty() {}
+        (client, backend)
+    }
+}
+
+fn answer((mut client, mut backend): (TcpStream, TcpStream)) {
+    backend.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok").unwrap();
+    let mut answer = String::new();
+    client.read_to_string(&mut answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200") && answer.ends_with("ok"), "{answer:?}");
+}
+
+/// Nothing is left of a server: no process, no socket, no file.
+fn assert_gone(server: &mut Server<'_>, folder: &Folder, process: Pid) {
+    assert!(server.wait().success());
+    assert!(test_kill_process(process).is_err(), "the new program is left");
+    let connecting = TcpStream::connect(&server.address);
+    assert_eq!(connecting.unwrap_err().kind(), std::io::ErrorKind::ConnectionRefused);
+    for name in ["web.sock", "pid", "control"] {
+        assert!(!folder.path(name).exists(), "{name} is left");
+    }
+}
+
+const NOT_SERVED: &str = "the server was told to end before the new program served";
+
+#[test]
+fn a_server_that_is_told_to_end_while_it_is_upgraded_leaves_nobody_who_serves() {
+    for now in [false, true] {
+        let folder = Folder::new("stop-upgrade");
+        let backend = Backend::new();
+        let mut server = Server::with_config(&folder, &backend.settings(&folder));
+        let mut new = NewProgram::real(&folder);
+        let open = backend.request(&server.address);
+        let upgrade = Telling::the(&server, &["upgrade", "--binary", &new.path]);
+        let process = new.process();
+        let stop = Telling::the(&server, if now { &["stop", "--now"] } else { &["stop"] });
+        let upgrade = upgrade.outcome();
+        assert_eq!(upgrade.code, Some(1));
+        assert!(upgrade.stderr.contains(NOT_SERVED), "{}", upgrade.stderr);
+        // Whoever were left of it would serve while the one before drains.
+        new.goes_on();
+        let cut = if now {
+            "ended; 1 connection was cut\n"
+        } else {
+            answer(open);
+            "ended; nothing was open any more\n"
+        };
+        let stop = stop.outcome();
+        assert_eq!((stop.code, &*stop.stdout), (Some(0), cut), "{}", stop.stderr);
+        assert_gone(&mut server, &folder, process);
+    }
+}
+
+/// The sockets lie unread in its standard input: whoever has that keeps the address, whichever process it is.
+#[test]
+fn a_new_program_that_hangs_keeps_no_address_of_a_server_that_ended() {
+    for script in ["exec sleep 1000", "sleep 1000\n:"] {
+        let folder = Folder::new("stop-hung-upgrade");
+        let backend = Backend::new();
+        let mut server = Server::with_config(&folder, &backend.settings(&folder));
+        let mut new = NewProgram::new(&folder, script);
+        let upgrade = Telling::the(&server, &["upgrade", "--binary", &new.path]);
+        let process = new.process();
+        new.goes_on();
+        wait_for(|| is_run_by(process, "sleep").then_some(()), "it to hang");
+        server.signal(Signal::TERM);
+        assert!(upgrade.outcome().stderr.contains(NOT_SERVED));
+        assert_gone(&mut server, &folder, process);
+    }
+}
+
+/// Whether a process, or a child of it, is this program.
+fn is_run_by(process: Pid, program: &str) -> bool {
+    let number = process.as_raw_nonzero();
+    let children = fs::read_to_string(format!("/proc/{number}/task/{number}/children")).unwrap_or_default();
+    let all = children.split_ascii_whitespace().map(str::to_owned).chain([number.to_string()]);
+    all.into_iter().any(|number| {
+        fs::read_to_string(format!("/proc/{number}/comm")).is_ok_and(|name| name.trim() == program)
+    })
+}
+
+#[test]
+fn a_reload_waits_for_an_upgrade_that_starts_and_is_done_when_that_has_failed() {
+    let folder = Folder::new("reload-upgrade");
+    let text = "workers 1\nlisten \"127.0.0.1:0\"\nsite { respond 200 \"one\" }\n";
+    let server = Server::with_config(&folder, text);
+    let mut new = NewProgram::new(&folder, "exit 7");
+    let upgrade = Telling::the(&server, &["upgrade", "--binary", &new.path]);
+    new.process();
+    folder.write("tidegate.kdl", &text.replace("one", "two"));
+    let reload = Telling::the(&server, &["reload"]);
+    new.goes_on();
+    let upgrade = upgrade.outcome();
+    assert_eq!(upgrade.code, Some(1));
+    assert!(upgrade.stderr.contains("it ended before it served (exit status: 7)"), "{}", upgrade.stderr);
+    assert_eq!(reload.outcome().code, Some(0));
+    assert_eq!(server.body("/"), "two");
+}
+
+/// Nobody has asked for a server that nobody watches.
+#[test]
+fn a_new_program_of_a_server_that_was_killed_does_not_serve_by_itself() {
+    let folder = Folder::new("kill-upgrade");
+    let text = "workers 1\nlisten \"127.0.0.1:0\"\nsite { respond 200 }\n";
+    let mut server = Server::with_config(&folder, text);
+    let mut new = NewProgram::real(&folder);
+    let _upgrade = Telling::the(&server, &["upgrade", "--binary", &new.path]);
+    let process = new.process();
+    server.signal(Signal::KILL);
+    assert!(!server.wait().success());
+    new.goes_on();
+    let said = server.line("has ended before it handed over");
+    assert!(said.contains("the predecessor, process "), "{said}");
+    wait_for(
+        || (!Path::new(&format!("/proc/{}/exe", process.as_raw_nonzero())).exists()).then_some(()),
+        "its end",
+    );
+    let connecting = TcpStream::connect(&server.address);
+    assert_eq!(connecting.unwrap_err().kind(), std::io::ErrorKind::ConnectionRefused);
+}
