@@ -318,13 +318,15 @@ impl Root {
 
     /// The path leads to this folder now.
     fn move_to(&self, dir: OwnedFd, identity: (u64, u64)) -> io::Result<()> {
+        // Before the lock, which every look-up takes: it asks the file system, which may hang.
+        let next = Place::of(Arc::new(dir))?;
         let mut place = self.place.write().unwrap_or_else(PoisonError::into_inner);
         let was_closed = place.dir.is_none();
         if place.identity != identity {
-            *place = Place::of(Arc::new(dir))?;
+            *place = next;
             self.generation.fetch_add(1, Relaxed);
         } else if was_closed {
-            place.dir = Some(Arc::new(dir));
+            place.dir = next.dir;
         }
         drop(place);
         if was_closed {

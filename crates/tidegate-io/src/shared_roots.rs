@@ -28,11 +28,16 @@ fn lock<T>(of: &'static Mutex<T>) -> MutexGuard<'static, T> {
 /// As [`Root::with_links`].
 pub(crate) fn find_or_open(path: &Path, links: Links) -> io::Result<(Arc<Root>, bool)> {
     let key = (path.to_owned(), links);
-    let mut roots = lock(&ROOTS);
-    if let Some(root) = roots.get(&key).and_then(Weak::upgrade) {
+    let known = |roots: &BTreeMap<_, Weak<Root>>| roots.get(&key).and_then(Weak::upgrade);
+    if let Some(root) = known(&lock(&ROOTS)) {
         return Ok((root, false));
     }
+    // Without the lock: the file system of this one may hang, and others ask for theirs.
     let root = Root::shared_by_all(path, links)?;
+    let mut roots = lock(&ROOTS);
+    if let Some(root) = known(&roots) {
+        return Ok((root, false)); // somebody else was sooner
+    }
     if roots.len() >= ROOTS_SWEPT && roots.len().is_power_of_two() {
         roots.retain(|_, root| root.strong_count() > 0);
     }

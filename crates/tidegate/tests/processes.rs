@@ -244,6 +244,33 @@ fn nobody_holds_the_port_when_the_master_is_killed() {
     server.control = None;
 }
 
+/// However often it is told: who has been told has its time, and what it says is the truth (FAULTS 72).
+#[test]
+fn a_server_that_is_told_again_and_again_to_end_says_what_it_has_cut() {
+    let folder = Folder::new("impatient");
+    let backend = TcpListener::bind("127.0.0.1:0").unwrap();
+    let error_log = folder.path("error.log");
+    let text = format!(
+        "workers 1\nlisten \"127.0.0.1:0\"\nerror-log \"{}\"\nsite {{ proxy \"http://{}\" }}\n",
+        error_log.display(),
+        backend.local_addr().unwrap()
+    );
+    let mut server = Server::with_config(&folder, &text);
+    let mut client = TcpStream::connect(&server.address).unwrap();
+    client.write_all(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
+    let _open = backend.accept().unwrap();
+    let ended = wait_for(
+        || {
+            server.signal(Signal::TERM);
+            server.child.try_wait().unwrap()
+        },
+        "the server to end",
+    );
+    assert!(ended.success());
+    let said = fs::read_to_string(error_log).unwrap();
+    assert!(said.contains("ended; 1 connection was cut") && !said.contains("does not react"), "{said}");
+}
+
 // ---------------------------------------------------------------- reload and upgrade
 
 /// FAULTS 44 and 45, scaled down.

@@ -71,7 +71,7 @@ impl Meter {
 }
 
 /// `perf stat` beside processes. Most virtual machines have nothing that it could read.
-struct Counter(Child);
+struct Counter(Option<Child>);
 
 impl Counter {
     fn start(processes: &[u32]) -> Option<Self> {
@@ -86,7 +86,7 @@ impl Counter {
         let list = processes.iter().map(u32::to_string).collect::<Vec<_>>().join(",");
         let mut command = Self::command();
         command.args(["-p", &list]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
-        command.spawn().ok().map(Self)
+        command.spawn().ok().map(|child| Self(Some(child)))
     }
 
     fn command() -> Command {
@@ -95,11 +95,21 @@ impl Counter {
         command
     }
 
-    fn stop(self) -> Option<f64> {
-        let process = rustix::process::Pid::from_raw(self.0.id().cast_signed())?;
+    fn stop(mut self) -> Option<f64> {
+        let process = rustix::process::Pid::from_child(self.0.as_ref()?);
         rustix::process::kill_process(process, rustix::process::Signal::INT).ok()?;
-        let output = self.0.wait_with_output().ok()?;
+        let output = self.0.take()?.wait_with_output().ok()?;
         counted(&String::from_utf8_lossy(&output.stderr))
+    }
+}
+
+impl Drop for Counter {
+    fn drop(&mut self) {
+        // Nobody wants its count: what was measured has failed.
+        if let Some(mut child) = self.0.take() {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
     }
 }
 

@@ -66,6 +66,8 @@ struct Stub {
     head: Vec<u8>,
     /// The same as an environment.
     entries: Entries,
+    /// What scripts have left and cannot be ended.
+    left: descendants::Left,
 }
 
 /// `NAME=value` one after another, each with a NUL behind it.
@@ -108,6 +110,7 @@ impl Stub {
             own: own.collect(),
             head: Vec::new(),
             entries: Entries::default(),
+            left: descendants::Left::default(),
         }
     }
 
@@ -144,7 +147,7 @@ impl Stub {
             .and_then(|environment| start(&mut self.spawner, script, &environment, &connection));
         let (file, script) = (Path::new(OsStr::from_bytes(script)), String::from_utf8_lossy(script));
         match started {
-            Ok(started) => watch(&started, &connection, self.expiration).map_err(|why| {
+            Ok(started) => watch(&started, &connection, self.expiration, &mut self.left).map_err(|why| {
                 // An interpreter that env(1) does not find is said by its status alone.
                 fault_of(file).filter(|_| !why.is_empty()).map_or(why, |fault| fault.why)
             }),
@@ -212,7 +215,12 @@ fn read_variables(connection: &mut UnixStream, head: &mut Vec<u8>) -> io::Result
 }
 
 /// Waits for the script to end, and ends it when nobody waits for it or it has had its time.
-fn watch(script: &Started, connection: &UnixStream, expiration: Duration) -> Result<(), String> {
+fn watch(
+    script: &Started,
+    connection: &UnixStream,
+    expiration: Duration,
+    left: &mut descendants::Left,
+) -> Result<(), String> {
     let outcome = wait(&script.ended, connection, Instant::now() + expiration);
     if outcome.is_err() {
         let _ = kill_process_group(script.pid, Signal::KILL);
@@ -227,7 +235,7 @@ fn watch(script: &Started, connection: &UnixStream, expiration: Duration) -> Res
     let status = ExitStatus::from_raw(status);
     // What it has left running does not hold up the answer, and ends with the request.
     let _ = shutdown(connection, Shutdown::Write);
-    descendants::end_all(LEFT_PATIENCE);
+    left.end_all(LEFT_PATIENCE);
     match outcome {
         Ok(()) if status.success() => Ok(()),
         Ok(()) => Err(format!("it ended with {status}; run it by hand as its user to see why")),

@@ -639,6 +639,10 @@ mod tests {
             (0..STRANGERS).map(|_| UnixStream::connect(&path).unwrap()).collect();
         strangers.iter_mut().for_each(|stream| stream.write_all(b"s").unwrap());
         let mut operator = UnixStream::connect(&path).unwrap();
+        // Whoever is not answered fails here, and does not hang.
+        for stream in strangers.iter().chain([&operator]) {
+            stream.set_read_timeout(Some(tidegate_testkit::WAIT)).unwrap();
+        }
         operator.write_all(b"nothing\n").unwrap();
         let mut said = String::new();
         operator.read_to_string(&mut said).unwrap();

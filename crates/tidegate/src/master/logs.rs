@@ -1,5 +1,6 @@
 //! The logs: opened by the master, written by the server processes, which need not be allowed to open them.
 
+use super::wanted::Wanted;
 use crate::link::close_apart;
 use anyhow::{Context, Result, anyhow};
 use std::collections::{HashMap, HashSet};
@@ -19,11 +20,12 @@ pub struct Logs(Vec<(LogTarget, File)>);
 impl Logs {
     /// Opens every log that the settings name, but for those that are open already, so that one that cannot be written is
     /// known before anything has changed. Asks file systems, which may hang: not for the master's thread while it serves.
-    pub fn open(settings: &Settings, are_open: &HashSet<LogTarget>) -> Result<Logs> {
+    pub fn open(settings: &Settings, are_open: &HashSet<LogTarget>, wanted: &Wanted) -> Result<Logs> {
         let mut logs = Vec::new();
         let mut known = are_open.clone();
         for (target, directive) in Logs::targets(settings) {
             if known.insert(target.clone()) {
+                wanted.ask()?;
                 let opened = open_file(target);
                 let opened = opened.map_err(|error| anyhow!(unwritable(target, directive, &error)))?;
                 logs.extend(opened.map(|file| (target.clone(), file)));
@@ -79,6 +81,21 @@ impl Logs {
         close_apart(fresh.0);
     }
 
+    /// With these, which take the place of its own.
+    pub fn add(&mut self, more: Logs) {
+        let known = more.open_targets();
+        let (stale, kept) =
+            std::mem::take(&mut self.0).into_iter().partition(|(target, _)| known.contains(target));
+        self.0 = kept;
+        self.0.extend(more.0);
+        close_apart::<(LogTarget, File)>(stale);
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// The open file of a log.
     pub fn file(&self, target: &LogTarget) -> Option<&File> {
         self.0.iter().find(|(open, _)| open == target).map(|(_, file)| file)
@@ -86,25 +103,29 @@ impl Logs {
 
     /// Copies for a server process.
     pub fn copies(&self) -> io::Result<(Vec<LogTarget>, Vec<OwnedFd>)> {
-        let targets = self.0.iter().map(|(target, _)| target.clone()).collect();
-        let files: io::Result<Vec<OwnedFd>> =
-            self.0.iter().map(|(_, file)| Ok(OwnedFd::from(file.try_clone()?))).collect();
-        Ok((targets, files?))
+        self.copies_where(|_| true)
+    }
+
+    /// Of those that are meant.
+    pub fn copies_where(
+        &self,
+        is_meant: impl Fn(&LogTarget) -> bool,
+    ) -> io::Result<(Vec<LogTarget>, Vec<OwnedFd>)> {
+        let (mut targets, mut files) = (Vec::new(), Vec::new());
+        for (target, file) in self.0.iter().filter(|(target, _)| is_meant(target)) {
+            targets.push(target.clone());
+            files.push(OwnedFd::from(file.try_clone()?));
+        }
+        Ok((targets, files))
     }
 }
 
-/// Opens logs anew after a rotation. The sentences say what failed: the old file stays in use. Asks file systems, as
-/// [`Logs::open`].
-pub fn reopen(targets: impl IntoIterator<Item = LogTarget>) -> (Logs, Vec<String>) {
-    let (mut logs, mut failures) = (Vec::new(), Vec::new());
-    for target in targets {
-        match open_file(&target) {
-            Ok(Some(file)) => logs.push((target, file)),
-            Ok(None) => {}
-            Err(error) => failures.push(format!("cannot reopen {target}: {error}")),
-        }
+/// Opens a log anew after a rotation. An error is a sentence: the old file stays in use. Asks file systems, as [`Logs::open`].
+pub fn reopen(target: LogTarget) -> Result<Logs, String> {
+    match open_file(&target) {
+        Ok(file) => Ok(Logs(file.map(|file| (target, file)).into_iter().collect())),
+        Err(error) => Err(format!("cannot reopen {target}: {error}")),
     }
-    (Logs(logs), failures)
 }
 
 /// Sends what applications write where the settings want it. Their logs were provided to `writer`.

@@ -9,6 +9,7 @@ mod acme;
 mod activation;
 mod changes;
 pub mod control;
+mod disk;
 pub mod logs;
 mod notify;
 mod parts;
@@ -17,6 +18,7 @@ mod pools;
 pub mod proof;
 mod rates;
 mod reload;
+mod rotation;
 pub mod sealing;
 mod servers;
 mod sockets;
@@ -25,22 +27,25 @@ mod tls;
 pub mod upgrade;
 mod upstreams;
 pub mod users;
+mod wanted;
 
 pub use acme::default_storage;
 
 use crate::certificates::CertificateWatch;
 use crate::descriptors;
-use crate::link::{self, ToMaster, Wellness};
+use crate::link::{ToMaster, Wellness};
 use crate::revision::{self, ServeOptions, SettingsFrom};
 use crate::server::privileges;
 use anyhow::{Context, Result};
 use changes::{Change, Order, Upgrade};
 use control::{ControlSocket, Reply, Request, Responder};
+use disk::Disk;
 use logs::Logs;
 use notify::Notifier;
 use pid_file::PidFile;
 use pools::Pools;
 use rates::Rates;
+use rotation::Rotation;
 use sealing::ControlPaths;
 use servers::{Layout, News, Revision, Servers, State};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2};
@@ -63,6 +68,7 @@ use tidegate_tls::Pair;
 use tls::Tls;
 use upgrade::{Handover, Successor};
 use upstreams::Upstreams;
+use wanted::Wanted;
 
 /// How long server processes may take to do what they are told.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -81,8 +87,8 @@ pub enum Event {
     Upgraded,
     /// The thread of this number has read what a reload takes up.
     Read(u64, Box<reload::Read>),
-    /// Logs were opened anew; the sentences say which could not be.
-    Reopened(Logs, Vec<String>),
+    /// A log was opened anew, or a sentence says why not.
+    Reopened(LogTarget, Result<Logs, String>),
     /// Files of TLS were looked at.
     Looked(Box<tls::Looked>),
     /// The thread for automatic certificates has said something.
@@ -137,28 +143,12 @@ pub struct Master {
     waiting: VecDeque<Order>,
     /// What reads the files of reloads.
     readers: reload::Readers,
-    /// Logs that are opened anew and not yet in use everywhere.
-    reopening: Option<Reopening>,
-    /// The thread that opens them.
-    opener: Opener,
-    /// Times that they were to be opened anew.
-    rotations: u64,
+    /// What writes and removes files.
+    disk: Disk,
+    /// Logs that are opened anew.
+    rotation: Rotation,
     /// The predecessor may still count something.
     has_predecessor: bool,
-}
-
-struct Reopening {
-    failures: Vec<String>,
-    until: Instant,
-}
-
-/// Whether a thread opens logs anew. One that hangs is the only one.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Opener {
-    Idle,
-    Busy,
-    /// And it is to do it once more.
-    AskedAgain,
 }
 
 /// How the server ends.
@@ -202,7 +192,7 @@ impl Master {
         let (identity, warning) = users::identity(settings.user.as_ref())?;
         let assigned = users::assign(&mut settings, users::can_be_anybody())?;
         let layout = Layout::of(&settings, workers, identity);
-        let logs = Logs::open(&settings, &HashSet::new())?;
+        let logs = Logs::open(&settings, &HashSet::new(), &Wanted::default())?;
         let files = TlsFiles::read(&settings, &TlsFiles::default(), &read.pairs)?;
         let seen = read.seen;
         let (given, mut warnings) = activation::take();
@@ -277,9 +267,8 @@ impl Master {
             change: None,
             waiting: VecDeque::new(),
             readers: reload::Readers::default(),
-            reopening: None,
-            opener: Opener::Idle,
-            rotations: 0,
+            disk: Disk::default(),
+            rotation: Rotation::default(),
             has_predecessor: false,
         };
         master.begin_tls()?;
@@ -354,7 +343,7 @@ impl Master {
     fn next_event(&mut self, until: Option<Instant>) -> Option<Event> {
         let look = self.tls.next_look().filter(|_| !self.servers.is_ending);
         let change = self.change.as_ref().and_then(Change::deadline);
-        let logs = self.reopening.as_ref().map(|reopening| reopening.until);
+        let logs = self.rotation.deadline();
         let next = [until, self.servers.next_tick(), self.next_alive, look, change, logs];
         let event = match next.into_iter().flatten().min() {
             Some(next) => self.events.recv_timeout(next.saturating_duration_since(Instant::now())).ok(),
@@ -419,7 +408,7 @@ impl Master {
                 self.servers.gone(id, &how);
                 self.current.rates.give_back();
             }
-            Event::Reopened(logs, failures) => self.have_reopened(logs, failures),
+            Event::Reopened(target, outcome) => self.have_reopened(&target, outcome),
             Event::Looked(looked) => self.have_looked(*looked),
             Event::PredecessorEnded => self.has_predecessor = false,
             other => return Some(other),
@@ -469,71 +458,6 @@ impl Master {
         ))
     }
 
-    /// Opens the logs anew, after a rotation. That they are in use everywhere is said when it is so.
-    fn reopen_logs(&mut self) {
-        self.rotations += 1;
-        self.reopening = Some(Reopening { failures: Vec::new(), until: Instant::now() + PATIENCE });
-        if self.opener != Opener::Idle {
-            self.opener = Opener::AskedAgain;
-            return;
-        }
-        let (targets, sender) = (self.current.logs.open_targets(), self.sender.clone());
-        let opening = std::thread::Builder::new().name("tidegate-reopen".into()).spawn(move || {
-            let (logs, failures) = logs::reopen(targets);
-            let _ = sender.send(Event::Reopened(logs, failures));
-        });
-        match opening {
-            Ok(_) => self.opener = Opener::Busy,
-            Err(error) => {
-                self.have_reopened(Logs::default(), vec![format!("cannot start a thread: {error}")])
-            }
-        }
-    }
-
-    fn have_reopened(&mut self, logs: Logs, mut failures: Vec<String>) {
-        if std::mem::replace(&mut self.opener, Opener::Idle) == Opener::AskedAgain {
-            link::close_apart(vec![logs]);
-            return self.reopen_logs();
-        }
-        self.current.logs.replace(logs);
-        let given = self.servers.give_logs(&self.current.logs).context("cannot copy a log");
-        failures.extend(given.and_then(|()| self.give_own_log()).err().map(|error| format!("{error:#}")));
-        self.reopening = Some(Reopening { failures, until: Instant::now() + PATIENCE });
-        self.look_at_logs(Instant::now());
-    }
-
-    fn look_at_logs(&mut self, now: Instant) {
-        let slow = self.servers.slow_with_logs();
-        let is_open = self.opener == Opener::Idle;
-        let is_over = |reopening: &mut Reopening| is_open && slow == 0 || reopening.until <= now;
-        let Some(mut done) = self.reopening.take_if(is_over) else { return };
-        if !is_open {
-            done.failures.push(
-                "the logs could not be opened anew until now, and those before stay in use: look for a file system that \
-                 does not answer"
-                    .into(),
-            );
-        } else if slow > 0 {
-            done.failures.push("a server process does not react, and may still write to the old logs".into());
-        }
-        if done.failures.is_empty() {
-            log::info("the logs were opened anew");
-        }
-        done.failures.iter().for_each(log::error);
-        self.status_registry.set_own_losses(self.writer.lost_lines());
-    }
-
-    fn give_own_log(&self) -> Result<()> {
-        let target = &self.current.settings.error_log.target;
-        let of_pools = self.current.settings.pools.iter().filter_map(|pool| pool.log.target.as_ref());
-        for target in of_pools.chain([target]) {
-            if let Some(file) = self.current.logs.file(target) {
-                self.writer.provide(target, file.try_clone()?)?;
-            }
-        }
-        Ok(())
-    }
-
     fn end(mut self, mut ending: Ending) {
         // Told to end in the last moment of an upgrade: what is on the disk is the successor's all the same, which ends too.
         if let Some(successor) = self.give_up_changes(ending.now) {
@@ -542,12 +466,14 @@ impl Master {
         }
         self.status_registry.set_draining();
         self.servers.is_ending = true;
+        self.servers.forced.clear();
         if ending.successor.is_some() {
             self.control = None; // its place is the successor's
             self.next_alive = None;
         } else {
             self.notifier.stopping();
-            self.current.sockets.remove_files(&Sockets::default());
+            let files = self.current.sockets.files_beside(&Sockets::default());
+            self.disk.run("the files of sockets", move || files.remove());
         }
         // With the copies of the server processes these are the last: from here on connecting is refused.
         self.current.sockets = Sockets::default();
@@ -555,10 +481,24 @@ impl Master {
         let until = Instant::now() + patience + END_PATIENCE;
         let open = self.drain(&mut ending);
         let mut said = match open {
-            0 => "ended; nothing was open any more".to_owned(),
+            0 if self.servers.forced.is_empty() => "ended; nothing was open any more".to_owned(),
+            0 => "ended".to_owned(),
             1 => "ended; 1 connection was cut".to_owned(),
             open => format!("ended; {open} connections were cut"),
         };
+        match &*self.servers.forced {
+            [] => {}
+            [one] => {
+                said +=
+                    &format!("; what was open in server process {one}, which did not react, was cut as well")
+            }
+            all => {
+                said += &format!(
+                    "; what was open in {} server processes, which did not react, was cut as well",
+                    all.len()
+                )
+            }
+        }
         self.pools.end();
         if ending.successor.is_some() {
             self.hear_predecessor_out(&mut ending, until);
@@ -571,11 +511,11 @@ impl Master {
         }
         log::info(&said);
         self.writer.flush();
-        if let Some(control) = &self.control {
-            control.remove();
+        if let Some(control) = self.control.take() {
+            self.disk.run("the control socket", move || control.remove());
         }
-        if let Some(pid_file) = &self.pid_file {
-            pid_file.remove();
+        if let Some(pid_file) = self.pid_file.take() {
+            self.disk.run("the pid file", move || pid_file.remove());
         }
         for responder in ending.waiting {
             responder.send_and_wait(Reply::ok(format!("{said}\n")));
@@ -633,7 +573,7 @@ impl Master {
     /// What is still open is cut.
     fn hurry(&mut self) {
         let late: Vec<u64> = self.servers.list.iter().filter(|s| !s.has_ended).map(|s| s.id).collect();
-        late.into_iter().for_each(|id| self.servers.hurry(id));
+        late.into_iter().for_each(|id| self.servers.stop_now(id));
     }
 
     /// Ends all server processes at once.

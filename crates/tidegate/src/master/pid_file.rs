@@ -30,6 +30,11 @@ impl PidFile {
         Ok(PidFile { path: path.to_owned() })
     }
 
+    /// One that is about to be written.
+    pub fn at(path: &Path) -> PidFile {
+        PidFile { path: path.to_owned() }
+    }
+
     /// Where it is.
     pub fn path(&self) -> &Path {
         &self.path

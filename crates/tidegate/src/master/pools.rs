@@ -72,9 +72,11 @@ impl Pools {
 
     /// The server processes there are. New ones hear how things stand.
     pub fn set_servers(&self, servers: Vec<Served>) {
-        let mut subscribers = lock(&self.subscribers);
         let what = |served: &Served| (served.id, served.is_draining);
-        if subscribers.servers.iter().map(|known| what(&known.served)).eq(servers.iter().map(what)) {
+        let is_same = |known: &Subscribers| {
+            known.servers.iter().map(|known| what(&known.served)).eq(servers.iter().map(what))
+        };
+        if is_same(&lock(&self.subscribers)) {
             return;
         }
         let mut users: Vec<User> = Vec::new();
@@ -84,11 +86,12 @@ impl Pools {
             }
         }
         // Before a process is told that it may serve, so that it reaches what it connects to. Where there is none at the
-        // moment, the next is likely of the same user.
+        // moment, the next is likely of the same user. No lock is held: a file system may hang, and the supervisor publishes.
         if !users.is_empty() {
             self.supervisor.set_clients(users);
         }
         self.supervisor.set_servers(servers.iter().map(|served| served.pid).collect());
+        let mut subscribers = lock(&self.subscribers);
         let mut before = std::mem::take(&mut subscribers.servers);
         for served in servers {
             let known = before.iter_mut().find(|known| known.served.id == served.id);

@@ -439,6 +439,9 @@ mod tests {
         answer: impl FnOnce(&UnixStream, Vec<u8>) -> Option<Proven>,
     ) -> (Result<Proven, String>, Option<Proven>) {
         let (here, there) = UnixStream::pair().unwrap();
+        for stream in [&here, &there] {
+            stream.set_read_timeout(Some(tidegate_testkit::WAIT)).unwrap();
+        }
         std::thread::scope(|scope| {
             let asking = scope.spawn(|| {
                 let here = here;

@@ -4,6 +4,7 @@
 //! Called at the start, on reload and for an upgrade.
 
 use super::users;
+use super::wanted::Wanted;
 use anyhow::{Context, Result, anyhow};
 use std::fmt::Write as _;
 use std::fs;
@@ -11,7 +12,7 @@ use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
@@ -51,37 +52,18 @@ impl Sockets {
     /// The sockets for `settings`: copies of those in `present` where an address stays, new ones for the
     /// rest. When one cannot be opened nothing has changed, and the error is a sentence.
     pub fn open(settings: &Settings, workers: usize, present: &Sockets) -> Result<Sockets> {
-        let mut is_used = vec![false; present.0.len()];
-        // A kept address is claimed first: a new one may not be opened while an old one is in its way.
-        let kept: Vec<Option<usize>> = settings
-            .listeners
-            .iter()
-            .map(|listener| present.claim(&listener.address, &mut is_used))
-            .collect();
-        let mut sockets = Vec::with_capacity(kept.len());
-        for (listener, kept) in settings.listeners.iter().zip(kept) {
-            sockets.push(match kept.and_then(|index| present.0.get(index)) {
-                Some(open) => open.copy(listener, workers)?,
-                None => open_new(listener, workers, present)?,
-            });
-        }
-        Ok(Sockets(sockets))
+        NewSockets::open(settings, workers, &present.addresses(), &Wanted::default())?
+            .joined(settings, workers, present)
     }
 
-    /// The same once more, for a thread that opens what else there is.
-    pub fn copies(&self) -> io::Result<Sockets> {
-        let copy = |open: &OpenAddress| {
-            let sockets: io::Result<Vec<OwnedFd>> = open.sockets.iter().map(OwnedFd::try_clone).collect();
-            let (requested, taken) = (open.requested.clone(), open.taken.clone());
-            Ok(OpenAddress {
-                requested,
-                taken,
-                sockets: sockets?,
-                given: open.given.clone(),
-                file: open.file,
-            })
-        };
-        Ok(Sockets(self.0.iter().map(copy).collect::<io::Result<_>>()?))
+    /// What is listened on, without a descriptor: for a thread that may hang, and would keep an address taken.
+    pub fn addresses(&self) -> Addresses {
+        Addresses(
+            self.0
+                .iter()
+                .map(|open| (open.requested.clone(), open.taken.clone(), open.given.is_some()))
+                .collect(),
+        )
     }
 
     /// The addresses that `settings` have no `listen` for.
@@ -146,14 +128,29 @@ impl Sockets {
         self.0.iter()
     }
 
-    /// Removes the files of unix sockets that `successor` does not listen on.
-    pub fn remove_files(&self, successor: &Sockets) {
+    /// The files of unix sockets that `successor` does not listen on.
+    pub fn files_beside(&self, successor: &Sockets) -> SocketFiles {
+        let mut files = Vec::new();
         for open in &self.0 {
             if let ListenAddress::Unix(path) = &open.taken
                 && open.given.is_none()
-                && open.file.is_none_or(|ours| file_of(&open.taken) == Some(ours))
                 && !successor.taken().any(|taken| *taken == open.taken)
             {
+                files.push((path.clone(), open.file));
+            }
+        }
+        SocketFiles(files)
+    }
+}
+
+/// Files of unix sockets, each with its device and inode.
+pub struct SocketFiles(Vec<(PathBuf, Option<(u64, u64)>)>);
+
+impl SocketFiles {
+    /// Removes them, unless somebody else's lie there by now. Asks file systems, which may hang.
+    pub fn remove(&self) {
+        for (path, file) in &self.0 {
+            if file.is_none_or(|ours| file_of(path) == Some(ours)) {
                 let _ = fs::remove_file(path);
             }
         }
@@ -167,6 +164,7 @@ impl OpenAddress {
         OpenAddress { requested, taken, sockets: vec![socket], given: Some(name), file: None }
     }
 
+    /// Once more, for these settings and workers. Asks no file system.
     fn copy(&self, listener: &ListenerSettings, workers: usize) -> Result<OpenAddress> {
         let copies: io::Result<Vec<OwnedFd>> = self.sockets.iter().map(OwnedFd::try_clone).collect();
         let mut sockets = copies.with_context(|| format!("cannot copy the sockets of {}", self.taken))?;
@@ -177,10 +175,6 @@ impl OpenAddress {
                 Ok(None) | Err(_) => break,
             }
         }
-        if let (ListenAddress::Unix(path), None) = (&self.taken, &self.given) {
-            users::grant(path, &listener.access)
-                .map_err(|error| anyhow!(sentence(listener, &error, &Sockets::default())))?;
-        }
         for socket in &sockets {
             // The queue goes on as it was where this fails.
             let _ = rustix::net::listen(socket, i32::try_from(listener.backlog).unwrap_or(i32::MAX));
@@ -190,10 +184,93 @@ impl OpenAddress {
     }
 }
 
-fn open_new(listener: &ListenerSettings, workers: usize, present: &Sockets) -> Result<OpenAddress> {
+/// Addresses that are listened on: as requested, as taken, and whether the service manager has opened it.
+#[derive(Default)]
+pub struct Addresses(Vec<(ListenAddress, ListenAddress, bool)>);
+
+impl Addresses {
+    fn claim(&self, address: &ListenAddress, is_used: &mut [bool]) -> Option<usize> {
+        let fits = |(requested, taken, _): &(ListenAddress, ListenAddress, _)| {
+            requested == address || taken == address
+        };
+        let index = self.0.iter().zip(&*is_used).position(|(open, used)| !used && fits(open))?;
+        is_used[index] = true;
+        Some(index)
+    }
+}
+
+/// The sockets of addresses that were not listened on before; one for each `listen`, nothing where it stays. Dropped, they leave
+/// no file.
+pub struct NewSockets(Vec<Option<OpenAddress>>);
+
+impl NewSockets {
+    /// Opens what is not in `present`, as long as it is wanted. Asks file systems, which may hang: not for the master's thread
+    /// while it serves.
+    pub fn open(
+        settings: &Settings,
+        workers: usize,
+        present: &Addresses,
+        wanted: &Wanted,
+    ) -> Result<NewSockets> {
+        let mut is_used = vec![false; present.0.len()];
+        // A kept address is claimed first: a new one may not be opened while an old one is in its way.
+        let listeners = &settings.listeners;
+        let kept: Vec<Option<usize>> =
+            listeners.iter().map(|listener| present.claim(&listener.address, &mut is_used)).collect();
+        let mut sockets = NewSockets(Vec::with_capacity(kept.len()));
+        for (listener, kept) in listeners.iter().zip(kept) {
+            wanted.ask()?;
+            sockets.0.push(match kept.and_then(|index| present.0.get(index)) {
+                Some((_, ListenAddress::Unix(path), false)) => {
+                    let granted = users::grant(path, &listener.access);
+                    granted.map_err(|error| anyhow!(sentence(listener, &error, &Addresses::default())))?;
+                    None
+                }
+                Some(_) => None,
+                None => Some(open_new(listener, workers, present, wanted)?),
+            });
+        }
+        Ok(sockets)
+    }
+
+    /// With copies of those in `present` where an address stays.
+    pub fn joined(mut self, settings: &Settings, workers: usize, present: &Sockets) -> Result<Sockets> {
+        let mut is_used = vec![false; present.0.len()];
+        let mut sockets = Vec::with_capacity(self.0.len());
+        for (listener, new) in settings.listeners.iter().zip(&mut self.0) {
+            if new.is_none() {
+                let open =
+                    present.claim(&listener.address, &mut is_used).and_then(|index| present.0.get(index));
+                let open =
+                    open.with_context(|| format!("{} is not listened on any more", listener.address))?;
+                sockets.push(Some(open.copy(listener, workers)?));
+            } else {
+                sockets.push(None);
+            }
+        }
+        // Nothing fails from here on.
+        let new = std::mem::take(&mut self.0);
+        Ok(Sockets(sockets.into_iter().zip(new).filter_map(|(kept, new)| kept.or(new)).collect()))
+    }
+}
+
+impl Drop for NewSockets {
+    fn drop(&mut self) {
+        let sockets = Sockets(std::mem::take(&mut self.0).into_iter().flatten().collect());
+        sockets.files_beside(&Sockets::default()).remove();
+    }
+}
+
+fn open_new(
+    listener: &ListenerSettings,
+    workers: usize,
+    present: &Addresses,
+    wanted: &Wanted,
+) -> Result<OpenAddress> {
     let mut tries = 0;
     let opened = loop {
         tries += 1;
+        wanted.ask()?;
         let grant = |path: &Path| users::grant(path, &listener.access);
         match listen::open(&listener.address, listener.backlog, workers, &grant) {
             Err(error) if error.kind() == ErrorKind::AddrInUse && tries < TRIES => {
@@ -203,19 +280,19 @@ fn open_new(listener: &ListenerSettings, workers: usize, present: &Sockets) -> R
         }
     };
     let (sockets, taken) = opened.map_err(|error| anyhow!(sentence(listener, &error, present)))?;
-    let file = file_of(&taken);
+    let file = match &taken {
+        ListenAddress::Tcp(_) => None,
+        ListenAddress::Unix(path) => file_of(path),
+    };
     Ok(OpenAddress { requested: listener.address.clone(), taken, sockets, given: None, file })
 }
 
-fn file_of(address: &ListenAddress) -> Option<(u64, u64)> {
-    match address {
-        ListenAddress::Tcp(_) => None,
-        ListenAddress::Unix(path) => fs::symlink_metadata(path).ok().map(|file| (file.dev(), file.ino())),
-    }
+fn file_of(path: &Path) -> Option<(u64, u64)> {
+    fs::symlink_metadata(path).ok().map(|file| (file.dev(), file.ino()))
 }
 
 /// Why an address cannot be listened on, and what to do.
-fn sentence(listener: &ListenerSettings, error: &io::Error, present: &Sockets) -> String {
+fn sentence(listener: &ListenerSettings, error: &io::Error, present: &Addresses) -> String {
     let is_argument = listener.origin.line == 0;
     let other = if is_argument { "--listen" } else { "`listen`" };
     let mut said = format!("cannot listen on {}", listener.address);
@@ -224,7 +301,7 @@ fn sentence(listener: &ListenerSettings, error: &io::Error, present: &Sockets) -
     }
     let why = match (&listener.address, error.kind()) {
         (ListenAddress::Tcp(address), ErrorKind::AddrInUse) => {
-            let in_the_way = present.taken().find(|taken| match taken {
+            let in_the_way = present.0.iter().map(|(_, taken, _)| taken).find(|taken| match taken {
                 ListenAddress::Tcp(taken) => taken.port() == address.port(),
                 ListenAddress::Unix(_) => false,
             });
@@ -321,6 +398,21 @@ mod tests {
             }
             assert_eq!(served.len(), 5, "{workers} workers");
         }
+    }
+
+    /// FAULTS 67: as of a thread that hung, and was given up meanwhile.
+    #[test]
+    fn what_nobody_wants_is_not_opened_and_what_nobody_takes_leaves_no_file() {
+        let path = std::env::temp_dir().join(format!("tidegate-wanted-{}.sock", std::process::id()));
+        let settings = settings(&[&format!("unix:{}", path.display())]);
+        let wanted = Wanted::default();
+        let opened = NewSockets::open(&settings, 1, &Addresses::default(), &wanted).unwrap();
+        assert!(path.exists());
+        drop(opened);
+        assert!(!path.exists());
+        wanted.give_up();
+        assert!(NewSockets::open(&settings, 1, &Addresses::default(), &wanted).is_err());
+        assert!(!path.exists());
     }
 
     #[test]

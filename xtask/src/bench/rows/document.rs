@@ -1,12 +1,13 @@
 //! What documents say of the rows: the blocks between markers in `README.md` and `docs/measured.md`, which nobody writes
 //! by hand.
 
+use std::collections::BTreeMap;
 use std::fs;
 
 use anyhow::{Context, Result};
 
 use super::super::report::Table;
-use super::results::{Outcome, Results};
+use super::results::{Circumstances, Outcome, Results};
 use super::{Row, verdict};
 use crate::workspace;
 
@@ -55,12 +56,22 @@ fn one_line(text: &str) -> String {
     text.lines().next().unwrap_or_default().replace('|', "/")
 }
 
+/// Where and with what the rows were measured, and when last. Rows that were measured elsewhere are named.
 fn circumstances(results: &Results) -> String {
-    let of = &results.circumstances;
-    if of.date.is_empty() {
-        return "Nothing was measured yet.".to_owned();
+    let mut all: BTreeMap<&Circumstances, (&str, Vec<&str>)> = BTreeMap::new();
+    for (name, row) in &results.rows {
+        let (date, names) = all.entry(&row.circumstances).or_default();
+        *date = (*date).max(&row.date);
+        names.push(name);
     }
-    format!("Measured on {} on {}, {}. {}.", of.date, of.host, of.course, of.versions.join("; "))
+    let of_some = all.len() > 1;
+    let lines = all.into_iter().map(|(of, (date, names))| {
+        let which = if of_some { format!("{}: ", names.join(", ")) } else { String::new() };
+        let versions = of.versions.join("; ");
+        format!("{which}Measured on {date} on {}, {}. {versions}.", of.host, of.course)
+    });
+    let lines: Vec<String> = lines.collect();
+    if lines.is_empty() { "Nothing was measured yet.".to_owned() } else { lines.join("\n\n") }
 }
 
 fn readme(rows: &[Row], results: &Results) -> String {
@@ -121,12 +132,22 @@ mod tests {
         let mut results = Results::default();
         assert!(readme(&ROWS, &results).contains("not measured"));
         let figure = Figure::of([0.85, 0.95, 0.92], "tidegate 1 µs").unwrap();
-        let measured_row = Measured { date: "2026-11-22".to_owned(), outcome: Outcome::Measured(figure) };
-        results.rows.insert("row".to_owned(), measured_row);
+        let here = Circumstances { host: "a machine".to_owned(), ..Circumstances::default() };
+        let outcome = Outcome::Measured(figure);
+        let measured_row = Measured { date: "2026-11-22".to_owned(), circumstances: here, outcome };
+        results.rows.insert("row".to_owned(), measured_row.clone());
         let rows = [row];
         assert!(readme(&rows, &results).contains("| a file, of nginx | ≤ 0.90 | 0.92 [0.85–0.95], MISSED |"));
         let whole = measured(&rows, &results);
         assert!(whole.contains("| `row` | a file, of nginx | ≤ 0.90 | 0.92 [0.85–0.95]"), "{whole}");
         assert!(whole.contains("tidegate 1 µs"));
+        assert!(whole.starts_with("Measured on 2026-11-22 on a machine, "), "{whole}");
+        // One that was measured anew elsewhere says nothing of the others.
+        let there = Circumstances { host: "another".to_owned(), ..Circumstances::default() };
+        let other = Measured { date: "2026-11-23".to_owned(), circumstances: there, ..measured_row };
+        results.rows.insert("other".to_owned(), other);
+        let whole = measured(&rows, &results);
+        assert!(whole.contains("row: Measured on 2026-11-22 on a machine, "), "{whole}");
+        assert!(whole.contains("other: Measured on 2026-11-23 on another, "), "{whole}");
     }
 }

@@ -48,7 +48,7 @@ pub struct Arguments {
     #[arg(long)]
     stored: bool,
     /// Write docs/measured.md and the table of README.md
-    #[arg(long)]
+    #[arg(long, conflicts_with = "quick")]
     write: bool,
     /// Only say which rows there are
     #[arg(long)]
@@ -214,8 +214,8 @@ fn measure(arguments: &Arguments, chosen: &[&Row], results: &mut Results) -> Res
     }
     let (rounds, seconds) = if arguments.quick { (1, 1) } else { (arguments.rounds, arguments.seconds) };
     let bench = Bench::new(Course { rounds, seconds, no_build: true }, arguments.quick);
-    results.circumstances = results::Circumstances::now(&bench.course);
-    println!("{}\n", results.circumstances);
+    let circumstances = results::Circumstances::now(&bench.course);
+    println!("{}, {circumstances}\n", host::today());
     for row in chosen {
         let begun = Instant::now();
         let outcome = match (row.measure)(&bench) {
@@ -223,7 +223,9 @@ fn measure(arguments: &Arguments, chosen: &[&Row], results: &mut Results) -> Res
             Err(error) => Outcome::Void(format!("{error:#}")),
         };
         println!("{:26} {} ({:.0} s)", row.name, outcome.shown(row), begun.elapsed().as_secs_f64());
-        results.rows.insert(row.name.to_owned(), results::Measured { date: host::today(), outcome });
+        let measured =
+            results::Measured { date: host::today(), circumstances: circumstances.clone(), outcome };
+        results.rows.insert(row.name.to_owned(), measured);
         if !arguments.quick {
             results.write()?; // what was measured stays, whatever becomes of the rest
         }

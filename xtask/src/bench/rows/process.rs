@@ -82,6 +82,8 @@ impl Drop for Started {
 pub fn answers(port: u16) -> bool {
     let Ok(mut stream) = TcpStream::connect(("127.0.0.1", port)) else { return false };
     let mut first = [0; 12];
+    // One that accepts and says nothing is asked again, until whoever waits has no more patience.
+    let _ = stream.set_read_timeout(Some(Duration::from_secs(1)));
     stream.write_all(b"GET /1k.bin HTTP/1.1\r\nHost: s0.test\r\nConnection: close\r\n\r\n").is_ok()
         && stream.read_exact(&mut first).is_ok()
         && first.starts_with(b"HTTP/1.1 200")

@@ -18,15 +18,13 @@ use crate::workspace;
 /// All that is known.
 #[derive(Debug, Default, PartialEq)]
 pub struct Results {
-    pub circumstances: Circumstances,
     /// By the name of the row.
     pub rows: BTreeMap<String, Measured>,
 }
 
-/// Where and with what the last run was.
-#[derive(Debug, Default, Clone, PartialEq)]
+/// Where and with what a row was measured: each has its own, since a few may be measured anew elsewhere.
+#[derive(Debug, Default, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Circumstances {
-    pub date: String,
     pub host: String,
     pub versions: Vec<String>,
     pub course: String,
@@ -35,6 +33,7 @@ pub struct Circumstances {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Measured {
     pub date: String,
+    pub circumstances: Circumstances,
     pub outcome: Outcome,
 }
 
@@ -66,7 +65,6 @@ impl Circumstances {
             versions.push(newest::version(program, argument).unwrap_or_else(|| format!("{program}: absent")));
         }
         Self {
-            date: host::today(),
             host: host::description(),
             versions,
             course: format!("{} rounds of {} s", course.rounds, course.seconds),
@@ -76,7 +74,7 @@ impl Circumstances {
 
 impl fmt::Display for Circumstances {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}, {}\n{}\n{}", self.date, self.host, self.versions.join("; "), self.course)
+        write!(f, "{}\n{}\n{}", self.host, self.versions.join("; "), self.course)
     }
 }
 
@@ -104,31 +102,28 @@ impl Results {
 
     fn text(&self) -> Result<String> {
         let rows = self.rows.iter().map(|(name, measured)| {
-            let value = match &measured.outcome {
+            let Circumstances { host, versions, course } = &measured.circumstances;
+            let mut value = match &measured.outcome {
                 Outcome::Measured(Figure { spread, detail }) => json!({
-                    "date": measured.date, "median": spread.median, "least": spread.least,
-                    "most": spread.most, "detail": detail,
+                    "median": spread.median, "least": spread.least, "most": spread.most, "detail": detail,
                 }),
-                Outcome::Void(reason) => json!({ "date": measured.date, "void": reason }),
+                Outcome::Void(reason) => json!({ "void": reason }),
             };
+            value["date"] = json!(measured.date);
+            value["circumstances"] = json!({ "host": host, "versions": versions, "course": course });
             (name.clone(), value)
         });
-        let Circumstances { date, host, versions, course } = &self.circumstances;
-        let all = json!({
-            "date": date, "host": host, "versions": versions, "course": course,
-            "rows": Value::Object(rows.collect::<Map<_, _>>()),
-        });
+        let all = json!({ "rows": Value::Object(rows.collect::<Map<_, _>>()) });
         Ok(serde_json::to_string_pretty(&all)? + "\n")
     }
 
     fn parse(text: &str) -> Result<Self> {
         let all: Value = serde_json::from_str(text)?;
         let word = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-        let circumstances = Circumstances {
-            date: word(&all["date"]),
-            host: word(&all["host"]),
-            versions: all["versions"].as_array().into_iter().flatten().map(word).collect(),
-            course: word(&all["course"]),
+        let circumstances = |of: &Value| Circumstances {
+            host: word(&of["host"]),
+            versions: of["versions"].as_array().into_iter().flatten().map(word).collect(),
+            course: word(&of["course"]),
         };
         let mut rows = BTreeMap::new();
         for (name, row) in all["rows"].as_object().context("no rows")? {
@@ -144,9 +139,12 @@ impl Results {
                     detail: word(&row["detail"]),
                 }),
             };
-            rows.insert(name.clone(), Measured { date: word(&row["date"]), outcome });
+            // Files of before have them once, for all rows.
+            let own = if row["circumstances"].is_object() { &row["circumstances"] } else { &all };
+            let (date, circumstances) = (word(&row["date"]), circumstances(own));
+            rows.insert(name.clone(), Measured { date, circumstances, outcome });
         }
-        Ok(Self { circumstances, rows })
+        Ok(Self { rows })
     }
 }
 
@@ -157,7 +155,6 @@ mod tests {
     #[test]
     fn what_is_written_reads_back() {
         let circumstances = Circumstances {
-            date: "2026-11-22".to_owned(),
             host: "a machine".to_owned(),
             versions: vec!["nginx/1.31.0 (built from source)".to_owned()],
             course: "5 rounds of 2 s".to_owned(),
@@ -167,9 +164,11 @@ mod tests {
             ("static-1k", Outcome::Measured(Figure { spread, detail: "tidegate 4.1 µs".to_owned() })),
             ("make-run", Outcome::Void("no cargo".to_owned())),
         ];
-        let rows = outcomes
-            .map(|(name, outcome)| (name.to_owned(), Measured { date: "2026-11-22".to_owned(), outcome }));
-        let results = Results { circumstances, rows: rows.into() };
+        let rows = outcomes.map(|(name, outcome)| {
+            let (date, circumstances) = ("2026-11-22".to_owned(), circumstances.clone());
+            (name.to_owned(), Measured { date, circumstances, outcome })
+        });
+        let results = Results { rows: rows.into() };
         assert_eq!(Results::parse(&results.text().unwrap()).unwrap(), results);
         assert!(Results::parse("{}").is_err());
     }

@@ -8,13 +8,14 @@ use super::launch::{Launch, OURSELVES, identity_of};
 use super::machine::KILLED;
 use super::opcache::{self, Opcache};
 use super::php::{self, Found};
+use super::process_table::{Handle, reap_apart};
 use super::sockets::{Folder, Listening, free_port};
 use super::temporary;
 use super::warm_up::WarmingUp;
 use crate::gateway::complaints::Lines;
 use crate::gateway::pool_directory::PoolAddress;
 use rustix::pipe::{PipeFlags, pipe_with};
-use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
+use rustix::process::Signal;
 use std::cell::Cell;
 use std::ffi::OsString;
 use std::io;
@@ -53,15 +54,14 @@ impl Way {
 
 /// A process.
 pub(super) struct Child {
-    /// The keeper.
-    process: std::process::Child,
-    pid: Pid,
+    /// The keeper, until it is dropped.
+    process: Option<std::process::Child>,
     /// Where the keeper says which process is the application.
     report: OwnedFd,
     /// Its number, once it was read.
     number: Cell<Option<u32>>,
     /// Readable once it has ended, with all that it has started.
-    pub(super) ended: OwnedFd,
+    pub(super) ended: Handle,
     /// What it writes to standard output and standard error; `None` once it has closed both.
     pub(super) output: Option<OwnedFd>,
     lines: Lines,
@@ -112,14 +112,20 @@ pub(super) fn start(mut start: Start<'_>) -> Result<Child, String> {
         command.env_clear().envs(environment);
         command.stdin(stdin).stdout(Stdio::from(write)).stderr(Stdio::from(reported));
         command.process_group(0);
-        let process = command.spawn()?;
-        let pid = Pid::from_child(&process);
-        let ended = pidfd_open(pid, PidfdFlags::empty())?;
+        let mut process = command.spawn()?;
+        let ended = match Handle::of_child(&process) {
+            Ok(ended) => ended,
+            // Nobody else knows of it. Its application goes with it.
+            Err(error) => {
+                let _ = process.kill();
+                reap_apart(process);
+                return Err(error);
+            }
+        };
         let pool = start.pool.clone();
         let output = Some(read);
         Ok(Child {
-            process,
-            pid,
+            process: Some(process),
             report,
             number: Cell::new(None),
             ended,
@@ -266,7 +272,7 @@ impl Child {
 
     /// The number of its keeper.
     pub(super) fn keeper(&self) -> u32 {
-        self.process.id()
+        self.ended.number().unsigned_abs()
     }
 
     /// Whether it takes connections now.
@@ -280,18 +286,24 @@ impl Child {
 
     /// Tells the process to end. It tells those that it has started.
     pub(super) fn terminate(&self) {
-        let _ = kill_process(self.pid, Signal::TERM);
+        self.ended.signal(Signal::TERM);
     }
 
     /// Kills the process and all that it has started.
     pub(super) fn kill(&self) {
-        let _ = kill_process(self.pid, END_ALL);
+        self.ended.signal(END_ALL);
+    }
+
+    /// Kills the keeper, which does not do what it is told or waits for what the kernel does not end. The application is
+    /// killed with it.
+    pub(super) fn kill_keeper(&self) {
+        self.ended.signal(Signal::KILL);
     }
 
     /// Reaps it once it has ended. How it has ended: `ended with status 1`.
     pub(super) fn reap(&mut self) -> Option<String> {
         use std::os::unix::process::ExitStatusExt;
-        let status = self.process.try_wait().ok().flatten()?;
+        let status = self.process.as_mut()?.try_wait().ok().flatten()?;
         let how = match (status.code(), status.signal()) {
             (Some(code), _) => format!("ended with status {code}"),
             (None, Some(9)) => KILLED.to_owned(),
@@ -341,10 +353,10 @@ impl Child {
 
 impl Drop for Child {
     fn drop(&mut self) {
-        // Whoever is dropped alive is not to be left behind, nor as a zombie.
-        if !matches!(self.process.try_wait(), Ok(Some(_))) {
+        // Whoever is dropped alive is not to be left behind, nor as a zombie. It is not waited for here: all pools would wait.
+        if let Some(process) = self.process.take() {
             self.kill();
-            let _ = self.process.wait();
+            reap_apart(process);
         }
         if let Way::Own(PoolAddress::Unix(path)) = &self.way {
             super::sockets::remove_socket(path);

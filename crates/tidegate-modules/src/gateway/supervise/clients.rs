@@ -10,19 +10,33 @@ use std::collections::BTreeSet;
 use std::io;
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
+use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use tidegate_core::log;
 
 /// A user and its group.
 pub type User = (u32, u32);
 
-/// Those who connect, where they are not this process's own user. Copies are the same.
-#[derive(Debug, Clone, Default)]
-pub struct Clients(Arc<Mutex<Known>>);
+/// How long [`Clients::set`] waits for the file systems that sockets lie on.
+const PATIENCE: Duration = Duration::from_secs(2);
 
-#[derive(Debug, Default)]
+/// Those who connect, where they are not this process's own user. Copies are the same.
+///
+/// No lock is held while a file system is asked that others need to go on: one may hang.
+#[derive(Debug, Clone, Default)]
+pub struct Clients {
+    known: Arc<Mutex<Known>>,
+    /// Held while all sockets are given to the users of the moment.
+    giving: Arc<Mutex<()>>,
+}
+
+#[derive(Debug, Clone, Default)]
 struct Known {
     /// The newest first.
     users: Vec<User>,
+    /// Counts how often they have changed.
+    changes: u64,
     /// The folder of the sockets, once there is one.
     folder: Option<PathBuf>,
     /// The sockets that were given to them.
@@ -33,54 +47,96 @@ impl Clients {
     /// Of one user, or this process's own.
     pub fn of(user: Option<User>) -> Clients {
         let clients = Clients::default();
-        clients.lock().users.extend(user);
+        lock(&clients.known).users.extend(user);
         clients
     }
 
-    /// These are the users now, the newest first. When this returns they reach every socket there is.
+    /// These are the users now, the newest first. When this returns they reach every socket there is, unless a file system does
+    /// not answer: that is said, and waited for elsewhere.
     pub fn set(&self, users: Vec<User>) {
-        let mut known = self.lock();
-        if known.users == users {
-            return;
+        {
+            let mut known = lock(&self.known);
+            if known.users == users {
+                return;
+            }
+            known.users = users;
+            known.changes += 1;
         }
-        known.users = users;
-        if let Some(folder) = known.folder.clone() {
-            let _ = known.open(&folder);
+        let (own, (done, is_done)) = (self.clone(), channel::<()>());
+        let giving = std::thread::Builder::new().name("tidegate-give".into()).spawn(move || {
+            own.give_all();
+            drop(done);
+        });
+        match giving {
+            Err(_) => self.give_all(),
+            Ok(_) if is_done.recv_timeout(PATIENCE) == Err(RecvTimeoutError::Timeout) => log::error(
+                "the sockets of pools could not be given to the user of server processes yet: look for a file system that \
+                 does not answer",
+            ),
+            Ok(_) => {}
         }
-        known.sockets.retain(|socket| socket.symlink_metadata().is_ok());
-        for socket in &known.sockets {
-            let _ = give(socket, &known.users);
+    }
+
+    /// Gives everything to the users of the moment.
+    fn give_all(&self) {
+        let _giving = lock(&self.giving);
+        let mut known = lock(&self.known).clone();
+        loop {
+            if let Some(folder) = &known.folder {
+                let _ = open(folder, &known.users);
+            }
+            for socket in &known.sockets {
+                let _ = give(socket, &known.users);
+            }
+            let now = lock(&self.known).clone();
+            if now.changes == known.changes {
+                return;
+            }
+            known = now;
         }
     }
 
     /// Sockets lie in this folder: the way there is open to those who connect.
     pub(super) fn enter(&self, folder: &Path) -> io::Result<()> {
-        let mut known = self.lock();
-        known.folder = Some(folder.to_owned());
-        known.open(folder)
+        let users = {
+            let mut known = lock(&self.known);
+            known.folder = Some(folder.to_owned());
+            known.users.clone()
+        };
+        open(folder, &users)
     }
 
     /// Gives a socket to those who connect, and to nobody else who may reach the folder, whatever the umask was.
     pub(super) fn give(&self, socket: &Path) {
-        let mut known = self.lock();
-        known.sockets.retain(|socket| socket.symlink_metadata().is_ok());
-        known.sockets.insert(socket.to_owned());
-        // Where this fails nobody gets in, which the workers say.
-        let _ = give(socket, &known.users);
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Known> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        let mut known = {
+            let mut known = lock(&self.known);
+            known.sockets.insert(socket.to_owned());
+            known.clone()
+        };
+        let has_gone = |socket: &&PathBuf| socket.symlink_metadata().is_err();
+        let gone: Vec<PathBuf> = known.sockets.iter().filter(has_gone).cloned().collect();
+        lock(&self.known).sockets.retain(|socket| !gone.contains(socket));
+        loop {
+            // Where this fails nobody gets in, which the workers say.
+            let _ = give(socket, &known.users);
+            let now = lock(&self.known).clone();
+            if now.changes == known.changes {
+                return;
+            }
+            known = now;
+        }
     }
 }
 
-impl Known {
-    fn open(&self, folder: &Path) -> io::Result<()> {
-        if !self.users.is_empty() {
-            rustix::fs::chmod(folder, Mode::RWXU | Mode::XGRP | Mode::XOTH)?;
-        }
-        Ok(())
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn open(folder: &Path, users: &[User]) -> io::Result<()> {
+    if !users.is_empty() {
+        rustix::fs::chmod(folder, Mode::RWXU | Mode::XGRP | Mode::XOTH)?;
     }
+    Ok(())
 }
 
 /// Makes a socket, and nothing that was put in its place, one of these users alone; of this process's with none.
@@ -207,7 +263,15 @@ mod tests {
         folder.give(&path);
         clients.set(vec![second, first]);
         let is_over = std::sync::atomic::AtomicBool::new(false);
+        // Also where the loop below panics: those who look would look for ever.
+        struct Over<'a>(&'a std::sync::atomic::AtomicBool);
+        impl Drop for Over<'_> {
+            fn drop(&mut self) {
+                self.0.store(true, std::sync::atomic::Ordering::Relaxed);
+            }
+        }
         std::thread::scope(|scope| {
+            let over = Over(&is_over);
             let lookers = [first, second].map(|(user, _)| {
                 let (path, is_over) = (&path, &is_over);
                 scope.spawn(move || {
@@ -225,7 +289,7 @@ mod tests {
                 clients.set(vec![third, second, first]);
                 clients.set(vec![second, first]);
             }
-            is_over.store(true, std::sync::atomic::Ordering::Relaxed);
+            drop(over);
             let refused = lookers.map(|looker| looker.join().expect("it looks"));
             assert_eq!(refused, [0, 0], "of the first user and of the second");
         });

@@ -13,11 +13,10 @@ use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::OwnedFd;
-use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, TryRecvError, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
-use tidegate_config::settings::pool::Pool;
+use tidegate_config::settings::pool::{Application, Pool};
 use tidegate_core::log;
 
 /// How often the workers are asked while there is something to see.
@@ -26,6 +25,11 @@ const BUSY: Duration = Duration::from_millis(50);
 const QUIET: Duration = Duration::from_secs(1);
 /// How long an answer to the operator may take.
 const PATIENCE: Duration = Duration::from_secs(5);
+
+/// How long a process, and then its keeper, may take to end once it was killed, when all end.
+const KILL_PATIENCE: Duration = Duration::from_secs(3);
+/// How long the thread may take beyond what its processes do.
+const END_PATIENCE: Duration = Duration::from_secs(10);
 
 /// The ways out of the supervisor, and in.
 pub struct Ends {
@@ -45,12 +49,16 @@ enum Message {
     Patience(Duration),
 }
 
-/// A handle to the thread that runs the pools. Dropping it ends all their processes and waits for that.
+/// A handle to the thread that runs the pools. Dropping it ends all their processes and waits for that, but not for what the
+/// kernel does not end.
 pub struct Supervisor {
     sender: Mutex<Option<Sender<Message>>>,
     event: Arc<OwnedFd>,
     clients: Clients,
-    thread: Mutex<Option<JoinHandle<()>>>,
+    /// The longest of all pools that there were.
+    stop_timeout: Mutex<Duration>,
+    /// Ends with the thread.
+    thread: Mutex<Option<Receiver<()>>>,
 }
 
 /// Wakes the supervisor from any thread: somebody waits before a pool.
@@ -88,12 +96,25 @@ impl Supervisor {
             leaving: Vec::new(),
             asked: Duration::ZERO,
         };
-        let thread = std::thread::Builder::new().name("tidegate-pools".into()).spawn(move || driver.run())?;
-        Ok(Supervisor { sender: Mutex::new(Some(sender)), event, clients, thread: Mutex::new(Some(thread)) })
+        let (lives, thread) = channel::<()>();
+        std::thread::Builder::new().name("tidegate-pools".into()).spawn(move || {
+            driver.run();
+            drop(lives);
+        })?;
+        let (sender, thread) = (Mutex::new(Some(sender)), Mutex::new(Some(thread)));
+        Ok(Supervisor { sender, event, clients, stop_timeout: Mutex::default(), thread })
     }
 
     /// Takes up the pools of a revision of the settings: those that say the same are left alone.
     pub fn adopt(&self, pools: &[Pool]) {
+        let timeouts = pools.iter().filter_map(|pool| match &pool.application {
+            Application::Processes(processes) => Some(processes.stop_timeout),
+            Application::External(_) => None,
+        });
+        {
+            let mut longest = lock(&self.stop_timeout);
+            *longest = timeouts.fold(*longest, Duration::max);
+        }
         self.send(Message::Adopt(pools.iter().cloned().map(Arc::new).collect()));
     }
 
@@ -136,14 +157,24 @@ impl Supervisor {
         }
     }
 
-    /// Ends all processes and waits until they have ended. Nothing can be asked of it after that.
+    /// Ends all processes and waits until they have ended, as long as that can be had. Nothing can be asked of it after that.
     pub fn end(&self) {
+        let stop_timeout = self.send_end();
+        let thread = lock(&self.thread).take();
+        let until = stop_timeout + 2 * KILL_PATIENCE + END_PATIENCE;
+        if thread.is_some_and(|thread| thread.recv_timeout(until) == Err(RecvTimeoutError::Timeout)) {
+            log::error(
+                "the supervisor of pools does not react, and is left with their processes, which their guard ends: look for \
+                 a file system that does not answer",
+            );
+        }
+    }
+
+    /// Has it end. How long processes may take then before they are killed.
+    fn send_end(&self) -> Duration {
         *lock(&self.sender) = None;
         self.waker().wake();
-        let thread = lock(&self.thread).take();
-        if let Some(thread) = thread {
-            let _ = thread.join();
-        }
+        *lock(&self.stop_timeout)
     }
 }
 
@@ -204,6 +235,9 @@ impl Driver {
             is_ending |= !self.take_messages();
             if is_ending {
                 self.each(Running::stop_now);
+                if self.is_given_up() {
+                    return;
+                }
             } else {
                 self.ask();
             }
@@ -219,6 +253,25 @@ impl Driver {
             }
             self.wait();
         }
+    }
+
+    /// All end. What has been killed and does not end is killed with its keeper, and then left: to the guard, which ends
+    /// what it can when this process has gone. Whether nothing else is left.
+    fn is_given_up(&mut self) -> bool {
+        let now = self.begun.elapsed();
+        let mut all_given_up = true;
+        let mut left = Vec::new();
+        for pool in self.pools.values_mut().chain(&mut self.leaving) {
+            all_given_up &= pool.give_up(now, KILL_PATIENCE, &mut left);
+        }
+        if left.is_empty() || !all_given_up {
+            return false;
+        }
+        log::error(format_args!(
+            "the keepers of these processes cannot be ended, and are left to the guard: {}",
+            left.join(", ")
+        ));
+        true
     }
 
     /// Whether there is still somebody who may send.
@@ -264,10 +317,25 @@ impl Driver {
             }
         }
         for pool in pools {
-            if let Some(index) = leaving.iter().position(|leaving| leaving.pool.name == pool.name) {
+            let is_ours = matches!(pool.application, Application::Processes(_));
+            if let Some(index) = leaving.iter().position(|leaving| is_ours && leaving.pool.name == pool.name)
+            {
                 let mut resumed = leaving.swap_remove(index);
-                resumed.resume(pool.clone(), &effects);
+                // Meanwhile it may have run elsewhere.
+                let sequence = running.get(&pool.name).map(Running::sequence);
+                resumed.resume(pool.clone(), sequence, &effects);
                 running.insert(pool.name.clone(), resumed);
+            }
+            // It runs elsewhere now: ours are drained, as those of a pool that is gone.
+            let moved = running.get(&pool.name).is_some_and(|known| !is_ours && known.has_processes());
+            if moved && let Some(before) = running.remove(&pool.name) {
+                leaving.push(before);
+            }
+            if let Some(before) = leaving.iter_mut().find(|before| !is_ours && before.pool.name == pool.name)
+                && !running.contains_key(&pool.name)
+            {
+                running.insert(pool.name.clone(), before.move_away(pool, &effects));
+                continue;
             }
             match running.get_mut(&pool.name) {
                 Some(known) => known.redefine(pool, &effects),
@@ -327,13 +395,13 @@ impl Driver {
         let timeout = self.timeout();
         let guard = self.guard.end();
         let mut fds = vec![PollFd::new(&*self.waker.event, PollFlags::IN)];
-        fds.extend(guard.as_deref().map(|guard| PollFd::new(guard, PollFlags::IN)));
+        fds.extend(guard.as_deref().map(|guard| PollFd::new(guard.ended(), PollFlags::IN)));
         let ours = fds.len();
         // In the order of `fds`: pool, slot, and whether it is what was written.
         let mut whose: Vec<(usize, usize, bool)> = Vec::new();
         for (index, pool) in self.pools.values().chain(&self.leaving).enumerate() {
             for (slot, child) in &pool.children {
-                fds.push(PollFd::new(&child.ended, PollFlags::IN));
+                fds.push(PollFd::new(child.ended.ended(), PollFlags::IN));
                 whose.push((index, *slot, false));
                 if let Some(output) = &child.output {
                     fds.push(PollFd::new(output, PollFlags::IN));

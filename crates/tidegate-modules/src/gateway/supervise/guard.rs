@@ -12,9 +12,9 @@
 
 use super::keeper::END_ALL;
 use super::launch::OURSELVES;
-use super::process_table::{self, Handle, Stat};
+use super::process_table::{self, Handle, Stat, reap_apart};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open};
+use rustix::process::Signal;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Read, Write};
@@ -86,8 +86,7 @@ pub(super) struct Guard {
 struct Running {
     stream: UnixStream,
     child: Child,
-    /// Readable once it has ended.
-    ended: Arc<OwnedFd>,
+    ended: Arc<Handle>,
     since: Instant,
 }
 
@@ -139,7 +138,7 @@ impl Guard {
     }
 
     /// Readable once the guard has ended.
-    pub(super) fn end(&self) -> Option<Arc<OwnedFd>> {
+    pub(super) fn end(&self) -> Option<Arc<Handle>> {
         self.process.borrow().as_ref().map(|running| running.ended.clone())
     }
 
@@ -159,7 +158,7 @@ impl Guard {
             // Killed before the stream ends: to one that is only slow the end would mean that the master has gone.
             let _ = child.kill();
             drop(stream);
-            let _ = child.wait();
+            reap_apart(child);
         }
     }
 
@@ -184,10 +183,16 @@ impl Guard {
 
 impl Drop for Guard {
     fn drop(&mut self) {
-        if let Some(Running { stream, mut child, .. }) = self.process.take() {
-            drop(stream); // it has nothing to do any more
-            let _ = child.wait();
+        let Some(Running { stream, mut child, ended, .. }) = self.process.take() else { return };
+        drop(stream);
+        if !self.known.borrow().processes.is_empty() {
+            return; // it ends what is left, and then itself
         }
+        // It has nothing to do any more. One that was stopped never does it.
+        if !ended.ends_within(STOP_PATIENCE) {
+            let _ = child.kill();
+        }
+        reap_apart(child);
     }
 }
 
@@ -198,11 +203,19 @@ fn start(lines: &[u8]) -> io::Result<Running> {
     let mut command = Command::new(OURSELVES);
     command.arg0("tidegate").arg("guard").stdin(Stdio::from(OwnedFd::from(theirs))).stdout(Stdio::null());
     command.env_clear().current_dir("/").process_group(0);
-    let child = command.spawn()?;
+    let mut child = command.spawn()?;
     drop(command);
-    let ended = Arc::new(pidfd_open(Pid::from_child(&child), PidfdFlags::empty())?);
-    ours.write_all(lines)?;
-    Ok(Running { stream: ours, child, ended, since: Instant::now() })
+    let told = Handle::of_child(&child).and_then(|ended| ours.write_all(lines).map(|()| ended));
+    match told {
+        Ok(ended) => Ok(Running { stream: ours, child, ended: Arc::new(ended), since: Instant::now() }),
+        Err(error) => {
+            // Before the stream ends, as in `reap`.
+            let _ = child.kill();
+            drop(ours);
+            reap_apart(child);
+            Err(error)
+        }
+    }
 }
 
 /// The guard itself: reads what the master tells, on standard input, until that ends.

@@ -6,8 +6,10 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
+use std::io;
 use std::os::fd::OwnedFd;
 use std::path::Path;
+use std::process::Child;
 use std::time::{Duration, Instant};
 
 /// What is known of a process.
@@ -87,6 +89,15 @@ impl Handle {
         Some(Handle { pid, ended: pidfd_open(pid, PidfdFlags::empty()).ok()? })
     }
 
+    /// Of a child that has not been reaped.
+    ///
+    /// # Errors
+    /// There is no descriptor left.
+    pub fn of_child(child: &Child) -> io::Result<Handle> {
+        let pid = Pid::from_child(child);
+        Ok(Handle { pid, ended: pidfd_open(pid, PidfdFlags::empty())? })
+    }
+
     /// One that is known by its number and by when it began.
     pub(super) fn of(pid: i32, began: u64) -> Option<Handle> {
         let handle = Handle::open(pid.unsigned_abs())?;
@@ -164,6 +175,15 @@ impl Handle {
             }
         }
         family
+    }
+}
+
+/// Reaps a child that has ended, or is about to: where it is not at once, by a thread. The kernel may not end it before a
+/// file system answers.
+pub(super) fn reap_apart(mut child: Child) {
+    if matches!(child.try_wait(), Ok(None)) {
+        // Where there is no thread the child stays a zombie, which is no more than a number.
+        let _ = std::thread::Builder::new().name("tidegate-reap".into()).spawn(move || child.wait());
     }
 }
 

@@ -46,13 +46,26 @@ pub(super) struct Running {
     hooks: Vec<Watch>,
     last: Option<PoolDemand>,
     external_sequence: u64,
+    /// Another of this name tells the workers how the pool is.
+    is_silent: bool,
+    /// When all end: when the process, and when its keeper was killed.
+    killed: BTreeMap<Slot, (Duration, Option<Duration>)>,
 }
 
 impl Running {
     pub(super) fn new(pool: Arc<Pool>, seed: u64, effects: &Effects<'_>) -> Running {
+        let mut running = Running::silent(pool, seed, effects);
+        running.is_silent = false;
+        running.publish(effects);
+        running.advance(effects);
+        running
+    }
+
+    /// One that nobody has been told of.
+    fn silent(pool: Arc<Pool>, seed: u64, effects: &Effects<'_>) -> Running {
         let machine = rules_of(&pool).map(|rules| Machine::new(rules, seed, effects.now));
         let hooks = pool.hooks.iter().cloned().map(Watch::new).collect();
-        let mut running = Running {
+        Running {
             pool,
             machine,
             children: BTreeMap::new(),
@@ -62,10 +75,9 @@ impl Running {
             hooks,
             last: None,
             external_sequence: 0,
-        };
-        running.publish(effects);
-        running.advance(effects);
-        running
+            is_silent: true,
+            killed: BTreeMap::new(),
+        }
     }
 
     /// Takes up another definition. Nothing happens where it says the same.
@@ -100,13 +112,8 @@ impl Running {
                 self.machine = Some(machine);
                 self.carry_out(actions, effects);
             }
-            (Some(_), None) => {
-                // It runs elsewhere now: ours are ended, and the workers are told at once.
-                self.children.values().for_each(|child| effects.guard.ended(child.keeper()));
-                self.children.clear();
-                self.sockets.clear();
-                self.shared = None;
-            }
+            // One that runs elsewhere now is another: `move_away`.
+            (Some(machine), None) => self.machine = Some(machine),
             (None, Some(rules)) => {
                 let mut machine = Machine::new(rules, self.started, effects.now);
                 machine.follow(self.external_sequence);
@@ -129,9 +136,64 @@ impl Running {
     }
 
     /// It is wanted again before it has ended.
-    pub(super) fn resume(&mut self, pool: Arc<Pool>, effects: &Effects<'_>) {
+    ///
+    /// `sequence` is that of the last update of the pool where another has told of it meanwhile.
+    pub(super) fn resume(&mut self, pool: Arc<Pool>, sequence: Option<u64>, effects: &Effects<'_>) {
+        self.is_silent = false;
+        if let (Some(machine), Some(sequence)) = (&mut self.machine, sequence) {
+            machine.follow(sequence);
+        }
         self.with_machine(effects, |machine, now, actions| machine.resume(now, actions));
         self.redefine(pool, effects);
+    }
+
+    /// It runs elsewhere now: the processes are ended once they are done, and what tells of the pool from now on is returned.
+    pub(super) fn move_away(&mut self, pool: Arc<Pool>, effects: &Effects<'_>) -> Running {
+        // The workers are told of the new address at once, and of no moment without one.
+        self.is_silent = true;
+        self.stop(effects);
+        let mut elsewhere = Running::silent(pool, 0, effects);
+        elsewhere.external_sequence = self.sequence();
+        elsewhere.is_silent = false;
+        elsewhere.publish(effects);
+        elsewhere
+    }
+
+    /// The number of the last update.
+    pub(super) fn sequence(&self) -> u64 {
+        self.machine.as_ref().map_or(self.external_sequence, Machine::sequence)
+    }
+
+    /// Whether it has processes of this server.
+    pub(super) fn has_processes(&self) -> bool {
+        self.machine.is_some()
+    }
+
+    /// All end: what was killed, and does not end within `patience`, is killed with its keeper. Whether all that is left was in
+    /// vain; `left` names it.
+    pub(super) fn give_up(&mut self, now: Duration, patience: Duration, left: &mut Vec<String>) -> bool {
+        let mut is_vain = true;
+        for (slot, child) in &self.children {
+            match self.killed.get_mut(slot) {
+                Some((_, Some(at))) if now >= *at + patience => {
+                    left.push(format!("{} of pool {}", child.number(), self.pool.name));
+                    continue;
+                }
+                Some((at, keeper @ None)) if now >= *at + patience => {
+                    *keeper = Some(now);
+                    log::error(format_args!(
+                        "pool {}: process {} was killed and has not ended; it is left with what it has started: look for a \
+                         file system that does not answer",
+                        self.pool.name,
+                        child.number()
+                    ));
+                    child.kill_keeper();
+                }
+                _ => {}
+            }
+            is_vain = false;
+        }
+        is_vain
     }
 
     /// Whether nothing of it runs any more, having been told to end.
@@ -234,6 +296,7 @@ impl Running {
         effects.guard.ended(child.keeper());
         let Some(how) = child.reap() else { return };
         self.children.remove(&slot);
+        self.killed.remove(&slot);
         self.with_machine(effects, |machine, now, actions| machine.exited(slot, &how, now, actions));
     }
 
@@ -278,6 +341,7 @@ impl Running {
                 Action::Kill(slot) => {
                     if let Some(child) = self.children.get(&slot) {
                         child.kill();
+                        self.killed.insert(slot, (effects.now, None));
                     }
                 }
                 Action::Publish => self.publish(effects),
@@ -318,6 +382,9 @@ impl Running {
     }
 
     fn publish(&mut self, effects: &Effects<'_>) {
+        if self.is_silent {
+            return;
+        }
         let mut members: Vec<PoolMember> = Vec::new();
         let (sequence, phase, retry_after) = match (&self.machine, &self.pool.application) {
             (Some(machine), _) => {

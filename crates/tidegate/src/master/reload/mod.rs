@@ -17,14 +17,15 @@ mod reading;
 use super::control::{Reply, Responder};
 use super::pid_file::PidFile;
 use super::rates::Rates;
+use super::sealing;
 use super::servers::{News, Revision, START_PATIENCE, Start, State};
+use super::wanted::{Waiting, Wanted};
 use super::{Change, Event, Master, Order, PATIENCE, use_error_log};
 use crate::link::close_apart;
 use anyhow::{Context, Result, anyhow};
 use machine::{Action, By, Preparing, Retiring, Settling, Stage};
 use reading::{Draft, Found, Present, READERS, read, read_authorities};
 pub use reading::{Read, Readers};
-use std::io;
 use std::sync::Arc;
 use std::time::Instant;
 use tidegate_config::Settings;
@@ -43,9 +44,11 @@ pub struct Reload {
     by: By,
     /// Processes that were started for it.
     fresh: Vec<u64>,
+    /// For what a thread reads: it asks before it does what others can see.
+    _waiting: Waiting,
     /// What is to be said when it is over.
     notes: Vec<String>,
-    /// [`Master::rotations`] when it began: logs that were opened for it before a rotation are opened anew.
+    /// [`Rotation::count`](super::rotation::Rotation) when it began: logs that were opened for it before a rotation are opened anew.
     rotations: u64,
 }
 
@@ -66,6 +69,7 @@ impl Reload {
             next: None,
             by: By::Present,
             fresh: Vec::new(),
+            _waiting: Waiting::default(),
             notes: Vec::new(),
             rotations,
         }
@@ -88,11 +92,12 @@ impl Master {
 
     /// Has a thread read.
     fn begin_reading(&mut self, purpose: Purpose, read: impl FnOnce(Present) -> Read + Send + 'static) {
-        self.change = Some(Change::Reload(Box::new(Reload::new(purpose, self.rotations))));
-        let present = match self.present() {
-            Ok(present) => present,
-            Err(error) => return self.refuse_reload(&format!("cannot copy a socket: {error}")),
-        };
+        self.change = Some(Change::Reload(Box::new(Reload::new(purpose, self.rotation.count))));
+        let waiting = Waiting::default();
+        let present = self.present(waiting.wanted());
+        if let Some(Change::Reload(reload)) = &mut self.change {
+            reload._waiting = waiting;
+        }
         let Some((number, holds)) = self.readers.next() else {
             return self.refuse_reload(&format!(
                 "{READERS} earlier attempts to read the settings hang: mend the file system that does not answer first"
@@ -110,17 +115,19 @@ impl Master {
         }
     }
 
-    fn present(&self) -> io::Result<Present> {
+    fn present(&self, wanted: Wanted) -> Present {
         let Revision { settings, tls, assigned, warnings, logs, sockets, .. } = &self.current;
-        Ok(Present {
+        Present {
             settings: settings.clone(),
             files: tls.clone(),
             assigned: assigned.clone(),
             warnings: warnings.clone(),
             control: self.sealed_control.clone(),
             logs: logs.open_targets(),
-            sockets: sockets.copies()?,
-        })
+            addresses: sockets.addresses(),
+            watch: self.tls.watch(),
+            wanted,
+        }
     }
 
     /// Certificates of authorities have changed on the disk: they are part of the terms of sites, which are made anew
@@ -211,8 +218,10 @@ impl Master {
     fn open_next(&mut self) -> Result<(Option<Stage>, Vec<Action>)> {
         let Some(Change::Reload(reload)) = &mut self.change else { return Ok((None, Vec::new())) };
         let Some(draft) = reload.draft.take() else { return Ok((None, Vec::new())) };
-        let Draft { settings, layout, files, seen, assigned, warnings, logs, sockets } = draft;
+        let Draft { mut settings, layout, files, seen, assigned, warnings, logs, sockets } = draft;
         let logs = logs.joined(&settings, &self.current.logs).context("cannot copy a log")?;
+        let sockets = sockets.joined(&settings, layout.total(), &self.current.sockets)?;
+        sealing::keep_ports(&mut settings, &sockets);
         let rates = Rates::open(&settings, &self.current.rates)?;
         let number = self.current.number + 1;
         let settings = Arc::new(settings);
@@ -254,9 +263,10 @@ impl Master {
         let Some(next) = reload.next.take() else { return };
         let by = reload.by;
         let mut notes = std::mem::take(&mut reload.notes);
-        self.current.sockets.remove_files(&next.sockets);
+        let files = self.current.sockets.files_beside(&next.sockets);
+        self.disk.run("the files of sockets that are not listened on any more", move || files.remove());
         let mut previous = std::mem::replace(&mut self.current, next);
-        off_limits::set(super::sealing::paths_of(&self.current.settings));
+        off_limits::set(sealing::paths_of(&self.current.settings));
         let assigned = self.current.assigned.iter().filter(|new| !previous.assigned.contains(new));
         notes.extend(assigned.map(ToString::to_string));
         for pool in &self.current.settings.pools {
@@ -365,6 +375,7 @@ impl Master {
             self.servers.serving().into_iter().for_each(|id| self.servers.discard(id));
             reload.fresh.iter().for_each(|id| self.servers.kill(*id));
         }
+        self.leave_no_trace(reload.draft, reload.next);
         let number = self.current.number;
         if let Purpose::Order { responder: Some(responder), .. } = reload.purpose {
             responder.send(if is_in_force {
@@ -377,14 +388,23 @@ impl Master {
         }
     }
 
+    /// Of what is not in force.
+    fn leave_no_trace(&self, draft: Option<Draft>, next: Option<Revision>) {
+        close_apart(draft.into_iter().collect());
+        if let Some(next) = next {
+            let files = next.sockets.files_beside(&self.current.sockets);
+            close_apart(vec![next.logs]);
+            self.disk.run("the files of sockets of settings that are not in force", move || files.remove());
+        }
+    }
+
     fn end_reload(&mut self, say: impl FnOnce(Purpose, Vec<String>) -> (Option<Responder>, Reply)) {
         let Some(Change::Reload(reload)) = self.change.take() else { return };
         if matches!(reload.purpose, Purpose::Order { .. }) {
             self.notifier.ready(&format!("revision {} is in force", self.current.number));
         }
-        let is_rotated = reload.rotations != self.rotations;
-        close_apart(reload.draft.into_iter().map(|draft| draft.logs).collect());
-        close_apart(reload.next.into_iter().map(|next| next.logs).collect());
+        let is_rotated = reload.rotations != self.rotation.count;
+        self.leave_no_trace(reload.draft, reload.next);
         let (responder, reply) = say(reload.purpose, reload.notes);
         let said = reply.text.trim_end();
         if reply.is_ok {
@@ -440,9 +460,17 @@ impl Master {
         if present == settings.pid_file.as_deref() {
             return Ok(());
         }
-        let next = settings.pid_file.as_deref().map(PidFile::write).transpose()?;
-        if let Some(old) = std::mem::replace(&mut self.pid_file, next) {
-            old.remove();
+        let old = self.pid_file.take();
+        if let Some(path) = settings.pid_file.clone() {
+            self.pid_file = Some(PidFile::at(&path));
+            let written = self.disk.run("the pid file", move || PidFile::write(&path).map(drop));
+            if let Some(Err(error)) = written {
+                self.pid_file = old;
+                return Err(error);
+            }
+        }
+        if let Some(old) = old {
+            self.disk.run("the pid file before", move || old.remove());
         }
         Ok(())
     }

@@ -6,7 +6,8 @@
 use super::super::logs::Logs;
 use super::super::sealing::ControlPaths;
 use super::super::servers::Layout;
-use super::super::sockets::Sockets;
+use super::super::sockets::{Addresses, NewSockets};
+use super::super::wanted::Wanted;
 use super::super::{sealing, users};
 use crate::certificates::CertificateWatch;
 use crate::revision::{self, Kept, Reading, ServeOptions, keep_served};
@@ -16,7 +17,7 @@ use std::sync::Arc;
 use tidegate_config::settings::LogTarget;
 use tidegate_config::{Diagnostic, Loaded, Settings};
 use tidegate_core::log;
-use tidegate_core::tls::TlsFiles;
+use tidegate_core::tls::{TlsFiles, pair_files};
 use tidegate_io::off_limits;
 
 /// What reading has found, beside the settings.
@@ -40,8 +41,8 @@ pub(super) struct Draft {
     pub(super) warnings: HashSet<String>,
     /// Those that were not open before.
     pub(super) logs: Logs,
-    /// All of them.
-    pub(super) sockets: Sockets,
+    /// Of addresses that were not listened on before.
+    pub(super) sockets: NewSockets,
 }
 
 /// What the thread that reads has to say.
@@ -166,8 +167,12 @@ pub(super) struct Present {
     pub(super) control: Option<Arc<ControlPaths>>,
     /// Logs that are open.
     pub(super) logs: HashSet<LogTarget>,
-    /// Copies of those that are listened on.
-    pub(super) sockets: Sockets,
+    /// What is listened on. No descriptor: one that hangs would keep an address taken.
+    pub(super) addresses: Addresses,
+    /// Files of TLS that were seen before.
+    pub(super) watch: CertificateWatch,
+    /// Whether anybody still waits.
+    pub(super) wanted: Wanted,
 }
 
 impl Draft {
@@ -198,11 +203,14 @@ impl Draft {
         notes.extend(warning.filter(|_| settings.user != present.settings.user));
         let layout = Layout::of(&settings, revision::workers(&settings), identity).sealed(&settings);
         let warnings = present.warnings.clone();
+        for pair in pair_files(&settings) {
+            present.watch.examine(&pair.key).map_err(anyhow::Error::msg)?;
+        }
+        present.wanted.ask()?;
         off_limits::add(&sealing::paths_of(&settings));
-        let logs = Logs::open(&settings, &present.logs)?;
+        let logs = Logs::open(&settings, &present.logs, &present.wanted)?;
         // Last: others can see it.
-        let sockets = Sockets::open(&settings, layout.total(), &present.sockets)?;
-        sealing::keep_ports(&mut settings, &sockets);
+        let sockets = NewSockets::open(&settings, layout.total(), &present.addresses, &present.wanted)?;
         Ok(Draft { settings, layout, files, seen, assigned, warnings, logs, sockets })
     }
 }

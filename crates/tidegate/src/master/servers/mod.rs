@@ -30,7 +30,7 @@ use anyhow::{Context, Result};
 use pause::{ordinal, pause};
 use pulse::{Due, Pulse};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
@@ -39,6 +39,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
 use std::time::{Duration, Instant};
+use tidegate_config::settings::LogTarget;
 use tidegate_core::log;
 use tidegate_core::tls::TlsUpdate;
 use tidegate_io::passing;
@@ -121,6 +122,8 @@ pub struct Servers {
     pub tls: TlsUpdate,
     /// Nothing is started again.
     pub is_ending: bool,
+    /// Those that have served and were ended by force: nobody knows what was open there.
+    pub forced: Vec<u32>,
     /// What has happened and nobody has looked at yet.
     news: VecDeque<News>,
 }
@@ -147,6 +150,7 @@ impl Servers {
             executable,
             tls: TlsUpdate::default(),
             is_ending: false,
+            forced: Vec::new(),
             news: VecDeque::new(),
         }
     }
@@ -334,10 +338,10 @@ impl Servers {
         }
     }
 
-    /// Gives every process the logs that were opened anew.
-    pub fn give_logs(&mut self, logs: &Logs) -> io::Result<()> {
+    /// Gives every process these logs, which were opened anew.
+    pub fn give_logs(&mut self, logs: &Logs, fresh: &HashSet<LogTarget>) -> io::Result<()> {
         for server in &mut self.list {
-            let (targets, files) = logs.copies()?;
+            let (targets, files) = logs.copies_where(|target| fresh.contains(target))?;
             server.logs_given += u32::from(server.order(&ToServer::Logs(targets), files));
         }
         Ok(())
@@ -564,8 +568,15 @@ impl Servers {
         self.look_at_pulses(now);
     }
 
+    /// It is told to end now, unless it has been: who has been told has its time all the same, however often that is asked for.
+    pub fn stop_now(&mut self, id: u64) {
+        if self.list.iter().any(|server| server.id == id && !server.is_told && !server.is_killed) {
+            self.hurry(id);
+        }
+    }
+
     /// Its time is over: it is told to end, and when that was in vain it is ended.
-    pub fn hurry(&mut self, id: u64) {
+    fn hurry(&mut self, id: u64) {
         let Some(server) = self.list.iter_mut().find(|server| server.id == id) else { return };
         if server.state == State::Draining && !server.is_told {
             server.is_told = true;
@@ -577,6 +588,9 @@ impl Servers {
             return self.give_up(id);
         }
         log::error(format_args!("server process {} does not react and is ended", server.pid));
+        if server.serving_since.is_some() {
+            self.forced.push(server.pid);
+        }
         server.deadline = Some(Instant::now() + STOP_PATIENCE);
         server.kill();
     }
