@@ -24,6 +24,7 @@ mod rates;
 mod route_index;
 pub mod rules;
 mod shared;
+mod values;
 
 pub use access::{Access, AccessRule, AccessRules};
 pub use bandwidth::Bandwidth;
@@ -37,12 +38,13 @@ pub(crate) use networks::first_address;
 pub use networks::{Network, NetworkSet};
 pub use rates::{Bound, Limit, RequestRate};
 pub use route_index::RouteIndex;
-pub use rules::{Clause, Condition, Cors, FieldMode, MoreField, Regex, TextPattern, ValueMap};
+pub use rules::{Clause, Condition, Cors, FieldMode, MoreField, Regex, TextPattern};
 pub use shared::{Shared, once};
 pub use tls::{
     Acme, AcmeAuthority, AcmeChallenge, CertificateFiles, ClientCertificates, DnsHook, DnsUpdate, ListenTls,
     SiteTls,
 };
+pub use values::{Cases, ValueMap, Values};
 
 use pool::Pool;
 use serde::{Deserialize, Serialize};
@@ -237,7 +239,7 @@ pub struct Route {
     /// What else a request has to be: all of them.
     pub conditions: Vec<Clause>,
     /// What `{value.NAME}` may name.
-    pub values: Shared<Vec<ValueMap>>,
+    pub values: Values,
     /// What is answered.
     pub action: Action,
     /// The path, and query perhaps, that what answers is asked for in place of the request's own, placeholders not yet

@@ -96,21 +96,22 @@ impl Source {
     /// The range of what is written at `origin`: to the end of the line, or to where a block, or the next
     /// directive, begins; `None` where the text does not reach so far.
     pub fn written_at(&self, origin: &Origin) -> Option<Range<usize>> {
-        let line = usize::try_from(origin.line.checked_sub(1)?).ok()?;
-        let column = usize::try_from(origin.column.checked_sub(1)?).ok()?;
-        let begins = match line {
-            0 => 0,
-            _ => self.text.match_indices('\n').nth(line - 1)?.0 + 1,
-        };
-        let (text, _) = self.line_at(begins);
-        let start = text.char_indices().nth(column)?.0;
+        let (line, column) = (usize::try_from(origin.line).ok()?, usize::try_from(origin.column).ok()?);
+        let marks = self.marks.get_or_init(|| marks(&self.text));
+        let behind = marks.partition_point(|mark| (mark.line, mark.column) <= (line, column));
+        let mark = marks.get(behind.checked_sub(1)?).filter(|mark| mark.line == line)?;
+        let (at, first) = self.text[mark.offset..].char_indices().nth(column - mark.column)?;
+        let start = mark.offset + at;
+        if first == '\n' || self.text[mark.offset..start].contains('\n') {
+            return None;
+        }
         let mut is_quoted = false;
-        let behind = text[start..].find(|character| {
+        let behind = self.text[start..].find(|character| {
             is_quoted ^= character == '"';
-            !is_quoted && matches!(character, '{' | '}' | ';')
+            character == '\n' || !is_quoted && matches!(character, '{' | '}' | ';')
         });
-        let written = text[start..][..behind.unwrap_or(text.len() - start)].trim_end();
-        Some(begins + start..begins + start + written.len())
+        let written = self.text[start..][..behind.unwrap_or(self.text.len() - start)].trim_end();
+        Some(start..start + written.len())
     }
 
     /// The text of a range; empty when the range does not fit the text.

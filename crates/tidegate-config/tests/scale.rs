@@ -115,3 +115,56 @@ fn paths_in_paths_are_found_at_any_depth() {
     let index = tidegate_config::settings::RouteIndex::of(patterns).expect("many");
     assert!(index.candidates(b"/aaa").any(|at| at == 2));
 }
+
+/// Bytes that are allocated while such a file is read.
+fn allocated(text: &str) -> u64 {
+    let counted = allocation_counter::measure(|| drop(load(text)));
+    counted.bytes_total
+}
+
+/// Of four times as many of a kind, four times as much: nothing is copied or looked at for each of the others.
+#[test]
+fn very_many_of_a_kind_take_their_share() {
+    let each = |count: usize, line: &dyn Fn(usize) -> String| (0..count).map(line).collect::<String>();
+    let value = |n: usize| format!("value \"v{n}\" from=\"{{path}}\" {{ \"/a{n}\" \"b\" }}\n");
+    let matches = |n: usize| format!("match \"m{n}\" {{ path \"/a{n}\" }}\n");
+    let site = |n: usize, rest: &str| format!("site \"s{n}.test\" {{ {rest}; respond 200 }}\n");
+    let files: [(&str, &dyn Fn(usize) -> String); 7] = [
+        ("values", &|n| each(n, &value) + "site { respond 200 }\n"),
+        ("values that are named", &|n| {
+            each(n, &value) + &each(n, &|n| site(n, &format!("header \"X-A\" \"{{value.v{n}}}\"")))
+        }),
+        ("sites with a value of their own", &|n| {
+            let own = "value \"own\" from=\"{host}\" { \"*\" \"x\" }; header \"X-A\" \"{value.own}\"";
+            each(n, &value) + &each(n, &|n| site(n, own))
+        }),
+        ("sites with a match of their own", &|n| {
+            let own = "match \"own\" { path \"/x\" }; route \"/y\" { when match \"m5\"; respond 201 }";
+            each(n, &matches) + &each(n, &|n| site(n, own))
+        }),
+        ("rules", &|n| {
+            each(n, &|n| format!("rules \"r{n}\" {{ header \"X-A\" \"b\" }}\n"))
+                + &each(n, &|n| site(n, &format!("use \"r{n}\"")))
+        }),
+        ("upstreams", &|n| {
+            each(n, &|n| {
+                format!("upstream \"u{n}\" {{ member \"127.0.0.1:80\"; member \"127.0.0.2:80\" }}\n")
+            }) + &each(n, &|n| format!("site \"s{n}.test\" {{ proxy \"http://u{n}\" }}\n"))
+        }),
+        ("routes with a name", &|n| {
+            let routes = each(n, &|n| {
+                format!(
+                    "route \"@r{n}\" {{ respond 200 }}; route \"/{n}/*\" {{ root \"/\"; try \"{{path}}\" \"@r{n}\" }}\n"
+                )
+            });
+            format!("site {{ respond 200; {routes} }}\n")
+        }),
+    ];
+    for (name, file) in files {
+        let text = |count: usize| format!("listen \"127.0.0.1:1\"\n{}", file(count));
+        let loaded = load(&text(100));
+        assert!(!loaded.has_errors(), "{name}: {}", loaded.render(false));
+        let (few, many) = (allocated(&text(100)), allocated(&text(400)));
+        assert!(many < few * 5, "{name}: {few} bytes for 100, {many} for 400");
+    }
+}

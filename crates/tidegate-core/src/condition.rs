@@ -8,6 +8,7 @@ use crate::hosts;
 use crate::request_values;
 use crate::template::ValueTemplate;
 use std::cell::Cell;
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -24,8 +25,9 @@ use tidegate_io::unanswered;
 /// What the conditions of a site ask about that no request says.
 #[derive(Default)]
 pub(crate) struct Facts {
-    files: Vec<Rc<Presence>>,
-    values: Vec<Rc<ValueTemplate>>,
+    files: HashMap<PathBuf, Rc<Presence>>,
+    /// Those of the site, whichever route asks.
+    values: HashMap<String, Rc<ValueTemplate>>,
 }
 
 impl Facts {
@@ -36,26 +38,18 @@ impl Facts {
             let conditions = route.conditions.iter().flat_map(|clause| clause.condition.parts());
             for condition in conditions {
                 match condition {
-                    Condition::File(path) if facts.file(path).is_none() => {
-                        facts.files.push(Rc::new(Presence::of(path)));
+                    Condition::File(path) if !facts.files.contains_key(path) => {
+                        facts.files.insert(path.clone(), Rc::new(Presence::of(path)));
                     }
-                    Condition::Value(named) if facts.value(&named.name).is_none() => {
-                        let map = route.values.iter().find(|map| map.name == named.name);
-                        facts.values.extend(map.map(ValueTemplate::of));
+                    Condition::Value(named) if !facts.values.contains_key(&named.name) => {
+                        let map = route.values.get(&named.name).map(ValueTemplate::of);
+                        facts.values.extend(map.map(|map| (named.name.clone(), map)));
                     }
                     _ => {}
                 }
             }
         }
         facts
-    }
-
-    fn file(&self, path: &Path) -> Option<&Rc<Presence>> {
-        self.files.iter().find(|file| file.path == path)
-    }
-
-    fn value(&self, name: &str) -> Option<&Rc<ValueTemplate>> {
-        self.values.iter().find(|value| value.name() == name)
     }
 
     /// The first clause that keeps a request from a route.
@@ -88,7 +82,7 @@ impl Facts {
             }
             Condition::Cookie(named) => named.fits(request_values::cookie(exchange, &named.name)),
             Condition::Value(named) => {
-                let result = self.value(&named.name).map(|value| value.result(exchange));
+                let result = self.values.get(&named.name).map(|value| value.result(exchange));
                 named.fits(result.filter(|result| !result.is_empty()).map(str::as_bytes))
             }
             Condition::Client(networks) => {
@@ -102,7 +96,7 @@ impl Facts {
                     }
                 }
             }
-            Condition::File(path) => self.file(path).is_some_and(|file| file.is_there()),
+            Condition::File(path) => self.files.get(path).is_some_and(|file| file.is_there()),
             Condition::Match(_, clauses) => clauses.iter().all(|clause| self.holds(clause, exchange)),
         }
     }

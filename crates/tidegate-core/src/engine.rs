@@ -5,6 +5,7 @@ use crate::hosts::Hosts;
 use crate::opening::Opening;
 use crate::site::Site;
 use crate::tls::{TlsError, TlsSites, TlsStore};
+use std::collections::HashSet;
 use std::net::IpAddr;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -37,8 +38,9 @@ impl Engine {
     pub fn new(settings: Arc<Settings>, sites: Vec<Site>) -> Engine {
         let hosts = Hosts::new(&settings, sites.iter().map(Site::config));
         let routes = sites.iter().flat_map(|site| &site.config().routes);
-        let status =
-            routes.filter(|route| route.action.always_answers()).map(|route| route.pattern.clone()).collect();
+        let status = routes.filter(|route| route.action.always_answers()).map(|route| &route.pattern);
+        let mut seen = HashSet::new();
+        let status = status.filter(|pattern| seen.insert(*pattern)).cloned().collect();
         let sites = sites.into_iter().map(Rc::new).collect();
         let has_entrance = settings.listeners.iter().any(|listener| listener.redirects_to_https.is_some())
             || settings.sites.iter().any(|site| site.is_https_only);

@@ -152,7 +152,9 @@ impl Engine {
             ..RequestState::of(remote)
         };
         let mut exchange = Exchange { path, scheme: remote.scheme(is_tls), state, ..exchange };
-        explain_route(site, &exchange, notes);
+        if !notes.is_short() {
+            explain_route(site, &exchange, notes);
+        }
         self.handle(site, &mut exchange, None)
     }
 }

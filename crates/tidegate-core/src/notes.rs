@@ -11,6 +11,8 @@ pub struct Notes(Rc<Inner>);
 #[derive(Default)]
 struct Inner {
     sentences: RefCell<Vec<String>>,
+    /// Nobody reads what is said of each route.
+    is_short: bool,
     asks_application: Cell<bool>,
     is_malformed: Cell<bool>,
     unanswered: Cell<Option<&'static str>>,
@@ -43,6 +45,15 @@ pub(crate) fn listen(notes: &Notes) {
 }
 
 impl Notes {
+    /// Without a sentence for each route that is passed by.
+    pub fn short() -> Notes {
+        Notes(Rc::new(Inner { is_short: true, ..Inner::default() }))
+    }
+
+    pub(crate) fn is_short(&self) -> bool {
+        self.0.is_short
+    }
+
     /// An application would have to be asked.
     pub(crate) fn asks_application(&self) {
         self.0.asks_application.set(true);

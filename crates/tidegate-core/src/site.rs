@@ -12,6 +12,7 @@ use crate::log::Sink;
 use crate::remote::Remote;
 use crate::response::Response;
 use crate::state::RequestState;
+use std::collections::HashMap;
 use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -30,7 +31,12 @@ pub struct Site {
     /// On whose account its requests wait: the same on all workers, and after a reload.
     account: u64,
     /// Some route passes on what holds an encoded slash.
-    takes_encoded_slashes: bool,
+    /// For each route; empty where none does.
+    takes_encoded_slash: Vec<bool>,
+    /// Some route is served however busy the server is.
+    has_status: bool,
+    /// The routes that have a name and no path.
+    named: HashMap<String, usize>,
     /// Some route is only for clients on this machine.
     is_partly_for_this_machine: bool,
     /// Nothing that a request says of its client is looked at.
@@ -107,7 +113,17 @@ impl Site {
         }
         let has_programs = config.routes.iter().any(|route| route.action.is_program());
         let account = account_of(&config);
-        let takes_encoded_slashes = (0..routes.len()).any(|index| config.takes_encoded_slash(index));
+        let takes_encoded_slash = config.encoded_slashes();
+        let takes_any = takes_encoded_slash.contains(&true);
+        let has_status = config.routes.iter().any(|route| route.action.always_answers());
+        let mut named = HashMap::new();
+        for (index, route) in config.routes.iter().enumerate() {
+            if let PathPattern::Exact(name) = &route.pattern
+                && name.starts_with('@')
+            {
+                named.entry(name.clone()).or_insert(index);
+            }
+        }
         let trusts_by_route = config.routes.iter().any(|route| route.trusted_proxies.is_some());
         let mut levels = config.routes.iter().flat_map(|route| &route.access.levels);
         let clauses = || config.routes.iter().flat_map(|route| &route.conditions);
@@ -126,7 +142,9 @@ impl Site {
             access_log,
             has_programs,
             account,
-            takes_encoded_slashes,
+            takes_encoded_slash: if takes_any { takes_encoded_slash } else { Vec::new() },
+            has_status,
+            named,
             is_partly_for_this_machine,
             is_asked_directly,
             trusts_by_route,
@@ -145,7 +163,7 @@ impl Site {
         raw_path: &'a str,
         scratch: &'a mut Vec<u8>,
     ) -> Result<(&'a [u8], bool), PathError> {
-        if self.takes_encoded_slashes && has_encoded_slash(raw_path) {
+        if !self.takes_encoded_slash.is_empty() && has_encoded_slash(raw_path) {
             return self.ambiguous_path(raw_path, scratch).map(|path| (path, true));
         }
         normalise(raw_path, scratch).map(|path| (path, false))
@@ -161,9 +179,7 @@ impl Site {
             if fits != route.pattern.matches(&as_data) {
                 break;
             }
-            if fits
-                && (!self.config.takes_encoded_slash(index)
-                    || tells_apart(&route.conditions, scratch, &as_data))
+            if fits && (!self.takes_encoded_slash[index] || tells_apart(&route.conditions, scratch, &as_data))
             {
                 break;
             }
@@ -258,8 +274,7 @@ impl Site {
 
     /// The route that has this name and no path.
     pub(crate) fn named(&self, name: &str) -> Option<usize> {
-        let is_it = |route: &settings::Route| matches!(&route.pattern, PathPattern::Exact(of) if of == name);
-        self.config.routes.iter().position(is_it)
+        self.named.get(name).copied()
     }
 
     /// The first route whose pattern fits and whose conditions hold, or the answer to a request that has none.
@@ -334,12 +349,18 @@ impl Site {
 
     /// Whether some route of this path is served however busy the server is, whatever the conditions say.
     pub(crate) fn may_always_answer(&self, path: &[u8]) -> bool {
-        for route in self.config.routes.iter().filter(|route| route.pattern.matches(path)) {
-            if route.action.always_answers() || route.conditions.is_empty() {
-                return route.action.always_answers();
-            }
+        if !self.has_status {
+            return false; // as nearly all: nothing is asked of any route
         }
-        false
+        let decides = |index: &usize| {
+            let route = &self.config.routes[*index];
+            route.pattern.matches(path) && (route.action.always_answers() || route.conditions.is_empty())
+        };
+        let first = match &self.index {
+            Some(index) => index.candidates(path).find(decides),
+            None => (0..self.config.routes.len()).find(decides),
+        };
+        first.is_some_and(|index| self.config.routes[index].action.always_answers())
     }
 
     /// The request that conditions go by, however it has come to a path: the client's, as the site sees it.
@@ -384,4 +405,69 @@ pub(crate) fn source(exchange: &Exchange<'_>) -> Response {
     let why =
         "a program owns the file, the conditions of its route do not hold, and its source is sent to nobody";
     answer::refused(exchange, Status::NOT_FOUND, why)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::gate::Pass;
+    use crate::handler::Foreseen;
+    use crate::reply::Reply;
+    use proptest::prelude::*;
+
+    struct Nothing;
+
+    impl Handler for Nothing {
+        fn handle(&self, exchange: &mut Exchange<'_>, _: Pass) -> Reply {
+            Reply::Ready(no_route(exchange))
+        }
+
+        fn explain(&self, _: &Exchange<'_>, _: &mut dyn FnMut(String)) -> Foreseen {
+            unreachable!("nobody asks")
+        }
+    }
+
+    fn site(routes: &str) -> Site {
+        let text = format!("listen \"127.0.0.1:1\"\nsite {{ {routes} respond 200 }}\n");
+        let environment = tidegate_config::ProcessEnvironment;
+        let loaded = tidegate_config::load_str("a", &text, std::path::Path::new("/"), &environment);
+        let settings = loaded.settings.unwrap_or_else(|| panic!("{text}"));
+        let config = settings.sites[0].clone();
+        let route = |route| Route::new(Rc::new(Nothing), Vec::new(), Decoration::of(route));
+        let routes = config.routes.iter().map(route).collect();
+        Site::new(config, routes, None)
+    }
+
+    proptest! {
+        /// The index and a look at each route agree on what the status page is.
+        #[test]
+        fn which_paths_are_always_answered(
+            routes in prop::collection::vec("(/a|/b|/\\*|/a/\\*|\\*b) (when method \"GET\";|) (respond 200|status|respond 404)", 0..30),
+            paths in prop::collection::vec("/[ab]?(/[ab]{0,2})?", 1..9)
+        ) {
+            let text = routes.iter().map(|route| {
+                let (pattern, rest) = route.split_once(' ').unwrap_or_default();
+                format!("route \"{pattern}\" {{ {rest} }}\n")
+            });
+            let site = site(&text.collect::<String>());
+            for path in paths {
+                let path = path.as_bytes();
+                let mut fitting = site.config.routes.iter().filter(|route| route.pattern.matches(path));
+                let first = fitting.find(|route| route.action.always_answers() || route.conditions.is_empty());
+                let slow = first.is_some_and(|route| route.action.always_answers());
+                prop_assert_eq!(site.may_always_answer(path), slow, "{:?} {:?}", routes, path);
+            }
+        }
+    }
+
+    /// A request that waits asks for this: without a status page in its site it looks at no route.
+    #[test]
+    fn a_site_without_a_status_page_is_not_looked_through() {
+        assert!(!site("route \"/a\" { respond 200 };").has_status);
+        let many: String = (0..100).map(|n| format!("route \"/{n}/*\" {{ respond 200 }};")).collect();
+        let site = site(&format!("{many} route \"/status\" {{ status }};"));
+        assert!(site.has_status && site.may_always_answer(b"/status") && !site.may_always_answer(b"/7/x"));
+        let index = site.index.as_ref().expect("there are many routes");
+        assert!(index.candidates(b"/status").count() < 3);
+    }
 }

@@ -12,7 +12,7 @@ use smallvec::SmallVec;
 use std::borrow::Cow;
 use std::ops::Range;
 use std::rc::Rc;
-use tidegate_config::settings::{PathPattern, Route, ValueMap};
+use tidegate_config::settings::{PathPattern, Route, Shared, ValueMap, Values};
 use tidegate_http::path::{PathError, encode_path, normalise};
 use tidegate_http::{Target, query};
 use tidegate_io::socket::Peer;
@@ -69,13 +69,14 @@ pub enum Asked {
 /// A `value` of the settings.
 #[derive(Debug, PartialEq, Eq)]
 pub struct ValueTemplate {
-    map: ValueMap,
+    map: Shared<ValueMap>,
     from: Template,
 }
 
 impl ValueTemplate {
     /// From the settings.
-    pub fn of(map: &ValueMap) -> Rc<ValueTemplate> {
+    pub fn of(map: &Shared<ValueMap>) -> Rc<ValueTemplate> {
+        map.cases.prepare(); // here rather than while a client waits
         Rc::new(ValueTemplate { from: Template::parse(&map.from, Scope::default()), map: map.clone() })
     }
 
@@ -87,8 +88,7 @@ impl ValueTemplate {
     /// What it is for a request, the same to conditions, fields and addresses; empty where nothing fits.
     pub fn result(&self, exchange: &Exchange<'_>) -> &str {
         let from = Template::fill_pieces(self.from.pieces.iter(), Purpose::Decide, exchange);
-        let case = self.map.cases.iter().find(|(pattern, _)| pattern.fits(from.as_bytes()));
-        case.map_or("", |(_, result)| result)
+        self.map.cases.find(from.as_bytes()).unwrap_or_default()
     }
 }
 
@@ -106,13 +106,13 @@ const NAMES: [(&str, Piece); 7] = [
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Scope<'s> {
     pattern: Option<&'s PathPattern>,
-    values: &'s [ValueMap],
+    values: Option<&'s Values>,
 }
 
 impl<'s> Scope<'s> {
     /// In a route.
     pub fn of(route: &'s Route) -> Scope<'s> {
-        Scope { pattern: Some(&route.pattern), values: &route.values }
+        Scope { pattern: Some(&route.pattern), values: Some(&route.values) }
     }
 
     fn piece(self, name: &str, default: &str) -> Option<Piece> {
@@ -135,9 +135,7 @@ impl<'s> Scope<'s> {
             (None, Some(("header", name))) => Asked::Field(name.to_owned()),
             (None, Some(("cookie", name))) => Asked::Cookie(name.to_owned()),
             (None, Some(("query", name))) => Asked::Argument(name.to_owned()),
-            (None, Some(("value", name))) => {
-                Asked::Value(ValueTemplate::of(self.values.iter().find(|value| value.name == name)?))
-            }
+            (None, Some(("value", name))) => Asked::Value(ValueTemplate::of(self.values?.get(name)?)),
             _ => return None,
         };
         Some(Piece::Asked(Box::new(asked), default.to_owned()))
@@ -468,5 +466,24 @@ mod tests {
         }
         let pieces = [Piece::Text("{".into()), Piece::Path, Piece::Query, Piece::Text("}".into())];
         assert_eq!(Template::parse("{{path}{query}}", Scope::default()).pieces, pieces);
+    }
+
+    /// However many routes name it: a `value` may have as many cases as addresses that have moved.
+    #[test]
+    fn a_value_is_there_once() {
+        let text = "listen \"127.0.0.1:1\"\nvalue \"v\" from=\"{path}\" { \"/a\" \"b\" }\nsite { value \"w\" from=\"{host}\" \
+            { \"*\" \"x\" }; route \"/a\" { redirect \"/{value.v}\" }; respond 200; header \"X-V\" \"{value.v}\" }\n";
+        let environment = tidegate_config::ProcessEnvironment;
+        let loaded = tidegate_config::load_str("a", text, std::path::Path::new("/"), &environment);
+        let settings = loaded.settings.expect("sound settings");
+        let maps = settings.sites[0].routes.iter().map(|route| {
+            let template = Template::parse("{value.v}", Scope::of(route));
+            let [Piece::Asked(asked, _)] = template.pieces() else { panic!("{template:?}") };
+            let Asked::Value(value) = &**asked else { panic!("{asked:?}") };
+            assert!(value.map.is_same(route.values.get("v").unwrap()));
+            value.map.clone()
+        });
+        let maps: Vec<_> = maps.collect();
+        assert!(maps.len() == 2 && maps[0].is_same(&maps[1]));
     }
 }

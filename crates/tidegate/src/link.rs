@@ -398,17 +398,10 @@ mod tests {
     use std::path::Path;
     use std::sync::mpsc::channel;
 
-    /// Every site and route inherits them.
-    #[test]
-    fn a_long_list_of_networks_travels_once() {
-        let list: String =
-            (0..3000u32).map(|n| format!(" \"{}\"", Ipv4Addr::from(0x0a00_0000 + n))).collect();
-        let site =
-            |n: u32| format!("site \"s{n}.test\" {{ respond 200; route \"/a\" {{ respond 201; }}; }}\n");
-        let sites: String = (0..100).map(site).collect();
-        let text = format!("listen \"127.0.0.1:0\"\ndeny{list}\ntrusted-proxies{list}\n{sites}");
+    /// Settings as they arrive, in no more than so many bytes.
+    fn sent(text: &str, most: usize) -> Arc<Settings> {
         let loaded =
-            tidegate_config::load_str("a", &text, Path::new("/"), &tidegate_config::ProcessEnvironment);
+            tidegate_config::load_str("a", text, Path::new("/"), &tidegate_config::ProcessEnvironment);
         let settings = Arc::new(loaded.settings.expect("sound settings"));
         let prepare = ToServer::Prepare {
             number: 1,
@@ -420,14 +413,44 @@ mod tests {
             off_limits: Vec::new(),
         };
         let json = serde_json::to_vec(&prepare).unwrap();
-        assert!(json.len() < 2 << 20, "{} bytes", json.len());
+        assert!(json.len() < most, "{} bytes", json.len());
         let ToServer::Prepare { settings: there, .. } = serde_json::from_slice(&json).unwrap() else {
             panic!("another message")
         };
         assert_eq!(there, settings);
+        there
+    }
+
+    /// Every site and route inherits them.
+    #[test]
+    fn a_long_list_of_networks_travels_once() {
+        let list: String =
+            (0..3000u32).map(|n| format!(" \"{}\"", Ipv4Addr::from(0x0a00_0000 + n))).collect();
+        let site =
+            |n: u32| format!("site \"s{n}.test\" {{ respond 200; route \"/a\" {{ respond 201; }}; }}\n");
+        let sites: String = (0..100).map(site).collect();
+        let text = format!("listen \"127.0.0.1:0\"\ndeny{list}\ntrusted-proxies{list}\n{sites}");
+        let there = sent(&text, 2 << 20);
         let (first, last) = (&there.sites[0], &there.sites[99]);
         assert!(first.routes[0].access.levels[0].is_same(&last.routes[1].access.levels[0]));
         assert!(first.trusted_proxies.is_same(&last.trusted_proxies));
+    }
+
+    /// A map of addresses that have moved, named in many routes of sites that have values of their own.
+    #[test]
+    fn a_big_value_travels_once() {
+        let cases: String = (0..5000).map(|n| format!(" \"/old/{n}\" \"/new/{n}\";")).collect();
+        let route =
+            |n: u32| format!("route \"/{n}/*\" {{ respond 200; header \"X-A\" \"{{value.moved}}\" }};");
+        let routes: String = (0..20).map(route).collect();
+        let own = "value \"own\" from=\"{host}\" { \"*\" \"x\" }";
+        let site = |n: u32| format!("site \"s{n}.test\" {{ {own}; {routes} respond 200 }}\n");
+        let sites: String = (0..20).map(site).collect();
+        let text = format!("listen \"127.0.0.1:0\"\nvalue \"moved\" from=\"{{path}}\" {{{cases} }}\n{sites}");
+        let there = sent(&text, 2 << 20);
+        let of = |site: usize, route: usize| there.sites[site].routes[route].values.get("moved").unwrap();
+        assert!(of(0, 0).is_same(of(19, 19)));
+        assert_eq!(of(3, 3).cases.find(b"/old/4999"), Some("/new/4999"));
     }
 
     /// As one that is nested too deep for its reader: which `Prepare` it is can be told all the same.

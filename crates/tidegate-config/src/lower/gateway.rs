@@ -346,7 +346,7 @@ fn fits_checks(
     spoken: Spoken,
 ) {
     let Destination::Named(name) = to else { return };
-    let Some((_, kind)) = inherited.applications.checks.iter().find(|(group, _)| group == name) else {
+    let Some(kind) = inherited.applications.checks.get(name) else {
         return;
     };
     let (words, fits) = match spoken {

@@ -3,7 +3,7 @@
 //! Each level starts from a copy of the outer one and applies its own directives. How a directive is applied, its row
 //! in the table says; here is what the rows change, and what is checked of a level as a whole.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -75,12 +75,12 @@ pub(crate) struct Inherited {
 /// The names of pools and of upstreams as written, those with mistakes too.
 #[derive(Debug, Default)]
 pub(crate) struct Applications {
-    pub pools: Vec<String>,
+    pub pools: BTreeSet<String>,
     /// What stands behind each pool: `php`, `cgi-stubs`, `command` or `address`.
     pub kinds: HashMap<String, &'static str>,
-    pub upstreams: Vec<String>,
+    pub upstreams: BTreeSet<String>,
     /// What the checks of an upstream speak, where it has any: `tcp`, `http` or `fastcgi`.
-    pub checks: Vec<(String, String)>,
+    pub checks: HashMap<String, String>,
 }
 
 impl Applications {

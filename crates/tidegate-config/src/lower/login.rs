@@ -1,6 +1,6 @@
 //! `users` and `login`: sources of users with what their files say, and that what is named is there.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::io::ErrorKind;
 use std::path::Path;
 use std::time::Duration;
@@ -13,6 +13,7 @@ use crate::include::TopNode;
 use crate::settings::{
     Account, ListenAddress, Listener, Login, Origin, Required, Requirement, Settings, UserCache, UserSource,
 };
+use crate::source::Source;
 use crate::suggest;
 use crate::value::{Value, asks_for_user};
 
@@ -22,11 +23,12 @@ const USERS: usize = 1_000_000;
 /// The sources of the top level.
 pub(super) fn sources(checker: &mut Checker<'_>, disk: &dyn Disk, items: &[Item]) -> Vec<UserSource> {
     let mut sources: Vec<UserSource> = Vec::new();
+    let mut taken: HashMap<String, Origin> = HashMap::new();
     for item in items.iter().filter(|item| item.directive.name == "users") {
         let Some(name) = item.texts().pop() else { continue };
-        if let Some(known) = sources.iter().find(|known| known.name == name) {
+        if let Some(origin) = taken.get(&name) {
             let message = format!("other users are named `{name}` already");
-            let help = format!("they stand in {}; give one of the two another name", known.origin);
+            let help = format!("they stand in {origin}; give one of the two another name");
             checker.diagnostics.push(item.error_at(0, message).help(help));
             continue;
         }
@@ -40,6 +42,7 @@ pub(super) fn sources(checker: &mut Checker<'_>, disk: &dyn Disk, items: &[Item]
         }
         let (accounts, cache) = (accounts(checker, disk, item).into(), cache(item));
         let directory = item.child("ldap").and_then(|ldap| super::directory::directory(checker, disk, ldap));
+        taken.insert(name.clone(), item.origin());
         sources.push(UserSource { name, accounts, directory, cache, origin: item.origin() });
     }
     sources
@@ -183,7 +186,7 @@ pub(super) fn requirement(item: &Item) -> Option<Requirement> {
 
 /// Looks at what is said of logins in a site or a route: that the users are known, and that who is required of is asked who
 /// he is.
-pub(super) fn check(checker: &mut Checker<'_>, items: &[Item], sources: &[UserSource], logs_in: bool) {
+pub(super) fn check(checker: &mut Checker<'_>, items: &[Item], sources: &BTreeSet<String>, logs_in: bool) {
     let written = |name: &'static str| items.iter().filter(move |item| item.directive.name == name);
     for item in written("login").filter(|item| !item.is_word("off")) {
         let Some(name) = item.texts().into_iter().next() else {
@@ -194,10 +197,10 @@ pub(super) fn check(checker: &mut Checker<'_>, items: &[Item], sources: &[UserSo
             }
             continue;
         };
-        if sources.iter().any(|source| source.name == name) {
+        if sources.contains(&name) {
             continue;
         }
-        let near = suggest::nearest(&name, sources.iter().map(|source| source.name.as_str()));
+        let near = suggest::nearest(&name, sources.iter().map(String::as_str));
         let help = match near {
             Some(near) => format!("did you mean `{near}`?"),
             None => {
@@ -233,12 +236,13 @@ pub(super) fn without_tls(checker: &mut Checker<'_>, settings: &Settings, nodes:
     // Routes that inherit one stand behind each other.
     let mut logins: Vec<&Origin> = logins.map(|login| &login.origin).collect();
     logins.dedup();
+    let sources = sources_by_name(nodes);
     for origin in logins {
         let message =
             "passwords may cross the network as they are: a `listen` of these sites does not speak TLS";
         let help = "write `hsts \"365d\"` in the site, which sends everybody to https, or `listen \":80\" { redirect-to-https }`";
         let warning = Diagnostic::warning(message).help(help);
-        point_at(checker, nodes, origin, warning);
+        point_at(checker, &sources, origin, warning);
     }
 }
 
@@ -249,15 +253,27 @@ pub(super) fn limits_of_nobody(checker: &mut Checker<'_>, settings: &Settings, n
     let limits = of_nobody.flat_map(|route| &route.rates).filter(|limit| asks_for_user(&limit.by));
     let mut origins: Vec<&Origin> = limits.map(|limit| &limit.origin).collect();
     origins.dedup();
+    let sources = sources_by_name(nodes);
     for origin in origins {
         let message = "nobody logs in where this limit counts users: everybody counts as one there";
         let help = "write `login basic \"staff\"` beside it or around it, or `by=\"{client}{user}\"`";
-        point_at(checker, nodes, origin, Diagnostic::warning(message).help(help));
+        point_at(checker, &sources, origin, Diagnostic::warning(message).help(help));
     }
 }
 
-fn point_at(checker: &mut Checker<'_>, nodes: &[TopNode], origin: &Origin, warning: Diagnostic) {
-    let source = nodes.iter().map(|top| &top.file.source).find(|source| source.name == origin.file);
+/// The files that were read, by their names.
+fn sources_by_name(nodes: &[TopNode]) -> HashMap<&str, &Source> {
+    // The first of a name, as an origin means it.
+    nodes.iter().rev().map(|top| (&*top.file.source.name, &top.file.source)).collect()
+}
+
+fn point_at(
+    checker: &mut Checker<'_>,
+    sources: &HashMap<&str, &Source>,
+    origin: &Origin,
+    warning: Diagnostic,
+) {
+    let source = sources.get(&*origin.file);
     let place = source.and_then(|source| Some((source, source.written_at(origin)?)));
     checker.diagnostics.push(match place {
         Some((source, range)) => warning.at(source, range),

@@ -6,7 +6,7 @@
 use crate::check::{Checker, Item, Placed};
 use crate::diagnostic::Diagnostic;
 use crate::directive::Kind;
-use crate::settings::{PathPattern, Try, ValueMap};
+use crate::settings::{PathPattern, Try, Values};
 use crate::value::{Value, ValueError, placeholder_names, unknown_placeholder};
 
 /// What placeholders may name in a block.
@@ -14,7 +14,7 @@ use crate::value::{Value, ValueError, placeholder_names, unknown_placeholder};
 pub(super) struct Scope<'s> {
     /// Of the route; `None` outside of one.
     pub pattern: Option<&'s PathPattern>,
-    pub values: &'s [ValueMap],
+    pub values: &'s Values,
 }
 
 /// Says what is wrong with the placeholders of a block, and of all blocks in it but those of routes.
@@ -44,15 +44,15 @@ fn check_value(checker: &mut Checker<'_>, item: &Item, placed: &Placed, kind: Ki
         Value::Text(text) | Value::Try(Try::Path(text)) => text,
         _ => return,
     };
-    let captures = scope.pattern.map(PathPattern::captures).unwrap_or_default();
-    let values = scope.values.iter().map(|value| format!("value.{}", value.name));
-    let known: Vec<String> = match kind {
-        Kind::Try => captures,
-        _ => captures.into_iter().chain(values).collect(),
-    };
     for name in placeholder_names(kind, text) {
+        let captures = scope.pattern.map(PathPattern::captures).unwrap_or_default();
+        let value = name.strip_prefix("value.").filter(|_| kind != Kind::Try);
+        let is_known =
+            captures.contains(&name) || value.is_some_and(|value| scope.values.get(value).is_some());
+        if is_known {
+            continue;
+        }
         let problem = match name.split_once('.') {
-            _ if known.contains(&name) => continue,
             Some(("value", _)) => "no `value` of this name",
             None if name.bytes().all(|byte| byte.is_ascii_digit()) => match scope.pattern {
                 Some(_) => "the pattern of the route has not as many stars or groups",
@@ -60,6 +60,8 @@ fn check_value(checker: &mut Checker<'_>, item: &Item, placed: &Placed, kind: Ki
             },
             _ => "",
         };
+        let values = scope.values.names().filter(|_| kind != Kind::Try).map(|value| format!("value.{value}"));
+        let known: Vec<String> = captures.into_iter().chain(values).collect();
         let known: Vec<&str> =
             kind.placeholders().iter().copied().chain(known.iter().map(String::as_str)).collect();
         let ValueError { message, help } = unknown_placeholder(&name, &known);

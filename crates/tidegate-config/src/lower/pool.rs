@@ -1,5 +1,6 @@
 //! A pool: what the application is, how it is run, and what stands before it.
 
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -12,7 +13,7 @@ use crate::settings::pool::{
     Application, Hook, HookAction, IoPriority, Measure, Pass, Php, Place, Pool, PoolLog, Processes, Program,
     Queue, Resources, Socket, Temporary, Threshold, WarmUp, WarmUpProtocol,
 };
-use crate::settings::{HostPattern, ListenAddress};
+use crate::settings::{HostPattern, ListenAddress, Origin};
 use crate::syntax::document::Node;
 use crate::value::Value;
 
@@ -37,10 +38,10 @@ const OF_PROCESSES: [&str; 12] = [
 /// Lowers the pools, in source order.
 pub(super) fn pools(checker: &mut Checker<'_>, disk: &dyn Disk, items: &[Item]) -> Vec<Pool> {
     let mut pools: Vec<Pool> = Vec::new();
+    let mut taken: HashMap<String, Origin> = HashMap::new();
     for item in items.iter().filter(|item| item.directive.name == "pool") {
         let Some(name) = item.texts().pop() else { continue };
-        if let Some(same) = pools.iter().find(|known| known.name == name) {
-            let origin = &same.origin;
+        if let Some(origin) = taken.get(&name) {
             let help =
                 format!("it stands already in {}:{}; give one of the two another", origin.file, origin.line);
             checker.diagnostics.push(item.error_at(0, format!("two pools are named `{name}`")).help(help));
@@ -54,6 +55,7 @@ pub(super) fn pools(checker: &mut Checker<'_>, disk: &dyn Disk, items: &[Item]) 
         if let (Some(Value::LogTarget(target)), Some(item)) = (log.as_ref().and_then(Item::first), &log) {
             super::check_log(checker, disk, item, target);
         }
+        taken.insert(name.clone(), item.origin());
         pools.push(Pool {
             name,
             application,

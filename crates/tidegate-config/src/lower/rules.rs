@@ -7,7 +7,7 @@ use std::slice;
 use crate::check::{Checker, Item, Placed, way};
 use crate::diagnostic::Diagnostic;
 use crate::settings::rules::Named;
-use crate::settings::{Clause, Condition, NESTING, PathPattern, Shared, TextPattern, ValueMap};
+use crate::settings::{Clause, Condition, NESTING, PathPattern, Shared, TextPattern, ValueMap, Values};
 use crate::suggest;
 use crate::value::{
     Value, ValueError, asks_for_user, is_token, read_file, read_host, read_network, read_pattern,
@@ -56,28 +56,22 @@ impl<T: Clone> Scoped<T> {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Names {
     matches: Scoped<Match>,
-    pub values: Shared<Vec<ValueMap>>,
+    pub values: Values,
 }
 
 impl Names {
     /// The same with what a level adds; its own take the place of outer ones of the same name.
     pub fn with(&self, checker: &mut Checker<'_>, items: &[Item]) -> Names {
         let mut names = self.clone();
-        let values = items.iter().filter(|item| item.directive.name == "value");
-        let values: Vec<&Item> = values.collect();
-        if !values.is_empty() {
-            let mut all = Vec::new();
-            for item in &values {
-                let Some(value) = value_map(checker, item) else { continue };
-                if all.iter().any(|known: &ValueMap| known.name == value.name) {
-                    twice(checker, item, "value", &value.name);
-                }
-                all.push(value);
+        let (mut own, mut seen) = (Vec::new(), HashSet::new());
+        for item in items.iter().filter(|item| item.directive.name == "value") {
+            let Some(value) = value_map(checker, item) else { continue };
+            if !seen.insert(value.name.clone()) {
+                twice(checker, item, "value", &value.name);
             }
-            let is_own = |outer: &&ValueMap| !all.iter().any(|own| own.name == outer.name);
-            let outer: Vec<ValueMap> = self.values.iter().filter(is_own).cloned().collect();
-            names.values = all.into_iter().chain(outer).collect::<Vec<_>>().into();
+            own.push(value);
         }
+        names.values = self.values.below(own);
         let matches = Matches::of(checker, items);
         if !matches.in_order.is_empty() {
             names.matches = self.matches.below();
@@ -354,8 +348,8 @@ fn condition(
                 reader.refuse(&texts, message, format!("the name comes first: `{example}`"));
                 return None;
             }
-            if what == "value" && !names.values.iter().any(|value| value.name == name) {
-                let near = suggest::nearest(name, names.values.iter().map(|value| value.name.as_str()));
+            if what == "value" && names.values.get(name).is_none() {
+                let near = suggest::nearest(name, names.values.names());
                 let help = near.map_or_else(
                     || format!("add it: `value \"{name}\" from=\"{{cookie.group}}\" {{ \"b\" \"new\"; \"*\" \"old\" }}`"),
                     |near| format!("did you mean `{near}`?"),

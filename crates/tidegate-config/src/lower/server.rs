@@ -1,5 +1,6 @@
 //! The top level: the file cache, the busy answer, the server's own files; `listen`, `limits` and `logs` beside it.
 
+use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -24,6 +25,8 @@ pub(crate) struct Server {
     pub listeners: Vec<Item>,
     /// Which file each log goes to, what its lines are like, and where that was written.
     pub logs: Logs,
+    /// The names of the sources of users.
+    pub users: BTreeSet<String>,
     /// What the limits of each name say.
     pub rates: rates::Names,
 }
@@ -90,10 +93,11 @@ pub(crate) fn server(checker: &mut Checker<'_>, disk: &dyn Disk, nodes: &[TopNod
     };
     let inherited = Inherited::top(checker, &items, &settings.limits.request);
     // Who is required of may be asked further in.
-    super::login::check(checker, &items, &settings.users, true);
+    let users = settings.users.iter().map(|source| source.name.clone()).collect();
+    super::login::check(checker, &items, &users, true);
     let mut rates = rates::Names::default();
     rates.check(checker, &items);
-    Server { settings, inherited, listeners: listener_items, logs, rates }
+    Server { settings, inherited, listeners: listener_items, logs, users, rates }
 }
 
 /// What an `error-log` with mistakes in it becomes; the mistakes have been said.

@@ -29,7 +29,7 @@ pub(super) fn site(
     inherited.names = inherited.names.with(checker, &item.children);
     inherited.apply(checker, &item.children);
     let logs_in = inherited.identification.login.is_some();
-    login::check(checker, &item.children, &server.settings.users, logs_in);
+    login::check(checker, &item.children, &server.users, logs_in);
     inherited.root_is_misspelt = item.misspells(Context::Site, &["root"]);
     let is_https_only = tls::hsts(&mut inherited);
     let tls = item.child("tls").map(|item| tls::site(checker, item)).unwrap_or_default();
@@ -45,7 +45,7 @@ pub(super) fn site(
     for child in item.children.iter().filter(|child| child.directive.name == "route") {
         server.rates.check(checker, &child.children);
         let logs_in = child.child("login").map_or(logs_in, |login| !login.is_word("off"));
-        login::check(checker, &child.children, &server.settings.users, logs_in);
+        login::check(checker, &child.children, &server.users, logs_in);
         guards_one_path(checker, child);
         let Some(pattern) = pattern(checker, child) else {
             // The pattern is wrong; what is inside is looked at all the same.
@@ -202,12 +202,19 @@ fn names(checker: &mut Checker<'_>, item: &Item, claims: &mut Claims) -> Vec<Hos
 
 /// `try` leads to routes that there are, and each route with a name has a `try` that leads to it.
 fn names_of_routes(checker: &mut Checker<'_>, site: &Item, routes: &[Route], written: &[&Item]) {
-    let mut used: Vec<&str> = Vec::new();
+    let named: HashSet<&str> = routes
+        .iter()
+        .filter_map(|route| match &route.pattern {
+            PathPattern::Exact(name) => Some(name.as_str()),
+            _ => None,
+        })
+        .collect();
+    let mut used: HashSet<&str> = HashSet::new();
     for item in std::iter::once(site).chain(written.iter().copied()).filter_map(|item| item.child("try")) {
         for (at, placed) in item.arguments.iter().enumerate() {
             let Value::Try(Try::Route(name)) = &placed.value else { continue };
-            used.push(name);
-            if !routes.iter().any(|route| route.pattern == PathPattern::Exact(name.clone())) {
+            used.insert(name);
+            if !named.contains(name.as_str()) {
                 let message = format!("this site has no route `{name}`");
                 let help = format!("add it: `route \"{name}\" {{ proxy \"http://127.0.0.1:3000\" }}`");
                 checker.diagnostics.push(item.error_at(at, message).help(help));
@@ -222,7 +229,7 @@ fn names_of_routes(checker: &mut Checker<'_>, site: &Item, routes: &[Route], wri
             let help = "no condition is asked for here; write it in the routes that lead here";
             checker.diagnostics.push(clause.error(message).help(help));
         }
-        if !used.contains(&name.as_str()) {
+        if !used.contains(name.as_str()) {
             let message = format!("nothing leads to the route `{name}`");
             let help =
                 format!("no path matches a name; write `try \"{{path}}\" \"{name}\"` where it is meant");

@@ -1,5 +1,6 @@
 //! An upstream group: its members and how requests are spread over them.
 
+use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -8,22 +9,22 @@ use super::written_or_default;
 use crate::check::{Checker, Item, duration, number};
 use crate::diagnostic::Diagnostic;
 use crate::directive::Context;
-use crate::settings::Settings;
+use crate::settings::gateway::{BackendTls, Destination};
 use crate::settings::pool::{Pool, Queue};
 use crate::settings::upstream::{
     Balance, Check, CheckKind, Eject, HashKey, Member, MemberAddress, Retry, Upstream,
 };
+use crate::settings::{Action, Origin, Settings};
 use crate::value::Value;
 
 /// Lowers the groups, in source order; `pools` have names that are taken.
 pub(super) fn upstreams(checker: &mut Checker<'_>, items: &[Item], pools: &[Pool]) -> Vec<Upstream> {
     let mut upstreams: Vec<Upstream> = Vec::new();
+    let mut taken: HashMap<String, (&str, Origin)> =
+        pools.iter().map(|pool| (pool.name.clone(), ("a pool", pool.origin.clone()))).collect();
     for item in items.iter().filter(|item| item.directive.name == "upstream") {
         let Some(name) = item.texts().pop() else { continue };
-        let pool = pools.iter().find(|pool| pool.name == name).map(|pool| ("a pool", &pool.origin));
-        let group = upstreams.iter().find(|group| group.name == name);
-        let group = group.map(|group| ("another upstream", &group.origin));
-        if let Some((what, origin)) = pool.or(group) {
+        if let Some((what, origin)) = taken.get(&name) {
             let message = format!("{what} is named `{name}` already");
             let help =
                 format!("it stands in {}:{}; give one of the two another name", origin.file, origin.line);
@@ -42,6 +43,7 @@ pub(super) fn upstreams(checker: &mut Checker<'_>, items: &[Item], pools: &[Pool
             let message = "all members of this upstream are backups, and none is there to back up";
             checker.diagnostics.push(item.error(message).help("take `backup` from one of them"));
         }
+        taken.insert(name.clone(), ("another upstream", item.origin()));
         upstreams.push(upstream(checker, item, name, members));
     }
     upstreams
@@ -81,6 +83,7 @@ fn upstream(checker: &mut Checker<'_>, item: &Item, name: String, members: Vec<M
 
 fn members(checker: &mut Checker<'_>, item: &Item) -> Vec<Member> {
     let mut members: Vec<Member> = Vec::new();
+    let mut lines: HashMap<MemberAddress, u32> = HashMap::new();
     for child in item.children.iter().filter(|child| child.directive.name == "member") {
         let Some(name) = child.texts().into_iter().next() else { continue };
         let address = match address(&name) {
@@ -91,8 +94,8 @@ fn members(checker: &mut Checker<'_>, item: &Item) -> Vec<Member> {
                 continue;
             }
         };
-        if let Some(same) = members.iter().find(|known| known.address == address) {
-            let help = format!("it stands in line {} already; give it a `weight` there", same.origin.line);
+        if let Some(line) = lines.get(&address) {
+            let help = format!("it stands in line {line} already; give it a `weight` there");
             checker.diagnostics.push(child.error_at(0, "this member is given twice").help(help));
             continue;
         }
@@ -100,6 +103,7 @@ fn members(checker: &mut Checker<'_>, item: &Item) -> Vec<Member> {
             Some(Value::Number(count)) => u32::try_from(count).ok(),
             _ => None,
         };
+        lines.insert(address.clone(), child.origin().line);
         members.push(Member {
             name,
             address,
@@ -225,9 +229,17 @@ fn check(item: &Item) -> Option<Check> {
 
 /// Says so where some requests go to a checked group with TLS and some without: one check cannot be both.
 pub(super) fn reach(checker: &mut Checker<'_>, settings: &Settings) {
+    // Of each group that requests go to: what TLS with it is first said, and whether some go without.
+    let mut ways: HashMap<&str, (Option<&BackendTls>, bool)> = HashMap::new();
+    for route in settings.sites.iter().flat_map(|site| &site.routes) {
+        let Action::Proxy(proxy) = &route.action else { continue };
+        let Destination::Named(name) = &proxy.gateway.to else { continue };
+        let (tls, is_plain) = ways.entry(name).or_default();
+        *tls = tls.or(proxy.gateway.tls.as_ref());
+        *is_plain |= proxy.gateway.tls.is_none();
+    }
     for upstream in settings.upstreams.iter().filter(|upstream| upstream.check.is_some()) {
-        let mut plain = upstream.proxies(settings).filter(|proxy| proxy.gateway.tls.is_none());
-        let (Some(tls), Some(_)) = (upstream.tls(settings), plain.next()) else { continue };
+        let Some((Some(tls), true)) = ways.get(upstream.name.as_str()) else { continue };
         let Upstream { name, origin, .. } = upstream;
         let message = format!(
             "requests go to `{name}` with TLS ({}:{}) and elsewhere without; `check` can do one of the two",

@@ -2,6 +2,7 @@
 
 use super::gateway::{BackendTls, Script};
 use super::{Action, PathPattern, Site, Try};
+use std::collections::HashMap;
 
 impl Action {
     /// Whether a program answers, so that a file of that path is run and not sent.
@@ -82,15 +83,19 @@ impl Action {
 }
 
 impl Site {
-    /// Whether a route passes on a path with `%2F` as it was sent: to an application that is to have it, or as files that
-    /// leave to one what is none of them.
-    pub fn takes_encoded_slash(&self, index: usize) -> bool {
-        let Some(action) = self.routes.get(index).map(|route| &route.action) else { return false };
-        let named = |name: &str| {
-            let is_it = |pattern: &PathPattern| matches!(pattern, PathPattern::Exact(of) if of == name);
-            self.routes.iter().find(|route| is_it(&route.pattern))
+    /// For each route whether it passes on a path with `%2F` as it was sent: to an application that is to have it, or as files
+    /// that leave to one what is none of them.
+    pub fn encoded_slashes(&self) -> Vec<bool> {
+        let mut named: HashMap<&str, bool> = HashMap::new();
+        for route in &self.routes {
+            if let PathPattern::Exact(name) = &route.pattern {
+                named.entry(name).or_insert(route.action.passes_encoded_slashes());
+            }
+        }
+        let passes = |action: &Action| {
+            let leads_to = |name: &str| named.get(name).is_some_and(|passes| *passes);
+            action.passes_encoded_slashes() || action.last_resort().is_some_and(leads_to)
         };
-        action.passes_encoded_slashes()
-            || action.last_resort().and_then(named).is_some_and(|route| route.action.passes_encoded_slashes())
+        self.routes.iter().map(|route| passes(&route.action)).collect()
     }
 }

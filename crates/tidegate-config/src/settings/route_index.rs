@@ -65,9 +65,15 @@ impl RouteIndex {
         if patterns.len() <= FEW && expressions <= FEW_EXPRESSIONS {
             return None;
         }
+        // What stands between stars is looked for where many say no more.
+        let has_many_middles = patterns.iter().filter(|pattern| middle(pattern).is_some()).nth(FEW).is_some();
         let (mut beginnings, mut ends) = (Vec::new(), Vec::new());
         let mut middles: BTreeMap<Vec<u8>, Vec<u32>> = BTreeMap::new();
         for (pattern, place) in patterns.into_iter().zip(0u32..) {
+            if let Some(middle) = middle(pattern).filter(|_| has_many_middles) {
+                middles.entry(middle.as_bytes().to_vec()).or_default().push(place);
+                continue;
+            }
             match pattern {
                 PathPattern::Exact(text) => beginnings.push((text.as_bytes().to_vec(), place, true)),
                 PathPattern::Prefix(text) => beginnings.push((text.as_bytes().to_vec(), place, false)),
@@ -139,6 +145,14 @@ impl Iterator for Candidates<'_> {
         });
         Some(least as usize)
     }
+}
+
+/// What stands between stars, where the ends say less.
+fn middle(pattern: &PathPattern) -> Option<&str> {
+    let PathPattern::Pieces(pieces) = pattern else { return None };
+    let [first, middles @ .., last] = pieces.as_slice() else { return None };
+    let longest = middles.iter().max_by_key(|piece| piece.len())?;
+    (longest.len() > first.len().max(last.len()).max(1)).then_some(longest)
 }
 
 fn reversed(text: &[u8]) -> Vec<u8> {

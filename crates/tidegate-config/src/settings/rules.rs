@@ -4,6 +4,7 @@
 //! always what one route says. `core/condition.rs` asks them; here is what they are, and how they are written.
 
 use super::{HostPattern, NetworkSet, Origin, PathPattern, Shared};
+use memchr::memmem;
 use regex::bytes;
 use regex_syntax::hir::{Class, ClassUnicodeRange, Hir, HirKind};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -134,9 +135,7 @@ pub fn fits_pieces(pieces: &[String], text: &[u8]) -> bool {
     };
     let Some(mut rest) = text.strip_prefix(first.as_bytes()) else { return false };
     for piece in middle.iter().filter(|piece| !piece.is_empty()) {
-        let Some(at) = rest.windows(piece.len()).position(|window| window == piece.as_bytes()) else {
-            return false;
-        };
+        let Some(at) = memmem::find(rest, piece.as_bytes()) else { return false };
         rest = &rest[at + piece.len()..];
     }
     rest.ends_with(last.as_bytes())
@@ -247,10 +246,7 @@ fn star<'p>(pieces: &[String], path: &'p [u8], number: usize) -> Option<&'p [u8]
     let [first, middle @ .., last] = pieces else { return None };
     let mut rest = path.strip_prefix(first.as_bytes())?;
     for (at, piece) in middle.iter().enumerate() {
-        let found = match piece.len() {
-            0 => 0,
-            length => rest.windows(length).position(|window| window == piece.as_bytes())?,
-        };
+        let found = memmem::find(rest, piece.as_bytes())?;
         if at + 1 == number {
             return rest.get(..found);
         }
@@ -375,17 +371,6 @@ impl Display for Named {
             TextPattern::Regex(regex) => write!(f, " regex=\"{}\"", regex.as_str()),
         })
     }
-}
-
-/// A `value`: a text that follows from another one, like a map of nginx.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ValueMap {
-    /// What placeholders call it by: `{value.NAME}`.
-    pub name: String,
-    /// The text that is looked up, placeholders not yet filled in.
-    pub from: String,
-    /// The first pattern that fits gives the result; where none does it is empty.
-    pub cases: Vec<(TextPattern, String)>,
 }
 
 /// How a field of `header` or `request-header` is put beside what is there.

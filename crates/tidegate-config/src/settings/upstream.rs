@@ -81,7 +81,7 @@ pub struct Member {
 }
 
 /// Where a member is.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum MemberAddress {
     /// An address and a port.
     Tcp(SocketAddr),
