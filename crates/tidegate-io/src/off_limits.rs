@@ -7,7 +7,7 @@
 //! nothing changes between the look and the use.
 
 use crate::file::real_path_of;
-use rustix::fs::fstat;
+use rustix::fs::{FileType, fstat};
 use std::collections::BTreeSet;
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -105,6 +105,9 @@ pub fn examine(opened: BorrowedFd<'_>) -> io::Result<()> {
     }
     // By another name: a hard link, another mount, or since a link was led elsewhere by its owner.
     let there = fstat(opened)?;
+    if FileType::from_raw_mode(there.st_mode) == FileType::Directory {
+        return Ok(()); // has one name, and a link that is kept may lead to it
+    }
     let is_same = |path: &PathBuf| {
         std::fs::metadata(path).is_ok_and(|other| (other.dev(), other.ino()) == (there.st_dev, there.st_ino))
     };

@@ -57,6 +57,9 @@ fn attack(server: &Server<'_>) -> String {
          {binary} stop --now --control {dir}/control >/dev/null 2>&1 && echo 'STOPPED the server'\n\
          kill -9 {master} 2>/dev/null && echo 'KILLED the master'\n\
          for task in {master} {servers}; do\n\
+             prlimit --pid $task --nofile=3:3 2>/dev/null && echo \"OPENED the limits of $task\"\n\
+         done\n\
+         for task in {master} {servers}; do\n\
              head -c 1 /proc/$task/mem >/dev/null 2>&1; test -r /proc/$task/mem && echo \"OPENED the memory of $task\"\n\
              cat /proc/$task/environ >/dev/null 2>&1 && echo \"READ the environment of $task\"\n\
          done\n\

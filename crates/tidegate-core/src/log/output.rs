@@ -197,13 +197,17 @@ const PROC: u32 = 0x9fa0;
 /// included: whoever owns a folder there could have root write anywhere (CVE-2016-1247). Never one that is off limits, which
 /// an application of this user could lead it to.
 pub(super) fn append_to(path: &Path) -> io::Result<File> {
-    let file = open_by_way(path)?;
+    let (file, is_led) = open_by_way(path)?;
+    if !is_led {
+        return Ok(file); // it is where its path says
+    }
     // Not for want of a permission, which would be advised.
     off_limits::examine(file.as_fd()).map_err(|refused| io::Error::other(refused.to_string()))?;
     Ok(file)
 }
 
-fn open_by_way(path: &Path) -> io::Result<File> {
+/// And whether it was by a link.
+fn open_by_way(path: &Path) -> io::Result<(File, bool)> {
     let absolute = std::path::absolute(path)?;
     let folder = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let top = || rustix::fs::open("/", folder, Mode::empty());
@@ -230,7 +234,7 @@ fn open_by_way(path: &Path) -> io::Result<File> {
             }
             match open_in(at.as_fd(), &part, kind, OFlags::NOFOLLOW) {
                 Err(Errno::LOOP) if links < LINKS => links += 1, // it is a link by now
-                outcome => return Ok(outcome?),
+                outcome => return Ok((outcome?, links > 0)),
             }
             pending.push(part);
             continue;
@@ -239,7 +243,8 @@ fn open_by_way(path: &Path) -> io::Result<File> {
             // The kernel's own, as behind /dev/stdout: what it says is no path.
             if is_last {
                 let kind = rustix::fs::statat(&at, &*part, AtFlags::empty())?.st_mode;
-                return Ok(open_in(at.as_fd(), &part, Some(FileType::from_raw_mode(kind)), OFlags::empty())?);
+                let file = open_in(at.as_fd(), &part, Some(FileType::from_raw_mode(kind)), OFlags::empty())?;
+                return Ok((file, false));
             }
             at = openat(&at, &*part, folder, Mode::empty())?;
             at_path.push(&part);
