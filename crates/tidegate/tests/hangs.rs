@@ -4,7 +4,7 @@
 
 mod running;
 
-use running::{Folder, Server, is_running, wait_for};
+use running::{Folder, Server, wait_for};
 use rustix::process::{Signal, geteuid, kill_process};
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -80,7 +80,10 @@ fn a_root_that_hangs_keeps_no_order_from_the_master_and_not_its_end() {
     assert_eq!((stopped.code, &*stopped.stdout), (Some(0), "ended; nothing was open any more\n"));
     assert!(server.wait().success());
     drop(hanging);
-    wait_for(|| (!is_running(next.as_raw_nonzero().get() as u32)).then_some(()), "it ends when it is let go");
+    wait_for(
+        || (!tidegate_testkit::is_running(next.as_raw_nonzero().get() as u32)).then_some(()),
+        "it ends when it is let go",
+    );
 }
 
 #[test]

@@ -281,7 +281,7 @@ mod tests {
         loop {
             match promised.as_mut().poll(&mut cx) {
                 std::task::Poll::Ready(known) => return known.expect("it is answered"),
-                std::task::Poll::Pending => heard.recv().unwrap(),
+                std::task::Poll::Pending => tidegate_testkit::receive(&heard, "an answer"),
             }
         }
     }

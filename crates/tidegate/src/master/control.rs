@@ -636,8 +636,11 @@ mod tests {
         let socket = Draft::bind(&path).unwrap().install(StatusRegistry::new(), events).unwrap();
         let mut strangers: Vec<UnixStream> =
             (0..STRANGERS).map(|_| UnixStream::connect(&path).unwrap()).collect();
+        let patience = Some(tidegate_testkit::WAIT);
+        strangers.iter().for_each(|stream| stream.set_read_timeout(patience).unwrap());
         strangers.iter_mut().for_each(|stream| stream.write_all(b"s").unwrap());
         let mut operator = UnixStream::connect(&path).unwrap();
+        operator.set_read_timeout(patience).unwrap();
         operator.write_all(b"nothing\n").unwrap();
         let mut said = String::new();
         operator.read_to_string(&mut said).unwrap();

@@ -208,6 +208,7 @@ mod tests {
         clients.set(vec![second, first]);
         let is_over = std::sync::atomic::AtomicBool::new(false);
         std::thread::scope(|scope| {
+            let end = tidegate_testkit::OverWhenDropped(&is_over);
             let lookers = [first, second].map(|(user, _)| {
                 let (path, is_over) = (&path, &is_over);
                 scope.spawn(move || {
@@ -225,7 +226,7 @@ mod tests {
                 clients.set(vec![third, second, first]);
                 clients.set(vec![second, first]);
             }
-            is_over.store(true, std::sync::atomic::Ordering::Relaxed);
+            drop(end);
             let refused = lookers.map(|looker| looker.join().expect("it looks"));
             assert_eq!(refused, [0, 0], "of the first user and of the second");
         });
