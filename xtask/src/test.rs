@@ -30,7 +30,7 @@ pub struct Arguments {
 }
 
 /// A step that takes longer hangs: the slowest takes a third of it where everything has to be built first.
-const PATIENCE: Duration = Duration::from_mins(25);
+const PATIENCE: Duration = Duration::from_secs(25 * 60);
 
 struct Step {
     name: &'static str,

@@ -338,6 +338,7 @@ mod tests {
     use std::time::Instant;
     use tidegate_io::connect::Address;
     use tidegate_io::{Kind, Poller, Runtime};
+    use tidegate_testkit::WAIT;
 
     /// What a worker does between two polls.
     fn turn(poller: &mut Poller, runtime: &Runtime) {
@@ -370,7 +371,9 @@ mod tests {
             drop(connect);
         }
         let mut connect = Box::pin(pool.connect());
+        let deadline = Instant::now() + WAIT;
         let connection = loop {
+            assert!(Instant::now() < deadline, "nobody is connected");
             match connect.as_mut().poll(&mut cx) {
                 Poll::Ready(connection) => break connection.unwrap(),
                 Poll::Pending => turn(&mut poller, &runtime),
@@ -384,16 +387,18 @@ mod tests {
         let mut connect = Box::pin(pool.connect());
         assert!(connect.as_mut().poll(&mut cx).is_pending());
         drop(connect);
-        let deadline = Instant::now() + Duration::from_secs(20);
+        let deadline = Instant::now() + WAIT;
         while !pool.left.borrow().is_empty() {
             assert!(Instant::now() < deadline);
             turn(&mut poller, &runtime);
         }
         let mut end = [0; 1];
         accepted.set_nonblocking(false).unwrap();
+        accepted.set_read_timeout(Some(WAIT)).unwrap();
         assert_eq!(accepted.read(&mut end).unwrap(), 0);
         let (mut left, _) = listener.accept().unwrap();
         left.set_nonblocking(false).unwrap();
+        left.set_read_timeout(Some(WAIT)).unwrap();
         assert_eq!(left.read(&mut end).unwrap(), 0);
     }
 

@@ -185,6 +185,8 @@ struct Worker {
     spare: Option<OwnedFd>,
     /// Stuck connections are not looked through again before, monotonic nanoseconds.
     relieve_after: u64,
+    /// Who came a moment ago.
+    newcomers: reclaim::Newcomers,
     began: u64,
     /// The present turn began, monotonic nanoseconds.
     now: u64,
@@ -243,6 +245,7 @@ impl Worker {
             spared_at: 0,
             spare: listen::spare(),
             relieve_after: 0,
+            newcomers: reclaim::Newcomers::default(),
             began: now,
             now,
         };
@@ -389,6 +392,7 @@ impl Worker {
         self.cx.tick();
         if self.cx.now != second {
             self.cx.admission.on_second();
+            self.newcomers.on_second(self.cx.turn);
         }
         self.cx.turn = self.cx.turn.wrapping_add(1);
         self.runtime.expire(self.now);

@@ -220,7 +220,7 @@ mod tests {
         let mut cx = Context::from_waker(&waker);
         assert_eq!(Pin::new(&mut pending).poll(&mut cx), Poll::Pending);
         go.send(()).expect("the job waits for this");
-        woken.recv().expect("the job wakes its waiter");
+        tidegate_testkit::receive(&woken, "the job to wake its waiter");
         assert_eq!(Pin::new(&mut pending).poll(&mut cx), Poll::Ready(Ok(42)));
     }
 
@@ -238,7 +238,7 @@ mod tests {
         let (sender, done) = mpsc::channel();
         let other =
             run_in(QueueKey { device: 2, file: 1 }, move || sender.send(())).expect("room in the queue");
-        done.recv().expect("another device is served");
+        tidegate_testkit::receive(&done, "another device to be served");
         drop((shut, other, stuck));
     }
 }

@@ -90,6 +90,7 @@ mod tests {
     use super::*;
     use std::sync::LazyLock;
     use std::sync::mpsc::channel;
+    use tidegate_testkit::receive;
 
     #[test]
     fn refuses_what_would_wait_too_long() {
@@ -106,13 +107,13 @@ mod tests {
             gone.recv().unwrap();
         })
         .unwrap();
-        assert_eq!(heard.recv(), Ok("begun")); // the one thread is busy
+        assert_eq!(receive(&heard, "the first"), "begun"); // the one thread is busy
         LANE.run(say("second")).unwrap();
         LANE.run(say("third")).unwrap();
         assert!(LANE.run(say("fourth")).is_err());
         go.send(()).unwrap();
-        assert_eq!((heard.recv(), heard.recv()), (Ok("second"), Ok("third")));
+        assert_eq!((receive(&heard, "the second"), receive(&heard, "the third")), ("second", "third"));
         LANE.run(say("fifth")).unwrap();
-        assert_eq!(heard.recv(), Ok("fifth"));
+        assert_eq!(receive(&heard, "the fifth"), "fifth");
     }
 }

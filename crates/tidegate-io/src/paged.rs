@@ -352,7 +352,7 @@ mod tests {
         loop {
             match file.poll_warm(start, end, Some(&waker)) {
                 Poll::Ready(result) => return result,
-                Poll::Pending => woken.recv().expect("the pool wakes its waiter"),
+                Poll::Pending => tidegate_testkit::receive(&woken, "the pool to wake its waiter"),
             }
         }
     }

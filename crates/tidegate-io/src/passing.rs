@@ -124,7 +124,7 @@ mod tests {
     #[test]
     fn frames_and_many_descriptors_arrive_in_order() {
         let (here, there) = pair().unwrap();
-        let (reader, writer) = rustix::pipe::pipe().unwrap();
+        let (reader, writer) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).unwrap();
         let sender = std::thread::spawn(move || {
             let many = vec![writer.as_fd(); BATCH + 1];
             send(here.as_fd(), b"first", &many).unwrap();
@@ -138,7 +138,7 @@ mod tests {
         assert_eq!(receive(there.as_fd()).unwrap().unwrap().0, vec![7; 1 << 20]);
         let (bytes, given) = receive(there.as_fd()).unwrap().unwrap();
         assert_eq!((bytes.len(), given.len()), (0, 1));
-        sender.join().unwrap();
+        tidegate_testkit::join(sender, "all to be sent");
         assert!(receive(there.as_fd()).unwrap().is_none());
     }
 

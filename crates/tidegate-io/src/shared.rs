@@ -123,7 +123,7 @@ mod tests {
         let file = memfd_create("test", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING).unwrap();
         ftruncate(&file, 4096).unwrap();
         assert_eq!(SharedWords::attach(file.as_fd()).unwrap_err().kind(), ErrorKind::InvalidData);
-        let (pipe, _) = rustix::pipe::pipe().unwrap();
+        let (pipe, _) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).unwrap();
         assert_eq!(SharedWords::attach(pipe.as_fd()).unwrap_err().kind(), ErrorKind::InvalidData);
         assert_eq!(SharedWords::new("test", 0).unwrap_err().kind(), ErrorKind::InvalidInput);
         assert_eq!(SharedWords::new("test", usize::MAX).unwrap_err().kind(), ErrorKind::InvalidInput);

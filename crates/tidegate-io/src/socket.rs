@@ -543,15 +543,13 @@ mod tests {
         let before = stream.send_queue();
         assert!(before.waiting > 0, "{before:?}");
         assert_eq!(before.acknowledged, Some(accepted - before.waiting));
+        client.set_read_timeout(Some(tidegate_testkit::WAIT)).unwrap();
         let mut read = vec![0; accepted as usize];
         client.read_exact(&mut read).unwrap();
-        let after = loop {
-            let queue = stream.send_queue(); // the last acknowledgement may be on its way
-            if queue.waiting == 0 {
-                break queue;
-            }
-            std::thread::yield_now();
-        };
+        let after = tidegate_testkit::wait_for(
+            || Some(stream.send_queue()).filter(|queue| queue.waiting == 0),
+            "the last acknowledgement",
+        );
         assert_eq!(after.acknowledged, Some(accepted));
     }
 

@@ -133,15 +133,22 @@ extern "C" fn become_program(order: *mut c_void) -> c_int {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use rustix::event::{PollFd, PollFlags, poll};
+    use rustix::event::{PollFd, PollFlags, Timespec, poll};
+    use rustix::process::WaitStatus;
     use std::io::{Read, Write};
     use std::os::fd::AsFd;
     use std::os::unix::net::UnixStream;
+    use tidegate_testkit::{WAIT, wait_for};
 
     fn started(path: &CStr, environment: &[&CStr]) -> (io::Result<Started>, UnixStream) {
         let (here, there) = UnixStream::pair().unwrap();
+        here.set_read_timeout(Some(WAIT)).unwrap();
         let program = Program { path, environment, folder: c"/", stdio: there.as_fd() };
         (Spawner::default().start(&program), here)
+    }
+
+    fn ended_child(pid: Pid) -> (Pid, WaitStatus) {
+        wait_for(|| waitpid(Some(pid), WaitOptions::NOHANG).unwrap(), "the end of a program")
     }
 
     #[test]
@@ -151,8 +158,10 @@ mod tests {
         let mut output = String::new();
         socket.read_to_string(&mut output).unwrap();
         assert_eq!(output, "ONE=1\nTWO=two words\n");
-        poll(&mut [PollFd::new(&process.ended, PollFlags::IN)], None).unwrap();
-        let (_, status) = waitpid(Some(process.pid), WaitOptions::empty()).unwrap().unwrap();
+        let patience = Timespec { tv_sec: WAIT.as_secs() as i64, tv_nsec: 0 };
+        let mut ended = [PollFd::new(&process.ended, PollFlags::IN)];
+        assert_eq!(poll(&mut ended, Some(&patience)), Ok(1), "it ends");
+        let (_, status) = ended_child(process.pid);
         assert_eq!(status.exit_status(), Some(0));
 
         let (process, mut socket) = started(c"/bin/sh", &[]);
@@ -161,7 +170,7 @@ mod tests {
         let mut output = [0; 2];
         socket.read_exact(&mut output).unwrap();
         assert_eq!(&output, b"/\n");
-        let (_, status) = waitpid(Some(process.pid), WaitOptions::empty()).unwrap().unwrap();
+        let (_, status) = ended_child(process.pid);
         assert_eq!(status.terminating_signal(), Some(libc::SIGPIPE));
     }
 

@@ -212,6 +212,8 @@ impl Passing {
         (&client).write_all(format!("GET / HTTP/1.1\r\n{PLAIN}").as_bytes()).unwrap();
         solo.turn();
         let application = listener.accept().unwrap().0;
+        application.set_read_timeout(Some(tidegate_testkit::WAIT)).unwrap();
+        client.set_read_timeout(Some(tidegate_testkit::WAIT)).unwrap();
         let mut passing = Passing { solo, client, application, answer, _folder: folder };
         passing.answer();
         passing

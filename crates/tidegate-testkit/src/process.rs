@@ -300,7 +300,7 @@ mod tests {
     #[test]
     fn what_was_written_is_there() {
         for round in 0..100 {
-            let (reader, writer) = rustix::pipe::pipe().expect("a pipe");
+            let (reader, writer) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).expect("a pipe");
             let log = Arc::new(Log::default());
             log.clone().follow(reader).expect("a thread");
             let text = format!("{}\nbegun", "a".repeat(round * 100));

@@ -396,7 +396,8 @@ mod tests {
     use super::*;
     use std::net::Ipv4Addr;
     use std::path::Path;
-    use std::sync::mpsc::channel;
+    use std::sync::mpsc::{RecvTimeoutError, channel};
+    use tidegate_testkit::{WAIT, receive};
 
     /// Settings as they arrive, in no more than so many bytes.
     fn sent(text: &str, most: usize) -> Arc<Settings> {
@@ -499,15 +500,16 @@ mod tests {
             };
             let said = serde_json::to_vec(&ToMaster::Answer(number, Answer::Workers(vec![text]))).unwrap();
             passing::send(there.as_fd(), &said, &[]).unwrap();
-            assert!(matches!(answer.recv().unwrap(), Answer::Workers(said) if said == ["x"]));
+            assert!(matches!(receive(&answer, "an answer"), Answer::Workers(said) if said == ["x"]));
             frame
         };
         assert!(!bytes.is_empty());
         let (sender, answer) = channel::<Answer>();
         master.ask(ToServer::Question, Question::Figures, move |answer| sender.send(answer).unwrap());
         drop(there);
-        assert!(answer.recv().is_err(), "nobody will answer any more");
-        assert!(has_ended.recv().unwrap());
+        let end = answer.recv_timeout(WAIT).map(drop);
+        assert_eq!(end, Err(RecvTimeoutError::Disconnected), "nobody will answer any more");
+        assert!(receive(&has_ended, "the end of the link"));
     }
 
     #[test]
@@ -524,6 +526,6 @@ mod tests {
         assert!(link.is_open(), "what may be missed is missed");
         // The thread that writes may have taken one more.
         while link.order(&ToServer::Discard, Vec::new()) {}
-        assert_eq!(has_ended.recv().unwrap(), Err("it took no orders".to_owned()));
+        assert_eq!(receive(&has_ended, "the end of the link"), Err("it took no orders".to_owned()));
     }
 }

@@ -10,6 +10,7 @@ use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
+use tidegate_testkit::InTime;
 
 const BINARY: &str = env!("CARGO_BIN_EXE_tidegate");
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -194,8 +195,7 @@ impl Pebble {
             .args(["-sS", "--max-time", "20"])
             .args(arguments)
             .current_dir(&self.folder)
-            .output()
-            .unwrap();
+            .output_in_time();
         assert!(
             output.status.success(),
             "{arguments:?}: {}\n{}",

@@ -79,7 +79,7 @@ fn a_server_process_that_takes_over_knows_what_was_found_out() {
     }
     // What it had in hand is lost with a process, and nothing else.
     load.is_over.store(true, std::sync::atomic::Ordering::SeqCst);
-    let (_, failures) = load.thread.join().unwrap();
+    let (_, failures) = running::join(load.thread, "the load to end");
     assert!(failures.len() <= 1, "{failures:?}");
     wait_for(|| (server.processes().len() == 1).then_some(()), "the next process");
     let mut client = KeepAlive::new(&server.address);

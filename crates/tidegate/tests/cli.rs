@@ -685,12 +685,13 @@ fn a_refusal_before_the_command_was_read_is_told() {
     let listener = std::os::unix::net::UnixListener::bind(&path).unwrap();
     let server = std::thread::spawn(move || {
         let (mut stream, _) = listener.accept().unwrap();
+        stream.set_read_timeout(Some(WAIT)).unwrap();
         // What it leaves unread resets the connection.
         let mut first = [0];
         stream.read_exact(&mut first).unwrap();
         stream.write_all(b"failed\ntoo many commands at once; try again").unwrap();
     });
     let said = run(&folder, &["status", "--control", path.to_str().unwrap()]);
-    server.join().unwrap();
+    running::join(server, "the refusal");
     assert_eq!((said.code, &*said.stderr), (Some(1), "too many commands at once; try again\n"));
 }

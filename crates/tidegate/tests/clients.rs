@@ -7,6 +7,7 @@ use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
+use tidegate_testkit::InTime;
 
 const BINARY: &str = env!("CARGO_BIN_EXE_tidegate");
 
@@ -61,7 +62,7 @@ impl Served {
     /// Runs the client beside the root; `URL` in an argument is the address of the server.
     fn client(&self, program: &str, arguments: &[&str]) -> Output {
         let arguments = arguments.iter().map(|argument| argument.replace("URL", &self.url));
-        Command::new(program).args(arguments).current_dir(&self.folder).output().unwrap()
+        Command::new(program).args(arguments).current_dir(&self.folder).output_in_time()
     }
 
     /// What curl prints, silent and within a time.
@@ -259,9 +260,10 @@ fn openssl_and_curl_speak_tls() {
             outcome => outcome.unwrap(),
         }
         // Its input stays open until it has seen the end of the connection.
-        let output = std::io::read_to_string(child.stdout.take().unwrap()).unwrap();
-        child.wait().unwrap();
-        output
+        let input = child.stdin.take();
+        let output = child.output_in_time();
+        drop(input);
+        String::from_utf8_lossy(&output.stdout).into_owned()
     };
     for version in ["-tls1_3", "-tls1_2"] {
         let first = s_client(&[version, "-sess_out", "session", "-ign_eof"]);
@@ -323,8 +325,7 @@ fn sslyze_finds_no_weakness() {
     let output = Command::new(program)
         .args(["--mozilla_config=intermediate", &address])
         .stdin(Stdio::null())
-        .output()
-        .unwrap();
+        .output_in_time();
     let said = String::from_utf8_lossy(&output.stdout);
     let (scan, compliance) = said.split_once("COMPLIANCE AGAINST").unwrap_or_else(|| panic!("{said}"));
     let findings: Vec<&str> =

@@ -6,7 +6,7 @@
 mod running;
 
 use running::{Folder, Server, wait_for};
-use rustix::process::{Pid, Signal, geteuid, kill_process, test_kill_process};
+use rustix::process::{Pid, Signal, geteuid, kill_process};
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::net::TcpStream;
@@ -111,7 +111,7 @@ impl Stopped {
 
     fn assert_gone(&self) {
         for pid in &self.0 {
-            wait_for(|| test_kill_process(*pid).is_err().then_some(()), "it to end");
+            wait_for(|| (!is_alive(*pid)).then_some(()), "it to end");
         }
     }
 }
@@ -122,6 +122,11 @@ impl Drop for Stopped {
             let _ = kill_process(*pid, Signal::KILL);
         }
     }
+}
+
+/// Whether it has not ended; one that nobody has waited for has.
+fn is_alive(pid: Pid) -> bool {
+    is_running(pid.as_raw_nonzero().get().unsigned_abs())
 }
 
 fn parent_of(pid: Pid) -> Pid {
@@ -191,7 +196,7 @@ fn a_keeper_and_a_guard_that_are_stopped_do_not_hold_up_the_end() {
                 end(&mut server);
                 assert!(server.wait().success());
                 stopped.assert_gone();
-                wait_for(|| test_kill_process(application).is_err().then_some(()), "it ends with its keeper");
+                wait_for(|| (!is_alive(application)).then_some(()), "it ends with its keeper");
             });
         }
     });
@@ -225,7 +230,7 @@ fn a_pool_that_moves_elsewhere_holds_up_no_other() {
     let here = application(&server, "a");
     folder.write("tidegate.kdl", &(format!("pool \"a\" {{ address \"127.0.0.1:1\" }}\n") + &text));
     assert_eq!(server.tell(&["reload"]).code, Some(0));
-    wait_for(|| test_kill_process(here).is_err().then_some(()), "it ends");
+    wait_for(|| (!is_alive(here)).then_some(()), "it ends");
 }
 
 #[test]
@@ -251,7 +256,7 @@ fn an_application_that_cannot_be_killed_does_not_hold_up_the_end() {
     let left = format!("pool a: process {} was killed and has not ended", application.as_raw_nonzero());
     assert!(said.contains(&left), "{said}");
     drop(frozen);
-    wait_for(|| test_kill_process(application).is_err().then_some(()), "it ends when it is let go");
+    wait_for(|| (!is_alive(application)).then_some(()), "it ends when it is let go");
 }
 
 #[test]
@@ -283,7 +288,7 @@ fn a_server_process_that_cannot_be_killed_does_not_hold_up_the_end() {
     let left = format!("server process {} cannot be ended, and is left", process.as_raw_nonzero());
     assert!(said.contains(&left), "{said}");
     drop(frozen);
-    wait_for(|| test_kill_process(process).is_err().then_some(()), "it ends when it is let go");
+    wait_for(|| (!is_alive(process)).then_some(()), "it ends when it is let go");
 }
 
 fn settings(folder: &Folder) -> String {
@@ -357,7 +362,7 @@ fn a_server_whose_root_hangs_ends_when_told() {
     assert_eq!((stopped.code, &*stopped.stdout), (Some(0), "ended; nothing was open any more\n"));
     assert!(server.wait().success());
     drop(hanging);
-    wait_for(|| (!is_running(next.as_raw_nonzero().get() as u32)).then_some(()), "it ends when it is let go");
+    wait_for(|| (!is_alive(next)).then_some(()), "it ends when it is let go");
 }
 
 #[test]

@@ -10,6 +10,7 @@ use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::channel;
+use tidegate_testkit::{InTime, accept, join, receive, wait_for};
 
 const BINARY: &str = env!("CARGO_BIN_EXE_tidegate");
 
@@ -87,7 +88,7 @@ impl Served {
     fn client(&self, program: &Path, arguments: &[&str]) -> String {
         let [plain, tls] = &self.addresses;
         let arguments = arguments.iter().map(|argument| argument.replace("PLAIN", plain).replace("TLS", tls));
-        let output = Command::new(program).args(arguments).current_dir(&self.folder).output().unwrap();
+        let output = Command::new(program).args(arguments).current_dir(&self.folder).output_in_time();
         let text =
             format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
         assert!(output.status.success(), "{}: {text}", program.display());
@@ -240,7 +241,7 @@ fn grpc() {
     }
     for server in [&mut plain, &mut secure] {
         drop(server.stdin.take()); // it ends
-        server.wait().unwrap();
+        wait_for(|| server.try_wait().unwrap(), "an application to end");
     }
 }
 
@@ -254,11 +255,11 @@ fn an_upgrade_says_goaway_and_finishes() {
     let (asked, was_asked) = channel();
     let (answer, may_answer) = channel::<()>();
     let application = std::thread::spawn(move || {
-        let (mut stream, _) = backend.accept().unwrap();
+        let mut stream = accept(&backend, "a request");
         let mut head = BufReader::new(stream.try_clone().unwrap()).lines();
         while head.next().is_some_and(|line| !line.unwrap().is_empty()) {}
         asked.send(()).unwrap();
-        may_answer.recv().unwrap();
+        receive(&may_answer, "the upgrade");
         stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\nConnection: close\r\n\r\nlate").unwrap();
     });
     let mut served =
@@ -270,18 +271,18 @@ fn an_upgrade_says_goaway_and_finishes() {
         .stderr(Stdio::null())
         .spawn()
         .unwrap();
-    was_asked.recv().unwrap();
+    receive(&was_asked, "the request");
     let control = served.folder.join("control");
     let tell = |word: &str| {
-        let outcome = Command::new(BINARY).arg(word).arg("--control").arg(&control).output().unwrap();
+        let outcome = Command::new(BINARY).arg(word).arg("--control").arg(&control).output_in_time();
         assert!(outcome.status.success(), "{word}: {}", String::from_utf8_lossy(&outcome.stderr));
     };
     tell("upgrade");
     answer.send(()).unwrap();
-    let output = client.wait_with_output().unwrap();
+    let output = client.output_in_time();
     let said = String::from_utf8_lossy(&output.stdout);
     assert!(said.contains("recv GOAWAY frame") && said.contains("late"), "{said}");
-    application.join().unwrap();
+    join(application, "the application to end");
     tell("stop");
-    served.child.wait().unwrap();
+    wait_for(|| served.child.try_wait().unwrap(), "the server to end");
 }

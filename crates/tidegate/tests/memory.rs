@@ -257,3 +257,78 @@ fn a_cgroup_that_is_full_kills_nothing() {
     until("an answer", || running::get(&server.address, "/large.txt").is_ok());
     drop(server);
 }
+
+/// So many clients in a burst, and between two.
+const CROWD: [usize; 2] = [80, 4];
+
+/// FAULTS 55: bursts in turn with silence. Everybody is served, nothing is stuck, and the memory comes back.
+#[test]
+fn bursts_fail_nobody_and_leave_no_memory_behind() {
+    let folder = Folder::new("memory-bursts");
+    // How busy the machine is otherwise must not matter here.
+    let server = Server::with_config(&folder, &settings(&folder, "limits { overload-delay off }"));
+    let processes = server.processes();
+    let address = &server.address;
+    let burst = |clients: usize| {
+        std::thread::scope(|scope| {
+            let play = |number: usize| {
+                // Answers of files, compressed ones, and of an application, each on a connection of its own.
+                for path in ["/large.txt", "/app/x", "/large.txt"] {
+                    let stream = TcpStream::connect(address).map_err(|error| error.to_string())?;
+                    stream.set_read_timeout(Some(tidegate_testkit::WAIT)).unwrap();
+                    let coding = if number.is_multiple_of(8) { "gzip" } else { "identity" };
+                    let fetched = fetch(stream, path, coding).map_err(|error| error.to_string())?;
+                    if fetched < 1_000 {
+                        return Err(format!("{fetched} bytes of {path}"));
+                    }
+                }
+                Ok(())
+            };
+            let threads: Vec<_> = (0..clients).map(|number| scope.spawn(move || play(number))).collect();
+            let failed: Vec<String> =
+                threads.into_iter().filter_map(|one| one.join().unwrap().err()).collect();
+            assert!(failed.is_empty(), "{} of {clients} failed: {:?}", failed.len(), failed.first());
+        });
+    };
+    let is_at_rest = || {
+        let stats = &server.status()["stats"];
+        ["connections", "in_flight", "queued", "buffer"].iter().all(|name| stats[name]["current"] == 0)
+    };
+    // What the first one leaves is there for the next: caches, stacks of threads, tables.
+    burst(CROWD[0]);
+    until("rest", is_at_rest);
+    let before = wait_for_least(&server);
+    for _ in 0..3 {
+        CROWD.into_iter().for_each(burst);
+    }
+    until("rest", is_at_rest);
+    until("the memory back", || resident(&server) <= before + before / 10);
+    assert_eq!(server.processes(), processes, "no process has ended");
+}
+
+/// What is resident once no more of it is given back.
+fn wait_for_least(server: &Server<'_>) -> u64 {
+    let (mut least, mut same) = (u64::MAX, 0);
+    until("rest", || {
+        let now = resident(server);
+        same = if now < least { 0 } else { same + 1 };
+        least = least.min(now);
+        same >= REST
+    });
+    least
+}
+
+/// Bytes of the answer.
+fn fetch(mut stream: TcpStream, path: &str, coding: &str) -> std::io::Result<usize> {
+    let request =
+        format!("GET {path} HTTP/1.1\r\nHost: x\r\nAccept-Encoding: {coding}\r\nConnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes())?;
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer)?;
+    match answer.starts_with(b"HTTP/1.1 200 ") {
+        true => Ok(answer.len()),
+        false => {
+            Err(std::io::Error::other(String::from_utf8_lossy(&answer[..answer.len().min(80)]).into_owned()))
+        }
+    }
+}

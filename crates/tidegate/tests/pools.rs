@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::sync::mpsc::channel;
-use tidegate_testkit::{WAIT, wait_for};
+use tidegate_testkit::{InTime, WAIT, wait_for};
 
 const BINARY: &str = env!("CARGO_BIN_EXE_tidegate");
 
@@ -80,8 +80,7 @@ impl Server {
             .args(arguments)
             .args(["--control", "control"])
             .current_dir(&self.folder)
-            .output()
-            .unwrap();
+            .output_in_time();
         String::from_utf8(output.stdout).unwrap() + &String::from_utf8(output.stderr).unwrap()
     }
 
@@ -95,6 +94,11 @@ impl Server {
         let pool = self.pool();
         let all = pool["processes"].as_array().cloned().unwrap_or_default();
         all.iter().filter_map(|process| process["pid"].as_u64()).collect()
+    }
+
+    /// So many, once they are there: the server serves before the last of them is.
+    fn all(&self, count: usize) -> BTreeSet<u64> {
+        wait_for(|| Some(self.processes()).filter(|all| all.len() == count), "all processes")
     }
 
     fn get(&self, path: &str) -> (u16, String) {
@@ -150,8 +154,7 @@ fn scripts_are_run_and_nothing_is_left_behind() {
     let (status, answer) = server.get("/cgi-bin/hello/world");
     assert!(status == 200 && answer.contains("hello /world"), "{answer}");
     assert_eq!(server.get("/cgi-bin/missing").0, 404);
-    let processes = server.processes();
-    assert_eq!(processes.len(), 3);
+    let processes = server.all(3);
     let folder = server.folder.clone();
     drop(server);
     for pid in processes {
@@ -188,7 +191,7 @@ fn killed_processes_cost_only_what_they_had_in_hand() {
     });
     // A stub that is killed may have had one request in hand; nobody else loses anything.
     assert!(failed.load(SeqCst) <= killed, "{} failed, {killed} were killed", failed.load(SeqCst));
-    wait_for(|| (server.processes().len() == 3).then_some(()), "all of them to be back");
+    server.all(3);
 }
 
 #[test]
@@ -210,7 +213,7 @@ fn who_crashes_again_and_again_is_answered_for_at_once() {
 fn a_reload_touches_only_what_it_changes() {
     let server = Server::start("reload", POOL, ROUTE);
     server.script("hello", "echo 'Content-Type: text/plain'; echo; echo $COLOUR");
-    let before = server.processes();
+    let before = server.all(3);
     server.tell(&["reload"]);
     assert_eq!(server.processes(), before);
     let changed = POOL.replace("cgi-stubs;", "cgi-stubs; environment { COLOUR \"blue\" };");
@@ -275,7 +278,7 @@ fn a_process_that_hangs_is_ended_with_all_it_has_started_and_replaced() {
     let server = Server::start("hang", POOL, route);
     server.script("stuck", "echo $$ > self; sleep 1234 & echo $! > child; wait");
     server.script("hello", "echo 'Content-Type: text/plain'; echo; echo hello");
-    let before = server.processes();
+    let before = server.all(3);
     assert_eq!(server.get("/cgi-bin/stuck").0, 504);
     for name in ["self", "child"] {
         let pid = fs::read_to_string(server.folder.join("cgi-bin").join(name)).unwrap();
@@ -396,7 +399,7 @@ fn a_master_that_is_killed_leaves_nothing_and_what_is_in_flight_is_finished() {
     let read =
         |name: &str| wait_for(|| fs::read_to_string(place.join(name)).ok()?.trim().parse::<u64>().ok(), name);
     let mut all: Vec<u64> = ["self", "child", "apart"].into_iter().map(read).collect();
-    all.extend(server.processes());
+    all.extend(server.all(3));
     let folders = || {
         let entries = fs::read_dir(&server.folder).unwrap().filter_map(Result::ok);
         entries.filter(|entry| entry.file_name().to_string_lossy().starts_with("tidegate-")).count()
@@ -443,7 +446,7 @@ fn what_a_script_has_made_a_daemon_ends_with_the_request() {
     let pid = daemon_of(&place, "left");
     wait_for(|| (!is_running(pid)).then_some(()), "the daemon to be gone");
     // The stub goes on.
-    let processes = server.processes();
+    let processes = server.all(3);
     fs::remove_file(place.join("left")).unwrap();
     assert_eq!(server.get("/cgi-bin/leaves").0, 200);
     assert_eq!(server.processes(), processes);
@@ -471,7 +474,7 @@ fn what_a_process_has_made_a_daemon_ends_with_it_and_with_the_server() {
     let first = daemonising(&server);
     assert!(is_running(first));
     // Its process is killed: the daemon goes, too, and the successor leaves another one.
-    let processes = wait_for(|| Some(server.processes()).filter(|all| all.len() == 1), "the process");
+    let processes = server.all(1);
     fs::remove_file(place.join("left")).unwrap();
     kill(*processes.iter().next().unwrap());
     wait_for(|| (!is_running(first)).then_some(()), "the first daemon to be gone");
@@ -518,7 +521,7 @@ fn what_a_process_has_made_a_daemon_ends_when_master_and_guard_are_killed() {
 fn a_keeper_that_is_killed_leaves_no_process() {
     let server = sleeper("keeper");
     let daemon = daemonising(&server);
-    let processes = wait_for(|| Some(server.processes()).filter(|all| all.len() == 1), "the process");
+    let processes = server.all(1);
     let process = *processes.iter().next().unwrap();
     let keeper = parent_of(process).unwrap();
     assert_ne!(keeper, u64::from(server.child.id()));
@@ -550,8 +553,7 @@ fn a_guard_that_is_killed_has_a_successor() {
     let guard = || guard_of(u64::from(server.child.id()));
     let first = wait_for(guard, "the guard");
     // It is there before the first process is.
-    wait_for(|| (server.processes().len() == 3).then_some(()), "all three");
-    let processes = server.processes();
+    let processes = server.all(3);
     kill(first);
     // Its last message may have gone to the one that was dying.
     kill(*processes.iter().next().unwrap());

@@ -17,6 +17,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::thread::JoinHandle;
+use tidegate_testkit::InTime;
 
 fn site(lines: &str, body: &str) -> String {
     format!("{lines}\nlisten \"127.0.0.1:0\"\nsite {{ respond 200 \"{body}\" }}\n")
@@ -55,7 +56,7 @@ impl Posts {
         self.is_over.store(true, SeqCst);
         let mut all = Tally::default();
         for thread in self.threads {
-            let tally = thread.join().unwrap();
+            let tally = running::join(thread, "a client to leave");
             all.answers += tally.answers;
             all.refused.extend(tally.refused);
             all.broken.extend(tally.broken);
@@ -355,11 +356,11 @@ fn one_process_that_cannot_take_settings_up_leaves_all_as_they_were() {
     let control = server.control.clone().unwrap();
     folder.write("tidegate.kdl", &site("workers 1\nprocesses 2", "two"));
     let reload = std::thread::spawn(move || {
-        Command::new(BINARY).args(["reload", "--control", &control]).output().unwrap()
+        Command::new(BINARY).args(["reload", "--control", &control]).output_in_time()
     });
     // It is killed before it has answered, and its successor begins with what is in force by then.
     kill_process(pids[1], Signal::KILL).unwrap();
-    let outcome = reload.join().unwrap();
+    let outcome = running::join(reload, "the reload to end");
     assert!(outcome.status.success(), "{}", String::from_utf8_lossy(&outcome.stderr));
     serving(&server, 2, &pids[1..]);
     for _ in 0..10 {
@@ -418,10 +419,10 @@ fn orders_logs_and_deaths_are_dealt_with_while_a_reload_waits() {
     assert!(reload.try_wait().unwrap().is_none(), "it waits for the other");
     kill_process(pids[1], Signal::KILL).unwrap();
     // Nobody who was asked is left: who knows whether the settings did it.
-    let outcome = reload.wait_with_output().unwrap();
+    let outcome = reload.output_in_time();
     let said = String::from_utf8_lossy(&outcome.stderr);
     assert!(said.contains("every server process has ended while it got ready"), "{said}");
-    let outcome = second.wait_with_output().unwrap();
+    let outcome = second.output_in_time();
     assert!(outcome.status.success(), "{}", String::from_utf8_lossy(&outcome.stderr));
     wait_for(|| (server.body("/") == "two").then_some(()), "the new settings everywhere");
     for _ in 0..10 {
@@ -440,7 +441,7 @@ fn a_server_can_be_stopped_while_a_reload_waits() {
     server.line("ending: requests in flight have");
     kill_process(pids[1], Signal::CONT).unwrap();
     assert!(stop.wait().unwrap().success());
-    let outcome = reload.wait_with_output().unwrap();
+    let outcome = reload.output_in_time();
     let said = String::from_utf8_lossy(&outcome.stderr);
     assert!(
         !outcome.status.success() && said.contains("the server was told to end before this was done"),
@@ -472,7 +473,7 @@ fn who_drains_does_not_accept_again_because_of_a_reload() {
     wait_for(|| Path::new(&folder.path("two.log")).exists().then_some(()), "the log of the new settings");
     let stop = tell_later(&server, &["stop"]);
     server.line("ending: requests in flight have");
-    let outcome = reload.wait_with_output().unwrap();
+    let outcome = reload.output_in_time();
     let said = String::from_utf8_lossy(&outcome.stderr);
     assert!(said.contains("told to end before this was done: revision 1 stays in force"), "{said}");
     kill_process(pids[1], Signal::KILL).unwrap();
@@ -491,7 +492,7 @@ fn who_drains_does_not_accept_again_because_of_a_reload() {
         }
     }
     assert!(answered > 0);
-    assert!(stop.wait_with_output().unwrap().status.success());
+    assert!(stop.output_in_time().status.success());
     server.wait();
 }
 
@@ -502,7 +503,7 @@ fn who_starts_while_a_reload_waits_has_the_new_settings_in_the_end() {
     let socket = UnixDatagram::bind(folder.path("notify")).unwrap();
     let (server, pids, reload) = waiting_reload(&folder, &socket);
     kill_process(pids[1], Signal::KILL).unwrap();
-    let outcome = reload.wait_with_output().unwrap();
+    let outcome = reload.output_in_time();
     assert!(outcome.status.success(), "{}", String::from_utf8_lossy(&outcome.stderr));
     let all_two = || (0..20).all(|_| server.body("/") == "two").then_some(());
     wait_for(all_two, "the new settings everywhere");

@@ -11,6 +11,7 @@ use std::net::TcpStream;
 use std::process::Command;
 use std::sync::Arc;
 use tidegate_io::socket::Received;
+use tidegate_testkit::InTime;
 use tidegate_tls::{Agreed, ClientSession, Connector, ConnectorOptions, Trust};
 
 /// A visitor whose sessions are remembered.
@@ -282,7 +283,7 @@ fn a_websocket_over_tls_loses_nothing_in_an_upgrade() {
     line.say("last\n");
     line.hear("last\n");
     drop(line);
-    assert_eq!(backend.join().unwrap(), said + 1);
+    assert_eq!(running::join(backend, "the application to end"), said + 1);
     assert!(server.wait().success());
 }
 
@@ -303,7 +304,7 @@ fn who_connects_to_an_address_is_shown_the_certificate_of_that_address() {
     for url in urls {
         let fetch = || {
             let root = folder.path("acme/local/root.pem");
-            Command::new("curl").arg("-sS").arg("--cacert").arg(root).arg(&url).output().unwrap()
+            Command::new("curl").arg("-sS").arg("--cacert").arg(root).arg(&url).output_in_time()
         };
         // Its certificate may be on its way.
         let output = wait_for(|| Some(fetch()).filter(|output| output.status.success()), &url);

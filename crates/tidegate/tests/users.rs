@@ -12,10 +12,10 @@ use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use tidegate_testkit::reachable;
+use tidegate_testkit::{InTime, reachable};
 
 fn id_of(name: &str) -> u32 {
-    let output = Command::new("id").args(["-u", name]).output().unwrap();
+    let output = Command::new("id").args(["-u", name]).output_in_time();
     String::from_utf8(output.stdout).unwrap().trim().parse().unwrap()
 }
 
@@ -435,7 +435,7 @@ fn a_server_that_is_not_root_runs_a_pool_of_another_user_as_itself_and_says_so()
     folder.write("tidegate.kdl", &text);
     let mut check = Command::new(BINARY);
     check.args(["check", "--config"]).arg(folder.path("tidegate.kdl")).current_dir(&folder.0);
-    let checked = as_user(&check, number, false).output().unwrap();
+    let checked = as_user(&check, number, false).output_in_time();
     let shown =
         format!("{}{}", String::from_utf8_lossy(&checked.stdout), String::from_utf8_lossy(&checked.stderr));
     assert!(checked.status.success(), "{shown}");
@@ -457,7 +457,7 @@ fn check_by_an_ordinary_user_says_what_its_start_would() {
         folder.write("tidegate.kdl", text);
         let mut check = Command::new(BINARY);
         check.args(["check", "--config"]).arg(folder.path("tidegate.kdl")).current_dir(&folder.0);
-        let checked = as_user(&check, number, false).output().unwrap();
+        let checked = as_user(&check, number, false).output_in_time();
         String::from_utf8_lossy(&checked.stderr).into_owned()
     };
     let said = check(&format!("listen \"unix:{dir}/s.sock\" {{ group \"root\" }}\nsite {{ respond 200 }}\n"));
@@ -564,7 +564,7 @@ fn with_one_user_for_everything_landlock_keeps_keys_and_commands_apart() {
         let mut reload =
             running::command(&folder, &["reload", "--control", server.control.as_deref().unwrap()]);
         reload = as_user(&reload, number, is_unit);
-        let said = reload.output().unwrap();
+        let said = reload.output_in_time();
         assert!(said.status.success(), "{}", String::from_utf8_lossy(&said.stderr));
         // A folder that is new beside the key is the applications' with the next revision.
         fs::create_dir(folder.path("new")).unwrap();
@@ -574,7 +574,7 @@ fn with_one_user_for_everything_landlock_keeps_keys_and_commands_apart() {
         );
         script(&folder, "cgi-bin/new", &made);
         assert!(!get(&server.address, "/cgi-bin/new").unwrap().contains("hello"));
-        assert!(reload.status().unwrap().success());
+        assert!(reload.status_in_time().success());
         wait_for(
             || get(&server.address, "/cgi-bin/new").ok().filter(|text| text.contains("hello")),
             "the scripts to see the new folder",
@@ -618,13 +618,13 @@ fn with_one_user_for_everything_its_home_is_for_applications_too() {
         cat ../../session/tidegate/*.proof ../*.proof 2>/dev/null && echo READ\n";
     script(&folder, "home/cgi-bin/own", script_text);
     let proofs = || {
-        let found = Command::new("find").arg(&folder.0).args(["-name", "*.proof"]).output().unwrap();
+        let found = Command::new("find").arg(&folder.0).args(["-name", "*.proof"]).output_in_time();
         String::from_utf8(found.stdout).unwrap()
     };
     let tell = |home: &Path, arguments: &[&str]| {
         let control = control.display().to_string();
         let command = running::command(&folder, &[arguments, &["--control", &control]].concat());
-        let said = in_home(command, home).output().unwrap();
+        let said = in_home(command, home).output_in_time();
         assert!(said.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&said.stderr));
     };
     let ask = || {

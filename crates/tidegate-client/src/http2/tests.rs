@@ -8,6 +8,7 @@ use std::time::Duration;
 use tidegate_io::clock::monotonic_ns;
 use tidegate_io::connect::Address;
 use tidegate_io::{Kind, Poller, Runtime};
+use tidegate_testkit::{WAIT, wait_for};
 use tidegate_wire::h2::FieldSource;
 
 /// What a worker does between two polls.
@@ -17,6 +18,18 @@ fn turn(poller: &mut Poller, runtime: &Runtime) {
     ready.iter().filter(|event| event.kind() == Kind::Io).for_each(|event| runtime.on_io(event));
     runtime.expire(monotonic_ns());
     runtime.run_tasks();
+}
+
+/// Turns until there is something.
+fn turns<T>(poller: &mut Poller, runtime: &Runtime, mut find: impl FnMut() -> Option<T>) -> T {
+    let deadline = std::time::Instant::now() + WAIT;
+    loop {
+        if let Some(found) = find() {
+            return found;
+        }
+        assert!(std::time::Instant::now() < deadline, "waited in vain");
+        turn(poller, runtime);
+    }
 }
 
 fn pool(listener: &TcpListener) -> Rc<Http2Pool> {
@@ -59,20 +72,13 @@ fn a_connection_that_was_being_made_for_nobody_serves_the_next() {
         drop(second);
     }
     // The other end may speak first: that is no reason to connect anew.
-    let mut accepted = loop {
-        match listener.accept() {
-            Ok((accepted, _)) => break accepted,
-            Err(error) => assert_eq!(error.kind(), io::ErrorKind::WouldBlock),
-        }
-    };
+    let mut accepted = wait_for(|| listener.accept().ok(), "a connection").0;
     accepted.write_all(b"\0\0\0\x04\0\0\0\0\0").unwrap();
     let mut open = Box::pin(pool.open(&parts, true));
-    let stream = loop {
-        match open.as_mut().poll(&mut cx) {
-            Poll::Ready(stream) => break stream.unwrap(),
-            Poll::Pending => turn(&mut poller, &runtime),
-        }
-    };
+    let stream = turns(&mut poller, &runtime, || match open.as_mut().poll(&mut cx) {
+        Poll::Ready(stream) => Some(stream.unwrap()),
+        Poll::Pending => None,
+    });
     assert_eq!(listener.accept().unwrap_err().kind(), io::ErrorKind::WouldBlock, "one was enough");
     drop(stream);
 }
@@ -87,7 +93,9 @@ fn who_waited_for_a_connect_that_failed_does_not_try_once_more() {
     let (mut cx, parts) = (Context::from_waker(Waker::noop()), post(&lines));
     let mut opens: Vec<_> = (0..3).map(|_| Box::pin(pool.open(&parts, true))).collect();
     let mut failed = 0;
+    let deadline = std::time::Instant::now() + WAIT;
     while failed < 3 {
+        assert!(std::time::Instant::now() < deadline, "{failed} have failed");
         opens.retain_mut(|open| match open.as_mut().poll(&mut cx) {
             Poll::Ready(Err(error)) => {
                 assert_eq!(error.kind(), io::ErrorKind::ConnectionRefused);
@@ -110,21 +118,12 @@ fn of_which_nothing_was_sent_may_be_sent_again() {
     let (pool, lines) = (pool(&listener), FieldLines::new());
     let (mut cx, parts) = (Context::from_waker(Waker::noop()), post(&lines));
     let mut open = Box::pin(pool.open(&parts, false));
-    let first = loop {
-        match open.as_mut().poll(&mut cx) {
-            Poll::Ready(stream) => break stream.unwrap(),
-            Poll::Pending => turn(&mut poller, &runtime),
-        }
-    };
-    let accepted = loop {
-        match listener.accept() {
-            Ok((accepted, _)) => break accepted,
-            Err(error) => assert_eq!(error.kind(), io::ErrorKind::WouldBlock),
-        }
-    };
-    while !has_something(&accepted) {
-        turn(&mut poller, &runtime);
-    }
+    let first = turns(&mut poller, &runtime, || match open.as_mut().poll(&mut cx) {
+        Poll::Ready(stream) => Some(stream.unwrap()),
+        Poll::Pending => None,
+    });
+    let accepted = wait_for(|| listener.accept().ok(), "a connection").0;
+    turns(&mut poller, &runtime, || has_something(&accepted).then_some(()));
     // With something unread this is a reset; it is known to the kernel and not yet to the driver.
     drop(accepted);
     let second = pool.try_open(&parts, true).expect("nobody has looked at the connection");

@@ -285,6 +285,11 @@ impl Connection {
         self.is_idle && !self.is_queued && self.is_between_requests()
     }
 
+    /// Whether it has served nothing yet.
+    pub(crate) fn is_unused(&self) -> bool {
+        self.served == 0
+    }
+
     /// Turns of the worker since it was used last.
     pub(crate) fn idle_for(&self, turn: u32) -> u32 {
         turn.wrapping_sub(self.idle_since)

@@ -44,6 +44,25 @@ fn those_to_reset<K: Copy>(mut owners: Vec<Owner<K>>, wanted: u64, memory: u64) 
     chosen.map(|owner| owner.key).collect()
 }
 
+/// Which turns were a moment ago.
+#[derive(Debug, Default)]
+pub(super) struct Newcomers {
+    /// The first turn of this second, and of the one before.
+    turns: [u32; 2],
+}
+
+impl Newcomers {
+    /// Another second has begun, with this turn.
+    pub(super) fn on_second(&mut self, turn: u32) {
+        self.turns = [turn, self.turns[0]];
+    }
+
+    /// The turns since a second ago or two.
+    fn recent(&self, turn: u32) -> u32 {
+        turn.wrapping_sub(self.turns[1])
+    }
+}
+
 impl Worker {
     /// Whether there is something to do soon even when nothing happens.
     pub(super) fn wants_reclaim(&self) -> bool {
@@ -80,12 +99,16 @@ impl Worker {
     #[cold]
     fn flush_idle(&mut self, count: u64, why: Flush) {
         let turn = self.cx.turn;
+        let recent = self.newcomers.recent(turn);
+        // Who has just come has a request on its way, and is no connection that is kept.
+        let is_new = |connection: &Connection| connection.is_unused() && connection.idle_for(turn) <= recent;
         let mut idle: Vec<(u32, Key)> = self
             .connections
             .keys()
             .filter_map(|key| {
                 let connection = self.connections.get(key).filter(|connection| connection.is_resting())?;
-                Some((connection.idle_for(turn), key))
+                let is_kept = !is_new(connection);
+                is_kept.then(|| (connection.idle_for(turn), key))
             })
             .collect();
         let mut count = usize::try_from(count).unwrap_or(usize::MAX);

@@ -19,9 +19,13 @@ use tidegate_core::decoration::Decoration;
 use tidegate_core::solo::Solo;
 use tidegate_core::worker::{LogSet, MakeRegistry, Registry};
 use tidegate_core::{Engine, Route, Site};
+use tidegate_http::FieldLines;
 use tidegate_io::clock::{monotonic_ns, thread_cpu_ns};
 use tidegate_io::socket::Stream;
 use tidegate_stats::{ConnectionRefusal, Flush, QueueRefusal};
+use tidegate_testkit::{OverWhenDropped, WAIT, join};
+use tidegate_wire::h1::FieldSpace;
+use tidegate_wire::h2;
 
 const LATER: &str = "GET /later HTTP/1.1\r\nHost: x\r\n\r\n";
 
@@ -117,7 +121,7 @@ impl Registry for WithStatus {
 /// A client and the connection that serves it, with `/ready` as the status page.
 fn with_status(limits: &str) -> (Solo, UnixStream) {
     let text = format!(
-        "listen \"127.0.0.1:0\"\nlimits {{ {limits} }}\nsite {{ respond 200; route \"/ready\" {{ status }} }}\n"
+        "listen \"127.0.0.1:0\" {{ h2c }}\nlimits {{ {limits} }}\nsite {{ respond 200; route \"/ready\" {{ status }} }}\n"
     );
     let loaded = tidegate_config::load_str("test.kdl", &text, Path::new("/"), &BTreeMap::new());
     let make: MakeRegistry = Arc::new(|_| Box::new(WithStatus(Arc::default())));
@@ -147,13 +151,8 @@ fn ask(solo: &mut Solo, client: &mut UnixStream, path: &str) -> (String, bool) {
     (String::from_utf8(answer).unwrap(), is_closed)
 }
 
-#[test]
-fn under_overload_requests_are_turned_away_and_the_status_page_is_served() {
-    // A turn may take 40 microseconds while it sheds.
-    let (mut solo, mut client) = with_status("overload-delay \"10ms\"");
-    assert!(ask(&mut solo, &mut client, "/bytes?3").0.starts_with("HTTP/1.1 200"));
-
-    // A worker whose queue has not been empty for seconds, on a clock of its own.
+/// Has the worker be one whose queue has not been empty for seconds, on a clock of its own, and its turn used up.
+fn overload(solo: &mut Solo) -> u64 {
     let mut now = monotonic_ns();
     for _ in 0..60 {
         now += 100_000_000;
@@ -164,6 +163,16 @@ fn under_overload_requests_are_turned_away_and_the_status_page_is_served() {
     while thread_cpu_ns() - began < 1_000_000 {
         std::hint::spin_loop();
     }
+    now
+}
+
+#[test]
+fn under_overload_requests_are_turned_away_and_the_status_page_is_served() {
+    // A turn may take 40 microseconds while it sheds.
+    let (mut solo, mut client) = with_status("overload-delay \"10ms\"");
+    assert!(ask(&mut solo, &mut client, "/bytes?3").0.starts_with("HTTP/1.1 200"));
+
+    let mut now = overload(&mut solo);
     for _ in 0..32 {
         let (status, is_closed) = ask(&mut solo, &mut client, "/ready");
         assert!(status.starts_with("HTTP/1.1 200") && !is_closed, "{status}");
@@ -184,6 +193,72 @@ fn under_overload_requests_are_turned_away_and_the_status_page_is_served() {
         assert!(ask(&mut solo, &mut client, "/bytes?3").0.starts_with("HTTP/1.1 200"));
     }
     assert_eq!(solo.stats().shedding.current(), 0);
+}
+
+/// A client of HTTP/2, answer by answer: the status of each, whether it may come again, and what has come of the connection.
+struct Multiplexed {
+    client: UnixStream,
+    wire: h2::Connection,
+    section: h2::Section,
+    out: Vec<u8>,
+}
+
+impl Multiplexed {
+    fn new(client: UnixStream) -> Multiplexed {
+        let mut out = Vec::new();
+        let wire = h2::Connection::client(h2::Limits::default(), &mut out);
+        Multiplexed { client, wire, section: h2::Section::new(), out }
+    }
+
+    /// The status, and the value of Retry-After.
+    fn ask(&mut self, solo: &mut Solo, target: &str) -> (u16, Option<Vec<u8>>) {
+        let none = FieldLines::new();
+        let parts = h2::RequestParts {
+            method: "GET",
+            scheme: "http",
+            authority: "x",
+            target,
+            protocol: None,
+            fields: h2::FieldSource::Lines(&none),
+            content_length: None,
+        };
+        let asked = self.wire.send_request(&parts, true, &mut self.out).unwrap();
+        self.client.write_all(&std::mem::take(&mut self.out)).unwrap();
+        solo.on_readable().unwrap();
+        let mut received = vec![0; 16 << 10];
+        let count = self.client.read(&mut received).unwrap();
+        let (mut at, mut answer) = (0, None);
+        loop {
+            let read = self.wire.read(&received[at..count], 0, &mut self.section, &mut self.out).unwrap();
+            at += read.consumed;
+            match read.event {
+                None => return answer.expect("an answer has come"),
+                Some(h2::Event::Response { stream, .. }) => {
+                    assert_eq!(stream.id(), asked.id());
+                    let mut space = FieldSpace::new();
+                    let head = self.section.response(&mut space);
+                    let retry = head.fields.iter().find(|field| field.name == "retry-after");
+                    answer = Some((head.status, retry.map(|field| field.value.to_vec())));
+                }
+                Some(h2::Event::Data { .. }) => {}
+                Some(other) => panic!("{other:?}"),
+            }
+        }
+    }
+}
+
+/// FAULTS 54: new streams too, each by itself, on a connection that stays; never the status page.
+#[test]
+fn under_overload_streams_are_turned_away_and_the_status_page_is_served() {
+    let (mut solo, client) = with_status("overload-delay \"10ms\"");
+    let mut client = Multiplexed::new(client);
+    assert_eq!(client.ask(&mut solo, "/bytes?3").0, 200);
+    overload(&mut solo);
+    for _ in 0..32 {
+        assert_eq!(client.ask(&mut solo, "/ready").0, 200);
+        assert_eq!(client.ask(&mut solo, "/bytes?3"), (503, Some(b"1".to_vec())));
+    }
+    assert_eq!(solo.stats().requests_shed.value(), 32);
 }
 
 #[test]
@@ -210,12 +285,15 @@ fn an_overloaded_worker_sheds_idle_connections_and_new_ones() {
         assert_eq!(client.get("/empty").status, 204);
     }
     let is_over = Arc::new(AtomicBool::new(false));
+    let end = OverWhenDropped(&is_over);
     let clients: Vec<_> = (0..24)
         .map(|_| {
             let (is_over, address) = (is_over.clone(), server.address);
             std::thread::spawn(move || {
                 while !is_over.load(Relaxed) {
                     let Ok(mut stream) = TcpStream::connect(address) else { continue };
+                    stream.set_read_timeout(Some(WAIT)).unwrap();
+                    stream.set_write_timeout(Some(WAIT)).unwrap();
                     let mut buffer = [0; 4096];
                     while !is_over.load(Relaxed)
                         && stream.write_all(b"GET /spin?2000000 HTTP/1.1\r\nHost: x\r\n\r\n").is_ok()
@@ -234,7 +312,7 @@ fn an_overloaded_worker_sheds_idle_connections_and_new_ones() {
     server.until("connections turned away", |stats| {
         stats.connection_refusals.count(ConnectionRefusal::Overload) > 0
     });
-    is_over.store(true, Relaxed);
-    clients.into_iter().for_each(|client| client.join().unwrap());
+    drop(end);
+    clients.into_iter().for_each(|client| join(client, "a client to leave"));
     assert!(idle.iter_mut().any(|client| client.end() == End::Closed));
 }

@@ -8,6 +8,7 @@ use std::io::{ErrorKind, Read};
 use std::path::PathBuf;
 use tidegate_config::settings::LogTarget;
 use tidegate_core::log::Writer;
+use tidegate_testkit::wait_for;
 
 fn place(name: &str) -> PathBuf {
     let path = std::env::temp_dir().join(format!("tidegate-bodies-{name}-{}", std::process::id()));
@@ -107,10 +108,11 @@ fn a_stuck_pipe_stops_nobody() {
         server.writer.clone()
     };
     let (mut written, total) = (0, requests + 1);
-    while written + writer.lost_lines() < total {
+    let mut all = || {
         written += take_lines(&mut end);
-        std::thread::yield_now();
-    }
+        (written + writer.lost_lines() >= total).then_some(())
+    };
+    wait_for(&mut all, "every line to be written or counted");
     assert_eq!(written + writer.lost_lines(), total);
     std::fs::remove_file(&path).unwrap();
 }
@@ -161,10 +163,11 @@ fn a_pipe_that_is_stuck_for_a_while_loses_nothing() {
         writer.write(sink, b"0123456789abcde\n".repeat(lines / 16));
     }
     let mut taken = 0;
-    while taken < lines as u64 {
+    let mut all = || {
         taken += take_lines(&mut end);
-        std::thread::yield_now();
-    }
+        (taken >= lines as u64).then_some(())
+    };
+    wait_for(&mut all, "every line");
     assert_eq!((taken, writer.lost_lines()), (lines as u64, 0));
     std::fs::remove_file(&path).unwrap();
 }

@@ -74,7 +74,7 @@ mod tests {
                 Poll::Ready(Ok(Chunk::Data(count))) => all.extend_from_slice(&buffer[..count.get()]),
                 Poll::Ready(Ok(_)) => return Ok(all),
                 Poll::Ready(Err(error)) => return Err(error),
-                Poll::Pending => woken.recv().expect("the pool wakes its waiter"),
+                Poll::Pending => tidegate_testkit::receive(&woken, "the pool to wake its waiter"),
             }
         }
     }

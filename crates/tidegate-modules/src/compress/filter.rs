@@ -370,7 +370,9 @@ mod tests {
             assert_eq!(response.body.len(), None);
             let Body::Stream { mut stream, .. } = response.body else { panic!("not a stream") };
             let (mut encoded, mut buffer) = (Vec::new(), vec![0; 10_000]);
+            let deadline = std::time::Instant::now() + tidegate_testkit::WAIT;
             loop {
+                assert!(std::time::Instant::now() < deadline, "it has no end");
                 match stream.poll_chunk(&mut Context::from_waker(Waker::noop()), &mut buffer) {
                     Poll::Ready(Ok(Chunk::Data(count))) => encoded.extend_from_slice(&buffer[..count.get()]),
                     Poll::Ready(Ok(_)) => break,

@@ -452,7 +452,7 @@ pub(super) fn outcome(answer: Answer) -> Outcome {
     loop {
         match promised.as_mut().poll(&mut cx) {
             Poll::Ready(outcome) => return outcome.expect("it is answered"),
-            Poll::Pending => heard.recv().unwrap(),
+            Poll::Pending => tidegate_testkit::receive(&heard, "an answer"),
         }
     }
 }

@@ -1,8 +1,11 @@
 //! What must come back for a request, whatever the protocol: the check that both kinds of clients share.
 
-use super::content::{self, Check, Nonce};
+use super::content::{self, Nonce};
 use super::findings::Invariant;
+use super::follow::Follow;
 use super::plan::{AnswerPlan, Framing};
+use super::session::Request;
+use super::variant::Piece;
 
 /// What an answer is held to.
 #[derive(Debug, Clone)]
@@ -12,6 +15,8 @@ pub(super) enum Expected {
         plan: AnswerPlan,
         /// The protocol behind the server lets it see that an answer was cut, whatever the framing.
         shows_cuts: bool,
+        /// It has a place for fields behind the content.
+        has_trailers: bool,
     },
     /// The server answers by itself, as `explain` says.
     Served(Served),
@@ -24,8 +29,31 @@ pub(super) struct Served {
     /// Fields that it has, others beside them.
     pub(super) fields: Vec<(String, String)>,
     pub(super) body: Body,
+    /// The pieces of the body that are asked for.
+    pub(super) pieces: Vec<Piece>,
+    /// It may be 429 instead.
+    pub(super) limit: Limited,
     /// The lines of `explain`.
     pub(super) because: String,
+}
+
+/// Whether a request may be too many.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Limited {
+    No,
+    /// By a limit of the settings, which is held to its numbers.
+    By(RequestLimit),
+    /// Passwords are guessed here.
+    Guessing,
+}
+
+/// A limit of requests, as the settings say it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct RequestLimit {
+    /// Index of the site.
+    pub(super) site: usize,
+    pub(super) per_second: u64,
+    pub(super) burst: u64,
 }
 
 /// The content of an answer of the server's own.
@@ -71,22 +99,29 @@ pub(super) struct AnswerCheck {
     excuse: Excuse,
     is_slow: bool,
     is_head: bool,
+    takes_gzip: bool,
+    takes_trailers: bool,
+    has_trailer: bool,
     status: Option<u16>,
-    check: Option<(Check, Option<u64>)>,
+    content: Option<Follow>,
     /// The beginning of content that is not compared.
     other: Vec<u8>,
     other_length: u64,
 }
 
 impl AnswerCheck {
-    pub(super) fn new(expected: Expected, excuse: Excuse, is_slow: bool, is_head: bool) -> AnswerCheck {
+    pub(super) fn new(request: &Request, excuse: Excuse, is_slow: bool) -> AnswerCheck {
+        let says = |name: &str| request.fields.iter().any(|(of, _)| of.eq_ignore_ascii_case(name));
         AnswerCheck {
-            expected,
+            expected: request.expected.clone(),
             excuse,
             is_slow,
-            is_head,
+            is_head: request.method == "HEAD",
+            takes_gzip: says("accept-encoding"),
+            takes_trailers: says("te"),
+            has_trailer: false,
             status: None,
-            check: None,
+            content: None,
             other: Vec::new(),
             other_length: 0,
         }
@@ -111,10 +146,19 @@ impl AnswerCheck {
                 .map(|(_, value)| value.trim().to_owned())
         };
         let nonce = field("x-nonce");
+        if field("content-encoding").is_some() && !self.takes_gzip {
+            return Err((Invariant::Answer, format!("a coding that nobody asked for: {fields:?}")));
+        }
+        if field("x-end").is_some() {
+            return Err((Invariant::Answer, format!("a trailer in the head: {fields:?}")));
+        }
+        let follow = |of, pieces: &[Piece]| {
+            Follow::new(of, status, fields, pieces).map_err(|text| (Invariant::Answer, text))
+        };
         match &self.expected {
             Expected::Application { plan, .. } => match nonce {
                 Some(nonce) if nonce == format!("{:x}", plan.nonce.0) && status == 200 => {
-                    self.check = Some((Check::new(plan.nonce), Some(plan.length)));
+                    self.content = Some(follow((plan.nonce, plan.length), &[])?);
                 }
                 Some(nonce) => {
                     return Err((
@@ -144,15 +188,28 @@ impl AnswerCheck {
                     ));
                 }
                 if status == served.status {
+                    // An encoder needs memory: without it the same comes as it is.
+                    let is_plain = self.excuse == Excuse::Scarcity && field("content-encoding").is_none();
+                    let is_of_coding = |name: &str| ["ETag", "Content-Encoding"].contains(&name);
+                    let was_coded = served.fields.iter().any(|(name, _)| name == "Content-Encoding");
                     for (name, value) in &served.fields {
                         let found = field(name);
+                        if is_plain && was_coded && is_of_coding(name) {
+                            continue;
+                        }
                         if found.as_ref() != Some(value) {
                             let text = format!("{name}: {found:?}, not {value:?}: {}", served.because);
                             return Err((Invariant::Explain, text));
                         }
                     }
-                    if let Body::File { nonce, length } = served.body {
-                        self.check = Some((Check::new(nonce), Some(length)));
+                    if let Body::File { nonce, length } = served.body
+                        && ![304, 412, 416].contains(&status)
+                    {
+                        self.content = Some(follow((nonce, length), &served.pieces)?);
+                    }
+                } else if status == 429 && served.limit != Limited::No {
+                    if field("retry-after").is_none() {
+                        return Err((Invariant::Answer, format!("429 without Retry-After: {fields:?}")));
                     }
                 } else if !(self.excuse == Excuse::Scarcity && [429, 503].contains(&status)) {
                     return Err((
@@ -167,16 +224,8 @@ impl AnswerCheck {
 
     /// Content has come.
     pub(super) fn data(&mut self, bytes: &[u8]) -> Result<(), Broken> {
-        match &mut self.check {
-            Some((check, length)) => {
-                check.take(bytes).map_err(|text| (Invariant::Answer, text))?;
-                if let Some(length) = length
-                    && check.offset > *length
-                {
-                    let offset = check.offset;
-                    return Err((Invariant::Answer, format!("{offset} bytes of content that has {length}")));
-                }
-            }
+        match &mut self.content {
+            Some(content) => content.take(bytes).map_err(|text| (Invariant::Answer, text))?,
             None => {
                 self.other_length += bytes.len() as u64;
                 self.other
@@ -188,11 +237,32 @@ impl AnswerCheck {
 
     /// Bytes of content so far.
     pub(super) fn received(&self) -> u64 {
-        self.check.as_ref().map_or(self.other_length, |(check, _)| check.offset)
+        self.content.as_ref().map_or(self.other_length, Follow::received)
+    }
+
+    /// Fields have come behind the content.
+    pub(super) fn trailers(&mut self, fields: &[(String, String)]) -> Result<(), Broken> {
+        let Some((name, value)) = fields.first() else { return Ok(()) };
+        let is_right = match &self.expected {
+            Expected::Application { plan, .. } => {
+                plan.has_trailer
+                    && self.takes_trailers
+                    && fields.len() == 1
+                    && name.eq_ignore_ascii_case("x-end")
+                    && value.trim() == format!("{:x}", plan.nonce.0)
+            }
+            Expected::Served(_) => false,
+        };
+        self.has_trailer = true;
+        if is_right {
+            Ok(())
+        } else {
+            Err((Invariant::Answer, format!("fields behind the content: {fields:?}")))
+        }
     }
 
     /// The answer is over.
-    pub(super) fn end(&self, end: End<'_>) -> Result<(), Broken> {
+    pub(super) fn end(&mut self, end: End<'_>) -> Result<(), Broken> {
         let Some(status) = self.status else {
             return match end {
                 End::Cut(how) if self.is_strict() => {
@@ -224,30 +294,53 @@ impl AnswerCheck {
             }
             End::Complete => {
                 let must_be_whole = match &self.expected {
-                    Expected::Application { plan, shows_cuts } => {
+                    Expected::Application { plan, shows_cuts, .. } => {
                         plan.is_honest()
                             || plan.framing == Framing::Length
                             || (*shows_cuts && plan.framing == Framing::Chunked)
                     }
                     Expected::Served(_) => true,
                 };
-                match self.length() {
-                    Some(length) if must_be_whole && length != received => Err((
-                        Invariant::Answer,
-                        format!("an answer {status} of {received} bytes as if it were complete, of {length}"),
-                    )),
-                    _ => Ok(()),
+                let is_whole = match &mut self.content {
+                    Some(content) => content.is_whole(),
+                    None => Ok(self.length().is_none_or(|length| length == received)),
+                };
+                if must_be_whole && is_whole != Ok(true) {
+                    let text = format!(
+                        "an answer {status} of {received} bytes as if it were complete, of {:?}: {is_whole:?}",
+                        self.length()
+                    );
+                    return Err((Invariant::Answer, text));
                 }
+                self.end_of_trailers()
             }
+        }
+    }
+
+    /// What an application has sent behind its content has come, where the client takes it.
+    fn end_of_trailers(&self) -> Result<(), Broken> {
+        match &self.expected {
+            Expected::Application { plan, has_trailers: true, .. }
+                if self.content.is_some()
+                    && plan.has_trailer
+                    && plan.is_honest()
+                    && plan.framing == Framing::Chunked
+                    && self.takes_trailers
+                    && !self.has_trailer =>
+            {
+                Err((Invariant::Answer, format!("no trailer behind the answer to {plan:?}")))
+            }
+            _ => Ok(()),
         }
     }
 
     /// Bytes that the whole content has, where that is known.
     fn length(&self) -> Option<u64> {
-        if let Some((_, length)) = self.check {
-            return length;
-        }
         match &self.expected {
+            Expected::Application { plan, .. } if self.content.is_some() => Some(plan.length),
+            Expected::Served(Served { body: Body::File { length, .. }, .. }) if self.content.is_some() => {
+                Some(*length)
+            }
             Expected::Served(Served { status, body: Body::Text { length }, .. })
                 if self.status == Some(*status) =>
             {

@@ -93,6 +93,11 @@ impl Check {
         Check { nonce, offset: 0 }
     }
 
+    /// From an offset on.
+    pub(super) fn from(nonce: Nonce, offset: u64) -> Check {
+        Check { nonce, offset }
+    }
+
     /// The next bytes; an error says what is wrong with them.
     pub(super) fn take(&mut self, bytes: &[u8]) -> Result<(), String> {
         let mut rest = bytes;

@@ -13,6 +13,8 @@ pub enum Invariant {
     SlowReader,
     /// What `explain` says is what is served.
     Explain,
+    /// A limit of requests lets in as many as it says, no more and no fewer.
+    Limit,
     /// Memory stays within its limit, and is given back.
     Memory,
     /// No process ends, nothing panics.
@@ -25,11 +27,12 @@ pub enum Invariant {
 
 impl Invariant {
     /// All of them.
-    pub const ALL: [Invariant; 8] = [
+    pub const ALL: [Invariant; 9] = [
         Invariant::Answer,
         Invariant::Service,
         Invariant::SlowReader,
         Invariant::Explain,
+        Invariant::Limit,
         Invariant::Memory,
         Invariant::Process,
         Invariant::Descriptors,
@@ -43,6 +46,7 @@ impl Invariant {
             Invariant::Service => "service",
             Invariant::SlowReader => "slow-reader",
             Invariant::Explain => "explain",
+            Invariant::Limit => "limit",
             Invariant::Memory => "memory",
             Invariant::Process => "process",
             Invariant::Descriptors => "descriptors",

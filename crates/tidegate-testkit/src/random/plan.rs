@@ -48,6 +48,12 @@ pub(super) struct AnswerPlan {
     pub(super) delay: Duration,
     /// So many bytes at once, and so long between them.
     pub(super) pace: Option<(u64, Duration)>,
+    /// A field `X-End` with the nonce comes behind the content, where the protocol has a place for it.
+    pub(super) has_trailer: bool,
+    /// One came with the request.
+    pub(super) sends_trailer: bool,
+    /// The content has a type that is worth compressing.
+    pub(super) is_text: bool,
 }
 
 impl AnswerPlan {
@@ -61,6 +67,9 @@ impl AnswerPlan {
             ending: Ending::Complete,
             delay: Duration::ZERO,
             pace: None,
+            has_trailer: false,
+            sends_trailer: false,
+            is_text: false,
         }
     }
 
@@ -76,6 +85,8 @@ impl AnswerPlan {
             framing: random.pick(&[Framing::Length, Framing::Length, Framing::Chunked, Framing::Close]),
             delay: if random.chance(20) { random.millis(1, 300) } else { Duration::ZERO },
             pace,
+            has_trailer: random.chance(25),
+            is_text: random.chance(40),
             ..AnswerPlan::plain(nonce, 0)
         }
     }
@@ -120,6 +131,11 @@ impl AnswerPlan {
         if let Some((bytes, pause)) = self.pace {
             query.push_str(&format!("&pb={bytes}&pt={}", pause.as_millis()));
         }
+        for (name, is_so) in [("t", self.has_trailer), ("s", self.sends_trailer), ("c", self.is_text)] {
+            if is_so {
+                query.push_str(&format!("&{name}=1"));
+            }
+        }
         query
     }
 
@@ -157,6 +173,9 @@ impl AnswerPlan {
             },
             delay: Duration::from_millis(number("d")?),
             pace: (pieces > 0).then_some((pieces, Duration::from_millis(number("pt")?))),
+            has_trailer: value("t").is_some(),
+            sends_trailer: value("s").is_some(),
+            is_text: value("c").is_some(),
         })
     }
 }

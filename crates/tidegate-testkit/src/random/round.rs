@@ -14,6 +14,7 @@ use super::explain;
 use super::findings::{Finding, Findings, Invariant};
 use super::generator::Generator;
 use super::pause::rest;
+use super::routes;
 use super::server::{Descriptors, Server};
 use super::session;
 use super::settings::{Kind, Plan};
@@ -151,10 +152,18 @@ pub fn run_seed(options: &Options, seed: u64) -> Result<Report, String> {
     let folder = Folder::new(seed)?;
     let findings = Arc::new(Findings::ignoring(&options.without));
     let _applications = prepare(&mut plan, &folder.0, &findings)?;
-    let settings = plan.text(&options.program);
-    fs::write(folder.0.join("tidegate.kdl"), &settings).map_err(|error| error.to_string())?;
+    let settings = plan.text(&options.program, true);
+    let files = [
+        ("tidegate.kdl", &settings),
+        ("open.kdl", &plan.text(&options.program, false)),
+        ("passwords", &routes::PASSWORDS.to_owned()),
+    ];
+    for (name, text) in files {
+        fs::write(folder.0.join(name), text).map_err(|error| error.to_string())?;
+    }
+    let mut random = Generator::new(seed).fork(10);
     for site in &mut plan.sites {
-        let targets = explain::targets(&options.binary, &folder.0, site);
+        let targets = explain::targets(&options.binary, &folder.0, site, &mut random);
         site.targets = targets.map_err(|error| format!("{error}\n{settings}"))?;
     }
     let mut server = Server::start(&options.binary, &folder.0, plan.listeners.len())
@@ -166,6 +175,7 @@ pub fn run_seed(options: &Options, seed: u64) -> Result<Report, String> {
     let shared = Shared {
         addresses: server.addresses.clone(),
         is_tls: plan.listeners.iter().map(|listener| listener.is_tls()).collect(),
+        is_proxied: plan.listeners.iter().map(|listener| listener.is_proxied()).collect(),
         is_tight: plan.limits.is_tight,
         keep_alive: plan.limits.keep_alive,
         findings: findings.clone(),
@@ -337,11 +347,19 @@ impl Round<'_> {
             let deadline = Instant::now() + WAVE;
             let mut random = Generator::new(self.plan.seed).fork(9).fork(self.clients);
             let mut next_reload = Instant::now() + random.millis(0, 400);
+            // Each replaces all processes, so there are few.
+            let mut next_upgrade = Instant::now() + random.millis(0, 1500);
             while left.load(Relaxed) > 0 {
                 self.look_at_memory();
                 if self.plan.has_reloads && Instant::now() >= next_reload {
                     self.reload(&mut random);
                     next_reload = Instant::now() + random.millis(20, 1500);
+                }
+                if self.plan.has_upgrades && Instant::now() >= next_upgrade {
+                    if let Err(problem) = self.server.upgrade(&self.plan.text(&self.options.program, true)) {
+                        self.fail(Invariant::Process, problem);
+                    }
+                    next_upgrade = Instant::now() + random.millis(500, 6000);
                 }
                 if Instant::now() > deadline && !self.shared.is_over.swap(true, Relaxed) {
                     self.fail(
@@ -356,7 +374,7 @@ impl Round<'_> {
 
     /// A reload, with the same settings or with a mistake in them: nobody who is served notices either.
     fn reload(&self, random: &mut Generator) {
-        let settings = self.plan.text(&self.options.program);
+        let settings = self.plan.text(&self.options.program, true);
         let (text, is_sound) = match random.below(3) {
             0 => (format!("{settings}\nno-such-directive\n"), false),
             1 => (format!("{settings}\nsite \"c.test\" {{\n"), false),
@@ -409,7 +427,10 @@ impl Round<'_> {
             let now = self.server.descriptors();
             let cached = status["stats"]["cache_descriptors"]["current"].as_u64().unwrap_or_default();
             let open = status["stats"]["connections"]["current"].as_u64().unwrap_or_default();
-            let what = if open > 0 {
+            let replaced = self.server.replaced();
+            let what = if !replaced.is_empty() {
+                Some(format!("{replaced:?} run, which an upgrade has replaced"))
+            } else if open > 0 {
                 Some(format!("{open} connections are counted as open"))
             } else if now.sockets > base.sockets {
                 Some(format!("{} sockets are open, {} were at first", now.sockets, base.sockets))
@@ -422,7 +443,15 @@ impl Round<'_> {
                 None
             };
             match what {
-                None => return self.count(&status),
+                None => {
+                    let complaints = self.count(&status);
+                    // The last words of what was replaced are on their way.
+                    if complaints.is_empty() || !self.server.was_upgraded() || Instant::now() > deadline {
+                        complaints.into_iter().for_each(|text| self.fail(Invariant::Counters, text));
+                        return;
+                    }
+                    rest(Duration::from_millis(200));
+                }
                 Some(what) if Instant::now() > deadline => {
                     let text = format!("{SETTLE:?} after the last client has gone, {what}");
                     return self.fail(Invariant::Descriptors, text);
@@ -432,8 +461,8 @@ impl Round<'_> {
         }
     }
 
-    /// What the status report has counted.
-    fn count(&self, status: &serde_json::Value) {
+    /// What the status report has counted wrong.
+    fn count(&self, status: &serde_json::Value) -> Vec<String> {
         let stats = &status["stats"];
         let number = |name: &str| stats[name].as_u64().unwrap_or_default();
         let (accepted, closed) = (number("connections_accepted"), number("connections_closed"));
@@ -461,6 +490,8 @@ impl Round<'_> {
         let heads = tally.heads.lock().unwrap_or_else(PoisonError::into_inner);
         for (status, received) in heads.iter() {
             let counted = stats["responses"]["codes"][status.to_string()].as_u64().unwrap_or_default();
+            // Who is turned away at the door hears it before a request is read, and is counted there.
+            let counted = counted + if *status == 503 { refused } else { 0 };
             if counted < *received {
                 complaints.push(format!("{counted} responses {status} counted, {received} received"));
             }
@@ -471,9 +502,7 @@ impl Round<'_> {
                 complaints.push(format!("`{gauge}` is {current} when nobody is there"));
             }
         }
-        for complaint in complaints {
-            self.fail(Invariant::Counters, format!("{complaint}; {requests} requests were sent"));
-        }
+        complaints.iter().map(|text| format!("{text}; {requests} requests were sent")).collect()
     }
 }
 

@@ -6,6 +6,7 @@ use std::time::Duration;
 use super::answer::Expected;
 use super::content::Nonce;
 use super::generator::Generator;
+use super::origin::Origin;
 use super::plan::{AnswerPlan, Framing};
 use super::settings::{Listener, Plan, Target};
 
@@ -16,10 +17,13 @@ pub(super) struct Request {
     pub(super) host: String,
     /// Path and query.
     pub(super) target: String,
+    pub(super) fields: Vec<(String, String)>,
     /// What is sent with it.
     pub(super) upload: Option<(Nonce, u64)>,
     /// The upload is in chunks, where the protocol has them.
     pub(super) is_chunked: bool,
+    /// A field `X-End` with this nonce follows it, where the protocol has a place for it.
+    pub(super) trailer: Option<Nonce>,
     pub(super) expected: Expected,
 }
 
@@ -59,6 +63,7 @@ pub(super) struct Session {
     /// Index of the listener.
     pub(super) listener: usize,
     pub(super) is_http2: bool,
+    pub(super) origin: Origin,
     pub(super) start: Duration,
     pub(super) receive_buffer: Option<usize>,
     /// Of each stream and of the connection (HTTP/2).
@@ -136,6 +141,7 @@ impl Author<'_> {
         };
         let is_http2 = !multiplexing.is_empty() && self.random.chance(wants_http2);
         let listener = self.random.pick(if is_http2 { &multiplexing } else { &any });
+        let origin = self.random.pick(plan.listeners[listener].origins());
         let batches = match self.crowd {
             Crowd::Burst(_) => self.random.between(2, 8),
             Crowd::SlowReaders | Crowd::Greedy(_) => 1,
@@ -154,6 +160,7 @@ impl Author<'_> {
         let mut session = Session {
             listener,
             is_http2,
+            origin,
             start,
             receive_buffer,
             window,
@@ -260,15 +267,17 @@ impl Author<'_> {
             }
             _ => self.random.pick(targets),
         };
-        let is_unix = plan.listeners[session.listener] == Listener::Unix;
-        let served = if is_unix { target.served_unix } else { target.served };
-        let method = if self.random.chance(8) { "HEAD" } else { "GET" };
+        let served = target.served_to(session.origin).clone();
+        // A Range means nothing to other methods than GET.
+        let method = if self.random.chance(8) && served.pieces.is_empty() { "HEAD" } else { "GET" };
         Request {
             method,
             host: plan.sites[site].host.clone(),
             target: target.path,
+            fields: target.fields,
             upload: None,
             is_chunked: false,
+            trailer: None,
             expected: Expected::Served(served),
         }
     }
@@ -306,15 +315,28 @@ impl Author<'_> {
         }
         let upload = if may_upload && self.random.chance(25) { self.random.size(300 << 10) } else { 0 };
         answer.upload = upload;
-        let shows_cuts = application.kind.shows_cuts();
         let is_chunked = answer.framing == Framing::Chunked;
+        answer.sends_trailer = upload > 0 && is_chunked && self.random.chance(30);
+        let mut fields = Vec::new();
+        if self.random.chance(40) {
+            fields.push(("TE".to_owned(), "trailers".to_owned()));
+        }
+        if self.random.chance(30) {
+            fields.push(("Accept-Encoding".to_owned(), "gzip".to_owned()));
+        }
         Request {
             method: if upload > 0 { "POST" } else { "GET" },
             host: plan.sites[site].host.clone(),
             target: format!("{}?{}", application.request_path(), answer.query()),
+            fields,
             upload: (upload > 0).then_some((nonce.upload(), upload)),
             is_chunked,
-            expected: Expected::Application { plan: answer, shows_cuts },
+            trailer: answer.sends_trailer.then_some(nonce),
+            expected: Expected::Application {
+                plan: answer,
+                shows_cuts: application.kind.shows_cuts(),
+                has_trailers: application.kind.has_trailers(),
+            },
         }
     }
 }

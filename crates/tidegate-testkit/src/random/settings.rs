@@ -8,7 +8,10 @@ use std::time::Duration;
 use super::answer::{Body, Served};
 use super::application::Protocol;
 use super::generator::Generator;
+use super::origin::Origin;
+use super::routes::{self, Routes};
 use super::tree::Tree;
+use super::variant::Variant;
 
 /// What a listener speaks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -17,15 +20,31 @@ pub(super) enum Listener {
     H2c,
     Tls,
     Unix,
+    /// Behind a proxy that says by the PROXY protocol who its client is.
+    Proxied,
+    ProxiedTls,
 }
 
 impl Listener {
     pub(super) fn speaks_http2(self) -> bool {
-        matches!(self, Listener::H2c | Listener::Tls)
+        !matches!(self, Listener::Plain | Listener::Unix)
     }
 
     pub(super) fn is_tls(self) -> bool {
-        self == Listener::Tls
+        matches!(self, Listener::Tls | Listener::ProxiedTls)
+    }
+
+    /// Where its clients may be.
+    pub(super) fn origins(self) -> &'static [Origin] {
+        match self {
+            Listener::Unix => &[Origin::Unix],
+            Listener::Proxied | Listener::ProxiedTls => &[Origin::Loopback, Origin::Near, Origin::Far],
+            Listener::Plain | Listener::H2c | Listener::Tls => &[Origin::Loopback],
+        }
+    }
+
+    pub(super) fn is_proxied(self) -> bool {
+        matches!(self, Listener::Proxied | Listener::ProxiedTls)
     }
 }
 
@@ -51,6 +70,12 @@ impl Kind {
     /// where it is a process of a pool.
     pub(super) fn can_fail(self) -> bool {
         matches!(self, Kind::Own { .. })
+    }
+
+    /// It has a place for fields behind the content.
+    pub(super) fn has_trailers(self) -> bool {
+        let (Kind::Own { protocol, .. } | Kind::Pool { protocol }) = self else { return false };
+        matches!(protocol, Protocol::Http1 | Protocol::H2c)
     }
 
     pub(super) fn largest_answer(self) -> u64 {
@@ -80,18 +105,23 @@ impl Application {
     }
 }
 
-/// A path of a site and what is served there.
+/// A path of a site, what is said beside it, and what is served there.
 #[derive(Debug, Clone)]
 pub(super) struct Target {
     pub(super) path: String,
-    pub(super) served: Served,
-    /// To a client on the unix socket.
-    pub(super) served_unix: Served,
+    pub(super) fields: Vec<(String, String)>,
+    /// To each of [`Origin::ALL`].
+    pub(super) served: Vec<Served>,
 }
 
 impl Target {
     pub(super) fn is_big(&self) -> bool {
-        matches!(self.served.body, Body::File { length: 500_000.., .. })
+        self.served.first().is_some_and(|served| matches!(served.body, Body::File { length: 500_000.., .. }))
+            && self.fields.is_empty()
+    }
+
+    pub(super) fn served_to(&self, origin: Origin) -> &Served {
+        &self.served[origin as usize]
     }
 }
 
@@ -102,18 +132,12 @@ pub(super) struct Site {
     /// Its folder, below that of the run.
     pub(super) folder: String,
     pub(super) tree: Tree,
-    directives: Vec<String>,
+    pub(super) routes: Routes,
     /// Paths that are asked for; `explain` says what is there.
     pub(super) paths: Vec<String>,
+    /// What some requests say beside their path.
+    pub(super) variants: Vec<(usize, Variant)>,
     pub(super) targets: Vec<Target>,
-}
-
-impl Site {
-    /// Who the client is may matter for this path.
-    pub(super) fn has_access_rules(&self, path: &str) -> bool {
-        path.starts_with("/d1/")
-            && self.directives.iter().any(|line| line.contains("deny") || line.contains("allow"))
-    }
 }
 
 /// Limits that the clients must know of.
@@ -143,6 +167,8 @@ pub(super) struct Plan {
     pub(super) cache: u64,
     /// The settings are taken up anew while clients play, also with mistakes in them.
     pub(super) has_reloads: bool,
+    /// The program is replaced while clients play.
+    pub(super) has_upgrades: bool,
     top: Vec<String>,
 }
 
@@ -157,6 +183,11 @@ impl Plan {
         // Numbers of their own, so that what a seed was before it knew of these it still is.
         let mut operation = random.fork(8);
         let has_reloads = operation.chance(40);
+        let has_upgrades = operation.chance(35);
+        if has_upgrades {
+            // Whoever has begun something is let finish it.
+            top.push("drain-timeout \"4m\"".to_owned());
+        }
         if !limits.is_tight && operation.chance(25) {
             top.push("processes 2".to_owned());
             cache *= 2;
@@ -169,6 +200,7 @@ impl Plan {
             limits,
             cache,
             has_reloads,
+            has_upgrades,
             top,
         }
     }
@@ -177,10 +209,10 @@ impl Plan {
         (0..self.listeners.len()).filter(|index| which(self.listeners[*index])).collect()
     }
 
-    /// The settings file. `program` is what pools run.
-    pub(super) fn text(&self, program: &Path) -> String {
+    /// The settings file. `program` is what pools run. Without logins it is what `explain` is asked about what is behind them.
+    pub(super) fn text(&self, program: &Path, has_logins: bool) -> String {
         let mut out = format!("// seed {}\n", self.seed);
-        for line in &self.top {
+        for line in self.top.iter().map(String::as_str).chain(routes::TOP) {
             let _ = writeln!(out, "{line}");
         }
         for (number, listener) in self.listeners.iter().enumerate() {
@@ -194,6 +226,13 @@ impl Plan {
                     )
                 }
                 Listener::Unix => writeln!(out, "listen \"unix:listen{number}.sock\""),
+                Listener::Proxied => {
+                    writeln!(out, "listen \"127.0.0.1:0\" {{ h2c; proxy-protocol from=\"127.0.0.0/8\" }}")
+                }
+                Listener::ProxiedTls => writeln!(
+                    out,
+                    "listen \"127.0.0.1:0\" {{ tls certificate=\"server.pem\" key=\"server.key\"; proxy-protocol from=\"127.0.0.0/8\" }}"
+                ),
             };
         }
         for application in &self.applications {
@@ -242,7 +281,7 @@ impl Plan {
                 }
                 let _ = writeln!(out, "    }}");
             }
-            for line in &site.directives {
+            for line in site.routes.directives.iter().chain(site.routes.login.iter().filter(|_| has_logins)) {
                 let _ = writeln!(out, "    {line}");
             }
             let _ = writeln!(out, "}}");
@@ -261,6 +300,9 @@ fn listeners(random: &mut Generator) -> Vec<Listener> {
     }
     if random.chance(25) {
         listeners.push(Listener::Unix);
+    }
+    if random.chance(40) {
+        listeners.push(random.pick(&[Listener::Proxied, Listener::Proxied, Listener::ProxiedTls]));
     }
     listeners
 }
@@ -414,52 +456,22 @@ fn pool_directives(random: &mut Generator) -> Vec<String> {
     directives
 }
 
+/// Requests of each site that say more than their path.
+const VARIANTS: u64 = 24;
+
 fn sites(random: &mut Generator) -> Vec<Site> {
     let hosts = ["a.test", "b.test"];
     let count = random.between(1, 2) as usize;
-    hosts[..count].iter().map(|host| site(random, host)).collect()
+    hosts[..count].iter().enumerate().map(|(number, host)| site(random, number, host)).collect()
 }
 
-fn site(random: &mut Generator, host: &str) -> Site {
+fn site(random: &mut Generator, number: usize, host: &str) -> Site {
     let folder = format!("site-{host}");
     let tree = Tree::generate(random, &folder);
-    let mut directives = Vec::new();
     let mut paths = tree.paths(random);
-    if random.chance(60) {
-        directives.push("index \"index.html\" \"home.htm\"".to_owned());
-    }
-    if random.chance(30) {
-        directives.push("listing".to_owned());
-    }
-    if random.chance(25) {
-        directives.push("nocache".to_owned());
-    }
-    if random.chance(25) {
-        directives.push("hidden".to_owned());
-    }
-    if random.chance(40) {
-        directives.push("route \"/moved/*\" { redirect \"/new/{path}\" status=307 }".to_owned());
-        paths.extend(["/moved/a".to_owned(), "/moved/b/c".to_owned()]);
-    }
-    if random.chance(40) {
-        directives.push("route \"/said\" { respond 203 \"what was to be said\" }".to_owned());
-        paths.push("/said".to_owned());
-    }
-    if random.chance(40) {
-        let word =
-            random.pick(&["deny \"all\"", "allow \"127.0.0.1\"", "deny \"127.0.0.0/8\"; allow \"unix\""]);
-        directives.push(format!("route \"/d1/*\" {{ {word} }}"));
-    }
-    if random.chance(40) {
-        let end = random.pick(&["\"=410\"", "\"=404\"", "\"/f0.txt\""]);
-        directives.push(format!("route \"/d2/*\" {{ try \"{{path}}\" \"{{path}}.html\" {end} }}"));
-        paths.extend(["/d2/nothing".to_owned(), "/d2/page".to_owned()]);
-    }
-    if random.chance(40) {
-        directives.push("error-page 404 \"/f0.txt\"".to_owned());
-    }
-    if random.chance(40) {
-        directives.push(format!("compress \"gzip\" min={}", kib(random.pick(&[0, 1 << 10, 64 << 10]))));
-    }
-    Site { host: host.to_owned(), folder, tree, directives, paths, targets: Vec::new() }
+    let routes = Routes::generate(random, number);
+    paths.extend(routes.paths.iter().cloned());
+    let count = paths.len() as u64;
+    let variants = (0..VARIANTS).map(|_| (random.below(count) as usize, Variant::generate(random))).collect();
+    Site { host: host.to_owned(), folder, tree, routes, paths, variants, targets: Vec::new() }
 }

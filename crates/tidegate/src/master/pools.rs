@@ -186,7 +186,7 @@ mod tests {
     use std::time::Duration;
     use tidegate_io::passing;
     use tidegate_modules::gateway::pool_directory::PoolPhase;
-    use tidegate_testkit::WAIT;
+    use tidegate_testkit::receive;
 
     /// It would send requests to members that are gone.
     #[test]
@@ -212,7 +212,7 @@ mod tests {
         // The thread that writes may take one more before it waits for good: then there is room for one of these.
         subscribers.tell_all(&update);
         subscribers.tell_all(&update);
-        assert!(has_ended.recv_timeout(WAIT).expect("the link ends"));
+        assert!(receive(&has_ended, "the end of the link"));
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use crate::site::{Site, example, folder, has};
 use std::fs;
 use std::process::Command;
+use tidegate_testkit::InTime;
 
 #[test]
 fn cgi_in_c_and_perl() {
@@ -14,7 +15,7 @@ fn cgi_in_c_and_perl() {
     fs::create_dir(&scripts).unwrap();
     let mut compile = Command::new("cc");
     compile.args(["-O2", "-o"]).arg(scripts.join("printenv.cgi")).arg(example("cgi/printenv.c"));
-    assert!(compile.status().unwrap().success());
+    assert!(compile.status_in_time().success());
     fs::copy(example("cgi/printenv.pl"), scripts.join("printenv.pl")).unwrap();
     let scripts = scripts.to_str().unwrap().to_owned();
     let site = Site::start("cgi.kdl", folder, &[("SCRIPTS", &scripts)]);

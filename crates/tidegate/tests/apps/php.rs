@@ -5,6 +5,7 @@ use serde_json::Value;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
+use tidegate_testkit::InTime;
 use tidegate_testkit::wait_for;
 
 fn serves_php(config: &str, interface: &str) {
@@ -102,8 +103,7 @@ fn pool(site: &Site) -> Value {
     let output = Command::new(env!("CARGO_BIN_EXE_tidegate"))
         .args(["status", "--json", "--control"])
         .arg(site.folder.join("control"))
-        .output()
-        .unwrap();
+        .output_in_time();
     let status: Value = serde_json::from_slice(&output.stdout).unwrap();
     status["pools"][0].clone()
 }
@@ -112,8 +112,7 @@ fn status_text(site: &Site) -> String {
     let output = Command::new(env!("CARGO_BIN_EXE_tidegate"))
         .args(["status", "--control"])
         .arg(site.folder.join("control"))
-        .output()
-        .unwrap();
+        .output_in_time();
     String::from_utf8(output.stdout).unwrap()
 }
 

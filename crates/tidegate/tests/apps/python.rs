@@ -3,6 +3,7 @@
 use crate::site::{Site, folder, has};
 use std::fs;
 use std::process::Command;
+use tidegate_testkit::InTime;
 
 const PYTHON: &str = "/usr/bin/python3";
 
@@ -52,7 +53,7 @@ async def main(url):
 asyncio.run(asyncio.wait_for(main(sys.argv[1]), 30))
 "#;
     let url = format!("{}/socket", site.url.replace("http://", "ws://"));
-    let output = Command::new(PYTHON).args(["-c", script, &url]).output().unwrap();
+    let output = Command::new(PYTHON).args(["-c", script, &url]).output_in_time();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 
     if has(&["chromium"]) {
@@ -64,8 +65,7 @@ asyncio.run(asyncio.wait_for(main(sys.argv[1]), 30))
                 .args(arguments)
                 .args(["--virtual-time-budget=4000", "--enable-logging=stderr", "--timeout=20000", &profile])
                 .arg(format!("{}/", site.url))
-                .output()
-                .unwrap()
+                .output_in_time()
         };
         let has_answer = |output: &std::process::Output| {
             String::from_utf8_lossy(&output.stdout).contains("<li>you said: first</li>")

@@ -6,6 +6,7 @@ use std::io::{BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use tidegate_testkit::InTime;
 
 /// The server, with the application that its settings start.
 pub struct Site {
@@ -146,8 +147,7 @@ impl Visitor<'_> {
             ])
             .args([Path::new("--cookie"), &self.cookies, Path::new("--cookie-jar"), &self.cookies])
             .args(arguments)
-            .output()
-            .unwrap();
+            .output_in_time();
         assert!(output.status.success(), "curl {arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
         let (text, last) = text.rsplit_once('\n').unwrap();

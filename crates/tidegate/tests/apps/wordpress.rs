@@ -5,13 +5,14 @@ use crate::site::{Page, Site, example, folder, has};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use tidegate_testkit::InTime;
 
 /// The database, ended with the test.
 struct Database(PathBuf);
 
 impl Database {
     fn prepare(folder: &Path) -> Database {
-        let output = Command::new(example("wordpress/setup")).arg(folder).output().unwrap();
+        let output = Command::new(example("wordpress/setup")).arg(folder).output_in_time();
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         Database(folder.to_owned())
     }

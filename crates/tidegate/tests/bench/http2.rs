@@ -8,6 +8,7 @@ use std::net::TcpStream;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
+use tidegate_testkit::InTime;
 
 /// A Tidegate server that speaks HTTP/2 without TLS and with it, and logs.
 struct Served2 {
@@ -172,7 +173,7 @@ fn an_http2_server_that_is_closed_in_the_middle_leaves_what_was_measured() {
         .unwrap();
     assert!(served.logged(100).len() >= 100);
     served.served.child.kill().unwrap();
-    let output = bench.wait_with_output().unwrap();
+    let output = bench.output_in_time();
     let report: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert!(report["succeeded"].as_u64().is_some_and(|count| count >= 100), "{report}");
     assert!(report["errors"]["refused"].as_u64().is_some_and(|count| count > 0), "{}", report["errors"]);

@@ -7,6 +7,7 @@ use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use tidegate_testkit::InTime;
 
 pub const BINARY: &str = env!("CARGO_BIN_EXE_tidegate");
 
@@ -25,8 +26,7 @@ impl Outcome {
 /// Runs `tidegate bench`. The generator may share its processor with other tests, so figures may be INVALID;
 /// counts hold all the same.
 pub fn bench(arguments: &[&str]) -> Outcome {
-    let output =
-        Command::new(BINARY).arg("bench").args(arguments).stdin(Stdio::null()).output().expect("it starts");
+    let output = Command::new(BINARY).arg("bench").args(arguments).stdin(Stdio::null()).output_in_time();
     Outcome {
         code: output.status.code().unwrap_or(-1),
         stdout: String::from_utf8(output.stdout).unwrap(),

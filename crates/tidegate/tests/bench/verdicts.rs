@@ -8,6 +8,7 @@ use std::io::Write;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::time::Duration;
+use tidegate_testkit::{InTime, receive};
 
 #[test]
 fn without_a_target_it_is_measured_and_with_failures_it_fails() {
@@ -124,22 +125,21 @@ fn reports_say_when_where_and_how() {
 
 #[test]
 fn an_interrupted_run_has_an_exit_code_of_its_own() {
-    let answered = std::sync::Arc::new(std::sync::Barrier::new(2));
-    let seen = answered.clone();
+    let (seen, answered) = std::sync::mpsc::channel();
     let url = peer(move |number, mut stream| {
         let mut first = number > 0;
         while request(&mut stream) {
             answer(&mut stream, "200 OK", "x");
             if std::mem::take(&mut first) {
-                seen.wait();
+                seen.send(()).unwrap();
             }
         }
     });
     let run = ["bench", "hit", "-c", "1", "-t", "10m", "--target", "p99=1m", "--json", &url];
     let child = Command::new(BINARY).args(run).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
-    answered.wait();
+    receive(&answered, "the first answer");
     kill_process(Pid::from_child(&child), Signal::INT).unwrap();
-    let output = child.wait_with_output().unwrap();
+    let output = child.output_in_time();
     let report: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(output.status.code(), Some(130), "{report}");
     assert_ne!(report["verdict"], "PASS");

@@ -6,6 +6,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
+use tidegate_testkit::InTime;
 use tidegate_testkit::reachable;
 
 /// The command, where every user can run it.
@@ -20,7 +21,7 @@ pub fn user() -> Option<(String, u32)> {
         return None;
     }
     for name in ["www-data", "nobody"] {
-        let output = Command::new("id").args(["-u", name]).output().ok()?;
+        let output = Command::new("id").args(["-u", name]).output_in_time();
         if output.status.success() {
             let number = String::from_utf8(output.stdout).ok()?.trim().parse().ok()?;
             return Some((name.to_owned(), number));
@@ -75,8 +76,7 @@ pub fn certificate(folder: &Folder) {
             "site.pem",
         ])
         .current_dir(&folder.0)
-        .output()
-        .unwrap();
+        .output_in_time();
     assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
     fs::set_permissions(folder.path("site.key"), fs::Permissions::from_mode(0o600)).unwrap();
 }

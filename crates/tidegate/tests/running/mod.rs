@@ -18,7 +18,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::sync::mpsc::{Receiver, channel};
 use std::thread::JoinHandle;
 use std::time::Instant;
-pub use tidegate_testkit::{WAIT, wait_for};
+use tidegate_testkit::InTime;
+pub use tidegate_testkit::{WAIT, join, wait_for};
 
 pub const BINARY: &str = env!("CARGO_BIN_EXE_tidegate");
 
@@ -70,7 +71,7 @@ pub fn command(folder: &Folder, arguments: &[&str]) -> Command {
 
 /// Runs the command to its end.
 pub fn run(folder: &Folder, arguments: &[&str]) -> Outcome {
-    let output = command(folder, arguments).output().unwrap();
+    let output = command(folder, arguments).output_in_time();
     Outcome {
         code: output.status.code(),
         stdout: String::from_utf8(output.stdout).unwrap(),
@@ -272,7 +273,7 @@ impl Load {
 
     pub fn end(self) {
         self.is_over.store(true, SeqCst);
-        let (answers, failures) = self.thread.join().unwrap();
+        let (answers, failures) = join(self.thread, "the load to end");
         assert!(answers > 0);
         assert_eq!(failures, Vec::<String>::new(), "beside {answers} answers");
     }

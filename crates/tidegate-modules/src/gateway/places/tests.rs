@@ -4,27 +4,9 @@ use super::*;
 use std::collections::HashSet;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Barrier, mpsc};
-use std::task::{Wake, Waker};
-use std::thread::{self, Thread};
-
-struct Unpark(Thread);
-
-impl Wake for Unpark {
-    fn wake(self: Arc<Self>) {
-        self.0.unpark();
-    }
-}
-
-fn block_on<T>(future: impl Future<Output = T>) -> T {
-    let waker = Waker::from(Arc::new(Unpark(thread::current())));
-    let mut future = std::pin::pin!(future);
-    loop {
-        if let Poll::Ready(value) = future.as_mut().poll(&mut Context::from_waker(&waker)) {
-            return value;
-        }
-        thread::park();
-    }
-}
+use std::task::Waker;
+use std::thread;
+use tidegate_testkit::{block_on, wait_for};
 
 fn places(places: usize, queue_length: usize) -> Arc<Places> {
     Places::new(PlaceLimits { places, queue_length, queue_age: None })
@@ -89,9 +71,8 @@ fn places_go_to_threads_in_the_order_of_their_arrival() {
                 order.send(number).expect("the test listens");
             });
             // The next begins when this one stands in the queue.
-            while queue.report().waiting != number as usize + 1 {
-                thread::yield_now();
-            }
+            let is_there = || (queue.report().waiting == number as usize + 1).then_some(());
+            wait_for(is_there, "one more to wait");
         }
         drop(first);
     });

@@ -263,15 +263,8 @@ mod tests {
         folder.give(&path);
         clients.set(vec![second, first]);
         let is_over = std::sync::atomic::AtomicBool::new(false);
-        // Also where the loop below panics: those who look would look for ever.
-        struct Over<'a>(&'a std::sync::atomic::AtomicBool);
-        impl Drop for Over<'_> {
-            fn drop(&mut self) {
-                self.0.store(true, std::sync::atomic::Ordering::Relaxed);
-            }
-        }
         std::thread::scope(|scope| {
-            let over = Over(&is_over);
+            let end = tidegate_testkit::OverWhenDropped(&is_over);
             let lookers = [first, second].map(|(user, _)| {
                 let (path, is_over) = (&path, &is_over);
                 scope.spawn(move || {
@@ -289,7 +282,7 @@ mod tests {
                 clients.set(vec![third, second, first]);
                 clients.set(vec![second, first]);
             }
-            drop(over);
+            drop(end);
             let refused = lookers.map(|looker| looker.join().expect("it looks"));
             assert_eq!(refused, [0, 0], "of the first user and of the second");
         });

@@ -273,7 +273,7 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
         let url = format!("http://{}/grow", listener.local_addr().expect("it is bound"));
         let server = std::thread::spawn(move || {
-            let (mut stream, _) = listener.accept().expect("it is called");
+            let mut stream = tidegate_testkit::accept(&listener, "a call");
             let mut text = Vec::new();
             let mut buffer = [0; 1024];
             while !text.ends_with(b"}") {
@@ -284,7 +284,7 @@ mod tests {
             String::from_utf8(text).expect("it is text")
         });
         assert_eq!(call(&url, "php", "queue", "above", 7), Ok(()));
-        let text = server.join().expect("it does not panic");
+        let text = tidegate_testkit::join(server, "the end of the call");
         assert!(text.starts_with("POST /grow HTTP/1.1\r\n"), "{text}");
         assert!(text.contains(r#""value":7"#), "{text}");
     }

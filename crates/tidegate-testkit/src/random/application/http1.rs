@@ -1,6 +1,6 @@
 //! An application that speaks HTTP/1.1, one request after another on a connection.
 
-use super::{After, Encode, Incoming, Reset, Stop, Upload, perform};
+use super::{After, Encode, Incoming, Reset, Stop, Upload, perform, trailer};
 use crate::random::findings::Findings;
 use crate::random::plan::{AnswerPlan, Ending, Framing};
 
@@ -12,6 +12,12 @@ impl Encode for Http1 {
         // Who has sent all the content that was announced and then goes silent must not be asked again on the connection.
         if plan.framing == Framing::Length && plan.ending == Ending::Stall(plan.length) {
             out.extend_from_slice(b"Connection: close\r\n");
+        }
+        if plan.is_text {
+            out.extend_from_slice(b"Content-Type: text/plain\r\n");
+        }
+        if plan.has_trailer && plan.framing == Framing::Chunked {
+            out.extend_from_slice(b"Trailer: X-End\r\n");
         }
         let framing = match plan.framing {
             Framing::Length => format!("Content-Length: {}\r\n\r\n", plan.length),
@@ -33,7 +39,11 @@ impl Encode for Http1 {
 
     fn end(&self, plan: &AnswerPlan, out: &mut Vec<u8>) {
         if plan.framing == Framing::Chunked {
-            out.extend_from_slice(b"0\r\n\r\n");
+            out.extend_from_slice(b"0\r\n");
+            if plan.has_trailer {
+                out.extend_from_slice(format!("X-End: {:x}\r\n", plan.nonce.0).as_bytes());
+            }
+            out.extend_from_slice(b"\r\n");
         }
     }
 
@@ -72,6 +82,9 @@ fn read_request(incoming: &mut Incoming) -> Result<AnswerPlan, Stop> {
     let field = |name: &str| {
         head.split("\r\n").filter_map(|line| line.split_once(':')).find(|(n, _)| n.eq_ignore_ascii_case(name))
     };
+    if field("x-end").is_some() {
+        return Err(Stop::Fault("a trailer in the head of a request".to_owned()));
+    }
     let mut upload = Upload::of(&plan);
     if let Some((_, length)) = field("content-length") {
         let length = length.trim().parse().map_err(|_| Stop::Fault(format!("Content-Length:{length}")))?;
@@ -82,7 +95,14 @@ fn read_request(incoming: &mut Incoming) -> Result<AnswerPlan, Stop> {
             let length = usize::from_str_radix(&line, 16)
                 .map_err(|_| Stop::Fault(format!("the chunk line {line:?}")))?;
             if length == 0 {
-                while !self::line(incoming)?.is_empty() {}
+                loop {
+                    let line = self::line(incoming)?;
+                    match line.split_once(':') {
+                        _ if line.is_empty() => break,
+                        Some((name, value)) => trailer(&plan, name, value)?,
+                        None => return Err(Stop::Fault(format!("{line:?} behind the last chunk"))),
+                    }
+                }
                 break;
             }
             let data = incoming.take(length)?;

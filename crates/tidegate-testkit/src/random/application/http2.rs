@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use super::{Incoming, PATIENCE, Reset, STALL, Stop, Upload};
+use super::{Incoming, PATIENCE, Reset, STALL, Stop, Upload, trailer};
 use crate::random::content;
 use crate::random::findings::Findings;
 use crate::random::frames::{
@@ -129,9 +129,14 @@ impl Connection<'_, '_> {
         let fields =
             self.decoder.decode(&block).map_err(|error| Stop::Fault(format!("a field block: {error:?}")))?;
         if let Some(stream) = self.streams.get_mut(&id) {
-            // Trailers.
+            for (name, value) in &fields {
+                trailer(&stream.plan, &String::from_utf8_lossy(name), &String::from_utf8_lossy(value))?;
+            }
             stream.is_asked = true;
             return stream.upload.end();
+        }
+        if fields.iter().any(|(name, _)| name == b"x-end") {
+            return Err(Stop::Fault("a trailer in the head of a request".to_owned()));
         }
         let path = fields.iter().find(|(name, _)| name == b":path").map(|(_, value)| value.clone());
         let path = path.ok_or_else(|| Stop::Fault("a request without :path".to_owned()))?;
@@ -194,6 +199,9 @@ impl Connection<'_, '_> {
             if plan.framing == crate::random::plan::Framing::Length {
                 fields.push((b"content-length", length.as_bytes()));
             }
+            if plan.is_text {
+                fields.push((b"content-type", b"text/plain"));
+            }
             let block = self.encoder.encode(fields);
             push_frame(&mut self.out, HEADERS, END_HEADERS, id, &block);
         }
@@ -218,6 +226,11 @@ impl Connection<'_, '_> {
             return;
         }
         match plan.ending {
+            Ending::Complete if plan.has_trailer => {
+                let value = format!("{:x}", plan.nonce.0);
+                let block = self.encoder.encode([(&b"x-end"[..], value.as_bytes())]);
+                push_frame(&mut self.out, HEADERS, END_HEADERS | END_STREAM, id, &block);
+            }
             Ending::Complete => push_frame(&mut self.out, DATA, END_STREAM, id, &[]),
             Ending::Reset(_) => push_reset(&mut self.out, id, CANCEL),
             Ending::Stall(at) if at != u64::MAX => {

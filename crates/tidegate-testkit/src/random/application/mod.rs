@@ -264,6 +264,17 @@ impl Upload {
     }
 }
 
+/// A field that came behind the content of a request.
+fn trailer(plan: &AnswerPlan, name: &str, value: &str) -> Result<(), Stop> {
+    let is_right = plan.sends_trailer
+        && name.eq_ignore_ascii_case("x-end")
+        && value.trim() == format!("{:x}", plan.nonce.0);
+    match is_right {
+        true => Ok(()),
+        false => Err(Stop::Fault(format!("the trailer {name}: {value} with the request {:x}", plan.nonce.0))),
+    }
+}
+
 /// How a protocol writes an answer.
 trait Encode {
     fn head(&self, plan: &AnswerPlan, out: &mut Vec<u8>);

@@ -21,7 +21,8 @@ fn cgi_head(plan: &AnswerPlan) -> String {
         Framing::Length => format!("Content-Length: {}\r\n", plan.length),
         Framing::Chunked | Framing::Close => String::new(),
     };
-    format!("Status: 200 OK\r\nX-Nonce: {:x}\r\n{length}\r\n", plan.nonce.0)
+    let kind = if plan.is_text { "Content-Type: text/plain\r\n" } else { "" };
+    format!("Status: 200 OK\r\nX-Nonce: {:x}\r\n{kind}{length}\r\n", plan.nonce.0)
 }
 
 struct FastCgi;

@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
-use super::{Client, PATIENCE};
+use super::{Client, PATIENCE, limit_of};
 use crate::random::answer::{AnswerCheck, Broken, End};
 use crate::random::content;
 use crate::random::findings::Invariant;
@@ -112,7 +112,7 @@ fn exchange(client: &mut Client<'_>, mut connection: Connection, batch: &Batch) 
         encode(request, &mut bytes);
         client.note(format!("> {} {} ({:?})", request.method, request.target, batch.conduct));
     }
-    client.shared.tally.requests.fetch_add(batch.requests.len() as u64, Relaxed);
+    batch.requests.iter().for_each(|request| client.asks(request));
     if let ClientBehaviour::Unfinished { is_reset } = batch.conduct {
         // Not in the last request only: what was complete before it is under way.
         let end = bytes.len() * 2 / 3;
@@ -146,7 +146,7 @@ fn exchange(client: &mut Client<'_>, mut connection: Connection, batch: &Batch) 
         {
             excuse = crate::random::answer::Excuse::Client; // it may be closed at this very moment
         }
-        let mut check = AnswerCheck::new(request.expected.clone(), excuse, is_slow, request.method == "HEAD");
+        let mut check = AnswerCheck::new(request, excuse, is_slow);
         match read_answer(client, &mut connection, batch, request, &mut check) {
             Ok(outcome) => {
                 client.shared.tally.answers.fetch_add(1, Relaxed);
@@ -187,19 +187,27 @@ fn encode(request: &Request, out: &mut Vec<u8>) {
     out.extend_from_slice(
         format!("{} {} HTTP/1.1\r\nHost: {}\r\n", request.method, request.target, request.host).as_bytes(),
     );
+    for (name, value) in &request.fields {
+        out.extend_from_slice(format!("{name}: {value}\r\n").as_bytes());
+        if name == "TE" {
+            out.extend_from_slice(b"Connection: TE\r\n");
+        }
+    }
     let Some((nonce, length)) = request.upload else {
         out.extend_from_slice(b"\r\n");
         return;
     };
     let content = content::content(nonce, length);
     if request.is_chunked {
-        out.extend_from_slice(b"Transfer-Encoding: chunked\r\n\r\n");
+        let announced = if request.trailer.is_some() { "Trailer: X-End\r\n" } else { "" };
+        out.extend_from_slice(format!("{announced}Transfer-Encoding: chunked\r\n\r\n").as_bytes());
         for piece in content.chunks(5000) {
             out.extend_from_slice(format!("{:x}\r\n", piece.len()).as_bytes());
             out.extend_from_slice(piece);
             out.extend_from_slice(b"\r\n");
         }
-        out.extend_from_slice(b"0\r\n\r\n");
+        let trailer = request.trailer.map(|nonce| format!("X-End: {:x}\r\n", nonce.0)).unwrap_or_default();
+        out.extend_from_slice(format!("0\r\n{trailer}\r\n").as_bytes());
     } else {
         out.extend_from_slice(format!("Content-Length: {length}\r\n\r\n").as_bytes());
         out.extend_from_slice(&content);
@@ -220,7 +228,7 @@ fn read_answer(
         }
     };
     client.note(format!("< {status} {}", summary(&fields)));
-    client.shared.tally.head(status);
+    client.hears(limit_of(request), status)?;
     check.head(status, &fields)?;
     let field = |name: &str| {
         fields.iter().find(|(of, _)| of.eq_ignore_ascii_case(name)).map(|(_, value)| value.as_str())
@@ -238,7 +246,7 @@ fn read_answer(
             let size = u64::from_str_radix(size.trim(), 16)
                 .map_err(|_| (Invariant::Answer, format!("the chunk line {line:?}")))?;
             if size == 0 {
-                while !read_line(client, connection, batch)?.is_empty() {}
+                check.trailers(&read_fields(client, connection, batch)?)?;
                 break;
             }
             read_content(client, connection, batch, check, Some(size))?;
@@ -295,11 +303,31 @@ fn read_head(
     let status =
         start.strip_prefix("HTTP/1.1 ").and_then(|rest| rest.get(..3)).and_then(|digits| digits.parse().ok());
     let status = status.ok_or_else(|| bad(start))?;
-    let fields = lines[1..].iter().map(|line| {
-        let (name, value) = line.split_once(':').ok_or_else(|| bad(line))?;
-        Ok((name.to_owned(), value.trim().to_owned()))
-    });
-    Ok((status, fields.collect::<Result<_, NoAnswer>>()?))
+    Ok((status, split_fields(&lines[1..])?))
+}
+
+/// The fields behind content.
+fn read_fields(
+    client: &mut Client<'_>,
+    connection: &mut Connection,
+    batch: &Batch,
+) -> Result<Vec<(String, String)>, NoAnswer> {
+    let mut lines = Vec::new();
+    loop {
+        let line = read_line(client, connection, batch)?;
+        if line.is_empty() || lines.len() > 100 {
+            return split_fields(&lines);
+        }
+        lines.push(line);
+    }
+}
+
+fn split_fields(lines: &[String]) -> Result<Vec<(String, String)>, NoAnswer> {
+    let split = |line: &String| {
+        let pair = line.split_once(':').map(|(name, value)| (name.to_owned(), value.trim().to_owned()));
+        pair.ok_or_else(|| (Invariant::Answer, format!("{line:?} among fields")).into())
+    };
+    lines.iter().map(split).collect()
 }
 
 fn read_line(

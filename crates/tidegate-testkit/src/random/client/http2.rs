@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
-use super::{Client, PATIENCE};
-use crate::random::answer::{AnswerCheck, Broken, End};
+use super::{Client, PATIENCE, limit_of};
+use crate::random::answer::{AnswerCheck, Broken, End, RequestLimit};
 use crate::random::content::{self, Nonce};
 use crate::random::findings::Invariant;
 use crate::random::frames::{
@@ -23,9 +23,12 @@ const RESETS: u32 = 60;
 
 struct Stream {
     check: AnswerCheck,
+    limit: Option<RequestLimit>,
     has_head: bool,
     /// What is still to be sent.
     upload: Option<(Nonce, u64, u64)>,
+    /// What follows it.
+    trailer: Option<Nonce>,
     /// Content of the answer since the window was opened last.
     unreleased: u32,
     /// It is reset behind so many bytes.
@@ -212,7 +215,7 @@ fn play_batch(
 fn ask(client: &mut Client<'_>, connection: &mut Connection<'_>, batch: &Batch, request: &Request) {
     let id = connection.next;
     connection.next += 2;
-    client.shared.tally.requests.fetch_add(1, Relaxed);
+    client.asks(request);
     client.note(format!("> {id}: {} {} ({:?})", request.method, request.target, batch.conduct));
     let scheme = if client.shared.is_tls[client.session.listener] { "https" } else { "http" };
     let length = request.upload.map(|(_, length)| length.to_string());
@@ -225,6 +228,9 @@ fn ask(client: &mut Client<'_>, connection: &mut Connection<'_>, batch: &Batch, 
     if let Some(length) = length.as_deref().filter(|_| !request.is_chunked) {
         fields.push(("content-length", length));
     }
+    let more: Vec<(String, &str)> =
+        request.fields.iter().map(|(name, value)| (name.to_ascii_lowercase(), value.as_str())).collect();
+    fields.extend(more.iter().map(|(name, value)| (name.as_str(), *value)));
     let block =
         connection.encoder.encode(fields.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes())));
     let end = if request.upload.is_none() { END_STREAM } else { 0 };
@@ -251,9 +257,11 @@ fn ask(client: &mut Client<'_>, connection: &mut Connection<'_>, batch: &Batch, 
     connection.streams.insert(
         id,
         Stream {
-            check: AnswerCheck::new(request.expected.clone(), excuse, is_slow, request.method == "HEAD"),
+            check: AnswerCheck::new(request, excuse, is_slow),
+            limit: limit_of(request),
             has_head: false,
             upload: request.upload.map(|(nonce, length)| (nonce, 0, length)),
+            trailer: request.trailer,
             unreleased: 0,
             resets_after,
         },
@@ -274,7 +282,13 @@ impl Connection<'_> {
                 content::append(&mut data, nonce, sent, count);
                 self.windows.sent(*id, count);
                 let is_end = sent + count == length;
-                push_frame(&mut self.out, DATA, if is_end { END_STREAM } else { 0 }, *id, &data);
+                let flags = if is_end && stream.trailer.is_none() { END_STREAM } else { 0 };
+                push_frame(&mut self.out, DATA, flags, *id, &data);
+                if let Some(nonce) = stream.trailer.filter(|_| is_end) {
+                    let value = format!("{:x}", nonce.0);
+                    let block = self.encoder.encode([(&b"x-end"[..], value.as_bytes())]);
+                    push_frame(&mut self.out, HEADERS, END_HEADERS | END_STREAM, *id, &block);
+                }
                 stream.upload = (!is_end).then_some((nonce, sent + count, length));
             }
         }
@@ -304,7 +318,7 @@ impl Connection<'_> {
             DATA => self.data(client, frame)?,
             RST_STREAM => {
                 let code = frame.number(0).map_err(|text| (Invariant::Answer, text))?;
-                if let Some(stream) = self.streams.remove(&frame.stream) {
+                if let Some(mut stream) = self.streams.remove(&frame.stream) {
                     self.windows.close(frame.stream);
                     client.note(format!("< {}: reset with {}", frame.stream, name_of(code)));
                     stream.check.end(End::Cut(&format!("reset with {}", name_of(code))))?;
@@ -354,10 +368,10 @@ impl Connection<'_> {
             Some(Ok(status)) if !stream.has_head => {
                 stream.has_head = true;
                 client.note(format!("< {id}: {status}"));
-                client.shared.tally.head(status);
+                client.hears(stream.limit, status)?;
                 stream.check.head(status, &fields)?;
             }
-            None if stream.has_head && is_end => {}
+            None if stream.has_head && is_end => stream.check.trailers(&fields)?,
             other => return Err((Invariant::Answer, format!("status {other:?} on stream {id}: {fields:?}"))),
         }
         if is_end {
@@ -404,7 +418,7 @@ impl Connection<'_> {
 
     /// An answer is complete.
     fn finish(&mut self, client: &mut Client<'_>, id: u32) -> Result<(), Broken> {
-        if let Some(stream) = self.streams.remove(&id) {
+        if let Some(mut stream) = self.streams.remove(&id) {
             self.windows.close(id);
             client.shared.tally.answers.fetch_add(1, Relaxed);
             client.shared.tally.bytes.fetch_add(stream.check.received(), Relaxed);
@@ -418,7 +432,7 @@ impl Connection<'_> {
         let said = self
             .goaway
             .map_or_else(String::new, |(last, code)| format!(" behind GOAWAY {last} {}", name_of(code)));
-        for (id, stream) in std::mem::take(&mut self.streams) {
+        for (id, mut stream) in std::mem::take(&mut self.streams) {
             client.note(format!("{id} had {} bytes of content", stream.check.received()));
             stream.check.end(End::Cut(&format!("the connection was {how}{said}")))?;
         }

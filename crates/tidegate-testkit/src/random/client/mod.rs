@@ -8,9 +8,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::answer::{Broken, Excuse};
+use super::answer::{Broken, Excuse, Expected, Limited, RequestLimit};
 use super::findings::{Finding, Findings, Invariant};
-use super::session::{Batch, ClientBehaviour, Session};
+use super::origin::Origin;
+use super::session::{Batch, ClientBehaviour, Request, Session};
 use super::socket::Socket;
 use crate::client::Address;
 use crate::random::pause::rest;
@@ -25,6 +26,7 @@ const HISTORY: usize = 24;
 pub(super) struct Shared {
     pub(super) addresses: Vec<Address>,
     pub(super) is_tls: Vec<bool>,
+    pub(super) is_proxied: Vec<bool>,
     /// The server is short of something by its settings.
     pub(super) is_tight: bool,
     pub(super) keep_alive: Duration,
@@ -46,14 +48,35 @@ pub(super) struct Tally {
     /// Answers of which the head came, by status, whatever came behind it.
     pub(super) heads: Mutex<BTreeMap<u16, u64>>,
     pub(super) connections: AtomicU64,
+    /// Requests that a limit counts, by limit and client.
+    limited: Mutex<BTreeMap<(RequestLimit, Origin), Limitings>>,
     /// Bytes of content.
     pub(super) bytes: AtomicU64,
+}
+
+/// What a limit has counted of a client.
+#[derive(Debug)]
+struct Limitings {
+    since: Instant,
+    sent: u64,
+    admitted: u64,
 }
 
 impl Tally {
     /// The final head of an answer has come.
     fn head(&self, status: u16) {
         *self.heads.lock().unwrap_or_else(PoisonError::into_inner).entry(status).or_default() += 1;
+    }
+}
+
+/// The limit that counts a request, if any does.
+fn limit_of(request: &Request) -> Option<RequestLimit> {
+    match &request.expected {
+        Expected::Served(served) => match served.limit {
+            Limited::By(limit) => Some(limit),
+            Limited::No | Limited::Guessing => None,
+        },
+        Expected::Application { .. } => None,
     }
 }
 
@@ -113,19 +136,58 @@ impl Client<'_> {
         }
     }
 
+    /// A request is about to be sent.
+    fn asks(&self, request: &Request) {
+        self.shared.tally.requests.fetch_add(1, Relaxed);
+        if let Some(limit) = limit_of(request) {
+            let mut all = self.shared.tally.limited.lock().unwrap_or_else(PoisonError::into_inner);
+            let counted = all.entry((limit, self.session.origin));
+            counted.or_insert_with(|| Limitings { since: Instant::now(), sent: 0, admitted: 0 }).sent += 1;
+        }
+    }
+
+    /// The final head of the answer to a request has come.
+    fn hears(&self, limit: Option<RequestLimit>, status: u16) -> Result<(), Broken> {
+        self.shared.tally.head(status);
+        let Some(limit) = limit else { return Ok(()) };
+        let mut all = self.shared.tally.limited.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(counted) = all.get_mut(&(limit, self.session.origin)) else { return Ok(()) };
+        let time = counted.since.elapsed();
+        if status == 429 {
+            if counted.sent <= limit.burst {
+                let text = format!("429 to one of {} requests, at {limit:?}", counted.sent);
+                return Err((Invariant::Limit, text));
+            }
+            return Ok(());
+        }
+        counted.admitted += 1;
+        let most = limit.burst + (limit.per_second as f64 * time.as_secs_f64()).ceil() as u64 + 1;
+        if counted.admitted > most {
+            let text = format!("{} requests admitted in {time:?}, at {limit:?}", counted.admitted);
+            return Err((Invariant::Limit, text));
+        }
+        Ok(())
+    }
+
     /// A new connection, with its TLS handshake. Nothing where the server may refuse and does.
     fn connect(&mut self) -> Result<Option<Socket>, Broken> {
         let index = self.session.listener;
         self.shared.tally.connections.fetch_add(1, Relaxed);
         let connected = Socket::connect(&self.shared.addresses[index], self.session.receive_buffer);
-        let connected = connected.map_err(|error| format!("cannot connect: {error}")).and_then(|socket| {
-            if !self.shared.is_tls[index] {
-                return Ok(socket);
-            }
-            let config = &self.shared.tls[usize::from(self.session.is_http2)];
-            let options = TlsOptions { name: Some("a.test".to_owned()), ..TlsOptions::default() };
-            socket.secure(config, &options)
-        });
+        let connected =
+            connected.map_err(|error| format!("cannot connect: {error}")).and_then(|mut socket| {
+                if self.shared.is_proxied[index] {
+                    let mut random = self.session.random.fork(self.shared.tally.connections.load(Relaxed));
+                    let header = self.session.origin.proxy_header(&mut random);
+                    socket.write(&header).map_err(|error| format!("cannot send: {error}"))?;
+                }
+                if !self.shared.is_tls[index] {
+                    return Ok(socket);
+                }
+                let config = &self.shared.tls[usize::from(self.session.is_http2)];
+                let options = TlsOptions { name: Some("a.test".to_owned()), ..TlsOptions::default() };
+                socket.secure(config, &options)
+            });
         match connected {
             Ok(socket) => {
                 self.note(format!("connected to {:?}", self.shared.addresses[index]));

@@ -292,9 +292,7 @@ fn a_link_without_a_process_ends() {
     let (ours, theirs) = passing::pair().expect("a pair of sockets");
     let (_, link, gives) = stage.servers.watch(ours).expect("threads start");
     drop((gives, theirs));
-    while link.is_open() {
-        std::thread::yield_now();
-    }
+    tidegate_testkit::wait_for(|| (!link.is_open()).then_some(()), "the end of the link");
 }
 
 /// What a root leads to is what the process has found, and not what lay there when the settings were read.

@@ -12,6 +12,7 @@ use tidegate_config::settings::upstream::{
     Balance, Check, CheckKind, Eject, Member, MemberAddress, Retry, Upstream,
 };
 use tidegate_modules::gateway::balance::groups::Fact;
+use tidegate_testkit::{WAIT, receive};
 
 fn upstream(address: MemberAddress, check: Option<Check>) -> Upstream {
     Upstream {
@@ -49,6 +50,7 @@ fn server(answers: &'static [&'static [u8]], asked: usize) -> SocketAddr {
         let mut last: &[u8] = b"";
         for stream in listener.incoming() {
             let mut stream = stream.unwrap();
+            stream.set_read_timeout(Some(WAIT)).unwrap();
             let mut request = vec![0; asked];
             let _ = stream.read_exact(&mut request);
             last = answers.next().unwrap_or(last);
@@ -74,8 +76,8 @@ fn an_http_check_takes_a_member_out_and_brings_it_back() {
     let address = server(&[GOOD, BAD, GOOD, BAD, b"SSH-2.0-what?", GOOD, GOOD], 20);
     let kind = CheckKind::Http { path: "/up".to_owned(), host: String::new() };
     let facts = facts(upstream(MemberAddress::Tcp(address), check(kind)));
-    assert_eq!(facts.recv().unwrap(), Fact::IsDown(true));
-    assert_eq!(facts.recv().unwrap(), Fact::IsDown(false));
+    assert_eq!(receive(&facts, "a fact"), Fact::IsDown(true));
+    assert_eq!(receive(&facts, "a fact"), Fact::IsDown(false));
 }
 
 #[test]
@@ -85,28 +87,28 @@ fn a_fastcgi_check_wants_fastcgi() {
         24,
     );
     let facts = facts(upstream(MemberAddress::Tcp(address), check(CheckKind::FastCgi)));
-    assert_eq!(facts.recv().unwrap(), Fact::IsDown(true));
-    assert_eq!(facts.recv().unwrap(), Fact::IsDown(false));
+    assert_eq!(receive(&facts, "a fact"), Fact::IsDown(true));
+    assert_eq!(receive(&facts, "a fact"), Fact::IsDown(false));
 }
 
 #[test]
 fn a_closed_port_is_down() {
     let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let facts = facts(upstream(MemberAddress::Tcp(address), check(CheckKind::Tcp)));
-    assert_eq!(facts.recv().unwrap(), Fact::IsDown(true));
+    assert_eq!(receive(&facts, "a fact"), Fact::IsDown(true));
 }
 
 #[test]
 fn a_name_leads_to_addresses() {
     let name = MemberAddress::Name { host: "localhost".to_owned(), port: 3000 };
     let facts = facts(upstream(name, None));
-    assert_eq!(facts.recv().unwrap(), Fact::Addresses(vec![([127, 0, 0, 1], 3000).into()]));
+    assert_eq!(receive(&facts, "a fact"), Fact::Addresses(vec![([127, 0, 0, 1], 3000).into()]));
 }
 
 #[test]
 fn a_name_that_leads_nowhere_is_told_once() {
     let name = MemberAddress::Name { host: "nowhere.invalid".to_owned(), port: 3000 };
     let facts = facts(upstream(name, None));
-    assert_eq!(facts.recv().unwrap(), Fact::Addresses(Vec::new()));
+    assert_eq!(receive(&facts, "a fact"), Fact::Addresses(Vec::new()));
     assert!(facts.try_recv().is_err());
 }
