@@ -35,6 +35,7 @@ pub(crate) struct Secure {
 
 impl Engine {
     /// Puts the sites, in the order of the settings, behind their names.
+    #[expect(clippy::mutable_key_type, reason = "an expression is hashed by its text, which stays")]
     pub fn new(settings: Arc<Settings>, sites: Vec<Site>) -> Engine {
         let hosts = Hosts::new(&settings, sites.iter().map(Site::config));
         let routes = sites.iter().flat_map(|site| &site.config().routes);

@@ -114,6 +114,16 @@ pub fn examine(opened: BorrowedFd<'_>) -> io::Result<()> {
     if present().iter().any(is_same) { refused() } else { Ok(()) }
 }
 
+/// Examines what was opened at a path that the operator has written: where it lies there and has no other name, it is what
+/// was meant, as a log beside the certificates.
+///
+/// # Errors
+/// As [`examine`].
+pub fn examine_at(path: &Path, opened: BorrowedFd<'_>) -> io::Result<()> {
+    let is_there = real_path_of(opened).is_some_and(|real| real == path.as_os_str().as_bytes());
+    if is_there && fstat(opened)?.st_nlink == 1 { Ok(()) } else { examine(opened) }
+}
+
 /// The path of a root leads to one of them now, and is not followed. Says so once.
 pub(crate) fn was_led_here(root: &Path) {
     let is_new = TOLD.lock().unwrap_or_else(PoisonError::into_inner).insert(root.to_owned());

@@ -276,9 +276,9 @@ fn wake(data: *const ()) {
         }
         _ => false,
     });
-    if is_here != Ok(true) {
-        if let Some(remote) = remote_of(worker) {
-            remote.push(target & ((1 << WORKER_SHIFT) - 1));
-        }
+    if is_here != Ok(true)
+        && let Some(remote) = remote_of(worker)
+    {
+        remote.push(target & ((1 << WORKER_SHIFT) - 1));
     }
 }

@@ -29,7 +29,8 @@ fn lock<T>(of: &'static Mutex<T>) -> MutexGuard<'static, T> {
 pub(crate) fn find_or_open(path: &Path, links: Links) -> io::Result<(Arc<Root>, bool)> {
     let key = (path.to_owned(), links);
     let known = |roots: &BTreeMap<_, Weak<Root>>| roots.get(&key).and_then(Weak::upgrade);
-    if let Some(root) = known(&lock(&ROOTS)) {
+    let there = known(&lock(&ROOTS));
+    if let Some(root) = there {
         return Ok((root, false));
     }
     // Without the lock: the file system of this one may hang, and others ask for theirs.

@@ -213,7 +213,7 @@ fn a_pool_that_moves_elsewhere_holds_up_no_other() {
     let server = Server::with_config(&folder, &(pool("a", WAITS) + &text));
     let before = application(&server, "a");
     let stopped = Stopped::new([parent_of(before)]);
-    folder.write("tidegate.kdl", &(format!("pool \"a\" {{ address \"127.0.0.1:1\" }}\n") + &text));
+    folder.write("tidegate.kdl", &("pool \"a\" { address \"127.0.0.1:1\" }\n".to_owned() + &text));
     let outcome = server.tell(&["reload"]);
     assert_eq!(outcome.code, Some(0), "{}", outcome.stderr);
     for _ in 0..2 {

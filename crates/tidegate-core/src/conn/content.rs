@@ -133,15 +133,13 @@ impl Connection {
     pub(super) fn end_content(&mut self, cx: &mut Ctx) {
         let Some(work) = &mut self.work else { return };
         let is_read = |incoming: &mut Box<Incoming>| matches!(**incoming, Incoming::Pipe { .. });
-        match work.incoming.take_if(is_read).map(|incoming| *incoming) {
-            Some(Incoming::Pipe { decoder, sink, .. }) => {
-                sink.fail(RequestBodyError::Interrupted);
-                let incoming = self.discard(cx, decoder, false);
-                if let Some(work) = &mut self.work {
-                    work.incoming = incoming;
-                }
+        let read = work.incoming.take_if(is_read).map(|incoming| *incoming);
+        if let Some(Incoming::Pipe { decoder, sink, .. }) = read {
+            sink.fail(RequestBodyError::Interrupted);
+            let incoming = self.discard(cx, decoder, false);
+            if let Some(work) = &mut self.work {
+                work.incoming = incoming;
             }
-            _ => {}
         }
     }
 

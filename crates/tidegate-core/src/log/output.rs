@@ -197,17 +197,13 @@ const PROC: u32 = 0x9fa0;
 /// included: whoever owns a folder there could have root write anywhere (CVE-2016-1247). Never one that is off limits, which
 /// an application of this user could lead it to.
 pub(super) fn append_to(path: &Path) -> io::Result<File> {
-    let (file, is_led) = open_by_way(path)?;
-    if !is_led {
-        return Ok(file); // it is where its path says
-    }
+    let file = open_by_way(path)?;
     // Not for want of a permission, which would be advised.
-    off_limits::examine(file.as_fd()).map_err(|refused| io::Error::other(refused.to_string()))?;
+    off_limits::examine_at(path, file.as_fd()).map_err(|refused| io::Error::other(refused.to_string()))?;
     Ok(file)
 }
 
-/// And whether it was by a link.
-fn open_by_way(path: &Path) -> io::Result<(File, bool)> {
+fn open_by_way(path: &Path) -> io::Result<File> {
     let absolute = std::path::absolute(path)?;
     let folder = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let top = || rustix::fs::open("/", folder, Mode::empty());
@@ -234,7 +230,7 @@ fn open_by_way(path: &Path) -> io::Result<(File, bool)> {
             }
             match open_in(at.as_fd(), &part, kind, OFlags::NOFOLLOW) {
                 Err(Errno::LOOP) if links < LINKS => links += 1, // it is a link by now
-                outcome => return Ok((outcome?, links > 0)),
+                outcome => return Ok(outcome?),
             }
             pending.push(part);
             continue;
@@ -243,8 +239,7 @@ fn open_by_way(path: &Path) -> io::Result<(File, bool)> {
             // The kernel's own, as behind /dev/stdout: what it says is no path.
             if is_last {
                 let kind = rustix::fs::statat(&at, &*part, AtFlags::empty())?.st_mode;
-                let file = open_in(at.as_fd(), &part, Some(FileType::from_raw_mode(kind)), OFlags::empty())?;
-                return Ok((file, false));
+                return Ok(open_in(at.as_fd(), &part, Some(FileType::from_raw_mode(kind)), OFlags::empty())?);
             }
             at = openat(&at, &*part, folder, Mode::empty())?;
             at_path.push(&part);

@@ -39,12 +39,12 @@ impl Logs {
     /// # Errors
     /// An application has led one to a secret of the server.
     pub fn examine(&self) -> Result<()> {
-        let is_led = |target: &LogTarget| match target {
-            LogTarget::File(path) => path.canonicalize().is_ok_and(|real| real != *path),
-            LogTarget::Stdout | LogTarget::Stderr => false,
-        };
-        for (target, file) in self.0.iter().filter(|(target, _)| is_led(target)) {
-            off_limits::examine(file.as_fd()).with_context(|| format!("cannot write the log {target}"))?;
+        for (target, file) in &self.0 {
+            let examined = match target {
+                LogTarget::File(path) => off_limits::examine_at(path, file.as_fd()),
+                LogTarget::Stdout | LogTarget::Stderr => Ok(()),
+            };
+            examined.with_context(|| format!("cannot write the log {target}"))?;
         }
         Ok(())
     }
