@@ -10,7 +10,6 @@ use super::{Rate, Ruling};
 use std::array;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
-use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use tidegate_io::shared::SharedWords;
@@ -40,31 +39,29 @@ pub struct Buckets {
 }
 
 impl Buckets {
-    /// A table for `keys` keys at once, 32 bytes each, and what another process gets to [`attach`](Buckets::attach) to.
-    /// `secret` comes from the system's source of randomness.
-    ///
-    /// # Errors
-    /// There is no descriptor or no memory left.
-    pub fn new(keys: usize, secret: [u64; 2]) -> io::Result<(Buckets, OwnedFd)> {
+    /// How many words a table for `keys` keys at once takes: 32 bytes for each.
+    pub fn length(keys: usize) -> usize {
         // Half of the places stay free, so that hardly any set is full before so many are there.
         let sets = keys.div_ceil(WAYS / 2).max(1);
-        let length = sets.saturating_mul(SET).saturating_add(HEAD);
-        let (words, descriptor) = SharedWords::new("tidegate-rates", length)?;
-        for (at, secret) in SECRET.into_iter().zip(secret) {
-            words.words()[at].store(secret, Relaxed);
-        }
-        Ok((Self::over(words)?, descriptor))
+        sets.saturating_mul(SET).saturating_add(HEAD)
     }
 
-    /// The table that another process has made. It stays when the descriptor is closed.
+    /// A table in words that are all zero. `secret` comes from the system's source of randomness.
     ///
     /// # Errors
-    /// `InvalidData`: it is none. Otherwise there is no memory left.
-    pub fn attach(descriptor: BorrowedFd<'_>) -> io::Result<Buckets> {
-        Self::over(SharedWords::attach(descriptor)?)
+    /// `InvalidData`: these are too few.
+    pub fn new(words: SharedWords, secret: [u64; 2]) -> io::Result<Buckets> {
+        for (word, secret) in SECRET.into_iter().filter_map(|at| words.words().get(at)).zip(secret) {
+            word.store(secret, Relaxed);
+        }
+        Self::attach(words)
     }
 
-    fn over(words: SharedWords) -> io::Result<Buckets> {
+    /// The table that another process has made.
+    ///
+    /// # Errors
+    /// `InvalidData`: it is none.
+    pub fn attach(words: SharedWords) -> io::Result<Buckets> {
         let sets = words.words().len().saturating_sub(HEAD) / SET;
         if sets == 0 {
             return Err(io::Error::new(io::ErrorKind::InvalidData, "the shared memory is no table of rates"));
@@ -197,10 +194,10 @@ fn charge(due: &AtomicU64, rate: Rate, now: u64) -> Ruling {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::rate::memory_of;
     use proptest::prelude::*;
     use std::collections::HashMap;
     use std::num::NonZeroU64;
-    use std::os::fd::AsFd;
     use std::thread;
     use std::time::Duration;
 
@@ -210,14 +207,20 @@ mod tests {
         Rate::new(NonZeroU64::new(count).unwrap(), Duration::from_secs(1), NonZeroU64::new(burst).unwrap())
     }
 
+    fn table(keys: usize, secret: [u64; 2]) -> Buckets {
+        let [words] = memory_of(Buckets::length(keys));
+        Buckets::new(words, secret).unwrap()
+    }
+
     fn is_within(ruling: Ruling) -> bool {
         matches!(ruling, Ruling::Within { .. })
     }
 
     #[test]
     fn exact_for_all_who_share_it() {
-        let (ours, descriptor) = Buckets::new(100, [1, 2]).unwrap();
-        let theirs = Buckets::attach(descriptor.as_fd()).unwrap();
+        let [ours, theirs] = memory_of(Buckets::length(100));
+        let ours = Buckets::new(ours, [1, 2]).unwrap();
+        let theirs = Buckets::attach(theirs).unwrap();
         for round in 0..50u64 {
             let key = round.to_be_bytes();
             let now = (round + 1) * 1000 * SECOND;
@@ -237,7 +240,7 @@ mod tests {
 
     #[test]
     fn a_flood_of_keys_lets_none_go_that_is_blocked() {
-        let (table, _) = Buckets::new(1000, [1, 2]).unwrap();
+        let table = table(1000, [1, 2]);
         let (rate, now) = (rate(1, 1), SECOND);
         assert!(is_within(table.charge(b"blocked", rate, now)));
         for key in 0..1_000_000u64 {
@@ -259,7 +262,7 @@ mod tests {
     #[test]
     fn another_secret_is_another_hash() {
         let places = |secret| {
-            let (table, _) = Buckets::new(1 << 16, secret).unwrap();
+            let table = table(1 << 16, secret);
             table.charge(b"key", rate(1, 1), SECOND);
             table.words.words().iter().skip(HEAD).position(|word| word.load(Relaxed) != 0)
         };
@@ -268,8 +271,8 @@ mod tests {
 
     #[test]
     fn what_is_no_table_is_refused() {
-        let (_, descriptor) = SharedWords::new("test", HEAD + SET - 1).unwrap();
-        let error = Buckets::attach(descriptor.as_fd()).unwrap_err();
+        let [words] = memory_of(HEAD + SET - 1);
+        let error = Buckets::attach(words).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::InvalidData);
     }
 
@@ -279,7 +282,7 @@ mod tests {
         fn as_a_map_that_forgets_nothing(
             requests in prop::collection::vec((0u8..20, 0u64..300_000_000), 1..400), burst in 1u64..5
         ) {
-            let (table, _) = Buckets::new(4096, [3, 4]).unwrap();
+            let table = table(4096, [3, 4]);
             let rate = rate(10, burst);
             let mut model: HashMap<u8, u64> = HashMap::new();
             let mut now = SECOND;

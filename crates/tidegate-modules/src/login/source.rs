@@ -462,6 +462,8 @@ mod tests {
     use super::*;
     use crate::login::fake::{self, Fake, Manner};
     use tidegate_config::settings::{self, Account, Origin, UserCache};
+    use tidegate_core::rate::TablePlace;
+    use tidegate_io::shared::SharedMemory;
 
     fn users(cache: UserCache) -> UserSource {
         let account = |name: &str, hash: &str| Account {
@@ -540,10 +542,13 @@ mod tests {
     fn guesses_count_for_all_processes() {
         let settings = users(CACHE);
         let identity = Identity::of_guesses(&settings);
-        let (_, descriptor) = identity.fresh(2).unwrap();
+        let length = identity.length(2).unwrap();
+        let (memory, descriptor) = SharedMemory::new("test", length).unwrap();
+        identity.fresh(memory.words(0..length).unwrap(), 2).unwrap();
+        let (places, memories) = ([TablePlace { identity, memory: 0, start: 0, length }], [descriptor]);
         let [one, other] = [(); 2].map(|()| {
             let rates = Arc::new(RateStore::default());
-            rates.provide(&identity, std::os::fd::AsFd::as_fd(&descriptor)).unwrap();
+            rates.provide(&places, &memories).unwrap();
             LoginStore::new(TlsStore::new().unwrap(), rates).source(&settings).unwrap()
         });
         for guess in 0..GUESSES.0 {
