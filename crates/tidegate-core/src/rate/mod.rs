@@ -59,6 +59,11 @@ impl Rate {
         Rate { interval, ahead: interval.saturating_mul(burst.get()).min(longest).max(interval) }
     }
 
+    /// Nanoseconds of a key's time that one takes.
+    pub fn interval(self) -> u64 {
+        self.interval
+    }
+
     /// Judges one more at `now`, of a key that will have caught up at `due` (nanoseconds of one clock; in the past when it
     /// has). Says when it will have caught up after it; `due` stays where it may not happen.
     #[inline]
