@@ -137,10 +137,16 @@ impl ConnectionHolds {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::rate::memory_of;
+
+    fn counts(keys: usize) -> Arc<Counts> {
+        let [words] = memory_of(Counts::length(keys, 1).unwrap());
+        Arc::new(Counts::new(words, 1, [1, 2]).unwrap())
+    }
 
     #[test]
     fn what_is_dropped_is_given_back() {
-        let counts = Arc::new(Counts::new(8, 1, [1, 2]).unwrap().0);
+        let counts = counts(8);
         let held = Held::new(&Rc::default());
         let known_elsewhere = held.holds();
         for _ in 0..3 {
@@ -154,7 +160,7 @@ mod tests {
 
     #[test]
     fn a_connection_counts_once_by_each_key() {
-        let counts = Arc::new(Counts::new(100, 1, [1, 2]).unwrap().0);
+        let counts = counts(100);
         let (one, other) = (ConnectionHolds::default(), ConnectionHolds::default());
         for _ in 0..3 {
             assert!(one.count(&counts, b"a", 1));

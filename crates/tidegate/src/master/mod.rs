@@ -16,7 +16,7 @@ mod parts;
 mod pid_file;
 mod pools;
 pub mod proof;
-mod rates;
+pub mod rates;
 mod reload;
 mod rotation;
 pub mod sealing;

@@ -303,6 +303,7 @@ impl Master {
         self.upstreams.adopt(&settings, self.tls.store());
         close_apart(vec![std::mem::take(&mut previous.logs)]);
         drop(previous);
+        self.current.rates.release_others();
         self.tls.adopt(&mut self.current);
         self.take_number();
         if let Some(Change::Reload(reload)) = &mut self.change {

@@ -304,8 +304,9 @@ impl Servers {
         server.revision = revision.number;
         let number = server.asked;
         let (logs, mut descriptors) = revision.logs.copies().context("cannot copy a log")?;
-        let (rates, tables) = revision.rates.copies().context("cannot copy the table of a limit")?;
-        descriptors.extend(tables);
+        let (tables, memories) = revision.rates.copies().context("cannot copy the memory of limits")?;
+        let of_tables = memories.len();
+        descriptors.extend(memories);
         let layout = &revision.layout;
         let mut listeners = Vec::with_capacity(layout.workers);
         for worker in 0..layout.workers {
@@ -317,7 +318,16 @@ impl Servers {
         let update = TlsUpdate { files: revision.tls.clone(), ..self.tls.clone() };
         let settings = revision.fitted();
         let off_limits = sealing::paths_of(&revision.settings);
-        let message = ToServer::Prepare { number, settings, is_recovery, logs, rates, listeners, off_limits };
+        let message = ToServer::Prepare {
+            number,
+            settings,
+            is_recovery,
+            logs,
+            tables,
+            memories: of_tables,
+            listeners,
+            off_limits,
+        };
         let frame = Link::frame(&message).context("a server process cannot be told of the settings")?;
         let is_told = server.link.order(&ToServer::Tls(update), Vec::new());
         if !is_told || !server.link.order_frame(frame, descriptors) {
