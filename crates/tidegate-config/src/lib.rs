@@ -13,6 +13,7 @@ mod display;
 mod effective;
 mod environment;
 mod folder;
+mod foreign;
 mod format;
 #[doc(hidden)]
 pub mod fuzzing;

@@ -474,7 +474,12 @@ fn helps_completes_and_documents_itself() {
     }
     assert!(run(&folder, &["--version"]).stdout.starts_with("tidegate "));
     for shell in ["bash", "zsh", "fish"] {
-        assert!(run(&folder, &["completions", shell]).stdout.contains("explain"), "{shell}");
+        let completions = run(&folder, &["completions", shell]).stdout;
+        assert!(completions.contains("explain"), "{shell}");
+        // What only the server itself starts is offered to nobody.
+        for hidden in ["guard", "cgi-stub", "launch", "schema"] {
+            assert!(!completions.contains(hidden), "{shell} offers {hidden}");
+        }
     }
     assert_eq!(run(&folder, &["man", "--output", "."]).code, Some(0));
     assert!(folder.path("tidegate.1").exists());

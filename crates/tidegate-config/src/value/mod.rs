@@ -307,7 +307,7 @@ impl Kind {
                 "a field value of visible ASCII characters and spaces".to_owned()
             }
             Self::MediaType => "a media type, such as `\"text/html\"`".to_owned(),
-            Self::Token => "a name of letters, digits and `-`, such as `\"utf-8\"`".to_owned(),
+            Self::Token => "a name of letters, digits and `-`".to_owned(),
             Self::Tokens => "names with commas between them, such as `\"GET,POST\"`".to_owned(),
             Self::Origin => {
                 "an origin, such as `\"https://app.example.com\"` or `\"*\"`, and `credentials` behind"

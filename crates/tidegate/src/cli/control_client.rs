@@ -44,7 +44,7 @@ Exit codes:
   1  no server answers, or it could not do it
   2  the arguments are wrong")]
 pub struct StatusArguments {
-    /// As JSON: {\"server\": {...}, \"stats\": {...}}
+    /// As JSON: {"server": {...}, "stats": {...}}
     #[arg(long, conflicts_with_all = ["text", "prometheus"])]
     json: bool,
     /// As text, for people; the default
