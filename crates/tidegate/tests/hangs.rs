@@ -228,7 +228,7 @@ fn a_pool_that_moves_elsewhere_holds_up_no_other() {
     wait_for(|| of_pool(&server, "a").iter().any(|pid| *pid != before).then_some(()), "it runs here again");
     stopped.assert_gone();
     let here = application(&server, "a");
-    folder.write("tidegate.kdl", &(format!("pool \"a\" {{ address \"127.0.0.1:1\" }}\n") + &text));
+    folder.write("tidegate.kdl", &("pool \"a\" { address \"127.0.0.1:1\" }\n".to_owned() + &text));
     assert_eq!(server.tell(&["reload"]).code, Some(0));
     wait_for(|| (!is_alive(here)).then_some(()), "it ends");
 }

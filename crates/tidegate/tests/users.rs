@@ -12,7 +12,7 @@ use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use tidegate_testkit::{InTime, reachable};
+use tidegate_testkit::InTime;
 
 fn id_of(name: &str) -> u32 {
     let output = Command::new("id").args(["-u", name]).output_in_time();
@@ -80,17 +80,7 @@ fn settings(folder: &Folder, lines: &str) -> String {
 fn with_a_key_left_open(command: &Command, key: &Path) -> Command {
     let mut shell = Command::new("sh");
     shell.args(["-c", "key=$0; exec \"$@\" 9<\"$key\""]).arg(key);
-    shell.arg(reachable(Path::new(command.get_program()))).args(command.get_args());
-    if let Some(folder) = command.get_current_dir() {
-        shell.current_dir(folder);
-    }
-    for (name, value) in command.get_envs() {
-        match value {
-            Some(value) => shell.env(name, value),
-            None => shell.env_remove(name),
-        };
-    }
-    shell
+    before(shell, command)
 }
 
 fn begin<'a>(folder: &'a Folder, lines: &str, name: &str) -> Server<'a> {
