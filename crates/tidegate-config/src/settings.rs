@@ -33,7 +33,7 @@ pub use directory::{
 };
 pub use directory_filter::{Comparison, Filter, FilterSyntax, FilterValue};
 pub use limits::{Limits, RequestLimits};
-pub use login::{Account, Identification, Login, Required, Requirement, UserCache, UserSource};
+pub use login::{Account, AccountFiles, Identification, Login, Required, Requirement, UserCache, UserSource};
 pub(crate) use networks::first_address;
 pub use networks::{Network, NetworkSet};
 pub use rates::{Bound, Limit, RequestRate};

@@ -9,6 +9,7 @@ mod acme;
 mod activation;
 mod changes;
 pub mod control;
+mod credentials;
 mod disk;
 pub mod logs;
 mod notify;
@@ -91,6 +92,8 @@ pub enum Event {
     Reopened(LogTarget, Result<Logs, String>),
     /// Files of TLS were looked at.
     Looked(Box<tls::Looked>),
+    /// Files of logins were looked at.
+    Credentials(Box<credentials::Looked>),
     /// The thread for automatic certificates has said something.
     Acme(acme::AcmeEvent),
     /// A server process has said something.
@@ -122,6 +125,7 @@ pub struct Master {
     current: Revision,
     servers: Servers,
     tls: Tls,
+    credentials: credentials::Credentials,
     acme: acme::Acme,
     status_registry: Arc<StatusRegistry>,
     writer: Arc<Writer>,
@@ -251,6 +255,7 @@ impl Master {
             current,
             servers,
             tls,
+            credentials: credentials::Credentials::default(),
             acme: acme::Acme::default(),
             status_registry,
             writer,
@@ -296,6 +301,7 @@ impl Master {
     fn take_number(&mut self) {
         let (addresses, total) = (self.listening(), self.current.layout.total());
         self.acme.adopt(&self.current.settings, &self.sender);
+        self.adopt_credentials();
         self.current.number = self.status_registry.next_revision(&self.current.settings, addresses, total);
         self.status_registry.set_rates(self.current.rates.clone());
         self.status_registry.set_certificates(self.tls.certificates(&self.current.settings));
@@ -322,6 +328,7 @@ impl Master {
         }
         let ending = loop {
             self.look_at_tls();
+            self.look_at_credentials();
             let event = self.deferred.pop_front().or_else(|| self.next_event(None));
             if let Some(ending) = event.and_then(|event| self.obey(event)) {
                 break ending;
@@ -344,7 +351,8 @@ impl Master {
         let look = self.tls.next_look().filter(|_| !self.servers.is_ending);
         let change = self.change.as_ref().and_then(Change::deadline);
         let logs = self.rotation.deadline();
-        let next = [until, self.servers.next_tick(), self.next_alive, look, change, logs];
+        let credentials = self.credentials.next_look().filter(|_| !self.servers.is_ending);
+        let next = [until, self.servers.next_tick(), self.next_alive, look, credentials, change, logs];
         let event = match next.into_iter().flatten().min() {
             Some(next) => self.events.recv_timeout(next.saturating_duration_since(Instant::now())).ok(),
             None => self.events.recv().ok(),
@@ -363,6 +371,7 @@ impl Master {
     fn advance(&mut self) -> Option<Ending> {
         while let Some(news) = self.servers.next_news() {
             self.advance_reload(&news);
+            self.credentials.advance(&news);
             if let (
                 Some(Change::Upgrade(Upgrade::HandingOver { waits_for, .. })),
                 News::AcceptsNoMore(id) | News::Ended(id),
@@ -410,6 +419,7 @@ impl Master {
             }
             Event::Reopened(target, outcome) => self.have_reopened(&target, outcome),
             Event::Looked(looked) => self.have_looked(*looked),
+            Event::Credentials(looked) => self.have_looked_at_credentials(*looked),
             Event::PredecessorEnded => self.has_predecessor = false,
             other => return Some(other),
         }

@@ -188,6 +188,15 @@ impl Server {
                     ));
                 }
             }
+            ToServer::Credentials(renewed) => {
+                for credential in &renewed {
+                    for settings in self.settings.iter_mut().chain(&mut self.next) {
+                        settings.renew(credential);
+                    }
+                    self.stores.logins.renew(credential);
+                }
+                self.tell(&ToMaster::CredentialsInUse);
+            }
             ToServer::Commit => self.commit(),
             ToServer::Discard => {
                 self.next = None;
@@ -405,8 +414,9 @@ impl Server {
                     let patience = self.settings.as_ref().map(|settings| settings.drain_timeout);
                     deadline = Some(Instant::now() + patience.unwrap_or_default());
                 }
-                Some(Event::Said(ToServer::Logs(targets), files)) => {
-                    let _ = self.obey(ToServer::Logs(targets), files);
+                // Who is still served is told of both.
+                Some(Event::Said(order @ (ToServer::Logs(_) | ToServer::Credentials(_)), files)) => {
+                    let _ = self.obey(order, files);
                 }
                 Some(_) => {}
             }

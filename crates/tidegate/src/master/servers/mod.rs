@@ -39,6 +39,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
 use std::time::{Duration, Instant};
+use tidegate_config::credentials::Credential;
 use tidegate_config::settings::LogTarget;
 use tidegate_core::log;
 use tidegate_core::tls::TlsUpdate;
@@ -349,6 +350,13 @@ impl Servers {
         }
     }
 
+    /// Tells every process what logins compare with now: whom, each of which says when it goes by it.
+    pub fn give_credentials(&mut self, renewed: &[Credential]) -> HashSet<u64> {
+        let open = self.list.iter().filter(|server| !server.has_ended);
+        let told = open.filter(|server| server.order(&ToServer::Credentials(renewed.to_vec()), Vec::new()));
+        told.map(|server| server.id).collect()
+    }
+
     /// Gives every process these logs, which were opened anew.
     pub fn give_logs(&mut self, logs: &Logs, fresh: &HashSet<LogTarget>) -> io::Result<()> {
         for server in &mut self.list {
@@ -442,6 +450,7 @@ impl Servers {
                 server.logs_given = server.logs_given.saturating_sub(1);
                 self.news.push_back(News::LogsInUse(id));
             }
+            ToMaster::CredentialsInUse => self.news.push_back(News::CredentialsInUse(id)),
             ToMaster::AcceptsNoMore => self.news.push_back(News::AcceptsNoMore(id)),
             ToMaster::Leaving => match server.state {
                 State::Serving => self.replace(id, revision),
