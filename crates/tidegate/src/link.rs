@@ -18,6 +18,7 @@ use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use tidegate_config::Settings;
 use tidegate_config::settings::{ListenAddress, LogTarget, once};
+use tidegate_core::access_data::DataKey;
 use tidegate_core::rate;
 use tidegate_core::tls::TlsUpdate;
 use tidegate_io::passing;
@@ -95,6 +96,8 @@ pub enum ToServer {
     },
     /// What TLS needs and settings do not hold. Before `Prepare`: all of it; later: what has changed.
     Tls(TlsUpdate),
+    /// What access asks of files; a descriptor for each. Before `Prepare`: all of it; later: what has changed.
+    Access(Vec<DataKey>),
     /// Take up what was prepared.
     Commit,
     /// Forget what was prepared.

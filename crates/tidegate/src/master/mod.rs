@@ -5,6 +5,7 @@
 //! `reload` and `upgrade` change settings and program. The order of the start matters: what can fail comes
 //! first, what others can see comes last.
 
+pub mod access;
 mod acme;
 mod activation;
 mod changes;
@@ -36,6 +37,7 @@ use crate::descriptors;
 use crate::link::{ToMaster, Wellness};
 use crate::revision::{self, ServeOptions, SettingsFrom};
 use crate::server::privileges;
+use access::{AccessLooks, AccessReading, AccessState};
 use anyhow::{Context, Result};
 use changes::{Change, Order, Upgrade};
 use control::{ControlSocket, Reply, Request, Responder};
@@ -91,6 +93,8 @@ pub enum Event {
     Reopened(LogTarget, Result<Logs, String>),
     /// Files of TLS were looked at.
     Looked(Box<tls::Looked>),
+    /// Files that access asks were looked at.
+    LookedAtAccess(Box<access::Looked>),
     /// The thread for automatic certificates has said something.
     Acme(acme::AcmeEvent),
     /// A server process has said something.
@@ -111,6 +115,8 @@ pub struct Read {
     pub pairs: HashMap<PairKey, Pair>,
     /// The state of the files of TLS just before they were read.
     pub seen: CertificateWatch,
+    /// What access asks of files.
+    pub access: AccessReading,
     /// Warnings that were found.
     pub warnings: Vec<Diagnostic>,
 }
@@ -122,6 +128,7 @@ pub struct Master {
     current: Revision,
     servers: Servers,
     tls: Tls,
+    access: AccessLooks,
     acme: acme::Acme,
     status_registry: Arc<StatusRegistry>,
     writer: Arc<Writer>,
@@ -195,6 +202,7 @@ impl Master {
         let logs = Logs::open(&settings, &HashSet::new(), &Wanted::default())?;
         let files = TlsFiles::read(&settings, &TlsFiles::default(), &read.pairs)?;
         let seen = read.seen;
+        let access = read.access.complete(&settings, &AccessState::default())?;
         let (given, mut warnings) = activation::take();
         let present = handover.map_or(&given, |left| &left.sockets);
         let sockets = Sockets::open(&settings, layout.total(), present)?;
@@ -237,6 +245,7 @@ impl Master {
             sockets,
             tls: files,
             seen,
+            access,
             logs,
             rates,
             layout,
@@ -251,6 +260,7 @@ impl Master {
             current,
             servers,
             tls,
+            access: AccessLooks::default(),
             acme: acme::Acme::default(),
             status_registry,
             writer,
@@ -272,6 +282,7 @@ impl Master {
             has_predecessor: false,
         };
         master.begin_tls()?;
+        master.adopt_access();
         master.upstreams.adopt(&master.current.settings, master.tls.store());
         master.start_servers()?;
         let (status_registry, sender) = (master.status_registry.clone(), master.sender.clone());
@@ -322,6 +333,7 @@ impl Master {
         }
         let ending = loop {
             self.look_at_tls();
+            self.look_at_access();
             let event = self.deferred.pop_front().or_else(|| self.next_event(None));
             if let Some(ending) = event.and_then(|event| self.obey(event)) {
                 break ending;
@@ -341,7 +353,8 @@ impl Master {
     /// The next event, or nothing when it was time for something else: for what `servers` has to do, for the
     /// watchdog, for a change that is under way, or for what the caller waits for.
     fn next_event(&mut self, until: Option<Instant>) -> Option<Event> {
-        let look = self.tls.next_look().filter(|_| !self.servers.is_ending);
+        let looks = self.tls.next_look().into_iter().chain(self.access.next());
+        let look = looks.min().filter(|_| !self.servers.is_ending);
         let change = self.change.as_ref().and_then(Change::deadline);
         let logs = self.rotation.deadline();
         let next = [until, self.servers.next_tick(), self.next_alive, look, change, logs];
@@ -410,6 +423,7 @@ impl Master {
             }
             Event::Reopened(target, outcome) => self.have_reopened(&target, outcome),
             Event::Looked(looked) => self.have_looked(*looked),
+            Event::LookedAtAccess(looked) => self.have_looked_at_access(*looked),
             Event::PredecessorEnded => self.has_predecessor = false,
             other => return Some(other),
         }

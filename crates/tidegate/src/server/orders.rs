@@ -176,6 +176,16 @@ impl Server {
                     ));
                 }
             }
+            ToServer::Access(keys) => {
+                for (key, memory) in keys.iter().zip(descriptors) {
+                    if let Err(error) = self.stores.access.provide(key, memory.as_fd()) {
+                        let path = key.path.display();
+                        log::error(format_args!(
+                            "what the master has read of {path} cannot be used: {error}"
+                        ));
+                    }
+                }
+            }
             ToServer::Commit => self.commit(),
             ToServer::Discard => {
                 self.next = None;
@@ -296,6 +306,7 @@ impl Server {
     fn let_go(&self, present: &Settings) {
         self.stores.directory.keep(present);
         self.stores.tls.settle(&TlsFiles::default());
+        self.stores.access.settle(present);
         self.stores.rates.settle(present);
         self.stores.logins.settle(present);
     }
