@@ -10,6 +10,15 @@ const EVERYWHERE: &[Context] = &[Context::Top, Context::Site, Context::Route];
 
 pub(super) const DIRECTIVES: &[Directive] = &[
     Directive {
+        arguments: &[one("file", Kind::File)],
+        doc: "What tells the country of a client, for `allow country=`, `when country` and `{country}`: a file in the format of \
+              MaxMind, such as `GeoLite2-Country.mmdb` or that of DB-IP. It is read by the master, once in memory for all \
+              server processes, and read again when it is replaced; what is no such file, or not whole, leaves the one before \
+              in force.",
+        example: "country-database \"/var/lib/GeoIP/GeoLite2-Country.mmdb\"",
+        ..Directive::new("country-database", &[Context::Top])
+    },
+    Directive {
         arguments: &[one("name", Kind::Token)],
         children: Children::Block(Context::Users),
         repeats: true,

@@ -224,12 +224,12 @@ pub(super) fn limits_of_nobody(checker: &mut Checker<'_>, settings: &Settings, n
 }
 
 /// The files that were read, by their names.
-fn sources_by_name(nodes: &[TopNode]) -> HashMap<&str, &Source> {
+pub(super) fn sources_by_name(nodes: &[TopNode]) -> HashMap<&str, &Source> {
     // The first of a name, as an origin means it.
     nodes.iter().rev().map(|top| (&*top.file.source.name, &top.file.source)).collect()
 }
 
-fn point_at(
+pub(super) fn point_at(
     checker: &mut Checker<'_>,
     sources: &HashMap<&str, &Source>,
     origin: &Origin,

@@ -8,7 +8,7 @@ use crate::registry::{Registry, Stores};
 use crate::server::privileges;
 use std::fs::File;
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -197,6 +197,16 @@ impl Server {
                 }
                 self.tell(&ToMaster::CredentialsInUse);
             }
+            ToServer::Access(keys) => {
+                for (key, memory) in keys.iter().zip(descriptors) {
+                    if let Err(error) = self.stores.access.provide(key, memory.as_fd()) {
+                        let path = key.path.display();
+                        log::error(format_args!(
+                            "what the master has read of {path} cannot be used: {error}"
+                        ));
+                    }
+                }
+            }
             ToServer::Commit => self.commit(),
             ToServer::Discard => {
                 self.next = None;
@@ -317,6 +327,7 @@ impl Server {
     fn let_go(&self, present: &Settings) {
         self.stores.directory.keep(present);
         self.stores.tls.settle(&TlsFiles::default());
+        self.stores.access.settle(present);
         self.stores.rates.settle(present);
         self.stores.logins.settle(present);
     }

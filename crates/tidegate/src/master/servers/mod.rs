@@ -41,6 +41,7 @@ use std::sync::mpsc::{Sender, channel};
 use std::time::{Duration, Instant};
 use tidegate_config::credentials::Credential;
 use tidegate_config::settings::LogTarget;
+use tidegate_core::access_data::{AccessFile, DataKey};
 use tidegate_core::log;
 use tidegate_core::tls::TlsUpdate;
 use tidegate_io::passing;
@@ -330,7 +331,10 @@ impl Servers {
             off_limits,
         };
         let frame = Link::frame(&message).context("a server process cannot be told of the settings")?;
-        let is_told = server.link.order(&ToServer::Tls(update), Vec::new());
+        let (keys, memory) =
+            copies(revision.access.files.all()).context("cannot copy what access asks of files")?;
+        let is_told = server.link.order(&ToServer::Tls(update), Vec::new())
+            && server.link.order(&ToServer::Access(keys), memory);
         if !is_told || !server.link.order_frame(frame, descriptors) {
             self.news.push_back(News::Failed(id, format!("server process {} takes no orders", server.pid)));
         }
@@ -355,6 +359,17 @@ impl Servers {
         let open = self.list.iter().filter(|server| !server.has_ended);
         let told = open.filter(|server| server.order(&ToServer::Credentials(renewed.to_vec()), Vec::new()));
         told.map(|server| server.id).collect()
+    }
+
+    /// Gives every process what access asks of these files, which have changed.
+    pub fn give_access(&mut self, fresh: &[AccessFile]) {
+        for server in self.list.iter().filter(|server| !server.has_ended) {
+            match copies(fresh) {
+                Ok((keys, memory)) => drop(server.order(&ToServer::Access(keys), memory)),
+                // It is looked at again with the next change, and read by the next process.
+                Err(error) => log::error(format_args!("cannot copy what access asks of files: {error}")),
+            }
+        }
     }
 
     /// Gives every process these logs, which were opened anew.
@@ -731,6 +746,12 @@ impl Place {
         self.failures = if was_sound { 0 } else { self.failures + 1 };
         self.next_try = Some(Instant::now() + pause(self.failures.max(self.crashes)));
     }
+}
+
+/// Files as they are passed on.
+fn copies(files: &[AccessFile]) -> io::Result<(Vec<DataKey>, Vec<OwnedFd>)> {
+    let memory = files.iter().map(|file| file.memory().try_clone_to_owned()).collect::<io::Result<_>>()?;
+    Ok((files.iter().map(|file| file.key.clone()).collect(), memory))
 }
 
 impl Server {
