@@ -1,6 +1,6 @@
 //! The tables of a process, by the name of their limit.
 
-use super::{Buckets, Counts, Rate};
+use super::{Bans, Buckets, Counts, Rate};
 use serde::{Deserialize, Serialize};
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
@@ -9,7 +9,7 @@ use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex, PoisonError};
 use tidegate_config::Settings;
-use tidegate_config::settings::{Bandwidth, Bound, Limit, RequestRate, UserSource};
+use tidegate_config::settings::{Ban, Bandwidth, Bound, Limit, RequestRate, UserSource};
 
 /// Pairs of user and client of whom it is remembered that they have guessed.
 const GUESSERS: u32 = 100_000;
@@ -50,6 +50,8 @@ pub enum Kind {
     Clients,
     /// When each who has guessed passwords will have caught up; the name is that of the users.
     Guesses,
+    /// Who is banned.
+    Ban,
 }
 
 /// A table that processes share.
@@ -59,6 +61,8 @@ pub enum Table {
     Rate(Arc<Buckets>),
     /// Of what is under way.
     Count(Arc<Counts>),
+    /// Of who is banned.
+    Ban(Arc<Bans>),
 }
 
 impl Identity {
@@ -87,11 +91,17 @@ impl Identity {
         Identity { name: users.name.clone(), keys: GUESSERS, kind: Kind::Guesses }
     }
 
+    /// That of the table of this ban.
+    pub fn of_ban(ban: &Ban) -> Identity {
+        Identity { name: ban.name.clone(), keys: ban.keys, kind: Kind::Ban }
+    }
+
     /// Those of all tables that settings need; one several times.
     pub fn all(settings: &Settings) -> impl Iterator<Item = Identity> {
         let bandwidths = settings.bandwidths().flat_map(Identity::of_bandwidth);
         let guesses = settings.users.iter().map(Identity::of_guesses);
-        settings.rates().map(Identity::of).chain(bandwidths).chain(guesses)
+        let bans = settings.bans().map(Identity::of_ban);
+        settings.rates().map(Identity::of).chain(bandwidths).chain(guesses).chain(bans)
     }
 
     /// An empty table, and what another process gets to [`attach`](Identity::attach) to. `processes` may count in it.
@@ -111,6 +121,10 @@ impl Identity {
                 let (counts, descriptor) = Counts::new(keys, processes, secret)?;
                 (Table::Count(Arc::new(counts)), descriptor)
             }
+            Kind::Ban => {
+                let (bans, descriptor) = Bans::new(keys, secret)?;
+                (Table::Ban(Arc::new(bans)), descriptor)
+            }
         })
     }
 
@@ -122,6 +136,7 @@ impl Identity {
         Ok(match self.kind {
             Kind::Rate | Kind::Speed | Kind::Guesses => Table::Rate(Arc::new(Buckets::attach(descriptor)?)),
             Kind::Count | Kind::Clients => Table::Count(Arc::new(Counts::attach(descriptor)?)),
+            Kind::Ban => Table::Ban(Arc::new(Bans::attach(descriptor)?)),
         })
     }
 }
@@ -132,6 +147,7 @@ impl Table {
         match self {
             Table::Rate(buckets) => buckets.refused(),
             Table::Count(counts) => counts.refused(),
+            Table::Ban(bans) => bans.refused(),
         }
     }
 
@@ -140,6 +156,7 @@ impl Table {
         match self {
             Table::Rate(buckets) => buckets.crowded(),
             Table::Count(counts) => counts.crowded(),
+            Table::Ban(bans) => bans.crowded(),
         }
     }
 }

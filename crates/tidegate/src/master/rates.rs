@@ -1,4 +1,4 @@
-//! The tables of `limit`: made by the master, so that all server processes count in the same, and kept for as long as the
+//! The tables of `limit`, `bandwidth` and `ban`: made by the master, so that all server processes count in the same, and kept for as long as the
 //! limit is there, over reloads, upgrades and the end of any process.
 
 use anyhow::{Context, Result};
@@ -6,11 +6,14 @@ use rustix::io::Errno;
 use rustix::process::{Pid, test_kill_process};
 use std::collections::{HashMap, HashSet};
 use std::io;
+use std::net::IpAddr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
+use std::time::Duration;
 use tidegate_config::Settings;
-use tidegate_core::rate::{self, Identity, Kind};
-use tidegate_modules::status::RateReport;
+use tidegate_core::rate::{self, Client, Identity, Kind};
+use tidegate_io::clock;
+use tidegate_modules::status::{RateKind, RateReport};
 
 /// The tables of one revision, in the order of the settings.
 #[derive(Debug, Clone, Default)]
@@ -82,13 +85,49 @@ impl Rates {
         }
     }
 
+    /// Who is banned, a line for each.
+    pub fn bans(&self) -> String {
+        let now = clock::monotonic_ns();
+        let mut lines = Vec::new();
+        for (identity, table) in &self.0 {
+            let rate::Table::Ban(bans) = &table.table else { continue };
+            let line = |(client, left): (Client, Duration)| {
+                format!("{client} for {} s more by `{}`\n", left.as_secs().max(1), identity.name)
+            };
+            lines.extend(bans.list(now).into_iter().map(line));
+        }
+        if lines.is_empty() { "Nobody is banned.\n".to_owned() } else { lines.concat() }
+    }
+
+    /// Lifts the bans of whoever has this address: whether there were any, and what is said of it.
+    pub fn lift(&self, address: IpAddr) -> (bool, String) {
+        let now = clock::monotonic_ns();
+        let Some(client) = Client::at(address) else { return (false, "nobody has this address".to_owned()) };
+        let mut lifted = Vec::new();
+        for (identity, table) in &self.0 {
+            if let rate::Table::Ban(bans) = &table.table
+                && bans.lift(client, now)
+            {
+                lifted.push(format!("`{}`", identity.name));
+            }
+        }
+        match lifted.is_empty() {
+            true => (false, format!("{client} is not banned")),
+            false => (true, format!("{client} is banned no longer by {}\n", lifted.join(", "))),
+        }
+    }
+
     /// What they have refused.
     pub fn report(&self) -> Vec<RateReport> {
         let report = |(identity, table): &(Identity, Table)| RateReport {
             name: identity.name.clone(),
             refused: table.table.refused(),
             crowded: table.table.crowded(),
-            is_bandwidth: identity.kind == Kind::Speed,
+            kind: match identity.kind {
+                Kind::Speed => RateKind::Bandwidth,
+                Kind::Ban => RateKind::Ban,
+                _ => RateKind::Limit,
+            },
         };
         // How many connections a client has, and who guesses passwords, is no news of a limit.
         let is_news = |kind| !matches!(kind, Kind::Clients | Kind::Guesses);
