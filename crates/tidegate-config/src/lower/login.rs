@@ -66,7 +66,7 @@ fn cache(item: &Item) -> UserCache {
 fn accounts(checker: &mut Checker<'_>, disk: &dyn Disk, item: &Item) -> Vec<Account> {
     let mut groups: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for file in item.children.iter().filter(|child| child.directive.name == "groups") {
-        each_line(checker, disk, file, |line| {
+        each_line(checker, disk, file, "write it as `admins: anna ben`", |line| {
             // `admins: anna ben`, as Apache's `AuthGroupFile`.
             let Some((group, names)) = line.split_once(':') else {
                 return Err("a line of a group is `admins: anna ben`".to_owned());
@@ -80,7 +80,7 @@ fn accounts(checker: &mut Checker<'_>, disk: &dyn Disk, item: &Item) -> Vec<Acco
     let (mut accounts, mut seen) = (Vec::new(), HashSet::new());
     for file in item.children.iter().filter(|child| child.directive.name == "htpasswd") {
         let mut is_full = false;
-        each_line(checker, disk, file, |line| {
+        each_line(checker, disk, file, "write it anew with `htpasswd -B FILE NAME`", |line| {
             let Some((name, rest)) = line.split_once(':').filter(|(name, _)| !name.is_empty()) else {
                 return Err("a line of a user is `anna:$2y$…`, as `htpasswd` writes it".to_owned());
             };
@@ -109,6 +109,7 @@ fn each_line(
     checker: &mut Checker<'_>,
     disk: &dyn Disk,
     item: &Item,
+    cure: &str,
     mut take: impl FnMut(&str) -> Result<(), String>,
 ) {
     let Some(Value::Path(path)) = item.first() else { return };
@@ -129,7 +130,7 @@ fn each_line(
             count => format!("; {count} more lines are wrong"),
         };
         let message = format!("{}:{line}: {why}{more}", path.display());
-        let help = "such a line counts for nobody; write it anew with `htpasswd -B FILE NAME`";
+        let help = format!("such a line counts for nobody; {cure}");
         let warning = Diagnostic { severity: Severity::Warning, ..item.error_at(0, message) };
         checker.diagnostics.push(warning.help(help));
     }
@@ -145,10 +146,11 @@ fn unreadable(item: &Item, path: &Path, error: &std::io::Error) -> Diagnostic {
 
 /// What a hash is not, where no password could be compared with it.
 fn hash_kind(hash: &str) -> Result<(), String> {
-    const KNOWN: [&str; 9] =
-        ["$2a$", "$2b$", "$2y$", "$argon2id$", "$argon2i$", "$argon2d$", "$5$", "$6$", "$apr1$"];
-    if KNOWN.iter().any(|prefix| hash.starts_with(prefix)) {
-        return Ok(());
+    if let Some(known) = Known::of(hash) {
+        return match known.is_whole(hash) {
+            true => Ok(()),
+            false => Err(format!("this {} hash is torn: some of it is missing or was added", known.name())),
+        };
     }
     let kind = match hash {
         "" => "there is no password",
@@ -161,6 +163,75 @@ fn hash_kind(hash: &str) -> Result<(), String> {
         _ => "the password stands there as it is",
     };
     Err(kind.to_owned())
+}
+
+/// Kinds of hashes that passwords are compared with.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Known {
+    Bcrypt,
+    Argon2,
+    Sha256,
+    Sha512,
+    Apr1,
+}
+
+impl Known {
+    fn of(hash: &str) -> Option<Known> {
+        const PREFIXES: [(&str, Known); 9] = [
+            ("$2a$", Known::Bcrypt),
+            ("$2b$", Known::Bcrypt),
+            ("$2y$", Known::Bcrypt),
+            ("$argon2id$", Known::Argon2),
+            ("$argon2i$", Known::Argon2),
+            ("$argon2d$", Known::Argon2),
+            ("$5$", Known::Sha256),
+            ("$6$", Known::Sha512),
+            ("$apr1$", Known::Apr1),
+        ];
+        PREFIXES.iter().find(|(prefix, _)| hash.starts_with(prefix)).map(|(_, known)| *known)
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Known::Bcrypt => "bcrypt",
+            Known::Argon2 => "argon2",
+            Known::Sha256 => "SHA-256",
+            Known::Sha512 => "SHA-512",
+            Known::Apr1 => "apr1",
+        }
+    }
+
+    /// Whether it has all of its parts, each as long as it has to be.
+    fn is_whole(self, hash: &str) -> bool {
+        let is_of = |text: &str, more: &str, length: usize| {
+            text.len() == length
+                && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || more.contains(byte as char))
+        };
+        let parts: Vec<&str> = hash.split('$').skip(2).collect();
+        match (self, parts.as_slice()) {
+            (Known::Bcrypt, [cost, rest]) => {
+                let cost = cost.parse::<u8>().ok().filter(|_| cost.len() == 2);
+                cost.is_some_and(|cost| (4..=31).contains(&cost)) && is_of(rest, "./", 53)
+            }
+            (Known::Apr1, [salt, sum]) => !salt.is_empty() && is_of(sum, "./", 22),
+            (Known::Sha256 | Known::Sha512, [.., sum]) if (2..=3).contains(&parts.len()) => {
+                let has_rounds = parts.len() == 2
+                    || parts[0].strip_prefix("rounds=").is_some_and(|rounds| rounds.parse::<u32>().is_ok());
+                has_rounds && is_of(sum, "./", if self == Known::Sha256 { 43 } else { 86 })
+            }
+            (Known::Argon2, [.., parameters, salt, sum]) if (3..=4).contains(&parts.len()) => {
+                let has = |name| {
+                    parameters.split(',').any(|parameter| {
+                        let value = parameter.strip_prefix(name).and_then(|rest| rest.strip_prefix('='));
+                        value.is_some_and(|value| value.parse::<u32>().is_ok())
+                    })
+                };
+                let is_text = |text: &str, least| text.len() >= least && is_of(text, "+/", text.len());
+                ["m", "t", "p"].into_iter().all(has) && is_text(salt, 11) && is_text(sum, 14)
+            }
+            _ => false,
+        }
+    }
 }
 
 /// What a `login` says; `None` where something is wrong with it, or it is `off`.
