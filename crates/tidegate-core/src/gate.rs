@@ -8,6 +8,7 @@
 //! [`Handler`]: crate::Handler
 
 use crate::access::{self, Refusal};
+use crate::access_data::AccessView;
 use crate::answer;
 use crate::cors;
 use crate::exchange::Exchange;
@@ -74,19 +75,20 @@ pub(crate) enum Passage {
     Wait(LocalFuture<Verdict>, usize),
 }
 
-/// Lets a request in by the rules of its route alone.
+/// Lets a request in by rules alone that ask no file.
 ///
 /// # Errors
 /// The rule that refuses it.
 pub fn admit<'s>(access: &'s Access, exchange: &Exchange<'_>) -> Result<Pass, Refusal<'s>> {
-    access::judge(access, exchange).map(Pass)
+    access::judge(access, &AccessView::default(), exchange).map(Pass)
 }
 
 /// The answer to a request that its route's rules do not let in.
-fn refused(exchange: &Exchange<'_>, refusal: &Refusal<'_>) -> Response {
+fn refused(view: &AccessView, exchange: &Exchange<'_>, refusal: &Refusal<'_>) -> Response {
     let status =
         if matches!(refusal, Refusal::Method(_)) { Status::METHOD_NOT_ALLOWED } else { Status::FORBIDDEN };
     let response = answer::refused(exchange, status, refusal);
+    answer::remedy(|| refusal.remedy(view, exchange));
     match refusal {
         Refusal::Denied(_)
         | Refusal::NotAllowed(_)
@@ -113,13 +115,13 @@ impl Site {
     /// What the access rules of a route say.
     fn check_access(&self, index: usize, exchange: &Exchange<'_>) -> Verdict {
         let route = self.route(index);
-        match access::judge(&route.access, exchange) {
+        match access::judge(&route.access, &self.access_view, exchange) {
             Ok(()) => Verdict::Pass,
             // Methods are asked for last. A gate of the route answers the question, and nothing behind it gets one.
             Err(Refusal::Method(_)) if route.cors.is_some() && cors::question(exchange).is_some() => {
                 Verdict::Pass
             }
-            Err(refusal) => Verdict::Refuse(refused(exchange, &refusal)),
+            Err(refusal) => Verdict::Refuse(refused(&self.access_view, exchange, &refusal)),
         }
     }
 

@@ -1,5 +1,6 @@
 //! A site at run time: its routes in source order, and the path by which everything is decided.
 
+use crate::access_data::AccessView;
 use crate::answer;
 use crate::client_head::ClientHead;
 use crate::condition::{Facts, tells_apart};
@@ -51,6 +52,8 @@ pub struct Site {
     pub(crate) has_holds: bool,
     /// `None`: no route has conditions.
     facts: Option<Facts>,
+    /// What access rules and conditions ask of files.
+    pub(crate) access_view: AccessView,
     /// `None`: there are few routes.
     index: Option<RouteIndex>,
 }
@@ -149,7 +152,13 @@ impl Site {
             is_asked_directly,
             trusts_by_route,
             facts,
+            access_view: AccessView::default(),
         }
+    }
+
+    /// With what its access rules and conditions ask of files.
+    pub fn knowing(self, access_view: AccessView) -> Site {
+        Site { access_view, ..self }
     }
 
     /// The path of a request by which everything is decided, and whether it was sent with a `%2F`.
@@ -330,7 +339,7 @@ impl Site {
                     continue;
                 }
                 let is_conditional = passed.is_conditional || !route.conditions.is_empty();
-                if facts.first_unmet(&route.conditions, exchange).is_none() {
+                if facts.first_unmet(&route.conditions, &self.access_view, exchange).is_none() {
                     return Some(Choice { index, is_conditional, ..passed });
                 }
                 let is_source = passed.is_source || route.action.owns_source(path);
@@ -344,7 +353,9 @@ impl Site {
     pub(crate) fn first_unmet<'s>(&'s self, index: usize, exchange: &Exchange<'_>) -> Option<&'s Clause> {
         let conditions = &self.config.routes[index].conditions;
         let facts = self.facts.as_ref()?;
-        self.as_asked(exchange, exchange.path, |exchange| facts.first_unmet(conditions, exchange))
+        self.as_asked(exchange, exchange.path, |exchange| {
+            facts.first_unmet(conditions, &self.access_view, exchange)
+        })
     }
 
     /// Whether some route of this path is served however busy the server is, whatever the conditions say.
@@ -382,7 +393,8 @@ impl Site {
             remote = remote.seen_behind(&self.config.trusted_proxies, &fields);
             scheme = remote.scheme(state.is_tls());
         }
-        f(&Exchange { path, scheme, authority, fields, state: RequestState::of(remote), ..*exchange })
+        let state = RequestState { site: state.site.clone(), ..RequestState::of(remote) };
+        f(&Exchange { path, scheme, authority, fields, state, ..*exchange })
     }
 }
 

@@ -17,7 +17,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use tidegate_config::Settings;
+use tidegate_config::credentials::Credential;
 use tidegate_config::settings::{ListenAddress, LogTarget, once};
+use tidegate_core::access_data::DataKey;
 use tidegate_core::rate::TablePlace;
 use tidegate_core::tls::TlsUpdate;
 use tidegate_io::passing;
@@ -97,6 +99,10 @@ pub enum ToServer {
     },
     /// What TLS needs and settings do not hold. Before `Prepare`: all of it; later: what has changed.
     Tls(TlsUpdate),
+    /// What logins compare with has changed on the disk. Concerns settings in force and those that are prepared.
+    Credentials(Vec<Credential>),
+    /// What access asks of files; a descriptor for each. Before `Prepare`: all of it; later: what has changed.
+    Access(Vec<DataKey>),
     /// Take up what was prepared.
     Commit,
     /// Forget what was prepared.
@@ -167,6 +173,8 @@ pub enum ToMaster {
     Committed,
     /// The logs that were sent are in use.
     LogsInUse,
+    /// It goes by [`ToServer::Credentials`].
+    CredentialsInUse,
     /// It was told to drain, and accepts no more.
     AcceptsNoMore,
     /// It has to end: start another in its place, then tell it to drain.

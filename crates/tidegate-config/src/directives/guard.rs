@@ -10,6 +10,15 @@ const EVERYWHERE: &[Context] = &[Context::Top, Context::Site, Context::Route];
 
 pub(super) const DIRECTIVES: &[Directive] = &[
     Directive {
+        arguments: &[one("file", Kind::File)],
+        doc: "What tells the country of a client, for `allow country=`, `when country` and `{country}`: a file in the format of \
+              MaxMind, such as `GeoLite2-Country.mmdb` or that of DB-IP. It is read by the master, once in memory for all \
+              server processes, and read again when it is replaced; what is no such file, or not whole, leaves the one before \
+              in force.",
+        example: "country-database \"/var/lib/GeoIP/GeoLite2-Country.mmdb\"",
+        ..Directive::new("country-database", &[Context::Top])
+    },
+    Directive {
         arguments: &[one("name", Kind::Token)],
         children: Children::Block(Context::Users),
         repeats: true,
@@ -23,14 +32,16 @@ pub(super) const DIRECTIVES: &[Directive] = &[
         doc: "A file of names and passwords as `htpasswd` of Apache writes it: `anna:$2y$…`, one a line. bcrypt (`htpasswd \
               -B`), argon2, SHA-256 and SHA-512 of crypt(3) (`openssl passwd -6`) and apr1 are known; a line with anything \
               weaker is a mistake. It is read by the master, so that server processes and applications need not be able \
-              to, at start and at a reload.",
+              to, and again when it changes, without a reload: whose line is another is asked anew. A changed file that is \
+              broken leaves what was there before.",
         example: "htpasswd \"staff\"",
         ..Directive::new("htpasswd", USERS)
     },
     Directive {
         arguments: &[one("file", Kind::File)],
         repeats: true,
-        doc: "A file of groups as Apache's `AuthGroupFile`: `admins: anna ben`, one a line.",
+        doc: "A file of groups as Apache's `AuthGroupFile`: `admins: anna ben`, one a line. A change counts as that of \
+              `htpasswd` does.",
         example: "groups \"staff-groups\"",
         ..Directive::new("groups", USERS)
     },
@@ -57,8 +68,8 @@ pub(super) const DIRECTIVES: &[Directive] = &[
             },
         ],
         default: Some("cache lifetime=\"2m\" users=10000 groups=64"),
-        doc: "What each server process remembers of users who have proved who they are. A change of the password counts once \
-              it has run out; a reload forgets everybody whose file has changed.",
+        doc: "What each server process remembers of users who have proved who they are. A change in a directory counts once \
+              it has run out, a change of a file within seconds.",
         example: "cache lifetime=\"10m\" users=50000",
         ..Directive::new("cache", USERS)
     },

@@ -14,7 +14,7 @@ use crate::lower::rules::Names;
 use crate::lower::{access, limits, login, placeholders, rates};
 use crate::settings::{
     Access, AccessRule, AccessRules, Bandwidth, Coding, Compress, Cors, FieldMode, Identification, Limit,
-    Listing, MoreField, NetworkSet, RequestLimits, Shared, Symlinks, TextPattern, Try,
+    Listing, MoreField, Network, NetworkSet, RequestLimits, Shared, Symlinks, TextPattern, Try, Whom,
 };
 use crate::value::{Value, field_names_agree};
 use crate::{directives, lower};
@@ -198,6 +198,14 @@ impl Inherited {
     /// Ends a level of access: its rules stand beside those of the levels around it.
     fn end_access(&mut self, checker: &mut Checker<'_>, items: &[Item]) {
         let rules = AccessRules::from(std::mem::take(&mut self.rules));
+        let is_empty =
+            |item: &&Item| item.arguments.is_empty() && item.properties.is_empty() && !item.is_faulty;
+        let rule = |item: &&Item| matches!(item.directive.name, "allow" | "deny");
+        for item in items.iter().filter(rule).filter(is_empty) {
+            let message = format!("`{}` names nobody", item.directive.name);
+            let help = format!("for example `{}`", item.directive.example);
+            checker.diagnostics.push(item.error(message).help(help));
+        }
         for placed in items
             .iter()
             .filter(|item| item.directive.name == "allow")
@@ -220,10 +228,25 @@ impl Inherited {
 
     /// `allow` and `deny`.
     pub fn add_rules(&mut self, item: &Item, allows: bool) {
+        let time = match item.property("time") {
+            Some(Value::Time(time)) => Some(time),
+            _ => None,
+        };
+        let mut add = |whom, origin| self.rules.push(AccessRule { allows, whom, time: time.clone(), origin });
         for placed in &item.arguments {
             let Value::Network(network) = placed.value else { continue };
-            let origin = item.file.source.origin(placed.range.start);
-            self.rules.push(AccessRule { allows, network, origin });
+            add(Whom::Network(network), item.file.source.origin(placed.range.start));
+        }
+        if let Some(Value::Path(path)) = item.property("list") {
+            add(Whom::List(path), item.origin());
+        }
+        if let Some(Value::Countries(countries)) = item.property("country") {
+            add(Whom::Countries(countries), item.origin());
+        }
+        let names_nobody =
+            item.arguments.is_empty() && item.properties.iter().all(|(name, _)| *name == "time");
+        if time.is_some() && names_nobody {
+            add(Whom::Network(Network::All), item.origin());
         }
     }
 

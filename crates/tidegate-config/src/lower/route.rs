@@ -60,7 +60,7 @@ pub(super) fn route(
             let warning = access::warning(Network::Local, rule);
             checker.diagnostics.push(warning.at(&status.file.source, status.header.clone()));
         }
-        let rule = AccessRule { allows: true, network: Network::Local, origin: status.origin() };
+        let rule = AccessRule::of(true, Network::Local, status.origin());
         inherited.access.levels.push(AccessRules::from(vec![rule]).into());
     }
     // A site has its own; a route has them only where it says so.

@@ -10,11 +10,12 @@ use aws_lc_rs::{hmac, rand};
 use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::num::NonZeroU64;
-use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError, RwLock};
 use std::thread::available_parallelism;
 use std::time::Duration;
 use tidegate_config::Settings;
-use tidegate_config::settings::UserSource;
+use tidegate_config::credentials::Credential;
+use tidegate_config::settings::{Account, Shared, UserSource};
 use tidegate_core::rate::{Buckets, Identity, Rate, RateStore, Ruling, Table};
 use tidegate_core::tls::TlsStore;
 use tidegate_core::user::User;
@@ -71,9 +72,10 @@ pub enum Answer {
 
 /// The users of one source.
 pub struct Source {
-    settings: UserSource,
-    /// Place in the settings, by name.
-    accounts: HashMap<String, usize>,
+    /// How many groups of a user are kept.
+    most_groups: usize,
+    /// Who stands in the files, as they were read last.
+    accounts: RwLock<Arc<Accounts>>,
     directory: Option<Directory>,
     secret: hmac::Key,
     cache: UserCache,
@@ -82,6 +84,24 @@ pub struct Source {
     guesses: Arc<Buckets>,
     /// Nobody is asked: requests are explained.
     is_silent: bool,
+}
+
+/// Who stands in the files.
+struct Accounts {
+    list: Shared<Vec<Account>>,
+    /// Place in the list, by name.
+    places: HashMap<String, usize>,
+}
+
+impl Accounts {
+    fn new(list: &Shared<Vec<Account>>) -> Arc<Accounts> {
+        let places = list.iter().enumerate().map(|(place, account)| (account.name.clone(), place));
+        Arc::new(Accounts { places: places.collect(), list: list.clone() })
+    }
+
+    fn find(&self, name: &str) -> Option<&Account> {
+        self.places.get(name).and_then(|place| self.list.get(*place))
+    }
 }
 
 /// What is being looked into, and what waits for its turn.
@@ -140,23 +160,41 @@ impl Source {
         rates: &RateStore,
         is_silent: bool,
     ) -> io::Result<Source> {
-        let accounts =
-            settings.accounts.iter().enumerate().map(|(place, account)| (account.name.clone(), place));
         let mut secret = [0; 32];
         rand::fill(&mut secret).map_err(|_| io::Error::other("the system has no random numbers"))?;
         let Table::Rate(guesses) = rates.table(Identity::of_guesses(settings))? else {
             return Err(io::Error::other("the table of those who guess is of another kind"));
         };
         Ok(Source {
-            accounts: accounts.collect(),
+            most_groups: usize::try_from(settings.cache.groups).unwrap_or(usize::MAX),
+            accounts: RwLock::new(Accounts::new(&settings.accounts)),
             directory: settings.directory.as_ref().map(|directory| Directory::new(directory, tls.clone())),
             cache: UserCache::new(&settings.cache),
-            settings: settings.clone(),
             secret: hmac::Key::new(hmac::HMAC_SHA256, &secret),
             asked: Mutex::default(),
             guesses,
             is_silent,
         })
+    }
+
+    fn accounts(&self) -> Arc<Accounts> {
+        self.accounts.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// The files say something else now. Whoever stands there as before stays known; whom something has changed for has
+    /// to prove anew who it is.
+    fn renew(&self, list: &Shared<Vec<Account>>) {
+        let new = Accounts::new(list);
+        let old = {
+            let mut accounts = self.accounts.write().unwrap_or_else(PoisonError::into_inner);
+            std::mem::replace(&mut *accounts, new.clone())
+        };
+        let has_moved = |(of, other): (&Accounts, &Accounts)| {
+            of.places.keys().any(|name| !other.places.contains_key(name))
+        };
+        // Whom a directory has known by one name may go by another here.
+        let forgets_all = self.directory.is_some() && (has_moved((&old, &new)) || has_moved((&new, &old)));
+        self.cache.forget(|user| forgets_all || old.find(&user.name) != new.find(&user.name));
     }
 
     /// What something is remembered by. Parts hold no NUL but for the last one: no two read as one.
@@ -193,7 +231,7 @@ impl Source {
         if password.is_empty() || name.is_empty() || self.cache.is_wrong(&key, now) {
             return Answer::Known(Outcome::Nobody);
         }
-        let is_in_file = self.accounts.contains_key(name);
+        let is_in_file = self.accounts().places.contains_key(name);
         let guesser = guesser(client, name, self.directory.is_some() && !is_in_file);
         let (name, password) = (name.to_owned(), password.to_vec());
         let question = Question { key, client: client.to_vec(), guesser: Some(guesser), asked: now };
@@ -336,19 +374,22 @@ impl Source {
 
     /// Compares a password with that of a file.
     fn compare(&self, question: &Question, name: &str, password: &[u8]) -> Outcome {
-        let accounts = &self.settings.accounts;
-        let account = self.accounts.get(name).and_then(|place| accounts.get(*place));
-        // Whom nobody knows takes as long as somebody: which names there are is nothing to find out.
-        let hash = account.or(accounts.first()).map_or("", |account| &account.hash);
-        let matches = password::matches(hash, password);
-        match account.filter(|_| matches) {
-            Some(account) => {
-                let groups = account.groups.clone();
-                let user = Arc::new(User { name: account.name.clone(), groups, unlisted: None });
-                self.cache.remember(question.key, user.clone(), question.asked);
-                Outcome::Known(user)
+        loop {
+            let accounts = self.accounts();
+            let account = accounts.find(name);
+            // Whom nobody knows takes as long as somebody: which names there are is nothing to find out.
+            let hash = account.or(accounts.list.first()).map_or("", |account| &account.hash);
+            let matches = password::matches(hash, password);
+            // What is remembered is so of the files as they are: they cannot change before it is.
+            let present = self.accounts.read().unwrap_or_else(PoisonError::into_inner);
+            if present.find(name) != account {
+                continue;
             }
-            None => self.refuse(question),
+            let Some(account) = account.filter(|_| matches) else { return self.refuse(question) };
+            let groups = account.groups.clone();
+            let user = Arc::new(User { name: account.name.clone(), groups, unlisted: None });
+            self.cache.remember(question.key, user.clone(), question.asked);
+            return Outcome::Known(user);
         }
     }
 
@@ -378,11 +419,14 @@ impl Source {
             Ok(groups) => groups,
             Err(away) => return away.into(),
         };
-        let most = usize::try_from(self.settings.cache.groups).unwrap_or(usize::MAX);
-        let unlisted = (groups.len() > most).then(|| found.dn.into_boxed_str());
-        groups.truncate(most);
+        let unlisted = (groups.len() > self.most_groups).then(|| found.dn.into_boxed_str());
+        groups.truncate(self.most_groups);
         let user = Arc::new(User { name: found.name, groups, unlisted });
-        self.cache.remember(question.key, user.clone(), question.asked);
+        // Whom the files have come to know meanwhile they know from now on.
+        let present = self.accounts.read().unwrap_or_else(PoisonError::into_inner);
+        if present.find(name).is_none() {
+            self.cache.remember(question.key, user.clone(), question.asked);
+        }
         Outcome::Known(user)
     }
 
@@ -453,7 +497,7 @@ impl Held {
     /// Whether it is what these settings mean, wherever they stand. Many accounts are compared at most once for new
     /// settings: then they are the same in memory.
     fn is_meant_by(&mut self, settings: &UserSource) -> bool {
-        let UserSource { name, accounts, directory, cache, origin: _ } = settings;
+        let UserSource { name, files: _, accounts, directory, cache, origin: _ } = settings;
         let (own, same) = (&self.settings, self.settings.accounts.is_same(accounts));
         let is_same_directory = match (&own.directory, directory) {
             (None, None) => true,
@@ -499,6 +543,19 @@ impl LoginStore {
         let source = Arc::new(Source::new(settings, &self.tls, &self.rates, self.is_silent)?);
         of_name.push(Held { settings: settings.clone(), source: source.clone() });
         Ok(source)
+    }
+
+    /// Files were read anew.
+    pub fn renew(&self, credential: &Credential) {
+        match credential {
+            Credential::Accounts(users, accounts) => {
+                let mut sources = lock(&self.sources);
+                for held in sources.get_mut(users).into_iter().flatten() {
+                    held.source.renew(accounts);
+                    held.settings.accounts = accounts.clone();
+                }
+            }
+        }
     }
 
     /// How many there are.
@@ -563,7 +620,14 @@ mod tests {
             account("ben", "$apr1$Qx5wZ9ab$1XKzto56N1RCFfXDqmcc/0"),
         ];
         let (accounts, origin) = (accounts.into(), Origin::default());
-        UserSource { name: "staff".into(), accounts, directory: None, cache, origin }
+        UserSource {
+            name: "staff".into(),
+            files: Default::default(),
+            accounts,
+            directory: None,
+            cache,
+            origin,
+        }
     }
 
     const CACHE: UserCache = UserCache { lifetime: Duration::from_secs(120), users: 100, groups: 4 };
@@ -782,6 +846,44 @@ mod tests {
             source.look_up("user1", b"pw1", b"c", NOW + 119 * SECOND),
             Answer::Known(Outcome::Known(_))
         ));
+    }
+
+    /// Who has another password, or other groups, or is there no more, is known no more; others are, without another look.
+    #[test]
+    fn files_that_change_concern_those_for_whom_they_do() {
+        let store = LoginStore::new(TlsStore::new().unwrap(), Arc::default());
+        let source = store.source(&users(CACHE)).unwrap();
+        let ben = wait(source.look_up("ben", b"hello", b"c", NOW)).unwrap();
+        let is_known = |name: &str| {
+            matches!(source.look_up(name, b"hello", b"c", NOW), Answer::Known(Outcome::Known(_)))
+        };
+        let mut changed = users(CACHE);
+        let renew = |changed: &UserSource| {
+            store.renew(&Credential::Accounts("staff".into(), changed.accounts.clone()));
+            assert!(Arc::ptr_eq(&source, &store.source(changed).unwrap()), "a reload finds the same");
+        };
+        let change = |changed: &mut UserSource, change: &dyn Fn(&mut Vec<Account>)| {
+            let mut accounts = changed.accounts.to_vec();
+            change(&mut accounts);
+            changed.accounts = accounts.into();
+        };
+        assert!(wait(source.look_up("carl", b"hello", b"c", NOW)).is_none());
+        let carl = |accounts: &mut Vec<Account>| {
+            let hash = accounts[1].hash.clone();
+            accounts.push(Account { name: "carl".into(), hash, groups: Vec::new() });
+        };
+        change(&mut changed, &carl);
+        renew(&changed);
+        assert!(is_known("ben"), "nothing has changed for him");
+        assert!(wait(source.look_up("carl", b"hello", b"c", NOW)).is_some(), "he was nobody a moment ago");
+        change(&mut changed, &|accounts| accounts[1].groups = vec!["guests".into()]);
+        renew(&changed);
+        assert!(!is_known("ben") && is_known("carl"));
+        let again = wait(source.look_up("ben", b"hello", b"c", NOW)).unwrap();
+        assert!(ben.is_in("admins") && again.is_in("guests") && !again.is_in("admins"));
+        change(&mut changed, &|accounts| drop(accounts.remove(1)));
+        renew(&changed);
+        assert!(wait(source.look_up("ben", b"hello", b"c", NOW)).is_none());
     }
 
     #[test]

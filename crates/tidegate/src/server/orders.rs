@@ -8,7 +8,7 @@ use crate::registry::{Registry, Stores};
 use crate::server::privileges;
 use std::fs::File;
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -188,6 +188,25 @@ impl Server {
                     ));
                 }
             }
+            ToServer::Credentials(renewed) => {
+                for credential in &renewed {
+                    for settings in self.settings.iter_mut().chain(&mut self.next) {
+                        settings.renew(credential);
+                    }
+                    self.stores.logins.renew(credential);
+                }
+                self.tell(&ToMaster::CredentialsInUse);
+            }
+            ToServer::Access(keys) => {
+                for (key, memory) in keys.iter().zip(descriptors) {
+                    if let Err(error) = self.stores.access.provide(key, memory.as_fd()) {
+                        let path = key.path.display();
+                        log::error(format_args!(
+                            "what the master has read of {path} cannot be used: {error}"
+                        ));
+                    }
+                }
+            }
             ToServer::Commit => self.commit(),
             ToServer::Discard => {
                 self.next = None;
@@ -308,6 +327,7 @@ impl Server {
     fn let_go(&self, present: &Settings) {
         self.stores.directory.keep(present);
         self.stores.tls.settle(&TlsFiles::default());
+        self.stores.access.settle(present);
         self.stores.rates.settle(present);
         self.stores.logins.settle(present);
     }
@@ -405,8 +425,9 @@ impl Server {
                     let patience = self.settings.as_ref().map(|settings| settings.drain_timeout);
                     deadline = Some(Instant::now() + patience.unwrap_or_default());
                 }
-                Some(Event::Said(ToServer::Logs(targets), files)) => {
-                    let _ = self.obey(ToServer::Logs(targets), files);
+                // Who is still served is told of both.
+                Some(Event::Said(order @ (ToServer::Logs(_) | ToServer::Credentials(_)), files)) => {
+                    let _ = self.obey(order, files);
                 }
                 Some(_) => {}
             }

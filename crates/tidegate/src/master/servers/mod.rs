@@ -39,7 +39,9 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
 use std::time::{Duration, Instant};
+use tidegate_config::credentials::Credential;
 use tidegate_config::settings::LogTarget;
+use tidegate_core::access_data::{AccessFile, DataKey};
 use tidegate_core::log;
 use tidegate_core::tls::TlsUpdate;
 use tidegate_io::passing;
@@ -329,7 +331,10 @@ impl Servers {
             off_limits,
         };
         let frame = Link::frame(&message).context("a server process cannot be told of the settings")?;
-        let is_told = server.link.order(&ToServer::Tls(update), Vec::new());
+        let (keys, memory) =
+            copies(revision.access.files.all()).context("cannot copy what access asks of files")?;
+        let is_told = server.link.order(&ToServer::Tls(update), Vec::new())
+            && server.link.order(&ToServer::Access(keys), memory);
         if !is_told || !server.link.order_frame(frame, descriptors) {
             self.news.push_back(News::Failed(id, format!("server process {} takes no orders", server.pid)));
         }
@@ -346,6 +351,24 @@ impl Servers {
     pub fn give_tls(&mut self, update: &TlsUpdate) {
         for server in self.list.iter().filter(|server| !server.has_ended) {
             server.order(&ToServer::Tls(update.clone()), Vec::new());
+        }
+    }
+
+    /// Tells every process what logins compare with now: whom, each of which says when it goes by it.
+    pub fn give_credentials(&mut self, renewed: &[Credential]) -> HashSet<u64> {
+        let open = self.list.iter().filter(|server| !server.has_ended);
+        let told = open.filter(|server| server.order(&ToServer::Credentials(renewed.to_vec()), Vec::new()));
+        told.map(|server| server.id).collect()
+    }
+
+    /// Gives every process what access asks of these files, which have changed.
+    pub fn give_access(&mut self, fresh: &[AccessFile]) {
+        for server in self.list.iter().filter(|server| !server.has_ended) {
+            match copies(fresh) {
+                Ok((keys, memory)) => drop(server.order(&ToServer::Access(keys), memory)),
+                // It is looked at again with the next change, and read by the next process.
+                Err(error) => log::error(format_args!("cannot copy what access asks of files: {error}")),
+            }
         }
     }
 
@@ -442,6 +465,7 @@ impl Servers {
                 server.logs_given = server.logs_given.saturating_sub(1);
                 self.news.push_back(News::LogsInUse(id));
             }
+            ToMaster::CredentialsInUse => self.news.push_back(News::CredentialsInUse(id)),
             ToMaster::AcceptsNoMore => self.news.push_back(News::AcceptsNoMore(id)),
             ToMaster::Leaving => match server.state {
                 State::Serving => self.replace(id, revision),
@@ -722,6 +746,12 @@ impl Place {
         self.failures = if was_sound { 0 } else { self.failures + 1 };
         self.next_try = Some(Instant::now() + pause(self.failures.max(self.crashes)));
     }
+}
+
+/// Files as they are passed on.
+fn copies(files: &[AccessFile]) -> io::Result<(Vec<DataKey>, Vec<OwnedFd>)> {
+    let memory = files.iter().map(|file| file.memory().try_clone_to_owned()).collect::<io::Result<_>>()?;
+    Ok((files.iter().map(|file| file.key.clone()).collect(), memory))
 }
 
 impl Server {
