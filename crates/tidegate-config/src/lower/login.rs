@@ -109,7 +109,10 @@ fn take_files<'i>(
                 count => format!("; {count} more lines are wrong"),
             };
             let message = format!("{}:{line}: {why}{more}", path.display());
-            let help = "such a line counts for nobody; write it anew with `htpasswd -B FILE NAME`";
+            let help = match item.directive.name {
+                "groups" => "such a line counts for nobody; write it as `admins: anna ben`",
+                _ => "such a line counts for nobody; write it anew with `htpasswd -B FILE NAME`",
+            };
             let warning = Diagnostic { severity: Severity::Warning, ..item.error_at(0, message) };
             checker.diagnostics.push(warning.help(help));
         }

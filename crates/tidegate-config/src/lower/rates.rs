@@ -50,6 +50,10 @@ impl Names {
                 continue;
             }
             let Some(limit) = limit(item) else { continue };
+            if let Some((message, help)) = too_slow(&limit) {
+                checker.diagnostics.push(item.error(message).help(help));
+                continue;
+            }
             match self.limits.entry(limit.name.clone()) {
                 Entry::Vacant(place) => drop(place.insert(limit)),
                 Entry::Occupied(known) if known.get().agrees(&limit) => {}
@@ -82,6 +86,28 @@ impl Names {
             }
         }
     }
+}
+
+/// Whether a burst takes longer to come back than any key is remembered; then it would be a smaller one.
+fn too_slow(limit: &Limit) -> Option<(String, String)> {
+    let Bound::Requests(RequestRate { count, period, burst }) = limit.bound else { return None };
+    let day = 24 * 3600 * 1_000_000_000;
+    let whole = period.as_nanos().saturating_mul(u128::from(burst.get())) / u128::from(count.get());
+    if whole <= RequestRate::LONGEST.as_nanos() {
+        return None;
+    }
+    let most =
+        RequestRate::LONGEST.as_nanos().saturating_mul(u128::from(count.get())) / period.as_nanos().max(1);
+    let longest = RequestRate::LONGEST.as_nanos() / day;
+    let message = format!(
+        "{burst} at once take {} days to come back, and nobody is remembered for more than {longest}",
+        whole / day
+    );
+    let help = match most {
+        0 => format!("allow at least one request in {longest} days"),
+        most => format!("say `burst={most}` or less, or a higher rate"),
+    };
+    Some((message, help))
 }
 
 impl Names {

@@ -32,7 +32,9 @@ pub(crate) use paths::{
     IS_EXPRESSION, covers, file as read_file, is_name, location_of_nginx, pattern as read_pattern,
     pattern_text,
 };
-pub(crate) use placeholders::{asks_for_user, names as placeholder_names, unknown as unknown_placeholder};
+pub(crate) use placeholders::{
+    asks_for_user, asks_for_value, names as placeholder_names, unknown as unknown_placeholder,
+};
 pub(crate) use quantity::{RATE_MOST, SIZE_UNITS, TIME_UNITS, duration_text, size_text};
 pub(crate) use variables::{foreign as foreign_variable, foreign_in_text};
 

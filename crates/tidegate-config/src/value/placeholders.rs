@@ -37,6 +37,12 @@ pub(crate) fn asks_for_user(text: &str) -> bool {
     })
 }
 
+/// The first `value` that a text asks for.
+pub(crate) fn asks_for_value(text: &str) -> Option<&str> {
+    let mut inside = text.split('{').skip(1).filter_map(|rest| rest.split_once('}'));
+    inside.find_map(|(name, _)| name.starts_with("value.").then_some(name))
+}
+
 /// The placeholders of a text whose meaning depends on where it stands: those of routes and of `value`, and slips.
 pub(crate) fn names(kind: Kind, text: &str) -> Vec<String> {
     if kind.placeholders().is_empty() {

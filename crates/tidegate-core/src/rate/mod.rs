@@ -25,6 +25,7 @@ pub use store::{Identity, Kind, RateStore, Table, TablePlace};
 
 use std::num::NonZeroU64;
 use std::time::Duration;
+use tidegate_config::settings::RequestRate;
 
 /// How often something may happen: steadily, and at once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -54,7 +55,7 @@ pub enum Ruling {
 
 impl Rate {
     /// The longest that a key is remembered after its last one: what is slower is taken for this slow.
-    pub const LONGEST: Duration = Duration::from_secs(366 * 24 * 3600);
+    pub const LONGEST: Duration = RequestRate::LONGEST;
 
     /// `count` in each `period`, of which `burst` may come at once.
     pub fn new(count: NonZeroU64, period: Duration, burst: NonZeroU64) -> Rate {
