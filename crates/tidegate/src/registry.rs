@@ -14,7 +14,7 @@ use tidegate_core::engine::Engine;
 use tidegate_core::explain::{Notes, Rehearsed};
 use tidegate_core::hosts::Names;
 use tidegate_core::log::{self, Sink};
-use tidegate_core::rate::{BandwidthGate, LimitGate, RateStore};
+use tidegate_core::rate::{BanGate, BandwidthGate, LimitGate, RateStore};
 use tidegate_core::site;
 use tidegate_core::template::Scope;
 use tidegate_core::tls::TlsStore;
@@ -151,6 +151,9 @@ impl Registry {
     fn gates_for(&self, settings: &Settings, route: &Route) -> io::Result<Vec<Rc<dyn Gate>>> {
         let mut gates: Vec<Rc<dyn Gate>> = Vec::new();
         let mut by_user: Vec<Rc<dyn Gate>> = Vec::new();
+        for ban in &route.bans {
+            gates.push(Rc::new(BanGate::new(ban, &self.stores.rates)?));
+        }
         for rate in &route.rates {
             let gate = LimitGate::new(rate, Scope::of(route), &self.stores.rates)?;
             let gates = if gate.is_by_user() { &mut by_user } else { &mut gates };

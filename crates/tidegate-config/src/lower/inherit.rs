@@ -13,8 +13,8 @@ use crate::directive::Context;
 use crate::lower::rules::Names;
 use crate::lower::{access, limits, login, placeholders, rates};
 use crate::settings::{
-    Access, AccessRule, AccessRules, Bandwidth, Coding, Compress, Cors, FieldMode, Identification, Limit,
-    Listing, MoreField, Network, NetworkSet, RequestLimits, Shared, Symlinks, TextPattern, Try, Whom,
+    Access, AccessRule, AccessRules, Ban, Bandwidth, Coding, Compress, Cors, FieldMode, Identification,
+    Limit, Listing, MoreField, Network, NetworkSet, RequestLimits, Shared, Symlinks, TextPattern, Try, Whom,
 };
 use crate::value::{Value, field_names_agree};
 use crate::{directives, lower};
@@ -42,6 +42,9 @@ pub(crate) struct Inherited {
     /// How much of what is required comes from the levels around the one that is being applied.
     outer_requirements: usize,
     pub rates: Vec<Shared<Limit>>,
+    pub bans: Vec<Shared<Ban>>,
+    /// How many of these are those of the levels around.
+    outer_bans: usize,
     pub bandwidths: Vec<Shared<Bandwidth>>,
     /// How many of these are those of the levels around.
     outer_bandwidths: usize,
@@ -186,6 +189,7 @@ impl Inherited {
         self.outer_requirements = self.identification.requirements.len();
         self.outer_rates = self.rates.len();
         self.outer_bandwidths = self.bandwidths.len();
+        self.outer_bans = self.bans.len();
         for item in items {
             item.directive.inheritance.apply_to_route(self, item);
         }
@@ -278,6 +282,15 @@ impl Inherited {
             Some(rate) if !self.rates.iter().any(|known| known.name == rate.name) => {
                 self.rates.push(rate.into());
             }
+            _ => {}
+        }
+    }
+
+    /// `ban`: as `limit`.
+    pub fn add_ban(&mut self, item: &Item) {
+        match rates::ban(item) {
+            _ if item.is_word("off") => drop(self.bans.drain(..std::mem::take(&mut self.outer_bans))),
+            Some(ban) if !self.bans.iter().any(|known| known.name == ban.name) => self.bans.push(ban.into()),
             _ => {}
         }
     }

@@ -81,6 +81,7 @@ pub(super) fn with(inherited: Inherited, pattern: PathPattern, action: Action, o
         identification: inherited.identification,
         rates: inherited.rates,
         bandwidths: inherited.bandwidths,
+        bans: inherited.bans,
         trusted_proxies: None,
         fields: inherited.fields,
         more_fields: inherited.more_fields,

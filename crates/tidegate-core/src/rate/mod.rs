@@ -4,6 +4,8 @@
 //! only the time is kept at which it would have caught up. [`Buckets`] holds those times for very many keys in memory of
 //! fixed size, which all workers of all processes share.
 
+mod ban_gate;
+mod bans;
 mod buckets;
 mod counts;
 mod gate;
@@ -11,6 +13,8 @@ mod holds;
 mod pace;
 mod store;
 
+pub use ban_gate::BanGate;
+pub use bans::{Bans, Client};
 pub use buckets::Buckets;
 pub use counts::{Counts, Place};
 pub use gate::LimitGate;

@@ -1,6 +1,6 @@
 //! The tables of a process, by the name of their limit.
 
-use super::{Buckets, Counts, Rate};
+use super::{Bans, Buckets, Counts, Rate};
 use serde::{Deserialize, Serialize};
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
@@ -9,7 +9,7 @@ use std::io::{self, ErrorKind};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, Mutex, PoisonError};
 use tidegate_config::Settings;
-use tidegate_config::settings::{Bandwidth, Bound, Limit, RequestRate, UserSource};
+use tidegate_config::settings::{Ban, Bandwidth, Bound, Limit, RequestRate, UserSource};
 use tidegate_io::shared::{SharedMemory, SharedWords};
 
 /// Pairs of user and client of whom it is remembered that they have guessed.
@@ -51,6 +51,8 @@ pub enum Kind {
     Clients,
     /// When each who has guessed passwords will have caught up; the name is that of the users.
     Guesses,
+    /// Who is banned.
+    Ban,
 }
 
 /// A table, and where it lies in the memories that come with it.
@@ -73,6 +75,8 @@ pub enum Table {
     Rate(Arc<Buckets>),
     /// Of what is under way.
     Count(Arc<Counts>),
+    /// Of who is banned.
+    Ban(Arc<Bans>),
 }
 
 impl Identity {
@@ -101,11 +105,17 @@ impl Identity {
         Identity { name: users.name.clone(), keys: GUESSERS, kind: Kind::Guesses }
     }
 
+    /// That of the table of this ban.
+    pub fn of_ban(ban: &Ban) -> Identity {
+        Identity { name: ban.name.clone(), keys: ban.keys, kind: Kind::Ban }
+    }
+
     /// Those of all tables that settings need; one several times.
     pub fn all(settings: &Settings) -> impl Iterator<Item = Identity> {
         let bandwidths = settings.bandwidths().flat_map(Identity::of_bandwidth);
         let guesses = settings.users.iter().map(Identity::of_guesses);
-        settings.rates().map(Identity::of).chain(bandwidths).chain(guesses)
+        let bans = settings.bans().map(Identity::of_ban);
+        settings.rates().map(Identity::of).chain(bandwidths).chain(guesses).chain(bans)
     }
 
     /// How many words its table takes, in which `processes` may count. `None`: more than can be told.
@@ -114,6 +124,7 @@ impl Identity {
         match self.kind {
             Kind::Rate | Kind::Speed | Kind::Guesses => Some(Buckets::length(keys)),
             Kind::Count | Kind::Clients => Counts::length(keys, processes),
+            Kind::Ban => Some(Bans::length(keys)),
         }
     }
 
@@ -127,6 +138,7 @@ impl Identity {
         Ok(match self.kind {
             Kind::Rate | Kind::Speed | Kind::Guesses => Table::Rate(Arc::new(Buckets::new(words, secret)?)),
             Kind::Count | Kind::Clients => Table::Count(Arc::new(Counts::new(words, processes, secret)?)),
+            Kind::Ban => Table::Ban(Arc::new(Bans::new(words, secret)?)),
         })
     }
 
@@ -138,6 +150,7 @@ impl Identity {
         Ok(match self.kind {
             Kind::Rate | Kind::Speed | Kind::Guesses => Table::Rate(Arc::new(Buckets::attach(words)?)),
             Kind::Count | Kind::Clients => Table::Count(Arc::new(Counts::attach(words)?)),
+            Kind::Ban => Table::Ban(Arc::new(Bans::attach(words)?)),
         })
     }
 }
@@ -148,6 +161,7 @@ impl Table {
         match self {
             Table::Rate(buckets) => buckets.refused(),
             Table::Count(counts) => counts.refused(),
+            Table::Ban(bans) => bans.refused(),
         }
     }
 
@@ -156,6 +170,7 @@ impl Table {
         match self {
             Table::Rate(buckets) => buckets.crowded(),
             Table::Count(counts) => counts.crowded(),
+            Table::Ban(bans) => bans.crowded(),
         }
     }
 }

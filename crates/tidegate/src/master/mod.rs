@@ -462,7 +462,10 @@ impl Master {
             Event::Order(Request::Upgrade { binary, allows_loss }, responder) => {
                 self.ask_for(Order::Upgrade { executable: binary, allows_loss, responder: Some(responder) });
             }
-            Event::Order(Request::Status(_) | Request::Cache(_), responder) => {
+            Event::Order(
+                Request::Status(_) | Request::Cache(_) | Request::Bans | Request::Lift(_),
+                responder,
+            ) => {
                 responder.send(Reply::failed("this is not for the master to answer"));
             }
             Event::Upgraded => self.has_upgraded(),

@@ -1,5 +1,5 @@
-//! The tables of `limit`: made by the master, so that all server processes count in the same, and kept for as long as the
-//! limit is there, over reloads, upgrades and the end of any process.
+//! The tables of `limit`, `bandwidth` and `ban`: made by the master, so that all server processes count in the same, and
+//! kept for as long as the limit is there, over reloads, upgrades and the end of any process.
 //!
 //! The new tables of a revision lie in one memory, which is one descriptor for each process however many limits there are.
 //! A table that stays remains in the memory it was made in, so a revision has as many memories as there were revisions
@@ -10,13 +10,16 @@ use rustix::io::Errno;
 use rustix::process::{Pid, test_kill_process};
 use std::collections::{HashMap, HashSet};
 use std::io;
+use std::net::IpAddr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
+use std::time::Duration;
 use tidegate_config::Settings;
 use tidegate_core::log;
-use tidegate_core::rate::{self, Identity, Kind, TablePlace};
+use tidegate_core::rate::{self, Client, Identity, Kind, TablePlace};
+use tidegate_io::clock;
 use tidegate_io::shared::{self, PAGE, SharedMemory};
-use tidegate_modules::status::RateReport;
+use tidegate_modules::status::{RateKind, RateReport};
 
 /// The tables of one revision, in the order of the settings.
 #[derive(Debug, Clone, Default)]
@@ -204,13 +207,49 @@ impl Rates {
         }
     }
 
+    /// Who is banned, a line for each.
+    pub fn bans(&self) -> String {
+        let now = clock::monotonic_ns();
+        let mut lines = Vec::new();
+        for Table { identity, table, .. } in &self.0 {
+            let rate::Table::Ban(bans) = table else { continue };
+            let line = |(client, left): (Client, Duration)| {
+                format!("{client} for {} s more by `{}`\n", left.as_secs().max(1), identity.name)
+            };
+            lines.extend(bans.list(now).into_iter().map(line));
+        }
+        if lines.is_empty() { "Nobody is banned.\n".to_owned() } else { lines.concat() }
+    }
+
+    /// Lifts the bans of whoever has this address: whether there were any, and what is said of it.
+    pub fn lift(&self, address: IpAddr) -> (bool, String) {
+        let now = clock::monotonic_ns();
+        let Some(client) = Client::at(address) else { return (false, "nobody has this address".to_owned()) };
+        let mut lifted = Vec::new();
+        for Table { identity, table, .. } in &self.0 {
+            if let rate::Table::Ban(bans) = table
+                && bans.lift(client, now)
+            {
+                lifted.push(format!("`{}`", identity.name));
+            }
+        }
+        match lifted.is_empty() {
+            true => (false, format!("{client} is not banned")),
+            false => (true, format!("{client} is banned no longer by {}\n", lifted.join(", "))),
+        }
+    }
+
     /// What they have refused.
     pub fn report(&self) -> Vec<RateReport> {
         let report = |Table { identity, table, .. }: &Table| RateReport {
             name: identity.name.clone(),
             refused: table.refused(),
             crowded: table.crowded(),
-            is_bandwidth: identity.kind == Kind::Speed,
+            kind: match identity.kind {
+                Kind::Speed => RateKind::Bandwidth,
+                Kind::Ban => RateKind::Ban,
+                _ => RateKind::Limit,
+            },
         };
         // How many connections a client has, and who guesses passwords, is no news of a limit.
         let is_news = |table: &&Table| !matches!(table.identity.kind, Kind::Clients | Kind::Guesses);
@@ -224,7 +263,6 @@ mod tests {
     use std::collections::BTreeMap;
     use std::num::NonZeroU64;
     use std::path::Path;
-    use std::time::Duration;
     use tidegate_core::rate::{Rate, RateStore};
 
     const SECOND: u64 = 1_000_000_000;
