@@ -187,7 +187,11 @@ impl Exchange<'_> {
         let kept = Kept::of(self);
         Reply::Later(Box::pin(async move {
             let done = job.await;
-            kept.lend(|exchange| then(done, exchange)).settled().await
+            let (reply, left) = kept.lend(|exchange| (then(done, exchange), exchange.state.body.take()));
+            if let Some(left) = left {
+                left.read_off().await;
+            }
+            reply.settled().await
         }))
     }
 
@@ -204,7 +208,11 @@ impl Exchange<'_> {
             need,
             Box::pin(async move {
                 let done = job.await;
-                kept.lend(|exchange| then(done, exchange))
+                let (reply, left) = kept.lend(|exchange| (then(done, exchange), exchange.state.body.take()));
+                if let Some(left) = left {
+                    left.read_off().await;
+                }
+                reply
             }),
         )
     }
