@@ -157,7 +157,7 @@ fn answer(engine: &Engine, settings: &Settings, step: &Step) -> Option<Led> {
     };
     let listener = u16::try_from(listener(settings, step.is_secure)?).ok()?;
     let peer = Peer::Tcp(([192, 0, 2, 1], 0).into());
-    let asked = Asked { listener, peer, raw_path, size: step.target.len(), exchange };
+    let asked = Asked { listener, peer, raw_path, client: None, size: step.target.len(), exchange };
     let Reply::Ready(response) = engine.rehearse(asked, &Notes::short()) else { return None };
     if response.status.0 == 508 {
         return Some(Led::Nowhere);
