@@ -15,6 +15,7 @@ pub mod tls;
 pub mod upstream;
 
 mod access;
+mod ban;
 mod bandwidth;
 mod country;
 mod directory;
@@ -30,6 +31,7 @@ mod time_window;
 mod values;
 
 pub use access::{Access, AccessRule, AccessRules, ClientFacts, Whom};
+pub use ban::Ban;
 pub use bandwidth::Bandwidth;
 pub use country::Country;
 pub use directory::{
@@ -38,8 +40,8 @@ pub use directory::{
 pub use directory_filter::{Comparison, Filter, FilterSyntax, FilterValue};
 pub use limits::{Limits, RequestLimits};
 pub use login::{
-    Account, CertificateName, CertificateRequirement, DistinguishedPattern, Identification, Login, Required,
-    Requirement, UserCache, UserSource,
+    Account, AccountFiles, CertificateName, CertificateRequirement, DistinguishedPattern, Identification,
+    Login, Required, Requirement, UserCache, UserSource,
 };
 pub use network_table::NetworkTable;
 pub(crate) use networks::first_address;
@@ -207,10 +209,17 @@ impl Route {
     pub fn is_held(&self) -> bool {
         self.rates.iter().any(|limit| !matches!(limit.bound, Bound::Requests(_)))
             || !self.bandwidths.is_empty()
+            || !self.bans.is_empty()
     }
 }
 
 impl Settings {
+    /// Each `ban` that some route has; one of a name several times.
+    pub fn bans(&self) -> impl Iterator<Item = &Ban> {
+        let routes = self.sites.iter().flat_map(|site| &site.routes);
+        routes.flat_map(|route| &route.bans).map(|ban| &**ban)
+    }
+
     /// Each `bandwidth` that some route has; one of a name several times.
     pub fn bandwidths(&self) -> impl Iterator<Item = &Bandwidth> {
         let routes = self.sites.iter().flat_map(|site| &site.routes);
@@ -272,6 +281,8 @@ pub struct Route {
     pub identification: Identification,
     /// How often it may be asked for, in order; each name once.
     pub rates: Vec<Shared<Limit>>,
+    /// Who is not let in for how it was answered.
+    pub bans: Vec<Shared<Ban>>,
     /// How fast its answers are sent, all of them at once.
     pub bandwidths: Vec<Shared<Bandwidth>>,
     /// `None`: those of the site.

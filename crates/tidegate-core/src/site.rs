@@ -82,6 +82,8 @@ pub struct Route {
     pub(crate) filters: Vec<Rc<dyn Filter>>,
     pub(crate) decoration: Rc<Decoration>,
     pub(crate) gates: Vec<Rc<dyn Gate>>,
+    /// How many of these are asked before the access rules.
+    pub(crate) early: usize,
     /// No gate can refuse anybody.
     pub(crate) is_open: bool,
     /// Some filter is for finished messages, too: they do not skip the Filter phase.
@@ -92,12 +94,14 @@ impl Route {
     /// A route with what answers it.
     pub fn new(handler: Rc<dyn Handler>, filters: Vec<Rc<dyn Filter>>, decoration: Rc<Decoration>) -> Route {
         let filters_finished = filters.iter().any(|filter| filter.sees_finished());
-        Route { handler, filters, decoration, gates: Vec::new(), is_open: false, filters_finished }
+        Route { handler, filters, decoration, gates: Vec::new(), early: 0, is_open: false, filters_finished }
     }
 
-    /// The same behind gates, which are asked in this order once its access rules have let a request in.
-    pub fn behind(self, gates: Vec<Rc<dyn Gate>>) -> Route {
-        Route { gates, ..self }
+    /// The same behind gates, which are asked in this order: those that precede access, its access rules, the others.
+    pub fn behind(self, mut gates: Vec<Rc<dyn Gate>>) -> Route {
+        gates.sort_by_key(|gate| !gate.precedes_access());
+        let early = gates.iter().take_while(|gate| gate.precedes_access()).count();
+        Route { gates, early, ..self }
     }
 }
 

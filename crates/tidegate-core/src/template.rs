@@ -64,6 +64,8 @@ pub enum Asked {
     Country,
     /// `{user}`: who has logged in.
     User,
+    /// `{groups}`: the groups of who has logged in, with commas between them.
+    Groups,
     /// `{value.NAME}`
     Value(Rc<ValueTemplate>),
 }
@@ -134,6 +136,7 @@ impl<'s> Scope<'s> {
             (Some(pattern), _) => Asked::Capture(pattern.clone(), name.to_owned()),
             (None, None) if name == "country" => Asked::Country,
             (None, None) if name == "user" => Asked::User,
+            (None, None) if name == "groups" => Asked::Groups,
             (None, Some((_, ""))) => return None,
             (None, Some(("header", name))) => Asked::Field(name.to_owned()),
             (None, Some(("cookie", name))) => Asked::Cookie(name.to_owned()),
@@ -210,9 +213,9 @@ impl Template {
         }
     }
 
-    /// Whether it says who has logged in.
+    /// Whether it says who has logged in, or in which groups that user is.
     pub fn asks_for_user(&self) -> bool {
-        let is_user = |piece: &Piece| matches!(piece, Piece::Asked(asked, _) if **asked == Asked::User);
+        let is_user = |piece: &Piece| matches!(piece, Piece::Asked(asked, _) if matches!(**asked, Asked::User | Asked::Groups));
         self.pieces.iter().any(is_user)
     }
 
@@ -373,6 +376,13 @@ impl Asked {
             Asked::Argument(name) => request_values::parameter(exchange, name).unwrap_or_default(),
             Asked::Country => Cow::Owned(country_of(exchange)),
             Asked::User => Cow::Borrowed(exchange.user().map_or(&[], |user| user.name.as_bytes())),
+            Asked::Groups => {
+                // No group reads as two.
+                let groups = exchange.user().map_or(&[][..], |user| &user.groups);
+                let groups: Vec<String> =
+                    groups.iter().map(|group| visible(group.as_bytes(), b"%,")).collect();
+                Cow::Owned(groups.join(",").into_bytes())
+            }
             Asked::Value(value) => Cow::Borrowed(value.result(exchange).as_bytes()),
         };
         match (self, place) {

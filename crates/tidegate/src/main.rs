@@ -7,12 +7,14 @@
 mod certificates;
 mod cli;
 mod descriptors;
+mod file_watch;
 mod link;
 mod master;
 mod preflight;
 mod registry;
 mod revision;
 mod server;
+mod version;
 
 fn main() -> std::process::ExitCode {
     cli::run()

@@ -7,6 +7,7 @@
 
 use crate::certificates;
 use crate::link::Identity;
+use crate::master::rates::Extent;
 use crate::master::users;
 use crate::server::privileges;
 use rustix::fs::{Access, AtFlags, CWD, accessat, statfs};
@@ -19,6 +20,7 @@ use tidegate_config::settings::{
 };
 use tidegate_config::{Diagnostic, Loaded, Settings};
 use tidegate_core::access_data::{AccessFile, DataKey, DataKind, database_of, lists_of};
+use tidegate_core::admission::memory_for_connections;
 use tidegate_core::tls::{PairKey, TlsError, automatic_names, key_of, read_clients, read_roots};
 use tidegate_io::clock::wall_seconds;
 use tidegate_tls::acme::local::is_local;
@@ -60,6 +62,7 @@ pub fn look(loaded: &mut Loaded) -> Read {
     if loaded.settings.is_some() {
         findings.logs();
         findings.wildcards();
+        findings.tables();
     }
     // One that cannot be found out has been said.
     let identity = users::identity(settings.user.as_ref()).ok().and_then(|(identity, _)| identity);
@@ -172,6 +175,26 @@ impl Findings<'_> {
     fn logs(&mut self) {
         let warnings = users::exposed_logs(self.settings).into_iter().map(Diagnostic::warning);
         self.list.extend(warnings.map(|warning| (None, warning)));
+    }
+
+    /// Whether the tables of limits can outgrow what connections may own: clients choose their keys, and fill them.
+    fn tables(&mut self) {
+        let Extent { bytes, tables, largest } = Extent::of(self.settings);
+        let connections = memory_for_connections(self.settings.limits.memory);
+        let Some((largest, its)) = largest.filter(|_| bytes > connections) else { return };
+        let mib = |bytes: u64| bytes.div_ceil(1 << 20);
+        let message = format!(
+            "{tables} tables of limits, bandwidths and logins come to {} MiB once all `keys` are used, more than connections \
+             may own ({} MiB, `limits memory`); the largest is that of `{}`: {} keys, {} MiB",
+            mib(bytes),
+            mib(connections),
+            largest.name,
+            largest.keys,
+            mib(its)
+        );
+        let help =
+            "say with `keys=` how many clients each has to tell apart at a time, or have sites share a limit";
+        self.list.push((None, Diagnostic::warning(message).help(help)));
     }
 
     /// What tells countries.

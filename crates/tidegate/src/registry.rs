@@ -14,7 +14,7 @@ use tidegate_core::engine::Engine;
 use tidegate_core::explain::{Notes, Rehearsed};
 use tidegate_core::hosts::Names;
 use tidegate_core::log::{self, Sink};
-use tidegate_core::rate::{BandwidthGate, LimitGate, RateStore};
+use tidegate_core::rate::{BanGate, BandwidthGate, LimitGate, RateStore};
 use tidegate_core::site;
 use tidegate_core::template::Scope;
 use tidegate_core::tls::TlsStore;
@@ -151,6 +151,9 @@ impl Registry {
     fn gates_for(&self, settings: &Settings, route: &Route) -> io::Result<Vec<Rc<dyn Gate>>> {
         let mut gates: Vec<Rc<dyn Gate>> = Vec::new();
         let mut by_user: Vec<Rc<dyn Gate>> = Vec::new();
+        for ban in &route.bans {
+            gates.push(Rc::new(BanGate::new(ban, &self.stores.rates)?));
+        }
         for rate in &route.rates {
             let gate = LimitGate::new(rate, Scope::of(route), &self.stores.rates)?;
             let gates = if gate.is_by_user() { &mut by_user } else { &mut gates };
@@ -322,19 +325,24 @@ mod tests {
         worker::Registry::in_force(&mut registry, &present);
         let held = || (directory.held(), tls.held(), rates.held(), logins.held());
         let before = held();
+        let htpasswd = std::env::temp_dir().join(format!("tidegate-registry-{}", std::process::id()));
+        std::fs::write(&htpasswd, "ben:$apr1$Qx5wZ9ab$1XKzto56N1RCFfXDqmcc/0\n").unwrap();
         for number in 0..5 {
             let next = settings(&format!(
-                "spill \"/tmp\" size=\"{}MiB\"\npool \"p{number}\" {{ command \"true\" }}\n\
-                 limit \"l{number}\" requests=\"1/s\"\n\
+                "spill \"/tmp\" size=\"{}MiB\"\nusers \"staff\" {{ htpasswd \"{}\" }}\npool \"p{number}\" {{ command \"true\" }}\n\
+                 limit \"l{number}\" requests=\"1/s\"\nlogin basic \"staff\"\n\
                  upstream \"u{number}\" {{ member \"127.0.0.1:8\" }}\n\
                  site \"a{number}.test\" {{ proxy \"http://p{number}\"; route \"/u\" {{ proxy \"http://u{number}\" }} }}\n\
                  site \"b.test\" {{ proxy \"http://127.0.0.1:{}\" }}\n\
                  site {{ proxy \"http://127.0.0.1:9\" {{ connections 2 }} }}",
                 number + 2,
+                htpasswd.display(),
                 number + 10
             ));
             let discarded = registry.build(&next, &mut |_| Ok(None)).unwrap();
-            assert_ne!(held(), before, "it is there as long as it may come into force");
+            let there = held();
+            assert_ne!(there.0, before.0, "pools are there as long as it may come into force");
+            assert!(there.2 > before.2 && there.3 > before.3, "and limits and logins: {there:?}");
             drop((discarded, next));
             directory.keep(&present);
             tls.settle(&Default::default());
@@ -342,6 +350,7 @@ mod tests {
             logins.settle(&present);
             assert_eq!(held(), before, "round {number}");
         }
+        std::fs::remove_file(&htpasswd).unwrap();
         drop(engine);
         runtime.end();
     }

@@ -1,7 +1,7 @@
 //! One revision of the settings: loaded as the arguments of `serve` say, at the start and on every reload.
 
 use crate::certificates::CertificateWatch;
-use crate::master::access::{AccessReading, AccessWatch};
+use crate::master::access::{self, AccessReading};
 use crate::{descriptors, preflight};
 use std::collections::{HashMap, HashSet};
 use std::ffi::OsString;
@@ -104,7 +104,7 @@ impl ServeOptions {
         }
         // Before anything is read, so that no change is missed.
         let seen = loaded.settings.as_ref().map(CertificateWatch::begin).unwrap_or_default();
-        let watch = loaded.settings.as_ref().map(AccessWatch::begin).unwrap_or_default();
+        let watch = loaded.settings.as_ref().map(access::watch).unwrap_or_default();
         let preflight::Read { pairs, access } = preflight::look(&mut loaded);
         Reading { loaded, pairs, seen, access: AccessReading { files: access, watch } }
     }

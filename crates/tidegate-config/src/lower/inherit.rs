@@ -13,8 +13,8 @@ use crate::directive::Context;
 use crate::lower::rules::Names;
 use crate::lower::{access, limits, login, placeholders, rates};
 use crate::settings::{
-    Access, AccessRule, AccessRules, Bandwidth, Coding, Compress, Cors, FieldMode, Identification, Limit,
-    Listing, MoreField, Network, NetworkSet, RequestLimits, Shared, Symlinks, TextPattern, Try, Whom,
+    Access, AccessRule, AccessRules, Ban, Bandwidth, Coding, Compress, Cors, FieldMode, Identification,
+    Limit, Listing, MoreField, Network, NetworkSet, RequestLimits, Shared, Symlinks, TextPattern, Try, Whom,
 };
 use crate::value::{Value, field_names_agree};
 use crate::{directives, lower};
@@ -44,6 +44,9 @@ pub(crate) struct Inherited {
     /// The same of what is required of certificates.
     outer_certificates: usize,
     pub rates: Vec<Shared<Limit>>,
+    pub bans: Vec<Shared<Ban>>,
+    /// How many of these are those of the levels around.
+    outer_bans: usize,
     pub bandwidths: Vec<Shared<Bandwidth>>,
     /// How many of these are those of the levels around.
     outer_bandwidths: usize,
@@ -55,6 +58,8 @@ pub(crate) struct Inherited {
     /// How many of them come from there.
     outer_fields: usize,
     pub more_fields: Vec<MoreField>,
+    /// How many of these are of the levels around.
+    outer_more_fields: usize,
     pub removed_fields: Vec<String>,
     pub cors: Option<Shared<Cors>>,
     pub cache_control: Option<String>,
@@ -166,11 +171,28 @@ impl Inherited {
                 checker.diagnostics.push(item.error_at(2, message).help("take the word behind it out"));
             }
         }
+        let headers: Vec<(&Item, String)> = items
+            .iter()
+            .filter(|item| item.directive.name == "header")
+            .filter_map(|item| Some((item, item.texts().into_iter().next()?)))
+            .collect();
+        for (at, (item, name)) in headers.iter().enumerate() {
+            let is_off =
+                matches!(item.arguments.get(1).map(|placed| &placed.value), Some(Value::Word("off")));
+            if is_off && headers[..at].iter().any(|(_, before)| field_names_agree(before, name)) {
+                let message = format!("`off` takes away the `{name}` that this level sends by a line before");
+                let help = "write it before that line, to take away what the levels around and the answer say; or take one \
+                            of the two out";
+                checker.diagnostics.push(item.error_at(1, message).help(help));
+            }
+        }
         self.outer_fields = self.fields.len();
+        self.outer_more_fields = self.more_fields.len();
         self.outer_requirements = self.identification.requirements.len();
         self.outer_certificates = self.identification.certificates.len();
         self.outer_rates = self.rates.len();
         self.outer_bandwidths = self.bandwidths.len();
+        self.outer_bans = self.bans.len();
         for item in items {
             item.directive.inheritance.apply_to_route(self, item);
         }
@@ -278,6 +300,15 @@ impl Inherited {
         }
     }
 
+    /// `ban`: as `limit`.
+    pub fn add_ban(&mut self, item: &Item) {
+        match rates::ban(item) {
+            _ if item.is_word("off") => drop(self.bans.drain(..std::mem::take(&mut self.outer_bans))),
+            Some(ban) if !self.bans.iter().any(|known| known.name == ban.name) => self.bans.push(ban.into()),
+            _ => {}
+        }
+    }
+
     /// `bandwidth`: those of the levels around hold as well. `off`: none of them does.
     pub fn add_bandwidth(&mut self, item: &Item) {
         match rates::bandwidth(item, &self.level) {
@@ -305,6 +336,11 @@ impl Inherited {
         if mode == Some(FieldMode::Add) {
             return self.more(name, texts.get(1), FieldMode::Add);
         }
+        let outer = self.more_fields.drain(..self.outer_more_fields);
+        let outer: Vec<_> = outer.filter(|known| !field_names_agree(&known.name, name)).collect();
+        self.outer_more_fields = outer.len();
+        self.more_fields.splice(..0, outer);
+        // Of this level, what is added stands beside it.
         self.more_fields.retain(|known| {
             known.mode == FieldMode::Add && texts.len() > 1 || !field_names_agree(&known.name, name)
         });

@@ -32,7 +32,9 @@ pub(crate) use paths::{
     IS_EXPRESSION, covers, file as read_file, is_name, location_of_nginx, pattern as read_pattern,
     pattern_text,
 };
-pub(crate) use placeholders::{asks_for_user, names as placeholder_names, unknown as unknown_placeholder};
+pub(crate) use placeholders::{
+    asks_for_user, asks_for_value, names as placeholder_names, unknown as unknown_placeholder,
+};
 pub(crate) use quantity::{RATE_MOST, SIZE_UNITS, TIME_UNITS, duration_text, size_text};
 pub(crate) use variables::{foreign as foreign_variable, foreign_in_text};
 
@@ -318,7 +320,7 @@ impl Kind {
                 "a field value of visible ASCII characters and spaces".to_owned()
             }
             Self::MediaType => "a media type, such as `\"text/html\"`".to_owned(),
-            Self::Token => "a name of letters, digits and `-`, such as `\"utf-8\"`".to_owned(),
+            Self::Token => "a name of letters, digits and `-`".to_owned(),
             Self::Tokens => "names with commas between them, such as `\"GET,POST\"`".to_owned(),
             Self::Origin => {
                 "an origin, such as `\"https://app.example.com\"` or `\"*\"`, and `credentials` behind"

@@ -5,10 +5,8 @@
 //! database that is whole, leaves the one before in force.
 
 use super::{Event, Master};
-use crate::certificates::stamp_of;
+use crate::file_watch::{FileWatch, stamp_of};
 use anyhow::{Error, Result};
-use std::collections::HashMap;
-use std::path::PathBuf;
 use std::time::{Duration, Instant};
 use tidegate_config::Settings;
 use tidegate_core::access_data::{AccessFile, AccessFiles, DataKey, keys};
@@ -17,48 +15,11 @@ use tidegate_core::log;
 /// How often files are looked at.
 const LOOK: Duration = Duration::from_secs(1);
 
-type Stamp = Option<(u64, u64, i64, i64, u64)>;
-
-/// The state of the files when they were read.
-#[derive(Clone, Default)]
-pub struct AccessWatch {
-    seen: HashMap<PathBuf, Stamp>,
-    /// Changed at the last look; not yet known to stand still.
-    moving: HashMap<PathBuf, Stamp>,
-}
-
-impl AccessWatch {
-    /// As they are now. Comes before reading them, so that no change is missed.
-    pub fn begin(settings: &Settings) -> AccessWatch {
-        let mut watch = AccessWatch::default();
-        watch.extend(settings);
-        watch
-    }
-
-    /// The same for further files.
-    pub fn extend(&mut self, settings: &Settings) {
-        for key in keys(settings) {
-            self.seen.entry(key.path).or_insert_with_key(|path| stamp_of(path));
-        }
-    }
-
-    /// Files that have changed and stand still since the last look.
-    fn look(&mut self, keys: Vec<DataKey>) -> Vec<DataKey> {
-        let mut changed = keys;
-        changed.retain(|key| {
-            let now = stamp_of(&key.path);
-            if self.seen.get(&key.path) == Some(&now) {
-                self.moving.remove(&key.path);
-                return false;
-            }
-            self.moving.insert(key.path.clone(), now) == Some(now)
-        });
-        for key in &changed {
-            let now = self.moving.remove(&key.path).flatten();
-            self.seen.insert(key.path.clone(), now);
-        }
-        changed
-    }
+/// The files as they are now. Comes before reading them, so that no change is missed.
+pub fn watch(settings: &Settings) -> FileWatch {
+    let mut watch = FileWatch::default();
+    keys(settings).iter().for_each(|key| watch.add(&key.path, stamp_of));
+    watch
 }
 
 /// What was read with settings.
@@ -67,7 +28,7 @@ pub struct AccessReading {
     /// That were found to be good.
     pub files: Vec<AccessFile>,
     /// Their state just before.
-    pub watch: AccessWatch,
+    pub watch: FileWatch,
 }
 
 impl AccessReading {
@@ -77,9 +38,7 @@ impl AccessReading {
     /// A file cannot be used, and none is in force in its place.
     pub fn complete(mut self, settings: &Settings, present: &AccessState) -> Result<AccessState> {
         let files = AccessFiles::read(settings, &present.files, &self.files).map_err(Error::msg)?;
-        for (path, stamp) in &present.watch.seen {
-            self.watch.seen.entry(path.clone()).or_insert(*stamp);
-        }
+        self.watch.join(&present.watch);
         Ok(AccessState { files, watch: self.watch })
     }
 }
@@ -90,7 +49,7 @@ pub struct AccessState {
     /// As they were read.
     pub files: AccessFiles,
     /// Their state just before.
-    pub watch: AccessWatch,
+    pub watch: FileWatch,
 }
 
 /// Who looks, and when.
@@ -114,7 +73,7 @@ impl AccessLooks {
 pub struct Looked {
     /// [`AccessLooks::adopted`] when it began.
     adopted: u64,
-    watch: AccessWatch,
+    watch: FileWatch,
     read: Vec<(DataKey, Result<AccessFile, String>)>,
 }
 
@@ -139,8 +98,11 @@ impl Master {
         let (settings, mut watch) = (self.current.settings.clone(), self.current.access.watch.clone());
         let (adopted, sender) = (self.access.adopted, self.sender.clone());
         let looking = std::thread::Builder::new().name("tidegate-look".into()).spawn(move || {
-            let changed = watch.look(keys(&settings));
-            let read = changed.into_iter().map(|key| (key.clone(), AccessFile::read(&key))).collect();
+            let keys = keys(&settings);
+            let settled = watch.settled(keys.iter().map(|key| &*key.path), stamp_of);
+            let changed = keys.iter().filter(|key| settled.contains(&&*key.path));
+            let read = changed.map(|key| (key.clone(), AccessFile::read(key))).collect();
+            settled.into_iter().for_each(|path| watch.take_in(path));
             let _ = sender.send(Event::LookedAtAccess(Box::new(Looked { adopted, watch, read })));
         });
         self.access.is_looking = looking.is_ok();

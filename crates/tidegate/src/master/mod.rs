@@ -10,6 +10,7 @@ mod acme;
 mod activation;
 mod changes;
 pub mod control;
+mod credentials;
 mod disk;
 pub mod logs;
 mod notify;
@@ -17,7 +18,7 @@ mod parts;
 mod pid_file;
 mod pools;
 pub mod proof;
-mod rates;
+pub mod rates;
 mod reload;
 mod rotation;
 pub mod sealing;
@@ -93,6 +94,8 @@ pub enum Event {
     Reopened(LogTarget, Result<Logs, String>),
     /// Files of TLS were looked at.
     Looked(Box<tls::Looked>),
+    /// Files of logins were looked at.
+    Credentials(Box<credentials::Looked>),
     /// Files that access asks were looked at.
     LookedAtAccess(Box<access::Looked>),
     /// The thread for automatic certificates has said something.
@@ -128,6 +131,7 @@ pub struct Master {
     current: Revision,
     servers: Servers,
     tls: Tls,
+    credentials: credentials::Credentials,
     access: AccessLooks,
     acme: acme::Acme,
     status_registry: Arc<StatusRegistry>,
@@ -260,6 +264,7 @@ impl Master {
             current,
             servers,
             tls,
+            credentials: credentials::Credentials::default(),
             access: AccessLooks::default(),
             acme: acme::Acme::default(),
             status_registry,
@@ -307,6 +312,7 @@ impl Master {
     fn take_number(&mut self) {
         let (addresses, total) = (self.listening(), self.current.layout.total());
         self.acme.adopt(&self.current.settings, &self.sender);
+        self.adopt_credentials();
         self.current.number = self.status_registry.next_revision(&self.current.settings, addresses, total);
         self.status_registry.set_rates(self.current.rates.clone());
         self.status_registry.set_certificates(self.tls.certificates(&self.current.settings));
@@ -333,6 +339,7 @@ impl Master {
         }
         let ending = loop {
             self.look_at_tls();
+            self.look_at_credentials();
             self.look_at_access();
             let event = self.deferred.pop_front().or_else(|| self.next_event(None));
             if let Some(ending) = event.and_then(|event| self.obey(event)) {
@@ -357,7 +364,8 @@ impl Master {
         let look = looks.min().filter(|_| !self.servers.is_ending);
         let change = self.change.as_ref().and_then(Change::deadline);
         let logs = self.rotation.deadline();
-        let next = [until, self.servers.next_tick(), self.next_alive, look, change, logs];
+        let credentials = self.credentials.next_look().filter(|_| !self.servers.is_ending);
+        let next = [until, self.servers.next_tick(), self.next_alive, look, credentials, change, logs];
         let event = match next.into_iter().flatten().min() {
             Some(next) => self.events.recv_timeout(next.saturating_duration_since(Instant::now())).ok(),
             None => self.events.recv().ok(),
@@ -376,6 +384,7 @@ impl Master {
     fn advance(&mut self) -> Option<Ending> {
         while let Some(news) = self.servers.next_news() {
             self.advance_reload(&news);
+            self.credentials.advance(&news);
             if let (
                 Some(Change::Upgrade(Upgrade::HandingOver { waits_for, .. })),
                 News::AcceptsNoMore(id) | News::Ended(id),
@@ -423,6 +432,7 @@ impl Master {
             }
             Event::Reopened(target, outcome) => self.have_reopened(&target, outcome),
             Event::Looked(looked) => self.have_looked(*looked),
+            Event::Credentials(looked) => self.have_looked_at_credentials(*looked),
             Event::LookedAtAccess(looked) => self.have_looked_at_access(*looked),
             Event::PredecessorEnded => self.has_predecessor = false,
             other => return Some(other),
@@ -452,7 +462,10 @@ impl Master {
             Event::Order(Request::Upgrade { binary, allows_loss }, responder) => {
                 self.ask_for(Order::Upgrade { executable: binary, allows_loss, responder: Some(responder) });
             }
-            Event::Order(Request::Status(_) | Request::Cache(_), responder) => {
+            Event::Order(
+                Request::Status(_) | Request::Cache(_) | Request::Bans | Request::Lift(_),
+                responder,
+            ) => {
                 responder.send(Reply::failed("this is not for the master to answer"));
             }
             Event::Upgraded => self.has_upgraded(),

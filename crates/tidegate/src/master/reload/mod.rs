@@ -315,6 +315,7 @@ impl Master {
         self.upstreams.adopt(&settings, self.tls.store());
         close_apart(vec![std::mem::take(&mut previous.logs)]);
         drop(previous);
+        self.current.rates.release_others();
         self.tls.adopt(&mut self.current);
         self.adopt_access();
         self.take_number();

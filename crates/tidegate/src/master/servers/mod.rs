@@ -39,6 +39,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
 use std::time::{Duration, Instant};
+use tidegate_config::credentials::Credential;
 use tidegate_config::settings::LogTarget;
 use tidegate_core::access_data::{AccessFile, DataKey};
 use tidegate_core::log;
@@ -305,8 +306,9 @@ impl Servers {
         server.revision = revision.number;
         let number = server.asked;
         let (logs, mut descriptors) = revision.logs.copies().context("cannot copy a log")?;
-        let (rates, tables) = revision.rates.copies().context("cannot copy the table of a limit")?;
-        descriptors.extend(tables);
+        let (tables, memories) = revision.rates.copies().context("cannot copy the memory of limits")?;
+        let of_tables = memories.len();
+        descriptors.extend(memories);
         let layout = &revision.layout;
         let mut listeners = Vec::with_capacity(layout.workers);
         for worker in 0..layout.workers {
@@ -318,7 +320,16 @@ impl Servers {
         let update = TlsUpdate { files: revision.tls.clone(), ..self.tls.clone() };
         let settings = revision.fitted();
         let off_limits = sealing::paths_of(&revision.settings);
-        let message = ToServer::Prepare { number, settings, is_recovery, logs, rates, listeners, off_limits };
+        let message = ToServer::Prepare {
+            number,
+            settings,
+            is_recovery,
+            logs,
+            tables,
+            memories: of_tables,
+            listeners,
+            off_limits,
+        };
         let frame = Link::frame(&message).context("a server process cannot be told of the settings")?;
         let (keys, memory) =
             copies(revision.access.files.all()).context("cannot copy what access asks of files")?;
@@ -341,6 +352,13 @@ impl Servers {
         for server in self.list.iter().filter(|server| !server.has_ended) {
             server.order(&ToServer::Tls(update.clone()), Vec::new());
         }
+    }
+
+    /// Tells every process what logins compare with now: whom, each of which says when it goes by it.
+    pub fn give_credentials(&mut self, renewed: &[Credential]) -> HashSet<u64> {
+        let open = self.list.iter().filter(|server| !server.has_ended);
+        let told = open.filter(|server| server.order(&ToServer::Credentials(renewed.to_vec()), Vec::new()));
+        told.map(|server| server.id).collect()
     }
 
     /// Gives every process what access asks of these files, which have changed.
@@ -447,6 +465,7 @@ impl Servers {
                 server.logs_given = server.logs_given.saturating_sub(1);
                 self.news.push_back(News::LogsInUse(id));
             }
+            ToMaster::CredentialsInUse => self.news.push_back(News::CredentialsInUse(id)),
             ToMaster::AcceptsNoMore => self.news.push_back(News::AcceptsNoMore(id)),
             ToMaster::Leaving => match server.state {
                 State::Serving => self.replace(id, revision),
