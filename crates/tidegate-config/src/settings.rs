@@ -39,7 +39,10 @@ pub use directory::{
 };
 pub use directory_filter::{Comparison, Filter, FilterSyntax, FilterValue};
 pub use limits::{Limits, RequestLimits};
-pub use login::{Account, AccountFiles, Identification, Login, Required, Requirement, UserCache, UserSource};
+pub use login::{
+    Account, AccountFiles, CertificateName, CertificateRequirement, DistinguishedPattern, Identification,
+    Login, Required, Requirement, UserCache, UserSource,
+};
 pub use network_table::NetworkTable;
 pub(crate) use networks::first_address;
 pub use networks::{Network, NetworkSet};

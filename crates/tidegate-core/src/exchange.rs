@@ -120,7 +120,10 @@ impl Exchange<'_> {
 
     /// Who the client is, by a certificate that has been verified.
     pub fn client(&self) -> Option<&ClientIdentity> {
-        self.state.tls.as_ref().and_then(|handshake| handshake.client.as_deref())
+        match &self.state.tls {
+            Some(handshake) => handshake.client.as_deref(),
+            None => self.state.rehearsed.as_ref()?.client.as_ref(),
+        }
     }
 
     /// The country of the client, where a `country-database` may tell it.

@@ -28,7 +28,7 @@ use tidegate_modules::gateway::link;
 use tidegate_modules::gateway::pool_directory::PoolDirectory;
 use tidegate_modules::gateway::proxy::Proxy;
 use tidegate_modules::gateway::scripted::{Protocol, Scripted};
-use tidegate_modules::login::{Assumed, AssumedGate, BasicGate, LoginStore, RequireGate};
+use tidegate_modules::login::{Assumed, AssumedGate, BasicGate, CertificateGate, LoginStore, RequireGate};
 use tidegate_modules::redirect::{Redirect, Respond};
 use tidegate_modules::rewrite::{HandTo, Rewritten};
 use tidegate_modules::status::StatusPage;
@@ -162,6 +162,9 @@ impl Registry {
         // Browsers ask without credentials: what answers them stands in front of what wants some.
         if let Some(cors) = &route.cors {
             gates.push(Rc::new(Preflight::new(cors.clone())));
+        }
+        if !route.identification.certificates.is_empty() {
+            gates.push(Rc::new(CertificateGate::new(&route.identification)));
         }
         let mut source = None;
         if let Some(login) = &route.identification.login {

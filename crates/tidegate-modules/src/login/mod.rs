@@ -4,6 +4,7 @@
 //! | --- | --- |
 //! | `basic` | the gate that asks for a name and a password (RFC 7617) |
 //! | `assumed` | the gate in the place of `basic` where `explain` is told who has logged in |
+//! | `certificate` | the gate that asks what the client is called by its certificate |
 //! | `require` | the gate that asks who of them may go on |
 //! | `source` | where users are known |
 //! | `cache` | what is remembered of them (R9) |
@@ -16,6 +17,7 @@
 mod assumed;
 mod basic;
 mod cache;
+mod certificate;
 mod directory;
 #[cfg(test)]
 mod fake;
@@ -26,5 +28,6 @@ mod tally;
 
 pub use assumed::{Assumed, AssumedGate};
 pub use basic::BasicGate;
+pub use certificate::CertificateGate;
 pub use require::RequireGate;
 pub use source::{LoginStore, Source};
