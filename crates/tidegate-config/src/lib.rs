@@ -4,7 +4,9 @@
 //! `syntax` (form), `include` (files), `check` (names and types, from the table in `directives`), `lower`
 //! (meaning), `settings` (the result). Nothing here touches the network.
 
+mod accounts;
 mod check;
+pub mod credentials;
 mod diagnostic;
 pub mod directive;
 pub mod directives;

@@ -12,7 +12,7 @@ use smallvec::SmallVec;
 use std::borrow::Cow;
 use std::ops::Range;
 use std::rc::Rc;
-use tidegate_config::settings::{PathPattern, Route, Shared, ValueMap, Values};
+use tidegate_config::settings::{Country, PathPattern, Route, Shared, ValueMap, Values};
 use tidegate_http::path::{PathError, encode_path, normalise};
 use tidegate_http::{Target, query};
 use tidegate_io::socket::Peer;
@@ -60,8 +60,12 @@ pub enum Asked {
     Cookie(String),
     /// `{query.NAME}`: a parameter of the query, decoded.
     Argument(String),
+    /// `{country}`: of the client; nothing where it is not known.
+    Country,
     /// `{user}`: who has logged in.
     User,
+    /// `{groups}`: the groups of who has logged in, with commas between them.
+    Groups,
     /// `{value.NAME}`
     Value(Rc<ValueTemplate>),
 }
@@ -130,7 +134,9 @@ impl<'s> Scope<'s> {
         let captured = self.pattern.filter(is_known);
         let asked = match (captured, name.split_once('.')) {
             (Some(pattern), _) => Asked::Capture(pattern.clone(), name.to_owned()),
+            (None, None) if name == "country" => Asked::Country,
             (None, None) if name == "user" => Asked::User,
+            (None, None) if name == "groups" => Asked::Groups,
             (None, Some((_, ""))) => return None,
             (None, Some(("header", name))) => Asked::Field(name.to_owned()),
             (None, Some(("cookie", name))) => Asked::Cookie(name.to_owned()),
@@ -207,9 +213,9 @@ impl Template {
         }
     }
 
-    /// Whether it says who has logged in.
+    /// Whether it says who has logged in, or in which groups that user is.
     pub fn asks_for_user(&self) -> bool {
-        let is_user = |piece: &Piece| matches!(piece, Piece::Asked(asked, _) if **asked == Asked::User);
+        let is_user = |piece: &Piece| matches!(piece, Piece::Asked(asked, _) if matches!(**asked, Asked::User | Asked::Groups));
         self.pieces.iter().any(is_user)
     }
 
@@ -368,7 +374,15 @@ impl Asked {
             Asked::Field(name) => request_values::field(exchange, name).unwrap_or_default(),
             Asked::Cookie(name) => Cow::Borrowed(request_values::cookie(exchange, name).unwrap_or_default()),
             Asked::Argument(name) => request_values::parameter(exchange, name).unwrap_or_default(),
+            Asked::Country => Cow::Owned(country_of(exchange)),
             Asked::User => Cow::Borrowed(exchange.user().map_or(&[], |user| user.name.as_bytes())),
+            Asked::Groups => {
+                // No group reads as two.
+                let groups = exchange.user().map_or(&[][..], |user| &user.groups);
+                let groups: Vec<String> =
+                    groups.iter().map(|group| visible(group.as_bytes(), b"%,")).collect();
+                Cow::Owned(groups.join(",").into_bytes())
+            }
             Asked::Value(value) => Cow::Borrowed(value.result(exchange).as_bytes()),
         };
         match (self, place) {
@@ -384,6 +398,14 @@ impl Asked {
             (_, Place::Path | Place::Query) => *text += &query::encode(&value),
         }
     }
+}
+
+/// The code of the country that the client of a request is in.
+fn country_of(exchange: &Exchange<'_>) -> Vec<u8> {
+    let country = exchange.country();
+    country
+        .filter(|country| *country != Country::UNKNOWN)
+        .map_or(Vec::new(), |country| country.as_str().into())
 }
 
 /// What stands in no value of a cookie (RFC 6265 section 4.1.1).

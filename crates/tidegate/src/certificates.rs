@@ -1,11 +1,10 @@
 //! Certificates that change on disk: read anew without a reload command, and looked over for what an operator
 //! should know.
 //!
-//! The master looks once a second, by asking the file system for what changes when a file is replaced or
-//! written: that works for links that are switched, for network file systems and for every way of renewing.
-//! What has changed is read once it has stood still between two looks, since a pair is seldom written in one
-//! step. A pair that is broken then leaves the one in use where it is (FAULTS 52).
+//! A pair is read once both halves stand still ([`FileWatch`]). One that is broken then leaves the one in use where it
+//! is (FAULTS 52).
 
+use crate::file_watch::{FileWatch, Stamp, stamp_of};
 use std::collections::{BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -19,15 +18,10 @@ use tidegate_tls::certificate::Slot;
 use tidegate_tls::inspect::{Finding, findings};
 use tidegate_tls::{Certificate, CertificateError, Pair};
 
-/// What tells one state of a file from another; `None` where there is no file.
-type Stamp = Option<(u64, u64, i64, i64, u64)>;
-
 /// What is known of the files.
 #[derive(Clone, Default)]
 pub struct CertificateWatch {
-    seen: HashMap<PathBuf, Stamp>,
-    /// Changed at the last look; not yet known to stand still.
-    moving: HashMap<PathBuf, Stamp>,
+    files: FileWatch,
     /// Keys that nobody else could read or change when they were seen first, and whose they were.
     private: HashMap<PathBuf, u32>,
     /// Those of them of which it was said that this is so no more.
@@ -55,7 +49,7 @@ impl CertificateWatch {
     /// The same for further files.
     pub fn extend(&mut self, settings: &Settings) {
         for path in paths(settings) {
-            self.seen.entry(path.to_owned()).or_insert_with(|| stamp_of(path));
+            self.files.add(path, stamp_of);
         }
         for key in pair_files(settings).map(|files| &files.key) {
             if let Some(owner) = owner_of(key).filter(|_| !is_open(key)) {
@@ -102,20 +96,12 @@ impl CertificateWatch {
 
     /// Looks at every file; finds what has changed and stands still since the last look.
     pub fn look(&mut self, settings: &Settings, stamp: impl Fn(&Path) -> Stamp) -> Looked {
-        let mut settled = Vec::new();
-        for path in paths(settings) {
-            let now = stamp(path);
-            if self.seen.get(path) == Some(&now) {
-                self.moving.remove(path);
-            } else if self.moving.insert(path.to_owned(), now) == Some(now) {
-                settled.push(path);
-            }
-        }
+        let settled = self.files.settled(paths(settings), stamp);
         let is_settled = |path: &PathBuf| settled.contains(&path.as_path());
         let mut looked = Looked::default();
         for (place, files) in pair_files(settings).enumerate() {
             let both = [&files.certificate, &files.key];
-            let stands_still = both.iter().all(|path| !self.moving.contains_key(*path) || is_settled(path));
+            let stands_still = both.iter().all(|path| !self.files.is_moving(path) || is_settled(path));
             if both.into_iter().any(is_settled) && stands_still {
                 looked.pairs.push(place);
             }
@@ -126,8 +112,8 @@ impl CertificateWatch {
             let is_waiting = pair_files(settings).enumerate().any(|(place, files)| {
                 (files.certificate == path || files.key == path) && !looked.pairs.contains(&place)
             });
-            if !is_waiting && let Some(now) = self.moving.remove(path) {
-                self.seen.insert(path.to_owned(), now);
+            if !is_waiting {
+                self.files.take_in(path);
             }
         }
         looked
@@ -153,13 +139,6 @@ fn paths(settings: &Settings) -> Vec<&Path> {
     paths.sort_unstable();
     paths.dedup();
     paths
-}
-
-/// Of the file that a path leads to now, links followed.
-pub fn stamp_of(path: &Path) -> Stamp {
-    use std::os::unix::fs::MetadataExt;
-    let metadata = std::fs::metadata(path).ok()?;
-    Some((metadata.dev(), metadata.ino(), metadata.mtime(), metadata.mtime_nsec(), metadata.len()))
 }
 
 /// Whether a key can be read or changed by everybody.
@@ -281,7 +260,7 @@ mod tests {
             }
         };
         for path in paths(&settings) {
-            watch.seen.insert(path.to_owned(), state(1, 1, 1)(path));
+            watch.files.add(path, state(1, 1, 1));
         }
         let nothing = Looked::default();
         let pair = || Looked { pairs: vec![0], authorities: false };

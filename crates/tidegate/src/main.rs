@@ -7,6 +7,7 @@
 mod certificates;
 mod cli;
 mod descriptors;
+mod file_watch;
 mod link;
 mod master;
 mod preflight;

@@ -1,24 +1,23 @@
 //! `users` and `login`: sources of users with what their files say, and that what is named is there.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap};
 use std::io::ErrorKind;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use crate::accounts::{self, Reader, USERS, Wrong};
 use crate::check::{Checker, Item};
 use crate::diagnostic::{Diagnostic, Severity};
 use crate::directive::Context;
 use crate::disk::Disk;
 use crate::include::TopNode;
 use crate::settings::{
-    Account, ListenAddress, Listener, Login, Origin, Required, Requirement, Settings, UserCache, UserSource,
+    Account, AccountFiles, ListenAddress, Listener, Login, Origin, Required, Requirement, Settings,
+    UserCache, UserSource,
 };
 use crate::source::Source;
 use crate::suggest;
 use crate::value::{Value, asks_for_user};
-
-/// Most users of one source.
-const USERS: usize = 1_000_000;
 
 /// The sources of the top level.
 pub(super) fn sources(checker: &mut Checker<'_>, disk: &dyn Disk, items: &[Item]) -> Vec<UserSource> {
@@ -40,10 +39,17 @@ pub(super) fn sources(checker: &mut Checker<'_>, disk: &dyn Disk, items: &[Item]
             let help = "name the file with their passwords, `htpasswd \"/etc/tidegate/staff\"`, or a directory, `ldap`";
             checker.diagnostics.push(item.error(message).help(help));
         }
-        let (accounts, cache) = (accounts(checker, disk, item).into(), cache(item));
+        let ((files, accounts), cache) = (accounts(checker, disk, item), cache(item));
         let directory = item.child("ldap").and_then(|ldap| super::directory::directory(checker, disk, ldap));
         taken.insert(name.clone(), item.origin());
-        sources.push(UserSource { name, accounts, directory, cache, origin: item.origin() });
+        sources.push(UserSource {
+            name,
+            files,
+            accounts: accounts.into(),
+            directory,
+            cache,
+            origin: item.origin(),
+        });
     }
     sources
 }
@@ -62,77 +68,56 @@ fn cache(item: &Item) -> UserCache {
     UserCache { lifetime, users: number("users"), groups: number("groups") }
 }
 
-/// The users of the files, with their groups.
-fn accounts(checker: &mut Checker<'_>, disk: &dyn Disk, item: &Item) -> Vec<Account> {
-    let mut groups: BTreeMap<String, Vec<String>> = BTreeMap::new();
-    for file in item.children.iter().filter(|child| child.directive.name == "groups") {
-        each_line(checker, disk, file, |line| {
-            // `admins: anna ben`, as Apache's `AuthGroupFile`.
-            let Some((group, names)) = line.split_once(':') else {
-                return Err("a line of a group is `admins: anna ben`".to_owned());
-            };
-            for name in names.split_whitespace() {
-                groups.entry(name.to_owned()).or_default().push(group.trim().to_owned());
-            }
-            Ok(())
-        });
-    }
-    let (mut accounts, mut seen) = (Vec::new(), HashSet::new());
-    for file in item.children.iter().filter(|child| child.directive.name == "htpasswd") {
-        let mut is_full = false;
-        each_line(checker, disk, file, |line| {
-            let Some((name, rest)) = line.split_once(':').filter(|(name, _)| !name.is_empty()) else {
-                return Err("a line of a user is `anna:$2y$…`, as `htpasswd` writes it".to_owned());
-            };
-            // Behind a further colon old tools keep other things.
-            let hash = rest.split(':').next().unwrap_or_default();
-            hash_kind(hash)?;
-            is_full |= accounts.len() >= USERS;
-            if !is_full && seen.insert(name.to_owned()) {
-                let mut groups = groups.remove(name).unwrap_or_default();
-                groups.sort_unstable();
-                groups.dedup();
-                accounts.push(Account { name: name.to_owned(), hash: hash.to_owned(), groups });
-            }
-            Ok(())
-        });
-        if is_full {
+/// The files, and who stands in them.
+fn accounts(checker: &mut Checker<'_>, disk: &dyn Disk, item: &Item) -> (AccountFiles, Vec<Account>) {
+    let mut reader = Reader::default();
+    let named = |name: &'static str| item.children.iter().filter(move |child| child.directive.name == name);
+    let groups = take_files(checker, disk, named("groups"), |text| reader.groups(text));
+    let mut passwords = Vec::new();
+    for file in named("htpasswd") {
+        let was_full = reader.is_full;
+        passwords.extend(take_files(checker, disk, [file], |text| reader.passwords(text)));
+        if reader.is_full && !was_full {
             let message = format!("there are more than {USERS} users");
             checker.diagnostics.push(file.error_at(0, message).help("keep so many in a directory (LDAP)"));
         }
     }
-    accounts
+    (AccountFiles { passwords, groups }, reader.accounts)
 }
 
-/// Reads a file line by line. What is wrong in it is said with its line: the first mistake, and how many there are.
-fn each_line(
+/// Reads files line by line. What is wrong in one is said with its line: the first mistake, and how many there are.
+fn take_files<'i>(
     checker: &mut Checker<'_>,
     disk: &dyn Disk,
-    item: &Item,
-    mut take: impl FnMut(&str) -> Result<(), String>,
-) {
-    let Some(Value::Path(path)) = item.first() else { return };
-    let text = match disk.read(path) {
-        Ok(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
-        Err(error) => {
-            checker.diagnostics.push(unreadable(item, path, &error));
-            return;
-        }
-    };
-    let lines = text.lines().enumerate().map(|(number, line)| (number + 1, line.trim()));
-    let meant = lines.filter(|(_, line)| !line.is_empty() && !line.starts_with('#'));
-    let wrong: Vec<(usize, String)> =
-        meant.filter_map(|(number, line)| take(line).err().map(|why| (number, why))).collect();
-    if let [(line, why), rest @ ..] = wrong.as_slice() {
-        let more = match rest.len() {
-            0 => String::new(),
-            count => format!("; {count} more lines are wrong"),
+    items: impl IntoIterator<Item = &'i Item>,
+    mut take: impl FnMut(&str) -> Vec<Wrong>,
+) -> Vec<PathBuf> {
+    let mut paths = Vec::new();
+    for item in items {
+        let Some(Value::Path(path)) = item.first() else { continue };
+        paths.push(path.clone());
+        let text = match accounts::text_of(disk, path) {
+            Ok(text) => text,
+            Err(error) => {
+                checker.diagnostics.push(unreadable(item, path, &error));
+                continue;
+            }
         };
-        let message = format!("{}:{line}: {why}{more}", path.display());
-        let help = "such a line counts for nobody; write it anew with `htpasswd -B FILE NAME`";
-        let warning = Diagnostic { severity: Severity::Warning, ..item.error_at(0, message) };
-        checker.diagnostics.push(warning.help(help));
+        if let [Wrong { line, why, .. }, rest @ ..] = take(&text).as_slice() {
+            let more = match rest.len() {
+                0 => String::new(),
+                count => format!("; {count} more lines are wrong"),
+            };
+            let message = format!("{}:{line}: {why}{more}", path.display());
+            let help = match item.directive.name {
+                "groups" => "such a line counts for nobody; write it as `admins: anna ben`",
+                _ => "such a line counts for nobody; write it anew with `htpasswd -B FILE NAME`",
+            };
+            let warning = Diagnostic { severity: Severity::Warning, ..item.error_at(0, message) };
+            checker.diagnostics.push(warning.help(help));
+        }
     }
+    paths
 }
 
 fn unreadable(item: &Item, path: &Path, error: &std::io::Error) -> Diagnostic {
@@ -141,26 +126,6 @@ fn unreadable(item: &Item, path: &Path, error: &std::io::Error) -> Diagnostic {
         _ => "make it with `htpasswd -B -c FILE NAME`, readable for the user that starts the server",
     };
     item.error_at(0, format!("{} cannot be read: {error}", path.display())).help(help)
-}
-
-/// What a hash is not, where no password could be compared with it.
-fn hash_kind(hash: &str) -> Result<(), String> {
-    const KNOWN: [&str; 9] =
-        ["$2a$", "$2b$", "$2y$", "$argon2id$", "$argon2i$", "$argon2d$", "$5$", "$6$", "$apr1$"];
-    if KNOWN.iter().any(|prefix| hash.starts_with(prefix)) {
-        return Ok(());
-    }
-    let kind = match hash {
-        "" => "there is no password",
-        "!" | "*" | "x" => "the account is locked",
-        hash if hash.starts_with("{SHA}") => "SHA-1 without a salt is found out in no time",
-        hash if hash.starts_with("$1$") => "MD5 of crypt(3) is found out in no time",
-        hash if hash.starts_with("$y$") => "yescrypt is not known here",
-        hash if hash.starts_with('$') => "this kind of password hash is not known here",
-        hash if hash.len() == 13 => "this may be DES of crypt(3), which is found out in no time",
-        _ => "the password stands there as it is",
-    };
-    Err(kind.to_owned())
 }
 
 /// What a `login` says; `None` where something is wrong with it, or it is `off`.
@@ -262,12 +227,12 @@ pub(super) fn limits_of_nobody(checker: &mut Checker<'_>, settings: &Settings, n
 }
 
 /// The files that were read, by their names.
-fn sources_by_name(nodes: &[TopNode]) -> HashMap<&str, &Source> {
+pub(super) fn sources_by_name(nodes: &[TopNode]) -> HashMap<&str, &Source> {
     // The first of a name, as an origin means it.
     nodes.iter().rev().map(|top| (&*top.file.source.name, &top.file.source)).collect()
 }
 
-fn point_at(
+pub(super) fn point_at(
     checker: &mut Checker<'_>,
     sources: &HashMap<&str, &Source>,
     origin: &Origin,

@@ -2,6 +2,7 @@
 
 use super::{Directory, Origin, Shared};
 use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// Where users are known: `users "staff" { … }`.
@@ -9,6 +10,8 @@ use std::time::Duration;
 pub struct UserSource {
     /// What `login` calls it.
     pub name: String,
+    /// What they were read from. The master reads them anew whenever they change.
+    pub files: AccountFiles,
     /// Of the password files, in order; of a name, the first counts.
     pub accounts: Shared<Vec<Account>>,
     /// The directory that knows users whom no file does.
@@ -17,6 +20,17 @@ pub struct UserSource {
     pub cache: UserCache,
     /// Where it was written.
     pub origin: Origin,
+}
+
+/// The files of a source, absolute.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct AccountFiles {
+    /// Names and passwords (`htpasswd`).
+    #[serde(with = "crate::path_encoding::paths")]
+    pub passwords: Vec<PathBuf>,
+    /// Groups.
+    #[serde(with = "crate::path_encoding::paths")]
+    pub groups: Vec<PathBuf>,
 }
 
 /// A user of a password file.

@@ -134,6 +134,18 @@ impl UserCache {
         bounded(&self.memberships, MEMBERSHIPS, key, (until, is_member), asked);
     }
 
+    /// Lets go of these users, and of whatever was wrong: it may be right now.
+    pub fn forget(&self, is_meant: impl Fn(&User) -> bool) {
+        for shard in &self.known {
+            let mut shard = lock(shard);
+            let before = shard.values.len();
+            shard.values.retain(|_, (_, user)| !is_meant(user));
+            self.count.fetch_sub(before - shard.values.len(), Ordering::Relaxed);
+        }
+        *lock(&self.wrong) = Remembered::default();
+        *lock(&self.memberships) = Remembered::default();
+    }
+
     /// How many users it holds.
     #[cfg(test)]
     fn len(&self) -> usize {

@@ -3,6 +3,7 @@
 //! | part | what it does |
 //! | --- | --- |
 //! | `basic` | the gate that asks for a name and a password (RFC 7617) |
+//! | `assumed` | the gate in the place of `basic` where `explain` is told who has logged in |
 //! | `require` | the gate that asks who of them may go on |
 //! | `source` | where users are known |
 //! | `cache` | what is remembered of them (R9) |
@@ -12,6 +13,7 @@
 //! Directories are asked by threads of their own. Passwords of files are compared on a lane of threads of their own, of low priority: whatever is guessed there takes no time
 //! from requests that need no login.
 
+mod assumed;
 mod basic;
 mod cache;
 mod directory;
@@ -22,6 +24,7 @@ mod require;
 mod source;
 mod tally;
 
+pub use assumed::{Assumed, AssumedGate};
 pub use basic::BasicGate;
 pub use require::RequireGate;
 pub use source::{LoginStore, Source};

@@ -7,14 +7,15 @@ use super::cache::{Key, UserCache};
 use super::directory::{Away, Directory, Figures, Found, Seat};
 use super::password;
 use aws_lc_rs::{hmac, rand};
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::num::NonZeroU64;
-use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError, RwLock};
 use std::thread::available_parallelism;
 use std::time::Duration;
 use tidegate_config::Settings;
-use tidegate_config::settings::UserSource;
+use tidegate_config::credentials::Credential;
+use tidegate_config::settings::{Account, Shared, UserSource};
 use tidegate_core::rate::{Buckets, Identity, Rate, RateStore, Ruling, Table};
 use tidegate_core::tls::TlsStore;
 use tidegate_core::user::User;
@@ -24,8 +25,11 @@ use tidegate_io::oneshot::{Promise, Promised, promise};
 
 /// Passwords that wait to be compared.
 const WAITING: usize = 256;
-/// Pairs that one client may have looked into at once: others come in between.
+/// Pairs of one client that are looked into at once: others come in between.
 const OF_A_CLIENT: usize = 8;
+/// Pairs of one client that wait for those, and of all clients together.
+const IN_LINE: usize = 128;
+const IN_ALL_LINES: usize = 4096;
 /// Wrong passwords of a user that a client may try at once, and one more in each such time.
 const GUESSES: (u64, Duration) = (10, Duration::from_secs(10));
 
@@ -68,32 +72,85 @@ pub enum Answer {
 
 /// The users of one source.
 pub struct Source {
-    settings: UserSource,
-    /// Place in the settings, by name.
-    accounts: HashMap<String, usize>,
+    /// How many groups of a user are kept.
+    most_groups: usize,
+    /// Who stands in the files, as they were read last.
+    accounts: RwLock<Arc<Accounts>>,
     directory: Option<Directory>,
     secret: hmac::Key,
     cache: UserCache,
-    asked: Mutex<HashMap<Key, Waiting>>,
+    asked: Mutex<Asked>,
     /// Shared by all server processes.
     guesses: Arc<Buckets>,
     /// Nobody is asked: requests are explained.
     is_silent: bool,
 }
 
-/// Those who wait for what is looked into.
-struct Waiting {
-    /// The client that has brought it first.
-    client: Vec<u8>,
-    promises: Vec<Promise<Outcome>>,
+/// Who stands in the files.
+struct Accounts {
+    list: Shared<Vec<Account>>,
+    /// Place in the list, by name.
+    places: HashMap<String, usize>,
 }
+
+impl Accounts {
+    fn new(list: &Shared<Vec<Account>>) -> Arc<Accounts> {
+        let places = list.iter().enumerate().map(|(place, account)| (account.name.clone(), place));
+        Arc::new(Accounts { places: places.collect(), list: list.clone() })
+    }
+
+    fn find(&self, name: &str) -> Option<&Account> {
+        self.places.get(name).and_then(|place| self.list.get(*place))
+    }
+}
+
+/// What is being looked into, and what waits for its turn.
+#[derive(Default)]
+struct Asked {
+    /// Those who wait for the answer to a question.
+    waiting: HashMap<Key, Vec<Promise<Outcome>>>,
+    clients: HashMap<Vec<u8>, Line>,
+    /// How many questions stand in lines.
+    in_line: usize,
+}
+
+/// The questions of one client.
+#[derive(Default)]
+struct Line {
+    /// How many are looked into.
+    under_way: usize,
+    turns: VecDeque<Turn>,
+}
+
+/// Has a question looked into by another thread.
+type Turn = Box<dyn FnOnce() -> Result<(), Overloaded> + Send>;
 
 /// A question that nobody has asked yet.
 struct Question {
     key: Key,
     client: Vec<u8>,
+    /// Whom it is counted for if it is a guess.
+    guesser: Option<Vec<u8>>,
     /// Monotonic nanoseconds.
     asked: u64,
+}
+
+/// A question under way: what it has taken is given back in the end, whatever comes of it.
+struct Turned {
+    source: Arc<Source>,
+    question: Question,
+    /// Nobody waits for it any more.
+    is_over: bool,
+}
+
+impl Drop for Turned {
+    fn drop(&mut self) {
+        if !self.is_over {
+            lock(&self.source.asked).waiting.remove(&self.question.key);
+            self.source.not_guessed(&self.question);
+        }
+        self.source.give_turn(&self.question.client);
+    }
 }
 
 impl Source {
@@ -103,23 +160,41 @@ impl Source {
         rates: &RateStore,
         is_silent: bool,
     ) -> io::Result<Source> {
-        let accounts =
-            settings.accounts.iter().enumerate().map(|(place, account)| (account.name.clone(), place));
         let mut secret = [0; 32];
         rand::fill(&mut secret).map_err(|_| io::Error::other("the system has no random numbers"))?;
         let Table::Rate(guesses) = rates.table(Identity::of_guesses(settings))? else {
             return Err(io::Error::other("the table of those who guess is of another kind"));
         };
         Ok(Source {
-            accounts: accounts.collect(),
+            most_groups: usize::try_from(settings.cache.groups).unwrap_or(usize::MAX),
+            accounts: RwLock::new(Accounts::new(&settings.accounts)),
             directory: settings.directory.as_ref().map(|directory| Directory::new(directory, tls.clone())),
             cache: UserCache::new(&settings.cache),
-            settings: settings.clone(),
             secret: hmac::Key::new(hmac::HMAC_SHA256, &secret),
             asked: Mutex::default(),
             guesses,
             is_silent,
         })
+    }
+
+    fn accounts(&self) -> Arc<Accounts> {
+        self.accounts.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// The files say something else now. Whoever stands there as before stays known; whom something has changed for has
+    /// to prove anew who it is.
+    fn renew(&self, list: &Shared<Vec<Account>>) {
+        let new = Accounts::new(list);
+        let old = {
+            let mut accounts = self.accounts.write().unwrap_or_else(PoisonError::into_inner);
+            std::mem::replace(&mut *accounts, new.clone())
+        };
+        let has_moved = |(of, other): (&Accounts, &Accounts)| {
+            of.places.keys().any(|name| !other.places.contains_key(name))
+        };
+        // Whom a directory has known by one name may go by another here.
+        let forgets_all = self.directory.is_some() && (has_moved((&old, &new)) || has_moved((&new, &old)));
+        self.cache.forget(|user| forgets_all || old.find(&user.name) != new.find(&user.name));
     }
 
     /// What something is remembered by. Parts hold no NUL but for the last one: no two read as one.
@@ -156,22 +231,17 @@ impl Source {
         if password.is_empty() || name.is_empty() || self.cache.is_wrong(&key, now) {
             return Answer::Known(Outcome::Nobody);
         }
-        let is_in_file = self.accounts.contains_key(name);
+        let is_in_file = self.accounts().places.contains_key(name);
         let guesser = guesser(client, name, self.directory.is_some() && !is_in_file);
-        if let Ruling::Beyond { retry_after } = self.guesses.look(&guesser, guesses(), now) {
-            return Answer::Known(Outcome::Later(retry_after));
-        }
         let (name, password) = (name.to_owned(), password.to_vec());
-        let question = Question { key, client: client.to_vec(), asked: now };
+        let question = Question { key, client: client.to_vec(), guesser: Some(guesser), asked: now };
         match self.directory.as_ref().filter(|_| !is_in_file) {
             Some(directory) => self.ask_directory(directory, question, move |source, seat, question| {
-                source.ask_for_user(seat, question, &name, &password, &guesser)
+                source.ask_for_user(seat, question, &name, &password)
             }),
-            None => self.ask(question, |source, question| {
+            None => self.ask(question, |turned| {
                 LANE.run(move || {
-                    source
-                        .clone()
-                        .find_out(question, |question| source.compare(question, &name, &password, &guesser));
+                    turned.find_out(|source, question| source.compare(question, &name, &password))
                 })
             }),
         }
@@ -194,7 +264,7 @@ impl Source {
             return Answer::Known(Outcome::Member(is_member));
         }
         let Some(directory) = &self.directory else { return Answer::Known(Outcome::Member(false)) };
-        let question = Question { key, client: client.to_vec(), asked: now };
+        let question = Question { key, client: client.to_vec(), guesser: None, asked: now };
         let (found, groups) = (Found::again(dn, &user.name), groups.to_vec());
         self.ask_directory(directory, question, move |source, seat, question| {
             let all = match seat.groups(&found) {
@@ -220,118 +290,175 @@ impl Source {
         if let Some(away) = directory.away() {
             return Answer::Known(away.into());
         }
-        self.ask(question, |source, question| {
-            directory
-                .run(move |seat| source.clone().find_out(question, |question| job(&source, seat, question)))
+        self.ask(question, move |turned| {
+            let source = turned.source.clone();
+            let directory = source.directory.as_ref().ok_or(Overloaded)?;
+            directory.run(move |seat| turned.find_out(|source, question| job(source, seat, question)))
         })
     }
 
-    /// Has something looked into, unless it is already.
+    /// Has something looked into, unless it is already. A guess is counted before it is made, so that guesses that come at once
+    /// are counted as those one after the other; [`Source::not_guessed`] takes back what was none.
     fn ask(
         self: &Arc<Self>,
         question: Question,
-        run: impl FnOnce(Arc<Source>, Question) -> Result<(), Overloaded>,
+        run: impl FnOnce(Turned) -> Result<(), Overloaded> + Send + 'static,
     ) -> Answer {
         let (promise, promised) = promise();
-        {
+        let (key, client) = (question.key, question.client.clone());
+        let turn = {
             let mut asked = lock(&self.asked);
-            if let Some(waiting) = asked.get_mut(&question.key) {
-                waiting.promises.push(promise);
+            let asked = &mut *asked;
+            if let Some(waiting) = asked.waiting.get_mut(&key) {
+                waiting.push(promise);
                 return Answer::Asked(promised);
             }
-            let of_client = asked.values().filter(|waiting| waiting.client == question.client).count();
-            if of_client >= OF_A_CLIENT {
+            if let Some(guesser) = &question.guesser
+                && let Ruling::Beyond { retry_after } =
+                    self.guesses.charge(guesser, guesses(), question.asked)
+            {
+                return Answer::Known(Outcome::Later(retry_after));
+            }
+            let line = asked.clients.entry(client.clone()).or_default();
+            let has_to_wait = line.under_way >= OF_A_CLIENT;
+            if has_to_wait && (line.turns.len() >= IN_LINE || asked.in_line >= IN_ALL_LINES) {
+                self.not_guessed(&question);
                 return Answer::Overloaded;
             }
-            let waiting = Waiting { client: question.client.clone(), promises: vec![promise] };
-            asked.insert(question.key, waiting);
+            asked.waiting.insert(key, vec![promise]);
+            let source = self.clone();
+            let turn: Turn = Box::new(move || run(Turned { source, question, is_over: false }));
+            if has_to_wait {
+                line.turns.push_back(turn);
+                asked.in_line += 1;
+                return Answer::Asked(promised);
+            }
+            line.under_way += 1;
+            turn
+        };
+        // One that is not taken is dropped, which ends it.
+        match turn() {
+            Ok(()) => Answer::Asked(promised),
+            Err(Overloaded) => Answer::Overloaded,
         }
-        let key = question.key;
-        if run(self.clone(), question).is_err() {
-            lock(&self.asked).remove(&key);
-            return Answer::Overloaded;
-        }
-        Answer::Asked(promised)
     }
 
-    /// Looks into something, and tells everybody who waits for it.
-    fn find_out(&self, question: Question, look: impl FnOnce(&Question) -> Outcome) {
-        {
-            let is_wanted = |waiting: &Waiting| waiting.promises.iter().any(Promise::is_wanted);
+    /// Lets the client's next question have the turn of one that has ended.
+    fn give_turn(&self, client: &[u8]) {
+        let turn = {
             let mut asked = lock(&self.asked);
-            if !asked.get(&question.key).is_some_and(is_wanted) {
-                asked.remove(&question.key);
-                return; // all have gone
+            let asked = &mut *asked;
+            let Some(line) = asked.clients.get_mut(client) else { return };
+            let turn = line.turns.pop_front();
+            match turn.is_some() {
+                true => asked.in_line -= 1,
+                false => line.under_way -= 1,
             }
+            if line.under_way == 0 {
+                asked.clients.remove(client);
+            }
+            turn
+        };
+        if let Some(turn) = turn {
+            // One that is not taken is dropped, and ends like this one.
+            let _ = turn();
         }
-        let outcome = look(&question);
-        let waiting = lock(&self.asked).remove(&question.key);
-        let promises = waiting.into_iter().flat_map(|waiting| waiting.promises);
-        promises.for_each(|promise| promise.fulfil(outcome.clone()));
+    }
+
+    /// What was counted as a guess was none.
+    fn not_guessed(&self, question: &Question) {
+        if let Some(guesser) = &question.guesser {
+            self.guesses.give_back(guesser, guesses().interval(), question.asked);
+        }
     }
 
     /// Compares a password with that of a file.
-    fn compare(&self, question: &Question, name: &str, password: &[u8], guesser: &[u8]) -> Outcome {
-        let accounts = &self.settings.accounts;
-        let account = self.accounts.get(name).and_then(|place| accounts.get(*place));
-        // Whom nobody knows takes as long as somebody: which names there are is nothing to find out.
-        let hash = account.or(accounts.first()).map_or("", |account| &account.hash);
-        let matches = password::matches(hash, password);
-        match account.filter(|_| matches) {
-            Some(account) => {
-                let groups = account.groups.clone();
-                let user = Arc::new(User { name: account.name.clone(), groups, unlisted: None });
-                self.cache.remember(question.key, user.clone(), question.asked);
-                Outcome::Known(user)
+    fn compare(&self, question: &Question, name: &str, password: &[u8]) -> Outcome {
+        loop {
+            let accounts = self.accounts();
+            let account = accounts.find(name);
+            // Whom nobody knows takes as long as somebody: which names there are is nothing to find out.
+            let hash = account.or(accounts.list.first()).map_or("", |account| &account.hash);
+            let matches = password::matches(hash, password);
+            // What is remembered is so of the files as they are: they cannot change before it is.
+            let present = self.accounts.read().unwrap_or_else(PoisonError::into_inner);
+            if present.find(name) != account {
+                continue;
             }
-            None => self.refuse(question, &[guesser]),
+            let Some(account) = account.filter(|_| matches) else { return self.refuse(question) };
+            let groups = account.groups.clone();
+            let user = Arc::new(User { name: account.name.clone(), groups, unlisted: None });
+            self.cache.remember(question.key, user.clone(), question.asked);
+            return Outcome::Known(user);
         }
     }
 
     /// Asks the directory who has a name, and whether this is the password.
-    fn ask_for_user(
-        &self,
-        seat: &mut Seat,
-        question: &Question,
-        name: &str,
-        password: &[u8],
-        guesser: &[u8],
-    ) -> Outcome {
+    fn ask_for_user(&self, seat: &mut Seat, question: &Question, name: &str, password: &[u8]) -> Outcome {
         let found = match seat.find(name) {
             Ok(Some(found)) => found,
-            Ok(None) => return self.refuse(question, &[guesser]),
+            Ok(None) => return self.refuse(question),
             Err(away) => return away.into(),
         };
         // However a name is spelt, the user is the same: another spelling is no further guess.
-        let same = self::guesser(&question.client, &format!("dn:{}", found.dn), true);
-        if let Ruling::Beyond { retry_after } = self.guesses.look(&same, guesses(), question.asked) {
-            // This spelling is no way to go on asking either.
-            self.guesses.charge(guesser, guesses(), question.asked);
+        let same = guesser(&question.client, &format!("dn:{}", found.dn), true);
+        if let Ruling::Beyond { retry_after } = self.guesses.charge(&same, guesses(), question.asked) {
+            // This spelling stays counted: it is no way to go on asking either.
             return Outcome::Later(retry_after);
         }
-        match seat.is_password(&found, password) {
+        let is_password = seat.is_password(&found, password);
+        if !matches!(is_password, Ok(false)) {
+            self.guesses.give_back(&same, guesses().interval(), question.asked);
+        }
+        match is_password {
             Ok(true) => {}
-            Ok(false) => return self.refuse(question, &[guesser, &same]),
+            Ok(false) => return self.refuse(question),
             Err(away) => return away.into(),
         }
         let mut groups = match seat.groups(&found) {
             Ok(groups) => groups,
             Err(away) => return away.into(),
         };
-        let most = usize::try_from(self.settings.cache.groups).unwrap_or(usize::MAX);
-        let unlisted = (groups.len() > most).then(|| found.dn.into_boxed_str());
-        groups.truncate(most);
+        let unlisted = (groups.len() > self.most_groups).then(|| found.dn.into_boxed_str());
+        groups.truncate(self.most_groups);
         let user = Arc::new(User { name: found.name, groups, unlisted });
-        self.cache.remember(question.key, user.clone(), question.asked);
+        // Whom the files have come to know meanwhile they know from now on.
+        let present = self.accounts.read().unwrap_or_else(PoisonError::into_inner);
+        if present.find(name).is_none() {
+            self.cache.remember(question.key, user.clone(), question.asked);
+        }
         Outcome::Known(user)
     }
 
-    fn refuse(&self, question: &Question, guessers: &[&[u8]]) -> Outcome {
-        for guesser in guessers {
-            self.guesses.charge(guesser, guesses(), question.asked);
-        }
+    fn refuse(&self, question: &Question) -> Outcome {
         self.cache.remember_wrong(question.key, question.asked);
         Outcome::Nobody
+    }
+}
+
+impl Turned {
+    /// Looks into it, and tells everybody who waits for it.
+    fn find_out(mut self, look: impl FnOnce(&Source, &Question) -> Outcome) {
+        {
+            let mut asked = lock(&self.source.asked);
+            let is_wanted = |promises: &Vec<Promise<Outcome>>| promises.iter().any(Promise::is_wanted);
+            self.is_over = !asked.waiting.get(&self.question.key).is_some_and(is_wanted);
+            if self.is_over {
+                // In the same moment: who comes after this begins anew.
+                asked.waiting.remove(&self.question.key);
+            }
+        }
+        if self.is_over {
+            self.source.not_guessed(&self.question);
+            return; // all have gone
+        }
+        let outcome = look(&self.source, &self.question);
+        if !matches!(outcome, Outcome::Nobody | Outcome::Later(_)) {
+            self.source.not_guessed(&self.question);
+        }
+        let promises = lock(&self.source.asked).waiting.remove(&self.question.key);
+        self.is_over = true;
+        promises.into_iter().flatten().for_each(|promise| promise.fulfil(outcome.clone()));
     }
 }
 
@@ -353,7 +480,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 /// The sources of a process. Outlives its engines: who has logged in stays so over a reload.
 pub struct LoginStore {
-    sources: Mutex<HashMap<String, Held>>,
+    /// By name. While a revision gets ready there may be one that it says beside the one in force.
+    sources: Mutex<HashMap<String, Vec<Held>>>,
     tls: Arc<TlsStore>,
     rates: Arc<RateStore>,
     is_silent: bool,
@@ -369,7 +497,7 @@ impl Held {
     /// Whether it is what these settings mean, wherever they stand. Many accounts are compared at most once for new
     /// settings: then they are the same in memory.
     fn is_meant_by(&mut self, settings: &UserSource) -> bool {
-        let UserSource { name, accounts, directory, cache, origin: _ } = settings;
+        let UserSource { name, files: _, accounts, directory, cache, origin: _ } = settings;
         let (own, same) = (&self.settings, self.settings.accounts.is_same(accounts));
         let is_same_directory = match (&own.directory, directory) {
             (None, None) => true,
@@ -398,34 +526,50 @@ impl LoginStore {
         LoginStore { is_silent: true, ..LoginStore::new(tls, Arc::default()) }
     }
 
-    /// The source of some users; one that says something else than before knows nobody yet.
+    /// The source of some users; one that says something else than before knows nobody yet. What is in force stays beside it
+    /// until [`settle`](LoginStore::settle) says which of them that is.
     ///
     /// # Errors
     /// There is no descriptor or no memory left.
     pub fn source(&self, settings: &UserSource) -> io::Result<Arc<Source>> {
-        let mut held = lock(&self.sources);
-        if let Some(held) = held.get_mut(&settings.name)
-            && held.is_meant_by(settings)
-        {
+        let mut sources = lock(&self.sources);
+        let of_name = sources.entry(settings.name.clone()).or_default();
+        if let Some(held) = of_name.iter_mut().find_map(|held| held.is_meant_by(settings).then_some(held)) {
             if let Some(directory) = &held.source.directory {
                 directory.renew();
             }
             return Ok(held.source.clone());
         }
         let source = Arc::new(Source::new(settings, &self.tls, &self.rates, self.is_silent)?);
-        let new = Held { settings: settings.clone(), source: source.clone() };
-        held.insert(settings.name.clone(), new);
+        of_name.push(Held { settings: settings.clone(), source: source.clone() });
         Ok(source)
+    }
+
+    /// Files were read anew.
+    pub fn renew(&self, credential: &Credential) {
+        match credential {
+            Credential::Accounts(users, accounts) => {
+                let mut sources = lock(&self.sources);
+                for held in sources.get_mut(users).into_iter().flatten() {
+                    held.source.renew(accounts);
+                    held.settings.accounts = accounts.clone();
+                }
+            }
+        }
     }
 
     /// How many there are.
     pub fn held(&self) -> usize {
-        lock(&self.sources).len()
+        lock(&self.sources).values().map(Vec::len).sum()
     }
 
     /// Lets go of those that are none of the settings in force, or another than these say.
     pub fn settle(&self, settings: &Settings) {
-        lock(&self.sources).retain(|_, held| settings.users.iter().any(|users| held.is_meant_by(users)));
+        lock(&self.sources).retain(|name, of_name| {
+            let mut meant = settings.users.iter().filter(|users| users.name == *name);
+            of_name.retain_mut(|held| meant.clone().any(|users| held.is_meant_by(users)));
+            meant.next().is_some() && !of_name.is_empty()
+        });
     }
 }
 
@@ -462,6 +606,8 @@ mod tests {
     use super::*;
     use crate::login::fake::{self, Fake, Manner};
     use tidegate_config::settings::{self, Account, Origin, UserCache};
+    use tidegate_core::rate::TablePlace;
+    use tidegate_io::shared::SharedMemory;
 
     fn users(cache: UserCache) -> UserSource {
         let account = |name: &str, hash: &str| Account {
@@ -474,7 +620,14 @@ mod tests {
             account("ben", "$apr1$Qx5wZ9ab$1XKzto56N1RCFfXDqmcc/0"),
         ];
         let (accounts, origin) = (accounts.into(), Origin::default());
-        UserSource { name: "staff".into(), accounts, directory: None, cache, origin }
+        UserSource {
+            name: "staff".into(),
+            files: Default::default(),
+            accounts,
+            directory: None,
+            cache,
+            origin,
+        }
     }
 
     const CACHE: UserCache = UserCache { lifetime: Duration::from_secs(120), users: 100, groups: 4 };
@@ -540,10 +693,13 @@ mod tests {
     fn guesses_count_for_all_processes() {
         let settings = users(CACHE);
         let identity = Identity::of_guesses(&settings);
-        let (_, descriptor) = identity.fresh(2).unwrap();
+        let length = identity.length(2).unwrap();
+        let (memory, descriptor) = SharedMemory::new("test", length).unwrap();
+        identity.fresh(memory.words(0..length).unwrap(), 2).unwrap();
+        let (places, memories) = ([TablePlace { identity, memory: 0, start: 0, length }], [descriptor]);
         let [one, other] = [(); 2].map(|()| {
             let rates = Arc::new(RateStore::default());
-            rates.provide(&identity, std::os::fd::AsFd::as_fd(&descriptor)).unwrap();
+            rates.provide(&places, &memories).unwrap();
             LoginStore::new(TlsStore::new().unwrap(), rates).source(&settings).unwrap()
         });
         for guess in 0..GUESSES.0 {
@@ -554,6 +710,51 @@ mod tests {
             let answer = source.look_up("ben", b"hello", b"guesser", NOW);
             assert!(matches!(answer, Answer::Known(Outcome::Later(_))));
         }
+    }
+
+    /// They are counted before they are compared: at once or one after the other is the same.
+    #[test]
+    fn guesses_at_once_are_no_more_than_one_after_the_other() {
+        let source = new(&users(CACHE));
+        let guesses: Vec<String> = (0..30).map(|guess| guess.to_string()).collect();
+        let answers: Vec<Answer> =
+            guesses.iter().map(|guess| source.look_up("ben", guess.as_bytes(), b"guesser", NOW)).collect();
+        let outcomes: Vec<Outcome> = answers.into_iter().map(outcome).collect();
+        let compared = outcomes.iter().filter(|outcome| **outcome == Outcome::Nobody).count() as u64;
+        let later = outcomes.iter().filter(|outcome| matches!(outcome, Outcome::Later(_))).count() as u64;
+        assert_eq!((compared, later), (GUESSES.0, 30 - GUESSES.0));
+    }
+
+    /// A password that is right costs no guess, however often it is compared.
+    #[test]
+    fn right_passwords_are_no_guesses() {
+        let source = new(&users(UserCache { lifetime: Duration::ZERO, ..CACHE }));
+        for _ in 0..3 * GUESSES.0 {
+            assert!(wait(source.look_up("ben", b"hello", b"client", NOW)).is_some());
+        }
+        for guess in 0..GUESSES.0 {
+            assert!(wait(source.look_up("ben", guess.to_string().as_bytes(), b"client", NOW)).is_none());
+        }
+        let last = source.look_up("ben", b"x", b"client", NOW);
+        assert!(matches!(last, Answer::Known(Outcome::Later(_))));
+    }
+
+    /// Twenty behind one address log in at once: they stand in line, and nobody is turned away.
+    #[test]
+    fn many_behind_one_address_have_their_turns() {
+        let account =
+            |number: usize| Account { name: format!("u{number}"), ..users(CACHE).accounts[1].clone() };
+        let many = UserSource { accounts: (0..100).map(account).collect::<Vec<_>>().into(), ..users(CACHE) };
+        let source = new(&many);
+        let answers: Vec<Answer> =
+            (0..100).map(|number| source.look_up(&format!("u{number}"), b"hello", b"office", NOW)).collect();
+        assert_eq!(answers.into_iter().filter_map(wait).count(), 100);
+        let idle = |source: &Source| {
+            let asked = lock(&source.asked);
+            asked.waiting.is_empty() && asked.clients.is_empty() && asked.in_line == 0
+        };
+        // The last one gives its turn back after it has answered.
+        tidegate_testkit::wait_for(|| idle(&source).then_some(()), "nothing is under way any more");
     }
 
     #[test]
@@ -647,6 +848,44 @@ mod tests {
         ));
     }
 
+    /// Who has another password, or other groups, or is there no more, is known no more; others are, without another look.
+    #[test]
+    fn files_that_change_concern_those_for_whom_they_do() {
+        let store = LoginStore::new(TlsStore::new().unwrap(), Arc::default());
+        let source = store.source(&users(CACHE)).unwrap();
+        let ben = wait(source.look_up("ben", b"hello", b"c", NOW)).unwrap();
+        let is_known = |name: &str| {
+            matches!(source.look_up(name, b"hello", b"c", NOW), Answer::Known(Outcome::Known(_)))
+        };
+        let mut changed = users(CACHE);
+        let renew = |changed: &UserSource| {
+            store.renew(&Credential::Accounts("staff".into(), changed.accounts.clone()));
+            assert!(Arc::ptr_eq(&source, &store.source(changed).unwrap()), "a reload finds the same");
+        };
+        let change = |changed: &mut UserSource, change: &dyn Fn(&mut Vec<Account>)| {
+            let mut accounts = changed.accounts.to_vec();
+            change(&mut accounts);
+            changed.accounts = accounts.into();
+        };
+        assert!(wait(source.look_up("carl", b"hello", b"c", NOW)).is_none());
+        let carl = |accounts: &mut Vec<Account>| {
+            let hash = accounts[1].hash.clone();
+            accounts.push(Account { name: "carl".into(), hash, groups: Vec::new() });
+        };
+        change(&mut changed, &carl);
+        renew(&changed);
+        assert!(is_known("ben"), "nothing has changed for him");
+        assert!(wait(source.look_up("carl", b"hello", b"c", NOW)).is_some(), "he was nobody a moment ago");
+        change(&mut changed, &|accounts| accounts[1].groups = vec!["guests".into()]);
+        renew(&changed);
+        assert!(!is_known("ben") && is_known("carl"));
+        let again = wait(source.look_up("ben", b"hello", b"c", NOW)).unwrap();
+        assert!(ben.is_in("admins") && again.is_in("guests") && !again.is_in("admins"));
+        change(&mut changed, &|accounts| drop(accounts.remove(1)));
+        renew(&changed);
+        assert!(wait(source.look_up("ben", b"hello", b"c", NOW)).is_none());
+    }
+
     #[test]
     fn other_passwords_are_another_source() {
         let store = LoginStore::new(TlsStore::new().unwrap(), Arc::default());
@@ -655,5 +894,31 @@ mod tests {
         let mut changed = users(CACHE);
         changed.accounts = changed.accounts[..1].to_vec().into();
         assert!(!Arc::ptr_eq(&first, &store.source(&changed).unwrap()));
+    }
+
+    /// FAULTS 67: whoever has logged in stays so, and guesses stay counted, when other settings are given up.
+    #[test]
+    fn a_source_that_never_comes_into_force_replaces_none() {
+        let store = LoginStore::new(TlsStore::new().unwrap(), Arc::default());
+        let nothing = std::collections::BTreeMap::new();
+        let text = "listen \"127.0.0.1:0\"\nsite { respond 200 }";
+        let mut present = tidegate_config::load_str("test", text, "/".as_ref(), &nothing).settings.unwrap();
+        present.users = vec![users(CACHE)];
+        let in_force = store.source(&present.users[0]).unwrap();
+        store.settle(&present);
+        let mut changed = users(CACHE);
+        changed.accounts = changed.accounts[..1].to_vec().into();
+        let given_up = store.source(&changed).unwrap();
+        assert!(!Arc::ptr_eq(&in_force, &given_up));
+        assert_eq!(store.held(), 2);
+        store.settle(&present);
+        assert_eq!(store.held(), 1);
+        assert!(Arc::ptr_eq(&in_force, &store.source(&present.users[0]).unwrap()));
+        // What comes into force takes its place.
+        let next = store.source(&changed).unwrap();
+        present.users = vec![changed.clone()];
+        store.settle(&present);
+        assert_eq!(store.held(), 1);
+        assert!(Arc::ptr_eq(&next, &store.source(&changed).unwrap()));
     }
 }

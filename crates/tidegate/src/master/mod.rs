@@ -5,10 +5,12 @@
 //! `reload` and `upgrade` change settings and program. The order of the start matters: what can fail comes
 //! first, what others can see comes last.
 
+pub mod access;
 mod acme;
 mod activation;
 mod changes;
 pub mod control;
+mod credentials;
 mod disk;
 pub mod logs;
 mod notify;
@@ -16,7 +18,7 @@ mod parts;
 mod pid_file;
 mod pools;
 pub mod proof;
-mod rates;
+pub mod rates;
 mod reload;
 mod rotation;
 pub mod sealing;
@@ -36,6 +38,7 @@ use crate::descriptors;
 use crate::link::{ToMaster, Wellness};
 use crate::revision::{self, ServeOptions, SettingsFrom};
 use crate::server::privileges;
+use access::{AccessLooks, AccessReading, AccessState};
 use anyhow::{Context, Result};
 use changes::{Change, Order, Upgrade};
 use control::{ControlSocket, Reply, Request, Responder};
@@ -91,6 +94,10 @@ pub enum Event {
     Reopened(LogTarget, Result<Logs, String>),
     /// Files of TLS were looked at.
     Looked(Box<tls::Looked>),
+    /// Files of logins were looked at.
+    Credentials(Box<credentials::Looked>),
+    /// Files that access asks were looked at.
+    LookedAtAccess(Box<access::Looked>),
     /// The thread for automatic certificates has said something.
     Acme(acme::AcmeEvent),
     /// A server process has said something.
@@ -111,6 +118,8 @@ pub struct Read {
     pub pairs: HashMap<PairKey, Pair>,
     /// The state of the files of TLS just before they were read.
     pub seen: CertificateWatch,
+    /// What access asks of files.
+    pub access: AccessReading,
     /// Warnings that were found.
     pub warnings: Vec<Diagnostic>,
 }
@@ -122,6 +131,8 @@ pub struct Master {
     current: Revision,
     servers: Servers,
     tls: Tls,
+    credentials: credentials::Credentials,
+    access: AccessLooks,
     acme: acme::Acme,
     status_registry: Arc<StatusRegistry>,
     writer: Arc<Writer>,
@@ -195,6 +206,7 @@ impl Master {
         let logs = Logs::open(&settings, &HashSet::new(), &Wanted::default())?;
         let files = TlsFiles::read(&settings, &TlsFiles::default(), &read.pairs)?;
         let seen = read.seen;
+        let access = read.access.complete(&settings, &AccessState::default())?;
         let (given, mut warnings) = activation::take();
         let present = handover.map_or(&given, |left| &left.sockets);
         let sockets = Sockets::open(&settings, layout.total(), present)?;
@@ -237,6 +249,7 @@ impl Master {
             sockets,
             tls: files,
             seen,
+            access,
             logs,
             rates,
             layout,
@@ -251,6 +264,8 @@ impl Master {
             current,
             servers,
             tls,
+            credentials: credentials::Credentials::default(),
+            access: AccessLooks::default(),
             acme: acme::Acme::default(),
             status_registry,
             writer,
@@ -272,6 +287,7 @@ impl Master {
             has_predecessor: false,
         };
         master.begin_tls()?;
+        master.adopt_access();
         master.upstreams.adopt(&master.current.settings, master.tls.store());
         master.start_servers()?;
         let (status_registry, sender) = (master.status_registry.clone(), master.sender.clone());
@@ -296,6 +312,7 @@ impl Master {
     fn take_number(&mut self) {
         let (addresses, total) = (self.listening(), self.current.layout.total());
         self.acme.adopt(&self.current.settings, &self.sender);
+        self.adopt_credentials();
         self.current.number = self.status_registry.next_revision(&self.current.settings, addresses, total);
         self.status_registry.set_rates(self.current.rates.clone());
         self.status_registry.set_certificates(self.tls.certificates(&self.current.settings));
@@ -322,6 +339,8 @@ impl Master {
         }
         let ending = loop {
             self.look_at_tls();
+            self.look_at_credentials();
+            self.look_at_access();
             let event = self.deferred.pop_front().or_else(|| self.next_event(None));
             if let Some(ending) = event.and_then(|event| self.obey(event)) {
                 break ending;
@@ -341,10 +360,12 @@ impl Master {
     /// The next event, or nothing when it was time for something else: for what `servers` has to do, for the
     /// watchdog, for a change that is under way, or for what the caller waits for.
     fn next_event(&mut self, until: Option<Instant>) -> Option<Event> {
-        let look = self.tls.next_look().filter(|_| !self.servers.is_ending);
+        let looks = self.tls.next_look().into_iter().chain(self.access.next());
+        let look = looks.min().filter(|_| !self.servers.is_ending);
         let change = self.change.as_ref().and_then(Change::deadline);
         let logs = self.rotation.deadline();
-        let next = [until, self.servers.next_tick(), self.next_alive, look, change, logs];
+        let credentials = self.credentials.next_look().filter(|_| !self.servers.is_ending);
+        let next = [until, self.servers.next_tick(), self.next_alive, look, credentials, change, logs];
         let event = match next.into_iter().flatten().min() {
             Some(next) => self.events.recv_timeout(next.saturating_duration_since(Instant::now())).ok(),
             None => self.events.recv().ok(),
@@ -363,6 +384,7 @@ impl Master {
     fn advance(&mut self) -> Option<Ending> {
         while let Some(news) = self.servers.next_news() {
             self.advance_reload(&news);
+            self.credentials.advance(&news);
             if let (
                 Some(Change::Upgrade(Upgrade::HandingOver { waits_for, .. })),
                 News::AcceptsNoMore(id) | News::Ended(id),
@@ -410,6 +432,8 @@ impl Master {
             }
             Event::Reopened(target, outcome) => self.have_reopened(&target, outcome),
             Event::Looked(looked) => self.have_looked(*looked),
+            Event::Credentials(looked) => self.have_looked_at_credentials(*looked),
+            Event::LookedAtAccess(looked) => self.have_looked_at_access(*looked),
             Event::PredecessorEnded => self.has_predecessor = false,
             other => return Some(other),
         }
@@ -438,7 +462,10 @@ impl Master {
             Event::Order(Request::Upgrade { binary, allows_loss }, responder) => {
                 self.ask_for(Order::Upgrade { executable: binary, allows_loss, responder: Some(responder) });
             }
-            Event::Order(Request::Status(_) | Request::Cache(_), responder) => {
+            Event::Order(
+                Request::Status(_) | Request::Cache(_) | Request::Bans | Request::Lift(_),
+                responder,
+            ) => {
                 responder.send(Reply::failed("this is not for the master to answer"));
             }
             Event::Upgraded => self.has_upgraded(),

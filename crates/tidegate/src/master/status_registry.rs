@@ -128,6 +128,11 @@ impl StatusRegistry {
     }
 
     /// The limits of the revision in force.
+    pub fn rates(&self) -> Rates {
+        self.facts().rates.clone()
+    }
+
+    /// The tables of limits of a new revision.
     pub fn set_rates(&self, rates: Rates) {
         self.facts().rates = rates;
     }

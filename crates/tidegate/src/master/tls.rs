@@ -4,6 +4,7 @@
 use super::servers::Revision;
 use super::{Event, Master, Order};
 use crate::certificates::{self, CertificateWatch};
+use crate::file_watch::stamp_of;
 use anyhow::{Context, Result, bail};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -184,7 +185,7 @@ impl Master {
 /// Looks at the files, and reads the pairs that have changed.
 fn look(settings: &Settings, mut watch: CertificateWatch, adopted: u64) -> Looked {
     let opened = watch.opened(settings);
-    let found = watch.look(settings, certificates::stamp_of);
+    let found = watch.look(settings, stamp_of);
     let mut pairs: Vec<(CertificateFiles, _)> = Vec::new();
     for (place, files) in pair_files(settings).enumerate() {
         let is_new = !pairs.iter().any(|(known, _)| key_of(known) == key_of(files));

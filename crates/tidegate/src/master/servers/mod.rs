@@ -5,6 +5,7 @@
 //! clients wait meanwhile; when that ends too within a second of serving, the next waits longer and longer, and
 //! never for good. Nothing here polls: links that break and processes that end are events.
 
+mod giving;
 mod layout;
 mod pause;
 mod publish;
@@ -30,7 +31,7 @@ use anyhow::{Context, Result};
 use pause::{ordinal, pause};
 use pulse::{Due, Pulse};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
-use std::collections::{HashSet, VecDeque};
+use std::collections::VecDeque;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
@@ -39,7 +40,6 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
 use std::time::{Duration, Instant};
-use tidegate_config::settings::LogTarget;
 use tidegate_core::log;
 use tidegate_core::tls::TlsUpdate;
 use tidegate_io::passing;
@@ -297,55 +297,10 @@ impl Servers {
         self.order(id, &ToServer::Commit);
     }
 
-    fn send_settings(&mut self, id: u64, revision: &Revision, is_recovery: bool) -> Result<()> {
-        let Some(server) = self.list.iter_mut().find(|server| server.id == id) else { return Ok(()) };
-        self.prepared += 1;
-        server.asked = self.prepared;
-        server.revision = revision.number;
-        let number = server.asked;
-        let (logs, mut descriptors) = revision.logs.copies().context("cannot copy a log")?;
-        let (rates, tables) = revision.rates.copies().context("cannot copy the table of a limit")?;
-        descriptors.extend(tables);
-        let layout = &revision.layout;
-        let mut listeners = Vec::with_capacity(layout.workers);
-        for worker in 0..layout.workers {
-            let index = server.place * layout.workers + worker;
-            let open = revision.sockets.for_worker(index, layout.total()).context("cannot copy a socket")?;
-            listeners.push(open.iter().map(|listener| listener.address.clone()).collect());
-            descriptors.extend(open.into_iter().map(|listener| listener.fd));
-        }
-        let update = TlsUpdate { files: revision.tls.clone(), ..self.tls.clone() };
-        let settings = revision.fitted();
-        let off_limits = sealing::paths_of(&revision.settings);
-        let message = ToServer::Prepare { number, settings, is_recovery, logs, rates, listeners, off_limits };
-        let frame = Link::frame(&message).context("a server process cannot be told of the settings")?;
-        let is_told = server.link.order(&ToServer::Tls(update), Vec::new());
-        if !is_told || !server.link.order_frame(frame, descriptors) {
-            self.news.push_back(News::Failed(id, format!("server process {} takes no orders", server.pid)));
-        }
-        Ok(())
-    }
-
     fn order(&self, id: u64, order: &ToServer) {
         if let Some(server) = self.list.iter().find(|server| server.id == id) {
             server.order(order, Vec::new());
         }
-    }
-
-    /// Tells every process what has changed of TLS.
-    pub fn give_tls(&mut self, update: &TlsUpdate) {
-        for server in self.list.iter().filter(|server| !server.has_ended) {
-            server.order(&ToServer::Tls(update.clone()), Vec::new());
-        }
-    }
-
-    /// Gives every process these logs, which were opened anew.
-    pub fn give_logs(&mut self, logs: &Logs, fresh: &HashSet<LogTarget>) -> io::Result<()> {
-        for server in &mut self.list {
-            let (targets, files) = logs.copies_where(|target| fresh.contains(target))?;
-            server.logs_given += u32::from(server.order(&ToServer::Logs(targets), files));
-        }
-        Ok(())
     }
 
     /// Has a process end when nothing is open any more, within `patience`.
@@ -432,6 +387,7 @@ impl Servers {
                 server.logs_given = server.logs_given.saturating_sub(1);
                 self.news.push_back(News::LogsInUse(id));
             }
+            ToMaster::CredentialsInUse => self.news.push_back(News::CredentialsInUse(id)),
             ToMaster::AcceptsNoMore => self.news.push_back(News::AcceptsNoMore(id)),
             ToMaster::Leaving => match server.state {
                 State::Serving => self.replace(id, revision),

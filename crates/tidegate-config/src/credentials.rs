@@ -1,0 +1,113 @@
+//! What logins compare with and settings only name: read from files of their own, and read anew by the master whenever
+//! those change, without a reload.
+
+use crate::Settings;
+use crate::settings::{Account, Shared, UserSource};
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::path::Path;
+use std::sync::Arc;
+
+/// What was read anew, by the name of what it belongs to.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub enum Credential {
+    /// Who stands in the files of a `users`.
+    Accounts(String, Shared<Vec<Account>>),
+}
+
+/// Files that one credential is read from.
+#[derive(Debug, Clone, Copy)]
+pub enum CredentialFiles<'s> {
+    /// Those of a `users`.
+    Accounts(&'s UserSource),
+}
+
+impl<'s> CredentialFiles<'s> {
+    /// All that some settings name.
+    pub fn of(settings: &'s Settings) -> Vec<CredentialFiles<'s>> {
+        let sources = settings.users.iter().map(CredentialFiles::Accounts);
+        sources.filter(|files| files.paths().next().is_some()).collect()
+    }
+
+    /// Their paths.
+    pub fn paths(self) -> impl Iterator<Item = &'s Path> {
+        let files = match self {
+            CredentialFiles::Accounts(source) => &source.files,
+        };
+        files.passwords.iter().chain(&files.groups).map(std::path::PathBuf::as_path)
+    }
+
+    /// What stands there now. Asks the file system, which may hang.
+    ///
+    /// # Errors
+    /// Why it is broken, a sentence.
+    pub fn read(self) -> Result<Credential, Broken> {
+        match self {
+            CredentialFiles::Accounts(source) => {
+                let name = || source.name.clone();
+                match source.files.read() {
+                    Ok((accounts, None)) => Ok(Credential::Accounts(name(), accounts.into())),
+                    // As it was read when the server started.
+                    Ok((accounts, Some(_))) if accounts == *source.accounts => {
+                        Ok(Credential::Accounts(name(), source.accounts.clone()))
+                    }
+                    Ok((_, Some(why))) | Err(why) => Err(Broken { of: self.to_string(), why }),
+                }
+            }
+        }
+    }
+}
+
+impl fmt::Display for CredentialFiles<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            CredentialFiles::Accounts(source) => write!(f, "the files of `users \"{}\"`", source.name),
+        }
+    }
+}
+
+/// Files that cannot take the place of what they said before.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Broken {
+    /// Which.
+    pub of: String,
+    /// A sentence.
+    pub why: String,
+}
+
+impl fmt::Display for Broken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} have changed, but what they said before stays in use: {}", self.of, self.why)
+    }
+}
+
+impl fmt::Display for Credential {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Credential::Accounts(name, accounts) => {
+                let s = if accounts.len() == 1 { "" } else { "s" };
+                write!(
+                    f,
+                    "the files of `users \"{name}\"` have changed and are in use, with {} user{s}",
+                    accounts.len()
+                )
+            }
+        }
+    }
+}
+
+impl Settings {
+    /// Takes over what was read anew; whether that says something else.
+    pub fn renew(self: &mut Arc<Self>, credential: &Credential) -> bool {
+        match credential {
+            Credential::Accounts(name, accounts) => {
+                let place = self.users.iter().position(|source| source.name == *name);
+                let Some(place) = place.filter(|place| self.users[*place].accounts != *accounts) else {
+                    return false;
+                };
+                Arc::make_mut(self).users[place].accounts = accounts.clone();
+                true
+            }
+        }
+    }
+}

@@ -1,0 +1,154 @@
+//! What logins compare with, such as password files: read anew when the files change, without a reload.
+//!
+//! The server processes, which are confined to what they serve, read none of it: a thread of the master looks and reads, and
+//! what it has found goes to all of them over their links.
+
+use super::servers::News;
+use super::{Event, Master};
+use crate::file_watch::{FileWatch, stamp_of};
+use std::collections::{HashSet, VecDeque};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tidegate_config::Settings;
+use tidegate_config::credentials::{Broken, Credential, CredentialFiles};
+use tidegate_core::log;
+
+/// How often files are looked at.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// What the master knows of the files.
+#[derive(Default)]
+pub struct Credentials {
+    watch: FileWatch,
+    /// `None`: there are none.
+    next_look: Option<Instant>,
+    /// A thread looks at files. One that hangs is the only one.
+    is_looking: bool,
+    /// Counts the revisions that were in force.
+    adopted: u64,
+    /// What was given to server processes that have not all said that they go by it: a sentence each.
+    given: VecDeque<(HashSet<u64>, Vec<String>)>,
+}
+
+/// What a look has found.
+pub struct Looked {
+    /// [`Credentials::adopted`] when it began.
+    adopted: u64,
+    watch: FileWatch,
+    /// Those of which a file has changed.
+    read: Vec<Result<Credential, Broken>>,
+}
+
+impl Credentials {
+    /// When it is time to look again.
+    pub fn next_look(&self) -> Option<Instant> {
+        self.next_look
+    }
+
+    /// Something has become of a server process.
+    pub fn advance(&mut self, news: &News) {
+        match news {
+            // Each says so of all that it was given, in order.
+            News::CredentialsInUse(id) => {
+                if let Some((waits_for, _)) =
+                    self.given.iter_mut().find(|(waits_for, _)| waits_for.contains(id))
+                {
+                    waits_for.remove(id);
+                }
+            }
+            News::Ended(id) => {
+                for (waits_for, _) in &mut self.given {
+                    waits_for.remove(id);
+                }
+            }
+            _ => return,
+        }
+        self.say_what_is_in_use();
+    }
+
+    fn say_what_is_in_use(&mut self) {
+        while self.given.front().is_some_and(|(waits_for, _)| waits_for.is_empty()) {
+            let sentences = self.given.pop_front().map(|(_, sentences)| sentences);
+            sentences.iter().flatten().for_each(log::info);
+        }
+    }
+}
+
+impl Master {
+    /// A revision is in force. What may have changed since its files were read is found by reading them once more.
+    pub(super) fn adopt_credentials(&mut self) {
+        let has_some = !CredentialFiles::of(&self.current.settings).is_empty();
+        let credentials = &mut self.credentials;
+        credentials.watch = FileWatch::default();
+        credentials.adopted += 1;
+        credentials.next_look = has_some.then(|| Instant::now() + LOOK);
+    }
+
+    /// Has a thread look at what has changed on the disk, which may hang.
+    pub(super) fn look_at_credentials(&mut self) {
+        let (now, credentials) = (Instant::now(), &mut self.credentials);
+        if credentials.next_look.is_none_or(|at| at > now) {
+            return;
+        }
+        credentials.next_look = Some(now + LOOK);
+        if credentials.is_looking {
+            return;
+        }
+        let (settings, watch) = (self.current.settings.clone(), credentials.watch.clone());
+        let (adopted, sender) = (credentials.adopted, self.sender.clone());
+        let looking = std::thread::Builder::new().name("tidegate-look".into()).spawn(move || {
+            let _ = sender.send(Event::Credentials(Box::new(look(&settings, watch, adopted))));
+        });
+        credentials.is_looking = looking.is_ok();
+    }
+
+    /// The files were looked at. What a reload is about to replace is found again when that is over.
+    pub(super) fn have_looked_at_credentials(&mut self, looked: Looked) {
+        self.credentials.is_looking = false;
+        if looked.adopted != self.credentials.adopted || self.change.is_some() || self.servers.is_ending {
+            return;
+        }
+        self.credentials.watch = looked.watch;
+        let mut renewed = Vec::new();
+        for read in looked.read {
+            match read {
+                Ok(credential) => {
+                    if self.current.settings.renew(&credential) {
+                        renewed.push(credential);
+                    }
+                }
+                Err(broken) => log::error(broken),
+            }
+        }
+        if !renewed.is_empty() {
+            let told = self.servers.give_credentials(&renewed);
+            let sentences = renewed.iter().map(ToString::to_string).collect();
+            self.credentials.given.push_back((told, sentences));
+            self.credentials.say_what_is_in_use();
+        }
+    }
+}
+
+/// Looks at the files, and reads what has changed.
+fn look(settings: &Arc<Settings>, mut watch: FileWatch, adopted: u64) -> Looked {
+    let all = CredentialFiles::of(settings);
+    let mut paths: Vec<&Path> = all.iter().flat_map(|files| files.paths()).collect();
+    paths.sort_unstable();
+    paths.dedup();
+    let settled = watch.settled(paths, stamp_of);
+    let mut read = Vec::new();
+    let is_settled = |path: &Path| settled.contains(&path);
+    for files in all {
+        // Those that belong together are read when all of them stand still.
+        if !files.paths().any(is_settled)
+            || files.paths().any(|path| watch.is_moving(path) && !is_settled(path))
+        {
+            continue;
+        }
+        read.push(files.read());
+    }
+    // One that belongs to several is read with each of them, sooner or later.
+    settled.into_iter().for_each(|path| watch.take_in(path));
+    Looked { adopted, watch, read }
+}
