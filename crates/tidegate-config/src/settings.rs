@@ -531,6 +531,10 @@ pub enum LogPart {
     User,
     /// `{scheme}`: `http` or `https`.
     Scheme,
+    /// `{tls-version}`: of TLS, such as `TLSv1.3`; nothing on a plain connection.
+    TlsVersion,
+    /// `{tls-cipher}`: the cipher suite of TLS, by its name.
+    TlsCipher,
     /// `{host}`: the host asked for, as sent.
     Host,
     /// `{method}`
