@@ -33,7 +33,10 @@ pub use directory::{
 };
 pub use directory_filter::{Comparison, Filter, FilterSyntax, FilterValue};
 pub use limits::{Limits, RequestLimits};
-pub use login::{Account, AccountFiles, Identification, Login, Required, Requirement, UserCache, UserSource};
+pub use login::{
+    Account, AccountFiles, Forward, How, Identification, Login, Remembering, Required, Requirement,
+    UserCache, UserSource,
+};
 pub(crate) use networks::first_address;
 pub use networks::{Network, NetworkSet};
 pub use rates::{Bound, Limit, RequestRate};

@@ -74,7 +74,11 @@ fn within(context: Context, text: &str) -> String {
             format!("{listen}site {{ proxy \"{scheme}://127.0.0.1:1\" {{ {text} }} }}\n")
         }
         Context::Users => {
-            let file = if text.starts_with("htpasswd") { "" } else { "htpasswd \"staff\"\n" };
+            let file = if text.starts_with("htpasswd") || text.starts_with("forward") {
+                ""
+            } else {
+                "htpasswd \"staff\"\n"
+            };
             format!("{listen}users \"staff\" {{ {file}{text} }}\n{site}")
         }
         Context::Ldap => {
@@ -82,6 +86,10 @@ fn within(context: Context, text: &str) -> String {
             let filter = if text.starts_with("filter") { "" } else { "filter \"(uid={user})\"\n" };
             let ldap = format!("ldap \"ldap://127.0.0.1\" {{ {base}{filter}{text} }}");
             format!("{listen}users \"staff\" {{ {ldap} }}\n{site}")
+        }
+        Context::Forward => {
+            let forward = format!("forward \"https://127.0.0.1:9091/verify\" {{ {text} }}");
+            format!("{listen}users \"staff\" {{ {forward} }}\n{site}")
         }
         Context::Match => {
             let other =

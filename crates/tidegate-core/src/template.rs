@@ -212,9 +212,7 @@ impl Template {
 
     /// Whether it says who has logged in, or in which groups that user is.
     pub fn asks_for_user(&self) -> bool {
-        let is_user = |piece: &Piece| {
-            matches!(piece, Piece::Asked(asked, _) if matches!(**asked, Asked::User | Asked::Groups))
-        };
+        let is_user = |piece: &Piece| matches!(piece, Piece::Asked(asked, _) if matches!(**asked, Asked::User | Asked::Groups));
         self.pieces.iter().any(is_user)
     }
 

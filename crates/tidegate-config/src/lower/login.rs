@@ -1,6 +1,6 @@
 //! `users` and `login`: sources of users with what their files say, and that what is named is there.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -12,7 +12,7 @@ use crate::directive::Context;
 use crate::disk::Disk;
 use crate::include::TopNode;
 use crate::settings::{
-    Account, AccountFiles, ListenAddress, Listener, Login, Origin, Required, Requirement, Settings,
+    Account, AccountFiles, How, ListenAddress, Listener, Login, Origin, Required, Requirement, Settings,
     UserCache, UserSource,
 };
 use crate::source::Source;
@@ -21,6 +21,8 @@ use crate::value::{Value, asks_for_user};
 
 /// The sources of the top level.
 pub(super) fn sources(checker: &mut Checker<'_>, disk: &dyn Disk, items: &[Item]) -> Vec<UserSource> {
+    let upstreams = items.iter().filter(|item| item.directive.name == "upstream");
+    let upstreams: BTreeSet<String> = upstreams.filter_map(|item| item.texts().into_iter().next()).collect();
     let mut sources: Vec<UserSource> = Vec::new();
     let mut taken: HashMap<String, Origin> = HashMap::new();
     for item in items.iter().filter(|item| item.directive.name == "users") {
@@ -31,28 +33,45 @@ pub(super) fn sources(checker: &mut Checker<'_>, disk: &dyn Disk, items: &[Item]
             checker.diagnostics.push(item.error_at(0, message).help(help));
             continue;
         }
-        if item.child("htpasswd").or(item.child("ldap")).is_none()
+        if !KINDS.iter().any(|kind| item.child(kind).is_some())
             && !item.is_faulty
-            && !item.misspells(Context::Users, &["htpasswd", "ldap"])
+            && !item.misspells(Context::Users, &KINDS)
         {
             let message = "these users are known nowhere";
-            let help = "name the file with their passwords, `htpasswd \"/etc/tidegate/staff\"`, or a directory, `ldap`";
+            let help = "name the file with their passwords, `htpasswd \"/etc/tidegate/staff\"`, a directory, `ldap`, or an \
+                        application, `forward`";
             checker.diagnostics.push(item.error(message).help(help));
         }
         let ((files, accounts), cache) = (accounts(checker, disk, item), cache(item));
         let directory = item.child("ldap").and_then(|ldap| super::directory::directory(checker, disk, ldap));
+        if let Some(forward) = item.child("forward")
+            && let Some(other) = item
+                .children
+                .iter()
+                .find(|child| matches!(child.directive.name, "htpasswd" | "groups" | "ldap" | "cache"))
+        {
+            let message = format!("`{}` stands beside `forward`, which alone decides", other.directive.name);
+            let help = format!("take one of the two out; `forward` stands in {}", forward.origin());
+            checker.diagnostics.push(other.error(message).help(help));
+        }
+        let forward =
+            item.child("forward").and_then(|forward| super::forward::forward(checker, forward, &upstreams));
         taken.insert(name.clone(), item.origin());
         sources.push(UserSource {
             name,
             files,
             accounts: accounts.into(),
             directory,
+            forward,
             cache,
             origin: item.origin(),
         });
     }
     sources
 }
+
+/// What knows users.
+const KINDS: [&str; 3] = ["htpasswd", "ldap", "forward"];
 
 fn cache(item: &Item) -> UserCache {
     let cache = super::written_or_default(&item.children, Context::Users, "cache");
@@ -132,7 +151,8 @@ pub(super) fn login(item: &Item) -> Option<Login> {
         Some(Value::Text(realm)) => realm,
         _ => users.clone(),
     };
-    Some(Login { users, realm, origin: item.origin() })
+    let how = if item.is_word("forward") { How::Forward } else { How::Basic };
+    Some(Login { how, users, realm, origin: item.origin() })
 }
 
 /// What a `require` says.
@@ -148,7 +168,12 @@ pub(super) fn requirement(item: &Item) -> Option<Requirement> {
 
 /// Looks at what is said of logins in a site or a route: that the users are known, and that who is required of is asked who
 /// he is.
-pub(super) fn check(checker: &mut Checker<'_>, items: &[Item], sources: &BTreeSet<String>, logs_in: bool) {
+pub(super) fn check(
+    checker: &mut Checker<'_>,
+    items: &[Item],
+    sources: &BTreeMap<String, How>,
+    logs_in: bool,
+) {
     let written = |name: &'static str| items.iter().filter(move |item| item.directive.name == name);
     for item in written("login").filter(|item| !item.is_word("off")) {
         let Some(name) = item.texts().into_iter().next() else {
@@ -159,10 +184,20 @@ pub(super) fn check(checker: &mut Checker<'_>, items: &[Item], sources: &BTreeSe
             }
             continue;
         };
-        if sources.contains(&name) {
+        if let Some(how) = sources.get(&name) {
+            if !item.is_faulty && !item.is_word(how.word()) {
+                let message = match how {
+                    How::Basic => format!("no application says who the users `{name}` are"),
+                    How::Forward => {
+                        format!("an application says who the users `{name}` are, and no password")
+                    }
+                };
+                let help = format!("write `login {} \"{name}\"`", how.word());
+                checker.diagnostics.push(item.error_at(0, message).help(help));
+            }
             continue;
         }
-        let near = suggest::nearest(&name, sources.iter().map(String::as_str));
+        let near = suggest::nearest(&name, sources.keys().map(String::as_str));
         let help = match near {
             Some(near) => format!("did you mean `{near}`?"),
             None => {

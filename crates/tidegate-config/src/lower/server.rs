@@ -1,6 +1,6 @@
 //! The top level: the file cache, the busy answer, the server's own files; `listen`, `limits` and `logs` beside it.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -13,7 +13,7 @@ use crate::check::{Checker, Item, duration, number};
 use crate::directive::Context;
 use crate::disk::Disk;
 use crate::include::TopNode;
-use crate::settings::{Busy, ErrorLog, FileCache, Level, LogTarget, Origin, Settings, User, Written};
+use crate::settings::{Busy, ErrorLog, FileCache, How, Level, LogTarget, Origin, Settings, User, Written};
 use crate::value::Value;
 
 /// The top level lowered; the sites are added to `settings` one by one.
@@ -26,7 +26,7 @@ pub(crate) struct Server {
     /// Which file each log goes to, what its lines are like, and where that was written.
     pub logs: Logs,
     /// The names of the sources of users.
-    pub users: BTreeSet<String>,
+    pub users: BTreeMap<String, How>,
     /// What the limits of each name say.
     pub rates: rates::Names,
 }
@@ -93,7 +93,7 @@ pub(crate) fn server(checker: &mut Checker<'_>, disk: &dyn Disk, nodes: &[TopNod
     };
     let inherited = Inherited::top(checker, &items, &settings.limits.request);
     // Who is required of may be asked further in.
-    let users = settings.users.iter().map(|source| source.name.clone()).collect();
+    let users = settings.users.iter().map(|source| (source.name.clone(), source.how())).collect();
     super::login::check(checker, &items, &users, true);
     let mut rates = rates::Names::default();
     rates.check(checker, &items);

@@ -3,6 +3,7 @@
 //! | part | what it does |
 //! | --- | --- |
 //! | `basic` | the gate that asks for a name and a password (RFC 7617) |
+//! | `forward` | the gate that has an application decide |
 //! | `require` | the gate that asks who of them may go on |
 //! | `source` | where users are known |
 //! | `cache` | what is remembered of them (R9) |
@@ -17,11 +18,13 @@ mod cache;
 mod directory;
 #[cfg(test)]
 mod fake;
+mod forward;
 mod password;
 mod require;
 mod source;
 mod tally;
 
 pub use basic::BasicGate;
+pub use forward::ForwardGate;
 pub use require::RequireGate;
 pub use source::{LoginStore, Source};
