@@ -24,6 +24,7 @@ mod rates;
 mod route_index;
 pub mod rules;
 mod shared;
+mod signed;
 mod values;
 
 pub use access::{Access, AccessRule, AccessRules};
@@ -43,6 +44,7 @@ pub use rates::{Bound, Limit, RequestRate};
 pub use route_index::RouteIndex;
 pub use rules::{Clause, Condition, Cors, FieldMode, MoreField, Regex, TextPattern};
 pub use shared::{Shared, once};
+pub use signed::{Signed, UrlKey, UrlKeys};
 pub use tls::{
     Acme, AcmeAuthority, AcmeChallenge, CertificateFiles, ClientCertificates, DnsHook, DnsUpdate, ListenTls,
     SiteTls,
@@ -81,6 +83,8 @@ pub struct Settings {
     pub pools: Vec<Pool>,
     /// Where users are known, in source order.
     pub users: Vec<UserSource>,
+    /// What signed URLs are signed with, in source order.
+    pub url_keys: Vec<UrlKeys>,
     /// Groups of servers elsewhere, in source order.
     pub upstreams: Vec<upstream::Upstream>,
     /// Bounds on what a client may do.

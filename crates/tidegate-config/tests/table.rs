@@ -13,6 +13,8 @@ use tidegate_config::{directives, format, json_schema, load_str, reference};
 fn within(context: Context, text: &str) -> String {
     let listen = if text.starts_with("login") {
         "users \"staff\" { htpasswd \"staff\" }\nlisten \"127.0.0.1:1\"\n"
+    } else if text.starts_with("signed") {
+        "url-keys \"downloads\" \"url-keys\"\nlisten \"127.0.0.1:1\"\n"
     } else {
         "listen \"127.0.0.1:1\"\n"
     };
@@ -187,7 +189,7 @@ fn every_inheritable_row_changes_a_route() {
     let base = &Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/example");
     let routes = |top: &str, site: &str| {
         let text = format!(
-            "users \"staff\" {{ htpasswd \"staff\" }}\nlisten \"127.0.0.1:1\"\n{top}\nsite {{ root \"/\"\n{site}\nroute \"/p/*\" {{ proxy \"http://127.0.0.1:1\" }}\n\
+            "url-keys \"downloads\" \"url-keys\"\nusers \"staff\" {{ htpasswd \"staff\" }}\nlisten \"127.0.0.1:1\"\n{top}\nsite {{ root \"/\"\n{site}\nroute \"/p/*\" {{ proxy \"http://127.0.0.1:1\" }}\n\
              route \"/x/*\" {{ default-type \"a/b\" }}\n }}\n"
         );
         let loaded = load_str("s", &text, base, &BTreeMap::new());

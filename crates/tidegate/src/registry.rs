@@ -28,7 +28,7 @@ use tidegate_modules::gateway::link;
 use tidegate_modules::gateway::pool_directory::PoolDirectory;
 use tidegate_modules::gateway::proxy::Proxy;
 use tidegate_modules::gateway::scripted::{Protocol, Scripted};
-use tidegate_modules::login::{BasicGate, ForwardGate, LoginStore, RequireGate};
+use tidegate_modules::login::{BasicGate, ForwardGate, LoginStore, RequireGate, SignedGate};
 use tidegate_modules::redirect::{Redirect, Respond};
 use tidegate_modules::rewrite::{HandTo, Rewritten};
 use tidegate_modules::status::StatusPage;
@@ -141,6 +141,11 @@ impl Registry {
         // Browsers ask without credentials: what answers them stands in front of what wants some.
         if let Some(cors) = &route.cors {
             gates.push(Rc::new(Preflight::new(cors.clone())));
+        }
+        if let Some(signed) = &route.identification.signed {
+            let keys = settings.url_keys.iter().find(|keys| keys.name == signed.keys);
+            let keys = keys.ok_or_else(|| io::Error::other(format!("no keys are named {}", signed.keys)))?;
+            gates.push(Rc::new(SignedGate::new(signed, self.stores.logins.key_rings.ring(keys))));
         }
         let mut source = None;
         if let Some(login) = &route.identification.login {

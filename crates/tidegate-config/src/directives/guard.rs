@@ -86,6 +86,28 @@ pub(super) const DIRECTIVES: &[Directive] = &[
         ..Directive::new("login", EVERYWHERE)
     },
     Directive {
+        arguments: &[one("name", Kind::Token), one("file", Kind::File)],
+        repeats: true,
+        doc: "Keys of signed URLs, under a name that `signed` refers to: a line of base64 of 32 bytes or more, as `openssl rand \
+              -base64 32` writes it. `tidegate sign-url` signs with the first; a second one, the one before it, is good as well. \
+              The master reads the file, and again when it changes.",
+        example: "url-keys \"downloads\" \"url-keys\"",
+        ..Directive::new("url-keys", &[Context::Top])
+    },
+    Directive {
+        arguments: &[
+            one_or("keys", Kind::Token, &["off"]),
+            Argument { name: "client", kind: Kind::Choice(&["client"]), count: Count::Optional, words: &[] },
+        ],
+        inheritance: Inheritance::Replaces(Apply::to_route(|route, item| route.set_signed(item))),
+        doc: "Lets in who comes by a URL that was signed with one of these keys (`tidegate sign-url`) and has not expired: by \
+              HMAC-SHA-256 over path, query and expiry, and with `client` over the address of the one client that it is for. \
+              `GET` and `HEAD` alone. Others get 403, and 410 once it has expired. A `login` is asked for beside it. An inner \
+              one takes the place of an outer one; `signed off` asks for none.",
+        example: "signed \"downloads\"",
+        ..Directive::new("signed", EVERYWHERE)
+    },
+    Directive {
         arguments: &[one("what", Kind::Choice(&["user", "group"])), some("names", Kind::Text { most: 256 })],
         repeats: true,
         inheritance: Inheritance::Adds(Apply::to_route(|route, item| route.add_requirement(item))),

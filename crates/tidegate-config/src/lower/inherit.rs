@@ -224,6 +224,11 @@ impl Inherited {
         self.identification.login = login;
     }
 
+    /// `signed`: an inner one takes the place of an outer one.
+    pub fn set_signed(&mut self, item: &Item) {
+        self.identification.signed = login::signed(item).map(Shared::from);
+    }
+
     /// `require`: an inner one stands beside the outer ones.
     pub fn add_requirement(&mut self, item: &Item) {
         self.identification.requirements.extend(login::requirement(item).map(Shared::from));

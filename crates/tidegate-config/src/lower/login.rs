@@ -13,10 +13,11 @@ use crate::disk::Disk;
 use crate::include::TopNode;
 use crate::settings::{
     Account, AccountFiles, How, ListenAddress, Listener, Login, Origin, Required, Requirement, Settings,
-    UserCache, UserSource,
+    Signed, UrlKeys, UserCache, UserSource,
 };
 use crate::source::Source;
 use crate::suggest;
+use crate::url_keys;
 use crate::value::{Value, asks_for_user};
 
 /// The sources of the top level.
@@ -68,6 +69,22 @@ pub(super) fn sources(checker: &mut Checker<'_>, disk: &dyn Disk, items: &[Item]
         });
     }
     sources
+}
+
+/// What `login` and `signed` may name.
+pub(crate) struct Known {
+    users: BTreeMap<String, How>,
+    keys: BTreeSet<String>,
+}
+
+impl Known {
+    /// Of the top level.
+    pub fn of(settings: &Settings) -> Known {
+        Known {
+            users: settings.users.iter().map(|source| (source.name.clone(), source.how())).collect(),
+            keys: settings.url_keys.iter().map(|keys| keys.name.clone()).collect(),
+        }
+    }
 }
 
 /// What knows users.
@@ -155,6 +172,38 @@ pub(super) fn login(item: &Item) -> Option<Login> {
     Some(Login { how, users, realm, origin: item.origin() })
 }
 
+/// What a `signed` says; `None` where something is wrong with it, or it is `off`.
+pub(super) fn signed(item: &Item) -> Option<Signed> {
+    let keys = item.texts().into_iter().next()?;
+    Some(Signed { keys, by_client: item.arguments.get(1).is_some(), origin: item.origin() })
+}
+
+/// The keys of signed URLs of the top level.
+pub(super) fn url_keys(checker: &mut Checker<'_>, disk: &dyn Disk, items: &[Item]) -> Vec<UrlKeys> {
+    let mut all: Vec<UrlKeys> = Vec::new();
+    for item in items.iter().filter(|item| item.directive.name == "url-keys") {
+        let (Some(name), Some(Value::Path(file))) =
+            (item.texts().into_iter().next(), item.arguments.get(1).map(|placed| &placed.value))
+        else {
+            continue;
+        };
+        if let Some(other) = all.iter().find(|other| other.name == name) {
+            let message = format!("other keys are named `{name}` already");
+            let help = format!("they stand in {}; give one of the two another name", other.origin);
+            checker.diagnostics.push(item.error_at(0, message).help(help));
+            continue;
+        }
+        let keys = url_keys::read(disk, file).unwrap_or_else(|why| {
+            let help = "a key is a line, such as `openssl rand -base64 32` writes it; the file is for the user alone \
+                        that starts the server";
+            checker.diagnostics.push(item.error_at(1, why).help(help));
+            Vec::new()
+        });
+        all.push(UrlKeys { name, file: file.clone(), keys: keys.into(), origin: item.origin() });
+    }
+    all
+}
+
 /// What a `require` says.
 pub(super) fn requirement(item: &Item) -> Option<Requirement> {
     let what = match item.first()? {
@@ -168,12 +217,7 @@ pub(super) fn requirement(item: &Item) -> Option<Requirement> {
 
 /// Looks at what is said of logins in a site or a route: that the users are known, and that who is required of is asked who
 /// he is.
-pub(super) fn check(
-    checker: &mut Checker<'_>,
-    items: &[Item],
-    sources: &BTreeMap<String, How>,
-    logs_in: bool,
-) {
+pub(super) fn check(checker: &mut Checker<'_>, items: &[Item], known: &Known, logs_in: bool) {
     let written = |name: &'static str| items.iter().filter(move |item| item.directive.name == name);
     for item in written("login").filter(|item| !item.is_word("off")) {
         let Some(name) = item.texts().into_iter().next() else {
@@ -184,7 +228,7 @@ pub(super) fn check(
             }
             continue;
         };
-        if let Some(how) = sources.get(&name) {
+        if let Some(how) = known.users.get(&name) {
             if !item.is_faulty && !item.is_word(how.word()) {
                 let message = match how {
                     How::Basic => format!("no application says who the users `{name}` are"),
@@ -197,7 +241,7 @@ pub(super) fn check(
             }
             continue;
         }
-        let near = suggest::nearest(&name, sources.keys().map(String::as_str));
+        let near = suggest::nearest(&name, known.users.keys().map(String::as_str));
         let help = match near {
             Some(near) => format!("did you mean `{near}`?"),
             None => {
@@ -205,6 +249,17 @@ pub(super) fn check(
             }
         };
         checker.diagnostics.push(item.error_at(1, format!("no users are named `{name}`")).help(help));
+    }
+    for item in written("signed").filter(|item| !item.is_word("off")) {
+        let Some(name) = item.texts().into_iter().next().filter(|name| !known.keys.contains(name)) else {
+            continue;
+        };
+        let near = suggest::nearest(&name, known.keys.iter().map(String::as_str));
+        let help = match near {
+            Some(near) => format!("did you mean `{near}`?"),
+            None => format!("add them at the top level: `url-keys \"{name}\" \"/etc/tidegate/{name}\"`"),
+        };
+        checker.diagnostics.push(item.error_at(0, format!("no keys are named `{name}`")).help(help));
     }
     if let Some(item) = written("require").next()
         && !logs_in

@@ -1,7 +1,7 @@
 //! `users`, `login` and `require`: who people are, and who of them gets in.
 
 use super::gateway::Gateway;
-use super::{Directory, Origin, Shared};
+use super::{Directory, Origin, Shared, Signed};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -175,6 +175,8 @@ pub enum Required {
 pub struct Identification {
     /// How.
     pub login: Option<Shared<Login>>,
+    /// The URL itself has to be signed.
+    pub signed: Option<Shared<Signed>>,
     /// What is required of who has; each has to hold.
     pub requirements: Vec<Shared<Requirement>>,
 }

@@ -5,6 +5,7 @@
 //! | `basic` | the gate that asks for a name and a password (RFC 7617) |
 //! | `forward` | the gate that has an application decide |
 //! | `require` | the gate that asks who of them may go on |
+//! | `signed` | the gate of URLs that were signed |
 //! | `source` | where users are known |
 //! | `cache` | what is remembered of them (R9) |
 //! | `directory` | asking a directory (LDAP) |
@@ -21,10 +22,12 @@ mod fake;
 mod forward;
 mod password;
 mod require;
+mod signed;
 mod source;
 mod tally;
 
 pub use basic::BasicGate;
 pub use forward::ForwardGate;
 pub use require::RequireGate;
+pub use signed::{SignedGate, sign_url};
 pub use source::{LoginStore, Source};

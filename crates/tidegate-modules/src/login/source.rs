@@ -7,6 +7,7 @@ use super::cache::{self, Key, Remembered, UserCache};
 use super::directory::{Away, Directory, Figures, Found, Seat};
 use super::forward::Admission;
 use super::password;
+use super::signed::KeyRings;
 use aws_lc_rs::{hmac, rand};
 use std::collections::HashMap;
 use std::io;
@@ -422,6 +423,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 /// The sources of a process. Outlives its engines: who has logged in stays so over a reload.
 pub struct LoginStore {
     sources: Mutex<HashMap<String, Held>>,
+    /// Of signed URLs.
+    pub key_rings: KeyRings,
     tls: Arc<TlsStore>,
     rates: Arc<RateStore>,
     is_silent: bool,
@@ -464,7 +467,7 @@ impl Held {
 impl LoginStore {
     /// Without any source yet.
     pub fn new(tls: Arc<TlsStore>, rates: Arc<RateStore>) -> LoginStore {
-        LoginStore { sources: Mutex::default(), tls, rates, is_silent: false }
+        LoginStore { sources: Mutex::default(), key_rings: KeyRings::default(), tls, rates, is_silent: false }
     }
 
     /// For `explain`: no directory is asked, whatever a request brings.
@@ -495,6 +498,7 @@ impl LoginStore {
     /// Files were read anew.
     pub fn renew(&self, credential: &Credential) {
         match credential {
+            Credential::UrlKeys(name, keys) => self.key_rings.renew(name, keys),
             Credential::Accounts(users, accounts) => {
                 let mut sources = lock(&self.sources);
                 for held in sources.values_mut().filter(|held| held.settings.name == *users) {
