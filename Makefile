@@ -6,13 +6,19 @@ LISTEN ?= 127.0.0.1:8080
 # rustup puts cargo where a fresh shell does not look yet.
 export PATH := $(PATH):$(HOME)/.cargo/bin
 
-.PHONY: help run test bench fmt clean ready
+DESTDIR ?= /
+PREFIX ?= /usr/local
+
+.PHONY: help run test bench fmt clean ready packages package-test install
 .DEFAULT_GOAL := help
 
 help:
 	@echo 'make run [DIR=folder] [LISTEN=address]   build, and serve a folder ($(DIR) on $(LISTEN))'
 	@echo 'make test                                install the test tools, run every check'
 	@echo 'make bench                               measure every figure that has a goal, beside the best peers'
+	@echo 'make packages                            make the package of Debian and the container image (target/packages)'
+	@echo 'make package-test                        install, upgrade and remove them in a copy of this system, as root'
+	@echo 'make install [DESTDIR=/] [PREFIX=/usr/local]   build, and put everything where it belongs'
 	@echo 'make fmt                                 format the sources'
 	@echo 'make clean                               remove what was built'
 	@echo 'cargo xtask --help                       the single steps'
@@ -28,6 +34,15 @@ test: ready
 bench: ready
 	@cargo xtask tools --for bench
 	@cargo xtask bench rows
+
+packages: ready
+	@cargo xtask packages
+
+package-test: ready
+	@cargo xtask package-test
+
+install: ready
+	@cargo xtask install --destdir '$(DESTDIR)' --prefix '$(PREFIX)'
 
 fmt: ready
 	@cargo fmt --all

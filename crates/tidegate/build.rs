@@ -1,17 +1,45 @@
-//! Has the linker pack the relocations of the program (`DT_RELR`): a megabyte less to carry and to read at each start.
+//! Names the commit in the version of optimised builds, and has the linker pack the relocations of the program (`DT_RELR`): a megabyte less to carry and to read at each start.
 //!
 //! The dynamic linker must know them, which that of glibc does since 2.36. Where the C library is another or older, or
 //! cannot be asked, they stay as they are.
 
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
+    println!("cargo::rerun-if-env-changed=TIDEGATE_COMMIT");
+    let version = std::env::var("CARGO_PKG_VERSION").unwrap_or_default();
+    match commit() {
+        Some(commit) => println!("cargo::rustc-env=TIDEGATE_VERSION={version} ({commit})"),
+        None => println!("cargo::rustc-env=TIDEGATE_VERSION={version}"),
+    }
     let is = |name: &str, value: &str| std::env::var(name).is_ok_and(|present| present == value);
     let is_here = std::env::var("HOST").is_ok_and(|host| is("TARGET", &host));
     if is_here && is("CARGO_CFG_TARGET_OS", "linux") && is("CARGO_CFG_TARGET_ENV", "gnu") && knows_packed() {
         println!("cargo::rustc-link-arg-bins=-Wl,-z,pack-relative-relocs");
     }
+}
+
+/// The commit that is built: what `TIDEGATE_COMMIT` says, where there is no repository, else what git says. A build to
+/// develop with names none, so that a commit alone links nothing anew.
+fn commit() -> Option<String> {
+    if let Ok(commit) = std::env::var("TIDEGATE_COMMIT") {
+        return Some(commit).filter(|commit| !commit.is_empty());
+    }
+    std::env::var("PROFILE").is_ok_and(|profile| profile == "release").then_some(())?;
+    let git = |arguments: &[&str]| {
+        let told = Command::new("git").args(arguments).output().ok().filter(|told| told.status.success())?;
+        Some(String::from_utf8_lossy(&told.stdout).trim().to_owned())
+    };
+    // Its sources are those of a repository of its own, and not of one that they were unpacked into.
+    git(&["ls-files", "--error-unmatch", "build.rs"])?;
+    for file in ["HEAD", "logs/HEAD"] {
+        let path = PathBuf::from(git(&["rev-parse", "--git-path", file])?);
+        let path = if path.is_absolute() { path } else { Path::new(".").join(path) };
+        println!("cargo::rerun-if-changed={}", path.display());
+    }
+    git(&["rev-parse", "--short=12", "HEAD"])
 }
 
 /// `glibc 2.36` and later.

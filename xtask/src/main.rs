@@ -7,6 +7,7 @@ mod bench;
 mod fuzz;
 mod miri;
 mod package;
+mod packages;
 mod random;
 mod site;
 mod test;
@@ -41,6 +42,12 @@ enum Task {
     Site,
     /// Build the program as packages carry it: all crates as one, debug lines in a file beside it
     Package,
+    /// Make what people install, into target/packages: the package of Debian, the container image, notices
+    Packages(packages::Arguments),
+    /// Copy program, service, manual, completions and documents to where they belong
+    Install(packages::InstallArguments),
+    /// Install, upgrade under load and remove the packages in a copy of this system; takes root
+    PackageTest(packages::TestArguments),
     /// The floor of the static bench: a fixed answer to everything
     #[command(hide = true)]
     Canned(bench::canned::Arguments),
@@ -77,6 +84,9 @@ fn run(task: Task) -> anyhow::Result<()> {
         Task::Tools(arguments) => tools::run(&arguments),
         Task::Site => site::run(),
         Task::Package => package::run(),
+        Task::Packages(arguments) => packages::run(&arguments),
+        Task::Install(arguments) => packages::install(&arguments),
+        Task::PackageTest(arguments) => packages::test(&arguments),
         Task::Canned(arguments) => bench::canned::run(&arguments),
         Task::Bare(arguments) => bench::bare::run(&arguments),
         Task::Scripted(arguments) => bench::scripted::run(&arguments),

@@ -47,7 +47,7 @@ pub fn run() -> Result<()> {
 }
 
 /// Puts a program without what only a debugger reads into a folder, and that into a file beside it which it names.
-fn split(program: &Path, package: &Path) -> Result<()> {
+pub fn split(program: &Path, package: &Path) -> Result<()> {
     let (stripped, lines) = (package.join("tidegate"), package.join("tidegate.debug"));
     workspace::run(
         Command::new("objcopy")

@@ -210,14 +210,16 @@ fn install_python(only_check: bool) -> Result<()> {
     for (program, requirement, reason) in PYTHON {
         let folder = workspace::target_directory().join("tools/python").join(program);
         let is_there = folder.join("bin").join(program).is_file() || folder.join(requirement).is_file();
-        if is_there || workspace::find_program(program).is_some() {
+        if is_there && is_where_it_was_made(&folder) || workspace::find_program(program).is_some() {
             continue;
         }
         println!("tools: {program} is missing: {reason}");
         if only_check {
             bail!("tools: {program} missing");
         }
-        workspace::run(Command::new("python3").args(["-m", "venv"]).arg(&folder).stdin(Stdio::null()))?;
+        workspace::run(
+            Command::new("python3").args(["-m", "venv", "--clear"]).arg(&folder).stdin(Stdio::null()),
+        )?;
         let mut pip = Command::new(folder.join("bin/pip"));
         pip.args(["install", "--quiet", "--disable-pip-version-check", requirement]);
         workspace::run(pip.stdin(Stdio::null()))?;
@@ -225,6 +227,12 @@ fn install_python(only_check: bool) -> Result<()> {
         println!("tools: {program} installed");
     }
     Ok(())
+}
+
+/// The programs of an environment name the folder that it was made in: in a checkout that was moved none of them starts.
+fn is_where_it_was_made(folder: &Path) -> bool {
+    let Ok(home) = folder.canonicalize() else { return false };
+    fs::read_to_string(folder.join("bin/pip")).is_ok_and(|pip| pip.contains(&home.display().to_string()))
 }
 
 fn install(tools: &[&Tool]) -> Result<()> {

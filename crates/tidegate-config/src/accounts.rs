@@ -53,7 +53,7 @@ impl Reader {
             };
             // Behind a further colon old tools keep other things.
             let hash = rest.split(':').next().unwrap_or_default();
-            hash_kind(hash).map_err(|why| (why, false))?;
+            hash_kind(hash)?;
             self.is_full |= self.accounts.len() >= USERS;
             if !self.is_full && self.seen.insert(name.to_owned()) {
                 let mut groups = self.groups.get(name).cloned().unwrap_or_default();
@@ -109,12 +109,15 @@ fn each_line(text: &str, mut take: impl FnMut(&str) -> Result<(), (String, bool)
     meant.filter_map(wrong).collect()
 }
 
-/// What a hash is not, where no password could be compared with it.
-fn hash_kind(hash: &str) -> Result<(), String> {
-    const KNOWN: [&str; 9] =
-        ["$2a$", "$2b$", "$2y$", "$argon2id$", "$argon2i$", "$argon2d$", "$5$", "$6$", "$apr1$"];
-    if KNOWN.iter().any(|prefix| hash.starts_with(prefix)) {
-        return Ok(());
+/// What a hash is not, where no password could be compared with it, and whether it looks half written.
+fn hash_kind(hash: &str) -> Result<(), (String, bool)> {
+    if let Some(known) = Known::of(hash) {
+        return match known.is_whole(hash) {
+            true => Ok(()),
+            false => {
+                Err((format!("this {} hash is torn: some of it is missing or was added", known.name()), true))
+            }
+        };
     }
     let kind = match hash {
         "" => "there is no password",
@@ -126,13 +129,85 @@ fn hash_kind(hash: &str) -> Result<(), String> {
         hash if hash.len() == 13 => "this may be DES of crypt(3), which is found out in no time",
         _ => "the password stands there as it is",
     };
-    Err(kind.to_owned())
+    Err((kind.to_owned(), false))
+}
+
+/// Kinds of hashes that passwords are compared with.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Known {
+    Bcrypt,
+    Argon2,
+    Sha256,
+    Sha512,
+    Apr1,
+}
+
+impl Known {
+    fn of(hash: &str) -> Option<Known> {
+        const PREFIXES: [(&str, Known); 9] = [
+            ("$2a$", Known::Bcrypt),
+            ("$2b$", Known::Bcrypt),
+            ("$2y$", Known::Bcrypt),
+            ("$argon2id$", Known::Argon2),
+            ("$argon2i$", Known::Argon2),
+            ("$argon2d$", Known::Argon2),
+            ("$5$", Known::Sha256),
+            ("$6$", Known::Sha512),
+            ("$apr1$", Known::Apr1),
+        ];
+        PREFIXES.iter().find(|(prefix, _)| hash.starts_with(prefix)).map(|(_, known)| *known)
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Known::Bcrypt => "bcrypt",
+            Known::Argon2 => "argon2",
+            Known::Sha256 => "SHA-256",
+            Known::Sha512 => "SHA-512",
+            Known::Apr1 => "apr1",
+        }
+    }
+
+    /// Whether it has all of its parts, each as long as it has to be.
+    fn is_whole(self, hash: &str) -> bool {
+        let is_of = |text: &str, more: &str, length: usize| {
+            text.len() == length
+                && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || more.contains(byte as char))
+        };
+        let parts: Vec<&str> = hash.split('$').skip(2).collect();
+        match (self, parts.as_slice()) {
+            (Known::Bcrypt, [cost, rest]) => {
+                let cost = cost.parse::<u8>().ok().filter(|_| cost.len() == 2);
+                cost.is_some_and(|cost| (4..=31).contains(&cost)) && is_of(rest, "./", 53)
+            }
+            (Known::Apr1, [salt, sum]) => !salt.is_empty() && is_of(sum, "./", 22),
+            (Known::Sha256 | Known::Sha512, [.., sum]) if (2..=3).contains(&parts.len()) => {
+                let has_rounds = parts.len() == 2
+                    || parts[0].strip_prefix("rounds=").is_some_and(|rounds| rounds.parse::<u32>().is_ok());
+                has_rounds && is_of(sum, "./", if self == Known::Sha256 { 43 } else { 86 })
+            }
+            (Known::Argon2, [.., parameters, salt, sum]) if (3..=4).contains(&parts.len()) => {
+                let has = |name| {
+                    parameters.split(',').any(|parameter| {
+                        let value = parameter.strip_prefix(name).and_then(|rest| rest.strip_prefix('='));
+                        value.is_some_and(|value| value.parse::<u32>().is_ok())
+                    })
+                };
+                let is_text = |text: &str, least| text.len() >= least && is_of(text, "+/", text.len());
+                ["m", "t", "p"].into_iter().all(has) && is_text(salt, 11) && is_text(sum, 14)
+            }
+            _ => false,
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use std::fs;
+
+    const BCRYPT: &str = "$2y$05$h8BcY9CdXtTRCFVVtKkDZOXJ8Pi.gYB1VOBDbMKFT8fUC6KkSgvgG";
+    const APR1: &str = "$apr1$x$HYlKLdW0LShqZmVCVIHWE0";
 
     #[test]
     fn what_is_broken_is_said_and_what_is_worth_nothing_is_nobody() {
@@ -149,16 +224,23 @@ mod tests {
         };
         let names = |names: &[&str]| (names.iter().map(ToString::to_string).collect::<Vec<_>>(), None);
         assert_eq!(
-            read("anna:$5$a$b\n#x\n\nben:$6$a$b\n"),
+            read(&format!("anna:{BCRYPT}\n#x\n\nben:{APR1}\n")),
             names(&["anna [\"admins\", \"all\"]", "ben [\"all\"]"])
         );
         // Who is locked is nobody, and so is everybody where the last one was taken out.
-        assert_eq!(read("anna:!\nben:$6$a$b\n"), names(&["ben [\"all\"]"]));
+        assert_eq!(read(&format!("anna:!\nben:{APR1}\n")), names(&["ben [\"all\"]"]));
         assert_eq!(read(""), names(&[]));
-        let (left, error) = read("anna:$5$a$b\nben\n");
+        let (left, error) = read(&format!("anna:{BCRYPT}\nben\n"));
         let error = error.unwrap();
         assert_eq!(left, ["anna [\"admins\", \"all\"]"]);
         assert!(error.ends_with("p:2: a line of a user is `anna:$2y$…`, as `htpasswd` writes it"), "{error}");
+        let (left, error) = read(&format!("ben:{APR1}\nanna:{}", &BCRYPT[..40]));
+        let error = error.unwrap();
+        assert_eq!(left, ["ben [\"all\"]"]);
+        assert!(
+            error.ends_with("p:2: this bcrypt hash is torn: some of it is missing or was added"),
+            "{error}"
+        );
         fs::remove_file(folder.join("g")).unwrap();
         assert!(files.read().unwrap_err().contains("g cannot be read"));
         fs::remove_dir_all(&folder).unwrap();

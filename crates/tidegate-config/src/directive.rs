@@ -201,6 +201,10 @@ pub enum Kind {
     Address,
     /// `all`, `unix`, an address, or a network with its bits.
     Network,
+    /// Codes of countries with commas between them.
+    Countries,
+    /// Days, hours and a time zone.
+    TimeWindow,
     /// A file name without any `/`.
     FileName,
     /// An entry of `try`.

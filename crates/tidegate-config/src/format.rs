@@ -137,10 +137,14 @@ impl Reader<'_> {
                 }
                 Some(_) => {
                     blank(&mut block.parts, &mut newlines);
+                    let outer = self.stray.len(); // of the node that this block belongs to
                     let node = self.node();
                     block.is_one_line &= node.fits_one_line();
                     block.parts.push(Part::Node(node));
-                    block.parts.extend(self.stray.drain(..).map(Part::Comment));
+                    for comment in self.stray.drain(outer..) {
+                        block.is_one_line &= !comment.starts_with("//");
+                        block.parts.push(Part::Comment(comment));
+                    }
                     newlines = 0;
                 }
             }
@@ -448,6 +452,8 @@ mod tests {
             ("a \"\"\"\n   x\n   \"\"\"", "a \"\"\"\n   x\n   \"\"\"\n"),
             ("a { b; /* c */ }", "a { b; /* c */ }\n"),
             ("a; // b\nc", "a // b\nc\n"),
+            ("(t)\\ // c\na { b }", "(t)a { b }\n// c\n"),
+            ("a { (t)\\ // c\nb }", "a {\n    (t)b\n    // c\n}\n"),
             ("// top\n\na", "// top\n\na\n"),
         ];
         for (text, expected) in cases {

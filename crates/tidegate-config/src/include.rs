@@ -13,6 +13,7 @@ use crate::check::{Checker, File};
 use crate::diagnostic::{Diagnostic, Severity};
 use crate::directive::Context;
 use crate::disk::{Disk, What, expand, is_glob};
+use crate::foreign;
 use crate::load::{LeftOut, RejectedSite};
 use crate::settings::Origin;
 use crate::source::Source;
@@ -76,7 +77,18 @@ impl<'a, 'b> Reader<'a, 'b> {
         self.files += 1;
         self.bytes = self.bytes.saturating_add(source.text.len());
         let file = File { source, folder: Arc::from(folder) };
-        let parsed = syntax::parse(&file.source);
+        let mut parsed = syntax::parse(&file.source);
+        if let Some((server, line)) = foreign::recognise(&file.source, &parsed) {
+            let (name, page) = (server.name(), server.page());
+            let at = self.checker.diagnostics.len();
+            let error = Diagnostic::error(format!("this file is written for {name}"));
+            let help = format!("{page} says of each directive of {name} what it is here");
+            self.checker.diagnostics.push(error.at(&file.source, line).help(help));
+            self.checker.form.push(Range { start: at, end: at + 1 });
+            self.is_fatal = true;
+            return;
+        }
+        parsed.explain_foreign(&file.source);
         let start = self.checker.diagnostics.len();
         let lost = self.lost_sites(&file, &parsed, is_main).map(|site| {
             let told = start..start + parsed.diagnostics.len();

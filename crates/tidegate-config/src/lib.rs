@@ -15,6 +15,7 @@ mod display;
 mod effective;
 mod environment;
 mod folder;
+mod foreign;
 mod format;
 #[doc(hidden)]
 pub mod fuzzing;

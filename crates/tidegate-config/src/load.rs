@@ -285,10 +285,10 @@ fn settled_values(diagnostics: &[Diagnostic], form: &[usize]) -> HashSet<usize> 
         let Some((source, range)) = &diagnostic.span else { continue };
         let Some(places) = of_form.get(&*source.name) else { continue };
         // The value itself begins with its quote, in front of what is wrong in it.
-        let first = places.partition_point(|(start, _)| *start <= range.start);
+        let first = places.partition_point(|(start, _)| *start < range.start);
         let inside: Vec<usize> =
             places[first..].iter().take_while(|(start, _)| *start < range.end).map(|(_, at)| *at).collect();
-        if !inside.is_empty() && source.text[range.clone()].starts_with(['"', '#']) {
+        if !inside.is_empty() && source.text[range.clone()].starts_with(QUOTES) {
             if diagnostic.message.contains(IS_EXPRESSION) {
                 settled.extend(inside);
             } else {
@@ -298,6 +298,9 @@ fn settled_values(diagnostics: &[Diagnostic], form: &[usize]) -> HashSet<usize> 
     }
     settled
 }
+
+/// What a text begins with, in whatever quotes.
+const QUOTES: [char; 6] = ['"', '#', '\'', '\u{201c}', '\u{201e}', '\u{2018}'];
 
 /// Most diagnostics that are told; beyond them only their number is.
 const TOLD: usize = 200;

@@ -15,20 +15,26 @@ pub mod tls;
 pub mod upstream;
 
 mod access;
+mod ban;
 mod bandwidth;
+mod country;
 mod directory;
 mod directory_filter;
 mod login;
+pub mod network_table;
 mod networks;
 mod rates;
 mod route_index;
 pub mod rules;
 mod shared;
 mod signed;
+mod time_window;
 mod values;
 
-pub use access::{Access, AccessRule, AccessRules};
+pub use access::{Access, AccessRule, AccessRules, ClientFacts, Whom};
+pub use ban::Ban;
 pub use bandwidth::Bandwidth;
+pub use country::Country;
 pub use directory::{
     Directory, DirectoryBind, DirectoryGroups, DirectorySecurity, DirectoryServer, GroupsBy,
 };
@@ -38,6 +44,7 @@ pub use login::{
     Account, AccountFiles, Forward, How, Identification, Login, Remembering, Required, Requirement,
     UserCache, UserSource,
 };
+pub use network_table::NetworkTable;
 pub(crate) use networks::first_address;
 pub use networks::{Network, NetworkSet};
 pub use rates::{Bound, Limit, RequestRate};
@@ -45,6 +52,7 @@ pub use route_index::RouteIndex;
 pub use rules::{Clause, Condition, Cors, FieldMode, MoreField, Regex, TextPattern};
 pub use shared::{Shared, once};
 pub use signed::{Signed, UrlKey, UrlKeys};
+pub use time_window::{TimeWindow, read_instant};
 pub use tls::{
     Acme, AcmeAuthority, AcmeChallenge, CertificateFiles, ClientCertificates, DnsHook, DnsUpdate, ListenTls,
     SiteTls,
@@ -81,6 +89,8 @@ pub struct Settings {
     pub acme: Acme,
     /// Applications behind the server, in source order.
     pub pools: Vec<Pool>,
+    /// What tells the countries of clients.
+    pub country_database: Option<CountryDatabase>,
     /// Where users are known, in source order.
     pub users: Vec<UserSource>,
     /// What signed URLs are signed with, in source order.
@@ -111,6 +121,16 @@ pub struct Settings {
     pub written: Written,
     /// How long a draining server waits for requests in flight.
     pub drain_timeout: Duration,
+}
+
+/// A file in the format of MaxMind (`GeoLite2-Country.mmdb`).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CountryDatabase {
+    /// Absolute.
+    #[serde(with = "crate::path_encoding::path")]
+    pub path: PathBuf,
+    /// Where it was written.
+    pub origin: Origin,
 }
 
 /// Whom the server processes become, by name or number.
@@ -193,10 +213,17 @@ impl Route {
     pub fn is_held(&self) -> bool {
         self.rates.iter().any(|limit| !matches!(limit.bound, Bound::Requests(_)))
             || !self.bandwidths.is_empty()
+            || !self.bans.is_empty()
     }
 }
 
 impl Settings {
+    /// Each `ban` that some route has; one of a name several times.
+    pub fn bans(&self) -> impl Iterator<Item = &Ban> {
+        let routes = self.sites.iter().flat_map(|site| &site.routes);
+        routes.flat_map(|route| &route.bans).map(|ban| &**ban)
+    }
+
     /// Each `bandwidth` that some route has; one of a name several times.
     pub fn bandwidths(&self) -> impl Iterator<Item = &Bandwidth> {
         let routes = self.sites.iter().flat_map(|site| &site.routes);
@@ -258,6 +285,8 @@ pub struct Route {
     pub identification: Identification,
     /// How often it may be asked for, in order; each name once.
     pub rates: Vec<Shared<Limit>>,
+    /// Who is not let in for how it was answered.
+    pub bans: Vec<Shared<Ban>>,
     /// How fast its answers are sent, all of them at once.
     pub bandwidths: Vec<Shared<Bandwidth>>,
     /// `None`: those of the site.

@@ -141,9 +141,7 @@ fn show(loaded: &Loaded) -> String {
                 );
             }
             for rules in &route.access.levels {
-                let words = rules
-                    .iter()
-                    .map(|rule| format!("{} {}", if rule.allows { "allow" } else { "deny" }, rule.network));
+                let words = rules.iter().map(|rule| rule.to_string().replace('"', ""));
                 let _ = writeln!(out, "    access {}", words.collect::<Vec<_>>().join(", "));
             }
             let (fields, cache) = (&route.fields, &route.cache_control);

@@ -2,9 +2,13 @@
 //!
 //! The only place that judges it; `gate` asks it, for requests of the server's own as well.
 
+use crate::access_data::AccessView;
 use crate::exchange::Exchange;
 use std::fmt;
-use tidegate_config::settings::{Access, AccessRule, AccessRules, Network};
+use std::net::IpAddr;
+use std::path::Path;
+use tidegate_config::settings::network_table::line_with;
+use tidegate_config::settings::{Access, AccessRule, AccessRules, Network, Whom};
 use tidegate_http::Method;
 
 /// Why a request is not let in.
@@ -28,9 +32,13 @@ pub enum Refusal<'s> {
 ///
 /// # Errors
 /// The rule that refuses it.
-pub(crate) fn judge<'s>(access: &'s Access, exchange: &Exchange<'_>) -> Result<(), Refusal<'s>> {
+pub(crate) fn judge<'s>(
+    access: &'s Access,
+    view: &AccessView,
+    exchange: &Exchange<'_>,
+) -> Result<(), Refusal<'s>> {
     for rules in &access.levels {
-        deciding(rules, exchange)?;
+        deciding(rules, view, exchange)?;
     }
     let handshake = exchange.state.tls.as_deref();
     if access.requires_client_certificate && handshake.is_none_or(|handshake| handshake.client.is_none()) {
@@ -53,12 +61,13 @@ fn is_among(methods: &[String], exchange: &Exchange<'_>) -> bool {
 /// The rule of a level that lets the request in; `None` where there are only `deny`, and none fits.
 pub(crate) fn deciding<'s>(
     rules: &'s AccessRules,
+    view: &AccessView,
     exchange: &Exchange<'_>,
 ) -> Result<Option<&'s AccessRule>, Refusal<'s>> {
     let remote = &exchange.state.remote;
     let client = remote.client.ip();
     // Whoever has a proxy on this machine would otherwise be of this machine. No `deny` is got round by that.
-    match (rules.first(client, remote.is_stand_in()), rules.last_allow()) {
+    match (rules.first(client, remote.is_stand_in(), &view.at(exchange.now)), rules.last_allow()) {
         (Some(rule), _) if rule.allows => Ok(Some(rule)),
         (Some(rule), _) => Err(Refusal::Denied(rule)),
         (None, Some(rule)) if rule.is_for_this_machine() && Network::Local.covers(client) => {
@@ -69,12 +78,68 @@ pub(crate) fn deciding<'s>(
     }
 }
 
+impl Refusal<'_> {
+    /// How the settings would have to be changed for this request to be let in, for `explain`.
+    pub(crate) fn remedy(&self, view: &AccessView, exchange: &Exchange<'_>) -> String {
+        let remote = &exchange.state.remote;
+        let address = remote.client.ip().map(|address| address.to_canonical());
+        let client = address.map_or("unix".to_owned(), |address| address.to_string());
+        let because = |rule: &AccessRule| {
+            let country = match &rule.whom {
+                Whom::Countries(_) => format!("; its country is {}", view.country(address)),
+                Whom::Network(_) | Whom::List(_) => String::new(),
+            };
+            let time = rule.time.as_ref().map(|time| format!("; it is {}", time.clock(exchange.now)));
+            country + &time.unwrap_or_default()
+        };
+        match self {
+            Refusal::Denied(rule) => {
+                let of_list = match &rule.whom {
+                    Whom::List(path) => format!(", take {} out of {}", listed(path, address), path.display()),
+                    Whom::Network(_) | Whom::Countries(_) => String::new(),
+                };
+                format!(
+                    "to let it in, write `allow \"{client}\"` in front of that line{of_list}, or write `access off` in the \
+                     route{}",
+                    because(rule)
+                )
+            }
+            Refusal::NotAllowed(rule) => {
+                let of_list = match &rule.whom {
+                    Whom::List(path) => format!(", or add it to {}", path.display()),
+                    Whom::Network(_) | Whom::Countries(_) => String::new(),
+                };
+                format!("to let it in, write `allow \"{client}\"` beside that line{of_list}{}", because(rule))
+            }
+            Refusal::UnnamedProxy(_) => {
+                format!("to have the client known, write `trusted-proxies \"{}\"` in the site", remote.peer)
+            }
+            Refusal::UnnamedClient(_) => {
+                "to have the client known, let the proxy send `X-Forwarded-For` or `Forwarded`".to_owned()
+            }
+            Refusal::NoCertificate => "to let it in, the client has to show a certificate".to_owned(),
+            Refusal::Method(_) => {
+                format!("to let it in, add `\"{}\"` to `methods`", exchange.method_token)
+            }
+        }
+    }
+}
+
+/// Where an address stands in a list, as far as the file can be read by whom explains.
+fn listed(path: &Path, address: Option<IpAddr>) -> String {
+    let text = std::fs::read(path).unwrap_or_default();
+    match address.and_then(|address| line_with(&text, address)) {
+        Some((number, line)) => format!("line {number} (`{line}`)"),
+        None => "it".to_owned(),
+    }
+}
+
 impl fmt::Display for Refusal<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Refusal::Denied(rule) => write!(f, "`deny \"{}\"` ({}) refuses it", rule.network, rule.origin),
+            Refusal::Denied(rule) => write!(f, "`{rule}` ({}) refuses it", rule.origin),
             Refusal::NotAllowed(rule) => {
-                write!(f, "no `allow` beside `allow \"{}\"` ({}) names it", rule.network, rule.origin)
+                write!(f, "no `allow` beside `{rule}` ({}) names it", rule.origin)
             }
             Refusal::UnnamedProxy(rule) => {
                 let origin = &rule.origin;
@@ -114,7 +179,7 @@ mod tests {
                 Network::Prefix { address: address.parse().unwrap(), bits: bits.parse().unwrap() }
             }
         };
-        AccessRule { allows, network, origin: Default::default() }
+        AccessRule::of(allows, network, Default::default())
     }
 
     fn is_let_in(levels: &[&[&str]], client: &str, fields: &[Field<'_>]) -> bool {
@@ -128,12 +193,12 @@ mod tests {
         let access = Access { levels, requires_client_certificate: false, methods: None };
         let peer = match client {
             "unix" => Peer::Unix,
-            address => Peer::Tcp((address.parse::<std::net::IpAddr>().unwrap(), 1).into()),
+            address => Peer::Tcp((address.parse::<IpAddr>().unwrap(), 1).into()),
         };
         let mut remote = Remote::behind(&trusted.to_vec().into(), peer, &Fields::new(fields));
         remote.look_for_proxy(&Fields::new(fields));
         let exchange = Exchange { state: RequestState::of(remote), ..Exchange::empty() }; // only what `remote` says counts
-        judge(&access, &exchange).is_ok()
+        judge(&access, &AccessView::default(), &exchange).is_ok()
     }
 
     #[test]

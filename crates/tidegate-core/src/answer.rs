@@ -27,6 +27,11 @@ pub fn refused(exchange: &Exchange<'_>, status: Status, why: impl Display) -> Re
     error(status)
 }
 
+/// How a refusal just given could be changed, for whoever wants the request explained.
+pub fn remedy(how: impl Fn() -> String) {
+    notes::takes_reason(&|| format!("  {}", how()));
+}
+
 /// The error of a request that lacks something the client is asked for now. That is nothing for the log; `why` is for who
 /// wants the request explained.
 pub fn asked(status: Status, why: impl Display) -> Response {

@@ -11,17 +11,26 @@ use tidegate_http::Field;
 #[derive(Clone)]
 pub(crate) struct ClientHead(Rc<[u8]>);
 
+/// Bytes that say how long a name and its value are.
+const LENGTHS: usize = 2 * size_of::<usize>();
+
 impl ClientHead {
     pub(crate) fn of(exchange: &Exchange<'_>) -> ClientHead {
-        let mut bytes: SmallVec<[u8; 2048]> = SmallVec::new();
-        let mut push = |name: &str, value: &[u8]| {
-            bytes.extend_from_slice(&name.len().to_ne_bytes());
-            bytes.extend_from_slice(&value.len().to_ne_bytes());
-            bytes.extend_from_slice(name.as_bytes());
-            bytes.extend_from_slice(value);
-        };
-        push(exchange.authority, b"");
-        exchange.fields.iter().for_each(|field| push(field.name, field.value));
+        let authority = Field { name: exchange.authority, value: b"" };
+        let pairs = || std::iter::once(&authority).chain(exchange.fields.iter());
+        let length = pairs().map(|field| LENGTHS + field.name.len() + field.value.len()).sum();
+        let mut bytes: SmallVec<[u8; 2048]> = SmallVec::from_elem(0, length);
+        let mut rest = &mut *bytes;
+        for Field { name, value } in pairs() {
+            let (lengths, behind) = rest.split_at_mut(LENGTHS);
+            lengths[..LENGTHS / 2].copy_from_slice(&name.len().to_ne_bytes());
+            lengths[LENGTHS / 2..].copy_from_slice(&value.len().to_ne_bytes());
+            let (name_at, behind) = behind.split_at_mut(name.len());
+            name_at.copy_from_slice(name.as_bytes());
+            let (value_at, behind) = behind.split_at_mut(value.len());
+            value_at.copy_from_slice(value);
+            rest = behind;
+        }
         ClientHead(Rc::from(&*bytes))
     }
 

@@ -3,6 +3,7 @@
 //! Asked by `site`, for each route whose pattern fits. Nothing here waits: of files it asks what the kernel knows without a
 //! disk, and has the rest found out behind its back.
 
+use crate::access_data::AccessView;
 use crate::exchange::Exchange;
 use crate::hosts;
 use crate::request_values;
@@ -15,7 +16,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::mpsc::channel;
 use std::time::Duration;
-use tidegate_config::settings::{Clause, Condition, HostPattern, Network, PathPattern, Route};
+use tidegate_config::settings::{Clause, ClientFacts, Condition, HostPattern, Network, PathPattern, Route};
 use tidegate_http::Method;
 use tidegate_io::blocking;
 use tidegate_io::file::{Patience, is_there};
@@ -56,16 +57,17 @@ impl Facts {
     pub(crate) fn first_unmet<'c>(
         &self,
         clauses: &'c [Clause],
+        view: &AccessView,
         exchange: &Exchange<'_>,
     ) -> Option<&'c Clause> {
-        clauses.iter().find(|clause| !self.holds(clause, exchange))
+        clauses.iter().find(|clause| !self.holds(clause, view, exchange))
     }
 
-    fn holds(&self, clause: &Clause, exchange: &Exchange<'_>) -> bool {
-        self.is_met(&clause.condition, exchange) != clause.is_negated
+    fn holds(&self, clause: &Clause, view: &AccessView, exchange: &Exchange<'_>) -> bool {
+        self.is_met(&clause.condition, view, exchange) != clause.is_negated
     }
 
-    fn is_met(&self, condition: &Condition, exchange: &Exchange<'_>) -> bool {
+    fn is_met(&self, condition: &Condition, view: &AccessView, exchange: &Exchange<'_>) -> bool {
         match condition {
             Condition::Method(methods) => methods.iter().any(|method| {
                 method == exchange.method_token || method == "GET" && exchange.method == Method::Head
@@ -96,8 +98,17 @@ impl Facts {
                     }
                 }
             }
+            Condition::ClientList(lists) => {
+                let client = exchange.state.remote.client.ip();
+                let facts = view.at(exchange.now);
+                client.is_some_and(|client| lists.iter().any(|list| facts.is_listed(&list.0, client)))
+            }
+            Condition::Country(countries) => {
+                countries.contains(&view.country(exchange.state.remote.client.ip()))
+            }
+            Condition::Time(windows) => windows.iter().any(|window| window.holds_at(exchange.now)),
             Condition::File(path) => self.files.get(path).is_some_and(|file| file.is_there()),
-            Condition::Match(_, clauses) => clauses.iter().all(|clause| self.holds(clause, exchange)),
+            Condition::Match(_, clauses) => clauses.iter().all(|clause| self.holds(clause, view, exchange)),
         }
     }
 }

@@ -11,6 +11,7 @@ use std::net::SocketAddr;
 use std::os::fd::AsFd;
 use std::rc::Rc;
 use std::sync::Arc;
+use tidegate_config::settings::Country;
 use tidegate_http::{Field, Fields, Method, Version};
 use tidegate_io::socket::{self, Peer, Stream};
 use tidegate_tls::ClientIdentity;
@@ -120,6 +121,12 @@ impl Exchange<'_> {
     /// Who the client is, by a certificate that has been verified.
     pub fn client(&self) -> Option<&ClientIdentity> {
         self.state.tls.as_ref().and_then(|handshake| handshake.client.as_deref())
+    }
+
+    /// The country of the client, where a `country-database` may tell it.
+    pub fn country(&self) -> Option<Country> {
+        let site = self.state.site.as_ref()?;
+        Some(site.access_view.country(self.state.remote.client.ip()))
     }
 
     /// Who has logged in.

@@ -163,7 +163,7 @@ impl Engine {
     /// What of a request is more than its site or route takes.
     fn over_limits(
         &self,
-        site: &Site,
+        site: &Rc<Site>,
         size: usize,
         peer: Peer,
         exchange: &Exchange<'_>,
@@ -173,7 +173,8 @@ impl Engine {
         let mut scratch = Vec::new();
         let remote = site.remote(&peer, &exchange.fields);
         let scheme = remote.scheme(exchange.scheme == "https");
-        let head = Exchange { scheme, state: RequestState::of(remote), ..*exchange };
+        let state = RequestState { site: Some(site.clone()), ..RequestState::of(remote) };
+        let head = Exchange { scheme, state, ..*exchange };
         let place = site.place(head, exchange.target, &mut scratch);
         let own = site.limits_at(place.ok().and_then(|place| place.route));
         let limits = own.as_deref().unwrap_or(of_server);
@@ -206,7 +207,7 @@ fn named_by(remote: &Remote) -> String {
 }
 
 /// Says which route is taken, and who is let in.
-fn explain_route(site: &Site, exchange: &Exchange<'_>, notes: &Notes) {
+fn explain_route(site: &Rc<Site>, exchange: &Exchange<'_>, notes: &Notes) {
     for (index, route) in site.config().routes.iter().enumerate() {
         if !route.pattern.matches(exchange.path) {
             notes.push(format!("route {} ({}): does not match", route.pattern, route.origin));
@@ -236,13 +237,13 @@ fn explain_route(site: &Site, exchange: &Exchange<'_>, notes: &Notes) {
         if remote.is_trusted {
             notes.push(named_by(&remote));
         }
-        let exchange = Exchange { state: RequestState::of(remote), ..*exchange };
+        let state = RequestState { site: Some(site.clone()), ..RequestState::of(remote) };
+        let exchange = Exchange { state, ..*exchange };
         for rules in &route.access.levels {
-            match access::deciding(rules, &exchange) {
-                Ok(Some(rule)) => notes.push(format!(
-                    "access: `allow \"{}\"` ({}) lets {} in",
-                    rule.network, rule.origin, remote.client
-                )),
+            match access::deciding(rules, &site.access_view, &exchange) {
+                Ok(Some(rule)) => {
+                    notes.push(format!("access: `{rule}` ({}) lets {} in", rule.origin, remote.client))
+                }
                 Ok(None) => notes.push("access: none of the `deny` of this level fits".into()),
                 Err(_) => break, // the refusal says why
             }

@@ -8,6 +8,7 @@
 //! [`Handler`]: crate::Handler
 
 use crate::access::{self, Refusal};
+use crate::access_data::AccessView;
 use crate::answer;
 use crate::cors;
 use crate::exchange::Exchange;
@@ -15,6 +16,7 @@ use crate::notes;
 use crate::reply::{Need, Reply};
 use crate::response::Response;
 use crate::site::Site;
+use std::cmp::Ordering;
 use std::num::NonZeroUsize;
 use std::rc::Rc;
 use tidegate_config::settings::Access;
@@ -31,6 +33,11 @@ const ANSWERS: &str = "a browser asks whether a page of another site may: `cors`
 pub trait Gate {
     /// Looks at a request that is about to get the content of this gate's route.
     fn check(&self, exchange: &mut Exchange<'_>) -> Verdict;
+
+    /// Whether it is asked before the access rules of its route, so that it hears of whom they refuse.
+    fn precedes_access(&self) -> bool {
+        false
+    }
 
     /// What it has proof of once it has let a request in: a number that all gates have which ask for the same. They are
     /// not asked again, for a request of the server's own that comes of it.
@@ -78,19 +85,20 @@ pub(crate) enum Passage {
     Wait(LocalFuture<Verdict>, usize),
 }
 
-/// Lets a request in by the rules of its route alone.
+/// Lets a request in by rules alone that ask no file.
 ///
 /// # Errors
 /// The rule that refuses it.
 pub fn admit<'s>(access: &'s Access, exchange: &Exchange<'_>) -> Result<Pass, Refusal<'s>> {
-    access::judge(access, exchange).map(Pass)
+    access::judge(access, &AccessView::default(), exchange).map(Pass)
 }
 
 /// The answer to a request that its route's rules do not let in.
-fn refused(exchange: &Exchange<'_>, refusal: &Refusal<'_>) -> Response {
+fn refused(view: &AccessView, exchange: &Exchange<'_>, refusal: &Refusal<'_>) -> Response {
     let status =
         if matches!(refusal, Refusal::Method(_)) { Status::METHOD_NOT_ALLOWED } else { Status::FORBIDDEN };
     let response = answer::refused(exchange, status, refusal);
+    answer::remedy(|| refusal.remedy(view, exchange));
     match refusal {
         Refusal::Denied(_)
         | Refusal::NotAllowed(_)
@@ -111,23 +119,24 @@ fn refused(exchange: &Exchange<'_>, refusal: &Refusal<'_>) -> Response {
 impl Site {
     /// Asks the gates of a route.
     pub(crate) fn ask_gates(&self, index: usize, exchange: &mut Exchange<'_>) -> Passage {
-        self.ask_gate(index, self.check_access(index, exchange), 0, exchange)
+        self.ask_gate(index, Verdict::Pass, 0, exchange)
     }
 
     /// What the access rules of a route say.
     fn check_access(&self, index: usize, exchange: &Exchange<'_>) -> Verdict {
         let route = self.route(index);
-        match access::judge(&route.access, exchange) {
+        match access::judge(&route.access, &self.access_view, exchange) {
             Ok(()) => Verdict::Pass,
             // Methods are asked for last. A gate of the route answers the question, and nothing behind it gets one.
             Err(Refusal::Method(_)) if route.cors.is_some() && cors::question(exchange).is_some() => {
                 Verdict::Pass
             }
-            Err(refusal) => Verdict::Refuse(refused(exchange, &refusal)),
+            Err(refusal) => Verdict::Refuse(refused(&self.access_view, exchange, &refusal)),
         }
     }
 
-    /// The same from the verdict of a gate on; `next` are those that have not been asked.
+    /// The same from the verdict of a gate on; `next` is the first that has not been asked. The access rules stand among
+    /// them, behind the gates that precede them.
     pub(crate) fn ask_gate(
         &self,
         index: usize,
@@ -138,7 +147,7 @@ impl Site {
         loop {
             match verdict {
                 Verdict::Pass => {
-                    let asked = next.checked_sub(1).and_then(|last| self.routes[index].gates.get(last));
+                    let asked = next.checked_sub(1).and_then(|last| self.gate(index, last));
                     if let Some(proof) = asked.and_then(|gate| gate.proves()) {
                         exchange.state.proof = Some(proof);
                     }
@@ -157,11 +166,16 @@ impl Site {
                     if notes::takes_reason(&|| format!("{} {ASKS}", self.gate_name(index, next))) => {}
                 Verdict::Wait(future) => return Passage::Wait(future, next),
             }
-            let Some(gate) = self.routes[index].gates.get(next) else { return Passage::Open(Pass(())) };
-            let is_proved = exchange.state.proof.is_some() && exchange.state.proof == gate.proves();
-            verdict = match is_proved {
-                true => Verdict::Pass,
-                false => exchange.as_granted(|exchange| gate.check(exchange)),
+            verdict = match self.gate(index, next) {
+                _ if next == self.routes[index].early => self.check_access(index, exchange),
+                Some(gate) => {
+                    let is_proved = exchange.state.proof.is_some() && exchange.state.proof == gate.proves();
+                    match is_proved {
+                        true => Verdict::Pass,
+                        false => exchange.as_granted(|exchange| gate.check(exchange)),
+                    }
+                }
+                None => return Passage::Open(Pass(())),
             };
             next += 1;
         }
@@ -169,8 +183,18 @@ impl Site {
 
     /// What the gate is called that was asked last.
     fn gate_name(&self, index: usize, next: usize) -> String {
-        let asked = next.checked_sub(1).and_then(|last| self.routes[index].gates.get(last));
+        let asked = next.checked_sub(1).and_then(|last| self.gate(index, last));
         asked.map(|gate| gate.name()).unwrap_or_default()
+    }
+
+    /// The gate that is asked at this place; `None`: the access rules are, or all have been asked.
+    fn gate(&self, index: usize, place: usize) -> Option<&Rc<dyn Gate>> {
+        let route = &self.routes[index];
+        match place.cmp(&route.early) {
+            Ordering::Less => route.gates.get(place),
+            Ordering::Equal => None,
+            Ordering::Greater => route.gates.get(place - 1),
+        }
     }
 
     /// Sends a request through the gates of a route, and then on, or to the answer that they give. Where one waits the

@@ -127,8 +127,8 @@ fn spelled(host: &str) -> Cow<'_, str> {
 
 /// The host of an authority as it was sent, brackets included, without the port.
 pub fn host_of(authority: &str) -> &str {
-    match authority.bytes().rposition(|byte| matches!(byte, b':' | b']')) {
-        Some(at) if authority[at..].starts_with(':') => &authority[..at],
+    match authority.rfind(':') {
+        Some(at) if !authority[at..].contains(']') => &authority[..at],
         _ => authority,
     }
 }

@@ -4,6 +4,7 @@
 //! [`worker::Registry`] that the binary provides. `ARCHITECTURE.md` follows a request through the files.
 
 pub mod access;
+pub mod access_data;
 pub mod admission;
 mod ahead;
 pub mod answer;

@@ -19,6 +19,8 @@ pub struct Remote {
     pub client: Peer,
     /// The peer is a trusted proxy: what it says of its clients is believed.
     pub is_trusted: bool,
+    /// The client is a trusted proxy itself, which asks on nobody's behalf.
+    pub(crate) is_proxy: bool,
     /// `http` or `https`, where a trusted proxy says which of them its client speaks.
     told_scheme: Option<&'static str>,
     /// The request of a peer on this machine has fields that proxies write. Looked for only where a site has an
@@ -33,7 +35,14 @@ impl Remote {
     /// Whoever is at the other end.
     #[inline]
     pub fn direct(peer: Peer) -> Remote {
-        Remote { peer, client: peer, is_trusted: false, told_scheme: None, is_passed_on: false }
+        Remote {
+            peer,
+            client: peer,
+            is_trusted: false,
+            is_proxy: false,
+            told_scheme: None,
+            is_passed_on: false,
+        }
     }
 
     /// The same where some peers are trusted proxies.
@@ -61,7 +70,14 @@ impl Remote {
                 break;
             }
         }
-        Remote { peer, client, is_trusted: true, told_scheme: told_scheme(fields, hops), is_passed_on: false }
+        Remote {
+            peer,
+            client,
+            is_trusted: true,
+            is_proxy: is_trusted(client),
+            told_scheme: told_scheme(fields, hops),
+            is_passed_on: false,
+        }
     }
 
     /// What tells one customer from another, bytes: an IPv4 address, or the network of 64 bits that each has of IPv6
@@ -92,6 +108,11 @@ impl Remote {
     /// Looks whether somebody else's request is passed on from this machine.
     pub(crate) fn look_for_proxy(&mut self, fields: &Fields<'_>) {
         self.is_passed_on = Network::Local.covers(self.peer.ip()) && has_proxy_fields(fields);
+    }
+
+    /// Whether the peer is a proxy on this machine that nobody has named as trusted.
+    pub(crate) fn passes_on(&self, fields: &Fields<'_>) -> bool {
+        self.client == self.peer && Network::Local.covers(self.peer.ip()) && has_proxy_fields(fields)
     }
 
     /// The same request where other peers are trusted proxies.

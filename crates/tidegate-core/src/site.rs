@@ -1,5 +1,6 @@
 //! A site at run time: its routes in source order, and the path by which everything is decided.
 
+use crate::access_data::AccessView;
 use crate::answer;
 use crate::client_head::ClientHead;
 use crate::condition::{Facts, tells_apart};
@@ -51,6 +52,8 @@ pub struct Site {
     pub(crate) has_holds: bool,
     /// `None`: no route has conditions.
     facts: Option<Facts>,
+    /// What access rules and conditions ask of files.
+    pub(crate) access_view: AccessView,
     /// `None`: there are few routes.
     index: Option<RouteIndex>,
 }
@@ -79,6 +82,8 @@ pub struct Route {
     pub(crate) filters: Vec<Rc<dyn Filter>>,
     pub(crate) decoration: Rc<Decoration>,
     pub(crate) gates: Vec<Rc<dyn Gate>>,
+    /// How many of these are asked before the access rules.
+    pub(crate) early: usize,
     /// No gate can refuse anybody.
     pub(crate) is_open: bool,
     /// Some filter is for finished messages, too: they do not skip the Filter phase.
@@ -89,12 +94,14 @@ impl Route {
     /// A route with what answers it.
     pub fn new(handler: Rc<dyn Handler>, filters: Vec<Rc<dyn Filter>>, decoration: Rc<Decoration>) -> Route {
         let filters_finished = filters.iter().any(|filter| filter.sees_finished());
-        Route { handler, filters, decoration, gates: Vec::new(), is_open: false, filters_finished }
+        Route { handler, filters, decoration, gates: Vec::new(), early: 0, is_open: false, filters_finished }
     }
 
-    /// The same behind gates, which are asked in this order once its access rules have let a request in.
-    pub fn behind(self, gates: Vec<Rc<dyn Gate>>) -> Route {
-        Route { gates, ..self }
+    /// The same behind gates, which are asked in this order: those that precede access, its access rules, the others.
+    pub fn behind(self, mut gates: Vec<Rc<dyn Gate>>) -> Route {
+        gates.sort_by_key(|gate| !gate.precedes_access());
+        let early = gates.iter().take_while(|gate| gate.precedes_access()).count();
+        Route { gates, early, ..self }
     }
 }
 
@@ -149,7 +156,13 @@ impl Site {
             is_asked_directly,
             trusts_by_route,
             facts,
+            access_view: AccessView::default(),
         }
+    }
+
+    /// With what its access rules and conditions ask of files.
+    pub fn knowing(self, access_view: AccessView) -> Site {
+        Site { access_view, ..self }
     }
 
     /// The path of a request by which everything is decided, and whether it was sent with a `%2F`.
@@ -330,7 +343,7 @@ impl Site {
                     continue;
                 }
                 let is_conditional = passed.is_conditional || !route.conditions.is_empty();
-                if facts.first_unmet(&route.conditions, exchange).is_none() {
+                if facts.first_unmet(&route.conditions, &self.access_view, exchange).is_none() {
                     return Some(Choice { index, is_conditional, ..passed });
                 }
                 let is_source = passed.is_source || route.action.owns_source(path);
@@ -344,7 +357,9 @@ impl Site {
     pub(crate) fn first_unmet<'s>(&'s self, index: usize, exchange: &Exchange<'_>) -> Option<&'s Clause> {
         let conditions = &self.config.routes[index].conditions;
         let facts = self.facts.as_ref()?;
-        self.as_asked(exchange, exchange.path, |exchange| facts.first_unmet(conditions, exchange))
+        self.as_asked(exchange, exchange.path, |exchange| {
+            facts.first_unmet(conditions, &self.access_view, exchange)
+        })
     }
 
     /// Whether some route of this path is served however busy the server is, whatever the conditions say.
@@ -382,7 +397,8 @@ impl Site {
             remote = remote.seen_behind(&self.config.trusted_proxies, &fields);
             scheme = remote.scheme(state.is_tls());
         }
-        f(&Exchange { path, scheme, authority, fields, state: RequestState::of(remote), ..*exchange })
+        let state = RequestState { site: state.site.clone(), ..RequestState::of(remote) };
+        f(&Exchange { path, scheme, authority, fields, state, ..*exchange })
     }
 }
 

@@ -12,7 +12,7 @@ use smallvec::SmallVec;
 use std::borrow::Cow;
 use std::ops::Range;
 use std::rc::Rc;
-use tidegate_config::settings::{PathPattern, Route, Shared, ValueMap, Values};
+use tidegate_config::settings::{Country, PathPattern, Route, Shared, ValueMap, Values};
 use tidegate_http::path::{PathError, encode_path, normalise};
 use tidegate_http::{Target, query};
 use tidegate_io::socket::Peer;
@@ -60,6 +60,8 @@ pub enum Asked {
     Cookie(String),
     /// `{query.NAME}`: a parameter of the query, decoded.
     Argument(String),
+    /// `{country}`: of the client; nothing where it is not known.
+    Country,
     /// `{user}`: who has logged in.
     User,
     /// `{groups}`: the groups of who has logged in, with commas between them.
@@ -132,6 +134,7 @@ impl<'s> Scope<'s> {
         let captured = self.pattern.filter(is_known);
         let asked = match (captured, name.split_once('.')) {
             (Some(pattern), _) => Asked::Capture(pattern.clone(), name.to_owned()),
+            (None, None) if name == "country" => Asked::Country,
             (None, None) if name == "user" => Asked::User,
             (None, None) if name == "groups" => Asked::Groups,
             (None, Some((_, ""))) => return None,
@@ -371,6 +374,7 @@ impl Asked {
             Asked::Field(name) => request_values::field(exchange, name).unwrap_or_default(),
             Asked::Cookie(name) => Cow::Borrowed(request_values::cookie(exchange, name).unwrap_or_default()),
             Asked::Argument(name) => request_values::parameter(exchange, name).unwrap_or_default(),
+            Asked::Country => Cow::Owned(country_of(exchange)),
             Asked::User => Cow::Borrowed(exchange.user().map_or(&[], |user| user.name.as_bytes())),
             Asked::Groups => {
                 // No group reads as two.
@@ -394,6 +398,14 @@ impl Asked {
             (_, Place::Path | Place::Query) => *text += &query::encode(&value),
         }
     }
+}
+
+/// The code of the country that the client of a request is in.
+fn country_of(exchange: &Exchange<'_>) -> Vec<u8> {
+    let country = exchange.country();
+    country
+        .filter(|country| *country != Country::UNKNOWN)
+        .map_or(Vec::new(), |country| country.as_str().into())
 }
 
 /// What stands in no value of a cookie (RFC 6265 section 4.1.1).

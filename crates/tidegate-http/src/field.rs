@@ -54,9 +54,9 @@ impl<'a> Fields<'a> {
     /// (`If-Range`, `Range`): a second line makes them meaningless.
     #[inline]
     pub fn single(self, name: &str) -> Option<&'a [u8]> {
-        let mut values = self.all(name);
-        let value = values.next()?;
-        values.next().is_none().then_some(value)
+        let mut lines = self.0.iter();
+        let line = lines.find(|field| field.is(name))?;
+        (!lines.any(|field| field.is(name))).then_some(line.value)
     }
 
     /// The values of all lines with this name, in order.

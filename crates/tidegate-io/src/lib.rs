@@ -24,6 +24,7 @@ pub mod pipe;
 pub mod poller;
 pub mod process;
 pub mod runtime;
+pub mod sealed;
 pub mod shared;
 mod shared_roots;
 pub mod slab;

@@ -141,7 +141,7 @@ fn behind_a_proxy_and_many_networks() {
             let address = std::net::Ipv4Addr::from(0x0a00_0000 + (n << 8)).into();
             Network::Prefix { address, bits: 24 }
         });
-        let rule = |network| AccessRule { allows: false, network, origin: Origin::default() };
+        let rule = |network| AccessRule::of(false, network, Origin::default());
         let rules = AccessRules::from(networks.clone().map(rule).collect::<Vec<_>>());
         let site = Arc::make_mut(&mut settings.sites[0]);
         site.trusted_proxies = networks.chain([Network::Unix]).collect::<NetworkSet>().into();

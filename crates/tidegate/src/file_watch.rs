@@ -24,6 +24,13 @@ impl FileWatch {
         self.seen.entry(path.to_owned()).or_insert_with(|| stamp(path));
     }
 
+    /// Takes files that are known elsewhere as they were there, unless they are known.
+    pub fn join(&mut self, other: &FileWatch) {
+        for (path, stamp) in &other.seen {
+            self.seen.entry(path.clone()).or_insert(*stamp);
+        }
+    }
+
     /// Looks at files; those that have changed and stand still since the last look. They stay changed until they are taken
     /// in.
     pub fn settled<'p>(

@@ -19,7 +19,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tidegate_config::Settings;
 use tidegate_config::credentials::Credential;
 use tidegate_config::settings::{ListenAddress, LogTarget, once};
-use tidegate_core::rate;
+use tidegate_core::access_data::DataKey;
+use tidegate_core::rate::TablePlace;
 use tidegate_core::tls::TlsUpdate;
 use tidegate_io::passing;
 use tidegate_modules::gateway::balance::groups::Finding;
@@ -74,7 +75,7 @@ pub struct Identity {
 /// From the master to a server process.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum ToServer {
-    /// Get ready for settings. Descriptors: of `logs`, of `rates`, then of `listeners`, worker by worker.
+    /// Get ready for settings. Descriptors: of `logs`, of `memories`, then of `listeners`, worker by worker.
     Prepare {
         /// Comes back with the answer.
         number: u64,
@@ -87,7 +88,9 @@ pub enum ToServer {
         /// The logs that are files.
         logs: Vec<LogTarget>,
         /// The tables of limits.
-        rates: Vec<rate::Identity>,
+        tables: Vec<TablePlace>,
+        /// How many memories they lie in.
+        memories: usize,
         /// What each worker listens on.
         listeners: Vec<Vec<ListenAddress>>,
         /// What no root leads to.
@@ -98,6 +101,8 @@ pub enum ToServer {
     Tls(TlsUpdate),
     /// What logins compare with has changed on the disk. Concerns settings in force and those that are prepared.
     Credentials(Vec<Credential>),
+    /// What access asks of files; a descriptor for each. Before `Prepare`: all of it; later: what has changed.
+    Access(Vec<DataKey>),
     /// Take up what was prepared.
     Commit,
     /// Forget what was prepared.
@@ -414,7 +419,8 @@ mod tests {
             settings: settings.clone(),
             is_recovery: false,
             logs: Vec::new(),
-            rates: Vec::new(),
+            tables: Vec::new(),
+            memories: 0,
             listeners: Vec::new(),
             off_limits: Vec::new(),
         };

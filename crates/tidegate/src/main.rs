@@ -14,6 +14,7 @@ mod preflight;
 mod registry;
 mod revision;
 mod server;
+mod version;
 
 fn main() -> std::process::ExitCode {
     cli::run()

@@ -7,6 +7,7 @@
 
 use crate::certificates;
 use crate::link::Identity;
+use crate::master::rates::Extent;
 use crate::master::users;
 use crate::server::privileges;
 use rustix::fs::{Access, AtFlags, CWD, accessat, statfs};
@@ -18,6 +19,8 @@ use tidegate_config::settings::{
     AcmeChallenge, Action, CertificateFiles, Directory, Listener, Origin, Route, Site,
 };
 use tidegate_config::{Diagnostic, Loaded, Settings};
+use tidegate_core::access_data::{AccessFile, DataKey, DataKind, database_of, lists_of};
+use tidegate_core::admission::memory_for_connections;
 use tidegate_core::tls::{PairKey, TlsError, automatic_names, key_of, read_clients, read_roots};
 use tidegate_io::clock::wall_seconds;
 use tidegate_tls::acme::local::is_local;
@@ -30,32 +33,48 @@ struct Findings<'a> {
     list: Vec<(Option<usize>, Diagnostic)>,
     /// What has become of each pair: many sites may name the same.
     pairs: HashMap<PairKey, Result<Pair, String>>,
+    /// The same of what access asks.
+    access: HashMap<DataKey, Result<AccessFile, String>>,
 }
 
-/// Adds what is wrong with files and users to what loading has found. The pairs that were read and can be served come back, so
-/// that nobody reads them once more.
-pub fn look(loaded: &mut Loaded) -> HashMap<PairKey, Pair> {
+/// What was read, so that nobody reads it once more.
+#[derive(Default)]
+pub struct Read {
+    /// Certificates that can be served.
+    pub pairs: HashMap<PairKey, Pair>,
+    /// What access asks of files.
+    pub access: Vec<AccessFile>,
+}
+
+/// Adds what is wrong with files and users to what loading has found. What was read and can be served comes back.
+pub fn look(loaded: &mut Loaded) -> Read {
     // Where nothing can be served the rest is looked at as well, so that one run tells all.
-    let Some(settings) = loaded.settings.as_ref().or(loaded.partial.as_ref()) else { return HashMap::new() };
-    let mut findings = Findings { loaded, settings, list: Vec::new(), pairs: HashMap::new() };
+    let Some(settings) = loaded.settings.as_ref().or(loaded.partial.as_ref()) else { return Read::default() };
+    let mut findings =
+        Findings { loaded, settings, list: Vec::new(), pairs: HashMap::new(), access: HashMap::new() };
     findings.users();
     findings.directories();
     findings.spill();
     findings.made_later();
     findings.listeners();
+    findings.countries();
     // Of what was read in part it is not known what is missing.
     if loaded.settings.is_some() {
         findings.logs();
         findings.wildcards();
+        findings.tables();
     }
     // One that cannot be found out has been said.
     let identity = users::identity(settings.user.as_ref()).ok().and_then(|(identity, _)| identity);
     for (at, site) in settings.sites.iter().enumerate() {
         findings.site(at, site, identity.as_ref());
     }
-    let Findings { list, pairs, .. } = findings;
+    let Findings { list, pairs, access, .. } = findings;
     loaded.add(list);
-    pairs.into_iter().filter_map(|(key, read)| Some((key, read.ok()?))).collect()
+    Read {
+        pairs: pairs.into_iter().filter_map(|(key, read)| Some((key, read.ok()?))).collect(),
+        access: access.into_values().filter_map(Result::ok).collect(),
+    }
 }
 
 impl Findings<'_> {
@@ -160,6 +179,50 @@ impl Findings<'_> {
         self.list.extend(warnings.map(|warning| (None, warning)));
     }
 
+    /// Whether the tables of limits can outgrow what connections may own: clients choose their keys, and fill them.
+    fn tables(&mut self) {
+        let Extent { bytes, tables, largest } = Extent::of(self.settings);
+        let connections = memory_for_connections(self.settings.limits.memory);
+        let Some((largest, its)) = largest.filter(|_| bytes > connections) else { return };
+        let mib = |bytes: u64| bytes.div_ceil(1 << 20);
+        let message = format!(
+            "{tables} tables of limits, bandwidths and logins come to {} MiB once all `keys` are used, more than connections \
+             may own ({} MiB, `limits memory`); the largest is that of `{}`: {} keys, {} MiB",
+            mib(bytes),
+            mib(connections),
+            largest.name,
+            largest.keys,
+            mib(its)
+        );
+        let help =
+            "say with `keys=` how many clients each has to tell apart at a time, or have sites share a limit";
+        self.list.push((None, Diagnostic::warning(message).help(help)));
+    }
+
+    /// What tells countries.
+    fn countries(&mut self) {
+        if let Some((key, origin)) = database_of(self.settings) {
+            self.access(None, &key, &origin);
+        }
+    }
+
+    /// A file that access asks: nobody is let in or refused by one that cannot be read.
+    fn access(&mut self, site: Option<usize>, key: &DataKey, origin: &Origin) {
+        let read = self.access.entry(key.clone()).or_insert_with(|| AccessFile::read(key));
+        if let Err(why) = read {
+            let help = match key.kind {
+                DataKind::Networks => {
+                    "a list has a network in each line, such as `10.0.0.0/8`, and what follows a `#` is a comment"
+                }
+                DataKind::Countries => {
+                    "name a file in the format of MaxMind, such as `GeoLite2-Country.mmdb`"
+                }
+            };
+            let error = Diagnostic::error(why.clone()).help(help);
+            self.add(site, origin, error);
+        }
+    }
+
     fn listeners(&mut self) {
         let of_listeners = self.settings.listeners.iter();
         for files in of_listeners.filter_map(|listener| listener.tls.as_ref()?.certificate.as_ref()) {
@@ -205,6 +268,9 @@ impl Findings<'_> {
         }
         if let Some(clients) = &site.tls.clients {
             self.tls(Some(at), read_clients(clients).map(drop));
+        }
+        for (key, origin) in lists_of(site) {
+            self.access(Some(at), &key, &origin);
         }
         self.roots(at, site, identity);
         for route in &site.routes {

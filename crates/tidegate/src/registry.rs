@@ -8,12 +8,13 @@ use std::rc::Rc;
 use std::sync::Arc;
 use tidegate_config::Settings;
 use tidegate_config::settings::{AccessLog, Action, Route, Site};
+use tidegate_core::access_data::AccessStore;
 use tidegate_core::decoration::Decoration;
 use tidegate_core::engine::Engine;
 use tidegate_core::explain::{Notes, Rehearsed};
 use tidegate_core::hosts::Names;
 use tidegate_core::log::{self, Sink};
-use tidegate_core::rate::{BandwidthGate, LimitGate, RateStore};
+use tidegate_core::rate::{BanGate, BandwidthGate, LimitGate, RateStore};
 use tidegate_core::site;
 use tidegate_core::template::Scope;
 use tidegate_core::tls::TlsStore;
@@ -28,7 +29,9 @@ use tidegate_modules::gateway::link;
 use tidegate_modules::gateway::pool_directory::PoolDirectory;
 use tidegate_modules::gateway::proxy::Proxy;
 use tidegate_modules::gateway::scripted::{Protocol, Scripted};
-use tidegate_modules::login::{BasicGate, ForwardGate, LoginStore, RequireGate, SignedGate};
+use tidegate_modules::login::{
+    Assumed, AssumedGate, BasicGate, ForwardGate, LoginStore, RequireGate, SignedGate,
+};
 use tidegate_modules::redirect::{Redirect, Respond};
 use tidegate_modules::rewrite::{HandTo, Rewritten};
 use tidegate_modules::status::StatusPage;
@@ -37,6 +40,8 @@ use tidegate_stats::Worker as Stats;
 /// The state of a process that outlives an engine.
 #[derive(Clone)]
 pub struct Stores {
+    /// Of what access asks of files.
+    pub access: Arc<AccessStore>,
     /// Of applications.
     pub directory: Arc<PoolDirectory>,
     /// Of who has logged in.
@@ -59,6 +64,8 @@ pub struct Registry {
     applications: Option<Rc<link::Shared>>,
     /// Handlers say what they do, and ask no application.
     notes: Option<Notes>,
+    /// Who has logged in, where that is explained.
+    assumed: Option<Rc<Assumed>>,
 }
 
 /// Opens an access log, or says that none is to be written.
@@ -67,14 +74,33 @@ type OpenLog<'a> = dyn FnMut(&AccessLog) -> io::Result<Option<Sink>> + 'a;
 impl Registry {
     /// For one worker, or for `explain`.
     pub fn new(stats: Arc<Stats>, view: StatusView, stores: Stores) -> Registry {
-        Registry { stats, view, stores, serves: false, files: None, applications: None, notes: None }
+        Registry {
+            stats,
+            view,
+            stores,
+            serves: false,
+            files: None,
+            applications: None,
+            notes: None,
+            assumed: None,
+        }
     }
 
     /// For `explain`: what answers says so.
-    pub fn for_rehearsal(notes: Notes, tls: Arc<TlsStore>) -> Registry {
+    pub fn for_rehearsal(
+        notes: Notes,
+        access: Arc<AccessStore>,
+        tls: Arc<TlsStore>,
+        assumed: Option<Assumed>,
+    ) -> Registry {
         let logins = Arc::new(LoginStore::silent(tls.clone()));
-        let stores = Stores { directory: PoolDirectory::new(), logins, rates: Arc::default(), tls };
-        Registry { notes: Some(notes), ..Registry::new(Arc::default(), StatusView::default(), stores) }
+        let stores = Stores { access, directory: PoolDirectory::new(), logins, rates: Arc::default(), tls };
+        let assumed = assumed.map(Rc::new);
+        Registry {
+            notes: Some(notes),
+            assumed,
+            ..Registry::new(Arc::default(), StatusView::default(), stores)
+        }
     }
 
     /// What makes a registry on a worker's thread.
@@ -117,7 +143,8 @@ impl Registry {
             }
             let log = site.access_log.as_ref().unwrap_or(&settings.access_log);
             let sink = log.as_ref().map(&mut *open_log).transpose()?.flatten();
-            sites.push(site::Site::new(site.clone(), routes, sink));
+            let view = self.stores.access.view(site, settings)?;
+            sites.push(site::Site::new(site.clone(), routes, sink).knowing(view));
         }
         Ok(Engine::new(settings.clone(), sites).with_tls(&self.stores.tls)?)
     }
@@ -133,6 +160,9 @@ impl Registry {
     ) -> io::Result<Vec<Rc<dyn Gate>>> {
         let mut gates: Vec<Rc<dyn Gate>> = Vec::new();
         let mut by_user: Vec<Rc<dyn Gate>> = Vec::new();
+        for ban in &route.bans {
+            gates.push(Rc::new(BanGate::new(ban, &self.stores.rates)?));
+        }
         for rate in &route.rates {
             let gate = LimitGate::new(rate, Scope::of(route), &self.stores.rates)?;
             let gates = if gate.is_by_user() { &mut by_user } else { &mut gates };
@@ -152,17 +182,22 @@ impl Registry {
             let users = settings.users.iter().find(|users| users.name == login.users);
             let users =
                 users.ok_or_else(|| io::Error::other(format!("no users are named {}", login.users)))?;
-            let source = source.insert(self.stores.logins.source(users)?).clone();
-            gates.push(match &users.forward {
-                None => Rc::new(BasicGate::new(login, source, self.stats.clone())) as Rc<dyn Gate>,
-                Some(forward) => {
-                    let connector = forward.gateway.tls.as_ref().map(|tls| self.stores.tls.connector(tls));
-                    let connector = connector.transpose().map_err(io::Error::from)?;
-                    let application = Consulted::new(applications, forward, site, connector)?;
-                    let (scope, stats) = (Scope::of(route), self.stats.clone());
-                    Rc::new(ForwardGate::new(login, forward, application, scope, source, stats))
-                }
-            });
+            if let Some(assumed) = &self.assumed {
+                gates.push(Rc::new(AssumedGate::new(login, users, assumed.clone())));
+            } else {
+                let source = source.insert(self.stores.logins.source(users)?).clone();
+                gates.push(match &users.forward {
+                    None => Rc::new(BasicGate::new(login, source, self.stats.clone())) as Rc<dyn Gate>,
+                    Some(forward) => {
+                        let connector =
+                            forward.gateway.tls.as_ref().map(|tls| self.stores.tls.connector(tls));
+                        let connector = connector.transpose().map_err(io::Error::from)?;
+                        let application = Consulted::new(applications, forward, site, connector)?;
+                        let (scope, stats) = (Scope::of(route), self.stats.clone());
+                        Rc::new(ForwardGate::new(login, forward, application, scope, source, stats))
+                    }
+                });
+            }
         }
         let bandwidths = route.bandwidths.iter();
         let paced =
@@ -297,7 +332,9 @@ mod tests {
         let (directory, tls) = (PoolDirectory::new(), TlsStore::new().unwrap());
         let rates = Arc::<RateStore>::default();
         let logins = Arc::new(LoginStore::new(tls.clone(), rates.clone()));
+        let access = Arc::<AccessStore>::default();
         let stores = Stores {
+            access: access.clone(),
             directory: directory.clone(),
             logins: logins.clone(),
             rates: rates.clone(),
@@ -309,19 +346,24 @@ mod tests {
         worker::Registry::in_force(&mut registry, &present);
         let held = || (directory.held(), tls.held(), rates.held(), logins.held());
         let before = held();
+        let htpasswd = std::env::temp_dir().join(format!("tidegate-registry-{}", std::process::id()));
+        std::fs::write(&htpasswd, "ben:$apr1$Qx5wZ9ab$1XKzto56N1RCFfXDqmcc/0\n").unwrap();
         for number in 0..5 {
             let next = settings(&format!(
-                "spill \"/tmp\" size=\"{}MiB\"\npool \"p{number}\" {{ command \"true\" }}\n\
-                 limit \"l{number}\" requests=\"1/s\"\n\
+                "spill \"/tmp\" size=\"{}MiB\"\nusers \"staff\" {{ htpasswd \"{}\" }}\npool \"p{number}\" {{ command \"true\" }}\n\
+                 limit \"l{number}\" requests=\"1/s\"\nlogin basic \"staff\"\n\
                  upstream \"u{number}\" {{ member \"127.0.0.1:8\" }}\n\
                  site \"a{number}.test\" {{ proxy \"http://p{number}\"; route \"/u\" {{ proxy \"http://u{number}\" }} }}\n\
                  site \"b.test\" {{ proxy \"http://127.0.0.1:{}\" }}\n\
                  site {{ proxy \"http://127.0.0.1:9\" {{ connections 2 }} }}",
                 number + 2,
+                htpasswd.display(),
                 number + 10
             ));
             let discarded = registry.build(&next, &mut |_| Ok(None)).unwrap();
-            assert_ne!(held(), before, "it is there as long as it may come into force");
+            let there = held();
+            assert_ne!(there.0, before.0, "pools are there as long as it may come into force");
+            assert!(there.2 > before.2 && there.3 > before.3, "and limits and logins: {there:?}");
             drop((discarded, next));
             directory.keep(&present);
             tls.settle(&Default::default());
@@ -329,6 +371,7 @@ mod tests {
             logins.settle(&present);
             assert_eq!(held(), before, "round {number}");
         }
+        std::fs::remove_file(&htpasswd).unwrap();
         drop(engine);
         runtime.end();
     }

@@ -1,6 +1,7 @@
 //! One revision of the settings: loaded as the arguments of `serve` say, at the start and on every reload.
 
 use crate::certificates::CertificateWatch;
+use crate::master::access::{self, AccessReading};
 use crate::{descriptors, preflight};
 use std::collections::{HashMap, HashSet};
 use std::ffi::OsString;
@@ -42,6 +43,8 @@ pub struct Reading {
     pub pairs: HashMap<PairKey, Pair>,
     /// The state of the files of TLS just before they were read.
     pub seen: CertificateWatch,
+    /// What access asks of files.
+    pub access: AccessReading,
 }
 
 /// Where settings come from.
@@ -101,8 +104,9 @@ impl ServeOptions {
         }
         // Before anything is read, so that no change is missed.
         let seen = loaded.settings.as_ref().map(CertificateWatch::begin).unwrap_or_default();
-        let pairs = preflight::look(&mut loaded);
-        Reading { loaded, pairs, seen }
+        let watch = loaded.settings.as_ref().map(access::watch).unwrap_or_default();
+        let preflight::Read { pairs, access } = preflight::look(&mut loaded);
+        Reading { loaded, pairs, seen, access: AccessReading { files: access, watch } }
     }
 }
 

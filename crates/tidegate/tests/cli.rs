@@ -150,6 +150,30 @@ fn bad_input_is_answered_with_what_to_do() {
 }
 
 #[test]
+fn check_tells_what_the_keys_of_all_limits_come_to() {
+    let folder = Folder::new("keys");
+    let settings = |keys: usize| {
+        let site = |number| {
+            format!(
+                "site \"{number}.test\" {{ respond 200; limit \"l{number}\" requests=\"1/s\" keys={keys} }}\n"
+            )
+        };
+        format!(
+            "listen \"127.0.0.1:0\"\nlimits {{ memory \"32MiB\" }}\n{}",
+            (0..20).map(site).collect::<String>()
+        )
+    };
+    folder.write("tidegate.kdl", &settings(100_000));
+    let outcome = run(&folder, &["check"]);
+    assert!(outcome.stderr.contains("20 tables of limits"), "{}", outcome.stderr);
+    assert!(outcome.stderr.contains("62 MiB once all `keys` are used"), "{}", outcome.stderr);
+    assert!(outcome.stderr.contains("(32 MiB, `limits memory`)"), "{}", outcome.stderr);
+    folder.write("tidegate.kdl", &settings(10_000));
+    let outcome = run(&folder, &["check"]);
+    assert!(!outcome.stderr.contains("tables of limits"), "{}", outcome.stderr);
+}
+
+#[test]
 fn check_tells_five_mistakes_in_one_run() {
     let folder = Folder::new("check");
     let config = folder.write(
@@ -450,7 +474,12 @@ fn helps_completes_and_documents_itself() {
     }
     assert!(run(&folder, &["--version"]).stdout.starts_with("tidegate "));
     for shell in ["bash", "zsh", "fish"] {
-        assert!(run(&folder, &["completions", shell]).stdout.contains("explain"), "{shell}");
+        let completions = run(&folder, &["completions", shell]).stdout;
+        assert!(completions.contains("explain"), "{shell}");
+        // What only the server itself starts is offered to nobody.
+        for hidden in ["guard", "cgi-stub", "launch", "schema"] {
+            assert!(!completions.contains(hidden), "{shell} offers {hidden}");
+        }
     }
     assert_eq!(run(&folder, &["man", "--output", "."]).code, Some(0));
     assert!(folder.path("tidegate.1").exists());

@@ -198,6 +198,37 @@ fn links_between_documents_lead_somewhere() {
     }
 }
 
+/// The commands that `tidegate --help` names are those that README.md and the sample site explain, and no others.
+#[test]
+fn pages_explain_the_commands_that_there_are() {
+    let help = std::process::Command::new(env!("CARGO_BIN_EXE_tidegate")).arg("-h").output().unwrap();
+    let help = String::from_utf8(help.stdout).unwrap();
+    let (_, list) = help.split_once("Commands:\n").unwrap();
+    let (list, _) = list.split_once("\n\n").unwrap();
+    let names = |line: &str| line.split_whitespace().next().map(str::to_owned);
+    let commands: Vec<String> = list
+        .lines()
+        .filter(|line| line.starts_with("  ") && !line.starts_with("   "))
+        .filter_map(names)
+        .filter(|name| name != "help")
+        .collect();
+    assert!(commands.len() > 10, "{commands:?}");
+    let readme = read("README.md");
+    let site = read("examples/site/index.html");
+    let (_, table) = readme.split_once("\n## The commands\n").unwrap();
+    let rows = table.split("\n## ").next().unwrap().lines().filter_map(|line| line.strip_prefix("| `"));
+    let explained: Vec<String> =
+        rows.filter_map(|row| row.split([' ', '`']).next()).map(str::to_owned).collect();
+    let shown: Vec<String> =
+        blocks(&site, "<tr><td><code>", "</code>").into_iter().map(|(_, name)| name.to_owned()).collect();
+    for (page, found) in [("README.md", explained), ("examples/site/index.html", shown)] {
+        let missing: Vec<_> = commands.iter().filter(|name| !found.contains(name)).collect();
+        let surplus: Vec<_> = found.iter().filter(|name| !commands.contains(name)).collect();
+        assert!(missing.is_empty() && surplus.is_empty(), "{page}: missing {missing:?}, surplus {surplus:?}");
+    }
+    assert!(!help.contains("tunes") && !help.contains("\\\""), "{help}");
+}
+
 #[test]
 fn links_of_the_sample_site_lead_somewhere() {
     let site = repository().join("examples/site");

@@ -53,3 +53,35 @@ fn a_killed_process_gives_back_what_it_had() {
     drop((held, again));
     wait_for(|| get(&server.address, "/few").ok(), "the places of those who have gone");
 }
+
+/// Who is banned stays so, whatever becomes of processes and settings, until that is lifted.
+#[test]
+fn a_ban_outlives_processes_reloads_and_upgrades() {
+    let folder = Folder::new("banned");
+    let config = "workers 2\nprocesses 2\nlisten \"127.0.0.1:0\"\nsite {\n  ban \"b\" statuses=\"404\" count=6\n  respond 404\n\
+                  route \"/here\" { respond 200 \"here\" }\n  route \"/free\" { ban off; respond 200 \"free\" }\n}\n";
+    let server = Server::with_config(&folder, config);
+    // Six in all, whichever process has which.
+    for _ in 0..5 {
+        assert!(get(&server.address, "/none").is_err());
+        assert!(get(&server.address, "/here").is_ok());
+    }
+    assert!(get(&server.address, "/none").is_err());
+    let is_banned = || get(&server.address, "/here").is_err();
+    assert!((0..20).all(|_| is_banned()), "by all processes");
+    assert_eq!(server.tell(&["reload"]).code, Some(0));
+    assert!(is_banned(), "after a reload");
+    let killed = server.processes();
+    for process in &killed {
+        kill_process(*process, Signal::KILL).unwrap();
+    }
+    wait_for(|| get(&server.address, "/free").ok(), "processes in place of those that were killed");
+    assert!(is_banned(), "by processes that have not seen it");
+    assert_eq!(server.tell(&["upgrade"]).code, Some(0));
+    assert!(is_banned(), "after an upgrade");
+    let told = server.tell(&["bans"]);
+    assert!(told.stdout.starts_with("127.0.0.1 for ") && told.stdout.contains("`b`"), "{}", told.stdout);
+    assert_eq!(server.tell(&["bans", "lift", "127.0.0.1"]).code, Some(0));
+    assert!((0..20).all(|_| !is_banned()), "lifted for all processes");
+    assert_eq!(server.tell(&["bans"]).stdout, "Nobody is banned.\n");
+}

@@ -4,7 +4,7 @@ use super::{Checker, File};
 use crate::diagnostic::Diagnostic;
 use crate::directive::{Context, Directive};
 use crate::syntax::document::Node;
-use crate::{directives, suggest};
+use crate::{directives, foreign, suggest};
 
 /// Unknown directives that a name is suggested for: more than are ever shown.
 const EXPLAINED: usize = 500;
@@ -32,8 +32,8 @@ impl Checker<'_> {
             let places: Vec<&str> =
                 elsewhere.iter().flat_map(|found| found.contexts).map(|context| context.place()).collect();
             (format!("`{word}` cannot stand {}", context.place()), format!("it stands {}", places.join(", ")))
-        } else if let Some(help) = suggest::foreign(word) {
-            (format!("unknown directive `{word}`"), help.to_owned())
+        } else if let Some(help) = foreign::hint(word) {
+            (format!("unknown directive `{word}`"), help)
         } else if let Some(near) = near {
             (format!("unknown directive `{word}`"), format!("did you mean `{near}`?"))
         } else if let Some(near) = suggest::nearest(word, directives::names()) {

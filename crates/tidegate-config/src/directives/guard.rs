@@ -10,6 +10,15 @@ const EVERYWHERE: &[Context] = &[Context::Top, Context::Site, Context::Route];
 
 pub(super) const DIRECTIVES: &[Directive] = &[
     Directive {
+        arguments: &[one("file", Kind::File)],
+        doc: "What tells the country of a client, for `allow country=`, `when country` and `{country}`: a file in the format of \
+              MaxMind, such as `GeoLite2-Country.mmdb` or that of DB-IP. It is read by the master, once in memory for all \
+              server processes, and read again when it is replaced; what is no such file, or not whole, leaves the one before \
+              in force.",
+        example: "country-database \"/var/lib/GeoIP/GeoLite2-Country.mmdb\"",
+        ..Directive::new("country-database", &[Context::Top])
+    },
+    Directive {
         arguments: &[one("name", Kind::Token)],
         children: Children::Block(Context::Users),
         repeats: true,
@@ -226,5 +235,70 @@ pub(super) const DIRECTIVES: &[Directive] = &[
           counts the bytes that it would delay. `bandwidth off` does away with those of the levels around.",
         example: "bandwidth \"1MiB/s\" by=\"{client}\" after=\"10MiB\"",
         ..Directive::new("bandwidth", EVERYWHERE)
+    },
+    Directive {
+        arguments: &[
+            one_or("name", Kind::Text { most: 64 }, &["off"]),
+            Argument { name: "track", kind: Kind::Choice(&["track"]), count: Count::Optional, words: &[] },
+        ],
+        properties: &[
+            Property {
+                name: "statuses",
+                kind: Kind::Text { most: 128 },
+                default: Some("401 403"),
+                doc: "The statuses of answers that count, with spaces between them; refusals only, from 400 to 599.",
+            },
+            Property {
+                name: "count",
+                kind: Kind::Number { least: 1, most: 1_000_000 },
+                default: Some("20"),
+                doc: "So many of them ban a client.",
+            },
+            Property {
+                name: "within",
+                kind: Kind::Duration { least: 1000, most: 30 * DAY },
+                default: Some("1m"),
+                doc: "In this time, which begins with the first of them.",
+            },
+            Property {
+                name: "for",
+                kind: Kind::Duration { least: 1000, most: 366 * DAY },
+                default: Some("10m"),
+                doc: "How long the client is banned.",
+            },
+            Property {
+                name: "answer",
+                kind: Kind::Text { most: 5 },
+                default: Some("429"),
+                doc: "What a banned client gets: this status, from 400 to 599, or `close`, which ends its connection without \
+                  an answer. Connections of trusted proxies carry others, too, and get 429 instead.",
+            },
+            Property {
+                name: "tarpit",
+                kind: Kind::Duration { least: 10, most: 5 * 60 * 1000 },
+                default: None,
+                doc: "How long the answer is held back. A server process holds back 1000 at once, some hundred bytes each and \
+                  their connections; further ones are given at once.",
+            },
+            Property {
+                name: "keys",
+                kind: Kind::Number { least: 8, most: 100_000_000 },
+                default: Some("100000"),
+                doc: "How many clients are known at once, 32 bytes each, of memory that all server processes share. Nobody \
+                  who is banned is forgotten for another.",
+            },
+        ],
+        repeats: true,
+        inheritance: Inheritance::Adds(Apply::to_route(|route, item| route.add_ban(item))),
+        doc: "Keeps out who is refused too often: a client (an IPv4 address, or an IPv6 network of 64 bits) that gets so many \
+          answers with these statuses is answered 429 with `Retry-After` for a while, wherever a ban of this name stands. Exact \
+          for all workers and server processes, kept over reloads, upgrades and the end of server processes. It is asked before \
+          the access rules, and so counts what those refuse, as well as what a limit, a login or an application refuses; what it \
+          answers itself is not counted. `tidegate bans` lists who is banned, `tidegate bans lift ADDRESS` lets somebody in \
+          again. A trusted proxy, and one on this machine that names its clients, is never banned; other proxies of your own have \
+          to be named in `trusted-proxies`, else it is they who are. `track` behind the name refuses nobody and counts. `ban \
+          off` does away with those of the levels around.",
+        example: "ban \"guessers\" statuses=\"401 403\" count=20 within=\"1m\" for=\"10m\"",
+        ..Directive::new("ban", EVERYWHERE)
     },
 ];

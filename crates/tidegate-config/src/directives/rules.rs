@@ -3,8 +3,22 @@
 use crate::directive::{Argument, Children, Context, Directive, Kind, Property, any, one, some};
 
 /// What a condition may ask.
-const CONDITIONS: &[&str] =
-    &["client", "cookie", "file", "header", "host", "match", "method", "path", "query", "scheme", "value"];
+const CONDITIONS: &[&str] = &[
+    "client",
+    "client-list",
+    "cookie",
+    "country",
+    "file",
+    "header",
+    "host",
+    "match",
+    "method",
+    "path",
+    "query",
+    "scheme",
+    "time",
+    "value",
+];
 
 const TEXT: Kind = Kind::Text { most: 4096 };
 
@@ -91,7 +105,9 @@ pub(super) const DIRECTIVES: &[Directive] = &[
         ..Directive::new("use", &[Context::Site, Context::Route])
     },
     condition("client", "Who asks, in the words of `allow`, as the site's `trusted-proxies` say.", "client \"10.0.0.0/8\""),
+    condition("client-list", "The client's address is in this file, as `allow list=` has it.", "client-list \"/etc/tidegate/crawlers\""),
     condition("cookie", "The name of a cookie and what it may be; without values it has to be there. Of several of one name the first counts.", "cookie \"ab\" \"b\""),
+    condition("country", "The client's country, by its code, as the `country-database` says.", "country \"DE\" \"AT\""),
     condition("file", "There is a file or folder of this name, which may come and go while the server runs.", "file \"/run/down\""),
     condition("header", "The name of a field and what it may be. `\"\"` is a field that is not there, too, and nothing else is. Several lines are one value, with `, ` between them.", "header \"Referer\" \"\" \"https://www.example.com/*\""),
     condition("host", "The host that is asked for, however it is spelled: `\"example.com\"`, `\"*.example.com\"`.", "host \"*.example.com\""),
@@ -100,6 +116,7 @@ pub(super) const DIRECTIVES: &[Directive] = &[
     condition("path", "Patterns over the path, as a route has one.", "path \"/shop/*\" \"*.php\""),
     condition("query", "The name of a parameter of the query, decoded, and what it may be. Of several of one name the first counts.", "query \"page\" \"1\""),
     condition("scheme", "`\"http\"` or `\"https\"`: what the client speaks.", "scheme \"https\""),
+    condition("time", "Days, hours and a time zone, as `allow time=` has them.", "time \"Mon-Fri 08:00-18:00 Europe/Berlin\""),
     condition("value", "The name of a `value` and what its result may be; without values it must not be empty.", "value \"group\" \"b\""),
 ];
 
@@ -112,7 +129,7 @@ const WHEN: Directive = Directive {
           any characters; they are compared as they are written, capitals too, and `\"\"` alone is what a request does not \
           have. `method \"GET\"`, `path \"/a/*\"`, \
           `host \"*.example.com\"`, `scheme \"https\"`, `client \"10.0.0.0/8\"`, `header \"NAME\" VALUES`, `query \"NAME\" VALUES`, \
-          `cookie \"NAME\" VALUES`, `file \"/run/down\"` (there is such a file), `value \"NAME\" VALUES` and `match \"NAME\"`. A \
+          `cookie \"NAME\" VALUES`, `client-list \"/etc/tidegate/crawlers\"`, `country \"DE\"`, `time \"Sat,Sun Europe/Berlin\"`, `file \"/run/down\"` (there is such a file), `value \"NAME\" VALUES` and `match \"NAME\"`. A \
           condition chooses the route and nothing else: all that stands in a route holds for all of its requests. Files of a \
           route of scripts are never sent as text where its conditions do not hold: such a request is answered 404.",
     example: "when cookie \"ab\" \"b\"",

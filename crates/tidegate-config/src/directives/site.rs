@@ -1,7 +1,7 @@
 //! Sites and routes, and who may use them.
 
 use crate::directive::{
-    Apply, Argument, Children, Context, Count, Directive, Inheritance, Kind, Property, one, optional, some,
+    Apply, Argument, Children, Context, Count, Directive, Inheritance, Kind, Property, any, one, optional,
 };
 
 pub(super) const DIRECTIVES: &[Directive] = &[
@@ -41,8 +41,8 @@ pub(super) const DIRECTIVES: &[Directive] = &[
     Directive {
         name: "deny",
         inheritance: Inheritance::Adds(Apply::to_route(|route, item| route.add_rules(item, false))),
-        doc: "Refuses clients with 403, by their address, in the words of `allow`.",
-        example: "deny \"all\"",
+        doc: "Refuses clients with 403, by their address, a list, their country or the time, in the words of `allow`.",
+        example: "deny list=\"/etc/tidegate/blocked\"",
         ..ALLOW
     },
     Directive {
@@ -58,11 +58,37 @@ pub(super) const DIRECTIVES: &[Directive] = &[
 
 /// `allow`, and the shape of `deny`.
 const ALLOW: Directive = Directive {
-    arguments: &[some("networks", Kind::Network)],
+    arguments: &[any("networks", Kind::Network)],
+    properties: &[
+        Property {
+            name: "list",
+            kind: Kind::File,
+            default: None,
+            doc: "Clients whose address is in this file: a network, an address or a range `FIRST-LAST` in each line; what \
+                  follows a `#` or a `;` is a comment. It is read by the master, shared by all server processes, and read \
+                  again when it changes; what is no list leaves the one before in force. A million entries take 4 to 16 MB.",
+        },
+        Property {
+            name: "country",
+            kind: Kind::Countries,
+            default: None,
+            doc: "Clients of these countries, as the `country-database` says, by their codes (ISO 3166) with commas between \
+                  them: `\"DE,AT,CH\"`. `ZZ` is whoever has none that is known there, clients of this machine too.",
+        },
+        Property {
+            name: "time",
+            kind: Kind::TimeWindow,
+            default: None,
+            doc: "The line holds only at this time: days, hours and a time zone, `\"Mon-Fri 08:00-18:00 Europe/Berlin\"`. \
+                  Each may be left out: every day, all day, `UTC`. Hours that end before they begin go over midnight, and \
+                  belong to the day on which they begin. Alone it is for everybody.",
+        },
+    ],
     repeats: true,
     inheritance: Inheritance::Adds(Apply::to_route(|route, item| route.add_rules(item, true))),
     doc: "Lets clients in by their address: `\"10.0.0.0/8\"`, `\"::1\"`, `\"all\"`, `\"unix\"` for clients of a unix \
-          socket, or `\"local\"` for those of this machine that do not speak for somebody else. `allow` and `deny` of a \
+          socket, or `\"local\"` for those of this machine that do not speak for somebody else. Of what a line names, any \
+          will do; a `time` has to hold beside it. `allow` and `deny` of a \
           level are tried in order and the first that fits decides; where there is an `allow`, whom no rule fits is \
           refused. The rules of the top level, of the site and of the route add up: each level has to let a client \
           in, so that a route's `allow` does not open what its site closes (`check` warns of one that cannot let \

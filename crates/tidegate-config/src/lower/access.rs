@@ -1,8 +1,11 @@
 //! What an `allow` is worth inside of other rules: every level has to let a client in, so that one that an outer
 //! level refuses is not let in by an inner `allow`.
 
+use super::login;
+use crate::check::Checker;
 use crate::diagnostic::Diagnostic;
-use crate::settings::{AccessRule, AccessRules, Network, Shared};
+use crate::include::TopNode;
+use crate::settings::{AccessRule, AccessRules, Clause, Condition, Network, Origin, Settings, Shared, Whom};
 
 /// The rule of a level that refuses all of a network, or nearly all: of `all` whatever no `allow` names.
 pub(super) fn refusing(levels: &[Shared<AccessRules>], network: Network) -> Option<&AccessRule> {
@@ -27,11 +30,37 @@ pub(super) fn warning(network: Network, rule: &AccessRule) -> Diagnostic {
 
 /// What is said of an `allow` behind a `deny` of the same level that fits all whom it names.
 pub(super) fn too_late(network: Network, rule: &AccessRule) -> Diagnostic {
-    let AccessRule { network: refused, origin, .. } = rule;
-    let message = format!(
-        "this lets nobody in: `deny \"{refused}\"` ({origin}) comes first, and the first rule that fits decides"
-    );
+    let origin = &rule.origin;
+    let message =
+        format!("this lets nobody in: `{rule}` ({origin}) comes first, and the first rule that fits decides");
     Diagnostic::warning(message).help(format!("put `allow \"{network}\"` in front of it"))
+}
+
+/// Says so where countries are asked for and nothing tells them: nobody would be of any.
+pub(super) fn without_database(checker: &mut Checker<'_>, settings: &Settings, nodes: &[TopNode]) {
+    if settings.country_database.is_some() {
+        return;
+    }
+    let mut origins: Vec<&Origin> = Vec::new();
+    for route in settings.sites.iter().flat_map(|site| &site.routes) {
+        let rules = route.access.levels.iter().flat_map(|rules| rules.others());
+        let rules = rules.filter(|rule| matches!(rule.whom, Whom::Countries(_))).map(|rule| &rule.origin);
+        let asks = |clause: &&Clause| {
+            clause.condition.parts().into_iter().any(|part| matches!(part, Condition::Country(_)))
+        };
+        let clauses = route.conditions.iter().filter(asks).map(|clause| &clause.origin);
+        for origin in rules.chain(clauses) {
+            if !origins.contains(&origin) {
+                origins.push(origin);
+            }
+        }
+    }
+    let sources = login::sources_by_name(nodes);
+    for origin in origins {
+        let error = Diagnostic::error("nothing tells the countries of clients")
+            .help("add `country-database \"/var/lib/GeoIP/GeoLite2-Country.mmdb\"` at the top level");
+        login::point_at(checker, &sources, origin, error);
+    }
 }
 
 #[cfg(test)]
@@ -63,11 +92,9 @@ mod tests {
             ("+local", "127.0.0.1", false),
             ("+local", "10.0.0.1", true),
         ] {
-            let rules = outer.split(' ').map(|rule| AccessRule {
-                allows: rule.starts_with('+'),
-                network: network(&rule[1..]),
-                origin: Origin::default(),
-            });
+            let rules = outer
+                .split(' ')
+                .map(|rule| AccessRule::of(rule.starts_with('+'), network(&rule[1..]), Origin::default()));
             let levels = [AccessRules::from(rules.collect::<Vec<_>>()).into()];
             assert_eq!(refusing(&levels, network(inner)).is_some(), refused, "{inner} within {outer}");
         }

@@ -13,8 +13,8 @@ use crate::directive::Context;
 use crate::lower::rules::Names;
 use crate::lower::{access, limits, login, placeholders, rates};
 use crate::settings::{
-    Access, AccessRule, AccessRules, Bandwidth, Coding, Compress, Cors, FieldMode, Identification, Limit,
-    Listing, MoreField, NetworkSet, RequestLimits, Shared, Symlinks, TextPattern, Try,
+    Access, AccessRule, AccessRules, Ban, Bandwidth, Coding, Compress, Cors, FieldMode, Identification,
+    Limit, Listing, MoreField, Network, NetworkSet, RequestLimits, Shared, Symlinks, TextPattern, Try, Whom,
 };
 use crate::value::{Value, field_names_agree};
 use crate::{directives, lower};
@@ -42,6 +42,9 @@ pub(crate) struct Inherited {
     /// How much of what is required comes from the levels around the one that is being applied.
     outer_requirements: usize,
     pub rates: Vec<Shared<Limit>>,
+    pub bans: Vec<Shared<Ban>>,
+    /// How many of these are those of the levels around.
+    outer_bans: usize,
     pub bandwidths: Vec<Shared<Bandwidth>>,
     /// How many of these are those of the levels around.
     outer_bandwidths: usize,
@@ -53,6 +56,8 @@ pub(crate) struct Inherited {
     /// How many of them come from there.
     outer_fields: usize,
     pub more_fields: Vec<MoreField>,
+    /// How many of these are of the levels around.
+    outer_more_fields: usize,
     pub removed_fields: Vec<String>,
     pub cors: Option<Shared<Cors>>,
     pub cache_control: Option<String>,
@@ -164,10 +169,27 @@ impl Inherited {
                 checker.diagnostics.push(item.error_at(2, message).help("take the word behind it out"));
             }
         }
+        let headers: Vec<(&Item, String)> = items
+            .iter()
+            .filter(|item| item.directive.name == "header")
+            .filter_map(|item| Some((item, item.texts().into_iter().next()?)))
+            .collect();
+        for (at, (item, name)) in headers.iter().enumerate() {
+            let is_off =
+                matches!(item.arguments.get(1).map(|placed| &placed.value), Some(Value::Word("off")));
+            if is_off && headers[..at].iter().any(|(_, before)| field_names_agree(before, name)) {
+                let message = format!("`off` takes away the `{name}` that this level sends by a line before");
+                let help = "write it before that line, to take away what the levels around and the answer say; or take one \
+                            of the two out";
+                checker.diagnostics.push(item.error_at(1, message).help(help));
+            }
+        }
         self.outer_fields = self.fields.len();
+        self.outer_more_fields = self.more_fields.len();
         self.outer_requirements = self.identification.requirements.len();
         self.outer_rates = self.rates.len();
         self.outer_bandwidths = self.bandwidths.len();
+        self.outer_bans = self.bans.len();
         for item in items {
             item.directive.inheritance.apply_to_route(self, item);
         }
@@ -180,6 +202,14 @@ impl Inherited {
     /// Ends a level of access: its rules stand beside those of the levels around it.
     fn end_access(&mut self, checker: &mut Checker<'_>, items: &[Item]) {
         let rules = AccessRules::from(std::mem::take(&mut self.rules));
+        let is_empty =
+            |item: &&Item| item.arguments.is_empty() && item.properties.is_empty() && !item.is_faulty;
+        let rule = |item: &&Item| matches!(item.directive.name, "allow" | "deny");
+        for item in items.iter().filter(rule).filter(is_empty) {
+            let message = format!("`{}` names nobody", item.directive.name);
+            let help = format!("for example `{}`", item.directive.example);
+            checker.diagnostics.push(item.error(message).help(help));
+        }
         for placed in items
             .iter()
             .filter(|item| item.directive.name == "allow")
@@ -202,10 +232,25 @@ impl Inherited {
 
     /// `allow` and `deny`.
     pub fn add_rules(&mut self, item: &Item, allows: bool) {
+        let time = match item.property("time") {
+            Some(Value::Time(time)) => Some(time),
+            _ => None,
+        };
+        let mut add = |whom, origin| self.rules.push(AccessRule { allows, whom, time: time.clone(), origin });
         for placed in &item.arguments {
             let Value::Network(network) = placed.value else { continue };
-            let origin = item.file.source.origin(placed.range.start);
-            self.rules.push(AccessRule { allows, network, origin });
+            add(Whom::Network(network), item.file.source.origin(placed.range.start));
+        }
+        if let Some(Value::Path(path)) = item.property("list") {
+            add(Whom::List(path), item.origin());
+        }
+        if let Some(Value::Countries(countries)) = item.property("country") {
+            add(Whom::Countries(countries), item.origin());
+        }
+        let names_nobody =
+            item.arguments.is_empty() && item.properties.iter().all(|(name, _)| *name == "time");
+        if time.is_some() && names_nobody {
+            add(Whom::Network(Network::All), item.origin());
         }
     }
 
@@ -246,6 +291,15 @@ impl Inherited {
         }
     }
 
+    /// `ban`: as `limit`.
+    pub fn add_ban(&mut self, item: &Item) {
+        match rates::ban(item) {
+            _ if item.is_word("off") => drop(self.bans.drain(..std::mem::take(&mut self.outer_bans))),
+            Some(ban) if !self.bans.iter().any(|known| known.name == ban.name) => self.bans.push(ban.into()),
+            _ => {}
+        }
+    }
+
     /// `bandwidth`: those of the levels around hold as well. `off`: none of them does.
     pub fn add_bandwidth(&mut self, item: &Item) {
         match rates::bandwidth(item, &self.level) {
@@ -273,6 +327,11 @@ impl Inherited {
         if mode == Some(FieldMode::Add) {
             return self.more(name, texts.get(1), FieldMode::Add);
         }
+        let outer = self.more_fields.drain(..self.outer_more_fields);
+        let outer: Vec<_> = outer.filter(|known| !field_names_agree(&known.name, name)).collect();
+        self.outer_more_fields = outer.len();
+        self.more_fields.splice(..0, outer);
+        // Of this level, what is added stands beside it.
         self.more_fields.retain(|known| {
             known.mode == FieldMode::Add && texts.len() > 1 || !field_names_agree(&known.name, name)
         });

@@ -145,7 +145,10 @@ fn take_files<'i>(
                 count => format!("; {count} more lines are wrong"),
             };
             let message = format!("{}:{line}: {why}{more}", path.display());
-            let help = "such a line counts for nobody; write it anew with `htpasswd -B FILE NAME`";
+            let help = match item.directive.name {
+                "groups" => "such a line counts for nobody; write it as `admins: anna ben`",
+                _ => "such a line counts for nobody; write it anew with `htpasswd -B FILE NAME`",
+            };
             let warning = Diagnostic { severity: Severity::Warning, ..item.error_at(0, message) };
             checker.diagnostics.push(warning.help(help));
         }
@@ -314,12 +317,12 @@ pub(super) fn limits_of_nobody(checker: &mut Checker<'_>, settings: &Settings, n
 }
 
 /// The files that were read, by their names.
-fn sources_by_name(nodes: &[TopNode]) -> HashMap<&str, &Source> {
+pub(super) fn sources_by_name(nodes: &[TopNode]) -> HashMap<&str, &Source> {
     // The first of a name, as an origin means it.
     nodes.iter().rev().map(|top| (&*top.file.source.name, &top.file.source)).collect()
 }
 
-fn point_at(
+pub(super) fn point_at(
     checker: &mut Checker<'_>,
     sources: &HashMap<&str, &Source>,
     origin: &Origin,

@@ -167,6 +167,7 @@ pub(crate) fn consistency(
     certificates(checker, server, left_out);
     login::without_tls(checker, settings, nodes);
     login::limits_of_nobody(checker, settings, nodes);
+    access::without_database(checker, settings, nodes);
     let is_plain = |site: &Arc<Site>| site.is_https_only && site.trusted_proxies.is_empty();
     let hsts = nodes.iter().find(|top| top.node.name == "hsts");
     if let Some(top) = hsts.filter(|_| server.has_no_tls() && settings.sites.iter().any(is_plain)) {

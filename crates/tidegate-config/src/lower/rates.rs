@@ -1,11 +1,11 @@
-//! `limit` and `bandwidth`: what they say, and that all of one name say the same.
+//! `limit`, `bandwidth` and `ban`: what they say, and that all of one name say the same.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::num::{NonZeroU32, NonZeroU64};
 
 use crate::check::{Checker, Item};
-use crate::settings::{Bandwidth, Bound, Limit, RequestRate};
+use crate::settings::{Ban, Bandwidth, Bound, Limit, RequestRate};
 use crate::value::Value;
 
 /// What a `limit` may bound; one of them has to be given.
@@ -16,12 +16,14 @@ const BOUNDS: [&str; 3] = ["requests", "concurrent", "connections"];
 pub(crate) struct Names {
     limits: HashMap<String, Limit>,
     classes: HashMap<String, Bandwidth>,
+    bans: HashMap<String, Ban>,
 }
 
 impl Names {
     /// Looks at the limits among the directives of a level.
     pub fn check(&mut self, checker: &mut Checker<'_>, items: &[Item]) {
         self.check_classes(checker, items);
+        self.check_bans(checker, items);
         for item in items.iter().filter(|item| item.directive.name == "limit" && !item.is_word("off")) {
             if item.is_faulty {
                 continue;
@@ -48,6 +50,10 @@ impl Names {
                 continue;
             }
             let Some(limit) = limit(item) else { continue };
+            if let Some((message, help)) = too_slow(&limit) {
+                checker.diagnostics.push(item.error(message).help(help));
+                continue;
+            }
             match self.limits.entry(limit.name.clone()) {
                 Entry::Vacant(place) => drop(place.insert(limit)),
                 Entry::Occupied(known) if known.get().agrees(&limit) => {}
@@ -80,6 +86,88 @@ impl Names {
             }
         }
     }
+}
+
+/// Whether a burst takes longer to come back than any key is remembered; then it would be a smaller one.
+fn too_slow(limit: &Limit) -> Option<(String, String)> {
+    let Bound::Requests(RequestRate { count, period, burst }) = limit.bound else { return None };
+    let day = 24 * 3600 * 1_000_000_000;
+    let whole = period.as_nanos().saturating_mul(u128::from(burst.get())) / u128::from(count.get());
+    if whole <= RequestRate::LONGEST.as_nanos() {
+        return None;
+    }
+    let most =
+        RequestRate::LONGEST.as_nanos().saturating_mul(u128::from(count.get())) / period.as_nanos().max(1);
+    let longest = RequestRate::LONGEST.as_nanos() / day;
+    let message = format!(
+        "{burst} at once take {} days to come back, and nobody is remembered for more than {longest}",
+        whole / day
+    );
+    let help = match most {
+        0 => format!("allow at least one request in {longest} days"),
+        most => format!("say `burst={most}` or less, or a higher rate"),
+    };
+    Some((message, help))
+}
+
+impl Names {
+    fn check_bans(&mut self, checker: &mut Checker<'_>, items: &[Item]) {
+        let items = items.iter().filter(|item| item.directive.name == "ban" && !item.is_word("off"));
+        for item in items.filter(|item| !item.is_faulty) {
+            let Some(ban) = ban(item) else { continue };
+            let is_refusal = |status: &u16| (400..=599).contains(status);
+            if ban.statuses.is_empty() || !ban.statuses.iter().all(is_refusal) {
+                let message =
+                    "`statuses` of `ban` are refusals: numbers from 400 to 599 with spaces between them";
+                let help = format!("for example `{}`", item.directive.example);
+                checker.diagnostics.push(item.error(message).help(help));
+                continue;
+            }
+            if !ban.answer.as_ref().is_none_or(is_refusal) {
+                let message = "`answer` of `ban` is a refusal, from 400 to 599, or `close`";
+                let help = format!("for example `{}`", item.directive.example);
+                checker.diagnostics.push(item.error(message).help(help));
+                continue;
+            }
+            match self.bans.entry(ban.name.clone()) {
+                Entry::Vacant(place) => drop(place.insert(ban)),
+                Entry::Occupied(known) if known.get().agrees(&ban) => {}
+                Entry::Occupied(known) => {
+                    let message =
+                        format!("the ban `{}` says something else in {}", ban.name, known.get().origin);
+                    let help = "all of one name count together, so they have to say the same: give this one another name";
+                    checker.diagnostics.push(item.error_at(0, message).help(help));
+                }
+            }
+        }
+    }
+}
+
+/// What a `ban` says; `None` where something is wrong with it. A status that is none is 0.
+pub(super) fn ban(item: &Item) -> Option<Ban> {
+    let name = item.texts().into_iter().next()?;
+    let Some(Value::Text(statuses)) = item.property("statuses") else { return None };
+    let Some(Value::Text(answer)) = item.property("answer") else { return None };
+    let time = |name| match item.property(name) {
+        Some(Value::Duration(time)) => Some(time),
+        _ => None,
+    };
+    let number = |name| match item.property(name) {
+        Some(Value::Number(number)) => u32::try_from(number).ok(),
+        _ => None,
+    };
+    Some(Ban {
+        name,
+        statuses: statuses.split_ascii_whitespace().map(|status| status.parse().unwrap_or(0)).collect(),
+        count: number("count")?,
+        within: time("within")?,
+        lasts: time("for")?,
+        answer: (answer != "close").then(|| answer.parse().unwrap_or(0)),
+        tarpit: time("tarpit"),
+        keys: number("keys")?,
+        is_tracked: item.arguments.iter().any(|placed| placed.value == Value::Word("track")),
+        origin: item.origin(),
+    })
 }
 
 /// What a `bandwidth` of a level says; `None` where something is wrong with it.

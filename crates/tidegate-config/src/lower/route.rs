@@ -46,7 +46,7 @@ pub(super) fn route(
         inherited.try_list.clear();
     }
     let action = action(checker, disk, item, &pattern, &inherited, is_site);
-    let rewrite = if is_site { None } else { rewrite(checker, item, &action) };
+    let rewrite = if is_site { None } else { rewrite(checker, item, &action, &pattern) };
     if !is_site
         && let Some(item) = item.child("try")
         && !matches!(action, Action::Files(_))
@@ -60,7 +60,7 @@ pub(super) fn route(
             let warning = access::warning(Network::Local, rule);
             checker.diagnostics.push(warning.at(&status.file.source, status.header.clone()));
         }
-        let rule = AccessRule { allows: true, network: Network::Local, origin: status.origin() };
+        let rule = AccessRule::of(true, Network::Local, status.origin());
         inherited.access.levels.push(AccessRules::from(vec![rule]).into());
     }
     // A site has its own; a route has them only where it says so.
@@ -81,6 +81,7 @@ pub(super) fn with(inherited: Inherited, pattern: PathPattern, action: Action, o
         identification: inherited.identification,
         rates: inherited.rates,
         bandwidths: inherited.bandwidths,
+        bans: inherited.bans,
         trusted_proxies: None,
         fields: inherited.fields,
         more_fields: inherited.more_fields,
@@ -163,8 +164,22 @@ fn hand_to(checker: &mut Checker<'_>, route: &Item, item: &Item) -> Action {
 }
 
 /// The path that what answers is asked for; nothing where the route is handed on anyway.
-fn rewrite(checker: &mut Checker<'_>, item: &Item, action: &Action) -> Option<String> {
+fn rewrite(checker: &mut Checker<'_>, item: &Item, action: &Action, pattern: &PathPattern) -> Option<String> {
     let rewrite = item.child("rewrite")?;
+    if let (Some(_), PathPattern::Prefix(prefix), Some(to)) =
+        (item.child("alias"), pattern, rewrite.texts().pop())
+    {
+        // Of a path with placeholders only its beginning is known.
+        let (fixed, is_whole) = to.split_once('{').map_or((to.as_str(), true), |(fixed, _)| (fixed, false));
+        let may_lie_below = fixed.starts_with(prefix.as_str()) || !is_whole && prefix.starts_with(fixed);
+        if !may_lie_below && !fixed.contains('%') {
+            let message = format!("`rewrite` leads to `{to}`, where the `alias` of `{prefix}*` has nothing");
+            let help =
+                format!("`alias` cuts off `{prefix}`: begin the path with it, or write `root` in its place");
+            checker.diagnostics.push(rewrite.error_at(0, message).help(help));
+            return None;
+        }
+    }
     let needless = match action {
         Action::HandTo { .. } if item.child("hand-to").is_none() => return None,
         Action::HandTo { .. } => "hand-to",

@@ -6,11 +6,12 @@ use std::slice;
 
 use crate::check::{Checker, Item, Placed, way};
 use crate::diagnostic::Diagnostic;
-use crate::settings::rules::Named;
+use crate::settings::rules::{ListPath, Named};
 use crate::settings::{Clause, Condition, NESTING, PathPattern, Shared, TextPattern, ValueMap, Values};
 use crate::suggest;
 use crate::value::{
-    Value, ValueError, asks_for_user, is_token, read_file, read_host, read_network, read_pattern,
+    Value, ValueError, asks_for_user, asks_for_value, is_token, read_country, read_file, read_host,
+    read_network, read_pattern, read_time_window,
 };
 
 /// What has a name at a level, and behind it what has one at the level around. Most levels add nothing, and share it.
@@ -316,6 +317,12 @@ fn condition(
             let networks = reader.all(&texts, read_network)?;
             Condition::Client(networks.into_iter().collect::<crate::settings::NetworkSet>().into())
         }
+        "client-list" => {
+            let folder = reader.item.file.folder.clone();
+            Condition::ClientList(reader.all(&texts, |text| read_file(text, &folder).map(ListPath))?)
+        }
+        "country" => Condition::Country(reader.all(&texts, read_country)?),
+        "time" => Condition::Time(reader.all(&texts, read_time_window)?),
         "scheme" => Condition::Scheme(reader.one(&texts, |text| match text {
             "http" | "https" => Ok(text.to_owned()),
             _ => Err(ValueError {
@@ -426,6 +433,13 @@ fn value_map(checker: &mut Checker<'_>, item: &Item) -> Option<ValueMap> {
         let message = "who has logged in is not known yet where a `value` is looked up";
         let help =
             "write `{user}` where it is wanted; to let some in, write `require user` or `require group`";
+        checker.diagnostics.push(item.error(message).help(help));
+        return None;
+    }
+    if let Some(other) = asks_for_value(&from) {
+        // Which of them comes first, and what a circle of them means, nobody would guess.
+        let message = format!("`{{{other}}}`: a `value` is not looked up by another one");
+        let help = "write in `from` what the other one is looked up by, and its cases here";
         checker.diagnostics.push(item.error(message).help(help));
         return None;
     }

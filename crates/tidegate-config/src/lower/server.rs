@@ -12,7 +12,9 @@ use crate::check::{Checker, Item, duration, number};
 use crate::directive::Context;
 use crate::disk::Disk;
 use crate::include::TopNode;
-use crate::settings::{Busy, ErrorLog, FileCache, Level, LogTarget, Origin, Settings, User, Written};
+use crate::settings::{
+    Busy, CountryDatabase, ErrorLog, FileCache, Level, LogTarget, Origin, Settings, User, Written,
+};
 use crate::value::Value;
 
 /// The top level lowered; the sites are added to `settings` one by one.
@@ -67,6 +69,14 @@ pub(crate) fn server(checker: &mut Checker<'_>, disk: &dyn Disk, nodes: &[TopNod
         listeners,
         sites: Vec::new(),
         acme: super::tls::acme(checker, &items),
+        country_database: items.iter().find(|item| item.directive.name == "country-database").and_then(
+            |item| match item.first() {
+                Some(Value::Path(path)) => {
+                    Some(CountryDatabase { path: path.clone(), origin: item.origin() })
+                }
+                _ => None,
+            },
+        ),
         users: login::sources(checker, disk, &items),
         url_keys: login::url_keys(checker, disk, &items),
         upstreams: super::upstream::upstreams(checker, &items, &pools),

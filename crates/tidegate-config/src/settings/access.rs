@@ -1,11 +1,12 @@
 //! Who is let in: the rules of `allow` and `deny`, in levels.
 
-use super::networks::{Network, NetworkIndex};
-use super::{Origin, Shared};
+use super::networks::{Network, NetworkIndex, Place};
+use super::{Country, Origin, Shared, TimeWindow};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::fmt;
 use std::net::IpAddr;
 use std::ops::Deref;
+use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 /// Who is let in. The default lets everyone in.
@@ -28,21 +29,84 @@ impl Access {
     }
 }
 
-/// An `allow` or a `deny` of one network.
+/// Whom a rule is about.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Whom {
+    /// Clients of a network.
+    Network(Network),
+    /// Clients whose address is in a list file, absolute.
+    List(#[serde(with = "crate::path_encoding::path")] PathBuf),
+    /// Clients of any of these countries.
+    Countries(Vec<Country>),
+}
+
+/// What rules and conditions ask that neither the settings nor a request say.
+pub trait ClientFacts {
+    /// Whether a list file has an address.
+    fn is_listed(&self, list: &Path, client: IpAddr) -> bool;
+    /// The country of an address; [`Country::UNKNOWN`] where the database does not tell.
+    fn country(&self, client: IpAddr) -> Country;
+    /// When the request has come, in seconds since 1970.
+    fn now(&self) -> i64;
+}
+
+/// An `allow` or a `deny`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AccessRule {
     /// Whether whom it fits is let in or refused.
     pub allows: bool,
     /// Whom it fits.
-    pub network: Network,
+    pub whom: Whom,
+    /// When; `None` for always.
+    pub time: Option<TimeWindow>,
     /// Where it was written.
     pub origin: Origin,
 }
 
 impl AccessRule {
+    /// Of a network, at any time.
+    pub fn of(allows: bool, network: Network, origin: Origin) -> AccessRule {
+        AccessRule { allows, whom: Whom::Network(network), time: None, origin }
+    }
+
     /// Whether it lets in who is of this machine, and nobody for whom it speaks.
     pub fn is_for_this_machine(&self) -> bool {
-        self.allows && self.network == Network::Local
+        self.allows && self.whom == Whom::Network(Network::Local)
+    }
+
+    /// Its network, where nothing but the address decides.
+    fn network(&self) -> Option<Network> {
+        match (&self.whom, &self.time) {
+            (Whom::Network(network), None) => Some(*network),
+            _ => None,
+        }
+    }
+
+    fn fits(&self, client: Option<IpAddr>, is_stand_in: bool, facts: &dyn ClientFacts) -> bool {
+        let is_its = match &self.whom {
+            Whom::Network(network) => network.covers(client) && !(is_stand_in && self.is_for_this_machine()),
+            Whom::List(path) => client.is_some_and(|client| facts.is_listed(path, client)),
+            Whom::Countries(countries) => {
+                countries.contains(&client.map_or(Country::UNKNOWN, |client| facts.country(client)))
+            }
+        };
+        is_its && self.time.as_ref().is_none_or(|time| time.holds_at(facts.now()))
+    }
+}
+
+impl fmt::Display for AccessRule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.allows { "allow" } else { "deny" })?;
+        match &self.whom {
+            Whom::Network(Network::All) if self.time.is_some() => {}
+            Whom::Network(network) => write!(f, " \"{network}\"")?,
+            Whom::List(path) => write!(f, " list=\"{}\"", path.display())?,
+            Whom::Countries(countries) => {
+                let codes: Vec<&str> = countries.iter().map(Country::as_str).collect();
+                write!(f, " country=\"{}\"", codes.join(","))?;
+            }
+        }
+        self.time.as_ref().map_or(Ok(()), |time| write!(f, " time=\"{time}\""))
     }
 }
 
@@ -51,7 +115,10 @@ impl AccessRule {
 #[derive(Default)]
 pub struct AccessRules {
     rules: Vec<AccessRule>,
+    /// Of those that go by the address alone.
     index: NetworkIndex,
+    /// All others, in order.
+    others: Vec<usize>,
     /// The last `allow`.
     last_allow: Option<usize>,
     /// The first `allow "local"` and the first `deny "local"`.
@@ -64,7 +131,12 @@ impl AccessRules {
     /// The first rule that fits a client; `None` is one on a unix socket. A client that `is_stand_in` speaks for
     /// somebody else whom it does not name: no `allow "local"` is for that one, every `deny` is.
     #[inline]
-    pub fn first(&self, client: Option<IpAddr>, is_stand_in: bool) -> Option<&AccessRule> {
+    pub fn first(
+        &self,
+        client: Option<IpAddr>,
+        is_stand_in: bool,
+        facts: &dyn ClientFacts,
+    ) -> Option<&AccessRule> {
         let [allow, deny] = self.local;
         let at = match is_stand_in && allow.is_some() {
             false => self.index.first(client),
@@ -73,6 +145,14 @@ impl AccessRules {
                 self.index.first_beside_local(client).into_iter().chain(deny).min()
             }
         };
+        if !self.others.is_empty() {
+            let before = at.unwrap_or(usize::MAX);
+            let others = self.others.iter().take_while(|other| **other < before);
+            let mut others = others.filter_map(|other| self.rules.get(*other));
+            if let Some(rule) = others.find(|rule| rule.fits(client, is_stand_in, facts)) {
+                return Some(rule);
+            }
+        }
         self.rules.get(at?)
     }
 
@@ -83,7 +163,12 @@ impl AccessRules {
 
     /// Whether any of them is for this machine alone.
     pub fn has_any_for_this_machine(&self) -> bool {
-        self.local[0].is_some()
+        self.rules.iter().any(AccessRule::is_for_this_machine)
+    }
+
+    /// Those by which more than the address decides.
+    pub fn others(&self) -> impl Iterator<Item = &AccessRule> {
+        self.others.iter().filter_map(|at| self.rules.get(*at))
     }
 
     /// The rule that refuses all clients of a network, or nearly all: of `all` whatever no `allow` names.
@@ -92,17 +177,17 @@ impl AccessRules {
         // A part of it gets in, unless what has been said before is about all of it.
         let lets_a_part_in = || {
             let (index, places) = self.allows.get_or_init(|| {
-                let (places, networks): (Vec<_>, Vec<_>) = self
-                    .rules
-                    .iter()
-                    .enumerate()
-                    .filter(|(_, rule)| rule.allows)
-                    .map(|(at, rule)| (at, rule.network))
-                    .unzip();
+                let allows = self.rules.iter().enumerate().filter(|(_, rule)| rule.allows);
+                let (places, networks): (Vec<_>, Vec<_>) =
+                    allows.filter_map(|(at, rule)| Some((at, rule.network()?))).unzip();
                 (networks.into_iter().collect(), places)
             });
             let within = index.first_within(network).and_then(|at| places.get(at).copied());
-            within.is_some_and(|within| around.is_none_or(|around| within < around))
+            // Whom a list, a country or a time lets in may be of any network.
+            let other =
+                self.others.iter().copied().find(|at| self.rules.get(*at).is_some_and(|rule| rule.allows));
+            let first = within.into_iter().chain(other).min();
+            first.is_some_and(|first| around.is_none_or(|around| first < around))
         };
         if network != Network::All && lets_a_part_in() {
             return None;
@@ -116,10 +201,13 @@ impl AccessRules {
 
 impl From<Vec<AccessRule>> for AccessRules {
     fn from(rules: Vec<AccessRule>) -> Self {
-        let first =
-            |allows| rules.iter().position(|rule| rule.allows == allows && rule.network == Network::Local);
+        let is_local = |rule: &AccessRule| rule.network() == Some(Network::Local);
+        let first = |allows| rules.iter().position(|rule| rule.allows == allows && is_local(rule));
+        let placed = rules.iter().zip(0..Place::MAX);
+        let others = rules.iter().enumerate().filter(|(_, rule)| rule.network().is_none());
         AccessRules {
-            index: rules.iter().map(|rule| rule.network).collect(),
+            index: NetworkIndex::at_places(placed.filter_map(|(rule, at)| Some((rule.network()?, at)))),
+            others: others.map(|(at, _)| at).collect(),
             last_allow: rules.iter().rposition(|rule| rule.allows),
             local: [first(true), first(false)],
             allows: OnceLock::new(),
@@ -168,22 +256,51 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    /// What a list and a country are in these tests, and what time it is.
+    struct Facts;
+
+    impl ClientFacts for Facts {
+        fn is_listed(&self, list: &Path, client: IpAddr) -> bool {
+            let network = if list == Path::new("/ten") { "10.0.0.0/8" } else { "::/1" };
+            crate::value::read_network(network).unwrap().covers(Some(client))
+        }
+
+        fn country(&self, client: IpAddr) -> Country {
+            if client.is_ipv4() { Country::read("DE").unwrap() } else { Country::UNKNOWN }
+        }
+
+        fn now(&self) -> i64 {
+            1_767_600_000 // Monday 08:00 UTC
+        }
+    }
+
+    fn whom() -> impl Strategy<Value = Whom> {
+        prop_oneof![
+            6 => networks().prop_map(Whom::Network),
+            1 => prop::sample::select(vec!["/ten", "/six"]).prop_map(|list| Whom::List(list.into())),
+            1 => prop::sample::select(vec!["DE", "ZZ", "FR"])
+                .prop_map(|code| Whom::Countries(vec![Country::read(code).unwrap()])),
+        ]
+    }
+
     fn rules() -> impl Strategy<Value = Vec<AccessRule>> {
-        let rule = (any::<bool>(), networks());
-        let rule =
-            rule.prop_map(|(allows, network)| AccessRule { allows, network, origin: Origin::default() });
+        let time = prop::sample::select(vec!["", "", "", "Mon 07:00-09:00", "Tue"]);
+        let rule = (any::<bool>(), whom(), time).prop_map(|(allows, whom, time)| AccessRule {
+            allows,
+            whom,
+            time: TimeWindow::read(time).ok(),
+            origin: Origin::default(),
+        });
         prop::collection::vec(rule, 0..30)
     }
 
     proptest! {
         #[test]
         fn the_first_rule_that_fits_is_found(rules in rules(), client in clients(), is_stand_in: bool) {
-            let fits = |rule: &&AccessRule| {
-                rule.network.covers(client) && !(is_stand_in && rule.is_for_this_machine())
-            };
+            let fits = |rule: &&AccessRule| rule.fits(client, is_stand_in, &Facts);
             let fast = AccessRules::from(rules.clone());
             let place = |rule: Option<&AccessRule>| rule.map(std::ptr::from_ref);
-            prop_assert_eq!(place(fast.first(client, is_stand_in)), place(fast.iter().find(fits)));
+            prop_assert_eq!(place(fast.first(client, is_stand_in, &Facts)), place(fast.iter().find(fits)));
             prop_assert_eq!(place(fast.last_allow()), place(fast.iter().rfind(|rule| rule.allows)));
             prop_assert_eq!(fast.has_any_for_this_machine(), rules.iter().any(AccessRule::is_for_this_machine));
         }
@@ -192,10 +309,16 @@ mod tests {
         fn the_rule_that_refuses_a_network_is_found(rules in rules(), network in networks()) {
             fn one_by_one(rules: &[AccessRule], network: Network) -> Option<&AccessRule> {
                 for rule in rules {
-                    if rule.network.contains(network) {
+                    let Some(known) = rule.network() else {
+                        match rule.allows && network != Network::All {
+                            true => return None,
+                            false => continue,
+                        }
+                    };
+                    if known.contains(network) {
                         return (!rule.allows).then_some(rule);
                     }
-                    if rule.allows && network != Network::All && network.contains(rule.network) {
+                    if rule.allows && network != Network::All && network.contains(known) {
                         return None;
                     }
                 }

@@ -73,13 +73,13 @@ pub(crate) fn first_address(address: IpAddr, bits: u8) -> IpAddr {
 }
 
 /// First and last address of the network of an IPv4 address.
-fn v4(address: u32, bits: u8) -> (u32, u32) {
+pub(super) fn v4(address: u32, bits: u8) -> (u32, u32) {
     let host = u32::MAX.checked_shr(bits.into()).unwrap_or(0);
     (address & !host, address | host)
 }
 
 /// The same for IPv6.
-fn v6(address: u128, bits: u8) -> (u128, u128) {
+pub(super) fn v6(address: u128, bits: u8) -> (u128, u128) {
     let host = u128::MAX.checked_shr(bits.into()).unwrap_or(0);
     (address & !host, address | host)
 }
@@ -156,7 +156,7 @@ pub(super) struct NetworkIndex {
 }
 
 /// Where a network stands in its list; [`NOWHERE`] where there is none.
-type Place = u32;
+pub(super) type Place = u32;
 
 const NOWHERE: Place = Place::MAX;
 
@@ -230,9 +230,16 @@ impl Default for NetworkIndex {
 
 impl FromIterator<Network> for NetworkIndex {
     fn from_iter<I: IntoIterator<Item = Network>>(networks: I) -> Self {
+        Self::at_places(networks.into_iter().zip(0..NOWHERE))
+    }
+}
+
+impl NetworkIndex {
+    /// Of networks that stand at these places.
+    pub(super) fn at_places(networks: impl Iterator<Item = (Network, Place)>) -> Self {
         let (mut all, mut unix, mut local) = (NOWHERE, NOWHERE, NOWHERE);
         let (mut of_v4, mut of_v6) = (Vec::new(), Vec::new());
-        for (network, place) in networks.into_iter().zip(0..NOWHERE) {
+        for (network, place) in networks {
             match network {
                 Network::All => all = all.min(place),
                 Network::Unix => unix = unix.min(place),

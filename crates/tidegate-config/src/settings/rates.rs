@@ -46,6 +46,11 @@ pub struct RequestRate {
 }
 
 impl RequestRate {
+    /// The longest that a key is remembered after its last request: what is slower would be taken for this slow.
+    pub const LONGEST: Duration = Duration::from_secs(366 * 24 * 3600);
+}
+
+impl RequestRate {
     /// As one writes it: `10/s`.
     pub fn rate(&self) -> String {
         format!("{}/{}", self.count, crate::value::duration_text(self.period).trim_start_matches('1'))

@@ -3,7 +3,7 @@
 //! A condition chooses a route and nothing else: it never switches a single directive, so that what holds for a request is
 //! always what one route says. `core/condition.rs` asks them; here is what they are, and how they are written.
 
-use super::{HostPattern, NetworkSet, Origin, PathPattern, Shared};
+use super::{Country, HostPattern, NetworkSet, Origin, PathPattern, Shared, TimeWindow};
 use memchr::memmem;
 use regex::bytes;
 use regex_syntax::hir::{Class, ClassUnicodeRange, Hir, HirKind};
@@ -276,11 +276,21 @@ pub enum Condition {
     Value(Named),
     /// The client belongs to one of these networks.
     Client(Shared<NetworkSet>),
+    /// The client's address is in one of these list files, absolute.
+    ClientList(Vec<ListPath>),
+    /// The client is of one of these countries.
+    Country(Vec<Country>),
+    /// It is one of these times.
+    Time(Vec<TimeWindow>),
     /// There is a file or folder of this name, absolute.
     File(#[serde(with = "crate::path_encoding::path")] PathBuf),
     /// All lines of the `match` of this name hold.
     Match(String, Shared<Vec<Clause>>),
 }
+
+/// The path of a list file.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ListPath(#[serde(with = "crate::path_encoding::path")] pub PathBuf);
 
 /// Something that has a name, and what it may be. What is not there fits the empty text (`""`) and no other pattern.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -352,6 +362,12 @@ impl Display for Condition {
             Condition::Cookie(named) => write!(f, "cookie {named}"),
             Condition::Value(named) => write!(f, "value {named}"),
             Condition::Client(networks) => write_all(f, "client", networks),
+            Condition::ClientList(lists) => {
+                f.write_str("client-list")?;
+                lists.iter().try_for_each(|list| write!(f, " \"{}\"", list.0.display()))
+            }
+            Condition::Country(countries) => write_all(f, "country", countries),
+            Condition::Time(windows) => write_all(f, "time", windows),
             Condition::File(path) => write!(f, "file \"{}\"", path.display()),
             Condition::Match(name, _) => write!(f, "match \"{name}\""),
         }

@@ -11,6 +11,7 @@ use std::ops::Range;
 
 use crate::diagnostic::Diagnostic;
 use crate::source::Source;
+use crate::{directives, foreign};
 use document::Node;
 use lexer::{SyntaxError, Token};
 
@@ -43,6 +44,38 @@ impl Parsed {
         let index = |offset: usize| self.starts.partition_point(|start| *start < offset);
         index(node.range.start)..index(node.range.end)
     }
+
+    /// Says of each directive of another server, in place of what is wrong with its form, what it is here.
+    pub fn explain_foreign(&mut self, source: &Source) {
+        let mut heads = Vec::new();
+        self.nodes.iter().for_each(|node| foreign_heads(node, &mut heads));
+        for (range, name_range, hint) in heads.into_iter().rev() {
+            let from = self.starts.partition_point(|start| *start < range.start);
+            let to = self.starts.partition_point(|start| *start < range.end);
+            if from == to {
+                continue;
+            }
+            let word = source.slice(&name_range);
+            let error = Diagnostic::error(format!("unknown directive `{word}`"));
+            let error = error.at(source, name_range.clone()).help(hint);
+            self.diagnostics.splice(from..to, [error]);
+            self.starts.splice(from..to, [name_range.start]);
+        }
+    }
+}
+
+/// The directives of other servers in a node with a mistake of form: from the name to the block, the name, what it is here.
+fn foreign_heads(node: &Node, heads: &mut Vec<(Range<usize>, Range<usize>, String)>) {
+    if !node.is_broken {
+        return;
+    }
+    let is_ours = directives::all().any(|directive| directive.name == node.name);
+    if !is_ours && let Some(hint) = foreign::hint(&node.name) {
+        let first = node.children.as_ref().and_then(|children| children.first());
+        let end = first.map_or(node.range.end, |child| child.range.start);
+        heads.push((node.name_range.start..end, node.name_range.clone(), hint));
+    }
+    node.children.iter().flatten().for_each(|child| foreign_heads(child, heads));
 }
 
 /// Reads a source as KDL.

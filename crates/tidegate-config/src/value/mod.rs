@@ -19,17 +19,22 @@ use std::time::Duration;
 use crate::directive::Kind;
 use crate::settings::gateway::Destination;
 use crate::settings::{
-    AccessFormat, HostPattern, ListenAddress, LogTarget, Network, PathPattern, Regex, Try,
+    AccessFormat, Country, HostPattern, ListenAddress, LogTarget, Network, PathPattern, Regex, TimeWindow,
+    Try,
 };
 
 pub(crate) use names::field_names_agree;
 pub(crate) use names::network as read_network;
-pub(crate) use names::{host as read_host, is_token};
+pub(crate) use names::{
+    country as read_country, host as read_host, is_token, time_window as read_time_window,
+};
 pub(crate) use paths::{
     IS_EXPRESSION, covers, file as read_file, is_name, location_of_nginx, pattern as read_pattern,
     pattern_text,
 };
-pub(crate) use placeholders::{asks_for_user, names as placeholder_names, unknown as unknown_placeholder};
+pub(crate) use placeholders::{
+    asks_for_user, asks_for_value, names as placeholder_names, unknown as unknown_placeholder,
+};
 pub(crate) use quantity::{RATE_MOST, SIZE_UNITS, TIME_UNITS, duration_text, size_text};
 pub(crate) use variables::{foreign as foreign_variable, foreign_in_text};
 
@@ -52,6 +57,8 @@ pub(crate) enum Value {
     Regex(Regex),
     Address(ListenAddress),
     Network(Network),
+    Countries(Vec<Country>),
+    Time(TimeWindow),
     Try(Try),
     Destination(Destination),
     /// Where it is, what stands in front of every path, and with `https` what it is called.
@@ -181,6 +188,8 @@ fn read_text(
         Kind::Host => names::host(text).map(Value::Host),
         Kind::Address => names::address(text, folder).map(Value::Address),
         Kind::Network => names::network(text).map(Value::Network),
+        Kind::Countries => names::countries(text).map(Value::Countries),
+        Kind::TimeWindow => names::time_window(text).map(Value::Time),
         Kind::FieldName => names::field_name(text).map(Value::Text),
         Kind::FieldValue => names::field_value(text).map(Value::Text),
         Kind::FieldTemplate => names::field_value(text).map(Value::Text),
@@ -291,6 +300,10 @@ impl Kind {
             Self::Network => {
                 "`\"all\"`, `\"unix\"`, an address or a network, such as `\"10.0.0.0/8\"`".to_owned()
             }
+            Self::Countries => "codes of countries, such as `\"DE\"` or `\"DE,AT,CH\"`".to_owned(),
+            Self::TimeWindow => {
+                "days, hours and a time zone, such as `\"Mon-Fri 08:00-18:00 Europe/Berlin\"`".to_owned()
+            }
             Self::FileName => "a file name, such as `\"index.html\"`".to_owned(),
             Self::Try => {
                 "a path, such as `\"{path}.html\"`, a route, `\"@app\"`, or a status, such as `\"=404\"`"
@@ -307,7 +320,7 @@ impl Kind {
                 "a field value of visible ASCII characters and spaces".to_owned()
             }
             Self::MediaType => "a media type, such as `\"text/html\"`".to_owned(),
-            Self::Token => "a name of letters, digits and `-`, such as `\"utf-8\"`".to_owned(),
+            Self::Token => "a name of letters, digits and `-`".to_owned(),
             Self::Tokens => "names with commas between them, such as `\"GET,POST\"`".to_owned(),
             Self::Origin => {
                 "an origin, such as `\"https://app.example.com\"` or `\"*\"`, and `credentials` behind"

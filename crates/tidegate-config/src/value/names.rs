@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::path::Path;
 
 use super::ValueError;
-use crate::settings::{HostPattern, ListenAddress, Network, first_address};
+use crate::settings::{Country, HostPattern, ListenAddress, Network, TimeWindow, first_address};
 
 /// The longest path of a unix socket: `sun_path` holds 108 bytes and ends with a zero.
 const SOCKET_PATH: usize = 107;
@@ -288,6 +288,26 @@ pub(super) fn origin(text: &str) -> Result<String, ValueError> {
             "write `\"https://app.example.com\"` or `\"https://*.example.com\"`".to_owned(),
         ),
     }
+}
+
+/// Reads codes of countries.
+pub(super) fn countries(text: &str) -> Result<Vec<Country>, ValueError> {
+    text.split(',').map(|code| country(code.trim())).collect()
+}
+
+/// Reads the code of a country.
+pub(crate) fn country(text: &str) -> Result<Country, ValueError> {
+    Country::read(text).map_err(|help| ValueError::new(format!("`{text}` is no country"), help))
+}
+
+/// Reads days, hours and a time zone.
+pub(crate) fn time_window(text: &str) -> Result<TimeWindow, ValueError> {
+    TimeWindow::read(text).map_err(|why| {
+        ValueError::new(
+            format!("`{text}` is no time: {why}"),
+            "write days, hours and a time zone: `\"Mon-Fri 08:00-18:00 Europe/Berlin\"`",
+        )
+    })
 }
 
 /// Reads the extension of a file name, lower-cased.

@@ -11,7 +11,8 @@ const IN_REDIRECTS: &[&str] = &["path", "query", "host", "uri", "scheme"];
 /// Those of paths within a site.
 const IN_REWRITES: &[&str] = &["path", "query"];
 /// Those of fields.
-const IN_FIELDS: &[&str] = &["client", "groups", "host", "method", "path", "query", "scheme", "uri", "user"];
+const IN_FIELDS: &[&str] =
+    &["client", "country", "groups", "host", "method", "path", "query", "scheme", "uri", "user"];
 /// What the names begin with that say more of a request.
 const FAMILIES: [&str; 3] = ["header.", "cookie.", "query."];
 
@@ -34,6 +35,12 @@ pub(crate) fn asks_for_user(text: &str) -> bool {
     inside.any(|(inside, _)| {
         matches!(inside.split_once(":-").map_or(inside, |(name, _)| name), "user" | "groups")
     })
+}
+
+/// The first `value` that a text asks for.
+pub(crate) fn asks_for_value(text: &str) -> Option<&str> {
+    let mut inside = text.split('{').skip(1).filter_map(|rest| rest.split_once('}'));
+    inside.find_map(|(name, _)| name.starts_with("value.").then_some(name))
 }
 
 /// The placeholders of a text whose meaning depends on where it stands: those of routes and of `value`, and slips.

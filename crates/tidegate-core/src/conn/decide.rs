@@ -181,7 +181,8 @@ impl Connection {
                     scheme: remote.scheme(is_tls),
                     authority: head.authority,
                     fields,
-                    state: RequestState::of(remote),
+                    now: cx.now,
+                    state: RequestState { site: Some(site.clone()), ..RequestState::of(remote) },
                     ..Exchange::empty()
                 };
                 let place = site.place(exchange, head.target, &mut cx.path_buffer);

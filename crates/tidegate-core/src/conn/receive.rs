@@ -329,6 +329,9 @@ impl Connection {
         entry: &log::AccessRecord<'_>,
         held: Option<Held>,
     ) -> io::Result<()> {
+        if held.as_ref().is_some_and(|held| held.on_answer(response.status)) {
+            return self.sever(cx, response.status, &request, sink.map(|sink| (sink, *entry)));
+        }
         if let Some(mut output) = self.start_and_count(cx, response, &request, is_last, sink, entry)? {
             let record = sink.map(|sink| cx.log.capture(entry, sink));
             let incoming = output.take_tunnel().map(|sink| Box::new(Incoming::Tunnel(sink)));

@@ -336,11 +336,37 @@ impl Connection {
         Ok(output)
     }
 
+    /// Counts an answer that is not given, and closes the connection instead.
+    #[cold]
+    pub(super) fn sever(
+        &mut self,
+        cx: &mut Ctx,
+        status: Status,
+        request: &Request,
+        entry: Option<(Sink, AccessRecord<'_>)>,
+    ) -> io::Result<()> {
+        Output::begun(status, 0, 0).count(cx, entry, request);
+        Err(self.severed())
+    }
+
+    /// The connection is closed, and nothing more is said on it.
+    #[cold]
+    pub(super) fn severed(&mut self) -> io::Error {
+        self.transport.reset_on_close();
+        io::ErrorKind::ConnectionAborted.into()
+    }
+
     /// Starts the response of the work in hand.
     pub(super) fn respond(&mut self, cx: &mut Ctx, response: Response) -> io::Result<()> {
         self.settle_content(cx);
         let Some(request) = self.work.as_ref().map(|work| work.request) else { return Ok(()) };
-        let pace = self.work.as_ref().and_then(|work| work.held.as_ref()).and_then(Held::take_pace);
+        let held = self.work.as_ref().and_then(|work| work.held.as_ref());
+        let severs = held.is_some_and(|held| held.on_answer(response.status));
+        let pace = held.and_then(Held::take_pace);
+        if let Some(work) = self.work.as_mut().filter(|_| severs) {
+            work.output = Some(Output::begun(response.status, 0, 0)); // counted when the connection closes
+            return Err(self.severed());
+        }
         let started = self.start(cx, response, &request, true, pace);
         let Some(work) = &mut self.work else { return started.map(drop) };
         match started {

@@ -13,7 +13,6 @@
 use std::array;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
-use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::OnceLock;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
@@ -61,40 +60,37 @@ pub struct Counts {
 }
 
 impl Counts {
-    /// A table for `keys` keys at once, 16 bytes each, and 8 more in the ledger of each process that counts for them, of
-    /// which there may be `processes`; and what another process gets to [`attach`](Counts::attach) to. `secret` comes from
-    /// the system's source of randomness.
-    ///
-    /// # Errors
-    /// There is no descriptor or no memory left.
-    pub fn new(keys: usize, processes: usize, secret: [u64; 2]) -> io::Result<(Counts, OwnedFd)> {
+    /// How many words a table for `keys` keys at once takes: 16 bytes for each, and 8 more in the ledger of each process that
+    /// counts for them, of which there may be `processes`. `None`: more than can be told.
+    pub fn length(keys: usize, processes: usize) -> Option<usize> {
         // Half of the places stay free, so that hardly any set is full before so many are there.
-        let sets = keys.div_ceil(WAYS / 2).max(1);
-        let length = Self::length(sets, processes);
-        let (words, descriptor) = SharedWords::new("tidegate-counts", length.unwrap_or(usize::MAX))?;
-        for (at, secret) in SECRET.into_iter().zip(secret) {
-            words.words()[at].store(secret, Relaxed);
-        }
-        words.words()[LEDGERS].store(processes as u64, Relaxed);
-        Ok((Self::over(words)?, descriptor))
+        Self::length_of(keys.div_ceil(WAYS / 2).max(1), processes)
     }
 
-    /// The table that another process has made. It stays when the descriptor is closed.
+    /// A table for so many processes in words that are all zero. `secret` comes from the system's source of randomness.
     ///
     /// # Errors
-    /// `InvalidData`: it is none. Otherwise there is no memory left.
-    pub fn attach(descriptor: BorrowedFd<'_>) -> io::Result<Counts> {
-        Self::over(SharedWords::attach(descriptor)?)
+    /// `InvalidData`: these are not as many as it takes.
+    pub fn new(words: SharedWords, processes: usize, secret: [u64; 2]) -> io::Result<Counts> {
+        let values = SECRET.into_iter().zip(secret).chain([(LEDGERS, processes as u64)]);
+        for (word, value) in values.filter_map(|(at, value)| Some((words.words().get(at)?, value))) {
+            word.store(value, Relaxed);
+        }
+        Self::attach(words)
     }
 
     /// Words in all. A ledger has who owns it, what it holds of the crowd, and half a word for each place.
-    fn length(sets: usize, processes: usize) -> Option<usize> {
+    fn length_of(sets: usize, processes: usize) -> Option<usize> {
         let places = sets.checked_mul(WAYS)?;
         let ledger = places.div_ceil(2).checked_add(2)?;
         places.checked_add(HEAD)?.checked_add(ledger.checked_mul(processes)?)
     }
 
-    fn over(words: SharedWords) -> io::Result<Counts> {
+    /// The table that another process has made.
+    ///
+    /// # Errors
+    /// `InvalidData`: it is none.
+    pub fn attach(words: SharedWords) -> io::Result<Counts> {
         let ledgers = usize::try_from(words.words().get(LEDGERS).map_or(0, |word| word.load(Relaxed)));
         let length = words.words().len();
         // places + HEAD + ledgers × (places / 2 + 2), and places are a multiple of 8
@@ -102,7 +98,7 @@ impl Counts {
             let front = ledgers.checked_mul(2)?.checked_add(HEAD)?;
             let each = ledgers.checked_mul(WAYS / 2)?.checked_add(WAYS)?;
             let sets = length.checked_sub(front)? / each;
-            (sets > 0 && Self::length(sets, ledgers) == Some(length)).then_some((sets, ledgers))
+            (sets > 0 && Self::length_of(sets, ledgers) == Some(length)).then_some((sets, ledgers))
         });
         let Some((sets, ledgers)) = sets else {
             return Err(io::Error::new(
@@ -330,19 +326,23 @@ enum Attempt {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::rate::memory_of;
     use proptest::prelude::*;
     use std::collections::HashMap;
-    use std::os::fd::AsFd;
     use std::thread;
 
-    fn attached(descriptor: &OwnedFd) -> Counts {
-        Counts::attach(descriptor.as_fd()).unwrap()
+    /// The same table for so many who share it.
+    fn tables<const N: usize>(keys: usize, processes: usize, secret: [u64; 2]) -> [Counts; N] {
+        let mut is_new = true;
+        memory_of(Counts::length(keys, processes).unwrap()).map(|words| match std::mem::take(&mut is_new) {
+            true => Counts::new(words, processes, secret).unwrap(),
+            false => Counts::attach(words).unwrap(),
+        })
     }
 
     #[test]
     fn exact_for_all_who_share_it() {
-        let (ours, descriptor) = Counts::new(100, 4, [1, 2]).unwrap();
-        let theirs = attached(&descriptor);
+        let [ours, theirs] = tables(100, 4, [1, 2]);
         for round in 0..200u64 {
             let key = round.to_be_bytes();
             let enter = |counts: &'static str| {
@@ -368,7 +368,7 @@ mod tests {
     #[test]
     fn no_key_is_counted_for_another() {
         const KEYS: u64 = 40;
-        let (counts, _) = Counts::new(4, 4, [5, 6]).unwrap(); // of which all share one set
+        let [counts] = tables(4, 4, [5, 6]); // of which all share one set
         let inside: Vec<AtomicU64> = (0..KEYS).map(|_| AtomicU64::new(0)).collect();
         thread::scope(|scope| {
             for seed in 0..4 {
@@ -400,8 +400,7 @@ mod tests {
 
     #[test]
     fn what_a_killed_process_held_is_given_back() {
-        let (ours, descriptor) = Counts::new(1, 2, [1, 2]).unwrap();
-        let killed = attached(&descriptor);
+        let [ours, killed, next] = tables(1, 2, [1, 2]);
         let own = ours.enter(b"a", 30).unwrap().0;
         // All in one process here, which therefore owns both ledgers: told apart by hand.
         for key in 0..20u8 {
@@ -420,13 +419,13 @@ mod tests {
         ours.leave(own);
         assert_eq!(ours.total(), 0);
         // The ledger is free again.
-        assert!(attached(&descriptor).enter(b"a", 1).is_some());
+        assert!(next.enter(b"a", 1).is_some());
         assert_ne!(ours.ledger(1)[0].load(SeqCst), 0);
     }
 
     #[test]
     fn without_a_ledger_it_counts_all_the_same() {
-        let (ours, _) = Counts::new(8, 0, [1, 2]).unwrap();
+        let [ours] = tables(8, 0, [1, 2]);
         let (place, count) = ours.enter(b"a", 1).unwrap();
         assert_eq!((count, ours.enter(b"a", 1)), (1, None));
         ours.leave(place);
@@ -436,21 +435,21 @@ mod tests {
     #[test]
     fn what_is_no_table_is_refused() {
         for length in [1, HEAD, HEAD + 7] {
-            let (_, descriptor) = SharedWords::new("test", length).unwrap();
-            let error = Counts::attach(descriptor.as_fd()).unwrap_err();
+            let [words] = memory_of(length);
+            let error = Counts::attach(words).unwrap_err();
             assert_eq!(error.kind(), io::ErrorKind::InvalidData);
         }
-        let (lying, descriptor) = SharedWords::new("test", HEAD + 64).unwrap();
+        let [lying] = memory_of(HEAD + 64);
         lying.words()[LEDGERS].store(u64::MAX, Relaxed);
-        assert!(Counts::attach(descriptor.as_fd()).is_err());
-        assert!(Counts::new(usize::MAX, 4, [0; 2]).is_err());
+        assert!(Counts::attach(lying).is_err());
+        assert!(Counts::length(usize::MAX, 4).is_none());
     }
 
     proptest! {
         /// Beside a map that forgets nothing.
         #[test]
         fn as_a_map(steps in prop::collection::vec((0u8..30, any::<bool>()), 1..400), most in 1u32..4) {
-            let (counts, _) = Counts::new(4096, 1, [3, 4]).unwrap();
+            let [counts] = tables(4096, 1, [3, 4]);
             let mut model: HashMap<u8, Vec<Place>> = HashMap::new();
             for (key, enters) in steps {
                 let held = model.entry(key).or_default();

@@ -1,11 +1,13 @@
 //! What a request, or its connection, holds of limits while it is under way, and gives back when it is dropped.
 
+use super::ban_gate::Watch;
 use super::pace::{Pace, Share};
 use super::{Counts, Place};
 use smallvec::SmallVec;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
+use tidegate_http::Status;
 use tidegate_io::socket::Peer;
 
 /// One that a limit counts at present.
@@ -43,6 +45,10 @@ impl Drop for Permit {
 #[derive(Debug)]
 pub(crate) struct Holds {
     permits: RefCell<SmallVec<[Permit; 2]>>,
+    /// Who counts its answer.
+    watches: RefCell<SmallVec<[Watch; 1]>>,
+    /// It is not answered: its connection is closed.
+    severs: Cell<bool>,
     /// How fast its answer is sent.
     pace: RefCell<Option<Box<Pace>>>,
     /// Of its connection.
@@ -52,6 +58,16 @@ pub(crate) struct Holds {
 impl Holds {
     pub(crate) fn hold(&self, permit: Permit) {
         self.permits.borrow_mut().push(permit);
+    }
+
+    /// Its answer is counted by this.
+    pub(crate) fn watch(&self, watch: Watch) {
+        self.watches.borrow_mut().push(watch);
+    }
+
+    /// It gets no answer: its connection is closed.
+    pub(crate) fn sever(&self) {
+        self.severs.set(true);
     }
 
     /// Its answer is sent by this, too.
@@ -70,9 +86,19 @@ impl Held {
     pub(crate) fn new(connection: &Rc<ConnectionHolds>) -> Held {
         Held(Rc::new(Holds {
             permits: RefCell::default(),
+            watches: RefCell::default(),
+            severs: Cell::default(),
             pace: RefCell::default(),
             connection: connection.clone(),
         }))
+    }
+
+    /// The request is answered. Whether the answer is kept back, and the connection closed instead.
+    pub(crate) fn on_answer(&self, status: Status) -> bool {
+        for watch in self.0.watches.take() {
+            watch.on_answer(status);
+        }
+        self.0.severs.get()
     }
 
     /// Whether the answer is sent by what a bandwidth allows.
@@ -137,10 +163,16 @@ impl ConnectionHolds {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::rate::memory_of;
+
+    fn counts(keys: usize) -> Arc<Counts> {
+        let [words] = memory_of(Counts::length(keys, 1).unwrap());
+        Arc::new(Counts::new(words, 1, [1, 2]).unwrap())
+    }
 
     #[test]
     fn what_is_dropped_is_given_back() {
-        let counts = Arc::new(Counts::new(8, 1, [1, 2]).unwrap().0);
+        let counts = counts(8);
         let held = Held::new(&Rc::default());
         let known_elsewhere = held.holds();
         for _ in 0..3 {
@@ -154,7 +186,7 @@ mod tests {
 
     #[test]
     fn a_connection_counts_once_by_each_key() {
-        let counts = Arc::new(Counts::new(100, 1, [1, 2]).unwrap().0);
+        let counts = counts(100);
         let (one, other) = (ConnectionHolds::default(), ConnectionHolds::default());
         for _ in 0..3 {
             assert!(one.count(&counts, b"a", 1));

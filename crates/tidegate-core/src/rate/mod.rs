@@ -4,6 +4,8 @@
 //! only the time is kept at which it would have caught up. [`Buckets`] holds those times for very many keys in memory of
 //! fixed size, which all workers of all processes share.
 
+mod ban_gate;
+mod bans;
 mod buckets;
 mod counts;
 mod gate;
@@ -11,16 +13,19 @@ mod holds;
 mod pace;
 mod store;
 
+pub use ban_gate::BanGate;
+pub use bans::{Bans, Client};
 pub use buckets::Buckets;
 pub use counts::{Counts, Place};
 pub use gate::LimitGate;
 pub(crate) use holds::{ConnectionHolds, Held, Holds};
 pub use pace::BandwidthGate;
 pub(crate) use pace::Pace;
-pub use store::{Identity, Kind, RateStore, Table};
+pub use store::{Identity, Kind, RateStore, Table, TablePlace};
 
 use std::num::NonZeroU64;
 use std::time::Duration;
+use tidegate_config::settings::RequestRate;
 
 /// How often something may happen: steadily, and at once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,13 +55,18 @@ pub enum Ruling {
 
 impl Rate {
     /// The longest that a key is remembered after its last one: what is slower is taken for this slow.
-    pub const LONGEST: Duration = Duration::from_secs(366 * 24 * 3600);
+    pub const LONGEST: Duration = RequestRate::LONGEST;
 
     /// `count` in each `period`, of which `burst` may come at once.
     pub fn new(count: NonZeroU64, period: Duration, burst: NonZeroU64) -> Rate {
         let longest = nanoseconds(Self::LONGEST);
         let interval = (nanoseconds(period) / count).clamp(1, longest);
         Rate { interval, ahead: interval.saturating_mul(burst.get()).min(longest).max(interval) }
+    }
+
+    /// Nanoseconds of a key's time that one takes.
+    pub fn interval(self) -> u64 {
+        self.interval
     }
 
     /// Judges one more at `now`, of a key that will have caught up at `due` (nanoseconds of one clock; in the past when it
@@ -78,6 +88,15 @@ impl Rate {
 
 fn nanoseconds(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// Fresh memory of so many words, as `N` processes have it, each with a mapping of its own.
+#[cfg(test)]
+fn memory_of<const N: usize>(length: usize) -> [tidegate_io::shared::SharedWords; N] {
+    use std::os::fd::AsFd;
+    use tidegate_io::shared::SharedMemory;
+    let (_, descriptor) = SharedMemory::new("test", length).unwrap();
+    [(); N].map(|()| SharedMemory::attach(descriptor.as_fd()).unwrap().words(0..length).unwrap())
 }
 
 #[cfg(test)]
@@ -118,7 +137,13 @@ mod tests {
     #[test]
     fn bounds_of_what_can_be_written() {
         let slowest = rate(1, Duration::MAX, u64::MAX);
-        assert!(matches!(slowest.judge(0, u64::MAX - 1), (None | Some(_), _)));
+        let longest = nanoseconds(Rate::LONGEST);
+        let within = Ruling::Within { remaining: 0, reset: Rate::LONGEST };
+        assert_eq!(slowest.judge(0, 7), (Some(7 + longest), within));
+        // At the end of time itself nothing wraps round: a time that cannot be told is as late as can be.
+        let end = Duration::from_nanos(1);
+        let within = Ruling::Within { remaining: 0, reset: end };
+        assert_eq!(slowest.judge(0, u64::MAX - 1), (Some(u64::MAX), within));
         let fastest = rate(u64::MAX, Duration::from_nanos(1), 1);
         assert!(matches!(fastest.judge(0, 5), (Some(6), Ruling::Within { remaining: 0, .. })));
     }

@@ -1,15 +1,16 @@
 //! The tables of a process, by the name of their limit.
 
-use super::{Buckets, Counts, Rate};
+use super::{Bans, Buckets, Counts, Rate};
 use serde::{Deserialize, Serialize};
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasher, RandomState};
-use std::io;
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::io::{self, ErrorKind};
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, Mutex, PoisonError};
 use tidegate_config::Settings;
-use tidegate_config::settings::{Bandwidth, Bound, Limit, RequestRate, UserSource};
+use tidegate_config::settings::{Ban, Bandwidth, Bound, Limit, RequestRate, UserSource};
+use tidegate_io::shared::{SharedMemory, SharedWords};
 
 /// Pairs of user and client of whom it is remembered that they have guessed.
 const GUESSERS: u32 = 100_000;
@@ -50,6 +51,21 @@ pub enum Kind {
     Clients,
     /// When each who has guessed passwords will have caught up; the name is that of the users.
     Guesses,
+    /// Who is banned.
+    Ban,
+}
+
+/// A table, and where it lies in the memories that come with it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TablePlace {
+    /// Which.
+    pub identity: Identity,
+    /// The number of its memory.
+    pub memory: usize,
+    /// The number of its first word there.
+    pub start: usize,
+    /// Words.
+    pub length: usize,
 }
 
 /// A table that processes share.
@@ -59,6 +75,8 @@ pub enum Table {
     Rate(Arc<Buckets>),
     /// Of what is under way.
     Count(Arc<Counts>),
+    /// Of who is banned.
+    Ban(Arc<Bans>),
 }
 
 impl Identity {
@@ -87,41 +105,52 @@ impl Identity {
         Identity { name: users.name.clone(), keys: GUESSERS, kind: Kind::Guesses }
     }
 
+    /// That of the table of this ban.
+    pub fn of_ban(ban: &Ban) -> Identity {
+        Identity { name: ban.name.clone(), keys: ban.keys, kind: Kind::Ban }
+    }
+
     /// Those of all tables that settings need; one several times.
     pub fn all(settings: &Settings) -> impl Iterator<Item = Identity> {
         let bandwidths = settings.bandwidths().flat_map(Identity::of_bandwidth);
         let guesses = settings.users.iter().map(Identity::of_guesses);
-        settings.rates().map(Identity::of).chain(bandwidths).chain(guesses)
+        let bans = settings.bans().map(Identity::of_ban);
+        settings.rates().map(Identity::of).chain(bandwidths).chain(guesses).chain(bans)
     }
 
-    /// An empty table, and what another process gets to [`attach`](Identity::attach) to. `processes` may count in it.
+    /// How many words its table takes, in which `processes` may count. `None`: more than can be told.
+    pub fn length(&self, processes: usize) -> Option<usize> {
+        let keys = usize::try_from(self.keys).unwrap_or(usize::MAX);
+        match self.kind {
+            Kind::Rate | Kind::Speed | Kind::Guesses => Some(Buckets::length(keys)),
+            Kind::Count | Kind::Clients => Counts::length(keys, processes),
+            Kind::Ban => Some(Bans::length(keys)),
+        }
+    }
+
+    /// An empty table in words that are all zero.
     ///
     /// # Errors
-    /// There is no descriptor or no memory left.
-    pub fn fresh(&self, processes: usize) -> io::Result<(Table, OwnedFd)> {
+    /// `InvalidData`: these are not as many as [`length`](Identity::length) says.
+    pub fn fresh(&self, words: SharedWords, processes: usize) -> io::Result<Table> {
         // Each has keys of its own from the system's source of randomness.
         let secret = [RandomState::new().hash_one(0), RandomState::new().hash_one(1)];
-        let keys = usize::try_from(self.keys).unwrap_or(usize::MAX);
         Ok(match self.kind {
-            Kind::Rate | Kind::Speed | Kind::Guesses => {
-                let (buckets, descriptor) = Buckets::new(keys, secret)?;
-                (Table::Rate(Arc::new(buckets)), descriptor)
-            }
-            Kind::Count | Kind::Clients => {
-                let (counts, descriptor) = Counts::new(keys, processes, secret)?;
-                (Table::Count(Arc::new(counts)), descriptor)
-            }
+            Kind::Rate | Kind::Speed | Kind::Guesses => Table::Rate(Arc::new(Buckets::new(words, secret)?)),
+            Kind::Count | Kind::Clients => Table::Count(Arc::new(Counts::new(words, processes, secret)?)),
+            Kind::Ban => Table::Ban(Arc::new(Bans::new(words, secret)?)),
         })
     }
 
     /// The table that another process has made.
     ///
     /// # Errors
-    /// `InvalidData`: it is none. Otherwise there is no memory left.
-    pub fn attach(&self, descriptor: BorrowedFd<'_>) -> io::Result<Table> {
+    /// `InvalidData`: it is none.
+    pub fn attach(&self, words: SharedWords) -> io::Result<Table> {
         Ok(match self.kind {
-            Kind::Rate | Kind::Speed | Kind::Guesses => Table::Rate(Arc::new(Buckets::attach(descriptor)?)),
-            Kind::Count | Kind::Clients => Table::Count(Arc::new(Counts::attach(descriptor)?)),
+            Kind::Rate | Kind::Speed | Kind::Guesses => Table::Rate(Arc::new(Buckets::attach(words)?)),
+            Kind::Count | Kind::Clients => Table::Count(Arc::new(Counts::attach(words)?)),
+            Kind::Ban => Table::Ban(Arc::new(Bans::attach(words)?)),
         })
     }
 }
@@ -132,6 +161,7 @@ impl Table {
         match self {
             Table::Rate(buckets) => buckets.refused(),
             Table::Count(counts) => counts.refused(),
+            Table::Ban(bans) => bans.refused(),
         }
     }
 
@@ -140,19 +170,31 @@ impl Table {
         match self {
             Table::Rate(buckets) => buckets.crowded(),
             Table::Count(counts) => counts.crowded(),
+            Table::Ban(bans) => bans.crowded(),
         }
     }
 }
 
 impl RateStore {
-    /// The table of a limit, in memory that the master has made, for the engines to come.
+    /// Tables of limits, in memories that the master has made, for the engines to come.
     ///
     /// # Errors
-    /// It is no such memory, or there is none left.
-    pub fn provide(&self, identity: &Identity, descriptor: BorrowedFd<'_>) -> io::Result<()> {
+    /// They are not there, or there is no memory left.
+    pub fn provide(&self, places: &[TablePlace], memories: &[OwnedFd]) -> io::Result<()> {
         let mut tables = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Entry::Vacant(place) = tables.entry(identity.clone()) {
-            place.insert(identity.attach(descriptor)?);
+        let mut mapped: Vec<Option<SharedMemory>> = vec![None; memories.len()];
+        for TablePlace { identity, memory: number, start, length } in places {
+            let Entry::Vacant(place) = tables.entry(identity.clone()) else { continue };
+            let missing =
+                || io::Error::new(ErrorKind::InvalidData, "a table is not in the memory it is said to be in");
+            let descriptor = memories.get(*number).ok_or_else(missing)?;
+            // Each is mapped once for all of its tables, and only where one of them is not known yet.
+            let memory = match &mut mapped[*number] {
+                Some(memory) => memory,
+                unmapped => unmapped.insert(SharedMemory::attach(descriptor.as_fd())?),
+            };
+            let words = memory.words(*start..start.saturating_add(*length)).ok_or_else(missing)?;
+            place.insert(identity.attach(words)?);
         }
         Ok(())
     }
@@ -166,7 +208,10 @@ impl RateStore {
         if let Some(table) = tables.get(&identity) {
             return Ok(table.clone());
         }
-        let (table, _) = identity.fresh(1)?;
+        let length = identity.length(1).unwrap_or(usize::MAX);
+        let (memory, _) = SharedMemory::new("tidegate-limits", length)?;
+        let words = memory.words(0..length).ok_or(ErrorKind::InvalidInput)?;
+        let table = identity.fresh(words, 1)?;
         tables.insert(identity, table.clone());
         Ok(table)
     }

@@ -46,7 +46,9 @@ impl Terms {
     fn ask(&self) -> Response {
         let login = &self.login;
         let why = format_args!("`login basic \"{}\"` ({}) asks who it is", login.users, login.origin);
-        answer::asked(Status::UNAUTHORIZED, why).with("WWW-Authenticate", &self.challenge)
+        let response = answer::asked(Status::UNAUTHORIZED, why);
+        answer::remedy(|| "to see what somebody gets who has logged in, say who: `--user NAME`".to_owned());
+        response.with("WWW-Authenticate", &self.challenge)
     }
 
     /// These are no name and password that belong together.

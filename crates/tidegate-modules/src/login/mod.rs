@@ -4,6 +4,7 @@
 //! | --- | --- |
 //! | `basic` | the gate that asks for a name and a password (RFC 7617) |
 //! | `forward` | the gate that has an application decide |
+//! | `assumed` | the gate in the place of `basic` where `explain` is told who has logged in |
 //! | `require` | the gate that asks who of them may go on |
 //! | `signed` | the gate of URLs that were signed |
 //! | `source` | where users are known |
@@ -14,6 +15,7 @@
 //! Directories are asked by threads of their own. Passwords of files are compared on a lane of threads of their own, of low priority: whatever is guessed there takes no time
 //! from requests that need no login.
 
+mod assumed;
 mod basic;
 mod cache;
 mod directory;
@@ -26,6 +28,7 @@ mod signed;
 mod source;
 mod tally;
 
+pub use assumed::{Assumed, AssumedGate};
 pub use basic::BasicGate;
 pub use forward::ForwardGate;
 pub use require::RequireGate;

@@ -58,7 +58,25 @@ impl Gate for RequireGate {
 fn refuse(exchange: &Exchange<'_>, missing: &Requirement) -> Verdict {
     let user = exchange.user().map(|user| user.name.as_str());
     let why = Missing { user, required: missing }.to_string();
-    Verdict::Refuse(answer::refused(exchange, Status::FORBIDDEN, why))
+    let response = answer::refused(exchange, Status::FORBIDDEN, why);
+    answer::remedy(|| remedy(exchange, missing));
+    Verdict::Refuse(response)
+}
+
+/// How the settings would have to be changed to let the user in.
+fn remedy(exchange: &Exchange<'_>, missing: &Requirement) -> String {
+    let Some(user) = exchange.user() else {
+        return "to let anybody in, write `login basic` beside it or around it".to_owned();
+    };
+    let name = user.name.escape_debug();
+    match missing.what {
+        Required::User => format!("to let `{name}` in, add the name to that line"),
+        Required::Group => {
+            format!(
+                "to let `{name}` in, add the user to one of these groups, or a group of the user's to that line"
+            )
+        }
+    }
 }
 
 /// Asks whether a user is in one of the groups of each requirement that is not met, one after the other.

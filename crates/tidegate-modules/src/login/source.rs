@@ -9,7 +9,7 @@ use super::forward::Admission;
 use super::password;
 use super::signed::KeyRings;
 use aws_lc_rs::{hmac, rand};
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::num::NonZeroU64;
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError, RwLock};
@@ -29,8 +29,11 @@ use tidegate_io::oneshot::{Promise, Promised, promise};
 const ADMITTED: usize = 10_000;
 /// Passwords that wait to be compared.
 const WAITING: usize = 256;
-/// Pairs that one client may have looked into at once: others come in between.
+/// Pairs of one client that are looked into at once: others come in between.
 const OF_A_CLIENT: usize = 8;
+/// Pairs of one client that wait for those, and of all clients together.
+const IN_LINE: usize = 128;
+const IN_ALL_LINES: usize = 4096;
 /// Wrong passwords of a user that a client may try at once, and one more in each such time.
 const GUESSES: (u64, Duration) = (10, Duration::from_secs(10));
 
@@ -82,7 +85,7 @@ pub struct Source {
     cache: UserCache,
     /// Whom an application has let in.
     admitted: Mutex<Remembered<Admission>>,
-    asked: Mutex<HashMap<Key, Waiting>>,
+    asked: Mutex<Asked>,
     /// Shared by all server processes.
     guesses: Arc<Buckets>,
     /// Nobody is asked: requests are explained.
@@ -107,19 +110,53 @@ impl Accounts {
     }
 }
 
-/// Those who wait for what is looked into.
-struct Waiting {
-    /// The client that has brought it first.
-    client: Vec<u8>,
-    promises: Vec<Promise<Outcome>>,
+/// What is being looked into, and what waits for its turn.
+#[derive(Default)]
+struct Asked {
+    /// Those who wait for the answer to a question.
+    waiting: HashMap<Key, Vec<Promise<Outcome>>>,
+    clients: HashMap<Vec<u8>, Line>,
+    /// How many questions stand in lines.
+    in_line: usize,
 }
+
+/// The questions of one client.
+#[derive(Default)]
+struct Line {
+    /// How many are looked into.
+    under_way: usize,
+    turns: VecDeque<Turn>,
+}
+
+/// Has a question looked into by another thread.
+type Turn = Box<dyn FnOnce() -> Result<(), Overloaded> + Send>;
 
 /// A question that nobody has asked yet.
 struct Question {
     key: Key,
     client: Vec<u8>,
+    /// Whom it is counted for if it is a guess.
+    guesser: Option<Vec<u8>>,
     /// Monotonic nanoseconds.
     asked: u64,
+}
+
+/// A question under way: what it has taken is given back in the end, whatever comes of it.
+struct Turned {
+    source: Arc<Source>,
+    question: Question,
+    /// Nobody waits for it any more.
+    is_over: bool,
+}
+
+impl Drop for Turned {
+    fn drop(&mut self) {
+        if !self.is_over {
+            lock(&self.source.asked).waiting.remove(&self.question.key);
+            self.source.not_guessed(&self.question);
+        }
+        self.source.give_turn(&self.question.client);
+    }
 }
 
 impl Source {
@@ -219,20 +256,15 @@ impl Source {
         }
         let is_in_file = self.accounts().places.contains_key(name);
         let guesser = guesser(client, name, self.directory.is_some() && !is_in_file);
-        if let Ruling::Beyond { retry_after } = self.guesses.look(&guesser, guesses(), now) {
-            return Answer::Known(Outcome::Later(retry_after));
-        }
         let (name, password) = (name.to_owned(), password.to_vec());
-        let question = Question { key, client: client.to_vec(), asked: now };
+        let question = Question { key, client: client.to_vec(), guesser: Some(guesser), asked: now };
         match self.directory.as_ref().filter(|_| !is_in_file) {
             Some(directory) => self.ask_directory(directory, question, move |source, seat, question| {
-                source.ask_for_user(seat, question, &name, &password, &guesser)
+                source.ask_for_user(seat, question, &name, &password)
             }),
-            None => self.ask(question, |source, question| {
+            None => self.ask(question, |turned| {
                 LANE.run(move || {
-                    source
-                        .clone()
-                        .find_out(question, |question| source.compare(question, &name, &password, &guesser));
+                    turned.find_out(|source, question| source.compare(question, &name, &password))
                 })
             }),
         }
@@ -255,7 +287,7 @@ impl Source {
             return Answer::Known(Outcome::Member(is_member));
         }
         let Some(directory) = &self.directory else { return Answer::Known(Outcome::Member(false)) };
-        let question = Question { key, client: client.to_vec(), asked: now };
+        let question = Question { key, client: client.to_vec(), guesser: None, asked: now };
         let (found, groups) = (Found::again(dn, &user.name), groups.to_vec());
         self.ask_directory(directory, question, move |source, seat, question| {
             let all = match seat.groups(&found) {
@@ -281,58 +313,90 @@ impl Source {
         if let Some(away) = directory.away() {
             return Answer::Known(away.into());
         }
-        self.ask(question, |source, question| {
-            directory
-                .run(move |seat| source.clone().find_out(question, |question| job(&source, seat, question)))
+        self.ask(question, move |turned| {
+            let source = turned.source.clone();
+            let directory = source.directory.as_ref().ok_or(Overloaded)?;
+            directory.run(move |seat| turned.find_out(|source, question| job(source, seat, question)))
         })
     }
 
-    /// Has something looked into, unless it is already.
+    /// Has something looked into, unless it is already. A guess is counted before it is made, so that guesses that come at once
+    /// are counted as those one after the other; [`Source::not_guessed`] takes back what was none.
     fn ask(
         self: &Arc<Self>,
         question: Question,
-        run: impl FnOnce(Arc<Source>, Question) -> Result<(), Overloaded>,
+        run: impl FnOnce(Turned) -> Result<(), Overloaded> + Send + 'static,
     ) -> Answer {
         let (promise, promised) = promise();
-        {
+        let (key, client) = (question.key, question.client.clone());
+        let turn = {
             let mut asked = lock(&self.asked);
-            if let Some(waiting) = asked.get_mut(&question.key) {
-                waiting.promises.push(promise);
+            let asked = &mut *asked;
+            if let Some(waiting) = asked.waiting.get_mut(&key) {
+                waiting.push(promise);
                 return Answer::Asked(promised);
             }
-            let of_client = asked.values().filter(|waiting| waiting.client == question.client).count();
-            if of_client >= OF_A_CLIENT {
+            if let Some(guesser) = &question.guesser
+                && let Ruling::Beyond { retry_after } =
+                    self.guesses.charge(guesser, guesses(), question.asked)
+            {
+                return Answer::Known(Outcome::Later(retry_after));
+            }
+            let line = asked.clients.entry(client.clone()).or_default();
+            let has_to_wait = line.under_way >= OF_A_CLIENT;
+            if has_to_wait && (line.turns.len() >= IN_LINE || asked.in_line >= IN_ALL_LINES) {
+                self.not_guessed(&question);
                 return Answer::Overloaded;
             }
-            let waiting = Waiting { client: question.client.clone(), promises: vec![promise] };
-            asked.insert(question.key, waiting);
+            asked.waiting.insert(key, vec![promise]);
+            let source = self.clone();
+            let turn: Turn = Box::new(move || run(Turned { source, question, is_over: false }));
+            if has_to_wait {
+                line.turns.push_back(turn);
+                asked.in_line += 1;
+                return Answer::Asked(promised);
+            }
+            line.under_way += 1;
+            turn
+        };
+        // One that is not taken is dropped, which ends it.
+        match turn() {
+            Ok(()) => Answer::Asked(promised),
+            Err(Overloaded) => Answer::Overloaded,
         }
-        let key = question.key;
-        if run(self.clone(), question).is_err() {
-            lock(&self.asked).remove(&key);
-            return Answer::Overloaded;
-        }
-        Answer::Asked(promised)
     }
 
-    /// Looks into something, and tells everybody who waits for it.
-    fn find_out(&self, question: Question, look: impl FnOnce(&Question) -> Outcome) {
-        {
-            let is_wanted = |waiting: &Waiting| waiting.promises.iter().any(Promise::is_wanted);
+    /// Lets the client's next question have the turn of one that has ended.
+    fn give_turn(&self, client: &[u8]) {
+        let turn = {
             let mut asked = lock(&self.asked);
-            if !asked.get(&question.key).is_some_and(is_wanted) {
-                asked.remove(&question.key);
-                return; // all have gone
+            let asked = &mut *asked;
+            let Some(line) = asked.clients.get_mut(client) else { return };
+            let turn = line.turns.pop_front();
+            match turn.is_some() {
+                true => asked.in_line -= 1,
+                false => line.under_way -= 1,
             }
+            if line.under_way == 0 {
+                asked.clients.remove(client);
+            }
+            turn
+        };
+        if let Some(turn) = turn {
+            // One that is not taken is dropped, and ends like this one.
+            let _ = turn();
         }
-        let outcome = look(&question);
-        let waiting = lock(&self.asked).remove(&question.key);
-        let promises = waiting.into_iter().flat_map(|waiting| waiting.promises);
-        promises.for_each(|promise| promise.fulfil(outcome.clone()));
+    }
+
+    /// What was counted as a guess was none.
+    fn not_guessed(&self, question: &Question) {
+        if let Some(guesser) = &question.guesser {
+            self.guesses.give_back(guesser, guesses().interval(), question.asked);
+        }
     }
 
     /// Compares a password with that of a file.
-    fn compare(&self, question: &Question, name: &str, password: &[u8], guesser: &[u8]) -> Outcome {
+    fn compare(&self, question: &Question, name: &str, password: &[u8]) -> Outcome {
         loop {
             let accounts = self.accounts();
             let account = accounts.find(name);
@@ -344,9 +408,7 @@ impl Source {
             if present.find(name) != account {
                 continue;
             }
-            let Some(account) = account.filter(|_| matches) else {
-                return self.refuse(question, &[guesser]);
-            };
+            let Some(account) = account.filter(|_| matches) else { return self.refuse(question) };
             let groups = account.groups.clone();
             let user = Arc::new(User { name: account.name.clone(), groups, unlisted: None });
             self.cache.remember(question.key, user.clone(), question.asked);
@@ -355,29 +417,25 @@ impl Source {
     }
 
     /// Asks the directory who has a name, and whether this is the password.
-    fn ask_for_user(
-        &self,
-        seat: &mut Seat,
-        question: &Question,
-        name: &str,
-        password: &[u8],
-        guesser: &[u8],
-    ) -> Outcome {
+    fn ask_for_user(&self, seat: &mut Seat, question: &Question, name: &str, password: &[u8]) -> Outcome {
         let found = match seat.find(name) {
             Ok(Some(found)) => found,
-            Ok(None) => return self.refuse(question, &[guesser]),
+            Ok(None) => return self.refuse(question),
             Err(away) => return away.into(),
         };
         // However a name is spelt, the user is the same: another spelling is no further guess.
-        let same = self::guesser(&question.client, &format!("dn:{}", found.dn), true);
-        if let Ruling::Beyond { retry_after } = self.guesses.look(&same, guesses(), question.asked) {
-            // This spelling is no way to go on asking either.
-            self.guesses.charge(guesser, guesses(), question.asked);
+        let same = guesser(&question.client, &format!("dn:{}", found.dn), true);
+        if let Ruling::Beyond { retry_after } = self.guesses.charge(&same, guesses(), question.asked) {
+            // This spelling stays counted: it is no way to go on asking either.
             return Outcome::Later(retry_after);
         }
-        match seat.is_password(&found, password) {
+        let is_password = seat.is_password(&found, password);
+        if !matches!(is_password, Ok(false)) {
+            self.guesses.give_back(&same, guesses().interval(), question.asked);
+        }
+        match is_password {
             Ok(true) => {}
-            Ok(false) => return self.refuse(question, &[guesser, &same]),
+            Ok(false) => return self.refuse(question),
             Err(away) => return away.into(),
         }
         let mut groups = match seat.groups(&found) {
@@ -395,12 +453,35 @@ impl Source {
         Outcome::Known(user)
     }
 
-    fn refuse(&self, question: &Question, guessers: &[&[u8]]) -> Outcome {
-        for guesser in guessers {
-            self.guesses.charge(guesser, guesses(), question.asked);
-        }
+    fn refuse(&self, question: &Question) -> Outcome {
         self.cache.remember_wrong(question.key, question.asked);
         Outcome::Nobody
+    }
+}
+
+impl Turned {
+    /// Looks into it, and tells everybody who waits for it.
+    fn find_out(mut self, look: impl FnOnce(&Source, &Question) -> Outcome) {
+        {
+            let mut asked = lock(&self.source.asked);
+            let is_wanted = |promises: &Vec<Promise<Outcome>>| promises.iter().any(Promise::is_wanted);
+            self.is_over = !asked.waiting.get(&self.question.key).is_some_and(is_wanted);
+            if self.is_over {
+                // In the same moment: who comes after this begins anew.
+                asked.waiting.remove(&self.question.key);
+            }
+        }
+        if self.is_over {
+            self.source.not_guessed(&self.question);
+            return; // all have gone
+        }
+        let outcome = look(&self.source, &self.question);
+        if !matches!(outcome, Outcome::Nobody | Outcome::Later(_)) {
+            self.source.not_guessed(&self.question);
+        }
+        let promises = lock(&self.source.asked).waiting.remove(&self.question.key);
+        self.is_over = true;
+        promises.into_iter().flatten().for_each(|promise| promise.fulfil(outcome.clone()));
     }
 }
 
@@ -422,7 +503,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 /// The sources of a process. Outlives its engines: who has logged in stays so over a reload.
 pub struct LoginStore {
-    sources: Mutex<HashMap<String, Held>>,
+    /// By name. While a revision gets ready there may be one that it says beside the one in force.
+    sources: Mutex<HashMap<String, Vec<Held>>>,
     /// Of signed URLs.
     pub key_rings: KeyRings,
     tls: Arc<TlsStore>,
@@ -475,23 +557,22 @@ impl LoginStore {
         LoginStore { is_silent: true, ..LoginStore::new(tls, Arc::default()) }
     }
 
-    /// The source of some users; one that says something else than before knows nobody yet.
+    /// The source of some users; one that says something else than before knows nobody yet. What is in force stays beside it
+    /// until [`settle`](LoginStore::settle) says which of them that is.
     ///
     /// # Errors
     /// There is no descriptor or no memory left.
     pub fn source(&self, settings: &UserSource) -> io::Result<Arc<Source>> {
-        let mut held = lock(&self.sources);
-        if let Some(held) = held.get_mut(&settings.name)
-            && held.is_meant_by(settings)
-        {
+        let mut sources = lock(&self.sources);
+        let of_name = sources.entry(settings.name.clone()).or_default();
+        if let Some(held) = of_name.iter_mut().find_map(|held| held.is_meant_by(settings).then_some(held)) {
             if let Some(directory) = &held.source.directory {
                 directory.renew();
             }
             return Ok(held.source.clone());
         }
         let source = Arc::new(Source::new(settings, &self.tls, &self.rates, self.is_silent)?);
-        let new = Held { settings: settings.clone(), source: source.clone() };
-        held.insert(settings.name.clone(), new);
+        of_name.push(Held { settings: settings.clone(), source: source.clone() });
         Ok(source)
     }
 
@@ -501,7 +582,7 @@ impl LoginStore {
             Credential::UrlKeys(name, keys) => self.key_rings.renew(name, keys),
             Credential::Accounts(users, accounts) => {
                 let mut sources = lock(&self.sources);
-                for held in sources.values_mut().filter(|held| held.settings.name == *users) {
+                for held in sources.get_mut(users).into_iter().flatten() {
                     held.source.renew(accounts);
                     held.settings.accounts = accounts.clone();
                 }
@@ -511,12 +592,16 @@ impl LoginStore {
 
     /// How many there are.
     pub fn held(&self) -> usize {
-        lock(&self.sources).len()
+        lock(&self.sources).values().map(Vec::len).sum()
     }
 
     /// Lets go of those that are none of the settings in force, or another than these say.
     pub fn settle(&self, settings: &Settings) {
-        lock(&self.sources).retain(|_, held| settings.users.iter().any(|users| held.is_meant_by(users)));
+        lock(&self.sources).retain(|name, of_name| {
+            let mut meant = settings.users.iter().filter(|users| users.name == *name);
+            of_name.retain_mut(|held| meant.clone().any(|users| held.is_meant_by(users)));
+            meant.next().is_some() && !of_name.is_empty()
+        });
     }
 }
 
@@ -553,6 +638,8 @@ mod tests {
     use super::*;
     use crate::login::fake::{self, Fake, Manner};
     use tidegate_config::settings::{self, Account, Origin, UserCache};
+    use tidegate_core::rate::TablePlace;
+    use tidegate_io::shared::SharedMemory;
 
     fn users(cache: UserCache) -> UserSource {
         let account = |name: &str, hash: &str| Account {
@@ -639,10 +726,13 @@ mod tests {
     fn guesses_count_for_all_processes() {
         let settings = users(CACHE);
         let identity = Identity::of_guesses(&settings);
-        let (_, descriptor) = identity.fresh(2).unwrap();
+        let length = identity.length(2).unwrap();
+        let (memory, descriptor) = SharedMemory::new("test", length).unwrap();
+        identity.fresh(memory.words(0..length).unwrap(), 2).unwrap();
+        let (places, memories) = ([TablePlace { identity, memory: 0, start: 0, length }], [descriptor]);
         let [one, other] = [(); 2].map(|()| {
             let rates = Arc::new(RateStore::default());
-            rates.provide(&identity, std::os::fd::AsFd::as_fd(&descriptor)).unwrap();
+            rates.provide(&places, &memories).unwrap();
             LoginStore::new(TlsStore::new().unwrap(), rates).source(&settings).unwrap()
         });
         for guess in 0..GUESSES.0 {
@@ -653,6 +743,51 @@ mod tests {
             let answer = source.look_up("ben", b"hello", b"guesser", NOW);
             assert!(matches!(answer, Answer::Known(Outcome::Later(_))));
         }
+    }
+
+    /// They are counted before they are compared: at once or one after the other is the same.
+    #[test]
+    fn guesses_at_once_are_no_more_than_one_after_the_other() {
+        let source = new(&users(CACHE));
+        let guesses: Vec<String> = (0..30).map(|guess| guess.to_string()).collect();
+        let answers: Vec<Answer> =
+            guesses.iter().map(|guess| source.look_up("ben", guess.as_bytes(), b"guesser", NOW)).collect();
+        let outcomes: Vec<Outcome> = answers.into_iter().map(outcome).collect();
+        let compared = outcomes.iter().filter(|outcome| **outcome == Outcome::Nobody).count() as u64;
+        let later = outcomes.iter().filter(|outcome| matches!(outcome, Outcome::Later(_))).count() as u64;
+        assert_eq!((compared, later), (GUESSES.0, 30 - GUESSES.0));
+    }
+
+    /// A password that is right costs no guess, however often it is compared.
+    #[test]
+    fn right_passwords_are_no_guesses() {
+        let source = new(&users(UserCache { lifetime: Duration::ZERO, ..CACHE }));
+        for _ in 0..3 * GUESSES.0 {
+            assert!(wait(source.look_up("ben", b"hello", b"client", NOW)).is_some());
+        }
+        for guess in 0..GUESSES.0 {
+            assert!(wait(source.look_up("ben", guess.to_string().as_bytes(), b"client", NOW)).is_none());
+        }
+        let last = source.look_up("ben", b"x", b"client", NOW);
+        assert!(matches!(last, Answer::Known(Outcome::Later(_))));
+    }
+
+    /// Twenty behind one address log in at once: they stand in line, and nobody is turned away.
+    #[test]
+    fn many_behind_one_address_have_their_turns() {
+        let account =
+            |number: usize| Account { name: format!("u{number}"), ..users(CACHE).accounts[1].clone() };
+        let many = UserSource { accounts: (0..100).map(account).collect::<Vec<_>>().into(), ..users(CACHE) };
+        let source = new(&many);
+        let answers: Vec<Answer> =
+            (0..100).map(|number| source.look_up(&format!("u{number}"), b"hello", b"office", NOW)).collect();
+        assert_eq!(answers.into_iter().filter_map(wait).count(), 100);
+        let idle = |source: &Source| {
+            let asked = lock(&source.asked);
+            asked.waiting.is_empty() && asked.clients.is_empty() && asked.in_line == 0
+        };
+        // The last one gives its turn back after it has answered.
+        tidegate_testkit::wait_for(|| idle(&source).then_some(()), "nothing is under way any more");
     }
 
     #[test]
@@ -792,5 +927,31 @@ mod tests {
         let mut changed = users(CACHE);
         changed.accounts = changed.accounts[..1].to_vec().into();
         assert!(!Arc::ptr_eq(&first, &store.source(&changed).unwrap()));
+    }
+
+    /// FAULTS 67: whoever has logged in stays so, and guesses stay counted, when other settings are given up.
+    #[test]
+    fn a_source_that_never_comes_into_force_replaces_none() {
+        let store = LoginStore::new(TlsStore::new().unwrap(), Arc::default());
+        let nothing = std::collections::BTreeMap::new();
+        let text = "listen \"127.0.0.1:0\"\nsite { respond 200 }";
+        let mut present = tidegate_config::load_str("test", text, "/".as_ref(), &nothing).settings.unwrap();
+        present.users = vec![users(CACHE)];
+        let in_force = store.source(&present.users[0]).unwrap();
+        store.settle(&present);
+        let mut changed = users(CACHE);
+        changed.accounts = changed.accounts[..1].to_vec().into();
+        let given_up = store.source(&changed).unwrap();
+        assert!(!Arc::ptr_eq(&in_force, &given_up));
+        assert_eq!(store.held(), 2);
+        store.settle(&present);
+        assert_eq!(store.held(), 1);
+        assert!(Arc::ptr_eq(&in_force, &store.source(&present.users[0]).unwrap()));
+        // What comes into force takes its place.
+        let next = store.source(&changed).unwrap();
+        present.users = vec![changed.clone()];
+        store.settle(&present);
+        assert_eq!(store.held(), 1);
+        assert!(Arc::ptr_eq(&next, &store.source(&changed).unwrap()));
     }
 }

@@ -23,7 +23,7 @@ mod upstreams;
 
 pub use ask::Format;
 pub(crate) use html::Escaped;
-pub use rates::RateReport;
+pub use rates::{RateKind, RateReport};
 
 use crate::gateway::balance::report::GroupReport;
 use crate::gateway::supervise::status::PoolStatus;

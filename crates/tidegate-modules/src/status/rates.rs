@@ -1,11 +1,23 @@
-//! Limits and bandwidths in the report: what they have turned away or held up, and whether their tables are large enough.
+//! Limits, bandwidths and bans in the report: what they have turned away or held up, and whether their tables are large enough.
 
 use super::report::{Row, Section};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::fmt::Write;
 
-/// What a `limit` has done since it is there, in all processes.
+/// What is reported of.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum RateKind {
+    /// A `limit`.
+    #[default]
+    Limit,
+    /// A `bandwidth`: what is refused are bytes, which had to wait or would have had to.
+    Bandwidth,
+    /// A `ban`: what is refused are requests of those who were banned.
+    Ban,
+}
+
+/// What a `limit`, a `bandwidth` or a `ban` has done since it is there, in all processes.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RateReport {
     /// Its name.
@@ -14,9 +26,9 @@ pub struct RateReport {
     pub refused: u64,
     /// Requests that were judged together with others for want of a place of their own.
     pub crowded: u64,
-    /// It is a bandwidth: what is `refused` are bytes, which had to wait or would have had to.
+    /// Of what.
     #[serde(default)]
-    pub is_bandwidth: bool,
+    pub kind: RateKind,
 }
 
 /// A section for all of them; none where there is none.
@@ -26,29 +38,27 @@ pub(super) fn sections(rates: &[RateReport]) -> Option<Section> {
             0 => String::new(),
             count => format!(", {count} without a place of their own (`keys`)"),
         };
-        match rate.is_bandwidth {
-            false => Row::new(format!("Limit {}", rate.name), format!("{} beyond it{crowded}", rate.refused)),
-            true => Row::new(
-                format!("Bandwidth of {}", rate.name),
-                format!("{} bytes held up{crowded}", rate.refused),
-            ),
+        let (name, refused) = (&rate.name, rate.refused);
+        match rate.kind {
+            RateKind::Limit => Row::new(format!("Limit {name}"), format!("{refused} beyond it{crowded}")),
+            RateKind::Bandwidth => {
+                Row::new(format!("Bandwidth of {name}"), format!("{refused} bytes held up{crowded}"))
+            }
+            RateKind::Ban => {
+                Row::new(format!("Ban {name}"), format!("{refused} requests of banned clients{crowded}"))
+            }
         }
     };
     let rows: Vec<Row> = rates.iter().map(row).collect();
     (!rows.is_empty()).then(|| Section { title: "Limits".into(), rows })
 }
 
-/// All limits as JSON.
-pub(super) fn to_json(rates: &[RateReport]) -> Value {
+/// All of a kind as JSON.
+pub(super) fn to_json(rates: &[RateReport], kind: RateKind) -> Value {
+    let refused = if kind == RateKind::Bandwidth { "delayed_bytes" } else { "refused" };
     let one =
-        |rate: &RateReport| json!({ "name": rate.name, "refused": rate.refused, "crowded": rate.crowded });
-    rates.iter().filter(|rate| !rate.is_bandwidth).map(one).collect()
-}
-
-/// All bandwidths as JSON.
-pub(super) fn bandwidths_to_json(rates: &[RateReport]) -> Value {
-    let one = |rate: &RateReport| json!({ "name": rate.name, "delayed_bytes": rate.refused, "crowded": rate.crowded });
-    rates.iter().filter(|rate| rate.is_bandwidth).map(one).collect()
+        |rate: &RateReport| json!({ "name": rate.name, refused: rate.refused, "crowded": rate.crowded });
+    rates.iter().filter(|rate| rate.kind == kind).map(one).collect()
 }
 
 /// What a limit says to a measure.
@@ -70,8 +80,20 @@ pub(super) fn write_prometheus(text: &mut String, rates: &[RateReport]) {
             |rate| rate.crowded,
         ),
     ];
-    for (what, measures, is_bandwidth) in [("limit", MEASURES, false), ("bandwidth", OF_BANDWIDTHS, true)] {
-        let rates = || rates.iter().filter(move |rate| rate.is_bandwidth == is_bandwidth);
+    const OF_BANS: [Measure; 2] = [
+        ("refused_total", "Requests of banned clients.", |rate| rate.refused),
+        (
+            "crowded_total",
+            "Answers that could not be counted for want of a place in the table of the ban.",
+            |rate| rate.crowded,
+        ),
+    ];
+    for (what, measures, kind) in [
+        ("limit", MEASURES, RateKind::Limit),
+        ("bandwidth", OF_BANDWIDTHS, RateKind::Bandwidth),
+        ("ban", OF_BANS, RateKind::Ban),
+    ] {
+        let rates = || rates.iter().filter(move |rate| rate.kind == kind);
         for (name, help, value) in measures.into_iter().filter(|_| rates().next().is_some()) {
             let name = format!("tidegate_{what}_{name}");
             let _ = writeln!(text, "# HELP {name} {help}\n# TYPE {name} counter");
@@ -92,12 +114,13 @@ mod tests {
         let rates = [
             RateReport { name: "api".into(), refused: 3, ..RateReport::default() },
             RateReport { name: "a\"b\\c\nd".into(), crowded: 7, ..RateReport::default() },
-            RateReport { name: "the server".into(), refused: 9, crowded: 0, is_bandwidth: true },
+            RateReport { name: "the server".into(), refused: 9, crowded: 0, kind: RateKind::Bandwidth },
+            RateReport { name: "guessers".into(), refused: 4, crowded: 0, kind: RateKind::Ban },
         ];
         let section = sections(&rates).unwrap();
         assert_eq!(section.rows[0].value, "3 beyond it");
         assert_eq!(section.rows[1].value, "0 beyond it, 7 without a place of their own (`keys`)");
-        assert_eq!(to_json(&rates)[1]["crowded"], 7);
+        assert_eq!(to_json(&rates, RateKind::Limit)[1]["crowded"], 7);
         let mut text = String::new();
         write_prometheus(&mut text, &rates);
         assert!(text.contains("tidegate_limit_refused_total{limit=\"api\"} 3\n"), "{text}");
@@ -107,8 +130,10 @@ mod tests {
             "{text}"
         );
         assert_eq!(section.rows[2].value, "9 bytes held up");
-        assert_eq!(bandwidths_to_json(&rates)[0]["delayed_bytes"], 9);
-        assert_eq!(text.lines().count(), 14);
+        assert_eq!(to_json(&rates, RateKind::Bandwidth)[0]["delayed_bytes"], 9);
+        assert_eq!(section.rows[3].value, "4 requests of banned clients");
+        assert!(text.contains("tidegate_ban_refused_total{ban=\"guessers\"} 4\n"), "{text}");
+        assert_eq!(text.lines().count(), 20);
         assert!(sections(&[]).is_none());
     }
 }

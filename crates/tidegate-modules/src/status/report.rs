@@ -3,7 +3,7 @@
 use super::ask::Format;
 use super::html;
 use super::{CertificateInfo, ProcessInfo, ServerInfo};
-use super::{pools, rates, upstreams};
+use super::{RateKind, pools, rates, upstreams};
 use serde_json::{Value, json};
 use std::fmt::Write;
 use tidegate_http::HttpDate;
@@ -84,10 +84,12 @@ impl Server {
         });
         let pools = pools::to_json(&info.pools);
         let upstreams = upstreams::to_json(&info.upstreams);
-        let (limits, bandwidths) = (rates::to_json(&info.rates), rates::bandwidths_to_json(&info.rates));
+        let rates = |kind| rates::to_json(&info.rates, kind);
+        let (limits, bandwidths, bans) =
+            (rates(RateKind::Limit), rates(RateKind::Bandwidth), rates(RateKind::Ban));
         let stats = self.counted.to_json();
         format!(
-            "{{\"server\":{server},\"pools\":{pools},\"upstreams\":{upstreams},\"limits\":{limits},\"bandwidths\":{bandwidths},\"stats\":{stats}}}\n"
+            "{{\"server\":{server},\"pools\":{pools},\"upstreams\":{upstreams},\"limits\":{limits},\"bandwidths\":{bandwidths},\"bans\":{bans},\"stats\":{stats}}}\n"
         )
     }
 

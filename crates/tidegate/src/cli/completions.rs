@@ -1,8 +1,9 @@
 //! `tidegate completions`: what a shell needs to complete this command.
 
 use super::print;
+use crate::version::VERSION;
 use anyhow::Result;
-use clap::{Args, CommandFactory};
+use clap::{Args, Command, CommandFactory};
 use clap_complete::Shell;
 use std::process::ExitCode;
 
@@ -28,6 +29,13 @@ pub struct Arguments {
 /// Prints.
 pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     let mut out = Vec::new();
-    clap_complete::generate(arguments.shell, &mut super::Arguments::command(), "tidegate", &mut out);
+    clap_complete::generate(arguments.shell, &mut offered(), "tidegate", &mut out);
     print(&String::from_utf8_lossy(&out))
+}
+
+/// The command without what only the server itself starts: a shell would offer it.
+fn offered() -> Command {
+    let all = super::Arguments::command();
+    let shown = all.get_subcommands().filter(|sub| !sub.is_hide_set()).cloned();
+    Command::new("tidegate").version(VERSION).args(all.get_arguments().cloned()).subcommands(shown)
 }

@@ -1,13 +1,14 @@
-//! `tidegate status`, `reload`, `stop` and `upgrade`: one request over the control socket of a server.
+//! `tidegate status`, `reload`, `bans`, `stop` and `upgrade`: one request over the control socket of a server.
 
 use super::{complain, has_color, print};
 use crate::master::control::{self, Request};
 use crate::master::proof::Operator;
 use anyhow::{Context, Result, anyhow, bail};
-use clap::{Args, ValueEnum};
+use clap::{Args, Subcommand, ValueEnum};
 use rustix::net::sockopt::socket_peercred;
 use rustix::process::getuid;
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use tidegate_config::{Loaded, ProcessEnvironment, Settings, load_file, load_str};
@@ -20,10 +21,10 @@ struct Server {
     ///
     /// Without it and without --config: tidegate.sock in $XDG_RUNTIME_DIR or /run (for root), else tidegate-UID.sock in
     /// the folder for temporary files.
-    #[arg(long, value_name = "PATH")]
+    #[arg(long, value_name = "PATH", global = true)]
     control: Option<PathBuf>,
     /// The server's settings file, which tells where its control socket is
-    #[arg(long, value_name = "FILE", conflicts_with = "control")]
+    #[arg(long, value_name = "FILE", conflicts_with = "control", global = true)]
     config: Option<PathBuf>,
 }
 
@@ -44,7 +45,7 @@ Exit codes:
   1  no server answers, or it could not do it
   2  the arguments are wrong")]
 pub struct StatusArguments {
-    /// As JSON: {\"server\": {...}, \"stats\": {...}}
+    /// As JSON: {"server": {...}, "stats": {...}}
     #[arg(long, conflicts_with_all = ["text", "prometheus"])]
     json: bool,
     /// As text, for people; the default
@@ -157,6 +158,24 @@ pub struct UpgradeArguments {
     server: Server,
 }
 
+/// Who is banned by a `ban`, and until when
+#[derive(Args)]
+pub struct BansArguments {
+    #[command(subcommand)]
+    action: Option<BansAction>,
+    #[command(flatten)]
+    server: Server,
+}
+
+#[derive(Subcommand)]
+enum BansAction {
+    /// Lets a client in again, and forgets what was counted of it
+    Lift {
+        /// An address of the client; of IPv6 its network of 64 bits is meant
+        address: IpAddr,
+    },
+}
+
 /// `tidegate status`.
 pub fn status(arguments: &StatusArguments) -> Result<ExitCode> {
     let form = match (arguments.json, arguments.prometheus) {
@@ -184,6 +203,15 @@ pub fn status(arguments: &StatusArguments) -> Result<ExitCode> {
 pub fn reload(arguments: &ReloadArguments) -> Result<ExitCode> {
     let request =
         Request::Reload { allows_loss: arguments.allow_loss, config: named_config(&arguments.server)? };
+    ask(&arguments.server, &request)
+}
+
+/// `tidegate bans`.
+pub fn bans(arguments: &BansArguments) -> Result<ExitCode> {
+    let request = match &arguments.action {
+        None => Request::Bans,
+        Some(BansAction::Lift { address }) => Request::Lift(*address),
+    };
     ask(&arguments.server, &request)
 }
 

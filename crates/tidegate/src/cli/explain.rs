@@ -8,7 +8,7 @@ use crate::preflight;
 use crate::registry::Registry;
 use crate::revision::SettingsFrom;
 use crate::server::privileges::become_user;
-use anyhow::{Context as _, Result, anyhow, bail};
+use anyhow::{Context as _, Error, Result, anyhow, bail};
 use clap::Args;
 use std::collections::HashMap;
 use std::fmt::Write as _;
@@ -19,8 +19,9 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
-use tidegate_config::settings::ListenAddress;
+use tidegate_config::settings::{Country, ListenAddress};
 use tidegate_config::{Loaded, ProcessEnvironment, Settings, from_folder, load_file};
+use tidegate_core::access_data::{AccessFile, AccessFiles, AccessStore};
 use tidegate_core::exchange::Local;
 use tidegate_core::explain::{Asked, Known, Notes, refusal};
 use tidegate_core::tls::{TlsFiles, TlsStore};
@@ -30,6 +31,7 @@ use tidegate_http::{Authority, Field, Fields, Method, Target, Version};
 use tidegate_io::runtime::{self, Runtime};
 use tidegate_io::socket::Peer;
 use tidegate_io::{Kind, Poller, Slab};
+use tidegate_modules::login::Assumed;
 
 /// How long an answer may wait for the disk.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -46,6 +48,7 @@ Examples:
   tidegate explain --config site.kdl HEAD http://example.com/ -H 'Accept-Encoding: br'
   tidegate explain --dir /srv/www http://127.0.0.1:8080/downloads/
   tidegate explain --from 192.0.2.7 http://example.com/.perf
+  tidegate explain --user anna --at '2026-01-05 08:00 Europe/Berlin' http://example.com/admin/
 
 Exit codes:
   0  the request is sound, and what would answer it was said
@@ -61,6 +64,18 @@ pub struct Arguments {
     /// Address of the client, for `allow` and `deny`; `unix` for one on a unix socket
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1", value_parser = peer)]
     from: Peer,
+    /// The country of the client, in place of what the database says: `DE`; `ZZ` for none that is known
+    #[arg(long, value_name = "CC", value_parser = Country::read)]
+    country: Option<Country>,
+    /// When the request comes: `2026-01-05T08:00:00Z`, or with a time zone `2026-01-05 08:00 Europe/Berlin`
+    #[arg(long, value_name = "TIME", value_parser = instant)]
+    at: Option<i64>,
+    /// Who has logged in, instead of a name and a password in the request
+    #[arg(long, value_name = "NAME")]
+    user: Option<String>,
+    /// A group of that user beside those of the settings; may be given several times
+    #[arg(long = "group", value_name = "NAME", requires = "user")]
+    groups: Vec<String>,
     /// Settings file [default: tidegate.kdl here, else /etc/tidegate/tidegate.kdl]
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
@@ -79,6 +94,12 @@ fn field(text: &str) -> Result<(String, String), String> {
         return Err("a field holds no control characters".into());
     }
     Ok((name.to_owned(), value.to_owned()))
+}
+
+fn instant(text: &str) -> Result<i64, String> {
+    tidegate_config::settings::read_instant(text).ok_or_else(|| {
+        "write it as `2026-01-05T08:00:00Z`, or with a time zone as `2026-01-05 08:00 Europe/Berlin`".into()
+    })
 }
 
 fn peer(text: &str) -> Result<Peer, String> {
@@ -101,7 +122,8 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     if !is_token(method_token.as_bytes()) {
         bail!("`{method_token}` is no method");
     }
-    let settings = Arc::new(load(arguments)?);
+    let (settings, found) = load(arguments)?;
+    let settings = Arc::new(settings);
     let method = Method::from_token(method_token);
     let (url, fragment) = url.split_once('#').map_or((url, None), |(url, fragment)| (url, Some(fragment)));
     let target =
@@ -146,7 +168,14 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     let tls = TlsStore::new()?;
     tls.take(&TlsFiles::read(&settings, &TlsFiles::default(), &HashMap::new())?);
     let notes = Notes::default();
-    let engine = Registry::for_rehearsal(notes.clone(), tls)
+    let access = Arc::<AccessStore>::default();
+    let files = AccessFiles::read(&settings, &AccessFiles::default(), &found).map_err(Error::msg)?;
+    access.take(&files)?;
+    if let Some(country) = arguments.country {
+        access.assume(country);
+    }
+    let user = arguments.user.as_ref().map(|name| Assumed::new(name, &arguments.groups, notes.clone()));
+    let engine = Registry::for_rehearsal(notes.clone(), access, tls, user)
         .build(&settings, &mut |_| Ok(None))
         .map_err(|error| anyhow!("{error}"))?;
     become_the_user(&settings)?;
@@ -163,7 +192,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
         protocol: None,
         version: Version::Http11,
         is_early: false,
-        now: tidegate_io::clock::wall_seconds(),
+        now: arguments.at.unwrap_or_else(tidegate_io::clock::wall_seconds),
         started: tidegate_io::clock::monotonic_ns(),
         local: Local::default(),
         state: RequestState::default(),
@@ -240,7 +269,7 @@ fn wait(reply: Reply, runtime: &Runtime, poller: &mut Poller) -> Result<Response
     }
 }
 
-fn load(arguments: &Arguments) -> Result<Settings> {
+fn load(arguments: &Arguments) -> Result<(Settings, Vec<AccessFile>)> {
     let from = match (&arguments.dir, &arguments.config) {
         (Some(folder), _) => SettingsFrom::Folder { folder: folder.clone(), listen: Vec::new() },
         (None, Some(path)) => SettingsFrom::File(path.clone()),
@@ -249,13 +278,15 @@ fn load(arguments: &Arguments) -> Result<Settings> {
     let mut loaded = match from {
         SettingsFrom::File(path) => load_file(&path, &ProcessEnvironment),
         SettingsFrom::Folder { folder, listen } => match from_folder(&folder, &listen) {
-            Ok(settings) => return Ok(settings),
+            Ok(settings) => return Ok((settings, Vec::new())),
             Err(diagnostics) => Loaded { diagnostics, ..Loaded::default() },
         },
     };
-    preflight::look(&mut loaded);
+    let found = preflight::look(&mut loaded).access;
     complain(&loaded.render(has_color()));
-    loaded.settings.ok_or_else(|| anyhow!("nothing could be served, so nothing can be explained"))
+    let settings = loaded.settings;
+    let settings = settings.ok_or_else(|| anyhow!("nothing could be served, so nothing can be explained"))?;
+    Ok((settings, found))
 }
 
 /// The host that the request names, and its fields.

@@ -33,12 +33,12 @@ Exit codes:
   1  the settings are wrong, or what was asked for could not be done
   2  the arguments are wrong";
 
-/// A web server that holds under the flood, and measures, explains and tunes itself.
+/// A web server that holds under the flood, and explains what it does.
 ///
 /// `tidegate serve` is the server. The other commands help to write its settings (check, fmt, explain) and
 /// to run it (status, reload, stop, upgrade): those speak to a running server over its control socket.
 #[derive(Parser)]
-#[command(name = "tidegate", version, max_term_width = 100, after_help = EXIT_CODES, after_long_help = format!("\
+#[command(name = "tidegate", version = crate::version::VERSION, max_term_width = 100, after_help = EXIT_CODES, after_long_help = format!("\
 Examples:
   tidegate serve                       serve this folder on http://127.0.0.1:8080
   tidegate check --config site.kdl     find every mistake in a settings file
@@ -62,6 +62,7 @@ enum Command {
     Explain(explain::Arguments),
     Status(control_client::StatusArguments),
     Reload(control_client::ReloadArguments),
+    Bans(control_client::BansArguments),
     Stop(control_client::StopArguments),
     Upgrade(control_client::UpgradeArguments),
     Trust(trust::Arguments),
@@ -108,6 +109,7 @@ pub fn run() -> ExitCode {
         Command::Explain(arguments) => explain::run(&arguments),
         Command::Status(arguments) => control_client::status(&arguments),
         Command::Reload(arguments) => control_client::reload(&arguments),
+        Command::Bans(arguments) => control_client::bans(&arguments),
         Command::Stop(arguments) => control_client::stop(&arguments),
         Command::Upgrade(arguments) => control_client::upgrade(&arguments),
         Command::Trust(arguments) => trust::run(&arguments),

@@ -18,7 +18,7 @@ use rustix::process::{geteuid, getppid, getuid};
 use std::collections::VecDeque;
 use std::fs;
 use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write};
-use std::net::Shutdown;
+use std::net::{IpAddr, Shutdown};
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
@@ -49,6 +49,10 @@ pub enum Request {
     /// A question to every worker about its file cache: `report`, `list`, `start`, `stop`, `restart`, each
     /// also with ` json` behind it.
     Cache(String),
+    /// Who is banned.
+    Bans,
+    /// Somebody is banned no longer.
+    Lift(IpAddr),
     /// Take up new settings.
     Reload {
         /// Whether names that the files no longer hold may go.
@@ -80,6 +84,8 @@ impl Request {
             Request::Status(Format::Json) => "status json".into(),
             Request::Status(Format::Prometheus) => "status prometheus".into(),
             Request::Cache(question) => format!("cache {question}").trim_end().into(),
+            Request::Bans => "bans".into(),
+            Request::Lift(address) => format!("lift {address}"),
             Request::Reload { allows_loss, config } => {
                 line("reload", ("allow-loss", *allows_loss), ("of", config.as_deref()))
             }
@@ -98,6 +104,8 @@ impl Request {
             ("status", "json") => Request::Status(Format::Json),
             ("status", "prometheus") => Request::Status(Format::Prometheus),
             ("cache", question) => Request::Cache(question.into()),
+            ("bans", "") => Request::Bans,
+            ("lift", address) => Request::Lift(address.parse().ok()?),
             ("reload", rest) => {
                 let (allows_loss, config) = parse_order(rest, "allow-loss", "of")?;
                 Request::Reload { allows_loss, config }
@@ -526,6 +534,11 @@ fn serve(
             let (is_ok, text) = status_registry.cache(question, format);
             return respond(&Reply { is_ok, text });
         }
+        Some(Request::Bans) => return respond(&Reply::ok(status_registry.rates().bans())),
+        Some(Request::Lift(address)) => {
+            let (is_ok, text) = status_registry.rates().lift(address);
+            return respond(&Reply { is_ok, text });
+        }
         Some(order) => order,
     };
     let (reply, replies) = channel();
@@ -558,6 +571,9 @@ mod tests {
             Request::Status(Format::Text),
             Request::Status(Format::Json),
             Request::Status(Format::Prometheus),
+            Request::Bans,
+            Request::Lift("192.0.2.1".parse().unwrap()),
+            Request::Lift("2001:db8::1".parse().unwrap()),
             Request::Cache("list".into()),
             Request::Cache(String::new()),
             Request::Reload { allows_loss: false, config: None },

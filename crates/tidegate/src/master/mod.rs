@@ -5,6 +5,7 @@
 //! `reload` and `upgrade` change settings and program. The order of the start matters: what can fail comes
 //! first, what others can see comes last.
 
+pub mod access;
 mod acme;
 mod activation;
 mod changes;
@@ -17,7 +18,7 @@ mod parts;
 mod pid_file;
 mod pools;
 pub mod proof;
-mod rates;
+pub mod rates;
 mod reload;
 mod rotation;
 pub mod sealing;
@@ -37,6 +38,7 @@ use crate::descriptors;
 use crate::link::{ToMaster, Wellness};
 use crate::revision::{self, ServeOptions, SettingsFrom};
 use crate::server::privileges;
+use access::{AccessLooks, AccessReading, AccessState};
 use anyhow::{Context, Result};
 use changes::{Change, Order, Upgrade};
 use control::{ControlSocket, Reply, Request, Responder};
@@ -94,6 +96,8 @@ pub enum Event {
     Looked(Box<tls::Looked>),
     /// Files of logins were looked at.
     Credentials(Box<credentials::Looked>),
+    /// Files that access asks were looked at.
+    LookedAtAccess(Box<access::Looked>),
     /// The thread for automatic certificates has said something.
     Acme(acme::AcmeEvent),
     /// A server process has said something.
@@ -114,6 +118,8 @@ pub struct Read {
     pub pairs: HashMap<PairKey, Pair>,
     /// The state of the files of TLS just before they were read.
     pub seen: CertificateWatch,
+    /// What access asks of files.
+    pub access: AccessReading,
     /// Warnings that were found.
     pub warnings: Vec<Diagnostic>,
 }
@@ -126,6 +132,7 @@ pub struct Master {
     servers: Servers,
     tls: Tls,
     credentials: credentials::Credentials,
+    access: AccessLooks,
     acme: acme::Acme,
     status_registry: Arc<StatusRegistry>,
     writer: Arc<Writer>,
@@ -199,6 +206,7 @@ impl Master {
         let logs = Logs::open(&settings, &HashSet::new(), &Wanted::default())?;
         let files = TlsFiles::read(&settings, &TlsFiles::default(), &read.pairs)?;
         let seen = read.seen;
+        let access = read.access.complete(&settings, &AccessState::default())?;
         let (given, mut warnings) = activation::take();
         let present = handover.map_or(&given, |left| &left.sockets);
         let sockets = Sockets::open(&settings, layout.total(), present)?;
@@ -241,6 +249,7 @@ impl Master {
             sockets,
             tls: files,
             seen,
+            access,
             logs,
             rates,
             layout,
@@ -256,6 +265,7 @@ impl Master {
             servers,
             tls,
             credentials: credentials::Credentials::default(),
+            access: AccessLooks::default(),
             acme: acme::Acme::default(),
             status_registry,
             writer,
@@ -277,6 +287,7 @@ impl Master {
             has_predecessor: false,
         };
         master.begin_tls()?;
+        master.adopt_access();
         master.upstreams.adopt(&master.current.settings, master.tls.store());
         master.start_servers()?;
         let (status_registry, sender) = (master.status_registry.clone(), master.sender.clone());
@@ -329,6 +340,7 @@ impl Master {
         let ending = loop {
             self.look_at_tls();
             self.look_at_credentials();
+            self.look_at_access();
             let event = self.deferred.pop_front().or_else(|| self.next_event(None));
             if let Some(ending) = event.and_then(|event| self.obey(event)) {
                 break ending;
@@ -348,7 +360,8 @@ impl Master {
     /// The next event, or nothing when it was time for something else: for what `servers` has to do, for the
     /// watchdog, for a change that is under way, or for what the caller waits for.
     fn next_event(&mut self, until: Option<Instant>) -> Option<Event> {
-        let look = self.tls.next_look().filter(|_| !self.servers.is_ending);
+        let looks = self.tls.next_look().into_iter().chain(self.access.next());
+        let look = looks.min().filter(|_| !self.servers.is_ending);
         let change = self.change.as_ref().and_then(Change::deadline);
         let logs = self.rotation.deadline();
         let credentials = self.credentials.next_look().filter(|_| !self.servers.is_ending);
@@ -420,6 +433,7 @@ impl Master {
             Event::Reopened(target, outcome) => self.have_reopened(&target, outcome),
             Event::Looked(looked) => self.have_looked(*looked),
             Event::Credentials(looked) => self.have_looked_at_credentials(*looked),
+            Event::LookedAtAccess(looked) => self.have_looked_at_access(*looked),
             Event::PredecessorEnded => self.has_predecessor = false,
             other => return Some(other),
         }
@@ -448,7 +462,10 @@ impl Master {
             Event::Order(Request::Upgrade { binary, allows_loss }, responder) => {
                 self.ask_for(Order::Upgrade { executable: binary, allows_loss, responder: Some(responder) });
             }
-            Event::Order(Request::Status(_) | Request::Cache(_), responder) => {
+            Event::Order(
+                Request::Status(_) | Request::Cache(_) | Request::Bans | Request::Lift(_),
+                responder,
+            ) => {
                 responder.send(Reply::failed("this is not for the master to answer"));
             }
             Event::Upgraded => self.has_upgraded(),

@@ -1,72 +1,197 @@
-//! The tables of `limit`: made by the master, so that all server processes count in the same, and kept for as long as the
-//! limit is there, over reloads, upgrades and the end of any process.
+//! The tables of `limit`, `bandwidth` and `ban`: made by the master, so that all server processes count in the same, and
+//! kept for as long as the limit is there, over reloads, upgrades and the end of any process.
+//!
+//! The new tables of a revision lie in one memory, which is one descriptor for each process however many limits there are.
+//! A table that stays remains in the memory it was made in, so a revision has as many memories as there were revisions
+//! that brought limits which are still there.
 
 use anyhow::{Context, Result};
 use rustix::io::Errno;
 use rustix::process::{Pid, test_kill_process};
 use std::collections::{HashMap, HashSet};
 use std::io;
+use std::net::IpAddr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
+use std::time::Duration;
 use tidegate_config::Settings;
-use tidegate_core::rate::{self, Identity, Kind};
-use tidegate_modules::status::RateReport;
+use tidegate_core::log;
+use tidegate_core::rate::{self, Client, Identity, Kind, TablePlace};
+use tidegate_io::clock;
+use tidegate_io::shared::{self, PAGE, SharedMemory};
+use tidegate_modules::status::{RateKind, RateReport};
 
 /// The tables of one revision, in the order of the settings.
 #[derive(Debug, Clone, Default)]
-pub struct Rates(Vec<(Identity, Table)>);
+pub struct Rates(Vec<Table>);
 
-/// Where it is counted, and what other processes get to count there as well.
+/// Where it is counted, and where that lies.
 #[derive(Debug, Clone)]
 struct Table {
+    identity: Identity,
     table: rate::Table,
+    /// What other processes get to count there as well.
     descriptor: Arc<OwnedFd>,
+    start: usize,
+    length: usize,
 }
 
-impl From<(rate::Table, OwnedFd)> for Table {
-    fn from((table, descriptor): (rate::Table, OwnedFd)) -> Table {
-        Table { table, descriptor: Arc::new(descriptor) }
+/// For how many processes there is a ledger in each table: while they are replaced there are twice as many.
+fn ledgers(settings: &Settings) -> usize {
+    2 * usize::from(settings.processes.max(4))
+}
+
+/// Where tables begin that lie one behind the other, each on pages of its own, and how many words they take in all; `None`:
+/// more than can be told.
+fn lay_out(lengths: &[Option<usize>]) -> Option<(Vec<usize>, usize)> {
+    let mut end = 0usize;
+    let mut starts = Vec::with_capacity(lengths.len());
+    for length in lengths {
+        starts.push(end);
+        end = end.checked_add((*length)?)?.checked_next_multiple_of(PAGE)?;
+    }
+    Some((starts, end))
+}
+
+/// What the tables of these settings come to when every key is used.
+pub struct Extent {
+    /// Bytes.
+    pub bytes: u64,
+    /// How many tables.
+    pub tables: usize,
+    /// The largest one, and its bytes.
+    pub largest: Option<(Identity, u64)>,
+}
+
+impl Extent {
+    /// Of these settings.
+    pub fn of(settings: &Settings) -> Extent {
+        let (processes, mut seen) = (ledgers(settings), HashSet::new());
+        let mut extent = Extent { bytes: 0, tables: 0, largest: None };
+        for identity in Identity::all(settings).filter(|identity| seen.insert(identity.clone())) {
+            let words = identity.length(processes).unwrap_or(usize::MAX);
+            let bytes = (words as u64).saturating_mul(size_of::<u64>() as u64);
+            extent.bytes = extent.bytes.saturating_add(bytes);
+            extent.tables += 1;
+            if extent.largest.as_ref().is_none_or(|(_, largest)| *largest < bytes) {
+                extent.largest = Some((identity, bytes));
+            }
+        }
+        extent
     }
 }
 
 impl Rates {
     /// A table for each limit of the settings. Those that `present` has are taken from there.
     pub fn open(settings: &Settings, present: &Rates) -> Result<Rates> {
-        let present: HashMap<_, _> = present.0.iter().map(|(identity, table)| (identity, table)).collect();
-        let (mut tables, mut seen) = (Vec::new(), HashSet::new());
-        // While they are replaced there are twice as many.
-        let processes = 2 * usize::from(settings.processes.max(4));
-        for identity in Identity::all(settings) {
-            if !seen.insert(identity.clone()) {
-                continue;
-            }
-            let table = match present.get(&identity) {
-                Some(table) => (*table).clone(),
-                None => Table::from(identity.fresh(processes).with_context(|| {
-                    let Identity { name, keys, .. } = &identity;
-                    format!("there is no memory for the {keys} keys of `{name}`")
-                })?),
-            };
-            tables.push((identity, table));
+        let present: HashMap<_, _> = present.0.iter().map(|table| (&table.identity, table)).collect();
+        let mut seen = HashSet::new();
+        let all: Vec<Identity> =
+            Identity::all(settings).filter(|identity| seen.insert(identity.clone())).collect();
+        let new = || all.iter().filter(|identity| !present.contains_key(identity));
+        let mut made = Rates::make(new(), ledgers(settings)).with_context(|| {
+            let keys: u64 = new().map(|identity| u64::from(identity.keys)).sum();
+            format!("there is no memory for the {keys} `keys` of {} limits", new().count())
+        })?;
+        let mut made = made.0.drain(..);
+        let table = |identity: &Identity| match present.get(identity) {
+            Some(table) => Some((*table).clone()),
+            None => made.next(),
+        };
+        Ok(Rates(all.iter().filter_map(table).collect()))
+    }
+
+    /// New tables, all in one memory.
+    fn make<'a>(
+        identities: impl Iterator<Item = &'a Identity> + Clone,
+        processes: usize,
+    ) -> io::Result<Rates> {
+        let lengths: Vec<_> = identities.clone().map(|identity| identity.length(processes)).collect();
+        let Some((starts, end)) = lay_out(&lengths) else { return Err(io::ErrorKind::OutOfMemory.into()) };
+        if end == 0 {
+            return Ok(Rates::default());
         }
-        Ok(Rates(tables))
+        let (memory, descriptor) = SharedMemory::new("tidegate-limits", end)?;
+        let descriptor = Arc::new(descriptor);
+        let table = |((identity, start), length): ((&Identity, usize), Option<usize>)| {
+            let length = length.unwrap_or(0);
+            let words = memory.words(start..start + length).ok_or(io::ErrorKind::OutOfMemory)?;
+            let table = identity.fresh(words, processes)?;
+            Ok(Table { identity: identity.clone(), table, descriptor: descriptor.clone(), start, length })
+        };
+        Ok(Rates(identities.zip(starts).zip(lengths).map(table).collect::<io::Result<_>>()?))
     }
 
     /// Those that a predecessor has left. What cannot be used is made anew.
-    pub fn inherit(tables: Vec<Identity>, descriptors: impl IntoIterator<Item = OwnedFd>) -> Rates {
-        let both = tables.into_iter().zip(descriptors);
-        let attached = both.filter_map(|(identity, descriptor)| {
-            let table = identity.attach(descriptor.as_fd()).ok()?;
-            Some((identity, Table::from((table, descriptor))))
-        });
-        Rates(attached.collect())
+    pub fn inherit(places: Vec<TablePlace>, memories: Vec<OwnedFd>) -> Rates {
+        let memories: Vec<_> = memories
+            .into_iter()
+            .map(|descriptor| Some((SharedMemory::attach(descriptor.as_fd()).ok()?, Arc::new(descriptor))))
+            .collect();
+        let attach = |place: TablePlace| {
+            let TablePlace { identity, memory, start, length } = place;
+            let (memory, descriptor) = memories.get(memory)?.as_ref()?;
+            let table = identity.attach(memory.words(start..start.checked_add(length)?)?).ok()?;
+            Some(Table { identity, table, descriptor: descriptor.clone(), start, length })
+        };
+        Rates(places.into_iter().filter_map(attach).collect())
+    }
+
+    /// Those of a predecessor that gave each table a memory of its own.
+    pub fn inherit_each(tables: Vec<Identity>, memories: Vec<OwnedFd>) -> Rates {
+        let whole = |(number, (identity, descriptor)): (usize, (Identity, &OwnedFd))| {
+            let length = SharedMemory::attach(descriptor.as_fd()).ok()?.len();
+            Some(TablePlace { identity, memory: number, start: 0, length })
+        };
+        let places = tables.into_iter().zip(&memories).enumerate().filter_map(whole).collect();
+        Rates::inherit(places, memories)
+    }
+
+    /// The descriptors of the memories, each once, and where each table lies in them.
+    fn memories(&self) -> (Vec<TablePlace>, Vec<&Arc<OwnedFd>>) {
+        let (mut memories, mut numbers) = (Vec::new(), HashMap::new());
+        let place = |table| {
+            let Table { identity, start, length, descriptor, .. }: &Table = table;
+            let memory = *numbers.entry(Arc::as_ptr(descriptor)).or_insert_with(|| {
+                memories.push(descriptor);
+                memories.len() - 1
+            });
+            TablePlace { identity: identity.clone(), memory, start: *start, length: *length }
+        };
+        let places = self.0.iter().map(place).collect();
+        (places, memories)
     }
 
     /// Copies for another process.
-    pub fn copies(&self) -> io::Result<(Vec<Identity>, Vec<OwnedFd>)> {
-        let identities = self.0.iter().map(|(identity, _)| identity.clone()).collect();
-        let copies = self.0.iter().map(|(_, table)| table.descriptor.try_clone());
-        Ok((identities, copies.collect::<io::Result<_>>()?))
+    pub fn copies(&self) -> io::Result<(Vec<TablePlace>, Vec<OwnedFd>)> {
+        let (places, memories) = self.memories();
+        Ok((places, memories.into_iter().map(|memory| memory.try_clone()).collect::<io::Result<_>>()?))
+    }
+
+    /// Gives what lies in these memories and is no table of these back to the system: the tables of limits that are gone.
+    /// Requests of settings before, which may still count there, begin anew.
+    pub fn release_others(&self) {
+        let (mut places, memories) = self.memories();
+        places.sort_by_key(|place| (place.memory, place.start));
+        let mut places = places.into_iter().peekable();
+        for (number, descriptor) in memories.into_iter().enumerate() {
+            let mut end = 0;
+            let mut outcome = Ok(());
+            while let Some(place) = places.next_if(|place| place.memory == number) {
+                if end < place.start {
+                    outcome = outcome.and(shared::release(descriptor.as_fd(), end..place.start));
+                }
+                end = (place.start + place.length).next_multiple_of(PAGE);
+            }
+            let length =
+                rustix::fs::fstat(descriptor).map_or(0, |stat| stat.st_size) as usize / size_of::<u64>();
+            if end < length {
+                outcome = outcome.and(shared::release(descriptor.as_fd(), end..length));
+            }
+            if let Err(error) = outcome {
+                log::warn(format_args!("the memory of limits that are gone cannot be given back: {error}"));
+            }
+        }
     }
 
     /// What processes have had under way that are no longer there is given back.
@@ -75,23 +200,166 @@ impl Rates {
             let process = i32::try_from(process).ok().and_then(Pid::from_raw);
             process.is_some_and(|process| test_kill_process(process) != Err(Errno::SRCH))
         };
-        for (_, table) in &self.0 {
+        for table in &self.0 {
             if let rate::Table::Count(counts) = &table.table {
                 counts.give_back(is_there);
             }
         }
     }
 
+    /// Who is banned, a line for each.
+    pub fn bans(&self) -> String {
+        let now = clock::monotonic_ns();
+        let mut lines = Vec::new();
+        for Table { identity, table, .. } in &self.0 {
+            let rate::Table::Ban(bans) = table else { continue };
+            let line = |(client, left): (Client, Duration)| {
+                format!("{client} for {} s more by `{}`\n", left.as_secs().max(1), identity.name)
+            };
+            lines.extend(bans.list(now).into_iter().map(line));
+        }
+        if lines.is_empty() { "Nobody is banned.\n".to_owned() } else { lines.concat() }
+    }
+
+    /// Lifts the bans of whoever has this address: whether there were any, and what is said of it.
+    pub fn lift(&self, address: IpAddr) -> (bool, String) {
+        let now = clock::monotonic_ns();
+        let Some(client) = Client::at(address) else { return (false, "nobody has this address".to_owned()) };
+        let mut lifted = Vec::new();
+        for Table { identity, table, .. } in &self.0 {
+            if let rate::Table::Ban(bans) = table
+                && bans.lift(client, now)
+            {
+                lifted.push(format!("`{}`", identity.name));
+            }
+        }
+        match lifted.is_empty() {
+            true => (false, format!("{client} is not banned")),
+            false => (true, format!("{client} is banned no longer by {}\n", lifted.join(", "))),
+        }
+    }
+
     /// What they have refused.
     pub fn report(&self) -> Vec<RateReport> {
-        let report = |(identity, table): &(Identity, Table)| RateReport {
+        let report = |Table { identity, table, .. }: &Table| RateReport {
             name: identity.name.clone(),
-            refused: table.table.refused(),
-            crowded: table.table.crowded(),
-            is_bandwidth: identity.kind == Kind::Speed,
+            refused: table.refused(),
+            crowded: table.crowded(),
+            kind: match identity.kind {
+                Kind::Speed => RateKind::Bandwidth,
+                Kind::Ban => RateKind::Ban,
+                _ => RateKind::Limit,
+            },
         };
         // How many connections a client has, and who guesses passwords, is no news of a limit.
-        let is_news = |kind| !matches!(kind, Kind::Clients | Kind::Guesses);
-        self.0.iter().filter(|(identity, _)| is_news(identity.kind)).map(report).collect()
+        let is_news = |table: &&Table| !matches!(table.identity.kind, Kind::Clients | Kind::Guesses);
+        self.0.iter().filter(is_news).map(report).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeMap;
+    use std::num::NonZeroU64;
+    use std::path::Path;
+    use tidegate_core::rate::{Rate, RateStore};
+
+    const SECOND: u64 = 1_000_000_000;
+
+    fn settings(limits: impl IntoIterator<Item = String>) -> Settings {
+        let limits: Vec<String> = limits
+            .into_iter()
+            .map(|name| {
+                format!(
+                    "site \"{name}.test\" {{ respond 200; limit \"{name}\" requests=\"1/h\" keys=100 }}\n"
+                )
+            })
+            .collect();
+        let text = format!("listen \"127.0.0.1:0\"\n{}", limits.concat());
+        tidegate_config::load_str("test.kdl", &text, Path::new("/"), &BTreeMap::new()).settings.unwrap()
+    }
+
+    fn named(names: &[&str]) -> Settings {
+        settings(names.iter().map(ToString::to_string))
+    }
+
+    /// Whether one request more of `key` may happen, by the table of the master.
+    fn is_within(rates: &Rates, name: &str, key: &[u8]) -> bool {
+        let table = rates.0.iter().find(|table| table.identity.name == name).unwrap();
+        let rate::Table::Rate(buckets) = &table.table else { panic!("{name} is no rate") };
+        let one = NonZeroU64::MIN;
+        matches!(
+            buckets.charge(key, Rate::new(one, Duration::from_secs(3600), one), SECOND),
+            rate::Ruling::Within { .. }
+        )
+    }
+
+    #[test]
+    fn ten_thousand_limits_are_one_descriptor() {
+        let settings = settings((0..10_000).map(|number| format!("l{number}")));
+        let rates = Rates::open(&settings, &Rates::default()).unwrap();
+        let (places, memories) = rates.copies().unwrap();
+        assert_eq!((places.len(), memories.len()), (10_000, 1));
+        // Another process counts in the same, and in none that is another one's.
+        let store = RateStore::default();
+        store.provide(&places, &memories).unwrap();
+        for (number, place) in places.iter().enumerate().step_by(997) {
+            let name = format!("l{number}");
+            assert_eq!(place.identity.name, name);
+            let rate::Table::Rate(theirs) = store.table(place.identity.clone()).unwrap() else { panic!() };
+            let one = NonZeroU64::MIN;
+            theirs.charge(b"key", Rate::new(one, Duration::from_secs(3600), one), SECOND);
+            assert!(!is_within(&rates, &name, b"key"), "{name}");
+            assert!(is_within(&rates, &format!("l{}", number + 1), b"key"));
+        }
+    }
+
+    #[test]
+    fn what_stays_keeps_its_counts_and_what_is_gone_its_memory_no_more() {
+        let first = Rates::open(&named(&["a", "b", "c"]), &Rates::default()).unwrap();
+        assert!(["a", "b", "c"].iter().all(|name| is_within(&first, name, b"key")));
+        let second = Rates::open(&named(&["c", "d", "a"]), &first).unwrap();
+        let (places, memories) = second.copies().unwrap();
+        let lies: Vec<_> = places.iter().map(|place| (place.identity.name.as_str(), place.memory)).collect();
+        assert_eq!((lies, memories.len()), (vec![("c", 0), ("d", 1), ("a", 0)], 2));
+        assert!(!is_within(&first, "b", b"key"), "settings of before may still count");
+        second.release_others();
+        assert!(!is_within(&second, "a", b"key") && !is_within(&second, "c", b"key"));
+        assert!(is_within(&first, "b", b"key"), "its memory was given back");
+        assert!(is_within(&second, "d", b"key"));
+        let store = RateStore::default();
+        store.provide(&places, &memories).unwrap();
+        assert_eq!(store.held(), 3);
+        // What does not lie in what came is refused, not taken for another.
+        for (memory, start) in [(2, 0), (0, usize::MAX), (1, PAGE)] {
+            let wrong = TablePlace { memory, start, ..places[1].clone() };
+            assert!(RateStore::default().provide(&[wrong], &memories).is_err(), "{memory} {start}");
+        }
+    }
+
+    #[test]
+    fn a_successor_goes_on_counting() {
+        let settings = named(&["a", "b"]);
+        let before = Rates::open(&settings, &Rates::default()).unwrap();
+        assert!(is_within(&before, "a", b"key"));
+        let (places, memories) = before.copies().unwrap();
+        let after = Rates::open(&settings, &Rates::inherit(places, memories)).unwrap();
+        assert!(!is_within(&after, "a", b"key") && is_within(&after, "b", b"key"));
+        // One from before tables shared a memory.
+        let alone = |identity: Identity| {
+            let length = identity.length(8).unwrap();
+            let (memory, descriptor) = SharedMemory::new("test", length).unwrap();
+            let table = identity.fresh(memory.words(0..length).unwrap(), 8).unwrap();
+            let descriptor = Arc::new(descriptor);
+            Table { identity, table, descriptor, start: 0, length }
+        };
+        let alone = Rates(Identity::all(&settings).map(alone).collect());
+        assert!(is_within(&alone, "b", b"key"));
+        let memories = alone.copies().unwrap().1;
+        assert_eq!(memories.len(), 2);
+        let identities = Identity::all(&settings).collect();
+        let after = Rates::open(&settings, &Rates::inherit_each(identities, memories)).unwrap();
+        assert!(!is_within(&after, "b", b"key") && is_within(&after, "a", b"key"));
     }
 }

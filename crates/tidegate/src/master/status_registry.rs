@@ -8,6 +8,7 @@ use super::pools::Pools;
 use super::rates::Rates;
 use crate::certificates;
 use crate::link::{Answer, Figures, Link, Question, ToMaster, ToServer, Wellness};
+use crate::version::VERSION;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -17,9 +18,6 @@ use tidegate_config::settings::{Settings, Site};
 use tidegate_modules::gateway::balance::{self, report::GroupReport};
 use tidegate_modules::status::{self, Format, ProcessInfo, ServerInfo};
 use tidegate_tls::Slot;
-
-/// The version of this program.
-pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// How long server processes may take to answer.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -129,6 +127,11 @@ impl StatusRegistry {
     }
 
     /// The limits of the revision in force.
+    pub fn rates(&self) -> Rates {
+        self.facts().rates.clone()
+    }
+
+    /// The tables of limits of a new revision.
     pub fn set_rates(&self, rates: Rates) {
         self.facts().rates = rates;
     }

@@ -28,7 +28,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use tidegate_config::Settings;
 use tidegate_config::settings::ListenAddress;
-use tidegate_core::{log, rate};
+use tidegate_core::log;
+use tidegate_core::rate::{self, TablePlace};
 use tidegate_io::passing;
 use tidegate_modules::gateway::supervise::process_table::{Handle, children_of_thread};
 
@@ -52,8 +53,11 @@ const SAID: u64 = 64 << 10;
 #[derive(Debug, Serialize, Deserialize)]
 struct Told {
     listeners: Vec<ToldListener>,
-    /// The tables of limits, whose memory comes behind the sockets.
+    /// The tables of limits, whose memories come behind the sockets.
     #[serde(default)]
+    tables: Vec<TablePlace>,
+    /// What programs of before say instead, whose tables each have a memory of its own.
+    #[serde(default, skip_serializing)]
     rates: Vec<rate::Identity>,
     /// The keys of session tickets.
     tickets: Vec<u8>,
@@ -179,9 +183,10 @@ pub fn launch(
             file: open.file,
         });
     }
-    let (rates, tables) = rates.copies().context("cannot copy the table of a limit")?;
-    copies.extend(tables);
-    let told = serde_json::to_vec(&Told { listeners, rates, tickets, names, allows_loss })?;
+    let (tables, memories) = rates.copies().context("cannot copy the memory of limits")?;
+    copies.extend(memories);
+    let told = Told { listeners, tables, rates: Vec::new(), tickets, names, allows_loss };
+    let told = serde_json::to_vec(&told)?;
     let mut command = Command::new(executable);
     command.args(arguments).env(VARIABLE, std::process::id().to_string()).stdin(Stdio::from(theirs));
     let cannot = format!("cannot start {}", executable.display());
@@ -390,9 +395,14 @@ impl Handover {
             }
             addresses.push(OpenAddress { requested, taken, sockets, given, file });
         }
+        let memories = descriptors.collect();
+        let rates = match told.tables.is_empty() {
+            true => Rates::inherit_each(told.rates, memories),
+            false => Rates::inherit(told.tables, memories),
+        };
         Ok(Some(Handover {
             sockets: Sockets::new(addresses),
-            rates: Rates::inherit(told.rates, descriptors),
+            rates,
             tickets: told.tickets,
             names: told.names,
             allows_loss: told.allows_loss,

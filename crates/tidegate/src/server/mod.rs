@@ -108,7 +108,7 @@ pub fn run() -> Result<ExitCode> {
     demand::start(directory.clone(), link.clone()).context("cannot start a thread")?;
     let rates = Arc::<RateStore>::default();
     let logins = Arc::new(LoginStore::new(tls.clone(), rates.clone()));
-    let stores = Stores { directory, logins, rates, tls };
+    let stores = Stores { access: Arc::default(), directory, logins, rates, tls };
     orders::Server::new(link, writer, members, stores, (sender, events), warning).run();
     Ok(ExitCode::SUCCESS)
 }

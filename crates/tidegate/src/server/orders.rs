@@ -18,7 +18,7 @@ use tidegate_config::settings::{ListenAddress, LogTarget};
 use tidegate_core::admission::Shared;
 use tidegate_core::listen::Listener;
 use tidegate_core::log::{self, Writer};
-use tidegate_core::rate;
+use tidegate_core::rate::TablePlace;
 use tidegate_core::tls::TlsFiles;
 use tidegate_core::worker::{self, Command, Handle};
 use tidegate_io::off_limits;
@@ -66,6 +66,9 @@ enum End {
     Drain { close_idle: bool, is_orphan: bool },
     Now,
 }
+
+/// Where the tables of limits lie, in so many memories.
+type Tables<'a> = (&'a [TablePlace], usize);
 
 impl Server {
     pub(super) fn new(
@@ -150,16 +153,25 @@ impl Server {
 
     fn obey(&mut self, order: ToServer, descriptors: Vec<OwnedFd>) -> Option<End> {
         match order {
-            ToServer::Prepare { number, settings, is_recovery, logs, rates, listeners, off_limits } => {
+            ToServer::Prepare {
+                number,
+                settings,
+                is_recovery,
+                logs,
+                tables,
+                memories,
+                listeners,
+                off_limits,
+            } => {
                 off_limits::add(&off_limits);
                 self.next_off_limits = off_limits;
                 // Looked at first, since it is told best here.
                 let spill = if is_recovery { Ok(()) } else { may_spill(&settings) };
                 let is_read =
                     self.unreadable.take().map_or(Ok(()), |why| Err(io::Error::other(unreadable(&why))));
-                let prepared = is_read
-                    .and(spill)
-                    .and_then(|()| self.prepare(&settings, (&logs, &rates, &listeners), descriptors));
+                let prepared = is_read.and(spill).and_then(|()| {
+                    self.prepare(&settings, (&logs, (&tables, memories), &listeners), descriptors)
+                });
                 let told = match prepared {
                     Ok(()) => {
                         self.next = Some(settings);
@@ -184,6 +196,16 @@ impl Server {
                     self.stores.logins.renew(credential);
                 }
                 self.tell(&ToMaster::CredentialsInUse);
+            }
+            ToServer::Access(keys) => {
+                for (key, memory) in keys.iter().zip(descriptors) {
+                    if let Err(error) = self.stores.access.provide(key, memory.as_fd()) {
+                        let path = key.path.display();
+                        log::error(format_args!(
+                            "what the master has read of {path} cannot be used: {error}"
+                        ));
+                    }
+                }
             }
             ToServer::Commit => self.commit(),
             ToServer::Discard => {
@@ -229,7 +251,7 @@ impl Server {
     fn prepare(
         &mut self,
         settings: &Arc<Settings>,
-        (logs, rates, listeners): (&[LogTarget], &[rate::Identity], &[Vec<ListenAddress>]),
+        (logs, (tables, memories), listeners): (&[LogTarget], Tables<'_>, &[Vec<ListenAddress>]),
         descriptors: Vec<OwnedFd>,
     ) -> io::Result<()> {
         if self.settings.is_some() {
@@ -239,9 +261,9 @@ impl Server {
         for (target, file) in logs.iter().zip(descriptors.by_ref()) {
             self.writer.provide(target, File::from(file))?;
         }
-        for (table, memory) in rates.iter().zip(descriptors.by_ref()) {
-            self.stores.rates.provide(table, memory.as_fd())?;
-        }
+        let memories: Vec<OwnedFd> = descriptors.by_ref().take(memories).collect();
+        self.stores.rates.provide(tables, &memories)?;
+        drop(memories);
         let mut of_workers: Vec<Vec<Listener>> = Vec::with_capacity(listeners.len());
         for addresses in listeners {
             let given = addresses.iter().zip(descriptors.by_ref());
@@ -305,6 +327,7 @@ impl Server {
     fn let_go(&self, present: &Settings) {
         self.stores.directory.keep(present);
         self.stores.tls.settle(&TlsFiles::default());
+        self.stores.access.settle(present);
         self.stores.rates.settle(present);
         self.stores.logins.settle(present);
     }

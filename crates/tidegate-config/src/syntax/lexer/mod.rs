@@ -141,6 +141,20 @@ impl<'a> Lexer<'a> {
     /// A string without quotes, a number or a keyword; anything that needs quotes is said to.
     fn word(&mut self) {
         let rest = self.rest();
+        if self.is_comment_of_others() {
+            let help = "a comment begins with `//`";
+            self.error(self.at..self.at + 1, "`#` begins no comment", Some(help));
+            return self.comment(TokenKind::LineComment, line_length(rest));
+        }
+        if let Some((length, inside)) = other_quotes(rest) {
+            let help = format!("write `\"{}\"`", inside.replace('\\', "\\\\").replace('"', "\\\""));
+            self.error(
+                self.at..self.at + length,
+                "a text stands in straight double quotes, and in no others",
+                Some(&help),
+            );
+            return self.take(TokenKind::Word, length);
+        }
         let mut length = 0;
         for (at, character) in rest.char_indices() {
             let ends = matches!(character, '{' | '}' | '(' | ')' | '=' | ';' | '"' | '\\')
@@ -163,6 +177,17 @@ impl<'a> Lexer<'a> {
                 self.take(TokenKind::Bad, length);
             }
         }
+    }
+
+    /// Whether a `#` begins what other servers, and shells, take for a comment: at the beginning of a line, or alone.
+    fn is_comment_of_others(&self) -> bool {
+        let Some(behind) = self.rest().strip_prefix('#') else { return false };
+        let before = self.text[..self.at].trim_end_matches(is_space);
+        let begins_line = before.is_empty() || before.ends_with(['\n', '\r', ';', '{', '}']);
+        let is_alone = behind.is_empty() || behind.starts_with(is_space) || newline_length(behind) > 0;
+        let is_keyword =
+            ["true", "false", "null", "inf", "-inf", "nan"].iter().any(|word| behind.starts_with(word));
+        is_alone || begins_line && !is_keyword
     }
 
     fn continuation(&mut self) {
@@ -249,6 +274,20 @@ impl<'a> Lexer<'a> {
         self.take(TokenKind::Annotation, length);
         true
     }
+}
+
+/// A text in single or curly quotes that begins here: its length with them, and what stands in them.
+fn other_quotes(rest: &str) -> Option<(usize, &str)> {
+    let first = rest.chars().next()?;
+    let closing: &[char] = match first {
+        '\'' => &['\''],
+        '\u{201c}' | '\u{201d}' | '\u{201e}' => &['\u{201c}', '\u{201d}'],
+        '\u{2018}' | '\u{2019}' | '\u{201a}' => &['\u{2018}', '\u{2019}'],
+        _ => return None,
+    };
+    let line = &rest[first.len_utf8()..line_length(rest)];
+    let (at, last) = line.char_indices().find(|(_, character)| closing.contains(character))?;
+    Some((first.len_utf8() + at + last.len_utf8(), &line[..at]))
 }
 
 /// A size with the unit of another manner, in ours: in quotes alone it would be the next mistake.

@@ -371,7 +371,10 @@ impl Connection {
     #[inline]
     pub(super) fn flush_frames(&mut self, h2: &mut Http2) -> io::Result<()> {
         std::mem::swap(&mut h2.batch, &mut self.batch);
-        let result = self.flush_batch();
+        let result = match self.transport.resets_on_close() {
+            false => self.flush_batch(),
+            true => Err(io::ErrorKind::ConnectionAborted.into()),
+        };
         std::mem::swap(&mut h2.batch, &mut self.batch);
         result
     }

@@ -186,6 +186,9 @@ impl Connection {
         let incoming = content_sink.filter(|sink| sink.has_reader()).map(Incoming::content);
         let output = match ready {
             Ok(response) => {
+                if held.as_ref().is_some_and(|held| held.on_answer(response.status)) {
+                    return self.sever(cx, response.status, &request, sink.map(|sink| (sink, entry)));
+                }
                 let pace = held.as_ref().and_then(Held::take_pace);
                 let output = self.start_stream(h2, cx, stream, response, &request, pace);
                 if output.is_complete() {

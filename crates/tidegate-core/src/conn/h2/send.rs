@@ -275,6 +275,11 @@ impl Connection {
         }
         if let Poll::Ready(response) = polled {
             work.invite(h2, cx);
+            if work.held.as_ref().is_some_and(|held| held.on_answer(response.status)) {
+                work.output = Output::begun(response.status, 0, 0);
+                let _ = self.severed(); // which the next flush returns
+                return work.count(cx);
+            }
             let pace = work.held.as_ref().and_then(Held::take_pace);
             work.output = self.start_stream(h2, cx, stream, response, &work.request, pace);
             work.open_tunnel();

@@ -1,11 +1,12 @@
 //! Answers that are sent on a time of their own.
 
 use super::*;
+use crate::rate::Kind;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::num::NonZeroU64;
-use std::os::fd::AsFd;
 use tidegate_config::settings::Origin;
+use tidegate_io::shared::SharedMemory;
 
 const SECOND: u64 = millis(1000);
 
@@ -25,16 +26,17 @@ fn settings(speed: u64, burst: u64, after: u64) -> Shared<Bandwidth> {
 
 /// The same bandwidth in several processes.
 fn channels(settings: &Shared<Bandwidth>, processes: usize) -> Vec<Rc<Channel>> {
-    let (times, times_fd) = Buckets::new(8, [1, 2]).unwrap();
-    let (clients, clients_fd) = Counts::new(10_000, processes, [3, 4]).unwrap();
-    drop((times, clients));
+    let of_all = |kind, keys| {
+        let identity = Identity { name: "test".into(), keys, kind };
+        let length = identity.length(processes).unwrap();
+        let (memory, _) = SharedMemory::new("test", length).unwrap();
+        identity.fresh(memory.words(0..length).unwrap(), processes).unwrap();
+        move || identity.attach(memory.words(0..length).unwrap()).unwrap()
+    };
+    let (times, clients) = (of_all(Kind::Speed, 8), of_all(Kind::Clients, 10_000));
     let channel = |_| {
-        Rc::new(Channel {
-            settings: settings.clone(),
-            by: None,
-            times: Arc::new(Buckets::attach(times_fd.as_fd()).unwrap()),
-            clients: Arc::new(Counts::attach(clients_fd.as_fd()).unwrap()),
-        })
+        let (Table::Rate(times), Table::Count(clients)) = (times(), clients()) else { unreachable!() };
+        Rc::new(Channel { settings: settings.clone(), by: None, times, clients })
     };
     (0..processes).map(channel).collect()
 }

@@ -118,6 +118,7 @@ impl Master {
     fn present(&self, wanted: Wanted) -> Present {
         let Revision { settings, tls, assigned, warnings, logs, sockets, .. } = &self.current;
         Present {
+            access: self.current.access.clone(),
             settings: settings.clone(),
             files: tls.clone(),
             assigned: assigned.clone(),
@@ -218,15 +219,26 @@ impl Master {
     fn open_next(&mut self) -> Result<(Option<Stage>, Vec<Action>)> {
         let Some(Change::Reload(reload)) = &mut self.change else { return Ok((None, Vec::new())) };
         let Some(draft) = reload.draft.take() else { return Ok((None, Vec::new())) };
-        let Draft { mut settings, layout, files, seen, assigned, warnings, logs, sockets } = draft;
+        let Draft { mut settings, layout, files, seen, access, assigned, warnings, logs, sockets } = draft;
         let logs = logs.joined(&settings, &self.current.logs).context("cannot copy a log")?;
         let sockets = sockets.joined(&settings, layout.total(), &self.current.sockets)?;
         sealing::keep_ports(&mut settings, &sockets);
         let rates = Rates::open(&settings, &self.current.rates)?;
         let number = self.current.number + 1;
         let settings = Arc::new(settings);
-        let next =
-            Revision { number, settings, sockets, tls: files, seen, logs, rates, layout, assigned, warnings };
+        let next = Revision {
+            number,
+            settings,
+            sockets,
+            tls: files,
+            seen,
+            access,
+            logs,
+            rates,
+            layout,
+            assigned,
+            warnings,
+        };
         self.tls.check(&next)?;
         let serving = self.servers.serving();
         let suits = |server: &&super::servers::Server| {
@@ -303,7 +315,9 @@ impl Master {
         self.upstreams.adopt(&settings, self.tls.store());
         close_apart(vec![std::mem::take(&mut previous.logs)]);
         drop(previous);
+        self.current.rates.release_others();
         self.tls.adopt(&mut self.current);
+        self.adopt_access();
         self.take_number();
         if let Some(Change::Reload(reload)) = &mut self.change {
             reload.notes = notes;

@@ -3,6 +3,7 @@
 //! `read` runs on a thread of its own, since files may be slow and sites many; the master goes on with what it has to say
 //! ([`Read`]).
 
+use super::super::access::AccessState;
 use super::super::logs::Logs;
 use super::super::sealing::ControlPaths;
 use super::super::servers::Layout;
@@ -37,6 +38,8 @@ pub(super) struct Draft {
     pub(super) files: TlsFiles,
     /// The state of those files just before they were read.
     pub(super) seen: CertificateWatch,
+    /// What access asks of files.
+    pub(super) access: AccessState,
     pub(super) assigned: Vec<users::Assigned>,
     pub(super) warnings: HashSet<String>,
     /// Those that were not open before.
@@ -78,7 +81,7 @@ pub(super) const READERS: usize = 4;
 /// Reads settings and everything that they name, without changing anything. On a thread of its own: files may be slow, and
 /// sites many.
 pub(super) fn read(options: &ServeOptions, present: &Present, allows_loss: bool) -> Read {
-    let Reading { mut loaded, pairs, mut seen } = options.load();
+    let Reading { mut loaded, pairs, mut seen, access } = options.load();
     let Kept { mistaken, missing, lost, unlisted, closed } =
         keep_served(&mut loaded, &present.settings, allows_loss);
     let (said, warnings) = sayings(&loaded, &present.warnings);
@@ -117,7 +120,10 @@ pub(super) fn read(options: &ServeOptions, present: &Present, allows_loss: bool)
     found.kept = mistaken.into_iter().chain(missing).chain(unlisted).collect();
     seen.extend(&settings);
     let outcome = TlsFiles::read(&settings, &present.files, &pairs).map_err(anyhow::Error::from);
-    let outcome = outcome.and_then(|files| Draft::of(settings, files, seen, present, &mut notes));
+    let outcome = outcome.and_then(|files| {
+        let access = access.complete(&settings, &present.access)?;
+        Draft::of(settings, (files, access), seen, present, &mut notes)
+    });
     let outcome = outcome.map(|draft| Some(Draft { warnings, ..draft }));
     Read { found, notes, outcome }
 }
@@ -136,7 +142,7 @@ pub(super) fn read_authorities(present: &Present, seen: CertificateWatch) -> Rea
         ));
     }
     let is_same = files == present.files;
-    let draft = || Draft::of(settings, files, seen, present, &mut notes);
+    let draft = || Draft::of(settings, (files, present.access.clone()), seen, present, &mut notes);
     let outcome = (!is_same).then(draft).transpose();
     Read { found, notes, outcome }
 }
@@ -161,6 +167,7 @@ fn sayings(loaded: &Loaded, known: &HashSet<String>) -> (String, HashSet<String>
 pub(super) struct Present {
     pub(super) settings: Arc<Settings>,
     pub(super) files: TlsFiles,
+    pub(super) access: AccessState,
     pub(super) assigned: Vec<users::Assigned>,
     pub(super) warnings: HashSet<String>,
     /// What of the control socket applications do not reach.
@@ -178,7 +185,7 @@ pub(super) struct Present {
 impl Draft {
     fn of(
         mut settings: Settings,
-        files: TlsFiles,
+        (files, access): (TlsFiles, AccessState),
         seen: CertificateWatch,
         present: &Present,
         notes: &mut Vec<String>,
@@ -211,7 +218,7 @@ impl Draft {
         let logs = Logs::open(&settings, &present.logs, &present.wanted)?;
         // Last: others can see it.
         let sockets = NewSockets::open(&settings, layout.total(), &present.addresses, &present.wanted)?;
-        Ok(Draft { settings, layout, files, seen, assigned, warnings, logs, sockets })
+        Ok(Draft { settings, layout, files, seen, access, assigned, warnings, logs, sockets })
     }
 }
 

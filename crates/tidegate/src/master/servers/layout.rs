@@ -1,5 +1,6 @@
 //! What server processes are made of, and which settings need others.
 
+use super::super::access::AccessState;
 use super::super::rates::Rates;
 use super::super::{parts, sealing, users};
 use super::{CertificateWatch, Logs, Sockets};
@@ -114,6 +115,8 @@ pub struct Revision {
     pub tls: TlsFiles,
     /// The state of those files just before they were read.
     pub seen: CertificateWatch,
+    /// What access asks of files.
+    pub access: AccessState,
     /// Open.
     pub logs: Logs,
     /// What limits have counted.

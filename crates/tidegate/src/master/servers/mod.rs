@@ -41,6 +41,7 @@ use std::sync::mpsc::{Sender, channel};
 use std::time::{Duration, Instant};
 use tidegate_config::credentials::Credential;
 use tidegate_config::settings::LogTarget;
+use tidegate_core::access_data::{AccessFile, DataKey};
 use tidegate_core::log;
 use tidegate_core::tls::TlsUpdate;
 use tidegate_io::passing;
@@ -305,8 +306,9 @@ impl Servers {
         server.revision = revision.number;
         let number = server.asked;
         let (logs, mut descriptors) = revision.logs.copies().context("cannot copy a log")?;
-        let (rates, tables) = revision.rates.copies().context("cannot copy the table of a limit")?;
-        descriptors.extend(tables);
+        let (tables, memories) = revision.rates.copies().context("cannot copy the memory of limits")?;
+        let of_tables = memories.len();
+        descriptors.extend(memories);
         let layout = &revision.layout;
         let mut listeners = Vec::with_capacity(layout.workers);
         for worker in 0..layout.workers {
@@ -318,9 +320,21 @@ impl Servers {
         let update = TlsUpdate { files: revision.tls.clone(), ..self.tls.clone() };
         let settings = revision.fitted();
         let off_limits = sealing::paths_of(&revision.settings);
-        let message = ToServer::Prepare { number, settings, is_recovery, logs, rates, listeners, off_limits };
+        let message = ToServer::Prepare {
+            number,
+            settings,
+            is_recovery,
+            logs,
+            tables,
+            memories: of_tables,
+            listeners,
+            off_limits,
+        };
         let frame = Link::frame(&message).context("a server process cannot be told of the settings")?;
-        let is_told = server.link.order(&ToServer::Tls(update), Vec::new());
+        let (keys, memory) =
+            copies(revision.access.files.all()).context("cannot copy what access asks of files")?;
+        let is_told = server.link.order(&ToServer::Tls(update), Vec::new())
+            && server.link.order(&ToServer::Access(keys), memory);
         if !is_told || !server.link.order_frame(frame, descriptors) {
             self.news.push_back(News::Failed(id, format!("server process {} takes no orders", server.pid)));
         }
@@ -345,6 +359,17 @@ impl Servers {
         let open = self.list.iter().filter(|server| !server.has_ended);
         let told = open.filter(|server| server.order(&ToServer::Credentials(renewed.to_vec()), Vec::new()));
         told.map(|server| server.id).collect()
+    }
+
+    /// Gives every process what access asks of these files, which have changed.
+    pub fn give_access(&mut self, fresh: &[AccessFile]) {
+        for server in self.list.iter().filter(|server| !server.has_ended) {
+            match copies(fresh) {
+                Ok((keys, memory)) => drop(server.order(&ToServer::Access(keys), memory)),
+                // It is looked at again with the next change, and read by the next process.
+                Err(error) => log::error(format_args!("cannot copy what access asks of files: {error}")),
+            }
+        }
     }
 
     /// Gives every process these logs, which were opened anew.
@@ -721,6 +746,12 @@ impl Place {
         self.failures = if was_sound { 0 } else { self.failures + 1 };
         self.next_try = Some(Instant::now() + pause(self.failures.max(self.crashes)));
     }
+}
+
+/// Files as they are passed on.
+fn copies(files: &[AccessFile]) -> io::Result<(Vec<DataKey>, Vec<OwnedFd>)> {
+    let memory = files.iter().map(|file| file.memory().try_clone_to_owned()).collect::<io::Result<_>>()?;
+    Ok((files.iter().map(|file| file.key.clone()).collect(), memory))
 }
 
 impl Server {

@@ -102,6 +102,7 @@ fn revision(number: u64, processes: usize) -> Revision {
         sockets,
         tls: TlsFiles::default(),
         seen: CertificateWatch::default(),
+        access: Default::default(),
         logs: Logs::default(),
         rates: Rates::default(),
         layout: Layout { processes, ..Layout::of(&settings, 1, None) },

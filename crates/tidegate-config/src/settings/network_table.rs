@@ -1,0 +1,499 @@
+//! A long list of networks as bytes: of a file that `allow list=` or `deny list=` names.
+//!
+//! The master reads the file and makes the bytes once; server processes map them (`core/access_data.rs`), so that a list is
+//! once in the memory of the machine however many workers and processes ask it. What is asked is whether an address is
+//! listed, and the search is that of the networks in the settings (`networks.rs`): the last one that begins at or before an
+//! address. Networks that meet or lie in each other are one here, so that this one decides. A network of IPv4 takes 8 bytes,
+//! an address of IPv6 or whole networks of 64 bits 16, any other part of a network of 64 bits 24.
+//!
+//! By halves a search in 16 MB waits for memory twenty times. Every 32nd key stands in a list of its own, and every 32nd of
+//! those, so that it waits two or three times; these lists are 2 % of the table, and each process has its own.
+
+use super::networks::{Network, v4, v6};
+use crate::value::read_network;
+use std::net::IpAddr;
+use std::ops::Range;
+
+/// What the bytes begin with.
+const MAGIC: [u8; 8] = *b"TGNETS1\n";
+/// Magic, how many networks were written, and how long each section is.
+const HEADER: usize = 8 * (2 + SECTIONS);
+/// Ranges of IPv4; of IPv6 ranges of whole networks of 64 bits, addresses, and ranges within such a network.
+const SECTIONS: usize = 4;
+/// Bytes that an entry of each takes.
+const WIDTHS: [usize; SECTIONS] = [8, 16, 16, 24];
+/// Keys of a list for one key of the list above it.
+const STEP: usize = 32;
+/// The longest list, in networks.
+const ENTRIES: usize = 8_000_000;
+
+/// Networks of a file, to be asked for an address. `B` are the bytes of [`NetworkTable::encode`], wherever they are.
+#[derive(Debug, Clone)]
+pub struct NetworkTable<B> {
+    bytes: B,
+    entries: usize,
+    sections: [Range<usize>; SECTIONS],
+    v4: Levels<u32>,
+    v6: [Levels<u64>; SECTIONS - 1],
+}
+
+impl NetworkTable<Vec<u8>> {
+    /// Reads a list: a network, an address, or a range `first-last` in each line; what follows a `#` or a `;` is a comment.
+    ///
+    /// # Errors
+    /// The first line that is none of these, and why.
+    pub fn encode(text: &[u8]) -> Result<Vec<u8>, (usize, String)> {
+        let mut list = Ranges::default();
+        let text = text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text);
+        for (line, number) in text.split(|byte| *byte == b'\n').zip(1..) {
+            let line = line.split(|byte| matches!(byte, b'#' | b';')).next().unwrap_or_default();
+            let line = line.trim_ascii();
+            if line.is_empty() {
+                continue;
+            }
+            if list.entries == ENTRIES {
+                return Err((number, format!("a list has {ENTRIES} networks at most")));
+            }
+            let text = str::from_utf8(line).map_err(|_| (number, "this is no text".to_owned()))?;
+            list.add(text).map_err(|why| (number, why))?;
+        }
+        Ok(list.encode())
+    }
+}
+
+impl<B: AsRef<[u8]>> NetworkTable<B> {
+    /// From bytes of [`NetworkTable::encode`]; nothing where they are none.
+    pub fn new(bytes: B) -> Option<NetworkTable<B>> {
+        let all = bytes.as_ref();
+        let header = all.get(..HEADER).filter(|header| header.starts_with(&MAGIC))?;
+        let (numbers, _) = header.as_chunks::<8>();
+        let mut numbers =
+            numbers.iter().skip(1).map(|number| usize::try_from(u64::from_ne_bytes(*number)).ok());
+        let entries = numbers.next()??;
+        let (mut sections, mut end) = ([const { 0..0 }; SECTIONS], HEADER);
+        for ((section, width), count) in sections.iter_mut().zip(WIDTHS).zip(numbers) {
+            let begin = end;
+            end = begin.checked_add(count?.checked_mul(width)?)?;
+            *section = begin..end;
+        }
+        if end != all.len() {
+            return None;
+        }
+        let section = |at: usize| all.get(sections[at].clone()).unwrap_or_default();
+        let v4 = Levels::of(columns::<4, 2>(section(0))[0], u32::from_ne_bytes);
+        let first = |column: &[[u8; 8]]| Levels::of(column, u64::from_ne_bytes);
+        let v6 = [
+            first(columns::<8, 2>(section(1))[0]),
+            first(columns::<8, 2>(section(2))[0]),
+            first(columns::<8, 3>(section(3))[0]),
+        ];
+        Some(NetworkTable { entries, sections, v4, v6, bytes })
+    }
+
+    /// How many networks the file has.
+    pub fn entries(&self) -> usize {
+        self.entries
+    }
+
+    /// Whether an address is in any of them. An IPv4 client of an IPv6 socket is the IPv4 client that it is.
+    #[inline]
+    pub fn contains(&self, address: IpAddr) -> bool {
+        match address.to_canonical() {
+            IpAddr::V4(address) => {
+                let [firsts, lasts] = columns::<4, 2>(self.section(0));
+                self.v4.is_in(firsts, lasts, address.to_bits(), u32::from_ne_bytes)
+            }
+            IpAddr::V6(address) => {
+                let (high, low) = ((address.to_bits() >> 64) as u64, address.to_bits() as u64);
+                let [whole, hosts, parts] = &self.v6;
+                let [firsts, lasts] = columns::<8, 2>(self.section(1));
+                if whole.is_in(firsts, lasts, high, u64::from_ne_bytes) {
+                    return true;
+                }
+                let [highs, lows] = columns::<8, 2>(self.section(2));
+                if hosts.is_within(highs, lows, lows, high, low) {
+                    return true;
+                }
+                let [highs, firsts, lasts] = columns::<8, 3>(self.section(3));
+                parts.is_within(highs, firsts, lasts, high, low)
+            }
+        }
+    }
+
+    fn section(&self, at: usize) -> &[u8] {
+        self.bytes.as_ref().get(self.sections[at].clone()).unwrap_or_default()
+    }
+}
+
+/// The columns of a section, one behind the other.
+#[inline]
+fn columns<const N: usize, const COLUMNS: usize>(section: &[u8]) -> [&[[u8; N]]; COLUMNS] {
+    let (all, _) = section.as_chunks::<N>();
+    let length = all.len() / COLUMNS;
+    std::array::from_fn(|at| all.get(at * length..(at + 1) * length).unwrap_or_default())
+}
+
+/// Lists of keys above a sorted column, the shortest first.
+#[derive(Debug, Clone)]
+struct Levels<A>(Vec<Vec<A>>);
+
+impl<A: Copy + Ord> Levels<A> {
+    fn of<const N: usize>(column: &[[u8; N]], read: fn([u8; N]) -> A) -> Levels<A> {
+        let mut level: Vec<A> = column.iter().step_by(STEP).map(|key| read(*key)).collect();
+        let mut levels = Vec::new();
+        while !level.is_empty() {
+            let above = (level.len() > STEP).then(|| level.iter().step_by(STEP).copied().collect());
+            levels.push(std::mem::replace(&mut level, above.unwrap_or_default()));
+        }
+        levels.reverse();
+        Levels(levels)
+    }
+
+    /// How many keys of the column `is_before` holds for: of the first ones, and of none behind.
+    #[inline]
+    fn count<const N: usize>(
+        &self,
+        column: &[[u8; N]],
+        read: fn([u8; N]) -> A,
+        is_before: impl Fn(A) -> bool,
+    ) -> usize {
+        let mut block = 0;
+        for level in &self.0 {
+            let keys = part(level, block);
+            let count = keys.partition_point(|key| is_before(*key));
+            if count == 0 {
+                return 0;
+            }
+            block = block * STEP + count - 1;
+        }
+        block * STEP + part(column, block).partition_point(|key| is_before(read(*key)))
+    }
+
+    /// Whether a key lies in one of the ranges from `firsts` to `lasts`.
+    #[inline]
+    fn is_in<const N: usize>(
+        &self,
+        firsts: &[[u8; N]],
+        lasts: &[[u8; N]],
+        key: A,
+        read: fn([u8; N]) -> A,
+    ) -> bool {
+        let behind = self.count(firsts, read, |first| first <= key);
+        behind.checked_sub(1).and_then(|at| lasts.get(at)).is_some_and(|last| key <= read(*last))
+    }
+}
+
+impl Levels<u64> {
+    /// Whether one of the ranges from `firsts` to `lasts` within the network `high` has `low`.
+    #[inline]
+    fn is_within(
+        &self,
+        highs: &[[u8; 8]],
+        firsts: &[[u8; 8]],
+        lasts: &[[u8; 8]],
+        high: u64,
+        low: u64,
+    ) -> bool {
+        let end = self.count(highs, u64::from_ne_bytes, |known| known <= high);
+        let last = end.checked_sub(1).and_then(|at| highs.get(at));
+        if last.is_none_or(|last| u64::from_ne_bytes(*last) != high) {
+            return false; // as nearly always: nothing of this network is listed
+        }
+        let begin = self.count(highs, u64::from_ne_bytes, |known| known < high);
+        let own = firsts.get(begin..end).unwrap_or_default();
+        let behind = begin + own.partition_point(|first| u64::from_ne_bytes(*first) <= low);
+        let last = behind.checked_sub(1).filter(|at| *at >= begin).and_then(|at| lasts.get(at));
+        last.is_some_and(|last| low <= u64::from_ne_bytes(*last))
+    }
+}
+
+/// The part of a list that one key above it stands for.
+#[inline]
+fn part<T>(list: &[T], block: usize) -> &[T] {
+    let begin = (block * STEP).min(list.len());
+    &list[begin..(begin + STEP).min(list.len())]
+}
+
+/// First and last addresses while a list is read.
+#[derive(Default)]
+struct Ranges {
+    v4: Vec<(u32, u32)>,
+    v6: Vec<(u128, u128)>,
+    entries: usize,
+}
+
+impl Ranges {
+    fn add(&mut self, text: &str) -> Result<(), String> {
+        self.entries += 1;
+        if let Some((first, last)) = text.split_once('-') {
+            let ends = (address(first.trim())?, address(last.trim())?);
+            match ends {
+                (IpAddr::V4(first), IpAddr::V4(last)) if first <= last => {
+                    self.v4.push((first.to_bits(), last.to_bits()));
+                }
+                (IpAddr::V6(first), IpAddr::V6(last)) if first <= last => {
+                    self.v6.push((first.to_bits(), last.to_bits()));
+                }
+                _ => return Err(format!("`{text}` ends before it begins")),
+            }
+            return Ok(());
+        }
+        match network(text)? {
+            Network::Prefix { address: IpAddr::V4(address), bits } => {
+                self.v4.push(v4(address.to_bits(), bits))
+            }
+            Network::Prefix { address: IpAddr::V6(address), bits } => {
+                self.v6.push(v6(address.to_bits(), bits))
+            }
+            Network::All | Network::Local | Network::Unix => {
+                return Err(format!("`{text}` stands in settings, a list holds networks"));
+            }
+        }
+        Ok(())
+    }
+
+    fn encode(mut self) -> Vec<u8> {
+        merge(&mut self.v4, |last| last.checked_add(1));
+        merge(&mut self.v6, |last| last.checked_add(1));
+        let (mut whole, mut hosts, mut parts) = (Vec::new(), Vec::new(), Vec::new());
+        for (first, last) in self.v6 {
+            split(first, last, &mut whole, &mut hosts, &mut parts);
+        }
+        // Already in order: of one range the parts lie on either side of what is whole.
+        let counts = [self.v4.len(), whole.len(), hosts.len(), parts.len()];
+        let length = counts.iter().zip(WIDTHS).map(|(count, width)| count * width).sum::<usize>();
+        let mut bytes = Vec::with_capacity(HEADER + length);
+        bytes.extend(MAGIC);
+        for number in [self.entries].into_iter().chain(counts) {
+            bytes.extend((number as u64).to_ne_bytes());
+        }
+        bytes.extend(self.v4.iter().flat_map(|(first, _)| first.to_ne_bytes()));
+        bytes.extend(self.v4.iter().flat_map(|(_, last)| last.to_ne_bytes()));
+        let mut put = |column: &mut dyn Iterator<Item = u64>| bytes.extend(column.flat_map(u64::to_ne_bytes));
+        put(&mut whole.iter().map(|(first, _)| *first));
+        put(&mut whole.iter().map(|(_, last)| *last));
+        put(&mut hosts.iter().map(|(high, _)| *high));
+        put(&mut hosts.iter().map(|(_, low)| *low));
+        put(&mut parts.iter().map(|(high, ..)| *high));
+        put(&mut parts.iter().map(|(_, first, _)| *first));
+        put(&mut parts.iter().map(|(.., last)| *last));
+        bytes
+    }
+}
+
+/// Puts a range of IPv6 where it belongs: whole networks of 64 bits, and what lies in the first and the last of them.
+fn split(
+    first: u128,
+    last: u128,
+    whole: &mut Vec<(u64, u64)>,
+    hosts: &mut Vec<(u64, u64)>,
+    parts: &mut Vec<(u64, u64, u64)>,
+) {
+    let (mut begin, end) = ((first >> 64) as u64, (last >> 64) as u64);
+    let (low, high) = (first as u64, last as u64);
+    let mut part = |network: u64, low: u64, high: u64| match low == high {
+        true => hosts.push((network, low)),
+        false => parts.push((network, low, high)),
+    };
+    if begin == end && (low, high) != (0, u64::MAX) {
+        return part(begin, low, high);
+    }
+    let is_cut = high != u64::MAX;
+    if low != 0 {
+        part(begin, low, u64::MAX);
+        begin += 1; // ends in a later one
+    }
+    if is_cut {
+        part(end, 0, high);
+    }
+    let end = if is_cut { end.checked_sub(1) } else { Some(end) };
+    if let Some(end) = end.filter(|end| begin <= *end) {
+        whole.push((begin, end));
+    }
+}
+
+/// Sorts ranges and joins those that meet.
+fn merge<A: Copy + Ord>(ranges: &mut Vec<(A, A)>, next: impl Fn(A) -> Option<A>) {
+    ranges.sort_unstable();
+    ranges.dedup_by(|behind, before| {
+        // Behind the last address there is none.
+        let meets = next(before.1).is_none_or(|next| behind.0 <= next);
+        if meets {
+            before.1 = before.1.max(behind.1);
+        }
+        meets
+    });
+}
+
+fn address(text: &str) -> Result<IpAddr, String> {
+    let parsed = text.parse::<IpAddr>().map_err(|_| format!("`{text}` is no address"))?;
+    Ok(parsed.to_canonical())
+}
+
+/// A network of a list; bits behind its own are taken for zero, as whoever writes such lists means it.
+fn network(text: &str) -> Result<Network, String> {
+    let exact = read_network(text);
+    if let (Err(_), Some((address, bits))) = (&exact, text.split_once('/'))
+        && let (Ok(address), Ok(bits)) = (address.trim().parse::<IpAddr>(), bits.trim().parse::<u8>())
+        && bits <= if address.is_ipv4() { 32 } else { 128 }
+    {
+        let masked = super::first_address(address, bits);
+        return read_network(&format!("{masked}/{bits}")).map_err(|error| error.message);
+    }
+    exact.map_err(|error| error.message)
+}
+
+/// The line of a list that an address stands in, and what it says: for `explain`.
+pub fn line_with(text: &[u8], address: IpAddr) -> Option<(usize, String)> {
+    for (line, number) in text.split(|byte| *byte == b'\n').zip(1..) {
+        let Ok(bytes) = NetworkTable::encode(line) else { continue };
+        if NetworkTable::new(bytes).is_some_and(|table| table.contains(address)) {
+            let line = line.split(|byte| matches!(byte, b'#' | b';')).next().unwrap_or_default();
+            return Some((number, String::from_utf8_lossy(line.trim_ascii()).into_owned()));
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::networks::tests::{clients, networks};
+    use super::*;
+    use proptest::prelude::*;
+    use std::time::Instant;
+
+    fn table(text: &str) -> NetworkTable<Vec<u8>> {
+        NetworkTable::new(NetworkTable::encode(text.as_bytes()).unwrap()).unwrap()
+    }
+
+    #[test]
+    fn what_lists_look_like() {
+        let text = "\u{feff}# a block list\r\n10.0.0.0/8 ; SBL1\r\n\r\n192.0.2.7\n2001:db8::/32\n::1 # this machine\n\
+                    198.51.100.9-198.51.100.20\n10.3.4.5/9\n2001:db8:0:1::8/126\n::ffff:203.0.113.1";
+        let list = table(text);
+        assert_eq!(list.entries(), 8);
+        for (address, expected) in [
+            ("10.255.0.1", true),
+            ("11.0.0.0", false),
+            ("::ffff:10.0.0.1", true),
+            ("192.0.2.7", true),
+            ("192.0.2.8", false),
+            ("2001:db8:ffff::1", true),
+            ("2001:db9::", false),
+            ("::1", true),
+            ("::2", false),
+            ("198.51.100.8", false),
+            ("198.51.100.9", true),
+            ("198.51.100.20", true),
+            ("198.51.100.21", false),
+            ("203.0.113.1", true),
+        ] {
+            assert_eq!(list.contains(address.parse().unwrap()), expected, "{address}");
+        }
+        let line = line_with(text.as_bytes(), "10.9.9.9".parse().unwrap());
+        assert_eq!(line, Some((2, "10.0.0.0/8".to_owned())));
+    }
+
+    #[test]
+    fn what_is_no_list_says_its_line() {
+        for (text, line) in [
+            ("10.0.0.0/8\nwords", 2),
+            ("all", 1),
+            ("10.0.0.0/33", 1),
+            ("10.0.0.9-10.0.0.1", 1),
+            ("\n\n\u{1}\n", 3),
+        ] {
+            assert_eq!(NetworkTable::encode(text.as_bytes()).unwrap_err().0, line, "{text:?}");
+        }
+        let bytes = NetworkTable::encode(b"10.0.0.0/8\n::1").unwrap();
+        for length in 0..bytes.len() {
+            assert!(NetworkTable::new(&bytes[..length]).is_none(), "cut at {length}");
+        }
+        assert!(!table("").contains("10.0.0.1".parse().unwrap()));
+    }
+
+    proptest! {
+        #[test]
+        fn a_table_is_what_its_networks_are(list in prop::collection::vec(networks(), 0..60), who in clients()) {
+            let list: Vec<Network> =
+                list.into_iter().filter(|network| matches!(network, Network::Prefix { .. })).collect();
+            let text: String = list.iter().map(|network| format!("{network}\n")).collect();
+            let table = table(&text);
+            prop_assert_eq!(table.entries(), list.len());
+            if let Some(address) = who {
+                prop_assert_eq!(table.contains(address), list.iter().any(|network| network.covers(who)));
+            }
+        }
+
+        #[test]
+        fn ranges_are_what_lies_between_their_ends(
+            ends in prop::collection::vec((any::<bool>(), 0..3u64, 0..4u64, 0..3u64, 0..4u64), 0..80),
+            (high, low) in (0..3u64, 0..4u64),
+        ) {
+            // Few addresses on either side of where networks of 64 bits meet.
+            let near = |low: u64| if low < 2 { low } else { u64::MAX - (3 - low) };
+            let address = |high: u64, low: u64| u128::from(high) << 64 | u128::from(near(low));
+            let ends: Vec<(u128, u128)> = ends
+                .into_iter()
+                .map(|(is_one, high, low, later, last)| {
+                    let (one, other) = (address(high, low), address(later, last));
+                    if is_one { (one, one) } else { (one.min(other), one.max(other)) }
+                })
+                .collect();
+            let text: String = ends
+                .iter()
+                .map(|(first, last)| format!("{}-{}\n", std::net::Ipv6Addr::from(*first), std::net::Ipv6Addr::from(*last)))
+                .collect();
+            let asked = address(high, low);
+            let expected = ends.iter().any(|(first, last)| (*first..=*last).contains(&asked));
+            let is_v4_looking = std::net::Ipv6Addr::from(asked).to_ipv4_mapped().is_some();
+            prop_assert!(is_v4_looking || table(&text).contains(std::net::Ipv6Addr::from(asked).into()) == expected);
+        }
+
+        #[test]
+        fn no_bytes_make_it_fail(bytes in prop::collection::vec(any::<u8>(), 0..200), who in clients()) {
+            let _ = NetworkTable::encode(&bytes);
+            let with_magic = [&MAGIC[..], &bytes].concat();
+            if let (Some(table), Some(who)) = (NetworkTable::new(with_magic), who) {
+                table.contains(who);
+            }
+        }
+    }
+
+    fn million(make: impl Fn(&mut fastrand::Rng) -> String) -> Vec<u8> {
+        let mut random = fastrand::Rng::with_seed(7);
+        let lines: String = (0..1_000_000).map(|_| make(&mut random) + "\n").collect();
+        NetworkTable::encode(lines.as_bytes()).unwrap()
+    }
+
+    /// The issue's bound: a million entries of any kind in 16 MB.
+    #[test]
+    fn a_million_entries_fit_into_sixteen_megabytes() {
+        let v4 = million(|random| std::net::Ipv4Addr::from(random.u32(..)).to_string());
+        assert!(v4.len() <= 8_100_000, "{}", v4.len());
+        let v6 = million(|random| std::net::Ipv6Addr::from(random.u128(..)).to_string());
+        let levels = NetworkTable::new(&v6).unwrap().v6.map(|levels| levels.0.concat().len() * 8);
+        assert!(v6.len() + levels.iter().sum::<usize>() <= 16 << 20, "{} {levels:?}", v6.len());
+        let nets = million(|random| format!("{}/48", std::net::Ipv6Addr::from(random.u128(..))));
+        assert!(nets.len() <= 16 << 20, "{}", nets.len());
+    }
+
+    /// What a look-up takes: `cargo test --release -p tidegate-config -- --ignored --nocapture looks_up`.
+    #[test]
+    #[ignore = "it measures"]
+    fn looks_up_among_a_million() {
+        let bytes =
+            million(|random| format!("{}/{}", std::net::Ipv4Addr::from(random.u32(..)), random.u8(24..=32)));
+        let table = NetworkTable::new(bytes).unwrap();
+        let mut random = fastrand::Rng::with_seed(8);
+        let asked: Vec<IpAddr> = (0..1 << 20).map(|_| IpAddr::from(random.u32(..).to_be_bytes())).collect();
+        let hosts = million(|random| std::net::Ipv6Addr::from(random.u128(..)).to_string());
+        let (hosts, mut asked_v6) = (NetworkTable::new(hosts).unwrap(), asked.clone());
+        asked_v6.iter_mut().for_each(|address| *address = IpAddr::from(random.u128(..).to_be_bytes()));
+        for (table, asked) in [(&table, asked), (&hosts, asked_v6)] {
+            let begin = Instant::now();
+            let found = asked.iter().filter(|address| table.contains(**address)).count();
+            println!("{} ns a look-up, {found} found", begin.elapsed().as_nanos() / asked.len() as u128);
+        }
+    }
+}

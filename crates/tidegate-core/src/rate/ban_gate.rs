@@ -1,0 +1,183 @@
+//! `ban`: the gate of a route that refuses who has been answered with certain statuses too often, and has them counted.
+
+use super::bans::{Bans, Client, Terms};
+use super::{Identity, RateStore, Table};
+use crate::answer;
+use crate::exchange::Exchange;
+use crate::gate::{Gate, Verdict};
+use crate::log;
+use crate::notes;
+use crate::response::Response;
+use std::fmt;
+use std::io;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::time::Duration;
+use tidegate_config::settings::{Ban, Shared};
+use tidegate_http::Status;
+use tidegate_io::{clock, timer};
+
+/// Answers of a process that are held back at once; further ones are given at once.
+const HELD_BACK: u32 = 1000;
+
+static HELD: AtomicU32 = AtomicU32::new(0);
+
+/// Refuses who is banned. One for each `ban` of a route on each worker.
+pub struct BanGate(Rc<Rule>);
+
+pub(crate) struct Rule {
+    settings: Shared<Ban>,
+    bans: Arc<Bans>,
+}
+
+/// A client whose answer may count.
+pub(crate) struct Watch {
+    rule: Rc<Rule>,
+    client: Client,
+}
+
+impl BanGate {
+    /// The gate of a ban, over the table that all of its name share.
+    ///
+    /// # Errors
+    /// There is no descriptor or no memory left for its table.
+    pub fn new(settings: &Shared<Ban>, tables: &RateStore) -> io::Result<BanGate> {
+        match tables.table(Identity::of_ban(settings))? {
+            Table::Ban(bans) => Ok(BanGate(Rc::new(Rule { settings: settings.clone(), bans }))),
+            _ => Err(io::Error::other("the table of a ban is of another kind")),
+        }
+    }
+}
+
+impl BanGate {
+    fn refusal(&self, exchange: &Exchange<'_>, left: Duration) -> Response {
+        let settings = &*self.0.settings;
+        if settings.answer.is_none()
+            && !exchange.state.remote.is_trusted
+            && let Some(holds) = &exchange.state.holds
+        {
+            holds.sever();
+        }
+        let status = settings.answer.map_or(Status::TOO_MANY_REQUESTS, Status);
+        let response = answer::refused(exchange, status, Refused(settings));
+        if !matches!(status, Status::TOO_MANY_REQUESTS | Status::SERVICE_UNAVAILABLE) {
+            return response;
+        }
+        let seconds = left.as_secs().saturating_add(u64::from(left.subsec_nanos() > 0)).max(1);
+        response.with("Retry-After", seconds.to_string())
+    }
+}
+
+impl Gate for BanGate {
+    fn precedes_access(&self) -> bool {
+        true
+    }
+
+    fn check(&self, exchange: &mut Exchange<'_>) -> Verdict {
+        let rule = &self.0;
+        if notes::takes_reason(&|| format!("watched by {}; nobody is counted here", Said(&rule.settings))) {
+            return Verdict::Pass;
+        }
+        if !exchange.state.counts_first(Arc::as_ptr(&rule.bans) as usize) {
+            return Verdict::Pass;
+        }
+        let remote = exchange.state.remote;
+        if remote.is_proxy || remote.passes_on(&exchange.fields) {
+            return Verdict::Pass; // whoever asks by it would be banned with it
+        }
+        let Some(client) = Client::of(remote.client) else { return Verdict::Pass };
+        let Some(left) = rule.bans.left(client, clock::monotonic_ns()) else {
+            if let Some(holds) = &exchange.state.holds {
+                holds.watch(Watch { rule: rule.clone(), client });
+            }
+            return Verdict::Pass;
+        };
+        rule.bans.count_refused();
+        if rule.settings.is_tracked {
+            return Verdict::Pass;
+        }
+        let refusal = self.refusal(exchange, left);
+        match rule.settings.tarpit.and_then(HeldBack::take) {
+            Some(held) => Verdict::Wait(Box::pin(held.then(refusal))),
+            None => Verdict::Refuse(refusal),
+        }
+    }
+}
+
+/// An answer that is held back, one of a bounded number.
+struct HeldBack(Duration);
+
+impl HeldBack {
+    fn take(time: Duration) -> Option<HeldBack> {
+        let held = HeldBack(time);
+        (HELD.fetch_add(1, Relaxed) < HELD_BACK).then_some(held)
+    }
+
+    async fn then(self, refusal: Response) -> Verdict {
+        timer::after(self.0).await;
+        Verdict::Refuse(refusal)
+    }
+}
+
+impl Drop for HeldBack {
+    fn drop(&mut self) {
+        HELD.fetch_sub(1, Relaxed);
+    }
+}
+
+impl Watch {
+    /// It has been answered.
+    pub(crate) fn on_answer(&self, status: Status) {
+        let Ban { name, statuses, count, within, lasts, .. } = &*self.rule.settings;
+        if !statuses.contains(&status.0) {
+            return;
+        }
+        let terms = Terms { count: *count, within: *within, lasts: *lasts };
+        if self.rule.bans.count(self.client, terms, clock::monotonic_ns()) {
+            log::warn(format_args!("{} is banned for {} s by `{name}`", self.client, lasts.as_secs()));
+        }
+    }
+}
+
+impl fmt::Debug for Watch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Watch").field("client", &self.client).finish_non_exhaustive()
+    }
+}
+
+struct Refused<'a>(&'a Ban);
+
+impl fmt::Display for Refused<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "banned by {}; `tidegate bans lift ADDRESS` lifts it", Said(self.0))
+    }
+}
+
+struct Said<'a>(&'a Ban);
+
+impl fmt::Display for Said<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Ban { name, count, statuses, origin, within, lasts, .. } = self.0;
+        let statuses: Vec<String> = statuses.iter().map(u16::to_string).collect();
+        let (statuses, within, lasts) = (statuses.join(" or "), within.as_secs(), lasts.as_secs());
+        write!(
+            f,
+            "the ban `{name}` ({origin}): {count} answers with {statuses} within {within} s ban a client for {lasts} s"
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_more_are_held_back_than_a_process_may() {
+        let take = || HeldBack::take(Duration::from_secs(1));
+        let held: Vec<_> = (0..HELD_BACK).map(|_| take().unwrap()).collect();
+        assert!(take().is_none() && take().is_none());
+        drop(held);
+        assert!(take().is_some());
+    }
+}

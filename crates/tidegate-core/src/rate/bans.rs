@@ -1,0 +1,367 @@
+//! Who has been answered with certain statuses too often, and is not let in for a while: for very many clients, in memory
+//! of fixed size that processes share.
+//!
+//! Eight clients make a set: who they are (a number that says it, so that they can be listed), and what is known of each,
+//! one word. That is when it was counted first and how often since, or until when it is banned. Who is counted no longer,
+//! or banned no longer, gives its place to others; where a set has no such place, the client that was counted first does.
+//! Nobody who is banned is let go for another. Where all eight are banned, further clients are not counted.
+
+use std::array;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+use std::time::Duration;
+use tidegate_io::shared::SharedWords;
+use tidegate_io::socket::Peer;
+
+const WAYS: usize = 8;
+const SET: usize = 2 * WAYS;
+/// Words in front of the sets: how many could not be counted, how many requests were refused, the words of the secret.
+const HEAD: usize = 8;
+const CROWDED: usize = 0;
+const REFUSED: usize = 1;
+const SECRET: [usize; 2] = [2, 3];
+/// What is known of a client: the upper bit says that it is banned, and the rest until when (milliseconds); else the lower
+/// bits count, and those above say since when.
+const BANNED: u64 = 1 << 63;
+const COUNT_BITS: u32 = 20;
+/// The most that is counted.
+pub const MOST: u32 = (1 << COUNT_BITS) - 1;
+const TRIES: usize = 4;
+
+/// A client that can be banned: an IPv4 address, or the network of 64 bits that each has of IPv6.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Client(u64);
+
+/// In front of an IPv4 address. As a network of IPv6 it is one that nobody has.
+const V4: u64 = 0xFFFF << 32;
+
+impl Client {
+    /// `None`: it has no address.
+    pub fn of(peer: Peer) -> Option<Client> {
+        let Peer::Tcp(address) = peer else { return None };
+        Self::at(address.ip()).filter(|client| client.0 != V4) // whom a proxy does not name is many
+    }
+
+    /// Whoever has this address.
+    pub fn at(address: IpAddr) -> Option<Client> {
+        Some(Client(match address.to_canonical() {
+            IpAddr::V4(address) => V4 | u64::from(address.to_bits()),
+            // Networks from 0 to V4 and beyond are nobody's.
+            IpAddr::V6(address) => {
+                Some((address.to_bits() >> 64) as u64).filter(|network| *network > V4 << 1).unwrap_or(1)
+            }
+        }))
+    }
+}
+
+impl std::fmt::Display for Client {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.0 >> 32 {
+            0xFFFF => write!(f, "{}", Ipv4Addr::from_bits(self.0 as u32)),
+            0 => f.write_str("::/64"),
+            _ => write!(f, "{}/64", Ipv6Addr::from_bits(u128::from(self.0) << 64)),
+        }
+    }
+}
+
+/// When clients are banned.
+#[derive(Debug, Clone, Copy)]
+pub struct Terms {
+    /// So many.
+    pub count: u32,
+    /// In this time.
+    pub within: Duration,
+    /// And for how long.
+    pub lasts: Duration,
+}
+
+/// Clients that are counted, and those that are banned.
+#[derive(Debug)]
+pub struct Bans {
+    words: SharedWords,
+    sets: u64,
+    hasher: DefaultHasher,
+}
+
+impl Bans {
+    /// Words of a table for `keys` clients at once: 32 bytes each.
+    pub fn length(keys: usize) -> usize {
+        // Half of the places stay free, so that hardly any set is full before so many are there.
+        let sets = keys.div_ceil(WAYS / 2).max(1);
+        sets.saturating_mul(SET).saturating_add(HEAD)
+    }
+
+    /// An empty table in words that are all zero.
+    ///
+    /// # Errors
+    /// `InvalidData`: they are too few.
+    pub fn new(words: SharedWords, secret: [u64; 2]) -> io::Result<Bans> {
+        for (word, secret) in SECRET.into_iter().filter_map(|at| words.words().get(at)).zip(secret) {
+            word.store(secret, Relaxed);
+        }
+        Self::attach(words)
+    }
+
+    /// The table that another process has made.
+    ///
+    /// # Errors
+    /// `InvalidData`: it is none.
+    pub fn attach(words: SharedWords) -> io::Result<Bans> {
+        let sets = words.words().len().saturating_sub(HEAD) / SET;
+        if sets == 0 {
+            return Err(io::Error::new(io::ErrorKind::InvalidData, "the shared memory is no table of bans"));
+        }
+        let mut hasher = DefaultHasher::new();
+        SECRET.map(|at| words.words()[at].load(Relaxed)).hash(&mut hasher);
+        Ok(Bans { words, sets: sets as u64, hasher })
+    }
+
+    /// How much longer a client is banned at `now` (nanoseconds of the monotonic clock); `None`: it is not.
+    pub fn left(&self, client: Client, now: u64) -> Option<Duration> {
+        let (clients, states) = self.set(client);
+        let way = clients.iter().position(|known| known.load(SeqCst) == client.0)?;
+        left(states[way].load(SeqCst), millis(now))
+    }
+
+    /// Counts one more of a client. Whether it is banned from now on.
+    pub fn count(&self, client: Client, terms: Terms, now: u64) -> bool {
+        let now = millis(now);
+        for _ in 0..TRIES {
+            let Some(state) = self.place(client, now) else { break };
+            let known = state.load(SeqCst);
+            if left(known, now).is_some() {
+                return false; // a request that was under way
+            }
+            let since = known >> COUNT_BITS;
+            let is_over =
+                known & BANNED != 0 || known == 0 || now.saturating_sub(since) >= span(terms.within);
+            let (since, count) = if is_over { (now, 1) } else { (since, (known & u64::from(MOST)) + 1) };
+            let is_banned = count >= u64::from(terms.count);
+            let next = match is_banned {
+                true => BANNED | now.saturating_add(span(terms.lasts)).min(!BANNED),
+                false => since << COUNT_BITS | count,
+            };
+            if state.compare_exchange(known, next, SeqCst, SeqCst).is_ok() {
+                return is_banned;
+            }
+        }
+        self.words.words()[CROWDED].fetch_add(1, Relaxed);
+        false
+    }
+
+    /// Lifts the ban of a client, and forgets what was counted of it; whether it was banned.
+    pub fn lift(&self, client: Client, now: u64) -> bool {
+        let (clients, states) = self.set(client);
+        let Some(way) = clients.iter().position(|known| known.load(SeqCst) == client.0) else { return false };
+        left(states[way].swap(0, SeqCst), millis(now)).is_some()
+    }
+
+    /// Who is banned, and for how much longer.
+    pub fn list(&self, now: u64) -> Vec<(Client, Duration)> {
+        let sets = self.words.words()[HEAD..].chunks_exact(SET);
+        let both = sets.flat_map(|set| set[..WAYS].iter().zip(&set[WAYS..]));
+        let banned = both.filter_map(|(client, state)| {
+            let left = left(state.load(SeqCst), millis(now))?;
+            Some((Client(client.load(SeqCst)), left))
+        });
+        banned.collect()
+    }
+
+    /// A request of somebody who is banned was refused, or would have been.
+    pub fn count_refused(&self) {
+        self.words.words()[REFUSED].fetch_add(1, Relaxed);
+    }
+
+    /// How many requests were refused, in all processes.
+    pub fn refused(&self) -> u64 {
+        self.words.words()[REFUSED].load(Relaxed)
+    }
+
+    /// How often a client could not be counted, since the table is too small.
+    pub fn crowded(&self) -> u64 {
+        self.words.words()[CROWDED].load(Relaxed)
+    }
+
+    fn set(&self, client: Client) -> (&[AtomicU64], &[AtomicU64]) {
+        let mut hasher = self.hasher.clone();
+        hasher.write_u64(client.0);
+        let set = ((u128::from(hasher.finish()) * u128::from(self.sets)) >> 64) as usize;
+        self.words.words()[HEAD + set * SET..][..SET].split_at(WAYS)
+    }
+
+    /// What is known of a client, in a place that is taken for it.
+    fn place(&self, client: Client, now: u64) -> Option<&AtomicU64> {
+        let (clients, states) = self.set(client);
+        for _ in 0..TRIES {
+            let known: [u64; WAYS] = array::from_fn(|way| clients[way].load(SeqCst));
+            if let Some(way) = known.iter().position(|known| *known == client.0) {
+                return states.get(way);
+            }
+            // Nobody's, else the one that is counted for the longest.
+            let since = |way: &usize| match states[*way].load(SeqCst) {
+                _ if known[*way] == 0 => Some(0),
+                state if left(state, now).is_some() => None,
+                state if state & BANNED != 0 => Some(1),
+                state => Some((state >> COUNT_BITS).max(1)),
+            };
+            let way = (0..WAYS).filter(|way| since(way).is_some()).min_by_key(|way| since(way))?;
+            // Nobody else's count is taken over: it is given up before the place is.
+            if known[way] != 0 {
+                if clients[way].compare_exchange(known[way], 0, SeqCst, SeqCst).is_err() {
+                    continue;
+                }
+                states[way].store(0, SeqCst);
+            }
+            if clients[way].compare_exchange(0, client.0, SeqCst, SeqCst).is_err() {
+                continue;
+            }
+            // Somebody else may have taken another place for the same client meanwhile: then one of them has to go.
+            if (0..WAYS).any(|other| other != way && clients[other].load(SeqCst) == client.0) {
+                let _ = clients[way].compare_exchange(client.0, 0, SeqCst, SeqCst);
+                continue;
+            }
+            return states.get(way);
+        }
+        None
+    }
+}
+
+/// How much longer a ban lasts.
+fn left(state: u64, now: u64) -> Option<Duration> {
+    let until = (state & BANNED != 0).then_some(state & !BANNED)?;
+    until.checked_sub(now).filter(|left| *left > 0).map(Duration::from_millis)
+}
+
+fn millis(nanoseconds: u64) -> u64 {
+    nanoseconds / 1_000_000
+}
+
+fn span(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rate::memory_of;
+    use proptest::prelude::*;
+    use std::collections::HashMap;
+    use std::thread;
+
+    const SECOND: u64 = 1_000_000_000;
+    const TERMS: Terms = Terms { count: 3, within: Duration::from_secs(60), lasts: Duration::from_secs(600) };
+
+    fn table(keys: usize) -> Bans {
+        let [words] = memory_of(Bans::length(keys));
+        Bans::new(words, [1, 2]).unwrap()
+    }
+
+    fn client(number: u32) -> Client {
+        Client::at(IpAddr::V4(Ipv4Addr::from_bits(0x0A00_0000 + number))).unwrap()
+    }
+
+    #[test]
+    fn clients_are_read_and_written() {
+        for (address, expected) in [
+            ("192.0.2.1", "192.0.2.1"),
+            ("::ffff:192.0.2.1", "192.0.2.1"),
+            ("2001:db8:1:2:3::4", "2001:db8:1:2::/64"),
+            ("255.255.255.255", "255.255.255.255"),
+        ] {
+            assert_eq!(Client::at(address.parse().unwrap()).unwrap().to_string(), expected);
+        }
+        // What could be taken for an IPv4 address is not.
+        let odd: IpAddr = "0:ffff:c000:201::".parse().unwrap();
+        assert_ne!(Client::at(odd).unwrap(), Client::at("192.0.2.1".parse().unwrap()).unwrap());
+        assert_eq!(Client::of(Peer::Unix), None);
+        assert_eq!(Client::of(crate::remote::UNNAMED), None);
+    }
+
+    #[test]
+    fn banned_for_a_time_for_all_and_lifted() {
+        let [ours, theirs] = memory_of(Bans::length(100));
+        let (ours, theirs) = (Bans::new(ours, [1, 2]).unwrap(), Bans::attach(theirs).unwrap());
+        let now = 1000 * SECOND;
+        assert!(!ours.count(client(1), TERMS, now) && !theirs.count(client(1), TERMS, now + SECOND));
+        assert_eq!(ours.left(client(1), now), None);
+        assert!(ours.count(client(1), TERMS, now + 2 * SECOND));
+        assert_eq!(theirs.left(client(1), now + 3 * SECOND), Some(Duration::from_secs(599)));
+        assert_eq!(theirs.list(now + 3 * SECOND), [(client(1), Duration::from_secs(599))]);
+        assert_eq!(ours.left(client(1), now + 603 * SECOND), None);
+        assert!(theirs.lift(client(1), now + 3 * SECOND) && !theirs.lift(client(1), now + 3 * SECOND));
+        assert_eq!(ours.left(client(1), now + 3 * SECOND), None);
+        // Who comes seldom is never banned.
+        assert!((0..100).all(|turn| !ours.count(client(2), TERMS, now + turn * 31 * SECOND)));
+    }
+
+    #[test]
+    fn a_flood_of_clients_frees_nobody() {
+        let bans = table(100);
+        let now = 1000 * SECOND;
+        let ban = |number| {
+            for _ in 0..TERMS.count {
+                bans.count(client(number), TERMS, now);
+            }
+        };
+        ban(0);
+        for number in 1..100_000 {
+            assert!(!bans.count(client(number), TERMS, now + u64::from(number)));
+        }
+        assert!(bans.left(client(0), now + SECOND).is_some());
+        assert_eq!(bans.list(now).len(), 1);
+        // Those who are many, and all banned, leave no place, which is counted.
+        for number in 0..1000 {
+            ban(number);
+        }
+        assert!(bans.crowded() > 0 && bans.list(now).len() <= 200);
+    }
+
+    #[test]
+    fn counted_exactly_by_many_at_once() {
+        let bans = table(100);
+        let terms = Terms { count: 1000, ..TERMS };
+        let banned: usize = thread::scope(|scope| {
+            let ask = || (0..300).filter(|_| bans.count(client(7), terms, SECOND)).count();
+            let all: Vec<_> = (0..4).map(|_| scope.spawn(ask)).collect();
+            all.into_iter().map(|thread| thread.join().unwrap()).sum()
+        });
+        assert!(banned <= 1 && (banned == 1 || bans.crowded() > 0));
+    }
+
+    #[test]
+    fn what_is_no_table_is_refused() {
+        let [words] = memory_of(HEAD + SET - 1);
+        assert_eq!(Bans::attach(words).unwrap_err().kind(), io::ErrorKind::InvalidData);
+    }
+
+    proptest! {
+        /// Beside a map that forgets nothing.
+        #[test]
+        fn as_a_map(steps in prop::collection::vec((0u32..10, 0u64..40), 1..300)) {
+            let bans = table(4096);
+            let mut model: HashMap<u32, (u64, u32, u64)> = HashMap::new();
+            let mut now = 1000;
+            for (number, gap) in steps {
+                now += gap;
+                let (since, count, until) = model.entry(number).or_default();
+                let expected = if *until > now {
+                    false
+                } else {
+                    if *count == 0 || now - *since >= 60 {
+                        (*since, *count) = (now, 0);
+                    }
+                    *count += 1;
+                    *count >= 3
+                };
+                if expected {
+                    (*count, *until) = (0, now + 600);
+                }
+                prop_assert_eq!(bans.count(client(number), TERMS, now * SECOND), expected);
+                prop_assert_eq!(bans.left(client(number), now * SECOND).is_some(), model[&number].2 > now);
+            }
+        }
+    }
+}

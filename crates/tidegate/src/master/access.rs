@@ -1,0 +1,138 @@
+//! Lists of networks and databases of countries in the master: it reads them, looks whether they have changed, and hands
+//! what is in them to the server processes, which read no file.
+//!
+//! Once a second a thread looks. What has changed is read once it has stood still between two looks; what is no list, or no
+//! database that is whole, leaves the one before in force.
+
+use super::{Event, Master};
+use crate::file_watch::{FileWatch, stamp_of};
+use anyhow::{Error, Result};
+use std::time::{Duration, Instant};
+use tidegate_config::Settings;
+use tidegate_core::access_data::{AccessFile, AccessFiles, DataKey, keys};
+use tidegate_core::log;
+
+/// How often files are looked at.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// The files as they are now. Comes before reading them, so that no change is missed.
+pub fn watch(settings: &Settings) -> FileWatch {
+    let mut watch = FileWatch::default();
+    keys(settings).iter().for_each(|key| watch.add(&key.path, stamp_of));
+    watch
+}
+
+/// What was read with settings.
+#[derive(Default)]
+pub struct AccessReading {
+    /// That were found to be good.
+    pub files: Vec<AccessFile>,
+    /// Their state just before.
+    pub watch: FileWatch,
+}
+
+impl AccessReading {
+    /// With what belongs to sites that stay as they were.
+    ///
+    /// # Errors
+    /// A file cannot be used, and none is in force in its place.
+    pub fn complete(mut self, settings: &Settings, present: &AccessState) -> Result<AccessState> {
+        let files = AccessFiles::read(settings, &present.files, &self.files).map_err(Error::msg)?;
+        self.watch.join(&present.watch);
+        Ok(AccessState { files, watch: self.watch })
+    }
+}
+
+/// Files of a revision.
+#[derive(Clone, Default)]
+pub struct AccessState {
+    /// As they were read.
+    pub files: AccessFiles,
+    /// Their state just before.
+    pub watch: FileWatch,
+}
+
+/// Who looks, and when.
+#[derive(Default)]
+pub struct AccessLooks {
+    next: Option<Instant>,
+    /// A thread looks at files. One that hangs is the only one.
+    is_looking: bool,
+    /// Counts the revisions that were in force.
+    adopted: u64,
+}
+
+impl AccessLooks {
+    /// When it is time to look again.
+    pub fn next(&self) -> Option<Instant> {
+        self.next
+    }
+}
+
+/// What a look at the files has found.
+pub struct Looked {
+    /// [`AccessLooks::adopted`] when it began.
+    adopted: u64,
+    watch: FileWatch,
+    read: Vec<(DataKey, Result<AccessFile, String>)>,
+}
+
+impl Master {
+    /// A revision is in force.
+    pub(super) fn adopt_access(&mut self) {
+        self.access.adopted += 1;
+        let names_any = !self.current.access.files.all().is_empty();
+        self.access.next = names_any.then(|| Instant::now() + LOOK);
+    }
+
+    /// Has a thread look at what has changed on the disk, which may hang.
+    pub(super) fn look_at_access(&mut self) {
+        let now = Instant::now();
+        if self.access.next.is_none_or(|at| at > now) {
+            return;
+        }
+        self.access.next = Some(now + LOOK);
+        if self.access.is_looking {
+            return;
+        }
+        let (settings, mut watch) = (self.current.settings.clone(), self.current.access.watch.clone());
+        let (adopted, sender) = (self.access.adopted, self.sender.clone());
+        let looking = std::thread::Builder::new().name("tidegate-look".into()).spawn(move || {
+            let keys = keys(&settings);
+            let settled = watch.settled(keys.iter().map(|key| &*key.path), stamp_of);
+            let changed = keys.iter().filter(|key| settled.contains(&&*key.path));
+            let read = changed.map(|key| (key.clone(), AccessFile::read(key))).collect();
+            settled.into_iter().for_each(|path| watch.take_in(path));
+            let _ = sender.send(Event::LookedAtAccess(Box::new(Looked { adopted, watch, read })));
+        });
+        self.access.is_looking = looking.is_ok();
+    }
+
+    /// The files were looked at. What belongs to a revision before is found again.
+    pub(super) fn have_looked_at_access(&mut self, looked: Looked) {
+        self.access.is_looking = false;
+        if looked.adopted != self.access.adopted || self.servers.is_ending {
+            return;
+        }
+        self.current.access.watch = looked.watch;
+        let mut fresh = Vec::new();
+        for (key, read) in looked.read {
+            let path = key.path.display();
+            match read {
+                Ok(file) => {
+                    log::info(format_args!("{path} has changed and is in use: {}", file.contents));
+                    self.current.access.files.renew(file.clone());
+                    fresh.push(file);
+                }
+                Err(why) => {
+                    log::error(format_args!(
+                        "{path} has changed, but what was read before stays in use: {why}"
+                    ));
+                }
+            }
+        }
+        if !fresh.is_empty() {
+            self.servers.give_access(&fresh);
+        }
+    }
+}

@@ -1,0 +1,129 @@
+//! `cargo xtask packages`, `cargo xtask install` and `cargo xtask package-test`: what people install.
+//!
+//! One tree of files (`tree`) is what `install` copies, what the `.deb` holds (`deb`) and what the image begins with (`image`).
+//! Everything is made of the sources and the program alone: two runs on one commit give the same bytes.
+
+mod deb;
+mod image;
+mod notices;
+mod program;
+mod test;
+mod tree;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+
+use crate::workspace;
+
+/// What `packages` makes.
+#[derive(clap::Args)]
+pub struct Arguments {
+    /// Pack this program instead of building one
+    #[arg(long, value_name = "FILE")]
+    program: Option<PathBuf>,
+
+    /// Put this static program into the image instead of building one
+    #[arg(long, value_name = "FILE")]
+    image_program: Option<PathBuf>,
+
+    /// The version of the packages; without it that of the workspace
+    #[arg(long)]
+    version: Option<String>,
+
+    /// Leave the bill of materials and the licences of others out, which take minutes
+    #[arg(long)]
+    without_notices: bool,
+
+    /// Where they go
+    #[arg(long, value_name = "FOLDER", default_value = "target/packages")]
+    output: PathBuf,
+}
+
+/// What `install` does.
+#[derive(clap::Args)]
+pub struct InstallArguments {
+    /// Install this program instead of building one
+    #[arg(long, value_name = "FILE")]
+    program: Option<PathBuf>,
+
+    /// The root that paths count from
+    #[arg(long, value_name = "FOLDER", default_value = "/")]
+    destdir: PathBuf,
+
+    /// What program, manual and documents lie below
+    #[arg(long, value_name = "FOLDER", default_value = "/usr/local")]
+    prefix: String,
+}
+
+/// Makes all packages.
+pub fn run(arguments: &Arguments) -> Result<()> {
+    let output = workspace::root().join(&arguments.output);
+    fs::create_dir_all(&output).with_context(|| format!("cannot make {}", output.display()))?;
+    let version = match &arguments.version {
+        Some(version) => version.clone(),
+        None => workspace_version()?,
+    };
+    let program = match &arguments.program {
+        Some(program) => program.clone(),
+        None => program::build(&output, None)?,
+    };
+    let notices = if arguments.without_notices { Vec::new() } else { notices::make(&output)? };
+    let package = deb::make(&output, &program, &version, &notices)?;
+    println!("{}", package.display());
+    let (program, is_static) = match (&arguments.image_program, &arguments.program) {
+        (Some(program), _) => (program.clone(), true),
+        // What was given is packed as it is, with the libraries that it wants.
+        (None, Some(program)) => (program.clone(), false),
+        (None, None) => (program::build(&output, Some(program::musl()?))?, true),
+    };
+    let image = image::make(&output, &program, &version, is_static)?;
+    println!("{}", image.display());
+    Ok(())
+}
+
+/// Copies the files of a package to where they belong.
+pub fn install(arguments: &InstallArguments) -> Result<()> {
+    let output = workspace::target_directory().join("packages");
+    fs::create_dir_all(&output)?;
+    let program = match &arguments.program {
+        Some(program) => program.clone(),
+        None => program::build(&output, None)?,
+    };
+    let places = tree::Places::below(&arguments.prefix);
+    let tree = tree::Tree::new(&arguments.destdir);
+    tree.fill(&places, &program, &[])?;
+    println!("installed below {}{}", arguments.destdir.display(), arguments.prefix.trim_start_matches('/'));
+    if arguments.destdir == Path::new("/") {
+        println!("now: systemd-sysusers && systemctl daemon-reload && systemctl enable --now tidegate");
+    }
+    Ok(())
+}
+
+/// Tests what was made, or makes it of a program first.
+pub fn test(arguments: &test::Arguments) -> Result<()> {
+    test::run(arguments)
+}
+
+pub use test::Arguments as TestArguments;
+
+fn workspace_version() -> Result<String> {
+    let metadata =
+        workspace::output(workspace::cargo().args(["metadata", "--no-deps", "--format-version", "1"]))?;
+    let metadata: serde_json::Value = serde_json::from_str(&metadata)?;
+    let packages = metadata["packages"].as_array().context("cargo metadata lists no packages")?;
+    let ours = packages.iter().find(|package| package["name"] == "tidegate");
+    let version = ours.and_then(|package| package["version"].as_str());
+    Ok(version.context("cargo metadata does not know tidegate")?.to_owned())
+}
+
+/// When the commit was made, in seconds: every file of a package is as old as that.
+fn commit_time() -> Result<u64> {
+    let told = workspace::output(std::process::Command::new("git").current_dir(workspace::root()).args([
+        "log",
+        "-1",
+        "--format=%ct",
+    ]))?;
+    told.trim().parse().context("git names no time of the commit")
+}
