@@ -31,6 +31,8 @@ pub(super) fn push(
             },
             LogPart::User => push_value(out, entry.user().unwrap_or_default().as_bytes()),
             LogPart::Scheme => out.extend_from_slice(entry.scheme.as_bytes()),
+            LogPart::TlsVersion => push_value(out, entry.tls.map_or("", |tls| tls.version).as_bytes()),
+            LogPart::TlsCipher => push_value(out, entry.tls.map_or("", |tls| tls.suite).as_bytes()),
             LogPart::Host => push_value(out, entry.authority.as_bytes()),
             LogPart::Method => push_value(out, entry.method.as_bytes()),
             LogPart::Target => push_value(out, entry.target.as_bytes()),
@@ -87,7 +89,8 @@ mod tests {
     fn every_placeholder() {
         let fields = [Field { name: "x-a", value: b"in \"q\"\x1b" }];
         let identity = Rc::new(Identity::default());
-        identity.prove(Arc::new(User { name: "anna \"b\"".into(), groups: Vec::new(), unlisted: None }));
+        identity
+            .prove(Arc::new(User { name: "anna \"b\"".into(), groups: Vec::new(), unlisted: None }), "Basic");
         let entry = AccessRecord {
             scheme: "http",
             client: Peer::Tcp("[::ffff:192.0.2.7]:4711".parse().unwrap()),
@@ -122,6 +125,8 @@ mod tests {
             (LogPart::ClientPort, "4711"),
             (LogPart::User, "anna \\x22b\\x22"),
             (LogPart::Scheme, "http"),
+            (LogPart::TlsVersion, "-"),
+            (LogPart::TlsCipher, "-"),
             (LogPart::Host, "example.com"),
             (LogPart::Method, "GET"),
             (LogPart::Target, "/a%20b?c=d"),
