@@ -180,6 +180,8 @@ pub struct Origin {
 pub struct Listener {
     /// What to bind.
     pub address: ListenAddress,
+    /// The same as it was written: what sites name it by, whatever port it takes in the end.
+    pub written: ListenAddress,
     /// Length of the accept queue asked of the kernel.
     pub backlog: u32,
     /// The name of the site that answers what no site claims; `None` takes the site without a name,
@@ -206,6 +208,13 @@ pub enum ListenAddress {
     Tcp(SocketAddr),
     /// A unix socket; absolute, at most 107 bytes.
     Unix(#[serde(with = "crate::path_encoding::path")] PathBuf),
+}
+
+impl Site {
+    /// Whether it answers on a listener.
+    pub fn is_on(&self, listener: &Listener) -> bool {
+        self.bound.is_empty() || self.bound.contains(&listener.written)
+    }
 }
 
 impl Route {
@@ -248,6 +257,8 @@ pub struct Site {
     pub trusted_proxies: Shared<NetworkSet>,
     /// `None`: the server's. `Some(None)`: off for this site.
     pub access_log: Option<Option<AccessLog>>,
+    /// The listeners that it answers on, as they are written; none for all.
+    pub bound: Vec<ListenAddress>,
     /// What it wants of TLS.
     pub tls: SiteTls,
     /// Plain requests are sent to `https`, since `hsts` is in force.
