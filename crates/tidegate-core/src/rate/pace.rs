@@ -14,7 +14,7 @@
 //! bandwidth than it uses.
 
 use super::gate::Key;
-use super::holds::Permit;
+use super::holds::{ConnectionHolds, Permit};
 use super::{Buckets, Counts, Identity, RateStore, Table};
 use crate::exchange::Exchange;
 use crate::gate::{Gate, Verdict};
@@ -34,16 +34,24 @@ use tidegate_io::timer::{self, Deadline};
 
 /// A piece takes so much of the time of its bandwidth, where nobody else waits.
 const PIECE: u64 = millis(16);
-/// A round that takes longer has its pieces made smaller.
+/// With so many answers for each unit of it pieces take a multiple of that, where each client has a bandwidth of its own: the
+/// sum of many is steady whatever its parts are, and a piece costs the same whatever its size.
+const CROWD: usize = 8;
+const MULTIPLE: u64 = 8;
+/// A round that takes longer has its pieces made smaller, unless they are small already.
 const ROUND: u64 = millis(100);
+const LONGEST_ROUND: u64 = millis(400);
+const COMFORTABLE: u64 = 8 << 10;
 /// Nor does it take less: whoever has some hundred connections has more than others, which is less than serving it in
 /// ever smaller pieces would cost everybody.
 const SHORTEST: u64 = millis(1) / 20;
 /// Bytes of a piece.
 const SMALLEST: u64 = 64;
 const LARGEST: u64 = 1 << 20;
-/// Bytes of the first piece of an answer; each further one may have twice as many.
+/// Bytes of the first piece of an answer; each further one may have twice as many. An answer that follows another one of its
+/// connection so soon goes on where that has ended: else who asks for much in parts would have less than who asks once.
 const FIRST: u64 = 512;
+const SOON: u64 = millis(1000);
 /// Timers are late. Whoever was told to wait and comes no later than this has lost nothing.
 const LATE: u64 = millis(250);
 /// What begins so soon begins now: no timer is more exact.
@@ -114,6 +122,18 @@ impl Channel {
     }
 }
 
+impl Channel {
+    /// How much of the time of its bandwidth a piece of somebody takes who is alone there.
+    fn longest(self: &Rc<Self>) -> u64 {
+        // Each answer on this worker has it.
+        if self.by.is_some() { piece_among(Rc::strong_count(self)) } else { PIECE }
+    }
+}
+
+fn piece_among(answers: usize) -> u64 {
+    PIECE * u64::try_from(answers / CROWD).unwrap_or(MULTIPLE).clamp(1, MULTIPLE)
+}
+
 /// The part of an answer in one bandwidth.
 pub(crate) struct Share {
     channel: Rc<Channel>,
@@ -162,12 +182,15 @@ impl Share {
         };
         let (clients, connections) =
             (u64::from(clients.max(1)), u64::from(self.permit.as_ref().map_or(1, Permit::count)));
-        let (mut time, parts) = match clients {
-            1 => (PIECE.min(ROUND / connections), 1), // there is nobody to be fair to
-            _ => (PIECE.min(ROUND / clients), connections),
+        let round =
+            |waiting: u64| self.channel.time(COMFORTABLE.saturating_mul(waiting)).clamp(ROUND, LONGEST_ROUND);
+        let (round, mut time, parts) = match clients {
+            // There is nobody to be fair to.
+            1 => (round(connections), self.channel.longest().min(round(connections) / connections), 1),
+            _ => (round(clients), PIECE.min(round(clients) / clients), connections),
         };
-        if self.delay > ROUND {
-            let shrink = |time: u64| u128::from(time) * u128::from(ROUND) / u128::from(self.delay);
+        if self.delay > round {
+            let shrink = |time: u64| u128::from(time) * u128::from(round) / u128::from(self.delay);
             time = u64::try_from(shrink(u64::try_from(shrink(time)).unwrap_or(0))).unwrap_or(0);
         }
         let piece = self.channel.bytes(time).min(LARGEST) / parts;
@@ -223,6 +246,8 @@ pub(crate) struct Pace {
     debt: u64,
     /// The next piece has no more than this.
     most: u64,
+    /// What it is sent on.
+    connection: Option<Rc<ConnectionHolds>>,
     deadline: Option<Deadline>,
 }
 
@@ -245,6 +270,15 @@ impl Pace {
     pub(crate) fn add(&mut self, share: Share) {
         self.shares.push(share);
         self.most = FIRST;
+    }
+
+    /// The answer is sent on this connection.
+    pub(crate) fn follow(&mut self, connection: &Rc<ConnectionHolds>) {
+        let (most, ended) = connection.paced();
+        if clock::monotonic_ns().saturating_sub(ended) < SOON {
+            self.most = most.max(FIRST);
+        }
+        self.connection = Some(connection.clone());
     }
 
     /// How much may be sent now of what is left, as far as that is known.
@@ -324,6 +358,9 @@ impl Pace {
 impl Drop for Pace {
     fn drop(&mut self) {
         let (unused, now) = (self.allowance + self.waiting, clock::monotonic_ns());
+        if let Some(connection) = &self.connection {
+            connection.set_paced(self.most, now);
+        }
         if self.debt > 0 {
             // What was sent all the same is paid by who comes next.
             for share in &mut self.shares {

@@ -241,3 +241,50 @@ fn what_is_not_sent_is_given_back_and_debts_are_paid() {
     let Grant::At(at) = pace_of(&[channel], 2).next(Some(10), now) else { panic!("it has to be paid") };
     assert!(at - now >= millis(25), "{}", at - now);
 }
+
+/// Who asks for one thing after the other has no less than who asks once.
+#[test]
+fn answers_of_a_connection_go_on_where_the_last_has_ended() {
+    let settings = settings(40 << 20, 0, 0);
+    let channel = &channels(&settings, 1)[0];
+    let connection = Rc::<ConnectionHolds>::default();
+    let mut at = clock::monotonic_ns();
+    let first_piece = |connection: &Rc<ConnectionHolds>, now: u64| {
+        let mut pace = pace_of(&[channel], 1);
+        pace.follow(connection);
+        let Grant::Now(first) = pace.next(None, now) else { panic!("nobody else asks") };
+        (pace, first)
+    };
+    let (mut pace, first) = first_piece(&connection, at);
+    assert_eq!(first, FIRST);
+    for _ in 0..20 {
+        match pace.next(None, at) {
+            Grant::Now(bytes) => pace.spend(bytes),
+            Grant::At(time) => at = time,
+        }
+    }
+    drop(pace);
+    let (_pace, first) = first_piece(&connection, at + SECOND);
+    assert!(first > 64 * FIRST, "{first}");
+    let (_pace, first) = first_piece(&Rc::default(), at + 2 * SECOND);
+    assert_eq!(first, FIRST, "another connection begins as everybody does");
+}
+
+/// Pieces are as small as exactness wants them, and no smaller where many would pay for it.
+#[test]
+fn pieces_of_many_are_not_tiny() {
+    for (answers, expected) in [(1, PIECE), (8, PIECE), (40, 5 * PIECE), (10_000, 8 * PIECE)] {
+        assert_eq!(piece_among(answers), expected, "{answers} answers");
+    }
+    for (speed, clients, least) in
+        [(40 << 20, 1000, 8 << 10), (10 << 20, 100, 10 << 10), (1 << 20, 1000, 400)]
+    {
+        let settings = settings(speed, 0, 0);
+        let channel = &channels(&settings, 1)[0];
+        let shares: Vec<Share> = (0..clients)
+            .map(|client: u32| Share::new(channel, SmallVec::new(), &client.to_le_bytes()))
+            .collect();
+        let piece = shares[0].piece();
+        assert!((least * 9 / 10..=least * 12 / 10).contains(&piece), "{speed} B/s among {clients}: {piece}");
+    }
+}
