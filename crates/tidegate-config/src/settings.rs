@@ -20,6 +20,7 @@ mod bandwidth;
 mod country;
 mod directory;
 mod directory_filter;
+mod limit_store;
 mod login;
 pub mod network_table;
 mod networks;
@@ -38,6 +39,7 @@ pub use directory::{
     Directory, DirectoryBind, DirectoryGroups, DirectorySecurity, DirectoryServer, GroupsBy,
 };
 pub use directory_filter::{Comparison, Filter, FilterSyntax, FilterValue};
+pub use limit_store::LimitStore;
 pub use limits::{Limits, RequestLimits};
 pub use login::{
     Account, AccountFiles, CertificateName, CertificateRequirement, DistinguishedPattern, Identification,
@@ -91,6 +93,8 @@ pub struct Settings {
     pub country_database: Option<CountryDatabase>,
     /// Where users are known, in source order.
     pub users: Vec<UserSource>,
+    /// Where limits are counted together with other servers.
+    pub limit_store: Option<LimitStore>,
     /// Groups of servers elsewhere, in source order.
     pub upstreams: Vec<upstream::Upstream>,
     /// Bounds on what a client may do.

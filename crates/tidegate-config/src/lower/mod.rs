@@ -8,6 +8,7 @@ mod dead;
 mod directory;
 mod gateway;
 pub(crate) mod inherit;
+mod limit_store;
 pub(crate) mod limits;
 mod listen;
 mod login;
