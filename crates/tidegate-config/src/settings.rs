@@ -28,6 +28,7 @@ mod rates;
 mod route_index;
 pub mod rules;
 mod shared;
+mod signed;
 mod time_window;
 mod values;
 
@@ -42,8 +43,8 @@ pub use directory_filter::{Comparison, Filter, FilterSyntax, FilterValue};
 pub use limit_store::LimitStore;
 pub use limits::{Limits, RequestLimits};
 pub use login::{
-    Account, AccountFiles, CertificateName, CertificateRequirement, DistinguishedPattern, Identification,
-    Login, Required, Requirement, UserCache, UserSource,
+    Account, AccountFiles, CertificateName, CertificateRequirement, DistinguishedPattern, Forward, How,
+    Identification, Login, Remembering, Required, Requirement, UserCache, UserSource,
 };
 pub use network_table::NetworkTable;
 pub(crate) use networks::first_address;
@@ -52,6 +53,7 @@ pub use rates::{Bound, Limit, RequestRate};
 pub use route_index::RouteIndex;
 pub use rules::{Clause, Condition, Cors, FieldMode, MoreField, Regex, TextPattern};
 pub use shared::{Shared, once};
+pub use signed::{Signed, UrlKey, UrlKeys};
 pub use time_window::{TimeWindow, read_instant};
 pub use tls::{
     Acme, AcmeAuthority, AcmeChallenge, CertificateFiles, ClientCertificates, DnsHook, DnsUpdate, ListenTls,
@@ -95,6 +97,8 @@ pub struct Settings {
     pub users: Vec<UserSource>,
     /// Where limits are counted together with other servers.
     pub limit_store: Option<LimitStore>,
+    /// What signed URLs are signed with, in source order.
+    pub url_keys: Vec<UrlKeys>,
     /// Groups of servers elsewhere, in source order.
     pub upstreams: Vec<upstream::Upstream>,
     /// Bounds on what a client may do.

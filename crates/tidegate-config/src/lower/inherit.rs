@@ -272,6 +272,11 @@ impl Inherited {
         self.identification.login = login;
     }
 
+    /// `signed`: an inner one takes the place of an outer one.
+    pub fn set_signed(&mut self, item: &Item) {
+        self.identification.signed = login::signed(item).map(Shared::from);
+    }
+
     /// `require`: an inner one stands beside the outer ones.
     pub fn add_requirement(&mut self, item: &Item) {
         if login::is_of_certificates(item) {

@@ -1,6 +1,7 @@
 //! `users`, `login` and `require`: who people are, and who of them gets in.
 
-use super::{Directory, Origin, Shared, TextPattern};
+use super::gateway::Gateway;
+use super::{Directory, Origin, Shared, Signed, TextPattern};
 use serde::{Deserialize, Serialize};
 use std::fmt::{self, Display, Formatter};
 use std::path::PathBuf;
@@ -17,10 +18,84 @@ pub struct UserSource {
     pub accounts: Shared<Vec<Account>>,
     /// The directory that knows users whom no file does.
     pub directory: Option<Directory>,
+    /// The application that says who they are.
+    pub forward: Option<Forward>,
     /// The user cache (R9).
     pub cache: UserCache,
     /// Where it was written.
     pub origin: Origin,
+}
+
+impl UserSource {
+    /// How those can log in whom it knows.
+    pub fn how(&self) -> How {
+        if self.forward.is_some() { How::Forward } else { How::Basic }
+    }
+}
+
+/// How somebody proves who it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum How {
+    /// By a name and a password (RFC 7617).
+    Basic,
+    /// An application decides.
+    Forward,
+}
+
+impl How {
+    /// As `login` has it.
+    pub fn word(self) -> &'static str {
+        match self {
+            How::Basic => "basic",
+            How::Forward => "forward",
+        }
+    }
+}
+
+/// An application that decides who gets in: `forward "http://127.0.0.1:9091/verify" { … }`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Forward {
+    /// Where it is.
+    pub gateway: Gateway,
+    /// What is asked for; begins with a slash.
+    pub path: String,
+    /// By which name; `None` is that of the client.
+    pub host: Option<String>,
+    /// Fields of its answer that a request is passed on with, in small letters, sorted.
+    pub copy: Vec<String>,
+    /// The field that has the name of the user.
+    pub user: Option<String>,
+    /// The one that has the groups.
+    pub groups: Option<String>,
+    /// The longest that a decision may take.
+    pub timeout: Duration,
+    /// The most bytes of content that go to a client.
+    pub content: u64,
+    /// How decisions are remembered.
+    pub cache: Option<Remembering>,
+}
+
+impl Forward {
+    /// Whether two say the same, wherever they stand.
+    pub fn is_same_as(&self, other: &Forward) -> bool {
+        let plain = |forward: &Forward| {
+            let mut plain = forward.clone();
+            if let Some(tls) = &mut plain.gateway.tls {
+                tls.origin = Origin::default();
+            }
+            plain
+        };
+        plain(self) == plain(other)
+    }
+}
+
+/// How decisions that have let somebody in are remembered.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Remembering {
+    /// How long.
+    pub lifetime: Duration,
+    /// What they depend on, a text with placeholders.
+    pub by: String,
 }
 
 /// The files of a source, absolute.
@@ -66,6 +141,8 @@ pub struct UserCache {
 /// `login basic "staff" realm="Staff"`
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Login {
+    /// How they prove it.
+    pub how: How,
     /// Where its users are known.
     pub users: String,
     /// What the browser says is asked for.
@@ -99,6 +176,8 @@ pub enum Required {
 pub struct Identification {
     /// How.
     pub login: Option<Shared<Login>>,
+    /// The URL itself has to be signed.
+    pub signed: Option<Shared<Signed>>,
     /// What is required of who has; each has to hold.
     pub requirements: Vec<Shared<Requirement>>,
     /// What is required of the certificates of clients; each has to hold.

@@ -21,6 +21,7 @@ use crate::gate::{Gate, Verdict};
 use crate::notes;
 use crate::template::Scope;
 use smallvec::SmallVec;
+use std::cell::Cell;
 use std::future::Future;
 use std::io;
 use std::pin::Pin;
@@ -32,11 +33,12 @@ use tidegate_config::settings::{Bandwidth, Shared};
 use tidegate_io::clock;
 use tidegate_io::timer::{self, Deadline};
 
-/// A piece takes so much of the time of its bandwidth, where nobody else waits.
-const PIECE: u64 = millis(16);
-/// With so many answers for each unit of it pieces take a multiple of that, where each client has a bandwidth of its own: the
-/// sum of many is steady whatever its parts are, and a piece costs the same whatever its size.
-const CROWD: usize = 8;
+/// A piece takes so much of the time of its bandwidth, where nobody else waits. Whole ones make a second, as they do when they
+/// are doubled: so one second holds as many as the other, whenever it begins.
+const PIECE: u64 = millis(1000) / 64;
+/// From so many answers on pieces take twice as long, and from twice as many on again, where each client has a bandwidth of its
+/// own: the sum of many is steady whatever its parts are, and a piece costs the same whatever its size.
+const CROWD: usize = 16;
 const MULTIPLE: u64 = 8;
 /// A round that takes longer has its pieces made smaller, unless they are small already.
 const ROUND: u64 = millis(100);
@@ -48,7 +50,7 @@ const SHORTEST: u64 = millis(1) / 20;
 /// Bytes of a piece.
 const SMALLEST: u64 = 64;
 const LARGEST: u64 = 1 << 20;
-/// Bytes of the first piece of an answer; each further one may have twice as many. An answer that follows another one of its
+/// Least bytes of the first piece of an answer; each further one may have twice as many. An answer that follows another one of its
 /// connection so soon goes on where that has ended: else who asks for much in parts would have less than who asks once.
 const FIRST: u64 = 512;
 const SOON: u64 = millis(1000);
@@ -70,6 +72,8 @@ struct Channel {
     by: Option<Key>,
     times: Arc<Buckets>,
     clients: Arc<Counts>,
+    /// Moves on with each answer.
+    begun: Cell<u32>,
 }
 
 impl BandwidthGate {
@@ -87,7 +91,13 @@ impl BandwidthGate {
             return Err(io::Error::other("the table of a bandwidth is of another kind"));
         };
         let by = (!settings.by.is_empty()).then(|| Key::new(&settings.by, scope));
-        Ok(BandwidthGate(Rc::new(Channel { settings: settings.clone(), by, times, clients })))
+        Ok(BandwidthGate(Rc::new(Channel {
+            settings: settings.clone(),
+            by,
+            times,
+            clients,
+            begun: Cell::new(0),
+        })))
     }
 }
 
@@ -131,7 +141,8 @@ impl Channel {
 }
 
 fn piece_among(answers: usize) -> u64 {
-    PIECE * u64::try_from(answers / CROWD).unwrap_or(MULTIPLE).clamp(1, MULTIPLE)
+    let times = u64::try_from(answers / CROWD).unwrap_or(MULTIPLE).clamp(1, MULTIPLE);
+    PIECE << times.ilog2()
 }
 
 /// The part of an answer in one bandwidth.
@@ -140,10 +151,12 @@ pub(crate) struct Share {
     key: SmallVec<[u8; 64]>,
     /// By which its clients are counted.
     all: SmallVec<[u8; 64]>,
+    /// Of which there is one for each client: who has it counts it.
+    stand: SmallVec<[u8; 64]>,
     /// Counts the connections of its client.
     permit: Option<Permit>,
-    /// Counts the clients, as that which came first of its client.
-    client: Option<Permit>,
+    /// Counts its client among all, for all answers to it: the first of them has this, and when it ends another one does.
+    client: Option<[Permit; 2]>,
     /// Bytes that are still free.
     free: u64,
     /// When the last piece began, and how long pieces have to wait for that.
@@ -167,17 +180,32 @@ impl Share {
         let permit = Permit::take(&channel.clients, &who, super::counts::MOST);
         let mut all = key.clone();
         all.push(1);
-        // The last may go before the others: then one client too few is counted, which only makes rounds longer.
-        let is_first = permit.as_ref().is_some_and(|permit| permit.count() == 1);
-        let client = if is_first { Permit::take(&channel.clients, &all, super::counts::MOST) } else { None };
+        let mut stand = who.clone();
+        stand.push(2);
         let free = channel.settings.after;
-        Share { channel: channel.clone(), key, all, permit, client, free, start: 0, delay: 0, reserved: 0 }
+        Share {
+            channel: channel.clone(),
+            key,
+            all,
+            stand,
+            permit,
+            client: None,
+            free,
+            start: 0,
+            delay: 0,
+            reserved: 0,
+        }
     }
 
     /// Bytes of the next piece, as far as this bandwidth has a say.
-    fn piece(&self) -> u64 {
+    fn piece(&mut self) -> u64 {
+        if self.client.is_none() {
+            let counts = &self.channel.clients;
+            let all = || Permit::take(counts, &self.all, super::counts::MOST);
+            self.client = Permit::take(counts, &self.stand, 1).and_then(|stand| Some([stand, all()?]));
+        }
         let clients = match &self.client {
-            Some(client) => client.count(),
+            Some([_, all]) => all.count(),
             None => self.channel.clients.look(&self.all),
         };
         let (clients, connections) =
@@ -268,8 +296,11 @@ pub(crate) enum Grant {
 
 impl Pace {
     pub(crate) fn add(&mut self, share: Share) {
+        // Those who begin together do not go on in step: each first piece is another one (golden section).
+        let begun = share.channel.begun.get().wrapping_add(0x9E37_79B9);
+        share.channel.begun.set(begun);
+        self.most = FIRST + u64::from(begun) * FIRST / (1 << 32);
         self.shares.push(share);
-        self.most = FIRST;
     }
 
     /// The answer is sent on this connection.
@@ -287,7 +318,7 @@ impl Pace {
             return Grant::Now(self.allowance);
         }
         if self.waiting == 0 {
-            let piece = self.shares.iter().map(Share::piece).min().unwrap_or(LARGEST);
+            let piece = self.shares.iter_mut().map(Share::piece).min().unwrap_or(LARGEST);
             let free = self.shares.iter().map(|share| share.free).min().unwrap_or(0);
             let piece =
                 piece.min(self.most.max(free)).clamp(SMALLEST, LARGEST).min(left.unwrap_or(LARGEST)).max(1);

@@ -48,7 +48,8 @@ impl Gate for CertificateGate {
         }
         if let Some(name) = name {
             // A `login` behind this one says it anew.
-            exchange.identify().prove(Arc::new(User { name, groups: Vec::new(), unlisted: None }));
+            let user = Arc::new(User { name, groups: Vec::new(), unlisted: None });
+            exchange.identify().prove(user, "ClientCert");
         }
         Verdict::Pass
     }

@@ -16,6 +16,7 @@ mod launch;
 mod loops;
 mod man;
 mod serve;
+mod sign_url;
 mod spawn;
 mod trust;
 
@@ -66,6 +67,7 @@ enum Command {
     Stop(control_client::StopArguments),
     Upgrade(control_client::UpgradeArguments),
     Trust(trust::Arguments),
+    SignUrl(sign_url::Arguments),
     Spawn(spawn::Arguments),
     Bench(Box<bench::Arguments>),
     Completions(completions::Arguments),
@@ -112,6 +114,7 @@ pub fn run() -> ExitCode {
         Command::Stop(arguments) => control_client::stop(&arguments),
         Command::Upgrade(arguments) => control_client::upgrade(&arguments),
         Command::Trust(arguments) => trust::run(&arguments),
+        Command::SignUrl(arguments) => sign_url::run(&arguments),
         Command::Spawn(arguments) => spawn::run(&arguments),
         Command::CgiStub(arguments) => cgi_stub::run(&arguments),
         Command::Keep(arguments) => Ok(keep::run(&arguments)),
