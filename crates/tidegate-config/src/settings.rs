@@ -20,6 +20,7 @@ mod bandwidth;
 mod country;
 mod directory;
 mod directory_filter;
+mod limit_store;
 mod login;
 pub mod network_table;
 mod networks;
@@ -39,6 +40,7 @@ pub use directory::{
     Directory, DirectoryBind, DirectoryGroups, DirectorySecurity, DirectoryServer, GroupsBy,
 };
 pub use directory_filter::{Comparison, Filter, FilterSyntax, FilterValue};
+pub use limit_store::LimitStore;
 pub use limits::{Limits, RequestLimits};
 pub use login::{
     Account, AccountFiles, CertificateName, CertificateRequirement, DistinguishedPattern, Forward, How,
@@ -93,6 +95,8 @@ pub struct Settings {
     pub country_database: Option<CountryDatabase>,
     /// Where users are known, in source order.
     pub users: Vec<UserSource>,
+    /// Where limits are counted together with other servers.
+    pub limit_store: Option<LimitStore>,
     /// What signed URLs are signed with, in source order.
     pub url_keys: Vec<UrlKeys>,
     /// Groups of servers elsewhere, in source order.
