@@ -201,6 +201,8 @@ pub enum Kind {
     Address,
     /// `all`, `unix`, an address, or a network with its bits.
     Network,
+    /// The tag of a language: `de`, `pt-BR`.
+    Language,
     /// Codes of countries with commas between them.
     Countries,
     /// Days, hours and a time zone.

@@ -315,6 +315,8 @@ pub struct Route {
     pub removed_fields: Vec<String>,
     /// Which pages of other sites may have its answers.
     pub cors: Option<Shared<Cors>>,
+    /// The languages that it has, its own first: of them `{language}` is what a client prefers.
+    pub languages: Shared<Vec<String>>,
     /// `Cache-Control` of successful responses (from `expires` or `cache-control`).
     pub cache_control: Option<String>,
     /// Values of `Link` fields that browsers are told of before an answer that has to be waited for.
