@@ -2,10 +2,10 @@
 //! those change, without a reload.
 
 use crate::Settings;
-use crate::settings::{Account, Shared, UserSource};
+use crate::settings::{Account, Shared, UrlKey, UrlKeys, UserSource};
 use serde::{Deserialize, Serialize};
 use std::fmt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// What was read anew, by the name of what it belongs to.
@@ -13,6 +13,8 @@ use std::sync::Arc;
 pub enum Credential {
     /// Who stands in the files of a `users`.
     Accounts(String, Shared<Vec<Account>>),
+    /// What a `url-keys` names.
+    UrlKeys(String, Shared<Vec<UrlKey>>),
 }
 
 /// Files that one credential is read from.
@@ -20,21 +22,26 @@ pub enum Credential {
 pub enum CredentialFiles<'s> {
     /// Those of a `users`.
     Accounts(&'s UserSource),
+    /// That of a `url-keys`.
+    UrlKeys(&'s UrlKeys),
 }
 
 impl<'s> CredentialFiles<'s> {
     /// All that some settings name.
     pub fn of(settings: &'s Settings) -> Vec<CredentialFiles<'s>> {
         let sources = settings.users.iter().map(CredentialFiles::Accounts);
-        sources.filter(|files| files.paths().next().is_some()).collect()
+        let keys = settings.url_keys.iter().map(CredentialFiles::UrlKeys);
+        sources.chain(keys).filter(|files| files.paths().next().is_some()).collect()
     }
 
     /// Their paths.
     pub fn paths(self) -> impl Iterator<Item = &'s Path> {
-        let files = match self {
-            CredentialFiles::Accounts(source) => &source.files,
+        let (files, file) = match self {
+            CredentialFiles::Accounts(source) => (Some(&source.files), None),
+            CredentialFiles::UrlKeys(keys) => (None, Some(&keys.file)),
         };
-        files.passwords.iter().chain(&files.groups).map(std::path::PathBuf::as_path)
+        let of_accounts = files.into_iter().flat_map(|files| files.passwords.iter().chain(&files.groups));
+        of_accounts.chain(file).map(PathBuf::as_path)
     }
 
     /// What stands there now. Asks the file system, which may hang.
@@ -43,6 +50,10 @@ impl<'s> CredentialFiles<'s> {
     /// Why it is broken, a sentence.
     pub fn read(self) -> Result<Credential, Broken> {
         match self {
+            CredentialFiles::UrlKeys(keys) => match crate::read_url_keys(&keys.file) {
+                Ok(read) => Ok(Credential::UrlKeys(keys.name.clone(), read.into())),
+                Err(why) => Err(Broken { of: self.to_string(), why }),
+            },
             CredentialFiles::Accounts(source) => {
                 let name = || source.name.clone();
                 match source.files.read() {
@@ -62,6 +73,7 @@ impl fmt::Display for CredentialFiles<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             CredentialFiles::Accounts(source) => write!(f, "the files of `users \"{}\"`", source.name),
+            CredentialFiles::UrlKeys(keys) => write!(f, "the keys of `url-keys \"{}\"`", keys.name),
         }
     }
 }
@@ -84,6 +96,9 @@ impl fmt::Display for Broken {
 impl fmt::Display for Credential {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Credential::UrlKeys(name, _) => {
+                write!(f, "the keys of `url-keys \"{name}\"` have changed and are in use")
+            }
             Credential::Accounts(name, accounts) => {
                 let s = if accounts.len() == 1 { "" } else { "s" };
                 write!(
@@ -106,6 +121,14 @@ impl Settings {
                     return false;
                 };
                 Arc::make_mut(self).users[place].accounts = accounts.clone();
+                true
+            }
+            Credential::UrlKeys(name, keys) => {
+                let place = self.url_keys.iter().position(|known| known.name == *name);
+                let Some(place) = place.filter(|place| self.url_keys[*place].keys != *keys) else {
+                    return false;
+                };
+                Arc::make_mut(self).url_keys[place].keys = keys.clone();
                 true
             }
         }

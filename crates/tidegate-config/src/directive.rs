@@ -49,13 +49,15 @@ pub enum Context {
     Users,
     /// Inside `ldap { … }`.
     Ldap,
+    /// Inside `forward { … }`.
+    Forward,
     /// Inside `match { … }`.
     Match,
 }
 
 impl Context {
     /// Every context, in the order of the reference.
-    pub const ALL: [Self; 20] = [
+    pub const ALL: [Self; 21] = [
         Self::Top,
         Self::Listen,
         Self::Limits,
@@ -75,6 +77,7 @@ impl Context {
         Self::Upstream,
         Self::Users,
         Self::Ldap,
+        Self::Forward,
         Self::Match,
     ];
 
@@ -100,6 +103,7 @@ impl Context {
             Self::Upstream => "in `upstream`",
             Self::Users => "in `users`",
             Self::Ldap => "in `ldap`",
+            Self::Forward => "in `forward`",
             Self::Match => "in `match`",
         }
     }
@@ -126,6 +130,7 @@ impl Context {
             Self::Upstream => "upstream",
             Self::Users => "users",
             Self::Ldap => "ldap",
+            Self::Forward => "forward",
             Self::Match => "match",
         }
     }

@@ -29,6 +29,7 @@ pub mod settings;
 mod source;
 mod suggest;
 mod syntax;
+mod url_keys;
 mod value;
 
 pub use diagnostic::{Diagnostic, Severity};
@@ -40,3 +41,4 @@ pub use reference::reference;
 pub use schema::json_schema;
 pub use settings::Settings;
 pub use source::Source;
+pub use url_keys::read_url_keys;

@@ -54,7 +54,7 @@ writes it the one way.
   on the settings it has.
 ";
 
-const SECTIONS: [(&str, Context, &str); 20] = [
+const SECTIONS: [(&str, Context, &str); 21] = [
     ("Top level", Context::Top, "What stands outside every block."),
     ("In `listen`", Context::Listen, "`listen \":80\" { backlog 8192 }`"),
     ("In `limits`", Context::Limits, "`limits { body-size \"1GiB\" }`"),
@@ -101,6 +101,11 @@ const SECTIONS: [(&str, Context, &str); 20] = [
         "In `ldap`",
         Context::Ldap,
         "`ldap \"ldaps://a.example\" { base \"ou=people,dc=example,dc=com\"; filter \"(uid={user})\" }`",
+    ),
+    (
+        "In `forward`",
+        Context::Forward,
+        "`forward \"http://127.0.0.1:9091/verify\" { copy \"Remote-User\"; user \"Remote-User\" }`",
     ),
     (
         "In `match`",

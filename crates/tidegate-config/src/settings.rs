@@ -27,6 +27,7 @@ mod rates;
 mod route_index;
 pub mod rules;
 mod shared;
+mod signed;
 mod time_window;
 mod values;
 
@@ -39,7 +40,10 @@ pub use directory::{
 };
 pub use directory_filter::{Comparison, Filter, FilterSyntax, FilterValue};
 pub use limits::{Limits, RequestLimits};
-pub use login::{Account, AccountFiles, Identification, Login, Required, Requirement, UserCache, UserSource};
+pub use login::{
+    Account, AccountFiles, CertificateName, CertificateRequirement, DistinguishedPattern, Forward, How,
+    Identification, Login, Remembering, Required, Requirement, UserCache, UserSource,
+};
 pub use network_table::NetworkTable;
 pub(crate) use networks::first_address;
 pub use networks::{Network, NetworkSet};
@@ -47,6 +51,7 @@ pub use rates::{Bound, Limit, RequestRate};
 pub use route_index::RouteIndex;
 pub use rules::{Clause, Condition, Cors, FieldMode, MoreField, Regex, TextPattern};
 pub use shared::{Shared, once};
+pub use signed::{Signed, UrlKey, UrlKeys};
 pub use time_window::{TimeWindow, read_instant};
 pub use tls::{
     Acme, AcmeAuthority, AcmeChallenge, CertificateFiles, ClientCertificates, DnsHook, DnsUpdate, ListenTls,
@@ -88,6 +93,8 @@ pub struct Settings {
     pub country_database: Option<CountryDatabase>,
     /// Where users are known, in source order.
     pub users: Vec<UserSource>,
+    /// What signed URLs are signed with, in source order.
+    pub url_keys: Vec<UrlKeys>,
     /// Groups of servers elsewhere, in source order.
     pub upstreams: Vec<upstream::Upstream>,
     /// Bounds on what a client may do.

@@ -13,6 +13,8 @@ use tidegate_config::{directives, format, json_schema, load_str, reference};
 fn within(context: Context, text: &str) -> String {
     let listen = if text.starts_with("login") {
         "users \"staff\" { htpasswd \"staff\" }\nlisten \"127.0.0.1:1\"\n"
+    } else if text.starts_with("signed") {
+        "url-keys \"downloads\" \"url-keys\"\nlisten \"127.0.0.1:1\"\n"
     } else {
         "listen \"127.0.0.1:1\"\n"
     };
@@ -74,7 +76,11 @@ fn within(context: Context, text: &str) -> String {
             format!("{listen}site {{ proxy \"{scheme}://127.0.0.1:1\" {{ {text} }} }}\n")
         }
         Context::Users => {
-            let file = if text.starts_with("htpasswd") { "" } else { "htpasswd \"staff\"\n" };
+            let file = if text.starts_with("htpasswd") || text.starts_with("forward") {
+                ""
+            } else {
+                "htpasswd \"staff\"\n"
+            };
             format!("{listen}users \"staff\" {{ {file}{text} }}\n{site}")
         }
         Context::Ldap => {
@@ -82,6 +88,10 @@ fn within(context: Context, text: &str) -> String {
             let filter = if text.starts_with("filter") { "" } else { "filter \"(uid={user})\"\n" };
             let ldap = format!("ldap \"ldap://127.0.0.1\" {{ {base}{filter}{text} }}");
             format!("{listen}users \"staff\" {{ {ldap} }}\n{site}")
+        }
+        Context::Forward => {
+            let forward = format!("forward \"https://127.0.0.1:9091/verify\" {{ {text} }}");
+            format!("{listen}users \"staff\" {{ {forward} }}\n{site}")
         }
         Context::Match => {
             let other =
@@ -179,7 +189,7 @@ fn every_inheritable_row_changes_a_route() {
     let base = &Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/example");
     let routes = |top: &str, site: &str| {
         let text = format!(
-            "users \"staff\" {{ htpasswd \"staff\" }}\nlisten \"127.0.0.1:1\"\n{top}\nsite {{ root \"/\"\n{site}\nroute \"/p/*\" {{ proxy \"http://127.0.0.1:1\" }}\n\
+            "url-keys \"downloads\" \"url-keys\"\nusers \"staff\" {{ htpasswd \"staff\" }}\nlisten \"127.0.0.1:1\"\n{top}\nsite {{ root \"/\"\n{site}\nroute \"/p/*\" {{ proxy \"http://127.0.0.1:1\" }}\n\
              route \"/x/*\" {{ default-type \"a/b\" }}\n }}\n"
         );
         let loaded = load_str("s", &text, base, &BTreeMap::new());

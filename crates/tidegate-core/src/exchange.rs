@@ -12,7 +12,7 @@ use std::os::fd::AsFd;
 use std::rc::Rc;
 use std::sync::Arc;
 use tidegate_config::settings::Country;
-use tidegate_http::{Fields, Method, Version};
+use tidegate_http::{Field, Fields, Method, Version};
 use tidegate_io::socket::{self, Peer, Stream};
 use tidegate_tls::ClientIdentity;
 
@@ -120,7 +120,10 @@ impl Exchange<'_> {
 
     /// Who the client is, by a certificate that has been verified.
     pub fn client(&self) -> Option<&ClientIdentity> {
-        self.state.tls.as_ref().and_then(|handshake| handshake.client.as_deref())
+        match &self.state.tls {
+            Some(handshake) => handshake.client.as_deref(),
+            None => self.state.rehearsed.as_ref()?.client.as_ref(),
+        }
     }
 
     /// The country of the client, where a `country-database` may tell it.
@@ -134,9 +137,34 @@ impl Exchange<'_> {
         self.state.identity.as_ref()?.user()
     }
 
+    /// The scheme by which the client has proved that itself; nothing where somebody else says who it is.
+    pub fn auth_scheme(&self) -> Option<&'static str> {
+        self.state.identity.as_ref()?.scheme()
+    }
+
     /// A login is about to say who the client is. What another has said of this request counts no more.
     pub fn identify(&mut self) -> Rc<Identity> {
         self.state.identity.insert(Rc::default()).clone()
+    }
+
+    /// Whether a field was put into the request by whoever has let it in: no client has sent it.
+    pub fn is_granted(&self, field: &Field<'_>) -> bool {
+        self.state.identity.as_ref().is_some_and(|identity| identity.has_granted(field))
+    }
+
+    /// Lends the request with what it was given by whoever has let it in, in place of what its client has sent by the same
+    /// names: everything behind a gate sees it that way.
+    pub(crate) fn as_granted<R>(&mut self, f: impl FnOnce(&mut Exchange<'_>) -> R) -> R {
+        let granted = self.state.identity.as_ref().and_then(|identity| identity.granted().cloned());
+        let Some(granted) = granted else { return f(self) };
+        let mut fields: Vec<Field<'_>> =
+            self.fields.iter().filter(|field| !granted.replaces(field.name)).copied().collect();
+        fields.extend(granted.lines.iter().map(|(name, value)| Field { name, value }));
+        let state = std::mem::take(&mut self.state);
+        let mut inner = Exchange { fields: Fields::new(&fields), state, ..*self };
+        let result = f(&mut inner);
+        self.state = inner.state;
+        result
     }
 
     /// The same, to be kept.
@@ -187,7 +215,11 @@ impl Exchange<'_> {
         let kept = Kept::of(self);
         Reply::Later(Box::pin(async move {
             let done = job.await;
-            kept.lend(|exchange| then(done, exchange)).settled().await
+            let (reply, left) = kept.lend(|exchange| (then(done, exchange), exchange.state.body.take()));
+            if let Some(left) = left {
+                left.read_off().await;
+            }
+            reply.settled().await
         }))
     }
 
@@ -204,7 +236,11 @@ impl Exchange<'_> {
             need,
             Box::pin(async move {
                 let done = job.await;
-                kept.lend(|exchange| then(done, exchange))
+                let (reply, left) = kept.lend(|exchange| (then(done, exchange), exchange.state.body.take()));
+                if let Some(left) = left {
+                    left.read_off().await;
+                }
+                reply
             }),
         )
     }

@@ -24,8 +24,7 @@ use tidegate_http::Status;
 use tidegate_io::LocalFuture;
 
 /// What `explain` says of a gate that would have to wait.
-const ASKS: &str =
-    "a gate of the route has to ask somebody, and nobody is asked here: as if it let the request in";
+const ASKS: &str = "has to ask somebody, and nobody is asked here: as if it let the request in";
 
 /// What `explain` says of a gate that has answered.
 const ANSWERS: &str = "a browser asks whether a page of another site may: `cors` answers";
@@ -44,6 +43,11 @@ pub trait Gate {
     /// not asked again, for a request of the server's own that comes of it.
     fn proves(&self) -> Option<NonZeroUsize> {
         None
+    }
+
+    /// What it is called where it is explained.
+    fn name(&self) -> String {
+        "a gate of the route".into()
     }
 
     /// Whether what it lets one client have is for that client alone.
@@ -149,7 +153,7 @@ impl Site {
                     }
                 }
                 Verdict::Decide(decide) => {
-                    verdict = decide(exchange);
+                    verdict = exchange.as_granted(decide);
                     continue;
                 }
                 Verdict::Refuse(response) => return Passage::Shut(response),
@@ -158,19 +162,29 @@ impl Site {
                     return Passage::Shut(response);
                 }
                 // It would be asked for the sake of nobody: a password is tried, a place is taken.
-                Verdict::Wait(_) if notes::takes_reason(&|| ASKS.into()) => {}
+                Verdict::Wait(_)
+                    if notes::takes_reason(&|| format!("{} {ASKS}", self.gate_name(index, next))) => {}
                 Verdict::Wait(future) => return Passage::Wait(future, next),
             }
             verdict = match self.gate(index, next) {
                 _ if next == self.routes[index].early => self.check_access(index, exchange),
                 Some(gate) => {
                     let is_proved = exchange.state.proof.is_some() && exchange.state.proof == gate.proves();
-                    if is_proved { Verdict::Pass } else { gate.check(exchange) }
+                    match is_proved {
+                        true => Verdict::Pass,
+                        false => exchange.as_granted(|exchange| gate.check(exchange)),
+                    }
                 }
                 None => return Passage::Open(Pass(())),
             };
             next += 1;
         }
+    }
+
+    /// What the gate is called that was asked last.
+    fn gate_name(&self, index: usize, next: usize) -> String {
+        let asked = next.checked_sub(1).and_then(|last| self.gate(index, last));
+        asked.map(|gate| gate.name()).unwrap_or_default()
     }
 
     /// The gate that is asked at this place; `None`: the access rules are, or all have been asked.
@@ -192,7 +206,7 @@ impl Site {
         exchange: &mut Exchange<'_>,
         then: impl FnOnce(&Rc<Site>, &mut Exchange<'_>, Result<Pass, Response>) -> Reply + 'static,
     ) -> Reply {
-        if self.routes[index].is_open {
+        if self.routes[index].is_open && exchange.state.identity.is_none() {
             return then(self, exchange, Ok(Pass(())));
         }
         self.enter_by_gates(index, exchange, then)
@@ -206,7 +220,7 @@ impl Site {
         then: impl FnOnce(&Rc<Site>, &mut Exchange<'_>, Result<Pass, Response>) -> Reply + 'static,
     ) -> Reply {
         match self.ask_gates(index, exchange) {
-            Passage::Open(pass) => then(self, exchange, Ok(pass)),
+            Passage::Open(pass) => exchange.as_granted(|exchange| then(self, exchange, Ok(pass))),
             Passage::Shut(response) => then(self, exchange, Err(response)),
             Passage::Wait(verdict, next) => self.enter_after(index, verdict, next, exchange, then),
         }
@@ -225,7 +239,7 @@ impl Site {
         let site = self.clone();
         exchange.prepare_after(Need::Decision, verdict, move |verdict, exchange| {
             match site.ask_gate(index, verdict, next, exchange) {
-                Passage::Open(pass) => then(&site, exchange, Ok(pass)),
+                Passage::Open(pass) => exchange.as_granted(|exchange| then(&site, exchange, Ok(pass))),
                 Passage::Shut(response) => then(&site, exchange, Err(response)),
                 Passage::Wait(verdict, next) => site.enter_after(index, verdict, next, exchange, then),
             }

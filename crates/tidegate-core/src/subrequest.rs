@@ -85,7 +85,8 @@ impl Exchange<'_> {
                 // What the levels around both say has been asked of this client already.
                 let (there, here) = (site.route(index), site.route(self.state.route));
                 let is_alike = there.trusted_proxies == here.trusted_proxies && there.access == here.access;
-                then(MayStore(is_alike && !site.tells_clients_apart(index)), self)
+                let may_store = MayStore(is_alike && !site.tells_clients_apart(index));
+                self.as_granted(|exchange| then(may_store, exchange))
             }
             Passage::Shut(response) => finished(site.finish(index, self, Reply::Ready(response))),
             Passage::Wait(verdict, next) => {

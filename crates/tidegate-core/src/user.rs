@@ -2,6 +2,7 @@
 
 use std::cell::OnceCell;
 use std::sync::Arc;
+use tidegate_http::{Field, FieldLines};
 
 /// Somebody who is known.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -21,24 +22,90 @@ impl User {
     }
 }
 
+/// What a request is given by whoever has let it in, in place of what its client has sent by the same names.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Granted {
+    /// The names, in small letters, whether there is anything of them or not.
+    pub names: Vec<String>,
+    /// Fields of these names.
+    pub lines: FieldLines,
+}
+
+impl Granted {
+    /// Whether a field of a client would be taken for one of these, as by who makes variables of names.
+    pub fn replaces(&self, name: &str) -> bool {
+        let plain = |byte: u8| if byte.is_ascii_alphanumeric() { byte.to_ascii_lowercase() } else { b'-' };
+        self.names.iter().any(|own| own.bytes().map(plain).eq(name.bytes().map(plain)))
+    }
+
+    fn has(&self, field: &Field<'_>) -> bool {
+        self.lines.all(field.name).any(|value| value == field.value)
+    }
+}
+
 /// Who the client of a request is, once that is known: whoever keeps the request and whoever logs it share one.
 #[derive(Debug, Default)]
-pub struct Identity(OnceCell<Arc<User>>);
+pub struct Identity {
+    user: OnceCell<Arc<User>>,
+    granted: OnceCell<Arc<Granted>>,
+    scheme: OnceCell<&'static str>,
+}
 
 impl Identity {
-    /// The client is this one. Said once for each login that a request passes.
-    pub fn prove(&self, user: Arc<User>) {
-        let _ = self.0.set(user);
+    /// The client is this one, by what it has sent in `Authorization` in this scheme, or by its certificate (`ClientCert`).
+    /// Said once for each login that a request passes.
+    pub fn prove(&self, user: Arc<User>, scheme: &'static str) {
+        let _ = self.user.set(user);
+        let _ = self.scheme.set(scheme);
+    }
+
+    /// Somebody else says who the client is, where it is anybody, and what the request is given.
+    pub fn vouch(&self, user: Option<Arc<User>>, granted: Arc<Granted>) {
+        if let Some(user) = user {
+            let _ = self.user.set(user);
+        }
+        let _ = self.granted.set(granted);
     }
 
     /// The same, to be kept.
     pub fn known(&self) -> Option<Arc<User>> {
-        self.0.get().cloned()
+        self.user.get().cloned()
     }
 
     /// Who it is; `None` as long as nobody has said.
     #[inline]
     pub fn user(&self) -> Option<&User> {
-        self.0.get().map(|user| &**user)
+        self.user.get().map(|user| &**user)
+    }
+
+    /// The scheme by which that was proved (RFC 9110 section 11.1).
+    pub fn scheme(&self) -> Option<&'static str> {
+        self.scheme.get().copied()
+    }
+
+    /// What the request is given.
+    pub(crate) fn granted(&self) -> Option<&Arc<Granted>> {
+        self.granted.get()
+    }
+
+    /// Whether a field of a request is one that it was given.
+    pub(crate) fn has_granted(&self, field: &Field<'_>) -> bool {
+        self.granted.get().is_some_and(|granted| granted.has(field))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_spelling_of_a_name_is_another_name() {
+        let granted = Granted { names: vec!["remote-user".into()], lines: FieldLines::new() };
+        for name in ["Remote-User", "remote_user", "REMOTE.USER", "remote~user", "Remote-user"] {
+            assert!(granted.replaces(name), "{name}");
+        }
+        for name in ["Remote-Users", "RemoteUser", "Remote", "X-Remote-User"] {
+            assert!(!granted.replaces(name), "{name}");
+        }
     }
 }

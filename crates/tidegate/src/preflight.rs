@@ -13,7 +13,7 @@ use crate::server::privileges;
 use rustix::fs::{Access, AtFlags, CWD, accessat, statfs};
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
-use tidegate_config::settings::gateway::BackendTrust;
+use tidegate_config::settings::gateway::{BackendTls, BackendTrust};
 use tidegate_config::settings::pool::{Application, Place};
 use tidegate_config::settings::{
     AcmeChallenge, Action, CertificateFiles, Directory, Listener, Origin, Route, Site,
@@ -125,6 +125,8 @@ impl Findings<'_> {
                 self.tls(None, Err(error));
             }
         }
+        let deciders = settings.users.iter().filter_map(|users| users.forward.as_ref()?.gateway.tls.as_ref());
+        deciders.for_each(|backend| self.backend(None, backend));
     }
 
     /// Whether content of requests can be kept where the settings say, by whom the server processes will be.
@@ -274,18 +276,23 @@ impl Findings<'_> {
         for route in &site.routes {
             let Action::Proxy(proxy) = &route.action else { continue };
             let Some(backend) = &proxy.gateway.tls else { continue };
-            self.tls(Some(at), read_roots(backend).map(drop));
-            if let Some(files) = &backend.identity
-                && let Err(error) =
-                    Pair::read(&files.certificate, &files.key).and_then(|pair| Certificate::new(&pair))
-            {
-                self.add(Some(at), &files.origin, Diagnostic::error(error.to_string()));
-            }
-            if backend.trust == BackendTrust::Anybody {
-                let message = "`verify=none` believes every server: whoever can stand between may read and change everything";
-                let help = "name who has signed its certificate: `tls roots=\"ca.pem\"`";
-                self.add(None, &backend.origin, Diagnostic::warning(message).help(help));
-            }
+            self.backend(Some(at), backend);
+        }
+    }
+
+    /// TLS with an application.
+    fn backend(&mut self, site: Option<usize>, backend: &BackendTls) {
+        self.tls(site, read_roots(backend).map(drop));
+        if let Some(files) = &backend.identity
+            && let Err(error) =
+                Pair::read(&files.certificate, &files.key).and_then(|pair| Certificate::new(&pair))
+        {
+            self.add(site, &files.origin, Diagnostic::error(error.to_string()));
+        }
+        if backend.trust == BackendTrust::Anybody {
+            let message = "`verify=none` believes every server: whoever can stand between may read and change everything";
+            let help = "name who has signed its certificate: `tls roots=\"ca.pem\"`";
+            self.add(None, &backend.origin, Diagnostic::warning(message).help(help));
         }
     }
 

@@ -24,11 +24,14 @@ use tidegate_io::runtime;
 use tidegate_modules::compress::CompressFilter;
 use tidegate_modules::cors::Preflight;
 use tidegate_modules::files::{self, Files};
+use tidegate_modules::gateway::consult::Consulted;
 use tidegate_modules::gateway::link;
 use tidegate_modules::gateway::pool_directory::PoolDirectory;
 use tidegate_modules::gateway::proxy::Proxy;
 use tidegate_modules::gateway::scripted::{Protocol, Scripted};
-use tidegate_modules::login::{Assumed, AssumedGate, BasicGate, LoginStore, RequireGate};
+use tidegate_modules::login::{
+    Assumed, AssumedGate, BasicGate, CertificateGate, ForwardGate, LoginStore, RequireGate, SignedGate,
+};
 use tidegate_modules::redirect::{Redirect, Respond};
 use tidegate_modules::rewrite::{HandTo, Rewritten};
 use tidegate_modules::status::StatusPage;
@@ -136,7 +139,7 @@ impl Registry {
                     handler = rehearsed(Rc::new(Rewritten::new(to, Scope::of(route), handler)));
                 }
                 let made = site::Route::new(handler, filters_for(route), Decoration::of(route));
-                routes.push(made.behind(self.gates_for(settings, route)?));
+                routes.push(made.behind(self.gates_for(settings, &applications, site, route)?));
             }
             let log = site.access_log.as_ref().unwrap_or(&settings.access_log);
             let sink = log.as_ref().map(&mut *open_log).transpose()?.flatten();
@@ -148,7 +151,13 @@ impl Registry {
 
     /// What a route's access rules are followed by: what it takes to be refused by a limit is less than what a login takes,
     /// unless the limit counts who has logged in.
-    fn gates_for(&self, settings: &Settings, route: &Route) -> io::Result<Vec<Rc<dyn Gate>>> {
+    fn gates_for(
+        &self,
+        settings: &Settings,
+        applications: &Rc<link::Shared>,
+        site: &Site,
+        route: &Route,
+    ) -> io::Result<Vec<Rc<dyn Gate>>> {
         let mut gates: Vec<Rc<dyn Gate>> = Vec::new();
         let mut by_user: Vec<Rc<dyn Gate>> = Vec::new();
         for ban in &route.bans {
@@ -163,6 +172,14 @@ impl Registry {
         if let Some(cors) = &route.cors {
             gates.push(Rc::new(Preflight::new(cors.clone())));
         }
+        if !route.identification.certificates.is_empty() {
+            gates.push(Rc::new(CertificateGate::new(&route.identification)));
+        }
+        if let Some(signed) = &route.identification.signed {
+            let keys = settings.url_keys.iter().find(|keys| keys.name == signed.keys);
+            let keys = keys.ok_or_else(|| io::Error::other(format!("no keys are named {}", signed.keys)))?;
+            gates.push(Rc::new(SignedGate::new(signed, self.stores.logins.key_rings.ring(keys))));
+        }
         let mut source = None;
         if let Some(login) = &route.identification.login {
             let users = settings.users.iter().find(|users| users.name == login.users);
@@ -172,7 +189,17 @@ impl Registry {
                 gates.push(Rc::new(AssumedGate::new(login, users, assumed.clone())));
             } else {
                 let source = source.insert(self.stores.logins.source(users)?).clone();
-                gates.push(Rc::new(BasicGate::new(login, source, self.stats.clone())));
+                gates.push(match &users.forward {
+                    None => Rc::new(BasicGate::new(login, source, self.stats.clone())) as Rc<dyn Gate>,
+                    Some(forward) => {
+                        let connector =
+                            forward.gateway.tls.as_ref().map(|tls| self.stores.tls.connector(tls));
+                        let connector = connector.transpose().map_err(io::Error::from)?;
+                        let application = Consulted::new(applications, forward, site, connector)?;
+                        let (scope, stats) = (Scope::of(route), self.stats.clone());
+                        Rc::new(ForwardGate::new(login, forward, application, scope, source, stats))
+                    }
+                });
             }
         }
         let bandwidths = route.bandwidths.iter();

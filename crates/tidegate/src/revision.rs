@@ -328,6 +328,13 @@ fn keep_applications<'a>(
     present: &Settings,
     sites: impl Iterator<Item = &'a Arc<Site>>,
 ) {
+    let deciders: Vec<Destination> = settings
+        .users
+        .iter()
+        .filter_map(|users| users.forward.as_ref())
+        .map(|forward| forward.gateway.to.clone())
+        .collect();
+    deciders.iter().for_each(|to| keep_application(settings, present, to));
     for route in sites.flat_map(|site| &site.routes) {
         let to = match &route.action {
             Action::Cgi(application) | Action::Fastcgi(application) | Action::Scgi(application) => {
@@ -340,13 +347,17 @@ fn keep_applications<'a>(
             | Action::Respond { .. }
             | Action::Status => continue,
         };
-        let Destination::Named(name) = to else { continue };
-        let is_there = settings.pools.iter().any(|pool| pool.name == *name)
-            || settings.upstreams.iter().any(|upstream| upstream.name == *name);
-        if !is_there {
-            settings.pools.extend(present.pools.iter().find(|pool| pool.name == *name).cloned());
-            settings.upstreams.extend(present.upstreams.iter().find(|group| group.name == *name).cloned());
-        }
+        keep_application(settings, present, to);
+    }
+}
+
+fn keep_application(settings: &mut Settings, present: &Settings, to: &Destination) {
+    let Destination::Named(name) = to else { return };
+    let is_there = settings.pools.iter().any(|pool| pool.name == *name)
+        || settings.upstreams.iter().any(|upstream| upstream.name == *name);
+    if !is_there {
+        settings.pools.extend(present.pools.iter().find(|pool| pool.name == *name).cloned());
+        settings.upstreams.extend(present.upstreams.iter().find(|group| group.name == *name).cloned());
     }
 }
 

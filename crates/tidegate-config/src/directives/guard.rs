@@ -2,7 +2,7 @@
 
 use super::DAY;
 use crate::directive::{
-    Apply, Argument, Children, Context, Count, Directive, Inheritance, Kind, Property, one, one_or, some,
+    Apply, Argument, Children, Context, Count, Directive, Inheritance, Kind, Property, any, one, one_or,
 };
 
 const USERS: &[Context] = &[Context::Users];
@@ -75,7 +75,7 @@ pub(super) const DIRECTIVES: &[Directive] = &[
     },
     Directive {
         arguments: &[
-            one_or("how", Kind::Choice(&["basic"]), &["off"]),
+            one_or("how", Kind::Choice(&["basic", "forward"]), &["off"]),
             Argument { name: "users", kind: Kind::Token, count: Count::Optional, words: &[] },
         ],
         properties: &[Property {
@@ -85,7 +85,8 @@ pub(super) const DIRECTIVES: &[Directive] = &[
             doc: "What the browser says is asked for. Without it the name of the users.",
         }],
         inheritance: Inheritance::Replaces(Apply::to_route(|route, item| route.set_login(item))),
-        doc: "Lets in who proves to be one of these users, and asks everybody else with 401 (RFC 7617). Access rules and \
+        doc: "Lets in who proves to be one of these users. `basic` asks everybody else for a name and a password with 401 (RFC \
+              7617); with `forward` the application that `forward` of these users names decides. Access rules and \
               limits are asked before it, `require` after it. An inner one takes the place of an outer one; `login off` \
               opens what the levels around have closed, with what they require. Applications are told the name as \
               `REMOTE_USER`. Guessing is slowed down for the user and the address that guesses, and locks nobody out. \
@@ -94,11 +95,47 @@ pub(super) const DIRECTIVES: &[Directive] = &[
         ..Directive::new("login", EVERYWHERE)
     },
     Directive {
-        arguments: &[one("what", Kind::Choice(&["user", "group"])), some("names", Kind::Text { most: 256 })],
+        arguments: &[one("name", Kind::Token), one("file", Kind::File)],
+        repeats: true,
+        doc: "Keys of signed URLs, under a name that `signed` refers to: a line of base64 of 32 bytes or more, as `openssl rand \
+              -base64 32` writes it. `tidegate sign-url` signs with the first; a second one, the one before it, is good as well. \
+              The master reads the file, and again when it changes.",
+        example: "url-keys \"downloads\" \"url-keys\"",
+        ..Directive::new("url-keys", &[Context::Top])
+    },
+    Directive {
+        arguments: &[
+            one_or("keys", Kind::Token, &["off"]),
+            Argument { name: "client", kind: Kind::Choice(&["client"]), count: Count::Optional, words: &[] },
+        ],
+        inheritance: Inheritance::Replaces(Apply::to_route(|route, item| route.set_signed(item))),
+        doc: "Lets in who comes by a URL that was signed with one of these keys (`tidegate sign-url`) and has not expired: by \
+              HMAC-SHA-256 over path, query and expiry, and with `client` over the address of the one client that it is for. \
+              `GET` and `HEAD` alone. Others get 403, and 410 once it has expired. A `login` is asked for beside it. An inner \
+              one takes the place of an outer one; `signed off` asks for none.",
+        example: "signed \"downloads\"",
+        ..Directive::new("signed", EVERYWHERE)
+    },
+    Directive {
+        arguments: &[
+            one("what", Kind::Choice(&["user", "group", "certificate"])),
+            any("names", Kind::Text { most: 256 }),
+        ],
+        properties: &[Property {
+            name: "issuer",
+            kind: Kind::Text { most: 512 },
+            default: None,
+            doc: "Of `require certificate`: who has to have signed it, such as `\"CN=Corp CA,O=Corp\"`.",
+        }],
         repeats: true,
         inheritance: Inheritance::Adds(Apply::to_route(|route, item| route.add_requirement(item))),
         doc: "Of who has logged in, lets in those who are one of these users, or belong to one of these groups; others get \
-              403. Several lines, also those of the levels around, all have to hold.",
+              403. Several lines, also those of the levels around, all have to hold. `require certificate` lets in who has \
+              shown a certificate that the site's `client-certificates` accept and is called so by it: `\"dns:*.corp.example\"`, \
+              `\"email:anna@example.com\"`, `\"uri:spiffe://corp/*\"` of its alternative names, `\"cn:anna\"`, \
+              `\"subject:CN=anna,O=Corp\"`, or by its SHA-256, `\"fingerprint:…\"`. A `*` stands for any characters, in a \
+              `subject` within one part of it, and alone for any number of parts. Without names it lets in whoever has one. \
+              What has fitted is the `{user}`, unless there is a `login`.",
         example: "require user \"anna\" \"ben\"",
         ..Directive::new("require", EVERYWHERE)
     },

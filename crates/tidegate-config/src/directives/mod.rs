@@ -6,6 +6,7 @@
 mod answer;
 mod directory;
 mod files;
+mod forward;
 mod gateway;
 mod guard;
 mod limits;
@@ -19,7 +20,7 @@ mod upstream;
 use crate::directive::{Argument, Context, Directive};
 
 /// The parts of the table, in the order of the reference.
-const PARTS: [&[Directive]; 12] = [
+const PARTS: [&[Directive]; 13] = [
     server::DIRECTIVES,
     limits::DIRECTIVES,
     site::DIRECTIVES,
@@ -27,6 +28,7 @@ const PARTS: [&[Directive]; 12] = [
     files::DIRECTIVES,
     guard::DIRECTIVES,
     directory::DIRECTIVES,
+    forward::DIRECTIVES,
     answer::DIRECTIVES,
     gateway::DIRECTIVES,
     pool::DIRECTIVES,

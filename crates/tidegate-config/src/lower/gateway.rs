@@ -102,7 +102,11 @@ pub(super) fn proxy(
 }
 
 /// TLS of a `proxy`; `name` is that of an `https` address.
-fn backend_tls(checker: &mut Checker<'_>, item: &Item, name: Option<String>) -> Option<BackendTls> {
+pub(super) fn backend_tls(
+    checker: &mut Checker<'_>,
+    item: &Item,
+    name: Option<String>,
+) -> Option<BackendTls> {
     let written = item.child("tls");
     let Some(name) = name else {
         if let Some(tls) = written {

@@ -1,6 +1,6 @@
 //! `users` and `login`: sources of users with what their files say, and that what is named is there.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -12,15 +12,18 @@ use crate::directive::Context;
 use crate::disk::Disk;
 use crate::include::TopNode;
 use crate::settings::{
-    Account, AccountFiles, ListenAddress, Listener, Login, Origin, Required, Requirement, Settings,
-    UserCache, UserSource,
+    Account, AccountFiles, CertificateName, CertificateRequirement, DistinguishedPattern, How, ListenAddress,
+    Listener, Login, Origin, Required, Requirement, Settings, Signed, UrlKeys, UserCache, UserSource,
 };
 use crate::source::Source;
 use crate::suggest;
+use crate::url_keys;
 use crate::value::{Value, asks_for_user};
 
 /// The sources of the top level.
 pub(super) fn sources(checker: &mut Checker<'_>, disk: &dyn Disk, items: &[Item]) -> Vec<UserSource> {
+    let upstreams = items.iter().filter(|item| item.directive.name == "upstream");
+    let upstreams: BTreeSet<String> = upstreams.filter_map(|item| item.texts().into_iter().next()).collect();
     let mut sources: Vec<UserSource> = Vec::new();
     let mut taken: HashMap<String, Origin> = HashMap::new();
     for item in items.iter().filter(|item| item.directive.name == "users") {
@@ -31,28 +34,61 @@ pub(super) fn sources(checker: &mut Checker<'_>, disk: &dyn Disk, items: &[Item]
             checker.diagnostics.push(item.error_at(0, message).help(help));
             continue;
         }
-        if item.child("htpasswd").or(item.child("ldap")).is_none()
+        if !KINDS.iter().any(|kind| item.child(kind).is_some())
             && !item.is_faulty
-            && !item.misspells(Context::Users, &["htpasswd", "ldap"])
+            && !item.misspells(Context::Users, &KINDS)
         {
             let message = "these users are known nowhere";
-            let help = "name the file with their passwords, `htpasswd \"/etc/tidegate/staff\"`, or a directory, `ldap`";
+            let help = "name the file with their passwords, `htpasswd \"/etc/tidegate/staff\"`, a directory, `ldap`, or an \
+                        application, `forward`";
             checker.diagnostics.push(item.error(message).help(help));
         }
         let ((files, accounts), cache) = (accounts(checker, disk, item), cache(item));
         let directory = item.child("ldap").and_then(|ldap| super::directory::directory(checker, disk, ldap));
+        if let Some(forward) = item.child("forward")
+            && let Some(other) = item
+                .children
+                .iter()
+                .find(|child| matches!(child.directive.name, "htpasswd" | "groups" | "ldap" | "cache"))
+        {
+            let message = format!("`{}` stands beside `forward`, which alone decides", other.directive.name);
+            let help = format!("take one of the two out; `forward` stands in {}", forward.origin());
+            checker.diagnostics.push(other.error(message).help(help));
+        }
+        let forward =
+            item.child("forward").and_then(|forward| super::forward::forward(checker, forward, &upstreams));
         taken.insert(name.clone(), item.origin());
         sources.push(UserSource {
             name,
             files,
             accounts: accounts.into(),
             directory,
+            forward,
             cache,
             origin: item.origin(),
         });
     }
     sources
 }
+
+/// What `login` and `signed` may name.
+pub(crate) struct Known {
+    users: BTreeMap<String, How>,
+    keys: BTreeSet<String>,
+}
+
+impl Known {
+    /// Of the top level.
+    pub fn of(settings: &Settings) -> Known {
+        Known {
+            users: settings.users.iter().map(|source| (source.name.clone(), source.how())).collect(),
+            keys: settings.url_keys.iter().map(|keys| keys.name.clone()).collect(),
+        }
+    }
+}
+
+/// What knows users.
+const KINDS: [&str; 3] = ["htpasswd", "ldap", "forward"];
 
 fn cache(item: &Item) -> UserCache {
     let cache = super::written_or_default(&item.children, Context::Users, "cache");
@@ -135,7 +171,40 @@ pub(super) fn login(item: &Item) -> Option<Login> {
         Some(Value::Text(realm)) => realm,
         _ => users.clone(),
     };
-    Some(Login { users, realm, origin: item.origin() })
+    let how = if item.is_word("forward") { How::Forward } else { How::Basic };
+    Some(Login { how, users, realm, origin: item.origin() })
+}
+
+/// What a `signed` says; `None` where something is wrong with it, or it is `off`.
+pub(super) fn signed(item: &Item) -> Option<Signed> {
+    let keys = item.texts().into_iter().next()?;
+    Some(Signed { keys, by_client: item.arguments.get(1).is_some(), origin: item.origin() })
+}
+
+/// The keys of signed URLs of the top level.
+pub(super) fn url_keys(checker: &mut Checker<'_>, disk: &dyn Disk, items: &[Item]) -> Vec<UrlKeys> {
+    let mut all: Vec<UrlKeys> = Vec::new();
+    for item in items.iter().filter(|item| item.directive.name == "url-keys") {
+        let (Some(name), Some(Value::Path(file))) =
+            (item.texts().into_iter().next(), item.arguments.get(1).map(|placed| &placed.value))
+        else {
+            continue;
+        };
+        if let Some(other) = all.iter().find(|other| other.name == name) {
+            let message = format!("other keys are named `{name}` already");
+            let help = format!("they stand in {}; give one of the two another name", other.origin);
+            checker.diagnostics.push(item.error_at(0, message).help(help));
+            continue;
+        }
+        let keys = url_keys::read(disk, file).unwrap_or_else(|why| {
+            let help = "a key is a line, such as `openssl rand -base64 32` writes it; the file is for the user alone \
+                        that starts the server";
+            checker.diagnostics.push(item.error_at(1, why).help(help));
+            Vec::new()
+        });
+        all.push(UrlKeys { name, file: file.clone(), keys: keys.into(), origin: item.origin() });
+    }
+    all
 }
 
 /// What a `require` says.
@@ -149,9 +218,53 @@ pub(super) fn requirement(item: &Item) -> Option<Requirement> {
     (!names.is_empty()).then(|| Requirement { what, names, origin: item.origin() })
 }
 
+/// Whether a `require` is of certificates.
+pub(super) fn is_of_certificates(item: &Item) -> bool {
+    matches!(item.first(), Some(Value::Word("certificate")))
+}
+
+/// What a `require certificate` says; nothing where something is wrong with it.
+pub(super) fn certificates(item: &Item) -> Option<CertificateRequirement> {
+    let names = item.texts().iter().map(|text| CertificateName::read(text)).collect::<Result<_, _>>().ok()?;
+    let issuer = match item.property("issuer") {
+        Some(Value::Text(issuer)) => Some(DistinguishedPattern::read(&issuer).ok()?),
+        _ => None,
+    };
+    Some(CertificateRequirement { names, issuer, origin: item.origin() })
+}
+
+/// Says what is wrong with a `require`.
+fn check_requirement(checker: &mut Checker<'_>, item: &Item) {
+    if !is_of_certificates(item) {
+        if item.texts().is_empty() && !item.is_faulty {
+            let error = item.error("`require` does not say whom it lets in");
+            checker.diagnostics.push(error.help(format!("for example `{}`", item.directive.example)));
+        }
+        if item.property("issuer").is_some() {
+            let error = item.error("`issuer` is for `require certificate` alone");
+            checker.diagnostics.push(error.help("take it out"));
+        }
+        return;
+    }
+    let help = "write `\"dns:*.corp.example\"`, `\"email:anna@example.com\"`, `\"uri:…\"`, `\"cn:anna\"`, `\"subject:CN=anna,O=Corp\"` \
+                or `\"fingerprint:…\"`";
+    for (at, text) in item.texts().iter().enumerate() {
+        if let Err(why) = CertificateName::read(text) {
+            let message = format!("`{text}` is no name in a certificate: {why}");
+            checker.diagnostics.push(item.error_at(at + 1, message).help(help));
+        }
+    }
+    if let Some(Value::Text(issuer)) = item.property("issuer")
+        && let Err(why) = DistinguishedPattern::read(&issuer)
+    {
+        let error = item.error(format!("`issuer`: {why}"));
+        checker.diagnostics.push(error.help("write it as `\"CN=Corp CA,O=Corp\"`"));
+    }
+}
+
 /// Looks at what is said of logins in a site or a route: that the users are known, and that who is required of is asked who
 /// he is.
-pub(super) fn check(checker: &mut Checker<'_>, items: &[Item], sources: &BTreeSet<String>, logs_in: bool) {
+pub(super) fn check(checker: &mut Checker<'_>, items: &[Item], known: &Known, logs_in: bool) {
     let written = |name: &'static str| items.iter().filter(move |item| item.directive.name == name);
     for item in written("login").filter(|item| !item.is_word("off")) {
         let Some(name) = item.texts().into_iter().next() else {
@@ -162,10 +275,20 @@ pub(super) fn check(checker: &mut Checker<'_>, items: &[Item], sources: &BTreeSe
             }
             continue;
         };
-        if sources.contains(&name) {
+        if let Some(how) = known.users.get(&name) {
+            if !item.is_faulty && !item.is_word(how.word()) {
+                let message = match how {
+                    How::Basic => format!("no application says who the users `{name}` are"),
+                    How::Forward => {
+                        format!("an application says who the users `{name}` are, and no password")
+                    }
+                };
+                let help = format!("write `login {} \"{name}\"`", how.word());
+                checker.diagnostics.push(item.error_at(0, message).help(help));
+            }
             continue;
         }
-        let near = suggest::nearest(&name, sources.iter().map(String::as_str));
+        let near = suggest::nearest(&name, known.users.keys().map(String::as_str));
         let help = match near {
             Some(near) => format!("did you mean `{near}`?"),
             None => {
@@ -174,8 +297,23 @@ pub(super) fn check(checker: &mut Checker<'_>, items: &[Item], sources: &BTreeSe
         };
         checker.diagnostics.push(item.error_at(1, format!("no users are named `{name}`")).help(help));
     }
-    if let Some(item) = written("require").next()
+    for item in written("signed").filter(|item| !item.is_word("off")) {
+        let Some(name) = item.texts().into_iter().next().filter(|name| !known.keys.contains(name)) else {
+            continue;
+        };
+        let near = suggest::nearest(&name, known.keys.iter().map(String::as_str));
+        let help = match near {
+            Some(near) => format!("did you mean `{near}`?"),
+            None => format!("add them at the top level: `url-keys \"{name}\" \"/etc/tidegate/{name}\"`"),
+        };
+        checker.diagnostics.push(item.error_at(0, format!("no keys are named `{name}`")).help(help));
+    }
+    written("require").for_each(|item| check_requirement(checker, item));
+    // Who has shown a certificate is somebody, too.
+    let shows = written("require").any(is_of_certificates);
+    if let Some(item) = written("require").find(|item| !is_of_certificates(item))
         && !logs_in
+        && !shows
     {
         let message = "nobody gets in here: who it is is not asked";
         let help = "write `login basic \"staff\"` beside it or around it";

@@ -6,6 +6,7 @@
 mod access;
 mod dead;
 mod directory;
+mod forward;
 mod gateway;
 pub(crate) mod inherit;
 pub(crate) mod limits;

@@ -1,6 +1,5 @@
 //! The top level: the file cache, the busy answer, the server's own files; `listen`, `limits` and `logs` beside it.
 
-use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -8,7 +7,7 @@ use std::time::Duration;
 use super::inherit::Inherited;
 use super::limits::small;
 use super::logs::Logs;
-use super::{access_log, check_folder, check_log, limits, listen, rates, written_or_default};
+use super::{access_log, check_folder, check_log, limits, listen, login, rates, written_or_default};
 use crate::check::{Checker, Item, duration, number};
 use crate::directive::Context;
 use crate::disk::Disk;
@@ -27,8 +26,8 @@ pub(crate) struct Server {
     pub listeners: Vec<Item>,
     /// Which file each log goes to, what its lines are like, and where that was written.
     pub logs: Logs,
-    /// The names of the sources of users.
-    pub users: BTreeSet<String>,
+    /// What logins may name.
+    pub known: login::Known,
     /// What the limits of each name say.
     pub rates: rates::Names,
 }
@@ -78,7 +77,8 @@ pub(crate) fn server(checker: &mut Checker<'_>, disk: &dyn Disk, nodes: &[TopNod
                 _ => None,
             },
         ),
-        users: super::login::sources(checker, disk, &items),
+        users: login::sources(checker, disk, &items),
+        url_keys: login::url_keys(checker, disk, &items),
         upstreams: super::upstream::upstreams(checker, &items, &pools),
         pools,
         limits: limits::server(checker, &items),
@@ -103,11 +103,11 @@ pub(crate) fn server(checker: &mut Checker<'_>, disk: &dyn Disk, nodes: &[TopNod
     };
     let inherited = Inherited::top(checker, &items, &settings.limits.request);
     // Who is required of may be asked further in.
-    let users = settings.users.iter().map(|source| source.name.clone()).collect();
-    super::login::check(checker, &items, &users, true);
+    let known = login::Known::of(&settings);
+    login::check(checker, &items, &known, true);
     let mut rates = rates::Names::default();
     rates.check(checker, &items);
-    Server { settings, inherited, listeners: listener_items, logs, users, rates }
+    Server { settings, inherited, listeners: listener_items, logs, known, rates }
 }
 
 /// What an `error-log` with mistakes in it becomes; the mistakes have been said.

@@ -29,7 +29,7 @@ pub(super) fn site(
     inherited.names = inherited.names.with(checker, &item.children);
     inherited.apply(checker, &item.children);
     let logs_in = inherited.identification.login.is_some();
-    login::check(checker, &item.children, &server.users, logs_in);
+    login::check(checker, &item.children, &server.known, logs_in);
     inherited.root_is_misspelt = item.misspells(Context::Site, &["root"]);
     let is_https_only = tls::hsts(&mut inherited);
     let tls = item.child("tls").map(|item| tls::site(checker, item)).unwrap_or_default();
@@ -45,7 +45,7 @@ pub(super) fn site(
     for child in item.children.iter().filter(|child| child.directive.name == "route") {
         server.rates.check(checker, &child.children);
         let logs_in = child.child("login").map_or(logs_in, |login| !login.is_word("off"));
-        login::check(checker, &child.children, &server.users, logs_in);
+        login::check(checker, &child.children, &server.known, logs_in);
         guards_one_path(checker, child);
         let Some(pattern) = pattern(checker, child) else {
             // The pattern is wrong; what is inside is looked at all the same.
@@ -160,8 +160,11 @@ fn without_tls(checker: &mut Checker<'_>, site: &Item, server: &Server, is_plain
     }
     let routes = site.children.iter().filter(|child| child.directive.name == "route");
     for block in std::iter::once(site).chain(routes) {
-        if let Some(required) = block.child("require-client-certificate").filter(|item| !item.is_word("off"))
-        {
+        let of_names = block.children.iter().find(|child| {
+            child.directive.name == "require" && matches!(child.first(), Some(Value::Word("certificate")))
+        });
+        let required = block.child("require-client-certificate").filter(|item| !item.is_word("off"));
+        if let Some(required) = required.or(of_names) {
             let message =
                 "nobody gets in here: the site has no `client-certificates`, so nobody is asked for one";
             let help = "add `tls { client-certificates \"authorities.pem\" mode=optional }` to the site, or take this out";

@@ -89,7 +89,8 @@ mod tests {
     fn every_placeholder() {
         let fields = [Field { name: "x-a", value: b"in \"q\"\x1b" }];
         let identity = Rc::new(Identity::default());
-        identity.prove(Arc::new(User { name: "anna \"b\"".into(), groups: Vec::new(), unlisted: None }));
+        identity
+            .prove(Arc::new(User { name: "anna \"b\"".into(), groups: Vec::new(), unlisted: None }), "Basic");
         let entry = AccessRecord {
             scheme: "http",
             client: Peer::Tcp("[::ffff:192.0.2.7]:4711".parse().unwrap()),

@@ -58,6 +58,7 @@ pub fn write(
         path_translated: &script.path_translated,
         remote_addr: &remote_addr,
         remote_user: exchange.user().map(|user| user.name.as_str()),
+        auth_type: exchange.auth_scheme(),
         remote_port,
         content_length,
         client: exchange.client().map(|client| ClientCertificate {
@@ -71,8 +72,10 @@ pub fn write(
         ..Environment::default() // what is fixed
     };
     let is_known = exchange.client().is_some();
-    environment.write_request(sink, |name| {
-        fields::may_pass(name, is_trusted, &link.passed_fields) && !(is_known && fields::is_certificate(name))
+    environment.write_request(sink, |field| {
+        let name = field.name;
+        (fields::may_pass(name, is_trusted, &link.passed_fields) || exchange.is_granted(field))
+            && !(is_known && fields::is_certificate(name))
     });
 }
 

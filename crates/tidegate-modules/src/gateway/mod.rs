@@ -13,6 +13,7 @@ mod call;
 pub mod cgi;
 mod claims;
 mod complaints;
+pub mod consult;
 pub mod environment;
 pub mod fields;
 mod gather;

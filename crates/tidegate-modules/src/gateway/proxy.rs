@@ -178,10 +178,11 @@ impl Proxy {
             let is_ours = is_forwarded(field.name) || client.is_some() && fields::is_certificate(field.name);
             let ends_here = ends_here(field.name)
                 || !fields::is_unambiguous(field.name)
-                || has_connection && named_by_connection(exchange, field.name);
+                // What the client says of its connection takes nothing away that it has not sent.
+                || has_connection && named_by_connection(exchange, field.name) && !exchange.is_granted(field);
             if !ends_here
                 && !is_ours
-                && fields::may_pass(field.name, is_trusted, passed)
+                && (fields::may_pass(field.name, is_trusted, passed) || exchange.is_granted(field))
                 && !is_set(field.name)
             {
                 append_named(lines, field.name, field.value).ok()?;
@@ -418,13 +419,13 @@ fn websocket_key() -> String {
 }
 
 /// Whether `Connection` names a field as one that ends here.
-fn named_by_connection(exchange: &Exchange<'_>, name: &str) -> bool {
+pub(super) fn named_by_connection(exchange: &Exchange<'_>, name: &str) -> bool {
     exchange.fields.elements("connection").any(|option| option.eq_ignore_ascii_case(name.as_bytes()))
 }
 
 /// Whether a field ends here, or is written anew.
 #[inline]
-fn ends_here(name: &str) -> bool {
+pub(super) fn ends_here(name: &str) -> bool {
     let is = |other: &str| eq_ignore_case(name.as_bytes(), other.as_bytes());
     match name.len() {
         2 => is("te"),
@@ -443,7 +444,7 @@ fn ends_here(name: &str) -> bool {
 
 /// Fields that [`forwarded`] writes.
 #[inline]
-fn is_forwarded(name: &str) -> bool {
+pub(super) fn is_forwarded(name: &str) -> bool {
     let is = |other: &str| eq_ignore_case(name.as_bytes(), other.as_bytes());
     match name.len() {
         9 => is("forwarded"),
@@ -455,7 +456,12 @@ fn is_forwarded(name: &str) -> bool {
 }
 
 /// Says who asks, how and whom: behind what trusted proxies have said of the clients before them.
-fn forwarded(exchange: &Exchange<'_>, is_trusted: bool, is_set: &dyn Fn(&str) -> bool, lines: &mut Vec<u8>) {
+pub(super) fn forwarded(
+    exchange: &Exchange<'_>,
+    is_trusted: bool,
+    is_set: &dyn Fn(&str) -> bool,
+    lines: &mut Vec<u8>,
+) {
     let client = match exchange.state.remote.peer {
         Peer::Tcp(peer) => ip_text(peer.ip()),
         Peer::Unix => IpText::new(),

@@ -4,7 +4,7 @@ use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
 use std::num::NonZeroUsize;
 use std::rc::Rc;
 use std::sync::Arc;
-use tidegate_config::settings::{Login, Shared, UserSource};
+use tidegate_config::settings::{How, Login, Shared, UserSource};
 use tidegate_core::explain::Notes;
 use tidegate_core::user::User;
 use tidegate_core::{Exchange, Gate, Verdict, answer};
@@ -37,7 +37,7 @@ impl AssumedGate {
     /// The gate of a `login` of these users.
     pub fn new(login: &Shared<Login>, users: &UserSource, assumed: Rc<Assumed>) -> AssumedGate {
         let account = users.accounts.iter().find(|account| account.name == assumed.name);
-        let has_directory = users.directory.is_some();
+        let has_directory = users.directory.is_some() || users.forward.is_some();
         let user = (account.is_some() || has_directory).then(|| {
             let mut groups = account.map(|account| account.groups.clone()).unwrap_or_default();
             groups.extend(assumed.groups.iter().cloned());
@@ -58,18 +58,22 @@ impl Gate for AssumedGate {
 
     fn check(&self, exchange: &mut Exchange<'_>) -> Verdict {
         let (name, login) = (self.assumed.name.escape_debug(), &self.login);
-        let line = format!("`login basic \"{}\"` ({})", login.users, login.origin);
+        let line = format!("`login {} \"{}\"` ({})", login.how.word(), login.users, login.origin);
         let Some(user) = &self.user else {
             let why = format_args!("{line} knows no `{name}`");
             let response = answer::refused(exchange, Status::UNAUTHORIZED, why);
             answer::remedy(|| format!("to let `{name}` in, add the name with `htpasswd -B FILE {name}`"));
             return Verdict::Refuse(response);
         };
-        exchange.identify().prove(user.clone());
+        exchange.identify().prove(user.clone(), "Basic");
         self.assumed.notes.push(match self.has_directory {
             true => format!(
-                "login: {line} would ask its directory, and nobody is asked here: as if it knew `{name}`, in no group but \
-                 those of `--group`"
+                "login: {line} would ask {}, and nobody is asked here: as if it knew `{name}`, in no group but \
+                 those of `--group`",
+                match login.how {
+                    How::Basic => "its directory",
+                    How::Forward => "its application",
+                }
             ),
             false => format!("login: {line} knows `{name}`, and the password is taken for right"),
         });

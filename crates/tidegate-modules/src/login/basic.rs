@@ -103,7 +103,7 @@ impl Gate for BasicGate {
         match answer {
             Answer::Known(outcome) => {
                 if let Outcome::Known(user) = &outcome {
-                    exchange.identify().prove(user.clone());
+                    exchange.identify().prove(user.clone(), "Basic");
                 }
                 self.terms.judge(exchange, &name, outcome)
             }
@@ -120,7 +120,7 @@ impl Gate for BasicGate {
                     tally::asked(&stats, &source);
                     let Some(outcome) = outcome else { return Verdict::Refuse(answer::busy(None)) };
                     if let Outcome::Known(user) = &outcome {
-                        identity.prove(user.clone());
+                        identity.prove(user.clone(), "Basic");
                     }
                     Verdict::Decide(Box::new(move |exchange| terms.judge(exchange, &name, outcome)))
                 }))

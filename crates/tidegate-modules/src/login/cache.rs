@@ -32,7 +32,7 @@ pub struct UserCache {
 }
 
 /// Values in the order in which they came, which is that in which they run out.
-struct Remembered<T> {
+pub(super) struct Remembered<T> {
     values: HashMap<Key, (u64, T)>,
     order: VecDeque<(Key, u64)>,
 }
@@ -44,7 +44,7 @@ impl<T> Default for Remembered<T> {
 }
 
 impl<T: Clone> Remembered<T> {
-    fn get(&self, key: &Key, now: u64) -> Option<T> {
+    pub(super) fn get(&self, key: &Key, now: u64) -> Option<T> {
         self.values.get(key).filter(|(until, _)| *until > now).map(|(_, value)| value.clone())
     }
 
@@ -153,7 +153,8 @@ impl UserCache {
     }
 }
 
-fn bounded<T: Clone>(
+/// Puts a value into a table of at most so many.
+pub(super) fn bounded<T: Clone>(
     table: &Mutex<Remembered<T>>,
     most: usize,
     key: Key,

@@ -3,8 +3,11 @@
 //! | part | what it does |
 //! | --- | --- |
 //! | `basic` | the gate that asks for a name and a password (RFC 7617) |
+//! | `forward` | the gate that has an application decide |
 //! | `assumed` | the gate in the place of `basic` where `explain` is told who has logged in |
+//! | `certificate` | the gate that asks what the client is called by its certificate |
 //! | `require` | the gate that asks who of them may go on |
+//! | `signed` | the gate of URLs that were signed |
 //! | `source` | where users are known |
 //! | `cache` | what is remembered of them (R9) |
 //! | `directory` | asking a directory (LDAP) |
@@ -16,15 +19,21 @@
 mod assumed;
 mod basic;
 mod cache;
+mod certificate;
 mod directory;
 #[cfg(test)]
 mod fake;
+mod forward;
 mod password;
 mod require;
+mod signed;
 mod source;
 mod tally;
 
 pub use assumed::{Assumed, AssumedGate};
 pub use basic::BasicGate;
+pub use certificate::CertificateGate;
+pub use forward::ForwardGate;
 pub use require::RequireGate;
+pub use signed::{SignedGate, sign_url};
 pub use source::{LoginStore, Source};

@@ -3,9 +3,11 @@
 //! One for each `users` in each server process. However many requests bring the same pair of name and password at once, it is
 //! looked into once. A name that stands in a password file is compared with that alone, also where there is a directory.
 
-use super::cache::{Key, UserCache};
+use super::cache::{self, Key, Remembered, UserCache};
 use super::directory::{Away, Directory, Figures, Found, Seat};
+use super::forward::Admission;
 use super::password;
+use super::signed::KeyRings;
 use aws_lc_rs::{hmac, rand};
 use std::collections::{HashMap, VecDeque};
 use std::io;
@@ -23,6 +25,8 @@ use tidegate_io::blocking::Overloaded;
 use tidegate_io::lane::Lane;
 use tidegate_io::oneshot::{Promise, Promised, promise};
 
+/// Decisions of an application that are remembered.
+const ADMITTED: usize = 10_000;
 /// Passwords that wait to be compared.
 const WAITING: usize = 256;
 /// Pairs of one client that are looked into at once: others come in between.
@@ -79,6 +83,8 @@ pub struct Source {
     directory: Option<Directory>,
     secret: hmac::Key,
     cache: UserCache,
+    /// Whom an application has let in.
+    admitted: Mutex<Remembered<Admission>>,
     asked: Mutex<Asked>,
     /// Shared by all server processes.
     guesses: Arc<Buckets>,
@@ -170,11 +176,28 @@ impl Source {
             accounts: RwLock::new(Accounts::new(&settings.accounts)),
             directory: settings.directory.as_ref().map(|directory| Directory::new(directory, tls.clone())),
             cache: UserCache::new(&settings.cache),
+            admitted: Mutex::default(),
             secret: hmac::Key::new(hmac::HMAC_SHA256, &secret),
             asked: Mutex::default(),
             guesses,
             is_silent,
         })
+    }
+
+    /// What a decision of an application is remembered by.
+    pub fn admission_key(&self, by: &[u8]) -> Key {
+        self.key(&[b"admission", by])
+    }
+
+    /// What somebody was let in with before.
+    pub fn admission(&self, key: &Key, now: u64) -> Option<Admission> {
+        lock(&self.admitted).get(key, now)
+    }
+
+    /// An application has let somebody in, as was asked at `asked`.
+    pub fn remember_admission(&self, key: Key, admission: Admission, lifetime: Duration, asked: u64) {
+        let until = asked.saturating_add(u64::try_from(lifetime.as_nanos()).unwrap_or(u64::MAX));
+        cache::bounded(&self.admitted, ADMITTED, key, (until, admission), asked);
     }
 
     fn accounts(&self) -> Arc<Accounts> {
@@ -482,6 +505,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 pub struct LoginStore {
     /// By name. While a revision gets ready there may be one that it says beside the one in force.
     sources: Mutex<HashMap<String, Vec<Held>>>,
+    /// Of signed URLs.
+    pub key_rings: KeyRings,
     tls: Arc<TlsStore>,
     rates: Arc<RateStore>,
     is_silent: bool,
@@ -497,14 +522,20 @@ impl Held {
     /// Whether it is what these settings mean, wherever they stand. Many accounts are compared at most once for new
     /// settings: then they are the same in memory.
     fn is_meant_by(&mut self, settings: &UserSource) -> bool {
-        let UserSource { name, files: _, accounts, directory, cache, origin: _ } = settings;
+        let UserSource { name, files: _, accounts, directory, forward, cache, origin: _ } = settings;
         let (own, same) = (&self.settings, self.settings.accounts.is_same(accounts));
         let is_same_directory = match (&own.directory, directory) {
             (None, None) => true,
             (Some(own), Some(directory)) => own.is_same_as(directory),
             _ => false,
         };
+        let is_same_application = match (&own.forward, forward) {
+            (None, None) => true,
+            (Some(own), Some(forward)) => own.is_same_as(forward),
+            _ => false,
+        };
         let is_meant = own.name == *name
+            && is_same_application
             && own.cache == *cache
             && is_same_directory
             && (same || own.accounts == *accounts);
@@ -518,7 +549,7 @@ impl Held {
 impl LoginStore {
     /// Without any source yet.
     pub fn new(tls: Arc<TlsStore>, rates: Arc<RateStore>) -> LoginStore {
-        LoginStore { sources: Mutex::default(), tls, rates, is_silent: false }
+        LoginStore { sources: Mutex::default(), key_rings: KeyRings::default(), tls, rates, is_silent: false }
     }
 
     /// For `explain`: no directory is asked, whatever a request brings.
@@ -548,6 +579,7 @@ impl LoginStore {
     /// Files were read anew.
     pub fn renew(&self, credential: &Credential) {
         match credential {
+            Credential::UrlKeys(name, keys) => self.key_rings.renew(name, keys),
             Credential::Accounts(users, accounts) => {
                 let mut sources = lock(&self.sources);
                 for held in sources.get_mut(users).into_iter().flatten() {
@@ -625,6 +657,7 @@ mod tests {
             files: Default::default(),
             accounts,
             directory: None,
+            forward: None,
             cache,
             origin,
         }

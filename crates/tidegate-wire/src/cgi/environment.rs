@@ -6,8 +6,8 @@
 //! connection fields are between the client and this server (FAULTS 36).
 
 use smallvec::SmallVec;
-use tidegate_http::Fields;
 use tidegate_http::words::eq_ignore_case;
+use tidegate_http::{Field, Fields};
 
 /// Says one thing however often and whatever it says (RFC 8470 section 5.1), so it is written by
 /// [`Environment::write`] alone.
@@ -71,8 +71,10 @@ pub struct Environment<'a> {
     pub document_root: &'a [u8],
     /// `REMOTE_ADDR`
     pub remote_addr: &'a str,
-    /// `REMOTE_USER`, and with it `AUTH_TYPE`, which is `Basic`: who has logged in.
+    /// `REMOTE_USER`: who has logged in.
     pub remote_user: Option<&'a str>,
+    /// `AUTH_TYPE`: by which scheme, where the request itself has shown it.
+    pub auth_type: Option<&'a str>,
     /// `REMOTE_PORT`, where there is one.
     pub remote_port: Option<u16>,
     /// `CONTENT_LENGTH`, where the request has content.
@@ -90,7 +92,7 @@ pub struct Environment<'a> {
 impl Environment<'_> {
     /// Writes all variables. `accepts` says of a field whether the application may see it, beside
     /// [`is_passed_on`].
-    pub fn write(&self, sink: &mut impl Sink, accepts: impl Fn(&str) -> bool) {
+    pub fn write(&self, sink: &mut impl Sink, accepts: impl Fn(&Field<'_>) -> bool) {
         self.write_fixed(sink);
         self.write_request(sink, accepts);
     }
@@ -111,7 +113,7 @@ impl Environment<'_> {
     }
 
     /// Writes all others.
-    pub fn write_request(&self, sink: &mut impl Sink, accepts: impl Fn(&str) -> bool) {
+    pub fn write_request(&self, sink: &mut impl Sink, accepts: impl Fn(&Field<'_>) -> bool) {
         let mut beside = Beside { extra: self.extra, sink };
         let mut number = itoa::Buffer::new();
         beside.put("SERVER_NAME", self.server_name.as_bytes());
@@ -143,7 +145,9 @@ impl Environment<'_> {
         }
         if let Some(user) = self.remote_user {
             beside.put("REMOTE_USER", user.as_bytes());
-            beside.put("AUTH_TYPE", b"Basic");
+        }
+        if let Some(scheme) = self.auth_type.filter(|_| self.remote_user.is_some()) {
+            beside.put("AUTH_TYPE", scheme.as_bytes());
         }
         if let Some(length) = self.content_length {
             beside.put("CONTENT_LENGTH", number.format(length).as_bytes());
@@ -163,12 +167,12 @@ impl Environment<'_> {
         self.fields(&mut beside, accepts);
     }
 
-    fn fields(&self, beside: &mut Beside<'_, impl Sink>, accepts: impl Fn(&str) -> bool) {
+    fn fields(&self, beside: &mut Beside<'_, impl Sink>, accepts: impl Fn(&Field<'_>) -> bool) {
         for (at, field) in self.fields.iter().enumerate() {
-            if !is_passed_on(field.name) || !accepts(field.name) {
+            if !is_passed_on(field.name) || !accepts(field) {
                 continue;
             }
-            let same = |other: &&tidegate_http::Field<'_>| other.is(field.name);
+            let same = |other: &&Field<'_>| other.is(field.name);
             if self.fields.iter().take(at).find(same).is_some() {
                 continue; // written where the first of them stands
             }
@@ -248,7 +252,7 @@ mod tests {
             let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
             assert!(out.insert(text(name), text(value)).is_none(), "{} twice", text(name));
         };
-        environment.write(&mut sink, |name| !name.eq_ignore_ascii_case("x-sendfile"));
+        environment.write(&mut sink, |field| !field.name.eq_ignore_ascii_case("x-sendfile"));
         out
     }
 

@@ -8,6 +8,7 @@ mod cgi_stub;
 mod check;
 mod completions;
 mod control_client;
+mod dangers;
 mod docs;
 mod explain;
 mod fmt;
@@ -16,6 +17,7 @@ mod launch;
 mod loops;
 mod man;
 mod serve;
+mod sign_url;
 mod spawn;
 mod trust;
 
@@ -70,6 +72,7 @@ enum Command {
     Logs(control_client::LogsArguments),
     Docs(docs::Arguments),
     Trust(trust::Arguments),
+    SignUrl(sign_url::Arguments),
     Spawn(spawn::Arguments),
     Bench(Box<bench::Arguments>),
     Completions(completions::Arguments),
@@ -120,6 +123,7 @@ pub fn run() -> ExitCode {
         Command::Logs(arguments) => control_client::logs(&arguments),
         Command::Docs(arguments) => docs::run(&arguments),
         Command::Trust(arguments) => trust::run(&arguments),
+        Command::SignUrl(arguments) => sign_url::run(&arguments),
         Command::Spawn(arguments) => spawn::run(&arguments),
         Command::CgiStub(arguments) => cgi_stub::run(&arguments),
         Command::Keep(arguments) => Ok(keep::run(&arguments)),

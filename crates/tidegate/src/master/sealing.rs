@@ -57,6 +57,7 @@ pub fn seal(settings: &mut Settings, control: Option<&ControlPaths>) -> Vec<Stri
     let mut unsealed = Vec::new();
     let mut paths = Vec::new();
     let keys = pair_files(settings).map(|files| files.key.clone());
+    let keys = keys.chain(settings.url_keys.iter().map(|keys| keys.file.clone()));
     for path in keys.chain(storage(settings)).chain(control.and_then(|control| control.proof.clone())) {
         match seal::shared_folder(&path) {
             None => {

@@ -258,6 +258,7 @@ pub fn exposed(settings: &Settings) -> Vec<String> {
     let runs_something =
         settings.pools.iter().any(|pool| matches!(pool.application, Application::Processes(_)));
     let mut keys: Vec<&Path> = pair_files(settings).map(|files| files.key.as_path()).collect();
+    keys.extend(settings.url_keys.iter().map(|keys| keys.file.as_path()));
     keys.sort_unstable();
     keys.dedup();
     let open = keys.into_iter().filter(|key| runs_something && certificates::is_open(key));

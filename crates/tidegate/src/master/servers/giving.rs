@@ -51,7 +51,7 @@ impl Servers {
         let (keys, memory) =
             copies(revision.access.files.all()).context("cannot copy what access asks of files")?;
         let is_told = server.link.order(&ToServer::Tls(update), Vec::new())
-            && server.link.order(&ToServer::Access(keys), memory);
+            && (keys.is_empty() || server.link.order(&ToServer::Access(keys), memory));
         if !is_told || !server.link.order_frame(frame, descriptors) {
             self.news.push_back(News::Failed(id, format!("server process {} takes no orders", server.pid)));
         }

@@ -1,0 +1,179 @@
+//! An application that is asked about a request, and not with it: whether it may go on (`login forward`).
+//!
+//! The way there is that of `proxy`: the same connections, queues and upstreams. What is asked is a `GET` without content,
+//! with the fields of the request, from which nobody can tell it from another: what belongs to its connection or its content
+//! stays here, and what a client says of itself in the words of a proxy does too.
+
+use super::call::{Call, Dialect};
+use super::fields;
+use super::link::{Link, Shared};
+use super::proxy::{USUAL_HEAD, ends_here, forwarded, is_forwarded, named_by_connection};
+use super::upload::Upload;
+use super::upstream::RoutingState;
+use std::io;
+use std::rc::Rc;
+use std::sync::Arc;
+use tidegate_client::PeerTls;
+use tidegate_config::settings::{Forward, Site};
+use tidegate_core::user::Granted;
+use tidegate_core::{Author, Body, Chunk, Exchange, Response};
+use tidegate_http::path::encode_path;
+use tidegate_tls::Connector;
+use tidegate_wire::h1::{self, ConnectionField, RequestFraming, append_field, append_named};
+
+/// The application of a `forward`, on one worker.
+pub struct Consulted {
+    link: Rc<Link>,
+    path: String,
+    host: Option<String>,
+    /// Fields that it may grant: it does not hear of them from a client.
+    granted: Granted,
+}
+
+/// Fields of a request that tell of its content, or ask for a part of it, and those that are written anew.
+const NOT_ASKED: [&str; 11] = [
+    "content-",
+    "expect",
+    "http2-settings",
+    "if-",
+    "range",
+    "te",
+    "trailer",
+    "upgrade",
+    "x-forwarded-",
+    "x-original-",
+    "max-forwards",
+];
+
+impl Consulted {
+    /// For a route of a site. `connector` is there for what is reached with TLS.
+    ///
+    /// # Errors
+    /// The name of its certificate is none.
+    pub fn new(
+        shared: &Rc<Shared>,
+        settings: &Forward,
+        site: &Site,
+        connector: Option<Arc<Connector>>,
+    ) -> io::Result<Consulted> {
+        let tls = match (&settings.gateway.tls, connector) {
+            (Some(tls), Some(connector)) => {
+                Some(PeerTls { connector, name: Connector::name(&tls.name).map_err(io::Error::other)? })
+            }
+            _ => None,
+        };
+        Ok(Consulted {
+            link: Link::new(shared, &settings.gateway, site, tls)?,
+            path: settings.path.clone(),
+            host: settings.host.clone(),
+            granted: Granted { names: settings.copy.clone(), ..Granted::default() },
+        })
+    }
+
+    /// What it is called in messages.
+    pub fn name(&self) -> &str {
+        &self.link.name
+    }
+
+    /// Asks about a request; `None` where it cannot be written down. The answer may be one of the server's, where it has
+    /// none: [`Response::author`] tells. Dropping the future gives up.
+    pub fn ask(&self, exchange: &Exchange<'_>) -> Option<impl Future<Output = Response> + 'static> {
+        let head = self.encode(exchange)?;
+        let call = Call {
+            routing: RoutingState::of(&self.link, exchange, true),
+            link: self.link.clone(),
+            upload: Upload::whole(head),
+            dialect: Dialect::Http { may_switch: false },
+            may_repeat: true,
+            head_only: false,
+            wants_trailers: false,
+            interim: None,
+            range: None,
+            back: None,
+            elsewhere: None,
+            target: exchange.target.into(),
+        };
+        Some(async move { call.run().settled().await })
+    }
+
+    fn encode(&self, exchange: &Exchange<'_>) -> Option<Vec<u8>> {
+        let mut out = Vec::with_capacity(USUAL_HEAD);
+        let host = [self.host.as_deref().unwrap_or(exchange.authority), &self.link.site];
+        let host = host.into_iter().find(|host| !host.is_empty()).unwrap_or("localhost");
+        h1::begin_request(&mut out, "GET", &self.path, host).ok()?;
+        let is_trusted = exchange.state.remote.is_trusted;
+        let has_connection = exchange.fields.contains("connection");
+        for field in exchange.fields.iter() {
+            let is_asked = fields::is_unambiguous(field.name)
+                && !ends_here(field.name)
+                && !is_forwarded(field.name)
+                && !is_of_this_request(field.name)
+                && !self.granted.replaces(field.name)
+                && fields::may_pass(field.name, is_trusted, &[])
+                && !(has_connection && named_by_connection(exchange, field.name));
+            if is_asked {
+                append_named(&mut out, field.name, field.value).ok()?;
+            }
+        }
+        forwarded(exchange, is_trusted, &|_| false, &mut out);
+        // The path that routes are chosen by, and not one of its spellings.
+        let query = exchange.query.map(|query| format!("?{query}")).unwrap_or_default();
+        let uri = format!("{}{query}", encode_path(exchange.path));
+        let url = format!("{}://{}{uri}", exchange.scheme, exchange.authority);
+        for (name, value) in [
+            ("X-Forwarded-Method", exchange.method_token),
+            ("X-Forwarded-Uri", uri.as_str()),
+            ("X-Original-Method", exchange.method_token),
+            ("X-Original-URL", url.as_str()),
+        ] {
+            append_field(&mut out, name, value.as_bytes()).ok()?;
+        }
+        let connection = if self.link.keeps() { ConnectionField::None } else { ConnectionField::Close };
+        h1::end_request(&mut out, RequestFraming::None, connection);
+        Some(out)
+    }
+}
+
+fn is_of_this_request(name: &str) -> bool {
+    NOT_ASKED.iter().any(|other| match other.ends_with('-') {
+        true => name.get(..other.len()).is_some_and(|start| start.eq_ignore_ascii_case(other)),
+        false => name.eq_ignore_ascii_case(other),
+    })
+}
+
+/// Whether these are the words of an application.
+pub fn is_answer(response: &Response) -> bool {
+    response.author == Author::Application
+}
+
+/// A response with all of its content in memory; without it where there is more than `most`.
+pub async fn whole(mut response: Response, most: usize) -> io::Result<Response> {
+    let body = std::mem::replace(&mut response.body, Body::Empty);
+    response.body = match body {
+        Body::Stream { len, mut stream, .. } => {
+            let mut content = Vec::new();
+            let mut buffer = vec![0; most.saturating_add(1).min(16 << 10)];
+            let mut is_longer = len.is_some_and(|len| len > most as u64);
+            while !is_longer {
+                match std::future::poll_fn(|cx| stream.poll_chunk(cx, &mut buffer)).await? {
+                    Chunk::Data(count) => {
+                        content.extend_from_slice(buffer.get(..count.get()).unwrap_or_default())
+                    }
+                    Chunk::Trailers(_) | Chunk::End => break,
+                }
+                is_longer = content.len() > most;
+            }
+            if is_longer { Body::Empty } else { Body::Bytes(content) }
+        }
+        Body::Bytes(content) if content.len() > most => Body::Empty,
+        other => other,
+    };
+    if response.body.is_empty() {
+        // What is not sent has neither a type nor a coding.
+        let fields = response.fields_mut();
+        for name in ["Content-Type", "Content-Encoding", "Content-Language"] {
+            fields.remove(name);
+        }
+    }
+    Ok(response)
+}
