@@ -1,7 +1,7 @@
 //! `users`, `login` and `require`: who people are, and who of them gets in.
 
 use super::gateway::Gateway;
-use super::{Directory, Origin, Shared, Signed};
+use super::{Directory, Origin, Shared, Signed, Tokens};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -19,6 +19,8 @@ pub struct UserSource {
     pub directory: Option<Directory>,
     /// The application that says who they are.
     pub forward: Option<Forward>,
+    /// Tokens that say who they are.
+    pub tokens: Option<Tokens>,
     /// The user cache (R9).
     pub cache: UserCache,
     /// Where it was written.
@@ -28,7 +30,11 @@ pub struct UserSource {
 impl UserSource {
     /// How those can log in whom it knows.
     pub fn how(&self) -> How {
-        if self.forward.is_some() { How::Forward } else { How::Basic }
+        match (&self.forward, &self.tokens) {
+            (Some(_), _) => How::Forward,
+            (None, Some(_)) => How::Token,
+            (None, None) => How::Basic,
+        }
     }
 }
 
@@ -39,6 +45,8 @@ pub enum How {
     Basic,
     /// An application decides.
     Forward,
+    /// By a token (RFC 6750).
+    Token,
 }
 
 impl How {
@@ -47,6 +55,7 @@ impl How {
         match self {
             How::Basic => "basic",
             How::Forward => "forward",
+            How::Token => "token",
         }
     }
 }

@@ -7,6 +7,7 @@
 //! | `assumed` | the gate in the place of `basic` where `explain` is told who has logged in |
 //! | `require` | the gate that asks who of them may go on |
 //! | `signed` | the gate of URLs that were signed |
+//! | `token` | the gate that asks for a token (RFC 6750) |
 //! | `source` | where users are known |
 //! | `cache` | what is remembered of them (R9) |
 //! | `directory` | asking a directory (LDAP) |
@@ -27,6 +28,7 @@ mod require;
 mod signed;
 mod source;
 mod tally;
+mod token;
 
 pub use assumed::{Assumed, AssumedGate};
 pub use basic::BasicGate;
@@ -34,3 +36,4 @@ pub use forward::ForwardGate;
 pub use require::RequireGate;
 pub use signed::{SignedGate, sign_url};
 pub use source::{LoginStore, Source};
+pub use token::TokenGate;

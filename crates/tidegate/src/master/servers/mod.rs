@@ -5,6 +5,7 @@
 //! clients wait meanwhile; when that ends too within a second of serving, the next waits longer and longer, and
 //! never for good. Nothing here polls: links that break and processes that end are events.
 
+mod give;
 mod layout;
 mod pause;
 mod publish;
@@ -30,7 +31,7 @@ use anyhow::{Context, Result};
 use pause::{ordinal, pause};
 use pulse::{Due, Pulse};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
-use std::collections::{HashSet, VecDeque};
+use std::collections::VecDeque;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
@@ -39,8 +40,6 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
 use std::time::{Duration, Instant};
-use tidegate_config::credentials::Credential;
-use tidegate_config::settings::LogTarget;
 use tidegate_core::access_data::{AccessFile, DataKey};
 use tidegate_core::log;
 use tidegate_core::tls::TlsUpdate;
@@ -345,40 +344,6 @@ impl Servers {
         if let Some(server) = self.list.iter().find(|server| server.id == id) {
             server.order(order, Vec::new());
         }
-    }
-
-    /// Tells every process what has changed of TLS.
-    pub fn give_tls(&mut self, update: &TlsUpdate) {
-        for server in self.list.iter().filter(|server| !server.has_ended) {
-            server.order(&ToServer::Tls(update.clone()), Vec::new());
-        }
-    }
-
-    /// Tells every process what logins compare with now: whom, each of which says when it goes by it.
-    pub fn give_credentials(&mut self, renewed: &[Credential]) -> HashSet<u64> {
-        let open = self.list.iter().filter(|server| !server.has_ended);
-        let told = open.filter(|server| server.order(&ToServer::Credentials(renewed.to_vec()), Vec::new()));
-        told.map(|server| server.id).collect()
-    }
-
-    /// Gives every process what access asks of these files, which have changed.
-    pub fn give_access(&mut self, fresh: &[AccessFile]) {
-        for server in self.list.iter().filter(|server| !server.has_ended) {
-            match copies(fresh) {
-                Ok((keys, memory)) => drop(server.order(&ToServer::Access(keys), memory)),
-                // It is looked at again with the next change, and read by the next process.
-                Err(error) => log::error(format_args!("cannot copy what access asks of files: {error}")),
-            }
-        }
-    }
-
-    /// Gives every process these logs, which were opened anew.
-    pub fn give_logs(&mut self, logs: &Logs, fresh: &HashSet<LogTarget>) -> io::Result<()> {
-        for server in &mut self.list {
-            let (targets, files) = logs.copies_where(|target| fresh.contains(target))?;
-            server.logs_given += u32::from(server.order(&ToServer::Logs(targets), files));
-        }
-        Ok(())
     }
 
     /// Has a process end when nothing is open any more, within `patience`.
