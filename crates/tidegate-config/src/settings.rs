@@ -42,8 +42,8 @@ pub use directory::{
 pub use directory_filter::{Comparison, Filter, FilterSyntax, FilterValue};
 pub use limits::{Limits, RequestLimits};
 pub use login::{
-    Account, AccountFiles, Forward, How, Identification, Login, Remembering, Required, Requirement,
-    UserCache, UserSource,
+    Account, AccountFiles, CertificateName, CertificateRequirement, DistinguishedPattern, Forward, How,
+    Identification, Login, Remembering, Required, Requirement, UserCache, UserSource,
 };
 pub use network_table::NetworkTable;
 pub(crate) use networks::first_address;
@@ -537,6 +537,10 @@ pub enum LogPart {
     User,
     /// `{scheme}`: `http` or `https`.
     Scheme,
+    /// `{tls-version}`: of TLS, such as `TLSv1.3`; nothing on a plain connection.
+    TlsVersion,
+    /// `{tls-cipher}`: the cipher suite of TLS, by its name.
+    TlsCipher,
     /// `{host}`: the host asked for, as sent.
     Host,
     /// `{method}`

@@ -121,6 +121,9 @@ fn show(loaded: &Loaded) -> String {
             if let Some(login) = &route.identification.login {
                 let _ = writeln!(out, "    login {} as {:?}", login.users, login.realm);
             }
+            for required in &route.identification.certificates {
+                let _ = writeln!(out, "    {}", **required);
+            }
             for required in &route.identification.requirements {
                 let _ = writeln!(out, "    require {:?} {:?}", required.what, required.names);
             }

@@ -40,8 +40,7 @@ pub(crate) fn judge<'s>(
     for rules in &access.levels {
         deciding(rules, view, exchange)?;
     }
-    let handshake = exchange.state.tls.as_deref();
-    if access.requires_client_certificate && handshake.is_none_or(|handshake| handshake.client.is_none()) {
+    if access.requires_client_certificate && exchange.client().is_none() {
         return Err(Refusal::NoCertificate);
     }
     match &access.methods {

@@ -35,6 +35,8 @@ struct Pipe {
     trailers: FieldLines,
     is_wanted: bool,
     error: Option<RequestBodyError>,
+    /// See [`BodySink::is_read_off`].
+    read_off: Option<u64>,
 }
 
 /// The handler's end.
@@ -56,6 +58,19 @@ pub fn pipe(len: Option<u64>) -> (BodySink, RequestBody) {
 }
 
 impl RequestBody {
+    /// Reads off what nobody has read, where that has to be done before an answer is made; a part of it where it is much.
+    pub(crate) async fn read_off(mut self) {
+        let Some(most) = self.pipe.borrow().read_off else { return };
+        let (mut bytes, mut read) = (Vec::new(), 0u64);
+        while let Ok(count @ 1..) = self.read(&mut bytes).await {
+            read = read.saturating_add(count as u64);
+            if read > most {
+                break;
+            }
+            bytes.clear();
+        }
+    }
+
     /// What has arrived, moved to the end of `into`; the count, 0 at the end. The connection drives the
     /// caller again when more arrives. The first poll is what makes a `100 Continue` go out.
     pub fn poll_read(&mut self, into: &mut Vec<u8>) -> Poll<Result<usize, RequestBodyError>> {
@@ -89,6 +104,13 @@ impl RequestBody {
 }
 
 impl BodySink {
+    /// What comes in chunks may turn out to be no request at all, or so long that the answer has to say that the connection
+    /// ends: where no handler reads it, up to `most` bytes of it are read before an answer is made. So who sends a
+    /// malformed chunk hears 400 and nothing before.
+    pub fn is_read_off(&self, most: u64) {
+        self.pipe.borrow_mut().read_off = Some(most);
+    }
+
     /// Whether a handler still holds the other end.
     pub fn has_reader(&self) -> bool {
         Rc::strong_count(&self.pipe) > 1

@@ -120,7 +120,10 @@ impl Exchange<'_> {
 
     /// Who the client is, by a certificate that has been verified.
     pub fn client(&self) -> Option<&ClientIdentity> {
-        self.state.tls.as_ref().and_then(|handshake| handshake.client.as_deref())
+        match &self.state.tls {
+            Some(handshake) => handshake.client.as_deref(),
+            None => self.state.rehearsed.as_ref()?.client.as_ref(),
+        }
     }
 
     /// The country of the client, where a `country-database` may tell it.
@@ -212,7 +215,11 @@ impl Exchange<'_> {
         let kept = Kept::of(self);
         Reply::Later(Box::pin(async move {
             let done = job.await;
-            kept.lend(|exchange| then(done, exchange)).settled().await
+            let (reply, left) = kept.lend(|exchange| (then(done, exchange), exchange.state.body.take()));
+            if let Some(left) = left {
+                left.read_off().await;
+            }
+            reply.settled().await
         }))
     }
 
@@ -229,7 +236,11 @@ impl Exchange<'_> {
             need,
             Box::pin(async move {
                 let done = job.await;
-                kept.lend(|exchange| then(done, exchange))
+                let (reply, left) = kept.lend(|exchange| (then(done, exchange), exchange.state.body.take()));
+                if let Some(left) = left {
+                    left.read_off().await;
+                }
+                reply
             }),
         )
     }

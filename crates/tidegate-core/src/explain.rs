@@ -20,11 +20,12 @@ use crate::remote::{Remote, UNNAMED};
 use crate::reply::Reply;
 use crate::response::{Author, Response};
 use crate::site::Site;
-use crate::state::RequestState;
+use crate::state::{RehearsedTls, RequestState};
 use std::rc::Rc;
 use tidegate_config::Settings;
 use tidegate_http::Status;
 use tidegate_io::socket::Peer;
+use tidegate_tls::ClientIdentity;
 use tidegate_wire::h1::{FieldSpace, parse_request};
 
 /// A handler that says what it does.
@@ -78,6 +79,8 @@ pub struct Asked<'a> {
     pub peer: Peer,
     /// The path as sent.
     pub raw_path: &'a str,
+    /// Who the client has shown to be, over TLS.
+    pub client: Option<ClientIdentity>,
     /// Bytes of its head.
     pub size: usize,
     /// All the rest; its path is found out.
@@ -89,7 +92,7 @@ impl Engine {
     /// same notes.
     pub fn rehearse(&self, asked: Asked<'_>, notes: &Notes) -> Reply {
         notes::listen(notes);
-        let Asked { listener, peer, raw_path, size, exchange } = asked;
+        let Asked { listener, peer, raw_path, client, size, exchange } = asked;
         let authority = exchange.authority;
         let (site, why) = self.site_and_reason(usize::from(listener), authority);
         let Some(site) = site else {
@@ -101,7 +104,7 @@ impl Engine {
         let names = if names.is_empty() { "without a name" } else { &names };
         notes.push(format!("site {names} ({}): {why}", config.origin));
         let requires_certificate = config.tls.clients.as_ref().is_some_and(|clients| clients.is_required);
-        if exchange.scheme == "https" && requires_certificate {
+        if exchange.scheme == "https" && requires_certificate && client.is_none() {
             notes.set_unanswered(
                 "the site requires client certificates, and none is shown here: the TLS handshake fails",
             );
@@ -148,7 +151,7 @@ impl Engine {
         let state = RequestState {
             site: Some(site.clone()),
             has_encoded_slash,
-            rehearses_tls: is_tls,
+            rehearsed: is_tls.then(|| Rc::new(RehearsedTls { client })),
             ..RequestState::of(remote)
         };
         let mut exchange = Exchange { path, scheme: remote.scheme(is_tls), state, ..exchange };
@@ -230,6 +233,7 @@ fn explain_route(site: &Rc<Site>, exchange: &Exchange<'_>, notes: &Notes) {
         } else {
             notes.push(format!("route {} ({}): taken", route.pattern, route.origin));
         }
+        let shows_certificate = exchange.client().is_some();
         let mut remote = exchange.state.remote;
         if let Some(trusted) = &route.trusted_proxies {
             remote = remote.seen_behind(trusted, &exchange.fields);
@@ -248,7 +252,7 @@ fn explain_route(site: &Rc<Site>, exchange: &Exchange<'_>, notes: &Notes) {
                 Err(_) => break, // the refusal says why
             }
         }
-        if route.access.requires_client_certificate {
+        if route.access.requires_client_certificate && !shows_certificate {
             notes.push("access: `require-client-certificate`, and none is shown here".into());
         }
         return;

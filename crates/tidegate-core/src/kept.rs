@@ -76,7 +76,10 @@ mod tests {
     use super::*;
     use crate::body;
     use crate::interim::Interim;
+    use crate::reply::Reply;
+    use crate::response::Response;
     use crate::signals::Signals;
+    use std::task::{Context, Waker};
     use tidegate_http::{FieldLines, Status};
 
     /// A handler that waits for a look-up, as on a cold disk, asks what it would have asked at once, and has the content.
@@ -109,6 +112,37 @@ mod tests {
             let later = signals.later().expect("it was kept");
             assert!(later.abandons() && later.upstream() == 7);
             assert_eq!(signals.interim_sent().and_then(|queue| queue.pop()).is_some(), takes_interim);
+        }
+    }
+
+    /// Content in chunks that nobody reads is read before an answer is made, also when the answer had to wait for something:
+    /// it may turn out to be malformed.
+    #[test]
+    fn what_nobody_reads_is_read_off_before_the_answer() {
+        let waker = Waker::noop();
+        for (most, ends) in [(Some(100), true), (Some(3), false), (None, false)] {
+            let mut exchange = Exchange::empty();
+            let (sink, content) = body::pipe(None);
+            if let Some(most) = most {
+                sink.is_read_off(most);
+            }
+            exchange.state.body = Some(content);
+            let answer = |(), _: &mut Exchange<'_>| Reply::Ready(Response::empty(Status::OK));
+            let Reply::Later(mut later) = exchange.answer_after(std::future::ready(()), answer) else {
+                panic!()
+            };
+            let mut poll = || later.as_mut().poll(&mut Context::from_waker(waker)).is_ready();
+            if most.is_none() {
+                assert!(poll() && !sink.has_reader());
+                continue;
+            }
+            assert!(!poll() && sink.is_wanted());
+            sink.push(b"12345");
+            if ends {
+                assert!(!poll(), "more may come");
+                sink.complete(FieldLines::new());
+            }
+            assert!(poll(), "it is complete, or more than is read for nothing");
         }
     }
 }

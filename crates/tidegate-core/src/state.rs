@@ -15,7 +15,7 @@ use std::num::NonZeroUsize;
 use std::rc::Rc;
 use std::sync::Arc;
 use tidegate_io::socket::Peer;
-use tidegate_tls::Handshake;
+use tidegate_tls::{ClientIdentity, Handshake};
 
 /// What is known of a request beside its head. The default is that of a request that came from no client.
 pub struct RequestState {
@@ -40,7 +40,7 @@ pub struct RequestState {
     pub(crate) proof: Option<NonZeroUsize>,
     pub(crate) has_encoded_slash: bool,
     /// It is explained as one that comes over TLS, and there is no handshake.
-    pub(crate) rehearses_tls: bool,
+    pub(crate) rehearsed: Option<Rc<RehearsedTls>>,
     /// The path that the pattern of the route has matched, where `rewrite` has put another one in its place.
     pub(crate) matched: Option<Rc<[u8]>>,
     /// The path is not that of the target: `rewrite` or `hand-to` say which one it is.
@@ -48,6 +48,12 @@ pub struct RequestState {
     /// Of a request of the server's own: the head of the one that has led to it, by which conditions go.
     pub(crate) asked: Option<ClientHead>,
     pub(crate) signals: Signals,
+}
+
+/// What is known of the connection of a request that is explained.
+pub(crate) struct RehearsedTls {
+    /// Who the client would have shown to be.
+    pub(crate) client: Option<ClientIdentity>,
 }
 
 impl Default for RequestState {
@@ -72,7 +78,7 @@ impl RequestState {
             identity: None,
             proof: None,
             has_encoded_slash: false,
-            rehearses_tls: false,
+            rehearsed: None,
             matched: None,
             is_rewritten: false,
             asked: None,
@@ -83,7 +89,7 @@ impl RequestState {
     /// Whether its connection speaks TLS.
     #[inline]
     pub(crate) fn is_tls(&self) -> bool {
-        self.tls.is_some() || self.rehearses_tls
+        self.tls.is_some() || self.rehearsed.is_some()
     }
 
     /// Whether a limit, known by a number of its own, counts the request for the first time: the server's own requests
@@ -116,7 +122,7 @@ impl RequestState {
             identity,
             proof,
             has_encoded_slash,
-            rehearses_tls,
+            rehearsed,
             matched,
             is_rewritten,
             asked,
@@ -134,7 +140,7 @@ impl RequestState {
             identity: identity.clone(),
             proof: *proof,
             has_encoded_slash: *has_encoded_slash,
-            rehearses_tls: *rehearses_tls,
+            rehearsed: rehearsed.clone(),
             matched: matched.clone(),
             is_rewritten: *is_rewritten,
             asked: asked.clone(),

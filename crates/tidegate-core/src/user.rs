@@ -52,8 +52,8 @@ pub struct Identity {
 }
 
 impl Identity {
-    /// The client is this one, by what it has sent in `Authorization` in this scheme. Said once for each login that a
-    /// request passes.
+    /// The client is this one, by what it has sent in `Authorization` in this scheme, or by its certificate (`ClientCert`).
+    /// Said once for each login that a request passes.
     pub fn prove(&self, user: Arc<User>, scheme: &'static str) {
         let _ = self.user.set(user);
         let _ = self.scheme.set(scheme);

@@ -34,6 +34,7 @@ pub mod syscall_filter;
 pub mod text;
 pub mod timer;
 pub mod unanswered;
+pub mod usage;
 pub mod watched;
 pub mod wheel;
 

@@ -10,7 +10,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use rcgen::{
-    BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, PKCS_RSA_SHA256, RsaKeySize,
+    BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, PKCS_RSA_SHA256, RsaKeySize, SanType,
 };
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::CryptoProvider;
@@ -150,7 +150,17 @@ pub(crate) fn make(made: &Made, folder: &Path) -> Result<(), String> {
         false => KeyPair::generate(),
     };
     let key = key.map_err(failed)?;
-    let mut params = CertificateParams::new(made.hosts.clone()).map_err(failed)?;
+    // `email:anna@a.test` and `uri:spiffe://a/b` are names of other kinds.
+    let is_host = |name: &&String| !name.starts_with("email:") && !name.starts_with("uri:");
+    let hosts: Vec<String> = made.hosts.iter().filter(is_host).cloned().collect();
+    let mut params = CertificateParams::new(hosts).map_err(failed)?;
+    for name in &made.hosts {
+        if let Some(email) = name.strip_prefix("email:") {
+            params.subject_alt_names.push(SanType::Rfc822Name(email.try_into().map_err(failed)?));
+        } else if let Some(uri) = name.strip_prefix("uri:") {
+            params.subject_alt_names.push(SanType::URI(uri.try_into().map_err(failed)?));
+        }
+    }
     params.distinguished_name = rcgen::DistinguishedName::new();
     params.distinguished_name.push(DnType::CommonName, &made.name);
     if made.is_authority {

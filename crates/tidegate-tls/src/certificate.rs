@@ -173,6 +173,10 @@ impl fmt::Display for KeyKind {
 pub struct About {
     /// Host names and addresses it is good for, lower case; `*.` in front stands for one label.
     pub names: Vec<String>,
+    /// All names of the extension, with what they are; what is no plain text is left out.
+    pub alternative: Vec<AlternativeName>,
+    /// The common name of the subject, where there is exactly one.
+    pub common_name: Option<String>,
     /// Good from, seconds since 1970.
     pub not_before: i64,
     /// Good until, seconds since 1970.
@@ -203,7 +207,15 @@ impl About {
             .map_err(|error| length_problem(der).unwrap_or_else(|| error.to_string()))?;
         let alternative = certificate.subject_alternative_name().ok().flatten();
         let mut names: Vec<String> = Vec::new();
+        let mut known: Vec<AlternativeName> = Vec::new();
         for name in alternative.iter().flat_map(|extension| &extension.value.general_names) {
+            let named = match name {
+                GeneralName::DNSName(name) => Some(AlternativeName::Dns(name.to_ascii_lowercase())),
+                GeneralName::RFC822Name(name) => Some(AlternativeName::Email(with_lower_case_domain(name))),
+                GeneralName::URI(name) => Some(AlternativeName::Uri((*name).to_owned())),
+                _ => None,
+            };
+            known.extend(named.filter(AlternativeName::is_plain).filter(|_| known.len() < NAMES_MAX));
             match name {
                 GeneralName::DNSName(name) => names.push(name.to_ascii_lowercase()),
                 GeneralName::IPAddress(bytes) => names.extend(address(bytes)),
@@ -221,8 +233,13 @@ impl About {
             _ => KeyKind::Other,
         };
         let signature = certificate.signature_algorithm.algorithm.to_id_string();
+        let mut common = certificate.subject().iter_common_name().filter_map(|name| name.as_str().ok());
+        let common_name = common.next().filter(|name| common.next().is_none() && is_plain(name));
+        let common_name = common_name.map(str::to_owned);
         Ok(About {
             names,
+            alternative: known,
+            common_name,
             not_before: certificate.validity().not_before.timestamp(),
             not_after: certificate.validity().not_after.timestamp(),
             key,
@@ -243,6 +260,46 @@ impl About {
                 host.split_once('.').is_some_and(|(label, rest)| !label.is_empty() && rest == parent)
             }
         })
+    }
+}
+
+/// Most names of a certificate that somebody may be known by.
+const NAMES_MAX: usize = 64;
+
+/// A name of the extension for alternative names (RFC 5280 section 4.2.1.6).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum AlternativeName {
+    /// Lower case.
+    Dns(String),
+    /// The part behind the `@` in lower case.
+    Email(String),
+    /// As it stands.
+    Uri(String),
+}
+
+impl AlternativeName {
+    /// The name alone.
+    pub fn as_str(&self) -> &str {
+        match self {
+            AlternativeName::Dns(name) | AlternativeName::Email(name) | AlternativeName::Uri(name) => name,
+        }
+    }
+
+    fn is_plain(&self) -> bool {
+        is_plain(self.as_str())
+    }
+}
+
+/// Whether a name is one that two readers cannot read differently: no end of text in it, no control characters.
+fn is_plain(name: &str) -> bool {
+    !name.is_empty() && name.len() <= 512 && !name.chars().any(char::is_control)
+}
+
+/// Of an address of mail the domain minds no case.
+pub fn with_lower_case_domain(name: &str) -> String {
+    match name.rsplit_once('@') {
+        Some((local, domain)) => format!("{local}@{}", domain.to_ascii_lowercase()),
+        None => name.to_owned(),
     }
 }
 

@@ -1,6 +1,6 @@
 //! Client certificates: who may vouch for clients, and who a client has shown to be (RFC 8446 section 4.4.2).
 
-use crate::certificate::{About, CertificateError, certificates, read_file};
+use crate::certificate::{About, AlternativeName, CertificateError, certificates, read_file};
 use crate::provider;
 use aws_lc_rs::digest;
 use rustls::RootCertStore;
@@ -93,6 +93,10 @@ pub struct ClientIdentity {
     pub subject: String,
     /// Distinguished name of who vouches.
     pub issuer: String,
+    /// The common name of the subject, where there is exactly one.
+    pub common_name: Option<String>,
+    /// Alternative names of the subject, each of its kind.
+    pub names: Vec<AlternativeName>,
     /// Serial number, hexadecimal, lower case.
     pub serial: String,
     /// SHA-256 of the certificate, hexadecimal, lower case.
@@ -104,12 +108,26 @@ pub struct ClientIdentity {
 }
 
 impl ClientIdentity {
+    /// Of the first certificate of a PEM file, which nobody has verified: for explanations.
+    ///
+    /// # Errors
+    /// The file cannot be read, or holds no certificate.
+    pub fn read(path: &Path) -> Result<ClientIdentity, CertificateError> {
+        let shown = || path.display().to_string();
+        let malformed = |why: String| CertificateError::Malformed { path: shown(), why };
+        let chain = certificates(&read_file(path)?).map_err(malformed)?;
+        let chain = chain.ok_or_else(|| CertificateError::NoCertificate { path: shown() })?;
+        ClientIdentity::of(Some(&chain)).ok_or_else(|| malformed("it is no certificate".into()))
+    }
+
     pub(crate) fn of(chain: Option<&[CertificateDer<'_>]>) -> Option<ClientIdentity> {
         let certificate = chain?.first()?;
         let about = About::of(certificate).ok()?;
         Some(ClientIdentity {
             subject: about.subject,
             issuer: about.issuer,
+            common_name: about.common_name,
+            names: about.alternative,
             serial: about.serial,
             fingerprint: about.fingerprint,
             not_after: about.not_after,

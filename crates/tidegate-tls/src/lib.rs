@@ -23,6 +23,7 @@ mod session_store;
 pub mod terms;
 pub mod ticket;
 
+pub use certificate::AlternativeName;
 pub use certificate::{Certificate, CertificateError, Pair, Slot};
 pub use challenge::Challenges;
 pub use client::{ClientAuthorities, ClientIdentity, ClientPolicy};

@@ -26,7 +26,7 @@ use tidegate_io::passing;
 use tidegate_modules::gateway::balance::groups::Finding;
 use tidegate_modules::gateway::balance::report::GroupReport;
 use tidegate_modules::gateway::pool_directory::{PoolAddress, PoolDemand, PoolUpdate};
-use tidegate_modules::status::ServerInfo;
+use tidegate_modules::status::{ServerInfo, Used};
 use tidegate_stats::Snapshot;
 
 /// Messages that wait to be written. With more the other end has not read for long.
@@ -228,6 +228,9 @@ pub struct Figures {
     /// By its upstream groups.
     #[serde(default)]
     pub groups: Vec<GroupReport>,
+    /// Of the machine.
+    #[serde(default)]
+    pub used: Used,
 }
 
 /// To a [`Question`].

@@ -30,7 +30,8 @@ use tidegate_modules::gateway::pool_directory::PoolDirectory;
 use tidegate_modules::gateway::proxy::Proxy;
 use tidegate_modules::gateway::scripted::{Protocol, Scripted};
 use tidegate_modules::login::{
-    Assumed, AssumedGate, BasicGate, ForwardGate, LoginStore, RequireGate, SignedGate, TokenGate,
+    Assumed, AssumedGate, BasicGate, CertificateGate, ForwardGate, LoginStore, RequireGate, SignedGate,
+    TokenGate,
 };
 use tidegate_modules::redirect::{Redirect, Respond};
 use tidegate_modules::rewrite::{HandTo, Rewritten};
@@ -171,6 +172,9 @@ impl Registry {
         // Browsers ask without credentials: what answers them stands in front of what wants some.
         if let Some(cors) = &route.cors {
             gates.push(Rc::new(Preflight::new(cors.clone())));
+        }
+        if !route.identification.certificates.is_empty() {
+            gates.push(Rc::new(CertificateGate::new(&route.identification)));
         }
         if let Some(signed) = &route.identification.signed {
             let keys = settings.url_keys.iter().find(|keys| keys.name == signed.keys);

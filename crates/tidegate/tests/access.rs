@@ -3,7 +3,7 @@
 
 mod running;
 
-use running::{Folder, Server, WAIT};
+use running::{Folder, Server, WAIT, countries};
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -21,7 +21,7 @@ const ENTRANCES: [(&str, &str, u16); 6] = [
 
 /// What stands in the route of the page, what around it, and whether a client from 127.0.0.1 gets in, and one from
 /// 127.0.0.2. Both say that they speak for 192.0.2.9.
-const RULES: [(&str, &str, bool, bool); 14] = [
+const RULES: [(&str, &str, bool, bool); 21] = [
     ("", "", true, true),
     ("deny \"all\"", "", false, false),
     ("deny \"127.0.0.2\"", "", true, false),
@@ -31,6 +31,13 @@ const RULES: [(&str, &str, bool, bool); 14] = [
     ("access off", "deny \"127.0.0.2\"", true, true),
     ("access off; deny \"127.0.0.1\"", "deny \"127.0.0.2\"", false, true),
     ("require-client-certificate", "", false, false),
+    ("require certificate \"cn:anna\"", "", false, false),
+    ("deny list=\"listed\"", "", true, false),
+    ("allow \"all\"", "deny list=\"listed\"", true, false),
+    ("allow country=\"DE\"", "", true, false),
+    ("access off; deny country=\"DE\"", "deny list=\"listed\"", false, true),
+    ("deny \"127.0.0.2\" time=\"Mon-Sun\"", "", true, false),
+    ("deny \"127.0.0.1\" time=\"Mon-Sun 00:00-24:00 Asia/Tokyo\"", "deny \"127.0.0.2\"", false, false),
     ("allow \"local\"", "", false, false),
     ("allow \"unix\" \"127.0.0.1\"", "", true, false),
     ("trusted-proxies \"127.0.0.2\"; deny \"192.0.2.9\"", "", true, false),
@@ -82,6 +89,9 @@ fn every_entrance_asks_for_every_kind_of_rule() {
             );
         }
     }
+    folder.write("listed", "127.0.0.2\n");
+    fs::write(folder.path("countries"), countries::database(&[("127.0.0.1/32", "DE")])).unwrap();
+    settings += "country-database \"countries\"\n";
     let server = Server::with_config(&folder, &settings);
     let mut wrong = Vec::new();
     for kind in ["html", "cgi"] {

@@ -58,6 +58,8 @@ impl Ground {
         fs::create_dir_all(path.join("srv/www")).unwrap();
         fs::write(path.join("etc/tidegate/staff"), "anna:$apr1$Qx5wZ9ab$1XKzto56N1RCFfXDqmcc/0\n").unwrap();
         fs::write(path.join("etc/tidegate/groups"), "admins: anna\n").unwrap();
+        fs::write(path.join("etc/tidegate/url-keys"), "a2V5IG9mIHNpZ25lZCBVUkxzIGluIHRoaXMgdGVzdCE=\n")
+            .unwrap();
         fs::write(path.join("etc/tidegate/ldap-password"), "sesame\n").unwrap();
         fs::write(path.join("srv/www/busy.html"), "<p>Too many at once.").unwrap();
         Ground(path)

@@ -3,14 +3,14 @@
 
 mod running;
 
-use running::{Folder, Server, WAIT, run};
+use running::{Folder, Server, WAIT, countries, run};
 use std::fs;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::os::unix::fs::{PermissionsExt, symlink};
 
 /// How many settings are tried, and requests of each.
-const WORLDS: u64 = 12;
+const WORLDS: u64 = 16;
 const REQUESTS: u32 = 40;
 
 /// Numbers that look random and are the same in every run.
@@ -49,7 +49,13 @@ fn grow(random: &mut Random, folder: &Folder, below: &str, depth: u32) {
 }
 
 fn access(random: &mut Random) -> String {
-    match random.0.u64(..8) {
+    match random.0.u64(..16) {
+        8 => "deny list=\"listed\"; ".into(),
+        9 => "allow list=\"listed\" \"127.0.0.1\"; ".into(),
+        10 => "allow country=\"DE\" \"127.0.0.1\"; deny \"192.0.2.8\"; ".into(),
+        11 => "deny country=\"FR,ZZ\"; ".into(),
+        12 => "allow time=\"00:00-24:00 Asia/Tokyo\"; ".into(),
+        13 => "deny list=\"listed\" country=\"DE\" time=\"Mon-Sun\"; ".into(),
         0 => "deny \"all\"; ".into(),
         1 => "allow \"127.0.0.1\"; ".into(),
         2 => "allow \"192.0.2.0/24\" \"127.0.0.1\"; deny \"all\"; ".into(),
@@ -70,6 +76,8 @@ fn inner(random: &mut Random) -> String {
         (4, "error-page 403 \"/d/index.html\"; "),
         (9, "nocache; "),
         (9, "require-client-certificate; "),
+        (12, "require certificate \"cn:anna\"; "),
+        (6, "header \"X-C\" \"{country}\"; "),
         (7, "methods \"GET\" \"OPTIONS\"; "),
         (7, "cors \"https://a.test\"; "),
         (6, "header \"X-A\" \"{query.q:-x}\" missing; "),
@@ -124,6 +132,11 @@ fn conditions(random: &mut Random) -> String {
             "match \"m\"",
             "value \"v\" \"one\"",
             "file \"other/b\"",
+            "client-list \"listed\"",
+            "country \"DE\" \"AT\"",
+            "country \"ZZ\"",
+            "time \"Mon-Fri UTC\" \"Sat,Sun UTC\"",
+            "value \"c\" \"near\"",
         ]);
         text += "; ";
     }
@@ -135,6 +148,8 @@ fn settings(random: &mut Random) -> String {
     text += "match \"m\" { header \"X-A\" \"1\"; query \"q\" }\n";
     text +=
         "value \"v\" from=\"{cookie.c:-none}\" { \"y*\" \"one\"; \"none\" \"none\"; \"*\" \"/two//b\" }\n";
+    text += "country-database \"countries\"\n";
+    text += "value \"c\" from=\"{country:-none}\" { \"DE\" \"near\"; \"*\" \"far\" }\n";
     text += "rules \"r\" { header \"X-R\" \"r\" missing; route \"/b/r\" { respond 410 } }\n";
     if rustix::process::geteuid().is_root() {
         text += "user \"nobody\"\n";
@@ -213,6 +228,9 @@ fn what_is_explained_is_what_is_served() {
         let folder = Folder::new("explain-all");
         grow(&mut random, &folder, "site", 2);
         grow(&mut random, &folder, "other", 1);
+        folder.write("listed", "192.0.2.7 # one\n198.51.100.0/24\n");
+        let countries = countries::database(&[("192.0.2.0/29", "DE"), ("198.51.100.0/24", "FR")]);
+        fs::write(folder.path("countries"), countries).unwrap();
         let text = settings(&mut random);
         let server = Server::with_config(&folder, &text);
         for _ in 0..REQUESTS {

@@ -10,7 +10,7 @@ use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 
 /// Folders outside of the repository that recipes name.
-const PLACES: [&str; 2] = ["/srv/", "/run/"];
+const PLACES: [&str; 3] = ["/srv/", "/run/", "/var/lib/"];
 
 fn recipes() -> Vec<PathBuf> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/recipes");
@@ -88,8 +88,11 @@ fn every_recipe_does_what_it_says() {
         let requests: Vec<_> = lines.iter().filter_map(|line| line.strip_prefix("//? ")).map(asked).collect();
         assert!(requests.len() > 1, "{name} asks for nothing");
         // What runs applications is not started for the sake of what they are not asked.
-        let may_run = !text.contains("\npool ");
-        let port_free = text.replace("listen \":80\"", "listen \"127.0.0.1:0\"");
+        // Nor is an authority asked for certificates.
+        let may_run = !text.contains("\npool ") && !text.contains("\nacme ");
+        let port_free = text
+            .replace("listen \":80\"", "listen \"127.0.0.1:0\"")
+            .replace("listen \":9180\"", "listen \"127.0.0.1:0\"");
         let server = may_run.then(|| Server::with_config(&folder, &format!("workers 1\n{port_free}")));
         for asked in &requests {
             let mut arguments = vec!["explain", "--config", "recipe.kdl", asked.method, asked.url];

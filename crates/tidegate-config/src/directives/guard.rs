@@ -2,7 +2,7 @@
 
 use super::DAY;
 use crate::directive::{
-    Apply, Argument, Children, Context, Count, Directive, Inheritance, Kind, Property, one, one_or, some,
+    Apply, Argument, Children, Context, Count, Directive, Inheritance, Kind, Property, any, one, one_or,
 };
 
 const USERS: &[Context] = &[Context::Users];
@@ -118,11 +118,25 @@ pub(super) const DIRECTIVES: &[Directive] = &[
         ..Directive::new("signed", EVERYWHERE)
     },
     Directive {
-        arguments: &[one("what", Kind::Choice(&["user", "group"])), some("names", Kind::Text { most: 256 })],
+        arguments: &[
+            one("what", Kind::Choice(&["user", "group", "certificate"])),
+            any("names", Kind::Text { most: 256 }),
+        ],
+        properties: &[Property {
+            name: "issuer",
+            kind: Kind::Text { most: 512 },
+            default: None,
+            doc: "Of `require certificate`: who has to have signed it, such as `\"CN=Corp CA,O=Corp\"`.",
+        }],
         repeats: true,
         inheritance: Inheritance::Adds(Apply::to_route(|route, item| route.add_requirement(item))),
         doc: "Of who has logged in, lets in those who are one of these users, or belong to one of these groups; others get \
-              403. Several lines, also those of the levels around, all have to hold.",
+              403. Several lines, also those of the levels around, all have to hold. `require certificate` lets in who has \
+              shown a certificate that the site's `client-certificates` accept and is called so by it: `\"dns:*.corp.example\"`, \
+              `\"email:anna@example.com\"`, `\"uri:spiffe://corp/*\"` of its alternative names, `\"cn:anna\"`, \
+              `\"subject:CN=anna,O=Corp\"`, or by its SHA-256, `\"fingerprint:…\"`. A `*` stands for any characters, in a \
+              `subject` within one part of it, and alone for any number of parts. Without names it lets in whoever has one. \
+              What has fitted is the `{user}`, unless there is a `login`.",
         example: "require user \"anna\" \"ben\"",
         ..Directive::new("require", EVERYWHERE)
     },

@@ -148,6 +148,7 @@ pub(super) const DIRECTIVES: &[Directive] = &[
               | placeholder | is |\n| --- | --- |\n\
               | `{client}`, `{client-port}` | address and port of the client |\n\
               | `{scheme}`, `{host}` | what was asked, and of whom, as sent |\n\
+              | `{tls-version}`, `{tls-cipher}` | of TLS, such as `TLSv1.3` |\n\
               | `{method}`, `{target}`, `{protocol}` | the request line, as sent |\n\
               | `{path}`, `{query}` | the target before and behind its `?` |\n\
               | `{status}` | of the response; 499 where the client left before it |\n\

@@ -66,7 +66,7 @@ const ALLOW: Directive = Directive {
             default: None,
             doc: "Clients whose address is in this file: a network, an address or a range `FIRST-LAST` in each line; what \
                   follows a `#` or a `;` is a comment. It is read by the master, shared by all server processes, and read \
-                  again when it changes; what is no list leaves the one before in force. A million entries take 4 to 16 MB.",
+                  again when it changes; what is no list leaves the one before in force. A million entries take 5 to 16 MB.",
         },
         Property {
             name: "country",

@@ -186,10 +186,11 @@ pub(super) const DIRECTIVES: &[Directive] = &[
     Directive {
         arguments: &[OFF],
         inheritance: Inheritance::Replaces(Apply::to_route(|route, item| {
-            route.access.requires_client_certificate = !item.is_word("off");
+            route.require_client_certificate(!item.is_word("off"));
         })),
         doc: "Refuses with 403 who has not shown a client certificate that the site's `client-certificates` accept. \
-              Meant for single routes where that is optional.",
+              Meant for single routes where that is optional. `off` opens a route of a site that requires one, by `require \
+              certificate` too.",
         example: "require-client-certificate",
         ..Directive::new("require-client-certificate", &[Context::Site, Context::Route])
     },

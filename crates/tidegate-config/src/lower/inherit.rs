@@ -41,6 +41,8 @@ pub(crate) struct Inherited {
     pub identification: Identification,
     /// How much of what is required comes from the levels around the one that is being applied.
     outer_requirements: usize,
+    /// The same of what is required of certificates.
+    outer_certificates: usize,
     pub rates: Vec<Shared<Limit>>,
     pub bans: Vec<Shared<Ban>>,
     /// How many of these are those of the levels around.
@@ -187,6 +189,7 @@ impl Inherited {
         self.outer_fields = self.fields.len();
         self.outer_more_fields = self.more_fields.len();
         self.outer_requirements = self.identification.requirements.len();
+        self.outer_certificates = self.identification.certificates.len();
         self.outer_rates = self.rates.len();
         self.outer_bandwidths = self.bandwidths.len();
         self.outer_bans = self.bans.len();
@@ -276,7 +279,18 @@ impl Inherited {
 
     /// `require`: an inner one stands beside the outer ones.
     pub fn add_requirement(&mut self, item: &Item) {
+        if login::is_of_certificates(item) {
+            return self.identification.certificates.extend(login::certificates(item).map(Shared::from));
+        }
         self.identification.requirements.extend(login::requirement(item).map(Shared::from));
+    }
+
+    /// `require-client-certificate`; `off` also of what the levels around require of the names in it.
+    pub fn require_client_certificate(&mut self, requires: bool) {
+        self.access.requires_client_certificate = requires;
+        if !requires {
+            self.identification.certificates.drain(..std::mem::take(&mut self.outer_certificates));
+        }
     }
 
     /// `limit`: another of a name that is in force says the same, which is checked elsewhere. `off`: none of the levels

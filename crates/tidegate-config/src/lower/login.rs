@@ -12,8 +12,8 @@ use crate::directive::Context;
 use crate::disk::Disk;
 use crate::include::TopNode;
 use crate::settings::{
-    Account, AccountFiles, How, ListenAddress, Listener, Login, Origin, Required, Requirement, Settings,
-    Signed, UrlKeys, UserCache, UserSource,
+    Account, AccountFiles, CertificateName, CertificateRequirement, DistinguishedPattern, How, ListenAddress,
+    Listener, Login, Origin, Required, Requirement, Settings, Signed, UrlKeys, UserCache, UserSource,
 };
 use crate::source::Source;
 use crate::suggest;
@@ -235,6 +235,50 @@ pub(super) fn requirement(item: &Item) -> Option<Requirement> {
     (!names.is_empty()).then(|| Requirement { what, names, origin: item.origin() })
 }
 
+/// Whether a `require` is of certificates.
+pub(super) fn is_of_certificates(item: &Item) -> bool {
+    matches!(item.first(), Some(Value::Word("certificate")))
+}
+
+/// What a `require certificate` says; nothing where something is wrong with it.
+pub(super) fn certificates(item: &Item) -> Option<CertificateRequirement> {
+    let names = item.texts().iter().map(|text| CertificateName::read(text)).collect::<Result<_, _>>().ok()?;
+    let issuer = match item.property("issuer") {
+        Some(Value::Text(issuer)) => Some(DistinguishedPattern::read(&issuer).ok()?),
+        _ => None,
+    };
+    Some(CertificateRequirement { names, issuer, origin: item.origin() })
+}
+
+/// Says what is wrong with a `require`.
+fn check_requirement(checker: &mut Checker<'_>, item: &Item) {
+    if !is_of_certificates(item) {
+        if item.texts().is_empty() && !item.is_faulty {
+            let error = item.error("`require` does not say whom it lets in");
+            checker.diagnostics.push(error.help(format!("for example `{}`", item.directive.example)));
+        }
+        if item.property("issuer").is_some() {
+            let error = item.error("`issuer` is for `require certificate` alone");
+            checker.diagnostics.push(error.help("take it out"));
+        }
+        return;
+    }
+    let help = "write `\"dns:*.corp.example\"`, `\"email:anna@example.com\"`, `\"uri:…\"`, `\"cn:anna\"`, `\"subject:CN=anna,O=Corp\"` \
+                or `\"fingerprint:…\"`";
+    for (at, text) in item.texts().iter().enumerate() {
+        if let Err(why) = CertificateName::read(text) {
+            let message = format!("`{text}` is no name in a certificate: {why}");
+            checker.diagnostics.push(item.error_at(at + 1, message).help(help));
+        }
+    }
+    if let Some(Value::Text(issuer)) = item.property("issuer")
+        && let Err(why) = DistinguishedPattern::read(&issuer)
+    {
+        let error = item.error(format!("`issuer`: {why}"));
+        checker.diagnostics.push(error.help("write it as `\"CN=Corp CA,O=Corp\"`"));
+    }
+}
+
 /// Looks at what is said of logins in a site or a route: that the users are known, and that who is required of is asked who
 /// he is.
 pub(super) fn check(checker: &mut Checker<'_>, items: &[Item], known: &Known, logs_in: bool) {
@@ -282,8 +326,12 @@ pub(super) fn check(checker: &mut Checker<'_>, items: &[Item], known: &Known, lo
         };
         checker.diagnostics.push(item.error_at(0, format!("no keys are named `{name}`")).help(help));
     }
-    if let Some(item) = written("require").next()
+    written("require").for_each(|item| check_requirement(checker, item));
+    // Who has shown a certificate is somebody, too.
+    let shows = written("require").any(is_of_certificates);
+    if let Some(item) = written("require").find(|item| !is_of_certificates(item))
         && !logs_in
+        && !shows
     {
         let message = "nobody gets in here: who it is is not asked";
         let help = "write `login basic \"staff\"` beside it or around it";

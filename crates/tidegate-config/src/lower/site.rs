@@ -160,8 +160,11 @@ fn without_tls(checker: &mut Checker<'_>, site: &Item, server: &Server, is_plain
     }
     let routes = site.children.iter().filter(|child| child.directive.name == "route");
     for block in std::iter::once(site).chain(routes) {
-        if let Some(required) = block.child("require-client-certificate").filter(|item| !item.is_word("off"))
-        {
+        let of_names = block.children.iter().find(|child| {
+            child.directive.name == "require" && matches!(child.first(), Some(Value::Word("certificate")))
+        });
+        let required = block.child("require-client-certificate").filter(|item| !item.is_word("off"));
+        if let Some(required) = required.or(of_names) {
             let message =
                 "nobody gets in here: the site has no `client-certificates`, so nobody is asked for one";
             let help = "add `tls { client-certificates \"authorities.pem\" mode=optional }` to the site, or take this out";

@@ -1,8 +1,9 @@
 //! `users`, `login` and `require`: who people are, and who of them gets in.
 
 use super::gateway::Gateway;
-use super::{Directory, Origin, Shared, Signed, Tokens};
+use super::{Directory, Origin, Shared, Signed, TextPattern, Tokens};
 use serde::{Deserialize, Serialize};
+use std::fmt::{self, Display, Formatter};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -128,8 +129,8 @@ pub struct Account {
     pub groups: Vec<String>,
 }
 
-impl std::fmt::Debug for Account {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl fmt::Debug for Account {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         // A hash is nothing for a log.
         f.debug_struct("Account").field("name", &self.name).field("groups", &self.groups).finish()
     }
@@ -188,4 +189,236 @@ pub struct Identification {
     pub signed: Option<Shared<Signed>>,
     /// What is required of who has; each has to hold.
     pub requirements: Vec<Shared<Requirement>>,
+    /// What is required of the certificates of clients; each has to hold.
+    pub certificates: Vec<Shared<CertificateRequirement>>,
+}
+
+/// `require certificate "email:*@example.com" issuer="CN=Example CA"`
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct CertificateRequirement {
+    /// Any of them; none: whoever has one.
+    pub names: Vec<CertificateName>,
+    /// Who has to have signed it.
+    pub issuer: Option<DistinguishedPattern>,
+    /// Where it was written.
+    pub origin: Origin,
+}
+
+/// What a client has to be called by its certificate. A kind is asked for by its name alone: an address of mail is never
+/// taken for a host.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub enum CertificateName {
+    /// `cn:`, the common name.
+    CommonName(TextPattern),
+    /// `dns:`
+    Dns(TextPattern),
+    /// `email:`
+    Email(TextPattern),
+    /// `uri:`
+    Uri(TextPattern),
+    /// `fingerprint:`, of the certificate with SHA-256.
+    Fingerprint(String),
+    /// `subject:`
+    Subject(DistinguishedPattern),
+}
+
+impl CertificateName {
+    /// Reads one.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn read(text: &str) -> Result<CertificateName, String> {
+        let (kind, name) = text.split_once(':').ok_or("it does not say of which kind the name is")?;
+        let name = name.trim();
+        if name.is_empty() {
+            return Err("the name is missing".to_owned());
+        }
+        Ok(match kind {
+            "cn" => CertificateName::CommonName(TextPattern::glob(name)),
+            "dns" => CertificateName::Dns(TextPattern::glob(&name.to_ascii_lowercase())),
+            "email" => {
+                let lower = name.rsplit_once('@').map(|(local, domain)| (local, domain.to_ascii_lowercase()));
+                let name =
+                    lower.map_or_else(|| name.to_owned(), |(local, domain)| format!("{local}@{domain}"));
+                CertificateName::Email(TextPattern::glob(&name))
+            }
+            "uri" => CertificateName::Uri(TextPattern::glob(name)),
+            "subject" => CertificateName::Subject(DistinguishedPattern::read(name)?),
+            "fingerprint" => {
+                let digits: String = name.chars().filter(|digit| *digit != ':').collect();
+                let is_one = digits.len() == 64 && digits.bytes().all(|digit| digit.is_ascii_hexdigit());
+                if !is_one {
+                    return Err("a fingerprint is that of SHA-256, 64 hexadecimal digits".to_owned());
+                }
+                CertificateName::Fingerprint(digits.to_ascii_lowercase())
+            }
+            _ => return Err(format!("`{kind}:` is no kind of name")),
+        })
+    }
+}
+
+impl Display for CertificateName {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let (kind, pattern) = match self {
+            CertificateName::CommonName(pattern) => ("cn", pattern),
+            CertificateName::Dns(pattern) => ("dns", pattern),
+            CertificateName::Email(pattern) => ("email", pattern),
+            CertificateName::Uri(pattern) => ("uri", pattern),
+            CertificateName::Fingerprint(digits) => return write!(f, "fingerprint:{digits}"),
+            CertificateName::Subject(pattern) => return write!(f, "subject:{pattern}"),
+        };
+        match pattern {
+            TextPattern::Glob(pieces) => write!(f, "{kind}:{}", pieces.join("*")),
+            TextPattern::Regex(regex) => write!(f, "{kind}:{}", regex.as_str()),
+        }
+    }
+}
+
+impl Display for CertificateRequirement {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.write_str("require certificate")?;
+        self.names.iter().try_for_each(|name| write!(f, " \"{name}\""))?;
+        self.issuer.as_ref().map_or(Ok(()), |issuer| write!(f, " issuer=\"{issuer}\""))
+    }
+}
+
+/// What a distinguished name (RFC 4514) has to be, part by part: `CN=*,OU=Staff,O=Example`. A star stands for characters
+/// within its part, so that no comma in a name makes it another one; a part that is a star alone is any number of parts.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct DistinguishedPattern {
+    text: String,
+    parts: Vec<TextPattern>,
+}
+
+impl DistinguishedPattern {
+    /// Reads one.
+    ///
+    /// # Errors
+    /// A part is no `NAME=VALUE`.
+    pub fn read(text: &str) -> Result<DistinguishedPattern, String> {
+        let parts = parts_of(text).map(|part| {
+            let part = part.trim_start();
+            match part == "*" || part.split_once('=').is_some_and(|(name, _)| !name.is_empty()) {
+                true => Ok(TextPattern::glob(part)),
+                false => Err(format!("`{part}` is no part of a distinguished name, such as `CN=anna`")),
+            }
+        });
+        Ok(DistinguishedPattern { text: text.to_owned(), parts: parts.collect::<Result<_, _>>()? })
+    }
+
+    /// Whether a name is so. One that was too long to be told whole is none.
+    pub fn fits(&self, name: &str) -> bool {
+        let is_any = |part: &TextPattern| matches!(part, TextPattern::Glob(pieces) if pieces.len() == 2 && pieces.concat().is_empty());
+        let parts: Vec<&str> = parts_of(name).collect();
+        // Of several ways in which stars may be meant, the shortest for all but the last is as good as any.
+        let (mut at, mut part, mut star) = (0, 0, None);
+        while part < parts.len() {
+            match self.parts.get(at) {
+                Some(pattern) if is_any(pattern) => {
+                    star = Some((at, part));
+                    at += 1;
+                }
+                Some(pattern) if pattern.fits(parts[part].as_bytes()) => {
+                    at += 1;
+                    part += 1;
+                }
+                _ => {
+                    let Some((starred, begin)) = star else { return false };
+                    star = Some((starred, begin + 1));
+                    (at, part) = (starred + 1, begin + 1);
+                }
+            }
+        }
+        !name.ends_with('\u{2026}') && self.parts.iter().skip(at).all(is_any)
+    }
+}
+
+/// The parts of a distinguished name, between commas that are not escaped.
+fn parts_of(name: &str) -> impl Iterator<Item = &str> {
+    let mut is_escaped = false;
+    name.split(move |character| {
+        let parts = character == ',' && !is_escaped;
+        is_escaped = character == '\\' && !is_escaped;
+        parts
+    })
+}
+
+impl Display for DistinguishedPattern {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+impl TryFrom<String> for DistinguishedPattern {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        DistinguishedPattern::read(&text)
+    }
+}
+
+impl From<DistinguishedPattern> for String {
+    fn from(pattern: DistinguishedPattern) -> String {
+        pattern.text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn distinguished_names_part_by_part() {
+        for (pattern, name, expected) in [
+            ("CN=anna,O=Corp", "CN=anna,O=Corp", true),
+            ("CN=anna, O=Corp", "CN=anna,O=Corp", true),
+            ("CN=anna", "CN=anna,O=Corp", false),
+            ("CN=*,O=Corp", "CN=anna,O=Corp", true),
+            ("CN=*,O=Corp", "CN=anna,OU=x,O=Corp", false),
+            ("CN=*,*,O=Corp", "CN=anna,OU=x,OU=y,O=Corp", true),
+            ("CN=*,*,O=Corp", "CN=anna,O=Corp", true),
+            ("*,O=Corp", "O=Corp", true),
+            ("CN=anna,*", "CN=anna", true),
+            ("CN=anna,*", "CN=annabel,O=x", false),
+            // A comma in a name is no comma between names.
+            ("CN=*,O=Corp", "CN=eve\\,O=Corp", false),
+            ("*,O=Corp", "CN=eve\\,O=Corp", false),
+            ("CN=eve\\,O=Corp", "CN=eve\\,O=Corp", true),
+            ("CN=*,O=Corp", "CN=eve\\\\,O=Corp", true),
+            ("*", "CN=a\u{2026}", false),
+            ("cn=anna", "CN=anna", false),
+        ] {
+            assert_eq!(
+                DistinguishedPattern::read(pattern).unwrap().fits(name),
+                expected,
+                "{pattern} of {name}"
+            );
+        }
+        let (many, name) = ("*,A=a,".repeat(30), "A=a,".repeat(60));
+        assert!(!DistinguishedPattern::read(&format!("{many}B=b")).unwrap().fits(name.trim_end_matches(',')));
+    }
+
+    #[test]
+    fn names_of_certificates() {
+        let digits = "ab".repeat(32);
+        for (text, expected) in [
+            ("dns:*.Corp.Example", Ok("dns:*.corp.example".to_owned())),
+            ("email:Anna@Example.COM", Ok("email:Anna@example.com".to_owned())),
+            ("uri:spiffe://corp/a", Ok("uri:spiffe://corp/a".to_owned())),
+            ("subject:CN=a,O=b", Ok("subject:CN=a,O=b".to_owned())),
+            (&format!("fingerprint:{}", digits.to_uppercase()), Ok(format!("fingerprint:{digits}"))),
+            ("fingerprint:ab", Err(())),
+            ("anna", Err(())),
+            ("san:anna", Err(())),
+            ("cn:", Err(())),
+            ("subject:anna", Err(())),
+        ] {
+            assert_eq!(
+                CertificateName::read(text).map(|name| name.to_string()).map_err(drop),
+                expected,
+                "{text}"
+            );
+        }
+    }
 }

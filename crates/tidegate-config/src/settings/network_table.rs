@@ -3,8 +3,8 @@
 //! The master reads the file and makes the bytes once; server processes map them (`core/access_data.rs`), so that a list is
 //! once in the memory of the machine however many workers and processes ask it. What is asked is whether an address is
 //! listed, and the search is that of the networks in the settings (`networks.rs`): the last one that begins at or before an
-//! address. Networks that meet or lie in each other are one here, so that this one decides. A network of IPv4 takes 8 bytes,
-//! an address of IPv6 or whole networks of 64 bits 16, any other part of a network of 64 bits 24.
+//! address. Networks that meet or lie in each other are made into as few as say the same, so that this one decides. A network
+//! of IPv4 takes 5 bytes, one of IPv6 up to `/64` 9, an address of IPv6 16, any other network 24.
 //!
 //! By halves a search in 16 MB waits for memory twenty times. Every 32nd key stands in a list of its own, and every 32nd of
 //! those, so that it waits two or three times; these lists are 2 % of the table, and each process has its own.
@@ -18,10 +18,10 @@ use std::ops::Range;
 const MAGIC: [u8; 8] = *b"TGNETS1\n";
 /// Magic, how many networks were written, and how long each section is.
 const HEADER: usize = 8 * (2 + SECTIONS);
-/// Ranges of IPv4; of IPv6 ranges of whole networks of 64 bits, addresses, and ranges within such a network.
+/// Networks of IPv4; of IPv6 networks up to 64 bits, addresses, and ranges within a network of 64 bits.
 const SECTIONS: usize = 4;
 /// Bytes that an entry of each takes.
-const WIDTHS: [usize; SECTIONS] = [8, 16, 16, 24];
+const WIDTHS: [usize; SECTIONS] = [5, 9, 16, 24];
 /// Keys of a list for one key of the list above it.
 const STEP: usize = 32;
 /// The longest list, in networks.
@@ -80,13 +80,9 @@ impl<B: AsRef<[u8]>> NetworkTable<B> {
             return None;
         }
         let section = |at: usize| all.get(sections[at].clone()).unwrap_or_default();
-        let v4 = Levels::of(columns::<4, 2>(section(0))[0], u32::from_ne_bytes);
-        let first = |column: &[[u8; 8]]| Levels::of(column, u64::from_ne_bytes);
-        let v6 = [
-            first(columns::<8, 2>(section(1))[0]),
-            first(columns::<8, 2>(section(2))[0]),
-            first(columns::<8, 3>(section(3))[0]),
-        ];
+        let (v4, _) = columns::<4>(section(0), WIDTHS[0]);
+        let (v4, key) = (Levels::of(v4), |at: usize| columns::<8>(section(at), WIDTHS[at]).0);
+        let v6 = [Levels::of(key(1)), Levels::of(key(2)), Levels::of(key(3))];
         Some(NetworkTable { entries, sections, v4, v6, bytes })
     }
 
@@ -100,22 +96,21 @@ impl<B: AsRef<[u8]>> NetworkTable<B> {
     pub fn contains(&self, address: IpAddr) -> bool {
         match address.to_canonical() {
             IpAddr::V4(address) => {
-                let [firsts, lasts] = columns::<4, 2>(self.section(0));
-                self.v4.is_in(firsts, lasts, address.to_bits(), u32::from_ne_bytes)
+                let (firsts, bits) = columns::<4>(self.section(0), WIDTHS[0]);
+                let address = address.to_bits();
+                let at = self.v4.count(firsts, |first: u32| first <= address).checked_sub(1);
+                at.and_then(|at| Some((u32::read(firsts.get(at)?), bits.get(at)?)))
+                    .is_some_and(|(first, bits)| (first ^ address).leading_zeros() >= u32::from(*bits))
             }
             IpAddr::V6(address) => {
                 let (high, low) = ((address.to_bits() >> 64) as u64, address.to_bits() as u64);
                 let [whole, hosts, parts] = &self.v6;
-                let [firsts, lasts] = columns::<8, 2>(self.section(1));
-                if whole.is_in(firsts, lasts, high, u64::from_ne_bytes) {
-                    return true;
-                }
-                let [highs, lows] = columns::<8, 2>(self.section(2));
-                if hosts.is_within(highs, lows, lows, high, low) {
-                    return true;
-                }
-                let [highs, firsts, lasts] = columns::<8, 3>(self.section(3));
-                parts.is_within(highs, firsts, lasts, high, low)
+                let (firsts, bits) = columns::<8>(self.section(1), WIDTHS[1]);
+                let at = whole.count(firsts, |first: u64| first <= high).checked_sub(1);
+                at.and_then(|at| Some((u64::read(firsts.get(at)?), bits.get(at)?)))
+                    .is_some_and(|(first, bits)| (first ^ high).leading_zeros() >= u32::from(*bits))
+                    || hosts.is_within(columns::<8>(self.section(2), WIDTHS[2]), high, low)
+                    || parts.is_within(columns::<8>(self.section(3), WIDTHS[3]), high, low)
             }
         }
     }
@@ -125,21 +120,40 @@ impl<B: AsRef<[u8]>> NetworkTable<B> {
     }
 }
 
-/// The columns of a section, one behind the other.
-#[inline]
-fn columns<const N: usize, const COLUMNS: usize>(section: &[u8]) -> [&[[u8; N]]; COLUMNS] {
-    let (all, _) = section.as_chunks::<N>();
-    let length = all.len() / COLUMNS;
-    std::array::from_fn(|at| all.get(at * length..(at + 1) * length).unwrap_or_default())
+/// What a column holds.
+trait Key: Copy + Ord {
+    /// From so many bytes.
+    fn read(bytes: &[u8]) -> Self;
+}
+
+impl Key for u32 {
+    #[inline(always)]
+    fn read(bytes: &[u8]) -> u32 {
+        bytes.first_chunk().map_or(0, |bytes| u32::from_ne_bytes(*bytes))
+    }
+}
+
+impl Key for u64 {
+    #[inline(always)]
+    fn read(bytes: &[u8]) -> u64 {
+        bytes.first_chunk().map_or(0, |bytes| u64::from_ne_bytes(*bytes))
+    }
+}
+
+/// The keys of a section, and the columns behind them, where an entry takes so many bytes.
+#[inline(always)]
+fn columns<const N: usize>(section: &[u8], width: usize) -> (&[[u8; N]], &[u8]) {
+    let (keys, rest) = section.split_at(section.len() / width * N);
+    (keys.as_chunks().0, rest)
 }
 
 /// Lists of keys above a sorted column, the shortest first.
 #[derive(Debug, Clone)]
 struct Levels<A>(Vec<Vec<A>>);
 
-impl<A: Copy + Ord> Levels<A> {
-    fn of<const N: usize>(column: &[[u8; N]], read: fn([u8; N]) -> A) -> Levels<A> {
-        let mut level: Vec<A> = column.iter().step_by(STEP).map(|key| read(*key)).collect();
+impl<A: Key> Levels<A> {
+    fn of<const N: usize>(column: &[[u8; N]]) -> Levels<A> {
+        let mut level: Vec<A> = column.iter().step_by(STEP).map(|key| A::read(key)).collect();
         let mut levels = Vec::new();
         while !level.is_empty() {
             let above = (level.len() > STEP).then(|| level.iter().step_by(STEP).copied().collect());
@@ -149,66 +163,47 @@ impl<A: Copy + Ord> Levels<A> {
         Levels(levels)
     }
 
-    /// How many keys of the column `is_before` holds for: of the first ones, and of none behind.
-    #[inline]
-    fn count<const N: usize>(
-        &self,
-        column: &[[u8; N]],
-        read: fn([u8; N]) -> A,
-        is_before: impl Fn(A) -> bool,
-    ) -> usize {
+    /// How many keys of the column `is_before` holds for: for the first ones, and for none behind.
+    #[inline(always)]
+    fn count<const N: usize>(&self, column: &[[u8; N]], is_before: impl Fn(A) -> bool) -> usize {
         let mut block = 0;
         for level in &self.0 {
-            let keys = part(level, block);
-            let count = keys.partition_point(|key| is_before(*key));
+            let count = part(level, block).partition_point(|key| is_before(*key));
             if count == 0 {
                 return 0;
             }
             block = block * STEP + count - 1;
         }
-        block * STEP + part(column, block).partition_point(|key| is_before(read(*key)))
-    }
-
-    /// Whether a key lies in one of the ranges from `firsts` to `lasts`.
-    #[inline]
-    fn is_in<const N: usize>(
-        &self,
-        firsts: &[[u8; N]],
-        lasts: &[[u8; N]],
-        key: A,
-        read: fn([u8; N]) -> A,
-    ) -> bool {
-        let behind = self.count(firsts, read, |first| first <= key);
-        behind.checked_sub(1).and_then(|at| lasts.get(at)).is_some_and(|last| key <= read(*last))
+        block * STEP + part(column, block).partition_point(|key| is_before(A::read(key)))
     }
 }
 
 impl Levels<u64> {
-    /// Whether one of the ranges from `firsts` to `lasts` within the network `high` has `low`.
-    #[inline]
-    fn is_within(
-        &self,
-        highs: &[[u8; 8]],
-        firsts: &[[u8; 8]],
-        lasts: &[[u8; 8]],
-        high: u64,
-        low: u64,
-    ) -> bool {
-        let end = self.count(highs, u64::from_ne_bytes, |known| known <= high);
+    /// Whether one of the addresses, or of the ranges of two columns, within the network `high` is or has `low`.
+    #[inline(always)]
+    fn is_within(&self, (highs, rest): (&[[u8; 8]], &[u8]), high: u64, low: u64) -> bool {
+        let end = self.count(highs, |known| known <= high);
         let last = end.checked_sub(1).and_then(|at| highs.get(at));
-        if last.is_none_or(|last| u64::from_ne_bytes(*last) != high) {
-            return false; // as nearly always: nothing of this network is listed
-        }
-        let begin = self.count(highs, u64::from_ne_bytes, |known| known < high);
+        // As nearly always: nothing of this network is listed.
+        last.is_some_and(|last| u64::read(last) == high) && self.is_among(highs, rest, end, high, low)
+    }
+
+    #[inline(never)]
+    fn is_among(&self, highs: &[[u8; 8]], rest: &[u8], end: usize, high: u64, low: u64) -> bool {
+        let (firsts, lasts) = rest.as_chunks::<8>().0.split_at(highs.len());
+        let begin = self.count(highs, |known| known < high);
         let own = firsts.get(begin..end).unwrap_or_default();
-        let behind = begin + own.partition_point(|first| u64::from_ne_bytes(*first) <= low);
-        let last = behind.checked_sub(1).filter(|at| *at >= begin).and_then(|at| lasts.get(at));
-        last.is_some_and(|last| low <= u64::from_ne_bytes(*last))
+        let Some(at) = own.partition_point(|first| u64::read(first) <= low).checked_sub(1) else {
+            return false;
+        };
+        // An address alone has no column for its last one.
+        let lasts = if lasts.is_empty() { firsts } else { lasts };
+        lasts.get(begin + at).is_some_and(|last| low <= u64::read(last))
     }
 }
 
 /// The part of a list that one key above it stands for.
-#[inline]
+#[inline(always)]
 fn part<T>(list: &[T], block: usize) -> &[T] {
     let begin = (block * STEP).min(list.len());
     &list[begin..(begin + STEP).min(list.len())]
@@ -255,29 +250,48 @@ impl Ranges {
     fn encode(mut self) -> Vec<u8> {
         merge(&mut self.v4, |last| last.checked_add(1));
         merge(&mut self.v6, |last| last.checked_add(1));
-        let (mut whole, mut hosts, mut parts) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut v4, mut whole, mut hosts, mut parts) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        for (first, last) in self.v4 {
+            networks(first.into(), last.into(), 32, |first, bits| v4.push((first as u32, bits)));
+        }
         for (first, last) in self.v6 {
             split(first, last, &mut whole, &mut hosts, &mut parts);
         }
-        // Already in order: of one range the parts lie on either side of what is whole.
-        let counts = [self.v4.len(), whole.len(), hosts.len(), parts.len()];
+        let counts = [v4.len(), whole.len(), hosts.len(), parts.len()];
         let length = counts.iter().zip(WIDTHS).map(|(count, width)| count * width).sum::<usize>();
         let mut bytes = Vec::with_capacity(HEADER + length);
         bytes.extend(MAGIC);
         for number in [self.entries].into_iter().chain(counts) {
             bytes.extend((number as u64).to_ne_bytes());
         }
-        bytes.extend(self.v4.iter().flat_map(|(first, _)| first.to_ne_bytes()));
-        bytes.extend(self.v4.iter().flat_map(|(_, last)| last.to_ne_bytes()));
+        bytes.extend(v4.iter().flat_map(|(first, _)| first.to_ne_bytes()));
+        bytes.extend(v4.iter().map(|(_, bits)| bits));
+        bytes.extend(whole.iter().flat_map(|(first, _)| first.to_ne_bytes()));
+        bytes.extend(whole.iter().map(|(_, bits)| bits));
         let mut put = |column: &mut dyn Iterator<Item = u64>| bytes.extend(column.flat_map(u64::to_ne_bytes));
-        put(&mut whole.iter().map(|(first, _)| *first));
-        put(&mut whole.iter().map(|(_, last)| *last));
-        put(&mut hosts.iter().map(|(high, _)| *high));
-        put(&mut hosts.iter().map(|(_, low)| *low));
-        put(&mut parts.iter().map(|(high, ..)| *high));
-        put(&mut parts.iter().map(|(_, first, _)| *first));
-        put(&mut parts.iter().map(|(.., last)| *last));
+        put(&mut hosts.iter().map(|[high, _]| *high));
+        put(&mut hosts.iter().map(|[_, low]| *low));
+        put(&mut parts.iter().map(|[high, ..]| *high));
+        put(&mut parts.iter().map(|[_, first, _]| *first));
+        put(&mut parts.iter().map(|[.., last]| *last));
         bytes
+    }
+}
+
+/// The networks that a range of addresses of so many bits is made of.
+fn networks(first: u128, last: u128, width: u8, mut put: impl FnMut(u128, u8)) {
+    let mut begin = first;
+    loop {
+        // As wide as the address it begins at and the room that is left allow.
+        let room = last - begin;
+        let by_room = 127 - (room + 1).leading_zeros(); // no list has all of IPv6 in one range of this width
+        let host = begin.trailing_zeros().min(by_room).min(width.into());
+        put(begin, width - host as u8);
+        let size = 1u128 << host;
+        match begin.checked_add(size).filter(|next| *next <= last) {
+            Some(next) => begin = next,
+            None => return,
+        }
     }
 }
 
@@ -285,15 +299,15 @@ impl Ranges {
 fn split(
     first: u128,
     last: u128,
-    whole: &mut Vec<(u64, u64)>,
-    hosts: &mut Vec<(u64, u64)>,
-    parts: &mut Vec<(u64, u64, u64)>,
+    whole: &mut Vec<(u64, u8)>,
+    hosts: &mut Vec<[u64; 2]>,
+    parts: &mut Vec<[u64; 3]>,
 ) {
     let (mut begin, end) = ((first >> 64) as u64, (last >> 64) as u64);
     let (low, high) = (first as u64, last as u64);
     let mut part = |network: u64, low: u64, high: u64| match low == high {
-        true => hosts.push((network, low)),
-        false => parts.push((network, low, high)),
+        true => hosts.push([network, low]),
+        false => parts.push([network, low, high]),
     };
     if begin == end && (low, high) != (0, u64::MAX) {
         return part(begin, low, high);
@@ -308,7 +322,7 @@ fn split(
     }
     let end = if is_cut { end.checked_sub(1) } else { Some(end) };
     if let Some(end) = end.filter(|end| begin <= *end) {
-        whole.push((begin, end));
+        networks(begin.into(), end.into(), 64, |first, bits| whole.push((first as u64, bits)));
     }
 }
 
@@ -470,7 +484,7 @@ mod tests {
     #[test]
     fn a_million_entries_fit_into_sixteen_megabytes() {
         let v4 = million(|random| std::net::Ipv4Addr::from(random.u32(..)).to_string());
-        assert!(v4.len() <= 8_100_000, "{}", v4.len());
+        assert!(v4.len() <= 5_100_000, "{}", v4.len());
         let v6 = million(|random| std::net::Ipv6Addr::from(random.u128(..)).to_string());
         let levels = NetworkTable::new(&v6).unwrap().v6.map(|levels| levels.0.concat().len() * 8);
         assert!(v6.len() + levels.iter().sum::<usize>() <= 16 << 20, "{} {levels:?}", v6.len());

@@ -16,6 +16,8 @@ const PLACEHOLDERS: &[(&str, LogPart)] = &[
     ("client-port", LogPart::ClientPort),
     ("user", LogPart::User),
     ("scheme", LogPart::Scheme),
+    ("tls-version", LogPart::TlsVersion),
+    ("tls-cipher", LogPart::TlsCipher),
     ("host", LogPart::Host),
     ("method", LogPart::Method),
     ("target", LogPart::Target),

@@ -243,7 +243,7 @@ impl Connection {
                         identity: None,
                         proof: None,
                         has_encoded_slash,
-                        rehearses_tls: false,
+                        rehearsed: None,
                         matched: None,
                         is_rewritten: false,
                         asked: None,

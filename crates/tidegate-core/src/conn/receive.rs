@@ -8,7 +8,6 @@ use super::{Connection, Request, Timer, Work, faults};
 use crate::admission::Admitted;
 use crate::answer;
 use crate::batch::Batch;
-use crate::body::RequestBody;
 use crate::context::Ctx;
 use crate::interim::{Interim, InterimQueue};
 use crate::log::{self, EntryFields, Sink};
@@ -202,11 +201,16 @@ impl Connection {
         {
             return self.respond_inline(cx, response, request, is_last, sink, &entry, held);
         }
+        let is_read_off = content_length.is_none() && !expects_continue;
+        if let Some(sink) = content_sink.as_ref().filter(|_| is_read_off) {
+            sink.is_read_off(self.limits(&engine).discard_size);
+        }
         let reply = match content {
-            // What has chunks may turn out to be no request at all, or so long that the answer has to say that the
-            // connection ends.
-            Some(content) if content_length.is_none() && !expects_continue => {
-                let read = once_read(reply, content, self.limits(&engine).discard_size);
+            Some(content) if is_read_off => {
+                let read = async move {
+                    content.read_off().await;
+                    reply
+                };
                 Reply::Preparing(Need::Content, Box::pin(read))
             }
             left => {
@@ -356,18 +360,4 @@ fn push_all_interim(cx: &Ctx, queue: &InterimQueue, batch: &mut Batch) {
         cx.stats.responses.add(status.0);
         h1::encode_interim(batch, status.0, status.reason(), lines.as_bytes());
     }
-}
-
-/// An answer to a request with content in chunks that nobody reads: given, or begun where it has to be made, once that is
-/// complete, or more than is read for nothing. So who sends a malformed chunk hears 400 and nothing before.
-async fn once_read(reply: Reply, mut content: RequestBody, most: u64) -> Reply {
-    let (mut bytes, mut read) = (Vec::new(), 0u64);
-    while let Ok(count @ 1..) = content.read(&mut bytes).await {
-        read = read.saturating_add(count as u64);
-        if read > most {
-            break;
-        }
-        bytes.clear();
-    }
-    reply
 }

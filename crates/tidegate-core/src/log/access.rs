@@ -347,7 +347,7 @@ fn push_json(out: &mut Vec<u8>, time: &[u8], entry: &AccessRecord<'_>, ending: &
         push_json_escaped(out, user.as_bytes());
     }
     if let Some(tls) = entry.tls {
-        let _ = write!(out, "\",\"tls\":\"{}", tls.version);
+        let _ = write!(out, "\",\"tls\":\"{}\",\"tls_cipher\":\"{}", tls.version, tls.suite);
         if let Some(client) = &tls.client {
             for (name, value) in [
                 ("client", &client.subject),
@@ -360,11 +360,13 @@ fn push_json(out: &mut Vec<u8>, time: &[u8], entry: &AccessRecord<'_>, ending: &
             }
         }
     }
+    let micros = ending.nanos / 1000;
     let _ = write!(
         out,
-        "\",\"status\":{},\"bytes\":{},\"duration_us\":{}}}",
+        "\",\"status\":{},\"bytes\":{},\"duration_us\":{micros},\"duration_ms\":{}.{:03}}}",
         ending.status,
         ending.bytes(),
-        ending.nanos / 1000
+        micros / 1000,
+        micros % 1000,
     );
 }

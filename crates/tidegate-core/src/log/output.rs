@@ -286,7 +286,7 @@ fn open_in(
         let mut flags = OFlags::APPEND | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC | more;
         flags |= if is_read { OFlags::RDWR } else { OFlags::WRONLY };
         flags.set(OFlags::CREATE, !is_pipe);
-        openat(folder, name, flags, Mode::from_raw_mode(0o666)).map(File::from)
+        openat(folder, name, flags, Mode::from_raw_mode(0o640)).map(File::from)
     };
     match open(is_pipe || is_file) {
         // One that may only be written is a log all the same.
@@ -320,6 +320,20 @@ mod tests {
         let mut line = [0; 6];
         reader.read_exact(&mut line).unwrap();
         assert_eq!(&line, b"again\n");
+        std::fs::remove_file(&path).unwrap();
+    }
+
+    #[test]
+    fn a_new_log_is_not_for_everybody_and_an_old_one_keeps_its_mode() {
+        use std::os::unix::fs::PermissionsExt;
+        let path = std::env::temp_dir().join(format!("tidegate-log-mode-{}", std::process::id()));
+        let _ = std::fs::remove_file(&path);
+        let mode = || std::fs::metadata(&path).unwrap().permissions().mode() & 0o777;
+        drop(append_to(&path).unwrap());
+        assert_eq!(mode() & 0o037, 0, "{:o}", mode());
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o644)).unwrap();
+        drop(append_to(&path).unwrap());
+        assert_eq!(mode(), 0o644);
         std::fs::remove_file(&path).unwrap();
     }
 

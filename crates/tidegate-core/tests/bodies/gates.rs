@@ -251,7 +251,7 @@ fn explain_asks_no_gate_that_would_wait() {
     let notes = Notes::default();
     let fields = [Field { name: "x-gate", value: b"wait, refuse" }];
     let exchange = Exchange { target: "/page", fields: Fields::new(&fields), ..Exchange::empty() };
-    let asked = Asked { listener: 0, peer: Peer::Unix, raw_path: "/page", size: 9, exchange };
+    let asked = Asked { listener: 0, peer: Peer::Unix, raw_path: "/page", client: None, size: 9, exchange };
     let Reply::Ready(response) = engine.rehearse(asked, &notes) else { panic!("nothing is waited for") };
     assert_eq!(response.status, Status::OK);
     assert!(notes.take().iter().any(|note| note.contains("a gate of the route has to ask somebody")));

@@ -5,6 +5,7 @@
 //! | `basic` | the gate that asks for a name and a password (RFC 7617) |
 //! | `forward` | the gate that has an application decide |
 //! | `assumed` | the gate in the place of `basic` where `explain` is told who has logged in |
+//! | `certificate` | the gate that asks what the client is called by its certificate |
 //! | `require` | the gate that asks who of them may go on |
 //! | `signed` | the gate of URLs that were signed |
 //! | `token` | the gate that asks for a token (RFC 6750) |
@@ -19,6 +20,7 @@
 mod assumed;
 mod basic;
 mod cache;
+mod certificate;
 mod directory;
 #[cfg(test)]
 mod fake;
@@ -32,6 +34,7 @@ mod token;
 
 pub use assumed::{Assumed, AssumedGate};
 pub use basic::BasicGate;
+pub use certificate::CertificateGate;
 pub use forward::ForwardGate;
 pub use require::RequireGate;
 pub use signed::{SignedGate, sign_url};

@@ -36,6 +36,7 @@ use tidegate_core::hosts::Names;
 use tidegate_core::{Exchange, Handler, Pass, Reply, Response, answer};
 use tidegate_http::{Method, Status};
 use tidegate_io::LocalFuture;
+use tidegate_io::usage::Usage;
 use tidegate_stats::Snapshot;
 
 /// Nothing may be loaded, run or framed; forms lead back here.
@@ -89,6 +90,44 @@ pub struct ServerInfo {
     /// Limits of requests.
     #[serde(default)]
     pub rates: Vec<RateReport>,
+    /// By the server processes, those that have ended included.
+    #[serde(default)]
+    pub used: Used,
+    /// By the master.
+    #[serde(default)]
+    pub used_by_master: Used,
+}
+
+/// What processes have used of the machine.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Used {
+    /// Of processors, microseconds.
+    pub cpu_micros: u64,
+    /// Bytes of memory that are in use now.
+    pub resident: u64,
+    /// Open descriptors.
+    pub descriptors: u64,
+}
+
+impl Used {
+    /// Adds what another process has used.
+    pub fn add(&mut self, more: &Used) {
+        self.cpu_micros += more.cpu_micros;
+        self.resident += more.resident;
+        self.descriptors += more.descriptors;
+    }
+
+    /// The process has ended: what it held it has given back.
+    pub fn retire(&mut self) {
+        (self.resident, self.descriptors) = (0, 0);
+    }
+}
+
+impl From<Usage> for Used {
+    fn from(usage: Usage) -> Used {
+        let Usage { cpu_micros, resident, descriptors } = usage;
+        Used { cpu_micros, resident, descriptors }
+    }
 }
 
 /// A server process.

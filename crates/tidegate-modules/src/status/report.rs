@@ -2,8 +2,8 @@
 
 use super::ask::Format;
 use super::html;
-use super::{CertificateInfo, ProcessInfo, ServerInfo};
-use super::{RateKind, pools, rates, upstreams};
+use super::{CertificateInfo, ProcessInfo, RateKind, ServerInfo, Used};
+use super::{pools, rates, upstreams};
 use serde_json::{Value, json};
 use std::fmt::Write;
 use tidegate_http::HttpDate;
@@ -77,6 +77,7 @@ impl Server {
             "revision": info.revision,
             "state": self.state(),
             "log_lines_lost": info.log_lines_lost,
+            "used": { "servers": used_to_json(&info.used), "master": used_to_json(&info.used_by_master) },
             "processes": info.processes.iter().map(|process| self.process_to_json(process)).collect::<Vec<_>>(),
             "listeners": info.listeners,
             "sites": info.sites,
@@ -128,6 +129,19 @@ impl Server {
             let _ = writeln!(text, "# HELP tidegate_{name} {help}\n# TYPE tidegate_{name} {kind}");
             let _ = writeln!(text, "tidegate_{name} {value}");
         }
+        text.push_str(
+            "# HELP tidegate_build_info The program that runs.\n# TYPE tidegate_build_info gauge\n",
+        );
+        let _ = writeln!(text, "tidegate_build_info{{version=\"{}\"}} 1", label(&info.version));
+        for (name, kind, help, of) in USED {
+            let _ = writeln!(
+                text,
+                "# HELP tidegate_process_{name} {help}\n# TYPE tidegate_process_{name} {kind}"
+            );
+            for (part, used) in [("master", &info.used_by_master), ("servers", &info.used)] {
+                let _ = writeln!(text, "tidegate_process_{name}{{part=\"{part}\"}} {}", of(used));
+            }
+        }
         if info.certificates.iter().any(|info| info.not_after.is_some()) {
             text.push_str(
                 "# HELP tidegate_certificate_expiry_seconds When a certificate expires, since 1970.\n\
@@ -136,7 +150,7 @@ impl Server {
         }
         for info in &info.certificates {
             let Some(not_after) = info.not_after else { continue };
-            let source = info.source.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
+            let source = label(&info.source);
             let _ = writeln!(text, "tidegate_certificate_expiry_seconds{{source=\"{source}\"}} {not_after}");
         }
         text
@@ -255,6 +269,30 @@ fn span(seconds: i64) -> String {
     ];
     let first = parts.iter().position(|(count, _)| *count > 0).unwrap_or(3);
     parts[first..].iter().map(|(count, unit)| format!("{count} {unit}")).collect::<Vec<_>>().join(" ")
+}
+
+/// What processes have used: name, kind, sentence, and how it is written.
+type UsedRow = (&'static str, &'static str, &'static str, fn(&Used) -> String);
+
+const USED: [UsedRow; 3] = [
+    ("cpu_seconds_total", "counter", "Time of processors, of those processes too that have ended.", |used| {
+        format!("{}.{:06}", used.cpu_micros / 1_000_000, used.cpu_micros % 1_000_000)
+    }),
+    ("resident_memory_bytes", "gauge", "Memory in use.", |used| used.resident.to_string()),
+    ("open_fds", "gauge", "Open descriptors.", |used| used.descriptors.to_string()),
+];
+
+fn used_to_json(used: &Used) -> Value {
+    json!({
+        "cpu_seconds": used.cpu_micros as f64 / 1e6,
+        "resident_bytes": used.resident,
+        "descriptors": used.descriptors,
+    })
+}
+
+/// As the value of a label of Prometheus.
+fn label(text: &str) -> String {
+    text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
 }
 
 #[cfg(test)]

@@ -37,6 +37,8 @@ impl StatusSource for Fake {
             pools: Vec::new(),
             upstreams: Vec::new(),
             rates: Vec::new(),
+            used: Used { cpu_micros: 12_345_678, resident: 4096, descriptors: 17 },
+            used_by_master: Used::default(),
         };
         Box::pin(std::future::ready(Some((info, stats.snapshot()))))
     }

@@ -1,6 +1,6 @@
 //! `tidegate check`: everything that is wrong with a settings file, in one run.
 
-use super::{complain, counted, default_config, has_color, loops, print};
+use super::{complain, counted, dangers, default_config, has_color, loops, print};
 use crate::master::sealing;
 use crate::master::users::{self, Assigned};
 use crate::preflight;
@@ -51,6 +51,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
         loaded.add(reached.collect());
     }
     loops::look(&mut loaded);
+    dangers::look(&mut loaded, &path);
     let assigned = assigned(&loaded);
     let errors = loaded.diagnostics.iter().filter(|diagnostic| diagnostic.is_error()).count();
     let warnings = loaded.diagnostics.len() - errors;

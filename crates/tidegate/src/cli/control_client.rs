@@ -158,8 +158,18 @@ pub struct UpgradeArguments {
     server: Server,
 }
 
-/// Who is banned by a `ban`, and until when
+/// Shows who is banned by a `ban`, and for how much longer.
 #[derive(Args)]
+#[command(after_long_help = "\
+Examples:
+  tidegate bans
+  tidegate bans lift 203.0.113.7
+  tidegate bans lift 2001:db8::1                   of IPv6 the network of 64 bits
+
+Exit codes:
+  0  done
+  1  no server answers, or this client is not banned
+  2  the arguments are wrong")]
 pub struct BansArguments {
     #[command(subcommand)]
     action: Option<BansAction>,

@@ -32,6 +32,7 @@ use tidegate_io::runtime::{self, Runtime};
 use tidegate_io::socket::Peer;
 use tidegate_io::{Kind, Poller, Slab};
 use tidegate_modules::login::Assumed;
+use tidegate_tls::ClientIdentity;
 
 /// How long an answer may wait for the disk.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -73,6 +74,9 @@ pub struct Arguments {
     /// Who has logged in, instead of a name and a password in the request
     #[arg(long, value_name = "NAME")]
     user: Option<String>,
+    /// The client shows the certificate of this PEM file, which is taken for verified
+    #[arg(long, value_name = "FILE")]
+    certificate: Option<PathBuf>,
     /// A group of that user beside those of the settings; may be given several times
     #[arg(long = "group", value_name = "NAME", requires = "user")]
     groups: Vec<String>,
@@ -198,7 +202,8 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
         state: RequestState::default(),
     };
     let listener = u16::try_from(listener).unwrap_or(0);
-    let asked = Asked { listener, peer: arguments.from, raw_path, size, exchange };
+    let client = arguments.certificate.as_deref().map(ClientIdentity::read).transpose()?;
+    let asked = Asked { listener, peer: arguments.from, raw_path, client, size, exchange };
     let response = wait(engine.rehearse(asked, &notes), &runtime, &mut poller)?;
     for sentence in notes.take() {
         let _ = writeln!(out, "{sentence}");

@@ -100,11 +100,7 @@ impl Step {
 /// The requests by which a route is tried.
 fn starts(settings: &Settings, site: &Site, route: &Route) -> impl Iterator<Item = Step> {
     let path = route.pattern.shortest().map(|path| encode_path(path.as_bytes()));
-    let host = match site.names.first() {
-        Some(HostPattern::Exact(name)) => name.clone(),
-        Some(HostPattern::Suffix(suffix)) => format!("x{suffix}"),
-        None => String::new(),
-    };
+    let host = host_of(site);
     let spoken = [false, true].into_iter().filter(|is_secure| listener(settings, *is_secure).is_some());
     let spoken: Vec<bool> = spoken.collect();
     spoken
@@ -112,8 +108,17 @@ fn starts(settings: &Settings, site: &Site, route: &Route) -> impl Iterator<Item
         .filter_map(move |is_secure| Some(Step { is_secure, host: host.clone(), target: path.clone()? }))
 }
 
+/// A host that a site answers for.
+pub(super) fn host_of(site: &Site) -> String {
+    match site.names.first() {
+        Some(HostPattern::Exact(name)) => name.clone(),
+        Some(HostPattern::Suffix(suffix)) => format!("x{suffix}"),
+        None => String::new(),
+    }
+}
+
 /// A listener for a scheme.
-fn listener(settings: &Settings, is_secure: bool) -> Option<usize> {
+pub(super) fn listener(settings: &Settings, is_secure: bool) -> Option<usize> {
     settings.listeners.iter().position(|listener| listener.tls.is_some() == is_secure)
 }
 
@@ -157,7 +162,7 @@ fn answer(engine: &Engine, settings: &Settings, step: &Step) -> Option<Led> {
     };
     let listener = u16::try_from(listener(settings, step.is_secure)?).ok()?;
     let peer = Peer::Tcp(([192, 0, 2, 1], 0).into());
-    let asked = Asked { listener, peer, raw_path, size: step.target.len(), exchange };
+    let asked = Asked { listener, peer, raw_path, client: None, size: step.target.len(), exchange };
     let Reply::Ready(response) = engine.rehearse(asked, &Notes::short()) else { return None };
     if response.status.0 == 508 {
         return Some(Led::Nowhere);

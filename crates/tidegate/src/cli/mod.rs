@@ -8,6 +8,7 @@ mod cgi_stub;
 mod check;
 mod completions;
 mod control_client;
+mod dangers;
 mod explain;
 mod fmt;
 mod keep;

@@ -15,6 +15,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 use tidegate_config::settings::upstream::Upstream;
 use tidegate_config::settings::{Settings, Site};
+use tidegate_io::usage::Usage;
 use tidegate_modules::gateway::balance::{self, report::GroupReport};
 use tidegate_modules::status::{self, Format, ProcessInfo, ServerInfo};
 use tidegate_tls::Slot;
@@ -267,6 +268,8 @@ impl StatusRegistry {
                 .collect(),
             is_draining: facts.is_draining,
             log_lines_lost: figures.log_lines_lost,
+            used: figures.used,
+            used_by_master: Usage::now().into(),
             pools,
             upstreams: in_force(&facts.groups, &figures.groups),
             rates: facts.rates.report(),
@@ -311,6 +314,7 @@ pub fn take_answers(
 fn add(sum: &mut Figures, more: &Figures) {
     sum.counted.merge(&more.counted);
     sum.log_lines_lost += more.log_lines_lost;
+    sum.used.add(&more.used);
     balance::report::merge(&mut sum.groups, &more.groups);
 }
 
@@ -326,6 +330,7 @@ fn in_force(named: &[(String, Vec<String>)], told: &[GroupReport]) -> Vec<GroupR
 
 fn retired(mut figures: Figures) -> Figures {
     figures.counted.retire();
+    figures.used.retire();
     figures.groups.iter_mut().for_each(GroupReport::retire);
     figures
 }
@@ -333,12 +338,18 @@ fn retired(mut figures: Figures) -> Figures {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use tidegate_modules::status::Used;
 
     fn figures(requests: u64) -> Figures {
         let stats = tidegate_stats::Worker::default();
         stats.requests.add(requests);
         stats.connections.add(3);
-        Figures { counted: stats.snapshot(), log_lines_lost: 1, groups: Vec::new() }
+        Figures {
+            counted: stats.snapshot(),
+            log_lines_lost: 1,
+            used: Used { cpu_micros: 3, resident: 5, descriptors: 7 },
+            groups: Vec::new(),
+        }
     }
 
     #[test]
@@ -357,5 +368,6 @@ mod tests {
         // What they had open when they ended has ended: three connections each, and no request was answered.
         assert_eq!((sum.counted.connections_closed, sum.counted.requests_lost), (9, 1014));
         assert_eq!(sum.counted.requests_under_way(), 0);
+        assert_eq!(sum.used, Used { cpu_micros: 9, resident: 0, descriptors: 0 });
     }
 }

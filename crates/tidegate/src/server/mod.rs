@@ -34,6 +34,7 @@ use tidegate_core::rate::RateStore;
 use tidegate_core::tls::TlsStore;
 use tidegate_core::worker::Asker;
 use tidegate_io::passing;
+use tidegate_io::usage::Usage;
 use tidegate_modules::gateway::pool_directory::PoolDirectory;
 use tidegate_modules::login::LoginStore;
 use tidegate_stats::{Snapshot, Worker as Stats};
@@ -67,6 +68,7 @@ pub fn run() -> Result<ExitCode> {
     let _ = rustix::thread::set_name(c"tidegate");
     // While there is one thread, which waits for none of them.
     let unanswered = if begin.is_recovery { hanging::find() } else { Vec::new() };
+    tidegate_io::usage::prepare();
     let found = privileges::look(&begin);
     // Before there is a second thread: identities and landlock are a thread's own.
     let warning = privileges::give_up(&begin)?;
@@ -162,6 +164,7 @@ impl Members {
             counted,
             log_lines_lost: self.writer.lost_lines(),
             groups: self.directory.groups().report(),
+            used: Usage::now().into(),
         }
     }
 

@@ -6,6 +6,7 @@
 #![allow(dead_code, reason = "not every test that shares this needs all of it")]
 
 pub mod accounts;
+pub mod countries;
 
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs;

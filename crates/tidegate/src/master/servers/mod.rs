@@ -5,7 +5,7 @@
 //! clients wait meanwhile; when that ends too within a second of serving, the next waits longer and longer, and
 //! never for good. Nothing here polls: links that break and processes that end are events.
 
-mod give;
+mod giving;
 mod layout;
 mod pause;
 mod publish;
@@ -40,7 +40,6 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
 use std::time::{Duration, Instant};
-use tidegate_core::access_data::{AccessFile, DataKey};
 use tidegate_core::log;
 use tidegate_core::tls::TlsUpdate;
 use tidegate_io::passing;
@@ -296,48 +295,6 @@ impl Servers {
         }
         server.deadline = Some(Instant::now() + COMMIT_PATIENCE);
         self.order(id, &ToServer::Commit);
-    }
-
-    fn send_settings(&mut self, id: u64, revision: &Revision, is_recovery: bool) -> Result<()> {
-        let Some(server) = self.list.iter_mut().find(|server| server.id == id) else { return Ok(()) };
-        self.prepared += 1;
-        server.asked = self.prepared;
-        server.revision = revision.number;
-        let number = server.asked;
-        let (logs, mut descriptors) = revision.logs.copies().context("cannot copy a log")?;
-        let (tables, memories) = revision.rates.copies().context("cannot copy the memory of limits")?;
-        let of_tables = memories.len();
-        descriptors.extend(memories);
-        let layout = &revision.layout;
-        let mut listeners = Vec::with_capacity(layout.workers);
-        for worker in 0..layout.workers {
-            let index = server.place * layout.workers + worker;
-            let open = revision.sockets.for_worker(index, layout.total()).context("cannot copy a socket")?;
-            listeners.push(open.iter().map(|listener| listener.address.clone()).collect());
-            descriptors.extend(open.into_iter().map(|listener| listener.fd));
-        }
-        let update = TlsUpdate { files: revision.tls.clone(), ..self.tls.clone() };
-        let settings = revision.fitted();
-        let off_limits = sealing::paths_of(&revision.settings);
-        let message = ToServer::Prepare {
-            number,
-            settings,
-            is_recovery,
-            logs,
-            tables,
-            memories: of_tables,
-            listeners,
-            off_limits,
-        };
-        let frame = Link::frame(&message).context("a server process cannot be told of the settings")?;
-        let (keys, memory) =
-            copies(revision.access.files.all()).context("cannot copy what access asks of files")?;
-        let is_told = server.link.order(&ToServer::Tls(update), Vec::new())
-            && server.link.order(&ToServer::Access(keys), memory);
-        if !is_told || !server.link.order_frame(frame, descriptors) {
-            self.news.push_back(News::Failed(id, format!("server process {} takes no orders", server.pid)));
-        }
-        Ok(())
     }
 
     fn order(&self, id: u64, order: &ToServer) {
@@ -711,12 +668,6 @@ impl Place {
         self.failures = if was_sound { 0 } else { self.failures + 1 };
         self.next_try = Some(Instant::now() + pause(self.failures.max(self.crashes)));
     }
-}
-
-/// Files as they are passed on.
-fn copies(files: &[AccessFile]) -> io::Result<(Vec<DataKey>, Vec<OwnedFd>)> {
-    let memory = files.iter().map(|file| file.memory().try_clone_to_owned()).collect::<io::Result<_>>()?;
-    Ok((files.iter().map(|file| file.key.clone()).collect(), memory))
 }
 
 impl Server {

@@ -1,0 +1,311 @@
+//! What settings open to strangers that hardly anybody means to open, for `check`: a status page, secrets below a root,
+//! scripts in folders that uploads go to.
+//!
+//! Whether a stranger gets something is not guessed from the settings: a request for it is sent through the phases that
+//! serve, by an engine whose handlers only say that they would have answered. Of the disk, names are looked at and nothing is
+//! read.
+
+use super::loops::{host_of, listener};
+use std::collections::HashSet;
+use std::fs;
+use std::net::IpAddr;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::sync::Arc;
+use tidegate_config::settings::gateway::{Application, Script};
+use tidegate_config::settings::{Action, Files, Origin, Route, Site};
+use tidegate_config::{Diagnostic, Loaded, Settings};
+use tidegate_core::decoration::Decoration;
+use tidegate_core::explain::{Asked, Notes};
+use tidegate_core::response::Body;
+use tidegate_core::tls::pair_files;
+use tidegate_core::{Engine, Exchange, Handler, Reply, site};
+use tidegate_http::path::encode_path;
+use tidegate_http::{Field, Fields};
+use tidegate_io::socket::Peer;
+use tidegate_modules::redirect::Respond;
+
+/// Entries of folders that are looked at, of all sites together.
+const ENTRIES: usize = 50_000;
+/// How deep folders for uploads are looked for.
+const DEPTH: usize = 3;
+/// Somebody who is nobody's neighbour.
+const STRANGERS: [IpAddr; 2] = [
+    IpAddr::V4(std::net::Ipv4Addr::new(8, 8, 8, 8)),
+    IpAddr::V6(std::net::Ipv6Addr::new(0x2001, 0x4860, 0x4860, 0, 0, 0, 0, 0x8888)),
+];
+/// What is secret wherever it lies, where hidden files are served.
+const HIDDEN: [&str; 12] = [
+    ".git/config",
+    ".git/HEAD",
+    ".env",
+    ".svn/entries",
+    ".svn/wc.db",
+    ".hg/hgrc",
+    ".htpasswd",
+    ".ssh/id_rsa",
+    ".ssh/id_ed25519",
+    ".aws/credentials",
+    ".netrc",
+    ".npmrc",
+];
+/// How names of folders begin that programs put into what somebody sends.
+const UPLOADS: [&str; 5] = ["upload", "attachment", "avatar", "media", "userfiles"];
+
+/// Warns of it.
+pub fn look(loaded: &mut Loaded, config: &Path) {
+    let Some(settings) = &loaded.settings else { return };
+    let mut dangers = Dangers { settings, engine: engine(settings), entries: ENTRIES, found: Vec::new() };
+    let secrets = secrets(settings, config);
+    for site in &settings.sites {
+        dangers.status(site);
+        dangers.secrets(site, &secrets);
+        dangers.uploads(site);
+    }
+    let found = dangers.found;
+    let found = found.into_iter().map(|(origin, warning)| (None, loaded.point_at(warning, &origin)));
+    let found: Vec<_> = found.collect();
+    loaded.add(found);
+}
+
+/// All sites with the rules that they have; what answers says which route it is of.
+fn engine(settings: &Settings) -> Engine {
+    let made = settings.sites.iter().map(|site| {
+        let routes = site.routes.iter().enumerate().map(|(number, route)| {
+            let identification = &route.identification;
+            let is_asked = identification.login.is_some() || !identification.certificates.is_empty();
+            let status = if is_asked { 401 } else { 200 };
+            let handler: Rc<dyn Handler> = Rc::new(Respond::new(status, &number.to_string(), None));
+            site::Route::new(handler, Vec::new(), Rc::<Decoration>::default())
+        });
+        site::Site::new(site.clone(), routes.collect(), None)
+    });
+    let sites = made.collect();
+    Engine::new(Arc::new(settings.clone()), sites)
+}
+
+/// Files that the settings name and nobody else may read.
+fn secrets(settings: &Settings, config: &Path) -> Vec<(PathBuf, &'static str)> {
+    let keys = pair_files(settings).map(|files| (files.key.clone(), "a private key"));
+    let passwords = settings.users.iter().flat_map(|users| &users.files.passwords);
+    let passwords = passwords.map(|path| (path.clone(), "passwords"));
+    let all = keys.chain(passwords).chain([(config.to_owned(), "the settings")]);
+    let mut all: Vec<_> = all.filter_map(|(path, what)| Some((path.canonicalize().ok()?, what))).collect();
+    all.sort_unstable();
+    all.dedup();
+    all
+}
+
+struct Dangers<'s> {
+    settings: &'s Settings,
+    engine: Engine,
+    /// That may still be looked at.
+    entries: usize,
+    found: Vec<(Origin, Diagnostic)>,
+}
+
+impl Dangers<'_> {
+    /// The route that answers a stranger's request for a path.
+    fn route_of<'s>(&self, site: &'s Site, path: &[u8], stranger: IpAddr) -> Option<&'s Route> {
+        let is_secure = [false, true].into_iter().find(|is_secure| {
+            listener(self.settings, *is_secure).is_some() && (*is_secure || !site.is_https_only)
+        })?;
+        let (host, target) = (host_of(site), encode_path(path));
+        let fields = [Field { name: "Host", value: host.as_bytes() }];
+        let exchange = Exchange {
+            target: &target,
+            scheme: if is_secure { "https" } else { "http" },
+            authority: &host,
+            fields: Fields::new(&fields),
+            ..Exchange::empty()
+        };
+        let listener = u16::try_from(listener(self.settings, is_secure)?).ok()?;
+        let peer = Peer::Tcp((stranger, 0).into());
+        let asked = Asked { listener, peer, raw_path: &target, client: None, size: target.len(), exchange };
+        let Reply::Ready(response) = self.engine.rehearse(asked, &Notes::short()) else { return None };
+        match response.body {
+            Body::Bytes(number) if response.status.0 == 200 => {
+                site.routes.get(str::from_utf8(&number).ok()?.parse::<usize>().ok()?)
+            }
+            _ => None,
+        }
+    }
+
+    fn warn(&mut self, origin: &Origin, message: String, help: &str) {
+        if !self.found.iter().any(|(known, warning)| known == origin && warning.message == message) {
+            self.found.push((origin.clone(), Diagnostic::warning(message).help(help)));
+        }
+    }
+
+    /// A status page that everybody sees.
+    fn status(&mut self, site: &Site) {
+        for route in site.routes.iter().filter(|route| matches!(route.action, Action::Status)) {
+            let Some(path) = route.pattern.shortest() else { continue };
+            let is_open = |stranger: &IpAddr| {
+                let answers = self.route_of(site, path.as_bytes(), *stranger);
+                answers.is_some_and(|answers| matches!(answers.action, Action::Status))
+            };
+            if STRANGERS.iter().any(is_open) {
+                let message =
+                    format!("everybody may see the status page {path}, and empty the file cache by it");
+                self.warn(
+                    &route.origin,
+                    message,
+                    "name who may in its `allow`, such as `allow \"10.0.0.0/8\"`, or add a `login`",
+                );
+            }
+        }
+    }
+
+    /// Secrets that are served as files.
+    fn secrets(&mut self, site: &Site, secrets: &[(PathBuf, &'static str)]) {
+        let mut seen: HashSet<(&Path, &Option<String>)> = HashSet::new();
+        for route in &site.routes {
+            let Action::Files(files) = &route.action else { continue };
+            if !seen.insert((&files.root, &files.strip_prefix)) {
+                continue;
+            }
+            let Ok(root) = files.root.canonicalize() else { continue };
+            let mut there: Vec<(PathBuf, &str)> = Vec::new();
+            for (path, what) in secrets {
+                there.extend(path.strip_prefix(&root).ok().map(|path| (path.to_owned(), *what)));
+            }
+            if files.serves_hidden {
+                let known = HIDDEN.iter().filter(|name| root.join(name).is_file());
+                there.extend(known.map(|name| (PathBuf::from(name), "what is nobody's business")));
+            }
+            for name in self.names(&root) {
+                there.extend(giveaway(&name).map(|what| (PathBuf::from(&name), what)));
+            }
+            for (path, what) in there {
+                self.secret(site, files, &path, what);
+            }
+        }
+    }
+
+    fn secret(&mut self, site: &Site, files: &Files, path: &Path, what: &str) {
+        let parts = || path.iter().filter_map(|part| part.to_str());
+        let is_hidden = parts().any(|part| part.starts_with('.')) && !files.serves_hidden;
+        let prefix = files.strip_prefix.as_deref().unwrap_or_default().trim_end_matches('/');
+        let url = format!("{prefix}/{}", parts().collect::<Vec<_>>().join("/"));
+        let Some(route) = self.route_of(site, url.as_bytes(), STRANGERS[0]).filter(|_| !is_hidden) else {
+            return;
+        };
+        let is_it = matches!(&route.action, Action::Files(served) if served.root == files.root);
+        if is_it {
+            let (origin, path) = (route.origin.clone(), files.root.join(path));
+            let message = format!("everybody may have {} as {url}: {what}", path.display());
+            let help = if path.iter().any(|part| part.as_encoded_bytes().starts_with(b".")) {
+                "take `hidden` out, or write `route \"/.git/*\" { respond 404 }` and the like in front"
+            } else {
+                "move it out of the root, or write a route for it in front, with `respond 404`"
+            };
+            self.warn(&origin, message, help);
+        }
+    }
+
+    /// Folders that uploads go to, in which scripts run.
+    fn uploads(&mut self, site: &Site) {
+        let mut seen: HashSet<&Path> = HashSet::new();
+        for route in &site.routes {
+            let (Action::Cgi(application) | Action::Fastcgi(application) | Action::Scgi(application)) =
+                &route.action
+            else {
+                continue;
+            };
+            let Application { root, script, .. } = &**application;
+            let Script::Suffixes(suffixes) = script else { continue };
+            let Some(suffix) = suffixes.first() else { continue };
+            if root.as_os_str().is_empty() || !seen.insert(root) {
+                continue;
+            }
+            for folder in self.folders_of_uploads(root) {
+                let Some(url) = folder.strip_prefix(root).ok().and_then(Path::to_str) else { continue };
+                let script = format!("/{url}/x{suffix}");
+                let Some(runs) = self.route_of(site, script.as_bytes(), STRANGERS[0]) else { continue };
+                if !runs.action.is_program() {
+                    continue;
+                }
+                let origin = runs.origin.clone();
+                let message = format!(
+                    "scripts in {} run, where uploads go: whoever may send a file may run a program",
+                    folder.display()
+                );
+                let help =
+                    format!("write `route \"/{url}/*{suffix}\" {{ respond 403 }}` in front of this route");
+                self.warn(&origin, message, &help);
+            }
+        }
+    }
+
+    /// Folders below a root that are called so, or that everybody may write to.
+    fn folders_of_uploads(&mut self, root: &Path) -> Vec<PathBuf> {
+        let (mut found, mut left) = (Vec::new(), vec![(root.to_owned(), 0)]);
+        while let Some((folder, depth)) = left.pop() {
+            for name in self.names(&folder) {
+                let path = folder.join(&name);
+                let Some(there) = fs::symlink_metadata(&path).ok().filter(fs::Metadata::is_dir) else {
+                    continue;
+                };
+                let lower = name.to_ascii_lowercase();
+                if UPLOADS.iter().any(|known| lower.starts_with(known)) || there.mode() & 0o002 != 0 {
+                    found.push(path);
+                } else if depth + 1 < DEPTH && !name.starts_with('.') {
+                    left.push((path, depth + 1));
+                }
+            }
+        }
+        found.sort_unstable();
+        found
+    }
+
+    /// The names in a folder, within the bound of all.
+    fn names(&mut self, folder: &Path) -> Vec<String> {
+        let entries = fs::read_dir(folder).into_iter().flatten().take(self.entries);
+        let names: Vec<String> =
+            entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok()).collect();
+        self.entries -= names.len().min(self.entries);
+        names
+    }
+}
+
+/// What a name in a root gives away; only what nobody publishes by that name.
+fn giveaway(name: &str) -> Option<&'static str> {
+    let lower = name.to_ascii_lowercase();
+    let ends =
+        |endings: &[&str]| endings.iter().any(|ending| lower.len() > ending.len() && lower.ends_with(ending));
+    if matches!(lower.as_str(), "id_rsa" | "id_ecdsa" | "id_ed25519") || ends(&[".pfx", ".p12", ".kdbx"]) {
+        return Some("a private key");
+    }
+    if ends(&[".sql", ".sql.gz", ".sql.bz2", ".sql.zst", ".sqlite", ".sqlite3"]) {
+        return Some("a copy of a database, by its name");
+    }
+    let is_copy = ends(&["~", ".bak", ".old", ".orig", ".save", ".swp"]);
+    let of_script = ["php", "py", "rb", "pl", "cgi", "asp", "jsp"];
+    let has_script = lower.split(['.', '~']).skip(1).any(|part| of_script.contains(&part));
+    (is_copy && has_script).then_some("the source of a script, as text")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_that_give_away() {
+        for (name, expected) in [
+            ("wp-config.php~", true),
+            ("wp-config.php.bak", true),
+            (".wp-config.php.swp", true),
+            ("notes.bak", false),
+            ("index.php", false),
+            ("dump.SQL.gz", true),
+            (".sql", false),
+            ("id_rsa", true),
+            ("id_rsa.pub", false),
+            ("photo.old.jpg", false),
+        ] {
+            assert_eq!(giveaway(name).is_some(), expected, "{name}");
+        }
+    }
+}

@@ -1,0 +1,100 @@
+//! What server processes are given: settings with all that belongs to them, and what changes beside them.
+
+use super::state::News;
+use super::{Servers, sealing};
+use crate::link::{Link, ToServer};
+use crate::master::Revision;
+use crate::master::logs::Logs;
+use anyhow::{Context, Result};
+use std::collections::HashSet;
+use std::io;
+use std::os::fd::OwnedFd;
+use tidegate_config::credentials::Credential;
+use tidegate_config::settings::LogTarget;
+use tidegate_core::access_data::{AccessFile, DataKey};
+use tidegate_core::log;
+use tidegate_core::tls::TlsUpdate;
+
+impl Servers {
+    pub(super) fn send_settings(&mut self, id: u64, revision: &Revision, is_recovery: bool) -> Result<()> {
+        let Some(server) = self.list.iter_mut().find(|server| server.id == id) else { return Ok(()) };
+        self.prepared += 1;
+        server.asked = self.prepared;
+        server.revision = revision.number;
+        let number = server.asked;
+        let (logs, mut descriptors) = revision.logs.copies().context("cannot copy a log")?;
+        let (tables, memories) = revision.rates.copies().context("cannot copy the memory of limits")?;
+        let of_tables = memories.len();
+        descriptors.extend(memories);
+        let layout = &revision.layout;
+        let mut listeners = Vec::with_capacity(layout.workers);
+        for worker in 0..layout.workers {
+            let index = server.place * layout.workers + worker;
+            let open = revision.sockets.for_worker(index, layout.total()).context("cannot copy a socket")?;
+            listeners.push(open.iter().map(|listener| listener.address.clone()).collect());
+            descriptors.extend(open.into_iter().map(|listener| listener.fd));
+        }
+        let update = TlsUpdate { files: revision.tls.clone(), ..self.tls.clone() };
+        let settings = revision.fitted();
+        let off_limits = sealing::paths_of(&revision.settings);
+        let message = ToServer::Prepare {
+            number,
+            settings,
+            is_recovery,
+            logs,
+            tables,
+            memories: of_tables,
+            listeners,
+            off_limits,
+        };
+        let frame = Link::frame(&message).context("a server process cannot be told of the settings")?;
+        let (keys, memory) =
+            copies(revision.access.files.all()).context("cannot copy what access asks of files")?;
+        let is_told = server.link.order(&ToServer::Tls(update), Vec::new())
+            && (keys.is_empty() || server.link.order(&ToServer::Access(keys), memory));
+        if !is_told || !server.link.order_frame(frame, descriptors) {
+            self.news.push_back(News::Failed(id, format!("server process {} takes no orders", server.pid)));
+        }
+        Ok(())
+    }
+
+    /// Tells every process what has changed of TLS.
+    pub fn give_tls(&mut self, update: &TlsUpdate) {
+        for server in self.list.iter().filter(|server| !server.has_ended) {
+            server.order(&ToServer::Tls(update.clone()), Vec::new());
+        }
+    }
+
+    /// Tells every process what logins compare with now: whom, each of which says when it goes by it.
+    pub fn give_credentials(&mut self, renewed: &[Credential]) -> HashSet<u64> {
+        let open = self.list.iter().filter(|server| !server.has_ended);
+        let told = open.filter(|server| server.order(&ToServer::Credentials(renewed.to_vec()), Vec::new()));
+        told.map(|server| server.id).collect()
+    }
+
+    /// Gives every process what access asks of these files, which have changed.
+    pub fn give_access(&mut self, fresh: &[AccessFile]) {
+        for server in self.list.iter().filter(|server| !server.has_ended) {
+            match copies(fresh) {
+                Ok((keys, memory)) => drop(server.order(&ToServer::Access(keys), memory)),
+                // It is looked at again with the next change, and read by the next process.
+                Err(error) => log::error(format_args!("cannot copy what access asks of files: {error}")),
+            }
+        }
+    }
+
+    /// Gives every process these logs, which were opened anew.
+    pub fn give_logs(&mut self, logs: &Logs, fresh: &HashSet<LogTarget>) -> io::Result<()> {
+        for server in &mut self.list {
+            let (targets, files) = logs.copies_where(|target| fresh.contains(target))?;
+            server.logs_given += u32::from(server.order(&ToServer::Logs(targets), files));
+        }
+        Ok(())
+    }
+}
+
+/// Files as they are passed on.
+fn copies(files: &[AccessFile]) -> io::Result<(Vec<DataKey>, Vec<OwnedFd>)> {
+    let memory = files.iter().map(|file| file.memory().try_clone_to_owned()).collect::<io::Result<_>>()?;
+    Ok((files.iter().map(|file| file.key.clone()).collect(), memory))
+}
