@@ -14,10 +14,33 @@ fn main() {
         Some(commit) => println!("cargo::rustc-env=TIDEGATE_VERSION={version} ({commit})"),
         None => println!("cargo::rustc-env=TIDEGATE_VERSION={version}"),
     }
+    pages();
     let is = |name: &str, value: &str| std::env::var(name).is_ok_and(|present| present == value);
     let is_here = std::env::var("HOST").is_ok_and(|host| is("TARGET", &host));
     if is_here && is("CARGO_CFG_TARGET_OS", "linux") && is("CARGO_CFG_TARGET_ENV", "gnu") && knows_packed() {
         println!("cargo::rustc-link-arg-bins=-Wl,-z,pack-relative-relocs");
+    }
+}
+
+/// The documents, for `tidegate docs`.
+fn pages() {
+    let folder = Path::new("../../docs");
+    println!("cargo::rerun-if-changed={}", folder.display());
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    let mut names: Vec<String> = entries
+        .filter_map(|entry| Some(entry.file_name().to_str()?.strip_suffix(".md")?.to_owned()))
+        .filter(|name| name != "SUMMARY")
+        .collect();
+    names.sort();
+    let root = std::env::var("CARGO_MANIFEST_DIR").unwrap_or_default();
+    let row = |name: &String| {
+        format!("    ({name:?}, include_str!({:?})),\n", format!("{root}/../../docs/{name}.md"))
+    };
+    let rows: String = names.iter().map(row).collect();
+    let text = format!("pub(super) const PAGES: &[(&str, &str)] = &[\n{rows}];\n");
+    let output = std::env::var_os("OUT_DIR").map(PathBuf::from).unwrap_or_default();
+    if let Err(error) = std::fs::write(output.join("pages.rs"), text) {
+        println!("cargo::error=the list of documents cannot be written: {error}");
     }
 }
 

@@ -4,6 +4,7 @@
 //! by `.ci/run` and by hand. It depends on no crate of the product, so it builds when they do not.
 
 mod bench;
+mod book;
 mod fuzz;
 mod miri;
 mod package;
@@ -42,6 +43,8 @@ enum Task {
     Site,
     /// Build the program as packages carry it: all crates as one, debug lines in a file beside it
     Package,
+    /// Build the documents as a site with a search (mdBook), into target/book
+    Book,
     /// Make what people install, into target/packages: the package of Debian, the container image, notices
     Packages(packages::Arguments),
     /// Copy program, service, manual, completions and documents to where they belong
@@ -84,6 +87,7 @@ fn run(task: Task) -> anyhow::Result<()> {
         Task::Tools(arguments) => tools::run(&arguments),
         Task::Site => site::run(),
         Task::Package => package::run(),
+        Task::Book => book::run(),
         Task::Packages(arguments) => packages::run(&arguments),
         Task::Install(arguments) => packages::install(&arguments),
         Task::PackageTest(arguments) => packages::test(&arguments),

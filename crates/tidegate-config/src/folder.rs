@@ -67,6 +67,7 @@ pub fn from_folder(folder: &Path, listen: &[String]) -> Result<Settings, Vec<Dia
         routes: vec![route],
         trusted_proxies: Shared::default(),
         access_log: None,
+        bound: Vec::new(),
         tls: SiteTls::default(),
         is_https_only: false,
         origin,
@@ -93,6 +94,7 @@ fn listener(text: &str, others: &[Listener]) -> Result<Listener, Box<Diagnostic>
         .and_then(|item| u32::try_from(number(&item)).ok());
     let origin = Origin { file: COMMAND_LINE.into(), line: 0, column: 0 };
     Ok(Listener {
+        written: address.clone(),
         address,
         backlog: backlog.unwrap_or_default(),
         default_site: None,

@@ -20,6 +20,7 @@ mod bandwidth;
 mod country;
 mod directory;
 mod directory_filter;
+mod limit_store;
 mod login;
 pub mod network_table;
 mod networks;
@@ -40,6 +41,7 @@ pub use directory::{
     Directory, DirectoryBind, DirectoryGroups, DirectorySecurity, DirectoryServer, GroupsBy,
 };
 pub use directory_filter::{Comparison, Filter, FilterSyntax, FilterValue};
+pub use limit_store::LimitStore;
 pub use limits::{Limits, RequestLimits};
 pub use login::{
     Account, AccountFiles, CertificateName, CertificateRequirement, DistinguishedPattern, Forward, How,
@@ -95,6 +97,8 @@ pub struct Settings {
     pub country_database: Option<CountryDatabase>,
     /// Where users are known, in source order.
     pub users: Vec<UserSource>,
+    /// Where limits are counted together with other servers.
+    pub limit_store: Option<LimitStore>,
     /// What signed URLs are signed with, in source order.
     pub url_keys: Vec<UrlKeys>,
     /// Groups of servers elsewhere, in source order.
@@ -182,6 +186,8 @@ pub struct Origin {
 pub struct Listener {
     /// What to bind.
     pub address: ListenAddress,
+    /// The same as it was written: what sites name it by, whatever port it takes in the end.
+    pub written: ListenAddress,
     /// Length of the accept queue asked of the kernel.
     pub backlog: u32,
     /// The name of the site that answers what no site claims; `None` takes the site without a name,
@@ -208,6 +214,13 @@ pub enum ListenAddress {
     Tcp(SocketAddr),
     /// A unix socket; absolute, at most 107 bytes.
     Unix(#[serde(with = "crate::path_encoding::path")] PathBuf),
+}
+
+impl Site {
+    /// Whether it answers on a listener.
+    pub fn is_on(&self, listener: &Listener) -> bool {
+        self.bound.is_empty() || self.bound.contains(&listener.written)
+    }
 }
 
 impl Route {
@@ -250,6 +263,8 @@ pub struct Site {
     pub trusted_proxies: Shared<NetworkSet>,
     /// `None`: the server's. `Some(None)`: off for this site.
     pub access_log: Option<Option<AccessLog>>,
+    /// The listeners that it answers on, as they are written; none for all.
+    pub bound: Vec<ListenAddress>,
     /// What it wants of TLS.
     pub tls: SiteTls,
     /// Plain requests are sent to `https`, since `hsts` is in force.

@@ -110,7 +110,10 @@ fn within(context: Context, text: &str) -> String {
 
 #[track_caller]
 fn loads(directive: &Directive, context: Context, text: &str) {
-    let document = within(context, text);
+    let mut document = within(context, text);
+    if directive.name == "bind" {
+        document.insert_str(0, "listen \"127.0.0.1:8080\"\n"); // a site is bound to what there is
+    }
     let base = &Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/example");
     let loaded = load_str("example.kdl", &document, base, &BTreeMap::new());
     // The page of an example need not exist, nor the program that a hook of one runs; nor what stands in other blocks.

@@ -96,7 +96,7 @@ impl Engine {
         let authority = exchange.authority;
         let (site, why) = self.site_and_reason(usize::from(listener), authority);
         let Some(site) = site else {
-            notes.push("no site: the settings define none".into());
+            notes.push(format!("no site: {why}"));
             return Reply::Ready(answer::error(Status::NOT_FOUND));
         };
         let config = site.config();

@@ -68,23 +68,41 @@ pub enum NotNamed {
 /// Sites behind their names, by their place in the settings.
 pub(crate) struct Hosts {
     names: Names,
-    /// For each listener, what answers when no name matches.
+    /// For each listener, what answers when no name matches; [`NONE`] where nothing does.
     defaults: Vec<usize>,
+    /// For each listener the names that are known there, where sites are bound to listeners.
+    bound: Vec<Names>,
 }
+
+/// No site's place.
+const NONE: usize = usize::MAX;
+/// Why that is.
+const NOWHERE: &str = "no site answers on this listener";
 
 impl Hosts {
     /// Puts the sites, in the order of the settings, behind their names.
     pub(crate) fn new<'s>(settings: &Settings, sites: impl Iterator<Item = &'s settings::Site>) -> Hosts {
         let sites: Vec<_> = sites.enumerate().collect();
-        let nameless = sites.iter().find(|(_, site)| site.names.is_empty()).map(|(index, _)| *index);
-        let names = sites.iter().flat_map(|(index, site)| site.names.iter().map(move |name| (name, *index)));
-        let names = Names::new(names);
+        let names_on = |listener: Option<&settings::Listener>| {
+            let on = sites.iter().filter(|(_, site)| listener.is_none_or(|listener| site.is_on(listener)));
+            Names::new(on.flat_map(|(index, site)| site.names.iter().map(move |name| (name, *index))))
+        };
+        let names = names_on(None);
         let default = |listener: &settings::Listener| {
-            let named = listener.default_site.as_deref();
-            named.and_then(|name| names.written(name)).or(nameless).unwrap_or(0)
+            let mut there =
+                sites.iter().filter(|(_, site)| site.is_on(listener)).map(|(index, _)| *index).peekable();
+            let first = there.peek().copied();
+            let nameless =
+                || there.find(|index| sites.get(*index).is_some_and(|(_, site)| site.names.is_empty()));
+            let named = listener.default_site.as_deref().and_then(|name| names.written(name));
+            let named = named.filter(|index| sites.get(*index).is_some_and(|(_, site)| site.is_on(listener)));
+            named.or_else(nameless).or(first).unwrap_or(NONE)
         };
         let defaults = settings.listeners.iter().map(default).collect();
-        Hosts { names, defaults }
+        let is_bound = sites.iter().any(|(_, site)| !site.bound.is_empty());
+        let listeners = settings.listeners.iter().filter(|_| is_bound);
+        let bound = listeners.map(|listener| names_on(Some(listener))).collect();
+        Hosts { names, defaults, bound }
     }
 
     /// The place of the site that answers for `authority` (host and port) on a listener, and why it is that one.
@@ -92,17 +110,21 @@ impl Hosts {
     pub(crate) fn site_index(&self, listener: usize, authority: &str) -> (usize, &'static str) {
         let default = self.defaults.get(listener).copied().unwrap_or(0);
         if self.names.is_empty() {
-            return (default, "the only one that can answer");
+            return (default, if default == NONE { NOWHERE } else { "the only one that can answer" });
         }
-        self.named_index(default, authority)
+        let names = self.bound.get(listener).unwrap_or(&self.names);
+        if default == NONE {
+            return (NONE, NOWHERE);
+        }
+        named_index(names, default, authority)
     }
+}
 
-    fn named_index(&self, default: usize, authority: &str) -> (usize, &'static str) {
-        match self.names.find(authority) {
-            Ok(index) => (index, "the host name matches"),
-            Err(NotNamed::TooLong) => (default, "the default: the host name is too long to be one of ours"),
-            Err(NotNamed::Unknown) => (default, "the default of the listener: no site has this host name"),
-        }
+fn named_index(names: &Names, default: usize, authority: &str) -> (usize, &'static str) {
+    match names.find(authority) {
+        Ok(index) => (index, "the host name matches"),
+        Err(NotNamed::TooLong) => (default, "the default: the host name is too long to be one of ours"),
+        Err(NotNamed::Unknown) => (default, "the default of the listener: no site has this host name"),
     }
 }
 

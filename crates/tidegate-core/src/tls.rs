@@ -525,7 +525,7 @@ impl TlsSites {
                         .map_err(|error| TlsError::Terms { origin: site.origin.clone(), error })
                 };
                 of_listener.push(make(&wanted)?);
-                for address in site.names.iter().filter_map(address_of) {
+                for address in site.names.iter().filter_map(address_of).filter(|_| site.is_on(listener)) {
                     wanted.unnamed = Some(address.to_string());
                     by_address.insert((index, address), make(&wanted)?);
                 }

@@ -23,6 +23,7 @@ pub mod passing;
 pub mod pipe;
 pub mod poller;
 pub mod process;
+mod root;
 pub mod runtime;
 pub mod sealed;
 pub mod shared;

@@ -30,7 +30,7 @@ const RACES: usize = 100;
 const STEP: OFlags = OFlags::PATH.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
 fn not_found() -> io::Error {
-    io::Error::new(io::ErrorKind::NotFound, crate::file::LEADS_OUT)
+    io::Error::new(io::ErrorKind::NotFound, crate::root::LEADS_OUT)
 }
 
 fn is_link(stat: &Stat) -> bool {

@@ -165,7 +165,8 @@ impl Registry {
             gates.push(Rc::new(BanGate::new(ban, &self.stores.rates)?));
         }
         for rate in &route.rates {
-            let gate = LimitGate::new(rate, Scope::of(route), &self.stores.rates)?;
+            let scope = Scope::of(route);
+            let gate = LimitGate::new(rate, scope, &self.stores.rates, settings.limit_store.as_ref())?;
             let gates = if gate.is_by_user() { &mut by_user } else { &mut gates };
             gates.push(Rc::new(gate));
         }

@@ -195,6 +195,34 @@ fn killed_processes_cost_only_what_they_had_in_hand() {
 }
 
 #[test]
+fn a_restart_by_command_replaces_all_and_loses_nothing() {
+    let server = Server::start("restart", POOL, ROUTE);
+    server.script("hello", "echo 'Content-Type: text/plain'; echo; echo hello");
+    let before = server.all(3);
+    let (is_over, failed, answered) = (AtomicBool::new(false), AtomicUsize::new(0), AtomicUsize::new(0));
+    std::thread::scope(|scope| {
+        let _ending = Ending(&is_over);
+        for _ in 0..2 {
+            scope.spawn(|| {
+                while !is_over.load(SeqCst) {
+                    let (status, _) = get(&server.address, "/cgi-bin/hello");
+                    let counter = if status == 200 { &answered } else { &failed };
+                    counter.fetch_add(1, SeqCst);
+                }
+            });
+        }
+        wait_for(|| (answered.load(SeqCst) >= 5).then_some(()), "answers");
+        assert_eq!(server.tell(&["pool", "restart", "scripts"]), "");
+        let is_new = |all: &BTreeSet<u64>| all.len() == 3 && all.is_disjoint(&before);
+        wait_for(|| Some(server.processes()).filter(is_new), "three others");
+        let until = answered.load(SeqCst) + 5;
+        wait_for(|| (answered.load(SeqCst) >= until).then_some(()), "answers of the others");
+        is_over.store(true, SeqCst);
+    });
+    assert_eq!(failed.load(SeqCst), 0);
+}
+
+#[test]
 fn who_crashes_again_and_again_is_answered_for_at_once() {
     let pool = "pool \"scripts\" { command \"sh\" \"-c\" \"echo no luck >&2; exit 3\" }";
     let server = Server::start("crash", pool, "proxy \"scripts\"");

@@ -38,13 +38,20 @@ struct Case {
 }
 
 /// Every case. A new one is a line here, an example in its crate, and `--update`.
-const CASES: [Case; 15] = [
+const CASES: [Case; 16] = [
     codec("h1 parse request head", "parse"),
     codec("h1 decode chunked body", "chunks"),
     networks("IPv4 client among 30,000 networks", "v4"),
     networks("IPv6 client among 30,000 networks", "v6"),
     routes("route among 1,000 patterns with stars", "globs"),
     routes("route among 1,000 expressions", "expressions"),
+    Case {
+        name: LIMIT,
+        package: "tidegate-core",
+        example: "limits",
+        operation: "check",
+        operations: 200_000,
+    },
     request("cached file", "cached"),
     request("cached file, with a log", "logged"),
     request("cached file, asked for by a browser", "browser"),
@@ -55,6 +62,9 @@ const CASES: [Case; 15] = [
     request(EVENT, "event"),
     request(EVENT_BESIDE, "event-beside"),
 ];
+
+/// The check of a limit, among 100,000 clients.
+pub const LIMIT: &str = "limit of requests by client";
 
 /// An event of 1 KiB, from an application to a stream of HTTP/2.
 pub const EVENT: &str = "HTTP/2 event";

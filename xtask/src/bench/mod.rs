@@ -25,7 +25,9 @@ mod kills;
 mod newest;
 mod overload;
 mod peers;
+mod qos;
 mod queue;
+mod readers;
 mod reload;
 mod report;
 pub mod responder;
@@ -81,6 +83,8 @@ pub enum Bench {
     Kills(kills::Arguments),
     /// A healthy site beside one whose application hangs
     Fairness(fairness::Arguments),
+    /// Bandwidth and limits: how exact and fair they are, and what they cost, beside other servers
+    Qos(qos::Arguments),
     /// Half an hour of everything, in which nothing may grow
     Soak(soak::Arguments),
     /// Instructions per operation, compared with the stored baseline
@@ -108,6 +112,7 @@ pub fn run(bench: &Bench) -> Result<()> {
         Bench::Reload(arguments) => reload::run(arguments),
         Bench::Kills(arguments) => kills::run(arguments),
         Bench::Fairness(arguments) => fairness::run(arguments),
+        Bench::Qos(arguments) => qos::run(arguments),
         Bench::Soak(arguments) => soak::run(arguments),
         Bench::Instructions(arguments) => instructions::run(arguments),
     }

@@ -112,10 +112,11 @@ impl ServerFiles<'_> {
             "tidegate.kdl",
             &format!(
                 "processes {processes}\nworkers 1\n\
-                 listen \"127.0.0.1:{port}\"\n\
+                 listen \"127.0.0.1:{port}\" {listener}\n\
                  access-log {log}\n{outside}\
                  limits {{\n    connections {connections}\n    keep-alive-timeout \"{keep_alive}s\"\n}}\n\
                  site {{\n    root \"{documents}\"\n    {directives}\n}}\n",
+                listener = setup.listener,
                 connections = setup.connections,
                 keep_alive = setup.keep_alive.as_secs(),
                 documents = setup.documents.display(),
@@ -152,8 +153,10 @@ impl ServerFiles<'_> {
                  http {{\n    {log}\n    {aio}\n    sendfile {sendfile};\n    tcp_nopush on;\n    tcp_nodelay on;\n\
                  \x20   keepalive_timeout {keep_alive}s;\n    keepalive_requests 1000000000;\n\
                  \x20   open_file_cache max=10000 inactive=600s;\n    open_file_cache_valid 60s;\n\
-                 {temporary}\
-                 \x20   server {{ listen 127.0.0.1:{port} backlog=4096{send_buffer}; root {documents}; }}\n}}\n",
+                 {temporary}{in_http}\
+                 \x20   server {{ listen 127.0.0.1:{port} backlog=4096{send_buffer}; root {documents}; {in_server} }}\n}}\n",
+                in_http = setup.nginx[0],
+                in_server = setup.nginx[1],
                 descriptors = host::most_descriptors(),
                 sendfile = if setup.copies_files { "off" } else { "on" },
                 // It closes idle connections when fewer than a sixteenth of its places are free.
@@ -192,7 +195,8 @@ impl ServerFiles<'_> {
                  server.max-connections = {connections}\nserver.max-fds = {descriptors}\n\
                  server.listen-backlog = 4096\nserver.stat-cache-engine = \"simple\"\n\
                  server.network-backend = \"sendfile\"\n\
-                 mimetype.assign = (\".bin\" => \"application/octet-stream\")\n",
+                 mimetype.assign = (\".bin\" => \"application/octet-stream\")\n{more}",
+                more = setup.lighttpd,
                 documents = setup.documents.display(),
                 keep_alive = setup.keep_alive.as_secs(),
                 connections = setup.connections + 100,

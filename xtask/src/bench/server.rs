@@ -39,6 +39,12 @@ pub struct Setup {
     pub directives: String,
     /// Further directives for Tidegate's site.
     pub site_directives: String,
+    /// Block of Tidegate's listener.
+    pub listener: String,
+    /// Further directives for nginx, in `http` and in `server`.
+    pub nginx: [String; 2],
+    /// Further directives for lighttpd.
+    pub lighttpd: String,
 }
 
 impl Setup {
@@ -58,6 +64,9 @@ impl Setup {
             cgi: None,
             directives: String::new(),
             site_directives: String::new(),
+            listener: String::new(),
+            nginx: Default::default(),
+            lighttpd: String::new(),
         })
     }
 

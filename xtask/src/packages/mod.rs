@@ -69,7 +69,10 @@ pub fn run(arguments: &Arguments) -> Result<()> {
         Some(program) => program.clone(),
         None => program::build(&output, None)?,
     };
-    let notices = if arguments.without_notices { Vec::new() } else { notices::make(&output)? };
+    let mut notices = if arguments.without_notices { Vec::new() } else { notices::make(&output)? };
+    if !arguments.without_notices && notices::has("mdbook") {
+        notices.push(crate::book::make()?);
+    }
     let package = deb::make(&output, &program, &version, &notices)?;
     println!("{}", package.display());
     let (program, is_static) = match (&arguments.image_program, &arguments.program) {

@@ -23,7 +23,8 @@ pub fn make(output: &Path) -> Result<Vec<PathBuf>> {
     Ok(made)
 }
 
-fn has(tool: &str) -> bool {
+/// Whether a tool is installed; where not, it is said.
+pub fn has(tool: &str) -> bool {
     let is_there = workspace::find_program(tool).is_some();
     if !is_there {
         println!("packages: {tool} is missing, and what it makes is left out: cargo install --locked {tool}");

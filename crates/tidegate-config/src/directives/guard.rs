@@ -143,7 +143,7 @@ pub(super) const DIRECTIVES: &[Directive] = &[
     Directive {
         arguments: &[
             one_or("name", Kind::Text { most: 64 }, &["off"]),
-            Argument { name: "track", kind: Kind::Choice(&["track"]), count: Count::Optional, words: &[] },
+            Argument { name: "how", kind: Kind::Choice(&["track", "shared"]), count: Count::Any, words: &[] },
         ],
         properties: &[
             Property {
@@ -189,6 +189,14 @@ pub(super) const DIRECTIVES: &[Directive] = &[
                   One that is in debt is never forgotten; when there is no place for another, those without a place \
                   count together, and the status says so.",
             },
+            Property {
+                name: "lease",
+                kind: Kind::Number { least: 1, most: 1_000_000 },
+                default: None,
+                doc: "With `shared`: how many requests of a key a server may let in before the others have heard of them. All \
+                  servers together may exceed `burst` by so many for each of them. Without it a quarter of `burst`, one at \
+                  least.",
+            },
         ],
         repeats: true,
         inheritance: Inheritance::Adds(Apply::to_route(|route, item| route.add_rate(item))),
@@ -197,7 +205,8 @@ pub(super) const DIRECTIVES: &[Directive] = &[
           what is under way is counted for all together (`by` without a placeholder) the answer is 503. Exact for all workers and server processes together, kept across a reload \
           and an upgrade. A name is one count wherever it stands, so that a request that a `try` or an index leads on \
           counts once. `track` behind the name only counts what would be refused, to see what a limit would do. \
-          `limit off` does away with the limits of the levels around.",
+          `shared` counts together with the other \
+          servers of the `limit-store`. `limit off` does away with the limits of the levels around.",
         example: "limit \"api\" requests=\"10/s\" burst=20 by=\"{client}\"",
         ..Directive::new("limit", EVERYWHERE)
     },

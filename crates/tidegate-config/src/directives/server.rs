@@ -217,6 +217,40 @@ pub(super) const DIRECTIVES: &[Directive] = &[
         ..Directive::new("busy-answer", TOP)
     },
     Directive {
+        arguments: &[one("address", Kind::Text { most: 256 })],
+        properties: &[
+            Property {
+                name: "user",
+                kind: Kind::Text { most: 256 },
+                default: None,
+                doc: "As whom to log in there.",
+            },
+            Property {
+                name: "password-file",
+                kind: Kind::File,
+                default: None,
+                doc: "The file whose first line is the password. It is read by the master, at start and at a reload.",
+            },
+            Property {
+                name: "prefix",
+                kind: Kind::Text { most: 64 },
+                default: Some("tidegate"),
+                doc: "What all keys there begin with. Servers with the same prefix count together.",
+            },
+            Property {
+                name: "nodes",
+                kind: Kind::Number { least: 1, most: 10_000 },
+                default: Some("1"),
+                doc: "How many servers there are, as long as the store has not said.",
+            },
+        ],
+        doc: "A Redis or Valkey, `redis://ADDRESS:PORT/DATABASE`, in which several servers tell each other what they have let \
+              in by limits that are `shared`. No request waits for it: each server counts for itself and hears of the others \
+              a moment later. While it is away each has an equal part of a limit, by how many servers there were last.",
+        example: "limit-store \"redis://192.0.2.1:6379\" nodes=3",
+        ..Directive::new("limit-store", TOP)
+    },
+    Directive {
         arguments: &[Argument { name: "off", kind: Kind::Choice(&["off"]), count: Count::Optional, words: &[] }],
         children: Children::Block(Context::FileCache),
         doc: "The file cache of each worker: small files in memory, larger ones as an open descriptor. A changed \

@@ -2,6 +2,7 @@
 
 use crate::directive::{
     Apply, Argument, Children, Context, Count, Directive, Inheritance, Kind, Property, any, one, optional,
+    some,
 };
 
 pub(super) const DIRECTIVES: &[Directive] = &[
@@ -36,6 +37,14 @@ pub(super) const DIRECTIVES: &[Directive] = &[
               groups of `regex` are placeholders by their names.",
         example: "route \"/static/*\" { expires \"30d\" }",
         ..Directive::new("route", &[Context::Site])
+    },
+    Directive {
+        arguments: &[some("addresses", Kind::Address)],
+        doc: "The site answers on these listeners alone, named as their `listen` is. On all others it is as if it were not \
+              there: its names are nobody's, by TLS too, and it is no default. Where no site is left for a listener, the \
+              answer is 404. Without it a site answers on every listener.",
+        example: "bind \"127.0.0.1:8080\"",
+        ..Directive::new("bind", &[Context::Site])
     },
     ALLOW,
     Directive {

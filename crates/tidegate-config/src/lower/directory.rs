@@ -108,7 +108,7 @@ fn servers(checker: &mut Checker<'_>, item: &Item) -> Vec<DirectoryServer> {
 }
 
 /// Whether a host is this machine.
-fn is_here(host: &str) -> bool {
+pub(super) fn is_here(host: &str) -> bool {
     host == "localhost" || host.parse().is_ok_and(|address: IpAddr| address.is_loopback())
 }
 
@@ -172,7 +172,7 @@ fn parsed(checker: &mut Checker<'_>, item: &Item, text: &str) -> Option<Filter> 
     }
 }
 
-fn path_of(item: &Item, name: &str) -> Option<PathBuf> {
+pub(super) fn path_of(item: &Item, name: &str) -> Option<PathBuf> {
     match item.property(name) {
         Some(Value::Path(path)) => Some(path),
         _ => None,
@@ -199,7 +199,7 @@ fn bind(checker: &mut Checker<'_>, disk: &dyn Disk, item: &Item) -> Option<Direc
 }
 
 /// The first line of a file. Without a password a bind would prove nothing (RFC 4513 section 5.1.2).
-fn password(disk: &dyn Disk, path: &Path) -> Result<String, String> {
+pub(super) fn password(disk: &dyn Disk, path: &Path) -> Result<String, String> {
     let bytes = disk.read(path).map_err(|error| format!("cannot be read: {error}"))?;
     let text = String::from_utf8(bytes).map_err(|_| "holds no text".to_owned())?;
     let line = text.lines().next().unwrap_or_default();

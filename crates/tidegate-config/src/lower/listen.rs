@@ -43,6 +43,7 @@ pub(super) fn listeners(
         let default_site = item.child("default-site");
         listeners.push(Listener {
             address: address.clone(),
+            written: address.clone(),
             backlog: backlog.map_or(0, |item| small(&item)),
             default_site: default_site.and_then(|item| match item.first() {
                 Some(Value::Host(host)) => Some(super::host_text(host)),

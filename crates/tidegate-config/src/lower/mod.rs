@@ -9,6 +9,7 @@ mod directory;
 mod forward;
 mod gateway;
 pub(crate) mod inherit;
+mod limit_store;
 pub(crate) mod limits;
 mod listen;
 mod login;

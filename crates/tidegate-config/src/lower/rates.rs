@@ -17,9 +17,16 @@ pub(crate) struct Names {
     limits: HashMap<String, Limit>,
     classes: HashMap<String, Bandwidth>,
     bans: HashMap<String, Ban>,
+    /// There is a `limit-store`.
+    has_store: bool,
 }
 
 impl Names {
+    /// Nothing is said as yet. `has_store`: other servers may count with this one.
+    pub fn new(has_store: bool) -> Names {
+        Names { has_store, ..Names::default() }
+    }
+
     /// Looks at the limits among the directives of a level.
     pub fn check(&mut self, checker: &mut Checker<'_>, items: &[Item]) {
         self.check_classes(checker, items);
@@ -44,6 +51,7 @@ impl Names {
                     Some((message, "make two of them, each with a name of its own".to_owned()))
                 }
             };
+            let problem = problem.or_else(|| self.unshared(item));
             if let Some((message, help)) = problem {
                 let help = format!("{help}: `{}`", item.directive.example);
                 checker.diagnostics.push(item.error(message).help(help));
@@ -69,6 +77,26 @@ impl Names {
 }
 
 impl Names {
+    /// What keeps a limit from being shared that says that it is.
+    fn unshared(&self, item: &Item) -> Option<(String, String)> {
+        let has = |wanted: &str| item.properties.iter().any(|(name, _)| *name == wanted);
+        match (is_shared(item), self.has_store) {
+            (false, _) if has("lease") => Some((
+                "`lease` belongs to a limit that is `shared`".into(),
+                "write `shared` behind the name".into(),
+            )),
+            (true, _) if !has("requests") => {
+                let help = "take `shared` out: what is under way is counted for this server alone";
+                Some(("only `requests` are counted together with other servers".into(), help.into()))
+            }
+            (true, false) => {
+                let help = "say where they count, at the top level: `limit-store \"redis://192.0.2.1\"`; or take `shared` out";
+                Some(("this limit is shared with nobody".into(), help.into()))
+            }
+            _ => None,
+        }
+    }
+
     fn check_classes(&mut self, checker: &mut Checker<'_>, items: &[Item]) {
         for item in items.iter().filter(|item| item.directive.name == "bandwidth" && !item.is_faulty) {
             let is_class = item.properties.iter().any(|(name, _)| *name == "class");
@@ -199,6 +227,10 @@ pub(super) fn bandwidth(item: &Item, level: &str) -> Option<Bandwidth> {
     })
 }
 
+fn is_shared(item: &Item) -> bool {
+    item.arguments.iter().any(|placed| placed.value == Value::Word("shared"))
+}
+
 /// What a `limit` says; `None` where something is wrong with it.
 pub(super) fn limit(item: &Item) -> Option<Limit> {
     let name = item.texts().into_iter().next()?;
@@ -219,5 +251,12 @@ pub(super) fn limit(item: &Item) -> Option<Limit> {
     let Some(Value::Text(by)) = item.property("by") else { return None };
     let keys = number("keys").map_or(1, |keys| u32::try_from(keys.get()).unwrap_or(u32::MAX));
     let is_tracked = item.arguments.iter().any(|placed| placed.value == Value::Word("track"));
-    Some(Limit { name, bound, by, keys, is_tracked, origin: item.origin() })
+    let lease = match bound {
+        Bound::Requests(rate) if is_shared(item) => {
+            let quarter = NonZeroU32::new(u32::try_from(rate.burst.get() / 4).unwrap_or(u32::MAX));
+            small("lease").or(quarter).or(Some(NonZeroU32::MIN))
+        }
+        _ => None,
+    };
+    Some(Limit { name, bound, by, keys, is_tracked, lease, origin: item.origin() })
 }

@@ -79,6 +79,10 @@ pub(crate) fn server(checker: &mut Checker<'_>, disk: &dyn Disk, nodes: &[TopNod
         ),
         users: login::sources(checker, disk, &items),
         url_keys: login::url_keys(checker, disk, &items),
+        limit_store: items
+            .iter()
+            .find(|item| item.directive.name == "limit-store")
+            .and_then(|item| super::limit_store::limit_store(checker, disk, item)),
         upstreams: super::upstream::upstreams(checker, &items, &pools),
         pools,
         limits: limits::server(checker, &items),
@@ -105,7 +109,8 @@ pub(crate) fn server(checker: &mut Checker<'_>, disk: &dyn Disk, nodes: &[TopNod
     // Who is required of may be asked further in.
     let known = login::Known::of(&settings);
     login::check(checker, &items, &known, true);
-    let mut rates = rates::Names::default();
+    let has_store = items.iter().any(|item| item.directive.name == "limit-store");
+    let mut rates = rates::Names::new(has_store);
     rates.check(checker, &items);
     Server { settings, inherited, listeners: listener_items, logs, known, rates }
 }

@@ -8,7 +8,7 @@ use crate::check::{Checker, Item};
 use crate::diagnostic::{Diagnostic, Severity};
 use crate::directive::Context;
 use crate::disk::{Disk, What};
-use crate::settings::{Action, HostPattern, PathPattern, Route, Site, Try};
+use crate::settings::{Action, HostPattern, ListenAddress, Listener, PathPattern, Route, Site, Try};
 use crate::value::{Value, covers, is_name, pattern_text};
 
 /// Lowers a site. The caller leaves it out if errors were said meanwhile.
@@ -85,7 +85,44 @@ pub(super) fn site(
     }
     let access_log = item.child("access-log").map(|log| access_log(checker, disk, log));
     let trusted_proxies = inherited.trusted_proxies.clone();
-    Site { names, routes, trusted_proxies, access_log, tls, is_https_only, origin: item.origin() }
+    let bound = bound(checker, item, server, &names);
+    Site { names, routes, trusted_proxies, access_log, bound, tls, is_https_only, origin: item.origin() }
+}
+
+/// The listeners that a site answers on.
+fn bound(
+    checker: &mut Checker<'_>,
+    site: &Item,
+    server: &Server,
+    names: &[HostPattern],
+) -> Vec<ListenAddress> {
+    let Some(item) = site.child("bind") else { return Vec::new() };
+    let listeners = &server.settings.listeners;
+    let mut bound = Vec::with_capacity(item.arguments.len());
+    for placed in &item.arguments {
+        let Value::Address(address) = &placed.value else { continue };
+        if !listeners.iter().any(|listener| listener.address == *address) {
+            let known: Vec<String> =
+                listeners.iter().map(|listener| format!("`\"{}\"`", listener.address)).collect();
+            let error = Diagnostic::error(format!("nothing listens on `{address}`"));
+            let help = format!("name a `listen` of the top level: {}", known.join(", "));
+            checker.diagnostics.push(error.at(&item.file.source, placed.range.clone()).help(help));
+        }
+        bound.push(address.clone());
+    }
+    let names: Vec<String> = names.iter().map(host_text).collect();
+    let is_default = |listener: &&Listener| {
+        listener.default_site.as_ref().is_some_and(|name| names.contains(name))
+            && !bound.contains(&listener.address)
+    };
+    if let Some(listener) = listeners.iter().find(is_default) {
+        let message =
+            format!("the site is the default of `listen \"{}\"`, which it is not bound to", listener.address);
+        checker
+            .diagnostics
+            .push(item.error(message).help("bind it there, too, or let another be the default"));
+    }
+    bound
 }
 
 /// Which paths a route is for.

@@ -19,6 +19,8 @@ pub struct Limit {
     pub keys: u32,
     /// Only counts what it would refuse.
     pub is_tracked: bool,
+    /// Other servers count with this one, of which each may let in so many of a key before the others have heard of it.
+    pub lease: Option<NonZeroU32>,
     /// Where it was written.
     pub origin: Origin,
 }

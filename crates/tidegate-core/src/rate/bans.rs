@@ -4,10 +4,12 @@
 //! Eight clients make a set: who they are (a number that says it, so that they can be listed), and what is known of each,
 //! one word. That is when it was counted first and how often since, or until when it is banned. Who is counted no longer,
 //! or banned no longer, gives its place to others; where a set has no such place, the client that was counted first does.
+//! Who takes a place claims what is known in it first and puts its name there then, so that nothing is counted for another.
 //! Nobody who is banned is let go for another. Where all eight are banned, further clients are not counted.
 
 use std::array;
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::hint::spin_loop;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::atomic::AtomicU64;
@@ -29,7 +31,9 @@ const BANNED: u64 = 1 << 63;
 const COUNT_BITS: u32 = 20;
 /// The most that is counted.
 pub const MOST: u32 = (1 << COUNT_BITS) - 1;
-const TRIES: usize = 4;
+const TRIES: usize = 64;
+/// What takes longer than these milliseconds was given up.
+const ABANDONED: u64 = 1000;
 
 /// A client that can be banned: an IPv4 address, or the network of 64 bits that each has of IPv6.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -129,22 +133,30 @@ impl Bans {
     /// Counts one more of a client. Whether it is banned from now on.
     pub fn count(&self, client: Client, terms: Terms, now: u64) -> bool {
         let now = millis(now);
+        let (clients, states) = self.set(client);
         for _ in 0..TRIES {
-            let Some(state) = self.place(client, now) else { break };
-            let known = state.load(SeqCst);
+            let Some(way) = way_of(clients, client) else {
+                let (first, is_banned) = counted(0, terms, now);
+                match take(clients, states, client, first, now) {
+                    Taking::Done => return is_banned,
+                    Taking::Full => break,
+                    Taking::Again => {
+                        spin_loop();
+                        continue;
+                    }
+                }
+            };
+            // Read before it is looked whose it is: who takes a place changes what is known in it first.
+            let known = states[way].load(SeqCst);
+            if is_claim(known) || clients[way].load(SeqCst) != client.0 {
+                spin_loop();
+                continue;
+            }
             if left(known, now).is_some() {
                 return false; // a request that was under way
             }
-            let since = known >> COUNT_BITS;
-            let is_over =
-                known & BANNED != 0 || known == 0 || now.saturating_sub(since) >= span(terms.within);
-            let (since, count) = if is_over { (now, 1) } else { (since, (known & u64::from(MOST)) + 1) };
-            let is_banned = count >= u64::from(terms.count);
-            let next = match is_banned {
-                true => BANNED | now.saturating_add(span(terms.lasts)).min(!BANNED),
-                false => since << COUNT_BITS | count,
-            };
-            if state.compare_exchange(known, next, SeqCst, SeqCst).is_ok() {
+            let (next, is_banned) = counted(known, terms, now);
+            if states[way].compare_exchange(known, next, SeqCst, SeqCst).is_ok() {
                 return is_banned;
             }
         }
@@ -155,8 +167,16 @@ impl Bans {
     /// Lifts the ban of a client, and forgets what was counted of it; whether it was banned.
     pub fn lift(&self, client: Client, now: u64) -> bool {
         let (clients, states) = self.set(client);
-        let Some(way) = clients.iter().position(|known| known.load(SeqCst) == client.0) else { return false };
-        left(states[way].swap(0, SeqCst), millis(now)).is_some()
+        while let Some(way) = way_of(clients, client) {
+            let known = states[way].load(SeqCst);
+            if is_claim(known) || clients[way].load(SeqCst) != client.0 {
+                return false; // it comes or goes just now
+            }
+            if states[way].compare_exchange(known, 0, SeqCst, SeqCst).is_ok() {
+                return left(known, millis(now)).is_some();
+            }
+        }
+        false
     }
 
     /// Who is banned, and for how much longer.
@@ -191,41 +211,78 @@ impl Bans {
         let set = ((u128::from(hasher.finish()) * u128::from(self.sets)) >> 64) as usize;
         self.words.words()[HEAD + set * SET..][..SET].split_at(WAYS)
     }
+}
 
-    /// What is known of a client, in a place that is taken for it.
-    fn place(&self, client: Client, now: u64) -> Option<&AtomicU64> {
-        let (clients, states) = self.set(client);
-        for _ in 0..TRIES {
-            let known: [u64; WAYS] = array::from_fn(|way| clients[way].load(SeqCst));
-            if let Some(way) = known.iter().position(|known| *known == client.0) {
-                return states.get(way);
-            }
-            // Nobody's, else the one that is counted for the longest.
-            let since = |way: &usize| match states[*way].load(SeqCst) {
-                _ if known[*way] == 0 => Some(0),
-                state if left(state, now).is_some() => None,
-                state if state & BANNED != 0 => Some(1),
-                state => Some((state >> COUNT_BITS).max(1)),
-            };
-            let way = (0..WAYS).filter(|way| since(way).is_some()).min_by_key(|way| since(way))?;
-            // Nobody else's count is taken over: it is given up before the place is.
-            if known[way] != 0 {
-                if clients[way].compare_exchange(known[way], 0, SeqCst, SeqCst).is_err() {
-                    continue;
-                }
-                states[way].store(0, SeqCst);
-            }
-            if clients[way].compare_exchange(0, client.0, SeqCst, SeqCst).is_err() {
-                continue;
-            }
-            // Somebody else may have taken another place for the same client meanwhile: then one of them has to go.
-            if (0..WAYS).any(|other| other != way && clients[other].load(SeqCst) == client.0) {
-                let _ = clients[way].compare_exchange(client.0, 0, SeqCst, SeqCst);
-                continue;
-            }
-            return states.get(way);
-        }
-        None
+fn way_of(clients: &[AtomicU64], client: Client) -> Option<usize> {
+    clients.iter().position(|known| known.load(SeqCst) == client.0)
+}
+
+/// What is known of a client after one more, and whether it is banned from now on.
+fn counted(known: u64, terms: Terms, now: u64) -> (u64, bool) {
+    let since = known >> COUNT_BITS;
+    let is_over = known & BANNED != 0 || known == 0 || now.saturating_sub(since) >= span(terms.within);
+    let (since, count) = if is_over { (now, 1) } else { (since, (known & u64::from(MOST)) + 1) };
+    let is_banned = count >= u64::from(terms.count);
+    let next = match is_banned {
+        true => BANNED | now.saturating_add(span(terms.lasts)).min(!BANNED),
+        false => since << COUNT_BITS | count,
+    };
+    (next, is_banned)
+}
+
+/// Somebody takes the place since the time that it says: nothing was counted in it.
+fn is_claim(state: u64) -> bool {
+    state != 0 && state & (BANNED | u64::from(MOST)) == 0
+}
+
+enum Taking {
+    /// The client has a place, with what is known of it first.
+    Done,
+    /// Another one has come in between.
+    Again,
+    /// All places are of those who are banned.
+    Full,
+}
+
+/// Takes a place for a client: one that is nobody's, else that of the one that is counted for the longest.
+fn take(clients: &[AtomicU64], states: &[AtomicU64], client: Client, first: u64, now: u64) -> Taking {
+    let known: [u64; WAYS] = array::from_fn(|way| clients[way].load(SeqCst));
+    let seen: [u64; WAYS] = array::from_fn(|way| states[way].load(SeqCst));
+    if (0..WAYS).any(|way| known[way] == client.0 && !is_claim(seen[way])) {
+        return Taking::Again; // it has one by now
+    }
+    // A process that was killed while it took a place has left its claim.
+    let is_stale = |state: u64| now.saturating_sub(state >> COUNT_BITS) > ABANDONED;
+    let age = |way: &usize| match seen[*way] {
+        state if is_claim(state) => is_stale(state).then_some(0),
+        _ if known[*way] == 0 => Some(0),
+        state if left(state, now).is_some() => None,
+        state if state & BANNED != 0 => Some(1),
+        state => Some((state >> COUNT_BITS).max(1)),
+    };
+    // What a killed process was about to take for this client comes first: nobody has two places.
+    let order = |way: &usize| (known[*way] != client.0, age(way));
+    let Some(way) = (0..WAYS).filter(|way| age(way).is_some()).min_by_key(order) else {
+        return if seen.iter().any(|state| is_claim(*state)) { Taking::Again } else { Taking::Full };
+    };
+    let claim = now.max(1) << COUNT_BITS;
+    if states[way].compare_exchange(seen[way], claim, SeqCst, SeqCst).is_err() {
+        return Taking::Again;
+    }
+    if clients[way].compare_exchange(known[way], client.0, SeqCst, SeqCst).is_err() {
+        let before = if is_claim(seen[way]) { 0 } else { seen[way] };
+        let _ = states[way].compare_exchange(claim, before, SeqCst, SeqCst);
+        return Taking::Again;
+    }
+    // Somebody else may have taken another place for the same client meanwhile: then one of them has to go.
+    if (0..WAYS).any(|other| other != way && clients[other].load(SeqCst) == client.0) {
+        let _ = clients[way].compare_exchange(client.0, 0, SeqCst, SeqCst);
+        let _ = states[way].compare_exchange(claim, 0, SeqCst, SeqCst);
+        return Taking::Again;
+    }
+    match states[way].compare_exchange(claim, first, SeqCst, SeqCst) {
+        Ok(_) => Taking::Done,
+        Err(_) => Taking::Again,
     }
 }
 
@@ -249,6 +306,7 @@ mod tests {
     use crate::rate::memory_of;
     use proptest::prelude::*;
     use std::collections::HashMap;
+    use std::sync::Barrier;
     use std::thread;
 
     const SECOND: u64 = 1_000_000_000;
@@ -261,6 +319,50 @@ mod tests {
 
     fn client(number: u32) -> Client {
         Client::at(IpAddr::V4(Ipv4Addr::from_bits(0x0A00_0000 + number))).unwrap()
+    }
+
+    /// Clients that come, go and take places of each other's: each is counted by itself, whoever comes in between.
+    #[test]
+    fn nobody_is_counted_for_another() {
+        const CLIENTS: u32 = 12;
+        const THREADS: usize = 4;
+        let table = table(1); // of which all share one set
+        let terms =
+            Terms { count: THREADS as u32, within: Duration::from_secs(60), lasts: Duration::from_secs(60) };
+        let banned: Vec<AtomicU64> = (0..CLIENTS).map(|_| AtomicU64::new(0)).collect();
+        let (wrong, crowded, barrier) = (AtomicU64::new(0), AtomicU64::new(0), Barrier::new(THREADS));
+        thread::scope(|scope| {
+            for thread in 0..THREADS as u32 {
+                let (table, banned, wrong, crowded, barrier) = (&table, &banned, &wrong, &crowded, &barrier);
+                scope.spawn(move || {
+                    for round in 1..30_000u32 {
+                        // Four clients, each counted by every thread, which have orders of their own.
+                        let first = round.wrapping_mul(0x9E37_79B9) >> 8;
+                        let chosen: [u32; 4] = array::from_fn(|at| (first + at as u32 * 3) % CLIENTS);
+                        barrier.wait();
+                        for at in 0..4 {
+                            let number = chosen[(at + thread as usize) % 4];
+                            let now = u64::from(round) * 1000 * SECOND;
+                            if table.count(client(number), terms, now) {
+                                banned[number as usize].fetch_add(1, SeqCst);
+                            }
+                        }
+                        if barrier.wait().is_leader() {
+                            // One that was interrupted while it took a place may have kept another from being counted.
+                            let is_alone = crowded.swap(table.crowded(), SeqCst) == table.crowded();
+                            for number in 0..CLIENTS {
+                                let times = banned[number as usize].swap(0, SeqCst);
+                                let expected = u64::from(chosen.contains(&number));
+                                wrong.fetch_add(u64::from(is_alone && times != expected), SeqCst);
+                            }
+                        }
+                        barrier.wait();
+                    }
+                });
+            }
+        });
+        assert_eq!(wrong.load(SeqCst), 0);
+        assert!(table.crowded() < 1000, "{}", table.crowded());
     }
 
     #[test]

@@ -109,6 +109,11 @@ impl Buckets {
         })
     }
 
+    /// A key has not caught up before this time.
+    pub fn raise(&self, key: &[u8], due: u64, now: u64) {
+        self.change(key, now, |known| (Some(due).filter(|due| *due > known), ()));
+    }
+
     /// Gives back what was reserved and is not used.
     pub fn give_back(&self, key: &[u8], cost: u64, now: u64) {
         self.change(key, now, |due| (Some(due.saturating_sub(cost)), ()));

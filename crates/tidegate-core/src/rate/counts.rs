@@ -157,6 +157,13 @@ impl Counts {
         set.iter().find_map(count).map_or(0, |word| (word & COUNT) as u32)
     }
 
+    /// A number that all processes have which share the table, and hardly any other.
+    pub fn identity(&self) -> u64 {
+        let mut hasher = self.hasher.clone();
+        hasher.write(b"identity");
+        hasher.finish()
+    }
+
     /// How many were refused, in all processes.
     pub fn refused(&self) -> u64 {
         self.words.words()[REFUSED].load(Relaxed)

@@ -1,6 +1,7 @@
 //! `limit`: the gate of a route that lets requests in at a rate, or so many at once.
 
 use super::holds::Permit;
+use super::nodes::SharedRate;
 use super::{Counts, Identity, Rate, RateStore, Ruling, Table};
 use crate::answer;
 use crate::exchange::Exchange;
@@ -14,7 +15,7 @@ use std::fmt;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
-use tidegate_config::settings::{Bound, Limit, Shared};
+use tidegate_config::settings::{Bound, Limit, LimitStore, Shared};
 use tidegate_http::Status;
 use tidegate_io::clock;
 
@@ -31,6 +32,7 @@ pub struct LimitGate {
 /// What is counted, and where.
 enum Meter {
     Requests(Rate, Arc<Buckets>),
+    Shared(SharedRate),
     Concurrent(u32, Arc<Counts>),
     Connections(u32, Arc<Counts>),
 }
@@ -58,14 +60,30 @@ impl Key {
 }
 
 impl LimitGate {
-    /// The gate of a limit, over the table that all of its name share.
+    /// The gate of a limit, over the table that all of its name share; and those of other servers that use the same `store`,
+    /// where it is shared.
     ///
     /// # Errors
     /// There is no descriptor or no memory left for its table.
-    pub fn new(settings: &Shared<Limit>, scope: Scope<'_>, tables: &RateStore) -> io::Result<LimitGate> {
+    pub fn new(
+        settings: &Shared<Limit>,
+        scope: Scope<'_>,
+        tables: &RateStore,
+        store: Option<&LimitStore>,
+    ) -> io::Result<LimitGate> {
         let table = tables.table(Identity::of(settings))?;
         let meter = match (settings.bound, table) {
-            (Bound::Requests(rate), Table::Rate(table)) => Meter::Requests(Rate::from(&rate), table),
+            (Bound::Requests(rate), Table::Rate(table)) => {
+                let shared = settings.lease.zip(tables.nodes(store));
+                let leases = Identity::of_leases(settings).filter(|_| shared.is_some());
+                match (shared, leases.map(|leases| tables.table(leases)).transpose()?) {
+                    (Some((lease, nodes)), Some(Table::Count(leases))) => {
+                        let (name, rate) = (&settings.name, Rate::from(&rate));
+                        Meter::Shared(SharedRate::new(name, rate, (table, leases), lease, nodes))
+                    }
+                    _ => Meter::Requests(Rate::from(&rate), table),
+                }
+            }
             (Bound::Concurrent(most), Table::Count(table)) => Meter::Concurrent(most.get(), table),
             (Bound::Connections(most), Table::Count(table)) => Meter::Connections(most.get(), table),
             _ => return Err(io::Error::other("the table of a limit is of another kind")),
@@ -81,11 +99,13 @@ impl LimitGate {
     /// Why a request is refused: `Some` with the time until it may be tried again.
     fn judge(&self, exchange: &Exchange<'_>) -> Option<Duration> {
         let key = self.by.of(exchange);
+        let later = |ruling| match ruling {
+            Ruling::Within { .. } => None,
+            Ruling::Beyond { retry_after } => Some(retry_after),
+        };
         match &self.meter {
-            Meter::Requests(rate, table) => match table.charge(&key, *rate, clock::monotonic_ns()) {
-                Ruling::Within { .. } => None,
-                Ruling::Beyond { retry_after } => Some(retry_after),
-            },
+            Meter::Requests(rate, table) => later(table.charge(&key, *rate, clock::monotonic_ns())),
+            Meter::Shared(shared) => later(shared.charge(&key, clock::monotonic_ns())),
             Meter::Concurrent(most, counts) => match Permit::take(counts, &key, *most) {
                 Some(permit) => {
                     // Without somebody who sends an answer it is given back at once.
@@ -107,6 +127,7 @@ impl LimitGate {
     fn table(&self) -> usize {
         match &self.meter {
             Meter::Requests(_, table) => Arc::as_ptr(table) as usize,
+            Meter::Shared(shared) => Arc::as_ptr(shared.table()) as usize,
             Meter::Concurrent(_, table) | Meter::Connections(_, table) => Arc::as_ptr(table) as usize,
         }
     }
@@ -114,7 +135,7 @@ impl LimitGate {
     fn refusal(&self, exchange: &Exchange<'_>, retry_after: Duration) -> Response {
         let limit = &*self.settings;
         // What all share is full, and nobody's fault.
-        let is_own = matches!(self.meter, Meter::Requests(..)) || limit.is_by_request();
+        let is_own = matches!(self.meter, Meter::Requests(..) | Meter::Shared(_)) || limit.is_by_request();
         let status = if is_own { Status::TOO_MANY_REQUESTS } else { Status::SERVICE_UNAVAILABLE };
         // At least a second: who comes back at once is refused again.
         let seconds = retry_after.as_secs().saturating_add(u64::from(retry_after.subsec_nanos() > 0)).max(1);

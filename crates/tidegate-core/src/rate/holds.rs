@@ -108,7 +108,9 @@ impl Held {
 
     /// How fast the answer is sent that begins now; `None` where nothing holds it up.
     pub(crate) fn take_pace(&self) -> Option<Box<Pace>> {
-        self.0.pace.take()
+        let mut pace = self.0.pace.take()?;
+        pace.follow(&self.0.connection);
+        Some(pace)
     }
 
     /// For those who make the answer.
@@ -128,6 +130,8 @@ impl Drop for Held {
 #[derive(Debug, Default)]
 pub(crate) struct ConnectionHolds {
     permits: RefCell<Vec<(SmallVec<[u8; 64]>, Permit)>>,
+    /// The largest piece that its last answer could have, and when that ended.
+    paced: Cell<(u64, u64)>,
     /// As whom it was let in, where that is not its peer: behind a load balancer the client is another.
     admitted: Cell<Option<Peer>>,
 }
@@ -136,6 +140,14 @@ pub(crate) struct ConnectionHolds {
 const KEYS_OF_ONE: usize = 8;
 
 impl ConnectionHolds {
+    pub(crate) fn paced(&self) -> (u64, u64) {
+        self.paced.get()
+    }
+
+    pub(crate) fn set_paced(&self, most: u64, now: u64) {
+        self.paced.set((most, now));
+    }
+
     pub(crate) fn admit_as(&self, admitted: Peer) {
         self.admitted.set(Some(admitted));
     }

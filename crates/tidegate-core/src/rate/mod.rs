@@ -10,6 +10,7 @@ mod buckets;
 mod counts;
 mod gate;
 mod holds;
+mod nodes;
 mod pace;
 mod store;
 
@@ -19,11 +20,12 @@ pub use buckets::Buckets;
 pub use counts::{Counts, Place};
 pub use gate::LimitGate;
 pub(crate) use holds::{ConnectionHolds, Held, Holds};
+pub use nodes::{NodeState, Nodes, Report, TakeReports};
 pub use pace::BandwidthGate;
 pub(crate) use pace::Pace;
 pub use store::{Identity, Kind, RateStore, Table, TablePlace};
 
-use std::num::NonZeroU64;
+use std::num::{NonZeroU32, NonZeroU64};
 use std::time::Duration;
 use tidegate_config::settings::RequestRate;
 
@@ -62,6 +64,19 @@ impl Rate {
         let longest = nanoseconds(Self::LONGEST);
         let interval = (nanoseconds(period) / count).clamp(1, longest);
         Rate { interval, ahead: interval.saturating_mul(burst.get()).min(longest).max(interval) }
+    }
+
+    /// The part of one of so many.
+    fn part(self, of: NonZeroU32) -> Rate {
+        let longest = nanoseconds(Self::LONGEST);
+        let interval = self.interval.saturating_mul(of.get().into()).min(longest);
+        // The same time is worth fewer of them.
+        Rate { interval, ahead: self.ahead.max(interval) }
+    }
+
+    /// Nanoseconds that so many take of the time of a key.
+    fn time(self, count: u64) -> u64 {
+        self.interval.saturating_mul(count)
     }
 
     /// Nanoseconds of a key's time that one takes.
@@ -132,6 +147,14 @@ mod tests {
         ] {
             assert_eq!(ask(at), expected, "at {at} ms");
         }
+    }
+
+    #[test]
+    fn a_part_of_a_rate() {
+        let part = rate(10, Duration::from_secs(1), 20).part(NonZeroU32::new(4).unwrap());
+        assert_eq!(part, rate(5, Duration::from_secs(2), 5));
+        let least = rate(1, Duration::from_secs(1), 1).part(NonZeroU32::new(4).unwrap());
+        assert_eq!(least, rate(1, Duration::from_secs(4), 1));
     }
 
     #[test]

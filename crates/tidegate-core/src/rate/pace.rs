@@ -14,13 +14,14 @@
 //! bandwidth than it uses.
 
 use super::gate::Key;
-use super::holds::Permit;
+use super::holds::{ConnectionHolds, Permit};
 use super::{Buckets, Counts, Identity, RateStore, Table};
 use crate::exchange::Exchange;
 use crate::gate::{Gate, Verdict};
 use crate::notes;
 use crate::template::Scope;
 use smallvec::SmallVec;
+use std::cell::Cell;
 use std::future::Future;
 use std::io;
 use std::pin::Pin;
@@ -32,18 +33,27 @@ use tidegate_config::settings::{Bandwidth, Shared};
 use tidegate_io::clock;
 use tidegate_io::timer::{self, Deadline};
 
-/// A piece takes so much of the time of its bandwidth, where nobody else waits.
-const PIECE: u64 = millis(16);
-/// A round that takes longer has its pieces made smaller.
+/// A piece takes so much of the time of its bandwidth, where nobody else waits. Whole ones make a second, as they do when they
+/// are doubled: so one second holds as many as the other, whenever it begins.
+const PIECE: u64 = millis(1000) / 64;
+/// From so many answers on pieces take twice as long, and from twice as many on again, where each client has a bandwidth of its
+/// own: the sum of many is steady whatever its parts are, and a piece costs the same whatever its size.
+const CROWD: usize = 16;
+const MULTIPLE: u64 = 8;
+/// A round that takes longer has its pieces made smaller, unless they are small already.
 const ROUND: u64 = millis(100);
+const LONGEST_ROUND: u64 = millis(400);
+const COMFORTABLE: u64 = 8 << 10;
 /// Nor does it take less: whoever has some hundred connections has more than others, which is less than serving it in
 /// ever smaller pieces would cost everybody.
 const SHORTEST: u64 = millis(1) / 20;
 /// Bytes of a piece.
 const SMALLEST: u64 = 64;
 const LARGEST: u64 = 1 << 20;
-/// Bytes of the first piece of an answer; each further one may have twice as many.
+/// Least bytes of the first piece of an answer; each further one may have twice as many. An answer that follows another one of its
+/// connection so soon goes on where that has ended: else who asks for much in parts would have less than who asks once.
 const FIRST: u64 = 512;
+const SOON: u64 = millis(1000);
 /// Timers are late. Whoever was told to wait and comes no later than this has lost nothing.
 const LATE: u64 = millis(250);
 /// What begins so soon begins now: no timer is more exact.
@@ -62,6 +72,8 @@ struct Channel {
     by: Option<Key>,
     times: Arc<Buckets>,
     clients: Arc<Counts>,
+    /// Moves on with each answer.
+    begun: Cell<u32>,
 }
 
 impl BandwidthGate {
@@ -79,7 +91,13 @@ impl BandwidthGate {
             return Err(io::Error::other("the table of a bandwidth is of another kind"));
         };
         let by = (!settings.by.is_empty()).then(|| Key::new(&settings.by, scope));
-        Ok(BandwidthGate(Rc::new(Channel { settings: settings.clone(), by, times, clients })))
+        Ok(BandwidthGate(Rc::new(Channel {
+            settings: settings.clone(),
+            by,
+            times,
+            clients,
+            begun: Cell::new(0),
+        })))
     }
 }
 
@@ -114,16 +132,31 @@ impl Channel {
     }
 }
 
+impl Channel {
+    /// How much of the time of its bandwidth a piece of somebody takes who is alone there.
+    fn longest(self: &Rc<Self>) -> u64 {
+        // Each answer on this worker has it.
+        if self.by.is_some() { piece_among(Rc::strong_count(self)) } else { PIECE }
+    }
+}
+
+fn piece_among(answers: usize) -> u64 {
+    let times = u64::try_from(answers / CROWD).unwrap_or(MULTIPLE).clamp(1, MULTIPLE);
+    PIECE << times.ilog2()
+}
+
 /// The part of an answer in one bandwidth.
 pub(crate) struct Share {
     channel: Rc<Channel>,
     key: SmallVec<[u8; 64]>,
     /// By which its clients are counted.
     all: SmallVec<[u8; 64]>,
+    /// Of which there is one for each client: who has it counts it.
+    stand: SmallVec<[u8; 64]>,
     /// Counts the connections of its client.
     permit: Option<Permit>,
-    /// Counts the clients, as that which came first of its client.
-    client: Option<Permit>,
+    /// Counts its client among all, for all answers to it: the first of them has this, and when it ends another one does.
+    client: Option<[Permit; 2]>,
     /// Bytes that are still free.
     free: u64,
     /// When the last piece began, and how long pieces have to wait for that.
@@ -147,27 +180,45 @@ impl Share {
         let permit = Permit::take(&channel.clients, &who, super::counts::MOST);
         let mut all = key.clone();
         all.push(1);
-        // The last may go before the others: then one client too few is counted, which only makes rounds longer.
-        let is_first = permit.as_ref().is_some_and(|permit| permit.count() == 1);
-        let client = if is_first { Permit::take(&channel.clients, &all, super::counts::MOST) } else { None };
+        let mut stand = who.clone();
+        stand.push(2);
         let free = channel.settings.after;
-        Share { channel: channel.clone(), key, all, permit, client, free, start: 0, delay: 0, reserved: 0 }
+        Share {
+            channel: channel.clone(),
+            key,
+            all,
+            stand,
+            permit,
+            client: None,
+            free,
+            start: 0,
+            delay: 0,
+            reserved: 0,
+        }
     }
 
     /// Bytes of the next piece, as far as this bandwidth has a say.
-    fn piece(&self) -> u64 {
+    fn piece(&mut self) -> u64 {
+        if self.client.is_none() {
+            let counts = &self.channel.clients;
+            let all = || Permit::take(counts, &self.all, super::counts::MOST);
+            self.client = Permit::take(counts, &self.stand, 1).and_then(|stand| Some([stand, all()?]));
+        }
         let clients = match &self.client {
-            Some(client) => client.count(),
+            Some([_, all]) => all.count(),
             None => self.channel.clients.look(&self.all),
         };
         let (clients, connections) =
             (u64::from(clients.max(1)), u64::from(self.permit.as_ref().map_or(1, Permit::count)));
-        let (mut time, parts) = match clients {
-            1 => (PIECE.min(ROUND / connections), 1), // there is nobody to be fair to
-            _ => (PIECE.min(ROUND / clients), connections),
+        let round =
+            |waiting: u64| self.channel.time(COMFORTABLE.saturating_mul(waiting)).clamp(ROUND, LONGEST_ROUND);
+        let (round, mut time, parts) = match clients {
+            // There is nobody to be fair to.
+            1 => (round(connections), self.channel.longest().min(round(connections) / connections), 1),
+            _ => (round(clients), PIECE.min(round(clients) / clients), connections),
         };
-        if self.delay > ROUND {
-            let shrink = |time: u64| u128::from(time) * u128::from(ROUND) / u128::from(self.delay);
+        if self.delay > round {
+            let shrink = |time: u64| u128::from(time) * u128::from(round) / u128::from(self.delay);
             time = u64::try_from(shrink(u64::try_from(shrink(time)).unwrap_or(0))).unwrap_or(0);
         }
         let piece = self.channel.bytes(time).min(LARGEST) / parts;
@@ -223,6 +274,8 @@ pub(crate) struct Pace {
     debt: u64,
     /// The next piece has no more than this.
     most: u64,
+    /// What it is sent on.
+    connection: Option<Rc<ConnectionHolds>>,
     deadline: Option<Deadline>,
 }
 
@@ -243,8 +296,20 @@ pub(crate) enum Grant {
 
 impl Pace {
     pub(crate) fn add(&mut self, share: Share) {
+        // Those who begin together do not go on in step: each first piece is another one (golden section).
+        let begun = share.channel.begun.get().wrapping_add(0x9E37_79B9);
+        share.channel.begun.set(begun);
+        self.most = FIRST + u64::from(begun) * FIRST / (1 << 32);
         self.shares.push(share);
-        self.most = FIRST;
+    }
+
+    /// The answer is sent on this connection.
+    pub(crate) fn follow(&mut self, connection: &Rc<ConnectionHolds>) {
+        let (most, ended) = connection.paced();
+        if clock::monotonic_ns().saturating_sub(ended) < SOON {
+            self.most = most.max(FIRST);
+        }
+        self.connection = Some(connection.clone());
     }
 
     /// How much may be sent now of what is left, as far as that is known.
@@ -253,7 +318,7 @@ impl Pace {
             return Grant::Now(self.allowance);
         }
         if self.waiting == 0 {
-            let piece = self.shares.iter().map(Share::piece).min().unwrap_or(LARGEST);
+            let piece = self.shares.iter_mut().map(Share::piece).min().unwrap_or(LARGEST);
             let free = self.shares.iter().map(|share| share.free).min().unwrap_or(0);
             let piece =
                 piece.min(self.most.max(free)).clamp(SMALLEST, LARGEST).min(left.unwrap_or(LARGEST)).max(1);
@@ -324,6 +389,9 @@ impl Pace {
 impl Drop for Pace {
     fn drop(&mut self) {
         let (unused, now) = (self.allowance + self.waiting, clock::monotonic_ns());
+        if let Some(connection) = &self.connection {
+            connection.set_paced(self.most, now);
+        }
         if self.debt > 0 {
             // What was sent all the same is paid by who comes next.
             for share in &mut self.shares {

@@ -1,15 +1,15 @@
 //! The tables of a process, by the name of their limit.
 
-use super::{Bans, Buckets, Counts, Rate};
+use super::{Bans, Buckets, Counts, Nodes, Rate, TakeReports};
 use serde::{Deserialize, Serialize};
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasher, RandomState};
 use std::io::{self, ErrorKind};
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use tidegate_config::Settings;
-use tidegate_config::settings::{Ban, Bandwidth, Bound, Limit, RequestRate, UserSource};
+use tidegate_config::settings::{Ban, Bandwidth, Bound, Limit, LimitStore, RequestRate, UserSource};
 use tidegate_io::shared::{SharedMemory, SharedWords};
 
 /// Pairs of user and client of whom it is remembered that they have guessed.
@@ -23,7 +23,7 @@ impl From<&RequestRate> for Rate {
 
 /// The tables of a process. Outlives its engines: what has been counted holds for the next settings, too.
 #[derive(Debug, Default)]
-pub struct RateStore(Mutex<HashMap<Identity, Table>>);
+pub struct RateStore(Mutex<HashMap<Identity, Table>>, Mutex<Option<Arc<Nodes>>>, OnceLock<TakeReports>);
 
 /// What makes the table of a limit another one.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -53,6 +53,8 @@ pub enum Kind {
     Guesses,
     /// Who is banned.
     Ban,
+    /// What has been let in of each key that other servers have not heard of.
+    Leases,
 }
 
 /// A table, and where it lies in the memories that come with it.
@@ -110,12 +112,18 @@ impl Identity {
         Identity { name: ban.name.clone(), keys: ban.keys, kind: Kind::Ban }
     }
 
+    /// That of the table of what other servers have not heard of; `None` where this limit is shared with none.
+    pub fn of_leases(limit: &Limit) -> Option<Identity> {
+        limit.lease.map(|_| Identity { name: limit.name.clone(), keys: limit.keys, kind: Kind::Leases })
+    }
+
     /// Those of all tables that settings need; one several times.
     pub fn all(settings: &Settings) -> impl Iterator<Item = Identity> {
         let bandwidths = settings.bandwidths().flat_map(Identity::of_bandwidth);
         let guesses = settings.users.iter().map(Identity::of_guesses);
         let bans = settings.bans().map(Identity::of_ban);
-        settings.rates().map(Identity::of).chain(bandwidths).chain(guesses).chain(bans)
+        let leases = settings.rates().filter_map(Identity::of_leases);
+        settings.rates().map(Identity::of).chain(bandwidths).chain(guesses).chain(bans).chain(leases)
     }
 
     /// How many words its table takes, in which `processes` may count. `None`: more than can be told.
@@ -123,7 +131,7 @@ impl Identity {
         let keys = usize::try_from(self.keys).unwrap_or(usize::MAX);
         match self.kind {
             Kind::Rate | Kind::Speed | Kind::Guesses => Some(Buckets::length(keys)),
-            Kind::Count | Kind::Clients => Counts::length(keys, processes),
+            Kind::Count | Kind::Clients | Kind::Leases => Counts::length(keys, processes),
             Kind::Ban => Some(Bans::length(keys)),
         }
     }
@@ -137,7 +145,9 @@ impl Identity {
         let secret = [RandomState::new().hash_one(0), RandomState::new().hash_one(1)];
         Ok(match self.kind {
             Kind::Rate | Kind::Speed | Kind::Guesses => Table::Rate(Arc::new(Buckets::new(words, secret)?)),
-            Kind::Count | Kind::Clients => Table::Count(Arc::new(Counts::new(words, processes, secret)?)),
+            Kind::Count | Kind::Clients | Kind::Leases => {
+                Table::Count(Arc::new(Counts::new(words, processes, secret)?))
+            }
             Kind::Ban => Table::Ban(Arc::new(Bans::new(words, secret)?)),
         })
     }
@@ -149,7 +159,7 @@ impl Identity {
     pub fn attach(&self, words: SharedWords) -> io::Result<Table> {
         Ok(match self.kind {
             Kind::Rate | Kind::Speed | Kind::Guesses => Table::Rate(Arc::new(Buckets::attach(words)?)),
-            Kind::Count | Kind::Clients => Table::Count(Arc::new(Counts::attach(words)?)),
+            Kind::Count | Kind::Clients | Kind::Leases => Table::Count(Arc::new(Counts::attach(words)?)),
             Kind::Ban => Table::Ban(Arc::new(Bans::attach(words)?)),
         })
     }
@@ -216,13 +226,39 @@ impl RateStore {
         Ok(table)
     }
 
+    /// Whoever takes the reports to the store of other servers, from now on.
+    pub fn share_by(&self, take: TakeReports) {
+        let _ = self.2.set(take);
+    }
+
+    /// The servers that use the same store; `None` where there is none, or nobody takes reports there.
+    pub(super) fn nodes(&self, store: Option<&LimitStore>) -> Option<Arc<Nodes>> {
+        let mut nodes = self.1.lock().unwrap_or_else(PoisonError::into_inner);
+        let (store, _) = store.zip(self.2.get())?;
+        if let Some(nodes) = nodes.as_ref().filter(|nodes| nodes.settings.is_same_as(store)) {
+            return Some(nodes.clone());
+        }
+        // Those of the settings before end with the last engine that has them.
+        Some(nodes.insert(Arc::new(Nodes::new(store))).clone())
+    }
+
     /// How many tables there are.
     pub fn held(&self) -> usize {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).len()
     }
 
-    /// Lets go of the tables that no settings in force use.
+    /// Settings are in force: lets go of the tables that they do not use, and tells other servers what they share.
     pub fn settle(&self, settings: &Settings) {
+        let mut nodes = self.1.lock().unwrap_or_else(PoisonError::into_inner);
+        // Those of settings that were given up end with these.
+        let is_in_force = |nodes: &mut Arc<Nodes>| {
+            settings.limit_store.as_ref().is_some_and(|s| nodes.settings.is_same_as(s))
+        };
+        *nodes = nodes.take_if(is_in_force);
+        if let Some((nodes, take)) = nodes.as_ref().zip(self.2.get()) {
+            nodes.begin(take);
+        }
+        drop(nodes);
         let mut tables = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if tables.is_empty() {
             return;

@@ -29,8 +29,9 @@ fn section(group: &GroupReport) -> Section {
     rows.extend(group.members.iter().map(|member| {
         let backup = if member.is_backup { " (backup)" } else { "" };
         let value = format!(
-            "{}{backup}, {} in use, {} requests, {} failed",
+            "{}{backup}, weight {}, {} in use, {} requests, {} failed",
             member.state.as_str(),
+            member.weight,
             member.in_use,
             member.requests,
             member.failures
@@ -47,6 +48,7 @@ pub(super) fn to_json(groups: &[GroupReport]) -> Value {
             "name": member.name,
             "state": member.state.as_str(),
             "backup": member.is_backup,
+            "weight": member.weight,
             "in_use": member.in_use,
             "requests": member.requests,
             "failures": member.failures,
@@ -129,6 +131,7 @@ mod tests {
             members: vec![MemberReport {
                 name: "10.0.0.1:3000".into(),
                 state: MemberState::Ejected,
+                weight: 1,
                 is_backup: true,
                 in_use: 1,
                 requests: 7,

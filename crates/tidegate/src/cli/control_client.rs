@@ -12,6 +12,7 @@ use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use tidegate_config::{Loaded, ProcessEnvironment, Settings, load_file, load_str};
+use tidegate_modules::gateway::balance::groups::{SteeringOrder, Way};
 use tidegate_modules::status::Format;
 
 /// How to find the server.
@@ -184,6 +185,159 @@ enum BansAction {
         /// An address of the client; of IPv6 its network of 64 bits is meant
         address: IpAddr,
     },
+}
+
+/// Drains, pauses and weighs the members of upstream groups.
+///
+/// What is said holds at once for all processes, over reloads, until something else is said; an upgrade or a new start goes
+/// by the settings again. Requests under way are finished. A member is named as in the settings.
+#[derive(Args)]
+#[command(after_long_help = "\
+Examples:
+  tidegate upstream drain backends 10.0.0.1:3000     only clients whose cookie names it (`sticky`); without cookies nobody
+  tidegate upstream pause backends 10.0.0.1:3000     no requests at all
+  tidegate upstream serve backends 10.0.0.1:3000     requests again
+  tidegate upstream weigh backends 10.0.0.1:3000 5   in place of the `weight` of the settings
+  tidegate upstream weigh backends 10.0.0.1:3000 own
+  tidegate status                                    shows each member, its state and its weight
+
+Exit codes:
+  0  done
+  1  there is no such member, or no server answers
+  2  the arguments are wrong")]
+pub struct UpstreamArguments {
+    #[command(subcommand)]
+    action: UpstreamAction,
+    #[command(flatten)]
+    server: Server,
+}
+
+#[derive(Subcommand)]
+enum UpstreamAction {
+    /// Gives a member no new clients
+    Drain(MemberName),
+    /// Gives a member no requests
+    Pause(MemberName),
+    /// Gives a member requests again
+    Serve(MemberName),
+    /// Gives a member more or fewer requests than the settings say
+    Weigh {
+        #[command(flatten)]
+        name: MemberName,
+        /// From 1 to 1000, or `own` for the one of the settings
+        #[arg(value_parser = weight)]
+        weight: Weight,
+    },
+}
+
+/// Which member is meant.
+#[derive(Args)]
+struct MemberName {
+    /// The upstream
+    group: String,
+    /// The member, as in the settings
+    member: String,
+}
+
+/// A weight; `None` is that of the settings.
+#[derive(Debug, Clone, Copy)]
+struct Weight(Option<u32>);
+
+fn weight(text: &str) -> Result<Weight, String> {
+    if text == "own" {
+        return Ok(Weight(None));
+    }
+    let weight = text.parse().ok().filter(|weight| (1..=1000).contains(weight));
+    weight.map(|weight| Weight(Some(weight))).ok_or_else(|| "a number from 1 to 1000, or `own`".to_owned())
+}
+
+/// Restarts the processes of a pool.
+///
+/// They are replaced one by one: a new one is up before an old one ends, and each finishes its requests.
+#[derive(Args)]
+#[command(after_long_help = "\
+Examples:
+  tidegate pool restart php
+  tidegate status                  shows the processes of each pool
+
+Exit codes:
+  0  they are being replaced
+  1  there is no such pool, or no server answers
+  2  the arguments are wrong")]
+pub struct PoolArguments {
+    #[command(subcommand)]
+    action: PoolAction,
+    #[command(flatten)]
+    server: Server,
+}
+
+#[derive(Subcommand)]
+enum PoolAction {
+    /// Replaces the processes of a pool one by one
+    Restart {
+        /// The pool
+        name: String,
+    },
+}
+
+/// Opens the logs anew, after they were rotated.
+#[derive(Args)]
+#[command(after_long_help = "\
+Examples:
+  mv access.log access.log.1 && tidegate logs reopen
+  kill -USR1 $(cat /run/tidegate/tidegate.pid)      the same
+
+Exit codes:
+  0  they are being opened; the error log says when they are in use, or why not
+  1  no server answers
+  2  the arguments are wrong")]
+pub struct LogsArguments {
+    #[command(subcommand)]
+    action: LogsAction,
+    #[command(flatten)]
+    server: Server,
+}
+
+#[derive(Subcommand)]
+enum LogsAction {
+    /// Opens the files at their paths, in place of those that are open
+    Reopen,
+}
+
+/// `tidegate upstream`.
+pub fn upstream(arguments: &UpstreamArguments) -> Result<ExitCode> {
+    let (name, order) = match &arguments.action {
+        UpstreamAction::Drain(name) => (name, SteeringOrder::Way(Way::Drain)),
+        UpstreamAction::Pause(name) => (name, SteeringOrder::Way(Way::Pause)),
+        UpstreamAction::Serve(name) => (name, SteeringOrder::Way(Way::Serve)),
+        UpstreamAction::Weigh { name, weight } => (name, SteeringOrder::Weight(weight.0)),
+    };
+    let MemberName { group, member } = name;
+    for name in [group, member] {
+        in_a_line(name)?;
+    }
+    ask(&arguments.server, &Request::Steer { group: group.clone(), member: member.clone(), order })
+}
+
+/// `tidegate pool`.
+pub fn pool(arguments: &PoolArguments) -> Result<ExitCode> {
+    let PoolAction::Restart { name } = &arguments.action;
+    in_a_line(name)?;
+    ask(&arguments.server, &Request::RestartPool(name.clone()))
+}
+
+/// `tidegate logs`.
+pub fn logs(arguments: &LogsArguments) -> Result<ExitCode> {
+    let LogsAction::Reopen = arguments.action;
+    ask(&arguments.server, &Request::ReopenLogs)
+}
+
+/// Refuses what would end the line of a request.
+fn in_a_line(name: &str) -> Result<()> {
+    if name.is_empty() || name.chars().any(char::is_control) {
+        bail!("{name:?} is no name of anything in the settings");
+    }
+    Ok(())
 }
 
 /// `tidegate status`.

@@ -9,6 +9,7 @@ mod check;
 mod completions;
 mod control_client;
 mod dangers;
+mod docs;
 mod explain;
 mod fmt;
 mod keep;
@@ -66,6 +67,10 @@ enum Command {
     Bans(control_client::BansArguments),
     Stop(control_client::StopArguments),
     Upgrade(control_client::UpgradeArguments),
+    Upstream(control_client::UpstreamArguments),
+    Pool(control_client::PoolArguments),
+    Logs(control_client::LogsArguments),
+    Docs(docs::Arguments),
     Trust(trust::Arguments),
     SignUrl(sign_url::Arguments),
     Spawn(spawn::Arguments),
@@ -113,6 +118,10 @@ pub fn run() -> ExitCode {
         Command::Bans(arguments) => control_client::bans(&arguments),
         Command::Stop(arguments) => control_client::stop(&arguments),
         Command::Upgrade(arguments) => control_client::upgrade(&arguments),
+        Command::Upstream(arguments) => control_client::upstream(&arguments),
+        Command::Pool(arguments) => control_client::pool(&arguments),
+        Command::Logs(arguments) => control_client::logs(&arguments),
+        Command::Docs(arguments) => docs::run(&arguments),
         Command::Trust(arguments) => trust::run(&arguments),
         Command::SignUrl(arguments) => sign_url::run(&arguments),
         Command::Spawn(arguments) => spawn::run(&arguments),
@@ -173,6 +182,74 @@ fn counted(count: usize, what: &str) -> String {
 mod tests {
     use super::*;
     use clap::CommandFactory;
+    use clap::error::ErrorKind;
+
+    /// The words of a command as a shell reads them, up to a comment, a pipe or the next command.
+    fn words(line: &str) -> Vec<String> {
+        let mut words = vec![String::new()];
+        let mut quote = None;
+        for character in line.chars() {
+            match (quote, character) {
+                (Some(open), close) if open == close => quote = None,
+                (None, '"' | '\'') => quote = Some(character),
+                (None, '#' | '|' | '>' | '&' | ';') if words.last().is_some_and(String::is_empty) => break,
+                (None, ' ') => {
+                    if words.last().is_some_and(|word| !word.is_empty()) {
+                        words.push(String::new());
+                    }
+                }
+                (_, character) => words.last_mut().unwrap().push(character),
+            }
+        }
+        words.retain(|word| !word.is_empty());
+        words
+    }
+
+    /// Every command that a document or a help text shows is one that this program understands.
+    #[test]
+    fn commands_in_documents_and_helps_are_commands() {
+        let mut shown: Vec<(String, String)> = Vec::new();
+        let readme = include_str!("../../../../README.md");
+        for (page, text) in docs::PAGES.iter().chain(&[("README", readme)]) {
+            for block in text.split("```sh\n").skip(1) {
+                let lines = block.split("```").next().unwrap_or_default().lines();
+                shown.extend(lines.map(|line| (format!("docs/{page}.md"), line.to_owned())));
+            }
+        }
+        let mut command = Arguments::command();
+        command.build();
+        let mut commands = vec![command];
+        while let Some(mut command) = commands.pop() {
+            let help = command.render_long_help().to_string();
+            let place = format!("{} --help", command.get_name());
+            // What follows three spaces is about the command.
+            let lines = help.lines().filter(|line| line.starts_with("  ") && !line.starts_with("   "));
+            let lines = lines.map(|line| line.trim().split("   ").next().unwrap_or_default().to_owned());
+            shown.extend(lines.map(|line| (place.clone(), line)));
+            commands.extend(command.get_subcommands().filter(|sub| !sub.is_hide_set()).cloned());
+        }
+        let (mut count, mut wrong) = (0, Vec::new());
+        for (place, line) in shown {
+            let line = line.trim().trim_start_matches("$ ");
+            let Some(rest) = line.strip_prefix("tidegate ") else { continue };
+            // Rows of a table of signals and the like name a command without being one.
+            if rest.contains(['<', '[']) && !rest.contains('"') || rest.ends_with(':') {
+                continue;
+            }
+            let example = line.replace("URL-BEFORE", "http://a/").replace("URL-AFTER", "http://b/");
+            let words = words(&example.replace(" URL", " http://a/"));
+            count += 1;
+            if let Err(error) = Arguments::try_parse_from(&words)
+                && error.use_stderr()
+                // A help goes on in the next line.
+                && !(place.ends_with("--help") && error.kind() == ErrorKind::MissingRequiredArgument)
+            {
+                wrong.push(format!("{place}: {line}\n{error}"));
+            }
+        }
+        assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+        assert!(count > 60, "only {count} commands were found");
+    }
 
     #[test]
     fn arguments_are_sound_and_every_command_teaches() {

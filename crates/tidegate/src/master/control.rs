@@ -27,6 +27,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use tidegate_config::Settings;
+use tidegate_modules::gateway::balance::groups::{SteeringOrder, Way};
 use tidegate_modules::status::Format;
 
 /// The longest request line, bytes.
@@ -67,6 +68,19 @@ pub enum Request {
         /// The settings file of the server that is meant.
         config: Option<PathBuf>,
     },
+    /// What a member of an upstream group is to get.
+    Steer {
+        /// The name of its group.
+        group: String,
+        /// The member as written.
+        member: String,
+        /// What is said of it.
+        order: SteeringOrder,
+    },
+    /// Replace the processes of a pool.
+    RestartPool(String),
+    /// Open the logs anew, after a rotation.
+    ReopenLogs,
     /// Hand over to a new program.
     Upgrade {
         /// `None` is the one that was started.
@@ -89,6 +103,19 @@ impl Request {
             Request::Reload { allows_loss, config } => {
                 line("reload", ("allow-loss", *allows_loss), ("of", config.as_deref()))
             }
+            // Neither name holds a line end or a tab: the settings refuse both.
+            Request::Steer { group, member, order } => {
+                let said = match order {
+                    SteeringOrder::Way(Way::Serve) => "serve".to_owned(),
+                    SteeringOrder::Way(Way::Drain) => "drain".to_owned(),
+                    SteeringOrder::Way(Way::Pause) => "pause".to_owned(),
+                    SteeringOrder::Weight(None) => "weight=own".to_owned(),
+                    SteeringOrder::Weight(Some(weight)) => format!("weight={weight}"),
+                };
+                format!("upstream {said} {group}\t{member}")
+            }
+            Request::RestartPool(name) => format!("restart-pool {name}"),
+            Request::ReopenLogs => "reopen-logs".into(),
             Request::Stop { now, config } => line("stop", ("now", *now), ("of", config.as_deref())),
             Request::Upgrade { binary, allows_loss } => {
                 line("upgrade", ("allow-loss", *allows_loss), ("to", binary.as_deref()))
@@ -106,6 +133,20 @@ impl Request {
             ("cache", question) => Request::Cache(question.into()),
             ("bans", "") => Request::Bans,
             ("lift", address) => Request::Lift(address.parse().ok()?),
+            ("upstream", rest) => {
+                let (said, names) = rest.split_once(' ')?;
+                let (group, member) = names.split_once('\t')?;
+                let order = match said {
+                    "serve" => SteeringOrder::Way(Way::Serve),
+                    "drain" => SteeringOrder::Way(Way::Drain),
+                    "pause" => SteeringOrder::Way(Way::Pause),
+                    "weight=own" => SteeringOrder::Weight(None),
+                    other => SteeringOrder::Weight(Some(other.strip_prefix("weight=")?.parse().ok()?)),
+                };
+                Request::Steer { group: group.into(), member: member.into(), order }
+            }
+            ("restart-pool", name) if !name.is_empty() => Request::RestartPool(name.into()),
+            ("reopen-logs", "") => Request::ReopenLogs,
             ("reload", rest) => {
                 let (allows_loss, config) = parse_order(rest, "allow-loss", "of")?;
                 Request::Reload { allows_loss, config }
@@ -572,6 +613,19 @@ mod tests {
             Request::Status(Format::Json),
             Request::Status(Format::Prometheus),
             Request::Bans,
+            Request::Steer {
+                group: "my app".into(),
+                member: "unix:/run/a b.sock".into(),
+                order: SteeringOrder::Way(Way::Drain),
+            },
+            Request::Steer {
+                group: "app".into(),
+                member: "10.0.0.1:80".into(),
+                order: SteeringOrder::Weight(Some(7)),
+            },
+            Request::Steer { group: "a".into(), member: "b".into(), order: SteeringOrder::Weight(None) },
+            Request::RestartPool("my php".into()),
+            Request::ReopenLogs,
             Request::Lift("192.0.2.1".parse().unwrap()),
             Request::Lift("2001:db8::1".parse().unwrap()),
             Request::Cache("list".into()),

@@ -462,6 +462,18 @@ impl Master {
             Event::Order(Request::Upgrade { binary, allows_loss }, responder) => {
                 self.ask_for(Order::Upgrade { executable: binary, allows_loss, responder: Some(responder) });
             }
+            Event::Order(Request::Steer { group, member, order }, responder) => {
+                responder.send(match self.upstreams.steer(&group, &member, &order) {
+                    Ok(()) => Reply::ok(""),
+                    Err(why) => Reply::failed(why),
+                });
+            }
+            Event::Order(Request::RestartPool(name), responder) => self.restart_pool(name, responder),
+            Event::Order(Request::ReopenLogs, responder) => {
+                self.reopen_logs();
+                responder
+                    .send(Reply::ok("the logs are being opened anew; the error log says when they are\n"));
+            }
             Event::Order(
                 Request::Status(_) | Request::Cache(_) | Request::Bans | Request::Lift(_),
                 responder,
@@ -473,6 +485,21 @@ impl Master {
             other => drop(self.obey_servers(other)),
         }
         None
+    }
+
+    /// The supervisor may be busy with a file system, and the master waits for nobody.
+    fn restart_pool(&self, name: String, responder: Responder) {
+        let pools = self.pools.clone();
+        let started = std::thread::Builder::new().name("tidegate-restart".into()).spawn(move || {
+            responder.send(if pools.restart(&name) {
+                Reply::ok("")
+            } else {
+                Reply::failed(format!("no pool of processes is named {name}; `tidegate status` lists them"))
+            });
+        });
+        if let Err(error) = started {
+            log::error(format_args!("a pool cannot be restarted: no thread: {error}"));
+        }
     }
 
     /// The answer to an operator who means the server of another settings file.

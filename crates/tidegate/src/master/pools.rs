@@ -119,6 +119,11 @@ impl Pools {
         self.supervisor.report(all);
     }
 
+    /// Replaces the processes of a pool; whether it is one that is run here.
+    pub fn restart(&self, name: &str) -> bool {
+        self.supervisor.restart(name)
+    }
+
     /// How they stand.
     pub fn status(&self) -> Vec<PoolStatus> {
         self.supervisor.status()

@@ -252,7 +252,8 @@ impl Rates {
             },
         };
         // How many connections a client has, and who guesses passwords, is no news of a limit.
-        let is_news = |table: &&Table| !matches!(table.identity.kind, Kind::Clients | Kind::Guesses);
+        let is_news =
+            |table: &&Table| !matches!(table.identity.kind, Kind::Clients | Kind::Guesses | Kind::Leases);
         self.0.iter().filter(is_news).map(report).collect()
     }
 }

@@ -10,6 +10,7 @@
 
 mod demand;
 pub mod hanging;
+mod nodes;
 mod orders;
 pub mod privileges;
 pub mod view;
@@ -109,6 +110,7 @@ pub fn run() -> Result<ExitCode> {
     });
     demand::start(directory.clone(), link.clone()).context("cannot start a thread")?;
     let rates = Arc::<RateStore>::default();
+    rates.share_by(nodes::taker());
     let logins = Arc::new(LoginStore::new(tls.clone(), rates.clone()));
     let stores = Stores { access: Arc::default(), directory, logins, rates, tls };
     orders::Server::new(link, writer, members, stores, (sender, events), warning).run();

@@ -426,7 +426,10 @@ impl Server {
                     deadline = Some(Instant::now() + patience.unwrap_or_default());
                 }
                 // Who is still served is told of both.
-                Some(Event::Said(order @ (ToServer::Logs(_) | ToServer::Credentials(_)), files)) => {
+                Some(Event::Said(
+                    order @ (ToServer::Logs(_) | ToServer::Credentials(_) | ToServer::Access(_)),
+                    files,
+                )) => {
                     let _ = self.obey(order, files);
                 }
                 Some(_) => {}

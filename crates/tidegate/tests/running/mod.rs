@@ -7,6 +7,7 @@
 
 pub mod accounts;
 pub mod countries;
+pub mod posts;
 
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs;

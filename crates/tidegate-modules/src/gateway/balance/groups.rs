@@ -31,6 +31,48 @@ pub enum Fact {
     /// Requests of some process have put it aside until this time, in nanoseconds of the monotonic clock, which all
     /// processes share; `None`: it answers again.
     Ejected(Option<u64>),
+    /// An operator has said what it is to get.
+    Steered(Steering),
+}
+
+/// What an operator has said of a member. It holds until something else is said, over reloads too.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Steering {
+    /// Which requests it gets.
+    pub way: Way,
+    /// In place of the weight that is written.
+    pub weight: Option<u32>,
+}
+
+/// Which requests a member gets.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Way {
+    /// All that it is due.
+    #[default]
+    Serve,
+    /// Those whose cookie names it, and no others.
+    Drain,
+    /// None.
+    Pause,
+}
+
+impl Steering {
+    /// The same, with what else is said.
+    fn then(self, order: &SteeringOrder) -> Steering {
+        match order {
+            SteeringOrder::Way(way) => Steering { way: *way, ..self },
+            SteeringOrder::Weight(weight) => Steering { weight: *weight, ..self },
+        }
+    }
+}
+
+/// What an operator says of a member.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SteeringOrder {
+    /// Which requests it is to get.
+    Way(Way),
+    /// How many beside the others; `None`: as it is written.
+    Weight(Option<u32>),
 }
 
 /// Tells the master what requests of this process have found out.
@@ -42,6 +84,7 @@ struct Known {
     addresses: Option<Vec<SocketAddr>>,
     is_down: Option<bool>,
     ejected_until: Option<u64>,
+    steered: Option<Steering>,
 }
 
 /// What is known of the members of all groups: the last finding of each kind.
@@ -56,7 +99,16 @@ impl Findings {
             Fact::Addresses(addresses) => known.addresses = Some(addresses.clone()),
             Fact::IsDown(is_down) => known.is_down = Some(*is_down),
             Fact::Ejected(until) => known.ejected_until = *until,
+            Fact::Steered(steering) => known.steered = Some(*steering),
         }
+    }
+
+    /// What an order makes of what was said of a member before.
+    pub fn steer(&self, group: &str, member: &str, order: &SteeringOrder) -> Finding {
+        let known = self.0.get(&(group.to_owned(), member.to_owned()));
+        let before = known.and_then(|known| known.steered).unwrap_or_default();
+        let fact = Fact::Steered(before.then(order));
+        Finding { group: group.to_owned(), member: member.to_owned(), fact }
     }
 
     /// Everything, for somebody who knows nothing yet.
@@ -64,7 +116,11 @@ impl Findings {
         let of = |((group, member), known): (&(String, String), &Known)| {
             let addresses = known.addresses.clone().map(Fact::Addresses);
             let ejected = known.ejected_until.map(|until| Fact::Ejected(Some(until)));
-            let facts = addresses.into_iter().chain(known.is_down.map(Fact::IsDown)).chain(ejected);
+            let facts = addresses
+                .into_iter()
+                .chain(known.is_down.map(Fact::IsDown))
+                .chain(ejected)
+                .chain(known.steered.map(Fact::Steered));
             let finding = |fact| Finding { group: group.clone(), member: member.clone(), fact };
             facts.map(finding).collect::<Vec<_>>()
         };
@@ -177,6 +233,7 @@ fn apply(group: &Group, finding: &Finding) {
         Fact::Addresses(addresses) => group.set_addresses(member, addresses),
         Fact::IsDown(is_down) => group.set_down(member, *is_down),
         Fact::Ejected(until) => group.hear(member, *until),
+        Fact::Steered(steering) => group.steer(member, *steering),
     }
 }
 

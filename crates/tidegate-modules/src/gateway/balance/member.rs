@@ -1,7 +1,8 @@
 //! A member of an upstream group as the workers of a process share it: its health, its load and where it is.
 
+use super::groups::{Steering, Way};
 use super::health::{Fitness, Health, Outcome, Rules};
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
 use tidegate_config::settings::upstream::{self, MemberAddress};
@@ -21,6 +22,9 @@ pub struct Member {
     avoided: Mutex<Vec<(Address, u64)>>,
     /// Which of several addresses is next.
     turn: AtomicUsize,
+    /// What an operator has said: a `Way`, and a weight in place of the one that is written, 0 for none.
+    way: AtomicU8,
+    weight: AtomicU32,
 }
 
 #[derive(Clone)]
@@ -46,6 +50,8 @@ impl Member {
             addresses: RwLock::new(addresses),
             avoided: Mutex::default(),
             turn: AtomicUsize::new(0),
+            way: AtomicU8::new(0),
+            weight: AtomicU32::new(0),
             settings,
         })
     }
@@ -61,6 +67,8 @@ impl Member {
         self.is_plain.store(false, Relaxed);
         self.requests.store(known.requests.load(Relaxed), Relaxed);
         self.failures.store(known.failures.load(Relaxed), Relaxed);
+        self.way.store(known.way.load(Relaxed), Relaxed);
+        self.weight.store(known.weight.load(Relaxed), Relaxed);
         let addresses = known.addresses.read().unwrap_or_else(PoisonError::into_inner).clone();
         *self.addresses.write().unwrap_or_else(PoisonError::into_inner) = addresses;
     }
@@ -79,6 +87,31 @@ impl Member {
             self.is_plain.store(true, Relaxed);
         }
         (fitness, share)
+    }
+
+    /// What an operator has said of it.
+    pub(super) fn steer(&self, steering: Steering) {
+        self.way.store(steering.way as u8, Relaxed);
+        self.weight.store(steering.weight.unwrap_or(0), Relaxed);
+    }
+
+    /// Which requests it is to get.
+    #[inline]
+    pub(super) fn way(&self) -> Way {
+        match self.way.load(Relaxed) {
+            1 => Way::Drain,
+            2 => Way::Pause,
+            _ => Way::Serve,
+        }
+    }
+
+    /// What it is to get beside the others.
+    #[inline]
+    pub(super) fn weight(&self) -> u32 {
+        match self.weight.load(Relaxed) {
+            0 => self.settings.weight.max(1),
+            steered => steered,
+        }
     }
 
     /// Whether it is not known yet where it is.

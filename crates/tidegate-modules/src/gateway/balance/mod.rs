@@ -17,7 +17,7 @@ use super::places::{Place, PlaceLimits, Places, Refused};
 use super::upstream::USUAL_PLACES;
 pub(super) use balance_key::{BalanceKey, Sticky};
 use budget::Budget;
-use groups::{Fact, Finding, Tell};
+use groups::{Fact, Finding, Steering, Tell, Way};
 use health::{Fitness, Outcome, Rules};
 use member::Member;
 use policy::{Candidate, Turns};
@@ -144,6 +144,22 @@ impl Group {
         self.fit_places(now);
     }
 
+    /// An operator has said what a member is to get.
+    fn steer(&self, member: &Member, steering: Steering) {
+        member.steer(steering);
+        self.fit_places(monotonic_ns());
+    }
+
+    /// What a member is good for, and which share of its weight it is given. One that an operator has taken out gets none;
+    /// one that is drained gets those that its cookie brings, where there are cookies.
+    fn fitness(&self, member: &Member, now: u64) -> (Fitness, f64) {
+        match member.way() {
+            Way::Serve => member.fitness(now, &self.rules),
+            Way::Drain if self.settings.sticky.is_some() => member.fitness(now, &self.rules),
+            Way::Drain | Way::Pause => (Fitness::Down, 1.0),
+        }
+    }
+
     /// Whom it tells of what requests have found out.
     fn tell_with(&self, tell: Tell) {
         let _ = self.tell.set(tell);
@@ -170,6 +186,8 @@ impl Group {
         let row = |member: &Arc<Member>| MemberReport {
             name: member.name().to_owned(),
             state: match member.fitness(now, &self.rules).0 {
+                _ if member.way() == Way::Pause => MemberState::Paused,
+                _ if member.way() == Way::Drain => MemberState::Draining,
                 _ if member.is_awaited() => MemberState::Awaited,
                 Fitness::Up => MemberState::Up,
                 Fitness::Trial => MemberState::Trial,
@@ -177,6 +195,7 @@ impl Group {
                 Fitness::Down => MemberState::Down,
             },
             is_backup: member.settings.is_backup,
+            weight: member.weight(),
             in_use: member.in_use.load(Relaxed),
             requests: member.requests.load(Relaxed),
             failures: member.failures.load(Relaxed),
@@ -220,8 +239,8 @@ impl Group {
         let index = match &self.members[..] {
             // The usual case: nothing to weigh. Not even an ejection would help, so only its checks keep
             // requests away.
-            [only] if only.fitness(now, &self.rules).0 != Fitness::Down => 0,
-            [_] => return Err(self.down(now)),
+            [only] if only.way() == Way::Serve && only.fitness(now, &self.rules).0 != Fitness::Down => 0,
+            [only] if only.way() == Way::Serve => return Err(self.down(now)),
             _ => self.look_at_many(balance_key, tried, now)?,
         };
         match self.members.get(index).and_then(|member| self.address(index, member, tried, now)) {
@@ -244,7 +263,12 @@ impl Group {
             if member.is_awaited() || (was_tried && self.address(index, member, tried, now).is_none()) {
                 continue;
             }
-            let (fitness, share) = member.fitness(now, &self.rules);
+            let (fitness, share) = self.fitness(member, now);
+            if member.way() == Way::Drain
+                && (balance_key.tag.is_none() || balance_key.tag != Some(self.tag(member)))
+            {
+                continue;
+            }
             match fitness {
                 Fitness::Up => {}
                 Fitness::Trial => {
@@ -258,7 +282,7 @@ impl Group {
             let candidate = Candidate {
                 member: index,
                 name: member.name(),
-                weight: f64::from(member.settings.weight.max(1)) * share,
+                weight: f64::from(member.weight()) * share,
                 load: member.in_use.load(Relaxed),
             };
             if member.settings.is_backup { backups.push(candidate) } else { fit.push(candidate) }
@@ -305,6 +329,8 @@ impl Group {
         let now = monotonic_ns();
         let why = |member: &Arc<Member>| {
             let why = match member.fitness(now, &self.rules).0 {
+                _ if member.way() == Way::Pause => "is paused by an operator",
+                _ if member.way() == Way::Drain => "is drained by an operator",
                 _ if member.leads_nowhere() => "cannot be looked up",
                 _ if member.is_awaited() => "is being looked up",
                 Fitness::Down => "fails its checks",
@@ -321,8 +347,11 @@ impl Group {
 
     /// Whether the others could do without this member.
     fn has_others(&self, index: usize, now: u64) -> bool {
-        let is_up =
-            |member: &Member| !member.is_awaited() && member.fitness(now, &self.rules).0 == Fitness::Up;
+        let is_up = |member: &Member| {
+            member.way() == Way::Serve
+                && !member.is_awaited()
+                && member.fitness(now, &self.rules).0 == Fitness::Up
+        };
         self.members.iter().enumerate().any(|(other, member)| other != index && is_up(member))
     }
 
@@ -363,7 +392,8 @@ impl Group {
         let mut sum = 0_usize;
         let (mut is_anybody_awaited, mut next_return) = (false, u64::MAX);
         for member in &self.members {
-            match member.fitness(now, &self.rules).0 {
+            match self.fitness(member, now).0 {
+                Fitness::Down => {}
                 _ if member.is_awaited() => is_anybody_awaited = true,
                 // The only one is asked whatever it has come to.
                 Fitness::Ejected { until } if self.members.len() > 1 => {
@@ -373,7 +403,6 @@ impl Group {
                     let places = member.settings.places.map_or(USUAL_PLACES, |places| places as usize);
                     sum = sum.saturating_add(places);
                 }
-                Fitness::Down => {}
             }
         }
         self.next_return.store(next_return, Relaxed);

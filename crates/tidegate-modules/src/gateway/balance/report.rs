@@ -27,6 +27,9 @@ pub struct MemberReport {
     pub state: MemberState,
     /// Whether it is asked only when none of the others can be.
     pub is_backup: bool,
+    /// What it gets beside the others.
+    #[serde(default)]
+    pub weight: u32,
     /// Requests under way.
     pub in_use: usize,
     /// Requests given to it.
@@ -49,6 +52,10 @@ pub enum MemberState {
     Awaited,
     /// Its checks fail, or its name leads nowhere.
     Down,
+    /// An operator has it get only those whose cookie names it.
+    Draining,
+    /// An operator has it get none.
+    Paused,
 }
 
 impl MemberState {
@@ -60,6 +67,8 @@ impl MemberState {
             MemberState::Ejected => "ejected",
             MemberState::Awaited => "awaited",
             MemberState::Down => "down",
+            MemberState::Draining => "draining",
+            MemberState::Paused => "paused",
         }
     }
 }
@@ -116,6 +125,7 @@ mod tests {
                 name: "a:1".into(),
                 state,
                 is_backup: false,
+                weight: 1,
                 in_use: 2,
                 requests,
                 failures: 1,

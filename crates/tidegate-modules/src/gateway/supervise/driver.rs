@@ -47,6 +47,7 @@ enum Message {
     Status(Sender<Vec<PoolStatus>>),
     Servers(Vec<u32>),
     Patience(Duration),
+    Restart(String, Sender<bool>),
 }
 
 /// A handle to the thread that runs the pools. Dropping it ends all their processes and waits for that, but not for what the
@@ -136,6 +137,14 @@ impl Supervisor {
     /// How long server processes may take then.
     pub fn set_patience(&self, patience: Duration) {
         self.send(Message::Patience(patience));
+    }
+
+    /// Replaces the processes of a pool one by one, each when its requests are done. Whether there is such a pool that this
+    /// supervisor runs.
+    pub fn restart(&self, name: &str) -> bool {
+        let (answer, told) = channel();
+        self.send(Message::Restart(name.to_owned(), answer));
+        told.recv_timeout(PATIENCE).unwrap_or_default()
     }
 
     /// How all pools stand, by name.
@@ -282,6 +291,12 @@ impl Driver {
                 Ok(Message::Report(demands)) => self.take_demands(demands),
                 Ok(Message::Servers(servers)) => self.guard.servers(servers),
                 Ok(Message::Patience(patience)) => self.guard.patience(patience),
+                Ok(Message::Restart(name, answer)) => {
+                    let is_ours = self.effects().is_some_and(|(effects, running, _)| {
+                        running.get_mut(&name).is_some_and(|pool| pool.replace(&effects))
+                    });
+                    let _ = answer.send(is_ours);
+                }
                 Ok(Message::Status(answer)) => {
                     let now = self.begun.elapsed();
                     let status = self.pools.values().map(|pool| pool.status(now)).collect();

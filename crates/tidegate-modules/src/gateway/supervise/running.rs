@@ -125,6 +125,14 @@ impl Running {
         self.advance(effects);
     }
 
+    /// An operator wants new processes; whether they are run here.
+    pub(super) fn replace(&mut self, effects: &Effects<'_>) -> bool {
+        let Some(rules) = rules_of(&self.pool).filter(|_| self.machine.is_some()) else { return false };
+        log::info(format_args!("pool {}: processes are replaced, as an operator has asked", self.pool.name));
+        self.with_machine(effects, |machine, now, actions| machine.replace(rules, now, actions));
+        true
+    }
+
     /// Ends the processes once they are done.
     pub(super) fn stop(&mut self, effects: &Effects<'_>) {
         self.with_machine(effects, |machine, now, actions| machine.stop(now, actions));

@@ -21,7 +21,7 @@ use tidegate_config::settings::gateway::BackendProtocol;
 use tidegate_config::settings::upstream::Upstream;
 use tidegate_core::log;
 use tidegate_core::tls::TlsStore;
-use tidegate_modules::gateway::balance::groups::{Fact, Finding, Findings};
+use tidegate_modules::gateway::balance::groups::{Fact, Finding, Findings, SteeringOrder};
 use tidegate_tls::Connector;
 
 /// What is known of members, and who is told.
@@ -80,6 +80,28 @@ impl Upstreams {
         for (_, link) in subscribers.servers.iter().filter(|(known, _)| *known != id) {
             link.send(&ToServer::Upstreams(vec![finding.clone()]), Vec::new());
         }
+    }
+
+    /// An operator says what a member is to get. An error is a sentence.
+    pub fn steer(&self, group: &str, member: &str, order: &SteeringOrder) -> Result<(), String> {
+        let mut subscribers = lock(&self.subscribers);
+        if !subscribers.names.contains(&(group.to_owned(), member.to_owned())) {
+            let mut members: Vec<&str> = subscribers
+                .names
+                .iter()
+                .filter(|(known, _)| known == group)
+                .map(|(_, member)| member.as_str())
+                .collect();
+            members.sort_unstable();
+            return Err(if members.is_empty() {
+                format!("no upstream is named {group}; `tidegate status` lists them")
+            } else {
+                format!("upstream {group} has no member {member}; it has {}", members.join(", "))
+            });
+        }
+        let finding = subscribers.findings.steer(group, member, order);
+        subscribers.learn(finding);
+        Ok(())
     }
 
     /// The server processes there are. New ones hear what is known.

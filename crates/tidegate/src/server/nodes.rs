@@ -1,0 +1,186 @@
+//! Limits that several servers share: the thread that tells a Redis or Valkey what this process has let in, and hears from
+//! it what the others have.
+//!
+//! Of a key the store keeps when it will have caught up, by its own clock, and forgets it once it has. What is to be told
+//! is added to that; the answer is how long the key needs from now. What came while an answer was waited for goes with the
+//! next question, all in one. Whoever does not answer within a second is away: what was let in until then stays untold,
+//! and `tidegate_core::rate::nodes` has each server keep to its part.
+
+use redis::{Connection, IntoConnectionInfo, RedisConnectionInfo};
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, TryRecvError};
+use std::time::{Duration, Instant};
+use tidegate_config::settings::LimitStore;
+use tidegate_core::log;
+use tidegate_core::rate::{NodeState, Report, TakeReports};
+use tidegate_io::clock;
+
+/// How long the store may take for an answer, and how soon one that was away is tried again.
+const PATIENCE: Duration = Duration::from_secs(1);
+/// How often a server says that it is there.
+const SIGN_OF_LIFE: Duration = Duration::from_secs(1);
+/// Reports of one question.
+const MOST: usize = 4096;
+
+/// Adds to when a key will have caught up, microseconds; answers how long that is from now.
+const ADD: &str = "\
+local time = redis.call('TIME')
+local now = time[1] * 1000000 + time[2]
+local due = math.max(tonumber(redis.call('GET', KEYS[1]) or '0'), now) + tonumber(ARGV[1])
+redis.call('SET', KEYS[1], string.format('%.3f', due), 'PX', string.format('%.0f', (due - now) / 1000 + 1000))
+return string.format('%.3f', due - now)";
+
+/// A server is there; answers how many there are, of those that have said so within ten seconds.
+const COUNT: &str = "\
+local time = redis.call('TIME')
+local now = time[1] * 1000000 + time[2]
+redis.call('ZADD', KEYS[1], now, ARGV[1])
+redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', now - 10000000)
+redis.call('PEXPIRE', KEYS[1], 60000)
+return redis.call('ZCARD', KEYS[1])";
+
+/// What has the reports of a process taken, for its store of tables.
+pub fn taker() -> TakeReports {
+    TakeReports(Box::new(|settings, reports, state| {
+        let teller =
+            Teller { settings, reports, state, connection: None, tried: None, told_alive: None, said: None };
+        let thread = std::thread::Builder::new().name("tidegate-nodes".into());
+        if let Err(error) = thread.spawn(move || teller.run()) {
+            // The limits hold for this server, as while the store is away.
+            log::error(format_args!("limits are not shared with other servers: no thread: {error}"));
+        }
+    }))
+}
+
+struct Teller {
+    settings: LimitStore,
+    reports: Receiver<Report>,
+    state: Arc<NodeState>,
+    connection: Option<Connected>,
+    /// When the store was tried last that was away.
+    tried: Option<Instant>,
+    told_alive: Option<Instant>,
+    /// What the error log has heard last: how many servers there are, 0 while the store is away.
+    said: Option<u32>,
+}
+
+/// A connection, and what its scripts are called there.
+struct Connected {
+    connection: Connection,
+    add: String,
+    count: String,
+}
+
+/// What is to be told of one key: of which limit, and which.
+type Told = HashMap<(Arc<str>, Vec<u8>), Vec<Report>>;
+
+impl Teller {
+    /// Until no engine has the limits any more.
+    fn run(mut self) {
+        loop {
+            let mut told = Told::new();
+            match self.reports.recv_timeout(self.until_sign_of_life()) {
+                Ok(report) => {
+                    add(&mut told, report);
+                    for _ in 1..MOST {
+                        match self.reports.try_recv() {
+                            Ok(report) => add(&mut told, report),
+                            Err(TryRecvError::Empty | TryRecvError::Disconnected) => break,
+                        }
+                    }
+                }
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return,
+            }
+            if let Err(error) = self.tell(told) {
+                self.connection = None;
+                self.tried = Some(Instant::now());
+                self.state.away();
+                if self.said.replace(0) != Some(0) {
+                    let address = self.settings.address;
+                    log::warn(format_args!(
+                        "the store of limits at {address} does not answer: {error}; this server keeps to its part, servers: {}",
+                        self.state.nodes()
+                    ));
+                }
+            }
+        }
+    }
+
+    fn until_sign_of_life(&self) -> Duration {
+        let left = |since: Option<Instant>, time: Duration| {
+            since.map_or(Duration::ZERO, |since| time.saturating_sub(since.elapsed()))
+        };
+        match self.connection {
+            Some(_) => left(self.told_alive, SIGN_OF_LIFE),
+            None => left(self.tried, PATIENCE),
+        }
+    }
+
+    fn tell(&mut self, told: Told) -> redis::RedisResult<()> {
+        let Some(identity) = self.state.identity() else { return Ok(()) };
+        if self.connection.is_none() && self.tried.is_some_and(|tried| tried.elapsed() < PATIENCE) {
+            return Ok(()); // what was let in meanwhile is not told
+        }
+        let connected = match &mut self.connection {
+            Some(connected) => connected,
+            none => none.insert(Connected::new(&self.settings)?),
+        };
+        let mut question = redis::pipe();
+        let prefix = &self.settings.prefix;
+        for ((limit, key), reports) in &told {
+            let cost: f64 = reports.iter().map(Report::cost).sum();
+            let name = [prefix.as_bytes(), b":", limit.as_bytes(), b":", key].concat();
+            question.cmd("EVALSHA").arg(&connected.add).arg(1).arg(name).arg(format!("{cost:.3}"));
+        }
+        let is_due = self.told_alive.is_none_or(|told| told.elapsed() >= SIGN_OF_LIFE);
+        if is_due {
+            let name = format!("{prefix}:nodes");
+            question.cmd("EVALSHA").arg(&connected.count).arg(1).arg(name).arg(format!("{identity:016x}"));
+        }
+        if question.is_empty() {
+            return Ok(());
+        }
+        let mut answers: Vec<String> = question.query(&mut connected.connection)?;
+        if is_due {
+            self.told_alive = Some(Instant::now());
+            let nodes = answers.pop().and_then(|nodes| nodes.parse().ok()).unwrap_or(1);
+            if self.said.replace(nodes) != Some(nodes) {
+                let address = self.settings.address;
+                log::info(format_args!("limits are shared at {address}, servers: {nodes}"));
+            }
+            self.state.present(nodes);
+        }
+        let now = clock::monotonic_ns();
+        for (reports, debt) in told.into_values().zip(answers) {
+            let debt = debt.parse::<f64>().unwrap_or(0.0).clamp(0.0, 1e15);
+            Report::settle(reports, Duration::from_nanos((debt * 1e3) as u64), now);
+        }
+        Ok(())
+    }
+}
+
+fn add(told: &mut Told, report: Report) {
+    told.entry((report.limit.clone(), report.key.to_vec())).or_default().push(report);
+}
+
+impl Connected {
+    fn new(settings: &LimitStore) -> redis::RedisResult<Connected> {
+        let mut login = RedisConnectionInfo::default().set_db(i64::from(settings.database));
+        if let Some(password) = &settings.password {
+            login = login.set_password(password);
+        }
+        if let Some(user) = &settings.user {
+            login = login.set_username(user);
+        }
+        let address = (settings.address.ip().to_string(), settings.address.port());
+        let client = redis::Client::open(address.into_connection_info()?.set_redis_settings(login))?;
+        let mut connection = client.get_connection_with_timeout(PATIENCE)?;
+        connection.set_read_timeout(Some(PATIENCE))?;
+        connection.set_write_timeout(Some(PATIENCE))?;
+        let mut load = |script: &str| redis::cmd("SCRIPT").arg("LOAD").arg(script).query(&mut connection);
+        let (add, count) = (load(ADD)?, load(COUNT)?);
+        Ok(Connected { connection, add, count })
+    }
+}

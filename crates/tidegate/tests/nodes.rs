@@ -1,0 +1,164 @@
+//! Limits that several servers share, over a real Redis: its own port and folder, killed, stopped and started again.
+
+mod running;
+
+use running::{Folder, Server, WAIT, wait_for};
+use rustix::process::{Pid, Signal, kill_process};
+use std::fs;
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+const REDIS: &str = "/usr/bin/redis-server";
+const BURST: usize = 60;
+const LEASE: usize = 15;
+
+struct Store {
+    child: Child,
+    port: u16,
+}
+
+impl Store {
+    /// `None` where none is installed.
+    fn start(folder: &Folder, port: u16) -> Option<Store> {
+        if !Path::new(REDIS).exists() {
+            assert!(
+                std::env::var_os("CI").is_none(),
+                "redis-server is missing; `cargo xtask tools` installs it"
+            );
+            eprintln!("SKIPPED: redis-server is not installed (`cargo xtask tools` installs it)");
+            return None;
+        }
+        let log = fs::File::create(folder.path("redis.log")).unwrap();
+        let mut command = Command::new(REDIS);
+        command.args([
+            "--port",
+            &port.to_string(),
+            "--bind",
+            "127.0.0.1",
+            "--save",
+            "",
+            "--appendonly",
+            "no",
+        ]);
+        command.args(["--requirepass", "secret", "--dir"]).arg(&folder.0);
+        let child = command.stdin(Stdio::null()).stdout(log).spawn().unwrap();
+        let store = Store { child, port };
+        wait_for(|| TcpStream::connect(("127.0.0.1", port)).ok(), "redis-server to listen");
+        Some(store)
+    }
+
+    fn tell(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.child), signal).unwrap();
+    }
+}
+
+impl Drop for Store {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn free_port() -> u16 {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}
+
+fn settings(folder: &Folder, port: u16) -> String {
+    let (password, log) = (folder.write("password", "secret\n"), folder.path("error.log"));
+    format!(
+        "listen \"127.0.0.1:0\"\nworkers 2\nerror-log {log:?} level=\"info\"\n\
+         limit-store \"redis://127.0.0.1:{port}/3\" password-file={password:?} prefix=\"test\"\n\
+         site {{\n  respond 200 \"in\"\n  limit \"l\" shared requests=\"{BURST}/d\" burst={BURST} by=\"{{header.K}}\"\n}}\n"
+    )
+}
+
+fn is_let_in(server: &Server<'_>, key: &str) -> bool {
+    let mut stream = TcpStream::connect(&server.address).unwrap();
+    stream.set_read_timeout(Some(WAIT)).unwrap();
+    write!(stream, "GET / HTTP/1.1\r\nHost: x\r\nK: {key}\r\nConnection: close\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200 ") || answer.starts_with("HTTP/1.1 429 "), "{answer}");
+    answer.starts_with("HTTP/1.1 200 ")
+}
+
+fn log(server: &Server<'_>) -> String {
+    fs::read_to_string(server.folder.path("error.log")).unwrap_or_default()
+}
+
+fn wait_for_log(server: &Server<'_>, text: &str) {
+    wait_for(|| log(server).contains(text).then_some(()), text);
+}
+
+#[test]
+fn servers_share_a_limit_and_keep_to_their_part_while_the_store_is_away() {
+    let port = free_port();
+    let folders = [Folder::new("node-a"), Folder::new("node-b")];
+    let Some(mut store) = Store::start(&folders[0], port) else { return };
+    let servers = [0, 1].map(|at| {
+        let folder: &Folder = &folders[at];
+        Server::with_config(folder, &settings(folder, port))
+    });
+    let shared = format!("limits are shared at 127.0.0.1:{port}, servers: 2");
+    servers.iter().for_each(|server| wait_for_log(server, &shared));
+
+    // In turns: what one has let in counts for the other.
+    let let_in = (0..4 * BURST).filter(|n| is_let_in(&servers[n % 2], "one")).count();
+    assert!((BURST..=BURST + 2 * LEASE).contains(&let_in), "{let_in} were let in");
+    // First the one alone, then the other, which has heard of all that were told.
+    let first = (0..2 * BURST).filter(|_| is_let_in(&servers[0], "two")).count();
+    assert_eq!(first, BURST, "nobody else has asked");
+    wait_for(|| (!is_let_in(&servers[1], "two")).then_some(()), "the other to hear of it");
+
+    // A store that hangs holds up nobody, and neither does one that has gone.
+    store.tell(Signal::STOP);
+    let during = (0..2 * BURST).filter(|_| is_let_in(&servers[0], "three")).count();
+    assert!((LEASE..=BURST).contains(&during), "{during} were let in");
+    servers.iter().for_each(|server| wait_for_log(server, "this server keeps to its part, servers: 2"));
+    store.tell(Signal::KILL);
+    for server in &servers {
+        let part = (0..2 * BURST).filter(|_| is_let_in(server, "four")).count();
+        assert_eq!(part, BURST / 2, "each has its part");
+    }
+    assert!(!is_let_in(&servers[0], "two"), "who was refused is not let in for that");
+
+    // It comes back, and has forgotten everything.
+    let heard = servers.each_ref().map(|server| log(server).matches(&shared).count());
+    drop(store);
+    store = Store::start(&folders[0], port).unwrap();
+    for (server, heard) in servers.iter().zip(heard) {
+        wait_for(
+            || (log(server).matches(&shared).count() > heard).then_some(()),
+            "the servers to share again",
+        );
+    }
+    assert!(!is_let_in(&servers[0], "two"), "who was refused is not let in for that either");
+    let let_in = (0..4 * BURST).filter(|n| is_let_in(&servers[n % 2], "five")).count();
+    assert!((BURST..=BURST + 2 * LEASE).contains(&let_in), "{let_in} were let in");
+    assert_eq!(store.port, port);
+
+    // A reload keeps what was counted; settings without a store count alone.
+    for server in &servers {
+        assert_eq!(server.tell(&["reload"]).code, Some(0));
+    }
+    assert!(!is_let_in(&servers[1], "five"));
+    let alone =
+        settings(&folders[1], port).replace("limit-store", "// limit-store").replace("\"l\" shared", "\"l\"");
+    folders[1].write("tidegate.kdl", &alone);
+    assert_eq!(servers[1].tell(&["reload"]).code, Some(0));
+    let all = (0..2 * BURST).filter(|_| is_let_in(&servers[1], "six")).count();
+    assert_eq!(all, BURST);
+}
+
+/// What is asked of a server that has never heard of its store, is answered: starting depends on nobody.
+#[test]
+fn a_server_starts_without_its_store() {
+    let folder = Folder::new("node-alone");
+    let settings = settings(&folder, free_port()).replace("prefix=", "nodes=4 prefix=");
+    let server = Server::with_config(&folder, &settings);
+    let part = (0..2 * BURST).filter(|_| is_let_in(&server, "one")).count();
+    assert_eq!(part, BURST / 4, "as one of those that the settings name");
+    wait_for_log(&server, "this server keeps to its part, servers: 4");
+}
