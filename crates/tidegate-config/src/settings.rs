@@ -30,6 +30,7 @@ pub mod rules;
 mod shared;
 mod signed;
 mod time_window;
+mod tokens;
 mod values;
 
 pub use access::{Access, AccessRule, AccessRules, ClientFacts, Whom};
@@ -59,6 +60,7 @@ pub use tls::{
     Acme, AcmeAuthority, AcmeChallenge, CertificateFiles, ClientCertificates, DnsHook, DnsUpdate, ListenTls,
     SiteTls,
 };
+pub use tokens::{TokenKey, Tokens};
 pub use values::{Cases, ValueMap, Values};
 
 use pool::Pool;

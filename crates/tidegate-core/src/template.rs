@@ -241,6 +241,11 @@ impl Template {
         text
     }
 
+    /// The same where something is decided by it: of the path that routes are chosen by, wherever the client's has led.
+    pub fn fill_decision(&self, exchange: &Exchange<'_>) -> String {
+        Self::fill_pieces(self.pieces.iter(), Purpose::Decide, exchange)
+    }
+
     /// The same as a key: without `{client}`, for which something else stands.
     pub(crate) fn fill_key(&self, exchange: &Exchange<'_>) -> String {
         let pieces = self.pieces.iter().filter(|piece| **piece != Piece::Client);
