@@ -2,7 +2,8 @@
 //! those change, without a reload.
 
 use crate::Settings;
-use crate::settings::{Account, Shared, UrlKey, UrlKeys, UserSource};
+use crate::settings::{Account, Shared, TokenKey, Tokens, UrlKey, UrlKeys, UserSource};
+use crate::token_keys;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -13,6 +14,8 @@ use std::sync::Arc;
 pub enum Credential {
     /// Who stands in the files of a `users`.
     Accounts(String, Shared<Vec<Account>>),
+    /// What the `tokens` of a `users` names.
+    TokenKeys(String, Shared<Vec<TokenKey>>),
     /// What a `url-keys` names.
     UrlKeys(String, Shared<Vec<UrlKey>>),
 }
@@ -22,6 +25,8 @@ pub enum Credential {
 pub enum CredentialFiles<'s> {
     /// Those of a `users`.
     Accounts(&'s UserSource),
+    /// That of the `tokens` of a `users`.
+    TokenKeys(&'s UserSource, &'s Tokens),
     /// That of a `url-keys`.
     UrlKeys(&'s UrlKeys),
 }
@@ -31,7 +36,10 @@ impl<'s> CredentialFiles<'s> {
     pub fn of(settings: &'s Settings) -> Vec<CredentialFiles<'s>> {
         let sources = settings.users.iter().map(CredentialFiles::Accounts);
         let keys = settings.url_keys.iter().map(CredentialFiles::UrlKeys);
-        sources.chain(keys).filter(|files| files.paths().next().is_some()).collect()
+        let of_tokens =
+            |source: &'s UserSource| Some(CredentialFiles::TokenKeys(source, source.tokens.as_ref()?));
+        let tokens = settings.users.iter().filter_map(of_tokens);
+        sources.chain(keys).chain(tokens).filter(|files| files.paths().next().is_some()).collect()
     }
 
     /// Their paths.
@@ -39,6 +47,7 @@ impl<'s> CredentialFiles<'s> {
         let (files, file) = match self {
             CredentialFiles::Accounts(source) => (Some(&source.files), None),
             CredentialFiles::UrlKeys(keys) => (None, Some(&keys.file)),
+            CredentialFiles::TokenKeys(_, tokens) => (None, Some(&tokens.file)),
         };
         let of_accounts = files.into_iter().flat_map(|files| files.passwords.iter().chain(&files.groups));
         of_accounts.chain(file).map(PathBuf::as_path)
@@ -50,6 +59,10 @@ impl<'s> CredentialFiles<'s> {
     /// Why it is broken, a sentence.
     pub fn read(self) -> Result<Credential, Broken> {
         match self {
+            CredentialFiles::TokenKeys(source, tokens) => match token_keys::read_anew(&tokens.file) {
+                Ok(read) => Ok(Credential::TokenKeys(source.name.clone(), read.into())),
+                Err(why) => Err(Broken { of: self.to_string(), why }),
+            },
             CredentialFiles::UrlKeys(keys) => match crate::read_url_keys(&keys.file) {
                 Ok(read) => Ok(Credential::UrlKeys(keys.name.clone(), read.into())),
                 Err(why) => Err(Broken { of: self.to_string(), why }),
@@ -73,6 +86,9 @@ impl fmt::Display for CredentialFiles<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             CredentialFiles::Accounts(source) => write!(f, "the files of `users \"{}\"`", source.name),
+            CredentialFiles::TokenKeys(source, _) => {
+                write!(f, "the keys of tokens of `users \"{}\"`", source.name)
+            }
             CredentialFiles::UrlKeys(keys) => write!(f, "the keys of `url-keys \"{}\"`", keys.name),
         }
     }
@@ -96,6 +112,13 @@ impl fmt::Display for Broken {
 impl fmt::Display for Credential {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Credential::TokenKeys(name, keys) => {
+                let (count, s) = (keys.len(), if keys.len() == 1 { "" } else { "s" });
+                write!(
+                    f,
+                    "the keys of tokens of `users \"{name}\"` have changed and are in use, {count} key{s}"
+                )
+            }
             Credential::UrlKeys(name, _) => {
                 write!(f, "the keys of `url-keys \"{name}\"` have changed and are in use")
             }
@@ -121,6 +144,16 @@ impl Settings {
                     return false;
                 };
                 Arc::make_mut(self).users[place].accounts = accounts.clone();
+                true
+            }
+            Credential::TokenKeys(name, keys) => {
+                let is_meant = |source: &UserSource| {
+                    source.name == *name && source.tokens.as_ref().is_some_and(|tokens| tokens.keys != *keys)
+                };
+                let Some(place) = self.users.iter().position(is_meant) else { return false };
+                if let Some(tokens) = &mut Arc::make_mut(self).users[place].tokens {
+                    tokens.keys = keys.clone();
+                }
                 true
             }
             Credential::UrlKeys(name, keys) => {

@@ -51,13 +51,15 @@ pub enum Context {
     Ldap,
     /// Inside `forward { … }`.
     Forward,
+    /// Inside `tokens { … }`.
+    Tokens,
     /// Inside `match { … }`.
     Match,
 }
 
 impl Context {
     /// Every context, in the order of the reference.
-    pub const ALL: [Self; 21] = [
+    pub const ALL: [Self; 22] = [
         Self::Top,
         Self::Listen,
         Self::Limits,
@@ -78,6 +80,7 @@ impl Context {
         Self::Users,
         Self::Ldap,
         Self::Forward,
+        Self::Tokens,
         Self::Match,
     ];
 
@@ -104,6 +107,7 @@ impl Context {
             Self::Users => "in `users`",
             Self::Ldap => "in `ldap`",
             Self::Forward => "in `forward`",
+            Self::Tokens => "in `tokens`",
             Self::Match => "in `match`",
         }
     }
@@ -131,6 +135,7 @@ impl Context {
             Self::Users => "users",
             Self::Ldap => "ldap",
             Self::Forward => "forward",
+            Self::Tokens => "tokens",
             Self::Match => "match",
         }
     }
@@ -201,6 +206,8 @@ pub enum Kind {
     Address,
     /// `all`, `unix`, an address, or a network with its bits.
     Network,
+    /// The tag of a language: `de`, `pt-BR`.
+    Language,
     /// Codes of countries with commas between them.
     Countries,
     /// Days, hours and a time zone.

@@ -29,6 +29,7 @@ pub mod settings;
 mod source;
 mod suggest;
 mod syntax;
+mod token_keys;
 mod url_keys;
 mod value;
 

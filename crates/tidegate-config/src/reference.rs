@@ -54,7 +54,7 @@ writes it the one way.
   on the settings it has.
 ";
 
-const SECTIONS: [(&str, Context, &str); 21] = [
+const SECTIONS: [(&str, Context, &str); 22] = [
     ("Top level", Context::Top, "What stands outside every block."),
     ("In `listen`", Context::Listen, "`listen \":80\" { backlog 8192 }`"),
     ("In `limits`", Context::Limits, "`limits { body-size \"1GiB\" }`"),
@@ -106,6 +106,11 @@ const SECTIONS: [(&str, Context, &str); 21] = [
         "In `forward`",
         Context::Forward,
         "`forward \"http://127.0.0.1:9091/verify\" { copy \"Remote-User\"; user \"Remote-User\" }`",
+    ),
+    (
+        "In `tokens`",
+        Context::Tokens,
+        "`tokens \"/etc/tidegate/jwks.json\" { issuer \"https://id.example.com\"; audience \"api\" }`",
     ),
     (
         "In `match`",

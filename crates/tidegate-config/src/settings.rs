@@ -30,6 +30,7 @@ pub mod rules;
 mod shared;
 mod signed;
 mod time_window;
+mod tokens;
 mod values;
 
 pub use access::{Access, AccessRule, AccessRules, ClientFacts, Whom};
@@ -59,6 +60,7 @@ pub use tls::{
     Acme, AcmeAuthority, AcmeChallenge, CertificateFiles, ClientCertificates, DnsHook, DnsUpdate, ListenTls,
     SiteTls,
 };
+pub use tokens::{TokenKey, Tokens};
 pub use values::{Cases, ValueMap, Values};
 
 use pool::Pool;
@@ -315,6 +317,8 @@ pub struct Route {
     pub removed_fields: Vec<String>,
     /// Which pages of other sites may have its answers.
     pub cors: Option<Shared<Cors>>,
+    /// The languages that it has, its own first: of them `{language}` is what a client prefers.
+    pub languages: Shared<Vec<String>>,
     /// `Cache-Control` of successful responses (from `expires` or `cache-control`).
     pub cache_control: Option<String>,
     /// Values of `Link` fields that browsers are told of before an answer that has to be waited for.

@@ -76,7 +76,7 @@ fn within(context: Context, text: &str) -> String {
             format!("{listen}site {{ proxy \"{scheme}://127.0.0.1:1\" {{ {text} }} }}\n")
         }
         Context::Users => {
-            let file = if text.starts_with("htpasswd") || text.starts_with("forward") {
+            let file = if ["htpasswd", "forward", "tokens"].iter().any(|own| text.starts_with(own)) {
                 ""
             } else {
                 "htpasswd \"staff\"\n"
@@ -92,6 +92,12 @@ fn within(context: Context, text: &str) -> String {
         Context::Forward => {
             let forward = format!("forward \"https://127.0.0.1:9091/verify\" {{ {text} }}");
             format!("{listen}users \"staff\" {{ {forward} }}\n{site}")
+        }
+        Context::Tokens => {
+            let issuer = if text.starts_with("issuer") { "" } else { "issuer \"i\"\n" };
+            let audience = if text.starts_with("audience") { "" } else { "audience \"a\"\n" };
+            let tokens = format!("tokens \"jwks.json\" {{ {issuer}{audience}{text} }}");
+            format!("{listen}users \"staff\" {{ {tokens} }}\n{site}")
         }
         Context::Match => {
             let other =

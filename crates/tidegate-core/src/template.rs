@@ -14,7 +14,7 @@ use std::ops::Range;
 use std::rc::Rc;
 use tidegate_config::settings::{Country, PathPattern, Route, Shared, ValueMap, Values};
 use tidegate_http::path::{PathError, encode_path, normalise};
-use tidegate_http::{Target, query};
+use tidegate_http::{Target, language, query};
 use tidegate_io::socket::Peer;
 
 /// A text with placeholders.
@@ -60,6 +60,8 @@ pub enum Asked {
     Cookie(String),
     /// `{query.NAME}`: a parameter of the query, decoded.
     Argument(String),
+    /// `{language}`: which of these the client prefers.
+    Language(Shared<Vec<String>>),
     /// `{country}`: of the client; nothing where it is not known.
     Country,
     /// `{user}`: who has logged in.
@@ -111,12 +113,14 @@ const NAMES: [(&str, Piece); 7] = [
 pub struct Scope<'s> {
     pattern: Option<&'s PathPattern>,
     values: Option<&'s Values>,
+    languages: Option<&'s Shared<Vec<String>>>,
 }
 
 impl<'s> Scope<'s> {
     /// In a route.
     pub fn of(route: &'s Route) -> Scope<'s> {
-        Scope { pattern: Some(&route.pattern), values: Some(&route.values) }
+        let languages = Some(&route.languages).filter(|languages| !languages.is_empty());
+        Scope { pattern: Some(&route.pattern), values: Some(&route.values), languages }
     }
 
     fn piece(self, name: &str, default: &str) -> Option<Piece> {
@@ -134,6 +138,7 @@ impl<'s> Scope<'s> {
         let captured = self.pattern.filter(is_known);
         let asked = match (captured, name.split_once('.')) {
             (Some(pattern), _) => Asked::Capture(pattern.clone(), name.to_owned()),
+            (None, None) if name == "language" => Asked::Language(self.languages?.clone()),
             (None, None) if name == "country" => Asked::Country,
             (None, None) if name == "user" => Asked::User,
             (None, None) if name == "groups" => Asked::Groups,
@@ -234,6 +239,11 @@ impl Template {
             }
         }
         text
+    }
+
+    /// The same where something is decided by it: of the path that routes are chosen by, wherever the client's has led.
+    pub fn fill_decision(&self, exchange: &Exchange<'_>) -> String {
+        Self::fill_pieces(self.pieces.iter(), Purpose::Decide, exchange)
     }
 
     /// The same as a key: without `{client}`, for which something else stands.
@@ -374,6 +384,11 @@ impl Asked {
             Asked::Field(name) => request_values::field(exchange, name).unwrap_or_default(),
             Asked::Cookie(name) => Cow::Borrowed(request_values::cookie(exchange, name).unwrap_or_default()),
             Asked::Argument(name) => request_values::parameter(exchange, name).unwrap_or_default(),
+            Asked::Language(offered) => {
+                let preferred = language::preferred(exchange.fields.all("accept-language"), offered);
+                let chosen = offered.get(preferred.unwrap_or(0));
+                Cow::Borrowed(chosen.map_or(&[], |language| language.as_bytes()))
+            }
             Asked::Country => Cow::Owned(country_of(exchange)),
             Asked::User => Cow::Borrowed(exchange.user().map_or(&[], |user| user.name.as_bytes())),
             Asked::Groups => {

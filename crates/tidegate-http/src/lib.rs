@@ -17,6 +17,7 @@ pub mod field;
 #[doc(hidden)]
 pub mod fuzzing;
 pub mod ip;
+pub mod language;
 pub mod media_type;
 pub mod method;
 pub mod multipart;

@@ -31,6 +31,7 @@ use tidegate_modules::gateway::proxy::Proxy;
 use tidegate_modules::gateway::scripted::{Protocol, Scripted};
 use tidegate_modules::login::{
     Assumed, AssumedGate, BasicGate, CertificateGate, ForwardGate, LoginStore, RequireGate, SignedGate,
+    TokenGate,
 };
 use tidegate_modules::redirect::{Redirect, Respond};
 use tidegate_modules::rewrite::{HandTo, Rewritten};
@@ -190,16 +191,20 @@ impl Registry {
                 gates.push(Rc::new(AssumedGate::new(login, users, assumed.clone())));
             } else {
                 let source = source.insert(self.stores.logins.source(users)?).clone();
-                gates.push(match &users.forward {
-                    None => Rc::new(BasicGate::new(login, source, self.stats.clone())) as Rc<dyn Gate>,
-                    Some(forward) => {
-                        let connector =
-                            forward.gateway.tls.as_ref().map(|tls| self.stores.tls.connector(tls));
-                        let connector = connector.transpose().map_err(io::Error::from)?;
+                gates.push(match (&users.forward, &users.tokens) {
+                    (Some(forward), _) => {
+                        let connector = forward.gateway.tls.as_ref();
+                        let connector = connector.map(|tls| self.stores.tls.connector(tls)).transpose();
+                        let connector = connector.map_err(io::Error::from)?;
                         let application = Consulted::new(applications, forward, site, connector)?;
                         let (scope, stats) = (Scope::of(route), self.stats.clone());
                         Rc::new(ForwardGate::new(login, forward, application, scope, source, stats))
+                            as Rc<dyn Gate>
                     }
+                    (None, Some(tokens)) => {
+                        Rc::new(TokenGate::new(login, tokens, source, self.stats.clone()))
+                    }
+                    (None, None) => Rc::new(BasicGate::new(login, source, self.stats.clone())),
                 });
             }
         }

@@ -156,13 +156,28 @@ pub(super) const DIRECTIVES: &[Directive] = &[
         ..Directive::new("early-hints", INSIDE)
     },
     Directive {
+        arguments: &[Argument {
+            name: "languages",
+            kind: Kind::Language,
+            count: Count::Some,
+            words: &["off"],
+        }],
+        inheritance: Inheritance::Replaces(Apply::to_route(Inherited::set_languages)),
+        doc: "The languages that there are, the one for whoever wants none of them first. `{language}` is which of them the \
+              client prefers (`Accept-Language`, RFC 4647), in redirects, `rewrite`, `hand-to`, fields and limits: `rewrite \
+              \"/{language}{path}\"` serves folders by language under one address, `redirect \"/{language}/\" status=302` sends to \
+              them. Answers say that they depend on it (`Vary`).",
+        example: "languages \"en\" \"de\" \"pt-BR\"",
+        ..Directive::new("languages", EVERYWHERE)
+    },
+    Directive {
         arguments: &[one("name", Kind::FieldName), one_or("value", Kind::FieldTemplate, &["off"]), MODE],
         repeats: true,
         inheritance: Inheritance::Adds(Apply::to_route(Inherited::add_field)),
         doc: "A field set on every response of the route, error pages included. It takes the place of one of the same \
               name that was inherited or that an application has sent (`Set-Cookie` and `Vary` are added); `off` without \
               quotes only takes it away. With `add` it stands beside others of its name and takes the place of none, with \
-              `missing` it is only sent where the answer has none. `{client}`, `{host}`, `{method}`, `{path}`, `{query}`, `{scheme}`, `{uri}`, `{user}` (who has logged in) and `{groups}` (those of that user, with commas between them) are \
+              `missing` it is only sent where the answer has none. `{client}`, `{country}` (its country, as the `country-database` says), `{language}` (of `languages`), `{host}`, `{method}`, `{path}`, `{query}`, `{scheme}`, `{uri}`, `{user}` (who has logged in) and `{groups}` (those of that user, with commas between them) are \
               filled in, and `{header.NAME}`, `{cookie.NAME}`, `{query.NAME}`, `{value.NAME}`, `{1}` and `{id}` (stars and \
               groups of the route), with a default where one may be empty, `{cookie.ab:-a}`; `{path}` is the path that the client has asked for, also where `index` or `try` lead to another. \
               Fields that the server itself must get right are refused.",

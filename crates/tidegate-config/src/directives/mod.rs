@@ -15,12 +15,13 @@ mod rules;
 mod server;
 mod site;
 mod tls;
+mod tokens;
 mod upstream;
 
 use crate::directive::{Argument, Context, Directive};
 
 /// The parts of the table, in the order of the reference.
-const PARTS: [&[Directive]; 13] = [
+const PARTS: [&[Directive]; 14] = [
     server::DIRECTIVES,
     limits::DIRECTIVES,
     site::DIRECTIVES,
@@ -34,6 +35,7 @@ const PARTS: [&[Directive]; 13] = [
     pool::DIRECTIVES,
     upstream::DIRECTIVES,
     tls::DIRECTIVES,
+    tokens::DIRECTIVES,
 ];
 
 /// Every directive, in the order of the reference.

@@ -61,6 +61,7 @@ pub(crate) struct Inherited {
     /// How many of these are of the levels around.
     outer_more_fields: usize,
     pub removed_fields: Vec<String>,
+    pub languages: Shared<Vec<String>>,
     pub cors: Option<Shared<Cors>>,
     pub cache_control: Option<String>,
     pub early_hints: Vec<String>,
@@ -137,7 +138,13 @@ impl Inherited {
         }
         inherited.names = inherited.names.with(checker, items);
         let values = inherited.names.values.clone();
-        placeholders::check(checker, items, placeholders::Scope { pattern: None, values: &values });
+        let has_languages =
+            items.iter().any(|item| item.directive.name == "languages" && !item.is_word("off"));
+        placeholders::check(
+            checker,
+            items,
+            placeholders::Scope { pattern: None, values: &values, has_languages },
+        );
         inherited.apply(checker, items);
         inherited
     }
@@ -363,6 +370,17 @@ impl Inherited {
                 self.removed_fields.push(name.clone());
             }
             _ => {}
+        }
+    }
+
+    /// `languages`: an inner one takes the place of an outer one. Caches are told what answers depend on.
+    pub fn set_languages(&mut self, item: &Item) {
+        let vary =
+            MoreField { name: "Vary".to_owned(), value: "Accept-Language".to_owned(), mode: FieldMode::Add };
+        self.languages = item.texts().into(); // `off` is no text
+        self.more_fields.retain(|known| *known != vary);
+        if !self.languages.is_empty() {
+            self.more_fields.push(vary);
         }
     }
 

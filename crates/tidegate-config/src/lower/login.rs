@@ -39,12 +39,24 @@ pub(super) fn sources(checker: &mut Checker<'_>, disk: &dyn Disk, items: &[Item]
             && !item.misspells(Context::Users, &KINDS)
         {
             let message = "these users are known nowhere";
-            let help = "name the file with their passwords, `htpasswd \"/etc/tidegate/staff\"`, a directory, `ldap`, or an \
-                        application, `forward`";
+            let help = "name the file with their passwords, `htpasswd \"/etc/tidegate/staff\"`, a directory, `ldap`, an \
+                        application, `forward`, or the keys of tokens, `tokens`";
             checker.diagnostics.push(item.error(message).help(help));
         }
         let ((files, accounts), cache) = (accounts(checker, disk, item), cache(item));
         let directory = item.child("ldap").and_then(|ldap| super::directory::directory(checker, disk, ldap));
+        if let Some(tokens) = item.child("tokens")
+            && let Some(other) = item
+                .children
+                .iter()
+                .find(|child| matches!(child.directive.name, "htpasswd" | "groups" | "ldap" | "forward"))
+        {
+            let message =
+                format!("`{}` stands beside `tokens`, which alone say who it is", other.directive.name);
+            let help = format!("take one of the two out; `tokens` stands in {}", tokens.origin());
+            checker.diagnostics.push(other.error(message).help(help));
+        }
+        let tokens = item.child("tokens").and_then(|tokens| super::tokens::tokens(checker, disk, tokens));
         if let Some(forward) = item.child("forward")
             && let Some(other) = item
                 .children
@@ -64,6 +76,7 @@ pub(super) fn sources(checker: &mut Checker<'_>, disk: &dyn Disk, items: &[Item]
             accounts: accounts.into(),
             directory,
             forward,
+            tokens,
             cache,
             origin: item.origin(),
         });
@@ -88,7 +101,7 @@ impl Known {
 }
 
 /// What knows users.
-const KINDS: [&str; 3] = ["htpasswd", "ldap", "forward"];
+const KINDS: [&str; 4] = ["htpasswd", "ldap", "forward", "tokens"];
 
 fn cache(item: &Item) -> UserCache {
     let cache = super::written_or_default(&item.children, Context::Users, "cache");
@@ -171,7 +184,11 @@ pub(super) fn login(item: &Item) -> Option<Login> {
         Some(Value::Text(realm)) => realm,
         _ => users.clone(),
     };
-    let how = if item.is_word("forward") { How::Forward } else { How::Basic };
+    let how = match item.first() {
+        Some(Value::Word("forward")) => How::Forward,
+        Some(Value::Word("token")) => How::Token,
+        _ => How::Basic,
+    };
     Some(Login { how, users, realm, origin: item.origin() })
 }
 
@@ -278,10 +295,11 @@ pub(super) fn check(checker: &mut Checker<'_>, items: &[Item], known: &Known, lo
         if let Some(how) = known.users.get(&name) {
             if !item.is_faulty && !item.is_word(how.word()) {
                 let message = match how {
-                    How::Basic => format!("no application says who the users `{name}` are"),
+                    How::Basic => format!("a password says who the users `{name}` are, and nothing else"),
                     How::Forward => {
-                        format!("an application says who the users `{name}` are, and no password")
+                        format!("an application says who the users `{name}` are, and nothing else")
                     }
+                    How::Token => format!("a token says who the users `{name}` are, and nothing else"),
                 };
                 let help = format!("write `login {} \"{name}\"`", how.word());
                 checker.diagnostics.push(item.error_at(0, message).help(help));

@@ -22,6 +22,7 @@ pub(crate) mod rules;
 mod server;
 mod site;
 pub(crate) mod tls;
+mod tokens;
 mod upstream;
 
 use std::collections::hash_map::Entry;

@@ -15,6 +15,8 @@ pub(super) struct Scope<'s> {
     /// Of the route; `None` outside of one.
     pub pattern: Option<&'s PathPattern>,
     pub values: &'s Values,
+    /// There are languages to choose from.
+    pub has_languages: bool,
 }
 
 /// Says what is wrong with the placeholders of a block, and of all blocks in it but those of routes.
@@ -47,13 +49,17 @@ fn check_value(checker: &mut Checker<'_>, item: &Item, placed: &Placed, kind: Ki
     for name in placeholder_names(kind, text) {
         let captures = scope.pattern.map(PathPattern::captures).unwrap_or_default();
         let value = name.strip_prefix("value.").filter(|_| kind != Kind::Try);
-        let is_known =
-            captures.contains(&name) || value.is_some_and(|value| scope.values.get(value).is_some());
+        // A `value` is looked up wherever its routes are chosen.
+        let is_language = name == "language" && kind != Kind::Try && item.directive.name != "value";
+        let is_known = captures.contains(&name)
+            || is_language && scope.has_languages
+            || value.is_some_and(|value| scope.values.get(value).is_some());
         if is_known {
             continue;
         }
         let problem = match name.split_once('.') {
             Some(("value", _)) => "no `value` of this name",
+            None if is_language => "name some to choose from, `languages \"en\" \"de\"`",
             None if name.bytes().all(|byte| byte.is_ascii_digit()) => match scope.pattern {
                 Some(_) => "the pattern of the route has not as many stars or groups",
                 None => "stars and groups are those of a route: write it there",

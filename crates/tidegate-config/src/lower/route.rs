@@ -26,7 +26,12 @@ pub(super) fn route(
 ) -> Route {
     let mut inherited = outer.clone();
     let values = inherited.names.values.clone();
-    let scope = placeholders::Scope { pattern: (!is_site).then_some(&pattern), values: &values };
+    let has_languages = match item.child("languages") {
+        Some(own) => !own.is_word("off"),
+        None => !inherited.languages.is_empty(),
+    };
+    let scope =
+        placeholders::Scope { pattern: (!is_site).then_some(&pattern), values: &values, has_languages };
     placeholders::check(checker, &item.children, scope);
     let conditions = match is_site {
         true => Vec::new(),
@@ -86,6 +91,7 @@ pub(super) fn with(inherited: Inherited, pattern: PathPattern, action: Action, o
         fields: inherited.fields,
         more_fields: inherited.more_fields,
         removed_fields: inherited.removed_fields,
+        languages: inherited.languages,
         cors: inherited.cors,
         cache_control: inherited.cache_control,
         early_hints: inherited.early_hints,

@@ -1,7 +1,7 @@
 //! `users`, `login` and `require`: who people are, and who of them gets in.
 
 use super::gateway::Gateway;
-use super::{Directory, Origin, Shared, Signed, TextPattern};
+use super::{Directory, Origin, Shared, Signed, TextPattern, Tokens};
 use serde::{Deserialize, Serialize};
 use std::fmt::{self, Display, Formatter};
 use std::path::PathBuf;
@@ -20,6 +20,8 @@ pub struct UserSource {
     pub directory: Option<Directory>,
     /// The application that says who they are.
     pub forward: Option<Forward>,
+    /// Tokens that say who they are.
+    pub tokens: Option<Tokens>,
     /// The user cache (R9).
     pub cache: UserCache,
     /// Where it was written.
@@ -29,7 +31,11 @@ pub struct UserSource {
 impl UserSource {
     /// How those can log in whom it knows.
     pub fn how(&self) -> How {
-        if self.forward.is_some() { How::Forward } else { How::Basic }
+        match (&self.forward, &self.tokens) {
+            (Some(_), _) => How::Forward,
+            (None, Some(_)) => How::Token,
+            (None, None) => How::Basic,
+        }
     }
 }
 
@@ -40,6 +46,8 @@ pub enum How {
     Basic,
     /// An application decides.
     Forward,
+    /// By a token (RFC 6750).
+    Token,
 }
 
 impl How {
@@ -48,6 +56,7 @@ impl How {
         match self {
             How::Basic => "basic",
             How::Forward => "forward",
+            How::Token => "token",
         }
     }
 }

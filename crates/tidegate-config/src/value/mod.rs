@@ -188,6 +188,7 @@ fn read_text(
         Kind::Host => names::host(text).map(Value::Host),
         Kind::Address => names::address(text, folder).map(Value::Address),
         Kind::Network => names::network(text).map(Value::Network),
+        Kind::Language => names::language(text).map(Value::Text),
         Kind::Countries => names::countries(text).map(Value::Countries),
         Kind::TimeWindow => names::time_window(text).map(Value::Time),
         Kind::FieldName => names::field_name(text).map(Value::Text),
@@ -300,6 +301,7 @@ impl Kind {
             Self::Network => {
                 "`\"all\"`, `\"unix\"`, an address or a network, such as `\"10.0.0.0/8\"`".to_owned()
             }
+            Self::Language => "a language, such as `\"en\"` or `\"pt-BR\"`".to_owned(),
             Self::Countries => "codes of countries, such as `\"DE\"` or `\"DE,AT,CH\"`".to_owned(),
             Self::TimeWindow => {
                 "days, hours and a time zone, such as `\"Mon-Fri 08:00-18:00 Europe/Berlin\"`".to_owned()

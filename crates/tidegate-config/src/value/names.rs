@@ -290,6 +290,20 @@ pub(super) fn origin(text: &str) -> Result<String, ValueError> {
     }
 }
 
+/// Reads the tag of a language (RFC 5646).
+pub(super) fn language(text: &str) -> Result<String, ValueError> {
+    let fits =
+        |part: &str| (1..=8).contains(&part.len()) && part.bytes().all(|byte| byte.is_ascii_alphanumeric());
+    let first = text.split('-').next().unwrap_or_default();
+    match text.split('-').all(fits) && first.len() > 1 && first.bytes().all(|byte| byte.is_ascii_alphabetic())
+    {
+        true => Ok(text.to_owned()),
+        false => {
+            Err(ValueError::new(format!("`{text}` is no language"), "write its tag: `\"en\"`, `\"pt-BR\"`"))
+        }
+    }
+}
+
 /// Reads codes of countries.
 pub(super) fn countries(text: &str) -> Result<Vec<Country>, ValueError> {
     text.split(',').map(|code| country(code.trim())).collect()

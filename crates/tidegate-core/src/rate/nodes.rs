@@ -19,7 +19,9 @@ use tidegate_config::settings::LimitStore;
 const REPORTS: usize = 16 << 10;
 
 /// Takes the reports of a process, on a thread of its own.
-pub struct TakeReports(pub Box<dyn Fn(LimitStore, Receiver<Report>, Arc<NodeState>) + Send + Sync>);
+pub struct TakeReports(pub Box<Take>);
+
+type Take = dyn Fn(LimitStore, Receiver<Report>, Arc<NodeState>) + Send + Sync;
 
 impl fmt::Debug for TakeReports {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

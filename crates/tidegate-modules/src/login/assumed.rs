@@ -37,7 +37,7 @@ impl AssumedGate {
     /// The gate of a `login` of these users.
     pub fn new(login: &Shared<Login>, users: &UserSource, assumed: Rc<Assumed>) -> AssumedGate {
         let account = users.accounts.iter().find(|account| account.name == assumed.name);
-        let has_directory = users.directory.is_some() || users.forward.is_some();
+        let has_directory = users.directory.is_some() || users.how() != How::Basic;
         let user = (account.is_some() || has_directory).then(|| {
             let mut groups = account.map(|account| account.groups.clone()).unwrap_or_default();
             groups.extend(assumed.groups.iter().cloned());
@@ -73,6 +73,7 @@ impl Gate for AssumedGate {
                 match login.how {
                     How::Basic => "its directory",
                     How::Forward => "its application",
+                    How::Token => "its tokens",
                 }
             ),
             false => format!("login: {line} knows `{name}`, and the password is taken for right"),

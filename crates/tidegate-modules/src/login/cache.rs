@@ -7,6 +7,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 use tidegate_config::settings;
 use tidegate_core::user::User;
 
@@ -110,7 +111,13 @@ impl UserCache {
 
     /// It is this user's, as was asked at `asked`.
     pub fn remember(&self, key: Key, user: Arc<User>, asked: u64) {
-        let until = asked.saturating_add(self.lifetime);
+        self.remember_for(key, user, Duration::MAX, asked);
+    }
+
+    /// The same for so long at most.
+    pub fn remember_for(&self, key: Key, user: Arc<User>, most: Duration, asked: u64) {
+        let most = u64::try_from(most.as_nanos()).unwrap_or(u64::MAX);
+        let until = asked.saturating_add(self.lifetime.min(most));
         let mut shard = self.shard(&key);
         let more = shard.put(key, until, user, asked);
         let mut count = match more {
@@ -169,7 +176,6 @@ pub(super) fn bounded<T: Clone>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::time::Duration;
 
     fn key(number: u32) -> Key {
         let mut key = Key::default();

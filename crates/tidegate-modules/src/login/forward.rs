@@ -15,6 +15,8 @@ use tidegate_stats::Worker as Stats;
 
 /// The most bytes of fields that a request is given.
 const FIELDS_MAX: usize = 16 << 10;
+/// What is longer is not remembered.
+const REMEMBERED_MAX: usize = 4 << 10;
 /// The longest name of a user, bytes; and the most groups.
 const NAME_MAX: usize = 1024;
 const GROUPS_MAX: usize = 1000;
@@ -24,6 +26,17 @@ const GROUPS_MAX: usize = 1000;
 pub struct Admission {
     user: Option<Arc<User>>,
     granted: Arc<Granted>,
+}
+
+impl Admission {
+    /// Whether as many of it as are remembered are not too many.
+    fn is_small(&self) -> bool {
+        let user = self
+            .user
+            .as_ref()
+            .map_or(0, |user| user.name.len() + user.groups.iter().map(String::len).sum::<usize>());
+        user + self.granted.lines.as_bytes().len() <= REMEMBERED_MAX
+    }
 }
 
 /// Asks an application about each request.
@@ -67,7 +80,7 @@ impl ForwardGate {
 
     /// What a decision about a request is remembered by; `None`: it is not.
     fn key(&self, exchange: &Exchange<'_>) -> Option<String> {
-        let filled = self.by.as_ref()?.fill(exchange);
+        let filled = self.by.as_ref()?.fill_decision(exchange);
         let host = exchange.authority.to_ascii_lowercase();
         (!filled.is_empty()).then(|| format!("{}\0{host}\0{filled}", exchange.scheme))
     }
@@ -93,7 +106,9 @@ impl Gate for ForwardGate {
             let decided = timer::within(patience, async { terms.decide(asked.await).await }).await;
             match decided {
                 Some(Decision::Admitted(admission)) => {
-                    if let (Some(key), Some(cache)) = (key, &terms.settings.cache) {
+                    if let (Some(key), Some(cache)) =
+                        (key.filter(|_| admission.is_small()), &terms.settings.cache)
+                    {
                         source.remember_admission(key, admission.clone(), cache.lifetime, now);
                     }
                     identity.vouch(admission.user, admission.granted);

@@ -8,6 +8,7 @@
 //! | `certificate` | the gate that asks what the client is called by its certificate |
 //! | `require` | the gate that asks who of them may go on |
 //! | `signed` | the gate of URLs that were signed |
+//! | `token` | the gate that asks for a token (RFC 6750) |
 //! | `source` | where users are known |
 //! | `cache` | what is remembered of them (R9) |
 //! | `directory` | asking a directory (LDAP) |
@@ -29,6 +30,7 @@ mod require;
 mod signed;
 mod source;
 mod tally;
+mod token;
 
 pub use assumed::{Assumed, AssumedGate};
 pub use basic::BasicGate;
@@ -37,3 +39,4 @@ pub use forward::ForwardGate;
 pub use require::RequireGate;
 pub use signed::{SignedGate, sign_url};
 pub use source::{LoginStore, Source};
+pub use token::TokenGate;

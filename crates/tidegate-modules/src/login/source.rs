@@ -8,6 +8,7 @@ use super::directory::{Away, Directory, Figures, Found, Seat};
 use super::forward::Admission;
 use super::password;
 use super::signed::KeyRings;
+use super::token::{VerifyingKey, verifying_keys};
 use aws_lc_rs::{hmac, rand};
 use std::collections::{HashMap, VecDeque};
 use std::io;
@@ -17,7 +18,7 @@ use std::thread::available_parallelism;
 use std::time::Duration;
 use tidegate_config::Settings;
 use tidegate_config::credentials::Credential;
-use tidegate_config::settings::{Account, Shared, UserSource};
+use tidegate_config::settings::{Account, Shared, TokenKey, UserSource};
 use tidegate_core::rate::{Buckets, Identity, Rate, RateStore, Ruling, Table};
 use tidegate_core::tls::TlsStore;
 use tidegate_core::user::User;
@@ -83,6 +84,8 @@ pub struct Source {
     directory: Option<Directory>,
     secret: hmac::Key,
     cache: UserCache,
+    /// What tokens are verified with, as it was read last.
+    token_keys: RwLock<Arc<Vec<VerifyingKey>>>,
     /// Whom an application has let in.
     admitted: Mutex<Remembered<Admission>>,
     asked: Mutex<Asked>,
@@ -176,12 +179,48 @@ impl Source {
             accounts: RwLock::new(Accounts::new(&settings.accounts)),
             directory: settings.directory.as_ref().map(|directory| Directory::new(directory, tls.clone())),
             cache: UserCache::new(&settings.cache),
+            token_keys: RwLock::new(Arc::new(
+                settings.tokens.as_ref().map(|tokens| verifying_keys(&tokens.keys)).unwrap_or_default(),
+            )),
             admitted: Mutex::default(),
             secret: hmac::Key::new(hmac::HMAC_SHA256, &secret),
             asked: Mutex::default(),
             guesses,
             is_silent,
         })
+    }
+
+    /// What tokens are verified with.
+    pub fn token_keys(&self) -> Arc<Vec<VerifyingKey>> {
+        self.token_keys.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// They were read anew: what a key has said that is there no more counts no longer.
+    fn renew_token_keys(&self, keys: &[TokenKey]) {
+        let keys = Arc::new(verifying_keys(keys));
+        *self.token_keys.write().unwrap_or_else(PoisonError::into_inner) = keys;
+        self.cache.forget(|_| true);
+    }
+
+    /// Who has shown a token before, while it is good.
+    pub fn shown(&self, token: &[u8], now: u64) -> Option<Arc<User>> {
+        self.cache.user(&self.key(&[b"token", token]), now)
+    }
+
+    /// Somebody has shown a token that is good for so many seconds by these keys.
+    pub fn remember_shown(
+        &self,
+        token: &[u8],
+        keys: &Arc<Vec<VerifyingKey>>,
+        user: Arc<User>,
+        seconds: u64,
+        now: u64,
+    ) {
+        // They cannot change before it is remembered.
+        let present = self.token_keys.read().unwrap_or_else(PoisonError::into_inner);
+        if Arc::ptr_eq(&present, keys) {
+            self.cache.remember_for(self.key(&[b"token", token]), user, Duration::from_secs(seconds), now);
+        }
     }
 
     /// What a decision of an application is remembered by.
@@ -522,7 +561,7 @@ impl Held {
     /// Whether it is what these settings mean, wherever they stand. Many accounts are compared at most once for new
     /// settings: then they are the same in memory.
     fn is_meant_by(&mut self, settings: &UserSource) -> bool {
-        let UserSource { name, files: _, accounts, directory, forward, cache, origin: _ } = settings;
+        let UserSource { name, files: _, accounts, directory, forward, tokens, cache, origin: _ } = settings;
         let (own, same) = (&self.settings, self.settings.accounts.is_same(accounts));
         let is_same_directory = match (&own.directory, directory) {
             (None, None) => true,
@@ -536,6 +575,7 @@ impl Held {
         };
         let is_meant = own.name == *name
             && is_same_application
+            && own.tokens == *tokens
             && own.cache == *cache
             && is_same_directory
             && (same || own.accounts == *accounts);
@@ -580,6 +620,15 @@ impl LoginStore {
     pub fn renew(&self, credential: &Credential) {
         match credential {
             Credential::UrlKeys(name, keys) => self.key_rings.renew(name, keys),
+            Credential::TokenKeys(users, keys) => {
+                let mut sources = lock(&self.sources);
+                for held in sources.get_mut(users).into_iter().flatten() {
+                    held.source.renew_token_keys(keys);
+                    if let Some(tokens) = &mut held.settings.tokens {
+                        tokens.keys = keys.clone();
+                    }
+                }
+            }
             Credential::Accounts(users, accounts) => {
                 let mut sources = lock(&self.sources);
                 for held in sources.get_mut(users).into_iter().flatten() {
@@ -658,6 +707,7 @@ mod tests {
             accounts,
             directory: None,
             forward: None,
+            tokens: None,
             cache,
             origin,
         }

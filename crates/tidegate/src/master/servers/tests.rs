@@ -265,6 +265,8 @@ fn one_that_takes_no_order_is_ended_and_replaced() {
     // It reads nothing, and has been told so much that the commit does not fit.
     while stage.server(id).link.send(&ToServer::Tls(TlsUpdate::default()), Vec::new()) {}
     stage.servers.commit(id);
+    // The thread that writes may have taken one more.
+    while stage.server(id).order(&ToServer::Commit, Vec::new()) {}
     let pid = Pid::from_raw(stage.server(id).pid.cast_signed()).expect("a number");
     stage.told.remove(&id); // as the kernel closes what a process has that is killed
     stage.hears_of_the_end(id);
