@@ -115,7 +115,8 @@ fn matches(
         return current.exists;
     }
     let Some(etag) = current.etag else { return false };
-    fields.all(name).flat_map(entity_tags).any(|listed| is_equal(etag, listed))
+    let mut lines = fields.iter();
+    lines.any(|line| line.is(name) && entity_tags(line.value).any(|listed| is_equal(etag, listed)))
 }
 
 /// The date of a condition; a condition with no valid date, or with several, is ignored.

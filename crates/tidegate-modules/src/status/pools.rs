@@ -35,7 +35,8 @@ fn section(pool: &PoolStatus) -> Section {
     }
     for process in &pool.processes {
         let value = format!("{}, {} requests, {} old", process.state, process.requests, seconds(process.age));
-        rows.push(Row::new(format!("Process {}", process.pid), value));
+        let pid = process.pid.map_or_else(|| "without a number yet".to_owned(), |pid| pid.to_string());
+        rows.push(Row::new(format!("Process {pid}"), value));
     }
     Section { title: format!("Pool {}", pool.name), rows }
 }
@@ -228,7 +229,7 @@ mod tests {
             name: "php".into(),
             phase: PoolPhase::Failing,
             processes: vec![ProcessStatus {
-                pid: 42,
+                pid: Some(42),
                 state: "idle".into(),
                 age: Duration::from_millis(1500),
                 requests: 7,

@@ -261,13 +261,18 @@ fn owner_of(processes: &Processes) -> Result<Option<(u32, u32)>, String> {
 impl Child {
     /// Its process number; its keeper's, while that has not started it.
     pub(super) fn number(&self) -> u32 {
+        self.application().unwrap_or_else(|| self.keeper())
+    }
+
+    /// Its process number, once its keeper has started it.
+    pub(super) fn application(&self) -> Option<u32> {
         if self.number.get().is_none() {
             let mut text = [0; 16];
             let count = rustix::io::read(&self.report, &mut text).unwrap_or(0);
             let text = text.get(..count).and_then(|text| std::str::from_utf8(text).ok());
             self.number.set(text.and_then(|text| text.trim().parse().ok()));
         }
-        self.number.get().unwrap_or_else(|| self.keeper())
+        self.number.get()
     }
 
     /// The number of its keeper.

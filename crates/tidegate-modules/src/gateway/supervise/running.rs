@@ -453,7 +453,7 @@ impl Running {
             .filter_map(|shown| {
                 let child = self.children.get(&shown.slot)?;
                 Some(ProcessStatus {
-                    pid: child.number(),
+                    pid: child.application(),
                     state: match &child.warming_up {
                         Some(warming_up) if !warming_up.is_done() => "warming up",
                         _ => shown.stage,

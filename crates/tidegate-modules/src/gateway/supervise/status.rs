@@ -94,8 +94,8 @@ pub struct OpcacheFigures {
 /// A process of a pool.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProcessStatus {
-    /// Process number.
-    pub pid: u32,
+    /// Process number; `None`: its keeper is about to start it.
+    pub pid: Option<u32>,
     /// What it does, in a word or two.
     pub state: String,
     /// Since it was started.
