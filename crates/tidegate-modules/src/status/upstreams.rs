@@ -143,7 +143,8 @@ mod tests {
         }];
         let mut text = String::new();
         super::super::report::write_section(&mut text, &sections(&groups)[0]);
-        for part in ["Upstream app:", "6 full", "ejected (backup), 1 in use, 7 requests, 2 failed"] {
+        for part in ["Upstream app:", "6 full", "ejected (backup), weight 1, 1 in use, 7 requests, 2 failed"]
+        {
             assert!(text.contains(part), "{part}: {text}");
         }
         let json = to_json(&groups);
