@@ -268,8 +268,9 @@ const CROWD: [usize; 2] = [80, 4];
 #[test]
 fn bursts_fail_nobody_and_leave_no_memory_behind() {
     let folder = Folder::new("memory-bursts");
-    // How busy the machine is otherwise must not matter here.
-    let server = Server::with_config(&folder, &settings(&folder, "limits { overload-delay off }"));
+    // How busy the machine is otherwise, and how much of its memory is free, must not matter here.
+    let limits = "limits { overload-delay off; memory \"1GiB\" }";
+    let server = Server::with_config(&folder, &settings(&folder, limits));
     let processes = server.processes();
     let address = &server.address;
     let burst = |clients: usize| {
