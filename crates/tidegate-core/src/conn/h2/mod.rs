@@ -587,9 +587,14 @@ impl Connection {
     pub(super) fn abandon_h2(&mut self, cx: &mut Ctx) {
         let Some(mut h2) = self.take_h2() else { return };
         // A client that is told has not to wonder which of its requests were looked at.
-        if !h2.wire.is_draining() && !self.is_stuck() && !self.eof && !self.transport.resets_on_close() {
-            h2.wire.fail(ErrorCode::NO_ERROR, "", &mut h2.batch);
-            let _ = self.transport.send(&h2.batch, false);
+        if !self.is_stuck() && !self.eof && !self.transport.resets_on_close() {
+            match h2.wire.is_draining() {
+                true => h2.wire.drain(&mut h2.batch), // it was told that we go, and not yet after which
+                false => h2.wire.fail(ErrorCode::NO_ERROR, "", &mut h2.batch),
+            }
+            if h2.batch.len() > 0 {
+                let _ = self.transport.send(&h2.batch, false);
+            }
         }
         self.abandon_streams(&mut h2, cx);
         h2.batch.discard();
