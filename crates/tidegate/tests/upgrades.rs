@@ -113,8 +113,10 @@ fn answer((mut client, mut backend): (TcpStream, TcpStream)) {
 fn assert_gone(server: &mut Server<'_>, folder: &Folder, process: Pid) {
     assert!(server.wait().success());
     assert!(test_kill_process(process).is_err(), "the new program is left");
-    let connecting = TcpStream::connect(&server.address);
-    assert_eq!(connecting.unwrap_err().kind(), std::io::ErrorKind::ConnectionRefused);
+    // Those that the old one has started end by themselves, and nobody listens any more.
+    let refused = || TcpStream::connect(&server.address).err();
+    let error = wait_for(refused, "nobody to listen");
+    assert_eq!(error.kind(), std::io::ErrorKind::ConnectionRefused);
     for name in ["web.sock", "pid", "control"] {
         assert!(!folder.path(name).exists(), "{name} is left");
     }
@@ -214,6 +216,8 @@ fn a_new_program_of_a_server_that_was_killed_does_not_serve_by_itself() {
         || (!Path::new(&format!("/proc/{}/exe", process.as_raw_nonzero())).exists()).then_some(()),
         "its end",
     );
-    let connecting = TcpStream::connect(&server.address);
-    assert_eq!(connecting.unwrap_err().kind(), std::io::ErrorKind::ConnectionRefused);
+    // Those that the old one has started end by themselves, and nobody listens any more.
+    let refused = || TcpStream::connect(&server.address).err();
+    let error = wait_for(refused, "nobody to listen");
+    assert_eq!(error.kind(), std::io::ErrorKind::ConnectionRefused);
 }
