@@ -6,6 +6,7 @@
 //! read.
 
 use super::loops::{host_of, listener};
+use std::cell::OnceCell;
 use std::collections::HashSet;
 use std::fs;
 use std::net::IpAddr;
@@ -56,7 +57,7 @@ const UPLOADS: [&str; 5] = ["upload", "attachment", "avatar", "media", "userfile
 /// Warns of it.
 pub fn look(loaded: &mut Loaded, config: &Path) {
     let Some(settings) = &loaded.settings else { return };
-    let mut dangers = Dangers { settings, engine: engine(settings), entries: ENTRIES, found: Vec::new() };
+    let mut dangers = Dangers { settings, engine: OnceCell::new(), entries: ENTRIES, found: Vec::new() };
     let secrets = secrets(settings, config);
     for site in &settings.sites {
         dangers.status(site);
@@ -99,7 +100,8 @@ fn secrets(settings: &Settings, config: &Path) -> Vec<(PathBuf, &'static str)> {
 
 struct Dangers<'s> {
     settings: &'s Settings,
-    engine: Engine,
+    /// Made for the first that is to be asked for: with very many sites that takes seconds.
+    engine: OnceCell<Engine>,
     /// That may still be looked at.
     entries: usize,
     found: Vec<(Origin, Diagnostic)>,
@@ -123,7 +125,11 @@ impl Dangers<'_> {
         let listener = u16::try_from(listener(self.settings, is_secure)?).ok()?;
         let peer = Peer::Tcp((stranger, 0).into());
         let asked = Asked { listener, peer, raw_path: &target, client: None, size: target.len(), exchange };
-        let Reply::Ready(response) = self.engine.rehearse(asked, &Notes::short()) else { return None };
+        let Reply::Ready(response) =
+            self.engine.get_or_init(|| engine(self.settings)).rehearse(asked, &Notes::short())
+        else {
+            return None;
+        };
         match response.body {
             Body::Bytes(number) if response.status.0 == 200 => {
                 site.routes.get(str::from_utf8(&number).ok()?.parse::<usize>().ok()?)
