@@ -592,7 +592,7 @@ impl Connection {
                 true => h2.wire.drain(&mut h2.batch), // it was told that we go, and not yet after which
                 false => h2.wire.fail(ErrorCode::NO_ERROR, "", &mut h2.batch),
             }
-            if h2.batch.len() > 0 {
+            if !h2.batch.is_empty() {
                 let _ = self.transport.send(&h2.batch, false);
             }
         }
