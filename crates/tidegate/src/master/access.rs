@@ -4,16 +4,13 @@
 //! Once a second a thread looks. What has changed is read once it has stood still between two looks; what is no list, or no
 //! database that is whole, leaves the one before in force.
 
+use super::looks::Look;
 use super::{Event, Master};
 use crate::file_watch::{FileWatch, stamp_of};
 use anyhow::{Error, Result};
-use std::time::{Duration, Instant};
 use tidegate_config::Settings;
 use tidegate_core::access_data::{AccessFile, AccessFiles, DataKey, keys};
 use tidegate_core::log;
-
-/// How often files are looked at.
-const LOOK: Duration = Duration::from_secs(1);
 
 /// The files as they are now. Comes before reading them, so that no change is missed.
 pub fn watch(settings: &Settings) -> FileWatch {
@@ -52,27 +49,9 @@ pub struct AccessState {
     pub watch: FileWatch,
 }
 
-/// Who looks, and when.
-#[derive(Default)]
-pub struct AccessLooks {
-    next: Option<Instant>,
-    /// A thread looks at files. One that hangs is the only one.
-    is_looking: bool,
-    /// Counts the revisions that were in force.
-    adopted: u64,
-}
-
-impl AccessLooks {
-    /// When it is time to look again.
-    pub fn next(&self) -> Option<Instant> {
-        self.next
-    }
-}
-
 /// What a look at the files has found.
 pub struct Looked {
-    /// [`AccessLooks::adopted`] when it began.
-    adopted: u64,
+    look: Look,
     watch: FileWatch,
     read: Vec<(DataKey, Result<AccessFile, String>)>,
 }
@@ -80,38 +59,29 @@ pub struct Looked {
 impl Master {
     /// A revision is in force.
     pub(super) fn adopt_access(&mut self) {
-        self.access.adopted += 1;
-        let names_any = !self.current.access.files.all().is_empty();
-        self.access.next = names_any.then(|| Instant::now() + LOOK);
+        self.access.begin(!self.current.access.files.all().is_empty());
     }
 
-    /// Has a thread look at what has changed on the disk, which may hang.
+    /// Has a thread look at what has changed on the disk.
     pub(super) fn look_at_access(&mut self) {
-        let now = Instant::now();
-        if self.access.next.is_none_or(|at| at > now) {
-            return;
-        }
-        self.access.next = Some(now + LOOK);
-        if self.access.is_looking {
+        if !self.access.is_due() {
             return;
         }
         let (settings, mut watch) = (self.current.settings.clone(), self.current.access.watch.clone());
-        let (adopted, sender) = (self.access.adopted, self.sender.clone());
-        let looking = std::thread::Builder::new().name("tidegate-look".into()).spawn(move || {
+        let sender = self.sender.clone();
+        self.access.start(move |look| {
             let keys = keys(&settings);
             let settled = watch.settled(keys.iter().map(|key| &*key.path), stamp_of);
             let changed = keys.iter().filter(|key| settled.contains(&&*key.path));
             let read = changed.map(|key| (key.clone(), AccessFile::read(key))).collect();
             settled.into_iter().for_each(|path| watch.take_in(path));
-            let _ = sender.send(Event::LookedAtAccess(Box::new(Looked { adopted, watch, read })));
+            let _ = sender.send(Event::LookedAtAccess(Box::new(Looked { look, watch, read })));
         });
-        self.access.is_looking = looking.is_ok();
     }
 
     /// The files were looked at. What belongs to a revision before is found again.
     pub(super) fn have_looked_at_access(&mut self, looked: Looked) {
-        self.access.is_looking = false;
-        if looked.adopted != self.access.adopted || self.servers.is_ending {
+        if !self.access.end(looked.look) || self.servers.is_ending {
             return;
         }
         self.current.access.watch = looked.watch;

@@ -3,49 +3,34 @@
 //! The server processes, which are confined to what they serve, read none of it: a thread of the master looks and reads, and
 //! what it has found goes to all of them over their links.
 
+use super::looks::{Look, Looks};
 use super::servers::News;
 use super::{Event, Master};
 use crate::file_watch::{FileWatch, stamp_of};
 use std::collections::{HashSet, VecDeque};
 use std::path::Path;
-use std::sync::Arc;
-use std::time::{Duration, Instant};
 use tidegate_config::Settings;
 use tidegate_config::credentials::{Broken, Credential, CredentialFiles};
 use tidegate_core::log;
-
-/// How often files are looked at.
-const LOOK: Duration = Duration::from_secs(1);
 
 /// What the master knows of the files.
 #[derive(Default)]
 pub struct Credentials {
     watch: FileWatch,
-    /// `None`: there are none.
-    next_look: Option<Instant>,
-    /// A thread looks at files. One that hangs is the only one.
-    is_looking: bool,
-    /// Counts the revisions that were in force.
-    adopted: u64,
+    pub looks: Looks,
     /// What was given to server processes that have not all said that they go by it: a sentence each.
     given: VecDeque<(HashSet<u64>, Vec<String>)>,
 }
 
 /// What a look has found.
 pub struct Looked {
-    /// [`Credentials::adopted`] when it began.
-    adopted: u64,
+    look: Look,
     watch: FileWatch,
     /// Those of which a file has changed.
     read: Vec<Result<Credential, Broken>>,
 }
 
 impl Credentials {
-    /// When it is time to look again.
-    pub fn next_look(&self) -> Option<Instant> {
-        self.next_look
-    }
-
     /// Something has become of a server process.
     pub fn advance(&mut self, news: &News) {
         match news {
@@ -79,34 +64,25 @@ impl Master {
     /// A revision is in force. What may have changed since its files were read is found by reading them once more.
     pub(super) fn adopt_credentials(&mut self) {
         let has_some = !CredentialFiles::of(&self.current.settings).is_empty();
-        let credentials = &mut self.credentials;
-        credentials.watch = FileWatch::default();
-        credentials.adopted += 1;
-        credentials.next_look = has_some.then(|| Instant::now() + LOOK);
+        self.credentials.watch = FileWatch::default();
+        self.credentials.looks.begin(has_some);
     }
 
-    /// Has a thread look at what has changed on the disk, which may hang.
+    /// Has a thread look at what has changed on the disk.
     pub(super) fn look_at_credentials(&mut self) {
-        let (now, credentials) = (Instant::now(), &mut self.credentials);
-        if credentials.next_look.is_none_or(|at| at > now) {
+        if !self.credentials.looks.is_due() {
             return;
         }
-        credentials.next_look = Some(now + LOOK);
-        if credentials.is_looking {
-            return;
-        }
-        let (settings, watch) = (self.current.settings.clone(), credentials.watch.clone());
-        let (adopted, sender) = (credentials.adopted, self.sender.clone());
-        let looking = std::thread::Builder::new().name("tidegate-look".into()).spawn(move || {
-            let _ = sender.send(Event::Credentials(Box::new(look(&settings, watch, adopted))));
+        let (settings, watch) = (self.current.settings.clone(), self.credentials.watch.clone());
+        let sender = self.sender.clone();
+        self.credentials.looks.start(move |of| {
+            let _ = sender.send(Event::Credentials(Box::new(look(&settings, watch, of))));
         });
-        credentials.is_looking = looking.is_ok();
     }
 
     /// The files were looked at. What a reload is about to replace is found again when that is over.
     pub(super) fn have_looked_at_credentials(&mut self, looked: Looked) {
-        self.credentials.is_looking = false;
-        if looked.adopted != self.credentials.adopted || self.change.is_some() || self.servers.is_ending {
+        if !self.credentials.looks.end(looked.look) || self.change.is_some() || self.servers.is_ending {
             return;
         }
         self.credentials.watch = looked.watch;
@@ -131,7 +107,7 @@ impl Master {
 }
 
 /// Looks at the files, and reads what has changed.
-fn look(settings: &Arc<Settings>, mut watch: FileWatch, adopted: u64) -> Looked {
+fn look(settings: &Settings, mut watch: FileWatch, look: Look) -> Looked {
     let all = CredentialFiles::of(settings);
     let mut paths: Vec<&Path> = all.iter().flat_map(|files| files.paths()).collect();
     paths.sort_unstable();
@@ -150,5 +126,5 @@ fn look(settings: &Arc<Settings>, mut watch: FileWatch, adopted: u64) -> Looked 
     }
     // One that belongs to several is read with each of them, sooner or later.
     settled.into_iter().for_each(|path| watch.take_in(path));
-    Looked { adopted, watch, read }
+    Looked { look, watch, read }
 }

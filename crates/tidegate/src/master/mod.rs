@@ -13,6 +13,7 @@ pub mod control;
 mod credentials;
 mod disk;
 pub mod logs;
+mod looks;
 mod notify;
 mod parts;
 mod pid_file;
@@ -38,12 +39,13 @@ use crate::descriptors;
 use crate::link::{ToMaster, Wellness};
 use crate::revision::{self, ServeOptions, SettingsFrom};
 use crate::server::privileges;
-use access::{AccessLooks, AccessReading, AccessState};
+use access::{AccessReading, AccessState};
 use anyhow::{Context, Result};
 use changes::{Change, Order, Upgrade};
 use control::{ControlSocket, Reply, Request, Responder};
 use disk::Disk;
 use logs::Logs;
+use looks::Looks;
 use notify::Notifier;
 use pid_file::PidFile;
 use pools::Pools;
@@ -132,7 +134,7 @@ pub struct Master {
     servers: Servers,
     tls: Tls,
     credentials: credentials::Credentials,
-    access: AccessLooks,
+    access: Looks,
     acme: acme::Acme,
     status_registry: Arc<StatusRegistry>,
     writer: Arc<Writer>,
@@ -265,7 +267,7 @@ impl Master {
             servers,
             tls,
             credentials: credentials::Credentials::default(),
-            access: AccessLooks::default(),
+            access: Looks::default(),
             acme: acme::Acme::default(),
             status_registry,
             writer,
@@ -360,12 +362,11 @@ impl Master {
     /// The next event, or nothing when it was time for something else: for what `servers` has to do, for the
     /// watchdog, for a change that is under way, or for what the caller waits for.
     fn next_event(&mut self, until: Option<Instant>) -> Option<Event> {
-        let looks = self.tls.next_look().into_iter().chain(self.access.next());
-        let look = looks.min().filter(|_| !self.servers.is_ending);
+        let looks = [&self.tls.looks, &self.access, &self.credentials.looks];
+        let look = looks.iter().filter_map(|looks| looks.next()).min().filter(|_| !self.servers.is_ending);
         let change = self.change.as_ref().and_then(Change::deadline);
         let logs = self.rotation.deadline();
-        let credentials = self.credentials.next_look().filter(|_| !self.servers.is_ending);
-        let next = [until, self.servers.next_tick(), self.next_alive, look, credentials, change, logs];
+        let next = [until, self.servers.next_tick(), self.next_alive, look, change, logs];
         let event = match next.into_iter().flatten().min() {
             Some(next) => self.events.recv_timeout(next.saturating_duration_since(Instant::now())).ok(),
             None => self.events.recv().ok(),

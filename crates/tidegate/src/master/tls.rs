@@ -1,38 +1,30 @@
 //! TLS in the master: it reads certificates and keys, rotates the keys of session tickets, and hands both to the
 //! server processes, which read no file.
 
+use super::looks::{Look, Looks};
 use super::servers::Revision;
 use super::{Event, Master, Order};
 use crate::certificates::{self, CertificateWatch};
 use crate::file_watch::stamp_of;
 use anyhow::{Context, Result, bail};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 use tidegate_config::Settings;
 use tidegate_config::settings::CertificateFiles;
 use tidegate_core::log;
 use tidegate_core::tls::{TlsStore, TlsUpdate, backends, key_of, pair_files};
 use tidegate_tls::{CertificateError, Pair, Slot};
 
-/// How often files are looked at, and keys.
-const LOOK: Duration = Duration::from_secs(1);
-
 /// What the master knows of TLS.
 pub struct Tls {
     /// What server processes have too.
     store: Arc<TlsStore>,
     watch: CertificateWatch,
-    next_look: Option<Instant>,
-    /// A thread looks at files. One that hangs is the only one.
-    is_looking: bool,
-    /// Counts the revisions that were in force.
-    adopted: u64,
+    pub looks: Looks,
 }
 
 /// What a look at the files has found.
 pub struct Looked {
-    /// [`Tls::adopted`] when it began.
-    adopted: u64,
+    look: Look,
     watch: CertificateWatch,
     pairs: Vec<(CertificateFiles, Result<Pair, CertificateError>)>,
     authorities: bool,
@@ -48,7 +40,7 @@ impl Tls {
             // Clients come back with new sessions where this fails.
             let _ = store.tickets().inherit(tickets);
         }
-        Ok(Tls { store, watch: CertificateWatch::default(), next_look: None, is_looking: false, adopted: 0 })
+        Ok(Tls { store, watch: CertificateWatch::default(), looks: Looks::default() })
     }
 
     /// Whether a revision can be served; an error is a sentence about the settings. Asks no file system.
@@ -64,10 +56,9 @@ impl Tls {
     pub fn adopt(&mut self, revision: &mut Revision) {
         let settings = &revision.settings;
         self.watch = std::mem::take(&mut revision.seen);
-        self.adopted += 1;
         let speaks = settings.listeners.iter().any(|listener| listener.tls.is_some())
             || backends(settings).next().is_some();
-        self.next_look = speaks.then(|| Instant::now() + LOOK);
+        self.looks.begin(speaks);
     }
 
     /// A reload is over: what nobody uses any more, or has come to use, goes.
@@ -83,11 +74,6 @@ impl Tls {
     /// What was read.
     pub fn store(&self) -> &TlsStore {
         &self.store
-    }
-
-    /// When it is time to look again.
-    pub fn next_look(&self) -> Option<Instant> {
-        self.next_look
     }
 
     /// The keys of session tickets, for a successor.
@@ -131,26 +117,21 @@ impl Master {
         self.servers.give_tls(update);
     }
 
-    /// Has a thread look at what has changed on the disk, which may hang; and keys that are old enough.
+    /// Has a thread look at what has changed on the disk; and keys that are old enough.
     pub(super) fn look_at_tls(&mut self) {
-        let now = Instant::now();
-        if self.tls.next_look.is_none_or(|at| at > now) {
+        if !self.tls.looks.is_due() {
             return;
         }
-        self.tls.next_look = Some(now + LOOK);
         let mut update = TlsUpdate::default();
         if self.tls.store.tickets().rotate_if_due() {
             update.tickets = Some(self.tls.tickets());
             self.servers.tls.tickets.clone_from(&update.tickets);
         }
-        if !self.tls.is_looking {
-            let (settings, watch) = (self.current.settings.clone(), self.tls.watch.clone());
-            let (adopted, sender) = (self.tls.adopted, self.sender.clone());
-            let looking = std::thread::Builder::new().name("tidegate-look".into()).spawn(move || {
-                let _ = sender.send(Event::Looked(Box::new(look(&settings, watch, adopted))));
-            });
-            self.tls.is_looking = looking.is_ok();
-        }
+        let (settings, watch) = (self.current.settings.clone(), self.tls.watch.clone());
+        let sender = self.sender.clone();
+        self.tls.looks.start(move |of| {
+            let _ = sender.send(Event::Looked(Box::new(look(&settings, watch, of))));
+        });
         if update != TlsUpdate::default() {
             self.servers.give_tls(&update);
         }
@@ -158,8 +139,7 @@ impl Master {
 
     /// The files were looked at. What belongs to a revision before is found again.
     pub(super) fn have_looked(&mut self, looked: Looked) {
-        self.tls.is_looking = false;
-        if looked.adopted != self.tls.adopted || self.servers.is_ending {
+        if !self.tls.looks.end(looked.look) || self.servers.is_ending {
             return;
         }
         self.tls.watch = looked.watch;
@@ -183,7 +163,7 @@ impl Master {
 }
 
 /// Looks at the files, and reads the pairs that have changed.
-fn look(settings: &Settings, mut watch: CertificateWatch, adopted: u64) -> Looked {
+fn look(settings: &Settings, mut watch: CertificateWatch, look: Look) -> Looked {
     let opened = watch.opened(settings);
     let found = watch.look(settings, stamp_of);
     let mut pairs: Vec<(CertificateFiles, _)> = Vec::new();
@@ -193,5 +173,5 @@ fn look(settings: &Settings, mut watch: CertificateWatch, adopted: u64) -> Looke
             pairs.push((files.clone(), Pair::read(&files.certificate, &files.key)));
         }
     }
-    Looked { adopted, watch, pairs, authorities: found.authorities, opened }
+    Looked { look, watch, pairs, authorities: found.authorities, opened }
 }
