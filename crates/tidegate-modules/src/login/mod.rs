@@ -10,12 +10,13 @@
 //! | `signed` | the gate of URLs that were signed |
 //! | `token` | the gate that asks for a token (RFC 6750) |
 //! | `source` | where users are known |
+//! | `store` | the sources of a process |
 //! | `cache` | what is remembered of them (R9) |
 //! | `directory` | asking a directory (LDAP) |
 //! | `password` | comparing a password with its hash |
 //!
-//! Directories are asked by threads of their own. Passwords of files are compared on a lane of threads of their own, of low priority: whatever is guessed there takes no time
-//! from requests that need no login.
+//! Directories are asked by threads of their own. Passwords of files are compared on a lane of threads of their own, of low
+//! priority: whatever is guessed there takes no time from requests that need no login.
 
 mod assumed;
 mod basic;
@@ -29,6 +30,7 @@ mod password;
 mod require;
 mod signed;
 mod source;
+mod store;
 mod tally;
 mod token;
 
@@ -38,5 +40,6 @@ pub use certificate::CertificateGate;
 pub use forward::ForwardGate;
 pub use require::RequireGate;
 pub use signed::{SignedGate, sign_url};
-pub use source::{LoginStore, Source};
+pub use source::Source;
+pub use store::LoginStore;
 pub use token::TokenGate;
