@@ -10,6 +10,7 @@
 //! | `signed` | the gate of URLs that were signed |
 //! | `token` | the gate that asks for a token (RFC 6750) |
 //! | `source` | where users are known |
+//! | `accounts` | who stands in password files |
 //! | `store` | the sources of a process |
 //! | `cache` | what is remembered of them (R9) |
 //! | `directory` | asking a directory (LDAP) |
@@ -18,6 +19,7 @@
 //! Directories are asked by threads of their own. Passwords of files are compared on a lane of threads of their own, of low
 //! priority: whatever is guessed there takes no time from requests that need no login.
 
+mod accounts;
 mod assumed;
 mod basic;
 mod cache;

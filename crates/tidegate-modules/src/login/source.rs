@@ -3,6 +3,7 @@
 //! One for each `users` in each server process. However many requests bring the same pair of name and password at once, it is
 //! looked into once. A name that stands in a password file is compared with that alone, also where there is a directory.
 
+use super::accounts::Accounts;
 use super::cache::{self, Key, Remembered, UserCache};
 use super::directory::{Away, Directory, Figures, Found, Seat};
 use super::forward::Admission;
@@ -90,24 +91,6 @@ pub struct Source {
     guesses: Arc<Buckets>,
     /// Nobody is asked: requests are explained.
     is_silent: bool,
-}
-
-/// Who stands in the files.
-struct Accounts {
-    list: Shared<Vec<Account>>,
-    /// Place in the list, by name.
-    places: HashMap<String, usize>,
-}
-
-impl Accounts {
-    fn new(list: &Shared<Vec<Account>>) -> Arc<Accounts> {
-        let places = list.iter().enumerate().map(|(place, account)| (account.name.clone(), place));
-        Arc::new(Accounts { places: places.collect(), list: list.clone() })
-    }
-
-    fn find(&self, name: &str) -> Option<&Account> {
-        self.places.get(name).and_then(|place| self.list.get(*place))
-    }
 }
 
 /// What is being looked into, and what waits for its turn.
@@ -248,11 +231,8 @@ impl Source {
             let mut accounts = self.accounts.write().unwrap_or_else(PoisonError::into_inner);
             std::mem::replace(&mut *accounts, new.clone())
         };
-        let has_moved = |(of, other): (&Accounts, &Accounts)| {
-            of.places.keys().any(|name| !other.places.contains_key(name))
-        };
         // Whom a directory has known by one name may go by another here.
-        let forgets_all = self.directory.is_some() && (has_moved((&old, &new)) || has_moved((&new, &old)));
+        let forgets_all = self.directory.is_some() && !old.has_the_names_of(&new);
         self.cache.forget(|user| forgets_all || old.find(&user.name) != new.find(&user.name));
     }
 
@@ -297,7 +277,7 @@ impl Source {
         if password.is_empty() || name.is_empty() || self.cache.is_wrong(&key, now) {
             return Answer::Known(Outcome::Nobody);
         }
-        let is_in_file = self.accounts().places.contains_key(name);
+        let is_in_file = self.accounts().find(name).is_some();
         let guesser = guesser(client, name, self.directory.is_some() && !is_in_file);
         let (name, password) = (name.to_owned(), password.to_vec());
         let question = Question { key, client: client.to_vec(), guesser: Some(guesser), asked: now };
@@ -444,7 +424,7 @@ impl Source {
             let accounts = self.accounts();
             let account = accounts.find(name);
             // Whom nobody knows takes as long as somebody: which names there are is nothing to find out.
-            let hash = account.or(accounts.list.first()).map_or("", |account| &account.hash);
+            let hash = account.or(accounts.first()).map_or("", |account| &account.hash);
             let matches = password::matches(hash, password);
             // What is remembered is so of the files as they are: they cannot change before it is.
             let present = self.accounts.read().unwrap_or_else(PoisonError::into_inner);

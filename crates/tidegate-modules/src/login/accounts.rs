@@ -1,0 +1,33 @@
+//! Who stands in password files.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use tidegate_config::settings::{Account, Shared};
+
+/// Accounts as some files had them.
+pub(super) struct Accounts {
+    list: Shared<Vec<Account>>,
+    /// Place in the list, by name.
+    places: HashMap<String, usize>,
+}
+
+impl Accounts {
+    pub fn new(list: &Shared<Vec<Account>>) -> Arc<Accounts> {
+        let places = list.iter().enumerate().map(|(place, account)| (account.name.clone(), place));
+        Arc::new(Accounts { places: places.collect(), list: list.clone() })
+    }
+
+    pub fn find(&self, name: &str) -> Option<&Account> {
+        self.places.get(name).and_then(|place| self.list.get(*place))
+    }
+
+    pub fn first(&self) -> Option<&Account> {
+        self.list.first()
+    }
+
+    /// Whether there are those of other files, and no others.
+    pub fn has_the_names_of(&self, other: &Accounts) -> bool {
+        self.places.len() == other.places.len()
+            && self.places.keys().all(|name| other.places.contains_key(name))
+    }
+}
