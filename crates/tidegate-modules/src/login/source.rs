@@ -1,7 +1,8 @@
 //! Where users are known: password files and directories, behind the user cache.
 //!
 //! One for each `users` in each server process. However many requests bring the same pair of name and password at once, it is
-//! looked into once. A name that stands in a password file is compared with that alone, also where there is a directory.
+//! looked into once. A name that stands in a password file is compared with that alone, also where there is a directory: who is
+//! found there under such a name, however it was typed in, is refused.
 
 use super::accounts::Accounts;
 use super::cache::{self, Key, Remembered, UserCache};
@@ -221,6 +222,11 @@ impl Source {
 
     fn accounts(&self) -> Arc<Accounts> {
         self.accounts.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Whether the files know somebody whom a directory has found.
+    fn has_spelling(&self, name: &str) -> bool {
+        self.accounts().has_spelling(name)
     }
 
     /// The files say something else now. Whoever stands there as before stays known; whom something has changed for has
@@ -446,6 +452,11 @@ impl Source {
             Ok(None) => return self.refuse(question),
             Err(away) => return away.into(),
         };
+        // However it was spelt, a name that stands in the files is compared with them alone.
+        // Not remembered: the files may say something else in the next moment.
+        if self.has_spelling(&found.name) {
+            return Outcome::Nobody;
+        }
         // However a name is spelt, the user is the same: another spelling is no further guess.
         let same = guesser(&question.client, &format!("dn:{}", found.dn), true);
         if let Ruling::Beyond { retry_after } = self.guesses.charge(&same, guesses(), question.asked) {
@@ -470,7 +481,7 @@ impl Source {
         let user = Arc::new(User { name: found.name, groups, unlisted });
         // Whom the files have come to know meanwhile they know from now on.
         let present = self.accounts.read().unwrap_or_else(PoisonError::into_inner);
-        if present.find(name).is_none() {
+        if present.find(name).is_none() && !present.has_spelling(&user.name) {
             self.cache.remember(question.key, user.clone(), question.asked);
         }
         Outcome::Known(user)
@@ -725,6 +736,25 @@ pub(super) mod tests {
         }
         assert!(fake.binds() <= 84 * 240, "{}", fake.binds());
         assert_eq!(source.take_figures().asked.binds, fake.binds());
+    }
+
+    /// A name of the files is theirs, whatever spelling or alias the directory finds the same user by.
+    #[test]
+    fn whom_the_files_know_the_directory_lets_nobody_be() {
+        let fake = Fake::new(Manner::Sound);
+        for listed in ["user1", "User1"] {
+            let account = Account { name: listed.into(), ..users(CACHE).accounts[0].clone() };
+            let settings = UserSource { accounts: vec![account].into(), ..directory_users(&fake, CACHE) };
+            let source = new(&settings);
+            for typed in ["USER1", "User1", "user1", "\u{ff55}ser1"] {
+                assert!(wait(source.look_up(typed, b"pw1", b"c", NOW)).is_none(), "{typed} {listed}");
+            }
+            assert!(wait(source.look_up("user2", b"pw2", b"c", NOW)).is_some());
+            // Whom the files know no more, the directory does.
+            source.renew(&Vec::new().into());
+            assert!(wait(source.look_up("USER1", b"pw1", b"c", NOW)).is_some());
+        }
+        assert_eq!(fake.binds(), 4);
     }
 
     #[test]
