@@ -64,6 +64,19 @@ impl From<Away> for Outcome {
     }
 }
 
+/// What something is remembered for: what one purpose has found out says nothing for another.
+#[derive(Clone, Copy)]
+enum Purpose {
+    /// A name and its password.
+    Password,
+    /// A token that was shown.
+    Token,
+    /// A decision of an application.
+    Admission,
+    /// Whether a user is in one of some groups.
+    Groups,
+}
+
 /// What has become of a question.
 pub enum Answer {
     /// This is known at once. Whether it was remembered, or could be said without that.
@@ -185,7 +198,7 @@ impl Source {
 
     /// Who has shown a token before, while it is good.
     pub fn shown(&self, token: &[u8], now: u64) -> Option<Arc<User>> {
-        self.cache.user(&self.key(&[b"token", token]), now)
+        self.cache.user(&self.key(Purpose::Token, &[token]), now)
     }
 
     /// Somebody has shown a token that is good for so many seconds by these keys.
@@ -200,13 +213,14 @@ impl Source {
         // They cannot change before it is remembered.
         let present = self.token_keys.read().unwrap_or_else(PoisonError::into_inner);
         if Arc::ptr_eq(&present, keys) {
-            self.cache.remember_for(self.key(&[b"token", token]), user, Duration::from_secs(seconds), now);
+            let key = self.key(Purpose::Token, &[token]);
+            self.cache.remember_for(key, user, Duration::from_secs(seconds), now);
         }
     }
 
     /// What a decision of an application is remembered by.
     pub fn admission_key(&self, by: &[u8]) -> Key {
-        self.key(&[b"admission", by])
+        self.key(Purpose::Admission, &[by])
     }
 
     /// What somebody was let in with before.
@@ -249,13 +263,12 @@ impl Source {
         }
     }
 
-    /// What something is remembered by. Parts hold no NUL but for the last one: no two read as one.
-    fn key(&self, parts: &[&[u8]]) -> Key {
+    /// What something is remembered by. Purpose and lengths stand before the parts: no two lists read as one.
+    fn key(&self, purpose: Purpose, parts: &[&[u8]]) -> Key {
         let mut context = hmac::Context::with_key(&self.secret);
-        for (at, part) in parts.iter().enumerate() {
-            if at > 0 {
-                context.update(b"\0");
-            }
+        context.update(&[purpose as u8]);
+        for part in parts {
+            context.update(&(part.len() as u64).to_le_bytes());
             context.update(part);
         }
         let mut key = Key::default();
@@ -275,7 +288,7 @@ impl Source {
 
     /// Who has this name and this password, at `now` (monotonic nanoseconds). `client` is whom guesses are counted for.
     pub fn look_up(self: &Arc<Self>, name: &str, password: &[u8], client: &[u8], now: u64) -> Answer {
-        let key = self.key(&[name.as_bytes(), password]);
+        let key = self.key(Purpose::Password, &[name.as_bytes(), password]);
         if let Some(user) = self.cache.user(&key, now) {
             return Answer::Known(Outcome::Known(user));
         }
@@ -309,9 +322,9 @@ impl Source {
         client: &[u8],
         now: u64,
     ) -> Answer {
-        let mut parts = vec![b"groups".as_slice(), user.name.as_bytes(), dn.as_bytes()];
+        let mut parts = vec![user.name.as_bytes(), dn.as_bytes()];
         parts.extend(groups.iter().map(String::as_bytes));
-        let key = self.key(&parts);
+        let key = self.key(Purpose::Groups, &parts);
         if let Some(is_member) = self.cache.membership(&key, now) {
             return Answer::Known(Outcome::Member(is_member));
         }
@@ -736,6 +749,22 @@ pub(super) mod tests {
         }
         assert!(fake.binds() <= 84 * 240, "{}", fake.binds());
         assert_eq!(source.take_figures().asked.binds, fake.binds());
+    }
+
+    /// Nothing that is remembered for one purpose is found for another, and no two lists of parts read as one.
+    #[test]
+    fn what_is_remembered_is_so_for_one_purpose() {
+        let account = Account { name: "token".into(), ..users(CACHE).accounts[1].clone() };
+        let source = new(&UserSource { accounts: vec![account].into(), ..users(CACHE) });
+        assert!(wait(source.look_up("token", b"hello", b"c", NOW)).is_some());
+        assert!(source.shown(b"hello", NOW).is_none());
+        let purposes = [Purpose::Password, Purpose::Token, Purpose::Admission, Purpose::Groups];
+        let keys: std::collections::HashSet<Key> =
+            purposes.map(|purpose| source.key(purpose, &[b"a"])).into();
+        assert_eq!(keys.len(), purposes.len());
+        let groups = |parts: &[&[u8]]| source.key(Purpose::Groups, parts);
+        assert_ne!(groups(&[b"a\0b", b"c"]), groups(&[b"a", b"b\0c"]));
+        assert_ne!(groups(&[b"a", b"b\0c"]), groups(&[b"a", b"b", b"c"]));
     }
 
     /// A name of the files is theirs, whatever spelling or alias the directory finds the same user by.
