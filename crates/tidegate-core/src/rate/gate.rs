@@ -51,10 +51,10 @@ impl Key {
             [Piece::Client] => exchange.state.remote.customer(),
             pieces if pieces.contains(&Piece::Client) => {
                 let mut key = exchange.state.remote.customer();
-                key.extend_from_slice(self.0.fill_key(exchange).as_bytes());
+                key.extend_from_slice(self.0.fill_key_but_client(exchange).as_bytes());
                 key
             }
-            _ => SmallVec::from_slice(self.0.fill_key(exchange).as_bytes()),
+            _ => SmallVec::from_slice(self.0.fill_key_but_client(exchange).as_bytes()),
         }
     }
 }
