@@ -581,7 +581,7 @@ impl Master {
     fn drain(&mut self, ending: &mut Ending) -> u64 {
         let patience = if ending.now { Duration::ZERO } else { self.current.settings.drain_timeout };
         if !ending.now {
-            log::info(format_args!("ending: requests in flight have {} s", patience.as_secs()));
+            log::info(format_args!("ending: requests in flight have {patience:?}"));
         }
         let all: Vec<u64> = self.servers.list.iter().map(|server| server.id).collect();
         for id in all {
