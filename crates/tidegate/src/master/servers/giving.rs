@@ -11,7 +11,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use tidegate_config::credentials::Credential;
 use tidegate_config::settings::LogTarget;
-use tidegate_core::access_data::{AccessFile, DataKey};
+use tidegate_core::access_data::{self, AccessFile, DataPlace};
 use tidegate_core::log;
 use tidegate_core::tls::TlsUpdate;
 
@@ -48,10 +48,10 @@ impl Servers {
             off_limits,
         };
         let frame = Link::frame(&message).context("a server process cannot be told of the settings")?;
-        let (keys, memory) =
+        let (places, memories) =
             copies(revision.access.files.all()).context("cannot copy what access asks of files")?;
         let is_told = server.link.order(&ToServer::Tls(update), Vec::new())
-            && (keys.is_empty() || server.link.order(&ToServer::Access(keys), memory));
+            && (places.is_empty() || server.link.order(&ToServer::Access(places), memories));
         if !is_told || !server.link.order_frame(frame, descriptors) {
             self.news.push_back(News::Failed(id, format!("server process {} takes no orders", server.pid)));
         }
@@ -76,7 +76,7 @@ impl Servers {
     pub fn give_access(&mut self, fresh: &[AccessFile]) {
         for server in self.list.iter().filter(|server| !server.has_ended) {
             match copies(fresh) {
-                Ok((keys, memory)) => drop(server.order(&ToServer::Access(keys), memory)),
+                Ok((places, memories)) => drop(server.order(&ToServer::Access(places), memories)),
                 // It is looked at again with the next change, and read by the next process.
                 Err(error) => log::error(format_args!("cannot copy what access asks of files: {error}")),
             }
@@ -94,7 +94,7 @@ impl Servers {
 }
 
 /// Files as they are passed on.
-fn copies(files: &[AccessFile]) -> io::Result<(Vec<DataKey>, Vec<OwnedFd>)> {
-    let memory = files.iter().map(|file| file.memory().try_clone_to_owned()).collect::<io::Result<_>>()?;
-    Ok((files.iter().map(|file| file.key.clone()).collect(), memory))
+fn copies<'a>(files: impl IntoIterator<Item = &'a AccessFile>) -> io::Result<(Vec<DataPlace>, Vec<OwnedFd>)> {
+    let (places, memories) = access_data::places(files);
+    Ok((places, memories.iter().map(|memory| memory.try_clone()).collect::<io::Result<_>>()?))
 }
