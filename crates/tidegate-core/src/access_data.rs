@@ -249,7 +249,7 @@ impl AccessFiles {
     }
 
     /// All of them.
-    pub fn all(&self) -> impl Iterator<Item = &AccessFile> {
+    pub fn all(&self) -> impl Iterator<Item = &AccessFile> + Clone {
         self.files.values()
     }
 

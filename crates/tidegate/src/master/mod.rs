@@ -267,7 +267,7 @@ impl Master {
             servers,
             tls,
             credentials: credentials::Credentials::default(),
-            access: Looks::default(),
+            access: Looks::new("lists of networks and countries"),
             acme: acme::Acme::default(),
             status_registry,
             writer,
@@ -575,6 +575,12 @@ impl Master {
         for responder in ending.waiting {
             responder.send_and_wait(Reply::ok(format!("{said}\n")));
         }
+    }
+
+    /// Whether what a look at files has found counts. What a change of the settings is about to replace is found again when
+    /// that is over.
+    fn takes_what_is_found(&self) -> bool {
+        self.change.is_none() && !self.servers.is_ending
     }
 
     /// Waits for the server processes; how many connections had to be cut.
