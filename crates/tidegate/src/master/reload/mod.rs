@@ -341,8 +341,9 @@ impl Master {
     /// It is over, and nothing has changed.
     fn refuse_reload(&mut self, why: &str) {
         let number = self.current.number;
-        // What the store of certificates has taken in for it goes.
+        // What the store of certificates has taken in for it goes, and what its limits were given.
         self.tls.settle(&self.current);
+        self.current.rates.release_others();
         self.end_reload(|purpose, _| match purpose {
             Purpose::Order { responder, found } => {
                 let mut said = found.said;
