@@ -351,6 +351,7 @@ impl Master {
             self.servers.restore(&self.current);
         }
         self.tls.settle(&self.current);
+        self.current.rates.release_others();
         self.end_reload(|purpose, _| match purpose {
             Purpose::Order { responder, found } => {
                 let mut said = found.said;
