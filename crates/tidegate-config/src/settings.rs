@@ -20,6 +20,7 @@ mod bandwidth;
 mod country;
 mod directory;
 mod directory_filter;
+mod dns;
 mod limit_store;
 mod login;
 pub mod network_table;
@@ -41,6 +42,7 @@ pub use directory::{
     Directory, DirectoryBind, DirectoryGroups, DirectorySecurity, DirectoryServer, GroupsBy,
 };
 pub use directory_filter::{Comparison, Filter, FilterSyntax, FilterValue};
+pub use dns::Dns;
 pub use limit_store::LimitStore;
 pub use limits::{Limits, RequestLimits};
 pub use login::{
@@ -95,6 +97,8 @@ pub struct Settings {
     pub pools: Vec<Pool>,
     /// What tells the countries of clients.
     pub country_database: Option<CountryDatabase>,
+    /// Who is asked for the names of clients and the addresses of applications.
+    pub dns: Dns,
     /// Where users are known, in source order.
     pub users: Vec<UserSource>,
     /// Where limits are counted together with other servers.
@@ -280,6 +284,18 @@ pub enum HostPattern {
     Exact(String),
     /// The part behind `*`, with its leading dot: `.example.com`.
     Suffix(String),
+}
+
+impl HostPattern {
+    /// Whether a host, in lower case and without a port, is one of these.
+    pub fn matches(&self, host: &str) -> bool {
+        match self {
+            HostPattern::Exact(name) => host == name,
+            HostPattern::Suffix(suffix) => {
+                host.strip_suffix(suffix.as_str()).is_some_and(|front| !front.is_empty())
+            }
+        }
+    }
 }
 
 /// What to do with the requests whose path matches.
@@ -548,6 +564,8 @@ pub enum LogPart {
     Text(String),
     /// `{client}`: the address of the client.
     Client,
+    /// `{client.name}`: what the client is called, as far as that is known when the line is written; else its address.
+    ClientName,
     /// `{client-port}`
     ClientPort,
     /// `{user}`: who has logged in.

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use tidegate_config::Settings;
 use tidegate_config::settings::{AccessLog, Action, Route, Site};
 use tidegate_core::access_data::AccessStore;
+use tidegate_core::client_names::ClientNames;
 use tidegate_core::decoration::Decoration;
 use tidegate_core::engine::Engine;
 use tidegate_core::explain::{Notes, Rehearsed};
@@ -301,6 +302,10 @@ impl worker::Registry for Registry {
         if let Some(applications) = &self.applications {
             applications.adopt(&settings.spill);
         }
+    }
+
+    fn client_names(&self) -> Arc<ClientNames> {
+        self.stores.access.names().clone()
     }
 
     fn draining(&mut self) {

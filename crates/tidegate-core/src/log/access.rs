@@ -2,6 +2,7 @@
 
 use super::pattern;
 use super::{Sink, Writer, push_escaped, push_json_escaped};
+use crate::client_names::ClientNames;
 use crate::user::Identity;
 use std::io::Write;
 use std::rc::Rc;
@@ -182,6 +183,7 @@ pub struct AccessBuffers {
     buffers: Vec<Buffer>,
     shows_responses: bool,
     times: Times,
+    names: Arc<ClientNames>,
 }
 
 struct Buffer {
@@ -210,7 +212,13 @@ impl Times {
 impl AccessBuffers {
     /// Without any log yet.
     pub fn new(writer: Arc<Writer>) -> AccessBuffers {
-        AccessBuffers { writer, buffers: Vec::new(), shows_responses: false, times: Times::at(0) }
+        let (times, names) = (Times::at(0), Arc::default());
+        AccessBuffers { writer, buffers: Vec::new(), shows_responses: false, times, names }
+    }
+
+    /// With what clients are called.
+    pub fn naming(self, names: Arc<ClientNames>) -> AccessBuffers {
+        AccessBuffers { names, ..self }
     }
 
     /// Makes room for a log; called when settings are taken up.
@@ -279,7 +287,9 @@ impl AccessBuffers {
                 }
             }
             AccessFormat::Json => push_json(out, &self.times.rfc3339, entry, ending),
-            AccessFormat::Pattern(parts) => pattern::push(out, parts, &self.times, entry, ending),
+            AccessFormat::Pattern(parts) => {
+                pattern::push(out, parts, &self.times, entry, ending, &self.names)
+            }
         }
         out.push(b'\n');
         if out.len() >= FLUSH_AT {
