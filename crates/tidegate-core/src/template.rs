@@ -66,6 +66,8 @@ pub enum Asked {
     Country,
     /// `{user}`: who has logged in.
     User,
+    /// `{request-id}`
+    RequestId,
     /// `{groups}`: the groups of who has logged in, with commas between them.
     Groups,
     /// `{value.NAME}`
@@ -141,6 +143,7 @@ impl<'s> Scope<'s> {
             (None, None) if name == "language" => Asked::Language(self.languages?.clone()),
             (None, None) if name == "country" => Asked::Country,
             (None, None) if name == "user" => Asked::User,
+            (None, None) if name == "request-id" => Asked::RequestId,
             (None, None) if name == "groups" => Asked::Groups,
             (None, Some((_, ""))) => return None,
             (None, Some(("header", name))) => Asked::Field(name.to_owned()),
@@ -391,6 +394,7 @@ impl Asked {
             }
             Asked::Country => Cow::Owned(country_of(exchange)),
             Asked::User => Cow::Borrowed(exchange.user().map_or(&[], |user| user.name.as_bytes())),
+            Asked::RequestId => Cow::Borrowed(exchange.request_id().unwrap_or_default().as_bytes()),
             Asked::Groups => {
                 // No group reads as two.
                 let groups = exchange.user().map_or(&[][..], |user| &user.groups);
