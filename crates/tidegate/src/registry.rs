@@ -9,6 +9,7 @@ use std::sync::Arc;
 use tidegate_config::Settings;
 use tidegate_config::settings::{AccessLog, Action, Route, Site};
 use tidegate_core::access_data::AccessStore;
+use tidegate_core::client_names::ClientNames;
 use tidegate_core::decoration::Decoration;
 use tidegate_core::engine::Engine;
 use tidegate_core::explain::{Notes, Rehearsed};
@@ -145,7 +146,8 @@ impl Registry {
             let log = site.access_log.as_ref().unwrap_or(&settings.access_log);
             let sink = log.as_ref().map(&mut *open_log).transpose()?.flatten();
             let view = self.stores.access.view(site, settings)?;
-            sites.push(site::Site::new(site.clone(), routes, sink).knowing(view));
+            let format = log.as_ref().map(|log| &log.format);
+            sites.push(site::Site::new(site.clone(), routes, sink).logging(format).knowing(view));
         }
         Ok(Engine::new(settings.clone(), sites).with_tls(&self.stores.tls)?)
     }
@@ -301,6 +303,10 @@ impl worker::Registry for Registry {
         if let Some(applications) = &self.applications {
             applications.adopt(&settings.spill);
         }
+    }
+
+    fn client_names(&self) -> Arc<ClientNames> {
+        self.stores.access.names().clone()
     }
 
     fn draining(&mut self) {
