@@ -20,6 +20,7 @@ mod bandwidth;
 mod country;
 mod directory;
 mod directory_filter;
+mod dns;
 mod limit_store;
 mod login;
 pub mod network_table;
@@ -41,6 +42,7 @@ pub use directory::{
     Directory, DirectoryBind, DirectoryGroups, DirectorySecurity, DirectoryServer, GroupsBy,
 };
 pub use directory_filter::{Comparison, Filter, FilterSyntax, FilterValue};
+pub use dns::Dns;
 pub use limit_store::LimitStore;
 pub use limits::{Limits, RequestLimits};
 pub use login::{
@@ -95,6 +97,8 @@ pub struct Settings {
     pub pools: Vec<Pool>,
     /// What tells the countries of clients.
     pub country_database: Option<CountryDatabase>,
+    /// Who is asked for the names of clients and the addresses of applications.
+    pub dns: Dns,
     /// Where users are known, in source order.
     pub users: Vec<UserSource>,
     /// Where limits are counted together with other servers.
@@ -264,6 +268,8 @@ pub struct Site {
     pub routes: Vec<Route>,
     /// Whose word about clients is believed: proxies of one's own.
     pub trusted_proxies: Shared<NetworkSet>,
+    /// Each of its requests has an id.
+    pub has_request_id: bool,
     /// `None`: the server's. `Some(None)`: off for this site.
     pub access_log: Option<Option<AccessLog>>,
     /// The listeners that it answers on, as they are written; none for all.
@@ -283,6 +289,18 @@ pub enum HostPattern {
     Exact(String),
     /// The part behind `*`, with its leading dot: `.example.com`.
     Suffix(String),
+}
+
+impl HostPattern {
+    /// Whether a host, in lower case and without a port, is one of these.
+    pub fn matches(&self, host: &str) -> bool {
+        match self {
+            HostPattern::Exact(name) => host == name,
+            HostPattern::Suffix(suffix) => {
+                host.strip_suffix(suffix.as_str()).is_some_and(|front| !front.is_empty())
+            }
+        }
+    }
 }
 
 /// What to do with the requests whose path matches.
@@ -551,6 +569,8 @@ pub enum LogPart {
     Text(String),
     /// `{client}`: the address of the client.
     Client,
+    /// `{client.name}`: what the client is called, as far as that is known when the line is written; else its address.
+    ClientName,
     /// `{client-port}`
     ClientPort,
     /// `{user}`: who has logged in.
@@ -593,10 +613,57 @@ pub enum LogPart {
     TimeIso,
     /// `{time-unix}`: seconds since 1970.
     TimeUnix,
+    /// `{request-id}`
+    RequestId,
+    /// `{site}`: the first name of the site that has the request.
+    Site,
+    /// `{route}`: the pattern of the route that it came to first.
+    Route,
+    /// `{upstream}`: the members that were asked, in order.
+    Upstream,
+    /// `{upstream-status}`: what each has answered.
+    UpstreamStatus,
+    /// `{upstream-connect}` and the like: how long each took to get there.
+    UpstreamTime(UpstreamStage, TimeUnit),
     /// `{request.NAME}`: the first field of this name.
     Request(String),
     /// `{response.NAME}`: the first field of this name, as far as a handler or the settings set it.
     Response(String),
+}
+
+/// How far a request has come at a member; times count from its being sent there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum UpstreamStage {
+    /// There is a connection.
+    Connected,
+    /// The head of the answer has come.
+    FirstByte,
+    /// All of it has.
+    Complete,
+}
+
+/// What a time in a line is counted in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum TimeUnit {
+    /// With six digits behind the point.
+    Seconds,
+    /// With three.
+    Milliseconds,
+}
+
+impl AccessFormat {
+    /// Whether its lines tell of what came of a request beside its head: its id, its site and route, who was asked.
+    pub fn shows_trace(&self) -> bool {
+        let is_traced = |part: &LogPart| {
+            use LogPart::{RequestId, Route, Site, Upstream, UpstreamStatus, UpstreamTime};
+            matches!(part, RequestId | Site | Route | Upstream | UpstreamStatus | UpstreamTime(..))
+        };
+        match self {
+            AccessFormat::Common | AccessFormat::Combined => false,
+            AccessFormat::Json => true,
+            AccessFormat::Pattern(parts) => parts.iter().any(is_traced),
+        }
+    }
 }
 
 /// The log of the server's own messages.

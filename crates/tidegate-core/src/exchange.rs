@@ -132,6 +132,13 @@ impl Exchange<'_> {
         Some(site.access_view.country(self.state.remote.client.ip()))
     }
 
+    /// What the client is called, where name servers have confirmed that. Where it is not known it is asked for, for whoever
+    /// comes next.
+    pub fn client_name(&self) -> Option<Arc<str>> {
+        let site = self.state.site.as_ref()?;
+        site.access_view.name_hint(self.state.remote.client.ip()?)
+    }
+
     /// Who has logged in.
     pub fn user(&self) -> Option<&User> {
         self.state.identity.as_ref()?.user()

@@ -64,8 +64,12 @@ pub enum Asked {
     Language(Shared<Vec<String>>),
     /// `{country}`: of the client; nothing where it is not known.
     Country,
+    /// `{client.name}`: what the client is called; nothing where that is not known yet, or it has no name.
+    ClientName,
     /// `{user}`: who has logged in.
     User,
+    /// `{request-id}`
+    RequestId,
     /// `{groups}`: the groups of who has logged in, with commas between them.
     Groups,
     /// `{value.NAME}`
@@ -141,7 +145,9 @@ impl<'s> Scope<'s> {
             (None, None) if name == "language" => Asked::Language(self.languages?.clone()),
             (None, None) if name == "country" => Asked::Country,
             (None, None) if name == "user" => Asked::User,
+            (None, None) if name == "request-id" => Asked::RequestId,
             (None, None) if name == "groups" => Asked::Groups,
+            (None, Some(("client", "name"))) => Asked::ClientName,
             (None, Some((_, ""))) => return None,
             (None, Some(("header", name))) => Asked::Field(name.to_owned()),
             (None, Some(("cookie", name))) => Asked::Cookie(name.to_owned()),
@@ -390,7 +396,11 @@ impl Asked {
                 Cow::Borrowed(chosen.map_or(&[], |language| language.as_bytes()))
             }
             Asked::Country => Cow::Owned(country_of(exchange)),
+            Asked::ClientName => {
+                Cow::Owned(exchange.client_name().map_or(Vec::new(), |name| name.as_bytes().into()))
+            }
             Asked::User => Cow::Borrowed(exchange.user().map_or(&[], |user| user.name.as_bytes())),
+            Asked::RequestId => Cow::Borrowed(exchange.request_id().unwrap_or_default().as_bytes()),
             Asked::Groups => {
                 // No group reads as two.
                 let groups = exchange.user().map_or(&[][..], |user| &user.groups);

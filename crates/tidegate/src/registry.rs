@@ -10,6 +10,7 @@ use std::sync::Arc;
 use tidegate_config::Settings;
 use tidegate_config::settings::{AccessLog, Action, Route, Site};
 use tidegate_core::access_data::AccessStore;
+use tidegate_core::client_names::ClientNames;
 use tidegate_core::decoration::Decoration;
 use tidegate_core::engine::Engine;
 use tidegate_core::explain::{Notes, Rehearsed};
@@ -149,7 +150,8 @@ impl Registry {
             let mut names = HashSet::new();
             let bans = site.routes.iter().flat_map(|route| &route.bans).filter(|ban| names.insert(&ban.name));
             let bans = bans.map(|ban| BanGate::new(ban, &self.stores.rates)).collect::<io::Result<_>>()?;
-            sites.push(site::Site::new(site.clone(), routes, sink).knowing(view).counting(bans));
+            let format = log.as_ref().map(|log| &log.format);
+            sites.push(site::Site::new(site.clone(), routes, sink).logging(format).knowing(view).counting(bans));
         }
         Ok(Engine::new(settings.clone(), sites).with_tls(&self.stores.tls)?)
     }
@@ -305,6 +307,10 @@ impl worker::Registry for Registry {
         if let Some(applications) = &self.applications {
             applications.adopt(&settings.spill);
         }
+    }
+
+    fn client_names(&self) -> Arc<ClientNames> {
+        self.stores.access.names().clone()
     }
 
     fn draining(&mut self) {

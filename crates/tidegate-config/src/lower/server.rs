@@ -77,6 +77,7 @@ pub(crate) fn server(checker: &mut Checker<'_>, disk: &dyn Disk, nodes: &[TopNod
                 _ => None,
             },
         ),
+        dns: super::dns::dns(checker, items.iter().find(|item| item.directive.name == "dns")),
         users: login::sources(checker, disk, &items),
         url_keys: login::url_keys(checker, disk, &items),
         limit_store: items

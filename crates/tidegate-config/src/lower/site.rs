@@ -86,7 +86,9 @@ pub(super) fn site(
     let access_log = item.child("access-log").map(|log| access_log(checker, disk, log));
     let trusted_proxies = inherited.trusted_proxies.clone();
     let bound = bound(checker, item, server, &names);
-    Site { names, routes, trusted_proxies, access_log, bound, tls, is_https_only, origin: item.origin() }
+    let has_request_id = inherited.has_request_id;
+    let origin = item.origin();
+    Site { names, routes, trusted_proxies, has_request_id, access_log, bound, tls, is_https_only, origin }
 }
 
 /// The listeners that a site answers on.

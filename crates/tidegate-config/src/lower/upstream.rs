@@ -2,11 +2,11 @@
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::written_or_default;
-use crate::check::{Checker, Item, duration, number};
+use crate::check::{Checker, File, Item, duration, number};
 use crate::diagnostic::Diagnostic;
 use crate::directive::Context;
 use crate::settings::gateway::{BackendTls, Destination};
@@ -15,6 +15,8 @@ use crate::settings::upstream::{
     Balance, Check, CheckKind, Eject, HashKey, Member, MemberAddress, Retry, Upstream,
 };
 use crate::settings::{Action, Origin, Settings};
+use crate::source::Source;
+use crate::syntax::document::Node;
 use crate::value::Value;
 
 /// Lowers the groups, in source order; `pools` have names that are taken.
@@ -47,6 +49,19 @@ pub(super) fn upstreams(checker: &mut Checker<'_>, items: &[Item], pools: &[Pool
         upstreams.push(upstream(checker, item, name, members));
     }
     upstreams
+}
+
+/// The group of a host that a route names in place of an application.
+pub(super) fn of_host(checker: &mut Checker<'_>, host: &str, origin: &Origin) -> Option<Upstream> {
+    let text = format!("upstream \"host\" {{ member \"{host}\" }}");
+    let node = Node::parse(&text)?;
+    let source = Source::new("<default>", &text);
+    let file = File { source, folder: std::sync::Arc::from(Path::new("/")) };
+    let item = checker.item(&file, &node, Context::Top)?;
+    let mut upstream = upstreams(checker, &[item], &[]).pop()?;
+    (upstream.name, upstream.origin) = (host.to_owned(), origin.clone());
+    upstream.members.iter_mut().for_each(|member| member.origin = origin.clone());
+    Some(upstream)
 }
 
 fn upstream(checker: &mut Checker<'_>, item: &Item, name: String, members: Vec<Member>) -> Upstream {
