@@ -122,6 +122,9 @@ pub struct Settings {
     /// The file that holds the process number; absolute.
     #[serde(with = "crate::path_encoding::optional_path")]
     pub pid_file: Option<PathBuf>,
+    /// Where a server that stops leaves who is banned.
+    #[serde(with = "crate::path_encoding::optional_path")]
+    pub bans_file: Option<PathBuf>,
     /// Path of the control socket; `None` lets the command choose (beside the pid file).
     #[serde(with = "crate::path_encoding::optional_path")]
     pub control: Option<PathBuf>,

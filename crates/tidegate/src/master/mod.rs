@@ -12,6 +12,7 @@ mod changes;
 pub mod control;
 mod credentials;
 mod disk;
+mod kept_bans;
 pub mod logs;
 mod looks;
 mod notify;
@@ -67,6 +68,7 @@ use tidegate_config::{Diagnostic, Settings};
 use tidegate_core::admission::{save_address_space, shortage_of_address_space};
 use tidegate_core::log::{self, Writer};
 use tidegate_core::tls::{PairKey, TlsFiles};
+use tidegate_io::clock::wall_seconds;
 use tidegate_io::file::{Patience, Root, is_openat2_missing};
 use tidegate_io::off_limits;
 use tidegate_tls::Pair;
@@ -291,6 +293,11 @@ impl Master {
         master.begin_tls()?;
         master.adopt_access();
         master.upstreams.adopt(&master.current.settings, master.tls.store());
+        // A successor has the tables themselves.
+        let bans_file = master.current.settings.bans_file.clone().filter(|_| handover.is_none());
+        if let Some(path) = &bans_file {
+            kept_bans::ban_again(path, &master.current.rates);
+        }
         master.start_servers()?;
         let (status_registry, sender) = (master.status_registry.clone(), master.sender.clone());
         let path = master.current.settings.pid_file.clone();
@@ -305,6 +312,9 @@ impl Master {
                 master.cut_servers();
                 return Err(error);
             }
+        }
+        if let Some(path) = bans_file {
+            master.disk.run("the file of bans", move || kept_bans::remove(&path));
         }
         master.take_number();
         Ok(master)
@@ -563,6 +573,10 @@ impl Master {
             if ending.is_followed && !successor.has_ended(until) {
                 said += &format!("; process {}, which was taking over, still ends", successor.pid);
             }
+        }
+        if let (Some(path), None) = (self.current.settings.bans_file.clone(), &ending.successor) {
+            let lines = self.current.rates.bans_to_keep(wall_seconds());
+            self.disk.run("who is banned", move || kept_bans::keep(&path, &lines));
         }
         log::info(&said);
         self.writer.flush();
