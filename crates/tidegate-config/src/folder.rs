@@ -66,6 +66,7 @@ pub fn from_folder(folder: &Path, listen: &[String]) -> Result<Settings, Vec<Dia
         names: Vec::new(),
         routes: vec![route],
         trusted_proxies: Shared::default(),
+        has_request_id: false,
         access_log: None,
         bound: Vec::new(),
         tls: SiteTls::default(),

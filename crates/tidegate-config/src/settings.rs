@@ -301,6 +301,8 @@ pub struct Site {
     pub routes: Vec<Route>,
     /// Whose word about clients is believed: proxies of one's own.
     pub trusted_proxies: Shared<NetworkSet>,
+    /// Each of its requests has an id.
+    pub has_request_id: bool,
     /// `None`: the server's. `Some(None)`: off for this site.
     pub access_log: Option<Option<AccessLog>>,
     /// The listeners that it answers on, as they are written; none for all.
@@ -653,10 +655,57 @@ pub enum LogPart {
     TimeIso,
     /// `{time-unix}`: seconds since 1970.
     TimeUnix,
+    /// `{request-id}`
+    RequestId,
+    /// `{site}`: the first name of the site that has the request.
+    Site,
+    /// `{route}`: the pattern of the route that it came to first.
+    Route,
+    /// `{upstream}`: the members that were asked, in order.
+    Upstream,
+    /// `{upstream-status}`: what each has answered.
+    UpstreamStatus,
+    /// `{upstream-connect}` and the like: how long each took to get there.
+    UpstreamTime(UpstreamStage, TimeUnit),
     /// `{request.NAME}`: the first field of this name.
     Request(String),
     /// `{response.NAME}`: the first field of this name, as far as a handler or the settings set it.
     Response(String),
+}
+
+/// How far a request has come at a member; times count from its being sent there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum UpstreamStage {
+    /// There is a connection.
+    Connected,
+    /// The head of the answer has come.
+    FirstByte,
+    /// All of it has.
+    Complete,
+}
+
+/// What a time in a line is counted in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum TimeUnit {
+    /// With six digits behind the point.
+    Seconds,
+    /// With three.
+    Milliseconds,
+}
+
+impl AccessFormat {
+    /// Whether its lines tell of what came of a request beside its head: its id, its site and route, who was asked.
+    pub fn shows_trace(&self) -> bool {
+        let is_traced = |part: &LogPart| {
+            use LogPart::{RequestId, Route, Site, Upstream, UpstreamStatus, UpstreamTime};
+            matches!(part, RequestId | Site | Route | Upstream | UpstreamStatus | UpstreamTime(..))
+        };
+        match self {
+            AccessFormat::Common | AccessFormat::Combined => false,
+            AccessFormat::Json => true,
+            AccessFormat::Pattern(parts) => parts.iter().any(is_traced),
+        }
+    }
 }
 
 /// The log of the server's own messages.

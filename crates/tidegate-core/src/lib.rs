@@ -51,6 +51,7 @@ pub mod state;
 pub mod subrequest;
 pub mod template;
 pub mod tls;
+pub mod trace;
 pub mod user;
 pub mod worker;
 

@@ -13,12 +13,13 @@ use crate::log::Sink;
 use crate::remote::Remote;
 use crate::response::Response;
 use crate::state::RequestState;
+use crate::trace::Traced;
 use std::collections::HashMap;
 use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
 use std::rc::Rc;
 use std::sync::Arc;
 use tidegate_config::settings::{
-    self, Action, Clause, Condition, Network, PathPattern, RequestLimits, RouteIndex,
+    self, AccessFormat, Action, Clause, Condition, Network, PathPattern, RequestLimits, RouteIndex,
 };
 use tidegate_http::path::{PathError, both_readings, has_encoded_slash, normalise};
 use tidegate_http::{Fields, Status, Target};
@@ -46,6 +47,8 @@ pub struct Site {
     pub(crate) trusts_by_route: bool,
     /// Where its access lines go.
     pub access_log: Option<Sink>,
+    /// What its lines tell of requests beside their heads; `None`: nothing.
+    pub(crate) traced: Option<Rc<Traced>>,
     /// For each route, its limits where they are not those of the server; empty where no route has any.
     limits: Vec<Option<Rc<RequestLimits>>>,
     /// Some route has limits of what is under way: requests have something to give back.
@@ -144,6 +147,7 @@ impl Site {
             limits: if has_limits { limits } else { Vec::new() },
             index: RouteIndex::of(config.routes.iter().map(|route| &route.pattern)),
             has_holds: config.routes.iter().any(settings::Route::is_held),
+            traced: Traced::of(&config, false),
             config,
             routes,
             access_log,
@@ -163,6 +167,12 @@ impl Site {
     /// With what its access rules and conditions ask of files.
     pub fn knowing(self, access_view: AccessView) -> Site {
         Site { access_view, ..self }
+    }
+
+    /// With lines in this format.
+    pub fn logging(self, format: Option<&AccessFormat>) -> Site {
+        let traced = Traced::of(&self.config, format.is_some_and(AccessFormat::shows_trace));
+        Site { traced, ..self }
     }
 
     /// The path of a request by which everything is decided, and whether it was sent with a `%2F`.

@@ -9,6 +9,7 @@ use crate::rate::Holds;
 use crate::remote::Remote;
 use crate::signals::Signals;
 use crate::site::Site;
+use crate::trace::Trace;
 use crate::user::Identity;
 use smallvec::SmallVec;
 use std::num::NonZeroUsize;
@@ -47,6 +48,8 @@ pub struct RequestState {
     pub(crate) is_rewritten: bool,
     /// Of a request of the server's own: the head of the one that has led to it, by which conditions go.
     pub(crate) asked: Option<ClientHead>,
+    /// What its line in a log will tell of it; `None` where nobody wants to know.
+    pub(crate) trace: Option<Rc<Trace>>,
     pub(crate) signals: Signals,
 }
 
@@ -82,6 +85,7 @@ impl RequestState {
             matched: None,
             is_rewritten: false,
             asked: None,
+            trace: None,
             signals: Signals::default(),
         }
     }
@@ -126,6 +130,7 @@ impl RequestState {
             matched,
             is_rewritten,
             asked,
+            trace,
             signals: _,
         } = self;
         RequestState {
@@ -144,6 +149,7 @@ impl RequestState {
             matched: matched.clone(),
             is_rewritten: *is_rewritten,
             asked: asked.clone(),
+            trace: trace.clone(),
             signals,
         }
     }

@@ -68,6 +68,8 @@ pub enum Asked {
     ClientName,
     /// `{user}`: who has logged in.
     User,
+    /// `{request-id}`
+    RequestId,
     /// `{groups}`: the groups of who has logged in, with commas between them.
     Groups,
     /// `{value.NAME}`
@@ -143,6 +145,7 @@ impl<'s> Scope<'s> {
             (None, None) if name == "language" => Asked::Language(self.languages?.clone()),
             (None, None) if name == "country" => Asked::Country,
             (None, None) if name == "user" => Asked::User,
+            (None, None) if name == "request-id" => Asked::RequestId,
             (None, None) if name == "groups" => Asked::Groups,
             (None, Some(("client", "name"))) => Asked::ClientName,
             (None, Some((_, ""))) => return None,
@@ -397,6 +400,7 @@ impl Asked {
                 Cow::Owned(exchange.client_name().map_or(Vec::new(), |name| name.as_bytes().into()))
             }
             Asked::User => Cow::Borrowed(exchange.user().map_or(&[], |user| user.name.as_bytes())),
+            Asked::RequestId => Cow::Borrowed(exchange.request_id().unwrap_or_default().as_bytes()),
             Asked::Groups => {
                 // No group reads as two.
                 let groups = exchange.user().map_or(&[][..], |user| &user.groups);

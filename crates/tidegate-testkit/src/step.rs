@@ -116,7 +116,7 @@ pub(crate) enum Http2Step {
     /// The oldest request is reset with this code.
     Reset(String),
     /// A GOAWAY comes with this code.
-    Goodbye(String),
+    Goodbye { code: String, after: Option<u32> },
 }
 
 /// How a connection goes on, or not.

@@ -244,8 +244,15 @@ impl<'a> Parser<'a> {
                 self.push(source, Action::Http2(Http2Step::Reset(code.clone())));
                 return Ok(());
             }
-            [Token::Word(what), Token::Word(code)] if what == "goaway" => {
-                self.push(source, Action::Http2(Http2Step::Goodbye(code.clone())));
+            [Token::Word(what), Token::Word(code), rest @ ..] if what == "goaway" => {
+                let after = match rest {
+                    [] => None,
+                    [Token::Word(after), Token::Word(id)] if after == "after" => {
+                        Some(id.parse().map_err(|_| format!("`{id}` is no stream"))?)
+                    }
+                    _ => return Err("`<goaway CODE`, or `<goaway CODE after STREAM`".to_owned()),
+                };
+                self.push(source, Action::Http2(Http2Step::Goodbye { code: code.clone(), after }));
                 return Ok(());
             }
             _ => None,

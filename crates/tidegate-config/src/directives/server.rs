@@ -158,6 +158,13 @@ pub(super) const DIRECTIVES: &[Directive] = &[
               of the response handed to the kernel: seconds, milliseconds, microseconds |\n\
               | `{time}`, `{time-iso}`, `{time-unix}` | `10/Oct/2000:13:55:36 +0000`, `2000-10-10T13:55:36Z`, \
               `971186136` |\n\
+              | `{request-id}` | the id of the request, see `request-id` |\n\
+              | `{user}` | who has logged in |\n\
+              | `{site}`, `{route}` | the first name of the site, and the pattern of the route that the request came to |\n\
+              | `{upstream}`, `{upstream-status}` | the application that was asked, and the status of its answer; where \
+              several were tried, all of them, with `, ` between |\n\
+              | `{upstream-connect}`, `{upstream-first-byte}`, `{upstream-duration}` | from when it was chosen until there \
+              was a connection, the head of the answer, all of it, in seconds; with `-ms` behind it in milliseconds |\n\
               | `{request.NAME}` | a field of the request, such as `{request.User-Agent}` |\n\
               | `{response.NAME}` | a field of the response, such as `{response.Content-Type}`; not those that \
               every response has by itself (`Date`, `Server`, `Content-Length`, `Connection`) |\n\

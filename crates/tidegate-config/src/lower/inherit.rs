@@ -71,6 +71,7 @@ pub(crate) struct Inherited {
     /// The value of `Strict-Transport-Security`.
     pub hsts: Option<String>,
     pub trusted_proxies: Shared<NetworkSet>,
+    pub has_request_id: bool,
     pub limits: RequestLimits,
     /// Those of the top level.
     pub limits_of_server: Arc<RequestLimits>,

@@ -87,9 +87,20 @@ pub(super) fn site(
     let trusted_proxies = inherited.trusted_proxies.clone();
     let bound = bound(checker, item, server, &names);
     let hooks = load_hook::hooks(checker, disk, &item.children, load_hook::OF_SITES);
+    let has_request_id = inherited.has_request_id;
     let origin = item.origin();
-    let mut site =
-        Site { names, routes, trusted_proxies, access_log, bound, tls, is_https_only, hooks, origin };
+    let mut site = Site {
+        names,
+        routes,
+        trusted_proxies,
+        has_request_id,
+        access_log,
+        bound,
+        tls,
+        is_https_only,
+        hooks,
+        origin,
+    };
     load_hook::count(&mut site);
     site
 }

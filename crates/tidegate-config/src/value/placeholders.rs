@@ -20,6 +20,7 @@ const IN_FIELDS: &[&str] = &[
     "method",
     "path",
     "query",
+    "request-id",
     "scheme",
     "uri",
     "user",

@@ -173,8 +173,9 @@ impl Connection {
         let mut entry = head.entry();
         let decision = self.decide(cx, &engine, &head, &mut entry);
         let Decision { reply, outcome, content_sink, content, account, is_exempt, log: sink, .. } = decision;
-        let Decision { ends_with_client, interim, signals, tls, identity, limits, held, .. } = decision;
-        (entry.tls, entry.identity) = (tls.as_ref(), identity.as_ref());
+        let Decision { ends_with_client, interim, signals, tls, identity, trace, limits, held, .. } =
+            decision;
+        (entry.tls, entry.identity, entry.trace) = (tls.as_ref(), identity.as_ref(), trace.as_ref());
         self.goes_by(limits);
         self.keep_alive = may_stay && !cx.draining && !self.is_last_request(&engine.settings.limits.request);
         // Our decision, which the client learns from the answer: it may have sent more by then.
@@ -313,6 +314,7 @@ impl Connection {
             user_agent: &[],
             tls: None,
             identity: None,
+            trace: None,
             fields: EntryFields::Kept(&[]),
         };
         let engine = cx.engine.clone();

@@ -5,8 +5,9 @@
 use super::access::{AccessRecord, Ending, Times, push_peer};
 use super::push_escaped;
 use crate::client_names::ClientNames;
+use crate::trace::Asked;
 use std::sync::Arc;
-use tidegate_config::settings::LogPart;
+use tidegate_config::settings::{LogPart, TimeUnit};
 use tidegate_http::push_decimal;
 use tidegate_io::socket::Peer;
 
@@ -58,6 +59,31 @@ pub(super) fn push(
             LogPart::Time => out.extend_from_slice(&times.common),
             LogPart::TimeIso => out.extend_from_slice(&times.rfc3339),
             LogPart::TimeUnix => push_decimal(out, times.seconds.max(0) as u64),
+            LogPart::RequestId => {
+                push_value(out, entry.trace.and_then(|trace| trace.id()).unwrap_or_default().as_bytes())
+            }
+            LogPart::Site => push_value(out, entry.trace.map_or("", |trace| trace.site()).as_bytes()),
+            LogPart::Route => push_value(out, entry.trace.map_or("", |trace| trace.route()).as_bytes()),
+            LogPart::Upstream => {
+                push_tries(out, entry, |out, asked| push_value(out, asked.member().as_bytes()))
+            }
+            LogPart::UpstreamStatus => push_tries(out, entry, |out, asked| match asked.status() {
+                Some(status) => push_decimal(out, u64::from(status)),
+                None => out.push(b'-'),
+            }),
+            LogPart::UpstreamTime(stage, unit) => {
+                push_tries(out, entry, |out, asked| match asked.nanos(*stage) {
+                    Some(nanos) => push_fraction(
+                        out,
+                        nanos / 1_000,
+                        match unit {
+                            TimeUnit::Seconds => 1_000_000,
+                            TimeUnit::Milliseconds => 1_000,
+                        },
+                    ),
+                    None => out.push(b'-'),
+                })
+            }
             LogPart::Request(name) => push_value(out, entry.fields.first(name).unwrap_or_default()),
             LogPart::Response(name) => {
                 push_value(out, ending.fields.and_then(|fields| fields.first(name)).unwrap_or_default());
@@ -66,12 +92,28 @@ pub(super) fn push(
     }
 }
 
+/// What there is to say of each member that was asked.
+fn push_tries(out: &mut Vec<u8>, entry: &AccessRecord<'_>, push: impl Fn(&mut Vec<u8>, &Asked<'_>)) {
+    let start = out.len();
+    if let Some(trace) = entry.trace {
+        trace.each_try(|asked| {
+            if out.len() > start {
+                out.extend_from_slice(b", ");
+            }
+            push(out, asked);
+        });
+    }
+    if out.len() == start {
+        out.push(b'-');
+    }
+}
+
 fn push_value(out: &mut Vec<u8>, value: &[u8]) {
     push_escaped(out, if value.is_empty() { b"-" } else { value });
 }
 
 /// `12.345`: a number of `unit`ths, with all its digits.
-fn push_fraction(out: &mut Vec<u8>, number: u64, unit: u64) {
+pub(super) fn push_fraction(out: &mut Vec<u8>, number: u64, unit: u64) {
     push_decimal(out, number / unit);
     out.push(b'.');
     let mut rest = number % unit;
@@ -87,8 +129,11 @@ fn push_fraction(out: &mut Vec<u8>, number: u64, unit: u64) {
 mod tests {
     use super::super::access::EntryFields;
     use super::*;
+    use crate::trace::Trace;
     use crate::user::{Identity, User};
     use std::rc::Rc;
+    use std::sync::Arc;
+    use tidegate_config::settings::UpstreamStage;
     use tidegate_http::{Field, FieldLines, Fields};
 
     #[test]
@@ -97,6 +142,7 @@ mod tests {
         let identity = Rc::new(Identity::default());
         identity
             .prove(Arc::new(User { name: "anna \"b\"".into(), groups: Vec::new(), unlisted: None }), "Basic");
+        let trace = Trace::made(Some("a1"), "example.com", "/a*", &[("192.0.2.1:80", 0), ("a\x1b", 200)]);
         let entry = AccessRecord {
             scheme: "http",
             client: Peer::Tcp("[::ffff:192.0.2.7]:4711".parse().unwrap()),
@@ -108,6 +154,7 @@ mod tests {
             user_agent: b"",
             tls: None,
             identity: Some(&identity),
+            trace: Some(&trace),
             fields: EntryFields::All(Fields::new(&fields)),
         };
         let mut lines = FieldLines::default();
@@ -150,6 +197,14 @@ mod tests {
             (LogPart::Time, "10/Oct/2000:13:55:36 +0000"),
             (LogPart::TimeIso, "2000-10-10T13:55:36Z"),
             (LogPart::TimeUnix, "971186136"),
+            (LogPart::RequestId, "a1"),
+            (LogPart::Site, "example.com"),
+            (LogPart::Route, "/a*"),
+            (LogPart::Upstream, "192.0.2.1:80, a\\x1b"),
+            (LogPart::UpstreamStatus, "-, 200"),
+            (LogPart::UpstreamTime(UpstreamStage::Connected, TimeUnit::Seconds), "-, 0.001000"),
+            (LogPart::UpstreamTime(UpstreamStage::FirstByte, TimeUnit::Milliseconds), "-, 2.000"),
+            (LogPart::UpstreamTime(UpstreamStage::Complete, TimeUnit::Milliseconds), "3.000, 3.000"),
             (LogPart::Request("X-A".into()), "in \\x22q\\x22\\x1b"),
             (LogPart::Request("X-B".into()), "-"),
             (LogPart::Response("content-type".into()), "text/plain"),

@@ -527,28 +527,10 @@ pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 /// What an answer comes to, for tests.
 #[cfg(test)]
 pub(super) fn outcome(answer: Answer) -> Outcome {
-    use std::sync::mpsc::{Sender, channel};
-    use std::task::{Context, Poll, Wake};
-    struct Tell(Sender<()>);
-    impl Wake for Tell {
-        fn wake(self: Arc<Self>) {
-            let _ = self.0.send(());
-        }
-    }
-    let mut promised = match answer {
-        Answer::Known(outcome) => return outcome,
+    match answer {
+        Answer::Known(outcome) => outcome,
         Answer::Overloaded => panic!("it is looked into"),
-        Answer::Asked(promised) => std::pin::pin!(promised),
-    };
-    let (said, heard) = channel();
-    // A thread answers; a waker that tells is enough.
-    let waker = Arc::new(Tell(said)).into();
-    let mut cx = Context::from_waker(&waker);
-    loop {
-        match promised.as_mut().poll(&mut cx) {
-            Poll::Ready(outcome) => return outcome.expect("it is answered"),
-            Poll::Pending => tidegate_testkit::receive(&heard, "an answer"),
-        }
+        Answer::Asked(promised) => tidegate_testkit::block_on(promised).expect("it is answered"),
     }
 }
 

@@ -186,7 +186,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     tls.take(&TlsFiles::read(&settings, &TlsFiles::default(), &HashMap::new())?);
     let notes = Notes::default();
     let access = Arc::<AccessStore>::default();
-    let files = AccessFiles::read(&settings, &AccessFiles::default(), &found).map_err(Error::msg)?;
+    let files = AccessFiles::read(&settings, &AccessFiles::default(), found).map_err(Error::msg)?;
     access.take(&files)?;
     if let Some(country) = arguments.country {
         access.assume(country);

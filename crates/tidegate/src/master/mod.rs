@@ -270,7 +270,7 @@ impl Master {
             servers,
             tls,
             credentials: credentials::Credentials::default(),
-            access: Looks::default(),
+            access: Looks::new("lists of networks and countries"),
             acme: acme::Acme::default(),
             status_registry,
             writer,
@@ -582,11 +582,17 @@ impl Master {
         }
     }
 
+    /// Whether what a look at files has found counts. What a change of the settings is about to replace is found again when
+    /// that is over.
+    fn takes_what_is_found(&self) -> bool {
+        self.change.is_none() && !self.servers.is_ending
+    }
+
     /// Waits for the server processes; how many connections had to be cut.
     fn drain(&mut self, ending: &mut Ending) -> u64 {
         let patience = if ending.now { Duration::ZERO } else { self.current.settings.drain_timeout };
         if !ending.now {
-            log::info(format_args!("ending: requests in flight have {} s", patience.as_secs()));
+            log::info(format_args!("ending: requests in flight have {patience:?}"));
         }
         let all: Vec<u64> = self.servers.list.iter().map(|server| server.id).collect();
         for id in all {

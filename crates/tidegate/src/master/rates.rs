@@ -1,9 +1,9 @@
 //! The tables of `limit`, `bandwidth` and `ban`: made by the master, so that all server processes count in the same, and
 //! kept for as long as the limit is there, over reloads, upgrades and the end of any process.
 //!
-//! The new tables of a revision lie in one memory, which is one descriptor for each process however many limits there are.
-//! A table that stays remains in the memory it was made in, so a revision has as many memories as there were revisions
-//! that brought limits which are still there.
+//! They lie in one memory, which is one descriptor however many limits there are. The new tables of a revision are added at
+//! its end; what is gone gives its pages back, and no address is used twice, so that a request of settings before can count
+//! in no table but its own. Only after an upgrade from a version that made a memory for each revision are there several.
 
 use anyhow::{Context, Result};
 use rustix::io::Errno;
@@ -85,12 +85,13 @@ impl Extent {
 impl Rates {
     /// A table for each limit of the settings. Those that `present` has are taken from there.
     pub fn open(settings: &Settings, present: &Rates) -> Result<Rates> {
+        let memories: Vec<Arc<OwnedFd>> = present.memories().1.into_iter().cloned().collect();
         let present: HashMap<_, _> = present.0.iter().map(|table| (&table.identity, table)).collect();
         let mut seen = HashSet::new();
         let all: Vec<Identity> =
             Identity::all(settings).filter(|identity| seen.insert(identity.clone())).collect();
         let new = || all.iter().filter(|identity| !present.contains_key(identity));
-        let mut made = Rates::make(new(), ledgers(settings)).with_context(|| {
+        let mut made = Rates::make(new(), ledgers(settings), &memories).with_context(|| {
             let keys: u64 = new().map(|identity| u64::from(identity.keys)).sum();
             format!("there is no memory for the {keys} `keys` of {} limits", new().count())
         })?;
@@ -102,20 +103,28 @@ impl Rates {
         Ok(Rates(all.iter().filter_map(table).collect()))
     }
 
-    /// New tables, all in one memory.
+    /// New tables, one behind the other: in one of these memories that can grow, else in a new one.
     fn make<'a>(
         identities: impl Iterator<Item = &'a Identity> + Clone,
         processes: usize,
+        present: &[Arc<OwnedFd>],
     ) -> io::Result<Rates> {
         let lengths: Vec<_> = identities.clone().map(|identity| identity.length(processes)).collect();
         let Some((starts, end)) = lay_out(&lengths) else { return Err(io::ErrorKind::OutOfMemory.into()) };
         if end == 0 {
             return Ok(Rates::default());
         }
-        let (memory, descriptor) = SharedMemory::new("tidegate-limits", end)?;
-        let descriptor = Arc::new(descriptor);
+        let extend =
+            |known: &Arc<OwnedFd>| Some((SharedMemory::extend(known.as_fd(), end).ok()?, known.clone()));
+        let (memory, descriptor) = match present.iter().rev().find_map(extend) {
+            Some(grown) => grown,
+            None => {
+                let (memory, descriptor) = SharedMemory::new("tidegate-limits", end)?;
+                (memory, Arc::new(descriptor))
+            }
+        };
         let table = |((identity, start), length): ((&Identity, usize), Option<usize>)| {
-            let length = length.unwrap_or(0);
+            let (start, length) = (memory.first() + start, length.unwrap_or(0));
             let words = memory.words(start..start + length).ok_or(io::ErrorKind::OutOfMemory)?;
             let table = identity.fresh(words, processes)?;
             Ok(Table { identity: identity.clone(), table, descriptor: descriptor.clone(), start, length })
@@ -125,17 +134,17 @@ impl Rates {
 
     /// Those that a predecessor has left. What cannot be used is made anew.
     pub fn inherit(places: Vec<TablePlace>, memories: Vec<OwnedFd>) -> Rates {
-        let memories: Vec<_> = memories
-            .into_iter()
-            .map(|descriptor| Some((SharedMemory::attach(descriptor.as_fd()).ok()?, Arc::new(descriptor))))
-            .collect();
-        let attach = |place: TablePlace| {
+        let attached = rate::attach(&places, &memories).unwrap_or_default();
+        let mut words: HashMap<&Identity, _> = HashMap::new();
+        words.extend(attached.into_iter().filter_map(|(place, found)| Some((&place.identity, found?))));
+        let memories: Vec<_> = memories.into_iter().map(Arc::new).collect();
+        let table = |place: &TablePlace| {
             let TablePlace { identity, memory, start, length } = place;
-            let (memory, descriptor) = memories.get(memory)?.as_ref()?;
-            let table = identity.attach(memory.words(start..start.checked_add(length)?)?).ok()?;
-            Some(Table { identity, table, descriptor: descriptor.clone(), start, length })
+            let table = identity.attach(words.remove(identity)?).ok()?;
+            let descriptor = memories.get(*memory)?.clone();
+            Some(Table { identity: identity.clone(), table, descriptor, start: *start, length: *length })
         };
-        Rates(places.into_iter().filter_map(attach).collect())
+        Rates(places.iter().filter_map(table).collect())
     }
 
     /// Those of a predecessor that gave each table a memory of its own.
@@ -340,7 +349,7 @@ mod tests {
         let second = Rates::open(&named(&["c", "d", "a"]), &first).unwrap();
         let (places, memories) = second.copies().unwrap();
         let lies: Vec<_> = places.iter().map(|place| (place.identity.name.as_str(), place.memory)).collect();
-        assert_eq!((lies, memories.len()), (vec![("c", 0), ("d", 1), ("a", 0)], 2));
+        assert_eq!((lies, memories.len()), (vec![("c", 0), ("d", 0), ("a", 0)], 1));
         assert!(!is_within(&first, "b", b"key"), "settings of before may still count");
         second.release_others();
         assert!(!is_within(&second, "a", b"key") && !is_within(&second, "c", b"key"));
@@ -350,10 +359,43 @@ mod tests {
         store.provide(&places, &memories).unwrap();
         assert_eq!(store.held(), 3);
         // What does not lie in what came is refused, not taken for another.
-        for (memory, start) in [(2, 0), (0, usize::MAX), (1, PAGE)] {
+        for (memory, start) in [(1, 0), (0, usize::MAX), (0, 4 * PAGE)] {
             let wrong = TablePlace { memory, start, ..places[1].clone() };
             assert!(RateStore::default().provide(&[wrong], &memories).is_err(), "{memory} {start}");
         }
+    }
+
+    /// Bytes that a memory takes.
+    fn taken(memory: &OwnedFd) -> u64 {
+        rustix::fs::fstat(memory).unwrap().st_blocks as u64 * 512
+    }
+
+    #[test]
+    fn limits_that_come_and_go_leave_nothing() {
+        let store = RateStore::default();
+        let mut present = Rates::open(&named(&["stays"]), &Rates::default()).unwrap();
+        assert!(is_within(&present, "stays", b"key"));
+        let mut added = vec!["stays".to_owned()];
+        for number in 0..500 {
+            if number % 50 == 0 {
+                added.push(format!("added{number}"));
+            }
+            let renamed = format!("renamed{number}");
+            let settings = settings(added.iter().cloned().chain([renamed.clone()]));
+            let next = Rates::open(&settings, &present).unwrap();
+            let (places, memories) = next.copies().unwrap();
+            assert_eq!(memories.len(), 1);
+            store.provide(&places, &memories).unwrap();
+            store.settle(&settings);
+            next.release_others();
+            assert!(is_within(&next, &renamed, b"key") && !is_within(&next, "stays", b"key"));
+            assert!(taken(&memories[0]) <= 16 * 4096 * 2, "{number}: {} bytes", taken(&memories[0]));
+            assert_eq!(store.held(), added.len() + 1);
+            present = next;
+        }
+        // Who comes later maps no more than there is.
+        let (places, memories) = present.copies().unwrap();
+        RateStore::default().provide(&places, &memories).unwrap();
     }
 
     #[test]

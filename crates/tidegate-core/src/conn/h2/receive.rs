@@ -157,8 +157,9 @@ impl Connection {
         let decision = self.decide(cx, &engine, &head, &mut entry);
         // The connection stays, whatever has become of the request: what it has under way is not lost for that.
         let Decision { reply, content_sink, content, account, is_exempt, log: sink, .. } = decision;
-        let Decision { ends_with_client, interim, signals, tls, identity, limits, held, .. } = decision;
-        (entry.tls, entry.identity) = (tls.as_ref(), identity.as_ref());
+        let Decision { ends_with_client, interim, signals, tls, identity, trace, limits, held, .. } =
+            decision;
+        (entry.tls, entry.identity, entry.trace) = (tls.as_ref(), identity.as_ref(), trace.as_ref());
         self.limits.clone_from(&limits);
         let is_last = self.is_last_request(&engine.settings.limits.request);
         if is_last && !h2.is_closing {
