@@ -15,6 +15,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
 use tidegate_config::Settings;
+use tidegate_config::settings::Limit;
 use tidegate_core::log;
 use tidegate_core::rate::{self, Client, Identity, Kind, TablePlace};
 use tidegate_io::clock;
@@ -313,6 +314,20 @@ impl Rates {
         }
     }
 
+    /// How many requests of a site are under way, and how many there have been, where hooks have that counted.
+    pub fn load_of(&self, site: &str) -> (u64, u64) {
+        let (load, requests) = (Limit::of_load(site), Limit::of_requests(site));
+        let mut found = (0, 0);
+        for Table { identity, table, .. } in &self.0 {
+            match table {
+                rate::Table::Count(counts) if identity.name == load => found.0 = u64::from(counts.total()),
+                rate::Table::Rate(_) if identity.name == requests => found.1 = table.refused(),
+                _ => {}
+            }
+        }
+        found
+    }
+
     /// What they have refused.
     pub fn report(&self) -> Vec<RateReport> {
         let report = |Table { identity, table, .. }: &Table| RateReport {
@@ -326,8 +341,10 @@ impl Rates {
             },
         };
         // How many connections a client has, and who guesses passwords, is no news of a limit.
-        let is_news =
-            |table: &&Table| !matches!(table.identity.kind, Kind::Clients | Kind::Guesses | Kind::Leases);
+        let is_news = |table: &&Table| {
+            !matches!(table.identity.kind, Kind::Clients | Kind::Guesses | Kind::Leases)
+                && !Limit::is_own(&table.identity.name)
+        };
         self.0.iter().filter(is_news).map(report).collect()
     }
 }
