@@ -142,8 +142,8 @@ impl Registry {
                 let made = site::Route::new(handler, filters_for(route), Decoration::of(route));
                 routes.push(made.behind(self.gates_for(settings, &applications, site, route)?));
             }
-            let log = site.access_log.as_ref().unwrap_or(&settings.access_log);
-            let sink = log.as_ref().map(&mut *open_log).transpose()?.flatten();
+            let log = site.access_log.within(settings.access_log.as_ref());
+            let sink = log.map(&mut *open_log).transpose()?.flatten();
             let view = self.stores.access.view(site, settings)?;
             sites.push(site::Site::new(site.clone(), routes, sink).knowing(view));
         }
