@@ -306,8 +306,8 @@ pub struct Site {
     pub trusted_proxies: Shared<NetworkSet>,
     /// Each of its requests has an id.
     pub has_request_id: bool,
-    /// `None`: the server's. `Some(None)`: off for this site.
-    pub access_log: Option<Option<AccessLog>>,
+    /// Where its requests are logged.
+    pub access_log: SiteLog,
     /// The listeners that it answers on, as they are written; none for all.
     pub bound: Vec<ListenAddress>,
     /// What it wants of TLS.
@@ -581,6 +581,37 @@ pub struct AccessLog {
     pub format: AccessFormat,
     /// Only requests that were answered with an error: 400 and above.
     pub only_errors: bool,
+}
+
+/// Where the requests of a site are logged. Not an `Option` of an `Option`: in JSON the two nothings are one.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum SiteLog {
+    /// Where the server's are.
+    #[default]
+    Inherited,
+    /// Nowhere.
+    Off,
+    /// In a log of its own.
+    Own(AccessLog),
+}
+
+impl SiteLog {
+    /// A log that takes the place of the server's.
+    pub fn own(&self) -> Option<&AccessLog> {
+        match self {
+            SiteLog::Inherited | SiteLog::Off => None,
+            SiteLog::Own(log) => Some(log),
+        }
+    }
+
+    /// The log in force, where this is the server's.
+    pub fn within<'s>(&'s self, of_server: Option<&'s AccessLog>) -> Option<&'s AccessLog> {
+        match self {
+            SiteLog::Inherited => of_server,
+            SiteLog::Off => None,
+            SiteLog::Own(log) => Some(log),
+        }
+    }
 }
 
 /// Where a log goes.
