@@ -74,7 +74,7 @@ impl LimitGate {
         let table = tables.table(Identity::of(settings))?;
         let meter = match (settings.bound, table) {
             (Bound::Requests(rate), Table::Rate(table)) => {
-                let shared = settings.lease.zip(tables.nodes(store));
+                let shared = settings.lease.and_then(|lease| Some((lease, tables.nodes(store)?)));
                 let leases = Identity::of_leases(settings).filter(|_| shared.is_some());
                 match (shared, leases.map(|leases| tables.table(leases)).transpose()?) {
                     (Some((lease, nodes)), Some(Table::Count(leases))) => {
