@@ -135,7 +135,7 @@ pub(crate) fn was_led_here(root: &Path) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::file::{Patience, Root};
+    use crate::file::{Links, Patience, Root};
     use std::fs;
     use std::os::unix::fs::symlink;
 
@@ -193,6 +193,14 @@ mod tests {
         assert_eq!(reads(&root, &from_above), denied);
         lead("site");
         assert_eq!(reads(&root, "a"), Ok(()));
+        // What is opened anew, since it was closed for others, is examined where it lies then.
+        let closed = Root::shared_by_all(&folder.join("root"), Links::Beneath).unwrap();
+        lead("above");
+        closed.close_unless_used();
+        assert!(closed.is_closed());
+        assert_eq!(reads(&closed, "keys/key"), denied);
+        assert_eq!(reads(&closed, "public/b"), Ok(()));
+        lead("site");
         set(Vec::new());
         lead("store");
         assert_eq!(reads(&root, "deep/key"), Ok(()), "nothing is off limits");
