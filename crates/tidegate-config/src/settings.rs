@@ -67,7 +67,7 @@ pub use tls::{
 pub use tokens::{TokenKey, Tokens};
 pub use values::{Cases, ValueMap, Values};
 
-use pool::Pool;
+use pool::{Hook, Pool};
 use serde::{Deserialize, Serialize};
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -124,6 +124,9 @@ pub struct Settings {
     /// The file that holds the process number; absolute.
     #[serde(with = "crate::path_encoding::optional_path")]
     pub pid_file: Option<PathBuf>,
+    /// Where a server that stops leaves who is banned.
+    #[serde(with = "crate::path_encoding::optional_path")]
+    pub bans_file: Option<PathBuf>,
     /// Path of the control socket; `None` lets the command choose (beside the pid file).
     #[serde(with = "crate::path_encoding::optional_path")]
     pub control: Option<PathBuf>,
@@ -133,6 +136,42 @@ pub struct Settings {
     pub written: Written,
     /// How long a draining server waits for requests in flight.
     pub drain_timeout: Duration,
+    /// What is done when the load of the server crosses a threshold.
+    pub hooks: Vec<Hook>,
+}
+
+/// What a hook looks at the load of.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum LoadOf {
+    /// All of it.
+    Server,
+    /// A site, by [`Site::label`].
+    Site(String),
+    /// A group of servers elsewhere, by its name.
+    Upstream(String),
+}
+
+impl Settings {
+    /// The hooks of the server, of sites and of upstream groups; those of pools are their own.
+    pub fn load_hooks(&self) -> impl Iterator<Item = (LoadOf, &Hook)> {
+        let of_sites = self
+            .sites
+            .iter()
+            .flat_map(|site| site.hooks.iter().map(|hook| (LoadOf::Site(site.label()), hook)));
+        let of_groups = self
+            .upstreams
+            .iter()
+            .flat_map(|group| group.hooks.iter().map(|hook| (LoadOf::Upstream(group.name.clone()), hook)));
+        self.hooks.iter().map(|hook| (LoadOf::Server, hook)).chain(of_sites).chain(of_groups)
+    }
+
+    /// The same, to be changed.
+    pub fn load_hooks_mut(&mut self) -> impl Iterator<Item = &mut Hook> {
+        let with_hooks = self.sites.iter_mut().filter(|site| !site.hooks.is_empty());
+        let of_sites = with_hooks.flat_map(|site| &mut Arc::make_mut(site).hooks);
+        let of_groups = self.upstreams.iter_mut().flat_map(|group| &mut group.hooks);
+        self.hooks.iter_mut().chain(of_sites).chain(of_groups)
+    }
 }
 
 /// A file in the format of MaxMind (`GeoLite2-Country.mmdb`).
@@ -269,16 +308,25 @@ pub struct Site {
     pub trusted_proxies: Shared<NetworkSet>,
     /// Each of its requests has an id.
     pub has_request_id: bool,
-    /// `None`: the server's. `Some(None)`: off for this site.
-    pub access_log: Option<Option<AccessLog>>,
+    /// Where its requests are logged.
+    pub access_log: SiteLog,
     /// The listeners that it answers on, as they are written; none for all.
     pub bound: Vec<ListenAddress>,
     /// What it wants of TLS.
     pub tls: SiteTls,
     /// Plain requests are sent to `https`, since `hsts` is in force.
     pub is_https_only: bool,
+    /// What is done when its load crosses a threshold.
+    pub hooks: Vec<Hook>,
     /// Where it was written.
     pub origin: Origin,
+}
+
+impl Site {
+    /// What it is called in a message: its first name.
+    pub fn label(&self) -> String {
+        self.names.first().map_or_else(|| "(any)".to_owned(), HostPattern::to_string)
+    }
 }
 
 /// `example.com`, or `*.example.com` (any number of labels below it, not the name itself). Lower case.
@@ -535,6 +583,37 @@ pub struct AccessLog {
     pub format: AccessFormat,
     /// Only requests that were answered with an error: 400 and above.
     pub only_errors: bool,
+}
+
+/// Where the requests of a site are logged. Not an `Option` of an `Option`: in JSON the two nothings are one.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum SiteLog {
+    /// Where the server's are.
+    #[default]
+    Inherited,
+    /// Nowhere.
+    Off,
+    /// In a log of its own.
+    Own(AccessLog),
+}
+
+impl SiteLog {
+    /// A log that takes the place of the server's.
+    pub fn own(&self) -> Option<&AccessLog> {
+        match self {
+            SiteLog::Inherited | SiteLog::Off => None,
+            SiteLog::Own(log) => Some(log),
+        }
+    }
+
+    /// The log in force, where this is the server's.
+    pub fn within<'s>(&'s self, of_server: Option<&'s AccessLog>) -> Option<&'s AccessLog> {
+        match self {
+            SiteLog::Inherited => of_server,
+            SiteLog::Off => None,
+            SiteLog::Own(log) => Some(log),
+        }
+    }
 }
 
 /// Where a log goes.

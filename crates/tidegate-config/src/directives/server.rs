@@ -120,6 +120,14 @@ pub(super) const DIRECTIVES: &[Directive] = &[
         example: "control \"tidegate.sock\"",
         ..Directive::new("control", TOP)
     },
+    Directive {
+        arguments: &[one("path", Kind::File)],
+        doc: "A file in which `tidegate stop` leaves who is banned, and for how long, and from which the next start takes it; \
+              it is gone while the server runs. Without it all are let in after a stop. A server that is killed leaves \
+              nothing there.",
+        example: "bans-file \"bans\"",
+        ..Directive::new("bans-file", TOP)
+    },
     bound("drain-timeout", TOP, &[one("time", Kind::Duration { least: 0, most: DAY })], "drain-timeout \"30s\"",
         "How long a server that stops waits for the requests in flight. Longer lets slow downloads finish.",
         "drain-timeout \"2m\""),

@@ -13,6 +13,7 @@ pub(crate) mod inherit;
 mod limit_store;
 pub(crate) mod limits;
 mod listen;
+mod load_hook;
 mod login;
 mod logs;
 mod placeholders;

@@ -63,13 +63,15 @@ impl Settings {
             users,
             limit_store,
             url_keys,
-            pid_file: _, // nothing secret, but kept from applications
-            control: _,  // that too
+            pid_file: _,  // nothing secret, but kept from applications
+            control: _,   // that too
+            bans_file: _, // and that
             workers: _,
             processes: _,
             user: _,
             sandbox: _,
             pools: _,
+            hooks: _,
             country_database: _,
             dns: _,
             upstreams: _,

@@ -211,6 +211,12 @@ impl Connection {
             (Outcome::Answered, Account { site: 0, upstream: 0, peer: Peer::Unix, head: 0 });
         let reply = match self.locate(&mut cx.admission, &cx.stats, engine, &asked, head, path) {
             Err(Rejected(why, response)) => {
+                if let Some(site) = site
+                    && !matches!(why, Outcome::TurnedAway)
+                    && !remote.passes_on(&fields)
+                {
+                    site.count_unrouted(&remote, response.status);
+                }
                 outcome = why;
                 Reply::Ready(response)
             }
