@@ -235,6 +235,10 @@ pub struct Listener {
     pub written: ListenAddress,
     /// Length of the accept queue asked of the kernel.
     pub backlog: u32,
+    /// What the kernel may hold of what was sent on each connection (`SO_SNDBUF`), bytes; `None` leaves it to the kernel.
+    pub send_buffer: Option<u32>,
+    /// What the kernel may hold of what was received and not read (`SO_RCVBUF`), bytes; `None` leaves it to the kernel.
+    pub receive_buffer: Option<u32>,
     /// The name of the site that answers what no site claims; `None` takes the site without a name,
     /// else the first site.
     pub default_site: Option<String>,

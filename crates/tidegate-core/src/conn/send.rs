@@ -411,7 +411,8 @@ impl Connection {
     pub(super) fn take_share(&mut self, cx: &Ctx) {
         if cx.share.replaces(self.share) {
             self.share = cx.share;
-            cx.share.apply(self.fd(), cx.engine.settings.limits.unsent_size, cx.wide);
+            let own = cx.engine.send_buffer(self.listener);
+            cx.share.apply(self.fd(), cx.engine.settings.limits.unsent_size, cx.wide, own);
         }
     }
 
