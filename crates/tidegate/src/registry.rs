@@ -145,8 +145,7 @@ impl Registry {
             let log = site.access_log.as_ref().unwrap_or(&settings.access_log);
             let sink = log.as_ref().map(&mut *open_log).transpose()?.flatten();
             let view = self.stores.access.view(site, settings)?;
-            let format = log.as_ref().map(|log| &log.format);
-            sites.push(site::Site::new(site.clone(), routes, sink).logging(format).knowing(view));
+            sites.push(site::Site::new(site.clone(), routes, sink).logging(log.as_ref()).knowing(view));
         }
         Ok(Engine::new(settings.clone(), sites).with_tls(&self.stores.tls)?)
     }
