@@ -71,6 +71,7 @@ pub fn from_folder(folder: &Path, listen: &[String]) -> Result<Settings, Vec<Dia
         bound: Vec::new(),
         tls: SiteTls::default(),
         is_https_only: false,
+        hooks: Vec::new(),
         origin,
     }));
     Ok(settings)

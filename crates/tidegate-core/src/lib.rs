@@ -12,6 +12,7 @@ mod batch;
 pub mod body;
 pub mod body_stream;
 mod client_head;
+pub mod client_names;
 mod condition;
 pub mod conn;
 mod context;

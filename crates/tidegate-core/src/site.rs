@@ -10,6 +10,7 @@ use crate::filter::Filter;
 use crate::gate::Gate;
 use crate::handler::Handler;
 use crate::log::Sink;
+use crate::rate::BanGate;
 use crate::remote::Remote;
 use crate::response::Response;
 use crate::state::RequestState;
@@ -59,6 +60,8 @@ pub struct Site {
     pub(crate) access_view: AccessView,
     /// `None`: there are few routes.
     index: Option<RouteIndex>,
+    /// The bans of its routes, each once.
+    bans: Vec<BanGate>,
 }
 
 /// The route of a request.
@@ -161,12 +164,35 @@ impl Site {
             trusts_by_route,
             facts,
             access_view: AccessView::default(),
+            bans: Vec::new(),
         }
     }
 
     /// With what its access rules and conditions ask of files.
     pub fn knowing(self, access_view: AccessView) -> Site {
         Site { access_view, ..self }
+    }
+
+    /// With the bans that requests count for which come to none of its routes, since they cannot be read or are not for it.
+    pub fn counting(self, bans: Vec<BanGate>) -> Site {
+        Site { bans, ..self }
+    }
+
+    /// Such a request was answered. What a trusted proxy asks on somebody's behalf counts for nobody.
+    #[cold]
+    pub(crate) fn count_unrouted(&self, remote: &Remote, status: Status) {
+        if !remote.is_proxy {
+            self.bans.iter().for_each(|ban| ban.count_unrouted(remote.client, status));
+        }
+    }
+
+    /// The same for a request of which nothing is known but who has sent it.
+    #[cold]
+    pub(crate) fn count_unread(&self, peer: Peer, status: Status) {
+        if !self.bans.is_empty() {
+            let none = Fields::default();
+            self.count_unrouted(&Remote::behind(&self.config.trusted_proxies, peer, &none), status);
+        }
     }
 
     /// With what the lines of its log want to know.

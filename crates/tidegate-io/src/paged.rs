@@ -306,13 +306,6 @@ mod tests {
     use std::sync::mpsc;
     use std::task::Wake;
 
-    struct Signal(mpsc::Sender<()>);
-    impl Wake for Signal {
-        fn wake(self: Arc<Self>) {
-            let _ = self.0.send(());
-        }
-    }
-
     /// A file of so many bytes whose pages are not in memory, as far as the file system lets go of them.
     fn cold(name: &str, len: u64) -> (PagedFile, std::path::PathBuf) {
         let path = std::env::temp_dir().join(format!("tidegate-paged-{}-{name}", std::process::id()));
@@ -347,14 +340,7 @@ mod tests {
     }
 
     fn wait(file: &PagedFile, start: u64, end: u64) -> io::Result<u64> {
-        let (sender, woken) = mpsc::channel();
-        let waker = Waker::from(Arc::new(Signal(sender)));
-        loop {
-            match file.poll_warm(start, end, Some(&waker)) {
-                Poll::Ready(result) => return result,
-                Poll::Pending => tidegate_testkit::receive(&woken, "the pool to wake its waiter"),
-            }
-        }
+        tidegate_testkit::block_on(std::future::poll_fn(|cx| file.poll_warm(start, end, Some(cx.waker()))))
     }
 
     #[test]
@@ -370,6 +356,14 @@ mod tests {
         // Known now, so it is neither looked for nor waited for.
         assert!(matches!(file.poll_warm(5, 6, None), Poll::Ready(Ok(6))));
         fs::remove_file(path).unwrap();
+    }
+
+    /// Counts how often it is woken.
+    struct Signal(mpsc::Sender<()>);
+    impl Wake for Signal {
+        fn wake(self: Arc<Self>) {
+            let _ = self.0.send(());
+        }
     }
 
     #[test]

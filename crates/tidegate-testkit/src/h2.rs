@@ -38,6 +38,15 @@ pub(crate) struct Options {
     pub(crate) is_silent: bool,
 }
 
+/// What a GOAWAY says.
+#[derive(Debug)]
+pub(crate) struct Goodbye {
+    /// The code's name.
+    pub(crate) code: String,
+    /// The last stream that may have been looked at.
+    pub(crate) last: u32,
+}
+
 /// What is known of one stream.
 #[derive(Debug, Default)]
 struct Stream {
@@ -59,7 +68,7 @@ pub(crate) struct Http2 {
     streams: BTreeMap<u32, Stream>,
     /// A field block that is not complete: its stream, whether it ends that, and what has come of it.
     block: Option<(u32, bool, Vec<u8>)>,
-    goodbyes: VecDeque<u32>,
+    goodbyes: VecDeque<Goodbye>,
     windows: Windows,
 }
 
@@ -266,11 +275,11 @@ impl Http2 {
         }
     }
 
-    /// Waits for a GOAWAY, and tells the code's name.
-    pub(crate) fn goodbye(&mut self, client: &mut Client, deadline: Instant) -> Result<String, String> {
+    /// Waits for a GOAWAY.
+    pub(crate) fn goodbye(&mut self, client: &mut Client, deadline: Instant) -> Result<Goodbye, String> {
         loop {
-            if let Some(code) = self.goodbyes.pop_front() {
-                return Ok(name_of(code));
+            if let Some(goodbye) = self.goodbyes.pop_front() {
+                return Ok(goodbye);
             }
             self.more(client, deadline)?;
         }
@@ -374,8 +383,8 @@ impl Http2 {
             }
             PING => self.windows.pings += u64::from(flags & ACK != 0),
             GOAWAY => {
-                let code = number(payload.get(4..).unwrap_or_default())?;
-                self.goodbyes.push_back(code);
+                let code = name_of(number(payload.get(4..).unwrap_or_default())?);
+                self.goodbyes.push_back(Goodbye { code, last: number(payload)? });
             }
             PUSH_PROMISE => return Err("a push, which was not allowed".to_owned()),
             _ => {}

@@ -244,8 +244,15 @@ impl<'a> Parser<'a> {
                 self.push(source, Action::Http2(Http2Step::Reset(code.clone())));
                 return Ok(());
             }
-            [Token::Word(what), Token::Word(code)] if what == "goaway" => {
-                self.push(source, Action::Http2(Http2Step::Goodbye(code.clone())));
+            [Token::Word(what), Token::Word(code), rest @ ..] if what == "goaway" => {
+                let after = match rest {
+                    [] => None,
+                    [Token::Word(after), Token::Word(id)] if after == "after" => {
+                        Some(id.parse().map_err(|_| format!("`{id}` is no stream"))?)
+                    }
+                    _ => return Err("`<goaway CODE`, or `<goaway CODE after STREAM`".to_owned()),
+                };
+                self.push(source, Action::Http2(Http2Step::Goodbye { code: code.clone(), after }));
                 return Ok(());
             }
             _ => None,
@@ -306,6 +313,13 @@ impl<'a> Parser<'a> {
             ("backend", [Token::Word(name)]) => Action::Backend { name: name.clone(), is_unix: false },
             ("backend", [Token::Word(name), Token::Word(unix)]) if unix == "unix" => {
                 Action::Backend { name: name.clone(), is_unix: true }
+            }
+            ("dns", [Token::Word(name), Token::Quoted(records)]) => {
+                Action::NameServer { name: name.clone(), records: records.clone() }
+            }
+            ("dns", [Token::Word(name), Token::Word(asked), Token::Word(times)]) if asked == "asked" => {
+                let times = times.parse().map_err(|_| format!("`{times}` is no number"))?;
+                Action::Asked { name: name.clone(), times }
             }
             ("accept", []) => Action::Accept(None),
             ("accept", [Token::Word(nobody)]) if nobody == "nobody" => Action::AcceptNobody,

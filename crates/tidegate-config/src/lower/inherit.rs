@@ -258,6 +258,9 @@ impl Inherited {
         if let Some(Value::Countries(countries)) = item.property("country") {
             add(Whom::Countries(countries), item.origin());
         }
+        if let Some(Value::HostNames(names)) = item.property("name") {
+            add(Whom::Names(names), item.origin());
+        }
         let names_nobody =
             item.arguments.is_empty() && item.properties.iter().all(|(name, _)| *name == "time");
         if time.is_some() && names_nobody {

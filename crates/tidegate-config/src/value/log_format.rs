@@ -13,6 +13,7 @@ const KNOWN: &[(&str, AccessFormat)] =
 /// The placeholders without an argument.
 const PLACEHOLDERS: &[(&str, LogPart)] = &[
     ("client", LogPart::Client),
+    ("client.name", LogPart::ClientName),
     ("client-port", LogPart::ClientPort),
     ("user", LogPart::User),
     ("scheme", LogPart::Scheme),

@@ -13,6 +13,7 @@ const IN_REWRITES: &[&str] = &["path", "query"];
 /// Those of fields.
 const IN_FIELDS: &[&str] = &[
     "client",
+    "client.name",
     "country",
     "groups",
     "host",

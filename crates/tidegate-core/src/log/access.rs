@@ -3,6 +3,7 @@
 use super::pattern::{self, push_fraction};
 use super::record;
 use super::{Sink, Writer, push_escaped, push_json_escaped};
+use crate::client_names::ClientNames;
 use crate::trace::{Asked, Trace};
 use crate::user::Identity;
 use std::io::Write;
@@ -189,6 +190,7 @@ pub struct AccessBuffers {
     buffers: Vec<Buffer>,
     shows_responses: bool,
     times: Times,
+    names: Arc<ClientNames>,
 }
 
 struct Buffer {
@@ -239,7 +241,13 @@ impl Times {
 impl AccessBuffers {
     /// Without any log yet.
     pub fn new(writer: Arc<Writer>) -> AccessBuffers {
-        AccessBuffers { writer, buffers: Vec::new(), shows_responses: false, times: Times::at(0) }
+        let (times, names) = (Times::at(0), Arc::default());
+        AccessBuffers { writer, buffers: Vec::new(), shows_responses: false, times, names }
+    }
+
+    /// With what clients are called.
+    pub fn naming(self, names: Arc<ClientNames>) -> AccessBuffers {
+        AccessBuffers { names, ..self }
     }
 
     /// Makes room for a log; called when settings are taken up.
@@ -314,7 +322,9 @@ impl AccessBuffers {
                 }
             }
             AccessFormat::Json => push_json(out, &self.times.rfc3339, entry, ending),
-            AccessFormat::Pattern(parts) => pattern::push(out, parts, &self.times, entry, ending),
+            AccessFormat::Pattern(parts) => {
+                pattern::push(out, parts, &self.times, entry, ending, &self.names)
+            }
         }
         if buffer.goes_to == Destination::Journal {
             push_journal_fields(out, entry, ending);

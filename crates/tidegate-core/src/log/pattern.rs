@@ -4,7 +4,9 @@
 
 use super::access::{AccessRecord, Ending, Times, push_peer};
 use super::push_escaped;
+use crate::client_names::ClientNames;
 use crate::trace::Asked;
+use std::sync::Arc;
 use tidegate_config::settings::{LogPart, TimeUnit};
 use tidegate_http::push_decimal;
 use tidegate_io::socket::Peer;
@@ -16,6 +18,7 @@ pub(super) fn push(
     times: &Times,
     entry: &AccessRecord<'_>,
     ending: &Ending<'_>,
+    names: &Arc<ClientNames>,
 ) {
     let (path, query) = match entry.target.split_once('?') {
         Some((path, query)) => (path, Some(query)),
@@ -25,6 +28,10 @@ pub(super) fn push(
         match part {
             LogPart::Text(text) => out.extend_from_slice(text.as_bytes()),
             LogPart::Client => push_peer(out, entry.client),
+            LogPart::ClientName => match entry.client.ip().and_then(|client| names.hint(client)) {
+                Some(name) => out.extend_from_slice(name.as_bytes()),
+                None => push_peer(out, entry.client),
+            },
             LogPart::ClientPort => match entry.client {
                 // A proxy tells no port of its client.
                 Peer::Tcp(address) if address.port() != 0 => push_decimal(out, u64::from(address.port())),
@@ -133,8 +140,7 @@ mod tests {
     fn every_placeholder() {
         let fields = [Field { name: "x-a", value: b"in \"q\"\x1b" }];
         let identity = Rc::new(Identity::default());
-        identity
-            .prove(Arc::new(User { name: "anna \"b\"".into(), groups: Vec::new(), unlisted: None }), "Basic");
+        identity.certify(Arc::new(User { name: "anna \"b\"".into(), groups: Vec::new(), unlisted: None }));
         let trace = Trace::made(Some("a1"), "example.com", "/a*", &[("192.0.2.1:80", 0), ("a\x1b", 200)]);
         let entry = AccessRecord {
             scheme: "http",
@@ -168,6 +174,7 @@ mod tests {
         let cases = [
             (LogPart::Text("say \u{e9}".into()), "say \u{e9}"),
             (LogPart::Client, "192.0.2.7"),
+            (LogPart::ClientName, "192.0.2.7"),
             (LogPart::ClientPort, "4711"),
             (LogPart::User, "anna \\x22b\\x22"),
             (LogPart::Scheme, "http"),
@@ -204,7 +211,7 @@ mod tests {
         ];
         for (part, expected) in cases {
             let mut out = Vec::new();
-            push(&mut out, std::slice::from_ref(&part), &times, &entry, &ending);
+            push(&mut out, std::slice::from_ref(&part), &times, &entry, &ending, &Arc::default());
             assert_eq!(String::from_utf8_lossy(&out), expected, "{part:?}");
         }
     }

@@ -52,29 +52,17 @@ impl BodyStream for FileSource {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::future::poll_fn;
     use std::rc::Rc;
-    use std::sync::{Arc, mpsc};
-    use std::task::{Wake, Waker};
     use tidegate_io::paged::PagedFile;
-
-    struct Signal(mpsc::Sender<()>);
-    impl Wake for Signal {
-        fn wake(self: Arc<Self>) {
-            let _ = self.0.send(());
-        }
-    }
 
     /// Reads all, waiting for the pool where it has to.
     fn read_all(source: &mut FileSource, room: usize) -> io::Result<Vec<u8>> {
-        let (sender, woken) = mpsc::channel();
-        let waker = Waker::from(Arc::new(Signal(sender)));
         let (mut all, mut buffer) = (Vec::new(), vec![0; room]);
         loop {
-            match source.poll_chunk(&mut Context::from_waker(&waker), &mut buffer) {
-                Poll::Ready(Ok(Chunk::Data(count))) => all.extend_from_slice(&buffer[..count.get()]),
-                Poll::Ready(Ok(_)) => return Ok(all),
-                Poll::Ready(Err(error)) => return Err(error),
-                Poll::Pending => tidegate_testkit::receive(&woken, "the pool to wake its waiter"),
+            match tidegate_testkit::block_on(poll_fn(|cx| source.poll_chunk(cx, &mut buffer)))? {
+                Chunk::Data(count) => all.extend_from_slice(&buffer[..count.get()]),
+                _ => return Ok(all),
             }
         }
     }

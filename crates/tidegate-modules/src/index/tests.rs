@@ -445,15 +445,6 @@ fn faults_have_their_status() {
     assert_eq!((busy.status.0, busy.author), (503, Author::Busy));
 }
 
-/// Wakes the thread that waits.
-struct Unpark(std::thread::Thread);
-
-impl std::task::Wake for Unpark {
-    fn wake(self: std::sync::Arc<Self>) {
-        self.0.unpark();
-    }
-}
-
 #[test]
 fn a_listing_comes_from_the_pool() {
     use std::sync::Arc;
@@ -466,15 +457,8 @@ fn a_listing_comes_from_the_pool() {
     let settings = tidegate_config::settings::Listing { header: vec![], readme: vec![], page: 10 };
     let request = Request { path: b"/at/".to_vec(), ..Request::default() };
     let reply = super::list(root, b"at".to_vec(), opened.fd, &Arc::new(settings), request);
-    let Reply::Later(mut future) = reply else { panic!("an empty queue takes a job") };
-    let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
-    let mut cx = Context::from_waker(&waker);
-    let response = loop {
-        match future.as_mut().poll(&mut cx) {
-            Poll::Ready(response) => break response,
-            Poll::Pending => std::thread::park(),
-        }
-    };
+    let Reply::Later(future) = reply else { panic!("an empty queue takes a job") };
+    let response = tidegate_testkit::block_on(future);
     let Body::Bytes(bytes) = response.body else { panic!("a small page is made whole") };
     assert!(std::str::from_utf8(&bytes).unwrap().contains("<a href=\"one.txt\">one.txt</a>"));
 }

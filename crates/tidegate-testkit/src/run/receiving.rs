@@ -84,7 +84,13 @@ impl Player<'_> {
                 client.send(&bytes.repeat(usize::try_from(*times).unwrap_or(0)))
             }
             Http2Step::Reset(code) => is_same(code, http2.reset(client, deadline)?),
-            Http2Step::Goodbye(code) => is_same(code, http2.goodbye(client, deadline)?),
+            Http2Step::Goodbye { code, after } => {
+                let goodbye = http2.goodbye(client, deadline)?;
+                match after {
+                    Some(id) if *id != goodbye.last => Err(format!("the last stream is {}", goodbye.last)),
+                    _ => is_same(code, goodbye.code),
+                }
+            }
         }
     }
 

@@ -94,6 +94,7 @@ impl Connection {
                 cx.stats.http2_resets.add(kind, 1);
                 if let StreamError::Malformed(malformed) = error {
                     cx.stats.parse_errors.add(faults::kind_of_malformed(malformed), 1);
+                    self.count_unread(cx, Status::BAD_REQUEST);
                 }
                 if let Some(stream) = stream {
                     self.abandon_stream(h2, stream, cx);
