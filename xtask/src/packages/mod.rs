@@ -33,6 +33,10 @@ pub struct Arguments {
     #[arg(long)]
     version: Option<String>,
 
+    /// Whom people write to about the package; whoever gives packages to others names themselves
+    #[arg(long, value_name = "NAME <ADDRESS>", default_value = UNNAMED)]
+    maintainer: String,
+
     /// Leave the bill of materials and the licences of others out, which take minutes
     #[arg(long)]
     without_notices: bool,
@@ -41,6 +45,9 @@ pub struct Arguments {
     #[arg(long, value_name = "FOLDER", default_value = "target/packages")]
     output: PathBuf,
 }
+
+/// An address that reaches nobody (RFC 2606), and says that none was named.
+const UNNAMED: &str = "Tidegate, unnamed packager <nobody@localhost.invalid>";
 
 /// What `install` does.
 #[derive(clap::Args)]
@@ -75,7 +82,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
         Some(program) => program.clone(),
         None => program::build(&output, None, book.as_deref())?,
     };
-    let package = deb::make(&output, &program, &version, &notices)?;
+    let package = deb::make(&output, &program, &version, &arguments.maintainer, &notices)?;
     println!("{}", package.display());
     let (program, is_static) = match (&arguments.image_program, musl) {
         (Some(program), _) => (program.clone(), true),
