@@ -244,7 +244,7 @@ impl Dangers<'_> {
         }
     }
 
-    /// Folders below a root that are called so, or that everybody may write to.
+    /// Folders below a root that are called so and that more than root may write to, or that everybody may write to.
     fn folders_of_uploads(&mut self, root: &Path) -> Vec<PathBuf> {
         let (mut found, mut left) = (Vec::new(), vec![(root.to_owned(), 0)]);
         while let Some((folder, depth)) = left.pop() {
@@ -254,7 +254,8 @@ impl Dangers<'_> {
                     continue;
                 };
                 let lower = name.to_ascii_lowercase();
-                if UPLOADS.iter().any(|known| lower.starts_with(known)) || there.mode() & 0o002 != 0 {
+                let is_called_so = UPLOADS.iter().any(|known| lower.starts_with(known));
+                if is_for_uploads(is_called_so, there.uid(), there.mode()) {
                     found.push(path);
                 } else if depth + 1 < DEPTH && !name.starts_with('.') {
                     left.push((path, depth + 1));
@@ -273,6 +274,13 @@ impl Dangers<'_> {
         self.entries -= names.len().min(self.entries);
         names
     }
+}
+
+/// Whether uploads may go to a folder: packages of Debian bring a `media` or an `avatar` that root alone may write to, and those
+/// are part of the application.
+fn is_for_uploads(is_called_so: bool, owner: u32, mode: u32) -> bool {
+    let others_may = owner != 0 || mode & 0o020 != 0;
+    mode & 0o002 != 0 || is_called_so && others_may
 }
 
 /// What a name in a root gives away; only what nobody publishes by that name.
@@ -295,6 +303,20 @@ fn giveaway(name: &str) -> Option<&'static str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn folders_for_uploads() {
+        for (is_called_so, owner, mode, expected) in [
+            (true, 33, 0o40755, true),
+            (true, 0, 0o40775, true),
+            (true, 0, 0o40755, false),
+            (true, 0, 0o40777, true),
+            (false, 33, 0o40755, false),
+            (false, 0, 0o41777, true),
+        ] {
+            assert_eq!(is_for_uploads(is_called_so, owner, mode), expected, "{owner} {mode:o}");
+        }
+    }
 
     #[test]
     fn names_that_give_away() {
