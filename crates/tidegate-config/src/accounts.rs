@@ -246,7 +246,10 @@ mod tests {
         let (left, error) = read(&format!("ben:{APR1}\nanna:{}", &BCRYPT[..40]));
         let [error] = error.as_slice() else { panic!("{error:?}") };
         assert_eq!(left, ["ben [\"all\"]"]);
-        assert!(error.contains("p:2: this bcrypt hash is torn: some of it is missing or was added"), "{error}");
+        assert!(
+            error.contains("p:2: this bcrypt hash is torn: some of it is missing or was added"),
+            "{error}"
+        );
         assert_eq!(read("a\nb\nc\n").1.len(), 3, "each is named");
         fs::remove_file(folder.join("g")).unwrap();
         assert!(files.read().unwrap_err().contains("g cannot be read"));

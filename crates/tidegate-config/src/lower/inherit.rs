@@ -10,13 +10,13 @@ use std::time::Duration;
 
 use crate::check::{Checker, Item, number};
 use crate::directive::Context;
-use crate::lower::rules::Names;
+use crate::lower::rules::{Names, method};
 use crate::lower::{access, limits, login, placeholders, rates};
 use crate::settings::{
     Access, AccessRule, AccessRules, Ban, Bandwidth, Coding, Compress, Cors, FieldMode, Identification,
     Limit, Listing, MoreField, Network, NetworkSet, RequestLimits, Shared, Symlinks, TextPattern, Try, Whom,
 };
-use crate::value::{Value, field_names_agree};
+use crate::value::{Value, ValueError, field_names_agree};
 use crate::{directives, lower};
 
 /// The values in force at some level.
@@ -171,6 +171,14 @@ impl Inherited {
         }
         if let Some(cors) = has("cors") {
             check_cors(checker, cors);
+        }
+        for item in items.iter().filter(|item| item.directive.name == "methods") {
+            for (at, placed) in item.arguments.iter().enumerate() {
+                let Value::Text(text) = &placed.value else { continue };
+                if let Err(ValueError { message, help }) = method(text) {
+                    checker.diagnostics.push(item.error_at(at, message).help(help));
+                }
+            }
         }
         for item in items.iter().filter(|item| item.directive.name == "header" && item.arguments.len() > 2) {
             if matches!(item.arguments.get(1).map(|placed| &placed.value), Some(Value::Word("off"))) {
@@ -452,6 +460,12 @@ fn check_cors(checker: &mut Checker<'_>, item: &Item) {
         checker
             .diagnostics
             .push(item.error(message).help("name the origins that may, or take `credentials` out"));
+    }
+    if let Some(Value::Text(methods)) = item.property("methods") {
+        for wrong in methods.split(',').filter_map(|text| method(text.trim()).err()) {
+            let ValueError { message, help } = wrong;
+            checker.diagnostics.push(item.error(message).help(help));
+        }
     }
 }
 

@@ -134,7 +134,7 @@ fn accounts(checker: &mut Checker<'_>, disk: &dyn Disk, item: &Item) -> (Account
     (AccountFiles { passwords, groups }, reader.accounts)
 }
 
-/// Reads files line by line. What is wrong in one is said with its line: the first mistake, and how many there are.
+/// Reads files line by line. What is wrong in one is said with its line: the first mistakes, and how many more there are.
 fn take_files<'i>(
     checker: &mut Checker<'_>,
     disk: &dyn Disk,
@@ -152,10 +152,11 @@ fn take_files<'i>(
                 continue;
             }
         };
-        if let [Wrong { line, why, .. }, rest @ ..] = take(&text).as_slice() {
-            let more = match rest.len() {
-                0 => String::new(),
-                count => format!("; {count} more lines are wrong"),
+        let wrong = take(&text);
+        for (at, Wrong { line, why, .. }) in wrong.iter().take(accounts::SAID).enumerate() {
+            let more = match wrong.len() - (at + 1) {
+                count if count > 0 && at + 1 == accounts::SAID => format!("; {count} more lines are wrong"),
+                _ => String::new(),
             };
             let message = format!("{}:{line}: {why}{more}", path.display());
             let help = match item.directive.name {
@@ -170,11 +171,34 @@ fn take_files<'i>(
 }
 
 fn unreadable(item: &Item, path: &Path, error: &std::io::Error) -> Diagnostic {
-    let help = match error.kind() {
-        ErrorKind::FileTooLarge => "keep so many in several files",
-        _ => "make it with `htpasswd -B -c FILE NAME`, readable for the user that starts the server",
-    };
+    let help = how_to_mend(error.kind(), item.directive.name, path);
     item.error_at(0, format!("{} cannot be read: {error}", path.display())).help(help)
+}
+
+/// What is to be done about a file of a directive that cannot be read.
+fn how_to_mend(kind: ErrorKind, directive: &str, path: &Path) -> String {
+    let shown = path.display();
+    match (kind, directive) {
+        (ErrorKind::FileTooLarge, _) => "keep so many in several files".to_owned(),
+        (ErrorKind::PermissionDenied, _) => unlock(path),
+        (ErrorKind::NotFound, "groups") => "make it; a line of it is `admins: anna ben`".to_owned(),
+        // Only here: `-c` empties a file that is there.
+        (ErrorKind::NotFound, _) => {
+            format!(
+                "make it with `htpasswd -B -c {shown} NAME`, readable for the user that starts the server"
+            )
+        }
+        _ => "name a file".to_owned(),
+    }
+}
+
+/// What is to be done about a file that is there and may not be read: never what would make it anew.
+fn unlock(path: &Path) -> String {
+    let shown = path.display();
+    format!(
+        "let the user that starts the server read it, `chown USER {shown}` or `chmod g+r` with a group of that user, and \
+         run this command as that user"
+    )
 }
 
 /// What a `login` says; `None` where something is wrong with it, or it is `off`.
@@ -214,8 +238,12 @@ pub(super) fn url_keys(checker: &mut Checker<'_>, disk: &dyn Disk, items: &[Item
             continue;
         }
         let keys = url_keys::read(disk, file).unwrap_or_else(|why| {
-            let help = "a key is a line, such as `openssl rand -base64 32` writes it; the file is for the user alone \
-                        that starts the server";
+            let help = match disk.read(file) {
+                Err(error) if error.kind() == ErrorKind::PermissionDenied => unlock(file),
+                _ => "a key is a line, such as `openssl rand -base64 32` writes it; the file is for the user alone that \
+                      starts the server"
+                    .to_owned(),
+            };
             checker.diagnostics.push(item.error_at(1, why).help(help));
             Vec::new()
         });
@@ -400,4 +428,23 @@ pub(super) fn point_at(
         Some((source, range)) => warning.at(source, range),
         None => warning,
     });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_remedy_empties_a_file_that_is_there() {
+        for directive in ["htpasswd", "groups"] {
+            for kind in [ErrorKind::PermissionDenied, ErrorKind::FileTooLarge, ErrorKind::Other] {
+                let help = how_to_mend(kind, directive, Path::new("/etc/staff"));
+                assert!(!help.contains("htpasswd"), "{directive} {kind:?}: {help}");
+            }
+        }
+        let help = how_to_mend(ErrorKind::PermissionDenied, "htpasswd", Path::new("/etc/staff"));
+        assert!(help.contains("`chown USER /etc/staff`"), "{help}");
+        let help = how_to_mend(ErrorKind::NotFound, "groups", Path::new("/etc/groups"));
+        assert!(help.contains("`admins: anna ben`"), "{help}");
+    }
 }

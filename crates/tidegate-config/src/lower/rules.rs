@@ -14,6 +14,21 @@ use crate::value::{
     read_network, read_pattern, read_time_window,
 };
 
+/// A method as clients write it.
+pub(super) fn method(text: &str) -> Result<String, ValueError> {
+    match is_token(text) {
+        true if text.bytes().any(|byte| byte.is_ascii_lowercase()) => Err(ValueError {
+            message: format!("`{text}` is no method that is used"),
+            help: format!("methods are compared as they are written: `\"{}\"`", text.to_ascii_uppercase()),
+        }),
+        true => Ok(text.to_owned()),
+        false => Err(ValueError {
+            message: format!("`{text}` is no method"),
+            help: "write its name: `\"GET\"`".to_owned(),
+        }),
+    }
+}
+
 /// What has a name at a level, and behind it what has one at the level around. Most levels add nothing, and share it.
 #[derive(Debug, Clone)]
 pub(crate) struct Scoped<T> {
@@ -287,20 +302,7 @@ fn condition(
     }
     let mut reader = Reader { checker, item };
     Some(match what {
-        "method" => Condition::Method(reader.all(&texts, |text| match is_token(text) {
-            true if text.bytes().any(|byte| byte.is_ascii_lowercase()) => Err(ValueError {
-                message: format!("`{text}` is no method that is used"),
-                help: format!(
-                    "methods are compared as they are written: `\"{}\"`",
-                    text.to_ascii_uppercase()
-                ),
-            }),
-            true => Ok(text.to_owned()),
-            false => Err(ValueError {
-                message: format!("`{text}` is no method"),
-                help: "write its name: `\"GET\"`".to_owned(),
-            }),
-        })?),
+        "method" => Condition::Method(reader.all(&texts, method)?),
         "path" => {
             let mut patterns = reader.all(&texts, |text| match text.starts_with('@') {
                 true => Err(ValueError {

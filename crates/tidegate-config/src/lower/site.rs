@@ -46,7 +46,7 @@ pub(super) fn site(
         server.rates.check(checker, &child.children);
         let logs_in = child.child("login").map_or(logs_in, |login| !login.is_word("off"));
         login::check(checker, &child.children, &server.known, logs_in);
-        guards_one_path(checker, child);
+        guards_one_path(checker, disk, item, child, inherited.root.as_deref());
         let Some(pattern) = pattern(checker, child) else {
             // The pattern is wrong; what is inside is looked at all the same.
             route::route(checker, disk, child, PathPattern::Exact("/".to_owned()), &inherited, false);
@@ -162,20 +162,36 @@ fn pattern(checker: &mut Checker<'_>, route: &Item) -> Option<PathPattern> {
 
 /// Warns of a route that keeps people out of a folder's own path, and not of what lies below it: elsewhere a slash at the end
 /// means both.
-fn guards_one_path(checker: &mut Checker<'_>, route: &Item) {
+fn guards_one_path(
+    checker: &mut Checker<'_>,
+    disk: &dyn Disk,
+    site: &Item,
+    route: &Item,
+    root: Option<&Path>,
+) {
     const GUARDS: [&str; 6] = ["login", "require", "allow", "deny", "limit", "require-client-certificate"];
     let Some(Value::Pattern(PathPattern::Exact(path))) = route.first() else { return };
     let guard = route.children.iter().find(|child| GUARDS.contains(&child.directive.name));
-    let Some(guard) = guard.filter(|guard| path.len() > 1 && path.ends_with('/') && !guard.is_word("off"))
-    else {
+    let Some(guard) = guard.filter(|guard| path.len() > 1 && !guard.is_word("off")) else { return };
+    let below = path.trim_end_matches('/');
+    // Without a slash at its end it may be that of a file; where the files say that it is a folder, it is not.
+    let is_folder = |root: &Path| disk.what(&root.join(below.trim_start_matches('/'))) == What::Folder;
+    if !path.ends_with('/') && !root.is_some_and(is_folder) {
         return;
-    };
+    }
+    // What lies below it may have a route of its own.
+    let all_below = PathPattern::Prefix(format!("{below}/"));
+    let is_all_below =
+        |item: &Item| matches!(item.first(), Some(Value::Pattern(known)) if *known == all_below);
+    if site.children.iter().any(|item| item.directive.name == "route" && is_all_below(item)) {
+        return;
+    }
     let message = format!(
         "`{}` holds here for the path `{path}` alone, not for what lies below it",
         guard.directive.name
     );
     let warning = Diagnostic { severity: Severity::Warning, ..route.error_at(0, message) };
-    checker.diagnostics.push(warning.help(format!("write `route \"{path}*\"` for all of it")));
+    checker.diagnostics.push(warning.help(format!("write `route \"{below}/*\"` for all of it")));
 }
 
 /// Warns of what needs TLS where it is not spoken, or asks for what nobody is asked for.
