@@ -66,10 +66,12 @@ pub fn from_folder(folder: &Path, listen: &[String]) -> Result<Settings, Vec<Dia
         names: Vec::new(),
         routes: vec![route],
         trusted_proxies: Shared::default(),
+        has_request_id: false,
         access_log: SiteLog::Inherited,
         bound: Vec::new(),
         tls: SiteTls::default(),
         is_https_only: false,
+        hooks: Vec::new(),
         origin,
     }));
     Ok(settings)

@@ -9,9 +9,11 @@
 //! before these become many, or most of one is what no file says any more, what is in them is put together anew
 //! ([`AccessFiles::gather`]).
 
+use crate::client_names::{ClientName, ClientNames};
 use arc_swap::ArcSwapOption;
 use maxminddb::{PathElement, Reader};
 use serde::{Deserialize, Serialize};
+use std::cell::{Cell, OnceCell};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs::File;
 use std::io::{self, Read};
@@ -21,7 +23,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tidegate_config::settings::{
-    ClientFacts, Condition, Country, NetworkTable, Origin, Route, Settings, Site, Whom,
+    ClientFacts, Condition, Country, HostPattern, NetworkTable, Origin, Route, Settings, Site, Whom,
 };
 use tidegate_io::sealed::{MEMORY, Piece, SealedBytes, Sealer};
 
@@ -55,7 +57,7 @@ fn keys_of(routes: &[Route]) -> impl Iterator<Item = (DataKey, &Origin)> {
     let rules = routes.iter().flat_map(|route| &route.access.levels).flat_map(|rules| rules.others());
     let of_rules = rules.filter_map(move |rule| match &rule.whom {
         Whom::List(path) => Some((key(path), &rule.origin)),
-        Whom::Network(_) | Whom::Countries(_) => None,
+        Whom::Network(_) | Whom::Countries(_) | Whom::Names(_) => None,
     });
     let clauses = routes.iter().flat_map(|route| &route.conditions);
     let of_clauses = clauses.flat_map(move |clause| {
@@ -252,7 +254,7 @@ impl AccessFiles {
     }
 
     /// All of them.
-    pub fn all(&self) -> impl Iterator<Item = &AccessFile> {
+    pub fn all(&self) -> impl Iterator<Item = &AccessFile> + Clone {
         self.files.values()
     }
 
@@ -328,6 +330,9 @@ pub struct AccessStore {
     slots: Mutex<HashMap<DataKey, Arc<Slot>>>,
     /// `explain`: every client is of this country.
     assumed: Mutex<Option<Country>>,
+    /// `explain`: every client is called so.
+    assumed_name: Mutex<Option<ClientName>>,
+    names: Arc<ClientNames>,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -390,6 +395,16 @@ impl AccessStore {
         *lock(&self.assumed) = Some(country);
     }
 
+    /// Has every client be called so, for `explain`.
+    pub fn assume_name(&self, name: ClientName) {
+        *lock(&self.assumed_name) = Some(name);
+    }
+
+    /// What clients are called.
+    pub fn names(&self) -> &Arc<ClientNames> {
+        &self.names
+    }
+
     fn slot(&self, key: &DataKey) -> Arc<Slot> {
         lock(&self.slots).entry(key.clone()).or_default().clone()
     }
@@ -414,6 +429,8 @@ impl AccessStore {
             lists,
             countries: database_of(settings).map(|(key, _)| watch(&key)).transpose()?,
             assumed: *lock(&self.assumed),
+            assumed_name: lock(&self.assumed_name).clone(),
+            names: self.names.clone(),
         })
     }
 }
@@ -425,13 +442,35 @@ pub struct AccessView {
     lists: Vec<(Arc<Slot>, PathBuf)>,
     countries: Option<Arc<Slot>>,
     assumed: Option<Country>,
+    assumed_name: Option<ClientName>,
+    names: Arc<ClientNames>,
 }
 
 impl AccessView {
     /// With the time of a request.
     #[inline]
     pub(crate) fn at(&self, now: i64) -> FactsAt<'_> {
-        FactsAt { view: self, now }
+        FactsAt { view: self, now, name: OnceCell::new(), asked: Cell::new(NameAsked::No) }
+    }
+
+    /// The same where it has been found out what the client is called.
+    #[inline]
+    pub(crate) fn knowing(&self, now: i64, name: Option<&ClientName>) -> FactsAt<'_> {
+        let name = name.map_or_else(OnceCell::new, |name| Some(name.clone()).into());
+        FactsAt { name, ..self.at(now) }
+    }
+
+    /// What clients are called.
+    pub(crate) fn names(&self) -> &Arc<ClientNames> {
+        &self.names
+    }
+
+    /// What a client is called, where that is known. Else it is asked for, for whoever comes next.
+    pub(crate) fn name_hint(&self, client: IpAddr) -> Option<Arc<str>> {
+        match &self.assumed_name {
+            Some(assumed) => assumed.known().cloned(),
+            None => self.names.hint(client),
+        }
     }
 
     /// The country of an address.
@@ -466,6 +505,29 @@ fn country_in<S: AsRef<[u8]>>(reader: &Reader<S>, client: IpAddr) -> Option<Coun
 pub(crate) struct FactsAt<'v> {
     view: &'v AccessView,
     now: i64,
+    /// What the client is called, once that was looked for; `None` where it is not remembered.
+    name: OnceCell<Option<ClientName>>,
+    asked: Cell<NameAsked>,
+}
+
+/// Whether a rule has wanted the name of the client, and not got it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum NameAsked {
+    No,
+    /// It is not remembered: what has been decided without it means nothing.
+    Wanted,
+    /// The name servers have not answered, and it would be let in or refused by its name.
+    Unanswered {
+        could_allow: bool,
+        could_deny: bool,
+    },
+}
+
+impl FactsAt<'_> {
+    /// What the rules have wanted.
+    pub(crate) fn name_asked(&self) -> NameAsked {
+        self.asked.get()
+    }
 }
 
 impl ClientFacts for FactsAt<'_> {
@@ -481,6 +543,23 @@ impl ClientFacts for FactsAt<'_> {
 
     fn country(&self, client: IpAddr) -> Country {
         self.view.country(Some(client))
+    }
+
+    fn is_named(&self, client: IpAddr, names: &[HostPattern], allows: bool) -> bool {
+        let look = || self.view.assumed_name.clone().or_else(|| self.view.names.known(client));
+        let Some(name) = self.name.get_or_init(look) else {
+            self.asked.set(NameAsked::Wanted);
+            return false;
+        };
+        if *name == ClientName::Unanswered && self.asked.get() != NameAsked::Wanted {
+            let (allow, deny) = match self.asked.get() {
+                NameAsked::Unanswered { could_allow, could_deny } => (could_allow, could_deny),
+                NameAsked::No | NameAsked::Wanted => (false, false),
+            };
+            self.asked
+                .set(NameAsked::Unanswered { could_allow: allow || allows, could_deny: deny || !allows });
+        }
+        name.is_among(names)
     }
 
     fn now(&self) -> i64 {

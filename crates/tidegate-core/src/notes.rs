@@ -55,6 +55,11 @@ pub(crate) fn is_undecided() -> bool {
     LISTENING.with_borrow(|notes| notes.as_ref().is_some_and(|notes| notes.undecided().is_some()))
 }
 
+/// Whether somebody wants a request explained on this thread.
+pub(crate) fn listens() -> bool {
+    LISTENING.with_borrow(Option::is_some)
+}
+
 /// Reasons on this thread go there from now on.
 pub(crate) fn listen(notes: &Notes) {
     LISTENING.set(Some(notes.clone()));

@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
-use super::{Claims, Server, access_log, dead, host_text, login, route, tls};
+use super::{Claims, Server, access_log, dead, host_text, load_hook, login, route, tls};
 use crate::check::{Checker, Item};
 use crate::diagnostic::{Diagnostic, Severity};
 use crate::directive::Context;
@@ -90,7 +90,23 @@ pub(super) fn site(
     };
     let trusted_proxies = inherited.trusted_proxies.clone();
     let bound = bound(checker, item, server, &names);
-    Site { names, routes, trusted_proxies, access_log, bound, tls, is_https_only, origin: item.origin() }
+    let hooks = load_hook::hooks(checker, disk, &item.children, load_hook::OF_SITES);
+    let has_request_id = inherited.has_request_id;
+    let origin = item.origin();
+    let mut site = Site {
+        names,
+        routes,
+        trusted_proxies,
+        has_request_id,
+        access_log,
+        bound,
+        tls,
+        is_https_only,
+        hooks,
+        origin,
+    };
+    load_hook::count(&mut site);
+    site
 }
 
 /// The listeners that a site answers on.

@@ -7,6 +7,7 @@ use super::script::Script;
 use std::net::SocketAddr;
 use tidegate_core::Exchange;
 use tidegate_core::hosts::{self, host_of};
+use tidegate_core::trace::REQUEST_ID;
 use tidegate_http::{IpText, ip_text};
 use tidegate_io::socket::Peer;
 use tidegate_wire::cgi::{ClientCertificate, Environment, Sink};
@@ -67,15 +68,18 @@ pub fn write(
             serial: &serial,
         }),
         is_early: exchange.is_early,
+        request_id: exchange.request_id(),
         fields: exchange.fields,
         extra: params,
         ..Environment::default() // what is fixed
     };
     let is_known = exchange.client().is_some();
+    let has_id = exchange.request_id().is_some();
     environment.write_request(sink, |field| {
         let name = field.name;
         (fields::may_pass(name, is_trusted, &link.passed_fields) || exchange.is_granted(field))
             && !(is_known && fields::is_certificate(name))
+            && !(has_id && field.is(REQUEST_ID))
     });
 }
 

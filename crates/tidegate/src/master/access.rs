@@ -86,11 +86,17 @@ impl Master {
             for key in keys.iter().filter(|key| changed.contains(&*key.path)) {
                 wrong.extend(reader.read(key).err().map(|why| (key.path.clone(), why)));
             }
-            settled.into_iter().for_each(|path| watch.take_in(path));
-            let fresh = reader.finish().unwrap_or_else(|error| {
-                log::error(format_args!("lists that have changed cannot be passed on: {error}"));
-                Vec::new()
-            });
+            // What cannot be passed on now is found again.
+            let fresh = match reader.finish() {
+                Ok(fresh) => {
+                    settled.into_iter().for_each(|path| watch.take_in(path));
+                    fresh
+                }
+                Err(error) => {
+                    log::error(format_args!("lists that have changed cannot be passed on: {error}"));
+                    Vec::new()
+                }
+            };
             fresh.iter().for_each(|file| files.renew(file.clone()));
             // Where it cannot be done now, the next change has it done.
             let moved = if fresh.is_empty() { Vec::new() } else { files.gather().unwrap_or_default() };
@@ -99,12 +105,20 @@ impl Master {
         });
     }
 
-    /// The files were looked at. What belongs to a revision before is found again.
+    /// The files were looked at.
     pub(super) fn have_looked_at_access(&mut self, looked: Looked) {
-        if !self.access.end(looked.look) || self.servers.is_ending {
+        if !self.access.end(looked.look) || !self.takes_what_is_found() {
             return;
         }
-        let Looked { watch, mut fresh, moved, wrong, files, .. } = looked;
+        let Looked { watch, fresh, moved, wrong, files, .. } = looked;
+        let is_moved: HashSet<&DataKey> = moved.iter().map(|file| &file.key).collect();
+        let stays = |file: &&AccessFile| !is_moved.contains(&file.key);
+        let given: Vec<AccessFile> = fresh.iter().filter(stays).chain(&moved).cloned().collect();
+        if !given.is_empty()
+            && let Err(error) = self.servers.give_access(&given)
+        {
+            return log::error(format_args!("lists that have changed cannot be passed on: {error}"));
+        }
         self.current.access = AccessState { files, watch };
         for (path, why) in wrong {
             let path = path.display();
@@ -112,12 +126,6 @@ impl Master {
         }
         for AccessFile { key, contents, .. } in &fresh {
             log::info(format_args!("{} has changed and is in use: {contents}", key.path.display()));
-        }
-        let is_moved: HashSet<&DataKey> = moved.iter().map(|file| &file.key).collect();
-        fresh.retain(|file| !is_moved.contains(&file.key));
-        fresh.extend(moved.iter().cloned());
-        if !fresh.is_empty() {
-            self.servers.give_access(&fresh);
         }
     }
 }

@@ -297,6 +297,7 @@ impl Server {
         self.off_limits = std::mem::take(&mut self.next_off_limits);
         off_limits::set(self.off_limits.clone());
         self.use_error_log(&settings);
+        self.stores.access.names().adopt(&settings.dns);
         let outcome = if self.settings.is_none() {
             let mut listeners = std::mem::take(&mut self.waiting).into_iter();
             self.tell_workers(|reply| Command::Listen(listeners.next().unwrap_or_default(), reply))

@@ -73,13 +73,27 @@ impl Servers {
     }
 
     /// Gives every process what access asks of these files, which have changed.
-    pub fn give_access(&mut self, fresh: &[AccessFile]) {
+    ///
+    /// # Errors
+    /// There is no descriptor left. Not all have got it.
+    pub fn give_access<'a>(
+        &mut self,
+        files: impl IntoIterator<Item = &'a AccessFile> + Clone,
+    ) -> io::Result<()> {
         for server in self.list.iter().filter(|server| !server.has_ended) {
-            match copies(fresh) {
-                Ok((places, memories)) => drop(server.order(&ToServer::Access(places), memories)),
-                // It is looked at again with the next change, and read by the next process.
-                Err(error) => log::error(format_args!("cannot copy what access asks of files: {error}")),
-            }
+            let (places, memories) = copies(files.clone())?;
+            server.order(&ToServer::Access(places), memories);
+        }
+        Ok(())
+    }
+
+    /// A revision was given up that processes may have prepared: what its files said is again what those of `present` do.
+    pub fn restore(&mut self, present: &Revision) {
+        self.give_tls(&TlsUpdate { files: present.tls.clone(), ..TlsUpdate::default() });
+        if !present.access.files.is_empty()
+            && let Err(error) = self.give_access(present.access.files.all())
+        {
+            log::error(format_args!("a server process may go by lists that were just refused: {error}"));
         }
     }
 
