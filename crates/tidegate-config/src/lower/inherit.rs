@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::check::{Checker, Item, number};
+use crate::diagnostic::{Diagnostic, Severity};
 use crate::directive::Context;
 use crate::lower::rules::{Names, method};
 use crate::lower::{access, limits, login, placeholders, rates};
@@ -172,6 +173,17 @@ impl Inherited {
         }
         if let Some(cors) = has("cors") {
             check_cors(checker, cors);
+        }
+        for item in items.iter().filter(|item| item.directive.name == "trusted-proxies") {
+            let everybody = item.arguments.iter().position(
+                |placed| matches!(&placed.value, Value::Network(network) if network.is_everybody()),
+            );
+            if let Some(at) = everybody {
+                let message =
+                    "every client may say here who it is: whoever asks is taken for a proxy of one's own";
+                let warning = Diagnostic { severity: Severity::Warning, ..item.error_at(at, message) };
+                checker.diagnostics.push(warning.help("name the addresses of the proxies, `\"10.0.0.5\"`"));
+            }
         }
         for item in items.iter().filter(|item| item.directive.name == "methods") {
             for (at, placed) in item.arguments.iter().enumerate() {

@@ -87,6 +87,8 @@ pub(super) fn sources(checker: &mut Checker<'_>, disk: &dyn Disk, items: &[Item]
 /// What `login` and `signed` may name.
 pub(crate) struct Known {
     users: BTreeMap<String, How>,
+    /// Of users that files alone know: their names, and their groups.
+    listed: BTreeMap<String, (BTreeSet<String>, BTreeSet<String>)>,
     keys: BTreeSet<String>,
 }
 
@@ -95,6 +97,19 @@ impl Known {
     pub fn of(settings: &Settings) -> Known {
         Known {
             users: settings.users.iter().map(|source| (source.name.clone(), source.how())).collect(),
+            // Where nobody stands in the files, that is said elsewhere.
+            listed: settings
+                .users
+                .iter()
+                .filter(|source| {
+                    source.how() == How::Basic && source.directory.is_none() && !source.accounts.is_empty()
+                })
+                .map(|source| {
+                    let names = source.accounts.iter().map(|account| account.name.clone()).collect();
+                    let groups = source.accounts.iter().flat_map(|account| account.groups.iter().cloned());
+                    (source.name.clone(), (names, groups.collect()))
+                })
+                .collect(),
             keys: settings.url_keys.iter().map(|keys| keys.name.clone()).collect(),
         }
     }
@@ -365,6 +380,36 @@ pub(super) fn check(checker: &mut Checker<'_>, items: &[Item], known: &Known, lo
         let help = "write `login basic \"staff\"` beside it or around it";
         let warning = Diagnostic { severity: Severity::Warning, ..item.error(message) };
         checker.diagnostics.push(warning.help(help));
+    }
+}
+
+/// Warns of names in a `require` that no file of the users has who log in there.
+pub(super) fn check_names(checker: &mut Checker<'_>, items: &[Item], known: &Known, users: Option<&str>) {
+    let Some((source, (names, groups))) = users.and_then(|users| known.listed.get_key_value(users)) else {
+        return;
+    };
+    let required = items.iter().filter(|item| item.directive.name == "require" && !is_of_certificates(item));
+    for item in required {
+        let (listed, nobody) = match item.first() {
+            Some(Value::Word("group")) => (groups, "nobody in the files of `users \"{}\"` is in a group"),
+            _ => (names, "the files of `users \"{}\"` know no"),
+        };
+        for (at, name) in item.texts().into_iter().enumerate().filter(|(_, name)| !listed.contains(name)) {
+            let near = suggest::nearest(&name, listed.iter().map(String::as_str));
+            let help = match near {
+                Some(near) => format!("did you mean `{near}`?"),
+                None if listed.is_empty() => {
+                    "name a file of groups beside `htpasswd`: `groups \"groups\"`".to_owned()
+                }
+                None => {
+                    let all: Vec<String> = listed.iter().take(10).map(|known| format!("`{known}`")).collect();
+                    format!("they know {}", all.join(", "))
+                }
+            };
+            let message = format!("{} `{name}`", nobody.replace("{}", source));
+            let warning = Diagnostic { severity: Severity::Warning, ..item.error_at(at + 1, message) };
+            checker.diagnostics.push(warning.help(help));
+        }
     }
 }
 
