@@ -7,6 +7,7 @@
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
+use crate::diagnostic::Diagnostic;
 use crate::directive::Context;
 use crate::directives;
 use crate::source::Source;
@@ -47,14 +48,14 @@ impl Server {
         }
     }
 
-    /// The page for those who come from it, as a path from the repository.
+    /// The page for those who come from it, as the command that shows it: also who has the program alone can read it.
     pub fn page(self) -> &'static str {
         match self {
-            Self::Nginx => "docs/from-nginx.md",
-            Self::Apache => "docs/from-apache.md",
-            Self::Lighttpd => "docs/from-lighttpd.md",
-            Self::Caddy => "docs/from-caddy.md",
-            Self::Haproxy => "docs/from-haproxy.md",
+            Self::Nginx => "`tidegate docs from-nginx`",
+            Self::Apache => "`tidegate docs from-apache`",
+            Self::Lighttpd => "`tidegate docs from-lighttpd`",
+            Self::Caddy => "`tidegate docs from-caddy`",
+            Self::Haproxy => "`tidegate docs from-haproxy`",
         }
     }
 
@@ -200,11 +201,20 @@ pub(crate) fn means(word: &str, names: &[&str]) -> bool {
     directives.any(|directive| names.contains(&directive))
 }
 
+/// What is said of a file that was written for another server, in place of all that is wrong with it.
+pub(crate) fn refusal(source: &Source, parsed: &Parsed) -> Option<Diagnostic> {
+    let (server, line) = recognise(source, parsed)?;
+    let (name, page) = (server.name(), server.page());
+    let error = Diagnostic::error(format!("this file is written for {name}"));
+    let help = format!("{page} says of each directive of {name} what it is here");
+    Some(error.at(source, line).help(help))
+}
+
 /// The server that a file was written for which is no file of ours, and the line that shows it.
 ///
 /// Only for a file in which something is wrong. Where it has a `site` it is ours, and lines of others in it are told
 /// one by one.
-pub(crate) fn recognise(source: &Source, parsed: &Parsed) -> Option<(Server, std::ops::Range<usize>)> {
+fn recognise(source: &Source, parsed: &Parsed) -> Option<(Server, std::ops::Range<usize>)> {
     let outlined = parsed.outline.iter().map(|(name, _)| name.as_str());
     let mut names = outlined.chain(parsed.nodes.iter().map(|node| node.name.as_str()));
     let is_unknown = |name: &str| directives::find(Context::Top, name).is_none();
@@ -351,7 +361,7 @@ mod tests {
             "Require",
         ] {
             let hint = hint(word).unwrap_or_else(|| panic!("nothing is said of {word}"));
-            assert!(hint.contains("docs/from-"), "{word}: {hint}");
+            assert!(hint.contains("`tidegate docs from-"), "{word}: {hint}");
         }
         for word in ["zebra", "", "index.html2", "<"] {
             let hint = hint(word);

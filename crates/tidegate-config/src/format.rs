@@ -5,6 +5,7 @@
 //! it was written on one and fits. Formatting twice is formatting once.
 
 use crate::diagnostic::Diagnostic;
+use crate::foreign;
 use crate::source::Source;
 use crate::syntax;
 use crate::syntax::lexer::{Token, TokenKind};
@@ -15,7 +16,7 @@ const WIDTH: usize = 110;
 /// The text as it should be written.
 ///
 /// # Errors
-/// The mistakes of form that keep it from being understood.
+/// The mistakes of form that keep it from being understood, or that it is written for another server.
 pub fn format(text: &str) -> Result<String, Vec<Diagnostic>> {
     let source = Source::new("<input>", text);
     format_source(&source)
@@ -27,6 +28,10 @@ pub fn format(text: &str) -> Result<String, Vec<Diagnostic>> {
 /// As [`format()`].
 pub fn format_source(source: &Source) -> Result<String, Vec<Diagnostic>> {
     let parsed = syntax::parse(source);
+    // Much of nginx could be taken for this, and would be broken for nginx.
+    if let Some(refusal) = foreign::refusal(source, &parsed) {
+        return Err(vec![refusal]);
+    }
     if !parsed.diagnostics.is_empty() {
         return Err(parsed.diagnostics);
     }
@@ -436,6 +441,19 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    /// What `check` refuses in a sentence is not rewritten, and not complained of line by line.
+    #[test]
+    fn files_of_other_servers_are_left_alone() {
+        for text in [
+            "server {\n    listen 80;\n    server_name a.test;\n    location / {\n        proxy_pass http://127.0.0.1:3000;\n    }\n}\n",
+            "user www-data;\nevents {\n    worker_connections 768;\n}\nhttp {\n    gzip on;\n    include /etc/nginx/conf.d/*.conf;\n    log_format a '$x';\n}\n",
+        ] {
+            let refused = format(text).unwrap_err();
+            let [one] = refused.as_slice() else { panic!("{refused:?}") };
+            assert_eq!(one.message, "this file is written for nginx");
+        }
+    }
 
     #[test]
     fn writes_settings_one_way() {

@@ -78,12 +78,9 @@ impl<'a, 'b> Reader<'a, 'b> {
         self.bytes = self.bytes.saturating_add(source.text.len());
         let file = File { source, folder: Arc::from(folder) };
         let mut parsed = syntax::parse(&file.source);
-        if let Some((server, line)) = foreign::recognise(&file.source, &parsed) {
-            let (name, page) = (server.name(), server.page());
+        if let Some(error) = foreign::refusal(&file.source, &parsed) {
             let at = self.checker.diagnostics.len();
-            let error = Diagnostic::error(format!("this file is written for {name}"));
-            let help = format!("{page} says of each directive of {name} what it is here");
-            self.checker.diagnostics.push(error.at(&file.source, line).help(help));
+            self.checker.diagnostics.push(error);
             self.checker.form.push(Range { start: at, end: at + 1 });
             self.is_fatal = true;
             return;
@@ -93,7 +90,7 @@ impl<'a, 'b> Reader<'a, 'b> {
         let lost = self.lost_sites(&file, &parsed, is_main).map(|site| {
             let told = start..start + parsed.diagnostics.len();
             let diagnostics = Vec::from([told]);
-            self.lost.push(LeftOut { site, diagnostics });
+            self.lost.push(LeftOut { site, diagnostics, read: Vec::new() });
             self.lost.len() - 1
         });
         // Whose mistakes are nobody's else is for everybody.
@@ -190,7 +187,11 @@ impl<'a, 'b> Reader<'a, 'b> {
                     let origin = Origin { file: shown(&path, file).into(), line: 1, column: 1 };
                     let names = Vec::new();
                     let site = RejectedSite { names, has_unread_names: true, origin, is_whole_file: true };
-                    unread.push(LeftOut { site, diagnostics: vec![Range { start: at, end: at + 1 }] });
+                    unread.push(LeftOut {
+                        site,
+                        diagnostics: vec![Range { start: at, end: at + 1 }],
+                        read: Vec::new(),
+                    });
                 }
             }
         }

@@ -7,6 +7,7 @@
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use crate::check::{Checker, Rules};
 use crate::diagnostic::Diagnostic;
@@ -14,7 +15,7 @@ use crate::disk::{Disk, RealDisk};
 use crate::environment::Environment;
 use crate::include::{Reader, TopNode, unreadable};
 use crate::lower;
-use crate::settings::{HostPattern, Origin, Settings};
+use crate::settings::{HostPattern, Origin, Settings, Site};
 use crate::source::Source;
 use crate::value::IS_EXPRESSION;
 
@@ -34,6 +35,8 @@ pub struct Loaded {
     pub sources: Vec<Source>,
     /// Where nothing can be served: what could be read all the same, for whoever looks for further mistakes in it.
     pub partial: Option<Settings>,
+    /// The sites that a mistake costs, as far as they could be read, each with its place in `rejected`: for the same.
+    pub unserved: Vec<(usize, Arc<Site>)>,
 }
 
 impl Loaded {
@@ -89,6 +92,22 @@ impl Loaded {
             let mut at = 0..;
             settings.sites.retain(|_| !at.next().is_some_and(|at| rejected.contains_key(&at)));
             self.settings = Some(settings);
+        }
+        sort(&mut self.diagnostics);
+    }
+
+    /// Adds what else was found out about sites that are left out already, each by its place in `rejected`. What has been
+    /// said of the same place is not said again.
+    pub fn add_of_rejected(&mut self, findings: Vec<(usize, Diagnostic)>) {
+        for (at, mut finding) in findings {
+            if self.diagnostics.iter().any(|said| said.is_error() && said.span == finding.span) {
+                continue;
+            }
+            if finding.is_error() {
+                finding.costs = self.settings.is_some().then_some(at);
+                finding.in_force = Some(in_force(finding.costs.and_then(|at| self.rejected.get(at))));
+            }
+            self.diagnostics.push(finding);
         }
         sort(&mut self.diagnostics);
     }
@@ -196,15 +215,18 @@ pub(crate) fn load(
     let is_fatal = is_fatal
         || checker.diagnostics[whole..].iter().any(Diagnostic::is_error)
         || server.settings.sites.is_empty();
-    say_what_is_in_force(&mut checker.diagnostics, &left_out, is_fatal);
+    say_what_is_in_force(&mut checker.diagnostics, &left_out, &contested, is_fatal);
     let mut diagnostics = without_consequences(checker);
     sort(&mut diagnostics);
     shorten(&mut diagnostics);
     let (settings, partial) =
         if is_fatal { (None, Some(server.settings)) } else { (Some(server.settings), None) };
+    let unserved = left_out.iter().enumerate();
+    let unserved = unserved.flat_map(|(at, left)| left.read.iter().map(move |site| (at, site.clone())));
     Loaded {
         settings,
         partial,
+        unserved: unserved.collect(),
         diagnostics,
         rejected: left_out.into_iter().map(|left| left.site).collect(),
         contested,
@@ -223,9 +245,23 @@ fn sources_of(nodes: &[TopNode]) -> Vec<Source> {
 pub(crate) struct LeftOut {
     pub site: RejectedSite,
     pub diagnostics: Vec<Range<usize>>,
+    /// As far as it could be read.
+    pub read: Vec<Arc<Site>>,
 }
 
-fn say_what_is_in_force(diagnostics: &mut [Diagnostic], left_out: &[LeftOut], is_fatal: bool) {
+fn say_what_is_in_force(
+    diagnostics: &mut [Diagnostic],
+    left_out: &[LeftOut],
+    contested: &[Option<HostPattern>],
+    is_fatal: bool,
+) {
+    // A name alone would not tell which of two sites is meant.
+    let contested: HashSet<String> =
+        contested.iter().map(|name| name.as_ref().map(lower::host_text).unwrap_or_default()).collect();
+    let is_contested = |site: &RejectedSite| match site.names.first() {
+        None => contested.contains(""),
+        Some(first) => contested.contains(first),
+    };
     let mut costs: Vec<Option<usize>> = vec![None; diagnostics.len()];
     for (at, left) in left_out.iter().enumerate() {
         for range in &left.diagnostics {
@@ -240,7 +276,15 @@ fn say_what_is_in_force(diagnostics: &mut [Diagnostic], left_out: &[LeftOut], is
         }
         diagnostic.costs = site.filter(|_| !is_fatal);
         let cost = diagnostic.costs.and_then(|at| left_out.get(at));
-        diagnostic.in_force = Some(in_force(cost.map(|left| &left.site)));
+        diagnostic.in_force = Some(match cost.map(|left| &left.site) {
+            Some(site) if is_contested(site) => {
+                format!(
+                    "the site at {} is left out; the one that has the name already is served",
+                    site.origin
+                )
+            }
+            site => in_force(site),
+        });
     }
 }
 
@@ -323,7 +367,7 @@ fn shorten(diagnostics: &mut Vec<Diagnostic>) {
 
 /// Puts diagnostics in the order of the text: files as they were first met, then by place.
 fn sort(diagnostics: &mut [Diagnostic]) {
-    let mut files: Vec<std::sync::Arc<str>> = Vec::new();
+    let mut files: Vec<Arc<str>> = Vec::new();
     for (source, _) in diagnostics.iter().filter_map(|diagnostic| diagnostic.span.as_ref()) {
         if !files.contains(&source.name) {
             files.push(source.name.clone());

@@ -129,7 +129,14 @@ impl Refusal<'_> {
                     Whom::List(path) => format!(", or add it to {}", path.display()),
                     Whom::Network(_) | Whom::Countries(_) | Whom::Names(_) => String::new(),
                 };
-                format!("to let it in, write `allow \"{client}\"` beside that line{of_list}{}", because(rule))
+                let of_time = match (&rule.time, &rule.whom) {
+                    (Some(_), Whom::Network(network)) if network.covers(address) => ", or widen its `time`",
+                    _ => "",
+                };
+                format!(
+                    "to let it in, write `allow \"{client}\"` beside that line{of_list}{of_time}{}",
+                    because(rule)
+                )
             }
             Refusal::UnnamedProxy(_) => {
                 format!("to have the client known, write `trusted-proxies \"{}\"` in the site", remote.peer)
@@ -163,7 +170,7 @@ impl fmt::Display for Refusal<'_> {
         match self {
             Refusal::Denied(rule) => write!(f, "`{rule}` ({}) refuses it", rule.origin),
             Refusal::NotAllowed(rule) => {
-                write!(f, "no `allow` beside `{rule}` ({}) names it", rule.origin)
+                write!(f, "no `allow` of this level lets it in; the last is `{rule}` ({})", rule.origin)
             }
             Refusal::UnnamedProxy(rule) => {
                 let origin = &rule.origin;

@@ -162,7 +162,10 @@ impl AccessReader {
 /// Reads a file: what a process gets of it, and what is in it.
 fn look_over(key: &DataKey) -> Result<(Vec<u8>, String), String> {
     let shown = key.path.display();
-    let bytes = read(&key.path).map_err(|error| format!("{shown} cannot be read: {error}"))?;
+    let bytes = read(&key.path).map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound => format!("{shown} cannot be read: there is no such file"),
+        _ => format!("{shown} cannot be read: {error}"),
+    })?;
     match key.kind {
         DataKind::Networks => {
             let bytes =

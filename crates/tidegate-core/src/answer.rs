@@ -32,6 +32,16 @@ pub fn remedy(how: impl Fn() -> String) {
     notes::takes_reason(&|| format!("  {}", how()));
 }
 
+/// What has been found out about a request, for whoever wants it explained.
+pub fn found(what: impl Fn() -> String) {
+    notes::takes_reason(&what);
+}
+
+/// Whether the request is explained, and who it is would have had to be asked of somebody whom nobody asks.
+pub fn is_undecided() -> bool {
+    notes::is_undecided()
+}
+
 /// The error of a request that lacks something the client is asked for now. That is nothing for the log; `why` is for who
 /// wants the request explained.
 pub fn asked(status: Status, why: impl Display) -> Response {

@@ -191,7 +191,10 @@ impl Engine {
         let length = exchange.fields.first("content-length").and_then(|value| str::from_utf8(value).ok());
         let length: u64 = length.and_then(|length| length.trim().parse().ok())?;
         (length > limits.body_size).then(|| {
-            notes.push(format!("content of {length} bytes is more than `body-size` allows"));
+            let most = limits.body_size;
+            notes.push(format!("content of {length} bytes is more than the {most} that `body-size` allows"));
+            let place = "in the site or the route, or at the top level for all";
+            notes.push(format!("  to take it, write `limits {{ body-size \"{length}B\" }}` {place}"));
             Status::CONTENT_TOO_LARGE
         })
     }

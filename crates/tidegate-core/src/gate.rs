@@ -24,7 +24,10 @@ use tidegate_http::Status;
 use tidegate_io::LocalFuture;
 
 /// What `explain` says of a gate that would have to wait.
-const ASKS: &str = "has to ask somebody, and nobody is asked here: as if it let the request in";
+const ASKS: &str = "decides, and nobody is asked here: as if it let the request in";
+
+/// The same of one that finds out who it is.
+const ASKS_WHO: &str = "  to see what somebody gets, say who has logged in: `--user NAME --group GROUP`";
 
 /// What `explain` says where a rule goes by the name of a client that nobody has said.
 const UNNAMED: &str = "a rule goes by what the client is called, and no name server is asked here: as if it had no name; \
@@ -49,6 +52,11 @@ pub trait Gate {
     /// What it is called where it is explained.
     fn name(&self) -> String {
         "a gate of the route".into()
+    }
+
+    /// Whether it finds out who it is.
+    fn identifies(&self) -> bool {
+        false
     }
 
     /// Whether what it lets one client have is for that client alone.
@@ -199,8 +207,13 @@ impl Site {
                     return Passage::Shut(response);
                 }
                 // It would be asked for the sake of nobody: a password is tried, a place is taken.
-                Verdict::Wait(_)
-                    if notes::takes_reason(&|| format!("{} {ASKS}", self.gate_name(index, next))) => {}
+                Verdict::Wait(_) if notes::takes_undecided(&|| self.gate_name(index, next)) => {
+                    notes::takes_reason(&|| format!("{} {ASKS}", self.gate_name(index, next)));
+                    let asked = next.checked_sub(1).and_then(|last| self.gate(index, last));
+                    if asked.is_some_and(|gate| gate.identifies()) {
+                        notes::takes_reason(&|| ASKS_WHO.into());
+                    }
+                }
                 Verdict::Wait(future) => return Passage::Wait(future, next),
             }
             verdict = match self.gate(index, next) {

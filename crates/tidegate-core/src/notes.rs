@@ -16,6 +16,8 @@ struct Inner {
     asks_application: Cell<bool>,
     is_malformed: Cell<bool>,
     unanswered: Cell<Option<&'static str>>,
+    /// The first gate that would have had to ask somebody, whom nobody asks here.
+    undecided: RefCell<Option<String>>,
 }
 
 /// What is known of an answer.
@@ -37,6 +39,20 @@ thread_local! {
 /// Takes the reason of a refusal, where somebody wants it explained.
 pub(crate) fn takes_reason(reason: &dyn Fn() -> String) -> bool {
     LISTENING.with_borrow(|notes| notes.as_ref().map(|notes| notes.push(reason())).is_some())
+}
+
+/// A gate has to ask somebody: where that is explained, nobody is asked, and what follows holds only if it lets the request
+/// in.
+pub(crate) fn takes_undecided(gate: &dyn Fn() -> String) -> bool {
+    let take = |notes: &Notes| {
+        notes.0.undecided.borrow_mut().get_or_insert_with(gate);
+    };
+    LISTENING.with_borrow(|notes| notes.as_ref().map(take).is_some())
+}
+
+/// Whether that has happened on this thread.
+pub(crate) fn is_undecided() -> bool {
+    LISTENING.with_borrow(|notes| notes.as_ref().is_some_and(|notes| notes.undecided().is_some()))
 }
 
 /// Whether somebody wants a request explained on this thread.
@@ -72,6 +88,11 @@ impl Notes {
     /// Why there is no answer at all.
     pub fn unanswered(&self) -> Option<&'static str> {
         self.0.unanswered.get()
+    }
+
+    /// The gate that nobody knows of whether it lets the request in: the answer is what there is if it does.
+    pub fn undecided(&self) -> Option<String> {
+        self.0.undecided.borrow().clone()
     }
 
     pub(crate) fn set_unanswered(&self, why: &'static str) {

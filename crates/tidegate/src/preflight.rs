@@ -12,6 +12,7 @@ use crate::master::users;
 use crate::server::privileges;
 use rustix::fs::{Access, AtFlags, CWD, accessat, statfs};
 use std::collections::{HashMap, HashSet};
+use std::io::ErrorKind;
 use std::path::Path;
 use tidegate_config::settings::gateway::{BackendTls, BackendTrust};
 use tidegate_config::settings::pool::{Application, Place};
@@ -74,8 +75,15 @@ pub fn look(loaded: &mut Loaded) -> Read {
     for (at, site) in settings.sites.iter().enumerate() {
         findings.site(at, site, identity.as_ref());
     }
-    let Findings { list, pairs, access, .. } = findings;
+    // Sites that a mistake has cost already: the next run should not be the one to tell the next.
+    let (list, access) = (std::mem::take(&mut findings.list), std::mem::take(&mut findings.access));
+    for (rejected, site) in &loaded.unserved {
+        findings.site(*rejected, site, identity.as_ref());
+    }
+    let Findings { list: of_rejected, pairs, .. } = findings;
     loaded.add(list);
+    let of_rejected = of_rejected.into_iter().filter_map(|(at, finding)| Some((at?, finding)));
+    loaded.add_of_rejected(of_rejected.collect());
     Read {
         pairs: pairs.into_iter().filter_map(|(key, read)| Some((key, read.ok()?))).collect(),
         // Where that cannot be done, whoever takes the settings up reads them, and says why.
@@ -216,6 +224,9 @@ impl Findings<'_> {
     fn access(&mut self, site: Option<usize>, key: &DataKey, origin: &Origin) {
         if let Err(why) = self.access.read(key) {
             let help = match key.kind {
+                _ if !key.path.exists() && key.kind == DataKind::Countries => {
+                    "databases are to be had of MaxMind (`geoipupdate`), DB-IP and IPinfo, in the format of MaxMind (`.mmdb`)"
+                }
                 DataKind::Networks => {
                     "a list has a network in each line, such as `10.0.0.0/8`, and what follows a `#` is a comment"
                 }
@@ -302,13 +313,14 @@ impl Findings<'_> {
     }
 
     fn tls(&mut self, site: Option<usize>, outcome: Result<(), TlsError>) {
+        let help = "name a file of certificates in PEM that is there and that the user who starts the server may read";
         let (origin, said) = match outcome {
             Ok(()) => return,
             Err(TlsError::Certificate { origin, error }) => (origin, error.to_string()),
             Err(TlsError::Backend { origin, error }) => (origin, error.to_string()),
             Err(TlsError::Terms { origin, error }) => (origin, error.to_string()),
         };
-        self.add(site, &origin, Diagnostic::error(said));
+        self.add(site, &origin, Diagnostic::error(said).help(help));
     }
 
     fn certificate(&mut self, site: Option<usize>, files: &CertificateFiles) {
@@ -327,7 +339,7 @@ impl Findings<'_> {
         }
         if let Some(Err(error)) = self.pairs.get(&key) {
             let help =
-                "nothing is served without it: name a file that is there and whole, or take the line out";
+                "no client is served without it: name a file that is there and whole, or take the line out";
             let error = Diagnostic::error(error.clone()).help(help);
             self.add(site, &files.origin, error);
         }
@@ -339,6 +351,10 @@ impl Findings<'_> {
         let mut seen: HashSet<&Path> = HashSet::new();
         for route in &site.routes {
             let Some(root) = root_of(route).filter(|root| seen.insert(root)) else { continue };
+            // That there is none has been said.
+            if root.symlink_metadata().is_err_and(|error| error.kind() == ErrorKind::NotFound) {
+                continue;
+            }
             let opened = match identity {
                 Some(identity) => users::may_enter(root, identity),
                 None => may(root, Access::EXEC_OK),

@@ -25,7 +25,11 @@ impl Checker<'_> {
         let near = suggest::nearest(word, directives::in_context(context).map(|directive| directive.name));
         let is_of_server =
             context == Context::RequestLimits && directives::find(Context::Limits, word).is_some();
-        let (message, help) = if is_of_server {
+        let (message, help) = if let Some(meant) = called_here(word, context) {
+            let problem =
+                if elsewhere.is_empty() { "unknown directive" } else { "no directive of this block:" };
+            (format!("{problem} `{word}`"), format!("it is `{meant}` {}", context.place()))
+        } else if is_of_server {
             let message = format!("`{word}` cannot stand {}", context.place());
             (message, suggest::for_the_server(word).to_owned())
         } else if !elsewhere.is_empty() {
@@ -60,4 +64,15 @@ impl Checker<'_> {
             .help(help);
         self.diagnostics.push(diagnostic);
     }
+}
+
+/// What a word is called within a block, where elsewhere it is something else, here or with another server.
+fn called_here(word: &str, context: Context) -> Option<&'static str> {
+    Some(match (context, word) {
+        (Context::Upstream, "server" | "backend" | "to" | "BalancerMember") => "member \"10.0.0.1:3000\"",
+        (Context::Proxy, "header" | "proxy_set_header" | "header_up" | "RequestHeader") => {
+            "request-header \"X-Name\" \"value\""
+        }
+        _ => return None,
+    })
 }

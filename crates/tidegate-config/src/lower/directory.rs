@@ -188,14 +188,12 @@ fn bind(checker: &mut Checker<'_>, disk: &dyn Disk, item: &Item) -> Option<Direc
         }
         return None;
     };
-    match password(disk, &path) {
-        Ok(password) => Some(DirectoryBind { dn: item.texts().into_iter().next()?, password, file: path }),
-        Err(why) => {
-            let help = "put the password into its first line, readable for the user that starts the server";
-            checker.diagnostics.push(item.error(format!("{} {why}", path.display())).help(help));
-            None
-        }
-    }
+    let password = password(disk, &path).unwrap_or_else(|why| {
+        let help = "put the password into its first line, readable for the user that starts the server";
+        checker.diagnostics.push(item.error(format!("{} {why}", path.display())).help(help));
+        String::new() // nothing is served; what else is wrong with the directory is looked for
+    });
+    Some(DirectoryBind { dn: item.texts().into_iter().next()?, password, file: path })
 }
 
 /// The first line of a file. Without a password a bind would prove nothing (RFC 4513 section 5.1.2).

@@ -9,14 +9,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::check::{Checker, Item, number};
+use crate::diagnostic::{Diagnostic, Severity};
 use crate::directive::Context;
-use crate::lower::rules::Names;
+use crate::lower::rules::{Names, method};
 use crate::lower::{access, limits, login, placeholders, rates};
 use crate::settings::{
     Access, AccessRule, AccessRules, Ban, Bandwidth, Coding, Compress, Cors, FieldMode, Identification,
     Limit, Listing, MoreField, Network, NetworkSet, RequestLimits, Shared, Symlinks, TextPattern, Try, Whom,
 };
-use crate::value::{Value, field_names_agree};
+use crate::value::{Value, ValueError, field_names_agree};
 use crate::{directives, lower};
 
 /// The values in force at some level.
@@ -172,6 +173,25 @@ impl Inherited {
         }
         if let Some(cors) = has("cors") {
             check_cors(checker, cors);
+        }
+        for item in items.iter().filter(|item| item.directive.name == "trusted-proxies") {
+            let everybody = item.arguments.iter().position(
+                |placed| matches!(&placed.value, Value::Network(network) if network.is_everybody()),
+            );
+            if let Some(at) = everybody {
+                let message =
+                    "every client may say here who it is: whoever asks is taken for a proxy of one's own";
+                let warning = Diagnostic { severity: Severity::Warning, ..item.error_at(at, message) };
+                checker.diagnostics.push(warning.help("name the addresses of the proxies, `\"10.0.0.5\"`"));
+            }
+        }
+        for item in items.iter().filter(|item| item.directive.name == "methods") {
+            for (at, placed) in item.arguments.iter().enumerate() {
+                let Value::Text(text) = &placed.value else { continue };
+                if let Err(ValueError { message, help }) = method(text) {
+                    checker.diagnostics.push(item.error_at(at, message).help(help));
+                }
+            }
         }
         for item in items.iter().filter(|item| item.directive.name == "header" && item.arguments.len() > 2) {
             if matches!(item.arguments.get(1).map(|placed| &placed.value), Some(Value::Word("off"))) {
@@ -456,6 +476,12 @@ fn check_cors(checker: &mut Checker<'_>, item: &Item) {
         checker
             .diagnostics
             .push(item.error(message).help("name the origins that may, or take `credentials` out"));
+    }
+    if let Some(Value::Text(methods)) = item.property("methods") {
+        for wrong in methods.split(',').filter_map(|text| method(text.trim()).err()) {
+            let ValueError { message, help } = wrong;
+            checker.diagnostics.push(item.error(message).help(help));
+        }
     }
 }
 

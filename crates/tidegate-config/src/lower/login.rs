@@ -87,6 +87,8 @@ pub(super) fn sources(checker: &mut Checker<'_>, disk: &dyn Disk, items: &[Item]
 /// What `login` and `signed` may name.
 pub(crate) struct Known {
     users: BTreeMap<String, How>,
+    /// Of users that files alone know: their names, and their groups.
+    listed: BTreeMap<String, (BTreeSet<String>, BTreeSet<String>)>,
     keys: BTreeSet<String>,
 }
 
@@ -95,6 +97,19 @@ impl Known {
     pub fn of(settings: &Settings) -> Known {
         Known {
             users: settings.users.iter().map(|source| (source.name.clone(), source.how())).collect(),
+            // Where nobody stands in the files, that is said elsewhere.
+            listed: settings
+                .users
+                .iter()
+                .filter(|source| {
+                    source.how() == How::Basic && source.directory.is_none() && !source.accounts.is_empty()
+                })
+                .map(|source| {
+                    let names = source.accounts.iter().map(|account| account.name.clone()).collect();
+                    let groups = source.accounts.iter().flat_map(|account| account.groups.iter().cloned());
+                    (source.name.clone(), (names, groups.collect()))
+                })
+                .collect(),
             keys: settings.url_keys.iter().map(|keys| keys.name.clone()).collect(),
         }
     }
@@ -134,7 +149,7 @@ fn accounts(checker: &mut Checker<'_>, disk: &dyn Disk, item: &Item) -> (Account
     (AccountFiles { passwords, groups }, reader.accounts)
 }
 
-/// Reads files line by line. What is wrong in one is said with its line: the first mistake, and how many there are.
+/// Reads files line by line. What is wrong in one is said with its line: the first mistakes, and how many more there are.
 fn take_files<'i>(
     checker: &mut Checker<'_>,
     disk: &dyn Disk,
@@ -152,10 +167,11 @@ fn take_files<'i>(
                 continue;
             }
         };
-        if let [Wrong { line, why, .. }, rest @ ..] = take(&text).as_slice() {
-            let more = match rest.len() {
-                0 => String::new(),
-                count => format!("; {count} more lines are wrong"),
+        let wrong = take(&text);
+        for (at, Wrong { line, why, .. }) in wrong.iter().take(accounts::SAID).enumerate() {
+            let more = match wrong.len() - (at + 1) {
+                count if count > 0 && at + 1 == accounts::SAID => format!("; {count} more lines are wrong"),
+                _ => String::new(),
             };
             let message = format!("{}:{line}: {why}{more}", path.display());
             let help = match item.directive.name {
@@ -170,11 +186,34 @@ fn take_files<'i>(
 }
 
 fn unreadable(item: &Item, path: &Path, error: &std::io::Error) -> Diagnostic {
-    let help = match error.kind() {
-        ErrorKind::FileTooLarge => "keep so many in several files",
-        _ => "make it with `htpasswd -B -c FILE NAME`, readable for the user that starts the server",
-    };
+    let help = how_to_mend(error.kind(), item.directive.name, path);
     item.error_at(0, format!("{} cannot be read: {error}", path.display())).help(help)
+}
+
+/// What is to be done about a file of a directive that cannot be read.
+fn how_to_mend(kind: ErrorKind, directive: &str, path: &Path) -> String {
+    let shown = path.display();
+    match (kind, directive) {
+        (ErrorKind::FileTooLarge, _) => "keep so many in several files".to_owned(),
+        (ErrorKind::PermissionDenied, _) => unlock(path),
+        (ErrorKind::NotFound, "groups") => "make it; a line of it is `admins: anna ben`".to_owned(),
+        // Only here: `-c` empties a file that is there.
+        (ErrorKind::NotFound, _) => {
+            format!(
+                "make it with `htpasswd -B -c {shown} NAME`, readable for the user that starts the server"
+            )
+        }
+        _ => "name a file".to_owned(),
+    }
+}
+
+/// What is to be done about a file that is there and may not be read: never what would make it anew.
+fn unlock(path: &Path) -> String {
+    let shown = path.display();
+    format!(
+        "let the user that starts the server read it, `chown USER {shown}` or `chmod g+r` with a group of that user, and \
+         run this command as that user"
+    )
 }
 
 /// What a `login` says; `None` where something is wrong with it, or it is `off`.
@@ -215,8 +254,12 @@ pub(super) fn url_keys(checker: &mut Checker<'_>, disk: &dyn Disk, items: &[Item
             continue;
         }
         let keys = url_keys::read(disk, file).unwrap_or_else(|why| {
-            let help = "a key is a line, such as `openssl rand -base64 32` writes it; the file is for the user alone \
-                        that starts the server";
+            let help = match disk.read(file) {
+                Err(error) if error.kind() == ErrorKind::PermissionDenied => unlock(file),
+                _ => "a key is a line, such as `openssl rand -base64 32` writes it; the file is for the user alone that \
+                      starts the server"
+                    .to_owned(),
+            };
             checker.diagnostics.push(item.error_at(1, why).help(help));
             Vec::new()
         });
@@ -341,6 +384,36 @@ pub(super) fn check(checker: &mut Checker<'_>, items: &[Item], known: &Known, lo
     }
 }
 
+/// Warns of names in a `require` that no file of the users has who log in there.
+pub(super) fn check_names(checker: &mut Checker<'_>, items: &[Item], known: &Known, users: Option<&str>) {
+    let Some((source, (names, groups))) = users.and_then(|users| known.listed.get_key_value(users)) else {
+        return;
+    };
+    let required = items.iter().filter(|item| item.directive.name == "require" && !is_of_certificates(item));
+    for item in required {
+        let (listed, nobody) = match item.first() {
+            Some(Value::Word("group")) => (groups, "nobody in the files of `users \"{}\"` is in a group"),
+            _ => (names, "the files of `users \"{}\"` know no"),
+        };
+        for (at, name) in item.texts().into_iter().enumerate().filter(|(_, name)| !listed.contains(name)) {
+            let near = suggest::nearest(&name, listed.iter().map(String::as_str));
+            let help = match near {
+                Some(near) => format!("did you mean `{near}`?"),
+                None if listed.is_empty() => {
+                    "name a file of groups beside `htpasswd`: `groups \"groups\"`".to_owned()
+                }
+                None => {
+                    let all: Vec<String> = listed.iter().take(10).map(|known| format!("`{known}`")).collect();
+                    format!("they know {}", all.join(", "))
+                }
+            };
+            let message = format!("{} `{name}`", nobody.replace("{}", source));
+            let warning = Diagnostic { severity: Severity::Warning, ..item.error_at(at + 1, message) };
+            checker.diagnostics.push(warning.help(help));
+        }
+    }
+}
+
 /// Warns of logins whose passwords may cross a network as they are.
 pub(super) fn without_tls(checker: &mut Checker<'_>, settings: &Settings, nodes: &[TopNode]) {
     let is_open = |listener: &Listener| match &listener.address {
@@ -401,4 +474,23 @@ pub(super) fn point_at(
         Some((source, range)) => warning.at(source, range),
         None => warning,
     });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_remedy_empties_a_file_that_is_there() {
+        for directive in ["htpasswd", "groups"] {
+            for kind in [ErrorKind::PermissionDenied, ErrorKind::FileTooLarge, ErrorKind::Other] {
+                let help = how_to_mend(kind, directive, Path::new("/etc/staff"));
+                assert!(!help.contains("htpasswd"), "{directive} {kind:?}: {help}");
+            }
+        }
+        let help = how_to_mend(ErrorKind::PermissionDenied, "htpasswd", Path::new("/etc/staff"));
+        assert!(help.contains("`chown USER /etc/staff`"), "{help}");
+        let help = how_to_mend(ErrorKind::NotFound, "groups", Path::new("/etc/groups"));
+        assert!(help.contains("`admins: anna ben`"), "{help}");
+    }
 }

@@ -104,6 +104,7 @@ pub(crate) fn sites(
         let end = checker.diagnostics.len();
         if let Some(lost) = lost.and_then(|at| left_out.get_mut(at)) {
             lost.diagnostics.push(start..end);
+            lost.read.push(Arc::new(site));
         } else if !node.is_broken && !checker.diagnostics[start..].iter().any(Diagnostic::is_error) {
             server.settings.sites.push(Arc::new(site));
         } else {
@@ -122,8 +123,9 @@ pub(crate) fn sites(
                 names.extend(written.next());
             }
             let origin = item.origin();
+            let read = vec![Arc::new(site)];
             let site = RejectedSite { names, has_unread_names, origin, is_whole_file: false };
-            left_out.push(LeftOut { site, diagnostics: vec![mistakes.clone(), start..end] });
+            left_out.push(LeftOut { site, diagnostics: vec![mistakes.clone(), start..end], read });
         }
     }
     claims.contested

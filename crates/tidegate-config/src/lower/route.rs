@@ -285,7 +285,8 @@ fn files(
         } else {
             (
                 "this route has no files to serve, for its site has no `root`",
-                "add `root` to the site or the route, or say what to answer: `redirect`, `respond`, `status`",
+                "add `root` to the site or the route, or say what to answer: `proxy` (what the site says is for the site's own \
+                 requests alone), `redirect`, `respond`, `status`",
             )
         };
         checker.diagnostics.push(item.error(message).help(help));

@@ -5,14 +5,29 @@ use std::rc::Rc;
 use std::slice;
 
 use crate::check::{Checker, Item, Placed, way};
-use crate::diagnostic::Diagnostic;
+use crate::diagnostic::{Diagnostic, Severity};
 use crate::settings::rules::{ListPath, Named};
 use crate::settings::{Clause, Condition, NESTING, PathPattern, Shared, TextPattern, ValueMap, Values};
 use crate::suggest;
 use crate::value::{
-    Value, ValueError, asks_for_user, asks_for_value, is_token, read_country, read_file, read_host,
-    read_network, read_pattern, read_time_window,
+    Value, ValueError, asks_for_user, asks_for_value, is_token, placeholder_in, read_country, read_file,
+    read_host, read_network, read_pattern, read_time_window,
 };
+
+/// A method as clients write it.
+pub(super) fn method(text: &str) -> Result<String, ValueError> {
+    match is_token(text) {
+        true if text.bytes().any(|byte| byte.is_ascii_lowercase()) => Err(ValueError {
+            message: format!("`{text}` is no method that is used"),
+            help: format!("methods are compared as they are written: `\"{}\"`", text.to_ascii_uppercase()),
+        }),
+        true => Ok(text.to_owned()),
+        false => Err(ValueError {
+            message: format!("`{text}` is no method"),
+            help: "write its name: `\"GET\"`".to_owned(),
+        }),
+    }
+}
 
 /// What has a name at a level, and behind it what has one at the level around. Most levels add nothing, and share it.
 #[derive(Debug, Clone)]
@@ -287,20 +302,7 @@ fn condition(
     }
     let mut reader = Reader { checker, item };
     Some(match what {
-        "method" => Condition::Method(reader.all(&texts, |text| match is_token(text) {
-            true if text.bytes().any(|byte| byte.is_ascii_lowercase()) => Err(ValueError {
-                message: format!("`{text}` is no method that is used"),
-                help: format!(
-                    "methods are compared as they are written: `\"{}\"`",
-                    text.to_ascii_uppercase()
-                ),
-            }),
-            true => Ok(text.to_owned()),
-            false => Err(ValueError {
-                message: format!("`{text}` is no method"),
-                help: "write its name: `\"GET\"`".to_owned(),
-            }),
-        })?),
+        "method" => Condition::Method(reader.all(&texts, method)?),
         "path" => {
             let mut patterns = reader.all(&texts, |text| match text.starts_with('@') {
                 true => Err(ValueError {
@@ -442,6 +444,13 @@ fn value_map(checker: &mut Checker<'_>, item: &Item) -> Option<ValueMap> {
         let help = "write in `from` what the other one is looked up by, and its cases here";
         checker.diagnostics.push(item.error(message).help(help));
         return None;
+    }
+    if let Some((pattern, result)) = item.pairs.iter().find(|(_, result)| placeholder_in(result).is_some()) {
+        let message = format!("`{result}`, which follows from `{pattern}`, stays as it is written");
+        let help = "every result of a `value` is fixed; what a star stands for is `{1}` in the `redirect`, `rewrite` and \
+                    fields of a `route`";
+        let warning = Diagnostic { severity: Severity::Warning, ..item.error(message) };
+        checker.diagnostics.push(warning.help(help));
     }
     let cases = item.pairs.iter().map(|(pattern, result)| (TextPattern::glob(pattern), result.clone()));
     Some(ValueMap { name, from, cases: cases.collect() })

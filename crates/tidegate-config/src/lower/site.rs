@@ -4,11 +4,14 @@ use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
 use super::{Claims, Server, access_log, dead, host_text, load_hook, login, route, tls};
-use crate::check::{Checker, Item};
+use crate::check::{Checker, Item, number};
 use crate::diagnostic::{Diagnostic, Severity};
 use crate::directive::Context;
 use crate::disk::{Disk, What};
-use crate::settings::{Action, HostPattern, ListenAddress, Listener, PathPattern, Route, Site, SiteLog, Try};
+use crate::settings::{
+    Action, Condition, HostPattern, ListenAddress, Listener, Network, PathPattern, Route, Site, SiteLog, Try,
+    Whom,
+};
 use crate::value::{Value, covers, is_name, pattern_text};
 
 /// Lowers a site. The caller leaves it out if errors were said meanwhile.
@@ -30,6 +33,8 @@ pub(super) fn site(
     inherited.apply(checker, &item.children);
     let logs_in = inherited.identification.login.is_some();
     login::check(checker, &item.children, &server.known, logs_in);
+    let users = inherited.identification.login.as_ref().map(|login| login.users.clone());
+    login::check_names(checker, &item.children, &server.known, users.as_deref());
     inherited.root_is_misspelt = item.misspells(Context::Site, &["root"]);
     let is_https_only = tls::hsts(&mut inherited);
     let tls = item.child("tls").map(|item| tls::site(checker, item)).unwrap_or_default();
@@ -46,7 +51,10 @@ pub(super) fn site(
         server.rates.check(checker, &child.children);
         let logs_in = child.child("login").map_or(logs_in, |login| !login.is_word("off"));
         login::check(checker, &child.children, &server.known, logs_in);
-        guards_one_path(checker, child);
+        let own = child.child("login").map(|login| login.texts().into_iter().next());
+        let users = own.unwrap_or_else(|| users.clone());
+        login::check_names(checker, &child.children, &server.known, users.as_deref());
+        guards_one_path(checker, disk, item, child, inherited.root.as_deref());
         let Some(pattern) = pattern(checker, child) else {
             // The pattern is wrong; what is inside is looked at all the same.
             route::route(checker, disk, child, PathPattern::Exact("/".to_owned()), &inherited, false);
@@ -178,20 +186,36 @@ fn pattern(checker: &mut Checker<'_>, route: &Item) -> Option<PathPattern> {
 
 /// Warns of a route that keeps people out of a folder's own path, and not of what lies below it: elsewhere a slash at the end
 /// means both.
-fn guards_one_path(checker: &mut Checker<'_>, route: &Item) {
+fn guards_one_path(
+    checker: &mut Checker<'_>,
+    disk: &dyn Disk,
+    site: &Item,
+    route: &Item,
+    root: Option<&Path>,
+) {
     const GUARDS: [&str; 6] = ["login", "require", "allow", "deny", "limit", "require-client-certificate"];
     let Some(Value::Pattern(PathPattern::Exact(path))) = route.first() else { return };
     let guard = route.children.iter().find(|child| GUARDS.contains(&child.directive.name));
-    let Some(guard) = guard.filter(|guard| path.len() > 1 && path.ends_with('/') && !guard.is_word("off"))
-    else {
+    let Some(guard) = guard.filter(|guard| path.len() > 1 && !guard.is_word("off")) else { return };
+    let below = path.trim_end_matches('/');
+    // Without a slash at its end it may be that of a file; where the files say that it is a folder, it is not.
+    let is_folder = |root: &Path| disk.what(&root.join(below.trim_start_matches('/'))) == What::Folder;
+    if !path.ends_with('/') && !root.is_some_and(is_folder) {
         return;
-    };
+    }
+    // What lies below it may have a route of its own.
+    let all_below = PathPattern::Prefix(format!("{below}/"));
+    let is_all_below =
+        |item: &Item| matches!(item.first(), Some(Value::Pattern(known)) if *known == all_below);
+    if site.children.iter().any(|item| item.directive.name == "route" && is_all_below(item)) {
+        return;
+    }
     let message = format!(
         "`{}` holds here for the path `{path}` alone, not for what lies below it",
         guard.directive.name
     );
     let warning = Diagnostic { severity: Severity::Warning, ..route.error_at(0, message) };
-    checker.diagnostics.push(warning.help(format!("write `route \"{path}*\"` for all of it")));
+    checker.diagnostics.push(warning.help(format!("write `route \"{below}/*\"` for all of it")));
 }
 
 /// Warns of what needs TLS where it is not spoken, or asks for what nobody is asked for.
@@ -341,15 +365,78 @@ fn pages(checker: &mut Checker<'_>, disk: &dyn Disk, site: &Item, routes: &[Rout
             What::Folder => "is a folder",
             What::File | What::Special | What::Hidden => continue,
         };
-        let blocks = std::iter::once(site).chain(site.children.iter());
-        let mut written = blocks.flat_map(|block| &block.children);
-        let item = written
-            .find(|item| item.directive.name == "error-page" && item.texts().iter().any(|text| text == page));
-        let item = item.unwrap_or(site);
         let message = format!("the error page `{page}` cannot be shown: {} {problem}", path.display());
         let help = "make the file; without it the server's own short page is sent";
-        let warning = Diagnostic::warning(message).at(&item.file.source, item.header.clone());
-        checker.diagnostics.push(warning.help(help));
+        for item in error_pages(site, None, page) {
+            let warning = Diagnostic::warning(&*message).at(&item.file.source, item.header.clone());
+            checker.diagnostics.push(warning.help(help));
+        }
+    }
+    unseen_pages(checker, site, routes);
+}
+
+/// The lines of a site that name an error page, of one status or of any; the site itself where they stand around it.
+fn error_pages<'i>(site: &'i Item, code: Option<u16>, page: &str) -> Vec<&'i Item> {
+    let blocks = std::iter::once(site).chain(site.children.iter());
+    let names_it = |item: &&Item| {
+        item.directive.name == "error-page"
+            && item.texts().iter().any(|text| text == page)
+            && code.is_none_or(|code| number(item) == u64::from(code))
+    };
+    let written: Vec<&Item> = blocks.flat_map(|block| &block.children).filter(names_it).collect();
+    if written.is_empty() { vec![site] } else { written }
+}
+
+/// Warns of error pages that whoever gets the error may not have: the page is asked for as the client would ask.
+fn unseen_pages(checker: &mut Checker<'_>, site: &Item, routes: &[Route]) {
+    let mut said: HashSet<(u16, &str)> = HashSet::new();
+    for (code, page) in routes.iter().flat_map(|route| &route.error_pages) {
+        if !said.insert((*code, page)) {
+            continue;
+        }
+        let is_spared = |route: &&Route| {
+            route.conditions.iter().any(|clause| match &clause.condition {
+                Condition::Path(paths) => {
+                    paths.iter().any(|pattern| matches(pattern, page)) == clause.is_negated
+                }
+                _ => false,
+            })
+        };
+        let on_the_way = routes.iter().filter(|route| matches(&route.pattern, page) && !is_spared(route));
+        let mut on_the_way = on_the_way.scan(false, |is_over, route| {
+            let is_asked = !*is_over;
+            *is_over |= route.conditions.is_empty();
+            is_asked.then_some(route)
+        });
+        let found = on_the_way.find_map(|route| {
+            let is_last = route.conditions.is_empty();
+            let login = route.identification.login.as_ref().filter(|_| *code == 401 && is_last);
+            let allows = route.access.levels.iter().filter_map(|rules| rules.last_allow());
+            let mut some = allows.filter(|rule| rule.whom != Whom::Network(Network::All));
+            let allow = some.next().filter(|_| *code == 403 && is_last).map(|rule| &rule.origin);
+            let says = matches!(&route.action, Action::Respond { status, .. } if status == code);
+            match (login, allow) {
+                (Some(login), _) => Some((
+                    format!("`login` ({}) asks for a password for it, too", login.origin),
+                    format!("write `route \"{page}\" {{ login off }}`"),
+                )),
+                (_, Some(origin)) => Some((
+                    format!("`allow` ({origin}) keeps it from the same clients"),
+                    format!("write `route \"{page}\" {{ access off }}`"),
+                )),
+                _ if says && !matches!(&route.pattern, PathPattern::Exact(path) if path == page) => Some((
+                    format!("`respond` ({}) answers for its path as well", route.origin),
+                    format!("write `unless path \"{page}\"` in that route"),
+                )),
+                _ => None,
+            }
+        });
+        let Some((why, help)) = found else { continue };
+        for item in error_pages(site, Some(*code), page) {
+            let message = format!("nobody sees the error page `{page}` of {code}: {why}");
+            let warning = Diagnostic::warning(message).at(&item.file.source, item.header.clone());
+            checker.diagnostics.push(warning.help(&*help));
+        }
     }
 }
 

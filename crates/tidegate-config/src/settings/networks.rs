@@ -48,6 +48,11 @@ impl Network {
         }
     }
 
+    /// Whether every address is in it, or every one of its family.
+    pub fn is_everybody(self) -> bool {
+        matches!(self, Network::All | Network::Prefix { bits: 0, .. })
+    }
+
     /// Whether all clients of `inner` belong to the network.
     pub fn contains(self, inner: Network) -> bool {
         match (self, inner) {

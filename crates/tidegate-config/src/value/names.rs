@@ -101,6 +101,13 @@ pub(super) fn address(text: &str, folder: &Path) -> Result<ListenAddress, ValueE
         };
         return bad("the port is missing", &help);
     }
+    if let Some((host, port)) = text.rsplit_once(':')
+        && format!("{host}:1").parse::<SocketAddr>().is_ok()
+        && !port.is_empty()
+        && port.bytes().all(|byte| byte.is_ascii_digit())
+    {
+        return bad("the port is larger than 65535", "ports go from 0 to 65535");
+    }
     if text.starts_with("localhost") {
         return bad("names are not looked up", "write `\"127.0.0.1:8080\"` or `\"[::1]:8080\"`");
     }

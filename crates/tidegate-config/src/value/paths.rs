@@ -146,6 +146,9 @@ pub(crate) fn pattern(text: &str) -> Result<PathPattern, ValueError> {
     if let Some(error) = location_of_nginx(text) {
         return Err(error);
     }
+    if text.starts_with('^') {
+        return bad("is an expression", &format!("write `regex=#\"{text}\"#` in its place"));
+    }
     if !text.starts_with(['/', '*']) {
         return bad(
             "begins with neither `/` nor `*`",

@@ -82,6 +82,9 @@ pub(super) fn url(text: &str, folder: &Path) -> Result<Url, ValueError> {
                 "write `\"http://127.0.0.1:3000\"`",
             );
         }
+        None if text.contains('/') && !text.starts_with(['/']) && !text.starts_with("unix:") => {
+            return bad("it has a path and no scheme", &format!("write `\"http://{text}\"`"));
+        }
         None => return Ok(plain(destination(text, folder)?)),
     };
     let is_http2 = text.starts_with("h2");

@@ -105,12 +105,28 @@ pub(crate) fn foreign_in_text(directive: &str, text: &str) -> Option<(String, St
         "respond" => "the text is the same for every request: leave it out, or have an application answer",
         _ => return None,
     };
+    if let Some(name) = placeholder_in(text) {
+        let message = format!("`{{{name}}}` stays as it is written: `{directive}` fills in no placeholders");
+        return Some((message, help.to_owned()));
+    }
     let name = text.split('$').skip(1).find_map(|behind| {
         let is_of_name = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_';
         let name = &behind[..behind.bytes().position(|byte| !is_of_name(byte)).unwrap_or(behind.len())];
         placeholder(name, false, &[]).map(|_| name)
     })?;
     Some((format!("`${name}` stays as it is written: `{directive}` fills in no variables"), help.to_owned()))
+}
+
+/// The first placeholder of a text in which none is filled in: one that is known elsewhere, so that JSON is left alone.
+pub(crate) fn placeholder_in(text: &str) -> Option<&str> {
+    let mut inside = text.split('{').skip(1).filter_map(|rest| rest.split_once('}'));
+    inside.find_map(|(inside, _)| {
+        let name = inside.split_once(":-").map_or(inside, |(name, _)| name);
+        let is_number = !name.is_empty() && name.len() < 3 && name.bytes().all(|byte| byte.is_ascii_digit());
+        let is_known = Kind::FieldTemplate.placeholders().contains(&name)
+            || ["header.", "cookie.", "query.", "value."].iter().any(|family| name.starts_with(family));
+        (is_number || is_known).then_some(inside)
+    })
 }
 
 /// The placeholder for a variable, where there is one; `None` where the name is none of nginx's.
@@ -141,6 +157,10 @@ mod tests {
             ("respond", "you asked for $uri", Some("$uri")),
             ("respond", "$5 and $dollars", None),
             ("command", "$uri", None),
+            ("respond", "hello {client}", Some("{client}")),
+            ("respond", "{header.Accept}", Some("{header.Accept}")),
+            ("respond", "{\"client\": 1, \"a\": {}}", None),
+            ("param", "{path}", Some("{path}")),
         ] {
             let said = foreign_in_text(directive, text);
             assert_eq!(said.is_some(), named.is_some(), "{text}: {said:?}");

@@ -254,7 +254,13 @@ fn explain_asks_no_gate_that_would_wait() {
     let asked = Asked { listener: 0, peer: Peer::Unix, raw_path: "/page", client: None, size: 9, exchange };
     let Reply::Ready(response) = engine.rehearse(asked, &notes) else { panic!("nothing is waited for") };
     assert_eq!(response.status, Status::OK);
-    assert!(notes.take().iter().any(|note| note.contains("a gate of the route has to ask somebody")));
+    assert!(
+        notes
+            .take()
+            .iter()
+            .any(|note| note.contains("a gate of the route decides, and nobody is asked here"))
+    );
+    assert_eq!(notes.undecided().as_deref(), Some("a gate of the route"), "200 is known of nobody");
     let told: Vec<String> = told.try_iter().collect();
     assert_eq!(told, ["asked", "given up", "content of /page"], "the verdict was never polled");
 }

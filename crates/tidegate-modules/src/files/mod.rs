@@ -555,14 +555,18 @@ impl Inner {
                 answer::refused(exchange, status, format_args!("nothing that `try` names is below {root}"))
             }
             Why::Hidden => {
-                answer::refused(exchange, status, "a name in it begins with a dot, and `hidden` is off")
+                let response =
+                    answer::refused(exchange, status, "a name in it begins with a dot, and `hidden` is off");
+                answer::remedy(|| "to serve it, write `hidden` in a route for its path".to_owned());
+                response
             }
             Why::Outside => answer::refused(exchange, status, "the path lies outside of the alias"),
-            Why::LeadsOut => answer::refused(
-                exchange,
-                status,
-                format_args!("the symbolic link {root}/{last} leads out of the root"),
-            ),
+            Why::LeadsOut => {
+                let why = format_args!("the symbolic link {root}/{last} leads out of the root");
+                let response = answer::refused(exchange, status, why);
+                answer::remedy(|| "to follow it, write `symlinks any` in the site or the route".to_owned());
+                response
+            }
             Why::NoPermission => answer::refused(
                 exchange,
                 status,

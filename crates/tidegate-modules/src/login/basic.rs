@@ -88,7 +88,23 @@ pub(super) fn away(exchange: &Exchange<'_>, time: Duration) -> Response {
     answer::refused(exchange, Status::SERVICE_UNAVAILABLE, why).with("Retry-After", seconds.to_string())
 }
 
+impl BasicGate {
+    /// Where it stands.
+    fn line(&self) -> String {
+        let login = &self.terms.login;
+        format!("`login basic \"{}\"` ({})", login.users, login.origin)
+    }
+}
+
 impl Gate for BasicGate {
+    fn name(&self) -> String {
+        format!("the directory of {}", self.line())
+    }
+
+    fn identifies(&self) -> bool {
+        true
+    }
+
     fn check(&self, exchange: &mut Exchange<'_>) -> Verdict {
         if exchange.is_logged_in(&self.terms.login) {
             return Verdict::Pass;
@@ -102,6 +118,11 @@ impl Gate for BasicGate {
             Answer::Known(outcome) => {
                 if let Outcome::Known(user) = &outcome {
                     exchange.identify().prove(user.clone(), "Basic", &self.terms.login);
+                    if self.source.is_silent() {
+                        answer::found(|| {
+                            format!("login: {} knows `{}` by this password", self.line(), user.name)
+                        });
+                    }
                 }
                 self.terms.judge(exchange, &name, outcome)
             }

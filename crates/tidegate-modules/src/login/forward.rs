@@ -124,24 +124,29 @@ impl Gate for ForwardGate {
     fn name(&self) -> String {
         let Terms { login, application, .. } = &*self.terms;
         format!(
-            "`login forward \"{}\"` ({}), for which {} decides,",
+            "the application {} of `login forward \"{}\"` ({})",
+            application.name(),
             login.users,
-            login.origin,
-            application.name()
+            login.origin
         )
+    }
+
+    fn identifies(&self) -> bool {
+        true
     }
 }
 
 impl Terms {
     /// Nobody is let in, and nobody is told that it is his fault.
     fn undecided(&self, why: Option<String>) -> Verdict {
-        if let Some(why) = why {
-            let Login { users, origin, .. } = &*self.login;
-            log::error(format_args!(
-                "503: `login forward \"{users}\"` ({origin}): {}: {why}",
-                self.application.name()
-            ));
-        }
+        let Login { users, origin, .. } = &*self.login;
+        let why = why
+            .as_deref()
+            .unwrap_or("it has not answered, as was said before, and nobody is let in meanwhile");
+        log::error(format_args!(
+            "503: `login forward \"{users}\"` ({origin}): {}: {why}",
+            self.application.name()
+        ));
         Verdict::Refuse(answer::error(Status::SERVICE_UNAVAILABLE).with("Retry-After", "1"))
     }
 

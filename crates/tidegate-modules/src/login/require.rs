@@ -5,7 +5,7 @@ use super::source::{Answer, Outcome, Source};
 use super::tally;
 use std::fmt;
 use std::sync::Arc;
-use tidegate_config::settings::{Identification, Required, Requirement, Shared};
+use tidegate_config::settings::{Identification, Login, Required, Requirement, Shared};
 use tidegate_core::user::User;
 use tidegate_core::{Exchange, Gate, Verdict, answer};
 use tidegate_http::Status;
@@ -16,6 +16,8 @@ use tidegate_stats::Worker as Stats;
 /// Lets in whom `require` names of those who have logged in.
 pub struct RequireGate {
     requirements: Vec<Shared<Requirement>>,
+    /// Who is asked who it is, where somebody is.
+    login: Option<Shared<Login>>,
     /// Where those who have logged in are known.
     source: Option<Arc<Source>>,
     stats: Arc<Stats>,
@@ -28,7 +30,8 @@ impl RequireGate {
         source: Option<Arc<Source>>,
         stats: Arc<Stats>,
     ) -> RequireGate {
-        RequireGate { requirements: identification.requirements.clone(), source, stats }
+        let (requirements, login) = (identification.requirements.clone(), identification.login.clone());
+        RequireGate { requirements, login, source, stats }
     }
 }
 
@@ -43,31 +46,69 @@ impl Gate for RequireGate {
         let (Some(first), Some(user)) = (missing.first(), exchange.known_user()) else {
             return match missing.first() {
                 None => Verdict::Pass,
-                Some(first) => refuse(exchange, first),
+                // Who it is would come out of what nobody is asked here.
+                Some(first) if answer::is_undecided() => {
+                    answer::found(|| format!("{} decides by who that is", line_of(first)));
+                    Verdict::Pass
+                }
+                Some(first) => {
+                    let verdict = refuse(exchange, first);
+                    answer::remedy(|| self.how_to_let_in(exchange, first));
+                    verdict
+                }
             };
         };
         let is_of_groups = missing.iter().all(|required| matches!(required.what, Required::Group));
         match (&self.source, &user.unlisted) {
             // There are groups of the user's that are not listed: the directory has to say whether it is one of these.
             (Some(source), Some(_)) if is_of_groups => ask(source, &self.stats, user, missing, exchange),
-            _ => refuse(exchange, first),
+            _ => {
+                let verdict = refuse(exchange, first);
+                answer::remedy(|| self.how_to_let_in(exchange, first));
+                verdict
+            }
         }
     }
+
+    fn name(&self) -> String {
+        self.requirements.first().map(|first| line_of(first)).unwrap_or_default()
+    }
+}
+
+impl RequireGate {
+    /// How the settings would have to be changed to let the user in.
+    fn how_to_let_in(&self, exchange: &Exchange<'_>, missing: &Requirement) -> String {
+        match (exchange.user(), &self.login) {
+            (Some(user), _) => remedy(user, missing),
+            (None, None) => "to let anybody in, write `login basic` beside it or around it".to_owned(),
+            (None, Some(login)) => format!(
+                "`login {} \"{}\"` ({}) has let the request in without saying who it is",
+                login.how.word(),
+                login.users,
+                login.origin
+            ),
+        }
+    }
+}
+
+/// A `require` as it is written, and where.
+fn line_of(required: &Requirement) -> String {
+    let Requirement { what, names, origin } = required;
+    let what = match what {
+        Required::User => "user",
+        Required::Group => "group",
+    };
+    format!("`require {what} \"{}\"` ({origin})", names.join("\" \""))
 }
 
 fn refuse(exchange: &Exchange<'_>, missing: &Requirement) -> Verdict {
     let user = exchange.user().map(|user| user.name.as_str());
     let why = Missing { user, required: missing }.to_string();
-    let response = answer::refused(exchange, Status::FORBIDDEN, why);
-    answer::remedy(|| remedy(exchange, missing));
-    Verdict::Refuse(response)
+    Verdict::Refuse(answer::refused(exchange, Status::FORBIDDEN, why))
 }
 
-/// How the settings would have to be changed to let the user in.
-fn remedy(exchange: &Exchange<'_>, missing: &Requirement) -> String {
-    let Some(user) = exchange.user() else {
-        return "to let anybody in, write `login basic` beside it or around it".to_owned();
-    };
+/// How the settings would have to be changed to let a user in.
+fn remedy(user: &User, missing: &Requirement) -> String {
     let name = user.name.escape_debug();
     match missing.what {
         Required::User => format!("to let `{name}` in, add the name to that line"),
@@ -134,16 +175,11 @@ struct Missing<'a> {
 
 impl fmt::Display for Missing<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Requirement { what, names, origin } = self.required;
-        let what = match what {
-            Required::User => "user",
-            Required::Group => "group",
-        };
         match self.user {
             Some(user) => write!(f, "`{user}` is none of whom ")?,
             None => f.write_str("nobody has logged in, and some are whom ")?,
         }
-        write!(f, "`require {what} \"{}\"` ({origin}) lets in", names.join("\" \""))
+        write!(f, "{} lets in", line_of(self.required))
     }
 }
 

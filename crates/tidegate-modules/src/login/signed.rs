@@ -93,11 +93,12 @@ impl SignedGate {
 
     fn refuse(&self, exchange: &Exchange<'_>, status: Status, why: &str) -> Verdict {
         let Signed { keys, origin, .. } = &*self.settings;
-        Verdict::Refuse(answer::refused(
-            exchange,
-            status,
-            format_args!("{why}, and `signed \"{keys}\"` ({origin}) asks for one"),
-        ))
+        let why = format_args!("{why}, and `signed \"{keys}\"` ({origin}) asks for one");
+        let response = answer::refused(exchange, status, why);
+        answer::remedy(|| {
+            format!("`tidegate sign-url --keys FILE URL` makes one, with the file of `url-keys \"{keys}\"`")
+        });
+        Verdict::Refuse(response)
     }
 }
 
@@ -124,13 +125,21 @@ impl Gate for SignedGate {
         let query = uri.split_once('?').map_or("", |(_, query)| query);
         let claim = Claim::of(query).filter(|_| !exchange.has_encoded_slash());
         let Some(claim) = claim else {
-            return self.refuse(exchange, Status::FORBIDDEN, "the URL has no signature");
+            let why = match query.contains("signature=") {
+                true => "the signature of the URL is cut, or something stands behind it",
+                false => "the URL has no signature",
+            };
+            return self.refuse(exchange, Status::FORBIDDEN, why);
         };
         let host = self.settings.by_host.then(|| hosts::host(exchange.authority));
         let signed = text(&exchange.path_asked_for(), claim.covered, client, host.as_deref());
         let is_signed = |key: &hmac::Key| hmac::verify(key, &signed, &claim.signature).is_ok();
         if !self.ring.present().iter().any(is_signed) {
-            return self.refuse(exchange, Status::FORBIDDEN, "the signature of the URL is wrong");
+            let why = match client {
+                Some(_) => "the signature of the URL is wrong, or made for another client's address",
+                None => "the signature of the URL is wrong",
+            };
+            return self.refuse(exchange, Status::FORBIDDEN, why);
         }
         if claim.expires < exchange.now {
             return self.refuse(exchange, Status::GONE, "the URL has expired");

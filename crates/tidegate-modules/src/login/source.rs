@@ -263,6 +263,11 @@ impl Source {
         }
     }
 
+    /// Whether requests are only explained.
+    pub fn is_silent(&self) -> bool {
+        self.is_silent
+    }
+
     /// What something is remembered by. Purpose and lengths stand before the parts: no two lists read as one.
     fn key(&self, purpose: Purpose, parts: &[&[u8]]) -> Key {
         let mut context = hmac::Context::with_key(&self.secret);
@@ -308,6 +313,8 @@ impl Source {
             Some(directory) => self.ask_directory(directory, question, move |source, seat, question| {
                 source.ask_for_user(seat, question, &name, &password)
             }),
+            // What files say is known at once, by who explains a request; nobody else waits for it.
+            None if self.is_silent => Answer::Known(self.compare(&question, &name, &password)),
             None => self.ask(question, |turned| {
                 LANE.run(move || {
                     turned.find_out(|source, question| source.compare(question, &name, &password))

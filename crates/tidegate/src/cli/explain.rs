@@ -44,7 +44,9 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// is let in, and the file or answer in the end, with the file and line where each is written. Nothing is
 /// sent and no server needs to run; files are looked at.
 #[derive(Args)]
-#[command(after_long_help = "\
+#[command(
+    override_usage = "tidegate explain [OPTIONS] [METHOD] URL",
+    after_long_help = "\
 Examples:
   tidegate explain http://www.example.com/static/app.css
   tidegate explain --config site.kdl HEAD http://example.com/ -H 'Accept-Encoding: br'
@@ -55,7 +57,8 @@ Examples:
 Exit codes:
   0  the request is sound, and what would answer it was said
   1  the settings or the request are wrong
-  2  the arguments are wrong")]
+  2  the arguments are wrong"
+)]
 pub struct Arguments {
     /// Method and URL; the method is GET unless named
     #[arg(value_names = ["METHOD", "URL"], num_args = 1..=2, required = true)]
@@ -138,6 +141,15 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     };
     if !is_token(method_token.as_bytes()) {
         bail!("`{method_token}` is no method");
+    }
+    if arguments.request.len() == 1 && is_method(url) {
+        bail!(
+            "`{url}` is a method, and the URL behind it is missing: `tidegate explain {url} http://example.com/`"
+        );
+    }
+    let has_host = arguments.fields.iter().any(|(name, _)| name.eq_ignore_ascii_case("host"));
+    if url.starts_with('/') && !has_host {
+        bail!("{url}: a whole URL is needed, with the host: `http://example.com{url}`");
     }
     let (settings, found) = load(arguments)?;
     let settings = Arc::new(settings);
@@ -228,15 +240,19 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
         let _ = writeln!(out, "answer: none: {why}");
     } else {
         let (known, status) = (notes.known(&response), response.status);
-        let _ = match known {
-            Known::All => writeln!(out, "answer: {} {}", status.0, status.reason()),
-            Known::Status => writeln!(
-                out,
-                "answer: {} {}, with the page that the application makes; as it is where that fails",
+        let said = match known {
+            Known::All => format!("{} {}", status.0, status.reason()),
+            Known::Status => format!(
+                "{} {}, with the page that the application makes; as it is where that fails",
                 status.0,
                 status.reason()
             ),
-            Known::Nothing => writeln!(out, "answer: what the application says"),
+            Known::Nothing => "what the application says".to_owned(),
+        };
+        let _ = match notes.undecided() {
+            None => writeln!(out, "answer: {said}"),
+            // No status that the server may not give.
+            Some(gate) => writeln!(out, "answer: what {gate} says; only if that lets the request in, {said}"),
         };
         let lines = response.head.lines();
         for (name, value) in lines.iter().take_while(|_| known == Known::All) {
@@ -245,6 +261,11 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     }
     print(&out)?;
     Ok(if notes.is_malformed() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+/// Whether a word is the name of a method, and no host.
+fn is_method(word: &str) -> bool {
+    !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_uppercase())
 }
 
 /// The request target as a client sends it to the server itself.

@@ -56,6 +56,9 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     let configured = match &arguments.config {
         None => None,
         Some(path) => {
+            if let Err(error) = fs::metadata(path) {
+                bail!("cannot read {}: {error}", path.display());
+            }
             let settings = load_file(path, &ProcessEnvironment).settings;
             let settings =
                 settings.with_context(|| format!("{} has mistakes; see `tidegate check`", path.display()))?;
