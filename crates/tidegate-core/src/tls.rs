@@ -395,7 +395,8 @@ fn roots_key(trust: &BackendTrust) -> Option<PathBuf> {
 pub fn backends(settings: &Settings) -> impl Iterator<Item = &BackendTls> {
     let routes = settings.sites.iter().flat_map(|site| &site.routes);
     let directories = settings.users.iter().filter_map(|users| users.directory.as_ref());
-    let deciders = settings.users.iter().filter_map(|users| users.forward.as_ref()?.gateway.tls.as_ref());
+    let deciders =
+        settings.users.iter().flat_map(|users| users.gateways()).filter_map(|gateway| gateway.tls.as_ref());
     let of_users = directories.flat_map(Directory::tls).chain(deciders);
     routes.filter_map(|route| route.action.backend_tls()).chain(of_users)
 }

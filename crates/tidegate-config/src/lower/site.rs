@@ -86,6 +86,8 @@ pub(super) fn site(
     let access_log = item.child("access-log").map(|log| access_log(checker, disk, log));
     let trusted_proxies = inherited.trusted_proxies.clone();
     let bound = bound(checker, item, server, &names);
+    let taken = login::taken(checker, item, &server.known, &routes, &inherited);
+    routes.splice(0..0, taken);
     Site { names, routes, trusted_proxies, access_log, bound, tls, is_https_only, origin: item.origin() }
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::written_or_default;
@@ -15,6 +15,7 @@ use crate::settings::upstream::{
     Balance, Check, CheckKind, Eject, HashKey, Member, MemberAddress, Retry, Upstream,
 };
 use crate::settings::{Action, Origin, Settings};
+use crate::syntax::document::Node;
 use crate::value::Value;
 
 /// Lowers the groups, in source order; `pools` have names that are taken.
@@ -47,6 +48,17 @@ pub(super) fn upstreams(checker: &mut Checker<'_>, items: &[Item], pools: &[Pool
         upstreams.push(upstream(checker, item, name, members));
     }
     upstreams
+}
+
+/// The group of one server that stands for its `name:port`.
+pub(super) fn implied(checker: &mut Checker<'_>, name: &str) -> Option<Upstream> {
+    let text = format!("upstream \"implied\" {{ member \"{name}\" }}");
+    let node = Node::parse(&text)?;
+    let source = crate::source::Source::new("<default>", &text);
+    let file = crate::check::File { source, folder: std::sync::Arc::from(Path::new("/")) };
+    let item = checker.item(&file, &node, Context::Top)?;
+    let made = upstreams(checker, &[item], &[]).pop()?;
+    Some(Upstream { name: name.to_owned(), ..made })
 }
 
 fn upstream(checker: &mut Checker<'_>, item: &Item, name: String, members: Vec<Member>) -> Upstream {
