@@ -215,6 +215,8 @@ pub enum Kind {
     Language,
     /// Codes of countries with commas between them.
     Countries,
+    /// Names of hosts with commas between them, each as [`Kind::Host`].
+    HostNames,
     /// Days, hours and a time zone.
     TimeWindow,
     /// A file name without any `/`.

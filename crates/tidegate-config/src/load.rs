@@ -185,7 +185,7 @@ pub(crate) fn load(
             .any(|(at, diagnostic)| diagnostic.is_error() && (at >= read || !costs_sites(at)));
     let contested = lower::sites(&mut checker, disk, &nodes, &mut server, &mut left_out);
     lower::implied_pools(&mut checker, &mut server.settings);
-    lower::service::implied_upstreams(&mut checker, &mut server.settings);
+    lower::implied_upstreams(&mut checker, &mut server.settings);
     let whole = checker.diagnostics.len();
     checker.check_rules(&nodes);
     // A main file that could not be read says nothing about what it names or leaves out.

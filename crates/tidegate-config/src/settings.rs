@@ -20,6 +20,7 @@ mod bandwidth;
 mod country;
 mod directory;
 mod directory_filter;
+mod dns;
 mod limit_store;
 mod login;
 pub mod network_table;
@@ -43,6 +44,7 @@ pub use directory::{
     Directory, DirectoryBind, DirectoryGroups, DirectorySecurity, DirectoryServer, GroupsBy,
 };
 pub use directory_filter::{Comparison, Filter, FilterSyntax, FilterValue};
+pub use dns::Dns;
 pub use limit_store::LimitStore;
 pub use limits::{Limits, RequestLimits};
 pub use login::{
@@ -67,7 +69,7 @@ pub use tls::{
 pub use tokens::{KeySource, TokenKey, Tokens};
 pub use values::{Cases, ValueMap, Values};
 
-use pool::Pool;
+use pool::{Hook, Pool};
 use serde::{Deserialize, Serialize};
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -99,6 +101,8 @@ pub struct Settings {
     pub pools: Vec<Pool>,
     /// What tells the countries of clients.
     pub country_database: Option<CountryDatabase>,
+    /// Who is asked for the names of clients and the addresses of applications.
+    pub dns: Dns,
     /// Where users are known, in source order.
     pub users: Vec<UserSource>,
     /// Where limits are counted together with other servers.
@@ -122,6 +126,9 @@ pub struct Settings {
     /// The file that holds the process number; absolute.
     #[serde(with = "crate::path_encoding::optional_path")]
     pub pid_file: Option<PathBuf>,
+    /// Where a server that stops leaves who is banned.
+    #[serde(with = "crate::path_encoding::optional_path")]
+    pub bans_file: Option<PathBuf>,
     /// Path of the control socket; `None` lets the command choose (beside the pid file).
     #[serde(with = "crate::path_encoding::optional_path")]
     pub control: Option<PathBuf>,
@@ -131,6 +138,42 @@ pub struct Settings {
     pub written: Written,
     /// How long a draining server waits for requests in flight.
     pub drain_timeout: Duration,
+    /// What is done when the load of the server crosses a threshold.
+    pub hooks: Vec<Hook>,
+}
+
+/// What a hook looks at the load of.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum LoadOf {
+    /// All of it.
+    Server,
+    /// A site, by [`Site::label`].
+    Site(String),
+    /// A group of servers elsewhere, by its name.
+    Upstream(String),
+}
+
+impl Settings {
+    /// The hooks of the server, of sites and of upstream groups; those of pools are their own.
+    pub fn load_hooks(&self) -> impl Iterator<Item = (LoadOf, &Hook)> {
+        let of_sites = self
+            .sites
+            .iter()
+            .flat_map(|site| site.hooks.iter().map(|hook| (LoadOf::Site(site.label()), hook)));
+        let of_groups = self
+            .upstreams
+            .iter()
+            .flat_map(|group| group.hooks.iter().map(|hook| (LoadOf::Upstream(group.name.clone()), hook)));
+        self.hooks.iter().map(|hook| (LoadOf::Server, hook)).chain(of_sites).chain(of_groups)
+    }
+
+    /// The same, to be changed.
+    pub fn load_hooks_mut(&mut self) -> impl Iterator<Item = &mut Hook> {
+        let with_hooks = self.sites.iter_mut().filter(|site| !site.hooks.is_empty());
+        let of_sites = with_hooks.flat_map(|site| &mut Arc::make_mut(site).hooks);
+        let of_groups = self.upstreams.iter_mut().flat_map(|group| &mut group.hooks);
+        self.hooks.iter_mut().chain(of_sites).chain(of_groups)
+    }
 }
 
 /// A file in the format of MaxMind (`GeoLite2-Country.mmdb`).
@@ -265,16 +308,27 @@ pub struct Site {
     pub routes: Vec<Route>,
     /// Whose word about clients is believed: proxies of one's own.
     pub trusted_proxies: Shared<NetworkSet>,
-    /// `None`: the server's. `Some(None)`: off for this site.
-    pub access_log: Option<Option<AccessLog>>,
+    /// Each of its requests has an id.
+    pub has_request_id: bool,
+    /// Where its requests are logged.
+    pub access_log: SiteLog,
     /// The listeners that it answers on, as they are written; none for all.
     pub bound: Vec<ListenAddress>,
     /// What it wants of TLS.
     pub tls: SiteTls,
     /// Plain requests are sent to `https`, since `hsts` is in force.
     pub is_https_only: bool,
+    /// What is done when its load crosses a threshold.
+    pub hooks: Vec<Hook>,
     /// Where it was written.
     pub origin: Origin,
+}
+
+impl Site {
+    /// What it is called in a message: its first name.
+    pub fn label(&self) -> String {
+        self.names.first().map_or_else(|| "(any)".to_owned(), HostPattern::to_string)
+    }
 }
 
 /// `example.com`, or `*.example.com` (any number of labels below it, not the name itself). Lower case.
@@ -284,6 +338,18 @@ pub enum HostPattern {
     Exact(String),
     /// The part behind `*`, with its leading dot: `.example.com`.
     Suffix(String),
+}
+
+impl HostPattern {
+    /// Whether a host, in lower case and without a port, is one of these.
+    pub fn matches(&self, host: &str) -> bool {
+        match self {
+            HostPattern::Exact(name) => host == name,
+            HostPattern::Suffix(suffix) => {
+                host.strip_suffix(suffix.as_str()).is_some_and(|front| !front.is_empty())
+            }
+        }
+    }
 }
 
 /// What to do with the requests whose path matches.
@@ -521,6 +587,37 @@ pub struct AccessLog {
     pub only_errors: bool,
 }
 
+/// Where the requests of a site are logged. Not an `Option` of an `Option`: in JSON the two nothings are one.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum SiteLog {
+    /// Where the server's are.
+    #[default]
+    Inherited,
+    /// Nowhere.
+    Off,
+    /// In a log of its own.
+    Own(AccessLog),
+}
+
+impl SiteLog {
+    /// A log that takes the place of the server's.
+    pub fn own(&self) -> Option<&AccessLog> {
+        match self {
+            SiteLog::Inherited | SiteLog::Off => None,
+            SiteLog::Own(log) => Some(log),
+        }
+    }
+
+    /// The log in force, where this is the server's.
+    pub fn within<'s>(&'s self, of_server: Option<&'s AccessLog>) -> Option<&'s AccessLog> {
+        match self {
+            SiteLog::Inherited => of_server,
+            SiteLog::Off => None,
+            SiteLog::Own(log) => Some(log),
+        }
+    }
+}
+
 /// Where a log goes.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum LogTarget {
@@ -552,6 +649,8 @@ pub enum LogPart {
     Text(String),
     /// `{client}`: the address of the client.
     Client,
+    /// `{client.name}`: what the client is called, as far as that is known when the line is written; else its address.
+    ClientName,
     /// `{client-port}`
     ClientPort,
     /// `{user}`: who has logged in.
@@ -594,10 +693,57 @@ pub enum LogPart {
     TimeIso,
     /// `{time-unix}`: seconds since 1970.
     TimeUnix,
+    /// `{request-id}`
+    RequestId,
+    /// `{site}`: the first name of the site that has the request.
+    Site,
+    /// `{route}`: the pattern of the route that it came to first.
+    Route,
+    /// `{upstream}`: the members that were asked, in order.
+    Upstream,
+    /// `{upstream-status}`: what each has answered.
+    UpstreamStatus,
+    /// `{upstream-connect}` and the like: how long each took to get there.
+    UpstreamTime(UpstreamStage, TimeUnit),
     /// `{request.NAME}`: the first field of this name.
     Request(String),
     /// `{response.NAME}`: the first field of this name, as far as a handler or the settings set it.
     Response(String),
+}
+
+/// How far a request has come at a member; times count from its being sent there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum UpstreamStage {
+    /// There is a connection.
+    Connected,
+    /// The head of the answer has come.
+    FirstByte,
+    /// All of it has.
+    Complete,
+}
+
+/// What a time in a line is counted in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum TimeUnit {
+    /// With six digits behind the point.
+    Seconds,
+    /// With three.
+    Milliseconds,
+}
+
+impl AccessFormat {
+    /// Whether its lines tell of what came of a request beside its head: its id, its site and route, who was asked.
+    pub fn shows_trace(&self) -> bool {
+        let is_traced = |part: &LogPart| {
+            use LogPart::{RequestId, Route, Site, Upstream, UpstreamStatus, UpstreamTime};
+            matches!(part, RequestId | Site | Route | Upstream | UpstreamStatus | UpstreamTime(..))
+        };
+        match self {
+            AccessFormat::Common | AccessFormat::Combined => false,
+            AccessFormat::Json => true,
+            AccessFormat::Pattern(parts) => parts.iter().any(is_traced),
+        }
+    }
 }
 
 /// The log of the server's own messages.

@@ -2,7 +2,8 @@
 //!
 //! The only place that judges it; `gate` asks it, for requests of the server's own as well.
 
-use crate::access_data::AccessView;
+use crate::access_data::{AccessView, NameAsked};
+use crate::client_names::ClientName;
 use crate::exchange::Exchange;
 use std::fmt;
 use std::net::IpAddr;
@@ -22,23 +23,29 @@ pub enum Refusal<'s> {
     UnnamedProxy(&'s AccessRule),
     /// The same where the proxy is trusted, and does not say for whom it speaks.
     UnnamedClient(&'s AccessRule),
+    /// A rule goes by the name of the client, and that has to be asked for.
+    NameWanted,
+    /// The same, and the name servers do not answer: this rule could decide otherwise.
+    NameUnanswered,
     /// The client has shown no certificate.
     NoCertificate,
     /// The method is none of these.
     Method(&'s [String]),
 }
 
-/// Whether a request is let in, or why not. Every level of rules has to let it in.
+/// Whether a request is let in, or why not. Every level of rules has to let it in. `name` is what the client is called, where
+/// that has been asked for.
 ///
 /// # Errors
-/// The rule that refuses it.
+/// The rule that refuses it, or that the name of the client has to be asked for first.
 pub(crate) fn judge<'s>(
     access: &'s Access,
     view: &AccessView,
     exchange: &Exchange<'_>,
+    name: Option<&ClientName>,
 ) -> Result<(), Refusal<'s>> {
     for rules in &access.levels {
-        deciding(rules, view, exchange)?;
+        deciding(rules, view, exchange, name)?;
     }
     if access.requires_client_certificate && exchange.client().is_none() {
         return Err(Refusal::NoCertificate);
@@ -62,11 +69,13 @@ pub(crate) fn deciding<'s>(
     rules: &'s AccessRules,
     view: &AccessView,
     exchange: &Exchange<'_>,
+    name: Option<&ClientName>,
 ) -> Result<Option<&'s AccessRule>, Refusal<'s>> {
     let remote = &exchange.state.remote;
     let client = remote.client.ip();
+    let facts = view.knowing(exchange.now, name);
     // Whoever has a proxy on this machine would otherwise be of this machine. No `deny` is got round by that.
-    match (rules.first(client, remote.is_stand_in(), &view.at(exchange.now)), rules.last_allow()) {
+    let decided = match (rules.first(client, remote.is_stand_in(), &facts), rules.last_allow()) {
         (Some(rule), _) if rule.allows => Ok(Some(rule)),
         (Some(rule), _) => Err(Refusal::Denied(rule)),
         (None, Some(rule)) if rule.is_for_this_machine() && Network::Local.covers(client) => {
@@ -74,6 +83,14 @@ pub(crate) fn deciding<'s>(
         }
         (None, Some(rule)) => Err(Refusal::NotAllowed(rule)),
         (None, None) => Ok(None),
+    };
+    // Rules are looked at in order: one that goes by a name, and was passed by for want of it, stands before what has decided.
+    match (facts.name_asked(), &decided) {
+        (NameAsked::No, _) => decided,
+        (NameAsked::Wanted, _) => Err(Refusal::NameWanted),
+        (NameAsked::Unanswered { could_deny: true, .. }, Ok(_))
+        | (NameAsked::Unanswered { could_allow: true, .. }, Err(_)) => Err(Refusal::NameUnanswered),
+        (NameAsked::Unanswered { .. }, _) => decided,
     }
 }
 
@@ -86,6 +103,10 @@ impl Refusal<'_> {
         let because = |rule: &AccessRule| {
             let country = match &rule.whom {
                 Whom::Countries(_) => format!("; its country is {}", view.country(address)),
+                Whom::Names(_) => match address.and_then(|address| view.name_hint(address)) {
+                    Some(name) => format!("; it is called {name}"),
+                    None => "; it has no name that leads back to it (`--name` says another)".to_owned(),
+                },
                 Whom::Network(_) | Whom::List(_) => String::new(),
             };
             let time = rule.time.as_ref().map(|time| format!("; it is {}", time.clock(exchange.now)));
@@ -95,7 +116,7 @@ impl Refusal<'_> {
             Refusal::Denied(rule) => {
                 let of_list = match &rule.whom {
                     Whom::List(path) => format!(", take {} out of {}", listed(path, address), path.display()),
-                    Whom::Network(_) | Whom::Countries(_) => String::new(),
+                    Whom::Network(_) | Whom::Countries(_) | Whom::Names(_) => String::new(),
                 };
                 format!(
                     "to let it in, write `allow \"{client}\"` in front of that line{of_list}, or write `access off` in the \
@@ -106,7 +127,7 @@ impl Refusal<'_> {
             Refusal::NotAllowed(rule) => {
                 let of_list = match &rule.whom {
                     Whom::List(path) => format!(", or add it to {}", path.display()),
-                    Whom::Network(_) | Whom::Countries(_) => String::new(),
+                    Whom::Network(_) | Whom::Countries(_) | Whom::Names(_) => String::new(),
                 };
                 format!("to let it in, write `allow \"{client}\"` beside that line{of_list}{}", because(rule))
             }
@@ -115,6 +136,10 @@ impl Refusal<'_> {
             }
             Refusal::UnnamedClient(_) => {
                 "to have the client known, let the proxy send `X-Forwarded-For` or `Forwarded`".to_owned()
+            }
+            Refusal::NameWanted | Refusal::NameUnanswered => {
+                "to have it decided, say what the client is called with `--name`, or that it has none with `--name none`"
+                    .to_owned()
             }
             Refusal::NoCertificate => "to let it in, the client has to show a certificate".to_owned(),
             Refusal::Method(_) => {
@@ -155,6 +180,9 @@ impl fmt::Display for Refusal<'_> {
                 )
             }
             Refusal::Method(methods) => write!(f, "`methods` names only {}", methods.join(", ")),
+            Refusal::NameWanted | Refusal::NameUnanswered => {
+                f.write_str("a rule goes by the name of the client, and the name servers have not said it")
+            }
             Refusal::NoCertificate => f.write_str("the client has shown no certificate"),
         }
     }
@@ -197,7 +225,7 @@ mod tests {
         let mut remote = Remote::behind(&trusted.to_vec().into(), peer, &Fields::new(fields));
         remote.look_for_proxy(&Fields::new(fields));
         let exchange = Exchange { state: RequestState::of(remote), ..Exchange::empty() }; // only what `remote` says counts
-        judge(&access, &AccessView::default(), &exchange).is_ok()
+        judge(&access, &AccessView::default(), &exchange, None).is_ok()
     }
 
     #[test]

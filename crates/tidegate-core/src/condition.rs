@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::mpsc::channel;
 use std::time::Duration;
-use tidegate_config::settings::{Clause, ClientFacts, Condition, HostPattern, Network, PathPattern, Route};
+use tidegate_config::settings::{Clause, ClientFacts, Condition, Network, PathPattern, Route};
 use tidegate_http::Method;
 use tidegate_io::blocking;
 use tidegate_io::file::{Patience, is_there};
@@ -75,7 +75,7 @@ impl Facts {
             Condition::Path(patterns) => patterns.iter().any(|pattern| pattern.matches(exchange.path)),
             Condition::Host(patterns) => {
                 let host = hosts::host(exchange.authority);
-                patterns.iter().any(|pattern| is_host(pattern, &host))
+                patterns.iter().any(|pattern| pattern.matches(&host))
             }
             Condition::Scheme(scheme) => scheme == exchange.scheme,
             Condition::Header(named) => named.fits(request_values::field(exchange, &named.name).as_deref()),
@@ -124,14 +124,6 @@ pub(crate) fn tells_apart(clauses: &[Clause], one: &[u8], other: &[u8]) -> bool 
         Condition::Value(_) => true, // it may follow from the path
         _ => false,
     })
-}
-
-/// Both are in the one spelling of hosts.
-fn is_host(pattern: &HostPattern, host: &str) -> bool {
-    match pattern {
-        HostPattern::Exact(name) => name == host,
-        HostPattern::Suffix(suffix) => host.len() > suffix.len() && host.ends_with(suffix.as_str()),
-    }
 }
 
 /// How long the first look at a file may take.

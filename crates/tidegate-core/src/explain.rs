@@ -244,7 +244,7 @@ fn explain_route(site: &Rc<Site>, exchange: &Exchange<'_>, notes: &Notes) {
         let state = RequestState { site: Some(site.clone()), ..RequestState::of(remote) };
         let exchange = Exchange { state, ..*exchange };
         for rules in &route.access.levels {
-            match access::deciding(rules, &site.access_view, &exchange) {
+            match access::deciding(rules, &site.access_view, &exchange, None) {
                 Ok(Some(rule)) => {
                     notes.push(format!("access: `{rule}` ({}) lets {} in", rule.origin, remote.client))
                 }

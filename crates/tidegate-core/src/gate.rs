@@ -10,6 +10,7 @@
 use crate::access::{self, Refusal};
 use crate::access_data::AccessView;
 use crate::answer;
+use crate::client_names::{Asked, ClientName};
 use crate::cors;
 use crate::exchange::Exchange;
 use crate::notes;
@@ -17,7 +18,6 @@ use crate::reply::{Need, Reply};
 use crate::response::Response;
 use crate::site::Site;
 use std::cmp::Ordering;
-use std::num::NonZeroUsize;
 use std::rc::Rc;
 use tidegate_config::settings::Access;
 use tidegate_http::Status;
@@ -25,6 +25,13 @@ use tidegate_io::LocalFuture;
 
 /// What `explain` says of a gate that would have to wait.
 const ASKS: &str = "has to ask somebody, and nobody is asked here: as if it let the request in";
+
+/// What `explain` says where a rule goes by the name of a client that nobody has said.
+const UNNAMED: &str = "a rule goes by what the client is called, and no name server is asked here: as if it had no name; \
+                       `--name` says one";
+
+/// Where name servers do not answer: they are asked again after so long.
+const RETRY_AFTER: &str = "10";
 
 /// What `explain` says of a gate that has answered.
 const ANSWERS: &str = "a browser asks whether a page of another site may: `cors` answers";
@@ -37,12 +44,6 @@ pub trait Gate {
     /// Whether it is asked before the access rules of its route, so that it hears of whom they refuse.
     fn precedes_access(&self) -> bool {
         false
-    }
-
-    /// What it has proof of once it has let a request in: a number that all gates have which ask for the same. They are
-    /// not asked again, for a request of the server's own that comes of it.
-    fn proves(&self) -> Option<NonZeroUsize> {
-        None
     }
 
     /// What it is called where it is explained.
@@ -90,13 +91,16 @@ pub(crate) enum Passage {
 /// # Errors
 /// The rule that refuses it.
 pub fn admit<'s>(access: &'s Access, exchange: &Exchange<'_>) -> Result<Pass, Refusal<'s>> {
-    access::judge(access, &AccessView::default(), exchange).map(Pass)
+    access::judge(access, &AccessView::default(), exchange, None).map(Pass)
 }
 
 /// The answer to a request that its route's rules do not let in.
 fn refused(view: &AccessView, exchange: &Exchange<'_>, refusal: &Refusal<'_>) -> Response {
-    let status =
-        if matches!(refusal, Refusal::Method(_)) { Status::METHOD_NOT_ALLOWED } else { Status::FORBIDDEN };
+    let status = match refusal {
+        Refusal::Method(_) => Status::METHOD_NOT_ALLOWED,
+        Refusal::NameWanted | Refusal::NameUnanswered => Status::SERVICE_UNAVAILABLE,
+        _ => Status::FORBIDDEN,
+    };
     let response = answer::refused(exchange, status, refusal);
     answer::remedy(|| refusal.remedy(view, exchange));
     match refusal {
@@ -104,6 +108,7 @@ fn refused(view: &AccessView, exchange: &Exchange<'_>, refusal: &Refusal<'_>) ->
         | Refusal::NotAllowed(_)
         | Refusal::UnnamedProxy(_)
         | Refusal::UnnamedClient(_) => response,
+        Refusal::NameWanted | Refusal::NameUnanswered => response.with("Retry-After", RETRY_AFTER),
         Refusal::Method(methods) => {
             let has = |name: &str| methods.iter().any(|method| method == name);
             let head = if has("GET") && !has("HEAD") { ", HEAD" } else { "" };
@@ -118,27 +123,64 @@ fn refused(view: &AccessView, exchange: &Exchange<'_>, refusal: &Refusal<'_>) ->
 
 impl Site {
     /// Asks the gates of a route.
-    pub(crate) fn ask_gates(&self, index: usize, exchange: &mut Exchange<'_>) -> Passage {
+    pub(crate) fn ask_gates(self: &Rc<Self>, index: usize, exchange: &mut Exchange<'_>) -> Passage {
         self.ask_gate(index, Verdict::Pass, 0, exchange)
     }
 
     /// What the access rules of a route say.
-    fn check_access(&self, index: usize, exchange: &Exchange<'_>) -> Verdict {
+    fn check_access(self: &Rc<Self>, index: usize, exchange: &Exchange<'_>) -> Verdict {
+        let verdict = self.check_access_knowing(index, exchange, None);
+        verdict.unwrap_or_else(|| self.check_access_by_name(index, exchange))
+    }
+
+    /// The same; `None` where the name of the client has to be asked for first.
+    fn check_access_knowing(
+        &self,
+        index: usize,
+        exchange: &Exchange<'_>,
+        name: Option<&ClientName>,
+    ) -> Option<Verdict> {
         let route = self.route(index);
-        match access::judge(&route.access, &self.access_view, exchange) {
+        Some(match access::judge(&route.access, &self.access_view, exchange, name) {
             Ok(()) => Verdict::Pass,
             // Methods are asked for last. A gate of the route answers the question, and nothing behind it gets one.
             Err(Refusal::Method(_)) if route.cors.is_some() && cors::question(exchange).is_some() => {
                 Verdict::Pass
             }
+            Err(Refusal::NameWanted) if name.is_none() => return None,
             Err(refusal) => Verdict::Refuse(refused(&self.access_view, exchange, &refusal)),
+        })
+    }
+
+    /// Asks what the client is called, and then the rules again.
+    #[cold]
+    fn check_access_by_name(self: &Rc<Self>, index: usize, exchange: &Exchange<'_>) -> Verdict {
+        let decide = move |site: &Rc<Site>, exchange: &Exchange<'_>, name: &ClientName| {
+            let refused = || Verdict::Refuse(refused(&site.access_view, exchange, &Refusal::NameUnanswered));
+            site.check_access_knowing(index, exchange, Some(name)).unwrap_or_else(refused)
+        };
+        let Some(client) = exchange.state.remote.client.ip() else {
+            return decide(self, exchange, &ClientName::Nameless);
+        };
+        if notes::takes_reason(&|| UNNAMED.into()) {
+            return decide(self, exchange, &ClientName::Nameless);
+        }
+        match self.access_view.names().ask(client) {
+            Asked::Now(name) => decide(self, exchange, &name),
+            Asked::Later(promised) => {
+                let site = self.clone();
+                Verdict::Wait(Box::pin(async move {
+                    let name = promised.await.unwrap_or(ClientName::Unanswered);
+                    Verdict::Decide(Box::new(move |exchange| decide(&site, exchange, &name)))
+                }))
+            }
         }
     }
 
     /// The same from the verdict of a gate on; `next` is the first that has not been asked. The access rules stand among
     /// them, behind the gates that precede them.
     pub(crate) fn ask_gate(
-        &self,
+        self: &Rc<Self>,
         index: usize,
         mut verdict: Verdict,
         mut next: usize,
@@ -146,12 +188,7 @@ impl Site {
     ) -> Passage {
         loop {
             match verdict {
-                Verdict::Pass => {
-                    let asked = next.checked_sub(1).and_then(|last| self.gate(index, last));
-                    if let Some(proof) = asked.and_then(|gate| gate.proves()) {
-                        exchange.state.proof = Some(proof);
-                    }
-                }
+                Verdict::Pass => {}
                 Verdict::Decide(decide) => {
                     verdict = exchange.as_granted(decide);
                     continue;
@@ -168,13 +205,7 @@ impl Site {
             }
             verdict = match self.gate(index, next) {
                 _ if next == self.routes[index].early => self.check_access(index, exchange),
-                Some(gate) => {
-                    let is_proved = exchange.state.proof.is_some() && exchange.state.proof == gate.proves();
-                    match is_proved {
-                        true => Verdict::Pass,
-                        false => exchange.as_granted(|exchange| gate.check(exchange)),
-                    }
-                }
+                Some(gate) => exchange.as_granted(|exchange| gate.check(exchange)),
                 None => return Passage::Open(Pass(())),
             };
             next += 1;

@@ -12,6 +12,7 @@ mod batch;
 pub mod body;
 pub mod body_stream;
 mod client_head;
+pub mod client_names;
 mod condition;
 pub mod conn;
 mod context;
@@ -50,6 +51,7 @@ pub mod state;
 pub mod subrequest;
 pub mod template;
 pub mod tls;
+pub mod trace;
 pub mod user;
 pub mod worker;
 

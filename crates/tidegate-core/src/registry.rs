@@ -1,5 +1,6 @@
 //! What the binary gives a worker: a [`Registry`] that makes engines out of settings, with the handlers of the modules.
 
+use crate::client_names::ClientNames;
 use crate::engine::Engine;
 use crate::log::{self, Writer};
 use std::io;
@@ -15,6 +16,11 @@ pub trait Registry {
     /// An engine of this registry is in force from now on: what its handlers share follows these settings.
     /// Not every engine comes so far: a reload that fails elsewhere is given up.
     fn in_force(&mut self, _settings: &Arc<Settings>) {}
+
+    /// What clients are called, for the lines of logs.
+    fn client_names(&self) -> Arc<ClientNames> {
+        Arc::default()
+    }
 
     /// The worker accepts no more, and ends when nothing is open.
     fn draining(&mut self) {}

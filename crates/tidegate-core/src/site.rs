@@ -10,15 +10,17 @@ use crate::filter::Filter;
 use crate::gate::Gate;
 use crate::handler::Handler;
 use crate::log::Sink;
+use crate::rate::BanGate;
 use crate::remote::Remote;
 use crate::response::Response;
 use crate::state::RequestState;
+use crate::trace::Traced;
 use std::collections::HashMap;
 use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
 use std::rc::Rc;
 use std::sync::Arc;
 use tidegate_config::settings::{
-    self, Action, Clause, Condition, Network, PathPattern, RequestLimits, RouteIndex,
+    self, AccessFormat, Action, Clause, Condition, Network, PathPattern, RequestLimits, RouteIndex,
 };
 use tidegate_http::path::{PathError, both_readings, has_encoded_slash, normalise};
 use tidegate_http::{Fields, Status, Target};
@@ -46,6 +48,8 @@ pub struct Site {
     pub(crate) trusts_by_route: bool,
     /// Where its access lines go.
     pub access_log: Option<Sink>,
+    /// What its lines tell of requests beside their heads; `None`: nothing.
+    pub(crate) traced: Option<Rc<Traced>>,
     /// For each route, its limits where they are not those of the server; empty where no route has any.
     limits: Vec<Option<Rc<RequestLimits>>>,
     /// Some route has limits of what is under way: requests have something to give back.
@@ -56,6 +60,8 @@ pub struct Site {
     pub(crate) access_view: AccessView,
     /// `None`: there are few routes.
     index: Option<RouteIndex>,
+    /// The bans of its routes, each once.
+    bans: Vec<BanGate>,
 }
 
 /// The route of a request.
@@ -144,6 +150,7 @@ impl Site {
             limits: if has_limits { limits } else { Vec::new() },
             index: RouteIndex::of(config.routes.iter().map(|route| &route.pattern)),
             has_holds: config.routes.iter().any(settings::Route::is_held),
+            traced: Traced::of(&config, false),
             config,
             routes,
             access_log,
@@ -157,12 +164,41 @@ impl Site {
             trusts_by_route,
             facts,
             access_view: AccessView::default(),
+            bans: Vec::new(),
         }
     }
 
     /// With what its access rules and conditions ask of files.
     pub fn knowing(self, access_view: AccessView) -> Site {
         Site { access_view, ..self }
+    }
+
+    /// With the bans that requests count for which come to none of its routes, since they cannot be read or are not for it.
+    pub fn counting(self, bans: Vec<BanGate>) -> Site {
+        Site { bans, ..self }
+    }
+
+    /// Such a request was answered. What a trusted proxy asks on somebody's behalf counts for nobody.
+    #[cold]
+    pub(crate) fn count_unrouted(&self, remote: &Remote, status: Status) {
+        if !remote.is_proxy {
+            self.bans.iter().for_each(|ban| ban.count_unrouted(remote.client, status));
+        }
+    }
+
+    /// The same for a request of which nothing is known but who has sent it.
+    #[cold]
+    pub(crate) fn count_unread(&self, peer: Peer, status: Status) {
+        if !self.bans.is_empty() {
+            let none = Fields::default();
+            self.count_unrouted(&Remote::behind(&self.config.trusted_proxies, peer, &none), status);
+        }
+    }
+
+    /// With lines in this format.
+    pub fn logging(self, format: Option<&AccessFormat>) -> Site {
+        let traced = Traced::of(&self.config, format.is_some_and(AccessFormat::shows_trace));
+        Site { traced, ..self }
     }
 
     /// The path of a request by which everything is decided, and whether it was sent with a `%2F`.

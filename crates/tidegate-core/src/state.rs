@@ -9,9 +9,9 @@ use crate::rate::Holds;
 use crate::remote::Remote;
 use crate::signals::Signals;
 use crate::site::Site;
+use crate::trace::Trace;
 use crate::user::Identity;
 use smallvec::SmallVec;
-use std::num::NonZeroUsize;
 use std::rc::Rc;
 use std::sync::Arc;
 use tidegate_io::socket::Peer;
@@ -34,10 +34,8 @@ pub struct RequestState {
     pub(crate) counted: SmallVec<[usize; 2]>,
     /// What it holds of limits; `None` where its site has none that would be held.
     pub(crate) holds: Option<Rc<Holds>>,
-    /// Who has logged in.
+    /// Who has logged in, and to whom that was proved.
     pub(crate) identity: Option<Rc<Identity>>,
-    /// By which proof: gates that ask for this one have been passed.
-    pub(crate) proof: Option<NonZeroUsize>,
     pub(crate) has_encoded_slash: bool,
     /// It is explained as one that comes over TLS, and there is no handshake.
     pub(crate) rehearsed: Option<Rc<RehearsedTls>>,
@@ -47,6 +45,8 @@ pub struct RequestState {
     pub(crate) is_rewritten: bool,
     /// Of a request of the server's own: the head of the one that has led to it, by which conditions go.
     pub(crate) asked: Option<ClientHead>,
+    /// What its line in a log will tell of it; `None` where nobody wants to know.
+    pub(crate) trace: Option<Rc<Trace>>,
     pub(crate) signals: Signals,
 }
 
@@ -76,12 +76,12 @@ impl RequestState {
             counted: SmallVec::new(),
             holds: None,
             identity: None,
-            proof: None,
             has_encoded_slash: false,
             rehearsed: None,
             matched: None,
             is_rewritten: false,
             asked: None,
+            trace: None,
             signals: Signals::default(),
         }
     }
@@ -120,12 +120,12 @@ impl RequestState {
             counted,
             holds,
             identity,
-            proof,
             has_encoded_slash,
             rehearsed,
             matched,
             is_rewritten,
             asked,
+            trace,
             signals: _,
         } = self;
         RequestState {
@@ -138,12 +138,12 @@ impl RequestState {
             counted: counted.clone(),
             holds: holds.clone(),
             identity: identity.clone(),
-            proof: *proof,
             has_encoded_slash: *has_encoded_slash,
             rehearsed: rehearsed.clone(),
             matched: matched.clone(),
             is_rewritten: *is_rewritten,
             asked: asked.clone(),
+            trace: trace.clone(),
             signals,
         }
     }

@@ -224,7 +224,7 @@ impl Worker {
         let mut logs = LogSet::new(writer.clone());
         let engine = registry.engine(settings, &mut logs)?;
         registry.in_force(settings);
-        let log = AccessBuffers::new(writer.clone());
+        let log = AccessBuffers::new(writer.clone()).naming(registry.client_names());
         let cx = Ctx::new(number, engine, stats, log, shared);
         let now = monotonic_ns();
         let mut worker = Worker {

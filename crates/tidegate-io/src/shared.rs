@@ -1,15 +1,17 @@
 //! Words of memory that several of our processes share: a memfd, mapped by each (memfd_create(2), mmap(2)).
 //!
-//! What one process writes, the others read at once; the words are atomic, and nothing else is promised. The memory is
-//! sealed in its size: no process can shrink it under the others, which would be a `SIGBUS` for them. It is filled with
-//! zeros, and pages that nobody has written cost nothing. One memory holds many tables, each a range of its words: it
-//! costs one descriptor and one mapping, however many there are.
+//! What one process writes, the others read at once; the words are atomic, and nothing else is promised. No process can
+//! shrink the memory under the others, which would be a `SIGBUS` for them. It is filled with zeros, and pages that nobody has
+//! written cost nothing. One memory holds many tables, each a range of its words, and grows at its end where more are needed:
+//! it costs one descriptor, however many there are and have been. What is needed no longer is given back page by page
+//! ([`release`]), and its range is never used again, since somebody may still write there.
 
 use rustix::fs::{
     FallocateFlags, MemfdFlags, SealFlags, fallocate, fcntl_add_seals, fcntl_get_seals, fstat, ftruncate,
     memfd_create,
 };
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
+use rustix::process::{Resource, getrlimit};
 use std::ffi::c_void;
 use std::io::{self, ErrorKind};
 use std::ops::Range;
@@ -18,15 +20,15 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-/// The seals without which memory of another process is not mapped.
-const SIZE_SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW);
+/// The most words between two ranges that are mapped together: 1 MiB of addresses.
+const GAP: usize = 256 * PAGE;
 /// Bytes of a word.
 const WORD: usize = size_of::<AtomicU64>();
 /// Words of a page: what begins at a multiple of them shares no page with what lies before.
 pub const PAGE: usize = 4096 / WORD;
 
-/// Memory that this process shares with others. Unmapped when it and all that was taken of it are dropped; the memory
-/// lives as long as some process has it.
+/// Memory that this process shares with others, or a part of it. Unmapped when it and all that was taken of it are dropped;
+/// the memory lives as long as some process has it.
 #[derive(Debug, Clone)]
 pub struct SharedMemory(Arc<Mapping>);
 
@@ -34,12 +36,15 @@ pub struct SharedMemory(Arc<Mapping>);
 #[derive(Debug)]
 pub struct SharedWords {
     mapping: Arc<Mapping>,
+    /// Counted from where the mapping begins.
     range: Range<usize>,
 }
 
 #[derive(Debug)]
 struct Mapping {
     start: NonNull<AtomicU64>,
+    /// The number of the first word.
+    first: usize,
     length: usize,
 }
 
@@ -57,39 +62,103 @@ impl SharedMemory {
     /// # Errors
     /// `InvalidInput`: no words, or more than an address can tell apart. Otherwise there is no descriptor or no memory left.
     pub fn new(name: &str, length: usize) -> io::Result<(SharedMemory, OwnedFd)> {
-        let bytes = length.checked_mul(WORD).filter(|bytes| (1..=isize::MAX as usize).contains(bytes));
-        let bytes = bytes.ok_or_else(|| {
-            io::Error::new(ErrorKind::InvalidInput, "no number of words that can be shared")
-        })?;
         let descriptor = memfd_create(name, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
-        ftruncate(&descriptor, bytes as u64)?;
-        fcntl_add_seals(&descriptor, SIZE_SEALS | SealFlags::SEAL)?;
-        Ok((SharedMemory(Arc::new(Mapping::of(descriptor.as_fd(), length)?)), descriptor))
+        fcntl_add_seals(&descriptor, SealFlags::SHRINK | SealFlags::SEAL)?;
+        let memory = Self::extend(descriptor.as_fd(), length)?;
+        Ok((memory, descriptor))
     }
 
-    /// The memory that another process has made. It stays when the descriptor is closed.
+    /// Adds `length` words to a memory, at its end. They begin with a page of their own, all zero.
+    ///
+    /// # Errors
+    /// `InvalidInput`: no words, or more than an address can tell apart. `PermissionDenied`: it is of a fixed size. Otherwise
+    /// it is as large as the system allows, or there is no memory left.
+    pub fn extend(descriptor: BorrowedFd<'_>, length: usize) -> io::Result<SharedMemory> {
+        let before = usize::try_from(fstat(descriptor)?.st_size).unwrap_or(usize::MAX);
+        let first = before.div_ceil(WORD * PAGE).checked_mul(PAGE);
+        let range = first.and_then(|first| Some(first..first.checked_add(length)?));
+        let in_bytes = |range: &Range<usize>| range.end.checked_mul(WORD);
+        let fits = |bytes: &usize| (1..=isize::MAX as usize).contains(bytes);
+        let (range, bytes) = range
+            .and_then(|range| Some((range.clone(), in_bytes(&range).filter(fits)?)))
+            .filter(|_| length > 0)
+            .ok_or_else(|| {
+                io::Error::new(ErrorKind::InvalidInput, "no number of words that can be shared")
+            })?;
+        // Beyond this bound the system would end the process.
+        if getrlimit(Resource::Fsize).current.is_some_and(|most| most < bytes as u64) {
+            return Err(io::Error::new(ErrorKind::FileTooLarge, "the system allows no file of this size"));
+        }
+        ftruncate(descriptor, bytes as u64)?;
+        Ok(SharedMemory(Arc::new(Mapping::of(descriptor, range)?)))
+    }
+
+    /// The memory that another process has made, as large as it is now. It stays when the descriptor is closed.
     ///
     /// # Errors
     /// `InvalidData`: it is no memory of [`SharedMemory::new`]. Otherwise there is no memory left.
     pub fn attach(descriptor: BorrowedFd<'_>) -> io::Result<SharedMemory> {
-        let is_sealed = fcntl_get_seals(descriptor).is_ok_and(|seals| seals.contains(SIZE_SEALS));
-        let bytes = usize::try_from(fstat(descriptor)?.st_size).unwrap_or(0);
-        if !is_sealed || bytes == 0 || bytes % WORD != 0 {
-            return Err(io::Error::new(ErrorKind::InvalidData, "the descriptor is none of shared memory"));
-        }
-        Ok(SharedMemory(Arc::new(Mapping::of(descriptor, bytes / WORD)?)))
+        let length = shared_length(descriptor)?;
+        Ok(SharedMemory(Arc::new(Mapping::of(descriptor, 0..length)?)))
     }
 
-    /// How many words it has.
+    /// The number of the first of its words here.
+    pub fn first(&self) -> usize {
+        self.0.first
+    }
+
+    /// How many words of it are here.
     #[allow(clippy::len_without_is_empty)] // it is never empty
     pub fn len(&self) -> usize {
         self.0.length
     }
 
-    /// Those in this range; `None` where not all of them are there.
+    /// Those in this range of the whole memory; `None` where not all of them are here.
     pub fn words(&self, range: Range<usize>) -> Option<SharedWords> {
-        let is_there = range.start <= range.end && range.end <= self.0.length;
-        is_there.then(|| SharedWords { mapping: self.0.clone(), range })
+        let (start, end) = (range.start.checked_sub(self.0.first)?, range.end.checked_sub(self.0.first)?);
+        let is_there = start <= end && end <= self.0.length;
+        is_there.then(|| SharedWords { mapping: self.0.clone(), range: start..end })
+    }
+}
+
+/// The words in some ranges of a memory that another process has made, in few mappings, and without what lies between that
+/// is large; `None` for a range that is not there.
+///
+/// # Errors
+/// As [`SharedMemory::attach`].
+pub fn attach_ranges(
+    descriptor: BorrowedFd<'_>,
+    ranges: &[Range<usize>],
+) -> io::Result<Vec<Option<SharedWords>>> {
+    let length = shared_length(descriptor)?;
+    let mut order: Vec<(usize, &Range<usize>)> = ranges.iter().enumerate().collect();
+    order.retain(|(_, range)| range.start < range.end && range.end <= length);
+    order.sort_unstable_by_key(|(_, range)| range.start);
+    let mut words: Vec<Option<SharedWords>> = ranges.iter().map(|_| None).collect();
+    let mut left = &order[..];
+    while let Some((_, first)) = left.first() {
+        let mut end = first.end;
+        let is_near = |(_, range): &&(usize, &Range<usize>)| {
+            let is_near = range.start <= end.saturating_add(GAP);
+            end = if is_near { end.max(range.end) } else { end };
+            is_near
+        };
+        let count = left.iter().take_while(is_near).count();
+        let (near, rest) = left.split_at(count);
+        let memory = SharedMemory(Arc::new(Mapping::of(descriptor, first.start / PAGE * PAGE..end)?));
+        near.iter().for_each(|(at, range)| words[*at] = memory.words((*range).clone()));
+        left = rest;
+    }
+    Ok(words)
+}
+
+/// How many words a memory has now, of which no process takes any away.
+fn shared_length(descriptor: BorrowedFd<'_>) -> io::Result<usize> {
+    let is_sealed = fcntl_get_seals(descriptor).is_ok_and(|seals| seals.contains(SealFlags::SHRINK));
+    let bytes = usize::try_from(fstat(descriptor)?.st_size).unwrap_or(0);
+    match is_sealed && bytes > 0 && bytes % WORD == 0 {
+        true => Ok(bytes / WORD),
+        false => Err(io::Error::new(ErrorKind::InvalidData, "the descriptor is none of shared memory")),
     }
 }
 
@@ -121,16 +190,19 @@ impl SharedWords {
 }
 
 impl Mapping {
-    fn of(descriptor: BorrowedFd<'_>, length: usize) -> io::Result<Mapping> {
+    /// Of words that the memory has, the first of which begins a page.
+    fn of(descriptor: BorrowedFd<'_>, range: Range<usize>) -> io::Result<Mapping> {
+        let Range { start: first, end } = range;
+        let (length, offset) = (end - first, (first * WORD) as u64);
         let protection = ProtFlags::READ | ProtFlags::WRITE;
-        // SAFETY: the kernel chooses an address where nothing is mapped, and the file has this size for good.
+        // SAFETY: the kernel chooses an address where nothing is mapped, and the file never has less than these bytes.
         #[allow(unsafe_code)]
         let start = unsafe {
-            mmap(std::ptr::null_mut(), length * WORD, protection, MapFlags::SHARED, descriptor, 0)?
+            mmap(std::ptr::null_mut(), length * WORD, protection, MapFlags::SHARED, descriptor, offset)?
         };
         let start = NonNull::new(start.cast::<AtomicU64>());
         let start = start.ok_or_else(|| io::Error::other("the system has mapped memory at address 0"))?;
-        Ok(Mapping { start, length })
+        Ok(Mapping { start, first, length })
     }
 }
 
@@ -185,10 +257,37 @@ mod tests {
     }
 
     #[test]
-    fn its_size_is_for_good() {
+    fn nobody_takes_words_away() {
         let (_shared, descriptor) = SharedMemory::new("test", 512).unwrap();
         assert!(ftruncate(&descriptor, 8).is_err());
-        assert!(ftruncate(&descriptor, 1 << 20).is_err());
+        assert!(fcntl_add_seals(&descriptor, SealFlags::GROW).is_err(), "it has to grow");
+    }
+
+    #[test]
+    fn more_words_are_added_at_its_end() {
+        let (first, descriptor) = SharedMemory::new("test", 10).unwrap();
+        let second = SharedMemory::extend(descriptor.as_fd(), 3 * PAGE).unwrap();
+        assert_eq!((second.first(), second.len()), (PAGE, 3 * PAGE));
+        assert!(first.words(0..11).is_none() && second.words(0..1).is_none());
+        all(&first).words()[9].store(1, Relaxed);
+        second.words(PAGE..PAGE + 1).unwrap().words()[0].store(2, Relaxed);
+        let far = SharedMemory::extend(descriptor.as_fd(), 2 * GAP).unwrap();
+        far.words(far.first() + 2 * GAP - 1..far.first() + 2 * GAP).unwrap().words()[0].store(3, Relaxed);
+        let end = far.first() + far.len();
+        drop((first, second, far));
+        let ranges = [end - 1..end, 9..10, end..end + 1, PAGE..PAGE + 1, 5..5, usize::MAX - 1..usize::MAX];
+        let words = attach_ranges(descriptor.as_fd(), &ranges).unwrap();
+        let said = |words: &Option<SharedWords>| words.as_ref().map(|words| words.words()[0].load(Relaxed));
+        assert_eq!(words.iter().map(said).collect::<Vec<_>>(), [Some(3), Some(1), None, Some(2), None, None]);
+        let [Some(last), Some(one), _, Some(two), ..] = &words[..] else { panic!() };
+        assert!(Arc::ptr_eq(&one.mapping, &two.mapping) && !Arc::ptr_eq(&one.mapping, &last.mapping));
+        assert_eq!(last.mapping.length, PAGE, "what lies between is not mapped");
+        // One of a version that made each of a fixed size.
+        let fixed = memfd_create("test", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING).unwrap();
+        ftruncate(&fixed, 4096).unwrap();
+        fcntl_add_seals(&fixed, SealFlags::SHRINK | SealFlags::GROW).unwrap();
+        assert!(SharedMemory::attach(fixed.as_fd()).is_ok());
+        assert!(SharedMemory::extend(fixed.as_fd(), 1).is_err());
     }
 
     #[test]

@@ -34,6 +34,11 @@ impl Snapshot {
             let percent = self.cache_hit_ratio().unwrap_or(0.0) * 100.0;
             line(text, "Hit Ratio", &format!("{}/{} ({percent:.2}%)", self.cache_hits, self.cache_lookups()));
         }
+        if section == "DnsCacheInfo" {
+            let (hits, lookups) = (self.dns_cache_hits, self.dns_cache_lookups());
+            let percent = if lookups == 0 { 0.0 } else { hits as f64 * 100.0 / lookups as f64 };
+            line(text, "Hit Ratio", &format!("{hits}/{lookups} ({percent:.2}%)"));
+        }
         if section == "UserCacheInfo" {
             let (hits, lookups) = (self.user_cache_answers(), self.user_cache_lookups());
             let percent = if lookups == 0 { 0.0 } else { hits as f64 * 100.0 / lookups as f64 };

@@ -109,6 +109,16 @@ metrics! {
         cache_invalidations: Counter, Count, "Cache Invalidations", "Entries dropped because the file had changed.";
         cache_evictions: Counter, Count, "Cache Evictions", "Entries dropped to make room.";
     }
+    // Of a whole process: no worker writes these, whoever reports fills them in.
+    "DnsCacheInfo" {
+        dns_cache_entries: Gauge, Count, "CacheEntries", "Clients whose names are remembered.";
+        dns_cache_hits: Counter, Count, "CacheHits", "Times that the name of a client was remembered, or that it has none.";
+        dns_cache_misses: Counter, Count, "CacheMisses", "Times that it was not.";
+        dns_names: Counter, Count, "Names", "Clients that were asked for and have a name that leads back to them.";
+        dns_nameless: Counter, Count, "Addresses Without Name", "Clients that were asked for and have none.";
+        dns_unanswered: Counter, Count, "Unanswered", "Clients that name servers have not answered for in time.";
+        dns_refused: Counter, Count, "Not Asked", "Clients that were not asked for since too many were under way.";
+    }
     "UserCacheInfo" {
         user_cache_hits: Counter, Count, "UserCacheHits", "Logins that the user cache has let in.";
         user_cache_refusals: Counter, Count, "UserCacheRefusals",
@@ -154,6 +164,11 @@ impl Snapshot {
     /// Logins that the user cache was asked about.
     pub fn user_cache_lookups(&self) -> u64 {
         self.user_cache_answers().saturating_add(self.user_cache_misses)
+    }
+
+    /// Names of clients that the DNS cache was asked for.
+    pub fn dns_cache_lookups(&self) -> u64 {
+        self.dns_cache_hits.saturating_add(self.dns_cache_misses)
     }
 
     /// Cache look-ups, answered or not.

@@ -18,6 +18,8 @@ mod client;
 #[cfg(feature = "server")]
 mod condition;
 #[cfg(feature = "server")]
+mod dns;
+#[cfg(feature = "server")]
 mod fixture;
 #[cfg(feature = "server")]
 mod h2;

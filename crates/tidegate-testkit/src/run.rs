@@ -9,6 +9,7 @@ mod server;
 
 use crate::backend::Backend;
 use crate::client::{Client, WAIT};
+use crate::dns::NameServer;
 use crate::fixture::{Contents, Fixture, Folder, counting};
 use crate::h2::Http2;
 use crate::process::{Launch, Log, Place, Running};
@@ -66,6 +67,7 @@ struct Player<'a> {
     clients: BTreeMap<String, Participant>,
     current: Option<String>,
     backends: BTreeMap<String, Backend>,
+    name_servers: BTreeMap<String, NameServer>,
     log: Arc<Log>,
     listeners: usize,
     variables: Variables,
@@ -106,6 +108,7 @@ impl<'a> Player<'a> {
             clients: BTreeMap::new(),
             current: None,
             backends: BTreeMap::new(),
+            name_servers: BTreeMap::new(),
             log: Arc::default(),
             listeners: 0,
             variables,
@@ -150,6 +153,13 @@ impl<'a> Player<'a> {
                 tls::check(stream, check, &folder)?;
             }
             Action::Backend { name, is_unix } => self.backend(name, *is_unix)?,
+            Action::NameServer { name, records } => self.name_server(name, records)?,
+            Action::Asked { name, times } => {
+                let asked = self.name_servers.get(name).map(NameServer::asked);
+                if asked != Some(*times) {
+                    return Err(format!("`{name}` was asked {asked:?} times").into());
+                }
+            }
             Action::Accept(name) => self.accept(name.as_ref())?,
             Action::AcceptNobody => {
                 if self.current_backend()?.1.accept(Instant::now())?.is_some() {
@@ -193,6 +203,17 @@ impl<'a> Player<'a> {
             Action::Expect(condition) => self.expect(condition)?,
         }
         Ok(())
+    }
+
+    fn name_server(&mut self, name: &str, records: &[u8]) -> Result<(), String> {
+        if !self.name_servers.contains_key(name) {
+            let server = NameServer::start()?;
+            self.variables.insert(name.to_owned(), server.address().to_string().into_bytes());
+            self.name_servers.insert(name.to_owned(), server);
+        }
+        let records = substitute(records, &self.variables)?;
+        let text = String::from_utf8(records).map_err(|_| "records are text".to_owned())?;
+        self.name_servers.get(name).map_or(Ok(()), |server| server.say(&text))
     }
 
     fn backend(&mut self, name: &str, is_unix: bool) -> Result<(), String> {

@@ -50,6 +50,16 @@ pub(crate) enum Action {
         name: String,
         is_unix: bool,
     },
+    /// A scripted name server, and what it says from now on.
+    NameServer {
+        name: String,
+        records: Vec<u8>,
+    },
+    /// How often a name server was asked until now.
+    Asked {
+        name: String,
+        times: usize,
+    },
     /// The next connection to the current backend, under this name where it has one.
     Accept(Option<String>),
     /// Nobody has connected to the current backend until now.

@@ -314,6 +314,13 @@ impl<'a> Parser<'a> {
             ("backend", [Token::Word(name), Token::Word(unix)]) if unix == "unix" => {
                 Action::Backend { name: name.clone(), is_unix: true }
             }
+            ("dns", [Token::Word(name), Token::Quoted(records)]) => {
+                Action::NameServer { name: name.clone(), records: records.clone() }
+            }
+            ("dns", [Token::Word(name), Token::Word(asked), Token::Word(times)]) if asked == "asked" => {
+                let times = times.parse().map_err(|_| format!("`{times}` is no number"))?;
+                Action::Asked { name: name.clone(), times }
+            }
             ("accept", []) => Action::Accept(None),
             ("accept", [Token::Word(nobody)]) if nobody == "nobody" => Action::AcceptNobody,
             ("accept", [Token::Word(name)]) => Action::Accept(Some(name.clone())),

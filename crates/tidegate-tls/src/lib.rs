@@ -39,6 +39,14 @@ pub use rustls::pki_types::ServerName;
 use rustls::crypto::CryptoProvider;
 use std::sync::{Arc, OnceLock};
 
+/// Fills `bytes` with numbers that nobody guesses: a generator of this thread, which the kernel has seeded.
+///
+/// # Errors
+/// The system has no random numbers.
+pub fn fill_random(bytes: &mut [u8]) -> std::io::Result<()> {
+    aws_lc_rs::rand::fill(bytes).map_err(|_| std::io::Error::other("the system has no random numbers"))
+}
+
 /// The algorithms: AWS-LC's, with X25519MLKEM768 first among the key exchanges.
 pub(crate) fn provider() -> Arc<CryptoProvider> {
     static PROVIDER: OnceLock<Arc<CryptoProvider>> = OnceLock::new();

@@ -19,7 +19,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tidegate_config::Settings;
 use tidegate_config::credentials::Credential;
 use tidegate_config::settings::{ListenAddress, LogTarget, once};
-use tidegate_core::access_data::DataKey;
+use tidegate_core::access_data::DataPlace;
 use tidegate_core::rate::TablePlace;
 use tidegate_core::tls::TlsUpdate;
 use tidegate_io::passing;
@@ -101,8 +101,9 @@ pub enum ToServer {
     Tls(TlsUpdate),
     /// What logins compare with has changed on the disk. Concerns settings in force and those that are prepared.
     Credentials(Vec<Credential>),
-    /// What access asks of files; a descriptor for each. Before `Prepare`: all of it; later: what has changed.
-    Access(Vec<DataKey>),
+    /// What access asks of files; a descriptor for each memory that they lie in. Before `Prepare`: all of it; later: what has
+    /// changed.
+    Access(Vec<DataPlace>),
     /// Take up what was prepared.
     Commit,
     /// Forget what was prepared.

@@ -12,6 +12,7 @@ mod link;
 mod master;
 mod preflight;
 mod registry;
+mod resolver;
 mod revision;
 mod server;
 mod version;

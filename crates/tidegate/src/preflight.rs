@@ -19,7 +19,7 @@ use tidegate_config::settings::{
     AcmeChallenge, Action, CertificateFiles, Directory, Listener, Origin, Route, Site,
 };
 use tidegate_config::{Diagnostic, Loaded, Settings};
-use tidegate_core::access_data::{AccessFile, DataKey, DataKind, database_of, lists_of};
+use tidegate_core::access_data::{AccessFile, AccessReader, DataKey, DataKind, database_of, lists_of};
 use tidegate_core::admission::memory_for_connections;
 use tidegate_core::tls::{PairKey, TlsError, automatic_names, key_of, read_clients, read_roots};
 use tidegate_io::clock::wall_seconds;
@@ -34,7 +34,7 @@ struct Findings<'a> {
     /// What has become of each pair: many sites may name the same.
     pairs: HashMap<PairKey, Result<Pair, String>>,
     /// The same of what access asks.
-    access: HashMap<DataKey, Result<AccessFile, String>>,
+    access: AccessReader,
 }
 
 /// What was read, so that nobody reads it once more.
@@ -50,8 +50,13 @@ pub struct Read {
 pub fn look(loaded: &mut Loaded) -> Read {
     // Where nothing can be served the rest is looked at as well, so that one run tells all.
     let Some(settings) = loaded.settings.as_ref().or(loaded.partial.as_ref()) else { return Read::default() };
-    let mut findings =
-        Findings { loaded, settings, list: Vec::new(), pairs: HashMap::new(), access: HashMap::new() };
+    let mut findings = Findings {
+        loaded,
+        settings,
+        list: Vec::new(),
+        pairs: HashMap::new(),
+        access: AccessReader::default(),
+    };
     findings.users();
     findings.directories();
     findings.spill();
@@ -73,7 +78,8 @@ pub fn look(loaded: &mut Loaded) -> Read {
     loaded.add(list);
     Read {
         pairs: pairs.into_iter().filter_map(|(key, read)| Some((key, read.ok()?))).collect(),
-        access: access.into_values().filter_map(Result::ok).collect(),
+        // Where that cannot be done, whoever takes the settings up reads them, and says why.
+        access: access.finish().unwrap_or_default(),
     }
 }
 
@@ -212,8 +218,7 @@ impl Findings<'_> {
 
     /// A file that access asks: nobody is let in or refused by one that cannot be read.
     fn access(&mut self, site: Option<usize>, key: &DataKey, origin: &Origin) {
-        let read = self.access.entry(key.clone()).or_insert_with(|| AccessFile::read(key));
-        if let Err(why) = read {
+        if let Err(why) = self.access.read(key) {
             let help = match key.kind {
                 DataKind::Networks => {
                     "a list has a network in each line, such as `10.0.0.0/8`, and what follows a `#` is a comment"
@@ -222,7 +227,7 @@ impl Findings<'_> {
                     "name a file in the format of MaxMind, such as `GeoLite2-Country.mmdb`"
                 }
             };
-            let error = Diagnostic::error(why.clone()).help(help);
+            let error = Diagnostic::error(why).help(help);
             self.add(site, origin, error);
         }
     }

@@ -3,11 +3,12 @@
 
 mod running;
 
-use running::{Folder, Server, WAIT, countries};
+use running::{Folder, Server, WAIT, countries, wait_for};
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::os::unix::fs::PermissionsExt;
+use std::process::Command;
 
 /// A way to `/hall/page.html` or `/hall/page.cgi`, and the status of a refusal there.
 const ENTRANCES: [(&str, &str, u16); 6] = [
@@ -118,6 +119,43 @@ fn every_entrance_asks_for_every_kind_of_rule() {
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// However many lists there are, few descriptors carry them: in the master, and on the way to the server process.
+#[test]
+fn thousands_of_lists_need_few_descriptors() {
+    const LISTS: usize = 2000;
+    let folder = Folder::new("many-lists");
+    fs::create_dir_all(folder.path("lists")).unwrap();
+    let list = |number: usize, client: &str| folder.write(&format!("lists/{number}"), &format!("{client}\n"));
+    let mut settings =
+        "listen \"127.0.0.1:0\"\nworkers 1\nlimits { connections 50 }\nsite {\n respond 200 \"in\"\n"
+            .to_owned();
+    for number in 0..LISTS {
+        list(number, &format!("127.1.{}.{}", number / 200, number % 200));
+        settings += &format!("deny list=\"lists/{number}\"\n");
+    }
+    settings += "}\n";
+    let mut server = Server::through(&folder, &settings, |command| {
+        let mut bounded = Command::new("sh");
+        bounded.args(["-c", "ulimit -n 400; exec \"$0\" \"$@\""]).arg(command.get_program());
+        bounded.args(command.get_args()).current_dir(folder.path(""));
+        bounded
+    });
+    let address = server.address.clone();
+    let status = |client: &str| get(&address, client, "a.test", "/").0;
+    assert_eq!((status("127.1.0.0"), status("127.1.9.199"), status("127.1.10.0")), (403, 403, 200));
+    let master = server.child.id();
+    let descriptors = || fs::read_dir(format!("/proc/{master}/fd")).unwrap().count();
+    assert!(descriptors() < 50, "{}", descriptors());
+    // A list that changes is read alone, and in use.
+    list(1700, "127.1.10.0");
+    server.line("has changed and is in use: 1 network");
+    wait_for(|| (status("127.1.10.0") == 403).then_some(()), "the new list");
+    assert_eq!((status("127.1.8.100"), status("127.1.9.199")), (200, 403));
+    assert_eq!(server.tell(&["reload"]).code, Some(0));
+    assert_eq!((status("127.1.0.0"), status("127.1.10.0"), status("127.1.8.100")), (403, 403, 200));
+    assert!(descriptors() < 50, "{}", descriptors());
 }
 
 fn script(folder: &Folder, name: &str, text: &str) {

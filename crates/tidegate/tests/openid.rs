@@ -9,14 +9,16 @@ use aws_lc_rs::rand::SystemRandom;
 use aws_lc_rs::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, KeyPair};
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
-use running::{Folder, Server};
+use running::{BINARY, Folder, Server, wait_for};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, HashMap};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::path::Path;
+use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::{SystemTime, UNIX_EPOCH};
-use tidegate_testkit::WAIT;
+use tidegate_testkit::{InTime, WAIT};
 
 /// What a provider does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -393,7 +395,7 @@ fn somebody_logs_in_and_out() {
     assert_eq!(browser.go("/").status, 302);
     for line in ["anna 302 /.openid/callback\n", "anna 200 /staff/\n", "anna 403 /board/\n"] {
         let has = || std::fs::read_to_string(folder.path("access")).ok()?.contains(line).then_some(());
-        running::wait_for(has, line);
+        wait_for(has, line);
     }
 }
 
@@ -518,7 +520,7 @@ fn a_provider_that_is_away_keeps_nobody_out_who_is_in() {
     assert_eq!(Browser::new(&server).go("/open/").status, 200);
     provider.set(Manner::Sound);
     let mut browser = Browser::new(&server);
-    let sent = running::wait_for(
+    let sent = wait_for(
         || Some(browser.go("/")).filter(|answer| answer.status == 302),
         "the provider to be asked again",
     );
@@ -529,4 +531,67 @@ fn a_provider_that_is_away_keeps_nobody_out_who_is_in() {
     let mut late = Browser::new(&server);
     let parameters = provider.authorise(late.go("/").location());
     assert_eq!(late.come_back(&parameters).status, 503);
+}
+
+/// A provider that people run, driven as a browser does it.
+#[test]
+fn a_real_provider() {
+    let library = Path::new(BINARY).ancestors().find_map(|folder| {
+        let library = folder.join("tools/node/oidc-provider/node_modules/oidc-provider/lib/index.js");
+        library.is_file().then_some(library)
+    });
+    let Some(library) = library else {
+        eprintln!("SKIPPED: there is no oidc-provider; `cargo xtask tools` installs it where there is npm");
+        return;
+    };
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/openid_provider/provider.mjs");
+    let mut command = Command::new("node");
+    command.arg(script).arg(library).arg("http://site.test/.openid/callback");
+    let mut provider = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(provider.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    let issuer = line.trim().strip_prefix("issuer ").unwrap_or_else(|| panic!("{line:?}"));
+
+    let folder = Folder::new("openid-real");
+    let server = Server::with_config(&folder, &settings(&folder, issuer, ""));
+    let jar = folder.path("jar").display().to_string();
+    // Where it has ended, and what stands there.
+    let browse = |arguments: &[&str]| -> (String, String) {
+        let to = format!("site.test:80:{}", server.address);
+        let mut curl = Command::new("curl");
+        curl.args([
+            "-sSL",
+            "--max-time",
+            "20",
+            "-c",
+            &jar,
+            "-b",
+            &jar,
+            "-H",
+            "Accept: text/html",
+            "--connect-to",
+            &to,
+        ]);
+        let output = curl.args(["-w", "\n%{url_effective}"]).args(arguments).output_in_time();
+        let text = String::from_utf8(output.stdout).unwrap();
+        let (body, address) = text.rsplit_once('\n').unwrap();
+        (address.to_owned(), body.to_owned())
+    };
+    let (login, page) = browse(&["http://site.test/staff/?a=b"]);
+    assert!(login.starts_with(&format!("{issuer}/interaction/")), "{login} {page}");
+    let (consent, page) = browse(&["-d", "prompt=login&login=anna&password=x", &login]);
+    assert!(consent.starts_with(&format!("{issuer}/interaction/")), "{consent} {page}");
+    let (back, page) = browse(&["-d", "prompt=consent", &consent]);
+    assert_eq!((&*back, &*page), ("http://site.test/staff/?a=b", "staff"));
+    assert_eq!(browse(&["http://site.test/staff/"]).1, "staff");
+    assert!(browse(&["http://site.test/board/"]).1.contains("403"));
+    let (end, _) = browse(&["http://site.test/.openid/logout"]);
+    assert!(end.starts_with(&format!("{issuer}/session/end?client_id=web")), "{end}");
+    // Who still has a session there is logged in without being asked.
+    assert_eq!(
+        browse(&["http://site.test/staff/again"]),
+        ("http://site.test/staff/again".into(), "staff".into())
+    );
+    drop(provider.stdin.take());
+    wait_for(|| provider.try_wait().unwrap(), "the provider to end");
 }

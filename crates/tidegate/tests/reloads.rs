@@ -10,7 +10,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::net::UnixDatagram;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -43,6 +43,56 @@ fn reloads_and_upgrades_fail_no_request() {
     }
     load.end();
     posts.end_whole();
+}
+
+/// Limits that come and go with each reload: neither the master nor the server process holds on to what they were counted in.
+#[test]
+fn limits_of_hundreds_of_reloads_leave_nothing() {
+    let folder = Folder::new("limits-come-and-go");
+    let text = |number: usize| {
+        let limit = |name: String| {
+            format!("route \"/{name}\" {{ limit \"{name}\" requests=\"1/h\" keys=1000; respond 200 }}\n")
+        };
+        // Each tenth stays.
+        let limits: String = (0..number / 10).map(|number| limit(format!("stays{number}"))).collect();
+        let renamed = limit(format!("renamed{number}"));
+        format!("workers 1\nlisten \"127.0.0.1:0\"\nsite {{\n respond 200 \"x\"\n{limits}{renamed} }}\n")
+    };
+    let server = Server::with_config(&folder, &text(1));
+    let servers = server.processes();
+    let master = Pid::from_raw(i32::try_from(server.child.id()).unwrap()).unwrap();
+    let pids: Vec<Pid> = servers.iter().copied().chain([master]).collect();
+    let held = |pid: &Pid| {
+        let path = |what: &str| format!("/proc/{}/{what}", pid.as_raw_nonzero());
+        let maps = fs::read_to_string(path("maps")).unwrap();
+        let open = fs::read_dir(path("fd")).unwrap().filter_map(|entry| Some(entry.ok()?.path()));
+        let of_limits = |file: &std::path::PathBuf| {
+            fs::read_link(file).is_ok_and(|to| to.to_string_lossy().contains("tidegate-limits"))
+        };
+        let open: Vec<_> = open.collect();
+        let memories = open.iter().filter(|file| of_limits(file));
+        let bytes: u64 =
+            memories.filter_map(|file| fs::metadata(file).ok()).map(|file| file.blocks() * 512).sum();
+        (open.len(), maps.matches("tidegate-limits").count(), bytes)
+    };
+    let before: Vec<_> = pids.iter().map(held).collect();
+    for number in 2..=500 {
+        folder.write("tidegate.kdl", &text(number));
+        let outcome = server.tell(&["reload"]);
+        assert_eq!(outcome.code, Some(0), "{}", outcome.stderr);
+    }
+    assert_eq!(server.processes(), servers);
+    for (pid, before) in pids.iter().zip(before) {
+        let now = wait_for(
+            || Some(held(pid)).filter(|(open, ..)| *open <= before.0 + 4),
+            "descriptors to be as many as before",
+        );
+        // 51 limits are there, each counted in a page or two.
+        assert!(now.1 <= 2 * 51 + 2 && now.2 <= 51 * 4 * 4096, "{before:?} {now:?}");
+    }
+    let get = |path: &str| running::get(&server.address, path);
+    assert!(get("/stays3").is_ok() && get("/stays49").is_ok());
+    assert!(get("/stays3").unwrap_err().to_string().contains("HTTP/1.1 429 "));
 }
 
 /// The first still finishes what is open when the third serves: what it counts then is told by the second.

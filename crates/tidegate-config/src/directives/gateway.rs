@@ -234,6 +234,18 @@ pub(super) const DIRECTIVES: &[Directive] = &[
         ..Directive::new("trusted-proxies", EVERYWHERE)
     },
     Directive {
+        arguments: &[OFF],
+        inheritance: Inheritance::Replaces(Apply::to_route(|route, item| route.has_request_id = !item.is_word("off"))),
+        default: Some("request-id off"),
+        doc: "Gives each request an id by which it is found again in the logs of all who had to do with it: 32 random \
+              hexadecimal digits, or what one of the `trusted-proxies` sends in `X-Request-Id`, where that is of at most 128 \
+              letters, digits and `-._~:+/=@`. Applications get it as `X-Request-Id` (`HTTP_X_REQUEST_ID`), in place of what \
+              clients send by that name, access logs as `{request-id}`. `header \"X-Request-Id\" \"{request-id}\"` tells it to \
+              the client as well.",
+        example: "request-id",
+        ..Directive::new("request-id", &[Context::Top, Context::Site])
+    },
+    Directive {
         arguments: &[one("folder", Kind::File)],
         properties: &[Property {
             name: "size",

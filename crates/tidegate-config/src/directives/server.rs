@@ -1,7 +1,7 @@
 //! What the server as a whole is told: listeners, limits, the file cache, logs, its own files.
 
 use super::{DAY, GIB, SECOND, TIB, bound};
-use crate::directive::{Argument, Children, Context, Count, Directive, Kind, Property, one, one_or};
+use crate::directive::{Argument, Children, Context, Count, Directive, Kind, Property, any, one, one_or};
 
 const TOP: &[Context] = &[Context::Top];
 const CACHE: &[Context] = &[Context::FileCache];
@@ -120,6 +120,14 @@ pub(super) const DIRECTIVES: &[Directive] = &[
         example: "control \"tidegate.sock\"",
         ..Directive::new("control", TOP)
     },
+    Directive {
+        arguments: &[one("path", Kind::File)],
+        doc: "A file in which `tidegate stop` leaves who is banned, and for how long, and from which the next start takes it; \
+              it is gone while the server runs. Without it all are let in after a stop. A server that is killed leaves \
+              nothing there.",
+        example: "bans-file \"bans\"",
+        ..Directive::new("bans-file", TOP)
+    },
     bound("drain-timeout", TOP, &[one("time", Kind::Duration { least: 0, most: DAY })], "drain-timeout \"30s\"",
         "How long a server that stops waits for the requests in flight. Longer lets slow downloads finish.",
         "drain-timeout \"2m\""),
@@ -158,6 +166,13 @@ pub(super) const DIRECTIVES: &[Directive] = &[
               of the response handed to the kernel: seconds, milliseconds, microseconds |\n\
               | `{time}`, `{time-iso}`, `{time-unix}` | `10/Oct/2000:13:55:36 +0000`, `2000-10-10T13:55:36Z`, \
               `971186136` |\n\
+              | `{request-id}` | the id of the request, see `request-id` |\n\
+              | `{user}` | who has logged in |\n\
+              | `{site}`, `{route}` | the first name of the site, and the pattern of the route that the request came to |\n\
+              | `{upstream}`, `{upstream-status}` | the application that was asked, and the status of its answer; where \
+              several were tried, all of them, with `, ` between |\n\
+              | `{upstream-connect}`, `{upstream-first-byte}`, `{upstream-duration}` | from when it was chosen until there \
+              was a connection, the head of the answer, all of it, in seconds; with `-ms` behind it in milliseconds |\n\
               | `{request.NAME}` | a field of the request, such as `{request.User-Agent}` |\n\
               | `{response.NAME}` | a field of the response, such as `{response.Content-Type}`; not those that \
               every response has by itself (`Date`, `Server`, `Content-Length`, `Connection`) |\n\
@@ -249,6 +264,46 @@ pub(super) const DIRECTIVES: &[Directive] = &[
               a moment later. While it is away each has an equal part of a limit, by how many servers there were last.",
         example: "limit-store \"redis://192.0.2.1:6379\" nodes=3",
         ..Directive::new("limit-store", TOP)
+    },
+    Directive {
+        arguments: &[any("servers", Kind::Text { most: 64 })],
+        properties: &[
+            Property {
+                name: "timeout",
+                kind: Kind::Duration { least: 10, most: 30_000 },
+                default: Some("2s"),
+                doc: "How long the name of a client may take, with all that is asked for it; then it counts as not answered, and \
+                      is not asked for again for ten seconds.",
+            },
+            Property {
+                name: "lifetime",
+                kind: Kind::Duration { least: SECOND, most: DAY },
+                default: Some("10m"),
+                doc: "How long what was answered about a client is remembered at most; shorter where the records say so, but \
+                      ten seconds at least, unless this is less. That a client has no name is remembered for a minute at most.",
+            },
+            Property {
+                name: "entries",
+                kind: Kind::Number { least: 16, most: 10_000_000 },
+                default: Some("10000"),
+                doc: "How many clients are remembered (`cache-size`), in each server process, about 200 bytes each. Beyond it the \
+                      oldest is forgotten.",
+            },
+            Property {
+                name: "queries",
+                kind: Kind::Number { least: 1, most: 4096 },
+                default: Some("256"),
+                doc: "How many clients are asked for at once, in each server process. Beyond it a client counts as not answered.",
+            },
+        ],
+        default: None,
+        doc: "Who is asked for names: their addresses, with a port where it is not 53. Without any, those of `/etc/resolv.conf`. \
+              They are asked for the addresses of `proxy \"http://name\"` and of members of an `upstream`, and for the names of \
+              clients, where `allow name=`, `deny name=` or `{client.name}` wants one; else no client is ever looked up. A name \
+              of a client counts only where the name has the client's address (forward-confirmed), and where it is one of \
+              letters, digits, `-` and `_`. Name servers that are named here take the place of `/etc/hosts` as well.",
+        example: "dns \"10.0.0.53\" timeout=\"1s\" lifetime=\"1h\" entries=50000",
+        ..Directive::new("dns", TOP)
     },
     Directive {
         arguments: &[Argument { name: "off", kind: Kind::Choice(&["off"]), count: Count::Optional, words: &[] }],

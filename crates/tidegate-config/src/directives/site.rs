@@ -50,7 +50,7 @@ pub(super) const DIRECTIVES: &[Directive] = &[
     Directive {
         name: "deny",
         inheritance: Inheritance::Adds(Apply::to_route(|route, item| route.add_rules(item, false))),
-        doc: "Refuses clients with 403, by their address, a list, their country or the time, in the words of `allow`.",
+        doc: "Refuses clients with 403, by their address, a list, their country, their name or the time, in the words of `allow`.",
         example: "deny list=\"/etc/tidegate/blocked\"",
         ..ALLOW
     },
@@ -83,6 +83,16 @@ const ALLOW: Directive = Directive {
             default: None,
             doc: "Clients of these countries, as the `country-database` says, by their codes (ISO 3166) with commas between \
                   them: `\"DE,AT,CH\"`. `ZZ` is whoever has none that is known there, clients of this machine too.",
+        },
+        Property {
+            name: "name",
+            kind: Kind::HostNames,
+            default: None,
+            doc: "Clients that are called so: `\"*.example.com\"` (whatever is below it), `\"a.example.com\"`, several with commas \
+                  between them. A name is what the name servers say of the address, and counts only where they say of the \
+                  name that it has this address (see `dns`). The request waits for them, for the `timeout` of `dns` at \
+                  most. While they do not answer, and the line would decide, the answer is 503. A `deny` is for who wants \
+                  to be known: whoever owns an address can leave it without a name.",
         },
         Property {
             name: "time",

@@ -29,6 +29,7 @@ pub(super) fn forward(
     }
     if let Destination::Named(name) = to
         && !upstreams.contains(name)
+        && !name.contains(':')
     {
         let message = format!("no upstream is named `{name}`");
         let help = format!(

@@ -13,7 +13,7 @@ use crate::settings::gateway::{
 };
 use crate::settings::{Action, CertificateFiles, MoreField, PathPattern};
 use crate::suggest;
-use crate::value::{Value, asks_for_user};
+use crate::value::{Value, asks_for_user, host_and_port};
 
 /// Lowers a `fastcgi`.
 pub(super) fn fastcgi(
@@ -81,6 +81,24 @@ pub(super) fn proxy(
     let (to, base, tls_name, speaks_http2) = match item.first() {
         Some(Value::Url(to, base, tls_name, http2)) => (to.clone(), base.clone(), tls_name.clone(), *http2),
         _ => (Destination::Named(String::new()), String::new(), None, false),
+    };
+    // `http://app.example.com`: a host, unless something is named so.
+    let is_url =
+        item.arguments.first().is_some_and(|placed| item.file.source.slice(&placed.range).contains("://"));
+    let is_known = |name: &String| {
+        inherited.applications.pools.contains(name) || inherited.applications.upstreams.contains(name)
+    };
+    let to = match to {
+        Destination::Named(name)
+            if name.contains('.') && !name.contains(':') && !is_known(&name) && is_url =>
+        {
+            let port = if tls_name.is_some() { 443 } else { 80 };
+            Destination::Named(
+                host_and_port(&format!("{name}:{port}"))
+                    .map_or(name, |(host, port)| format!("{host}:{port}")),
+            )
+        }
+        to => to,
     };
     let tls = backend_tls(checker, item, tls_name).map(|tls| match speaks_http2 {
         true => BackendTls { protocol: BackendProtocol::Http2, ..tls },
@@ -242,7 +260,10 @@ fn gateway(
         && !written.is_word("unlimited")
     {
         let message = format!("`connections` stands where `{name}` knows it itself");
-        let help = "take the line out; `places` of the pool, or of the upstream's members, says it";
+        let help = match name.contains(':') {
+            true => "write `upstream` with a `member` for it, whose `places` says it",
+            false => "take the line out; `places` of the pool, or of the upstream's members, says it",
+        };
         checker.diagnostics.push(written.error(message).help(help));
     }
     name_of(checker, item, context, inherited, &to);
@@ -299,7 +320,7 @@ fn name_of(
         speaks(checker, item, context, name, kind);
     }
     // An empty name stands for a mistake that has been said; the pool `cgi` need not be written.
-    if name.is_empty() || is_pool || (context == Context::Cgi && name == "cgi") {
+    if name.is_empty() || name.contains(':') || is_pool || (context == Context::Cgi && name == "cgi") {
         return;
     }
     if context == Context::Cgi {

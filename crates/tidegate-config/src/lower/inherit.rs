@@ -71,6 +71,7 @@ pub(crate) struct Inherited {
     /// The value of `Strict-Transport-Security`.
     pub hsts: Option<String>,
     pub trusted_proxies: Shared<NetworkSet>,
+    pub has_request_id: bool,
     pub limits: RequestLimits,
     /// Those of the top level.
     pub limits_of_server: Arc<RequestLimits>,
@@ -256,6 +257,9 @@ impl Inherited {
         }
         if let Some(Value::Countries(countries)) = item.property("country") {
             add(Whom::Countries(countries), item.origin());
+        }
+        if let Some(Value::HostNames(names)) = item.property("name") {
+            add(Whom::Names(names), item.origin());
         }
         let names_nobody =
             item.arguments.is_empty() && item.properties.iter().all(|(name, _)| *name == "time");

@@ -6,12 +6,14 @@
 mod access;
 mod dead;
 mod directory;
+mod dns;
 mod forward;
 mod gateway;
 pub(crate) mod inherit;
 mod limit_store;
 pub(crate) mod limits;
 mod listen;
+mod load_hook;
 mod login;
 mod logs;
 mod openid;
@@ -21,7 +23,7 @@ mod rates;
 mod route;
 pub(crate) mod rules;
 mod server;
-pub(crate) mod service;
+mod service;
 mod site;
 pub(crate) mod tls;
 mod tokens;
@@ -137,6 +139,35 @@ pub(crate) fn implied_pools(checker: &mut Checker<'_>, settings: &mut Settings) 
     });
     if is_wanted && !settings.pools.iter().any(|pool| pool.name == "cgi") {
         settings.pools.extend(pool::plain_cgi(checker));
+    }
+}
+
+/// Adds a group for each host that routes and logins name in place of one: it is looked up as any member is.
+pub(crate) fn implied_upstreams(checker: &mut Checker<'_>, settings: &mut Settings) {
+    let routes = settings.sites.iter().flat_map(|site| &site.routes);
+    let of_routes = routes.filter_map(|route| {
+        let gateway = match &route.action {
+            Action::Proxy(proxy) => &proxy.gateway,
+            Action::Fastcgi(application) | Action::Scgi(application) => &application.gateway,
+            _ => return None,
+        };
+        Some((&gateway.to, &route.origin))
+    });
+    let of_users =
+        settings.users.iter().flat_map(|users| users.gateways().map(|gateway| (&gateway.to, &users.origin)));
+    let mut hosts: Vec<(String, Origin)> = Vec::new();
+    for (to, origin) in of_routes.chain(of_users) {
+        match to {
+            Destination::Named(name)
+                if name.contains(':') && !hosts.iter().any(|(known, _)| known == name) =>
+            {
+                hosts.push((name.clone(), origin.clone()));
+            }
+            _ => {}
+        }
+    }
+    for (host, origin) in hosts {
+        settings.upstreams.extend(upstream::of_host(checker, &host, &origin));
     }
 }
 

@@ -77,13 +77,14 @@ pub(crate) fn server(checker: &mut Checker<'_>, disk: &dyn Disk, nodes: &[TopNod
                 _ => None,
             },
         ),
+        dns: super::dns::dns(checker, items.iter().find(|item| item.directive.name == "dns")),
         users: login::sources(checker, disk, &items),
         url_keys: login::url_keys(checker, disk, &items),
         limit_store: items
             .iter()
             .find(|item| item.directive.name == "limit-store")
             .and_then(|item| super::limit_store::limit_store(checker, disk, item)),
-        upstreams: super::upstream::upstreams(checker, &items, &pools),
+        upstreams: super::upstream::upstreams(checker, disk, &items, &pools),
         pools,
         limits: limits::server(checker, &items),
         busy: busy(checker, disk, &items),
@@ -92,6 +93,7 @@ pub(crate) fn server(checker: &mut Checker<'_>, disk: &dyn Disk, nodes: &[TopNod
         error_log: find("error-log").map_or(FALLBACK_ERROR_LOG, |item| error_log(checker, disk, &item)),
         server_field: find("server-field").and_then(|item| item.texts().pop()),
         pid_file: own_file(checker, disk, &items, "pid-file", "the pid file"),
+        bans_file: own_file(checker, disk, &items, "bans-file", "the file of bans"),
         control: own_file(checker, disk, &items, "control", "the control socket"),
         spill: find("spill").map_or_else(super::gateway::spill_nowhere, |item| super::gateway::spill(&item)),
         written: Written {
@@ -103,6 +105,7 @@ pub(crate) fn server(checker: &mut Checker<'_>, disk: &dyn Disk, nodes: &[TopNod
                     .and_then(|block| block.child("storage")),
             ),
         },
+        hooks: super::load_hook::hooks(checker, disk, &items, super::load_hook::OF_THE_SERVER),
         drain_timeout: find("drain-timeout").map(|item| duration(&item)).unwrap_or_default(),
     };
     let inherited = Inherited::top(checker, &items, &settings.limits.request);

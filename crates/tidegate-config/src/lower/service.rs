@@ -1,10 +1,9 @@
-//! Services that the server itself asks: where they are, and the groups that stand for their names.
+//! Services that the server itself asks: where they are.
 
 use super::gateway::backend_tls;
-use super::upstream;
 use super::{Checker, Item};
+use crate::settings::ServiceAddress;
 use crate::settings::gateway::{Connections, Destination, Gateway};
-use crate::settings::{ServiceAddress, Settings};
 use crate::value::ServiceUrl;
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -18,7 +17,7 @@ const QUEUE: u32 = 1024;
 pub(super) fn address(checker: &mut Checker<'_>, item: &Item, url: &ServiceUrl) -> ServiceAddress {
     let to = match url.ip() {
         Some(ip) => Destination::Tcp(SocketAddr::new(ip, url.port)),
-        // No name of an upstream that is written has a colon.
+        // Which has an upstream of its own, as one that a route names.
         None => Destination::Named(format!("{}:{}", url.host, url.port)),
     };
     let path = if url.path.is_empty() { "/" } else { &url.path };
@@ -41,20 +40,5 @@ pub(super) fn address(checker: &mut Checker<'_>, item: &Item, url: &ServiceUrl) 
         },
         authority: url.authority.clone(),
         path: path.to_owned(),
-    }
-}
-
-/// Adds the groups that stand for the names of services: they are looked up as those of members are.
-pub(crate) fn implied_upstreams(checker: &mut Checker<'_>, settings: &mut Settings) {
-    let mut wanted: Vec<String> = Vec::new();
-    for service in settings.users.iter().flat_map(|users| users.services()) {
-        if let Destination::Named(name) = &service.gateway.to
-            && !wanted.contains(name)
-        {
-            wanted.push(name.clone());
-        }
-    }
-    for name in wanted {
-        settings.upstreams.extend(upstream::implied(checker, &name));
     }
 }

@@ -1,7 +1,7 @@
 //! Who is let in: the rules of `allow` and `deny`, in levels.
 
 use super::networks::{Network, NetworkIndex, Place};
-use super::{Country, Origin, Shared, TimeWindow};
+use super::{Country, HostPattern, Origin, Shared, TimeWindow};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::fmt;
 use std::net::IpAddr;
@@ -38,6 +38,8 @@ pub enum Whom {
     List(#[serde(with = "crate::path_encoding::path")] PathBuf),
     /// Clients of any of these countries.
     Countries(Vec<Country>),
+    /// Clients that are called like one of these, as name servers confirm.
+    Names(Vec<HostPattern>),
 }
 
 /// What rules and conditions ask that neither the settings nor a request say.
@@ -46,6 +48,8 @@ pub trait ClientFacts {
     fn is_listed(&self, list: &Path, client: IpAddr) -> bool;
     /// The country of an address; [`Country::UNKNOWN`] where the database does not tell.
     fn country(&self, client: IpAddr) -> Country;
+    /// Whether a client is called like one of these. `allows`: that would let it in.
+    fn is_named(&self, client: IpAddr, names: &[HostPattern], allows: bool) -> bool;
     /// When the request has come, in seconds since 1970.
     fn now(&self) -> i64;
 }
@@ -83,14 +87,18 @@ impl AccessRule {
     }
 
     fn fits(&self, client: Option<IpAddr>, is_stand_in: bool, facts: &dyn ClientFacts) -> bool {
-        let is_its = match &self.whom {
+        // Looked at first: names are asked of somebody else.
+        if !self.time.as_ref().is_none_or(|time| time.holds_at(facts.now())) {
+            return false;
+        }
+        match &self.whom {
             Whom::Network(network) => network.covers(client) && !(is_stand_in && self.is_for_this_machine()),
             Whom::List(path) => client.is_some_and(|client| facts.is_listed(path, client)),
             Whom::Countries(countries) => {
                 countries.contains(&client.map_or(Country::UNKNOWN, |client| facts.country(client)))
             }
-        };
-        is_its && self.time.as_ref().is_none_or(|time| time.holds_at(facts.now()))
+            Whom::Names(names) => client.is_some_and(|client| facts.is_named(client, names, self.allows)),
+        }
     }
 }
 
@@ -104,6 +112,10 @@ impl fmt::Display for AccessRule {
             Whom::Countries(countries) => {
                 let codes: Vec<&str> = countries.iter().map(Country::as_str).collect();
                 write!(f, " country=\"{}\"", codes.join(","))?;
+            }
+            Whom::Names(names) => {
+                let names: Vec<String> = names.iter().map(HostPattern::to_string).collect();
+                write!(f, " name=\"{}\"", names.join(","))?;
             }
         }
         self.time.as_ref().map_or(Ok(()), |time| write!(f, " time=\"{time}\""))
@@ -269,6 +281,10 @@ mod tests {
             if client.is_ipv4() { Country::read("DE").unwrap() } else { Country::UNKNOWN }
         }
 
+        fn is_named(&self, client: IpAddr, names: &[HostPattern], _allows: bool) -> bool {
+            names.iter().any(|name| name.matches(if client.is_ipv4() { "v4.example.com" } else { "v6.test" }))
+        }
+
         fn now(&self) -> i64 {
             1_767_600_000 // Monday 08:00 UTC
         }
@@ -280,6 +296,8 @@ mod tests {
             1 => prop::sample::select(vec!["/ten", "/six"]).prop_map(|list| Whom::List(list.into())),
             1 => prop::sample::select(vec!["DE", "ZZ", "FR"])
                 .prop_map(|code| Whom::Countries(vec![Country::read(code).unwrap()])),
+            1 => prop::sample::select(vec![".example.com", ".test"])
+                .prop_map(|suffix| Whom::Names(vec![HostPattern::Suffix(suffix.into())])),
         ]
     }
 

@@ -4,7 +4,7 @@
 //! and the help of errors come from the list.
 
 use super::{ValueError, names};
-use crate::settings::{AccessFormat, LogPart};
+use crate::settings::{AccessFormat, LogPart, TimeUnit, UpstreamStage};
 
 /// The formats that have a name.
 const KNOWN: &[(&str, AccessFormat)] =
@@ -13,6 +13,7 @@ const KNOWN: &[(&str, AccessFormat)] =
 /// The placeholders without an argument.
 const PLACEHOLDERS: &[(&str, LogPart)] = &[
     ("client", LogPart::Client),
+    ("client.name", LogPart::ClientName),
     ("client-port", LogPart::ClientPort),
     ("user", LogPart::User),
     ("scheme", LogPart::Scheme),
@@ -34,6 +35,17 @@ const PLACEHOLDERS: &[(&str, LogPart)] = &[
     ("time", LogPart::Time),
     ("time-iso", LogPart::TimeIso),
     ("time-unix", LogPart::TimeUnix),
+    ("request-id", LogPart::RequestId),
+    ("site", LogPart::Site),
+    ("route", LogPart::Route),
+    ("upstream", LogPart::Upstream),
+    ("upstream-status", LogPart::UpstreamStatus),
+    ("upstream-connect", LogPart::UpstreamTime(UpstreamStage::Connected, TimeUnit::Seconds)),
+    ("upstream-connect-ms", LogPart::UpstreamTime(UpstreamStage::Connected, TimeUnit::Milliseconds)),
+    ("upstream-first-byte", LogPart::UpstreamTime(UpstreamStage::FirstByte, TimeUnit::Seconds)),
+    ("upstream-first-byte-ms", LogPart::UpstreamTime(UpstreamStage::FirstByte, TimeUnit::Milliseconds)),
+    ("upstream-duration", LogPart::UpstreamTime(UpstreamStage::Complete, TimeUnit::Seconds)),
+    ("upstream-duration-ms", LogPart::UpstreamTime(UpstreamStage::Complete, TimeUnit::Milliseconds)),
 ];
 
 /// Most bytes of a pattern.

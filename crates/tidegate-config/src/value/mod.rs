@@ -38,6 +38,7 @@ pub(crate) use placeholders::{
 };
 pub(crate) use quantity::{RATE_MOST, SIZE_UNITS, TIME_UNITS, duration_text, size_text};
 pub(crate) use service::ServiceUrl;
+pub(crate) use upstream::host_and_port;
 pub(crate) use variables::{foreign as foreign_variable, foreign_in_text};
 
 /// A value that fits its type.
@@ -60,6 +61,8 @@ pub(crate) enum Value {
     Address(ListenAddress),
     Network(Network),
     Countries(Vec<Country>),
+    /// Of [`Kind::HostNames`].
+    HostNames(Vec<HostPattern>),
     Time(TimeWindow),
     Try(Try),
     Destination(Destination),
@@ -194,6 +197,7 @@ fn read_text(
         Kind::Network => names::network(text).map(Value::Network),
         Kind::Language => names::language(text).map(Value::Text),
         Kind::Countries => names::countries(text).map(Value::Countries),
+        Kind::HostNames => names::client_names(text).map(Value::HostNames),
         Kind::TimeWindow => names::time_window(text).map(Value::Time),
         Kind::FieldName => names::field_name(text).map(Value::Text),
         Kind::FieldValue => names::field_value(text).map(Value::Text),
@@ -317,6 +321,9 @@ impl Kind {
             }
             Self::Language => "a language, such as `\"en\"` or `\"pt-BR\"`".to_owned(),
             Self::Countries => "codes of countries, such as `\"DE\"` or `\"DE,AT,CH\"`".to_owned(),
+            Self::HostNames => {
+                "names of hosts, such as `\"*.example.com\"` or `\"a.example.com,*.example.org\"`".to_owned()
+            }
             Self::TimeWindow => {
                 "days, hours and a time zone, such as `\"Mon-Fri 08:00-18:00 Europe/Berlin\"`".to_owned()
             }

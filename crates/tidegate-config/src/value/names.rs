@@ -309,6 +309,20 @@ pub(super) fn countries(text: &str) -> Result<Vec<Country>, ValueError> {
     text.split(',').map(|code| country(code.trim())).collect()
 }
 
+/// Reads names that clients may have, with commas between them. No client is called by an address.
+pub(super) fn client_names(text: &str) -> Result<Vec<HostPattern>, ValueError> {
+    let read = |name: &str| match host(name.trim())? {
+        HostPattern::Exact(name) if name.starts_with('[') || name.parse::<IpAddr>().is_ok() => {
+            Err(ValueError::new(
+                format!("`{name}` is an address, not a name"),
+                format!("write it without `name=`: `\"{name}\"`"),
+            ))
+        }
+        pattern => Ok(pattern),
+    };
+    text.split(',').map(read).collect()
+}
+
 /// Reads the code of a country.
 pub(crate) fn country(text: &str) -> Result<Country, ValueError> {
     Country::read(text).map_err(|help| ValueError::new(format!("`{text}` is no country"), help))

@@ -11,8 +11,20 @@ const IN_REDIRECTS: &[&str] = &["path", "query", "host", "uri", "scheme"];
 /// Those of paths within a site.
 const IN_REWRITES: &[&str] = &["path", "query"];
 /// Those of fields.
-const IN_FIELDS: &[&str] =
-    &["client", "country", "groups", "host", "method", "path", "query", "scheme", "uri", "user"];
+const IN_FIELDS: &[&str] = &[
+    "client",
+    "client.name",
+    "country",
+    "groups",
+    "host",
+    "method",
+    "path",
+    "query",
+    "request-id",
+    "scheme",
+    "uri",
+    "user",
+];
 /// What the names begin with that say more of a request.
 const FAMILIES: [&str; 3] = ["header.", "cookie.", "query."];
 

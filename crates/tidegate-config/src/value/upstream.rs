@@ -7,7 +7,8 @@ use super::{ValueError, names};
 use crate::settings::ListenAddress;
 use crate::settings::gateway::Destination;
 
-/// Reads `php`, `unix:/run/php.sock`, `127.0.0.1:9000`, `localhost:9000`.
+/// Reads `php`, `unix:/run/php.sock`, `127.0.0.1:9000`, `localhost:9000`, `app.example.com:9000`. The last is the name of a
+/// group that nobody need write: no other has a colon in its name.
 pub(super) fn destination(text: &str, folder: &Path) -> Result<Destination, ValueError> {
     let bad = |why: &str, help: &str| {
         Err(ValueError::new(format!("`{text}` says not where the application is: {why}"), help))
@@ -39,18 +40,13 @@ pub(super) fn destination(text: &str, folder: &Path) -> Result<Destination, Valu
     match text.parse::<SocketAddr>() {
         Ok(address) if address.port() > 0 => Ok(Destination::Tcp(address)),
         Ok(_) => bad("the port is 0", "write the port that the application listens on"),
-        Err(_)
-            if text
-                .rsplit_once(':')
-                .is_some_and(|(host, port)| is_name(host) && port.parse::<u16>().is_ok()) =>
-        {
-            bad(
-                "names of hosts are looked up for members of an `upstream` only",
-                &format!(
-                    "write `upstream \"app\" {{ member \"{text}\" }}` at the top level, and its name here: `\"app\"`"
-                ),
-            )
-        }
+        Err(_) if text.contains(':') => match host_and_port(text) {
+            Some((host, port)) => Ok(Destination::Named(format!("{host}:{port}"))),
+            None => bad(
+                "it is no host with a port",
+                "write `\"127.0.0.1:9000\"`, `\"[::1]:9000\"`, `\"app.example.com:9000\"` or `\"unix:/run/php.sock\"`",
+            ),
+        },
         Err(_) => bad(
             "it is neither a name, nor an address with a port, nor a unix socket",
             "write the name of a pool, `\"127.0.0.1:9000\"`, `\"[::1]:9000\"` or `\"unix:/run/php.sock\"`",
@@ -110,6 +106,16 @@ pub(super) fn url(text: &str, folder: &Path) -> Result<Url, ValueError> {
     let to = destination(&with_port, folder)?;
     let tls_name = is_tls.then(|| host.trim_matches(['[', ']']).to_owned());
     Ok(Url { to, base: base.to_owned(), tls_name, is_http2 })
+}
+
+/// A host by its name, in lower case, with a port: what stands for a group of this one member.
+pub(crate) fn host_and_port(text: &str) -> Option<(String, u16)> {
+    let (host, port) = text.rsplit_once(':')?;
+    let host = host.trim_end_matches('.').to_ascii_lowercase();
+    let is_label =
+        |label: &str| (1..=63).contains(&label.len()) && !label.starts_with('-') && !label.ends_with('-');
+    let port = port.parse::<u16>().ok().filter(|port| *port > 0)?;
+    (is_name(&host) && host.split('.').all(is_label)).then_some((host, port))
 }
 
 /// Letters, digits, `-`, `_` and single dots: what names a pool.

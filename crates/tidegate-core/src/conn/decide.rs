@@ -22,6 +22,7 @@ use crate::response::Response;
 use crate::signals::{SharedSignals, Signals};
 use crate::site::{Place, Site};
 use crate::state::RequestState;
+use crate::trace::Trace;
 use crate::user::Identity;
 use smallvec::SmallVec;
 use std::rc::Rc;
@@ -71,6 +72,7 @@ impl<'a> RequestHead<'a> {
             user_agent: &[],
             tls: None,
             identity: None,
+            trace: None,
             fields: EntryFields::All(self.fields),
         }
     }
@@ -98,6 +100,8 @@ pub(super) struct Decision {
     /// Who has logged in, or is about to have.
     pub identity: Option<Rc<Identity>>,
     pub tls: Option<Arc<Handshake>>,
+    /// Its id, where it went and who was asked, where that is wanted.
+    pub trace: Option<Rc<Trace>>,
     /// Where that goes.
     pub log: Option<Sink>,
     /// Those of its site or route; `None`: those of the server.
@@ -196,6 +200,8 @@ impl Connection {
             entry.referer = fields.first("referer").unwrap_or(&[]);
             entry.user_agent = fields.first("user-agent").unwrap_or(&[]);
         }
+        let traced = site.and_then(|site| site.traced.as_ref());
+        let mut trace = traced.and_then(|traced| Trace::begin(traced, &remote, &fields));
         let mut made = self.transport.handshake().cloned();
         let (mut content_sink, mut content) = (None, None);
         let (mut is_exempt, mut ends_with_client) = (false, false);
@@ -205,6 +211,12 @@ impl Connection {
             (Outcome::Answered, Account { site: 0, upstream: 0, peer: Peer::Unix, head: 0 });
         let reply = match self.locate(&mut cx.admission, &cx.stats, engine, &asked, head, path) {
             Err(Rejected(why, response)) => {
+                if let Some(site) = site
+                    && !matches!(why, Outcome::TurnedAway)
+                    && !remote.passes_on(&fields)
+                {
+                    site.count_unrouted(&remote, response.status);
+                }
                 outcome = why;
                 Reply::Ready(response)
             }
@@ -241,18 +253,23 @@ impl Connection {
                             true => Some(held.insert(Held::new(self.holds.get_or_init(Rc::default))).holds()),
                         },
                         identity: None,
-                        proof: None,
                         has_encoded_slash,
                         rehearsed: None,
                         matched: None,
                         is_rewritten: false,
                         asked: None,
+                        trace: trace.take(),
                         signals: Signals::of_client(head.version),
                     },
                 };
                 let reply = engine.handle(site, &mut exchange, route);
                 let scheme = exchange.scheme;
-                let RequestState { remote, tls, body, signals, identity, .. } = exchange.state;
+                let RequestState { remote, tls, body, signals, identity, trace: own, route, .. } =
+                    exchange.state;
+                trace = own;
+                if let Some(trace) = &trace {
+                    trace.set_route(route);
+                }
                 if log.is_some() {
                     (entry.client, entry.scheme) = (remote.client, scheme);
                 }
@@ -287,6 +304,7 @@ impl Connection {
             signals: later_signals,
             tls: made,
             identity: who,
+            trace,
             log,
             limits,
             held,

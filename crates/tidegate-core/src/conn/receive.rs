@@ -111,6 +111,7 @@ impl Connection {
                         }
                     }
                     cx.stats.parse_errors.add(faults::kind_of(error), 1);
+                    self.count_unread(cx, Status(error.status()));
                     // Who asks for the head alone gets it, however the rest of the request reads (RFC 9110 section 9.3.2).
                     let head_only = data[at..].starts_with(b"HEAD ");
                     (self.unread, at) = (true, data.len());
@@ -173,8 +174,9 @@ impl Connection {
         let mut entry = head.entry();
         let decision = self.decide(cx, &engine, &head, &mut entry);
         let Decision { reply, outcome, content_sink, content, account, is_exempt, log: sink, .. } = decision;
-        let Decision { ends_with_client, interim, signals, tls, identity, limits, held, .. } = decision;
-        (entry.tls, entry.identity) = (tls.as_ref(), identity.as_ref());
+        let Decision { ends_with_client, interim, signals, tls, identity, trace, limits, held, .. } =
+            decision;
+        (entry.tls, entry.identity, entry.trace) = (tls.as_ref(), identity.as_ref(), trace.as_ref());
         self.goes_by(limits);
         self.keep_alive = may_stay && !cx.draining && !self.is_last_request(&engine.settings.limits.request);
         // Our decision, which the client learns from the answer: it may have sent more by then.
@@ -272,6 +274,13 @@ impl Connection {
         self.served = self.served.saturating_add(1);
     }
 
+    /// A request that cannot be read belongs to no site: it counts where its line of the log goes.
+    pub(super) fn count_unread(&self, cx: &Ctx, status: Status) {
+        if let Some(site) = cx.engine.site_for(usize::from(self.listener), "") {
+            site.count_unread(self.peer, status);
+        }
+    }
+
     /// Answers for the server itself, in place of whatever was being made, and closes. `head_only` is for a request that
     /// could not be read.
     pub(super) fn refuse(
@@ -313,6 +322,7 @@ impl Connection {
             user_agent: &[],
             tls: None,
             identity: None,
+            trace: None,
             fields: EntryFields::Kept(&[]),
         };
         let engine = cx.engine.clone();

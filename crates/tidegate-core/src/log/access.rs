@@ -1,12 +1,14 @@
 //! Access lines: one for each request, exactly once, in the formats that log tools read.
 
-use super::pattern;
+use super::pattern::{self, push_fraction};
 use super::{Sink, Writer, push_escaped, push_json_escaped};
+use crate::client_names::ClientNames;
+use crate::trace::{Asked, Trace};
 use crate::user::Identity;
 use std::io::Write;
 use std::rc::Rc;
 use std::sync::Arc;
-use tidegate_config::settings::{AccessFormat, AccessLog, LogPart};
+use tidegate_config::settings::{AccessFormat, AccessLog, LogPart, UpstreamStage};
 use tidegate_http::{FieldLines, Fields, HttpDate, Version, ip_text, push_decimal};
 use tidegate_io::socket::Peer;
 use tidegate_tls::Handshake;
@@ -37,6 +39,8 @@ pub struct AccessRecord<'a> {
     pub tls: Option<&'a Arc<Handshake>>,
     /// Who has logged in.
     pub identity: Option<&'a Rc<Identity>>,
+    /// Its id, where it went and who was asked, where that is wanted.
+    pub trace: Option<&'a Rc<Trace>>,
     /// For patterns that show others.
     pub fields: EntryFields<'a>,
 }
@@ -106,6 +110,7 @@ pub struct Record {
     version: Version,
     tls: Option<Arc<Handshake>>,
     identity: Option<Rc<Identity>>,
+    trace: Option<Rc<Trace>>,
     fields: Box<[KeptField]>,
     /// Where the line goes.
     pub sink: Sink,
@@ -151,6 +156,7 @@ impl Record {
             version: entry.version,
             tls: entry.tls.cloned(),
             identity: entry.identity.cloned(),
+            trace: entry.trace.cloned(),
             fields: fields.collect(),
             sink,
         })
@@ -171,6 +177,7 @@ impl Record {
             user_agent: &self.text[d..],
             tls: self.tls.as_ref(),
             identity: self.identity.as_ref(),
+            trace: self.trace.as_ref(),
             fields: EntryFields::Kept(&self.fields),
         }
     }
@@ -182,6 +189,7 @@ pub struct AccessBuffers {
     buffers: Vec<Buffer>,
     shows_responses: bool,
     times: Times,
+    names: Arc<ClientNames>,
 }
 
 struct Buffer {
@@ -210,7 +218,13 @@ impl Times {
 impl AccessBuffers {
     /// Without any log yet.
     pub fn new(writer: Arc<Writer>) -> AccessBuffers {
-        AccessBuffers { writer, buffers: Vec::new(), shows_responses: false, times: Times::at(0) }
+        let (times, names) = (Times::at(0), Arc::default());
+        AccessBuffers { writer, buffers: Vec::new(), shows_responses: false, times, names }
+    }
+
+    /// With what clients are called.
+    pub fn naming(self, names: Arc<ClientNames>) -> AccessBuffers {
+        AccessBuffers { names, ..self }
     }
 
     /// Makes room for a log; called when settings are taken up.
@@ -279,7 +293,9 @@ impl AccessBuffers {
                 }
             }
             AccessFormat::Json => push_json(out, &self.times.rfc3339, entry, ending),
-            AccessFormat::Pattern(parts) => pattern::push(out, parts, &self.times, entry, ending),
+            AccessFormat::Pattern(parts) => {
+                pattern::push(out, parts, &self.times, entry, ending, &self.names)
+            }
         }
         out.push(b'\n');
         if out.len() >= FLUSH_AT {
@@ -360,13 +376,67 @@ fn push_json(out: &mut Vec<u8>, time: &[u8], entry: &AccessRecord<'_>, ending: &
             }
         }
     }
+    if let Some(trace) = entry.trace {
+        for (name, value) in
+            [("request_id", trace.id().unwrap_or_default()), ("site", trace.site()), ("route", trace.route())]
+        {
+            if !value.is_empty() {
+                let _ = write!(out, "\",\"{name}\":\"");
+                push_json_escaped(out, value.as_bytes());
+            }
+        }
+    }
     let micros = ending.nanos / 1000;
     let _ = write!(
         out,
-        "\",\"status\":{},\"bytes\":{},\"duration_us\":{micros},\"duration_ms\":{}.{:03}}}",
+        "\",\"scheme\":\"{}\",\"status\":{},\"bytes\":{},\"bytes_in\":{},\"duration_us\":{micros},\"duration_ms\":{}.{:03}",
+        entry.scheme,
         ending.status,
         ending.bytes(),
+        ending.received,
         micros / 1000,
         micros % 1000,
     );
+    if let Some(trace) = entry.trace.filter(|trace| trace.tries() > 0) {
+        push_json_tries(out, trace);
+    }
+    out.push(b'}');
+}
+
+/// The application that has answered, or was asked last, and of several each in its turn.
+fn push_json_tries(out: &mut Vec<u8>, trace: &Trace) {
+    let push_one = |out: &mut Vec<u8>, asked: &Asked<'_>, prefix: &str| {
+        let _ = write!(out, "\"upstream\":\"");
+        push_json_escaped(out, asked.member().as_bytes());
+        out.push(b'"');
+        if let Some(status) = asked.status() {
+            let _ = write!(out, ",\"{prefix}status\":{status}");
+        }
+        for (name, stage) in [
+            ("connect_ms", UpstreamStage::Connected),
+            ("first_byte_ms", UpstreamStage::FirstByte),
+            ("ms", UpstreamStage::Complete),
+        ] {
+            if let Some(nanos) = asked.nanos(stage) {
+                let _ = write!(out, ",\"{prefix}{name}\":");
+                push_fraction(out, nanos / 1000, 1000);
+            }
+        }
+    };
+    let (count, mut number) = (trace.tries(), 0);
+    if count > 1 {
+        out.extend_from_slice(b",\"upstream_tries\":[");
+    }
+    trace.each_try(|asked| {
+        number += 1;
+        if count > 1 {
+            out.extend_from_slice(if number > 1 { b",{" } else { b"{" });
+            push_one(out, asked, "");
+            out.push(b'}');
+        }
+        if number == count {
+            out.extend_from_slice(if count > 1 { b"]," } else { b"," });
+            push_one(out, asked, "upstream_");
+        }
+    });
 }

@@ -4,7 +4,10 @@
 
 use super::access::{AccessRecord, Ending, Times, push_peer};
 use super::push_escaped;
-use tidegate_config::settings::LogPart;
+use crate::client_names::ClientNames;
+use crate::trace::Asked;
+use std::sync::Arc;
+use tidegate_config::settings::{LogPart, TimeUnit};
 use tidegate_http::push_decimal;
 use tidegate_io::socket::Peer;
 
@@ -15,6 +18,7 @@ pub(super) fn push(
     times: &Times,
     entry: &AccessRecord<'_>,
     ending: &Ending<'_>,
+    names: &Arc<ClientNames>,
 ) {
     let (path, query) = match entry.target.split_once('?') {
         Some((path, query)) => (path, Some(query)),
@@ -24,6 +28,10 @@ pub(super) fn push(
         match part {
             LogPart::Text(text) => out.extend_from_slice(text.as_bytes()),
             LogPart::Client => push_peer(out, entry.client),
+            LogPart::ClientName => match entry.client.ip().and_then(|client| names.hint(client)) {
+                Some(name) => out.extend_from_slice(name.as_bytes()),
+                None => push_peer(out, entry.client),
+            },
             LogPart::ClientPort => match entry.client {
                 // A proxy tells no port of its client.
                 Peer::Tcp(address) if address.port() != 0 => push_decimal(out, u64::from(address.port())),
@@ -51,6 +59,31 @@ pub(super) fn push(
             LogPart::Time => out.extend_from_slice(&times.common),
             LogPart::TimeIso => out.extend_from_slice(&times.rfc3339),
             LogPart::TimeUnix => push_decimal(out, times.seconds.max(0) as u64),
+            LogPart::RequestId => {
+                push_value(out, entry.trace.and_then(|trace| trace.id()).unwrap_or_default().as_bytes())
+            }
+            LogPart::Site => push_value(out, entry.trace.map_or("", |trace| trace.site()).as_bytes()),
+            LogPart::Route => push_value(out, entry.trace.map_or("", |trace| trace.route()).as_bytes()),
+            LogPart::Upstream => {
+                push_tries(out, entry, |out, asked| push_value(out, asked.member().as_bytes()))
+            }
+            LogPart::UpstreamStatus => push_tries(out, entry, |out, asked| match asked.status() {
+                Some(status) => push_decimal(out, u64::from(status)),
+                None => out.push(b'-'),
+            }),
+            LogPart::UpstreamTime(stage, unit) => {
+                push_tries(out, entry, |out, asked| match asked.nanos(*stage) {
+                    Some(nanos) => push_fraction(
+                        out,
+                        nanos / 1_000,
+                        match unit {
+                            TimeUnit::Seconds => 1_000_000,
+                            TimeUnit::Milliseconds => 1_000,
+                        },
+                    ),
+                    None => out.push(b'-'),
+                })
+            }
             LogPart::Request(name) => push_value(out, entry.fields.first(name).unwrap_or_default()),
             LogPart::Response(name) => {
                 push_value(out, ending.fields.and_then(|fields| fields.first(name)).unwrap_or_default());
@@ -59,12 +92,28 @@ pub(super) fn push(
     }
 }
 
+/// What there is to say of each member that was asked.
+fn push_tries(out: &mut Vec<u8>, entry: &AccessRecord<'_>, push: impl Fn(&mut Vec<u8>, &Asked<'_>)) {
+    let start = out.len();
+    if let Some(trace) = entry.trace {
+        trace.each_try(|asked| {
+            if out.len() > start {
+                out.extend_from_slice(b", ");
+            }
+            push(out, asked);
+        });
+    }
+    if out.len() == start {
+        out.push(b'-');
+    }
+}
+
 fn push_value(out: &mut Vec<u8>, value: &[u8]) {
     push_escaped(out, if value.is_empty() { b"-" } else { value });
 }
 
 /// `12.345`: a number of `unit`ths, with all its digits.
-fn push_fraction(out: &mut Vec<u8>, number: u64, unit: u64) {
+pub(super) fn push_fraction(out: &mut Vec<u8>, number: u64, unit: u64) {
     push_decimal(out, number / unit);
     out.push(b'.');
     let mut rest = number % unit;
@@ -80,17 +129,19 @@ fn push_fraction(out: &mut Vec<u8>, number: u64, unit: u64) {
 mod tests {
     use super::super::access::EntryFields;
     use super::*;
+    use crate::trace::Trace;
     use crate::user::{Identity, User};
     use std::rc::Rc;
     use std::sync::Arc;
+    use tidegate_config::settings::UpstreamStage;
     use tidegate_http::{Field, FieldLines, Fields};
 
     #[test]
     fn every_placeholder() {
         let fields = [Field { name: "x-a", value: b"in \"q\"\x1b" }];
         let identity = Rc::new(Identity::default());
-        identity
-            .prove(Arc::new(User { name: "anna \"b\"".into(), groups: Vec::new(), unlisted: None }), "Basic");
+        identity.certify(Arc::new(User { name: "anna \"b\"".into(), groups: Vec::new(), unlisted: None }));
+        let trace = Trace::made(Some("a1"), "example.com", "/a*", &[("192.0.2.1:80", 0), ("a\x1b", 200)]);
         let entry = AccessRecord {
             scheme: "http",
             client: Peer::Tcp("[::ffff:192.0.2.7]:4711".parse().unwrap()),
@@ -102,6 +153,7 @@ mod tests {
             user_agent: b"",
             tls: None,
             identity: Some(&identity),
+            trace: Some(&trace),
             fields: EntryFields::All(Fields::new(&fields)),
         };
         let mut lines = FieldLines::default();
@@ -122,6 +174,7 @@ mod tests {
         let cases = [
             (LogPart::Text("say \u{e9}".into()), "say \u{e9}"),
             (LogPart::Client, "192.0.2.7"),
+            (LogPart::ClientName, "192.0.2.7"),
             (LogPart::ClientPort, "4711"),
             (LogPart::User, "anna \\x22b\\x22"),
             (LogPart::Scheme, "http"),
@@ -143,6 +196,14 @@ mod tests {
             (LogPart::Time, "10/Oct/2000:13:55:36 +0000"),
             (LogPart::TimeIso, "2000-10-10T13:55:36Z"),
             (LogPart::TimeUnix, "971186136"),
+            (LogPart::RequestId, "a1"),
+            (LogPart::Site, "example.com"),
+            (LogPart::Route, "/a*"),
+            (LogPart::Upstream, "192.0.2.1:80, a\\x1b"),
+            (LogPart::UpstreamStatus, "-, 200"),
+            (LogPart::UpstreamTime(UpstreamStage::Connected, TimeUnit::Seconds), "-, 0.001000"),
+            (LogPart::UpstreamTime(UpstreamStage::FirstByte, TimeUnit::Milliseconds), "-, 2.000"),
+            (LogPart::UpstreamTime(UpstreamStage::Complete, TimeUnit::Milliseconds), "3.000, 3.000"),
             (LogPart::Request("X-A".into()), "in \\x22q\\x22\\x1b"),
             (LogPart::Request("X-B".into()), "-"),
             (LogPart::Response("content-type".into()), "text/plain"),
@@ -150,7 +211,7 @@ mod tests {
         ];
         for (part, expected) in cases {
             let mut out = Vec::new();
-            push(&mut out, std::slice::from_ref(&part), &times, &entry, &ending);
+            push(&mut out, std::slice::from_ref(&part), &times, &entry, &ending, &Arc::default());
             assert_eq!(String::from_utf8_lossy(&out), expected, "{part:?}");
         }
     }

@@ -23,7 +23,7 @@ pub(crate) use holds::{ConnectionHolds, Held, Holds};
 pub use nodes::{NodeState, Nodes, Report, TakeReports};
 pub use pace::BandwidthGate;
 pub(crate) use pace::Pace;
-pub use store::{Identity, Kind, RateStore, Table, TablePlace};
+pub use store::{Identity, Kind, RateStore, Table, TablePlace, attach};
 
 use std::num::{NonZeroU32, NonZeroU64};
 use std::time::Duration;

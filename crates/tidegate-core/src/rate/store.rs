@@ -2,15 +2,14 @@
 
 use super::{Bans, Buckets, Counts, Nodes, Rate, TakeReports};
 use serde::{Deserialize, Serialize};
-use std::collections::hash_map::Entry;
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::hash::{BuildHasher, RandomState};
 use std::io::{self, ErrorKind};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use tidegate_config::Settings;
 use tidegate_config::settings::{Ban, Bandwidth, Bound, Limit, LimitStore, RequestRate, UserSource};
-use tidegate_io::shared::{SharedMemory, SharedWords};
+use tidegate_io::shared::{self, SharedMemory, SharedWords};
 
 /// Pairs of user and client of whom it is remembered that they have guessed.
 const GUESSERS: u32 = 100_000;
@@ -79,6 +78,31 @@ pub enum Table {
     Count(Arc<Counts>),
     /// Of who is banned.
     Ban(Arc<Bans>),
+}
+
+/// Where these tables lie, their memories mapped in as few pieces as leave out what is no table of these; `None` for one that
+/// is not where it is said to be.
+///
+/// # Errors
+/// A memory is none, or there is no memory left.
+pub fn attach<'a>(
+    places: impl IntoIterator<Item = &'a TablePlace>,
+    memories: &[OwnedFd],
+) -> io::Result<Vec<(&'a TablePlace, Option<SharedWords>)>> {
+    let mut of_memories: BTreeMap<usize, Vec<&TablePlace>> = BTreeMap::new();
+    places.into_iter().for_each(|place| of_memories.entry(place.memory).or_default().push(place));
+    let mut attached = Vec::new();
+    for (number, places) in of_memories {
+        let Some(descriptor) = memories.get(number) else {
+            attached.extend(places.into_iter().map(|place| (place, None)));
+            continue;
+        };
+        let range = |place: &&TablePlace| place.start..place.start.saturating_add(place.length);
+        let ranges: Vec<_> = places.iter().map(range).collect();
+        let words = shared::attach_ranges(descriptor.as_fd(), &ranges)?;
+        attached.extend(places.into_iter().zip(words));
+    }
+    Ok(attached)
 }
 
 impl Identity {
@@ -191,21 +215,16 @@ impl RateStore {
     /// # Errors
     /// They are not there, or there is no memory left.
     pub fn provide(&self, places: &[TablePlace], memories: &[OwnedFd]) -> io::Result<()> {
+        let missing =
+            || io::Error::new(ErrorKind::InvalidData, "a table is not in the memory it is said to be in");
         let mut tables = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut mapped: Vec<Option<SharedMemory>> = vec![None; memories.len()];
-        for TablePlace { identity, memory: number, start, length } in places {
-            let Entry::Vacant(place) = tables.entry(identity.clone()) else { continue };
-            let missing =
-                || io::Error::new(ErrorKind::InvalidData, "a table is not in the memory it is said to be in");
-            let descriptor = memories.get(*number).ok_or_else(missing)?;
-            // Each is mapped once for all of its tables, and only where one of them is not known yet.
-            let memory = match &mut mapped[*number] {
-                Some(memory) => memory,
-                unmapped => unmapped.insert(SharedMemory::attach(descriptor.as_fd())?),
-            };
-            let words = memory.words(*start..start.saturating_add(*length)).ok_or_else(missing)?;
-            place.insert(identity.attach(words)?);
+        // Only what is not known yet is mapped.
+        let new = places.iter().filter(|place| !tables.contains_key(&place.identity));
+        let mut found = Vec::new();
+        for (place, words) in attach(new, memories)? {
+            found.push((place.identity.clone(), place.identity.attach(words.ok_or_else(missing)?)?));
         }
+        tables.extend(found);
         Ok(())
     }
 

@@ -464,6 +464,9 @@ impl Exchange {
     #[inline(always)]
     fn new(call: &Call, connection: Connection, pool: Rc<Pool>, pick: Option<Selection>) -> Exchange {
         let began = monotonic_ns();
+        if let Some(pick) = &pick {
+            pick.connected();
+        }
         Exchange {
             is_reused: connection.is_reused(),
             under_way: Some((connection, call.reader())),
@@ -500,6 +503,9 @@ impl Exchange {
         reader: HeadOf,
     ) -> Result<Answered, Box<Failure>> {
         call.stats().gateway_delay.record_nanos(monotonic_ns().saturating_sub(self.began));
+        if let Some(pick) = &self.pick {
+            pick.head_has_come(head.status);
+        }
         let line = Checkout { connection, pool: self.pool.clone(), pick: self.pick.take() };
         if matches!(reader, HeadOf::Scgi { .. }) && call.upload.is_complete() {
             return Ok(Answered::Beginning(Box::new(Beginning { head, reader, line })));

@@ -80,7 +80,7 @@ impl Consulted {
     pub fn ask(&self, exchange: &Exchange<'_>) -> Option<impl Future<Output = Response> + 'static> {
         let head = self.encode(exchange)?;
         let call = Call {
-            routing: RoutingState::of(&self.link, exchange, true),
+            routing: RoutingState::of(&self.link, exchange, true).unwatched(),
             link: self.link.clone(),
             upload: Upload::whole(head),
             dialect: Dialect::Http { may_switch: false },

@@ -8,6 +8,7 @@ use crate::login::without_own_cookies;
 use std::net::SocketAddr;
 use tidegate_core::Exchange;
 use tidegate_core::hosts::{self, host_of};
+use tidegate_core::trace::REQUEST_ID;
 use tidegate_http::{IpText, ip_text};
 use tidegate_io::socket::Peer;
 use tidegate_wire::cgi::{ClientCertificate, Environment, Sink};
@@ -68,6 +69,7 @@ pub fn write(
             serial: &serial,
         }),
         is_early: exchange.is_early,
+        request_id: exchange.request_id(),
         fields: exchange.fields,
         extra: params,
         ..Environment::default() // what is fixed
@@ -81,10 +83,12 @@ pub fn write(
         }
         _ => sink.variable(name, value),
     };
+    let has_id = exchange.request_id().is_some();
     environment.write_request(&mut sink, |field| {
         let name = field.name;
         (fields::may_pass(name, is_trusted, &link.passed_fields) || exchange.is_granted(field))
             && !(is_known && fields::is_certificate(name))
+            && !(has_id && field.is(REQUEST_ID))
     });
 }
 

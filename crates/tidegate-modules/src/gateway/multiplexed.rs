@@ -94,6 +94,9 @@ impl Attempt for Multiplexed {
             Ok(stream) => stream,
             Err(error) => return Err(Failure::unreachable(error, pick.take())),
         };
+        if let Some(pick) = &*pick {
+            pick.connected();
+        }
         let mut weight = Weight::default();
         weight.set(stream.held());
         let began = monotonic_ns();
@@ -101,6 +104,9 @@ impl Attempt for Multiplexed {
             Ok(head) => {
                 self.stats().gateway_delay.record_nanos(monotonic_ns().saturating_sub(began));
                 let mut pick = pick.take();
+                if let Some(pick) = &pick {
+                    pick.head_has_come(Status(head.status));
+                }
                 let answered = |pick: &mut Selection| pick.answered(&self.link.upstream, &self.routing);
                 let cookie = pick.as_mut().and_then(answered);
                 Ok(self.respond(head, cookie, stream, pick).await)

@@ -22,6 +22,7 @@ use tidegate_config::settings::gateway;
 use tidegate_config::settings::{self, FieldMode};
 use tidegate_core::explain::Foreseen;
 use tidegate_core::template::{Scope, Template};
+use tidegate_core::trace::REQUEST_ID;
 use tidegate_core::{Exchange, Handler, Pass, Reply, answer};
 use tidegate_http::path::{behind_prefix, encode_path, without_dot_segments};
 use tidegate_http::words::eq_ignore_case;
@@ -163,6 +164,7 @@ impl Proxy {
         let is_set = |name: &str| self.request_fields.iter().any(|(set, _)| set.eq_ignore_ascii_case(name));
         let has_connection = exchange.fields.contains("connection");
         let client = exchange.client();
+        let request_id = exchange.request_id();
         let mut is_early = exchange.is_early;
         // Of fields that are only set where there are none: whether the client's go on.
         let mut is_there = vec![false; self.more_fields.len()];
@@ -175,7 +177,9 @@ impl Proxy {
                 is_early = true; // whatever it says, and also where `Connection` names it (RFC 8470 section 5.1)
                 continue;
             }
-            let is_ours = is_forwarded(field.name) || client.is_some() && fields::is_certificate(field.name);
+            let is_ours = is_forwarded(field.name)
+                || client.is_some() && fields::is_certificate(field.name)
+                || request_id.is_some() && field.is(REQUEST_ID);
             let ends_here = ends_here(field.name)
                 || !fields::is_unambiguous(field.name)
                 // What the client says of its connection takes nothing away that it has not sent.
@@ -198,6 +202,9 @@ impl Proxy {
         forwarded(exchange, is_trusted, &is_set, lines);
         if let Some(client) = client.filter(|_| !is_set("client-cert")) {
             put(lines, "Client-Cert", format!(":{}:", BASE64.encode(&client.certificate)).as_bytes());
+        }
+        if let Some(id) = request_id.filter(|_| !is_set(REQUEST_ID)) {
+            put(lines, "X-Request-Id", id.as_bytes());
         }
         if is_early && !is_set("early-data") {
             lines.extend_from_slice(b"Early-Data: 1\r\n");

@@ -38,6 +38,12 @@ impl Redirects {
             authorities.push(ip);
             authorities.extend(address.ip().is_loopback().then(|| "localhost".to_owned()));
         }
+        if let Destination::Named(name) = &settings.gateway.to
+            && let Some((host, of_host)) = name.rsplit_once(':')
+        {
+            port = of_host.parse().ok();
+            authorities.push(host.to_owned());
+        }
         authorities.extend(settings.host.clone());
         let with_port: Vec<String> = match port {
             Some(port) => authorities.iter().map(|authority| format!("{authority}:{port}")).collect(),

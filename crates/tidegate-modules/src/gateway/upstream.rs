@@ -6,10 +6,13 @@ use super::link::Link;
 use super::places::{Membership, Place, PlaceLimits, Places, Refused};
 use super::pool_directory::{Lease, Pool, PoolDirectory};
 use std::collections::HashMap;
+use std::rc::Rc;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 use tidegate_config::settings::gateway::{Connections, Destination, Gateway};
 use tidegate_core::Exchange;
+use tidegate_core::trace::Trace;
+use tidegate_http::Status;
 use tidegate_io::connect::Address;
 
 /// Requests that wait for the beginning of their answers at one address, or at one member of a group, where the settings
@@ -46,6 +49,8 @@ pub(super) struct RoutingState {
     /// Processes of a pool that have failed it.
     left: Vec<Address>,
     retries: u32,
+    /// Where it is written down who is asked, for a log.
+    trace: Option<Rc<Trace>>,
 }
 
 impl RoutingState {
@@ -62,7 +67,13 @@ impl RoutingState {
             tried: Tried::default(),
             left: Vec::new(),
             retries: 0,
+            trace: exchange.watcher(),
         }
+    }
+
+    /// The same for a request that is not its client's: nobody logs who is asked.
+    pub(super) fn unwatched(self) -> RoutingState {
+        RoutingState { trace: None, ..self }
     }
 }
 
@@ -73,6 +84,7 @@ impl RoutingState {
             site: link.site_account,
             balance_key: BalanceKey::of_nobody(link.site_account, true),
             sticky: Sticky::of_nobody(),
+            trace: None,
             tried: Tried::default(),
             left: Vec::new(),
             retries: 0,
@@ -81,7 +93,10 @@ impl RoutingState {
 }
 
 /// A member that takes a request; its place is free again when this is dropped.
-pub struct Selection(Permit);
+pub struct Selection {
+    permit: Permit,
+    trace: Option<Rc<Trace>>,
+}
 
 enum Permit {
     Nothing,
@@ -91,9 +106,34 @@ enum Permit {
 }
 
 impl Selection {
+    #[inline]
+    fn of(permit: Permit, upstream: &Upstream, routing: &RoutingState) -> Selection {
+        let mut chosen = Selection { permit, trace: None };
+        if let Some(trace) = &routing.trace {
+            let address = chosen.address().or(upstream.address());
+            trace.begin_try(address.map(ToString::to_string).unwrap_or_default());
+            chosen.trace = Some(trace.clone());
+        }
+        chosen
+    }
+
+    /// There is a connection to it.
+    pub(super) fn connected(&self) {
+        if let Some(trace) = &self.trace {
+            trace.connected();
+        }
+    }
+
+    /// The head of its answer has come.
+    pub(super) fn head_has_come(&self, status: Status) {
+        if let Some(trace) = &self.trace {
+            trace.answered(status.0);
+        }
+    }
+
     /// It has not answered until the deadline: where it is a process of ours, it is ended.
-    pub(super) fn hung(self, routing: &mut RoutingState) {
-        match self.0 {
+    pub(super) fn hung(mut self, routing: &mut RoutingState) {
+        match std::mem::replace(&mut self.permit, Permit::Nothing) {
             Permit::Lease(lease) => lease.hung(),
             Permit::Member(mut lease) => lease.failed(&mut routing.tried),
             Permit::Nothing | Permit::Place { .. } => {}
@@ -102,7 +142,7 @@ impl Selection {
 
     /// It could not be reached, or what came of it is no answer.
     pub(super) fn failed(&mut self, routing: &mut RoutingState) {
-        match &mut self.0 {
+        match &mut self.permit {
             Permit::Member(lease) => lease.failed(&mut routing.tried),
             Permit::Lease(lease) => routing.left.push(lease.address().clone()),
             Permit::Nothing | Permit::Place { .. } => {}
@@ -111,20 +151,30 @@ impl Selection {
 
     /// It has answered. The value of a `Set-Cookie` that brings the client back to it, where one is wanted.
     pub(super) fn answered(&mut self, upstream: &Upstream, routing: &RoutingState) -> Option<String> {
-        if let Permit::Place { until_head: true, .. } = &self.0 {
-            self.0 = Permit::Nothing;
+        if let Permit::Place { until_head: true, .. } = &self.permit {
+            self.permit = Permit::Nothing;
         }
-        let (Permit::Member(lease), Upstream::Group(group)) = (&mut self.0, upstream) else { return None };
+        let (Permit::Member(lease), Upstream::Group(group)) = (&mut self.permit, upstream) else {
+            return None;
+        };
         lease.answered();
         routing.sticky.set_cookie(group, routing.balance_key, lease.tag())
     }
 
     /// Where to connect; `None` is the one address of the upstream.
     pub fn address(&self) -> Option<&Address> {
-        match &self.0 {
+        match &self.permit {
             Permit::Lease(lease) => Some(lease.address()),
             Permit::Member(lease) => Some(lease.address()),
             Permit::Nothing | Permit::Place { .. } => None,
+        }
+    }
+}
+
+impl Drop for Selection {
+    fn drop(&mut self) {
+        if let Some(trace) = &self.trace {
+            trace.end_try();
         }
     }
 }
@@ -203,9 +253,10 @@ impl Upstream {
     /// A place at once, where the choice is simple and one is free.
     pub(super) fn try_pick(&self, routing: &RoutingState) -> Option<Selection> {
         match self {
-            Upstream::Address { places: None, .. } => Some(Selection(Permit::Nothing)),
+            Upstream::Address { places: None, .. } => Some(Selection::of(Permit::Nothing, self, routing)),
             Upstream::Address { places: Some(places), until_head, .. } => {
-                let pick = |place| Selection(Permit::Place { _place: place, until_head: *until_head });
+                let held = |place| Permit::Place { _place: place, until_head: *until_head };
+                let pick = |place| Selection::of(held(place), self, routing);
                 places.try_take(routing.site).map(pick)
             }
             Upstream::Pool(_) | Upstream::Group(_) => None,
@@ -225,7 +276,7 @@ impl Upstream {
             Upstream::Pool(pool) => Permit::Lease(pool.take(routing.site, &routing.left).await?),
             Upstream::Group(group) => Permit::Member(group.take(routing.balance_key, &routing.tried).await?),
         };
-        Ok(Selection(held))
+        Ok(Selection::of(held, self, routing))
     }
 
     /// Whether a request that has failed may be sent again, to somebody else; the caller knows whether that is

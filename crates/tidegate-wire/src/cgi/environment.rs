@@ -83,6 +83,8 @@ pub struct Environment<'a> {
     pub client: Option<ClientCertificate<'a>>,
     /// `HTTP_EARLY_DATA`, which is `1`: the request may have been played again by somebody (RFC 8470).
     pub is_early: bool,
+    /// `HTTP_X_REQUEST_ID`, where the server gives ids.
+    pub request_id: Option<&'a str>,
     /// `CONTENT_TYPE` and the `HTTP_…` variables come from here.
     pub fields: Fields<'a>,
     /// From the settings; these take the place of those above, and an empty value leaves one out.
@@ -163,6 +165,9 @@ impl Environment<'_> {
         }
         if self.is_early || self.fields.contains(EARLY_DATA) {
             beside.put("HTTP_EARLY_DATA", b"1");
+        }
+        if let Some(id) = self.request_id {
+            beside.put("HTTP_X_REQUEST_ID", id.as_bytes());
         }
         self.fields(&mut beside, accepts);
     }

@@ -22,6 +22,7 @@ use std::time::{Duration, Instant};
 use tidegate_config::settings::{Country, ListenAddress};
 use tidegate_config::{Loaded, ProcessEnvironment, Settings, from_folder, load_file};
 use tidegate_core::access_data::{AccessFile, AccessFiles, AccessStore};
+use tidegate_core::client_names::{ClientName, name_of};
 use tidegate_core::exchange::Local;
 use tidegate_core::explain::{Asked, Known, Notes, refusal};
 use tidegate_core::tls::{TlsFiles, TlsStore};
@@ -68,6 +69,9 @@ pub struct Arguments {
     /// The country of the client, in place of what the database says: `DE`; `ZZ` for none that is known
     #[arg(long, value_name = "CC", value_parser = Country::read)]
     country: Option<Country>,
+    /// What the client is called, in place of what name servers say, which are not asked here; `none` for a client without a name
+    #[arg(long, value_name = "HOST", value_parser = client_name)]
+    name: Option<ClientName>,
     /// When the request comes: `2026-01-05T08:00:00Z`, or with a time zone `2026-01-05 08:00 Europe/Berlin`
     #[arg(long, value_name = "TIME", value_parser = instant)]
     at: Option<i64>,
@@ -98,6 +102,15 @@ fn field(text: &str) -> Result<(String, String), String> {
         return Err("a field holds no control characters".into());
     }
     Ok((name.to_owned(), value.to_owned()))
+}
+
+fn client_name(text: &str) -> Result<ClientName, String> {
+    match text {
+        "none" => Ok(ClientName::Nameless),
+        name => name_of(name.split('.').map(str::as_bytes))
+            .map(ClientName::Known)
+            .ok_or_else(|| "a name of letters, digits, `-`, `_` and dots is needed, or `none`".into()),
+    }
 }
 
 fn instant(text: &str) -> Result<i64, String> {
@@ -173,10 +186,13 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     tls.take(&TlsFiles::read(&settings, &TlsFiles::default(), &HashMap::new())?);
     let notes = Notes::default();
     let access = Arc::<AccessStore>::default();
-    let files = AccessFiles::read(&settings, &AccessFiles::default(), &found).map_err(Error::msg)?;
+    let files = AccessFiles::read(&settings, &AccessFiles::default(), found).map_err(Error::msg)?;
     access.take(&files)?;
     if let Some(country) = arguments.country {
         access.assume(country);
+    }
+    if let Some(name) = &arguments.name {
+        access.assume_name(name.clone());
     }
     let user = arguments.user.as_ref().map(|name| Assumed::new(name, &arguments.groups, notes.clone()));
     let engine = Registry::for_rehearsal(notes.clone(), access, tls, user)

@@ -8,8 +8,10 @@ use super::looks::Look;
 use super::{Event, Master};
 use crate::file_watch::{FileWatch, stamp_of};
 use anyhow::{Error, Result};
+use std::collections::HashSet;
+use std::path::{Path, PathBuf};
 use tidegate_config::Settings;
-use tidegate_core::access_data::{AccessFile, AccessFiles, DataKey, keys};
+use tidegate_core::access_data::{AccessFile, AccessFiles, AccessReader, DataKey, keys};
 use tidegate_core::log;
 
 /// The files as they are now. Comes before reading them, so that no change is missed.
@@ -34,7 +36,7 @@ impl AccessReading {
     /// # Errors
     /// A file cannot be used, and none is in force in its place.
     pub fn complete(mut self, settings: &Settings, present: &AccessState) -> Result<AccessState> {
-        let files = AccessFiles::read(settings, &present.files, &self.files).map_err(Error::msg)?;
+        let files = AccessFiles::read(settings, &present.files, self.files).map_err(Error::msg)?;
         self.watch.join(&present.watch);
         Ok(AccessState { files, watch: self.watch })
     }
@@ -53,13 +55,20 @@ pub struct AccessState {
 pub struct Looked {
     look: Look,
     watch: FileWatch,
-    read: Vec<(DataKey, Result<AccessFile, String>)>,
+    /// That were read anew.
+    fresh: Vec<AccessFile>,
+    /// That were put together anew, and say what they said.
+    moved: Vec<AccessFile>,
+    /// That cannot be used, and why.
+    wrong: Vec<(PathBuf, String)>,
+    /// All files as they are now.
+    files: AccessFiles,
 }
 
 impl Master {
     /// A revision is in force.
     pub(super) fn adopt_access(&mut self) {
-        self.access.begin(!self.current.access.files.all().is_empty());
+        self.access.begin(!self.current.access.files.is_empty());
     }
 
     /// Has a thread look at what has changed on the disk.
@@ -68,41 +77,55 @@ impl Master {
             return;
         }
         let (settings, mut watch) = (self.current.settings.clone(), self.current.access.watch.clone());
-        let sender = self.sender.clone();
+        let (sender, mut files) = (self.sender.clone(), self.current.access.files.clone());
         self.access.start(move |look| {
             let keys = keys(&settings);
             let settled = watch.settled(keys.iter().map(|key| &*key.path), stamp_of);
-            let changed = keys.iter().filter(|key| settled.contains(&&*key.path));
-            let read = changed.map(|key| (key.clone(), AccessFile::read(key))).collect();
-            settled.into_iter().for_each(|path| watch.take_in(path));
-            let _ = sender.send(Event::LookedAtAccess(Box::new(Looked { look, watch, read })));
+            let (mut reader, mut wrong) = (AccessReader::default(), Vec::new());
+            let changed: HashSet<&Path> = settled.iter().copied().collect();
+            for key in keys.iter().filter(|key| changed.contains(&*key.path)) {
+                wrong.extend(reader.read(key).err().map(|why| (key.path.clone(), why)));
+            }
+            // What cannot be passed on now is found again.
+            let fresh = match reader.finish() {
+                Ok(fresh) => {
+                    settled.into_iter().for_each(|path| watch.take_in(path));
+                    fresh
+                }
+                Err(error) => {
+                    log::error(format_args!("lists that have changed cannot be passed on: {error}"));
+                    Vec::new()
+                }
+            };
+            fresh.iter().for_each(|file| files.renew(file.clone()));
+            // Where it cannot be done now, the next change has it done.
+            let moved = if fresh.is_empty() { Vec::new() } else { files.gather().unwrap_or_default() };
+            let looked = Looked { look, watch, fresh, moved, wrong, files };
+            let _ = sender.send(Event::LookedAtAccess(Box::new(looked)));
         });
     }
 
-    /// The files were looked at. What belongs to a revision before is found again.
+    /// The files were looked at.
     pub(super) fn have_looked_at_access(&mut self, looked: Looked) {
-        if !self.access.end(looked.look) || self.servers.is_ending {
+        if !self.access.end(looked.look) || !self.takes_what_is_found() {
             return;
         }
-        self.current.access.watch = looked.watch;
-        let mut fresh = Vec::new();
-        for (key, read) in looked.read {
-            let path = key.path.display();
-            match read {
-                Ok(file) => {
-                    log::info(format_args!("{path} has changed and is in use: {}", file.contents));
-                    self.current.access.files.renew(file.clone());
-                    fresh.push(file);
-                }
-                Err(why) => {
-                    log::error(format_args!(
-                        "{path} has changed, but what was read before stays in use: {why}"
-                    ));
-                }
-            }
+        let Looked { watch, fresh, moved, wrong, files, .. } = looked;
+        let is_moved: HashSet<&DataKey> = moved.iter().map(|file| &file.key).collect();
+        let stays = |file: &&AccessFile| !is_moved.contains(&file.key);
+        let given: Vec<AccessFile> = fresh.iter().filter(stays).chain(&moved).cloned().collect();
+        if !given.is_empty()
+            && let Err(error) = self.servers.give_access(&given)
+        {
+            return log::error(format_args!("lists that have changed cannot be passed on: {error}"));
         }
-        if !fresh.is_empty() {
-            self.servers.give_access(&fresh);
+        self.current.access = AccessState { files, watch };
+        for (path, why) in wrong {
+            let path = path.display();
+            log::error(format_args!("{path} has changed, but what was read before stays in use: {why}"));
+        }
+        for AccessFile { key, contents, .. } in &fresh {
+            log::info(format_args!("{} has changed and is in use: {contents}", key.path.display()));
         }
     }
 }

@@ -14,7 +14,6 @@ use tidegate_config::credentials::{Broken, Credential, CredentialFiles};
 use tidegate_core::log;
 
 /// What the master knows of the files.
-#[derive(Default)]
 pub struct Credentials {
     watch: FileWatch,
     pub looks: Looks,
@@ -27,7 +26,17 @@ pub struct Looked {
     look: Look,
     watch: FileWatch,
     /// Those of which a file has changed.
-    read: Vec<Result<Credential, Broken>>,
+    read: Vec<Result<(Credential, Vec<String>), Broken>>,
+}
+
+impl Default for Credentials {
+    fn default() -> Credentials {
+        Credentials {
+            watch: FileWatch::default(),
+            looks: Looks::new("what logins compare with"),
+            given: VecDeque::new(),
+        }
+    }
 }
 
 impl Credentials {
@@ -80,17 +89,18 @@ impl Master {
         });
     }
 
-    /// The files were looked at. What a reload is about to replace is found again when that is over.
+    /// The files were looked at.
     pub(super) fn have_looked_at_credentials(&mut self, looked: Looked) {
-        if !self.credentials.looks.end(looked.look) || self.change.is_some() || self.servers.is_ending {
+        if !self.credentials.looks.end(looked.look) || !self.takes_what_is_found() {
             return;
         }
         self.credentials.watch = looked.watch;
         let mut renewed = Vec::new();
         for read in looked.read {
             match read {
-                Ok(credential) => {
+                Ok((credential, wrong)) => {
                     if self.current.settings.renew(&credential) {
+                        wrong.iter().for_each(log::error);
                         renewed.push(credential);
                     }
                 }

@@ -12,6 +12,8 @@ mod changes;
 pub mod control;
 mod credentials;
 mod disk;
+mod kept_bans;
+mod load;
 pub mod logs;
 mod looks;
 mod notify;
@@ -44,6 +46,7 @@ use anyhow::{Context, Result};
 use changes::{Change, Order, Upgrade};
 use control::{ControlSocket, Reply, Request, Responder};
 use disk::Disk;
+use load::LoadHooks;
 use logs::Logs;
 use looks::Looks;
 use notify::Notifier;
@@ -67,6 +70,7 @@ use tidegate_config::{Diagnostic, Settings};
 use tidegate_core::admission::{save_address_space, shortage_of_address_space};
 use tidegate_core::log::{self, Writer};
 use tidegate_core::tls::{PairKey, TlsFiles};
+use tidegate_io::clock::wall_seconds;
 use tidegate_io::file::{Patience, Root, is_openat2_missing};
 use tidegate_io::off_limits;
 use tidegate_tls::Pair;
@@ -143,6 +147,7 @@ pub struct Master {
     pid_file: Option<PidFile>,
     pools: Arc<Pools>,
     upstreams: Arc<Upstreams>,
+    load_hooks: LoadHooks,
     control: Option<ControlSocket>,
     notifier: Notifier,
     next_alive: Option<Instant>,
@@ -267,7 +272,7 @@ impl Master {
             servers,
             tls,
             credentials: credentials::Credentials::default(),
-            access: Looks::default(),
+            access: Looks::new("lists of networks and countries"),
             acme: acme::Acme::default(),
             status_registry,
             writer,
@@ -275,6 +280,7 @@ impl Master {
             pid_file: None,
             pools,
             upstreams,
+            load_hooks: LoadHooks::default(),
             control: None,
             next_alive: notifier.watchdog().map(|every| Instant::now() + every),
             notifier,
@@ -291,6 +297,11 @@ impl Master {
         master.begin_tls()?;
         master.adopt_access();
         master.upstreams.adopt(&master.current.settings, master.tls.store());
+        // A successor has the tables themselves.
+        let bans_file = master.current.settings.bans_file.clone().filter(|_| handover.is_none());
+        if let Some(path) = &bans_file {
+            kept_bans::ban_again(path, &master.current.rates);
+        }
         master.start_servers()?;
         let (status_registry, sender) = (master.status_registry.clone(), master.sender.clone());
         let path = master.current.settings.pid_file.clone();
@@ -306,6 +317,9 @@ impl Master {
                 return Err(error);
             }
         }
+        if let Some(path) = bans_file {
+            master.disk.run("the file of bans", move || kept_bans::remove(&path));
+        }
         master.take_number();
         Ok(master)
     }
@@ -317,6 +331,7 @@ impl Master {
         self.adopt_credentials();
         self.current.number = self.status_registry.next_revision(&self.current.settings, addresses, total);
         self.status_registry.set_rates(self.current.rates.clone());
+        self.load_hooks.adopt(&self.current.settings, &self.status_registry);
         self.status_registry.set_certificates(self.tls.certificates(&self.current.settings));
     }
 
@@ -564,6 +579,10 @@ impl Master {
                 said += &format!("; process {}, which was taking over, still ends", successor.pid);
             }
         }
+        if let (Some(path), None) = (self.current.settings.bans_file.clone(), &ending.successor) {
+            let lines = self.current.rates.bans_to_keep(wall_seconds());
+            self.disk.run("who is banned", move || kept_bans::keep(&path, &lines));
+        }
         log::info(&said);
         self.writer.flush();
         if let Some(control) = self.control.take() {
@@ -577,11 +596,17 @@ impl Master {
         }
     }
 
+    /// Whether what a look at files has found counts. What a change of the settings is about to replace is found again when
+    /// that is over.
+    fn takes_what_is_found(&self) -> bool {
+        self.change.is_none() && !self.servers.is_ending
+    }
+
     /// Waits for the server processes; how many connections had to be cut.
     fn drain(&mut self, ending: &mut Ending) -> u64 {
         let patience = if ending.now { Duration::ZERO } else { self.current.settings.drain_timeout };
         if !ending.now {
-            log::info(format_args!("ending: requests in flight have {} s", patience.as_secs()));
+            log::info(format_args!("ending: requests in flight have {patience:?}"));
         }
         let all: Vec<u64> = self.servers.list.iter().map(|server| server.id).collect();
         for id in all {

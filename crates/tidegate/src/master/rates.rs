@@ -1,9 +1,9 @@
 //! The tables of `limit`, `bandwidth` and `ban`: made by the master, so that all server processes count in the same, and
 //! kept for as long as the limit is there, over reloads, upgrades and the end of any process.
 //!
-//! The new tables of a revision lie in one memory, which is one descriptor for each process however many limits there are.
-//! A table that stays remains in the memory it was made in, so a revision has as many memories as there were revisions
-//! that brought limits which are still there.
+//! They lie in one memory, which is one descriptor however many limits there are. The new tables of a revision are added at
+//! its end; what is gone gives its pages back, and no address is used twice, so that a request of settings before can count
+//! in no table but its own. Only after an upgrade from a version that made a memory for each revision are there several.
 
 use anyhow::{Context, Result};
 use rustix::io::Errno;
@@ -15,11 +15,15 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
 use tidegate_config::Settings;
+use tidegate_config::settings::Limit;
 use tidegate_core::log;
 use tidegate_core::rate::{self, Client, Identity, Kind, TablePlace};
 use tidegate_io::clock;
 use tidegate_io::shared::{self, PAGE, SharedMemory};
 use tidegate_modules::status::{RateKind, RateReport};
+
+/// The longest that settings ban a client for, seconds.
+const LONGEST_BAN: u64 = 366 * 24 * 3600;
 
 /// The tables of one revision, in the order of the settings.
 #[derive(Debug, Clone, Default)]
@@ -34,6 +38,8 @@ struct Table {
     descriptor: Arc<OwnedFd>,
     start: usize,
     length: usize,
+    /// Of a ban: it refuses nobody.
+    is_tracked: bool,
 }
 
 /// For how many processes there is a ledger in each table: while they are replaced there are twice as many.
@@ -84,57 +90,85 @@ impl Extent {
 impl Rates {
     /// A table for each limit of the settings. Those that `present` has are taken from there.
     pub fn open(settings: &Settings, present: &Rates) -> Result<Rates> {
+        let memories: Vec<Arc<OwnedFd>> = present.memories().1.into_iter().cloned().collect();
         let present: HashMap<_, _> = present.0.iter().map(|table| (&table.identity, table)).collect();
         let mut seen = HashSet::new();
         let all: Vec<Identity> =
             Identity::all(settings).filter(|identity| seen.insert(identity.clone())).collect();
         let new = || all.iter().filter(|identity| !present.contains_key(identity));
-        let mut made = Rates::make(new(), ledgers(settings)).with_context(|| {
+        let mut made = Rates::make(new(), ledgers(settings), &memories).with_context(|| {
             let keys: u64 = new().map(|identity| u64::from(identity.keys)).sum();
             format!("there is no memory for the {keys} `keys` of {} limits", new().count())
         })?;
         let mut made = made.0.drain(..);
-        let table = |identity: &Identity| match present.get(identity) {
-            Some(table) => Some((*table).clone()),
-            None => made.next(),
+        let tracked: HashSet<Identity> =
+            settings.bans().filter(|ban| ban.is_tracked).map(Identity::of_ban).collect();
+        let table = |identity: &Identity| {
+            let table = match present.get(identity) {
+                Some(table) => (*table).clone(),
+                None => made.next()?,
+            };
+            Some(Table { is_tracked: tracked.contains(identity), ..table })
         };
         Ok(Rates(all.iter().filter_map(table).collect()))
     }
 
-    /// New tables, all in one memory.
+    /// New tables, one behind the other: in one of these memories that can grow, else in a new one.
     fn make<'a>(
         identities: impl Iterator<Item = &'a Identity> + Clone,
         processes: usize,
+        present: &[Arc<OwnedFd>],
     ) -> io::Result<Rates> {
         let lengths: Vec<_> = identities.clone().map(|identity| identity.length(processes)).collect();
         let Some((starts, end)) = lay_out(&lengths) else { return Err(io::ErrorKind::OutOfMemory.into()) };
         if end == 0 {
             return Ok(Rates::default());
         }
-        let (memory, descriptor) = SharedMemory::new("tidegate-limits", end)?;
-        let descriptor = Arc::new(descriptor);
+        let extend =
+            |known: &Arc<OwnedFd>| Some((SharedMemory::extend(known.as_fd(), end).ok()?, known.clone()));
+        let (memory, descriptor) = match present.iter().rev().find_map(extend) {
+            Some(grown) => grown,
+            None => {
+                let (memory, descriptor) = SharedMemory::new("tidegate-limits", end)?;
+                (memory, Arc::new(descriptor))
+            }
+        };
         let table = |((identity, start), length): ((&Identity, usize), Option<usize>)| {
-            let length = length.unwrap_or(0);
+            let (start, length) = (memory.first() + start, length.unwrap_or(0));
             let words = memory.words(start..start + length).ok_or(io::ErrorKind::OutOfMemory)?;
             let table = identity.fresh(words, processes)?;
-            Ok(Table { identity: identity.clone(), table, descriptor: descriptor.clone(), start, length })
+            Ok(Table {
+                identity: identity.clone(),
+                table,
+                descriptor: descriptor.clone(),
+                start,
+                length,
+                is_tracked: false,
+            })
         };
         Ok(Rates(identities.zip(starts).zip(lengths).map(table).collect::<io::Result<_>>()?))
     }
 
     /// Those that a predecessor has left. What cannot be used is made anew.
     pub fn inherit(places: Vec<TablePlace>, memories: Vec<OwnedFd>) -> Rates {
-        let memories: Vec<_> = memories
-            .into_iter()
-            .map(|descriptor| Some((SharedMemory::attach(descriptor.as_fd()).ok()?, Arc::new(descriptor))))
-            .collect();
-        let attach = |place: TablePlace| {
+        let attached = rate::attach(&places, &memories).unwrap_or_default();
+        let mut words: HashMap<&Identity, _> = HashMap::new();
+        words.extend(attached.into_iter().filter_map(|(place, found)| Some((&place.identity, found?))));
+        let memories: Vec<_> = memories.into_iter().map(Arc::new).collect();
+        let table = |place: &TablePlace| {
             let TablePlace { identity, memory, start, length } = place;
-            let (memory, descriptor) = memories.get(memory)?.as_ref()?;
-            let table = identity.attach(memory.words(start..start.checked_add(length)?)?).ok()?;
-            Some(Table { identity, table, descriptor: descriptor.clone(), start, length })
+            let table = identity.attach(words.remove(identity)?).ok()?;
+            let descriptor = memories.get(*memory)?.clone();
+            Some(Table {
+                identity: identity.clone(),
+                table,
+                descriptor,
+                start: *start,
+                length: *length,
+                is_tracked: false,
+            })
         };
-        Rates(places.into_iter().filter_map(attach).collect())
+        Rates(places.iter().filter_map(table).collect())
     }
 
     /// Those of a predecessor that gave each table a memory of its own.
@@ -207,18 +241,59 @@ impl Rates {
         }
     }
 
+    /// Who is banned, for how much longer, and by which table.
+    fn banned(&self) -> Vec<(Client, Duration, &Table)> {
+        let now = clock::monotonic_ns();
+        fn of_table(table: &Table, now: u64) -> Vec<(Client, Duration, &Table)> {
+            let Table { table: rate::Table::Ban(bans), .. } = table else { return Vec::new() };
+            bans.list(now).into_iter().map(|(client, left)| (client, left, table)).collect()
+        }
+        self.0.iter().flat_map(|table| of_table(table, now)).collect()
+    }
+
     /// Who is banned, a line for each.
     pub fn bans(&self) -> String {
-        let now = clock::monotonic_ns();
-        let mut lines = Vec::new();
-        for Table { identity, table, .. } in &self.0 {
-            let rate::Table::Ban(bans) = table else { continue };
-            let line = |(client, left): (Client, Duration)| {
-                format!("{client} for {} s more by `{}`\n", left.as_secs().max(1), identity.name)
+        let line = |(client, left, table): (Client, Duration, &Table)| {
+            let (name, seconds) = (&table.identity.name, left.as_secs().max(1));
+            match table.is_tracked {
+                true => format!("{client} would be for {seconds} s more by `{name}`, which only tracks\n"),
+                false => format!("{client} for {seconds} s more by `{name}`\n"),
+            }
+        };
+        let lines: String = self.banned().into_iter().map(line).collect();
+        if lines.is_empty() { "Nobody is banned.\n".to_owned() } else { lines }
+    }
+
+    /// Who is banned, for the next start: a line of JSON for each, with the time of the clock (seconds) at which that ends.
+    pub fn bans_to_keep(&self, now: i64) -> String {
+        let line = |(client, left, table): (Client, Duration, &Table)| {
+            let until =
+                now.saturating_add(i64::try_from(left.as_secs()).unwrap_or(i64::MAX)).saturating_add(1);
+            format!("{}\n", serde_json::json!([table.identity.name, client.to_string(), until]))
+        };
+        self.banned().into_iter().map(line).collect()
+    }
+
+    /// Bans whom a stop has left in such lines: how many, and how many lines are none. A ban that there is no more bans nobody.
+    pub fn ban_again(&self, lines: &str, now: i64) -> (usize, usize) {
+        let (mut banned, mut wrong) = (0, 0);
+        for line in lines.lines() {
+            let read = serde_json::from_str::<(String, String, i64)>(line).ok();
+            let read =
+                read.and_then(|(name, client, until)| Some((name, client.parse::<Client>().ok()?, until)));
+            let Some((name, client, until)) = read else {
+                wrong += 1;
+                continue;
             };
-            lines.extend(bans.list(now).into_iter().map(line));
+            // However the clock was set meanwhile: no longer than a ban may last.
+            let left = u64::try_from(until.saturating_sub(now)).unwrap_or(0).min(LONGEST_BAN);
+            let of_name = self.0.iter().filter(|table| table.identity.name == name);
+            for Table { table, .. } in of_name.filter(|_| left > 0) {
+                let rate::Table::Ban(bans) = table else { continue };
+                banned += usize::from(bans.ban(client, Duration::from_secs(left), clock::monotonic_ns()));
+            }
         }
-        if lines.is_empty() { "Nobody is banned.\n".to_owned() } else { lines.concat() }
+        (banned, wrong)
     }
 
     /// Lifts the bans of whoever has this address: whether there were any, and what is said of it.
@@ -239,6 +314,20 @@ impl Rates {
         }
     }
 
+    /// How many requests of a site are under way, and how many there have been, where hooks have that counted.
+    pub fn load_of(&self, site: &str) -> (u64, u64) {
+        let (load, requests) = (Limit::of_load(site), Limit::of_requests(site));
+        let mut found = (0, 0);
+        for Table { identity, table, .. } in &self.0 {
+            match table {
+                rate::Table::Count(counts) if identity.name == load => found.0 = u64::from(counts.total()),
+                rate::Table::Rate(_) if identity.name == requests => found.1 = table.refused(),
+                _ => {}
+            }
+        }
+        found
+    }
+
     /// What they have refused.
     pub fn report(&self) -> Vec<RateReport> {
         let report = |Table { identity, table, .. }: &Table| RateReport {
@@ -252,8 +341,10 @@ impl Rates {
             },
         };
         // How many connections a client has, and who guesses passwords, is no news of a limit.
-        let is_news =
-            |table: &&Table| !matches!(table.identity.kind, Kind::Clients | Kind::Guesses | Kind::Leases);
+        let is_news = |table: &&Table| {
+            !matches!(table.identity.kind, Kind::Clients | Kind::Guesses | Kind::Leases)
+                && !Limit::is_own(&table.identity.name)
+        };
         self.0.iter().filter(is_news).map(report).collect()
     }
 }
@@ -323,7 +414,7 @@ mod tests {
         let second = Rates::open(&named(&["c", "d", "a"]), &first).unwrap();
         let (places, memories) = second.copies().unwrap();
         let lies: Vec<_> = places.iter().map(|place| (place.identity.name.as_str(), place.memory)).collect();
-        assert_eq!((lies, memories.len()), (vec![("c", 0), ("d", 1), ("a", 0)], 2));
+        assert_eq!((lies, memories.len()), (vec![("c", 0), ("d", 0), ("a", 0)], 1));
         assert!(!is_within(&first, "b", b"key"), "settings of before may still count");
         second.release_others();
         assert!(!is_within(&second, "a", b"key") && !is_within(&second, "c", b"key"));
@@ -333,10 +424,77 @@ mod tests {
         store.provide(&places, &memories).unwrap();
         assert_eq!(store.held(), 3);
         // What does not lie in what came is refused, not taken for another.
-        for (memory, start) in [(2, 0), (0, usize::MAX), (1, PAGE)] {
+        for (memory, start) in [(1, 0), (0, usize::MAX), (0, 4 * PAGE)] {
             let wrong = TablePlace { memory, start, ..places[1].clone() };
             assert!(RateStore::default().provide(&[wrong], &memories).is_err(), "{memory} {start}");
         }
+    }
+
+    /// Bytes that a memory takes.
+    fn taken(memory: &OwnedFd) -> u64 {
+        rustix::fs::fstat(memory).unwrap().st_blocks as u64 * 512
+    }
+
+    #[test]
+    fn bans_outlive_a_stop() {
+        let settings = |tracks: &str| {
+            let text = format!("listen \"127.0.0.1:0\"\nban \"b\" {tracks}\nsite {{ respond 200; }}\n");
+            tidegate_config::load_str("test.kdl", &text, Path::new("/"), &BTreeMap::new()).settings.unwrap()
+        };
+        let before = Rates::open(&settings(""), &Rates::default()).unwrap();
+        let of_ban =
+            |rates: &Rates| rates.0.iter().find(|table| table.identity.kind == Kind::Ban).unwrap().clone();
+        let rate::Table::Ban(bans) = of_ban(&before).table else { panic!() };
+        let clients = ["192.0.2.1", "2001:db8::/64"].map(|client| client.parse::<Client>().unwrap());
+        for client in clients {
+            bans.ban(client, Duration::from_secs(100), clock::monotonic_ns());
+        }
+        let kept = before.bans_to_keep(1_000);
+        let after = Rates::open(&settings("track"), &Rates::default()).unwrap();
+        let others = "[\"gone\",\"192.0.2.9\",2000]\n[\"b\",\"192.0.2.8\",1049]\nwords\n[\"b\",\"x\",2000]\n";
+        assert_eq!(after.ban_again(&format!("{kept}{others}"), 1_050), (2, 2));
+        assert!(of_ban(&after).is_tracked && !of_ban(&before).is_tracked);
+        let said = after.bans();
+        for client in ["192.0.2.1", "2001:db8::/64"] {
+            let line =
+                said.lines().find(|line| line.starts_with(&format!("{client} would be for 50 s more")));
+            assert!(
+                line.is_some_and(|line| line.ends_with("`b`, which only tracks"))
+                    || said.contains("for 51 s"),
+                "{said}"
+            );
+        }
+        assert_eq!(said.lines().count(), 2);
+        // A clock that was set back does not ban for longer than any ban lasts.
+        assert_eq!(after.ban_again("[\"b\",\"192.0.2.7\",9000000000000000000]\n", i64::MIN), (1, 0));
+    }
+
+    #[test]
+    fn limits_that_come_and_go_leave_nothing() {
+        let store = RateStore::default();
+        let mut present = Rates::open(&named(&["stays"]), &Rates::default()).unwrap();
+        assert!(is_within(&present, "stays", b"key"));
+        let mut added = vec!["stays".to_owned()];
+        for number in 0..500 {
+            if number % 50 == 0 {
+                added.push(format!("added{number}"));
+            }
+            let renamed = format!("renamed{number}");
+            let settings = settings(added.iter().cloned().chain([renamed.clone()]));
+            let next = Rates::open(&settings, &present).unwrap();
+            let (places, memories) = next.copies().unwrap();
+            assert_eq!(memories.len(), 1);
+            store.provide(&places, &memories).unwrap();
+            store.settle(&settings);
+            next.release_others();
+            assert!(is_within(&next, &renamed, b"key") && !is_within(&next, "stays", b"key"));
+            assert!(taken(&memories[0]) <= 16 * 4096 * 2, "{number}: {} bytes", taken(&memories[0]));
+            assert_eq!(store.held(), added.len() + 1);
+            present = next;
+        }
+        // Who comes later maps no more than there is.
+        let (places, memories) = present.copies().unwrap();
+        RateStore::default().provide(&places, &memories).unwrap();
     }
 
     #[test]
@@ -353,7 +511,7 @@ mod tests {
             let (memory, descriptor) = SharedMemory::new("test", length).unwrap();
             let table = identity.fresh(memory.words(0..length).unwrap(), 8).unwrap();
             let descriptor = Arc::new(descriptor);
-            Table { identity, table, descriptor, start: 0, length }
+            Table { identity, table, descriptor, start: 0, length, is_tracked: false }
         };
         let alone = Rates(Identity::all(&settings).map(alone).collect());
         assert!(is_within(&alone, "b", b"key"));

@@ -81,7 +81,7 @@ pub fn seal(settings: &mut Settings, control: Option<&ControlPaths>) -> Vec<Stri
     // In a folder for everybody they can be replaced, but not used, and so in a home: that is for applications, too.
     let is_sealed = |path: &&PathBuf| seal::shared_folder(path).is_none() && home_before(path).is_none();
     let with_ways = |path: &PathBuf| seal::with_ways(path);
-    paths.extend(settings.pid_file.iter().filter(is_sealed).flat_map(with_ways));
+    paths.extend(settings.pid_file.iter().chain(&settings.bans_file).filter(is_sealed).flat_map(with_ways));
     match control {
         Some(ControlPaths { socket, proof: None }) => unsealed.push(format!(
             "{who} can use the control socket {}: it lies below a folder for everybody; name another place with \
@@ -136,6 +136,11 @@ fn give(settings: &mut Settings, sealed: &Arc<Sealed>) {
             }
         }
     }
+    for hook in settings.load_hooks_mut() {
+        if let HookAction::Run { sealed: its, .. } = &mut hook.action {
+            *its = sealed.clone();
+        }
+    }
     if let Some(hook) = &mut settings.acme.dns_hook {
         hook.sealed = sealed.clone();
     }
@@ -161,7 +166,8 @@ pub fn of(settings: &Settings) -> Option<&Sealed> {
         Application::Processes(processes) => Some(&*processes.sealed),
         _ => None,
     });
-    let hooks = pools().flat_map(|pool| &pool.hooks).filter_map(|hook| match &hook.action {
+    let hooks = pools().flat_map(|pool| &pool.hooks).chain(settings.load_hooks().map(|(_, hook)| hook));
+    let hooks = hooks.filter_map(|hook| match &hook.action {
         HookAction::Run { sealed, .. } => Some(&**sealed),
         _ => None,
     });
@@ -183,7 +189,8 @@ fn home_before(path: &Path) -> Option<PathBuf> {
 
 fn starts_something(settings: &Settings) -> bool {
     let has_processes = |application: &Application| matches!(application, Application::Processes(_));
-    let mut hooks = settings.pools.iter().flat_map(|pool| &pool.hooks);
+    let of_pools = settings.pools.iter().flat_map(|pool| &pool.hooks);
+    let mut hooks = of_pools.chain(settings.load_hooks().map(|(_, hook)| hook));
     settings.pools.iter().any(|pool| has_processes(&pool.application))
         || hooks.any(|hook| matches!(hook.action, HookAction::Run { .. }))
         || settings.acme.dns_hook.is_some()

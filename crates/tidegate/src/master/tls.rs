@@ -40,7 +40,7 @@ impl Tls {
             // Clients come back with new sessions where this fails.
             let _ = store.tickets().inherit(tickets);
         }
-        Ok(Tls { store, watch: CertificateWatch::default(), looks: Looks::default() })
+        Ok(Tls { store, watch: CertificateWatch::default(), looks: Looks::new("certificates") })
     }
 
     /// Whether a revision can be served; an error is a sentence about the settings. Asks no file system.
@@ -64,6 +64,13 @@ impl Tls {
     /// A reload is over: what nobody uses any more, or has come to use, goes.
     pub fn settle(&self, present: &Revision) {
         self.store.settle(&present.tls);
+    }
+
+    /// A revision was given up: what its files held is again what those of the one in force do.
+    pub fn restore(&self, present: &Revision) {
+        for wrong in self.store.take(&present.tls) {
+            log::error(format_args!("a certificate that was in use cannot be used: {wrong}"));
+        }
     }
 
     /// The state of the files that are in use.
@@ -137,9 +144,9 @@ impl Master {
         }
     }
 
-    /// The files were looked at. What belongs to a revision before is found again.
+    /// The files were looked at.
     pub(super) fn have_looked(&mut self, looked: Looked) {
-        if !self.tls.looks.end(looked.look) || self.servers.is_ending {
+        if !self.tls.looks.end(looked.look) || !self.takes_what_is_found() {
             return;
         }
         self.tls.watch = looked.watch;

@@ -163,6 +163,11 @@ pub fn unknown(settings: &Settings) -> Vec<anyhow::Error> {
         });
         said.extend(of_hooks.filter_map(user).map(|error| error.context(Place::new(&pool.origin, "`on`"))));
     }
+    let of_load = settings.load_hooks().filter_map(|(_, hook)| match &hook.action {
+        HookAction::Run { user: name, .. } => user(name),
+        HookAction::Call(_) => None,
+    });
+    said.extend(of_load.map(|error| error.context("`on`")));
     let of_dns = settings.acme.dns_hook.as_ref().and_then(|hook| user(&hook.user));
     said.extend(of_dns.map(|error| error.context("`dns-hook`")));
     said
@@ -354,6 +359,13 @@ pub fn out_of_reach(settings: &Settings) -> Vec<(Option<Origin>, String)> {
             warnings.push((Some(pool.origin.clone()), said(&format!("`on` of pool {}", pool.name))));
         }
     }
+    let mut of_load = settings.load_hooks().filter_map(|(_, hook)| match &hook.action {
+        HookAction::Run { user, .. } => user.as_deref(),
+        HookAction::Call(_) => None,
+    });
+    if of_load.any(is_other_user) {
+        warnings.push((None, said("`on`")));
+    }
     let hook = settings.acme.dns_hook.as_ref().and_then(|hook| hook.user.as_deref());
     if hook.is_some_and(is_other_user) {
         warnings.push((None, said("dns-hook")));
@@ -436,6 +448,25 @@ pub fn assign(settings: &mut Settings, is_root: bool) -> Result<Vec<Assigned>> {
             }
         }
     }
+    let mut of_load = Vec::new();
+    for hook in settings.load_hooks_mut() {
+        let HookAction::Run { user, group, .. } = &mut hook.action else { continue };
+        match user {
+            Some(name) => {
+                find_user(name).context("`on`")?;
+                user.take_if(|_| !is_root);
+            }
+            None if is_root => {
+                let usual = usual().context("`on`")?;
+                of_load
+                    .push(Assigned { what: "`on`".into(), said: format!("{}, {}", usual.user, usual.why) });
+                (*user, *group) = (Some(usual.user), usual.group);
+            }
+            None => {}
+        }
+    }
+    of_load.dedup();
+    assigned.extend(of_load);
     if let Some(hook) = &mut settings.acme.dns_hook {
         match &hook.user {
             Some(name) => {

@@ -8,6 +8,7 @@
 //! on holding the ports: it finishes what is open and ends, as HAProxy's processes do. A service manager starts
 //! the next master, which finds the ports free.
 
+mod client_names;
 mod demand;
 pub mod hanging;
 mod nodes;
@@ -30,6 +31,7 @@ use std::process::ExitCode;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, RwLock};
 use std::time::{Duration, Instant};
+use tidegate_core::access_data::AccessStore;
 use tidegate_core::log::Writer;
 use tidegate_core::rate::RateStore;
 use tidegate_core::tls::TlsStore;
@@ -38,7 +40,7 @@ use tidegate_io::passing;
 use tidegate_io::usage::Usage;
 use tidegate_modules::gateway::pool_directory::PoolDirectory;
 use tidegate_modules::login::LoginStore;
-use tidegate_stats::{Snapshot, Worker as Stats};
+use tidegate_stats::{Level, Snapshot, Worker as Stats};
 use wellness::Limits;
 
 /// How long a worker may take to answer a question.
@@ -81,10 +83,13 @@ pub fn run() -> Result<ExitCode> {
     let writer = Writer::start().context("cannot start the log thread")?;
     let tls = TlsStore::new().context("cannot make keys for TLS session tickets")?;
     let directory = PoolDirectory::new();
+    let access = Arc::<AccessStore>::default();
+    access.names().ask_by(Arc::<client_names::Asker>::default());
     let members = Arc::new(Members {
         workers: RwLock::default(),
         writer: writer.clone(),
         directory: directory.clone(),
+        access: access.clone(),
         limits,
     });
     let told = directory.clone();
@@ -112,7 +117,7 @@ pub fn run() -> Result<ExitCode> {
     let rates = Arc::<RateStore>::default();
     rates.share_by(nodes::taker());
     let logins = Arc::new(LoginStore::new(tls.clone(), rates.clone()));
-    let stores = Stores { access: Arc::default(), directory, logins, rates, tls };
+    let stores = Stores { access, directory, logins, rates, tls };
     orders::Server::new(link, writer, members, stores, (sender, events), warning).run();
     Ok(ExitCode::SUCCESS)
 }
@@ -152,6 +157,7 @@ struct Members {
     workers: RwLock<Vec<(Asker, Arc<Stats>)>>,
     writer: Arc<Writer>,
     directory: Arc<PoolDirectory>,
+    access: Arc<AccessStore>,
     /// When it began.
     limits: Limits,
 }
@@ -162,6 +168,11 @@ impl Members {
         if let Ok(workers) = self.workers.read() {
             workers.iter().for_each(|(_, stats)| counted.merge(&stats.snapshot()));
         }
+        let names = self.access.names().report();
+        counted.dns_cache_entries = Level { current: names.entries, peak: names.entries, limit: names.limit };
+        (counted.dns_cache_hits, counted.dns_cache_misses) = (names.hits, names.misses);
+        (counted.dns_names, counted.dns_nameless) = (names.named, names.nameless);
+        (counted.dns_unanswered, counted.dns_refused) = (names.unanswered, names.refused);
         Figures {
             counted,
             log_lines_lost: self.writer.lost_lines(),

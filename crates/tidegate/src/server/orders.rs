@@ -8,7 +8,7 @@ use crate::registry::{Registry, Stores};
 use crate::server::privileges;
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -197,14 +197,10 @@ impl Server {
                 }
                 self.tell(&ToMaster::CredentialsInUse);
             }
-            ToServer::Access(keys) => {
-                for (key, memory) in keys.iter().zip(descriptors) {
-                    if let Err(error) = self.stores.access.provide(key, memory.as_fd()) {
-                        let path = key.path.display();
-                        log::error(format_args!(
-                            "what the master has read of {path} cannot be used: {error}"
-                        ));
-                    }
+            ToServer::Access(places) => {
+                for (path, error) in self.stores.access.provide(&places, &descriptors) {
+                    let path = path.display();
+                    log::error(format_args!("what the master has read of {path} cannot be used: {error}"));
                 }
             }
             ToServer::Commit => self.commit(),
@@ -301,6 +297,7 @@ impl Server {
         self.off_limits = std::mem::take(&mut self.next_off_limits);
         off_limits::set(self.off_limits.clone());
         self.use_error_log(&settings);
+        self.stores.access.names().adopt(&settings.dns);
         let outcome = if self.settings.is_none() {
             let mut listeners = std::mem::take(&mut self.waiting).into_iter();
             self.tell_workers(|reply| Command::Listen(listeners.next().unwrap_or_default(), reply))

@@ -94,6 +94,7 @@ impl Connection {
                 cx.stats.http2_resets.add(kind, 1);
                 if let StreamError::Malformed(malformed) = error {
                     cx.stats.parse_errors.add(faults::kind_of_malformed(malformed), 1);
+                    self.count_unread(cx, Status::BAD_REQUEST);
                 }
                 if let Some(stream) = stream {
                     self.abandon_stream(h2, stream, cx);
@@ -157,8 +158,9 @@ impl Connection {
         let decision = self.decide(cx, &engine, &head, &mut entry);
         // The connection stays, whatever has become of the request: what it has under way is not lost for that.
         let Decision { reply, content_sink, content, account, is_exempt, log: sink, .. } = decision;
-        let Decision { ends_with_client, interim, signals, tls, identity, limits, held, .. } = decision;
-        (entry.tls, entry.identity) = (tls.as_ref(), identity.as_ref());
+        let Decision { ends_with_client, interim, signals, tls, identity, trace, limits, held, .. } =
+            decision;
+        (entry.tls, entry.identity, entry.trace) = (tls.as_ref(), identity.as_ref(), trace.as_ref());
         self.limits.clone_from(&limits);
         let is_last = self.is_last_request(&engine.settings.limits.request);
         if is_last && !h2.is_closing {

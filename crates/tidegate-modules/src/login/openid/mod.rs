@@ -32,7 +32,6 @@ use provider::NotRedeemed;
 use serde_json::Value;
 use session::{Place, Session, cookie_name, set_cookie};
 use std::fmt::Display;
-use std::num::NonZeroUsize;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -113,10 +112,6 @@ impl OpenidGate {
 }
 
 impl Gate for OpenidGate {
-    fn proves(&self) -> Option<NonZeroUsize> {
-        NonZeroUsize::new(Arc::as_ptr(&self.0.source) as usize)
-    }
-
     fn check(&self, exchange: &mut Exchange<'_>) -> Verdict {
         let terms = &self.0;
         let is_at = |path: &str| exchange.path == path.as_bytes();
@@ -126,9 +121,12 @@ impl Gate for OpenidGate {
         if is_at(&terms.settings.logout) {
             return terms.log_out(exchange);
         }
+        if exchange.is_logged_in(&terms.login) {
+            return Verdict::Pass;
+        }
         if let Some(session) = terms.session(exchange) {
             terms.stats.user_cache_hits.add(1);
-            exchange.identify().prove(Arc::new(session.user()), SCHEME);
+            exchange.identify().prove(Arc::new(session.user()), SCHEME, &terms.login);
             return Verdict::Pass;
         }
         terms.stats.user_cache_misses.add(1);
@@ -355,7 +353,7 @@ impl Terms {
             let why = format!("`{}` is in more groups than a cookie can hold", known.name.escape_debug());
             return Verdict::Refuse(self.not_let_in(exchange, &why));
         };
-        identity.prove(Arc::new(known), SCHEME);
+        identity.prove(Arc::new(known), SCHEME, &self.login);
         let name = self.cookie_name("session", exchange);
         let cookie = set_cookie(&name, Some(&value), lifetime, is_secure(exchange));
         // With the host in front of it no path leads to another one.

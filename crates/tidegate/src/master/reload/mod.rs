@@ -39,6 +39,8 @@ pub struct Reload {
     stage: Option<Stage>,
     /// Read, and nothing opened yet.
     draft: Option<Draft>,
+    /// What its files hold may have been given to the server processes.
+    is_given: bool,
     /// Opened, and not in force yet.
     next: Option<Revision>,
     by: By,
@@ -66,6 +68,7 @@ impl Reload {
             purpose,
             stage: None,
             draft: None,
+            is_given: false,
             next: None,
             by: By::Present,
             fresh: Vec::new(),
@@ -219,6 +222,7 @@ impl Master {
     fn open_next(&mut self) -> Result<(Option<Stage>, Vec<Action>)> {
         let Some(Change::Reload(reload)) = &mut self.change else { return Ok((None, Vec::new())) };
         let Some(draft) = reload.draft.take() else { return Ok((None, Vec::new())) };
+        reload.is_given = true;
         let Draft { mut settings, layout, files, seen, access, assigned, warnings, logs, sockets } = draft;
         let logs = logs.joined(&settings, &self.current.logs).context("cannot copy a log")?;
         let sockets = sockets.joined(&settings, layout.total(), &self.current.sockets)?;
@@ -341,8 +345,13 @@ impl Master {
     /// It is over, and nothing has changed.
     fn refuse_reload(&mut self, why: &str) {
         let number = self.current.number;
-        // What the store of certificates has taken in for it goes.
+        // What was taken in for it goes: files may have changed between the reading of the one and of the other.
+        if matches!(&self.change, Some(Change::Reload(reload)) if reload.is_given) {
+            self.tls.restore(&self.current);
+            self.servers.restore(&self.current);
+        }
         self.tls.settle(&self.current);
+        self.current.rates.release_others();
         self.end_reload(|purpose, _| match purpose {
             Purpose::Order { responder, found } => {
                 let mut said = found.said;
@@ -387,6 +396,9 @@ impl Master {
         let is_in_force = matches!(reload.stage, Some(Stage::Committing(_) | Stage::Retiring(_)));
         if !is_in_force {
             self.servers.serving().into_iter().for_each(|id| self.servers.discard(id));
+            if reload.is_given {
+                self.servers.restore(&self.current);
+            }
             reload.fresh.iter().for_each(|id| self.servers.kill(*id));
         }
         self.leave_no_trace(reload.draft, reload.next);

@@ -11,7 +11,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use tidegate_config::credentials::Credential;
 use tidegate_config::settings::LogTarget;
-use tidegate_core::access_data::{AccessFile, DataKey};
+use tidegate_core::access_data::{self, AccessFile, DataPlace};
 use tidegate_core::log;
 use tidegate_core::tls::TlsUpdate;
 
@@ -48,10 +48,10 @@ impl Servers {
             off_limits,
         };
         let frame = Link::frame(&message).context("a server process cannot be told of the settings")?;
-        let (keys, memory) =
+        let (places, memories) =
             copies(revision.access.files.all()).context("cannot copy what access asks of files")?;
         let is_told = server.link.order(&ToServer::Tls(update), Vec::new())
-            && (keys.is_empty() || server.link.order(&ToServer::Access(keys), memory));
+            && (places.is_empty() || server.link.order(&ToServer::Access(places), memories));
         if !is_told || !server.link.order_frame(frame, descriptors) {
             self.news.push_back(News::Failed(id, format!("server process {} takes no orders", server.pid)));
         }
@@ -73,13 +73,27 @@ impl Servers {
     }
 
     /// Gives every process what access asks of these files, which have changed.
-    pub fn give_access(&mut self, fresh: &[AccessFile]) {
+    ///
+    /// # Errors
+    /// There is no descriptor left. Not all have got it.
+    pub fn give_access<'a>(
+        &mut self,
+        files: impl IntoIterator<Item = &'a AccessFile> + Clone,
+    ) -> io::Result<()> {
         for server in self.list.iter().filter(|server| !server.has_ended) {
-            match copies(fresh) {
-                Ok((keys, memory)) => drop(server.order(&ToServer::Access(keys), memory)),
-                // It is looked at again with the next change, and read by the next process.
-                Err(error) => log::error(format_args!("cannot copy what access asks of files: {error}")),
-            }
+            let (places, memories) = copies(files.clone())?;
+            server.order(&ToServer::Access(places), memories);
+        }
+        Ok(())
+    }
+
+    /// A revision was given up that processes may have prepared: what its files said is again what those of `present` do.
+    pub fn restore(&mut self, present: &Revision) {
+        self.give_tls(&TlsUpdate { files: present.tls.clone(), ..TlsUpdate::default() });
+        if !present.access.files.is_empty()
+            && let Err(error) = self.give_access(present.access.files.all())
+        {
+            log::error(format_args!("a server process may go by lists that were just refused: {error}"));
         }
     }
 
@@ -94,7 +108,7 @@ impl Servers {
 }
 
 /// Files as they are passed on.
-fn copies(files: &[AccessFile]) -> io::Result<(Vec<DataKey>, Vec<OwnedFd>)> {
-    let memory = files.iter().map(|file| file.memory().try_clone_to_owned()).collect::<io::Result<_>>()?;
-    Ok((files.iter().map(|file| file.key.clone()).collect(), memory))
+fn copies<'a>(files: impl IntoIterator<Item = &'a AccessFile>) -> io::Result<(Vec<DataPlace>, Vec<OwnedFd>)> {
+    let (places, memories) = access_data::places(files);
+    Ok((places, memories.iter().map(|memory| memory.try_clone()).collect::<io::Result<_>>()?))
 }

@@ -63,7 +63,8 @@ impl Upstreams {
             }
         }
         if let Some(prober) = &*prober {
-            prober.set(settings.upstreams.iter().map(|upstream| group(upstream, settings, tls)).collect());
+            let groups = settings.upstreams.iter().map(|upstream| group(upstream, settings, tls));
+            prober.set(groups.collect(), settings.dns.servers.clone());
         }
     }
 

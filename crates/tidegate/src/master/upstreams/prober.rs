@@ -38,7 +38,7 @@ impl Group {
 
 /// The thread. It ends when this is dropped.
 pub struct Prober {
-    settings: Option<mpsc::UnboundedSender<Vec<Group>>>,
+    settings: Option<mpsc::UnboundedSender<(Vec<Group>, Vec<SocketAddr>)>>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -55,10 +55,11 @@ impl Prober {
         Ok(Prober { settings: Some(sender), thread: Some(thread) })
     }
 
-    /// Watches over these groups from now on. Those that are as they were go on undisturbed.
-    pub fn set(&self, groups: Vec<Group>) {
+    /// Watches over these groups from now on, and asks these name servers (none: those of the machine). Those that are as they
+    /// were go on undisturbed.
+    pub fn set(&self, groups: Vec<Group>, servers: Vec<SocketAddr>) {
         if let Some(settings) = &self.settings {
-            let _ = settings.send(groups);
+            let _ = settings.send((groups, servers));
         }
     }
 }
@@ -84,8 +85,8 @@ impl Drop for Watched {
     }
 }
 
-async fn follow(mut settings: mpsc::UnboundedReceiver<Vec<Group>>, report: Report) {
-    let resolver = Rc::new(resolve::Resolver::default());
+async fn follow(mut settings: mpsc::UnboundedReceiver<(Vec<Group>, Vec<SocketAddr>)>, report: Report) {
+    let mut resolver = Rc::new(resolve::Resolver::default());
     // What was said last: it holds for whoever goes on under other settings.
     let known = Rc::new(RefCell::new(Findings::default()));
     let report: Report = Rc::new({
@@ -96,7 +97,19 @@ async fn follow(mut settings: mpsc::UnboundedReceiver<Vec<Group>>, report: Repor
         }
     });
     let mut watched: HashMap<String, Watched> = HashMap::new();
-    while let Some(groups) = settings.recv().await {
+    while let Some((groups, servers)) = settings.recv().await {
+        if resolver.servers() != servers {
+            // Names are asked for anew; what was known of them holds until then.
+            let has_names = |group: &Group| {
+                group
+                    .upstream
+                    .members
+                    .iter()
+                    .any(|member| matches!(member.address, MemberAddress::Name { .. }))
+            };
+            watched.retain(|_, watched| !has_names(&watched.group));
+            resolver = Rc::new(resolve::Resolver::new(servers));
+        }
         watched.retain(|_, watched| groups.iter().any(|group| group.is_same_as(&watched.group)));
         let upstreams: Vec<Upstream> = groups.iter().map(|group| group.upstream.clone()).collect();
         known.borrow_mut().retain(&upstreams);

@@ -1,13 +1,14 @@
 //! Where a name leads, looked up again as its records say.
 //!
-//! Through `/etc/hosts` and the name servers of `/etc/resolv.conf`, read anew after a failure: the machine
+//! Through the name servers of `dns`, else through `/etc/hosts` and those of `/etc/resolv.conf`, read anew after a failure: the machine
 //! may have moved to another network meanwhile.
 
+use crate::resolver;
 use hickory_resolver::TokioResolver;
 use hickory_resolver::net::{DnsError, NetError};
 use hickory_resolver::proto::op::ResponseCode;
 use std::cell::RefCell;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::time::Instant;
 use tokio::time::{Duration, sleep};
 
@@ -21,10 +22,22 @@ const MOST_AFTER_FAILURE: Duration = Duration::from_secs(60);
 /// Looks names up. Shared by all names, so that they share its cache.
 #[derive(Default)]
 pub struct Resolver {
+    /// Of the settings; those of the machine where there are none.
+    servers: Vec<SocketAddr>,
     inner: RefCell<Option<TokioResolver>>,
 }
 
 impl Resolver {
+    /// Asks these name servers, or those of the machine where there are none.
+    pub fn new(servers: Vec<SocketAddr>) -> Resolver {
+        Resolver { servers, inner: RefCell::default() }
+    }
+
+    /// Whom it asks, as far as the settings say.
+    pub fn servers(&self) -> &[SocketAddr] {
+        &self.servers
+    }
+
     /// Follows a name: `changed` is told its addresses, sorted, when they are known and whenever others are.
     /// A failure leaves the addresses as they were; when it is the first thing that happens there are none.
     pub async fn follow(&self, host: &str, mut changed: impl FnMut(&[IpAddr])) {
@@ -91,8 +104,7 @@ impl Resolver {
         if let Some(resolver) = known {
             return Ok(resolver);
         }
-        let builder = TokioResolver::builder_tokio().map_err(|error| error.to_string())?;
-        let resolver = builder.build().map_err(|error| error.to_string())?;
+        let resolver = resolver::of_servers(&self.servers).map_err(|error| error.to_string())?;
         *self.inner.borrow_mut() = Some(resolver.clone());
         Ok(resolver)
     }
@@ -109,9 +121,11 @@ fn sentence(error: &NetError) -> String {
             code => answered(code),
         },
         NetError::Dns(DnsError::ResponseCode(code)) => answered(*code),
-        NetError::Timeout => "no name server of /etc/resolv.conf has answered in time".to_owned(),
-        NetError::NoConnections => "no name server of /etc/resolv.conf can be reached".to_owned(),
-        NetError::Io(error) => format!("the name servers of /etc/resolv.conf cannot be reached: {error}"),
+        NetError::Timeout => "no name server (`dns`, else /etc/resolv.conf) has answered in time".to_owned(),
+        NetError::NoConnections => "no name server (`dns`, else /etc/resolv.conf) can be reached".to_owned(),
+        NetError::Io(error) => {
+            format!("the name servers (`dns`, else /etc/resolv.conf) cannot be reached: {error}")
+        }
         other => format!("the answer of the name server is of no use: {other}"),
     }
 }

@@ -32,6 +32,7 @@ fn upstream(address: MemberAddress, check: Option<Check>) -> Upstream {
         eject: Eject { failures: None, time: Duration::ZERO, most: Duration::ZERO },
         slow_start: Duration::ZERO,
         retry: Retry { times: 0, budget: 0 },
+        hooks: Vec::new(),
         origin: Origin::default(),
     }
 }
@@ -63,7 +64,7 @@ fn server(answers: &'static [&'static [u8]], asked: usize) -> SocketAddr {
 fn facts(upstream: Upstream) -> std::sync::mpsc::Receiver<Fact> {
     let (sender, facts) = channel();
     let prober = Prober::start(move |finding| drop(sender.send(finding.fact))).unwrap();
-    prober.set(vec![Group { upstream, way: None }]);
+    prober.set(vec![Group { upstream, way: None }], Vec::new());
     // It lives as long as the test process: its end is the end of the test.
     std::mem::forget(prober);
     facts

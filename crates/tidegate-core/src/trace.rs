@@ -1,0 +1,321 @@
+//! What a request leaves for its access line beside its head: its id, where it went, who was asked and how long that took.
+//!
+//! `conn/decide` begins a [`Trace`] where the site gives ids or its log shows one; `modules/gateway` writes down whom it
+//! asks. Where neither is wanted there is none, and nothing is measured.
+
+use crate::exchange::Exchange;
+use crate::remote::Remote;
+use std::cell::{Cell, OnceCell, RefCell};
+use std::rc::Rc;
+use tidegate_config::settings::{self, UpstreamStage};
+use tidegate_http::Fields;
+use tidegate_io::clock::monotonic_ns;
+
+/// The field that the id of a request comes and goes in.
+pub const REQUEST_ID: &str = "x-request-id";
+/// Bytes of an id that a proxy has made.
+const ID_MAX: usize = 128;
+/// Bytes of one that is made here.
+const ID_BYTES: usize = 16;
+/// Ids made of the random bytes of one call.
+const IDS_AT_ONCE: usize = 32;
+/// Members that are told of: more are not tried for one request.
+const TRIES_MAX: usize = 16;
+
+/// How the site and its routes are called in logs, and what of a request is remembered for them.
+#[derive(Debug)]
+pub(crate) struct Traced {
+    site: String,
+    routes: Vec<String>,
+    has_id: bool,
+    watches: bool,
+}
+
+impl Traced {
+    /// Of a site; `is_shown` when the lines of its log tell of it. `None`: nothing is remembered.
+    pub(crate) fn of(config: &settings::Site, is_shown: bool) -> Option<Rc<Traced>> {
+        (config.has_request_id || is_shown).then(|| {
+            Rc::new(Traced {
+                site: config.names.first().map(ToString::to_string).unwrap_or_default(),
+                routes: config.routes.iter().map(|route| route.pattern.to_string()).collect(),
+                has_id: config.has_request_id,
+                watches: is_shown,
+            })
+        })
+    }
+}
+
+/// What is remembered of one request.
+#[derive(Debug)]
+pub struct Trace {
+    of: Rc<Traced>,
+    id: Option<String>,
+    route: Cell<Option<usize>>,
+    tries: RefCell<Vec<Try>>,
+}
+
+/// One member that was asked. Times are monotonic, nanoseconds; 0 is for what has not come to pass.
+#[derive(Debug, Clone)]
+struct Try {
+    member: String,
+    status: u16,
+    began: u64,
+    connected: u64,
+    answered: u64,
+    ended: u64,
+}
+
+impl Trace {
+    /// For a request of a site. The one before it, where nobody has it any more, gives its memory.
+    #[cold]
+    pub(crate) fn begin(of: &Rc<Traced>, remote: &Remote, fields: &Fields<'_>) -> Option<Rc<Trace>> {
+        thread_local! {
+            static BEFORE: RefCell<Option<Rc<Trace>>> = const { RefCell::new(None) };
+        }
+        let id = of.has_id.then(|| told_by_proxy(remote, fields).or_else(new_id)).flatten();
+        BEFORE.with_borrow_mut(|before| {
+            let mut spare = before.as_mut().and_then(Rc::get_mut);
+            let mut tries = spare.as_mut().map(|spare| std::mem::take(&mut spare.tries)).unwrap_or_default();
+            tries.get_mut().clear();
+            let trace = Trace { of: of.clone(), id, route: Cell::new(None), tries };
+            match spare {
+                Some(spare) => *spare = trace,
+                None => *before = Some(Rc::new(trace)),
+            }
+            before.clone()
+        })
+    }
+
+    /// The route that the client's own request came to.
+    pub(crate) fn set_route(&self, index: usize) {
+        self.route.set(Some(index));
+    }
+
+    /// The id, where the site gives one.
+    pub fn id(&self) -> Option<&str> {
+        self.id.as_deref()
+    }
+
+    /// The first name of the site; empty where it has none.
+    pub fn site(&self) -> &str {
+        &self.of.site
+    }
+
+    /// The pattern of the route; empty where the request has come to none.
+    pub fn route(&self) -> &str {
+        self.route.get().and_then(|index| self.of.routes.get(index)).map_or("", String::as_str)
+    }
+
+    /// Whether anybody wants to know who is asked.
+    pub fn watches(&self) -> bool {
+        self.of.watches
+    }
+
+    /// A member has been chosen, and the request is about to be sent there.
+    pub fn begin_try(&self, member: String) {
+        let mut tries = self.tries.borrow_mut();
+        if tries.len() < TRIES_MAX {
+            let began = monotonic_ns();
+            tries.push(Try { member, status: 0, began, connected: 0, answered: 0, ended: 0 });
+        }
+    }
+
+    /// There is a connection to the member that was chosen last.
+    pub fn connected(&self) {
+        self.mark(|last, now| last.connected = now);
+    }
+
+    /// The head of its answer has come.
+    pub fn answered(&self, status: u16) {
+        self.mark(|last, now| (last.answered, last.status) = (now, status));
+    }
+
+    /// It is done with, whatever came of it.
+    pub fn end_try(&self) {
+        self.mark(|last, now| last.ended = now);
+    }
+
+    fn mark(&self, set: impl FnOnce(&mut Try, u64)) {
+        let mut tries = self.tries.borrow_mut();
+        if let Some(last) = tries.last_mut().filter(|last| last.ended == 0) {
+            set(last, monotonic_ns());
+        }
+    }
+
+    /// How many members were asked.
+    pub(crate) fn tries(&self) -> usize {
+        self.tries.borrow().len()
+    }
+
+    /// Tells of each member: its name, the status it has answered (0 for none), and how long a stage took, nanoseconds,
+    /// where it has been reached. One that is not done with has taken until now.
+    pub(crate) fn each_try(&self, mut tell: impl FnMut(&Asked<'_>)) {
+        let tries = self.tries.borrow();
+        for asked in tries.iter() {
+            tell(&Asked(asked));
+        }
+    }
+}
+
+#[cfg(test)]
+impl Trace {
+    /// One of members that have answered so; each took a millisecond for each stage that it has come to.
+    pub(crate) fn made(id: Option<&str>, site: &str, route: &str, tries: &[(&str, u16)]) -> Rc<Trace> {
+        let routes = vec![route.to_owned()];
+        let of = Traced { site: site.to_owned(), routes, has_id: true, watches: true };
+        let made = |(member, status): &(&str, u16)| {
+            let after = |stage: u64| if *status == 0 { 0 } else { 1 + stage * 1_000_000 };
+            let (connected, answered) = (after(1), after(2));
+            Try {
+                member: (*member).to_owned(),
+                status: *status,
+                began: 1,
+                connected,
+                answered,
+                ended: 3_000_001,
+            }
+        };
+        Rc::new(Trace {
+            of: Rc::new(of),
+            id: id.map(str::to_owned),
+            route: Cell::new(Some(0)),
+            tries: RefCell::new(tries.iter().map(made).collect()),
+        })
+    }
+}
+
+/// A member that was asked, for a log.
+pub(crate) struct Asked<'t>(&'t Try);
+
+impl Asked<'_> {
+    /// Its address.
+    pub(crate) fn member(&self) -> &str {
+        &self.0.member
+    }
+
+    /// What it has answered.
+    pub(crate) fn status(&self) -> Option<u16> {
+        Some(self.0.status).filter(|status| *status != 0)
+    }
+
+    /// How long that took, nanoseconds, where it has come so far.
+    pub(crate) fn nanos(&self, stage: UpstreamStage) -> Option<u64> {
+        let Try { began, connected, answered, ended, .. } = *self.0;
+        let at = match stage {
+            UpstreamStage::Connected => connected,
+            UpstreamStage::FirstByte => answered,
+            UpstreamStage::Complete if ended == 0 => monotonic_ns(),
+            UpstreamStage::Complete => ended,
+        };
+        (at != 0).then(|| at.saturating_sub(began))
+    }
+}
+
+impl Exchange<'_> {
+    /// The id of the request, where its site gives one.
+    pub fn request_id(&self) -> Option<&str> {
+        self.state.trace.as_ref()?.id()
+    }
+
+    /// For who asks others about it; `None` where no log wants to know.
+    pub fn watcher(&self) -> Option<Rc<Trace>> {
+        self.state.trace.as_ref().filter(|trace| trace.watches()).cloned()
+    }
+}
+
+/// The id that a proxy of one's own has given the request. Whatever else stands in the field is nobody's word.
+fn told_by_proxy(remote: &Remote, fields: &Fields<'_>) -> Option<String> {
+    let is_plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"-._~:+/=@".contains(byte);
+    let told = remote.is_trusted.then(|| fields.single(REQUEST_ID)).flatten()?;
+    let is_fit = (1..=ID_MAX).contains(&told.len()) && told.iter().all(is_plain);
+    is_fit.then(|| String::from_utf8(told.to_vec()).ok()).flatten()
+}
+
+/// 128 random bits, of a generator of this thread that the kernel has seeded: 32 at a time. `None` where the system has no
+/// random numbers.
+fn new_id() -> Option<String> {
+    struct Pool {
+        bytes: [u8; ID_BYTES * IDS_AT_ONCE],
+        used: usize,
+    }
+    thread_local! {
+        static POOL: OnceCell<RefCell<Pool>> = const { OnceCell::new() };
+    }
+    const HEX: &[u8; 16] = b"0123456789abcdef";
+    POOL.with(|pool| {
+        let empty = || RefCell::new(Pool { bytes: [0; ID_BYTES * IDS_AT_ONCE], used: usize::MAX });
+        let mut pool = pool.get_or_init(empty).borrow_mut();
+        if pool.used.saturating_add(ID_BYTES) > pool.bytes.len() {
+            tidegate_tls::fill_random(&mut pool.bytes).ok()?;
+            pool.used = 0;
+        }
+        let start = pool.used;
+        pool.used += ID_BYTES;
+        let bytes = pool.bytes.get_mut(start..start + ID_BYTES)?;
+        let digits = |byte: &u8| [HEX[usize::from(byte >> 4)], HEX[usize::from(byte & 15)]].map(char::from);
+        let id = bytes.iter().flat_map(digits).collect();
+        bytes.fill(0); // nobody finds in memory what has been given out
+        Some(id)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashSet;
+    use tidegate_http::Field;
+    use tidegate_io::socket::Peer;
+
+    #[test]
+    fn ids_are_all_different() {
+        let ids: HashSet<String> = (0..10_000).map(|_| new_id().unwrap()).collect();
+        assert_eq!(ids.len(), 10_000);
+        assert!(ids.iter().all(|id| id.len() == 32 && id.bytes().all(|byte| byte.is_ascii_hexdigit())));
+    }
+
+    #[test]
+    fn whose_word_is_taken() {
+        let direct = Remote::direct(Peer::Unix);
+        let mut trusted = direct;
+        trusted.is_trusted = true;
+        let long = "a".repeat(ID_MAX + 1);
+        for (remote, sent, taken) in [
+            (direct, &["abc-1"][..], None),
+            (trusted, &["abc-1"], Some("abc-1")),
+            (
+                trusted,
+                &["Root=1-67891233-abcdef012345678912345678"],
+                Some("Root=1-67891233-abcdef012345678912345678"),
+            ),
+            (trusted, &[""], None),
+            (trusted, &["a b"], None),
+            (trusted, &["a\"b"], None),
+            (trusted, &["{a}"], None),
+            (trusted, &["a\x1fb"], None),
+            (trusted, &[&long], None),
+            (trusted, &[&long[1..]], Some(&long[1..])),
+            (trusted, &["a", "b"], None),
+            (trusted, &[], None),
+        ] {
+            let fields: Vec<_> =
+                sent.iter().map(|value| Field { name: "X-Request-ID", value: value.as_bytes() }).collect();
+            assert_eq!(told_by_proxy(&remote, &Fields::new(&fields)).as_deref(), taken, "{sent:?}");
+        }
+    }
+
+    #[test]
+    fn only_what_is_done_with_gives_its_memory() {
+        let of = Rc::new(Traced { site: "a".into(), routes: Vec::new(), has_id: true, watches: true });
+        let begin = || Trace::begin(&of, &Remote::direct(Peer::Unix), &Fields::default()).unwrap();
+        let first = begin();
+        first.begin_try("m".into());
+        let second = begin();
+        assert!(!Rc::ptr_eq(&first, &second) && first.id() != second.id());
+        second.begin_try("m".into());
+        let address = Rc::as_ptr(&second);
+        drop(second);
+        let third = begin();
+        assert!(std::ptr::eq(Rc::as_ptr(&third), address) && third.tries() == 0);
+        assert_eq!(first.tries(), 1);
+    }
+}

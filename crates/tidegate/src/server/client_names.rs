@@ -1,0 +1,158 @@
+//! The thread that asks name servers what clients are called.
+//!
+//! One for each server process, started with the first question, since most settings have none. `hickory-resolver` does
+//! the asking: ports and numbers of questions that nobody guesses, another try, TCP for what does not fit. What it says is
+//! held to be true of a client only where the name leads back to the address.
+
+use crate::resolver;
+use hickory_resolver::TokioResolver;
+use hickory_resolver::net::{DnsError, NetError};
+use hickory_resolver::proto::op::ResponseCode;
+use hickory_resolver::proto::rr::{Name, RData, RecordType};
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+use tidegate_config::settings::Dns;
+use tidegate_core::client_names::{AskNames, ClientName, Question, name_of};
+use tidegate_core::log;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::task::LocalSet;
+use tokio::time::timeout;
+
+/// Names of one address that are looked at: more have machines that many sites share, and of those any will do.
+const NAMES: usize = 4;
+
+/// Asks for the workers of this process.
+#[derive(Default)]
+pub struct Asker {
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    dns: Dns,
+    thread: Option<UnboundedSender<Job>>,
+}
+
+enum Job {
+    Adopt(Dns),
+    Ask(Question),
+}
+
+impl AskNames for Asker {
+    fn adopt(&self, dns: &Dns) {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.dns = dns.clone();
+        if let Some(thread) = &state.thread {
+            let _ = thread.send(Job::Adopt(dns.clone()));
+        }
+    }
+
+    fn ask(&self, question: Question) {
+        let thread = {
+            let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+            if state.thread.is_none() {
+                state.thread = start(state.dns.clone());
+            }
+            state.thread.clone()
+        };
+        // A question that is not sent is dropped, which answers it. How many there are at once, `queries` bounds.
+        if let Some(thread) = thread {
+            let _ = thread.send(Job::Ask(question));
+        }
+    }
+}
+
+fn start(dns: Dns) -> Option<UnboundedSender<Job>> {
+    let (sender, jobs) = unbounded_channel();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(|error| {
+        log::error(format_args!("the names of clients cannot be asked for: {error}"));
+    });
+    let runtime = runtime.ok()?;
+    let thread = std::thread::Builder::new().name("tidegate-names".into());
+    let started = thread.spawn(move || LocalSet::new().block_on(&runtime, follow(jobs, dns)));
+    match started {
+        Ok(_) => Some(sender),
+        Err(error) => {
+            log::error(format_args!(
+                "the thread that asks for the names of clients cannot be started: {error}"
+            ));
+            None
+        }
+    }
+}
+
+async fn follow(mut jobs: UnboundedReceiver<Job>, mut dns: Dns) {
+    let mut resolver: Option<Arc<TokioResolver>> = None;
+    while let Some(job) = jobs.recv().await {
+        match job {
+            Job::Adopt(next) => (dns, resolver) = (next, None),
+            Job::Ask(question) => {
+                if resolver.is_none() {
+                    // What was looked up is remembered by who asks.
+                    match resolver::of_clients(&dns) {
+                        Ok(made) => resolver = Some(Arc::new(made)),
+                        Err(error) => {
+                            log::error(format_args!("the names of clients cannot be asked for: {error}"));
+                            continue; // the question is dropped, which answers it
+                        }
+                    }
+                }
+                if let Some(resolver) = resolver.clone() {
+                    let patience = dns.timeout;
+                    tokio::task::spawn_local(async move {
+                        let found = timeout(patience, name(&resolver, question.client())).await;
+                        let (name, valid) = found.unwrap_or((ClientName::Unanswered, Duration::ZERO));
+                        question.answer(name, valid);
+                    });
+                }
+            }
+        }
+    }
+}
+
+/// What a client is called, and for how long that is good.
+async fn name(resolver: &TokioResolver, client: IpAddr) -> (ClientName, Duration) {
+    let nameless = (ClientName::Nameless, Duration::MAX);
+    let unanswered = (ClientName::Unanswered, Duration::ZERO);
+    let told = match resolver.reverse_lookup(client).await {
+        Ok(told) => told,
+        Err(error) => return if is_an_answer(&error) { nameless } else { unanswered },
+    };
+    let record = match client {
+        IpAddr::V4(_) => RecordType::A,
+        IpAddr::V6(_) => RecordType::AAAA,
+    };
+    let names = told.answers().iter().filter_map(|record| match &record.data {
+        RData::PTR(name) => Some(&name.0),
+        _ => None,
+    });
+    let mut is_answered = true;
+    for name in names.take(NAMES) {
+        let Some(text) = name_of(name.iter()) else { continue };
+        // Of its own letters: what was taken for sound is what is asked for, and no search list is tried.
+        let Ok(whole) = Name::from_ascii(format!("{text}.")) else { continue };
+        match resolver.lookup(whole, record).await {
+            Ok(back) => {
+                let leads_back = |record: &RData| match record {
+                    RData::A(address) => IpAddr::V4(address.0) == client,
+                    RData::AAAA(address) => IpAddr::V6(address.0) == client,
+                    _ => false,
+                };
+                if back.answers().iter().any(|record| leads_back(&record.data)) {
+                    let until = told.valid_until().min(back.valid_until());
+                    return (ClientName::Known(text), until.saturating_duration_since(Instant::now()));
+                }
+            }
+            Err(error) => is_answered &= is_an_answer(&error),
+        }
+    }
+    if is_answered { nameless } else { unanswered }
+}
+
+/// Whether a name server has said that there is nothing.
+fn is_an_answer(error: &NetError) -> bool {
+    matches!(error, NetError::Dns(DnsError::NoRecordsFound(none))
+        if matches!(none.response_code, ResponseCode::NXDomain | ResponseCode::NoError))
+}
