@@ -4,6 +4,7 @@
 //! many requests wait for it. What is old is used on while it is asked for anew, and while the service is away, up to a bound.
 
 use super::source::lock;
+use crate::status::ProviderReport;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -59,11 +60,11 @@ struct State<T> {
 
 /// How asking has gone.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct News {
+struct News {
     /// When it last went well, seconds since 1970.
-    pub success: Option<i64>,
+    success: Option<i64>,
     /// When it did not, and why; nothing once it has gone well again.
-    pub mistake: Option<(i64, String)>,
+    mistake: Option<(i64, String)>,
 }
 
 /// What there is at a moment.
@@ -155,8 +156,9 @@ impl<T: PartialEq> Fetched<T> {
     }
 
     /// How asking for it has gone.
-    pub fn news(&self) -> News {
-        lock(&self.state).news.clone()
+    pub fn report(&self) -> ProviderReport {
+        let News { success, mistake } = lock(&self.state).news.clone();
+        ProviderReport { what: self.what.clone(), success, mistake }
     }
 
     /// Forgets when it was asked for last, so that tests need not wait.
@@ -266,9 +268,9 @@ mod tests {
             assert!(fetched.look(fetched.pause() - 1).fetch.is_none() && fetched.again(now).is_none());
             now = fetched.pause();
         }
-        assert!(fetched.news().mistake.is_some() && fetched.news().success.is_none());
+        assert!(fetched.report().mistake.is_some() && fetched.report().success.is_none());
         fetched.look(now).fetch.unwrap().settle(Ok((1, LEAST)), now);
-        assert!(fetched.news().mistake.is_none() && fetched.news().success.is_some());
+        assert!(fetched.report().mistake.is_none() && fetched.report().success.is_some());
     }
 
     #[test]

@@ -12,6 +12,7 @@ use super::forward::Admission;
 use super::jwt::Keyring;
 use super::openid::{Metadata, Seals};
 use super::password;
+use crate::status::ProviderReport;
 use aws_lc_rs::{hmac, rand};
 use std::collections::{HashMap, VecDeque};
 use std::io;
@@ -219,6 +220,12 @@ impl Source {
     /// The same, where a service publishes them.
     pub fn published_keys(&self) -> Option<&Arc<Fetched<Keyring>>> {
         self.published_keys.as_ref()
+    }
+
+    /// How asking providers has gone.
+    pub fn providers(&self) -> impl Iterator<Item = ProviderReport> {
+        let metadata = self.metadata.iter().map(|metadata| metadata.report());
+        metadata.chain(self.published_keys.iter().map(|keys| keys.report()))
     }
 
     /// What an identity provider says of itself.

@@ -2,6 +2,7 @@
 
 use super::signed::KeyRings;
 use super::source::{Source, lock};
+use crate::status::{ProviderReport, providers};
 use std::collections::HashMap;
 use std::io;
 use std::sync::{Arc, Mutex};
@@ -127,6 +128,16 @@ impl LoginStore {
                 }
             }
         }
+    }
+
+    /// How asking identity providers has gone.
+    pub fn providers(&self) -> Vec<ProviderReport> {
+        let mut all = Vec::new();
+        for held in lock(&self.sources).values().flatten() {
+            providers::merge(&mut all, &held.source.providers().collect::<Vec<_>>());
+        }
+        all.sort_unstable_by(|one, other| one.what.cmp(&other.what));
+        all
     }
 
     /// How many there are.
