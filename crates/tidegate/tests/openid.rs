@@ -549,7 +549,9 @@ fn a_real_provider() {
     command.arg(script).arg(library).arg("http://site.test/.openid/callback");
     let mut provider = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
     let mut line = String::new();
-    BufReader::new(provider.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    let mut said = BufReader::new(provider.stdout.take().unwrap());
+    said.read_line(&mut line).unwrap();
+    std::thread::spawn(move || std::io::copy(&mut said, &mut std::io::sink()));
     let issuer = line.trim().strip_prefix("issuer ").unwrap_or_else(|| panic!("{line:?}"));
 
     let folder = Folder::new("openid-real");
