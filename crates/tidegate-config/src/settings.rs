@@ -25,10 +25,12 @@ mod limit_store;
 mod login;
 pub mod network_table;
 mod networks;
+mod openid;
 mod rates;
 mod route_index;
 pub mod rules;
 mod secrets;
+mod service;
 mod shared;
 mod signed;
 mod time_window;
@@ -53,10 +55,12 @@ pub use login::{
 pub use network_table::NetworkTable;
 pub(crate) use networks::first_address;
 pub use networks::{Network, NetworkSet};
+pub use openid::OpenId;
 pub use rates::{Bound, Limit, RequestRate};
 pub use route_index::RouteIndex;
 pub use rules::{Clause, Condition, Cors, FieldMode, MoreField, Regex, TextPattern};
 pub use secrets::SecretKind;
+pub use service::ServiceAddress;
 pub use shared::{Shared, once};
 pub use signed::{Signed, UrlKey, UrlKeys};
 pub use time_window::{TimeWindow, read_instant};
@@ -64,7 +68,7 @@ pub use tls::{
     Acme, AcmeAuthority, AcmeChallenge, CertificateFiles, ClientCertificates, DnsHook, DnsUpdate, ListenTls,
     SiteTls,
 };
-pub use tokens::{TokenKey, Tokens};
+pub use tokens::{KeySource, TokenKey, Tokens};
 pub use values::{Cases, ValueMap, Values};
 
 use pool::{Hook, Pool};

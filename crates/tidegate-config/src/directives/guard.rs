@@ -75,7 +75,7 @@ pub(super) const DIRECTIVES: &[Directive] = &[
     },
     Directive {
         arguments: &[
-            one_or("how", Kind::Choice(&["basic", "forward", "token"]), &["off"]),
+            one_or("how", Kind::Choice(&["basic", "forward", "token", "openid"]), &["off"]),
             Argument { name: "users", kind: Kind::Token, count: Count::Optional, words: &[] },
         ],
         properties: &[Property {
@@ -87,7 +87,8 @@ pub(super) const DIRECTIVES: &[Directive] = &[
         inheritance: Inheritance::Replaces(Apply::to_route(|route, item| route.set_login(item))),
         doc: "Lets in who proves to be one of these users. `basic` asks everybody else for a name and a password with 401 (RFC \
               7617); with `forward` the application that `forward` of these users names decides, with `token` a \
-              token of their `tokens` in `Authorization: Bearer` (RFC 6750). Access rules and \
+              token of their `tokens` in `Authorization: Bearer` (RFC 6750), and with `openid` browsers are sent to the \
+              identity provider of their `openid`. Access rules and \
               limits are asked before it, `require` after it. An inner one takes the place of an outer one; `login off` \
               opens what the levels around have closed, with what they require. Applications are told the name as \
               `REMOTE_USER`. Guessing is slowed down for the user and the address that guesses, and locks nobody out. \

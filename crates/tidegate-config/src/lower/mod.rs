@@ -16,12 +16,14 @@ mod listen;
 mod load_hook;
 mod login;
 pub(crate) mod logs;
+mod openid;
 mod placeholders;
 mod pool;
 mod rates;
 mod route;
 pub(crate) mod rules;
 mod server;
+mod service;
 mod site;
 pub(crate) mod tls;
 mod tokens;
@@ -153,10 +155,8 @@ pub(crate) fn implied_upstreams(checker: &mut Checker<'_>, settings: &mut Settin
         };
         Some((&gateway.to, &route.origin))
     });
-    let of_users = settings.users.iter().filter_map(|users| {
-        let forward = users.forward.as_ref()?;
-        Some((&forward.gateway.to, &users.origin))
-    });
+    let of_users =
+        settings.users.iter().flat_map(|users| users.gateways().map(|gateway| (&gateway.to, &users.origin)));
     let mut hosts: Vec<(String, Origin)> = Vec::new();
     for (to, origin) in of_routes.chain(of_users) {
         match to {

@@ -6,8 +6,8 @@
 
 use super::gateway::BackendTls;
 use super::{
-    AccountFiles, Acme, CertificateFiles, Directory, DirectoryBind, LimitStore, Settings, TokenKey, Tokens,
-    UrlKeys, UserSource,
+    AccountFiles, Acme, CertificateFiles, Directory, DirectoryBind, KeySource, LimitStore, OpenId, Settings,
+    TokenKey, Tokens, UrlKeys, UserSource,
 };
 use std::path::{Path, PathBuf};
 
@@ -26,6 +26,8 @@ pub enum SecretKind {
     Password,
     /// Keys that sign URLs.
     UrlKeys,
+    /// Keys that sessions are sealed with.
+    SessionKeys,
     /// Keys that tokens are signed with.
     TokenKeys,
     /// Keys that tokens are verified with and nothing else. Whoever can write them is anybody.
@@ -47,6 +49,7 @@ impl SecretKind {
             SecretKind::Groups => "groups of users",
             SecretKind::Password => "a password",
             SecretKind::UrlKeys => "keys that sign URLs",
+            SecretKind::SessionKeys => "keys that seal sessions",
             SecretKind::TokenKeys => "keys that sign tokens",
             SecretKind::PublicKeys => "keys that verify tokens",
         }
@@ -112,7 +115,8 @@ impl Settings {
     pub fn backends(&self) -> impl Iterator<Item = &BackendTls> {
         let routes = self.sites.iter().flat_map(|site| &site.routes);
         let directories = self.users.iter().filter_map(|users| users.directory.as_ref());
-        let deciders = self.users.iter().filter_map(|users| users.forward.as_ref()?.gateway.tls.as_ref());
+        let deciders =
+            self.users.iter().flat_map(UserSource::gateways).filter_map(|gateway| gateway.tls.as_ref());
         let of_users = directories.flat_map(Directory::tls).chain(deciders);
         routes.filter_map(|route| route.action.backend_tls()).chain(of_users)
     }
@@ -141,6 +145,7 @@ impl Found {
             directory,
             forward: _, // its key is one of `pairs`
             tokens,
+            openid,
             name: _,
             accounts: _,
             cache: _,
@@ -150,6 +155,7 @@ impl Found {
         groups.iter().for_each(|path| self.add(path, SecretKind::Groups));
         directory.iter().for_each(|directory| self.directory(directory));
         tokens.iter().for_each(|tokens| self.tokens(tokens));
+        openid.iter().for_each(|openid| self.openid(openid));
     }
 
     fn directory(&mut self, directory: &Directory) {
@@ -170,9 +176,38 @@ impl Found {
     }
 
     fn tokens(&mut self, tokens: &Tokens) {
-        let Tokens { file, keys, issuer: _, audience: _, user: _, groups: _, leeway: _ } = tokens;
+        let Tokens { source, keys, issuer: _, audience: _, user: _, groups: _, leeway: _ } = tokens;
         let is_secret = keys.iter().any(TokenKey::is_secret);
-        self.add(file, if is_secret { SecretKind::TokenKeys } else { SecretKind::PublicKeys });
+        match source {
+            KeySource::File(file) => {
+                self.add(file, if is_secret { SecretKind::TokenKeys } else { SecretKind::PublicKeys });
+            }
+            KeySource::Service(_) => {} // what it shows of itself is one of `pairs`
+        }
+    }
+
+    fn openid(&mut self, openid: &OpenId) {
+        let OpenId {
+            secret_file,
+            session_keys_file,
+            issuer: _,
+            discovery: _, // what is shown of itself to these is one of `pairs`
+            keys: _,
+            token: _,
+            client: _,
+            secret: _,
+            session_keys: _,
+            scopes: _,
+            user: _,
+            groups: _,
+            session: _,
+            leeway: _,
+            callback: _,
+            logout: _,
+            after_logout: _,
+        } = openid;
+        secret_file.iter().for_each(|path| self.add(path, SecretKind::Password));
+        self.add(session_keys_file, SecretKind::SessionKeys);
     }
 
     fn limit_store(&mut self, store: &LimitStore) {
