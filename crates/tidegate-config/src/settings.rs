@@ -28,6 +28,7 @@ mod networks;
 mod rates;
 mod route_index;
 pub mod rules;
+mod secrets;
 mod shared;
 mod signed;
 mod time_window;
@@ -55,6 +56,7 @@ pub use networks::{Network, NetworkSet};
 pub use rates::{Bound, Limit, RequestRate};
 pub use route_index::RouteIndex;
 pub use rules::{Clause, Condition, Cors, FieldMode, MoreField, Regex, TextPattern};
+pub use secrets::SecretKind;
 pub use shared::{Shared, once};
 pub use signed::{Signed, UrlKey, UrlKeys};
 pub use time_window::{TimeWindow, read_instant};
@@ -122,6 +124,9 @@ pub struct Settings {
     /// The file that holds the process number; absolute.
     #[serde(with = "crate::path_encoding::optional_path")]
     pub pid_file: Option<PathBuf>,
+    /// Where a server that stops leaves who is banned.
+    #[serde(with = "crate::path_encoding::optional_path")]
+    pub bans_file: Option<PathBuf>,
     /// Path of the control socket; `None` lets the command choose (beside the pid file).
     #[serde(with = "crate::path_encoding::optional_path")]
     pub control: Option<PathBuf>,
@@ -307,8 +312,8 @@ pub struct Site {
     pub trusted_proxies: Shared<NetworkSet>,
     /// Each of its requests has an id.
     pub has_request_id: bool,
-    /// `None`: the server's. `Some(None)`: off for this site.
-    pub access_log: Option<Option<AccessLog>>,
+    /// Where its requests are logged.
+    pub access_log: SiteLog,
     /// The listeners that it answers on, as they are written; none for all.
     pub bound: Vec<ListenAddress>,
     /// What it wants of TLS.
@@ -584,6 +589,37 @@ pub struct AccessLog {
     pub only_errors: bool,
 }
 
+/// Where the requests of a site are logged. Not an `Option` of an `Option`: in JSON the two nothings are one.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum SiteLog {
+    /// Where the server's are.
+    #[default]
+    Inherited,
+    /// Nowhere.
+    Off,
+    /// In a log of its own.
+    Own(AccessLog),
+}
+
+impl SiteLog {
+    /// A log that takes the place of the server's.
+    pub fn own(&self) -> Option<&AccessLog> {
+        match self {
+            SiteLog::Inherited | SiteLog::Off => None,
+            SiteLog::Own(log) => Some(log),
+        }
+    }
+
+    /// The log in force, where this is the server's.
+    pub fn within<'s>(&'s self, of_server: Option<&'s AccessLog>) -> Option<&'s AccessLog> {
+        match self {
+            SiteLog::Inherited => of_server,
+            SiteLog::Off => None,
+            SiteLog::Own(log) => Some(log),
+        }
+    }
+}
+
 /// Where a log goes.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum LogTarget {
@@ -593,6 +629,53 @@ pub enum LogTarget {
     Stdout,
     /// A file; absolute, its folder exists.
     File(#[serde(with = "crate::path_encoding::path")] PathBuf),
+    /// A daemon that collects the messages of many programs.
+    Collector(Collector),
+}
+
+/// How a log gets to a daemon that collects.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Collector {
+    /// Where it listens, and what it speaks.
+    pub at: CollectorAddress,
+    /// What kind of program speaks, from 0 to 23 (RFC 5424 section 6.2.1).
+    pub facility: u8,
+    /// What the program is called.
+    pub tag: String,
+}
+
+/// Where a daemon that collects listens, and what it speaks.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum CollectorAddress {
+    /// The journal of systemd: entries with fields.
+    Journal(#[serde(with = "crate::path_encoding::path")] PathBuf),
+    /// A syslog daemon of this machine. What `syslog(3)` writes, or RFC 5424.
+    Unix {
+        /// Of its socket.
+        #[serde(with = "crate::path_encoding::path")]
+        path: PathBuf,
+        /// The daemon reads RFC 5424.
+        is_rfc5424: bool,
+    },
+    /// RFC 5424 over UDP (RFC 5426).
+    Udp(SocketAddr),
+    /// RFC 5424 over TCP, with a count of octets in front of each message (RFC 6587).
+    Tcp(SocketAddr),
+}
+
+impl CollectorAddress {
+    /// Whether its messages have fields beside their text.
+    pub fn takes_fields(&self) -> bool {
+        matches!(self, CollectorAddress::Journal(_))
+    }
+}
+
+impl AccessLog {
+    /// Whether its lines tell of what came of a request beside its head: its id, its site and route, who was asked.
+    pub fn shows_trace(&self) -> bool {
+        let takes_fields = matches!(&self.target, LogTarget::Collector(to) if to.at.takes_fields());
+        takes_fields || self.format.shows_trace()
+    }
 }
 
 /// What an access line looks like.
@@ -698,8 +781,7 @@ pub enum TimeUnit {
 }
 
 impl AccessFormat {
-    /// Whether its lines tell of what came of a request beside its head: its id, its site and route, who was asked.
-    pub fn shows_trace(&self) -> bool {
+    fn shows_trace(&self) -> bool {
         let is_traced = |part: &LogPart| {
             use LogPart::{RequestId, Route, Site, Upstream, UpstreamStatus, UpstreamTime};
             matches!(part, RequestId | Site | Route | Upstream | UpstreamStatus | UpstreamTime(..))

@@ -10,6 +10,7 @@ use crate::filter::Filter;
 use crate::gate::Gate;
 use crate::handler::Handler;
 use crate::log::Sink;
+use crate::rate::BanGate;
 use crate::remote::Remote;
 use crate::response::Response;
 use crate::state::RequestState;
@@ -19,7 +20,7 @@ use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
 use std::rc::Rc;
 use std::sync::Arc;
 use tidegate_config::settings::{
-    self, AccessFormat, Action, Clause, Condition, Network, PathPattern, RequestLimits, RouteIndex,
+    self, AccessLog, Action, Clause, Condition, Network, PathPattern, RequestLimits, RouteIndex,
 };
 use tidegate_http::path::{PathError, both_readings, has_encoded_slash, normalise};
 use tidegate_http::{Fields, Status, Target};
@@ -59,6 +60,8 @@ pub struct Site {
     pub(crate) access_view: AccessView,
     /// `None`: there are few routes.
     index: Option<RouteIndex>,
+    /// The bans of its routes, each once.
+    bans: Vec<BanGate>,
 }
 
 /// The route of a request.
@@ -161,6 +164,7 @@ impl Site {
             trusts_by_route,
             facts,
             access_view: AccessView::default(),
+            bans: Vec::new(),
         }
     }
 
@@ -169,9 +173,31 @@ impl Site {
         Site { access_view, ..self }
     }
 
-    /// With lines in this format.
-    pub fn logging(self, format: Option<&AccessFormat>) -> Site {
-        let traced = Traced::of(&self.config, format.is_some_and(AccessFormat::shows_trace));
+    /// With the bans that requests count for which come to none of its routes, since they cannot be read or are not for it.
+    pub fn counting(self, bans: Vec<BanGate>) -> Site {
+        Site { bans, ..self }
+    }
+
+    /// Such a request was answered. What a trusted proxy asks on somebody's behalf counts for nobody.
+    #[cold]
+    pub(crate) fn count_unrouted(&self, remote: &Remote, status: Status) {
+        if !remote.is_proxy {
+            self.bans.iter().for_each(|ban| ban.count_unrouted(remote.client, status));
+        }
+    }
+
+    /// The same for a request of which nothing is known but who has sent it.
+    #[cold]
+    pub(crate) fn count_unread(&self, peer: Peer, status: Status) {
+        if !self.bans.is_empty() {
+            let none = Fields::default();
+            self.count_unrouted(&Remote::behind(&self.config.trusted_proxies, peer, &none), status);
+        }
+    }
+
+    /// With what the lines of its log want to know.
+    pub fn logging(self, log: Option<&AccessLog>) -> Site {
+        let traced = Traced::of(&self.config, log.is_some_and(AccessLog::shows_trace));
         Site { traced, ..self }
     }
 

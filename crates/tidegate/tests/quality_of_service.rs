@@ -85,3 +85,33 @@ fn a_ban_outlives_processes_reloads_and_upgrades() {
     assert!((0..20).all(|_| !is_banned()), "lifted for all processes");
     assert_eq!(server.tell(&["bans"]).stdout, "Nobody is banned.\n");
 }
+
+#[test]
+fn who_is_banned_stays_so_over_a_stop_where_a_file_keeps_it() {
+    let folder = Folder::new("kept-bans");
+    let config = "workers 1\nlisten \"127.0.0.1:0\"\nbans-file \"bans\"\nsite {\n  ban \"b\" statuses=\"404\" count=1\n\
+                  respond 404\n  route \"/here\" { respond 200 \"here\" }\n}\n";
+    let mut server = Server::with_config(&folder, config);
+    assert!(get(&server.address, "/here").is_ok() && get(&server.address, "/none").is_err());
+    assert!(get(&server.address, "/here").is_err());
+    assert_eq!(server.tell(&["upgrade"]).code, Some(0), "a successor has the table itself");
+    assert!(!folder.path("bans").exists());
+    assert_eq!(server.tell(&["stop"]).code, Some(0));
+    server.wait();
+    let kept = std::fs::read_to_string(folder.path("bans")).unwrap();
+    assert!(kept.starts_with("[\"b\",\"127.0.0.1\",") && kept.lines().count() == 1, "{kept}");
+    std::fs::write(folder.path("bans"), format!("{kept}[\"b\",\"192.0.2.1\",9000000000]\nnonsense\n"))
+        .unwrap();
+    let mut server = Server::with_config(&folder, config);
+    assert!(get(&server.address, "/here").is_err(), "as before the stop");
+    let is_said = |text: &str| server.seen.iter().any(|line| line.contains(text));
+    assert!(is_said("1 lines of") && is_said("banned as before the stop: 2"), "{:?}", server.seen);
+    let told = server.tell(&["bans"]).stdout;
+    assert!(told.contains("192.0.2.1 for 31622"), "no longer than a ban lasts at most: {told}");
+    wait_for(|| (!folder.path("bans").exists()).then_some(()), "the file to be gone");
+    assert_eq!(server.tell(&["bans", "lift", "127.0.0.1"]).code, Some(0));
+    assert_eq!(server.tell(&["stop"]).code, Some(0));
+    server.wait();
+    let server = Server::with_config(&folder, config);
+    assert!(get(&server.address, "/here").is_ok(), "it was lifted");
+}

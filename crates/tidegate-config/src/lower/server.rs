@@ -93,6 +93,7 @@ pub(crate) fn server(checker: &mut Checker<'_>, disk: &dyn Disk, nodes: &[TopNod
         error_log: find("error-log").map_or(FALLBACK_ERROR_LOG, |item| error_log(checker, disk, &item)),
         server_field: find("server-field").and_then(|item| item.texts().pop()),
         pid_file: own_file(checker, disk, &items, "pid-file", "the pid file"),
+        bans_file: own_file(checker, disk, &items, "bans-file", "the file of bans"),
         control: own_file(checker, disk, &items, "control", "the control socket"),
         spill: find("spill").map_or_else(super::gateway::spill_nowhere, |item| super::gateway::spill(&item)),
         written: Written {
@@ -210,10 +211,7 @@ fn file_cache(checker: &mut Checker<'_>, items: &[Item]) -> FileCache {
 }
 
 fn error_log(checker: &mut Checker<'_>, disk: &dyn Disk, item: &Item) -> ErrorLog {
-    let target = match item.first() {
-        Some(Value::LogTarget(target)) => target.clone(),
-        _ => LogTarget::Stderr,
-    };
+    let target = super::logs::target(checker, item).unwrap_or(LogTarget::Stderr);
     check_log(checker, disk, item, &target);
     let level = match item.property("level") {
         Some(Value::Word("error")) => Level::Error,

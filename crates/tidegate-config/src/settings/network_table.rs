@@ -24,6 +24,8 @@ const SECTIONS: usize = 4;
 const WIDTHS: [usize; SECTIONS] = [5, 9, 16, 24];
 /// Keys of a list for one key of the list above it.
 const STEP: usize = 32;
+/// Keys of IPv6 in a line of the processor's caches.
+const LINE: usize = 8;
 /// The longest list, in networks.
 const ENTRIES: usize = 8_000_000;
 
@@ -174,7 +176,7 @@ impl<A: Key> Levels<A> {
             }
             block = block * STEP + count - 1;
         }
-        block * STEP + part(column, block).partition_point(|key| is_before(A::read(key)))
+        block * STEP + count_in(part(column, block), |key| is_before(A::read(key)))
     }
 }
 
@@ -191,7 +193,14 @@ impl Levels<u64> {
     #[inline(never)]
     fn is_among(&self, highs: &[[u8; 8]], rest: &[u8], end: usize, high: u64, low: u64) -> bool {
         let (firsts, lasts) = rest.as_chunks::<8>().0.split_at(highs.len());
-        let begin = self.count(highs, |known| known < high);
+        // Few have the same network: back from the last of them, in steps that double.
+        let mut step = 1;
+        let mut begin = end - 1;
+        while begin > 0 && highs.get(begin - 1).is_some_and(|known| u64::read(known) == high) {
+            begin = begin.saturating_sub(step);
+            step *= 2;
+        }
+        begin += highs.get(begin..end).unwrap_or_default().partition_point(|known| u64::read(known) < high);
         let own = firsts.get(begin..end).unwrap_or_default();
         let Some(at) = own.partition_point(|first| u64::read(first) <= low).checked_sub(1) else {
             return false;
@@ -200,6 +209,16 @@ impl Levels<u64> {
         let lasts = if lasts.is_empty() { firsts } else { lasts };
         lasts.get(begin + at).is_some_and(|last| low <= u64::read(last))
     }
+}
+
+/// How many keys of a block come before. The last of each line is asked first, all of them at once, so that a block takes
+/// the time of one wait for memory, and not of one for each half.
+#[inline(always)]
+fn count_in<K>(block: &[K], is_before: impl Fn(&K) -> bool) -> usize {
+    let (lines, _) = block.as_chunks::<LINE>();
+    let first: usize = lines.iter().map(|line| usize::from(is_before(&line[LINE - 1]))).sum::<usize>() * LINE;
+    let line = &block[first..(first + LINE).min(block.len())];
+    first + line.partition_point(is_before)
 }
 
 /// The part of a list that one key above it stands for.

@@ -211,6 +211,12 @@ impl Connection {
             (Outcome::Answered, Account { site: 0, upstream: 0, peer: Peer::Unix, head: 0 });
         let reply = match self.locate(&mut cx.admission, &cx.stats, engine, &asked, head, path) {
             Err(Rejected(why, response)) => {
+                if let Some(site) = site
+                    && !matches!(why, Outcome::TurnedAway)
+                    && !remote.passes_on(&fields)
+                {
+                    site.count_unrouted(&remote, response.status);
+                }
                 outcome = why;
                 Reply::Ready(response)
             }
@@ -247,7 +253,6 @@ impl Connection {
                             true => Some(held.insert(Held::new(self.holds.get_or_init(Rc::default))).holds()),
                         },
                         identity: None,
-                        proof: None,
                         has_encoded_slash,
                         rehearsed: None,
                         matched: None,

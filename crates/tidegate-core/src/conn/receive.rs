@@ -111,6 +111,7 @@ impl Connection {
                         }
                     }
                     cx.stats.parse_errors.add(faults::kind_of(error), 1);
+                    self.count_unread(cx, Status(error.status()));
                     // Who asks for the head alone gets it, however the rest of the request reads (RFC 9110 section 9.3.2).
                     let head_only = data[at..].starts_with(b"HEAD ");
                     (self.unread, at) = (true, data.len());
@@ -271,6 +272,13 @@ impl Connection {
             cx.stats.keep_alive_hits.add(1);
         }
         self.served = self.served.saturating_add(1);
+    }
+
+    /// A request that cannot be read belongs to no site: it counts where its line of the log goes.
+    pub(super) fn count_unread(&self, cx: &Ctx, status: Status) {
+        if let Some(site) = cx.engine.site_for(usize::from(self.listener), "") {
+            site.count_unread(self.peer, status);
+        }
     }
 
     /// Answers for the server itself, in place of whatever was being made, and closes. `head_only` is for a request that

@@ -16,6 +16,7 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::time::Duration;
 use tidegate_config::settings::{Ban, Shared};
 use tidegate_http::Status;
+use tidegate_io::socket::Peer;
 use tidegate_io::{clock, timer};
 
 /// Answers of a process that are held back at once; further ones are given at once.
@@ -66,6 +67,15 @@ impl BanGate {
         }
         let seconds = left.as_secs().saturating_add(u64::from(left.subsec_nanos() > 0)).max(1);
         response.with("Retry-After", seconds.to_string())
+    }
+}
+
+impl BanGate {
+    /// A request that was answered before it came to any route counts where its status does.
+    pub(crate) fn count_unrouted(&self, client: Peer, status: Status) {
+        if let Some(client) = Client::of(client) {
+            Watch { rule: self.0.clone(), client }.on_answer(status);
+        }
     }
 }
 

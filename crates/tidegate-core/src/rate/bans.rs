@@ -61,6 +61,17 @@ impl Client {
     }
 }
 
+/// As [`Display`](std::fmt::Display) writes it.
+impl std::str::FromStr for Client {
+    type Err = std::net::AddrParseError;
+
+    fn from_str(text: &str) -> Result<Client, Self::Err> {
+        let address: IpAddr = text.strip_suffix("/64").unwrap_or(text).parse()?;
+        // Every address is some client's.
+        Ok(Client::at(address).unwrap_or(Client(1)))
+    }
+}
+
 impl std::fmt::Display for Client {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self.0 >> 32 {
@@ -161,6 +172,37 @@ impl Bans {
             }
         }
         self.words.words()[CROWDED].fetch_add(1, Relaxed);
+        false
+    }
+
+    /// Bans a client for so long, unless it is banned for longer. Whether there was a place for it.
+    pub fn ban(&self, client: Client, lasts: Duration, now: u64) -> bool {
+        let now = millis(now);
+        let banned = BANNED | now.saturating_add(span(lasts)).min(!BANNED);
+        let (clients, states) = self.set(client);
+        for _ in 0..TRIES {
+            let Some(way) = way_of(clients, client) else {
+                match take(clients, states, client, banned, now) {
+                    Taking::Done => return true,
+                    Taking::Full => return false,
+                    Taking::Again => {
+                        spin_loop();
+                        continue;
+                    }
+                }
+            };
+            let known = states[way].load(SeqCst);
+            if is_claim(known) || clients[way].load(SeqCst) != client.0 {
+                spin_loop();
+                continue;
+            }
+            if left(known, now) >= left(banned, now) {
+                return true;
+            }
+            if states[way].compare_exchange(known, banned, SeqCst, SeqCst).is_ok() {
+                return true;
+            }
+        }
         false
     }
 
@@ -319,6 +361,27 @@ mod tests {
 
     fn client(number: u32) -> Client {
         Client::at(IpAddr::V4(Ipv4Addr::from_bits(0x0A00_0000 + number))).unwrap()
+    }
+
+    #[test]
+    fn who_is_banned_by_name_is_one_who_was_counted() {
+        let table = table(100);
+        let is_banned = |number, now| table.left(client(number), now);
+        for number in 0..2 {
+            table.count(client(number), TERMS, SECOND);
+        }
+        assert!(table.ban(client(0), Duration::from_secs(60), SECOND));
+        assert!(table.ban(client(7), Duration::from_secs(60), SECOND));
+        assert_eq!(is_banned(0, SECOND), Some(Duration::from_secs(60)));
+        assert_eq!(is_banned(7, 31 * SECOND), Some(Duration::from_secs(30)));
+        assert_eq!((is_banned(1, SECOND), is_banned(7, 61 * SECOND)), (None, None));
+        assert!(table.ban(client(0), Duration::from_secs(1), SECOND), "it is banned for longer");
+        assert_eq!(is_banned(0, SECOND), Some(Duration::from_secs(60)));
+        assert!(table.lift(client(0), SECOND) && is_banned(0, SECOND).is_none());
+        for text in ["192.0.2.1", "2001:db8::/64", "::/64"] {
+            assert_eq!(text.parse::<Client>().unwrap().to_string(), text);
+        }
+        assert!("x".parse::<Client>().is_err());
     }
 
     /// Clients that come, go and take places of each other's: each is counted by itself, whoever comes in between.

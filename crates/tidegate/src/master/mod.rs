@@ -12,6 +12,7 @@ mod changes;
 pub mod control;
 mod credentials;
 mod disk;
+mod kept_bans;
 mod load;
 pub mod logs;
 mod looks;
@@ -69,6 +70,7 @@ use tidegate_config::{Diagnostic, Settings};
 use tidegate_core::admission::{save_address_space, shortage_of_address_space};
 use tidegate_core::log::{self, Writer};
 use tidegate_core::tls::{PairKey, TlsFiles};
+use tidegate_io::clock::wall_seconds;
 use tidegate_io::file::{Patience, Root, is_openat2_missing};
 use tidegate_io::off_limits;
 use tidegate_tls::Pair;
@@ -295,6 +297,11 @@ impl Master {
         master.begin_tls()?;
         master.adopt_access();
         master.upstreams.adopt(&master.current.settings, master.tls.store());
+        // A successor has the tables themselves.
+        let bans_file = master.current.settings.bans_file.clone().filter(|_| handover.is_none());
+        if let Some(path) = &bans_file {
+            kept_bans::ban_again(path, &master.current.rates);
+        }
         master.start_servers()?;
         let (status_registry, sender) = (master.status_registry.clone(), master.sender.clone());
         let path = master.current.settings.pid_file.clone();
@@ -309,6 +316,9 @@ impl Master {
                 master.cut_servers();
                 return Err(error);
             }
+        }
+        if let Some(path) = bans_file {
+            master.disk.run("the file of bans", move || kept_bans::remove(&path));
         }
         master.take_number();
         Ok(master)
@@ -569,6 +579,10 @@ impl Master {
                 said += &format!("; process {}, which was taking over, still ends", successor.pid);
             }
         }
+        if let (Some(path), None) = (self.current.settings.bans_file.clone(), &ending.successor) {
+            let lines = self.current.rates.bans_to_keep(wall_seconds());
+            self.disk.run("who is banned", move || kept_bans::keep(&path, &lines));
+        }
         log::info(&said);
         self.writer.flush();
         if let Some(control) = self.control.take() {
@@ -582,10 +596,11 @@ impl Master {
         }
     }
 
-    /// Whether what a look at files has found counts. What a change of the settings is about to replace is found again when
-    /// that is over.
+    /// Whether what a look at files has found counts. What is about to be replaced by what a reload has read, which the server
+    /// processes were given, is found again when that is over.
     fn takes_what_is_found(&self) -> bool {
-        self.change.is_none() && !self.servers.is_ending
+        let is_given = matches!(&self.change, Some(Change::Reload(reload)) if reload.is_given());
+        !is_given && !self.servers.is_ending
     }
 
     /// Waits for the server processes; how many connections had to be cut.

@@ -22,6 +22,9 @@ use tidegate_io::clock;
 use tidegate_io::shared::{self, PAGE, SharedMemory};
 use tidegate_modules::status::{RateKind, RateReport};
 
+/// The longest that settings ban a client for, seconds.
+const LONGEST_BAN: u64 = 366 * 24 * 3600;
+
 /// The tables of one revision, in the order of the settings.
 #[derive(Debug, Clone, Default)]
 pub struct Rates(Vec<Table>);
@@ -35,6 +38,8 @@ struct Table {
     descriptor: Arc<OwnedFd>,
     start: usize,
     length: usize,
+    /// Of a ban: it refuses nobody.
+    is_tracked: bool,
 }
 
 /// For how many processes there is a ledger in each table: while they are replaced there are twice as many.
@@ -83,10 +88,13 @@ impl Extent {
 }
 
 impl Rates {
-    /// A table for each limit of the settings. Those that `present` has are taken from there.
+    /// A table for each limit of the settings. Those that `present` has are taken from there, but for one that has no room
+    /// for what more processes are to say: there, what is under way is counted anew.
     pub fn open(settings: &Settings, present: &Rates) -> Result<Rates> {
         let memories: Vec<Arc<OwnedFd>> = present.memories().1.into_iter().cloned().collect();
-        let present: HashMap<_, _> = present.0.iter().map(|table| (&table.identity, table)).collect();
+        let fits = |table: &&Table| table.table.has_room_for(ledgers(settings));
+        let present: HashMap<_, _> =
+            present.0.iter().filter(fits).map(|table| (&table.identity, table)).collect();
         let mut seen = HashSet::new();
         let all: Vec<Identity> =
             Identity::all(settings).filter(|identity| seen.insert(identity.clone())).collect();
@@ -96,9 +104,14 @@ impl Rates {
             format!("there is no memory for the {keys} `keys` of {} limits", new().count())
         })?;
         let mut made = made.0.drain(..);
-        let table = |identity: &Identity| match present.get(identity) {
-            Some(table) => Some((*table).clone()),
-            None => made.next(),
+        let tracked: HashSet<Identity> =
+            settings.bans().filter(|ban| ban.is_tracked).map(Identity::of_ban).collect();
+        let table = |identity: &Identity| {
+            let table = match present.get(identity) {
+                Some(table) => (*table).clone(),
+                None => made.next()?,
+            };
+            Some(Table { is_tracked: tracked.contains(identity), ..table })
         };
         Ok(Rates(all.iter().filter_map(table).collect()))
     }
@@ -127,7 +140,14 @@ impl Rates {
             let (start, length) = (memory.first() + start, length.unwrap_or(0));
             let words = memory.words(start..start + length).ok_or(io::ErrorKind::OutOfMemory)?;
             let table = identity.fresh(words, processes)?;
-            Ok(Table { identity: identity.clone(), table, descriptor: descriptor.clone(), start, length })
+            Ok(Table {
+                identity: identity.clone(),
+                table,
+                descriptor: descriptor.clone(),
+                start,
+                length,
+                is_tracked: false,
+            })
         };
         Ok(Rates(identities.zip(starts).zip(lengths).map(table).collect::<io::Result<_>>()?))
     }
@@ -142,7 +162,14 @@ impl Rates {
             let TablePlace { identity, memory, start, length } = place;
             let table = identity.attach(words.remove(identity)?).ok()?;
             let descriptor = memories.get(*memory)?.clone();
-            Some(Table { identity: identity.clone(), table, descriptor, start: *start, length: *length })
+            Some(Table {
+                identity: identity.clone(),
+                table,
+                descriptor,
+                start: *start,
+                length: *length,
+                is_tracked: false,
+            })
         };
         Rates(places.iter().filter_map(table).collect())
     }
@@ -217,18 +244,59 @@ impl Rates {
         }
     }
 
+    /// Who is banned, for how much longer, and by which table.
+    fn banned(&self) -> Vec<(Client, Duration, &Table)> {
+        let now = clock::monotonic_ns();
+        fn of_table(table: &Table, now: u64) -> Vec<(Client, Duration, &Table)> {
+            let Table { table: rate::Table::Ban(bans), .. } = table else { return Vec::new() };
+            bans.list(now).into_iter().map(|(client, left)| (client, left, table)).collect()
+        }
+        self.0.iter().flat_map(|table| of_table(table, now)).collect()
+    }
+
     /// Who is banned, a line for each.
     pub fn bans(&self) -> String {
-        let now = clock::monotonic_ns();
-        let mut lines = Vec::new();
-        for Table { identity, table, .. } in &self.0 {
-            let rate::Table::Ban(bans) = table else { continue };
-            let line = |(client, left): (Client, Duration)| {
-                format!("{client} for {} s more by `{}`\n", left.as_secs().max(1), identity.name)
+        let line = |(client, left, table): (Client, Duration, &Table)| {
+            let (name, seconds) = (&table.identity.name, left.as_secs().max(1));
+            match table.is_tracked {
+                true => format!("{client} would be for {seconds} s more by `{name}`, which only tracks\n"),
+                false => format!("{client} for {seconds} s more by `{name}`\n"),
+            }
+        };
+        let lines: String = self.banned().into_iter().map(line).collect();
+        if lines.is_empty() { "Nobody is banned.\n".to_owned() } else { lines }
+    }
+
+    /// Who is banned, for the next start: a line of JSON for each, with the time of the clock (seconds) at which that ends.
+    pub fn bans_to_keep(&self, now: i64) -> String {
+        let line = |(client, left, table): (Client, Duration, &Table)| {
+            let until =
+                now.saturating_add(i64::try_from(left.as_secs()).unwrap_or(i64::MAX)).saturating_add(1);
+            format!("{}\n", serde_json::json!([table.identity.name, client.to_string(), until]))
+        };
+        self.banned().into_iter().map(line).collect()
+    }
+
+    /// Bans whom a stop has left in such lines: how many, and how many lines are none. A ban that there is no more bans nobody.
+    pub fn ban_again(&self, lines: &str, now: i64) -> (usize, usize) {
+        let (mut banned, mut wrong) = (0, 0);
+        for line in lines.lines() {
+            let read = serde_json::from_str::<(String, String, i64)>(line).ok();
+            let read =
+                read.and_then(|(name, client, until)| Some((name, client.parse::<Client>().ok()?, until)));
+            let Some((name, client, until)) = read else {
+                wrong += 1;
+                continue;
             };
-            lines.extend(bans.list(now).into_iter().map(line));
+            // However the clock was set meanwhile: no longer than a ban may last.
+            let left = u64::try_from(until.saturating_sub(now)).unwrap_or(0).min(LONGEST_BAN);
+            let of_name = self.0.iter().filter(|table| table.identity.name == name);
+            for Table { table, .. } in of_name.filter(|_| left > 0) {
+                let rate::Table::Ban(bans) = table else { continue };
+                banned += usize::from(bans.ban(client, Duration::from_secs(left), clock::monotonic_ns()));
+            }
         }
-        if lines.is_empty() { "Nobody is banned.\n".to_owned() } else { lines.concat() }
+        (banned, wrong)
     }
 
     /// Lifts the bans of whoever has this address: whether there were any, and what is said of it.
@@ -365,9 +433,63 @@ mod tests {
         }
     }
 
+    /// Else what a process that is killed had under way would be counted for ever.
+    #[test]
+    fn a_table_has_a_ledger_for_each_of_more_processes() {
+        let of = |processes: u32| {
+            let text = format!(
+                "processes {processes}\nlisten \"127.0.0.1:0\"\nlimit \"c\" concurrent=2\nsite {{ respond 200; }}\n"
+            );
+            tidegate_config::load_str("test.kdl", &text, Path::new("/"), &BTreeMap::new()).settings.unwrap()
+        };
+        let ledgers_of = |rates: &Rates| {
+            let found = rates.0.iter().find(|table| table.identity.name == "c");
+            let Some(Table { table: rate::Table::Count(counts), start, .. }) = found else { panic!() };
+            (counts.processes(), *start)
+        };
+        let few = Rates::open(&of(2), &Rates::default()).unwrap();
+        let same = Rates::open(&of(4), &few).unwrap();
+        assert_eq!(ledgers_of(&few), ledgers_of(&same), "there is room for them");
+        assert_eq!(ledgers_of(&Rates::open(&of(16), &same).unwrap()).0, 32);
+    }
+
     /// Bytes that a memory takes.
     fn taken(memory: &OwnedFd) -> u64 {
         rustix::fs::fstat(memory).unwrap().st_blocks as u64 * 512
+    }
+
+    #[test]
+    fn bans_outlive_a_stop() {
+        let settings = |tracks: &str| {
+            let text = format!("listen \"127.0.0.1:0\"\nban \"b\" {tracks}\nsite {{ respond 200; }}\n");
+            tidegate_config::load_str("test.kdl", &text, Path::new("/"), &BTreeMap::new()).settings.unwrap()
+        };
+        let before = Rates::open(&settings(""), &Rates::default()).unwrap();
+        let of_ban =
+            |rates: &Rates| rates.0.iter().find(|table| table.identity.kind == Kind::Ban).unwrap().clone();
+        let rate::Table::Ban(bans) = of_ban(&before).table else { panic!() };
+        let clients = ["192.0.2.1", "2001:db8::/64"].map(|client| client.parse::<Client>().unwrap());
+        for client in clients {
+            bans.ban(client, Duration::from_secs(100), clock::monotonic_ns());
+        }
+        let kept = before.bans_to_keep(1_000);
+        let after = Rates::open(&settings("track"), &Rates::default()).unwrap();
+        let others = "[\"gone\",\"192.0.2.9\",2000]\n[\"b\",\"192.0.2.8\",1049]\nwords\n[\"b\",\"x\",2000]\n";
+        assert_eq!(after.ban_again(&format!("{kept}{others}"), 1_050), (2, 2));
+        assert!(of_ban(&after).is_tracked && !of_ban(&before).is_tracked);
+        let said = after.bans();
+        for client in ["192.0.2.1", "2001:db8::/64"] {
+            let line =
+                said.lines().find(|line| line.starts_with(&format!("{client} would be for 50 s more")));
+            assert!(
+                line.is_some_and(|line| line.ends_with("`b`, which only tracks"))
+                    || said.contains("for 51 s"),
+                "{said}"
+            );
+        }
+        assert_eq!(said.lines().count(), 2);
+        // A clock that was set back does not ban for longer than any ban lasts.
+        assert_eq!(after.ban_again("[\"b\",\"192.0.2.7\",9000000000000000000]\n", i64::MIN), (1, 0));
     }
 
     #[test]
@@ -412,7 +534,7 @@ mod tests {
             let (memory, descriptor) = SharedMemory::new("test", length).unwrap();
             let table = identity.fresh(memory.words(0..length).unwrap(), 8).unwrap();
             let descriptor = Arc::new(descriptor);
-            Table { identity, table, descriptor, start: 0, length }
+            Table { identity, table, descriptor, start: 0, length, is_tracked: false }
         };
         let alone = Rates(Identity::all(&settings).map(alone).collect());
         assert!(is_within(&alone, "b", b"key"));

@@ -94,6 +94,7 @@ impl Connection {
                 cx.stats.http2_resets.add(kind, 1);
                 if let StreamError::Malformed(malformed) = error {
                     cx.stats.parse_errors.add(faults::kind_of_malformed(malformed), 1);
+                    self.count_unread(cx, Status::BAD_REQUEST);
                 }
                 if let Some(stream) = stream {
                     self.abandon_stream(h2, stream, cx);
@@ -276,8 +277,10 @@ impl Connection {
             h2.begin(work); // whoever reads it learns that it is not complete
             return Ok(());
         }
-        work.output =
-            self.start_stream(h2, cx, stream, answer::error(Status::CONTENT_TOO_LARGE), &work.request, None);
+        if let Err(error) = self.answer(h2, cx, &mut work, answer::error(Status::CONTENT_TOO_LARGE)) {
+            work.count(cx);
+            return Err(error);
+        }
         if work.output.is_complete() {
             work.count(cx);
             end_stream(h2, cx, stream, &work.request);

@@ -1,0 +1,89 @@
+//! `bans-file`: who is banned when the server stops is banned when it starts again.
+//!
+//! The file is written at the end of the master, unless a successor goes on with the same tables, and gone as soon as the
+//! next one has started: what is lifted while the server runs does not come back, whatever ends it.
+
+use super::rates::Rates;
+use rustix::fs::{Mode, OFlags};
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::path::Path;
+use tidegate_core::log;
+use tidegate_io::clock::wall_seconds;
+
+/// The largest file that is read, bytes: half a million bans.
+const MOST: u64 = 64 << 20;
+
+/// Bans whom the file says.
+pub fn ban_again(path: &Path, rates: &Rates) {
+    let shown = path.display();
+    match read(path) {
+        Ok(None) => {}
+        Ok(Some(lines)) => {
+            let (banned, wrong) = rates.ban_again(&lines, wall_seconds());
+            if wrong > 0 {
+                log::warn(format_args!("{wrong} lines of {shown} are no bans, and ban nobody"));
+            }
+            if banned > 0 {
+                log::info(format_args!("banned as before the stop: {banned}"));
+            }
+        }
+        Err(error) => {
+            log::warn(format_args!(
+                "who was banned before the stop is let in: {shown} cannot be read: {error}"
+            ));
+        }
+    }
+}
+
+/// The server has started: the file is not read again.
+pub fn remove(path: &Path) {
+    match std::fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            let shown = path.display();
+            log::warn(format_args!("{shown} cannot be removed, and bans again at the next start: {error}"));
+        }
+        _ => {}
+    }
+}
+
+/// Writes who is banned.
+pub fn keep(path: &Path, lines: &str) {
+    if let Err(error) = write(path, lines) {
+        log::warn(format_args!(
+            "who is banned is let in after the next start: {} cannot be written: {error}",
+            path.display()
+        ));
+    }
+}
+
+/// `None`: there is no file.
+fn read(path: &Path) -> io::Result<Option<String>> {
+    // Nobody waits for the other end of a pipe, and no link leads elsewhere.
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
+    let file = match rustix::fs::open(path, flags, Mode::empty()) {
+        Ok(file) => File::from(file),
+        Err(rustix::io::Errno::NOENT) => return Ok(None),
+        Err(error) => return Err(error.into()),
+    };
+    if !file.metadata()?.is_file() {
+        return Err(io::Error::other("it is no regular file"));
+    }
+    let mut lines = String::new();
+    match file.take(MOST + 1).read_to_string(&mut lines)? as u64 > MOST {
+        true => Err(io::Error::other(format!("it is larger than {} MiB", MOST >> 20))),
+        false => Ok(Some(lines)),
+    }
+}
+
+fn write(path: &Path, lines: &str) -> io::Result<()> {
+    let mut name = path.as_os_str().to_owned();
+    name.push(".new");
+    let fresh = Path::new(&name);
+    let _ = std::fs::remove_file(fresh);
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
+    let mut file = File::from(rustix::fs::open(fresh, flags, Mode::RUSR | Mode::WUSR)?);
+    file.write_all(lines.as_bytes())?;
+    file.sync_all()?;
+    std::fs::rename(fresh, path)
+}
