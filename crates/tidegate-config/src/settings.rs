@@ -28,6 +28,7 @@ mod networks;
 mod rates;
 mod route_index;
 pub mod rules;
+mod secrets;
 mod shared;
 mod signed;
 mod time_window;
@@ -55,6 +56,7 @@ pub use networks::{Network, NetworkSet};
 pub use rates::{Bound, Limit, RequestRate};
 pub use route_index::RouteIndex;
 pub use rules::{Clause, Condition, Cors, FieldMode, MoreField, Regex, TextPattern};
+pub use secrets::SecretKind;
 pub use shared::{Shared, once};
 pub use signed::{Signed, UrlKey, UrlKeys};
 pub use time_window::{TimeWindow, read_instant};
@@ -65,7 +67,7 @@ pub use tls::{
 pub use tokens::{TokenKey, Tokens};
 pub use values::{Cases, ValueMap, Values};
 
-use pool::Pool;
+use pool::{Hook, Pool};
 use serde::{Deserialize, Serialize};
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -134,6 +136,42 @@ pub struct Settings {
     pub written: Written,
     /// How long a draining server waits for requests in flight.
     pub drain_timeout: Duration,
+    /// What is done when the load of the server crosses a threshold.
+    pub hooks: Vec<Hook>,
+}
+
+/// What a hook looks at the load of.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum LoadOf {
+    /// All of it.
+    Server,
+    /// A site, by [`Site::label`].
+    Site(String),
+    /// A group of servers elsewhere, by its name.
+    Upstream(String),
+}
+
+impl Settings {
+    /// The hooks of the server, of sites and of upstream groups; those of pools are their own.
+    pub fn load_hooks(&self) -> impl Iterator<Item = (LoadOf, &Hook)> {
+        let of_sites = self
+            .sites
+            .iter()
+            .flat_map(|site| site.hooks.iter().map(|hook| (LoadOf::Site(site.label()), hook)));
+        let of_groups = self
+            .upstreams
+            .iter()
+            .flat_map(|group| group.hooks.iter().map(|hook| (LoadOf::Upstream(group.name.clone()), hook)));
+        self.hooks.iter().map(|hook| (LoadOf::Server, hook)).chain(of_sites).chain(of_groups)
+    }
+
+    /// The same, to be changed.
+    pub fn load_hooks_mut(&mut self) -> impl Iterator<Item = &mut Hook> {
+        let with_hooks = self.sites.iter_mut().filter(|site| !site.hooks.is_empty());
+        let of_sites = with_hooks.flat_map(|site| &mut Arc::make_mut(site).hooks);
+        let of_groups = self.upstreams.iter_mut().flat_map(|group| &mut group.hooks);
+        self.hooks.iter_mut().chain(of_sites).chain(of_groups)
+    }
 }
 
 /// A file in the format of MaxMind (`GeoLite2-Country.mmdb`).
@@ -197,6 +235,10 @@ pub struct Listener {
     pub written: ListenAddress,
     /// Length of the accept queue asked of the kernel.
     pub backlog: u32,
+    /// What the kernel may hold of what was sent on each connection (`SO_SNDBUF`), bytes; `None` leaves it to the kernel.
+    pub send_buffer: Option<u32>,
+    /// What the kernel may hold of what was received and not read (`SO_RCVBUF`), bytes; `None` leaves it to the kernel.
+    pub receive_buffer: Option<u32>,
     /// The name of the site that answers what no site claims; `None` takes the site without a name,
     /// else the first site.
     pub default_site: Option<String>,
@@ -270,16 +312,25 @@ pub struct Site {
     pub trusted_proxies: Shared<NetworkSet>,
     /// Each of its requests has an id.
     pub has_request_id: bool,
-    /// `None`: the server's. `Some(None)`: off for this site.
-    pub access_log: Option<Option<AccessLog>>,
+    /// Where its requests are logged.
+    pub access_log: SiteLog,
     /// The listeners that it answers on, as they are written; none for all.
     pub bound: Vec<ListenAddress>,
     /// What it wants of TLS.
     pub tls: SiteTls,
     /// Plain requests are sent to `https`, since `hsts` is in force.
     pub is_https_only: bool,
+    /// What is done when its load crosses a threshold.
+    pub hooks: Vec<Hook>,
     /// Where it was written.
     pub origin: Origin,
+}
+
+impl Site {
+    /// What it is called in a message: its first name.
+    pub fn label(&self) -> String {
+        self.names.first().map_or_else(|| "(any)".to_owned(), HostPattern::to_string)
+    }
 }
 
 /// `example.com`, or `*.example.com` (any number of labels below it, not the name itself). Lower case.
@@ -538,6 +589,37 @@ pub struct AccessLog {
     pub only_errors: bool,
 }
 
+/// Where the requests of a site are logged. Not an `Option` of an `Option`: in JSON the two nothings are one.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum SiteLog {
+    /// Where the server's are.
+    #[default]
+    Inherited,
+    /// Nowhere.
+    Off,
+    /// In a log of its own.
+    Own(AccessLog),
+}
+
+impl SiteLog {
+    /// A log that takes the place of the server's.
+    pub fn own(&self) -> Option<&AccessLog> {
+        match self {
+            SiteLog::Inherited | SiteLog::Off => None,
+            SiteLog::Own(log) => Some(log),
+        }
+    }
+
+    /// The log in force, where this is the server's.
+    pub fn within<'s>(&'s self, of_server: Option<&'s AccessLog>) -> Option<&'s AccessLog> {
+        match self {
+            SiteLog::Inherited => of_server,
+            SiteLog::Off => None,
+            SiteLog::Own(log) => Some(log),
+        }
+    }
+}
+
 /// Where a log goes.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum LogTarget {
@@ -547,6 +629,53 @@ pub enum LogTarget {
     Stdout,
     /// A file; absolute, its folder exists.
     File(#[serde(with = "crate::path_encoding::path")] PathBuf),
+    /// A daemon that collects the messages of many programs.
+    Collector(Collector),
+}
+
+/// How a log gets to a daemon that collects.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Collector {
+    /// Where it listens, and what it speaks.
+    pub at: CollectorAddress,
+    /// What kind of program speaks, from 0 to 23 (RFC 5424 section 6.2.1).
+    pub facility: u8,
+    /// What the program is called.
+    pub tag: String,
+}
+
+/// Where a daemon that collects listens, and what it speaks.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum CollectorAddress {
+    /// The journal of systemd: entries with fields.
+    Journal(#[serde(with = "crate::path_encoding::path")] PathBuf),
+    /// A syslog daemon of this machine. What `syslog(3)` writes, or RFC 5424.
+    Unix {
+        /// Of its socket.
+        #[serde(with = "crate::path_encoding::path")]
+        path: PathBuf,
+        /// The daemon reads RFC 5424.
+        is_rfc5424: bool,
+    },
+    /// RFC 5424 over UDP (RFC 5426).
+    Udp(SocketAddr),
+    /// RFC 5424 over TCP, with a count of octets in front of each message (RFC 6587).
+    Tcp(SocketAddr),
+}
+
+impl CollectorAddress {
+    /// Whether its messages have fields beside their text.
+    pub fn takes_fields(&self) -> bool {
+        matches!(self, CollectorAddress::Journal(_))
+    }
+}
+
+impl AccessLog {
+    /// Whether its lines tell of what came of a request beside its head: its id, its site and route, who was asked.
+    pub fn shows_trace(&self) -> bool {
+        let takes_fields = matches!(&self.target, LogTarget::Collector(to) if to.at.takes_fields());
+        takes_fields || self.format.shows_trace()
+    }
 }
 
 /// What an access line looks like.
@@ -652,8 +781,7 @@ pub enum TimeUnit {
 }
 
 impl AccessFormat {
-    /// Whether its lines tell of what came of a request beside its head: its id, its site and route, who was asked.
-    pub fn shows_trace(&self) -> bool {
+    fn shows_trace(&self) -> bool {
         let is_traced = |part: &LogPart| {
             use LogPart::{RequestId, Route, Site, Upstream, UpstreamStatus, UpstreamTime};
             matches!(part, RequestId | Site | Route | Upstream | UpstreamStatus | UpstreamTime(..))

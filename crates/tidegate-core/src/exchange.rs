@@ -11,7 +11,7 @@ use std::net::SocketAddr;
 use std::os::fd::AsFd;
 use std::rc::Rc;
 use std::sync::Arc;
-use tidegate_config::settings::Country;
+use tidegate_config::settings::{Country, Login};
 use tidegate_http::{Field, Fields, Method, Version};
 use tidegate_io::socket::{self, Peer, Stream};
 use tidegate_tls::ClientIdentity;
@@ -149,7 +149,13 @@ impl Exchange<'_> {
         self.state.identity.as_ref()?.scheme()
     }
 
-    /// A login is about to say who the client is. What another has said of this request counts no more.
+    /// Whether a login of the same users has been passed, and nobody else has said since who the client is: it need not be
+    /// asked again, for a request of the server's own.
+    pub fn is_logged_in(&self, login: &Login) -> bool {
+        self.state.identity.as_ref().is_some_and(|identity| identity.is_proved_to(login))
+    }
+
+    /// Somebody is about to say who the client is. What another has said of this request, or proved, counts no more.
     pub fn identify(&mut self) -> Rc<Identity> {
         self.state.identity.insert(Rc::default()).clone()
     }

@@ -18,7 +18,6 @@ use crate::reply::{Need, Reply};
 use crate::response::Response;
 use crate::site::Site;
 use std::cmp::Ordering;
-use std::num::NonZeroUsize;
 use std::rc::Rc;
 use tidegate_config::settings::Access;
 use tidegate_http::Status;
@@ -45,12 +44,6 @@ pub trait Gate {
     /// Whether it is asked before the access rules of its route, so that it hears of whom they refuse.
     fn precedes_access(&self) -> bool {
         false
-    }
-
-    /// What it has proof of once it has let a request in: a number that all gates have which ask for the same. They are
-    /// not asked again, for a request of the server's own that comes of it.
-    fn proves(&self) -> Option<NonZeroUsize> {
-        None
     }
 
     /// What it is called where it is explained.
@@ -195,12 +188,7 @@ impl Site {
     ) -> Passage {
         loop {
             match verdict {
-                Verdict::Pass => {
-                    let asked = next.checked_sub(1).and_then(|last| self.gate(index, last));
-                    if let Some(proof) = asked.and_then(|gate| gate.proves()) {
-                        exchange.state.proof = Some(proof);
-                    }
-                }
+                Verdict::Pass => {}
                 Verdict::Decide(decide) => {
                     verdict = exchange.as_granted(decide);
                     continue;
@@ -217,13 +205,7 @@ impl Site {
             }
             verdict = match self.gate(index, next) {
                 _ if next == self.routes[index].early => self.check_access(index, exchange),
-                Some(gate) => {
-                    let is_proved = exchange.state.proof.is_some() && exchange.state.proof == gate.proves();
-                    match is_proved {
-                        true => Verdict::Pass,
-                        false => exchange.as_granted(|exchange| gate.check(exchange)),
-                    }
-                }
+                Some(gate) => exchange.as_granted(|exchange| gate.check(exchange)),
                 None => return Passage::Open(Pass(())),
             };
             next += 1;

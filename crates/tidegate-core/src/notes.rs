@@ -39,6 +39,11 @@ pub(crate) fn takes_reason(reason: &dyn Fn() -> String) -> bool {
     LISTENING.with_borrow(|notes| notes.as_ref().map(|notes| notes.push(reason())).is_some())
 }
 
+/// Whether somebody wants a request explained on this thread.
+pub(crate) fn listens() -> bool {
+    LISTENING.with_borrow(Option::is_some)
+}
+
 /// Reasons on this thread go there from now on.
 pub(crate) fn listen(notes: &Notes) {
     LISTENING.set(Some(notes.clone()));

@@ -12,7 +12,6 @@ use crate::site::Site;
 use crate::trace::Trace;
 use crate::user::Identity;
 use smallvec::SmallVec;
-use std::num::NonZeroUsize;
 use std::rc::Rc;
 use std::sync::Arc;
 use tidegate_io::socket::Peer;
@@ -35,10 +34,8 @@ pub struct RequestState {
     pub(crate) counted: SmallVec<[usize; 2]>,
     /// What it holds of limits; `None` where its site has none that would be held.
     pub(crate) holds: Option<Rc<Holds>>,
-    /// Who has logged in.
+    /// Who has logged in, and to whom that was proved.
     pub(crate) identity: Option<Rc<Identity>>,
-    /// By which proof: gates that ask for this one have been passed.
-    pub(crate) proof: Option<NonZeroUsize>,
     pub(crate) has_encoded_slash: bool,
     /// It is explained as one that comes over TLS, and there is no handshake.
     pub(crate) rehearsed: Option<Rc<RehearsedTls>>,
@@ -79,7 +76,6 @@ impl RequestState {
             counted: SmallVec::new(),
             holds: None,
             identity: None,
-            proof: None,
             has_encoded_slash: false,
             rehearsed: None,
             matched: None,
@@ -124,7 +120,6 @@ impl RequestState {
             counted,
             holds,
             identity,
-            proof,
             has_encoded_slash,
             rehearsed,
             matched,
@@ -143,7 +138,6 @@ impl RequestState {
             counted: counted.clone(),
             holds: holds.clone(),
             identity: identity.clone(),
-            proof: *proof,
             has_encoded_slash: *has_encoded_slash,
             rehearsed: rehearsed.clone(),
             matched: matched.clone(),

@@ -10,6 +10,7 @@ use crate::hosts::host;
 use crate::request_values::{self, routed_path};
 use smallvec::SmallVec;
 use std::borrow::Cow;
+use std::fmt::Write;
 use std::ops::Range;
 use std::rc::Rc;
 use tidegate_config::settings::{Country, PathPattern, Route, Shared, ValueMap, Values};
@@ -247,15 +248,32 @@ impl Template {
         text
     }
 
-    /// The same where something is decided by it: of the path that routes are chosen by, wherever the client's has led.
-    pub fn fill_decision(&self, exchange: &Exchange<'_>) -> String {
-        Self::fill_pieces(self.pieces.iter(), Purpose::Decide, exchange)
+    /// What requests are told apart by where something is decided: of the path that routes are chosen by, wherever the
+    /// client's has led. Two whose pieces are not all the same never have the same key. Empty where every piece is.
+    pub fn fill_key(&self, exchange: &Exchange<'_>) -> String {
+        self.fill_key_of(|_| true, exchange)
     }
 
-    /// The same as a key: without `{client}`, for which something else stands.
-    pub(crate) fn fill_key(&self, exchange: &Exchange<'_>) -> String {
-        let pieces = self.pieces.iter().filter(|piece| **piece != Piece::Client);
-        Self::fill_pieces(pieces, Purpose::Decide, exchange)
+    /// The same without `{client}`, for which something else stands.
+    pub(crate) fn fill_key_but_client(&self, exchange: &Exchange<'_>) -> String {
+        self.fill_key_of(|piece| *piece != Piece::Client, exchange)
+    }
+
+    fn fill_key_of(&self, is_meant: impl Fn(&Piece) -> bool, exchange: &Exchange<'_>) -> String {
+        let varies = |piece: &&Piece| !matches!(piece, Piece::Text(_));
+        let has_many = self.pieces.iter().filter(varies).count() > 1;
+        let (mut text, mut is_empty) = (String::new(), true);
+        for piece in self.pieces.iter().filter(|piece| is_meant(piece)) {
+            let before = text.len();
+            Self::fill_piece(&mut text, piece, Purpose::Decide, exchange);
+            let length = text.len() - before;
+            is_empty &= length == 0;
+            // Read from the end, what one client could move from a piece to the next has one meaning alone.
+            if has_many && varies(&piece) {
+                let _ = write!(text, "\0{length}");
+            }
+        }
+        if is_empty { String::new() } else { text }
     }
 
     fn fill_pieces<'p>(
@@ -264,29 +282,31 @@ impl Template {
         exchange: &Exchange<'_>,
     ) -> String {
         let mut text = String::new();
-        for piece in pieces {
-            match piece {
-                Piece::Text(plain) => text.push_str(plain),
-                Piece::Client => {
-                    if let Peer::Tcp(_) = exchange.state.remote.client {
-                        text += &exchange.state.remote.client.to_string();
-                    }
-                }
-                Piece::Host => text += &host(exchange.authority),
-                Piece::Method => text.push_str(exchange.method_token),
-                Piece::Path if purpose == Purpose::Decide => text += &encode_path(routed_path(exchange)),
-                Piece::Path => text += &path_asked_for(exchange),
-                Piece::Query => push_query(&mut text, exchange),
-                Piece::Scheme => text.push_str(exchange.scheme),
-                Piece::Uri if purpose == Purpose::Decide => {
-                    text += &encode_path(routed_path(exchange));
-                    push_query(&mut text, exchange);
-                }
-                Piece::Uri => text += &uri_of(exchange.target),
-                Piece::Asked(asked, default) => asked.put(&mut text, Place::Field, default, exchange),
-            }
-        }
+        pieces.for_each(|piece| Self::fill_piece(&mut text, piece, purpose, exchange));
         text
+    }
+
+    fn fill_piece(text: &mut String, piece: &Piece, purpose: Purpose, exchange: &Exchange<'_>) {
+        match piece {
+            Piece::Text(plain) => text.push_str(plain),
+            Piece::Client => {
+                if let Peer::Tcp(_) = exchange.state.remote.client {
+                    text.push_str(&exchange.state.remote.client.to_string());
+                }
+            }
+            Piece::Host => text.push_str(&host(exchange.authority)),
+            Piece::Method => text.push_str(exchange.method_token),
+            Piece::Path if purpose == Purpose::Decide => text.push_str(&encode_path(routed_path(exchange))),
+            Piece::Path => text.push_str(&path_asked_for(exchange)),
+            Piece::Query => push_query(text, exchange),
+            Piece::Scheme => text.push_str(exchange.scheme),
+            Piece::Uri if purpose == Purpose::Decide => {
+                text.push_str(&encode_path(routed_path(exchange)));
+                push_query(text, exchange);
+            }
+            Piece::Uri => text.push_str(&uri_of(exchange.target)),
+            Piece::Asked(asked, default) => asked.put(text, Place::Field, default, exchange),
+        }
     }
 
     /// The text for a request, as an address to send a client to; `None` where it needs a host and the client has named

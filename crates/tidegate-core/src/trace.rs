@@ -136,7 +136,8 @@ impl Trace {
     }
 
     fn mark(&self, set: impl FnOnce(&mut Try, u64)) {
-        if let Some(last) = self.tries.borrow_mut().last_mut().filter(|last| last.ended == 0) {
+        let mut tries = self.tries.borrow_mut();
+        if let Some(last) = tries.last_mut().filter(|last| last.ended == 0) {
             set(last, monotonic_ns());
         }
     }
@@ -149,7 +150,8 @@ impl Trace {
     /// Tells of each member: its name, the status it has answered (0 for none), and how long a stage took, nanoseconds,
     /// where it has been reached. One that is not done with has taken until now.
     pub(crate) fn each_try(&self, mut tell: impl FnMut(&Asked<'_>)) {
-        for asked in self.tries.borrow().iter() {
+        let tries = self.tries.borrow();
+        for asked in tries.iter() {
             tell(&Asked(asked));
         }
     }

@@ -2,6 +2,7 @@
 
 use std::cell::OnceCell;
 use std::sync::Arc;
+use tidegate_config::settings::{Login, Shared};
 use tidegate_http::{Field, FieldLines};
 
 /// Somebody who is known.
@@ -43,20 +44,30 @@ impl Granted {
     }
 }
 
-/// Who the client of a request is, once that is known: whoever keeps the request and whoever logs it share one.
+/// Who the client of a request is, once that is known: whoever keeps the request and whoever logs it share one. It is
+/// replaced as a whole, so that no proof outlives the user whom it was of.
 #[derive(Debug, Default)]
 pub struct Identity {
     user: OnceCell<Arc<User>>,
+    /// Whose users this is one of by proof.
+    login: OnceCell<Shared<Login>>,
     granted: OnceCell<Arc<Granted>>,
     scheme: OnceCell<&'static str>,
 }
 
 impl Identity {
-    /// The client is this one, by what it has sent in `Authorization` in this scheme, or by its certificate (`ClientCert`).
-    /// Said once for each login that a request passes.
-    pub fn prove(&self, user: Arc<User>, scheme: &'static str) {
+    /// The client is this one, by what it has sent to a login in `Authorization` in this scheme. Said once for each login
+    /// that a request passes.
+    pub fn prove(&self, user: Arc<User>, scheme: &'static str, login: &Shared<Login>) {
         let _ = self.user.set(user);
         let _ = self.scheme.set(scheme);
+        let _ = self.login.set(login.clone());
+    }
+
+    /// The client is this one by its certificate, which is no login.
+    pub fn certify(&self, user: Arc<User>) {
+        let _ = self.user.set(user);
+        let _ = self.scheme.set("ClientCert");
     }
 
     /// Somebody else says who the client is, where it is anybody, and what the request is given.
@@ -81,6 +92,11 @@ impl Identity {
     /// The scheme by which that was proved (RFC 9110 section 11.1).
     pub fn scheme(&self) -> Option<&'static str> {
         self.scheme.get().copied()
+    }
+
+    /// Whether the client has proved to be one of the users whom a login asks for.
+    pub(crate) fn is_proved_to(&self, login: &Login) -> bool {
+        self.login.get().is_some_and(|passed| passed.users == login.users)
     }
 
     /// What the request is given.

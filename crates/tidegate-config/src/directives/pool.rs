@@ -1,5 +1,6 @@
 //! Applications behind the server: pools of processes, and what stands before them.
 
+use super::server::{FACILITY, PROTOCOL, TAG};
 use super::{DAY, HOUR, SECOND};
 use crate::directive::{Argument, Children, Context, Count, Directive, Kind, Property, one, one_or, some};
 
@@ -149,16 +150,21 @@ pub(super) const DIRECTIVES: &[Directive] = &[
     },
     Directive {
         arguments: &[one_or("target", Kind::LogTarget, &["error-log"])],
-        properties: &[Property {
-            name: "limit",
-            kind: Kind::Size { least: 1 << 10, most: 1 << 30 },
-            default: Some("1MiB"),
-            doc: "Bytes that are written in a second, for each process of the server. Lines beyond that are left out, and \
+        properties: &[
+            Property {
+                name: "limit",
+                kind: Kind::Size { least: 1 << 10, most: 1 << 30 },
+                default: Some("1MiB"),
+                doc: "Bytes that are written in a second, for each process of the server. Lines beyond that are left out, and \
                   how many they were, and of how many bytes, is said in the same log.",
-        }],
+            },
+            FACILITY,
+            TAG,
+            PROTOCOL,
+        ],
         default: Some("output error-log limit=\"1MiB\""),
         doc: "Where each line goes that the application writes to its standard error, and a process to its standard \
-              output: a path, `stderr`, `stdout`, or the `error-log`, which leaves out what is below its level. A line \
+              output: a path, `stderr`, `stdout`, `\"journald\"`, `\"syslog\"` (see `access-log`), or the `error-log`, which leaves out what is below its level. A line \
               keeps the level that it begins with (`PHP Warning:`, `[error]`, `INFO`), those of a trace that of its \
               first line; others are `warn`.",
         example: "output \"php.log\"",
@@ -289,7 +295,7 @@ pub(super) const DIRECTIVES: &[Directive] = &[
     },
     Directive {
         arguments: &[
-            one("measure", Kind::Choice(&["queue", "concurrency"])),
+            one("measure", Kind::Choice(&["queue", "concurrency", "rate", "cpu"])),
             one("do", Kind::Choice(&["run", "call"])),
             some("what", Kind::Text { most: 4096 }),
         ],
@@ -320,6 +326,12 @@ pub(super) const DIRECTIVES: &[Directive] = &[
                 doc: "Does it at most once in so long.",
             },
             Property {
+                name: "timeout",
+                kind: Kind::Duration { least: 100, most: DAY },
+                default: Some("1m"),
+                doc: "How long a program may take: then it is killed with its process group. An address has five seconds for each step.",
+            },
+            Property {
                 name: "user",
                 kind: Kind::Text { most: 64 },
                 default: None,
@@ -328,11 +340,17 @@ pub(super) const DIRECTIVES: &[Directive] = &[
             },
         ],
         repeats: true,
-        doc: "Runs a program, or sends a `POST` to an `http:` address, when the number of requests that wait (`queue`) \
-              or are under way (`concurrency`) crosses a threshold (`HighThreshold`, `LowThreshold`). The program \
-              finds `TIDEGATE_POOL`, `TIDEGATE_MEASURE`, `TIDEGATE_EVENT` and `TIDEGATE_VALUE` in its environment, \
-              the address gets them as JSON. What a program writes goes to the log of the pool (`output`).",
-        example: "on queue above=100 run \"/usr/local/bin/more-servers\"",
-        ..Directive::new("on", POOL)
+        doc: "Runs a program, or sends a `POST` to an `http:` address, when a load crosses a threshold (`HighThreshold`, \
+              `LowThreshold`): the number of requests that wait (`queue`) or are under way (`concurrency`), the requests of a \
+              second (`rate`), or how much of the processors the workers use, of 100 (`cpu`). At the top level it is the load of \
+              the whole server, in a `site` that of the site (`concurrency` and `rate`), in an `upstream` that of all its \
+              members (not `cpu`), in a `pool` that of the pool (`queue` and `concurrency`). Pools look when something \
+              changes, all others once a second. The program finds `TIDEGATE_OF` (`server`, `site`, `upstream` or `pool`), \
+              `TIDEGATE_NAME` (which; of a pool also `TIDEGATE_POOL`), `TIDEGATE_MEASURE`, `TIDEGATE_EVENT` (`above` or `below`), \
+              `TIDEGATE_THRESHOLD` and `TIDEGATE_VALUE` in its environment, the address gets them as JSON. It runs as `user`. A line of the error log says \
+              when it begins and when it fails. One hook runs once at a time, eight of them at once. What a program writes \
+              goes to the log of the pool (`output`), else to the error log.",
+        example: "on concurrency above=100 run \"/usr/local/bin/more-servers\"",
+        ..Directive::new("on", &[Context::Top, Context::Site, Context::Upstream, Context::Pool])
     },
 ];

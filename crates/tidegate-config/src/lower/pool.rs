@@ -4,14 +4,14 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::written_or_default;
+use super::{load_hook, written_or_default};
 use crate::check::{Checker, Item, duration, number};
 use crate::diagnostic::{Diagnostic, Severity};
 use crate::directive::Context;
 use crate::disk::{Disk, What};
 use crate::settings::pool::{
-    Application, Hook, HookAction, IoPriority, Measure, Pass, Php, Place, Pool, PoolLog, Processes, Program,
-    Queue, Resources, Socket, Temporary, Threshold, WarmUp, WarmUpProtocol,
+    Application, IoPriority, Pass, Php, Place, Pool, PoolLog, Processes, Program, Queue, Resources, Socket,
+    Temporary, WarmUp, WarmUpProtocol,
 };
 use crate::settings::{HostPattern, ListenAddress, Origin};
 use crate::syntax::document::Node;
@@ -48,11 +48,11 @@ pub(super) fn pools(checker: &mut Checker<'_>, disk: &dyn Disk, items: &[Item]) 
             continue;
         }
         let Some(application) = application(checker, disk, item) else { continue };
-        let hooks = item.children.iter().filter(|child| child.directive.name == "on");
-        let hooks = hooks.filter_map(|child| hook(checker, disk, child)).collect();
+        let hooks = load_hook::hooks(checker, disk, &item.children, load_hook::OF_POOLS);
         let queue = within(item, "queue");
         let log = within(item, "output");
-        if let (Some(Value::LogTarget(target)), Some(item)) = (log.as_ref().and_then(Item::first), &log) {
+        let target = log.as_ref().and_then(|item| super::logs::target(checker, item));
+        if let (Some(target), Some(item)) = (&target, &log) {
             super::check_log(checker, disk, item, target);
         }
         taken.insert(name.clone(), item.origin());
@@ -68,10 +68,7 @@ pub(super) fn pools(checker: &mut Checker<'_>, disk: &dyn Disk, items: &[Item]) 
                 age: queue.as_ref().map(|item| time(item, "age")).unwrap_or_default(),
             },
             log: PoolLog {
-                target: log.as_ref().and_then(|item| match item.first() {
-                    Some(Value::LogTarget(target)) => Some(target.clone()),
-                    _ => None,
-                }),
+                target,
                 limit: match log.as_ref().and_then(|item| item.property("limit")) {
                     Some(Value::Number(limit)) => limit,
                     _ => 1 << 20,
@@ -386,67 +383,9 @@ fn resources(item: &Item) -> Resources {
     }
 }
 
-fn hook(checker: &mut Checker<'_>, disk: &dyn Disk, item: &Item) -> Option<Hook> {
-    let number = |name: &str| match item.property(name) {
-        Some(Value::Number(number)) => u32::try_from(number).ok(),
-        _ => None,
-    };
-    let threshold = match (number("above"), number("below"), number("rearm")) {
-        (Some(limit), None, rearm) => {
-            Threshold::Above { limit, rearm: rearm.unwrap_or(limit / 5 * 4).min(limit) }
-        }
-        (None, Some(limit), rearm) => {
-            Threshold::Below { limit, rearm: rearm.unwrap_or(limit.saturating_add(limit / 4)).max(limit) }
-        }
-        _ => {
-            let message = "this needs one threshold, `above=` or `below=`";
-            checker
-                .diagnostics
-                .push(item.error(message).help(format!("for example `{}`", item.directive.example)));
-            return None;
-        }
-    };
-    let measure = match item.arguments.first().map(|placed| &placed.value) {
-        Some(Value::Word("concurrency")) => Measure::Concurrency,
-        _ => Measure::Queue,
-    };
-    let what = item.texts();
-    let action =
-        match item.arguments.get(1).map(|placed| &placed.value) {
-            Some(Value::Word("call")) => {
-                let url = what.first()?.clone();
-                if what.len() > 1
-                    || !url.starts_with("http://")
-                    || url.contains(|c: char| c.is_control() || c == ' ')
-                {
-                    let message = "`call` needs one address of scheme `http`";
-                    checker.diagnostics.push(item.error_at(2, message).help(
-                        "write `\"http://127.0.0.1:8000/grow\"`; a program can do what else is wanted",
-                    ));
-                    return None;
-                }
-                HookAction::Call(url)
-            }
-            _ => {
-                let user = match item.property("user") {
-                    Some(Value::Text(user)) => Some(user),
-                    _ => None,
-                };
-                if let Some(program) = what.first() {
-                    // The server runs without it, and tries again each time.
-                    let missing = missing_program(checker, disk, item, 2, program);
-                    let warning = |missing| Diagnostic { severity: Severity::Warning, ..missing };
-                    checker.diagnostics.extend(missing.map(warning));
-                }
-                HookAction::Run { command: what, user, group: None, sealed: Default::default() }
-            }
-        };
-    Some(Hook { measure, threshold, action, every: time(item, "every") })
-}
-
 /// What is to be said where a program that an item names is not there: a path, which counts from the folder of the file, or a name
 /// that is looked for in `PATH`.
-fn missing_program(
+pub(super) fn missing_program(
     checker: &Checker<'_>,
     disk: &dyn Disk,
     item: &Item,

@@ -58,6 +58,11 @@ impl Names {
                 continue;
             }
             let Some(limit) = limit(item) else { continue };
+            if Limit::is_own(&limit.name) {
+                let message = "names that begin with `tidegate:` are the server's own";
+                checker.diagnostics.push(item.error_at(0, message).help("give it another name"));
+                continue;
+            }
             if let Some((message, help)) = too_slow(&limit) {
                 checker.diagnostics.push(item.error(message).help(help));
                 continue;

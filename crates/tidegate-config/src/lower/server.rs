@@ -84,7 +84,7 @@ pub(crate) fn server(checker: &mut Checker<'_>, disk: &dyn Disk, nodes: &[TopNod
             .iter()
             .find(|item| item.directive.name == "limit-store")
             .and_then(|item| super::limit_store::limit_store(checker, disk, item)),
-        upstreams: super::upstream::upstreams(checker, &items, &pools),
+        upstreams: super::upstream::upstreams(checker, disk, &items, &pools),
         pools,
         limits: limits::server(checker, &items),
         busy: busy(checker, disk, &items),
@@ -105,6 +105,7 @@ pub(crate) fn server(checker: &mut Checker<'_>, disk: &dyn Disk, nodes: &[TopNod
                     .and_then(|block| block.child("storage")),
             ),
         },
+        hooks: super::load_hook::hooks(checker, disk, &items, super::load_hook::OF_THE_SERVER),
         drain_timeout: find("drain-timeout").map(|item| duration(&item)).unwrap_or_default(),
     };
     let inherited = Inherited::top(checker, &items, &settings.limits.request);
@@ -210,10 +211,7 @@ fn file_cache(checker: &mut Checker<'_>, items: &[Item]) -> FileCache {
 }
 
 fn error_log(checker: &mut Checker<'_>, disk: &dyn Disk, item: &Item) -> ErrorLog {
-    let target = match item.first() {
-        Some(Value::LogTarget(target)) => target.clone(),
-        _ => LogTarget::Stderr,
-    };
+    let target = super::logs::target(checker, item).unwrap_or(LogTarget::Stderr);
     check_log(checker, disk, item, &target);
     let level = match item.property("level") {
         Some(Value::Word("error")) => Level::Error,

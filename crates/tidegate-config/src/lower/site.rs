@@ -3,12 +3,12 @@
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
-use super::{Claims, Server, access_log, dead, host_text, login, route, tls};
+use super::{Claims, Server, access_log, dead, host_text, load_hook, login, route, tls};
 use crate::check::{Checker, Item};
 use crate::diagnostic::{Diagnostic, Severity};
 use crate::directive::Context;
 use crate::disk::{Disk, What};
-use crate::settings::{Action, HostPattern, ListenAddress, Listener, PathPattern, Route, Site, Try};
+use crate::settings::{Action, HostPattern, ListenAddress, Listener, PathPattern, Route, Site, SiteLog, Try};
 use crate::value::{Value, covers, is_name, pattern_text};
 
 /// Lowers a site. The caller leaves it out if errors were said meanwhile.
@@ -83,12 +83,30 @@ pub(super) fn site(
     if let Some(log) = item.child("access-log") {
         server.logs.add(checker, disk, log);
     }
-    let access_log = item.child("access-log").map(|log| access_log(checker, disk, log));
+    let access_log = match item.child("access-log").map(|log| access_log(checker, disk, log)) {
+        None => SiteLog::Inherited,
+        Some(None) => SiteLog::Off,
+        Some(Some(log)) => SiteLog::Own(log),
+    };
     let trusted_proxies = inherited.trusted_proxies.clone();
     let bound = bound(checker, item, server, &names);
+    let hooks = load_hook::hooks(checker, disk, &item.children, load_hook::OF_SITES);
     let has_request_id = inherited.has_request_id;
     let origin = item.origin();
-    Site { names, routes, trusted_proxies, has_request_id, access_log, bound, tls, is_https_only, origin }
+    let mut site = Site {
+        names,
+        routes,
+        trusted_proxies,
+        has_request_id,
+        access_log,
+        bound,
+        tls,
+        is_https_only,
+        hooks,
+        origin,
+    };
+    load_hook::count(&mut site);
+    site
 }
 
 /// The listeners that a site answers on.

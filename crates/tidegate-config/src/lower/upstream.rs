@@ -5,10 +5,11 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::written_or_default;
+use super::{load_hook, written_or_default};
 use crate::check::{Checker, File, Item, duration, number};
 use crate::diagnostic::Diagnostic;
 use crate::directive::Context;
+use crate::disk::{Disk, NoDisk};
 use crate::settings::gateway::{BackendTls, Destination};
 use crate::settings::pool::{Pool, Queue};
 use crate::settings::upstream::{
@@ -20,7 +21,12 @@ use crate::syntax::document::Node;
 use crate::value::Value;
 
 /// Lowers the groups, in source order; `pools` have names that are taken.
-pub(super) fn upstreams(checker: &mut Checker<'_>, items: &[Item], pools: &[Pool]) -> Vec<Upstream> {
+pub(super) fn upstreams(
+    checker: &mut Checker<'_>,
+    disk: &dyn Disk,
+    items: &[Item],
+    pools: &[Pool],
+) -> Vec<Upstream> {
     let mut upstreams: Vec<Upstream> = Vec::new();
     let mut taken: HashMap<String, (&str, Origin)> =
         pools.iter().map(|pool| (pool.name.clone(), ("a pool", pool.origin.clone()))).collect();
@@ -46,7 +52,7 @@ pub(super) fn upstreams(checker: &mut Checker<'_>, items: &[Item], pools: &[Pool
             checker.diagnostics.push(item.error(message).help("take `backup` from one of them"));
         }
         taken.insert(name.clone(), ("another upstream", item.origin()));
-        upstreams.push(upstream(checker, item, name, members));
+        upstreams.push(upstream(checker, disk, item, name, members));
     }
     upstreams
 }
@@ -58,13 +64,19 @@ pub(super) fn of_host(checker: &mut Checker<'_>, host: &str, origin: &Origin) ->
     let source = Source::new("<default>", &text);
     let file = File { source, folder: std::sync::Arc::from(Path::new("/")) };
     let item = checker.item(&file, &node, Context::Top)?;
-    let mut upstream = upstreams(checker, &[item], &[]).pop()?;
+    let mut upstream = upstreams(checker, &NoDisk, &[item], &[]).pop()?;
     (upstream.name, upstream.origin) = (host.to_owned(), origin.clone());
     upstream.members.iter_mut().for_each(|member| member.origin = origin.clone());
     Some(upstream)
 }
 
-fn upstream(checker: &mut Checker<'_>, item: &Item, name: String, members: Vec<Member>) -> Upstream {
+fn upstream(
+    checker: &mut Checker<'_>,
+    disk: &dyn Disk,
+    item: &Item,
+    name: String,
+    members: Vec<Member>,
+) -> Upstream {
     let find = |name: &str| written_or_default(&item.children, Context::Upstream, name);
     let property = |directive: &str, name: &str| find(directive).and_then(|item| item.property(name));
     let amount = |directive: &str, name: &str| match property(directive, name) {
@@ -92,6 +104,7 @@ fn upstream(checker: &mut Checker<'_>, item: &Item, name: String, members: Vec<M
             budget: amount("retry", "budget"),
         },
         members,
+        hooks: load_hook::hooks(checker, disk, &item.children, load_hook::OF_UPSTREAMS),
         origin: item.origin(),
     }
 }

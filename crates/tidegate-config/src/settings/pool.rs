@@ -255,6 +255,8 @@ pub struct Hook {
     pub action: HookAction,
     /// How long nothing is done after it was.
     pub every: Duration,
+    /// How long it may take.
+    pub timeout: Duration,
 }
 
 /// What a hook looks at.
@@ -264,6 +266,10 @@ pub enum Measure {
     Queue,
     /// Requests under way.
     Concurrency,
+    /// Requests in each second.
+    Rate,
+    /// Of all processor time that the workers could have, hundredths.
+    Cpu,
 }
 
 /// A threshold. A hook that has been set off waits for the measure to come back across `rearm`.

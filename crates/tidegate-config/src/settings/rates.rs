@@ -25,6 +25,26 @@ pub struct Limit {
     pub origin: Origin,
 }
 
+/// What the names of limits begin with that nobody has written.
+const OWN: &str = "tidegate:";
+
+impl Limit {
+    /// The name of what counts the requests of a site that are under way, for hooks.
+    pub fn of_load(site: &str) -> String {
+        format!("{OWN}load of {site}")
+    }
+
+    /// The name of what counts all requests of a site, for hooks.
+    pub fn of_requests(site: &str) -> String {
+        format!("{OWN}requests of {site}")
+    }
+
+    /// Whether a limit of this name is the server's own.
+    pub fn is_own(name: &str) -> bool {
+        name.starts_with(OWN)
+    }
+}
+
 /// What a limit bounds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Bound {

@@ -1,7 +1,7 @@
 //! Upstream groups: servers elsewhere that answer for one application, and how requests are spread over them.
 
 use super::gateway::{BackendTls, Destination, Proxy};
-use super::pool::Queue;
+use super::pool::{Hook, Queue};
 use super::{Action, Origin, Settings};
 use serde::{Deserialize, Serialize};
 use std::net::SocketAddr;
@@ -29,6 +29,8 @@ pub struct Upstream {
     pub slow_start: Duration,
     /// How often a request is tried on a further member.
     pub retry: Retry,
+    /// What is done when its load crosses a threshold.
+    pub hooks: Vec<Hook>,
     /// Where it was written.
     pub origin: Origin,
 }
@@ -40,7 +42,7 @@ impl Upstream {
             let origin = Origin::default();
             let members = upstream.members.iter().cloned();
             let members = members.map(|member| Member { origin: Origin::default(), ..member }).collect();
-            Upstream { origin, members, ..upstream.clone() }
+            Upstream { origin, members, hooks: Vec::new(), ..upstream.clone() }
         };
         plain(self) == plain(other)
     }

@@ -291,7 +291,11 @@ impl Kind {
             }
             Self::Text { most } => format!("a text of at most {most} bytes"),
             Self::File => "a path, such as `\"/srv/www\"`".to_owned(),
-            Self::LogTarget => "a path, `stderr` or `stdout`".to_owned(),
+            Self::LogTarget => {
+                "a path, `stderr`, `stdout`, `journald`, `syslog`, or a syslog server, such as \
+                 `\"syslog:udp://192.0.2.1:514\"`"
+                    .to_owned()
+            }
             Self::LogFormat => {
                 "`combined`, `common`, `json` or a pattern, such as `\"{client} {method} {target} {status}\"`"
                     .to_owned()

@@ -253,7 +253,6 @@ impl Connection {
                             true => Some(held.insert(Held::new(self.holds.get_or_init(Rc::default))).holds()),
                         },
                         identity: None,
-                        proof: None,
                         has_encoded_slash,
                         rehearsed: None,
                         matched: None,

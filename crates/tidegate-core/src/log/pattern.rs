@@ -140,8 +140,7 @@ mod tests {
     fn every_placeholder() {
         let fields = [Field { name: "x-a", value: b"in \"q\"\x1b" }];
         let identity = Rc::new(Identity::default());
-        identity
-            .prove(Arc::new(User { name: "anna \"b\"".into(), groups: Vec::new(), unlisted: None }), "Basic");
+        identity.certify(Arc::new(User { name: "anna \"b\"".into(), groups: Vec::new(), unlisted: None }));
         let trace = Trace::made(Some("a1"), "example.com", "/a*", &[("192.0.2.1:80", 0), ("a\x1b", 200)]);
         let entry = AccessRecord {
             scheme: "http",

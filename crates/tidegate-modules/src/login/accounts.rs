@@ -21,6 +21,15 @@ impl Accounts {
         self.places.get(name).and_then(|place| self.list.get(*place))
     }
 
+    /// Whether a directory's spelling of a name stands here, in whatever case: names of directories are the same in any.
+    pub fn has_spelling(&self, name: &str) -> bool {
+        let folded = |name: &str| name.to_lowercase();
+        self.places.contains_key(name) || {
+            let sought = folded(name);
+            self.list.iter().any(|account| folded(&account.name) == sought)
+        }
+    }
+
     pub fn first(&self) -> Option<&Account> {
         self.list.first()
     }

@@ -1,7 +1,5 @@
 //! `tidegate explain --user NAME`: what somebody gets who has logged in. Nobody is asked for a password, and no directory.
 
-use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
-use std::num::NonZeroUsize;
 use std::rc::Rc;
 use std::sync::Arc;
 use tidegate_config::settings::{How, Login, Shared, UserSource};
@@ -50,13 +48,10 @@ impl AssumedGate {
 }
 
 impl Gate for AssumedGate {
-    fn proves(&self) -> Option<NonZeroUsize> {
-        // All gates of the same users.
-        let hasher = BuildHasherDefault::<DefaultHasher>::default();
-        NonZeroUsize::new(hasher.hash_one(&self.login.users) as usize)
-    }
-
     fn check(&self, exchange: &mut Exchange<'_>) -> Verdict {
+        if exchange.is_logged_in(&self.login) {
+            return Verdict::Pass;
+        }
         let (name, login) = (self.assumed.name.escape_debug(), &self.login);
         let line = format!("`login {} \"{}\"` ({})", login.how.word(), login.users, login.origin);
         let Some(user) = &self.user else {
@@ -65,7 +60,7 @@ impl Gate for AssumedGate {
             answer::remedy(|| format!("to let `{name}` in, add the name with `htpasswd -B FILE {name}`"));
             return Verdict::Refuse(response);
         };
-        exchange.identify().prove(user.clone(), "Basic");
+        exchange.identify().prove(user.clone(), "Basic", &self.login);
         self.assumed.notes.push(match self.has_directory {
             true => format!(
                 "login: {line} would ask {}, and nobody is asked here: as if it knew `{name}`, in no group but \

@@ -4,7 +4,6 @@ use super::source::{Answer, Outcome, Source};
 use super::tally;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use std::num::NonZeroUsize;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -90,11 +89,10 @@ pub(super) fn away(exchange: &Exchange<'_>, time: Duration) -> Response {
 }
 
 impl Gate for BasicGate {
-    fn proves(&self) -> Option<NonZeroUsize> {
-        NonZeroUsize::new(Arc::as_ptr(&self.source) as usize)
-    }
-
     fn check(&self, exchange: &mut Exchange<'_>) -> Verdict {
+        if exchange.is_logged_in(&self.terms.login) {
+            return Verdict::Pass;
+        }
         let Some((name, password)) = exchange.fields.single("authorization").and_then(credentials) else {
             return Verdict::Refuse(self.terms.ask());
         };
@@ -103,7 +101,7 @@ impl Gate for BasicGate {
         match answer {
             Answer::Known(outcome) => {
                 if let Outcome::Known(user) = &outcome {
-                    exchange.identify().prove(user.clone(), "Basic");
+                    exchange.identify().prove(user.clone(), "Basic", &self.terms.login);
                 }
                 self.terms.judge(exchange, &name, outcome)
             }
@@ -120,7 +118,7 @@ impl Gate for BasicGate {
                     tally::asked(&stats, &source);
                     let Some(outcome) = outcome else { return Verdict::Refuse(answer::busy(None)) };
                     if let Outcome::Known(user) = &outcome {
-                        identity.prove(user.clone(), "Basic");
+                        identity.prove(user.clone(), "Basic", &terms.login);
                     }
                     Verdict::Decide(Box::new(move |exchange| terms.judge(exchange, &name, outcome)))
                 }))

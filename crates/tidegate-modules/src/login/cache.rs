@@ -4,7 +4,7 @@
 //! makes nobody be forgotten; so is whether somebody belongs to a group that is not among those that are kept of a user.
 //! Whatever is here has run out after `lifetime`, counted from when it was asked for.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -32,15 +32,16 @@ pub struct UserCache {
     memberships: Mutex<Remembered<bool>>,
 }
 
-/// Values in the order in which they came, which is that in which they run out.
+/// Values, and the order in which they run out, which need not be that in which they came.
 pub(super) struct Remembered<T> {
     values: HashMap<Key, (u64, T)>,
-    order: VecDeque<(Key, u64)>,
+    /// When each of them runs out: one for each value.
+    order: BTreeSet<(u64, Key)>,
 }
 
 impl<T> Default for Remembered<T> {
     fn default() -> Remembered<T> {
-        Remembered { values: HashMap::new(), order: VecDeque::new() }
+        Remembered { values: HashMap::new(), order: BTreeSet::new() }
     }
 }
 
@@ -52,24 +53,33 @@ impl<T: Clone> Remembered<T> {
     /// Puts a value in, and lets go of those that have run out. How many there are more than before.
     fn put(&mut self, key: Key, until: u64, value: T, now: u64) -> isize {
         let before = self.values.len();
-        while self.order.front().is_some_and(|(_, until)| *until <= now) {
-            self.drop_oldest();
+        while self.order.first().is_some_and(|(until, _)| *until <= now) {
+            self.drop_first(None);
         }
-        self.values.insert(key, (until, value));
-        self.order.push_back((key, until));
+        if let Some((known, _)) = self.values.insert(key, (until, value)) {
+            self.order.remove(&(known, key));
+        }
+        self.order.insert((until, key));
         self.values.len().cast_signed() - before.cast_signed()
     }
 
-    /// Lets go of the oldest; whether there was one.
-    fn drop_oldest(&mut self) -> bool {
-        while let Some((key, until)) = self.order.pop_front() {
-            // Where it was put in once more, it is not the oldest.
-            if self.values.get(&key).is_some_and(|(known, _)| *known == until) {
-                self.values.remove(&key);
-                return true;
+    /// Lets go of the one that runs out first, but for this one; whether there was another.
+    fn drop_first(&mut self, but: Option<&Key>) -> bool {
+        let Some(first) = self.order.iter().find(|(_, key)| Some(key) != but).copied() else { return false };
+        self.order.remove(&first);
+        self.values.remove(&first.1).is_some()
+    }
+
+    /// Lets go of some.
+    fn forget(&mut self, is_meant: impl Fn(&T) -> bool) {
+        let order = &mut self.order;
+        self.values.retain(|key, (until, value)| {
+            let stays = !is_meant(value);
+            if !stays {
+                order.remove(&(*until, *key));
             }
-        }
-        false
+            stays
+        });
     }
 }
 
@@ -125,7 +135,7 @@ impl UserCache {
             _ => self.count.fetch_sub(more.unsigned_abs(), Ordering::Relaxed) - more.unsigned_abs(),
         };
         // Which table a user is in is as good as random, and so is which one makes room.
-        while count > self.users && shard.values.len() > 1 && shard.drop_oldest() {
+        while count > self.users && shard.values.len() > 1 && shard.drop_first(Some(&key)) {
             count = self.count.fetch_sub(1, Ordering::Relaxed) - 1;
         }
     }
@@ -146,7 +156,7 @@ impl UserCache {
         for shard in &self.known {
             let mut shard = lock(shard);
             let before = shard.values.len();
-            shard.values.retain(|_, (_, user)| !is_meant(user));
+            shard.forget(|user| is_meant(user));
             self.count.fetch_sub(before - shard.values.len(), Ordering::Relaxed);
         }
         *lock(&self.wrong) = Remembered::default();
@@ -170,7 +180,7 @@ pub(super) fn bounded<T: Clone>(
 ) {
     let mut table = lock(table);
     table.put(key, until, value, now);
-    while table.values.len() > most && table.drop_oldest() {}
+    while table.values.len() > most && table.drop_first(Some(&key)) {}
 }
 
 #[cfg(test)]
@@ -231,6 +241,25 @@ mod tests {
         assert!(cache.user(&key(1), 101).is_some());
     }
 
+    /// Nothing is let go before it has run out, in whatever order that comes.
+    #[test]
+    fn what_has_not_run_out_stays() {
+        let mut remembered = Remembered::default();
+        remembered.put(key(1), 10, 'a', 0);
+        remembered.put(key(1), 50, 'b', 0);
+        remembered.put(key(2), 30, 'c', 0);
+        remembered.put(key(3), 60, 'd', 20);
+        assert_eq!(
+            [1, 2, 3].map(|number| remembered.get(&key(number), 20)),
+            [Some('b'), Some('c'), Some('d')]
+        );
+        // What runs out sooner goes sooner, though it came later.
+        remembered.put(key(4), 70, 'e', 40);
+        assert_eq!((remembered.values.len(), remembered.order.len()), (3, 3));
+        remembered.forget(|value| *value == 'b');
+        assert_eq!((remembered.values.len(), remembered.order.len()), (2, 2));
+    }
+
     /// Who is looked into once more is not forgotten for being old.
     #[test]
     fn who_comes_back_is_new() {
@@ -238,7 +267,7 @@ mod tests {
         remembered.put(key(1), 10, 'a', 0);
         remembered.put(key(2), 11, 'b', 0);
         remembered.put(key(1), 12, 'c', 0);
-        assert!(remembered.drop_oldest());
+        assert!(remembered.drop_first(None));
         assert_eq!((remembered.get(&key(1), 0), remembered.get(&key(2), 0)), (Some('c'), None));
         // And what has run out goes by itself.
         assert_eq!(remembered.put(key(3), 30, 'd', 20), 0);

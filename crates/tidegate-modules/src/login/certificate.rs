@@ -47,9 +47,9 @@ impl Gate for CertificateGate {
             }
         }
         if let Some(name) = name {
-            // A `login` behind this one says it anew.
+            // A `login` behind this one says it anew, also where the request has passed it before.
             let user = Arc::new(User { name, groups: Vec::new(), unlisted: None });
-            exchange.identify().prove(user, "ClientCert");
+            exchange.identify().certify(user);
         }
         Verdict::Pass
     }

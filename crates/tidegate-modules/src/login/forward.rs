@@ -80,7 +80,7 @@ impl ForwardGate {
 
     /// What a decision about a request is remembered by; `None`: it is not.
     fn key(&self, exchange: &Exchange<'_>) -> Option<String> {
-        let filled = self.by.as_ref()?.fill_decision(exchange);
+        let filled = self.by.as_ref()?.fill_key(exchange);
         let host = exchange.authority.to_ascii_lowercase();
         (!filled.is_empty()).then(|| format!("{}\0{host}\0{filled}", exchange.scheme))
     }

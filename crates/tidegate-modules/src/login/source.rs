@@ -1,7 +1,8 @@
 //! Where users are known: password files and directories, behind the user cache.
 //!
 //! One for each `users` in each server process. However many requests bring the same pair of name and password at once, it is
-//! looked into once. A name that stands in a password file is compared with that alone, also where there is a directory.
+//! looked into once. A name that stands in a password file is compared with that alone, also where there is a directory: who is
+//! found there under such a name, however it was typed in, is refused.
 
 use super::accounts::Accounts;
 use super::cache::{self, Key, Remembered, UserCache};
@@ -61,6 +62,19 @@ impl From<Away> for Outcome {
     fn from(away: Away) -> Outcome {
         Outcome::Away(away.retry_after)
     }
+}
+
+/// What something is remembered for: what one purpose has found out says nothing for another.
+#[derive(Clone, Copy)]
+enum Purpose {
+    /// A name and its password.
+    Password,
+    /// A token that was shown.
+    Token,
+    /// A decision of an application.
+    Admission,
+    /// Whether a user is in one of some groups.
+    Groups,
 }
 
 /// What has become of a question.
@@ -184,7 +198,7 @@ impl Source {
 
     /// Who has shown a token before, while it is good.
     pub fn shown(&self, token: &[u8], now: u64) -> Option<Arc<User>> {
-        self.cache.user(&self.key(&[b"token", token]), now)
+        self.cache.user(&self.key(Purpose::Token, &[token]), now)
     }
 
     /// Somebody has shown a token that is good for so many seconds by these keys.
@@ -199,13 +213,14 @@ impl Source {
         // They cannot change before it is remembered.
         let present = self.token_keys.read().unwrap_or_else(PoisonError::into_inner);
         if Arc::ptr_eq(&present, keys) {
-            self.cache.remember_for(self.key(&[b"token", token]), user, Duration::from_secs(seconds), now);
+            let key = self.key(Purpose::Token, &[token]);
+            self.cache.remember_for(key, user, Duration::from_secs(seconds), now);
         }
     }
 
     /// What a decision of an application is remembered by.
     pub fn admission_key(&self, by: &[u8]) -> Key {
-        self.key(&[b"admission", by])
+        self.key(Purpose::Admission, &[by])
     }
 
     /// What somebody was let in with before.
@@ -221,6 +236,11 @@ impl Source {
 
     fn accounts(&self) -> Arc<Accounts> {
         self.accounts.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Whether the files know somebody whom a directory has found.
+    fn has_spelling(&self, name: &str) -> bool {
+        self.accounts().has_spelling(name)
     }
 
     /// The files say something else now. Whoever stands there as before stays known; whom something has changed for has
@@ -243,13 +263,12 @@ impl Source {
         }
     }
 
-    /// What something is remembered by. Parts hold no NUL but for the last one: no two read as one.
-    fn key(&self, parts: &[&[u8]]) -> Key {
+    /// What something is remembered by. Purpose and lengths stand before the parts: no two lists read as one.
+    fn key(&self, purpose: Purpose, parts: &[&[u8]]) -> Key {
         let mut context = hmac::Context::with_key(&self.secret);
-        for (at, part) in parts.iter().enumerate() {
-            if at > 0 {
-                context.update(b"\0");
-            }
+        context.update(&[purpose as u8]);
+        for part in parts {
+            context.update(&(part.len() as u64).to_le_bytes());
             context.update(part);
         }
         let mut key = Key::default();
@@ -269,16 +288,20 @@ impl Source {
 
     /// Who has this name and this password, at `now` (monotonic nanoseconds). `client` is whom guesses are counted for.
     pub fn look_up(self: &Arc<Self>, name: &str, password: &[u8], client: &[u8], now: u64) -> Answer {
-        let key = self.key(&[name.as_bytes(), password]);
+        let key = self.key(Purpose::Password, &[name.as_bytes(), password]);
+        let is_in_file = self.accounts().find(name).is_some();
+        let guesser = guesser(client, name, self.directory.is_some() && !is_in_file);
         if let Some(user) = self.cache.user(&key, now) {
-            return Answer::Known(Outcome::Known(user));
+            // Else who has guessed too often would be told which password is right while its owner is remembered.
+            return Answer::Known(match self.guesses.look(&guesser, guesses(), now) {
+                Ruling::Within { .. } => Outcome::Known(user),
+                Ruling::Beyond { retry_after } => Outcome::Later(retry_after),
+            });
         }
         // A directory would take an empty password for none, and let in anybody (RFC 4513 section 5.1.2).
         if password.is_empty() || name.is_empty() || self.cache.is_wrong(&key, now) {
             return Answer::Known(Outcome::Nobody);
         }
-        let is_in_file = self.accounts().find(name).is_some();
-        let guesser = guesser(client, name, self.directory.is_some() && !is_in_file);
         let (name, password) = (name.to_owned(), password.to_vec());
         let question = Question { key, client: client.to_vec(), guesser: Some(guesser), asked: now };
         match self.directory.as_ref().filter(|_| !is_in_file) {
@@ -303,9 +326,9 @@ impl Source {
         client: &[u8],
         now: u64,
     ) -> Answer {
-        let mut parts = vec![b"groups".as_slice(), user.name.as_bytes(), dn.as_bytes()];
+        let mut parts = vec![user.name.as_bytes(), dn.as_bytes()];
         parts.extend(groups.iter().map(String::as_bytes));
-        let key = self.key(&parts);
+        let key = self.key(Purpose::Groups, &parts);
         if let Some(is_member) = self.cache.membership(&key, now) {
             return Answer::Known(Outcome::Member(is_member));
         }
@@ -446,6 +469,11 @@ impl Source {
             Ok(None) => return self.refuse(question),
             Err(away) => return away.into(),
         };
+        // However it was spelt, a name that stands in the files is compared with them alone.
+        // Not remembered: the files may say something else in the next moment.
+        if self.has_spelling(&found.name) {
+            return Outcome::Nobody;
+        }
         // However a name is spelt, the user is the same: another spelling is no further guess.
         let same = guesser(&question.client, &format!("dn:{}", found.dn), true);
         if let Ruling::Beyond { retry_after } = self.guesses.charge(&same, guesses(), question.asked) {
@@ -470,7 +498,7 @@ impl Source {
         let user = Arc::new(User { name: found.name, groups, unlisted });
         // Whom the files have come to know meanwhile they know from now on.
         let present = self.accounts.read().unwrap_or_else(PoisonError::into_inner);
-        if present.find(name).is_none() {
+        if present.find(name).is_none() && !present.has_spelling(&user.name) {
             self.cache.remember(question.key, user.clone(), question.asked);
         }
         Outcome::Known(user)
@@ -619,11 +647,26 @@ pub(super) mod tests {
         assert!(time <= GUESSES.1 && time > GUESSES.1 / 2, "{time:?}");
         assert!(wait(source.look_up("anna", b"x", b"guesser", NOW)).is_none(), "another user");
         assert!(wait(source.look_up("ben", b"hello", b"other", NOW)).is_some(), "another client");
-        // Who is known is let in, whatever others try from the same address.
-        assert!(matches!(source.look_up("ben", b"hello", b"guesser", NOW), Answer::Known(Outcome::Known(_))));
+        // Who is known stays so, but where somebody guesses.
+        assert!(matches!(source.look_up("ben", b"hello", b"other", NOW), Answer::Known(Outcome::Known(_))));
     }
 
     /// Two server processes, each with stores of its own, over memory that the master has made.
+    /// Who is known there may be guessed at by others meanwhile.
+    #[test]
+    fn a_guesser_is_not_told_whom_the_server_remembers() {
+        let source = new(&users(CACHE));
+        let is_known = |client: &[u8]| {
+            matches!(source.look_up("ben", b"hello", client, NOW), Answer::Known(Outcome::Known(_)))
+        };
+        wait(source.look_up("ben", b"hello", b"ben's", NOW)).unwrap();
+        assert!(is_known(b"guesser"));
+        for guess in 0..GUESSES.0 {
+            assert!(wait(source.look_up("ben", guess.to_string().as_bytes(), b"guesser", NOW)).is_none());
+        }
+        assert!(!is_known(b"guesser") && is_known(b"ben's"));
+    }
+
     #[test]
     fn guesses_count_for_all_processes() {
         let settings = users(CACHE);
@@ -725,6 +768,41 @@ pub(super) mod tests {
         }
         assert!(fake.binds() <= 84 * 240, "{}", fake.binds());
         assert_eq!(source.take_figures().asked.binds, fake.binds());
+    }
+
+    /// Nothing that is remembered for one purpose is found for another, and no two lists of parts read as one.
+    #[test]
+    fn what_is_remembered_is_so_for_one_purpose() {
+        let account = Account { name: "token".into(), ..users(CACHE).accounts[1].clone() };
+        let source = new(&UserSource { accounts: vec![account].into(), ..users(CACHE) });
+        assert!(wait(source.look_up("token", b"hello", b"c", NOW)).is_some());
+        assert!(source.shown(b"hello", NOW).is_none());
+        let purposes = [Purpose::Password, Purpose::Token, Purpose::Admission, Purpose::Groups];
+        let keys: std::collections::HashSet<Key> =
+            purposes.map(|purpose| source.key(purpose, &[b"a"])).into();
+        assert_eq!(keys.len(), purposes.len());
+        let groups = |parts: &[&[u8]]| source.key(Purpose::Groups, parts);
+        assert_ne!(groups(&[b"a\0b", b"c"]), groups(&[b"a", b"b\0c"]));
+        assert_ne!(groups(&[b"a", b"b\0c"]), groups(&[b"a", b"b", b"c"]));
+    }
+
+    /// A name of the files is theirs, whatever spelling or alias the directory finds the same user by.
+    #[test]
+    fn whom_the_files_know_the_directory_lets_nobody_be() {
+        let fake = Fake::new(Manner::Sound);
+        for listed in ["user1", "User1"] {
+            let account = Account { name: listed.into(), ..users(CACHE).accounts[0].clone() };
+            let settings = UserSource { accounts: vec![account].into(), ..directory_users(&fake, CACHE) };
+            let source = new(&settings);
+            for typed in ["USER1", "User1", "user1", "\u{ff55}ser1"] {
+                assert!(wait(source.look_up(typed, b"pw1", b"c", NOW)).is_none(), "{typed} {listed}");
+            }
+            assert!(wait(source.look_up("user2", b"pw2", b"c", NOW)).is_some());
+            // Whom the files know no more, the directory does.
+            source.renew(&Vec::new().into());
+            assert!(wait(source.look_up("USER1", b"pw1", b"c", NOW)).is_some());
+        }
+        assert_eq!(fake.binds(), 4);
     }
 
     #[test]

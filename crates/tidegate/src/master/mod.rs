@@ -13,6 +13,7 @@ pub mod control;
 mod credentials;
 mod disk;
 mod kept_bans;
+mod load;
 pub mod logs;
 mod looks;
 mod notify;
@@ -45,6 +46,7 @@ use anyhow::{Context, Result};
 use changes::{Change, Order, Upgrade};
 use control::{ControlSocket, Reply, Request, Responder};
 use disk::Disk;
+use load::LoadHooks;
 use logs::Logs;
 use looks::Looks;
 use notify::Notifier;
@@ -145,6 +147,7 @@ pub struct Master {
     pid_file: Option<PidFile>,
     pools: Arc<Pools>,
     upstreams: Arc<Upstreams>,
+    load_hooks: LoadHooks,
     control: Option<ControlSocket>,
     notifier: Notifier,
     next_alive: Option<Instant>,
@@ -277,6 +280,7 @@ impl Master {
             pid_file: None,
             pools,
             upstreams,
+            load_hooks: LoadHooks::default(),
             control: None,
             next_alive: notifier.watchdog().map(|every| Instant::now() + every),
             notifier,
@@ -327,6 +331,7 @@ impl Master {
         self.adopt_credentials();
         self.current.number = self.status_registry.next_revision(&self.current.settings, addresses, total);
         self.status_registry.set_rates(self.current.rates.clone());
+        self.load_hooks.adopt(&self.current.settings, &self.status_registry);
         self.status_registry.set_certificates(self.tls.certificates(&self.current.settings));
     }
 
@@ -591,10 +596,11 @@ impl Master {
         }
     }
 
-    /// Whether what a look at files has found counts. What a change of the settings is about to replace is found again when
-    /// that is over.
+    /// Whether what a look at files has found counts. What is about to be replaced by what a reload has read, which the server
+    /// processes were given, is found again when that is over.
     fn takes_what_is_found(&self) -> bool {
-        self.change.is_none() && !self.servers.is_ending
+        let is_given = matches!(&self.change, Some(Change::Reload(reload)) if reload.is_given());
+        !is_given && !self.servers.is_ending
     }
 
     /// Waits for the server processes; how many connections had to be cut.

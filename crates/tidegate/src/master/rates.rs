@@ -15,6 +15,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
 use tidegate_config::Settings;
+use tidegate_config::settings::Limit;
 use tidegate_core::log;
 use tidegate_core::rate::{self, Client, Identity, Kind, TablePlace};
 use tidegate_io::clock;
@@ -87,10 +88,13 @@ impl Extent {
 }
 
 impl Rates {
-    /// A table for each limit of the settings. Those that `present` has are taken from there.
+    /// A table for each limit of the settings. Those that `present` has are taken from there, but for one that has no room
+    /// for what more processes are to say: there, what is under way is counted anew.
     pub fn open(settings: &Settings, present: &Rates) -> Result<Rates> {
         let memories: Vec<Arc<OwnedFd>> = present.memories().1.into_iter().cloned().collect();
-        let present: HashMap<_, _> = present.0.iter().map(|table| (&table.identity, table)).collect();
+        let fits = |table: &&Table| table.table.has_room_for(ledgers(settings));
+        let present: HashMap<_, _> =
+            present.0.iter().filter(fits).map(|table| (&table.identity, table)).collect();
         let mut seen = HashSet::new();
         let all: Vec<Identity> =
             Identity::all(settings).filter(|identity| seen.insert(identity.clone())).collect();
@@ -313,6 +317,20 @@ impl Rates {
         }
     }
 
+    /// How many requests of a site are under way, and how many there have been, where hooks have that counted.
+    pub fn load_of(&self, site: &str) -> (u64, u64) {
+        let (load, requests) = (Limit::of_load(site), Limit::of_requests(site));
+        let mut found = (0, 0);
+        for Table { identity, table, .. } in &self.0 {
+            match table {
+                rate::Table::Count(counts) if identity.name == load => found.0 = u64::from(counts.total()),
+                rate::Table::Rate(_) if identity.name == requests => found.1 = table.refused(),
+                _ => {}
+            }
+        }
+        found
+    }
+
     /// What they have refused.
     pub fn report(&self) -> Vec<RateReport> {
         let report = |Table { identity, table, .. }: &Table| RateReport {
@@ -326,8 +344,10 @@ impl Rates {
             },
         };
         // How many connections a client has, and who guesses passwords, is no news of a limit.
-        let is_news =
-            |table: &&Table| !matches!(table.identity.kind, Kind::Clients | Kind::Guesses | Kind::Leases);
+        let is_news = |table: &&Table| {
+            !matches!(table.identity.kind, Kind::Clients | Kind::Guesses | Kind::Leases)
+                && !Limit::is_own(&table.identity.name)
+        };
         self.0.iter().filter(is_news).map(report).collect()
     }
 }
@@ -411,6 +431,26 @@ mod tests {
             let wrong = TablePlace { memory, start, ..places[1].clone() };
             assert!(RateStore::default().provide(&[wrong], &memories).is_err(), "{memory} {start}");
         }
+    }
+
+    /// Else what a process that is killed had under way would be counted for ever.
+    #[test]
+    fn a_table_has_a_ledger_for_each_of_more_processes() {
+        let of = |processes: u32| {
+            let text = format!(
+                "processes {processes}\nlisten \"127.0.0.1:0\"\nlimit \"c\" concurrent=2\nsite {{ respond 200; }}\n"
+            );
+            tidegate_config::load_str("test.kdl", &text, Path::new("/"), &BTreeMap::new()).settings.unwrap()
+        };
+        let ledgers_of = |rates: &Rates| {
+            let found = rates.0.iter().find(|table| table.identity.name == "c");
+            let Some(Table { table: rate::Table::Count(counts), start, .. }) = found else { panic!() };
+            (counts.processes(), *start)
+        };
+        let few = Rates::open(&of(2), &Rates::default()).unwrap();
+        let same = Rates::open(&of(4), &few).unwrap();
+        assert_eq!(ledgers_of(&few), ledgers_of(&same), "there is room for them");
+        assert_eq!(ledgers_of(&Rates::open(&of(16), &same).unwrap()).0, 32);
     }
 
     /// Bytes that a memory takes.

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use tidegate_config::Settings;
 use tidegate_config::settings::ListenAddress;
 use tidegate_config::settings::pool::{Application, HookAction, Pool, Sealed};
-use tidegate_core::tls::{automatic_names, pair_files};
+use tidegate_core::tls::automatic_names;
 use tidegate_modules::gateway::supervise::seal;
 
 /// What of the control socket is sealed.
@@ -56,9 +56,12 @@ pub fn seal(settings: &mut Settings, control: Option<&ControlPaths>) -> Vec<Stri
     }
     let mut unsealed = Vec::new();
     let mut paths = Vec::new();
-    let keys = pair_files(settings).map(|files| files.key.clone());
-    let keys = keys.chain(settings.url_keys.iter().map(|keys| keys.file.clone()));
-    for path in keys.chain(storage(settings)).chain(control.and_then(|control| control.proof.clone())) {
+    let mut secrets: Vec<PathBuf> = settings.secrets().into_iter().map(|(path, _)| path).collect();
+    secrets.extend(storage(settings));
+    secrets.extend(control.and_then(|control| control.proof.clone()));
+    secrets.sort();
+    secrets.dedup();
+    for path in secrets {
         match seal::shared_folder(&path) {
             None => {
                 if let Some(folder) = seal::open_folder(&path) {
@@ -136,6 +139,11 @@ fn give(settings: &mut Settings, sealed: &Arc<Sealed>) {
             }
         }
     }
+    for hook in settings.load_hooks_mut() {
+        if let HookAction::Run { sealed: its, .. } = &mut hook.action {
+            *its = sealed.clone();
+        }
+    }
     if let Some(hook) = &mut settings.acme.dns_hook {
         hook.sealed = sealed.clone();
     }
@@ -161,7 +169,8 @@ pub fn of(settings: &Settings) -> Option<&Sealed> {
         Application::Processes(processes) => Some(&*processes.sealed),
         _ => None,
     });
-    let hooks = pools().flat_map(|pool| &pool.hooks).filter_map(|hook| match &hook.action {
+    let hooks = pools().flat_map(|pool| &pool.hooks).chain(settings.load_hooks().map(|(_, hook)| hook));
+    let hooks = hooks.filter_map(|hook| match &hook.action {
         HookAction::Run { sealed, .. } => Some(&**sealed),
         _ => None,
     });
@@ -183,7 +192,8 @@ fn home_before(path: &Path) -> Option<PathBuf> {
 
 fn starts_something(settings: &Settings) -> bool {
     let has_processes = |application: &Application| matches!(application, Application::Processes(_));
-    let mut hooks = settings.pools.iter().flat_map(|pool| &pool.hooks);
+    let of_pools = settings.pools.iter().flat_map(|pool| &pool.hooks);
+    let mut hooks = of_pools.chain(settings.load_hooks().map(|(_, hook)| hook));
     settings.pools.iter().any(|pool| has_processes(&pool.application))
         || hooks.any(|hook| matches!(hook.action, HookAction::Run { .. }))
         || settings.acme.dns_hook.is_some()

@@ -30,6 +30,7 @@ pub(super) fn upstream(members: Vec<upstream::Member>) -> Upstream {
         eject: Eject { failures: Some(2), time: Duration::from_secs(10), most: Duration::from_secs(300) },
         slow_start: Duration::ZERO,
         retry: Retry { times: 2, budget: 10 },
+        hooks: Vec::new(),
         origin: Origin::default(),
     }
 }

@@ -1,4 +1,4 @@
-//! Hooks: something is done when a queue, or the number of requests under way, crosses a threshold (R16).
+//! Hooks: something is done when a load crosses a threshold (R16): of a pool, or what else the master measures.
 //!
 //! Whether it is time is decided without a clock of its own. A hook that was set off is not again until the
 //! measure has come back across its other bound, and not more often than the settings allow: a number that
@@ -6,49 +6,106 @@
 
 use super::launch::Launch;
 use crate::gateway::complaints::Lines;
-use rustix::event::{PollFd, PollFlags, poll};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::pipe::{PipeFlags, pipe_with};
-use rustix::process::{Pid, PidfdFlags, pidfd_open};
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
+use std::fmt;
 use std::io::{self, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
 use std::os::fd::OwnedFd;
+use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::AcqRel};
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::AcqRel};
+use std::time::{Duration, Instant};
 use tidegate_config::settings::pool::{Hook, HookAction, Measure, Threshold};
 use tidegate_core::log;
 
 /// How long a called address may take for each step.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// Hooks that run at once.
+const AT_ONCE: usize = 8;
+static RUNNING: AtomicUsize = AtomicUsize::new(0);
+
+/// What a hook looks at the load of.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Subject {
+    /// `server`, `site`, `upstream` or `pool`.
+    pub kind: &'static str,
+    /// Which; nothing for the server.
+    pub name: String,
+}
+
+impl Subject {
+    /// Whose log gets what a program writes; of no pool, the error log.
+    fn log(&self) -> String {
+        // No name of a pool has a space.
+        if self.kind == "pool" { self.name.clone() } else { self.to_string() }
+    }
+}
+
+impl fmt::Display for Subject {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.name.as_str() {
+            "" => f.write_str(self.kind),
+            name => write!(f, "{} {name}", self.kind),
+        }
+    }
+}
 
 /// A hook and where it stands.
-pub(super) struct Watch {
+pub struct Watch {
     hook: Hook,
     is_armed: bool,
     last: Option<Duration>,
     is_running: Arc<AtomicBool>,
 }
 
+/// What has set a hook off.
+struct Occasion {
+    subject: Subject,
+    measure: &'static str,
+    event: &'static str,
+    threshold: u32,
+    value: u64,
+}
+
+/// One of those that run; a place for another when it is dropped.
+struct Place(Arc<AtomicBool>);
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        RUNNING.fetch_sub(1, AcqRel);
+        self.0.store(false, std::sync::atomic::Ordering::Release);
+    }
+}
+
 impl Watch {
-    pub(super) fn new(hook: Hook) -> Watch {
+    /// Begins to watch.
+    pub fn new(hook: Hook) -> Watch {
         // What waits for a fall has to see a rise first.
         let is_armed = matches!(hook.threshold, Threshold::Above { .. });
         Watch { hook, is_armed, last: None, is_running: Arc::default() }
     }
 
-    /// Looks at the numbers of a pool, and does what the settings say when it is time.
-    pub(super) fn look(&mut self, pool: &str, waiting: usize, in_use: usize, now: Duration) {
-        let value = match self.hook.measure {
-            Measure::Queue => waiting,
-            Measure::Concurrency => in_use,
-        };
+    /// What it looks at.
+    pub fn measure(&self) -> Measure {
+        self.hook.measure
+    }
+
+    /// What it does, and when.
+    pub fn hook(&self) -> &Hook {
+        &self.hook
+    }
+
+    /// Looks at the load, `now` by any clock that only goes forward, and does what the settings say when it is time.
+    pub fn look(&mut self, subject: &Subject, value: u64, now: Duration) {
         if self.is_due(value, now) {
-            self.act(pool, value);
+            self.act(subject, value);
         }
     }
 
-    fn is_due(&mut self, value: usize, now: Duration) -> bool {
+    fn is_due(&mut self, value: u64, now: Duration) -> bool {
         let value = u32::try_from(value).unwrap_or(u32::MAX);
         let (is_across, is_back) = match self.hook.threshold {
             Threshold::Above { limit, rearm } => (value > limit, value <= rearm),
@@ -64,51 +121,56 @@ impl Watch {
         true
     }
 
-    fn act(&self, pool: &str, value: usize) {
+    fn act(&mut self, subject: &Subject, value: u64) {
         let measure = match self.hook.measure {
             Measure::Queue => "queue",
             Measure::Concurrency => "concurrency",
+            Measure::Rate => "rate",
+            Measure::Cpu => "cpu",
         };
-        let event = match self.hook.threshold {
-            Threshold::Above { .. } => "above",
-            Threshold::Below { .. } => "below",
+        let (event, threshold) = match self.hook.threshold {
+            Threshold::Above { limit, .. } => ("above", limit),
+            Threshold::Below { limit, .. } => ("below", limit),
         };
-        log::info(format_args!("pool {pool}: {measure} is {value}: hook for `{event}` begins"));
+        log::info(format_args!("{subject}: {measure} is {value}: hook for `{event}` begins"));
         if self.is_running.swap(true, AcqRel) {
-            log::warn(format_args!("pool {pool}: the hook still runs from the last time; not started again"));
+            log::warn(format_args!("{subject}: the hook still runs from the last time; not started again"));
             return;
         }
-        let (action, pool, is_running) = (self.hook.action.clone(), pool.to_owned(), self.is_running.clone());
+        let is_full = RUNNING.fetch_add(1, AcqRel) >= AT_ONCE;
+        let place = Place(self.is_running.clone());
+        if is_full {
+            log::warn(format_args!(
+                "{subject}: {AT_ONCE} hooks run already; not started, tried again in {:?} if the load stays",
+                self.hook.every
+            ));
+            self.is_armed = true;
+            return;
+        }
+        let (action, timeout) = (self.hook.action.clone(), self.hook.timeout);
+        let occasion = Occasion { subject: subject.clone(), measure, event, threshold, value };
         let job = move || {
+            let _place = place;
             let outcome = match &action {
                 HookAction::Run { command, user, group, sealed } => {
                     let (user, group) = (user.clone(), group.clone());
                     let launch = Launch { user, group, ..Launch::default() }.keeping(sealed);
-                    run(command, launch, &pool, measure, event, value)
+                    run(command, launch, &occasion, timeout)
                 }
-                HookAction::Call(url) => call(url, &pool, measure, event, value),
+                HookAction::Call(url) => call(url, &occasion),
             };
             if let Err(problem) = outcome {
-                log::warn(format_args!("pool {pool}: hook: {problem}"));
+                log::warn(format_args!("{}: hook: {problem}", occasion.subject));
             }
-            is_running.store(false, std::sync::atomic::Ordering::Release);
         };
         // A thread of its own: what a hook does may take its time.
         if let Err(problem) = std::thread::Builder::new().name("tidegate-hook".into()).spawn(job) {
             log::warn(format_args!("a hook cannot be started: {problem}"));
-            self.is_running.store(false, std::sync::atomic::Ordering::Release);
         }
     }
 }
 
-fn run(
-    argv: &[String],
-    launch: Launch,
-    pool: &str,
-    measure: &str,
-    event: &str,
-    value: usize,
-) -> Result<(), String> {
+fn run(argv: &[String], launch: Launch, occasion: &Occasion, timeout: Duration) -> Result<(), String> {
     let Some(program) = argv.first() else { return Err("no program is named".into()) };
     let mut command = if launch.user.is_some() || !launch.sealed.is_empty() {
         launch.command(argv)
@@ -119,34 +181,56 @@ fn run(
     };
     let fail = |error: io::Error| format!("`{program}` cannot be run: {error}");
     let (read, write) = pipe_with(PipeFlags::CLOEXEC).map_err(|error| fail(error.into()))?;
+    let Occasion { subject, measure, event, threshold, value } = occasion;
+    if subject.kind == "pool" {
+        command.env("TIDEGATE_POOL", &subject.name);
+    }
     command
-        .env("TIDEGATE_POOL", pool)
+        .env("TIDEGATE_OF", subject.kind)
+        .env("TIDEGATE_NAME", &subject.name)
         .env("TIDEGATE_MEASURE", measure)
         .env("TIDEGATE_EVENT", event)
+        .env("TIDEGATE_THRESHOLD", threshold.to_string())
         .env("TIDEGATE_VALUE", value.to_string())
         .stdin(Stdio::null())
         .stdout(write.try_clone().map_err(fail)?)
-        .stderr(write);
+        .stderr(write)
+        .process_group(0); // to be ended with what it starts
     let mut child = command.spawn().map_err(fail)?;
     drop(command); // and with it our ends of the pipe
-    let status = finish(pool, &mut child, read).map_err(fail)?;
-    if status.success() { Ok(()) } else { Err(format!("`{program}` failed: {status}")) }
+    let (status, is_over) = finish(subject, &mut child, read, timeout).map_err(fail)?;
+    match (is_over, status.success()) {
+        (true, _) => Err(format!("`{program}` took longer than {timeout:?} and was killed")),
+        (false, true) => Ok(()),
+        (false, false) => Err(format!("`{program}` failed: {status}")),
+    }
 }
 
-/// Waits for a hook whether or not what it writes can be logged: nobody else does.
-fn finish(pool: &str, child: &mut Child, output: OwnedFd) -> io::Result<ExitStatus> {
-    if let Err(error) = log_output(pool, child, &output) {
+/// Waits for a hook whether or not what it writes can be logged: nobody else does. Whether it had to be killed.
+fn finish(
+    subject: &Subject,
+    child: &mut Child,
+    output: OwnedFd,
+    timeout: Duration,
+) -> io::Result<(ExitStatus, bool)> {
+    let has_ended = log_output(subject, child, &output, timeout).unwrap_or_else(|error| {
         let pid = child.id();
-        log::warn(format_args!("pool {pool}: hook: what process {pid} writes is not logged: {error}"));
+        log::warn(format_args!("{subject}: hook: what process {pid} writes is not logged: {error}"));
+        true
+    });
+    if !has_ended {
+        let _ = kill_process_group(Pid::from_child(child), Signal::KILL);
+        let _ = child.kill(); // one that leads another group now
     }
     drop(output); // one that writes on fails at it, and does not wait for a reader
-    child.wait()
+    Ok((child.wait()?, !has_ended))
 }
 
 /// What a hook writes goes to the log of its pool, line by line, until it has ended: what it may have left running in the
-/// background holds the pipe, too, and is not waited for.
-fn log_output(pool: &str, child: &Child, output: &OwnedFd) -> io::Result<()> {
-    let about = format!("pool {pool}: hook");
+/// background holds the pipe, too, and is not waited for. `false`: it has not ended in time.
+fn log_output(subject: &Subject, child: &Child, output: &OwnedFd, timeout: Duration) -> io::Result<bool> {
+    let (about, log) = (format!("{subject}: hook"), subject.log());
+    let deadline = Instant::now() + timeout;
     let ended = pidfd_open(Pid::from_child(child), PidfdFlags::empty())?;
     rustix::io::ioctl_fionbio(output, true)?;
     let mut lines = Lines::default();
@@ -157,7 +241,13 @@ fn log_output(pool: &str, child: &Child, output: &OwnedFd) -> io::Result<()> {
         if is_open {
             fds.push(PollFd::new(output, PollFlags::IN));
         }
-        rustix::io::retry_on_intr(|| poll(&mut fds, None))?;
+        let left = deadline.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            log::application(&log, &about, &lines.end());
+            return Ok(false);
+        }
+        let left = Timespec { tv_sec: left.as_secs().cast_signed(), tv_nsec: left.subsec_nanos().into() };
+        rustix::io::retry_on_intr(|| poll(&mut fds, Some(&left)))?;
         // Looked at first: what it wrote before it ended is in the pipe by now.
         let has_ended = !fds[0].revents().is_empty();
         // Bounded: one that goes on writing in the background is not listened to without end. It is what a pipe holds.
@@ -166,7 +256,7 @@ fn log_output(pool: &str, child: &Child, output: &OwnedFd) -> io::Result<()> {
                 Ok(0) => is_open = false,
                 Ok(count) => {
                     let complete = lines.push(buffer.get(..count).unwrap_or_default());
-                    log::application(pool, &about, &complete);
+                    log::application(&log, &about, &complete);
                     continue;
                 }
                 Err(_) => {}
@@ -174,13 +264,13 @@ fn log_output(pool: &str, child: &Child, output: &OwnedFd) -> io::Result<()> {
             break;
         }
         if has_ended {
-            log::application(pool, &about, &lines.end());
-            return Ok(());
+            log::application(&log, &about, &lines.end());
+            return Ok(true);
         }
     }
 }
 
-fn call(url: &str, pool: &str, measure: &str, event: &str, value: usize) -> Result<(), String> {
+fn call(url: &str, occasion: &Occasion) -> Result<(), String> {
     let fail = |error: io::Error| format!("{url} cannot be called: {error}");
     let rest = url.strip_prefix("http://").unwrap_or(url);
     let (authority, path) = rest.find('/').map_or((rest, "/"), |at| rest.split_at(at));
@@ -191,7 +281,13 @@ fn call(url: &str, pool: &str, measure: &str, event: &str, value: usize) -> Resu
     let mut stream = TcpStream::connect_timeout(&address, PATIENCE).map_err(fail)?;
     stream.set_read_timeout(Some(PATIENCE)).map_err(fail)?;
     stream.set_write_timeout(Some(PATIENCE)).map_err(fail)?;
-    let body = serde_json::json!({"pool": pool, "measure": measure, "event": event, "value": value});
+    let Occasion { subject, measure, event, threshold, value } = occasion;
+    let mut body = serde_json::json!({
+        "of": subject.kind, "name": subject.name, "measure": measure, "event": event, "threshold": threshold, "value": value
+    });
+    if subject.kind == "pool" {
+        body["pool"] = subject.name.as_str().into();
+    }
     let body = body.to_string();
     let request = format!(
         "POST {path} HTTP/1.1\r\nHost: {authority}\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\
@@ -216,11 +312,12 @@ mod tests {
     fn watch(threshold: Threshold) -> Watch {
         let action =
             HookAction::Run { command: vec!["true".into()], user: None, group: None, sealed: Arc::default() };
-        Watch::new(Hook { measure: Measure::Queue, threshold, action, every: Duration::from_secs(10) })
+        let (every, timeout) = (Duration::from_secs(10), Duration::from_secs(60));
+        Watch::new(Hook { measure: Measure::Queue, threshold, action, every, timeout })
     }
 
     /// Values at seconds, and whether each sets the hook off.
-    fn holds(threshold: Threshold, cases: &[(u64, usize, bool)]) {
+    fn holds(threshold: Threshold, cases: &[(u64, u64, bool)]) {
         let mut watch = watch(threshold);
         for (second, value, expected) in cases {
             let is_due = watch.is_due(*value, Duration::from_secs(*second));
@@ -263,9 +360,42 @@ mod tests {
         let output = rustix::fs::open("/", flags, rustix::fs::Mode::empty()).expect("it is there");
         let mut child = Command::new("sh").args(["-c", "exit 3"]).spawn().expect("it starts");
         let pid = Pid::from_child(&child);
-        let status = finish("php", &mut child, output).expect("it is waited for");
-        assert_eq!(status.code(), Some(3));
+        let (status, is_over) = finish(&php(), &mut child, output, PATIENCE).expect("it is waited for");
+        assert_eq!((status.code(), is_over), (Some(3), false));
         assert_eq!(rustix::process::test_kill_process(pid), Err(rustix::io::Errno::SRCH), "it is reaped");
+    }
+
+    #[test]
+    fn a_hook_that_takes_too_long_is_killed_with_what_it_has_started() {
+        let (read, write) = pipe_with(PipeFlags::CLOEXEC).expect("there is a pipe");
+        let mut command = Command::new("sh");
+        command.args(["-c", "sleep 1000 & echo $!; wait"]).stdout(write).process_group(0);
+        let mut child = command.spawn().expect("it starts");
+        drop(command);
+        let mut line = Vec::new();
+        while !line.ends_with(b"\n") {
+            let mut byte = [0];
+            assert_eq!(rustix::io::read(&read, &mut byte), Ok(1));
+            line.extend_from_slice(&byte);
+        }
+        let started: i32 = String::from_utf8(line).expect("text").trim().parse().expect("a number");
+        let (_, is_over) = finish(&php(), &mut child, read, Duration::ZERO).expect("it is waited for");
+        assert!(is_over);
+        let started = Pid::from_raw(started).expect("it is one");
+        // It is nobody's child here: it is gone, or a zombie that whoever adopts orphans has not reaped yet.
+        let deadline = Instant::now() + tidegate_testkit::WAIT;
+        let is_gone = || {
+            let stat = std::fs::read_to_string(format!("/proc/{}/stat", started.as_raw_nonzero()));
+            stat.map_or(true, |stat| stat.contains(") Z "))
+        };
+        while !is_gone() {
+            assert!(Instant::now() < deadline, "it still runs");
+            std::thread::yield_now();
+        }
+    }
+
+    fn php() -> Subject {
+        Subject { kind: "pool", name: "php".into() }
     }
 
     #[test]
@@ -283,7 +413,8 @@ mod tests {
             stream.write_all(b"HTTP/1.1 204 No Content\r\n\r\n").expect("it listens");
             String::from_utf8(text).expect("it is text")
         });
-        assert_eq!(call(&url, "php", "queue", "above", 7), Ok(()));
+        let occasion = Occasion { subject: php(), measure: "queue", event: "above", threshold: 5, value: 7 };
+        assert_eq!(call(&url, &occasion), Ok(()));
         let text = tidegate_testkit::join(server, "the end of the call");
         assert!(text.starts_with("POST /grow HTTP/1.1\r\n"), "{text}");
         assert!(text.contains(r#""value":7"#), "{text}");

@@ -12,7 +12,7 @@ mod clients;
 pub(super) mod descendants;
 mod driver;
 pub mod guard;
-mod hook;
+pub mod hook;
 pub mod keeper;
 pub mod launch;
 mod machine;

@@ -3,7 +3,7 @@
 use super::child::{self, Child, Start};
 use super::driver::Waker;
 use super::guard::Guard;
-use super::hook::Watch;
+use super::hook::{Subject, Watch};
 use super::machine::{Action, Machine, Rules, Slot, Usage};
 use super::opcache::Opcache;
 use super::sockets::{BACKLOG, Folder, Listening};
@@ -16,7 +16,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 use tidegate_config::settings::ListenAddress;
-use tidegate_config::settings::pool::{Application, Pool, Processes, Program, WarmUp};
+use tidegate_config::settings::pool::{Application, Measure, Pool, Processes, Program, WarmUp};
 use tidegate_core::log;
 
 /// Requests that an address takes at once where the settings do not say.
@@ -272,8 +272,12 @@ impl Running {
     /// Takes in what the workers want.
     pub(super) fn demand(&mut self, demand: PoolDemand, effects: &Effects<'_>) {
         let (waiting, in_use) = (demand.demand.waiting, demand.demand.in_use);
-        for hook in &mut self.hooks {
-            hook.look(&self.pool.name, waiting, in_use, effects.now);
+        if !self.hooks.is_empty() {
+            let subject = Subject { kind: "pool", name: self.pool.name.clone() };
+            for hook in &mut self.hooks {
+                let value = if hook.measure() == Measure::Queue { waiting } else { in_use };
+                hook.look(&subject, value as u64, effects.now);
+            }
         }
         let usage: Vec<Usage> = demand
             .members

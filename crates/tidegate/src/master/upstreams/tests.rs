@@ -32,6 +32,7 @@ fn upstream(address: MemberAddress, check: Option<Check>) -> Upstream {
         eject: Eject { failures: None, time: Duration::ZERO, most: Duration::ZERO },
         slow_start: Duration::ZERO,
         retry: Retry { times: 0, budget: 0 },
+        hooks: Vec::new(),
         origin: Origin::default(),
     }
 }
