@@ -1,7 +1,7 @@
 //! The files of a `users`: who has which password hash, and who is in which group.
 //!
-//! Read with the settings, and by the master again whenever they change. A line that is none makes a changed file count as
-//! broken; one whose hash is worth nothing makes its user nobody.
+//! Read with the settings, and by the master again whenever they change, in the same way: a line that is none counts for
+//! nobody, and so does one whose hash is worth nothing. Who was taken out of a file is so whatever else stands in it.
 
 use crate::disk::{Disk, RealDisk};
 use crate::settings::{Account, AccountFiles};
@@ -11,6 +11,9 @@ use std::path::Path;
 
 /// Most users of one source.
 pub(crate) const USERS: usize = 1_000_000;
+
+/// Most lines of a file of which each is said what is wrong with it.
+pub(crate) const SAID: usize = 10;
 
 /// A line that counts for nobody.
 pub(crate) struct Wrong {
@@ -67,21 +70,22 @@ impl Reader {
 }
 
 impl AccountFiles {
-    /// Who stands in the files now, and why one is broken, a sentence: what it says beside that counts as it does when the
-    /// server starts. Asks the file system, which may hang.
+    /// Who stands in the files now, and of each line that is none a sentence. Asks the file system, which may hang.
     ///
     /// # Errors
-    /// A sentence: a file cannot be read.
-    pub fn read(&self) -> Result<(Vec<Account>, Option<String>), String> {
+    /// A sentence: a file cannot be read, or holds too many.
+    pub fn read(&self) -> Result<(Vec<Account>, Vec<String>), String> {
         let mut reader = Reader::default();
         let text = |path: &Path| {
             text_of(&RealDisk, path).map_err(|error| format!("{} cannot be read: {error}", path.display()))
         };
-        let mut broken = None;
+        let mut broken = Vec::new();
         let mut look = |path: &Path, wrong: Vec<Wrong>| {
-            let first = wrong.into_iter().find(|wrong| wrong.is_broken);
-            let said = first.map(|Wrong { line, why, .. }| format!("{}:{line}: {why}", path.display()));
-            broken = broken.take().or(said);
+            let lines = wrong.iter().filter(|wrong| wrong.is_broken);
+            let said = lines.map(|Wrong { line, why, .. }| {
+                format!("{}:{line}: {why}; such a line counts for nobody", path.display())
+            });
+            broken.extend(said.take(SAID));
         };
         for path in &self.groups {
             look(path, reader.groups(&text(path)?));
@@ -90,7 +94,7 @@ impl AccountFiles {
             look(path, reader.passwords(&text(path)?));
         }
         if reader.is_full {
-            broken.get_or_insert_with(|| format!("there are more than {USERS} users"));
+            return Err(format!("there are more than {USERS} users"));
         }
         Ok((reader.accounts, broken))
     }
@@ -222,7 +226,7 @@ mod tests {
                 accounts.iter().map(|account| format!("{} {:?}", account.name, account.groups)).collect();
             (names, broken)
         };
-        let names = |names: &[&str]| (names.iter().map(ToString::to_string).collect::<Vec<_>>(), None);
+        let names = |names: &[&str]| (names.iter().map(ToString::to_string).collect::<Vec<_>>(), vec![]);
         assert_eq!(
             read(&format!("anna:{BCRYPT}\n#x\n\nben:{APR1}\n")),
             names(&["anna [\"admins\", \"all\"]", "ben [\"all\"]"])
@@ -231,16 +235,22 @@ mod tests {
         assert_eq!(read(&format!("anna:!\nben:{APR1}\n")), names(&["ben [\"all\"]"]));
         assert_eq!(read(""), names(&[]));
         let (left, error) = read(&format!("anna:{BCRYPT}\nben\n"));
-        let error = error.unwrap();
+        let [error] = error.as_slice() else { panic!("{error:?}") };
         assert_eq!(left, ["anna [\"admins\", \"all\"]"]);
-        assert!(error.ends_with("p:2: a line of a user is `anna:$2y$…`, as `htpasswd` writes it"), "{error}");
-        let (left, error) = read(&format!("ben:{APR1}\nanna:{}", &BCRYPT[..40]));
-        let error = error.unwrap();
-        assert_eq!(left, ["ben [\"all\"]"]);
         assert!(
-            error.ends_with("p:2: this bcrypt hash is torn: some of it is missing or was added"),
+            error.ends_with(
+                "p:2: a line of a user is `anna:$2y$…`, as `htpasswd` writes it; such a line counts for nobody"
+            ),
             "{error}"
         );
+        let (left, error) = read(&format!("ben:{APR1}\nanna:{}", &BCRYPT[..40]));
+        let [error] = error.as_slice() else { panic!("{error:?}") };
+        assert_eq!(left, ["ben [\"all\"]"]);
+        assert!(
+            error.contains("p:2: this bcrypt hash is torn: some of it is missing or was added"),
+            "{error}"
+        );
+        assert_eq!(read("a\nb\nc\n").1.len(), 3, "each is named");
         fs::remove_file(folder.join("g")).unwrap();
         assert!(files.read().unwrap_err().contains("g cannot be read"));
         fs::remove_dir_all(&folder).unwrap();

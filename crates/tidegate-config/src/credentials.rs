@@ -53,29 +53,26 @@ impl<'s> CredentialFiles<'s> {
         of_accounts.chain(file).map(PathBuf::as_path)
     }
 
-    /// What stands there now. Asks the file system, which may hang.
+    /// What stands there now, and of each line that counts for nothing a sentence. Asks the file system, which may hang.
     ///
     /// # Errors
     /// Why it is broken, a sentence.
-    pub fn read(self) -> Result<Credential, Broken> {
+    pub fn read(self) -> Result<(Credential, Vec<String>), Broken> {
+        let whole = |credential| (credential, Vec::new());
         match self {
             CredentialFiles::TokenKeys(source, tokens) => match token_keys::read_anew(&tokens.file) {
-                Ok(read) => Ok(Credential::TokenKeys(source.name.clone(), read.into())),
+                Ok(read) => Ok(whole(Credential::TokenKeys(source.name.clone(), read.into()))),
                 Err(why) => Err(Broken { of: self.to_string(), why }),
             },
             CredentialFiles::UrlKeys(keys) => match crate::read_url_keys(&keys.file) {
-                Ok(read) => Ok(Credential::UrlKeys(keys.name.clone(), read.into())),
+                Ok(read) => Ok(whole(Credential::UrlKeys(keys.name.clone(), read.into()))),
                 Err(why) => Err(Broken { of: self.to_string(), why }),
             },
             CredentialFiles::Accounts(source) => {
                 let name = || source.name.clone();
                 match source.files.read() {
-                    Ok((accounts, None)) => Ok(Credential::Accounts(name(), accounts.into())),
-                    // As it was read when the server started.
-                    Ok((accounts, Some(_))) if accounts == *source.accounts => {
-                        Ok(Credential::Accounts(name(), source.accounts.clone()))
-                    }
-                    Ok((_, Some(why))) | Err(why) => Err(Broken { of: self.to_string(), why }),
+                    Ok((accounts, wrong)) => Ok((Credential::Accounts(name(), accounts.into()), wrong)),
+                    Err(why) => Err(Broken { of: self.to_string(), why }),
                 }
             }
         }

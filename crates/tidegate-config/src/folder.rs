@@ -13,7 +13,7 @@ use crate::disk::{Disk, RealDisk, What};
 use crate::environment::ProcessEnvironment;
 use crate::lower;
 use crate::settings::{
-    Listener, NetworkSet, Origin, PathPattern, Settings, Shared, Site, SiteTls, SocketAccess,
+    Listener, NetworkSet, Origin, PathPattern, Settings, Shared, Site, SiteLog, SiteTls, SocketAccess,
 };
 use crate::source::Source;
 use crate::value::{self, Value, Written};
@@ -67,7 +67,7 @@ pub fn from_folder(folder: &Path, listen: &[String]) -> Result<Settings, Vec<Dia
         routes: vec![route],
         trusted_proxies: Shared::default(),
         has_request_id: false,
-        access_log: None,
+        access_log: SiteLog::Inherited,
         bound: Vec::new(),
         tls: SiteTls::default(),
         is_https_only: false,
@@ -99,6 +99,8 @@ fn listener(text: &str, others: &[Listener]) -> Result<Listener, Box<Diagnostic>
         written: address.clone(),
         address,
         backlog: backlog.unwrap_or_default(),
+        send_buffer: None,
+        receive_buffer: None,
         default_site: None,
         access: SocketAccess::default(),
         h2c: false,

@@ -28,6 +28,7 @@ mod networks;
 mod rates;
 mod route_index;
 pub mod rules;
+mod secrets;
 mod shared;
 mod signed;
 mod time_window;
@@ -55,6 +56,7 @@ pub use networks::{Network, NetworkSet};
 pub use rates::{Bound, Limit, RequestRate};
 pub use route_index::RouteIndex;
 pub use rules::{Clause, Condition, Cors, FieldMode, MoreField, Regex, TextPattern};
+pub use secrets::SecretKind;
 pub use shared::{Shared, once};
 pub use signed::{Signed, UrlKey, UrlKeys};
 pub use time_window::{TimeWindow, read_instant};
@@ -233,6 +235,10 @@ pub struct Listener {
     pub written: ListenAddress,
     /// Length of the accept queue asked of the kernel.
     pub backlog: u32,
+    /// What the kernel may hold of what was sent on each connection (`SO_SNDBUF`), bytes; `None` leaves it to the kernel.
+    pub send_buffer: Option<u32>,
+    /// What the kernel may hold of what was received and not read (`SO_RCVBUF`), bytes; `None` leaves it to the kernel.
+    pub receive_buffer: Option<u32>,
     /// The name of the site that answers what no site claims; `None` takes the site without a name,
     /// else the first site.
     pub default_site: Option<String>,
@@ -306,8 +312,8 @@ pub struct Site {
     pub trusted_proxies: Shared<NetworkSet>,
     /// Each of its requests has an id.
     pub has_request_id: bool,
-    /// `None`: the server's. `Some(None)`: off for this site.
-    pub access_log: Option<Option<AccessLog>>,
+    /// Where its requests are logged.
+    pub access_log: SiteLog,
     /// The listeners that it answers on, as they are written; none for all.
     pub bound: Vec<ListenAddress>,
     /// What it wants of TLS.
@@ -581,6 +587,37 @@ pub struct AccessLog {
     pub format: AccessFormat,
     /// Only requests that were answered with an error: 400 and above.
     pub only_errors: bool,
+}
+
+/// Where the requests of a site are logged. Not an `Option` of an `Option`: in JSON the two nothings are one.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum SiteLog {
+    /// Where the server's are.
+    #[default]
+    Inherited,
+    /// Nowhere.
+    Off,
+    /// In a log of its own.
+    Own(AccessLog),
+}
+
+impl SiteLog {
+    /// A log that takes the place of the server's.
+    pub fn own(&self) -> Option<&AccessLog> {
+        match self {
+            SiteLog::Inherited | SiteLog::Off => None,
+            SiteLog::Own(log) => Some(log),
+        }
+    }
+
+    /// The log in force, where this is the server's.
+    pub fn within<'s>(&'s self, of_server: Option<&'s AccessLog>) -> Option<&'s AccessLog> {
+        match self {
+            SiteLog::Inherited => of_server,
+            SiteLog::Off => None,
+            SiteLog::Own(log) => Some(log),
+        }
+    }
 }
 
 /// Where a log goes.

@@ -6,8 +6,13 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
 
-use tidegate_config::settings::SocketAccess;
-use tidegate_config::{Loaded, load_str};
+use serde::{Deserialize, Serialize};
+use tidegate_config::settings::{SocketAccess, once};
+use tidegate_config::{Loaded, Settings, load_str};
+
+/// Settings as the master sends them to the server processes.
+#[derive(Serialize, Deserialize)]
+struct Sent(#[serde(with = "once")] Settings);
 
 #[test]
 fn cases() {
@@ -24,6 +29,13 @@ fn cases() {
     for case in &names {
         let text = fs::read_to_string(case.join("input.kdl")).unwrap();
         let loaded = load_str("input.kdl", &text, case, &environment);
+        if let Some(settings) = loaded.settings.clone() {
+            let json = serde_json::to_string(&Sent(settings)).unwrap();
+            let there: Sent = serde_json::from_str(&json).unwrap();
+            if Some(&there.0) != loaded.settings.as_ref() {
+                wrong.push(format!("{}: server processes would get other settings", case.display()));
+            }
+        }
         let shown = show(&loaded).replace(&case.display().to_string(), "CASE");
         let shown = shown.replace(&folder.display().to_string(), "CASES");
         let expected = case.join("expected.txt");
@@ -90,6 +102,9 @@ fn show(loaded: &Loaded) -> String {
     for listener in &settings.listeners {
         let (address, default) = (&listener.address, &listener.default_site);
         let _ = writeln!(out, "listen {address:?} backlog {} default {default:?}", listener.backlog);
+        if let (Some(_), _) | (_, Some(_)) = (listener.send_buffer, listener.receive_buffer) {
+            let _ = writeln!(out, "  buffers {:?} {:?}", listener.send_buffer, listener.receive_buffer);
+        }
         if let Some(tls) = &listener.tls {
             let _ = writeln!(
                 out,

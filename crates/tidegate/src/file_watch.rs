@@ -1,7 +1,8 @@
 //! Files that change on the disk while they are in use.
 //!
 //! The master looks once a second, by asking the file system for what changes when a file is replaced or written: that works
-//! for links that are switched, for network file systems and for every way of writing. What has changed is read once it has
+//! for links that are switched, for network file systems and for every way of writing. The time of the last change of its
+//! inode is what nobody can set back (stat(2)), as tools that keep the time of writing do. What has changed is read once it has
 //! stood still between two looks, since little is written in one step.
 
 use std::collections::HashMap;
@@ -67,5 +68,5 @@ impl FileWatch {
 pub fn stamp_of(path: &Path) -> Stamp {
     use std::os::unix::fs::MetadataExt;
     let metadata = std::fs::metadata(path).ok()?;
-    Some((metadata.dev(), metadata.ino(), metadata.mtime(), metadata.mtime_nsec(), metadata.len()))
+    Some((metadata.dev(), metadata.ino(), metadata.ctime(), metadata.ctime_nsec(), metadata.len()))
 }

@@ -144,13 +144,13 @@ impl Registry {
                 let made = site::Route::new(handler, filters_for(route), Decoration::of(route));
                 routes.push(made.behind(self.gates_for(settings, &applications, site, route)?));
             }
-            let log = site.access_log.as_ref().unwrap_or(&settings.access_log);
-            let sink = log.as_ref().map(&mut *open_log).transpose()?.flatten();
+            let log = site.access_log.within(settings.access_log.as_ref());
+            let sink = log.map(&mut *open_log).transpose()?.flatten();
             let view = self.stores.access.view(site, settings)?;
             let mut names = HashSet::new();
             let bans = site.routes.iter().flat_map(|route| &route.bans).filter(|ban| names.insert(&ban.name));
             let bans = bans.map(|ban| BanGate::new(ban, &self.stores.rates)).collect::<io::Result<_>>()?;
-            let made = site::Site::new(site.clone(), routes, sink).logging(log.as_ref());
+            let made = site::Site::new(site.clone(), routes, sink).logging(log);
             sites.push(made.knowing(view).counting(bans));
         }
         Ok(Engine::new(settings.clone(), sites).with_tls(&self.stores.tls)?)

@@ -88,6 +88,23 @@ pub(super) const DIRECTIVES: &[Directive] = &[
          `net.core.somaxconn`. More absorbs a sharper burst; what does not fit is dropped by the kernel.",
         "backlog 8192"),
     Directive {
+        arguments: &[one("size", Kind::Size { least: 4 << 10, most: 1 << 30 })],
+        doc: "What the kernel may hold for each TCP connection of what was sent and not acknowledged (`SO_SNDBUF`; the kernel counts \
+         twice as much, for what it keeps beside it, and no more than `net.core.wmem_max`). It does not grow by itself any \
+         more. Without it the kernel chooses, which is right unless memory is scarce, or clients are far away and fast. In \
+         a crowd `unsent-size` bounds it further. Connections that are open keep what they have.",
+        example: "send-buffer \"1MiB\"",
+        ..Directive::new("send-buffer", &[Context::Listen])
+    },
+    Directive {
+        arguments: &[one("size", Kind::Size { least: 4 << 10, most: 1 << 30 })],
+        doc: "What the kernel may hold for each TCP connection of what was received and not read (`SO_RCVBUF`; the kernel counts \
+         twice as much, and no more than `net.core.rmem_max`). It does not grow by itself any more. Without it the kernel \
+         chooses; a larger one is for uploads from far away. Connections that are open keep what they have.",
+        example: "receive-buffer \"256KiB\"",
+        ..Directive::new("receive-buffer", &[Context::Listen])
+    },
+    Directive {
         arguments: &[one("name", Kind::Host)],
         doc: "The site that answers on this listener when no site claims the host name. Without it the site \
               without a name answers, else the first site.",

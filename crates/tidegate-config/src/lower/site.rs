@@ -8,7 +8,7 @@ use crate::check::{Checker, Item};
 use crate::diagnostic::{Diagnostic, Severity};
 use crate::directive::Context;
 use crate::disk::{Disk, What};
-use crate::settings::{Action, HostPattern, ListenAddress, Listener, PathPattern, Route, Site, Try};
+use crate::settings::{Action, HostPattern, ListenAddress, Listener, PathPattern, Route, Site, SiteLog, Try};
 use crate::value::{Value, covers, is_name, pattern_text};
 
 /// Lowers a site. The caller leaves it out if errors were said meanwhile.
@@ -83,7 +83,11 @@ pub(super) fn site(
     if let Some(log) = item.child("access-log") {
         server.logs.add(checker, disk, log);
     }
-    let access_log = item.child("access-log").map(|log| access_log(checker, disk, log));
+    let access_log = match item.child("access-log").map(|log| access_log(checker, disk, log)) {
+        None => SiteLog::Inherited,
+        Some(None) => SiteLog::Off,
+        Some(Some(log)) => SiteLog::Own(log),
+    };
     let trusted_proxies = inherited.trusted_proxies.clone();
     let bound = bound(checker, item, server, &names);
     let hooks = load_hook::hooks(checker, disk, &item.children, load_hook::OF_SITES);

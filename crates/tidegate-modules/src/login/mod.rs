@@ -41,7 +41,7 @@ pub use basic::BasicGate;
 pub use certificate::CertificateGate;
 pub use forward::ForwardGate;
 pub use require::RequireGate;
-pub use signed::{SignedGate, sign_url};
+pub use signed::{SignedFor, SignedGate, sign_url};
 pub use source::Source;
 pub use store::LoginStore;
 pub use token::TokenGate;

@@ -15,12 +15,11 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
 use tidegate_config::settings::gateway::{Application, Script};
-use tidegate_config::settings::{Action, Files, Origin, Route, Site};
+use tidegate_config::settings::{Action, Files, Identification, Origin, Route, Site};
 use tidegate_config::{Diagnostic, Loaded, Settings};
 use tidegate_core::decoration::Decoration;
 use tidegate_core::explain::{Asked, Notes};
 use tidegate_core::response::Body;
-use tidegate_core::tls::pair_files;
 use tidegate_core::{Engine, Exchange, Handler, Reply, site};
 use tidegate_http::path::encode_path;
 use tidegate_http::{Field, Fields};
@@ -75,7 +74,8 @@ fn engine(settings: &Settings) -> Engine {
     let made = settings.sites.iter().map(|site| {
         let routes = site.routes.iter().enumerate().map(|(number, route)| {
             let identification = &route.identification;
-            let is_asked = identification.login.is_some() || !identification.certificates.is_empty();
+            let Identification { login, requirements: _, certificates, signed } = identification;
+            let is_asked = login.is_some() || !certificates.is_empty() || signed.is_some();
             let status = if is_asked { 401 } else { 200 };
             let handler: Rc<dyn Handler> = Rc::new(Respond::new(status, &number.to_string(), None));
             site::Route::new(handler, Vec::new(), Rc::<Decoration>::default())
@@ -88,10 +88,9 @@ fn engine(settings: &Settings) -> Engine {
 
 /// Files that the settings name and nobody else may read.
 fn secrets(settings: &Settings, config: &Path) -> Vec<(PathBuf, &'static str)> {
-    let keys = pair_files(settings).map(|files| (files.key.clone(), "a private key"));
-    let passwords = settings.users.iter().flat_map(|users| &users.files.passwords);
-    let passwords = passwords.map(|path| (path.clone(), "passwords"));
-    let all = keys.chain(passwords).chain([(config.to_owned(), "the settings")]);
+    let named = settings.secrets().into_iter().filter(|(_, kind)| kind.is_confidential());
+    let named = named.map(|(path, kind)| (path, kind.as_str()));
+    let all = named.chain([(config.to_owned(), "the settings")]);
     let mut all: Vec<_> = all.filter_map(|(path, what)| Some((path.canonicalize().ok()?, what))).collect();
     all.sort_unstable();
     all.dedup();

@@ -26,7 +26,7 @@ pub struct Looked {
     look: Look,
     watch: FileWatch,
     /// Those of which a file has changed.
-    read: Vec<Result<Credential, Broken>>,
+    read: Vec<Result<(Credential, Vec<String>), Broken>>,
 }
 
 impl Default for Credentials {
@@ -98,8 +98,9 @@ impl Master {
         let mut renewed = Vec::new();
         for read in looked.read {
             match read {
-                Ok(credential) => {
+                Ok((credential, wrong)) => {
                     if self.current.settings.renew(&credential) {
+                        wrong.iter().for_each(log::error);
                         renewed.push(credential);
                     }
                 }

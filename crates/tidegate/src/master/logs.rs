@@ -67,8 +67,8 @@ impl Logs {
 
     /// Every log that the settings name, and the directive that names it.
     pub fn targets(settings: &Settings) -> impl Iterator<Item = (&LogTarget, &'static str)> {
-        let of_sites = settings.sites.iter().filter_map(|site| site.access_log.as_ref());
-        let access = of_sites.chain([&settings.access_log]).flatten().map(|log| &log.target);
+        let of_sites = settings.sites.iter().filter_map(|site| site.access_log.own());
+        let access = of_sites.chain(&settings.access_log).map(|log| &log.target);
         let of_pools = settings.pools.iter().filter_map(|pool| pool.log.target.as_ref());
         let all =
             access.map(|target| (target, "access-log")).chain(of_pools.map(|target| (target, "output")));
