@@ -101,6 +101,7 @@ const TOOLS: &[Tool] = &[
     tool("chromium", "chromium", TEST, "a browser"),
     server("slapd", "slapd", "slapd", TEST, "the directory of the tests of logins"),
     server("rsyslogd", "rsyslog", "rsyslog", TEST, "the daemon of the tests of logs that go to syslog"),
+    server("promtool", "prometheus", "prometheus", TEST, "says what Prometheus thinks of the metrics"),
     server("redis-server", "redis-server", "redis-server", TEST, "the store of the tests of shared limits"),
 ];
 
