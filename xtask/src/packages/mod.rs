@@ -3,6 +3,7 @@
 //! One tree of files (`tree`) is what `install` copies, what the `.deb` holds (`deb`) and what the image begins with (`image`).
 //! Everything is made of the sources and the program alone: two runs on one commit give the same bytes.
 
+pub mod aarch64;
 mod archive;
 mod deb;
 mod image;
