@@ -42,4 +42,5 @@ pub use reference::reference;
 pub use schema::json_schema;
 pub use settings::Settings;
 pub use source::Source;
+pub use suggest::nearest;
 pub use url_keys::read_url_keys;
