@@ -6,7 +6,7 @@ use crate::directive::Context;
 use crate::{directives, foreign};
 
 /// The candidate nearest to a word, if one is near enough to be a likely slip.
-pub(crate) fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     // Long words are no slips of a short one; the bound also keeps the quadratic distance small.
     if word.chars().count() > 64 {
         return None;

@@ -171,7 +171,13 @@ fn read_text(
             Some(word) => Ok(Value::Word(word)),
             None => {
                 let known = choice.iter().chain(words).copied();
-                let near = crate::suggest::nearest(text, known);
+                let near = crate::suggest::nearest(text, known.clone());
+                // Others cut words short: `least_conn`.
+                let cut = text.to_ascii_lowercase().replace('_', "-");
+                let near = near.or_else(|| {
+                    let mut longer = known.filter(|word| cut.len() > 3 && word.starts_with(&*cut));
+                    longer.next().filter(|_| longer.next().is_none())
+                });
                 let near = near.map(|word| format!("did you mean `{word}`? ")).unwrap_or_default();
                 let help = format!("{near}expected is {}", kind.expectation_with(words));
                 Err(ValueError::new(format!("`{text}` is not known here"), help))

@@ -25,7 +25,7 @@ struct Server {
     #[arg(long, value_name = "PATH", global = true)]
     control: Option<PathBuf>,
     /// The server's settings file, which tells where its control socket is
-    #[arg(long, value_name = "FILE", conflicts_with = "control", global = true)]
+    #[arg(long, value_name = "FILE", global = true)]
     config: Option<PathBuf>,
 }
 
@@ -316,14 +316,26 @@ pub fn upstream(arguments: &UpstreamArguments) -> Result<ExitCode> {
     for name in [group, member] {
         in_a_line(name)?;
     }
-    ask(&arguments.server, &Request::Steer { group: group.clone(), member: member.clone(), order })
+    let done = match order {
+        SteeringOrder::Way(Way::Drain) => format!("{member} of {group} gets no new clients\n"),
+        SteeringOrder::Way(Way::Pause) => format!("{member} of {group} gets no requests\n"),
+        SteeringOrder::Way(Way::Serve) => format!("{member} of {group} gets requests again\n"),
+        SteeringOrder::Weight(Some(weight)) => format!("{member} of {group} has the weight {weight}\n"),
+        SteeringOrder::Weight(None) => format!("{member} of {group} has the weight of the settings\n"),
+    };
+    ask_and_say(
+        &arguments.server,
+        &Request::Steer { group: group.clone(), member: member.clone(), order },
+        &done,
+    )
 }
 
 /// `tidegate pool`.
 pub fn pool(arguments: &PoolArguments) -> Result<ExitCode> {
     let PoolAction::Restart { name } = &arguments.action;
     in_a_line(name)?;
-    ask(&arguments.server, &Request::RestartPool(name.clone()))
+    let done = format!("the processes of {name} are being replaced, one by one\n");
+    ask_and_say(&arguments.server, &Request::RestartPool(name.clone()), &done)
 }
 
 /// `tidegate logs`.
@@ -410,6 +422,11 @@ fn in_one_line(path: &Path) -> Result<PathBuf> {
 }
 
 fn ask(server: &Server, request: &Request) -> Result<ExitCode> {
+    ask_and_say(server, request, "")
+}
+
+/// Asks, and says what has been done where the server has nothing to tell of it.
+fn ask_and_say(server: &Server, request: &Request, done: &str) -> Result<ExitCode> {
     let (path, is_shared) = place(server)?;
     let unnamed = server.config.as_deref().filter(|_| is_shared);
     let operator = Operator::of(&path);
@@ -460,7 +477,7 @@ fn ask(server: &Server, request: &Request) -> Result<ExitCode> {
     let reply = String::from_utf8_lossy(reply);
     let (word, text) = reply.split_once('\n').unwrap_or((&*reply, ""));
     match word {
-        "ok" => print(text),
+        "ok" => print(if text.is_empty() { done } else { text }),
         "failed" => {
             complain(text);
             if !text.ends_with('\n') {
@@ -478,6 +495,14 @@ fn place(server: &Server) -> Result<(PathBuf, bool)> {
         return Ok((path.clone(), false));
     }
     let Some(config) = &server.config else { return Ok(usual_place(control::path_for(None).0)) };
+    if let Err(error) = config.metadata()
+        && error.kind() == ErrorKind::NotFound
+    {
+        bail!(
+            "{} cannot be read: there is no such file; a server is also found with --control",
+            config.display()
+        );
+    }
     let mut loaded = load_file(config, &ProcessEnvironment);
     match loaded.settings.take().or_else(|| own_files_of(config)) {
         Some(settings) => {

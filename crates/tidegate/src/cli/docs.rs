@@ -59,7 +59,12 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
             let name = name.trim_end_matches(".md").trim_start_matches("docs/");
             match page(name)? {
                 Some(text) => print(&text),
-                None => bail!("there is no page {name}; `tidegate docs` lists them"),
+                None => {
+                    let known = PAGES.iter().map(|(known, _)| *known).chain([REFERENCE]);
+                    let near = tidegate_config::nearest(name, known);
+                    let near = near.map(|near| format!(" did you mean `{near}`?")).unwrap_or_default();
+                    bail!("there is no page {name};{near} `tidegate docs` lists them")
+                }
             }
         }
     }

@@ -257,10 +257,10 @@ impl Rates {
     /// Who is banned, a line for each.
     pub fn bans(&self) -> String {
         let line = |(client, left, table): (Client, Duration, &Table)| {
-            let (name, seconds) = (&table.identity.name, left.as_secs().max(1));
+            let (name, left) = (&table.identity.name, in_units(left.as_secs().max(1)));
             match table.is_tracked {
-                true => format!("{client} would be for {seconds} s more by `{name}`, which only tracks\n"),
-                false => format!("{client} for {seconds} s more by `{name}`\n"),
+                true => format!("{client} would be for {left} more by `{name}`, which only tracks\n"),
+                false => format!("{client} for {left} more by `{name}`\n"),
             }
         };
         let lines: String = self.banned().into_iter().map(line).collect();
@@ -352,6 +352,17 @@ impl Rates {
     }
 }
 
+/// A time as people say it, in its two largest units.
+fn in_units(seconds: u64) -> String {
+    let (minutes, hours, days) = (seconds / 60, seconds / 3600, seconds / 86_400);
+    match (days, hours, minutes) {
+        (0, 0, 0) => format!("{seconds} s"),
+        (0, 0, _) => format!("{minutes} min {} s", seconds % 60),
+        (0, _, _) => format!("{hours} h {} min", minutes % 60),
+        _ => format!("{days} d {} h", hours % 24),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -388,6 +399,15 @@ mod tests {
             buckets.charge(key, Rate::new(one, Duration::from_secs(3600), one), SECOND),
             rate::Ruling::Within { .. }
         )
+    }
+
+    #[test]
+    fn times_as_people_say_them() {
+        for (seconds, said) in
+            [(1, "1 s"), (59, "59 s"), (3599, "59 min 59 s"), (3600, "1 h 0 min"), (90_000, "1 d 1 h")]
+        {
+            assert_eq!(in_units(seconds), said);
+        }
     }
 
     #[test]
