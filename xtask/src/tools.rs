@@ -100,6 +100,7 @@ const TOOLS: &[Tool] = &[
     tool("/usr/share/java/hsqldb.jar", "libhsqldb-java", TEST, "the database of the Java application"),
     tool("chromium", "chromium", TEST, "a browser"),
     server("slapd", "slapd", "slapd", TEST, "the directory of the tests of logins"),
+    server("rsyslogd", "rsyslog", "rsyslog", TEST, "the daemon of the tests of logs that go to syslog"),
     server("redis-server", "redis-server", "redis-server", TEST, "the store of the tests of shared limits"),
 ];
 

@@ -50,7 +50,8 @@ impl Lane {
         if state.jobs.len() >= self.most_waiting {
             return Err(Overloaded);
         }
-        if state.idle == 0 && state.threads < self.most_threads {
+        // One that was woken and has not come yet is idle still: it takes one job.
+        if state.idle <= state.jobs.len() && state.threads < self.most_threads {
             let thread = std::thread::Builder::new().name(self.name.into());
             match thread.spawn(move || self.work_off()) {
                 Ok(_) => state.threads += 1,
@@ -91,6 +92,26 @@ mod tests {
     use std::sync::LazyLock;
     use std::sync::mpsc::channel;
     use tidegate_testkit::receive;
+
+    /// Threads that were woken have work already: jobs that come at once are not left to one of them.
+    #[test]
+    fn jobs_that_come_at_once_have_a_thread_each() {
+        static LANE: LazyLock<Lane> = LazyLock::new(|| Lane::new("tidegate-test", 4, 8));
+        let (said, heard) = channel();
+        for _ in 0..20 {
+            // All four have to be there, or nobody says anything.
+            let all = std::sync::Arc::new(std::sync::Barrier::new(4));
+            for _ in 0..4 {
+                let (said, all) = (said.clone(), all.clone());
+                LANE.run(move || {
+                    all.wait();
+                    said.send(()).unwrap();
+                })
+                .unwrap();
+            }
+            (0..4).for_each(|_| receive(&heard, "a job"));
+        }
+    }
 
     #[test]
     fn refuses_what_would_wait_too_long() {

@@ -151,10 +151,8 @@ impl Registry {
             let mut names = HashSet::new();
             let bans = site.routes.iter().flat_map(|route| &route.bans).filter(|ban| names.insert(&ban.name));
             let bans = bans.map(|ban| BanGate::new(ban, &self.stores.rates)).collect::<io::Result<_>>()?;
-            let format = log.as_ref().map(|log| &log.format);
-            sites.push(
-                site::Site::new(site.clone(), routes, sink).logging(format).knowing(view).counting(bans),
-            );
+            let made = site::Site::new(site.clone(), routes, sink).logging(log);
+            sites.push(made.knowing(view).counting(bans));
         }
         Ok(Engine::new(settings.clone(), sites).with_tls(&self.stores.tls)?)
     }

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use tidegate_config::{ProcessEnvironment, load_file, load_str};
 
 /// Folders outside of the repository that examples may name.
-const PLACES: [&str; 5] = ["/srv/", "/var/", "/run/", "/etc/", "/usr/local/"];
+const PLACES: [&str; 6] = ["/srv/", "/var/", "/run/", "/etc/", "/usr/local/", "/usr/share/"];
 
 fn repository() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()

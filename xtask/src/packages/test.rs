@@ -48,6 +48,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
             image_program: None,
             without_notices: true,
             version: Some(version.to_owned()),
+            maintainer: "Test <test@localhost.invalid>".to_owned(),
             output: output.join(folder),
         })?;
     }

@@ -108,12 +108,12 @@ pub(super) const DIRECTIVES: &[Directive] = &[
     Directive {
         arguments: &[
             one_or("keys", Kind::Token, &["off"]),
-            Argument { name: "client", kind: Kind::Choice(&["client"]), count: Count::Optional, words: &[] },
+            Argument { name: "for", kind: Kind::Choice(&["client", "host"]), count: Count::Any, words: &[] },
         ],
         inheritance: Inheritance::Replaces(Apply::to_route(|route, item| route.set_signed(item))),
         doc: "Lets in who comes by a URL that was signed with one of these keys (`tidegate sign-url`) and has not expired: by \
-              HMAC-SHA-256 over path, query and expiry, and with `client` over the address of the one client that it is for. \
-              `GET` and `HEAD` alone. Others get 403, and 410 once it has expired. A `login` is asked for beside it. An inner \
+              HMAC-SHA-256 over path, query and expiry, with `client` over the address of the one client that it is for, and with `host` over the \
+              host of the URL, so that no other site with these keys takes it. `GET` and `HEAD` alone. Others get 403, and 410 once it has expired. A `login` is asked for beside it. An inner \
               one takes the place of an outer one; `signed off` asks for none.",
         example: "signed \"downloads\"",
         ..Directive::new("signed", EVERYWHERE)

@@ -189,7 +189,7 @@ fn bind(checker: &mut Checker<'_>, disk: &dyn Disk, item: &Item) -> Option<Direc
         return None;
     };
     match password(disk, &path) {
-        Ok(password) => Some(DirectoryBind { dn: item.texts().into_iter().next()?, password }),
+        Ok(password) => Some(DirectoryBind { dn: item.texts().into_iter().next()?, password, file: path }),
         Err(why) => {
             let help = "put the password into its first line, readable for the user that starts the server";
             checker.diagnostics.push(item.error(format!("{} {why}", path.display())).help(help));

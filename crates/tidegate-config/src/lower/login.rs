@@ -226,7 +226,8 @@ pub(super) fn login(item: &Item) -> Option<Login> {
 /// What a `signed` says; `None` where something is wrong with it, or it is `off`.
 pub(super) fn signed(item: &Item) -> Option<Signed> {
     let keys = item.texts().into_iter().next()?;
-    Some(Signed { keys, by_client: item.arguments.get(1).is_some(), origin: item.origin() })
+    let says = |word| item.arguments.iter().any(|placed| placed.value == Value::Word(word));
+    Some(Signed { keys, by_client: says("client"), by_host: says("host"), origin: item.origin() })
 }
 
 /// The keys of signed URLs of the top level.

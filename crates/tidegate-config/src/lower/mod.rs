@@ -15,7 +15,7 @@ pub(crate) mod limits;
 mod listen;
 mod load_hook;
 mod login;
-mod logs;
+pub(crate) mod logs;
 mod openid;
 mod placeholders;
 mod pool;
@@ -312,14 +312,14 @@ pub(crate) fn plain_route(inherited: inherit::Inherited, pattern: PathPattern, o
 
 /// `access-log` as settings.
 fn access_log(checker: &mut Checker<'_>, disk: &dyn Disk, item: &Item) -> Option<AccessLog> {
-    let Some(Value::LogTarget(target)) = item.first() else { return None };
-    check_log(checker, disk, item, target);
+    let target = logs::target(checker, item)?;
+    check_log(checker, disk, item, &target);
     let format = match item.property("format") {
         Some(Value::LogFormat(format)) => format.clone(),
         _ => AccessFormat::Combined,
     };
     let only_errors = item.property("only").is_some();
-    Some(AccessLog { target: target.clone(), format, only_errors })
+    Some(AccessLog { target, format, only_errors })
 }
 
 /// Says so when a log could not be written.

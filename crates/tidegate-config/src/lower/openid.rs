@@ -52,8 +52,12 @@ pub(super) fn openid(checker: &mut Checker<'_>, disk: &dyn Disk, item: &Item) ->
     let find = |name: &str| super::written_or_default(&item.children, Context::Openid, name);
     let text = |name: &str| find(name).and_then(|child| child.texts().into_iter().next());
     let client = item.child("client")?;
-    let secret = match client.property("secret-file") {
-        Some(Value::Path(path)) => match password(disk, &path) {
+    let secret_file = match client.property("secret-file") {
+        Some(Value::Path(path)) => Some(path),
+        _ => None,
+    };
+    let secret = match &secret_file {
+        Some(path) => match password(disk, path) {
             Ok(secret) => Some(secret),
             Err(why) => {
                 let help = "put the secret into its first line, readable for the user that starts the server";
@@ -79,6 +83,7 @@ pub(super) fn openid(checker: &mut Checker<'_>, disk: &dyn Disk, item: &Item) ->
         keys,
         token,
         client: client.texts().into_iter().next()?,
+        secret_file,
         secret,
         session_keys_file: file.clone(),
         session_keys: session_keys.into(),

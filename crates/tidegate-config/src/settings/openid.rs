@@ -19,6 +19,9 @@ pub struct OpenId {
     pub token: Option<ServiceAddress>,
     /// What it calls this server.
     pub client: String,
+    /// The file of the secret.
+    #[serde(with = "crate::path_encoding::optional_path")]
+    pub secret_file: Option<PathBuf>,
     /// By which it knows that it is this server.
     pub secret: Option<String>,
     /// What sessions are sealed with; the master reads it anew when it changes.

@@ -73,6 +73,13 @@ pub struct TokenKey {
     pub jwk: String,
 }
 
+impl TokenKey {
+    /// Whether whoever has it can sign tokens, too.
+    pub fn is_secret(&self) -> bool {
+        self.algorithm.starts_with("HS")
+    }
+}
+
 impl std::fmt::Debug for TokenKey {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         // One of HMAC is secret.

@@ -305,7 +305,11 @@ impl Kind {
                 "a path, such as `\"/etc/tidegate/keys\"`, or an address, such as `\"https://id.example.com/keys\"`"
                     .to_owned()
             }
-            Self::LogTarget => "a path, `stderr` or `stdout`".to_owned(),
+            Self::LogTarget => {
+                "a path, `stderr`, `stdout`, `journald`, `syslog`, or a syslog server, such as \
+                 `\"syslog:udp://192.0.2.1:514\"`"
+                    .to_owned()
+            }
             Self::LogFormat => {
                 "`combined`, `common`, `json` or a pattern, such as `\"{client} {method} {target} {status}\"`"
                     .to_owned()

@@ -111,6 +111,11 @@ impl Counts {
         Ok(Counts { words, sets: sets as u64, ledgers, hasher, own: OnceLock::new() })
     }
 
+    /// How many processes may count there so that what they have counted goes with them.
+    pub fn processes(&self) -> usize {
+        self.ledgers
+    }
+
     /// Counts one more of a key, unless there are `most` of it: where, and how many there are with this one. Neither
     /// allocates nor waits.
     pub fn enter(&self, key: &[u8], most: u32) -> Option<(Place, u32)> {

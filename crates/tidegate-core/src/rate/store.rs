@@ -80,6 +80,16 @@ pub enum Table {
     Ban(Arc<Bans>),
 }
 
+impl Table {
+    /// Whether so many processes can say what they count there; tables of what is not under way ask nobody.
+    pub fn has_room_for(&self, processes: usize) -> bool {
+        match self {
+            Table::Count(counts) => counts.processes() >= processes,
+            Table::Rate(_) | Table::Ban(_) => true,
+        }
+    }
+}
+
 /// Where these tables lie, their memories mapped in as few pieces as leave out what is no table of these; `None` for one that
 /// is not where it is said to be.
 ///

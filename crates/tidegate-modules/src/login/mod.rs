@@ -48,7 +48,7 @@ pub use certificate::CertificateGate;
 pub use forward::ForwardGate;
 pub use openid::{OpenidGate, Services, without_own_cookies};
 pub use require::RequireGate;
-pub use signed::{SignedGate, sign_url};
+pub use signed::{SignedFor, SignedGate, sign_url};
 pub use source::Source;
 pub use store::LoginStore;
 pub use token::TokenGate;

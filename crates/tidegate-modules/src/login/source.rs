@@ -351,15 +351,19 @@ impl Source {
     /// Who has this name and this password, at `now` (monotonic nanoseconds). `client` is whom guesses are counted for.
     pub fn look_up(self: &Arc<Self>, name: &str, password: &[u8], client: &[u8], now: u64) -> Answer {
         let key = self.key(Purpose::Password, &[name.as_bytes(), password]);
+        let is_in_file = self.accounts().find(name).is_some();
+        let guesser = guesser(client, name, self.directory.is_some() && !is_in_file);
         if let Some(user) = self.cache.user(&key, now) {
-            return Answer::Known(Outcome::Known(user));
+            // Else who has guessed too often would be told which password is right while its owner is remembered.
+            return Answer::Known(match self.guesses.look(&guesser, guesses(), now) {
+                Ruling::Within { .. } => Outcome::Known(user),
+                Ruling::Beyond { retry_after } => Outcome::Later(retry_after),
+            });
         }
         // A directory would take an empty password for none, and let in anybody (RFC 4513 section 5.1.2).
         if password.is_empty() || name.is_empty() || self.cache.is_wrong(&key, now) {
             return Answer::Known(Outcome::Nobody);
         }
-        let is_in_file = self.accounts().find(name).is_some();
-        let guesser = guesser(client, name, self.directory.is_some() && !is_in_file);
         let (name, password) = (name.to_owned(), password.to_vec());
         let question = Question { key, client: client.to_vec(), guesser: Some(guesser), asked: now };
         match self.directory.as_ref().filter(|_| !is_in_file) {
@@ -706,11 +710,26 @@ pub(super) mod tests {
         assert!(time <= GUESSES.1 && time > GUESSES.1 / 2, "{time:?}");
         assert!(wait(source.look_up("anna", b"x", b"guesser", NOW)).is_none(), "another user");
         assert!(wait(source.look_up("ben", b"hello", b"other", NOW)).is_some(), "another client");
-        // Who is known is let in, whatever others try from the same address.
-        assert!(matches!(source.look_up("ben", b"hello", b"guesser", NOW), Answer::Known(Outcome::Known(_))));
+        // Who is known stays so, but where somebody guesses.
+        assert!(matches!(source.look_up("ben", b"hello", b"other", NOW), Answer::Known(Outcome::Known(_))));
     }
 
     /// Two server processes, each with stores of its own, over memory that the master has made.
+    /// Who is known there may be guessed at by others meanwhile.
+    #[test]
+    fn a_guesser_is_not_told_whom_the_server_remembers() {
+        let source = new(&users(CACHE));
+        let is_known = |client: &[u8]| {
+            matches!(source.look_up("ben", b"hello", client, NOW), Answer::Known(Outcome::Known(_)))
+        };
+        wait(source.look_up("ben", b"hello", b"ben's", NOW)).unwrap();
+        assert!(is_known(b"guesser"));
+        for guess in 0..GUESSES.0 {
+            assert!(wait(source.look_up("ben", guess.to_string().as_bytes(), b"guesser", NOW)).is_none());
+        }
+        assert!(!is_known(b"guesser") && is_known(b"ben's"));
+    }
+
     #[test]
     fn guesses_count_for_all_processes() {
         let settings = users(CACHE);

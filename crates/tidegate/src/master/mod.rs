@@ -596,10 +596,11 @@ impl Master {
         }
     }
 
-    /// Whether what a look at files has found counts. What a change of the settings is about to replace is found again when
-    /// that is over.
+    /// Whether what a look at files has found counts. What is about to be replaced by what a reload has read, which the server
+    /// processes were given, is found again when that is over.
     fn takes_what_is_found(&self) -> bool {
-        self.change.is_none() && !self.servers.is_ending
+        let is_given = matches!(&self.change, Some(Change::Reload(reload)) if reload.is_given());
+        !is_given && !self.servers.is_ending
     }
 
     /// Waits for the server processes; how many connections had to be cut.

@@ -88,10 +88,13 @@ impl Extent {
 }
 
 impl Rates {
-    /// A table for each limit of the settings. Those that `present` has are taken from there.
+    /// A table for each limit of the settings. Those that `present` has are taken from there, but for one that has no room
+    /// for what more processes are to say: there, what is under way is counted anew.
     pub fn open(settings: &Settings, present: &Rates) -> Result<Rates> {
         let memories: Vec<Arc<OwnedFd>> = present.memories().1.into_iter().cloned().collect();
-        let present: HashMap<_, _> = present.0.iter().map(|table| (&table.identity, table)).collect();
+        let fits = |table: &&Table| table.table.has_room_for(ledgers(settings));
+        let present: HashMap<_, _> =
+            present.0.iter().filter(fits).map(|table| (&table.identity, table)).collect();
         let mut seen = HashSet::new();
         let all: Vec<Identity> =
             Identity::all(settings).filter(|identity| seen.insert(identity.clone())).collect();
@@ -428,6 +431,26 @@ mod tests {
             let wrong = TablePlace { memory, start, ..places[1].clone() };
             assert!(RateStore::default().provide(&[wrong], &memories).is_err(), "{memory} {start}");
         }
+    }
+
+    /// Else what a process that is killed had under way would be counted for ever.
+    #[test]
+    fn a_table_has_a_ledger_for_each_of_more_processes() {
+        let of = |processes: u32| {
+            let text = format!(
+                "processes {processes}\nlisten \"127.0.0.1:0\"\nlimit \"c\" concurrent=2\nsite {{ respond 200; }}\n"
+            );
+            tidegate_config::load_str("test.kdl", &text, Path::new("/"), &BTreeMap::new()).settings.unwrap()
+        };
+        let ledgers_of = |rates: &Rates| {
+            let found = rates.0.iter().find(|table| table.identity.name == "c");
+            let Some(Table { table: rate::Table::Count(counts), start, .. }) = found else { panic!() };
+            (counts.processes(), *start)
+        };
+        let few = Rates::open(&of(2), &Rates::default()).unwrap();
+        let same = Rates::open(&of(4), &few).unwrap();
+        assert_eq!(ledgers_of(&few), ledgers_of(&same), "there is room for them");
+        assert_eq!(ledgers_of(&Rates::open(&of(16), &same).unwrap()).0, 32);
     }
 
     /// Bytes that a memory takes.

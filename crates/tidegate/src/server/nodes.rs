@@ -114,6 +114,7 @@ impl Teller {
         };
         match self.connection {
             Some(_) => left(self.told_alive, SIGN_OF_LIFE),
+            None if self.state.identity().is_none() => PATIENCE, // nobody to be told of
             None => left(self.tried, PATIENCE),
         }
     }

@@ -78,6 +78,11 @@ impl Reload {
         }
     }
 
+    /// Whether the server processes may have been given what its files hold.
+    pub fn is_given(&self) -> bool {
+        self.is_given
+    }
+
     /// When the present stage is not waited for any longer.
     pub fn deadline(&self) -> Option<Instant> {
         self.stage.as_ref().map(Stage::deadline)
@@ -346,12 +351,13 @@ impl Master {
     fn refuse_reload(&mut self, why: &str) {
         let number = self.current.number;
         // What was taken in for it goes: files may have changed between the reading of the one and of the other.
-        if matches!(&self.change, Some(Change::Reload(reload)) if reload.is_given) {
+        if matches!(&self.change, Some(Change::Reload(reload)) if reload.is_given()) {
             self.tls.restore(&self.current);
             self.servers.restore(&self.current);
         }
         self.tls.settle(&self.current);
         self.current.rates.release_others();
+        off_limits::set(sealing::paths_of(&self.current.settings));
         self.end_reload(|purpose, _| match purpose {
             Purpose::Order { responder, found } => {
                 let mut said = found.said;
