@@ -56,15 +56,18 @@ pub(super) fn openid(checker: &mut Checker<'_>, disk: &dyn Disk, item: &Item) ->
         Some(Value::Path(path)) => Some(path),
         _ => None,
     };
-    let secret = secret_file.as_ref().and_then(|path| {
-        password(disk, path)
-            .map_err(|why| {
+    let secret = match &secret_file {
+        Some(path) => match password(disk, path) {
+            Ok(secret) => Some(secret),
+            Err(why) => {
                 let help = "put the secret into its first line, readable for the user that starts the server";
                 let why = why.replace("no password", "no secret");
                 checker.diagnostics.push(client.error(format!("{} {why}", path.display())).help(help));
-            })
-            .ok()
-    });
+                None
+            }
+        },
+        _ => None,
+    };
     let sealed = item.child("session-keys")?;
     let Some(Value::Path(file)) = sealed.first() else { return None };
     let session_keys = url_keys::read(disk, file).unwrap_or_else(|why| {
@@ -80,8 +83,8 @@ pub(super) fn openid(checker: &mut Checker<'_>, disk: &dyn Disk, item: &Item) ->
         keys,
         token,
         client: client.texts().into_iter().next()?,
-        secret,
         secret_file,
+        secret,
         session_keys_file: file.clone(),
         session_keys: session_keys.into(),
         scopes: item.child("scopes").map(Item::texts).unwrap_or_default(),

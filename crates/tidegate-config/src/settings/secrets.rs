@@ -115,8 +115,8 @@ impl Settings {
     pub fn backends(&self) -> impl Iterator<Item = &BackendTls> {
         let routes = self.sites.iter().flat_map(|site| &site.routes);
         let directories = self.users.iter().filter_map(|users| users.directory.as_ref());
-        let deciders =
-            self.users.iter().flat_map(UserSource::gateways).filter_map(|gateway| gateway.tls.as_ref());
+        let gateways = self.users.iter().flat_map(|users| users.gateways());
+        let deciders = gateways.filter_map(|gateway| gateway.tls.as_ref());
         let of_users = directories.flat_map(Directory::tls).chain(deciders);
         routes.filter_map(|route| route.action.backend_tls()).chain(of_users)
     }
@@ -182,7 +182,7 @@ impl Found {
             KeySource::File(file) => {
                 self.add(file, if is_secret { SecretKind::TokenKeys } else { SecretKind::PublicKeys });
             }
-            KeySource::Service(_) => {} // what it shows of itself is one of `pairs`
+            KeySource::Service(_) => {} // its key is one of `pairs`
         }
     }
 
@@ -191,9 +191,9 @@ impl Found {
             secret_file,
             session_keys_file,
             issuer: _,
-            discovery: _, // what is shown of itself to these is one of `pairs`
-            keys: _,
-            token: _,
+            discovery: _, // its key is one of `pairs`
+            keys: _,      // that too
+            token: _,     // and that
             client: _,
             secret: _,
             session_keys: _,

@@ -60,7 +60,8 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
             match page(name)? {
                 Some(text) => print(&text),
                 None => {
-                    let known = PAGES.iter().map(|(known, _)| *known).chain([REFERENCE]);
+                    let pages = pages()?;
+                    let known = pages.iter().map(|(known, _)| known.as_str()).chain([REFERENCE]);
                     let near = tidegate_config::nearest(name, known);
                     let near = near.map(|near| format!(" did you mean `{near}`?")).unwrap_or_default();
                     bail!("there is no page {name};{near} `tidegate docs` lists them")
