@@ -22,6 +22,7 @@ mod directory;
 mod directory_filter;
 mod dns;
 mod limit_store;
+mod load;
 mod login;
 pub mod network_table;
 mod networks;
@@ -48,6 +49,7 @@ pub use directory_filter::{Comparison, Filter, FilterSyntax, FilterValue};
 pub use dns::Dns;
 pub use limit_store::LimitStore;
 pub use limits::{Limits, RequestLimits};
+pub use load::LoadOf;
 pub use login::{
     Account, AccountFiles, CertificateName, CertificateRequirement, DistinguishedPattern, Forward, How,
     Identification, Login, Remembering, Required, Requirement, UserCache, UserSource,
@@ -142,40 +144,6 @@ pub struct Settings {
     pub drain_timeout: Duration,
     /// What is done when the load of the server crosses a threshold.
     pub hooks: Vec<Hook>,
-}
-
-/// What a hook looks at the load of.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum LoadOf {
-    /// All of it.
-    Server,
-    /// A site, by [`Site::label`].
-    Site(String),
-    /// A group of servers elsewhere, by its name.
-    Upstream(String),
-}
-
-impl Settings {
-    /// The hooks of the server, of sites and of upstream groups; those of pools are their own.
-    pub fn load_hooks(&self) -> impl Iterator<Item = (LoadOf, &Hook)> {
-        let of_sites = self
-            .sites
-            .iter()
-            .flat_map(|site| site.hooks.iter().map(|hook| (LoadOf::Site(site.label()), hook)));
-        let of_groups = self
-            .upstreams
-            .iter()
-            .flat_map(|group| group.hooks.iter().map(|hook| (LoadOf::Upstream(group.name.clone()), hook)));
-        self.hooks.iter().map(|hook| (LoadOf::Server, hook)).chain(of_sites).chain(of_groups)
-    }
-
-    /// The same, to be changed.
-    pub fn load_hooks_mut(&mut self) -> impl Iterator<Item = &mut Hook> {
-        let with_hooks = self.sites.iter_mut().filter(|site| !site.hooks.is_empty());
-        let of_sites = with_hooks.flat_map(|site| &mut Arc::make_mut(site).hooks);
-        let of_groups = self.upstreams.iter_mut().flat_map(|group| &mut group.hooks);
-        self.hooks.iter_mut().chain(of_sites).chain(of_groups)
-    }
 }
 
 /// A file in the format of MaxMind (`GeoLite2-Country.mmdb`).
