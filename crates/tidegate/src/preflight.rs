@@ -12,7 +12,6 @@ use crate::master::users;
 use crate::server::privileges;
 use rustix::fs::{Access, AtFlags, CWD, accessat, statfs};
 use std::collections::{HashMap, HashSet};
-use std::io::ErrorKind;
 use std::path::Path;
 use tidegate_config::settings::gateway::{BackendTls, BackendTrust};
 use tidegate_config::settings::pool::{Application, Place};
@@ -73,12 +72,13 @@ pub fn look(loaded: &mut Loaded) -> Read {
     // One that cannot be found out has been said.
     let identity = users::identity(settings.user.as_ref()).ok().and_then(|(identity, _)| identity);
     for (at, site) in settings.sites.iter().enumerate() {
-        findings.site(at, site, identity.as_ref());
+        findings.site(at, site);
+        findings.roots(at, site, identity.as_ref());
     }
     // Sites that a mistake has cost already: the next run should not be the one to tell the next.
     let (list, access) = (std::mem::take(&mut findings.list), std::mem::take(&mut findings.access));
     for (rejected, site) in &loaded.unserved {
-        findings.site(*rejected, site, identity.as_ref());
+        findings.site(*rejected, site); // what is wrong with its roots has been said
     }
     let Findings { list: of_rejected, pairs, .. } = findings;
     loaded.add(list);
@@ -282,7 +282,7 @@ impl Findings<'_> {
     }
 
     /// All that a site has opened.
-    fn site(&mut self, at: usize, site: &Site, identity: Option<&Identity>) {
+    fn site(&mut self, at: usize, site: &Site) {
         for files in &site.tls.certificates {
             self.certificate(Some(at), files);
         }
@@ -292,7 +292,6 @@ impl Findings<'_> {
         for (key, origin) in lists_of(site) {
             self.access(Some(at), &key, &origin);
         }
-        self.roots(at, site, identity);
         for route in &site.routes {
             let Action::Proxy(proxy) = &route.action else { continue };
             let Some(backend) = &proxy.gateway.tls else { continue };
@@ -355,10 +354,6 @@ impl Findings<'_> {
         let mut seen: HashSet<&Path> = HashSet::new();
         for route in &site.routes {
             let Some(root) = root_of(route).filter(|root| seen.insert(root)) else { continue };
-            // That there is none has been said.
-            if root.symlink_metadata().is_err_and(|error| error.kind() == ErrorKind::NotFound) {
-                continue;
-            }
             let opened = match identity {
                 Some(identity) => users::may_enter(root, identity),
                 None => may(root, Access::EXEC_OK),
