@@ -1,4 +1,4 @@
-//! Names the commit in the version of optimised builds, and has the linker pack the relocations of the program (`DT_RELR`): a megabyte less to carry and to read at each start.
+//! Names the commit in the version of optimised builds, packs the documents, and has the linker pack the relocations of the program (`DT_RELR`): a megabyte less to carry and to read at each start.
 //!
 //! The dynamic linker must know them, which that of glibc does since 2.36. Where the C library is another or older, or
 //! cannot be asked, they stay as they are.
@@ -14,7 +14,7 @@ fn main() {
         Some(commit) => println!("cargo::rustc-env=TIDEGATE_VERSION={version} ({commit})"),
         None => println!("cargo::rustc-env=TIDEGATE_VERSION={version}"),
     }
-    pages();
+    documents();
     let is = |name: &str, value: &str| std::env::var(name).is_ok_and(|present| present == value);
     let is_here = std::env::var("HOST").is_ok_and(|host| is("TARGET", &host));
     if is_here && is("CARGO_CFG_TARGET_OS", "linux") && is("CARGO_CFG_TARGET_ENV", "gnu") && knows_packed() {
@@ -22,25 +22,59 @@ fn main() {
     }
 }
 
-/// The documents, for `tidegate docs`.
-fn pages() {
+/// The documents, for `tidegate docs`, and the site of them for `tidegate docs --serve`: an archive each.
+fn documents() {
     let folder = Path::new("../../docs");
     println!("cargo::rerun-if-changed={}", folder.display());
-    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
-    let mut names: Vec<String> = entries
-        .filter_map(|entry| Some(entry.file_name().to_str()?.strip_suffix(".md")?.to_owned()))
-        .filter(|name| name != "SUMMARY")
-        .collect();
-    names.sort();
-    let root = std::env::var("CARGO_MANIFEST_DIR").unwrap_or_default();
-    let row = |name: &String| {
-        format!("    ({name:?}, include_str!({:?})),\n", format!("{root}/../../docs/{name}.md"))
-    };
-    let rows: String = names.iter().map(row).collect();
-    let text = format!("pub(super) const PAGES: &[(&str, &str)] = &[\n{rows}];\n");
+    let mut pages = files(folder);
+    pages.retain(|(name, _)| !name.contains('/') && name.ends_with(".md"));
+    archive("pages", &pages);
+    // `cargo xtask packages` names the folder that mdBook has filled. A build without it serves no site, and says so.
+    println!("cargo::rerun-if-env-changed=TIDEGATE_BOOK");
+    let book = std::env::var_os("TIDEGATE_BOOK").filter(|folder| !folder.is_empty()).map(PathBuf::from);
+    let site = book.map(|folder| {
+        println!("cargo::rerun-if-changed={}", folder.display());
+        let site = files(&folder);
+        if !site.iter().any(|(name, _)| name == "index.html") {
+            println!("cargo::error=TIDEGATE_BOOK names {}, where no index.html is", folder.display());
+        }
+        site
+    });
+    archive("site", &site.unwrap_or_default());
+}
+
+/// The files below a folder by their paths from it, in the order of those.
+fn files(folder: &Path) -> Vec<(String, Vec<u8>)> {
+    let mut found = Vec::new();
+    let mut folders = vec![folder.to_owned()];
+    while let Some(next) = folders.pop() {
+        for entry in std::fs::read_dir(next).into_iter().flatten().flatten() {
+            let path = entry.path();
+            let name = path.strip_prefix(folder).ok().and_then(Path::to_str).map(str::to_owned);
+            match (name, std::fs::read(&path)) {
+                _ if path.is_dir() => folders.push(path),
+                (Some(name), Ok(content)) => found.push((name, content)),
+                _ => println!("cargo::error={} cannot be read", path.display()),
+            }
+        }
+    }
+    found.sort();
+    found
+}
+
+/// Writes files as one archive: of each its name, a line feed, its length, a line feed and its bytes; all of it compressed
+/// with zstd, since what pages share then costs once. `src/cli/docs.rs` reads it.
+fn archive(name: &str, files: &[(String, Vec<u8>)]) {
+    let mut plain = Vec::new();
+    for (name, content) in files {
+        plain.extend(format!("{name}\n{}\n", content.len()).into_bytes());
+        plain.extend(content);
+    }
     let output = std::env::var_os("OUT_DIR").map(PathBuf::from).unwrap_or_default();
-    if let Err(error) = std::fs::write(output.join("pages.rs"), text) {
-        println!("cargo::error=the list of documents cannot be written: {error}");
+    let written = zstd::encode_all(plain.as_slice(), 19)
+        .and_then(|packed| std::fs::write(output.join(format!("{name}.zst")), packed));
+    if let Err(error) = written {
+        println!("cargo::error=the archive of the documents cannot be written: {error}");
     }
 }
 

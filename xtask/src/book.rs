@@ -13,11 +13,11 @@ use crate::workspace;
 
 /// Chapters, and the pages of each, by their names in `docs/`.
 const CHAPTERS: &[(&str, &[&str])] = &[
-    ("To begin with", &["packages", "running", "settings", "recipes", "production"]),
+    ("To begin with", &["first-hour", "packages", "running", "settings", "recipes", "production"]),
     ("Coming from", &["from-nginx", "from-apache", "from-lighttpd", "from-caddy", "from-haproxy"]),
     ("What it serves", &["static-files", "applications", "pools", "balancing", "http2", "tls"]),
     ("Who gets in, and how much", &["access", "limits"]),
-    ("Looking after it", &["logs", "bench", "measured", "security", "testing"]),
+    ("Looking after it", &["logs", "log-shipping", "bench", "measured", "security", "testing"]),
 ];
 
 /// Builds the site into `target/book`.
@@ -50,8 +50,12 @@ pub fn make() -> Result<PathBuf> {
     }
     fs::write(sources.join("src/SUMMARY.md"), contents()?)?;
     let output = workspace::target_directory().join("book");
-    let settings = "[book]\ntitle = \"Tidegate\"\nsrc = \"src\"\n[output.html.search]\nenable = true\n";
+    let _ = fs::remove_dir_all(&output);
+    let settings = "[book]\ntitle = \"Tidegate\"\nsrc = \"src\"\n[output.html.print]\nenable = false\n[output.html.search]\nenable = true\n";
     fs::write(sources.join("book.toml"), settings)?;
+    // The fonts of the reader's own system: those of mdBook would be half of what the site takes in the program.
+    fs::create_dir_all(sources.join("theme/fonts"))?;
+    fs::write(sources.join("theme/fonts/fonts.css"), "")?;
     workspace::run(Command::new(mdbook).arg("build").arg(&sources).arg("--dest-dir").arg(&output))?;
     for page in CHAPTERS.iter().flat_map(|(_, pages)| *pages) {
         if !output.join(format!("docs/{page}.html")).is_file() {

@@ -5,6 +5,7 @@
 
 mod bench;
 mod book;
+mod first_hour;
 mod fuzz;
 mod miri;
 mod package;
@@ -51,6 +52,10 @@ enum Task {
     Install(packages::InstallArguments),
     /// Install, upgrade under load and remove the packages in a copy of this system; takes root
     PackageTest(packages::TestArguments),
+    /// Build the program for 64-bit ARM and run it under qemu
+    Aarch64,
+    /// Play docs/first-hour.md on a fresh Debian 12 in a folder, with systemd; takes root and debootstrap
+    FirstHour(first_hour::Arguments),
     /// The floor of the static bench: a fixed answer to everything
     #[command(hide = true)]
     Canned(bench::canned::Arguments),
@@ -91,6 +96,8 @@ fn run(task: Task) -> anyhow::Result<()> {
         Task::Packages(arguments) => packages::run(&arguments),
         Task::Install(arguments) => packages::install(&arguments),
         Task::PackageTest(arguments) => packages::test(&arguments),
+        Task::Aarch64 => packages::aarch64::run(),
+        Task::FirstHour(arguments) => first_hour::run(&arguments),
         Task::Canned(arguments) => bench::canned::run(&arguments),
         Task::Bare(arguments) => bench::bare::run(&arguments),
         Task::Scripted(arguments) => bench::scripted::run(&arguments),

@@ -100,8 +100,14 @@ const TOOLS: &[Tool] = &[
     tool("/usr/share/java/hsqldb.jar", "libhsqldb-java", TEST, "the database of the Java application"),
     tool("chromium", "chromium", TEST, "a browser"),
     server("slapd", "slapd", "slapd", TEST, "the directory of the tests of logins"),
+    server("rsyslogd", "rsyslog", "rsyslog", TEST, "the daemon of the tests of logs that go to syslog"),
+    server("promtool", "prometheus", "prometheus", TEST, "says what Prometheus thinks of the metrics"),
     server("redis-server", "redis-server", "redis-server", TEST, "the store of the tests of shared limits"),
 ];
+
+/// What is installed with npm, and why.
+const NODE: &[(&str, &str, &str)] =
+    &[("oidc-provider", "8.8.1", "the identity provider of the tests of logins")];
 
 const TEST: &[Purpose] = &[Purpose::Test];
 const BENCH: &[Purpose] = &[Purpose::Bench];
@@ -154,6 +160,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     install_what_apt_has(arguments)?;
     if arguments.purpose == Purpose::Test {
         install_python(arguments.check)?;
+        install_node(arguments.check)?;
     }
     Ok(())
 }
@@ -203,6 +210,33 @@ fn build_modules(only_check: bool) -> Result<()> {
             Command::new("go").args(["install", module]).env("GOBIN", &folder).stdin(Stdio::null()),
         )?;
         println!("tools: {program} built");
+    }
+    Ok(())
+}
+
+/// What comes from npm, which is not installed for it: its tests say so where they do not run.
+fn install_node(only_check: bool) -> Result<()> {
+    for (package, version, reason) in NODE {
+        let folder = workspace::target_directory().join("tools/node").join(package);
+        if folder.join("node_modules").join(package).join("package.json").is_file() {
+            continue;
+        }
+        println!("tools: {package} is missing: {reason}");
+        if workspace::find_program("npm").is_none() {
+            println!(
+                "tools: there is no npm here to install {package} with; its tests will say that they do not run"
+            );
+            continue;
+        }
+        if only_check {
+            bail!("tools: {package} missing");
+        }
+        fs::create_dir_all(&folder).context("cannot make target/tools")?;
+        let mut npm = Command::new("npm");
+        npm.args(["install", "--silent", "--no-audit", "--no-fund", "--ignore-scripts", "--prefix"])
+            .arg(&folder);
+        workspace::run(npm.arg(format!("{package}@{version}")).stdin(Stdio::null()))?;
+        println!("tools: {package} installed");
     }
     Ok(())
 }

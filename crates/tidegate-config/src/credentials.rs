@@ -2,7 +2,7 @@
 //! those change, without a reload.
 
 use crate::Settings;
-use crate::settings::{Account, Shared, TokenKey, Tokens, UrlKey, UrlKeys, UserSource};
+use crate::settings::{Account, OpenId, Shared, TokenKey, Tokens, UrlKey, UrlKeys, UserSource};
 use crate::token_keys;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -16,6 +16,8 @@ pub enum Credential {
     Accounts(String, Shared<Vec<Account>>),
     /// What the `tokens` of a `users` names.
     TokenKeys(String, Shared<Vec<TokenKey>>),
+    /// What the `session-keys` of a `users` names.
+    SessionKeys(String, Shared<Vec<UrlKey>>),
     /// What a `url-keys` names.
     UrlKeys(String, Shared<Vec<UrlKey>>),
 }
@@ -27,6 +29,8 @@ pub enum CredentialFiles<'s> {
     Accounts(&'s UserSource),
     /// That of the `tokens` of a `users`.
     TokenKeys(&'s UserSource, &'s Tokens),
+    /// That of the `session-keys` of a `users`.
+    SessionKeys(&'s UserSource, &'s OpenId),
     /// That of a `url-keys`.
     UrlKeys(&'s UrlKeys),
 }
@@ -39,6 +43,9 @@ impl<'s> CredentialFiles<'s> {
         let of_tokens =
             |source: &'s UserSource| Some(CredentialFiles::TokenKeys(source, source.tokens.as_ref()?));
         let tokens = settings.users.iter().filter_map(of_tokens);
+        let of_sessions =
+            |source: &'s UserSource| Some(CredentialFiles::SessionKeys(source, source.openid.as_ref()?));
+        let tokens = tokens.chain(settings.users.iter().filter_map(of_sessions));
         sources.chain(keys).chain(tokens).filter(|files| files.paths().next().is_some()).collect()
     }
 
@@ -46,11 +53,12 @@ impl<'s> CredentialFiles<'s> {
     pub fn paths(self) -> impl Iterator<Item = &'s Path> {
         let (files, file) = match self {
             CredentialFiles::Accounts(source) => (Some(&source.files), None),
-            CredentialFiles::UrlKeys(keys) => (None, Some(&keys.file)),
-            CredentialFiles::TokenKeys(_, tokens) => (None, Some(&tokens.file)),
+            CredentialFiles::UrlKeys(keys) => (None, Some(keys.file.as_path())),
+            CredentialFiles::TokenKeys(_, tokens) => (None, tokens.file()),
+            CredentialFiles::SessionKeys(_, openid) => (None, Some(openid.session_keys_file.as_path())),
         };
         let of_accounts = files.into_iter().flat_map(|files| files.passwords.iter().chain(&files.groups));
-        of_accounts.chain(file).map(PathBuf::as_path)
+        of_accounts.map(PathBuf::as_path).chain(file)
     }
 
     /// What stands there now, and of each line that counts for nothing a sentence. Asks the file system, which may hang.
@@ -60,10 +68,18 @@ impl<'s> CredentialFiles<'s> {
     pub fn read(self) -> Result<(Credential, Vec<String>), Broken> {
         let whole = |credential| (credential, Vec::new());
         match self {
-            CredentialFiles::TokenKeys(source, tokens) => match token_keys::read_anew(&tokens.file) {
-                Ok(read) => Ok(whole(Credential::TokenKeys(source.name.clone(), read.into()))),
-                Err(why) => Err(Broken { of: self.to_string(), why }),
-            },
+            CredentialFiles::TokenKeys(source, tokens) => {
+                match token_keys::read_anew(tokens.file().unwrap_or("".as_ref())) {
+                    Ok(read) => Ok(whole(Credential::TokenKeys(source.name.clone(), read.into()))),
+                    Err(why) => Err(Broken { of: self.to_string(), why }),
+                }
+            }
+            CredentialFiles::SessionKeys(source, openid) => {
+                match crate::read_url_keys(&openid.session_keys_file) {
+                    Ok(read) => Ok(whole(Credential::SessionKeys(source.name.clone(), read.into()))),
+                    Err(why) => Err(Broken { of: self.to_string(), why }),
+                }
+            }
             CredentialFiles::UrlKeys(keys) => match crate::read_url_keys(&keys.file) {
                 Ok(read) => Ok(whole(Credential::UrlKeys(keys.name.clone(), read.into()))),
                 Err(why) => Err(Broken { of: self.to_string(), why }),
@@ -85,6 +101,9 @@ impl fmt::Display for CredentialFiles<'_> {
             CredentialFiles::Accounts(source) => write!(f, "the files of `users \"{}\"`", source.name),
             CredentialFiles::TokenKeys(source, _) => {
                 write!(f, "the keys of tokens of `users \"{}\"`", source.name)
+            }
+            CredentialFiles::SessionKeys(source, _) => {
+                write!(f, "the keys of sessions of `users \"{}\"`", source.name)
             }
             CredentialFiles::UrlKeys(keys) => write!(f, "the keys of `url-keys \"{}\"`", keys.name),
         }
@@ -115,6 +134,9 @@ impl fmt::Display for Credential {
                     f,
                     "the keys of tokens of `users \"{name}\"` have changed and are in use, {count} key{s}"
                 )
+            }
+            Credential::SessionKeys(name, _) => {
+                write!(f, "the keys of sessions of `users \"{name}\"` have changed and are in use")
             }
             Credential::UrlKeys(name, _) => {
                 write!(f, "the keys of `url-keys \"{name}\"` have changed and are in use")
@@ -150,6 +172,17 @@ impl Settings {
                 let Some(place) = self.users.iter().position(is_meant) else { return false };
                 if let Some(tokens) = &mut Arc::make_mut(self).users[place].tokens {
                     tokens.keys = keys.clone();
+                }
+                true
+            }
+            Credential::SessionKeys(name, keys) => {
+                let is_meant = |source: &UserSource| {
+                    source.name == *name
+                        && source.openid.as_ref().is_some_and(|openid| openid.session_keys != *keys)
+                };
+                let Some(place) = self.users.iter().position(is_meant) else { return false };
+                if let Some(openid) = &mut Arc::make_mut(self).users[place].openid {
+                    openid.session_keys = keys.clone();
                 }
                 true
             }

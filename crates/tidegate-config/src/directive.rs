@@ -53,13 +53,15 @@ pub enum Context {
     Forward,
     /// Inside `tokens { … }`.
     Tokens,
+    /// Inside `openid { … }`.
+    Openid,
     /// Inside `match { … }`.
     Match,
 }
 
 impl Context {
     /// Every context, in the order of the reference.
-    pub const ALL: [Self; 22] = [
+    pub const ALL: [Self; 23] = [
         Self::Top,
         Self::Listen,
         Self::Limits,
@@ -81,6 +83,7 @@ impl Context {
         Self::Ldap,
         Self::Forward,
         Self::Tokens,
+        Self::Openid,
         Self::Match,
     ];
 
@@ -108,6 +111,7 @@ impl Context {
             Self::Ldap => "in `ldap`",
             Self::Forward => "in `forward`",
             Self::Tokens => "in `tokens`",
+            Self::Openid => "in `openid`",
             Self::Match => "in `match`",
         }
     }
@@ -136,6 +140,7 @@ impl Context {
             Self::Ldap => "ldap",
             Self::Forward => "forward",
             Self::Tokens => "tokens",
+            Self::Openid => "openid",
             Self::Match => "match",
         }
     }
@@ -242,6 +247,10 @@ pub enum Kind {
     Destination,
     /// The same for applications that speak HTTP, as a URL.
     Url,
+    /// A service that the server itself asks, as a URL.
+    Service,
+    /// A path in the file system, or such a URL.
+    FileOrService,
     /// The name of a variable for an application.
     Variable,
     /// A field name that a request may be given.

@@ -1,6 +1,8 @@
 //! Settings as an operator would write them, for messages.
 
-use crate::settings::{HostPattern, ListenAddress, LogTarget, Network, Origin, PathPattern, RequestLimits};
+use crate::settings::{
+    CollectorAddress, HostPattern, ListenAddress, LogTarget, Network, Origin, PathPattern, RequestLimits,
+};
 use crate::value::{duration_text, size_text};
 use std::fmt::{Display, Formatter, Result};
 
@@ -60,6 +62,18 @@ impl Display for LogTarget {
             LogTarget::Stderr => f.write_str("standard error"),
             LogTarget::Stdout => f.write_str("standard output"),
             LogTarget::File(path) => path.display().fmt(f),
+            LogTarget::Collector(to) => to.at.fmt(f),
+        }
+    }
+}
+
+impl Display for CollectorAddress {
+    fn fmt(&self, f: &mut Formatter<'_>) -> Result {
+        match self {
+            CollectorAddress::Journal(path) => write!(f, "journald:{}", path.display()),
+            CollectorAddress::Unix { path, .. } => write!(f, "syslog:{}", path.display()),
+            CollectorAddress::Udp(address) => write!(f, "syslog:udp://{address}"),
+            CollectorAddress::Tcp(address) => write!(f, "syslog:tcp://{address}"),
         }
     }
 }

@@ -99,6 +99,8 @@ fn listener(text: &str, others: &[Listener]) -> Result<Listener, Box<Diagnostic>
         written: address.clone(),
         address,
         backlog: backlog.unwrap_or_default(),
+        send_buffer: None,
+        receive_buffer: None,
         default_site: None,
         access: SocketAccess::default(),
         h2c: false,

@@ -43,4 +43,5 @@ pub use schema::json_schema;
 pub use settings::Settings;
 pub use source::Source;
 pub use suggest::nearest;
+pub use token_keys::read_published_keys;
 pub use url_keys::read_url_keys;

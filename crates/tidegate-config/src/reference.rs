@@ -54,7 +54,7 @@ writes it the one way.
   on the settings it has.
 ";
 
-const SECTIONS: [(&str, Context, &str); 22] = [
+const SECTIONS: [(&str, Context, &str); 23] = [
     ("Top level", Context::Top, "What stands outside every block."),
     ("In `listen`", Context::Listen, "`listen \":80\" { backlog 8192 }`"),
     ("In `limits`", Context::Limits, "`limits { body-size \"1GiB\" }`"),
@@ -111,6 +111,11 @@ const SECTIONS: [(&str, Context, &str); 22] = [
         "In `tokens`",
         Context::Tokens,
         "`tokens \"/etc/tidegate/jwks.json\" { issuer \"https://id.example.com\"; audience \"api\" }`",
+    ),
+    (
+        "In `openid`",
+        Context::Openid,
+        "`openid \"https://id.example.com\" { client \"tidegate\" secret-file=\"openid-secret\"; session-keys \"session-keys\" }`",
     ),
     (
         "In `match`",

@@ -25,9 +25,12 @@ mod limit_store;
 mod login;
 pub mod network_table;
 mod networks;
+mod openid;
 mod rates;
 mod route_index;
 pub mod rules;
+mod secrets;
+mod service;
 mod shared;
 mod signed;
 mod time_window;
@@ -52,9 +55,12 @@ pub use login::{
 pub use network_table::NetworkTable;
 pub(crate) use networks::first_address;
 pub use networks::{Network, NetworkSet};
+pub use openid::OpenId;
 pub use rates::{Bound, Limit, RequestRate};
 pub use route_index::RouteIndex;
 pub use rules::{Clause, Condition, Cors, FieldMode, MoreField, Regex, TextPattern};
+pub use secrets::SecretKind;
+pub use service::ServiceAddress;
 pub use shared::{Shared, once};
 pub use signed::{Signed, UrlKey, UrlKeys};
 pub use time_window::{TimeWindow, read_instant};
@@ -62,7 +68,7 @@ pub use tls::{
     Acme, AcmeAuthority, AcmeChallenge, CertificateFiles, ClientCertificates, DnsHook, DnsUpdate, ListenTls,
     SiteTls,
 };
-pub use tokens::{TokenKey, Tokens};
+pub use tokens::{KeySource, TokenKey, Tokens};
 pub use values::{Cases, ValueMap, Values};
 
 use pool::{Hook, Pool};
@@ -233,6 +239,10 @@ pub struct Listener {
     pub written: ListenAddress,
     /// Length of the accept queue asked of the kernel.
     pub backlog: u32,
+    /// What the kernel may hold of what was sent on each connection (`SO_SNDBUF`), bytes; `None` leaves it to the kernel.
+    pub send_buffer: Option<u32>,
+    /// What the kernel may hold of what was received and not read (`SO_RCVBUF`), bytes; `None` leaves it to the kernel.
+    pub receive_buffer: Option<u32>,
     /// The name of the site that answers what no site claims; `None` takes the site without a name,
     /// else the first site.
     pub default_site: Option<String>,
@@ -623,6 +633,53 @@ pub enum LogTarget {
     Stdout,
     /// A file; absolute, its folder exists.
     File(#[serde(with = "crate::path_encoding::path")] PathBuf),
+    /// A daemon that collects the messages of many programs.
+    Collector(Collector),
+}
+
+/// How a log gets to a daemon that collects.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Collector {
+    /// Where it listens, and what it speaks.
+    pub at: CollectorAddress,
+    /// What kind of program speaks, from 0 to 23 (RFC 5424 section 6.2.1).
+    pub facility: u8,
+    /// What the program is called.
+    pub tag: String,
+}
+
+/// Where a daemon that collects listens, and what it speaks.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum CollectorAddress {
+    /// The journal of systemd: entries with fields.
+    Journal(#[serde(with = "crate::path_encoding::path")] PathBuf),
+    /// A syslog daemon of this machine. What `syslog(3)` writes, or RFC 5424.
+    Unix {
+        /// Of its socket.
+        #[serde(with = "crate::path_encoding::path")]
+        path: PathBuf,
+        /// The daemon reads RFC 5424.
+        is_rfc5424: bool,
+    },
+    /// RFC 5424 over UDP (RFC 5426).
+    Udp(SocketAddr),
+    /// RFC 5424 over TCP, with a count of octets in front of each message (RFC 6587).
+    Tcp(SocketAddr),
+}
+
+impl CollectorAddress {
+    /// Whether its messages have fields beside their text.
+    pub fn takes_fields(&self) -> bool {
+        matches!(self, CollectorAddress::Journal(_))
+    }
+}
+
+impl AccessLog {
+    /// Whether its lines tell of what came of a request beside its head: its id, its site and route, who was asked.
+    pub fn shows_trace(&self) -> bool {
+        let takes_fields = matches!(&self.target, LogTarget::Collector(to) if to.at.takes_fields());
+        takes_fields || self.format.shows_trace()
+    }
 }
 
 /// What an access line looks like.
@@ -728,8 +785,7 @@ pub enum TimeUnit {
 }
 
 impl AccessFormat {
-    /// Whether its lines tell of what came of a request beside its head: its id, its site and route, who was asked.
-    pub fn shows_trace(&self) -> bool {
+    fn shows_trace(&self) -> bool {
         let is_traced = |part: &LogPart| {
             use LogPart::{RequestId, Route, Site, Upstream, UpstreamStatus, UpstreamTime};
             matches!(part, RequestId | Site | Route | Upstream | UpstreamStatus | UpstreamTime(..))

@@ -28,6 +28,19 @@ pub(crate) fn read_anew(path: &Path) -> Result<Vec<TokenKey>, String> {
     read(&RealDisk, path)
 }
 
+/// The keys of a set that a service publishes. One that is shared would be no secret there, and counts for nothing.
+///
+/// # Errors
+/// A sentence.
+pub fn read_published_keys(text: &str) -> Result<Vec<TokenKey>, String> {
+    let mut keys = parse(text)?;
+    keys.retain(|key| !key.algorithm.starts_with("HS"));
+    if keys.is_empty() {
+        return Err("none of its keys can be used: keys of HMAC are secret, and nothing to publish".into());
+    }
+    Ok(keys)
+}
+
 /// The keys of a set that can be used: those of signatures, of kinds that are known.
 fn parse(text: &str) -> Result<Vec<TokenKey>, String> {
     let set: Value = serde_json::from_str(text).map_err(|error| format!("it is no JSON: {error}"))?;

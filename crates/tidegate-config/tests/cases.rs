@@ -102,6 +102,9 @@ fn show(loaded: &Loaded) -> String {
     for listener in &settings.listeners {
         let (address, default) = (&listener.address, &listener.default_site);
         let _ = writeln!(out, "listen {address:?} backlog {} default {default:?}", listener.backlog);
+        if let (Some(_), _) | (_, Some(_)) = (listener.send_buffer, listener.receive_buffer) {
+            let _ = writeln!(out, "  buffers {:?} {:?}", listener.send_buffer, listener.receive_buffer);
+        }
         if let Some(tls) = &listener.tls {
             let _ = writeln!(
                 out,

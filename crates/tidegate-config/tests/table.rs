@@ -76,7 +76,8 @@ fn within(context: Context, text: &str) -> String {
             format!("{listen}site {{ proxy \"{scheme}://127.0.0.1:1\" {{ {text} }} }}\n")
         }
         Context::Users => {
-            let file = if ["htpasswd", "forward", "tokens"].iter().any(|own| text.starts_with(own)) {
+            let file = if ["htpasswd", "forward", "tokens", "openid"].iter().any(|own| text.starts_with(own))
+            {
                 ""
             } else {
                 "htpasswd \"staff\"\n"
@@ -96,8 +97,15 @@ fn within(context: Context, text: &str) -> String {
         Context::Tokens => {
             let issuer = if text.starts_with("issuer") { "" } else { "issuer \"i\"\n" };
             let audience = if text.starts_with("audience") { "" } else { "audience \"a\"\n" };
-            let tokens = format!("tokens \"jwks.json\" {{ {issuer}{audience}{text} }}");
+            let keys = if text.starts_with("tls") { "https://id.example.com/keys" } else { "jwks.json" };
+            let tokens = format!("tokens \"{keys}\" {{ {issuer}{audience}{text} }}");
             format!("{listen}users \"staff\" {{ {tokens} }}\n{site}")
+        }
+        Context::Openid => {
+            let client = if text.starts_with("client") { "" } else { "client \"a\"\n" };
+            let keys = if text.starts_with("session-keys") { "" } else { "session-keys \"session-keys\"\n" };
+            let openid = format!("openid \"https://id.example.com\" {{ {client}{keys}{text} }}");
+            format!("{listen}users \"staff\" {{ {openid} }}\n{site}")
         }
         Context::Match => {
             let other =

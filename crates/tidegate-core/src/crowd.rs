@@ -42,13 +42,22 @@ impl Share {
     }
 
     /// Takes it. What has not been acknowledged is bounded as well, more generously: a client far away needs it to be fast.
-    pub(crate) fn apply(self, stream: BorrowedFd<'_>, unsent_size: u32, unbounded: u32) {
-        if self.0 == 0 {
-            socket::bound_unsent(stream, unbounded);
-            socket::leave_send_buffer_to_the_kernel(stream);
-        } else {
-            socket::bound_unsent(stream, self.0);
-            socket::bound_send_buffer(stream, unsent_size.max(64 << 10));
+    /// `own` is the buffer that its listener gives it.
+    pub(crate) fn apply(self, stream: BorrowedFd<'_>, unsent_size: u32, unbounded: u32, own: Option<u32>) {
+        let of_crowd = unsent_size.max(64 << 10);
+        match (self.0, own) {
+            (0, None) => {
+                socket::bound_unsent(stream, unbounded);
+                socket::leave_send_buffer_to_the_kernel(stream);
+            }
+            (0, Some(own)) => {
+                socket::bound_unsent(stream, unbounded);
+                socket::bound_send_buffer(stream, own);
+            }
+            (share, own) => {
+                socket::bound_unsent(stream, share);
+                socket::bound_send_buffer(stream, own.map_or(of_crowd, |own| own.min(of_crowd)));
+            }
         }
     }
 }

@@ -92,6 +92,11 @@ impl Engine {
         if then_tls { Opening::Tls } else { Opening::Plain }
     }
 
+    /// What the kernel may hold of what is sent on connections of a listener.
+    pub(crate) fn send_buffer(&self, listener: u16) -> Option<u32> {
+        self.settings.listeners.get(usize::from(listener))?.send_buffer
+    }
+
     /// The terms for a TLS connection on a listener. `local` is the address that the client has connected to: asked for
     /// where the client names no site, as clients do that were given an address.
     pub(crate) fn terms(

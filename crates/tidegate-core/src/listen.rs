@@ -64,6 +64,18 @@ pub fn open(
     }
 }
 
+/// Has the kernel hold so many bytes for each TCP connection that is accepted from now on; `None` leaves it to the kernel.
+/// Where it does not do that it goes on as before.
+pub fn bound_buffers(listener: BorrowedFd<'_>, send: Option<u32>, receive: Option<u32>) {
+    socket::leave_send_buffer_to_the_kernel(listener);
+    if let Some(bytes) = send {
+        socket::bound_send_buffer(listener, bytes);
+    }
+    if let Some(bytes) = receive {
+        let _ = socket::bound_unread(listener, bytes as usize);
+    }
+}
+
 /// Opens another socket of an address that this process listens on already; `None` where an address has
 /// only one (unix sockets).
 ///
@@ -156,4 +168,37 @@ mod libc_errno {
     pub const EMFILE: i32 = 24;
     pub const ECONNABORTED: i32 = 103;
     pub const ENOBUFS: i32 = 105;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::net::sockopt::{socket_recv_buffer_size, socket_send_buffer_size};
+    use std::net::TcpStream;
+
+    #[test]
+    fn connections_have_the_buffers_of_their_listener() {
+        let any = ListenAddress::Tcp("127.0.0.1:0".parse().unwrap());
+        let (sockets, taken) = open(&any, 16, 1, &|_| Ok(())).unwrap();
+        let ListenAddress::Tcp(taken) = taken else { panic!("it is TCP") };
+        let buffers = |send, receive| {
+            bound_buffers(sockets[0].as_fd(), send, receive);
+            // Sent at once: who has sent nothing is held back by the kernel.
+            let mut client = TcpStream::connect(taken).unwrap();
+            io::Write::write_all(&mut client, b"x").unwrap();
+            loop {
+                match socket::accept(sockets[0].as_fd()).unwrap() {
+                    Some((stream, _)) => {
+                        let (send, receive) =
+                            (socket_send_buffer_size(&stream), socket_recv_buffer_size(&stream));
+                        return (send.unwrap(), receive.unwrap());
+                    }
+                    None => std::thread::yield_now(),
+                }
+            }
+        };
+        // The kernel tells twice of what was asked for.
+        assert_eq!(buffers(Some(32 << 10), Some(16 << 10)), (64 << 10, 32 << 10));
+        assert_eq!(buffers(Some(48 << 10), None).0, 96 << 10);
+    }
 }

@@ -20,7 +20,7 @@ use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
 use std::rc::Rc;
 use std::sync::Arc;
 use tidegate_config::settings::{
-    self, AccessFormat, Action, Clause, Condition, Network, PathPattern, RequestLimits, RouteIndex,
+    self, AccessLog, Action, Clause, Condition, Network, PathPattern, RequestLimits, RouteIndex,
 };
 use tidegate_http::path::{PathError, both_readings, has_encoded_slash, normalise};
 use tidegate_http::{Fields, Status, Target};
@@ -195,9 +195,9 @@ impl Site {
         }
     }
 
-    /// With lines in this format.
-    pub fn logging(self, format: Option<&AccessFormat>) -> Site {
-        let traced = Traced::of(&self.config, format.is_some_and(AccessFormat::shows_trace));
+    /// With what the lines of its log want to know.
+    pub fn logging(self, log: Option<&AccessLog>) -> Site {
+        let traced = Traced::of(&self.config, log.is_some_and(AccessLog::shows_trace));
         Site { traced, ..self }
     }
 

@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
 use thiserror::Error;
 use tidegate_config::settings::gateway::{BackendProtocol, BackendTls, BackendTrust};
 use tidegate_config::settings::{
-    CertificateFiles, ClientCertificates, Directory, HostPattern, Listener, Origin, Settings, Site,
+    CertificateFiles, ClientCertificates, HostPattern, Listener, Origin, Settings, Site,
 };
 use tidegate_tls::ticket::{ROTATION, TicketKeysError};
 use tidegate_tls::{
@@ -393,11 +393,7 @@ fn roots_key(trust: &BackendTrust) -> Option<PathBuf> {
 
 /// TLS with applications and directories, wherever it stands.
 pub fn backends(settings: &Settings) -> impl Iterator<Item = &BackendTls> {
-    let routes = settings.sites.iter().flat_map(|site| &site.routes);
-    let directories = settings.users.iter().filter_map(|users| users.directory.as_ref());
-    let deciders = settings.users.iter().filter_map(|users| users.forward.as_ref()?.gateway.tls.as_ref());
-    let of_users = directories.flat_map(Directory::tls).chain(deciders);
-    routes.filter_map(|route| route.action.backend_tls()).chain(of_users)
+    settings.backends()
 }
 
 /// A pair that can be served.
@@ -460,14 +456,12 @@ pub fn read_roots(backend: &BackendTls) -> Result<Option<(PathBuf, String)>, Tls
 
 /// Every pair that is to be read and watched: those that are served, and those that applications are shown.
 pub fn pair_files(settings: &Settings) -> impl Iterator<Item = &CertificateFiles> {
-    certificate_files(settings).chain(backends(settings).filter_map(|backend| backend.identity.as_ref()))
+    settings.pairs()
 }
 
 /// Every pair that is served, where it stands.
 pub fn certificate_files(settings: &Settings) -> impl Iterator<Item = &CertificateFiles> {
-    let listeners =
-        settings.listeners.iter().filter_map(|listener| listener.tls.as_ref()?.certificate.as_ref());
-    listeners.chain(settings.sites.iter().flat_map(|site| &site.tls.certificates))
+    settings.served_pairs()
 }
 
 /// The names whose certificates are automatic: those of sites without one of their own, where a listener has

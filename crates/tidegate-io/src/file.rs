@@ -137,12 +137,15 @@ pub fn meta_of(fd: BorrowedFd<'_>) -> io::Result<Meta> {
 /// The file cannot be read. `WouldBlock`, under [`Patience::Cached`]: the pages are not in memory, or the
 /// file system cannot tell.
 pub fn read_at(fd: BorrowedFd<'_>, buffer: &mut [u8], offset: u64, patience: Patience) -> io::Result<usize> {
-    let flags = match patience {
-        Patience::Cached => ReadWriteFlags::NOWAIT,
-        Patience::Wait => ReadWriteFlags::empty(),
-    };
     loop {
-        match rustix::io::preadv2(fd, &mut [IoSliceMut::new(buffer)], offset, flags) {
+        let read = match patience {
+            Patience::Cached => {
+                rustix::io::preadv2(fd, &mut [IoSliceMut::new(&mut *buffer)], offset, ReadWriteFlags::NOWAIT)
+            }
+            // The plain call, which is there where a filter of system calls or an emulation has no other.
+            Patience::Wait => rustix::io::pread(fd, &mut *buffer, offset),
+        };
+        match read {
             Err(Errno::INTR) => {}
             Err(Errno::OPNOTSUPP | Errno::NOSYS) if patience == Patience::Cached => {
                 return Err(io::ErrorKind::WouldBlock.into());

@@ -39,16 +39,25 @@ pub(crate) enum Nearness {
 
 /// From now on these are off limits, and no others: as they are named and as they were resolved when they came in force.
 pub fn set(paths: Vec<PathBuf>) {
-    IS_ANY.store(!paths.is_empty(), Relaxed);
-    *PATHS.write().unwrap_or_else(PoisonError::into_inner) = Some(paths.into());
+    change(|_| paths);
 }
 
 /// These are off limits as well.
 pub fn add(paths: &[PathBuf]) {
-    let mut all: Vec<PathBuf> = present().iter().chain(paths).cloned().collect();
-    all.sort();
-    all.dedup();
-    set(all);
+    change(|present| {
+        let mut all: Vec<PathBuf> = present.iter().chain(paths).cloned().collect();
+        all.sort();
+        all.dedup();
+        all
+    });
+}
+
+/// In one step: what another thread adds meanwhile stays.
+fn change(change: impl FnOnce(&[PathBuf]) -> Vec<PathBuf>) {
+    let mut kept = PATHS.write().unwrap_or_else(PoisonError::into_inner);
+    let next = change(kept.as_deref().unwrap_or_default());
+    IS_ANY.store(!next.is_empty(), Relaxed);
+    *kept = Some(next.into());
 }
 
 /// Who hears that the path of a root has come to lead to one of them.
@@ -135,7 +144,7 @@ pub(crate) fn was_led_here(root: &Path) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::file::{Patience, Root};
+    use crate::file::{Links, Patience, Root};
     use std::fs;
     use std::os::unix::fs::symlink;
 
@@ -193,9 +202,25 @@ mod tests {
         assert_eq!(reads(&root, &from_above), denied);
         lead("site");
         assert_eq!(reads(&root, "a"), Ok(()));
+        // What is opened anew, since it was closed for others, is examined where it lies then.
+        let closed = Root::shared_by_all(&folder.join("root"), Links::Beneath).unwrap();
+        lead("above");
+        closed.close_unless_used();
+        assert!(closed.is_closed());
+        assert_eq!(reads(&closed, "keys/key"), denied);
+        assert_eq!(reads(&closed, "public/b"), Ok(()));
+        lead("site");
         set(Vec::new());
         lead("store");
         assert_eq!(reads(&root, "deep/key"), Ok(()), "nothing is off limits");
+        // Two readers of settings at once lose nothing of each other.
+        std::thread::scope(|scope| {
+            for name in ["a", "b"] {
+                scope.spawn(move || (0..300).for_each(|at| add(&[PathBuf::from(format!("/{name}/{at}"))])));
+            }
+        });
+        assert_eq!(present().len(), 600);
+        set(Vec::new());
         fs::remove_dir_all(&folder).unwrap();
     }
 }

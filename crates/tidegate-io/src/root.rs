@@ -332,25 +332,32 @@ impl Root {
     }
 
     fn resolve(&self, relative: &[u8], flags: OFlags, patience: Patience) -> io::Result<OwnedFd> {
-        let nearness = off_limits::nearness(self.read_place().real.as_deref());
-        match nearness {
-            Nearness::Apart => self.resolve_freely(relative, flags, patience),
+        // One folder for the look at what is off limits and for the use: the path may lead elsewhere meanwhile.
+        let (dir, place) = self.open_place(patience)?;
+        match off_limits::nearness(place.real.as_deref()) {
+            Nearness::Apart => self.resolve_in(&dir, &place, relative, flags, patience),
             // To tell, file systems are asked.
             _ if patience == Patience::Cached => Err(io::ErrorKind::WouldBlock.into()),
             _ => {
-                let opened = self.resolve_freely(relative, flags, patience)?;
+                let opened = self.resolve_in(&dir, &place, relative, flags, patience)?;
                 off_limits::examine(opened.as_fd()).map(|()| opened)
             }
         }
     }
 
-    fn resolve_freely(&self, relative: &[u8], flags: OFlags, patience: Patience) -> io::Result<OwnedFd> {
+    fn resolve_in(
+        &self,
+        dir: &OwnedFd,
+        place: &Place,
+        relative: &[u8],
+        flags: OFlags,
+        patience: Patience,
+    ) -> io::Result<OwnedFd> {
         let relative = if relative.is_empty() { b"." } else { relative };
-        let (dir, Place { is_remote, .. }) = self.open_place(patience)?;
         // Opening a file may ask whoever keeps the file system, which no flag prevents. What lies beyond a
         // mount point may be kept by anyone.
         let may_ask = patience == Patience::Cached && !flags.contains(OFlags::PATH);
-        if may_ask && is_remote {
+        if may_ask && place.is_remote {
             return Err(io::ErrorKind::WouldBlock.into());
         }
         if !OPENAT2_MISSING.load(Relaxed) {
@@ -368,12 +375,12 @@ impl Root {
                 how |= ResolveFlags::NO_XDEV;
             }
             for _ in 0..RACES {
-                match openat2(&dir, relative, flags, Mode::empty(), how) {
+                match openat2(dir, relative, flags, Mode::empty(), how) {
                     // A rename on the way raced with the look-up: the kernel asks to try again.
                     Err(Errno::AGAIN) if patience == Patience::Wait => {}
                     Err(Errno::XDEV) if may_ask => return Err(io::ErrorKind::WouldBlock.into()),
                     Err(error @ (Errno::XDEV | Errno::LOOP)) => {
-                        return self.follow_links(relative, flags, patience, error);
+                        return self.follow_links((dir, place), relative, flags, patience, error);
                     }
                     result => return result.map_err(Into::into),
                 }
@@ -382,7 +389,7 @@ impl Root {
         }
         match patience {
             Patience::Cached => Err(io::ErrorKind::WouldBlock.into()),
-            Patience::Wait => self.walk(relative, flags),
+            Patience::Wait => walk(dir, relative, flags),
         }
     }
 
@@ -390,12 +397,12 @@ impl Root {
     #[cold]
     fn follow_links(
         &self,
+        (dir, place): (&OwnedFd, &Place),
         relative: &[u8],
         flags: OFlags,
         patience: Patience,
         why: Errno,
     ) -> io::Result<OwnedFd> {
-        let (dir, Place { real, .. }) = self.open_place(patience)?;
         let is_for_us = match self.links {
             Links::Beneath => why == Errno::XDEV,
             Links::Owner => why == Errno::LOOP && links::stays_below(relative),
@@ -410,8 +417,8 @@ impl Root {
         match self.links {
             Links::Beneath => {
                 let path = self.path.as_os_str().as_encoded_bytes();
-                let real = real.filter(|real| !real.is_empty());
-                let names: Vec<&[u8]> = real.as_deref().into_iter().chain([path]).collect();
+                let real = place.real.as_deref().filter(|real| !real.is_empty());
+                let names: Vec<&[u8]> = real.into_iter().chain([path]).collect();
                 links::open_beneath(dir.as_fd(), &names, relative, flags)
             }
             _ => links::open_owned(dir.as_fd(), relative, flags),
@@ -422,27 +429,27 @@ impl Root {
     pub fn may_lead_out(&self) -> bool {
         self.links != Links::Beneath
     }
+}
 
-    /// Without `openat2`: one component at a time, no symbolic link followed.
-    fn walk(&self, relative: &[u8], flags: OFlags) -> io::Result<OwnedFd> {
-        let mut parts = relative.split(|b| *b == b'/').filter(|p| !p.is_empty() && *p != b".").peekable();
-        let step = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let mut at = openat(&self.open_place(Patience::Wait)?.0, c".", step, Mode::empty())?;
-        while let Some(part) = parts.next() {
-            if part == b".." {
-                return Err(io::ErrorKind::NotFound.into());
-            }
-            let how = if parts.peek().is_some() { step } else { flags | OFlags::NOFOLLOW };
-            at = match openat(&at, part, how, Mode::empty()) {
-                Err(Errno::LOOP) => return Err(io::Error::new(io::ErrorKind::NotFound, LEADS_OUT)),
-                result => result?,
-            };
-            if parts.peek().is_none() {
-                return Ok(at);
-            }
+/// Without `openat2`: one component at a time, no symbolic link followed.
+fn walk(dir: &OwnedFd, relative: &[u8], flags: OFlags) -> io::Result<OwnedFd> {
+    let mut parts = relative.split(|b| *b == b'/').filter(|p| !p.is_empty() && *p != b".").peekable();
+    let step = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let mut at = openat(dir, c".", step, Mode::empty())?;
+    while let Some(part) = parts.next() {
+        if part == b".." {
+            return Err(io::ErrorKind::NotFound.into());
         }
-        Ok(openat(&at, c".", flags, Mode::empty())?)
+        let how = if parts.peek().is_some() { step } else { flags | OFlags::NOFOLLOW };
+        at = match openat(&at, part, how, Mode::empty()) {
+            Err(Errno::LOOP) => return Err(io::Error::new(io::ErrorKind::NotFound, LEADS_OUT)),
+            result => result?,
+        };
+        if parts.peek().is_none() {
+            return Ok(at);
+        }
     }
+    Ok(openat(&at, c".", flags, Mode::empty())?)
 }
 
 impl Place {
@@ -513,11 +520,12 @@ mod tests {
         let dir = fixture("walk");
         let root = Root::open(&dir.0.join("root")).unwrap();
         let flags = OFlags::RDONLY | OFlags::CLOEXEC;
-        assert!(root.walk(b"a.txt", flags).is_ok());
-        assert!(root.walk(b".", flags).is_ok());
-        assert!(root.walk(b"sub/", flags).is_ok());
+        let (dir, _) = root.open_place(Patience::Wait).unwrap();
+        assert!(walk(&dir, b"a.txt", flags).is_ok());
+        assert!(walk(&dir, b".", flags).is_ok());
+        assert!(walk(&dir, b"sub/", flags).is_ok());
         for refused in ["inside", "outside", "../secret", "sub/../a.txt", "loop"] {
-            assert!(root.walk(refused.as_bytes(), flags).is_err(), "{refused}");
+            assert!(walk(&dir, refused.as_bytes(), flags).is_err(), "{refused}");
         }
     }
 

@@ -135,7 +135,7 @@ pub fn bound_send_buffer(connection: BorrowedFd<'_>, bytes: u32) {
     let _ = rustix::net::sockopt::set_socket_send_buffer_size(connection, bytes as usize);
 }
 
-/// Lets the kernel choose again what [`bound_send_buffer`] has bounded (`SO_BUF_LOCK`, since Linux 5.14; before, the bound
+/// Lets the kernel choose again what [`bound_send_buffer`] and [`bound_unread`] have bounded (`SO_BUF_LOCK`, since Linux 5.14; before, the bound
 /// stays).
 pub fn leave_send_buffer_to_the_kernel(connection: BorrowedFd<'_>) {
     let nothing_is_locked: libc::c_int = 0;

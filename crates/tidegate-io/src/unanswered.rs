@@ -36,17 +36,27 @@ pub struct Waiting {
 }
 
 /// Asks all mount points that may hang, each by a process of its own that `ask` names and that ends when it has an answer
-/// (with [`answer`]). Those that have none within `patience` are stayed away from.
+/// (with [`answer`]). Those that have none within `patience` are stayed away from; one that no process can ask about is not.
 ///
 /// # Errors
 /// It cannot be found out what is mounted.
 pub fn find(patience: Duration, ask: impl Fn(&Path) -> Command) -> io::Result<Vec<Waiting>> {
-    let mut asked = Vec::new();
-    for mount in mounts(&std::fs::read("/proc/self/mountinfo")?) {
-        let child = ask(&mount).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn()?;
-        let number = Pid::from_child(&child);
-        asked.push(Waiting { mount, asks: child, ended: pidfd_open(number, PidfdFlags::empty())? });
-    }
+    let waiting = unanswered(mounts(&std::fs::read("/proc/self/mountinfo")?), patience, ask);
+    let mounts: Vec<PathBuf> = waiting.iter().map(|one| one.mount.clone()).collect();
+    IS_ANY.store(!mounts.is_empty(), Relaxed);
+    *MOUNTS.write().unwrap_or_else(PoisonError::into_inner) = mounts;
+    Ok(waiting)
+}
+
+/// Those of some mount points that do not answer. Whoever has answered is waited for, also where another cannot be asked.
+fn unanswered(mounts: Vec<PathBuf>, patience: Duration, ask: impl Fn(&Path) -> Command) -> Vec<Waiting> {
+    let asked: Vec<Waiting> = mounts
+        .into_iter()
+        .filter_map(|mount| {
+            let command = ask(&mount);
+            Waiting::begin(mount, command).ok()
+        })
+        .collect();
     let deadline = Instant::now() + patience;
     let mut waiting = Vec::new();
     for mut one in asked {
@@ -57,10 +67,7 @@ pub fn find(patience: Duration, ask: impl Fn(&Path) -> Command) -> io::Result<Ve
             waiting.push(one);
         }
     }
-    let mounts: Vec<PathBuf> = waiting.iter().map(|one| one.mount.clone()).collect();
-    IS_ANY.store(!mounts.is_empty(), Relaxed);
-    *MOUNTS.write().unwrap_or_else(PoisonError::into_inner) = mounts;
-    Ok(waiting)
+    waiting
 }
 
 /// Waits for the file system at a mount point, for as long as it takes.
@@ -70,6 +77,18 @@ pub fn answer(mount: &Path) {
 }
 
 impl Waiting {
+    fn begin(mount: PathBuf, mut ask: Command) -> io::Result<Waiting> {
+        let mut asks = ask.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn()?;
+        match pidfd_open(Pid::from_child(&asks), PidfdFlags::empty()) {
+            Ok(ended) => Ok(Waiting { mount, asks, ended }),
+            Err(error) => {
+                // It may hang, and nobody else waits for it.
+                std::thread::spawn(move || asks.wait());
+                Err(error.into())
+            }
+        }
+    }
+
     /// Waits until it answers.
     pub fn wait(mut self) {
         while !self.has_ended(None) {}
@@ -181,6 +200,21 @@ mod tests {
             33 21 0:33 / /proc rw - proc proc rw\n\nbroken - fuse\n";
         let expected = ["/home/a b/m", "/mnt/x", "/srv/web"].map(PathBuf::from);
         assert_eq!(mounts(info), expected);
+    }
+
+    #[test]
+    fn who_has_answered_is_waited_for_though_another_cannot_be_asked() {
+        let file = std::env::temp_dir().join(format!("tidegate-asked-{}", std::process::id()));
+        let ask = |mount: &Path| {
+            let mut command = Command::new(if mount == Path::new("/none") { "/nothing/runs" } else { "sh" });
+            command.args(["-c", &format!("echo $$ > {}", file.display())]);
+            command
+        };
+        let mounts = ["/fast", "/none"].map(PathBuf::from).to_vec();
+        assert!(unanswered(mounts, Duration::from_secs(60), ask).is_empty());
+        let number: u32 = std::fs::read_to_string(&file).unwrap().trim().parse().unwrap();
+        assert!(!Path::new(&format!("/proc/{number}")).exists(), "it is reaped");
+        std::fs::remove_file(&file).unwrap();
     }
 
     /// The mounts are the process's: one test has all of it.

@@ -48,9 +48,8 @@ impl Registry for Modules {
                 routes.push(Route::new(handler, Vec::new(), Decoration::of(route)));
             }
             let log = settings.access_log.as_ref();
-            let format = log.map(|log| &log.format);
-            let log = log.map(|log| logs.open(log)).transpose()?;
-            sites.push(Site::new(site.clone(), routes, log).logging(format));
+            let sink = log.map(|log| logs.open(log)).transpose()?;
+            sites.push(Site::new(site.clone(), routes, sink).logging(log));
         }
         applications.adopt(&settings.spill);
         Ok(Engine::new(settings.clone(), sites))

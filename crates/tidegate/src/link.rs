@@ -26,6 +26,7 @@ use tidegate_io::passing;
 use tidegate_modules::gateway::balance::groups::Finding;
 use tidegate_modules::gateway::balance::report::GroupReport;
 use tidegate_modules::gateway::pool_directory::{PoolAddress, PoolDemand, PoolUpdate};
+use tidegate_modules::status::ProviderReport;
 use tidegate_modules::status::{ServerInfo, Used};
 use tidegate_stats::Snapshot;
 
@@ -229,6 +230,9 @@ pub struct Figures {
     /// By its upstream groups.
     #[serde(default)]
     pub groups: Vec<GroupReport>,
+    /// By its logins.
+    #[serde(default)]
+    pub providers: Vec<ProviderReport>,
     /// Of the machine.
     #[serde(default)]
     pub used: Used,

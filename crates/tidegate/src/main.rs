@@ -17,6 +17,11 @@ mod revision;
 mod server;
 mod version;
 
+/// What musl brings has one lock for all threads; docs/packages.md has the figures. glibc's is as good as this one here.
+#[cfg(target_env = "musl")]
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 fn main() -> std::process::ExitCode {
     cli::run()
 }

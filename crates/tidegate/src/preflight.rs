@@ -139,7 +139,11 @@ impl Findings<'_> {
                 self.tls(None, Err(error));
             }
         }
-        let deciders = settings.users.iter().filter_map(|users| users.forward.as_ref()?.gateway.tls.as_ref());
+        let deciders = settings
+            .users
+            .iter()
+            .flat_map(|users| users.gateways())
+            .filter_map(|gateway| gateway.tls.as_ref());
         deciders.for_each(|backend| self.backend(None, backend));
     }
 

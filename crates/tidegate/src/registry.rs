@@ -8,7 +8,7 @@ use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
 use tidegate_config::Settings;
-use tidegate_config::settings::{AccessLog, Action, Route, Site};
+use tidegate_config::settings::{AccessLog, Action, Route, ServiceAddress, Site};
 use tidegate_core::access_data::AccessStore;
 use tidegate_core::client_names::ClientNames;
 use tidegate_core::decoration::Decoration;
@@ -31,9 +31,10 @@ use tidegate_modules::gateway::link;
 use tidegate_modules::gateway::pool_directory::PoolDirectory;
 use tidegate_modules::gateway::proxy::Proxy;
 use tidegate_modules::gateway::scripted::{Protocol, Scripted};
+use tidegate_modules::gateway::service::Service;
 use tidegate_modules::login::{
-    Assumed, AssumedGate, BasicGate, CertificateGate, ForwardGate, LoginStore, RequireGate, SignedGate,
-    TokenGate,
+    Assumed, AssumedGate, BasicGate, CertificateGate, ForwardGate, LoginStore, OpenidGate, RequireGate,
+    Services, SignedGate, TokenGate,
 };
 use tidegate_modules::redirect::{Redirect, Respond};
 use tidegate_modules::rewrite::{HandTo, Rewritten};
@@ -150,10 +151,8 @@ impl Registry {
             let mut names = HashSet::new();
             let bans = site.routes.iter().flat_map(|route| &route.bans).filter(|ban| names.insert(&ban.name));
             let bans = bans.map(|ban| BanGate::new(ban, &self.stores.rates)).collect::<io::Result<_>>()?;
-            let format = log.as_ref().map(|log| &log.format);
-            sites.push(
-                site::Site::new(site.clone(), routes, sink).logging(format).knowing(view).counting(bans),
-            );
+            let made = site::Site::new(site.clone(), routes, sink).logging(log);
+            sites.push(made.knowing(view).counting(bans));
         }
         Ok(Engine::new(settings.clone(), sites).with_tls(&self.stores.tls)?)
     }
@@ -199,8 +198,8 @@ impl Registry {
                 gates.push(Rc::new(AssumedGate::new(login, users, assumed.clone())));
             } else {
                 let source = source.insert(self.stores.logins.source(users)?).clone();
-                gates.push(match (&users.forward, &users.tokens) {
-                    (Some(forward), _) => {
+                gates.push(match (&users.forward, &users.tokens, &users.openid) {
+                    (Some(forward), ..) => {
                         let connector = forward.gateway.tls.as_ref();
                         let connector = connector.map(|tls| self.stores.tls.connector(tls)).transpose();
                         let connector = connector.map_err(io::Error::from)?;
@@ -209,10 +208,22 @@ impl Registry {
                         Rc::new(ForwardGate::new(login, forward, application, scope, source, stats))
                             as Rc<dyn Gate>
                     }
-                    (None, Some(tokens)) => {
-                        Rc::new(TokenGate::new(login, tokens, source, self.stats.clone()))
+                    (None, Some(tokens), _) => {
+                        let service =
+                            tokens.service().map(|service| self.service(applications, service, site));
+                        let service = service.transpose()?;
+                        Rc::new(TokenGate::new(login, tokens, service, source, self.stats.clone()))
                     }
-                    (None, None) => Rc::new(BasicGate::new(login, source, self.stats.clone())),
+                    (None, None, Some(openid)) => {
+                        let way = |service| self.service(applications, service, site);
+                        let services = Services {
+                            discovery: way(&openid.discovery)?,
+                            keys: openid.keys.as_ref().map(way).transpose()?,
+                            token: openid.token.as_ref().map(way).transpose()?,
+                        };
+                        Rc::new(OpenidGate::new(login, openid, services, source, self.stats.clone()))
+                    }
+                    (None, None, None) => Rc::new(BasicGate::new(login, source, self.stats.clone())),
                 });
             }
         }
@@ -226,6 +237,17 @@ impl Registry {
         gates.extend(paced.into_iter().map(|gate| Rc::new(gate) as Rc<dyn Gate>));
         gates.extend(by_user);
         Ok(gates)
+    }
+
+    /// The way to a service that the server itself asks.
+    fn service(
+        &self,
+        applications: &Rc<link::Shared>,
+        address: &ServiceAddress,
+        site: &Site,
+    ) -> io::Result<Rc<Service>> {
+        let connector = address.gateway.tls.as_ref().map(|tls| self.stores.tls.connector(tls)).transpose();
+        Service::new(applications, address, site, connector.map_err(io::Error::from)?)
     }
 
     /// A handler; where requests are served, one that cannot be made answers 503 in its place.

@@ -328,12 +328,8 @@ fn keep_applications<'a>(
     present: &Settings,
     sites: impl Iterator<Item = &'a Arc<Site>>,
 ) {
-    let deciders: Vec<Destination> = settings
-        .users
-        .iter()
-        .filter_map(|users| users.forward.as_ref())
-        .map(|forward| forward.gateway.to.clone())
-        .collect();
+    let deciders: Vec<Destination> =
+        settings.users.iter().flat_map(|users| users.gateways()).map(|gateway| gateway.to.clone()).collect();
     deciders.iter().for_each(|to| keep_application(settings, present, to));
     for route in sites.flat_map(|site| &site.routes) {
         let to = match &route.action {

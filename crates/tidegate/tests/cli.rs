@@ -11,6 +11,7 @@ use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
+use std::process::{Command, Stdio};
 use std::time::Instant;
 
 // ---------------------------------------------------------------- starting and ending
@@ -723,4 +724,43 @@ fn a_refusal_before_the_command_was_read_is_told() {
     let said = run(&folder, &["status", "--control", path.to_str().unwrap()]);
     running::join(server, "the refusal");
     assert_eq!((said.code, &*said.stderr), (Some(1), "too many commands at once; try again\n"));
+}
+
+/// What Prometheus itself says of the figures, at a path without a query.
+#[test]
+fn promtool_finds_nothing_wrong_with_the_metrics() {
+    let Ok(_) = Command::new("promtool").arg("--version").output() else {
+        return eprintln!("SKIPPED: promtool is not installed (`cargo xtask tools` installs it)");
+    };
+    let folder = Folder::new("promtool");
+    let text = "listen \"127.0.0.1:0\"\nupstream \"app\" { member \"unix:/nowhere\"; member \"127.0.0.1:1\" }\n\
+        limit \"all\" requests=\"1000/s\"\n\
+        site { respond 200 \"x\"; route \"/metrics\" { status }; route \"/app\" { proxy \"http://app\" } }\n";
+    let server = Server::with_config(&folder, text);
+    server.body("/");
+    get(&server.address, "/app").unwrap_err();
+    let metrics = server.body("/metrics");
+    for name in [
+        "build_info{version=",
+        "process_cpu_seconds_total{",
+        "process_open_fds{",
+        "process_resident_memory_bytes{",
+    ] {
+        assert!(metrics.contains(&format!("\ntidegate_{name}")), "{name}: {metrics}");
+    }
+    let mut check = Command::new("promtool")
+        .args(["check", "metrics"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    check.stdin.take().unwrap().write_all(metrics.as_bytes()).unwrap();
+    let said = check.wait_with_output().unwrap();
+    let text = String::from_utf8_lossy(&said.stderr);
+    assert!(
+        said.status.success() && text.trim().is_empty(),
+        "{text}{}\n{metrics}",
+        String::from_utf8_lossy(&said.stdout)
+    );
 }

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use tidegate_config::{ProcessEnvironment, load_file, load_str};
 
 /// Folders outside of the repository that examples may name.
-const PLACES: [&str; 5] = ["/srv/", "/var/", "/run/", "/etc/", "/usr/local/"];
+const PLACES: [&str; 6] = ["/srv/", "/var/", "/run/", "/etc/", "/usr/local/", "/usr/share/"];
 
 fn repository() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
@@ -63,6 +63,9 @@ impl Ground {
         fs::write(path.join("etc/tidegate/url-keys"), "a2V5IG9mIHNpZ25lZCBVUkxzIGluIHRoaXMgdGVzdCE=\n")
             .unwrap();
         fs::write(path.join("etc/tidegate/ldap-password"), "sesame\n").unwrap();
+        fs::write(path.join("etc/tidegate/openid-secret"), "sesame\n").unwrap();
+        let key = include_str!("../../tidegate-config/tests/example/session-keys");
+        fs::write(path.join("etc/tidegate/session-keys"), key).unwrap();
         fs::write(path.join("srv/www/busy.html"), "<p>Too many at once.").unwrap();
         Ground(path)
     }

@@ -446,3 +446,48 @@ fn no_log_is_written_to_a_key_and_the_pid_file_is_the_servers() {
     assert!(!said.status.success() && shown(&said).contains("kept from applications"), "{}", shown(&said));
     assert_eq!(fs::read(ground.folder.path("keys/site.key")).unwrap(), key);
 }
+
+/// What logins, tokens, signed URLs and the server's own logins go by: who reads or writes it is anybody.
+#[test]
+fn an_application_reaches_no_file_that_logins_go_by() {
+    let Some(number) = ordinary_user() else { return };
+    let ground = Ground::new("one-user-logins", number);
+    let key = "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY";
+    let jwks = format!(r#"{{"keys": [{{"kty": "oct", "kid": "h", "alg": "HS256", "k": "{key}"}}]}}"#);
+    let files = [
+        ("url-keys", format!("{key}=")),
+        ("jwks.json", jwks),
+        ("ldap-password", "secret\n".to_owned()),
+        ("store-password", "secret\n".to_owned()),
+        ("staff", "anna:$6$ab$cd\n".to_owned()),
+        ("groups", "admins: anna\n".to_owned()),
+    ];
+    fs::create_dir(ground.folder.path("logins")).unwrap();
+    ground.give("logins");
+    for (name, text) in &files {
+        fs::write(ground.folder.path(&format!("logins/{name}")), text).unwrap();
+        ground.give(&format!("logins/{name}"));
+    }
+    ground.script(
+        "attack",
+        "cd DIR/logins && for file in *; do\n\
+           cat $file >/dev/null 2>&1 && echo READ $file\n\
+           ( echo x >> $file ) 2>/dev/null && echo WRITTEN $file\n\
+         done; echo done",
+    );
+    let settings = ground.settings(
+        "keys/site.key",
+        "url-keys \"downloads\" \"logins/url-keys\"\n\
+         users \"api\" { tokens \"logins/jwks.json\" { issuer \"https://id.test\"; audience \"api\" } }\n\
+         users \"corp\" {\n htpasswd \"logins/staff\"\n groups \"logins/groups\"\n\
+         ldap \"ldap://127.0.0.1:1\" { base \"dc=a\"; filter \"(uid={user})\"; \
+         bind \"cn=t\" password-file=\"logins/ldap-password\" }\n}\n\
+         limit-store \"redis://127.0.0.1:1\" password-file=\"logins/store-password\"\n",
+    );
+    let server = ground.serve(&settings);
+    let said = ask(&server, "attack");
+    assert!(said.contains("done") && !said.contains("READ") && !said.contains("WRITTEN"), "{said}");
+    for (name, text) in &files {
+        assert_eq!(&fs::read_to_string(ground.folder.path(&format!("logins/{name}"))).unwrap(), text);
+    }
+}

@@ -10,7 +10,7 @@ use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 
 /// Folders outside of the repository that recipes name.
-const PLACES: [&str; 3] = ["/srv/", "/run/", "/var/lib/"];
+const PLACES: [&str; 4] = ["/srv/", "/run/", "/var/lib/", "/etc/tidegate/"];
 
 fn recipes() -> Vec<PathBuf> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/recipes");
@@ -78,6 +78,10 @@ fn every_recipe_does_what_it_says() {
         for file in lines.iter().filter_map(|line| line.strip_prefix("//+ ")) {
             fs::create_dir_all(folder.path(file).parent().unwrap()).unwrap();
             folder.write(file, file);
+        }
+        for (file, content) in lines.iter().filter_map(|line| line.strip_prefix("//= ")?.split_once(' ')) {
+            fs::create_dir_all(folder.path(file).parent().unwrap()).unwrap();
+            folder.write(file, content);
         }
         folder.write("recipe.kdl", &text);
         let checked = run(&folder, &["check", "--config", "recipe.kdl"]);

@@ -15,7 +15,13 @@ use crate::workspace;
 const SETTINGS: &str = "/etc/tidegate/tidegate.kdl\n/etc/logrotate.d/tidegate\n";
 
 /// Makes the package; returns its path.
-pub fn make(output: &Path, program: &Path, version: &str, notices: &[PathBuf]) -> Result<PathBuf> {
+pub fn make(
+    output: &Path,
+    program: &Path,
+    version: &str,
+    maintainer: &str,
+    notices: &[PathBuf],
+) -> Result<PathBuf> {
     if workspace::find_program("dpkg-deb").is_none() {
         bail!("dpkg-deb is missing: the package of Debian can only be made where dpkg is");
     }
@@ -27,7 +33,7 @@ pub fn make(output: &Path, program: &Path, version: &str, notices: &[PathBuf]) -
     tree.fill(&places, program, notices)?;
     let documents = places.documents();
     tree.file(&format!("{documents}/copyright"), 0o644, &copyright()?)?;
-    let control = control(program, version, &architecture, size(&folder)?)?;
+    let control = control(program, version, maintainer, &architecture, size(&folder)?)?;
     tree.file("/DEBIAN/md5sums", 0o644, sums(&folder)?.as_bytes())?;
     tree.file("/DEBIAN/control", 0o644, control.as_bytes())?;
     tree.file("/DEBIAN/conffiles", 0o644, SETTINGS.as_bytes())?;
@@ -48,13 +54,13 @@ pub fn make(output: &Path, program: &Path, version: &str, notices: &[PathBuf]) -
     Ok(package)
 }
 
-fn control(program: &Path, version: &str, architecture: &str, size: u64) -> Result<String> {
+fn control(program: &Path, version: &str, maintainer: &str, architecture: &str, size: u64) -> Result<String> {
     let libraries = libraries(program)?;
     Ok(format!(
         "Package: tidegate\n\
          Version: {version}\n\
          Architecture: {architecture}\n\
-         Maintainer: Tidegate maintainers <maintainers@tidegate.invalid>\n\
+         Maintainer: {maintainer}\n\
          Installed-Size: {size}\n\
          Depends: {libraries}\n\
          Recommends: ca-certificates, logrotate\n\

@@ -134,7 +134,8 @@ fn libraries(program: &Path) -> Result<Vec<String>> {
     Ok(paths.map(str::to_owned).collect())
 }
 
-fn architecture() -> Result<&'static str> {
+/// What images and packages call the processors of this machine.
+pub fn architecture() -> Result<&'static str> {
     match std::env::consts::ARCH {
         "x86_64" => Ok("amd64"),
         "aarch64" => Ok("arm64"),
@@ -143,7 +144,7 @@ fn architecture() -> Result<&'static str> {
 }
 
 /// `tar` in a folder, with nothing of the machine in what it writes.
-fn tar(folder: &Path, time: u64) -> Command {
+pub fn tar(folder: &Path, time: u64) -> Command {
     let mut command = Command::new("tar");
     command.arg("-C").arg(folder).args([
         "--format=gnu",

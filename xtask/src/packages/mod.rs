@@ -3,6 +3,8 @@
 //! One tree of files (`tree`) is what `install` copies, what the `.deb` holds (`deb`) and what the image begins with (`image`).
 //! Everything is made of the sources and the program alone: two runs on one commit give the same bytes.
 
+pub mod aarch64;
+mod archive;
 mod deb;
 mod image;
 mod notices;
@@ -32,6 +34,10 @@ pub struct Arguments {
     #[arg(long)]
     version: Option<String>,
 
+    /// Whom people write to about the package; whoever gives packages to others names themselves
+    #[arg(long, value_name = "NAME <ADDRESS>", default_value = UNNAMED)]
+    maintainer: String,
+
     /// Leave the bill of materials and the licences of others out, which take minutes
     #[arg(long)]
     without_notices: bool,
@@ -40,6 +46,9 @@ pub struct Arguments {
     #[arg(long, value_name = "FOLDER", default_value = "target/packages")]
     output: PathBuf,
 }
+
+/// An address that reaches nobody (RFC 2606), and says that none was named.
+const UNNAMED: &str = "Tidegate, unnamed packager <nobody@localhost.invalid>";
 
 /// What `install` does.
 #[derive(clap::Args)]
@@ -65,22 +74,26 @@ pub fn run(arguments: &Arguments) -> Result<()> {
         Some(version) => version.clone(),
         None => workspace_version()?,
     };
+    let builds = arguments.program.is_none();
+    // Said before a build of minutes, and not behind it.
+    let musl = if builds && arguments.image_program.is_none() { Some(program::musl()?) } else { None };
+    let notices = if arguments.without_notices { Vec::new() } else { notices::make(&output)? };
+    let book = if builds && notices::has("mdbook") { Some(crate::book::make()?) } else { None };
     let program = match &arguments.program {
         Some(program) => program.clone(),
-        None => program::build(&output, None)?,
+        None => program::build(&output, None, book.as_deref())?,
     };
-    let mut notices = if arguments.without_notices { Vec::new() } else { notices::make(&output)? };
-    if !arguments.without_notices && notices::has("mdbook") {
-        notices.push(crate::book::make()?);
-    }
-    let package = deb::make(&output, &program, &version, &notices)?;
+    let package = deb::make(&output, &program, &version, &arguments.maintainer, &notices)?;
     println!("{}", package.display());
-    let (program, is_static) = match (&arguments.image_program, &arguments.program) {
+    let (program, is_static) = match (&arguments.image_program, musl) {
         (Some(program), _) => (program.clone(), true),
+        (None, Some(musl)) => (program::build(&output, Some(musl), book.as_deref())?, true),
         // What was given is packed as it is, with the libraries that it wants.
-        (None, Some(program)) => (program.clone(), false),
-        (None, None) => (program::build(&output, Some(program::musl()?))?, true),
+        (None, None) => (program, false),
     };
+    if is_static {
+        println!("{}", archive::make(&output, &program, &version, &notices)?.display());
+    }
     let image = image::make(&output, &program, &version, is_static)?;
     println!("{}", image.display());
     Ok(())
@@ -92,7 +105,7 @@ pub fn install(arguments: &InstallArguments) -> Result<()> {
     fs::create_dir_all(&output)?;
     let program = match &arguments.program {
         Some(program) => program.clone(),
-        None => program::build(&output, None)?,
+        None => program::build(&output, None, None)?,
     };
     let places = tree::Places::below(&arguments.prefix);
     let tree = tree::Tree::new(&arguments.destdir);

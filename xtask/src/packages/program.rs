@@ -26,8 +26,9 @@ pub fn musl() -> Result<&'static str> {
     Ok(target)
 }
 
-/// Builds the program for this machine or a target, strips it and puts its debug lines beside it.
-pub fn build(output: &Path, target: Option<&str>) -> Result<PathBuf> {
+/// Builds the program for this machine or a target, with the site of the documents in it where there is one; strips it and
+/// puts its debug lines beside it.
+pub fn build(output: &Path, target: Option<&str>, book: Option<&Path>) -> Result<PathBuf> {
     if workspace::find_program("objcopy").is_none() {
         bail!("objcopy is missing: apt-get install binutils");
     }
@@ -46,6 +47,7 @@ pub fn build(output: &Path, target: Option<&str>) -> Result<PathBuf> {
         .env("RUSTFLAGS", flags("--remap-path-prefix"))
         .env("CFLAGS", flags("-ffile-prefix-map"))
         .env("SOURCE_DATE_EPOCH", commit_time()?.to_string());
+    cargo.env("TIDEGATE_BOOK", book.unwrap_or(Path::new("")));
     if let Some(target) = target {
         cargo.env(format!("CC_{}", target.replace('-', "_")), "musl-gcc");
     }

@@ -48,6 +48,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
             image_program: None,
             without_notices: true,
             version: Some(version.to_owned()),
+            maintainer: "Test <test@localhost.invalid>".to_owned(),
             output: output.join(folder),
         })?;
     }
@@ -67,13 +68,17 @@ pub fn run(arguments: &Arguments) -> Result<()> {
 }
 
 /// A folder of the test's own that goes with it.
-struct Ground(PathBuf);
+pub(super) struct Ground(PathBuf);
 
 impl Ground {
-    fn new() -> Result<Self> {
+    pub(super) fn new() -> Result<Self> {
         let path = std::env::temp_dir().join(format!("tidegate-packages-{}", std::process::id()));
         std::fs::create_dir_all(&path)?;
         Ok(Self(path))
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.0
     }
 }
 

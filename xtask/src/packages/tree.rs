@@ -127,20 +127,6 @@ impl Tree {
         Ok(())
     }
 
-    /// A folder with all in it.
-    fn copy(&self, from: &Path, to: &str) -> Result<()> {
-        for entry in fs::read_dir(from).with_context(|| format!("cannot read {}", from.display()))? {
-            let path = entry?.path();
-            let to = format!("{to}/{}", path.file_name().context("a file has a name")?.to_string_lossy());
-            if path.is_dir() {
-                self.copy(&path, &to)?;
-            } else {
-                self.file(&to, 0o644, &fs::read(&path)?)?;
-            }
-        }
-        Ok(())
-    }
-
     /// Documents in the folders that they have in the repository, so that their links lead somewhere.
     fn documents(&self, places: &Places, notices: &[PathBuf]) -> Result<()> {
         let folder = places.documents();
@@ -157,10 +143,6 @@ impl Tree {
             self.file(&format!("{folder}/{path}"), mode, &source(path)?)?;
         }
         for notice in notices {
-            if notice.is_dir() {
-                self.copy(notice, &format!("{folder}/html"))?;
-                continue;
-            }
             let name = notice.file_name().context("a notice has a name")?.to_string_lossy();
             self.file(&format!("{folder}/{name}"), 0o644, &fs::read(notice)?)?;
         }

@@ -73,7 +73,7 @@ pub(super) const DIRECTIVES: &[Directive] = &[
         doc: "How TLS is spoken to the server of an `https` address. Its certificate is verified, TLS 1.3 and 1.2 are \
               offered, sessions are resumed. Files that change are read anew as those of the server's own are.",
         example: "tls name=\"app.internal\"",
-        ..Directive::new("tls", &[Context::Proxy, Context::Forward])
+        ..Directive::new("tls", &[Context::Proxy, Context::Forward, Context::Tokens, Context::Openid])
     },
     bound("connect-timeout", ALL, &[one("time", Kind::Duration { least: 1, most: HOUR })], "connect-timeout \"5s\"",
         "How long connecting to the application may take. Then the answer is 504, or another member is asked.",

@@ -75,7 +75,7 @@ pub(super) const DIRECTIVES: &[Directive] = &[
     },
     Directive {
         arguments: &[
-            one_or("how", Kind::Choice(&["basic", "forward", "token"]), &["off"]),
+            one_or("how", Kind::Choice(&["basic", "forward", "token", "openid"]), &["off"]),
             Argument { name: "users", kind: Kind::Token, count: Count::Optional, words: &[] },
         ],
         properties: &[Property {
@@ -87,7 +87,8 @@ pub(super) const DIRECTIVES: &[Directive] = &[
         inheritance: Inheritance::Replaces(Apply::to_route(|route, item| route.set_login(item))),
         doc: "Lets in who proves to be one of these users. `basic` asks everybody else for a name and a password with 401 (RFC \
               7617); with `forward` the application that `forward` of these users names decides, with `token` a \
-              token of their `tokens` in `Authorization: Bearer` (RFC 6750). Access rules and \
+              token of their `tokens` in `Authorization: Bearer` (RFC 6750), and with `openid` browsers are sent to the \
+              identity provider of their `openid`. Access rules and \
               limits are asked before it, `require` after it. An inner one takes the place of an outer one; `login off` \
               opens what the levels around have closed, with what they require. Applications are told the name as \
               `REMOTE_USER`. Guessing is slowed down for the user and the address that guesses, and locks nobody out. \
@@ -107,12 +108,12 @@ pub(super) const DIRECTIVES: &[Directive] = &[
     Directive {
         arguments: &[
             one_or("keys", Kind::Token, &["off"]),
-            Argument { name: "client", kind: Kind::Choice(&["client"]), count: Count::Optional, words: &[] },
+            Argument { name: "for", kind: Kind::Choice(&["client", "host"]), count: Count::Any, words: &[] },
         ],
         inheritance: Inheritance::Replaces(Apply::to_route(|route, item| route.set_signed(item))),
         doc: "Lets in who comes by a URL that was signed with one of these keys (`tidegate sign-url`) and has not expired: by \
-              HMAC-SHA-256 over path, query and expiry, and with `client` over the address of the one client that it is for. \
-              `GET` and `HEAD` alone. Others get 403, and 410 once it has expired. A `login` is asked for beside it. An inner \
+              HMAC-SHA-256 over path, query and expiry, with `client` over the address of the one client that it is for, and with `host` over the \
+              host of the URL, so that no other site with these keys takes it. `GET` and `HEAD` alone. Others get 403, and 410 once it has expired. A `login` is asked for beside it. An inner \
               one takes the place of an outer one; `signed off` asks for none.",
         example: "signed \"downloads\"",
         ..Directive::new("signed", EVERYWHERE)

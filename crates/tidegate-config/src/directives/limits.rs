@@ -78,7 +78,8 @@ pub(super) const DIRECTIVES: &[Directive] = &[
         "incoming-bodies 8192",
         "Requests whose content is still to come before they can be answered. They hold nothing of an application and \
          no place `in-flight`. One client may have half of what is free, one site sixteen seventeenths; further ones \
-         get the `busy-answer`.",
+         get the `busy-answer`. As many again may wait for what the server has to find out before it can begin: a \
+         login, the decision of an application, where a file lies.",
         "incoming-bodies 1000"),
     Directive {
         properties: &[

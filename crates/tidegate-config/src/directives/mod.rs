@@ -10,6 +10,7 @@ mod forward;
 mod gateway;
 mod guard;
 mod limits;
+mod openid;
 mod pool;
 mod rules;
 mod server;
@@ -21,7 +22,7 @@ mod upstream;
 use crate::directive::{Argument, Context, Directive};
 
 /// The parts of the table, in the order of the reference.
-const PARTS: [&[Directive]; 14] = [
+const PARTS: [&[Directive]; 15] = [
     server::DIRECTIVES,
     limits::DIRECTIVES,
     site::DIRECTIVES,
@@ -36,6 +37,7 @@ const PARTS: [&[Directive]; 14] = [
     upstream::DIRECTIVES,
     tls::DIRECTIVES,
     tokens::DIRECTIVES,
+    openid::DIRECTIVES,
 ];
 
 /// Every directive, in the order of the reference.

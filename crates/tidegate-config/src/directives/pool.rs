@@ -1,5 +1,6 @@
 //! Applications behind the server: pools of processes, and what stands before them.
 
+use super::server::{FACILITY, PROTOCOL, TAG};
 use super::{DAY, HOUR, SECOND};
 use crate::directive::{Argument, Children, Context, Count, Directive, Kind, Property, one, one_or, some};
 
@@ -149,16 +150,21 @@ pub(super) const DIRECTIVES: &[Directive] = &[
     },
     Directive {
         arguments: &[one_or("target", Kind::LogTarget, &["error-log"])],
-        properties: &[Property {
-            name: "limit",
-            kind: Kind::Size { least: 1 << 10, most: 1 << 30 },
-            default: Some("1MiB"),
-            doc: "Bytes that are written in a second, for each process of the server. Lines beyond that are left out, and \
+        properties: &[
+            Property {
+                name: "limit",
+                kind: Kind::Size { least: 1 << 10, most: 1 << 30 },
+                default: Some("1MiB"),
+                doc: "Bytes that are written in a second, for each process of the server. Lines beyond that are left out, and \
                   how many they were, and of how many bytes, is said in the same log.",
-        }],
+            },
+            FACILITY,
+            TAG,
+            PROTOCOL,
+        ],
         default: Some("output error-log limit=\"1MiB\""),
         doc: "Where each line goes that the application writes to its standard error, and a process to its standard \
-              output: a path, `stderr`, `stdout`, or the `error-log`, which leaves out what is below its level. A line \
+              output: a path, `stderr`, `stdout`, `\"journald\"`, `\"syslog\"` (see `access-log`), or the `error-log`, which leaves out what is below its level. A line \
               keeps the level that it begins with (`PHP Warning:`, `[error]`, `INFO`), those of a trace that of its \
               first line; others are `warn`.",
         example: "output \"php.log\"",

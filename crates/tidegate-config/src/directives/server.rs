@@ -2,9 +2,31 @@
 
 use super::{DAY, GIB, SECOND, TIB, bound};
 use crate::directive::{Argument, Children, Context, Count, Directive, Kind, Property, any, one, one_or};
+use crate::lower::logs::FACILITIES;
 
 const TOP: &[Context] = &[Context::Top];
 const CACHE: &[Context] = &[Context::FileCache];
+
+/// What a daemon that collects logs is told of us.
+pub(super) const FACILITY: Property = Property {
+    name: "facility",
+    kind: Kind::Choice(FACILITIES),
+    default: None,
+    doc: "For `syslog` and `journald`: as what kind of program the server speaks; `daemon` unless it is set.",
+};
+pub(super) const TAG: Property = Property {
+    name: "tag",
+    kind: Kind::Token,
+    default: None,
+    doc: "For `syslog` and `journald`: the name of the program; `tidegate` unless it is set.",
+};
+pub(super) const PROTOCOL: Property = Property {
+    name: "protocol",
+    kind: Kind::Choice(&["rfc5424"]),
+    default: None,
+    doc: "Of `syslog` by a path: RFC 5424, for a daemon that reads it there. Without it messages are what `syslog(3)` \
+          writes; over UDP and TCP they are of RFC 5424 anyway.",
+};
 
 #[rustfmt::skip]
 pub(super) const DIRECTIVES: &[Directive] = &[
@@ -65,6 +87,23 @@ pub(super) const DIRECTIVES: &[Directive] = &[
         "Connections that wait in the kernel to be accepted, for each worker. The kernel caps it at \
          `net.core.somaxconn`. More absorbs a sharper burst; what does not fit is dropped by the kernel.",
         "backlog 8192"),
+    Directive {
+        arguments: &[one("size", Kind::Size { least: 4 << 10, most: 1 << 30 })],
+        doc: "What the kernel may hold for each TCP connection of what was sent and not acknowledged (`SO_SNDBUF`; the kernel counts \
+         twice as much, for what it keeps beside it, and no more than `net.core.wmem_max`). It does not grow by itself any \
+         more. Without it the kernel chooses, which is right unless memory is scarce, or clients are far away and fast. In \
+         a crowd `unsent-size` bounds it further. Connections that are open keep what they have.",
+        example: "send-buffer \"1MiB\"",
+        ..Directive::new("send-buffer", &[Context::Listen])
+    },
+    Directive {
+        arguments: &[one("size", Kind::Size { least: 4 << 10, most: 1 << 30 })],
+        doc: "What the kernel may hold for each TCP connection of what was received and not read (`SO_RCVBUF`; the kernel counts \
+         twice as much, and no more than `net.core.rmem_max`). It does not grow by itself any more. Without it the kernel \
+         chooses; a larger one is for uploads from far away. Connections that are open keep what they have.",
+        example: "receive-buffer \"256KiB\"",
+        ..Directive::new("receive-buffer", &[Context::Listen])
+    },
     Directive {
         arguments: &[one("name", Kind::Host)],
         doc: "The site that answers on this listener when no site claims the host name. Without it the site \
@@ -147,10 +186,15 @@ pub(super) const DIRECTIVES: &[Directive] = &[
                 default: None,
                 doc: "Leaves out the requests that were answered with a status below 400.",
             },
+            FACILITY,
+            TAG,
+            PROTOCOL,
         ],
         default: Some("access-log off"),
         doc: "Where a line for each request goes: a path, `stderr`, `stdout` or `off`. In a site it takes the \
-              place of the server's.\n\n\
+              place of the server's. `\"journald\"` is the journal of systemd, which gets the figures of a request as fields \
+              as well; `\"syslog\"` the daemon of this machine (`\"syslog:/dev/log\"`), `\"syslog:udp://192.0.2.1:514\"` and \
+              `\"syslog:tcp://192.0.2.1:601\"` one elsewhere. A file of that name is `\"./syslog\"`.\n\n\
               The placeholders of a pattern; what is not there is `-`, and nothing of a client can break out of \
               its line:\n\n\
               | placeholder | is |\n| --- | --- |\n\
@@ -187,9 +231,10 @@ pub(super) const DIRECTIVES: &[Directive] = &[
             kind: Kind::Choice(&["error", "warn", "info", "debug"]),
             default: Some("info"),
             doc: "The least important messages that are still written.",
-        }],
+        }, FACILITY, TAG, PROTOCOL],
         default: Some("error-log \"stderr\""),
-        doc: "Where the server's own messages go: a path, `stderr` or `stdout`.",
+        doc: "Where the server's own messages go: a path, `stderr`, `stdout`, or a daemon that collects them, as for `access-log`. \
+              Each has the priority of its level: `error` 3, `warn` 4, `info` 6, `debug` 7.",
         example: "error-log \"stderr\" level=warn",
         ..Directive::new("error-log", TOP)
     },

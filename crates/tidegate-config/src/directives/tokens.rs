@@ -9,12 +9,14 @@ const CLAIM: Kind = Kind::Text { most: 256 };
 
 pub(super) const DIRECTIVES: &[Directive] = &[
     Directive {
-        arguments: &[one("keys", Kind::File)],
+        arguments: &[one("keys", Kind::FileOrService)],
         children: Children::Block(Context::Tokens),
-        doc: "JSON Web Tokens (RFC 7519) that say who somebody is, for `login token`, and the file with the keys that they are \
-              verified with: a JWK Set as an identity provider publishes it. RS256 to PS512, ES256, ES384, EdDSA and HS256 to \
-              HS512 are known; each key is good for its own algorithm (`alg`) alone. The master reads the file, and again when \
-              it changes.",
+        doc: "JSON Web Tokens (RFC 7519) that say who somebody is, for `login token`, and the keys that they are verified with: a \
+              JWK Set as an identity provider publishes it, in a file or at an address (`https`, or `http` on this machine). RS256 \
+              to PS512, ES256, ES384, EdDSA and, in a file, HS256 to HS512 are known; each key is good for its own algorithm \
+              (`alg`) alone. The master reads a file, and again when it changes. An address is asked by each server process when \
+              the first token comes, as its `max-age` says (between a minute and a day) and when a token names a key that is not \
+              known, every 30 seconds at most. While it is away, what it said last holds for a day.",
         example: "tokens \"jwks.json\" { issuer \"https://id.example.com\"; audience \"api\" }",
         ..Directive::new("tokens", &[Context::Users])
     },

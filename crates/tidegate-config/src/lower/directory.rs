@@ -193,7 +193,7 @@ fn bind(checker: &mut Checker<'_>, disk: &dyn Disk, item: &Item) -> Option<Direc
         checker.diagnostics.push(item.error(format!("{} {why}", path.display())).help(help));
         String::new() // nothing is served; what else is wrong with the directory is looked for
     });
-    Some(DirectoryBind { dn: item.texts().into_iter().next()?, password })
+    Some(DirectoryBind { dn: item.texts().into_iter().next()?, password, file: path })
 }
 
 /// The first line of a file. Without a password a bind would prove nothing (RFC 4513 section 5.1.2).

@@ -26,7 +26,8 @@ pub(super) fn limit_store(checker: &mut Checker<'_>, disk: &dyn Disk, item: &Ite
         Some(Value::Text(text)) => Some(text),
         _ => None,
     };
-    let password = match path_of(item, "password-file").map(|path| (password(disk, &path), path)) {
+    let password_file = path_of(item, "password-file");
+    let password = match password_file.as_ref().map(|path| (password(disk, path), path)) {
         None => None,
         Some((Ok(password), _)) => Some(password),
         Some((Err(why), path)) => {
@@ -55,6 +56,7 @@ pub(super) fn limit_store(checker: &mut Checker<'_>, disk: &dyn Disk, item: &Ite
         database,
         user: text("user"),
         password,
+        password_file,
         prefix: text("prefix")?,
         nodes,
         origin: item.origin(),

@@ -45,6 +45,8 @@ pub(super) fn listeners(
             address: address.clone(),
             written: address.clone(),
             backlog: backlog.map_or(0, |item| small(&item)),
+            send_buffer: item.child("send-buffer").map(small),
+            receive_buffer: item.child("receive-buffer").map(small),
             default_site: default_site.and_then(|item| match item.first() {
                 Some(Value::Host(host)) => Some(super::host_text(host)),
                 _ => None,

@@ -5,6 +5,7 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use super::inherit::Inherited;
 use crate::accounts::{self, Reader, USERS, Wrong};
 use crate::check::{Checker, Item};
 use crate::diagnostic::{Diagnostic, Severity};
@@ -12,8 +13,9 @@ use crate::directive::Context;
 use crate::disk::Disk;
 use crate::include::TopNode;
 use crate::settings::{
-    Account, AccountFiles, CertificateName, CertificateRequirement, DistinguishedPattern, How, ListenAddress,
-    Listener, Login, Origin, Required, Requirement, Settings, Signed, UrlKeys, UserCache, UserSource,
+    Account, AccountFiles, Action, CertificateName, CertificateRequirement, DistinguishedPattern, How,
+    Identification, ListenAddress, Listener, Login, Origin, PathPattern, Required, Requirement, Route,
+    Settings, Signed, UrlKeys, UserCache, UserSource,
 };
 use crate::source::Source;
 use crate::suggest;
@@ -40,7 +42,7 @@ pub(super) fn sources(checker: &mut Checker<'_>, disk: &dyn Disk, items: &[Item]
         {
             let message = "these users are known nowhere";
             let help = "name the file with their passwords, `htpasswd \"/etc/tidegate/staff\"`, a directory, `ldap`, an \
-                        application, `forward`, or the keys of tokens, `tokens`";
+                        application, `forward`, the keys of tokens, `tokens`, or an identity provider, `openid`";
             checker.diagnostics.push(item.error(message).help(help));
         }
         let ((files, accounts), cache) = (accounts(checker, disk, item), cache(item));
@@ -56,6 +58,23 @@ pub(super) fn sources(checker: &mut Checker<'_>, disk: &dyn Disk, items: &[Item]
             let help = format!("take one of the two out; `tokens` stands in {}", tokens.origin());
             checker.diagnostics.push(other.error(message).help(help));
         }
+        if let Some(openid) = item.child("openid") {
+            let names = ["htpasswd", "groups", "ldap", "forward", "tokens"];
+            if let Some(other) = item.children.iter().find(|child| names.contains(&child.directive.name)) {
+                let message =
+                    format!("`{}` stands beside `openid`, which alone says who it is", other.directive.name);
+                let help = format!("take one of the two out; `openid` stands in {}", openid.origin());
+                checker.diagnostics.push(other.error(message).help(help));
+            }
+            // It is a part of the name of a cookie.
+            if !name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte)) {
+                let message = format!("`{name}` cannot be the name of users with an identity provider");
+                checker
+                    .diagnostics
+                    .push(item.error_at(0, message).help("write it with letters, digits and `-`"));
+            }
+        }
+        let openid = item.child("openid").and_then(|openid| super::openid::openid(checker, disk, openid));
         let tokens = item.child("tokens").and_then(|tokens| super::tokens::tokens(checker, disk, tokens));
         if let Some(forward) = item.child("forward")
             && let Some(other) = item
@@ -77,6 +96,7 @@ pub(super) fn sources(checker: &mut Checker<'_>, disk: &dyn Disk, items: &[Item]
             directory,
             forward,
             tokens,
+            openid,
             cache,
             origin: item.origin(),
         });
@@ -89,6 +109,8 @@ pub(crate) struct Known {
     users: BTreeMap<String, How>,
     /// Of users that files alone know: their names, and their groups.
     listed: BTreeMap<String, (BTreeSet<String>, BTreeSet<String>)>,
+    /// The paths that a login takes of its site, by its users.
+    taken: BTreeMap<String, [String; 2]>,
     keys: BTreeSet<String>,
 }
 
@@ -110,13 +132,21 @@ impl Known {
                     (source.name.clone(), (names, groups.collect()))
                 })
                 .collect(),
+            taken: settings
+                .users
+                .iter()
+                .filter_map(|source| {
+                    let openid = source.openid.as_ref()?;
+                    Some((source.name.clone(), [openid.callback.clone(), openid.logout.clone()]))
+                })
+                .collect(),
             keys: settings.url_keys.iter().map(|keys| keys.name.clone()).collect(),
         }
     }
 }
 
 /// What knows users.
-const KINDS: [&str; 4] = ["htpasswd", "ldap", "forward", "tokens"];
+const KINDS: [&str; 5] = ["htpasswd", "ldap", "forward", "tokens", "openid"];
 
 fn cache(item: &Item) -> UserCache {
     let cache = super::written_or_default(&item.children, Context::Users, "cache");
@@ -226,6 +256,7 @@ pub(super) fn login(item: &Item) -> Option<Login> {
     let how = match item.first() {
         Some(Value::Word("forward")) => How::Forward,
         Some(Value::Word("token")) => How::Token,
+        Some(Value::Word("openid")) => How::Openid,
         _ => How::Basic,
     };
     Some(Login { how, users, realm, origin: item.origin() })
@@ -234,7 +265,8 @@ pub(super) fn login(item: &Item) -> Option<Login> {
 /// What a `signed` says; `None` where something is wrong with it, or it is `off`.
 pub(super) fn signed(item: &Item) -> Option<Signed> {
     let keys = item.texts().into_iter().next()?;
-    Some(Signed { keys, by_client: item.arguments.get(1).is_some(), origin: item.origin() })
+    let says = |word| item.arguments.iter().any(|placed| placed.value == Value::Word(word));
+    Some(Signed { keys, by_client: says("client"), by_host: says("host"), origin: item.origin() })
 }
 
 /// The keys of signed URLs of the top level.
@@ -343,6 +375,9 @@ pub(super) fn check(checker: &mut Checker<'_>, items: &[Item], known: &Known, lo
                         format!("an application says who the users `{name}` are, and nothing else")
                     }
                     How::Token => format!("a token says who the users `{name}` are, and nothing else"),
+                    How::Openid => {
+                        format!("an identity provider says who the users `{name}` are, and nothing else")
+                    }
                 };
                 let help = format!("write `login {} \"{name}\"`", how.word());
                 checker.diagnostics.push(item.error_at(0, message).help(help));
@@ -413,6 +448,47 @@ pub(super) fn check_names(checker: &mut Checker<'_>, items: &[Item], known: &Kno
     }
 }
 
+/// The routes of the paths that the logins of a site's routes take: in front of all others, and open but for the site's access
+/// rules. What stands in front of their content answers.
+pub(super) fn taken(
+    checker: &mut Checker<'_>,
+    site: &Item,
+    known: &Known,
+    routes: &[Route],
+    inherited: &Inherited,
+) -> Vec<Route> {
+    let mut taken: Vec<(&str, Route)> = Vec::new();
+    for login in routes.iter().filter_map(|route| route.identification.login.as_ref()) {
+        let Some(paths) = known.taken.get(&login.users) else { continue };
+        for path in paths {
+            match taken.iter().find(|(other, _)| other == path) {
+                None => {}
+                Some((_, route))
+                    if route.identification.login.as_ref().is_some_and(|own| own.users == login.users) =>
+                {
+                    continue;
+                }
+                Some(_) => {
+                    let message = format!("two logins of this site take the path `{path}`");
+                    let help = "give the `openid` of one of the two another `callback` and another `logout`";
+                    checker.diagnostics.push(site.error(message).help(help));
+                    continue;
+                }
+            }
+            let action = Action::Respond { status: 404, body: String::new(), media_type: None };
+            let pattern = PathPattern::Exact(path.clone());
+            let mut route = super::route::with(inherited.clone(), pattern, action, login.origin.clone());
+            route.identification = Identification {
+                login: Some(login.clone()),
+                certificates: route.identification.certificates,
+                ..Identification::default()
+            };
+            taken.push((path, route));
+        }
+    }
+    taken.into_iter().map(|(_, route)| route).collect()
+}
+
 /// Warns of logins whose passwords may cross a network as they are.
 pub(super) fn without_tls(checker: &mut Checker<'_>, settings: &Settings, nodes: &[TopNode]) {
     let is_open = |listener: &Listener| match &listener.address {
@@ -428,12 +504,13 @@ pub(super) fn without_tls(checker: &mut Checker<'_>, settings: &Settings, nodes:
     let sites = settings.sites.iter().filter(|site| !site.is_https_only && site.trusted_proxies.is_empty());
     let logins = sites.flat_map(|site| &site.routes).filter_map(|route| route.identification.login.as_ref());
     // Routes that inherit one stand behind each other.
-    let mut logins: Vec<&Origin> = logins.map(|login| &login.origin).collect();
+    let mut logins: Vec<(&Origin, How)> = logins.map(|login| (&login.origin, login.how)).collect();
     logins.dedup();
     let sources = sources_by_name(nodes);
-    for origin in logins {
+    for (origin, how) in logins {
+        let what = if how == How::Openid { "sessions" } else { "passwords" };
         let message =
-            "passwords may cross the network as they are: a `listen` of these sites does not speak TLS";
+            format!("{what} may cross the network as they are: a `listen` of these sites does not speak TLS");
         let help = "write `hsts \"365d\"` in the site, which sends everybody to https, or `listen \":80\" { redirect-to-https }`";
         let warning = Diagnostic::warning(message).help(help);
         point_at(checker, &sources, origin, warning);

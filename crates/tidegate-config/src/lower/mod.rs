@@ -15,13 +15,15 @@ pub(crate) mod limits;
 mod listen;
 mod load_hook;
 mod login;
-mod logs;
+pub(crate) mod logs;
+mod openid;
 mod placeholders;
 mod pool;
 mod rates;
 mod route;
 pub(crate) mod rules;
 mod server;
+mod service;
 mod site;
 pub(crate) mod tls;
 mod tokens;
@@ -153,10 +155,8 @@ pub(crate) fn implied_upstreams(checker: &mut Checker<'_>, settings: &mut Settin
         };
         Some((&gateway.to, &route.origin))
     });
-    let of_users = settings.users.iter().filter_map(|users| {
-        let forward = users.forward.as_ref()?;
-        Some((&forward.gateway.to, &users.origin))
-    });
+    let of_users =
+        settings.users.iter().flat_map(|users| users.gateways().map(|gateway| (&gateway.to, &users.origin)));
     let mut hosts: Vec<(String, Origin)> = Vec::new();
     for (to, origin) in of_routes.chain(of_users) {
         match to {
@@ -314,14 +314,14 @@ pub(crate) fn plain_route(inherited: inherit::Inherited, pattern: PathPattern, o
 
 /// `access-log` as settings.
 fn access_log(checker: &mut Checker<'_>, disk: &dyn Disk, item: &Item) -> Option<AccessLog> {
-    let Some(Value::LogTarget(target)) = item.first() else { return None };
-    check_log(checker, disk, item, target);
+    let target = logs::target(checker, item)?;
+    check_log(checker, disk, item, &target);
     let format = match item.property("format") {
         Some(Value::LogFormat(format)) => format.clone(),
         _ => AccessFormat::Combined,
     };
     let only_errors = item.property("only").is_some();
-    Some(AccessLog { target: target.clone(), format, only_errors })
+    Some(AccessLog { target, format, only_errors })
 }
 
 /// Says so when a log could not be written.

@@ -51,7 +51,8 @@ pub(super) fn pools(checker: &mut Checker<'_>, disk: &dyn Disk, items: &[Item]) 
         let hooks = load_hook::hooks(checker, disk, &item.children, load_hook::OF_POOLS);
         let queue = within(item, "queue");
         let log = within(item, "output");
-        if let (Some(Value::LogTarget(target)), Some(item)) = (log.as_ref().and_then(Item::first), &log) {
+        let target = log.as_ref().and_then(|item| super::logs::target(checker, item));
+        if let (Some(target), Some(item)) = (&target, &log) {
             super::check_log(checker, disk, item, target);
         }
         taken.insert(name.clone(), item.origin());
@@ -67,10 +68,7 @@ pub(super) fn pools(checker: &mut Checker<'_>, disk: &dyn Disk, items: &[Item]) 
                 age: queue.as_ref().map(|item| time(item, "age")).unwrap_or_default(),
             },
             log: PoolLog {
-                target: log.as_ref().and_then(|item| match item.first() {
-                    Some(Value::LogTarget(target)) => Some(target.clone()),
-                    _ => None,
-                }),
+                target,
                 limit: match log.as_ref().and_then(|item| item.property("limit")) {
                     Some(Value::Number(limit)) => limit,
                     _ => 1 << 20,

@@ -211,10 +211,7 @@ fn file_cache(checker: &mut Checker<'_>, items: &[Item]) -> FileCache {
 }
 
 fn error_log(checker: &mut Checker<'_>, disk: &dyn Disk, item: &Item) -> ErrorLog {
-    let target = match item.first() {
-        Some(Value::LogTarget(target)) => target.clone(),
-        _ => LogTarget::Stderr,
-    };
+    let target = super::logs::target(checker, item).unwrap_or(LogTarget::Stderr);
     check_log(checker, disk, item, &target);
     let level = match item.property("level") {
         Some(Value::Word("error")) => Level::Error,

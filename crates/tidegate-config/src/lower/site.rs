@@ -98,6 +98,8 @@ pub(super) fn site(
     };
     let trusted_proxies = inherited.trusted_proxies.clone();
     let bound = bound(checker, item, server, &names);
+    let taken = login::taken(checker, item, &server.known, &routes, &inherited);
+    routes.splice(0..0, taken);
     let hooks = load_hook::hooks(checker, disk, &item.children, load_hook::OF_SITES);
     let has_request_id = inherited.has_request_id;
     let origin = item.origin();

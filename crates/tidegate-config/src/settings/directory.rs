@@ -3,6 +3,7 @@
 use super::gateway::BackendTls;
 use super::{Filter, Origin};
 use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// A directory, as `ldap "ldaps://a.example" { … }` names it.
@@ -93,6 +94,9 @@ pub struct DirectoryBind {
     pub dn: String,
     /// Never empty.
     pub password: String,
+    /// Where it was read.
+    #[serde(with = "crate::path_encoding::path")]
+    pub file: PathBuf,
 }
 
 impl std::fmt::Debug for DirectoryBind {

@@ -3,6 +3,7 @@
 use super::Origin;
 use serde::{Deserialize, Serialize};
 use std::net::SocketAddr;
+use std::path::PathBuf;
 
 /// A Redis or Valkey in which servers tell each other what they have let in.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -15,6 +16,9 @@ pub struct LimitStore {
     pub user: Option<String>,
     /// With which password; `None`: without.
     pub password: Option<String>,
+    /// Where it was read.
+    #[serde(with = "crate::path_encoding::optional_path")]
+    pub password_file: Option<PathBuf>,
     /// What all keys there begin with. Servers with the same one count together.
     pub prefix: String,
     /// How many servers there are, as long as the store has not said.

@@ -1,7 +1,7 @@
 //! `users`, `login` and `require`: who people are, and who of them gets in.
 
 use super::gateway::Gateway;
-use super::{Directory, Origin, Shared, Signed, TextPattern, Tokens};
+use super::{Directory, OpenId, Origin, ServiceAddress, Shared, Signed, TextPattern, Tokens};
 use serde::{Deserialize, Serialize};
 use std::fmt::{self, Display, Formatter};
 use std::path::PathBuf;
@@ -22,6 +22,8 @@ pub struct UserSource {
     pub forward: Option<Forward>,
     /// Tokens that say who they are.
     pub tokens: Option<Tokens>,
+    /// The identity provider that says who they are.
+    pub openid: Option<OpenId>,
     /// The user cache (R9).
     pub cache: UserCache,
     /// Where it was written.
@@ -29,12 +31,25 @@ pub struct UserSource {
 }
 
 impl UserSource {
+    /// The services that the server itself asks for it.
+    pub fn services(&self) -> impl Iterator<Item = &ServiceAddress> {
+        let of_tokens = self.tokens.iter().filter_map(Tokens::service);
+        of_tokens.chain(self.openid.iter().flat_map(OpenId::services))
+    }
+
+    /// The ways to whoever is asked by HTTP.
+    pub fn gateways(&self) -> impl Iterator<Item = &Gateway> {
+        let decides = self.forward.iter().map(|forward| &forward.gateway);
+        decides.chain(self.services().map(|service| &service.gateway))
+    }
+
     /// How those can log in whom it knows.
     pub fn how(&self) -> How {
-        match (&self.forward, &self.tokens) {
-            (Some(_), _) => How::Forward,
-            (None, Some(_)) => How::Token,
-            (None, None) => How::Basic,
+        match (&self.forward, &self.tokens, &self.openid) {
+            (Some(_), ..) => How::Forward,
+            (None, Some(_), _) => How::Token,
+            (None, None, Some(_)) => How::Openid,
+            (None, None, None) => How::Basic,
         }
     }
 }
@@ -48,6 +63,8 @@ pub enum How {
     Forward,
     /// By a token (RFC 6750).
     Token,
+    /// An identity provider says so (OpenID Connect).
+    Openid,
 }
 
 impl How {
@@ -57,6 +74,7 @@ impl How {
             How::Basic => "basic",
             How::Forward => "forward",
             How::Token => "token",
+            How::Openid => "openid",
         }
     }
 }

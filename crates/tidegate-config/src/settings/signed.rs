@@ -72,13 +72,16 @@ impl<'de> Deserialize<'de> for UrlKey {
     }
 }
 
-/// `signed "downloads" client`
+/// `signed "downloads" client host`
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Signed {
     /// By which keys.
     pub keys: String,
     /// Whether a URL is good for one client alone.
     pub by_client: bool,
+    /// Whether it is good for the host alone that it was signed for.
+    #[serde(default)]
+    pub by_host: bool,
     /// Where it was written.
     pub origin: Origin,
 }

@@ -9,6 +9,7 @@ mod names;
 mod paths;
 mod placeholders;
 mod quantity;
+mod service;
 mod upstream;
 mod variables;
 
@@ -36,6 +37,7 @@ pub(crate) use placeholders::{
     asks_for_user, asks_for_value, names as placeholder_names, unknown as unknown_placeholder,
 };
 pub(crate) use quantity::{RATE_MOST, SIZE_UNITS, TIME_UNITS, duration_text, size_text};
+pub(crate) use service::ServiceUrl;
 pub(crate) use upstream::host_and_port;
 pub(crate) use variables::{foreign as foreign_variable, foreign_in_text, placeholder_in};
 
@@ -66,6 +68,8 @@ pub(crate) enum Value {
     Destination(Destination),
     /// Where it is, what stands in front of every path, and with `https` what it is called.
     Url(Destination, String, Option<String>, bool),
+    /// A service that the server itself asks.
+    Service(Box<ServiceUrl>),
 }
 
 /// A value as it was written.
@@ -214,6 +218,11 @@ fn read_text(
         Kind::Url => {
             upstream::url(text, folder).map(|url| Value::Url(url.to, url.base, url.tls_name, url.is_http2))
         }
+        Kind::Service => service::url(text).map(|url| Value::Service(Box::new(url))),
+        Kind::FileOrService if service::is_url(text) => {
+            service::url(text).map(|url| Value::Service(Box::new(url)))
+        }
+        Kind::FileOrService => paths::file(text, folder).map(Value::Path),
         Kind::Variable => upstream::variable(text).map(Value::Text),
         Kind::RequestField => upstream::request_field(text).map(Value::Text),
         Kind::Suffix => upstream::suffix(text).map(Value::Text),
@@ -297,7 +306,16 @@ impl Kind {
             }
             Self::Text { most } => format!("a text of at most {most} bytes"),
             Self::File => "a path, such as `\"/srv/www\"`".to_owned(),
-            Self::LogTarget => "a path, `stderr` or `stdout`".to_owned(),
+            Self::LogTarget => {
+                "a path, `stderr`, `stdout`, `journald`, `syslog`, or a syslog server, such as \
+                 `\"syslog:udp://192.0.2.1:514\"`"
+                    .to_owned()
+            }
+            Self::Service => "an address, such as `\"https://id.example.com\"`".to_owned(),
+            Self::FileOrService => {
+                "a path, such as `\"/etc/tidegate/keys\"`, or an address, such as `\"https://id.example.com/keys\"`"
+                    .to_owned()
+            }
             Self::LogFormat => {
                 "`combined`, `common`, `json` or a pattern, such as `\"{client} {method} {target} {status}\"`"
                     .to_owned()

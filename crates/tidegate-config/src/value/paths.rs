@@ -1,10 +1,11 @@
 //! Paths of the file system, paths of a site, and patterns over the path of a request.
 
+use std::net::{IpAddr, SocketAddr};
 use std::path::{Component, Path, PathBuf};
 
 use super::{ValueError, placeholders};
 use crate::directive::Kind;
-use crate::settings::{LogTarget, PathPattern, Regex, Try};
+use crate::settings::{Collector, CollectorAddress, LogTarget, PathPattern, Regex, Try};
 
 /// Reads a path of the file system; a relative one counts from `folder`. `.` and empty parts are dropped.
 pub(crate) fn file(text: &str, folder: &Path) -> Result<PathBuf, ValueError> {
@@ -54,8 +55,54 @@ pub(super) fn log_target(text: &str, folder: &Path) -> Result<LogTarget, ValueEr
     match text {
         "stderr" => Ok(LogTarget::Stderr),
         "stdout" => Ok(LogTarget::Stdout),
+        _ if text.split(':').next().is_some_and(|word| matches!(word, "syslog" | "journald")) => {
+            collector(text, folder).map(LogTarget::Collector)
+        }
         path => file(path, folder).map(LogTarget::File),
     }
+}
+
+/// Where syslog daemons listen, and the journal.
+const DEV_LOG: &str = "/dev/log";
+const JOURNAL: &str = "/run/systemd/journal/socket";
+
+/// Reads the address of a daemon that collects logs; what it is told of us is said beside the address.
+fn collector(text: &str, folder: &Path) -> Result<Collector, ValueError> {
+    let (word, at) = text.split_once(':').unwrap_or((text, ""));
+    let named = |place: &str, usual: &str| file(if place.is_empty() { usual } else { place }, folder);
+    let at = if word == "journald" {
+        CollectorAddress::Journal(named(at, JOURNAL)?)
+    } else if let Some(address) = at.strip_prefix("udp://") {
+        CollectorAddress::Udp(remote(text, address, 514)?)
+    } else if let Some(address) = at.strip_prefix("tcp://") {
+        CollectorAddress::Tcp(remote(text, address, 601)?)
+    } else if let Some(server) = at.split(',').find_map(|part| part.strip_prefix("server=")) {
+        let there = match server.strip_prefix("unix:") {
+            Some(path) => format!("syslog:{path}"),
+            None => format!("syslog:udp://{server}"),
+        };
+        return Err(ValueError::new(
+            format!("`{text}` is written as nginx has it"),
+            format!("write `\"{there}\"`, with `facility=` and `tag=` as properties behind it"),
+        ));
+    } else {
+        CollectorAddress::Unix { path: named(at, DEV_LOG)?, is_rfc5424: false }
+    };
+    Ok(Collector { at, facility: FACILITY_DAEMON, tag: "tidegate".to_owned() })
+}
+
+/// `daemon` of syslog.
+const FACILITY_DAEMON: u8 = 3;
+
+fn remote(text: &str, address: &str, port: u16) -> Result<SocketAddr, ValueError> {
+    let with_port = address.parse::<SocketAddr>().ok().filter(|address| address.port() != 0);
+    let alone = address.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
+    with_port.or_else(|| Some((alone.ok()?, port).into())).ok_or_else(|| {
+        ValueError::new(
+            format!("`{text}` names no address of a syslog server"),
+            format!("write an IP address and a port, such as `\"syslog:udp://192.0.2.1:{port}\"`; names are not looked up"),
+        )
+    })
 }
 
 /// What a pattern says in the words of nginx: a regular expression, or a path behind `=` or `^~`.

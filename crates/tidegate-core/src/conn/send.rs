@@ -77,6 +77,19 @@ impl Begun {
     }
 }
 
+/// A response that cannot be sent on: why, and what has become of it until then.
+struct Broken {
+    error: io::Error,
+    output: Box<Output>,
+}
+
+impl From<io::Error> for Broken {
+    /// None of it is known to have been sent.
+    fn from(error: io::Error) -> Broken {
+        Broken { error, output: Box::new(Output::unsent()) }
+    }
+}
+
 impl Work {
     /// The connection ends before the response does: it is logged with what was sent of it.
     pub(super) fn abandon(&mut self, cx: &mut Ctx) {
@@ -135,21 +148,24 @@ impl Connection {
     /// Begins a response. What is small is complete on return: in the batch, with the kernel, or
     /// held.
     #[inline]
-    pub(super) fn start(
+    fn start(
         &mut self,
         cx: &mut Ctx,
         response: Response,
         request: &Request,
         is_last: bool,
         pace: Option<Box<Pace>>,
-    ) -> io::Result<Output> {
+    ) -> Result<Output, Broken> {
         if !cx.log.shows_responses() {
             return self.start_plain(cx, response, request, is_last, pace);
         }
         let fields = Box::new(response.head.lines().clone());
-        let mut output = self.start_plain(cx, response, request, is_last, pace)?;
-        output.fields = Some(fields);
-        Ok(output)
+        let mut started = self.start_plain(cx, response, request, is_last, pace);
+        match &mut started {
+            Ok(output) => output.fields = Some(fields),
+            Err(broken) => broken.output.fields = Some(fields),
+        }
+        started
     }
 
     #[inline]
@@ -160,7 +176,7 @@ impl Connection {
         request: &Request,
         is_last: bool,
         pace: Option<Box<Pace>>,
-    ) -> io::Result<Output> {
+    ) -> Result<Output, Broken> {
         if pace.is_none()
             && let Some(message) = self.as_it_is(&response, request)
         {
@@ -208,7 +224,7 @@ impl Connection {
                     tally(cx, entry(), request, &done);
                     return Ok(None);
                 }
-                begun => begun.map(|begun| begun.into_output(response.status, message)),
+                begun => Ok(begun.map(|begun| begun.into_output(response.status, message))?),
             },
             _ => self.start(cx, response, request, is_last, None),
         };
@@ -218,8 +234,8 @@ impl Connection {
                 Ok(None)
             }
             Ok(output) => Ok(Some(output)),
-            Err(error) => {
-                Output::unsent().count(cx, entry(), request);
+            Err(Broken { error, output }) => {
+                output.count(cx, entry(), request);
                 Err(error)
             }
         }
@@ -258,7 +274,7 @@ impl Connection {
         response: Response,
         request: &Request,
         pace: Option<Box<Pace>>,
-    ) -> io::Result<Output> {
+    ) -> Result<Output, Broken> {
         let status = response.status;
         let len = response.body.len();
         let is_tunnel = matches!(response.body, Body::Tunnel { .. });
@@ -328,8 +344,11 @@ impl Connection {
                     self.take_share(cx);
                 }
                 self.write_batch(true)?;
-                if self.held.is_empty() {
-                    self.advance(&mut output, None)?;
+                // What may have reached the client is not counted as if it had not.
+                if self.held.is_empty()
+                    && let Err(error) = self.advance(&mut output, None)
+                {
+                    return Err(Broken { error, output: Box::new(output) });
                 }
             }
         }
@@ -368,7 +387,9 @@ impl Connection {
             return Err(self.severed());
         }
         let started = self.start(cx, response, &request, true, pace);
-        let Some(work) = &mut self.work else { return started.map(drop) };
+        let Some(work) = &mut self.work else {
+            return started.map_or_else(|broken| Err(broken.error), |_| Ok(()));
+        };
         match started {
             Ok(mut output) => {
                 if let Some(sink) = output.take_tunnel() {
@@ -377,9 +398,9 @@ impl Connection {
                 work.output = Some(output);
                 self.flush_batch()
             }
-            Err(error) => {
+            Err(Broken { error, output }) => {
                 // There is still a response to be counted, when the connection closes.
-                work.output = Some(Output::unbegun());
+                work.output = Some(*output);
                 Err(error)
             }
         }
@@ -390,7 +411,8 @@ impl Connection {
     pub(super) fn take_share(&mut self, cx: &Ctx) {
         if cx.share.replaces(self.share) {
             self.share = cx.share;
-            cx.share.apply(self.fd(), cx.engine.settings.limits.unsent_size, cx.wide);
+            let own = cx.engine.send_buffer(self.listener);
+            cx.share.apply(self.fd(), cx.engine.settings.limits.unsent_size, cx.wide, own);
         }
     }
 

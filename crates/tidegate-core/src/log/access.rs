@@ -1,6 +1,7 @@
 //! Access lines: one for each request, exactly once, in the formats that log tools read.
 
 use super::pattern::{self, push_fraction};
+use super::record;
 use super::{Sink, Writer, push_escaped, push_json_escaped};
 use crate::client_names::ClientNames;
 use crate::trace::{Asked, Trace};
@@ -8,7 +9,7 @@ use crate::user::Identity;
 use std::io::Write;
 use std::rc::Rc;
 use std::sync::Arc;
-use tidegate_config::settings::{AccessFormat, AccessLog, LogPart, UpstreamStage};
+use tidegate_config::settings::{AccessFormat, AccessLog, LogPart, LogTarget, UpstreamStage};
 use tidegate_http::{FieldLines, Fields, HttpDate, Version, ip_text, push_decimal};
 use tidegate_io::socket::Peer;
 use tidegate_tls::Handshake;
@@ -196,7 +197,29 @@ struct Buffer {
     sink: Sink,
     format: AccessFormat,
     only_errors: bool,
+    goes_to: Destination,
     lines: Vec<u8>,
+}
+
+/// What takes the lines, as far as it matters for what they are.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Destination {
+    /// A file, or what is like one.
+    File,
+    /// A daemon that collects.
+    Daemon,
+    /// One that takes fields as well.
+    Journal,
+}
+
+impl Destination {
+    fn of(target: &LogTarget) -> Destination {
+        match target {
+            LogTarget::Collector(to) if to.at.takes_fields() => Destination::Journal,
+            LogTarget::Collector(_) => Destination::Daemon,
+            LogTarget::Stdout | LogTarget::Stderr | LogTarget::File(_) => Destination::File,
+        }
+    }
 }
 
 /// The present second as logs write it.
@@ -232,7 +255,10 @@ impl AccessBuffers {
         let (format, only_errors) = (log.format.clone(), log.only_errors);
         match self.buffers.iter_mut().find(|buffer| buffer.sink == sink) {
             Some(buffer) => (buffer.format, buffer.only_errors) = (format, only_errors),
-            None => self.buffers.push(Buffer { sink, format, only_errors, lines: Vec::new() }),
+            None => {
+                let goes_to = Destination::of(&log.target);
+                self.buffers.push(Buffer { sink, format, only_errors, goes_to, lines: Vec::new() });
+            }
         }
         self.shows_responses = self.buffers.iter().any(|buffer| match &buffer.format {
             AccessFormat::Pattern(parts) => parts.iter().any(|part| matches!(part, LogPart::Response(_))),
@@ -282,6 +308,9 @@ impl AccessBuffers {
         if out.capacity() == 0 {
             out.reserve(FLUSH_AT + 4096);
         }
+        if buffer.goes_to != Destination::File {
+            out.push(record::BEGIN);
+        }
         match &buffer.format {
             AccessFormat::Common => push_common(out, &self.times.common, entry, ending),
             AccessFormat::Combined => {
@@ -297,10 +326,55 @@ impl AccessBuffers {
                 pattern::push(out, parts, &self.times, entry, ending, &self.names)
             }
         }
+        if buffer.goes_to == Destination::Journal {
+            push_journal_fields(out, entry, ending);
+        }
         out.push(b'\n');
         if out.len() >= FLUSH_AT {
             self.writer.write(sink, std::mem::take(out));
         }
+    }
+}
+
+/// What the journal knows of a request beside its line, by the names of its own fields where there are such.
+fn push_journal_fields(out: &mut Vec<u8>, entry: &AccessRecord<'_>, ending: &Ending<'_>) {
+    let trace = entry.trace;
+    out.push(record::FIELD);
+    out.extend_from_slice(b"CLIENT=");
+    push_peer(out, entry.client);
+    for (name, value) in [
+        ("SITE", trace.map_or("", |trace| trace.site())),
+        ("ROUTE", trace.map_or("", |trace| trace.route())),
+        ("REQUEST_ID", trace.and_then(|trace| trace.id()).unwrap_or_default()),
+        ("HOST", entry.authority),
+        ("METHOD", entry.method),
+        ("TARGET", entry.target),
+        ("SCHEME", entry.scheme),
+        ("USER_NAME", entry.user().unwrap_or_default()),
+    ] {
+        if !value.is_empty() {
+            out.push(record::FIELD);
+            out.extend_from_slice(name.as_bytes());
+            out.push(b'=');
+            push_escaped(out, value.as_bytes());
+        }
+    }
+    for (name, value) in [
+        ("STATUS", u64::from(ending.status)),
+        ("BYTES", ending.bytes()),
+        ("DURATION_US", ending.nanos / 1000),
+    ] {
+        out.push(record::FIELD);
+        out.extend_from_slice(name.as_bytes());
+        out.push(b'=');
+        push_decimal(out, value);
+    }
+    if let Some(trace) = trace.filter(|trace| trace.tries() > 0) {
+        out.push(record::FIELD);
+        out.extend_from_slice(b"UPSTREAM=");
+        let mut last = String::new();
+        trace.each_try(|asked| last = asked.member().to_owned());
+        push_escaped(out, last.as_bytes());
     }
 }
 

@@ -107,14 +107,19 @@ fn write_line(level: Level, message: &str) {
     }
 }
 
-/// Appends a message with time and level; its further lines are indented.
-pub(super) fn push_line(out: &mut Vec<u8>, level: Level, message: &str) {
-    let name = match level {
+/// How a level is called in lines.
+pub(super) fn level_name(level: Level) -> &'static str {
+    match level {
         Level::Error => "error",
         Level::Warn => "warn",
         Level::Info => "info",
         Level::Debug => "debug",
-    };
+    }
+}
+
+/// Appends a message with time and level; its further lines are indented.
+pub(super) fn push_line(out: &mut Vec<u8>, level: Level, message: &str) {
+    let name = level_name(level);
     let (seconds, nanos) = tidegate_io::clock::wall();
     out.extend_from_slice(&HttpDate(seconds).rfc3339()[..19]);
     let _ = write!(out, ".{:03}Z {name}: ", nanos / 1_000_000);

@@ -6,9 +6,12 @@
 
 mod access;
 mod applications;
+mod delivery;
 mod error;
+mod message;
 mod output;
 mod pattern;
+mod record;
 mod thinning;
 mod writer;
 

@@ -1,4 +1,4 @@
-//! One open log: a file, a pipe, standard output or standard error.
+//! One open log: a file, a pipe, standard output or standard error, or the way to a daemon that collects.
 //!
 //! Used by the writer thread alone. A pipe that nobody reads must hold up neither the start nor the other
 //! logs (FAULTS 51): it is asked first whether it takes anything, and nobody waits for it.
@@ -8,6 +8,7 @@
 //! byte first and ends a torn line, and the rest of a torn line is never written: it would begin a line with what a client
 //! has chosen (FAULTS 38).
 
+use super::delivery::Delivery;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, openat};
 use rustix::io::Errno;
@@ -28,6 +29,8 @@ const PIECE: usize = 4 << 10;
 pub(super) struct Output {
     target: LogTarget,
     file: Option<File>,
+    /// To a daemon; all the rest is of files then.
+    delivery: Option<Box<Delivery>>,
     /// Something that waits for a reader.
     may_stick: bool,
     /// The last line written is not complete. To a file it never will be.
@@ -40,7 +43,7 @@ impl Output {
     /// Opens a log for appending.
     pub(super) fn open(target: &LogTarget) -> io::Result<Output> {
         Ok(match target {
-            LogTarget::Stdout | LogTarget::Stderr => Output::with(target, None),
+            LogTarget::Stdout | LogTarget::Stderr | LogTarget::Collector(_) => Output::with(target, None),
             LogTarget::File(path) => Output::with(target, Some(append_to(path)?)),
         })
     }
@@ -51,17 +54,25 @@ impl Output {
     }
 
     fn with(target: &LogTarget, file: Option<File>) -> Output {
-        Output { target: target.clone(), file, may_stick: false, is_torn: false, is_open_ended: false }
+        let delivery = match target {
+            LogTarget::Collector(to) => Some(Box::new(Delivery::to(to))),
+            _ => None,
+        };
+        let target = target.clone();
+        Output { target, file, delivery, may_stick: false, is_torn: false, is_open_ended: false }
     }
 
     /// Finds out what it is, before anything is written.
     pub(super) fn look(&mut self) {
-        self.may_stick = self.is_no_file();
+        self.may_stick = self.delivery.is_none() && self.is_no_file();
     }
 
     /// Opens a file anew after a rotation; the old one stays in use where that fails. See
     /// [`Output::replace`] for the answer.
     pub(super) fn reopen(&mut self) -> io::Result<bool> {
+        if let Some(delivery) = &mut self.delivery {
+            delivery.close();
+        }
         let LogTarget::File(_) = self.target else { return Ok(false) };
         Ok(self.replace(Output::open(&self.target)?))
     }
@@ -86,9 +97,25 @@ impl Output {
         !self.may_stick && std::mem::take(&mut self.is_torn)
     }
 
+    /// What is held for it is given up.
+    pub(super) fn forget(&mut self) {
+        self.take_torn();
+        if let Some(delivery) = &mut self.delivery {
+            delivery.close();
+        }
+    }
+
+    /// A daemon is there, or may be, and takes nothing at the moment.
+    pub(super) fn is_busy(&self) -> bool {
+        self.delivery.as_ref().is_some_and(|delivery| delivery.is_blocked())
+    }
+
     /// Writes lines as far as that goes: how many bytes, and why no more. After a part was written see
     /// [`Output::take_torn`].
     pub(super) fn write(&mut self, lines: &[u8]) -> (usize, io::Result<()>) {
+        if let Some(delivery) = &mut self.delivery {
+            return delivery.write(lines);
+        }
         if !self.may_stick
             && let Err(error) = self.end_torn_line()
         {
@@ -149,6 +176,9 @@ impl Output {
 
     /// Waits until a pipe takes something, for so long at most; whether it does.
     pub(super) fn wait(&self, patience: Duration) -> bool {
+        if let Some(delivery) = &self.delivery {
+            return delivery.wait(patience);
+        }
         let patience = Timespec::try_from(patience).ok();
         let (stdout, stderr) = (io::stdout(), io::stderr());
         let fd = PollFd::from_borrowed_fd(self.fd(&stdout, &stderr), PollFlags::OUT);
@@ -157,7 +187,7 @@ impl Output {
 
     /// Whether it waits for a reader.
     pub(super) fn may_stick(&self) -> bool {
-        self.may_stick
+        self.may_stick || self.is_busy()
     }
 
     fn fd<'f>(&'f self, stdout: &'f io::Stdout, stderr: &'f io::Stderr) -> BorrowedFd<'f> {

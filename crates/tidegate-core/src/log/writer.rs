@@ -26,6 +26,8 @@ const RETRY: Duration = Duration::from_secs(1);
 const PIPE_RETRY: Duration = Duration::from_millis(20);
 /// How long the end of the process waits for what is still to be written.
 const FLUSH_PATIENCE: Duration = Duration::from_secs(5);
+/// How long it waits for one daemon that collects and takes nothing.
+const DAEMON_PATIENCE: Duration = Duration::from_secs(1);
 
 /// An open log: cheap to copy. Good for the life of the process once it is in force ([`Writer::settle`]).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -218,14 +220,14 @@ fn open_sink(logs: &[Log], target: &LogTarget) -> Option<Sink> {
 }
 
 /// Opens the file of a log for appending, for this process or another; `None` for standard output and error,
-/// which every process has.
+/// which every process has, and for a daemon, to which each finds its own way.
 ///
 /// # Errors
 /// The file cannot be opened or made for writing, or it is a symbolic link that belongs neither to root nor
 /// to this process's user.
 pub fn open_file(target: &LogTarget) -> io::Result<Option<File>> {
     match target {
-        LogTarget::Stdout | LogTarget::Stderr => Ok(None),
+        LogTarget::Stdout | LogTarget::Stderr | LogTarget::Collector(_) => Ok(None),
         LogTarget::File(path) => output::append_to(path).map(Some),
     }
 }
@@ -319,6 +321,12 @@ impl LogThread {
             Work::Flush(reply) => {
                 for (&index, log) in &mut self.logs {
                     log.retry(Sink(index), &self.counts);
+                    let until = Instant::now() + DAEMON_PATIENCE;
+                    while log.output.is_busy()
+                        && log.output.wait(until.saturating_duration_since(Instant::now()))
+                    {
+                        log.retry(Sink(index), &self.counts);
+                    }
                     log.give_up(&self.counts);
                 }
                 self.behind.clear();
@@ -424,7 +432,9 @@ impl OpenLog {
                 self.held.pop_front();
             }
             if let Err(error) = result {
-                if !std::mem::replace(&mut self.is_failing, true) {
+                // A daemon that is busy for a moment, or is being connected, is nothing to tell of.
+                let is_worth_telling = !self.output.is_busy() || self.held_bytes > MOST_HELD / 8;
+                if is_worth_telling && !std::mem::replace(&mut self.is_failing, true) {
                     let target = self.output.target();
                     error::say_of_log(
                         sink,
@@ -462,7 +472,7 @@ impl OpenLog {
     }
 
     fn give_up(&mut self, counts: &Counts) {
-        self.output.take_torn(); // its rest goes with what is held
+        self.output.forget(); // the rest of a line goes with what is held
         self.held_bytes = 0;
         for lines in self.held.drain(..) {
             counts.lose(&lines, Some(&self.lost));

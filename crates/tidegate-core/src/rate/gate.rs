@@ -135,8 +135,8 @@ impl LimitGate {
     fn refusal(&self, exchange: &Exchange<'_>, retry_after: Duration) -> Response {
         let limit = &*self.settings;
         // What all share is full, and nobody's fault.
-        let is_own = matches!(self.meter, Meter::Requests(..) | Meter::Shared(_)) || limit.is_by_request();
-        let status = if is_own { Status::TOO_MANY_REQUESTS } else { Status::SERVICE_UNAVAILABLE };
+        let status =
+            if limit.is_by_request() { Status::TOO_MANY_REQUESTS } else { Status::SERVICE_UNAVAILABLE };
         // At least a second: who comes back at once is refused again.
         let seconds = retry_after.as_secs().saturating_add(u64::from(retry_after.subsec_nanos() > 0)).max(1);
         let response =

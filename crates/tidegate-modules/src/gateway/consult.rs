@@ -19,7 +19,7 @@ use tidegate_core::user::Granted;
 use tidegate_core::{Author, Body, Chunk, Exchange, Response};
 use tidegate_http::path::encode_path;
 use tidegate_tls::Connector;
-use tidegate_wire::h1::{self, ConnectionField, RequestFraming, append_field, append_named};
+use tidegate_wire::h1::{self, ConnectionField, RequestFraming, append_field};
 
 /// The application of a `forward`, on one worker.
 pub struct Consulted {
@@ -112,7 +112,7 @@ impl Consulted {
                 && fields::may_pass(field.name, is_trusted, &[])
                 && !(has_connection && named_by_connection(exchange, field.name));
             if is_asked {
-                append_named(&mut out, field.name, field.value).ok()?;
+                fields::append(&mut out, field).ok()?;
             }
         }
         forwarded(exchange, is_trusted, &|_| false, &mut out);

@@ -4,6 +4,7 @@
 use super::fields;
 use super::link::Link;
 use super::script::Script;
+use crate::login::without_own_cookies;
 use std::net::SocketAddr;
 use tidegate_core::Exchange;
 use tidegate_core::hosts::{self, host_of};
@@ -74,8 +75,16 @@ pub fn write(
         ..Environment::default() // what is fixed
     };
     let is_known = exchange.client().is_some();
+    let mut sink = |name: &[u8], value: &[u8]| match name {
+        b"HTTP_COOKIE" => {
+            if let Some(value) = without_own_cookies(value) {
+                sink.variable(name, &value);
+            }
+        }
+        _ => sink.variable(name, value),
+    };
     let has_id = exchange.request_id().is_some();
-    environment.write_request(sink, |field| {
+    environment.write_request(&mut sink, |field| {
         let name = field.name;
         (fields::may_pass(name, is_trusted, &link.passed_fields) || exchange.is_granted(field))
             && !(is_known && fields::is_certificate(name))

@@ -5,7 +5,9 @@
 //! an application answers with. Of trailers fewer still are passed on, in either direction.
 
 use super::claims::is_claim;
-use tidegate_http::FieldLines;
+use crate::login::without_own_cookies;
+use tidegate_http::{Field, FieldLines};
+use tidegate_wire::h1::{UnsafeField, append_named};
 
 /// Whether a field of this name may be passed on. `is_trusted` tells whether the client is a proxy of one's own; any client
 /// may send those of `passed`.
@@ -13,6 +15,21 @@ use tidegate_http::FieldLines;
 pub fn may_pass(name: &str, is_trusted: bool, passed: &[String]) -> bool {
     !is_for_servers(name)
         && (is_trusted || !is_claim(name) || passed.iter().any(|passed| name.eq_ignore_ascii_case(passed)))
+}
+
+/// Writes a field of a request for an application, of its cookies those that are not this server's.
+///
+/// # Errors
+/// It cannot be written down.
+#[inline]
+pub fn append(out: &mut Vec<u8>, field: &Field<'_>) -> Result<(), UnsafeField> {
+    if field.name.len() != 6 || !field.is("cookie") {
+        return append_named(out, field.name, field.value);
+    }
+    match without_own_cookies(field.value) {
+        Some(value) => append_named(out, field.name, &value),
+        None => Ok(()),
+    }
 }
 
 /// Whether a field is what an application tells the server before it: which file to send, how to buffer. From a client it

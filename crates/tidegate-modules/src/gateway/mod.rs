@@ -29,6 +29,7 @@ pub mod script;
 mod script_fault;
 pub mod scripted;
 pub mod sendfile;
+pub mod service;
 pub mod spill;
 mod stream;
 pub mod supervise;

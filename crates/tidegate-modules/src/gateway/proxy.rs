@@ -189,7 +189,7 @@ impl Proxy {
                 && (fields::may_pass(field.name, is_trusted, passed) || exchange.is_granted(field))
                 && !is_set(field.name)
             {
-                append_named(lines, field.name, field.value).ok()?;
+                fields::append(lines, field).ok()?;
                 for (there, (name, ..)) in is_there.iter_mut().zip(&self.more_fields) {
                     *there |= name.eq_ignore_ascii_case(field.name);
                 }

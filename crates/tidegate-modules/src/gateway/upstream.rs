@@ -77,6 +77,21 @@ impl RoutingState {
     }
 }
 
+impl RoutingState {
+    /// Of a request of the server's own.
+    pub(super) fn of_nobody(link: &Link) -> RoutingState {
+        RoutingState {
+            site: link.site_account,
+            balance_key: BalanceKey::of_nobody(link.site_account, true),
+            sticky: Sticky::of_nobody(),
+            trace: None,
+            tried: Tried::default(),
+            left: Vec::new(),
+            retries: 0,
+        }
+    }
+}
+
 /// A member that takes a request; its place is free again when this is dropped.
 pub struct Selection {
     permit: Permit,

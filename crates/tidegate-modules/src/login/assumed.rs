@@ -69,6 +69,7 @@ impl Gate for AssumedGate {
                     How::Basic => "its directory",
                     How::Forward => "its application",
                     How::Token => "its tokens",
+                    How::Openid => "its identity provider",
                 }
             ),
             false => format!("login: {line} knows `{name}`, and the password is taken for right"),

@@ -8,7 +8,10 @@
 //! | `certificate` | the gate that asks what the client is called by its certificate |
 //! | `require` | the gate that asks who of them may go on |
 //! | `signed` | the gate of URLs that were signed |
+//! | `openid` | the gate that has an identity provider say who it is (OpenID Connect) |
 //! | `token` | the gate that asks for a token (RFC 6750) |
+//! | `jwt` | whether a token is good, and what it says |
+//! | `fetched` | what a service publishes, kept here |
 //! | `source` | where users are known |
 //! | `accounts` | who stands in password files |
 //! | `store` | the sources of a process |
@@ -27,7 +30,10 @@ mod certificate;
 mod directory;
 #[cfg(test)]
 mod fake;
+mod fetched;
 mod forward;
+mod jwt;
+mod openid;
 mod password;
 mod require;
 mod signed;
@@ -40,8 +46,9 @@ pub use assumed::{Assumed, AssumedGate};
 pub use basic::BasicGate;
 pub use certificate::CertificateGate;
 pub use forward::ForwardGate;
+pub use openid::{OpenidGate, Services, without_own_cookies};
 pub use require::RequireGate;
-pub use signed::{SignedGate, sign_url};
+pub use signed::{SignedFor, SignedGate, sign_url};
 pub use source::Source;
 pub use store::LoginStore;
 pub use token::TokenGate;

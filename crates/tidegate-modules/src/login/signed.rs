@@ -2,7 +2,7 @@
 //!
 //! `…/film.mp4?expires=1790000000&signature=…`: the signature is the last parameter of the query, and the expiry stands in
 //! front of it. It is an HMAC (RFC 2104) with SHA-256 over the path, normalised and encoded as [`encode_path`] does, over the
-//! whole query in front of it, and over the client where the URL is for one alone. So nothing can be added to a signed URL,
+//! whole query in front of it, over the client where the URL is for one alone, and over the host where it is for that. So nothing can be added to a signed URL,
 //! and however its path is spelt, it is the same one.
 
 use aws_lc_rs::hmac;
@@ -11,6 +11,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
 use tidegate_config::settings::{Shared, Signed, UrlKey, UrlKeys};
+use tidegate_core::hosts;
 use tidegate_core::template::uri_of;
 use tidegate_core::{Exchange, Gate, Verdict, answer};
 use tidegate_http::path::encode_path;
@@ -130,7 +131,8 @@ impl Gate for SignedGate {
             };
             return self.refuse(exchange, Status::FORBIDDEN, why);
         };
-        let signed = text(&exchange.path_asked_for(), claim.covered, client);
+        let host = self.settings.by_host.then(|| hosts::host(exchange.authority));
+        let signed = text(&exchange.path_asked_for(), claim.covered, client, host.as_deref());
         let is_signed = |key: &hmac::Key| hmac::verify(key, &signed, &claim.signature).is_ok();
         if !self.ring.present().iter().any(is_signed) {
             let why = match client {
@@ -169,10 +171,21 @@ impl Claim<'_> {
     }
 }
 
-/// What is signed. The path and the query hold no line ends.
-fn text(path: &str, covered: &str, client: Option<IpAddr>) -> Vec<u8> {
+/// What is signed. The path, the query and the host hold no line ends, so that a text with a host is none without.
+fn text(path: &str, covered: &str, client: Option<IpAddr>, host: Option<&str>) -> Vec<u8> {
     let client = client.map(network).unwrap_or_default();
-    [PURPOSE, path.as_bytes(), covered.as_bytes(), client.as_bytes()].join(&b'\n')
+    let mut parts = vec![PURPOSE, path.as_bytes(), covered.as_bytes(), client.as_bytes()];
+    parts.extend(host.map(str::as_bytes));
+    parts.join(&b'\n')
+}
+
+/// Whom and what a URL is good for.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct SignedFor<'a> {
+    /// One client alone.
+    pub client: Option<IpAddr>,
+    /// One host alone.
+    pub host: Option<&'a str>,
 }
 
 /// Whom an address stands for: of IPv6 the network of 64 bits, since clients change their address within it.
@@ -183,11 +196,11 @@ fn network(ip: IpAddr) -> String {
     }
 }
 
-/// Signs a URL, or a path with its query: `expires` in seconds since 1970, for one client alone where one is named.
+/// Signs a URL, or a path with its query: `expires` in seconds since 1970, for what is named alone.
 ///
 /// # Errors
 /// A sentence: it cannot be signed.
-pub fn sign_url(url: &str, key: &UrlKey, expires: i64, client: Option<IpAddr>) -> Result<String, String> {
+pub fn sign_url(url: &str, key: &UrlKey, expires: i64, only: SignedFor<'_>) -> Result<String, String> {
     let (front, rest) = match url.split_once("://") {
         Some((scheme, rest)) => {
             let path = rest.find(['/', '?', '#']).unwrap_or(rest.len());
@@ -195,6 +208,17 @@ pub fn sign_url(url: &str, key: &UrlKey, expires: i64, client: Option<IpAddr>) -
         }
         None => (String::new(), url),
     };
+    let host = only.host.map(hosts::host);
+    if let Some(host) = &host {
+        let is_name = |byte: u8| byte.is_ascii_alphanumeric() || b"-._:[]".contains(&byte);
+        if host.is_empty() || !host.bytes().all(is_name) {
+            return Err(format!("`{host}` is no host: name one such as `example.com`"));
+        }
+        let of_url = front.split_once("://").map(|(_, authority)| hosts::host(authority));
+        if let Some(other) = of_url.filter(|other| other != host) {
+            return Err(format!("the URL is one of `{other}`, and is to be good for `{host}` alone"));
+        }
+    }
     if rest.contains('#') {
         return Err("what stands behind `#` is sent to no server: leave it out".into());
     }
@@ -223,7 +247,7 @@ pub fn sign_url(url: &str, key: &UrlKey, expires: i64, client: Option<IpAddr>) -
         true => format!("{EXPIRES}{expires}"),
         false => format!("{query}&{EXPIRES}{expires}"),
     };
-    let signature = hmac::sign(&key_of(key), &text(&path, &covered, client));
+    let signature = hmac::sign(&key_of(key), &text(&path, &covered, only.client, host.as_deref()));
     Ok(format!("{front}{path}?{covered}{SIGNATURE}{}", URL_SAFE_NO_PAD.encode(signature)))
 }
 
@@ -239,7 +263,7 @@ mod tests {
     /// -macopt hexkey:000102…1f -binary | basenc --base64url`.
     #[test]
     fn what_others_sign_is_the_same() {
-        let signed = sign_url("https://a.test/x/..//a%20b?x=1", &key(), 1_790_000_000, None);
+        let signed = sign_url("https://a.test/x/..//a%20b?x=1", &key(), 1_790_000_000, SignedFor::default());
         let expected = "https://a.test/a%20b?x=1&expires=1790000000&signature=cLqufyMG0oKP-ampq2RUYCRLapCoiylJPCx3AtZJQUo";
         assert_eq!(signed.as_deref(), Ok(expected));
     }
@@ -248,11 +272,33 @@ mod tests {
     fn what_cannot_be_signed() {
         for url in ["a", "/a#b", "/a?expires=1", "/a?x&signature=1", "/a?b c", "/a%2Fb", "/%00", "/../..x%zz"]
         {
-            assert!(sign_url(url, &key(), 1, None).is_err(), "{url}");
+            assert!(sign_url(url, &key(), 1, SignedFor::default()).is_err(), "{url}");
         }
         assert!(
-            sign_url("https://a.test", &key(), 1, None).unwrap().starts_with("https://a.test/?expires=1&")
+            sign_url("https://a.test", &key(), 1, SignedFor::default())
+                .unwrap()
+                .starts_with("https://a.test/?expires=1&")
         );
+        for (url, host) in
+            [("https://b.test/a", "a.test"), ("/a", ""), ("/a", "a b"), ("/a", "a/b"), ("/a", "a\n")]
+        {
+            assert!(
+                sign_url(url, &key(), 1, SignedFor { client: None, host: Some(host) }).is_err(),
+                "{url} {host}"
+            );
+        }
+    }
+
+    /// As above, with a line feed and the host behind the client.
+    #[test]
+    fn a_host_is_signed_in_its_one_spelling() {
+        let sign = |url: &str, host| sign_url(url, &key(), 1_790_000_000, SignedFor { client: None, host });
+        let bound = sign("https://A.test.:8443/a", Some("a.TEST")).unwrap();
+        let signature = |url: &str| url.rsplit_once('=').unwrap().1.to_owned();
+        assert_eq!(signature(&bound), signature(&sign("/a", Some("a.test")).unwrap()));
+        for other in [None, Some("b.test")] {
+            assert_ne!(signature(&bound), signature(&sign("/a", other).unwrap()), "{other:?}");
+        }
     }
 
     #[test]

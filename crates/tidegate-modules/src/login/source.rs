@@ -7,9 +7,12 @@
 use super::accounts::Accounts;
 use super::cache::{self, Key, Remembered, UserCache};
 use super::directory::{Away, Directory, Figures, Found, Seat};
+use super::fetched::Fetched;
 use super::forward::Admission;
+use super::jwt::Keyring;
+use super::openid::{Metadata, Seals};
 use super::password;
-use super::token::{VerifyingKey, verifying_keys};
+use crate::status::ProviderReport;
 use aws_lc_rs::{hmac, rand};
 use std::collections::{HashMap, VecDeque};
 use std::io;
@@ -17,7 +20,7 @@ use std::num::NonZeroU64;
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError, RwLock};
 use std::thread::available_parallelism;
 use std::time::Duration;
-use tidegate_config::settings::{Account, Shared, TokenKey, UserSource};
+use tidegate_config::settings::{Account, Shared, TokenKey, Tokens, UrlKey, UserSource};
 use tidegate_core::rate::{Buckets, Identity, Rate, RateStore, Ruling, Table};
 use tidegate_core::tls::TlsStore;
 use tidegate_core::user::User;
@@ -97,7 +100,13 @@ pub struct Source {
     secret: hmac::Key,
     cache: UserCache,
     /// What tokens are verified with, as it was read last.
-    token_keys: RwLock<Arc<Vec<VerifyingKey>>>,
+    token_keys: RwLock<Arc<Keyring>>,
+    /// The same where a service publishes them.
+    published_keys: Option<Arc<Fetched<Keyring>>>,
+    /// What an identity provider says of itself.
+    metadata: Option<Arc<Fetched<Metadata>>>,
+    /// What sessions are sealed with, as it was read last.
+    seals: RwLock<Arc<Seals>>,
     /// Whom an application has let in.
     admitted: Mutex<Remembered<Admission>>,
     asked: Mutex<Asked>,
@@ -168,14 +177,30 @@ impl Source {
         let Table::Rate(guesses) = rates.table(Identity::of_guesses(settings))? else {
             return Err(io::Error::other("the table of those who guess is of another kind"));
         };
+        let of_tokens = settings.tokens.as_ref().and_then(Tokens::service).map(|service| &service.url);
+        let keys_at = of_tokens.or_else(|| settings.openid.as_ref().map(|openid| &openid.issuer));
         Ok(Source {
             most_groups: usize::try_from(settings.cache.groups).unwrap_or(usize::MAX),
             accounts: RwLock::new(Accounts::new(&settings.accounts)),
             directory: settings.directory.as_ref().map(|directory| Directory::new(directory, tls.clone())),
             cache: UserCache::new(&settings.cache),
-            token_keys: RwLock::new(Arc::new(
-                settings.tokens.as_ref().map(|tokens| verifying_keys(&tokens.keys)).unwrap_or_default(),
-            )),
+            token_keys: RwLock::new(Arc::new(Keyring::new(
+                settings.tokens.as_ref().map_or(&[][..], |tokens| &tokens.keys),
+            ))),
+            published_keys: keys_at
+                .map(|at| Fetched::new(format!("the keys of `users \"{}\"` at {at}", settings.name))),
+            metadata: settings.openid.as_ref().map(|openid| {
+                let at = &openid.discovery;
+                let (scheme, path) = (if at.gateway.tls.is_some() { "https" } else { "http" }, &at.path);
+                let what = format!(
+                    "what the provider of `users \"{}\"` says at {scheme}://{}{path}",
+                    settings.name, at.authority
+                );
+                Fetched::new(what)
+            }),
+            seals: RwLock::new(Arc::new(Seals::new(
+                settings.openid.as_ref().map_or(&[][..], |openid| &openid.session_keys),
+            ))),
             admitted: Mutex::default(),
             secret: hmac::Key::new(hmac::HMAC_SHA256, &secret),
             asked: Mutex::default(),
@@ -184,15 +209,49 @@ impl Source {
         })
     }
 
-    /// What tokens are verified with.
-    pub fn token_keys(&self) -> Arc<Vec<VerifyingKey>> {
-        self.token_keys.read().unwrap_or_else(PoisonError::into_inner).clone()
+    /// What tokens are verified with; `None`: that is not known at the moment.
+    pub fn token_keys(&self, now: u64) -> Option<Arc<Keyring>> {
+        match &self.published_keys {
+            Some(published) => published.look(now).value,
+            None => Some(self.token_keys.read().unwrap_or_else(PoisonError::into_inner).clone()),
+        }
+    }
+
+    /// The same, where a service publishes them.
+    pub fn published_keys(&self) -> Option<&Arc<Fetched<Keyring>>> {
+        self.published_keys.as_ref()
+    }
+
+    /// How asking providers has gone.
+    pub fn providers(&self) -> impl Iterator<Item = ProviderReport> {
+        let metadata = self.metadata.iter().map(|metadata| metadata.report());
+        metadata.chain(self.published_keys.iter().map(|keys| keys.report()))
+    }
+
+    /// What an identity provider says of itself.
+    pub fn metadata(&self) -> Option<&Arc<Fetched<Metadata>>> {
+        self.metadata.as_ref()
+    }
+
+    /// What sessions are sealed with.
+    pub fn seals(&self) -> Arc<Seals> {
+        self.seals.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// They were read anew.
+    pub(super) fn renew_seals(&self, keys: &[UrlKey]) {
+        *self.seals.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(Seals::new(keys));
     }
 
     /// They were read anew: what a key has said that is there no more counts no longer.
     pub(super) fn renew_token_keys(&self, keys: &[TokenKey]) {
-        let keys = Arc::new(verifying_keys(keys));
+        let keys = Arc::new(Keyring::new(keys));
         *self.token_keys.write().unwrap_or_else(PoisonError::into_inner) = keys;
+        self.forget_tokens();
+    }
+
+    /// Whoever is known by a token has to show it anew.
+    pub fn forget_tokens(&self) {
         self.cache.forget(|_| true);
     }
 
@@ -202,19 +261,22 @@ impl Source {
     }
 
     /// Somebody has shown a token that is good for so many seconds by these keys.
-    pub fn remember_shown(
-        &self,
-        token: &[u8],
-        keys: &Arc<Vec<VerifyingKey>>,
-        user: Arc<User>,
-        seconds: u64,
-        now: u64,
-    ) {
+    pub fn remember_shown(&self, token: &[u8], keys: &Arc<Keyring>, user: Arc<User>, seconds: u64, now: u64) {
         // They cannot change before it is remembered.
+        let remember = || {
+            self.cache.remember_for(
+                self.key(Purpose::Token, &[token]),
+                user,
+                Duration::from_secs(seconds),
+                now,
+            )
+        };
+        if let Some(published) = &self.published_keys {
+            return published.while_it_is(keys, remember);
+        }
         let present = self.token_keys.read().unwrap_or_else(PoisonError::into_inner);
         if Arc::ptr_eq(&present, keys) {
-            let key = self.key(Purpose::Token, &[token]);
-            self.cache.remember_for(key, user, Duration::from_secs(seconds), now);
+            remember();
         }
     }
 
@@ -595,6 +657,7 @@ pub(super) mod tests {
             directory: None,
             forward: None,
             tokens: None,
+            openid: None,
             cache,
             origin,
         }

@@ -2,6 +2,7 @@
 
 use super::signed::KeyRings;
 use super::source::{Source, lock};
+use crate::status::{ProviderReport, providers};
 use std::collections::HashMap;
 use std::io;
 use std::sync::{Arc, Mutex};
@@ -32,7 +33,8 @@ impl Held {
     /// Whether it is what these settings mean, wherever they stand. Many accounts are compared at most once for new
     /// settings: then they are the same in memory.
     fn is_meant_by(&mut self, settings: &UserSource) -> bool {
-        let UserSource { name, files: _, accounts, directory, forward, tokens, cache, origin: _ } = settings;
+        let UserSource { name, files: _, accounts, directory, forward, tokens, openid, cache, origin: _ } =
+            settings;
         let (own, same) = (&self.settings, self.settings.accounts.is_same(accounts));
         let is_same_directory = match (&own.directory, directory) {
             (None, None) => true,
@@ -44,9 +46,20 @@ impl Held {
             (Some(own), Some(forward)) => own.is_same_as(forward),
             _ => false,
         };
+        let is_same_issuer = match (&own.tokens, tokens) {
+            (None, None) => true,
+            (Some(own), Some(tokens)) => own.is_same_as(tokens),
+            _ => false,
+        };
+        let is_same_provider = match (&own.openid, openid) {
+            (None, None) => true,
+            (Some(own), Some(openid)) => own.is_same_as(openid),
+            _ => false,
+        };
         let is_meant = own.name == *name
             && is_same_application
-            && own.tokens == *tokens
+            && is_same_issuer
+            && is_same_provider
             && own.cache == *cache
             && is_same_directory
             && (same || own.accounts == *accounts);
@@ -98,6 +111,15 @@ impl LoginStore {
                     }
                 }
             }
+            Credential::SessionKeys(users, keys) => {
+                let mut sources = lock(&self.sources);
+                for held in sources.get_mut(users).into_iter().flatten() {
+                    held.source.renew_seals(keys);
+                    if let Some(openid) = &mut held.settings.openid {
+                        openid.session_keys = keys.clone();
+                    }
+                }
+            }
             Credential::Accounts(users, accounts) => {
                 let mut sources = lock(&self.sources);
                 for held in sources.get_mut(users).into_iter().flatten() {
@@ -106,6 +128,16 @@ impl LoginStore {
                 }
             }
         }
+    }
+
+    /// How asking identity providers has gone.
+    pub fn providers(&self) -> Vec<ProviderReport> {
+        let mut all = Vec::new();
+        for held in lock(&self.sources).values().flatten() {
+            providers::merge(&mut all, &held.source.providers().collect::<Vec<_>>());
+        }
+        all.sort_unstable_by(|one, other| one.what.cmp(&other.what));
+        all
     }
 
     /// How many there are.

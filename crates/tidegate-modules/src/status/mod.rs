@@ -17,12 +17,14 @@ mod ask;
 mod cache;
 mod html;
 mod pools;
+pub mod providers;
 mod rates;
 mod report;
 mod upstreams;
 
 pub use ask::Format;
 pub(crate) use html::Escaped;
+pub use providers::ProviderReport;
 pub use rates::{RateKind, RateReport};
 
 use crate::gateway::balance::report::GroupReport;
@@ -90,6 +92,9 @@ pub struct ServerInfo {
     /// Limits of requests.
     #[serde(default)]
     pub rates: Vec<RateReport>,
+    /// What identity providers publish.
+    #[serde(default)]
+    pub providers: Vec<ProviderReport>,
     /// By the server processes, those that have ended included.
     #[serde(default)]
     pub used: Used,

@@ -3,7 +3,7 @@
 use super::ask::Format;
 use super::html;
 use super::{CertificateInfo, ProcessInfo, RateKind, ServerInfo, Used};
-use super::{pools, rates, upstreams};
+use super::{pools, providers, rates, upstreams};
 use serde_json::{Value, json};
 use std::fmt::Write;
 use tidegate_http::HttpDate;
@@ -45,6 +45,7 @@ impl Server {
                 sections.extend(pools::sections(&self.info.pools));
                 sections.extend(upstreams::sections(&self.info.upstreams));
                 sections.extend(rates::sections(&self.info.rates));
+                sections.extend(providers::sections(&self.info.providers));
                 sections.extend(self.counted_sections());
                 html::server(&self.info, &sections, refresh)
             }
@@ -55,6 +56,7 @@ impl Server {
                     .iter()
                     .chain(&upstreams::sections(&self.info.upstreams))
                     .chain(&rates::sections(&self.info.rates))
+                    .chain(&providers::sections(&self.info.providers))
                     .for_each(|section| write_section(&mut text, section));
                 text.push('\n');
                 text.push_str(&self.counted.to_text());
@@ -88,9 +90,10 @@ impl Server {
         let rates = |kind| rates::to_json(&info.rates, kind);
         let (limits, bandwidths, bans) =
             (rates(RateKind::Limit), rates(RateKind::Bandwidth), rates(RateKind::Ban));
+        let providers = providers::to_json(&info.providers);
         let stats = self.counted.to_json();
         format!(
-            "{{\"server\":{server},\"pools\":{pools},\"upstreams\":{upstreams},\"limits\":{limits},\"bandwidths\":{bandwidths},\"bans\":{bans},\"stats\":{stats}}}\n"
+            "{{\"server\":{server},\"pools\":{pools},\"upstreams\":{upstreams},\"limits\":{limits},\"bandwidths\":{bandwidths},\"bans\":{bans},\"providers\":{providers},\"stats\":{stats}}}\n"
         )
     }
 
@@ -255,7 +258,7 @@ pub(super) fn write_section(text: &mut String, section: &Section) {
 }
 
 /// RFC 3339.
-fn date(seconds: i64) -> String {
+pub(super) fn date(seconds: i64) -> String {
     String::from_utf8_lossy(&HttpDate(seconds).rfc3339()).into_owned()
 }
 

@@ -37,6 +37,7 @@ impl StatusSource for Fake {
             pools: Vec::new(),
             upstreams: Vec::new(),
             rates: Vec::new(),
+            providers: Vec::new(),
             used: Used { cpu_micros: 12_345_678, resident: 4096, descriptors: 17 },
             used_by_master: Used::default(),
         };

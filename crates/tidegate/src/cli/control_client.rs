@@ -21,7 +21,7 @@ struct Server {
     /// Control socket of the server
     ///
     /// Without it and without --config: tidegate.sock in $XDG_RUNTIME_DIR or /run (for root), else tidegate-UID.sock in
-    /// the folder for temporary files.
+    /// the folder for temporary files. For root, when no server answers there: /run/tidegate/tidegate.sock, the service's.
     #[arg(long, value_name = "PATH", global = true)]
     control: Option<PathBuf>,
     /// The server's settings file, which tells where its control socket is
@@ -494,7 +494,7 @@ fn place(server: &Server) -> Result<(PathBuf, bool)> {
     if let Some(path) = &server.control {
         return Ok((path.clone(), false));
     }
-    let Some(config) = &server.config else { return Ok((control::path_for(None).0, true)) };
+    let Some(config) = &server.config else { return Ok(usual_place(control::path_for(None).0)) };
     if let Err(error) = config.metadata()
         && error.kind() == ErrorKind::NotFound
     {
@@ -515,6 +515,17 @@ fn place(server: &Server) -> Result<(PathBuf, bool)> {
         ),
     }
 }
+
+/// Where nobody says a place, and whether others may write there. Root's is that of the service (dist/tidegate.service) when
+/// nobody answers in the usual one.
+fn usual_place(usual: PathBuf) -> (PathBuf, bool) {
+    let service = Path::new(SERVICE);
+    let is_of_service = getuid().is_root() && control::owner(&usual).is_none() && service.exists();
+    if is_of_service { (service.to_owned(), false) } else { (usual, true) }
+}
+
+/// The control socket of the service.
+const SERVICE: &str = "/run/tidegate/tidegate.sock";
 
 /// What a file with mistakes says of the server's own files: those mistakes are often why a command is
 /// given, and the server tells them better.

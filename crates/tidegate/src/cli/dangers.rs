@@ -15,12 +15,11 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
 use tidegate_config::settings::gateway::{Application, Script};
-use tidegate_config::settings::{Action, Files, Origin, Route, Site};
+use tidegate_config::settings::{Action, Files, Identification, Origin, Route, Site};
 use tidegate_config::{Diagnostic, Loaded, Settings};
 use tidegate_core::decoration::Decoration;
 use tidegate_core::explain::{Asked, Notes};
 use tidegate_core::response::Body;
-use tidegate_core::tls::pair_files;
 use tidegate_core::{Engine, Exchange, Handler, Reply, site};
 use tidegate_http::path::encode_path;
 use tidegate_http::{Field, Fields};
@@ -75,7 +74,8 @@ fn engine(settings: &Settings) -> Engine {
     let made = settings.sites.iter().map(|site| {
         let routes = site.routes.iter().enumerate().map(|(number, route)| {
             let identification = &route.identification;
-            let is_asked = identification.login.is_some() || !identification.certificates.is_empty();
+            let Identification { login, requirements: _, certificates, signed } = identification;
+            let is_asked = login.is_some() || !certificates.is_empty() || signed.is_some();
             let status = if is_asked { 401 } else { 200 };
             let handler: Rc<dyn Handler> = Rc::new(Respond::new(status, &number.to_string(), None));
             site::Route::new(handler, Vec::new(), Rc::<Decoration>::default())
@@ -88,10 +88,9 @@ fn engine(settings: &Settings) -> Engine {
 
 /// Files that the settings name and nobody else may read.
 fn secrets(settings: &Settings, config: &Path) -> Vec<(PathBuf, &'static str)> {
-    let keys = pair_files(settings).map(|files| (files.key.clone(), "a private key"));
-    let passwords = settings.users.iter().flat_map(|users| &users.files.passwords);
-    let passwords = passwords.map(|path| (path.clone(), "passwords"));
-    let all = keys.chain(passwords).chain([(config.to_owned(), "the settings")]);
+    let named = settings.secrets().into_iter().filter(|(_, kind)| kind.is_confidential());
+    let named = named.map(|(path, kind)| (path, kind.as_str()));
+    let all = named.chain([(config.to_owned(), "the settings")]);
     let mut all: Vec<_> = all.filter_map(|(path, what)| Some((path.canonicalize().ok()?, what))).collect();
     all.sort_unstable();
     all.dedup();
@@ -245,7 +244,7 @@ impl Dangers<'_> {
         }
     }
 
-    /// Folders below a root that are called so, or that everybody may write to.
+    /// Folders below a root that are called so and that more than root may write to, or that everybody may write to.
     fn folders_of_uploads(&mut self, root: &Path) -> Vec<PathBuf> {
         let (mut found, mut left) = (Vec::new(), vec![(root.to_owned(), 0)]);
         while let Some((folder, depth)) = left.pop() {
@@ -255,7 +254,8 @@ impl Dangers<'_> {
                     continue;
                 };
                 let lower = name.to_ascii_lowercase();
-                if UPLOADS.iter().any(|known| lower.starts_with(known)) || there.mode() & 0o002 != 0 {
+                let is_called_so = UPLOADS.iter().any(|known| lower.starts_with(known));
+                if is_for_uploads(is_called_so, there.uid(), there.mode()) {
                     found.push(path);
                 } else if depth + 1 < DEPTH && !name.starts_with('.') {
                     left.push((path, depth + 1));
@@ -274,6 +274,13 @@ impl Dangers<'_> {
         self.entries -= names.len().min(self.entries);
         names
     }
+}
+
+/// Whether uploads may go to a folder: packages of Debian bring a `media` or an `avatar` that root alone may write to, and those
+/// are part of the application.
+fn is_for_uploads(is_called_so: bool, owner: u32, mode: u32) -> bool {
+    let others_may = owner != 0 || mode & 0o020 != 0;
+    mode & 0o002 != 0 || is_called_so && others_may
 }
 
 /// What a name in a root gives away; only what nobody publishes by that name.
@@ -296,6 +303,20 @@ fn giveaway(name: &str) -> Option<&'static str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn folders_for_uploads() {
+        for (is_called_so, owner, mode, expected) in [
+            (true, 33, 0o40755, true),
+            (true, 0, 0o40775, true),
+            (true, 0, 0o40755, false),
+            (true, 0, 0o40777, true),
+            (false, 33, 0o40755, false),
+            (false, 0, 0o41777, true),
+        ] {
+            assert_eq!(is_for_uploads(is_called_so, owner, mode), expected, "{owner} {mode:o}");
+        }
+    }
 
     #[test]
     fn names_that_give_away() {

@@ -210,7 +210,9 @@ mod tests {
     fn commands_in_documents_and_helps_are_commands() {
         let mut shown: Vec<(String, String)> = Vec::new();
         let readme = include_str!("../../../../README.md");
-        for (page, text) in docs::PAGES.iter().chain(&[("README", readme)]) {
+        let pages = docs::pages().unwrap();
+        let pages = pages.iter().map(|(page, text)| (page.as_str(), text.as_str()));
+        for (page, text) in pages.chain([("README", readme)]) {
             for block in text.split("```sh\n").skip(1) {
                 let lines = block.split("```").next().unwrap_or_default().lines();
                 shown.extend(lines.map(|line| (format!("docs/{page}.md"), line.to_owned())));

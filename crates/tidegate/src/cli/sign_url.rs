@@ -8,13 +8,13 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use tidegate_config::read_url_keys;
 use tidegate_io::clock::wall_seconds;
-use tidegate_modules::login::sign_url;
+use tidegate_modules::login::{SignedFor, sign_url};
 
 /// Signs a URL for a route with `signed`.
 ///
 /// Whoever has the URL gets what it leads to, until it expires: with `signed "downloads" client` in the settings from the
-/// address alone that --client names. The path is signed, and the whole query; the host is not. The first key of the file
-/// signs.
+/// address alone that --client names, and with `host` at the host alone that --host names. The path is signed, and the whole
+/// query. The first key of the file signs.
 #[derive(Args)]
 #[command(after_long_help = "\
 Examples:
@@ -22,6 +22,7 @@ Examples:
   tidegate sign-url --keys url-keys https://example.com/dl/film.mp4
   tidegate sign-url --keys url-keys --valid-for 7d /dl/film.mp4
   tidegate sign-url --keys url-keys --client 203.0.113.9 /dl/film.mp4
+  tidegate sign-url --keys url-keys --host example.com https://example.com/dl/film.mp4
 
 Exit codes:
   0  done
@@ -40,6 +41,9 @@ pub struct Arguments {
     /// The address of the one client that it is for
     #[arg(long, value_name = "ADDRESS")]
     client: Option<IpAddr>,
+    /// The host that it is for alone, where the settings say `signed … host`
+    #[arg(long, value_name = "HOST")]
+    host: Option<String>,
     /// What to sign: a URL, or a path with its query
     #[arg(value_name = "URL")]
     url: String,
@@ -50,7 +54,8 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     let keys = read_url_keys(&arguments.keys).map_err(|why| anyhow!(why)).context("cannot sign")?;
     let Some(key) = keys.first() else { bail!("there is no key in {}", arguments.keys.display()) };
     let expires = arguments.expires.unwrap_or_else(|| wall_seconds().saturating_add(arguments.valid_for));
-    let signed = sign_url(&arguments.url, key, expires, arguments.client).map_err(|why| anyhow!(why))?;
+    let only = SignedFor { client: arguments.client, host: arguments.host.as_deref() };
+    let signed = sign_url(&arguments.url, key, expires, only).map_err(|why| anyhow!(why))?;
     print(&format!("{signed}\n"))
 }
 

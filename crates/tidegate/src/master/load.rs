@@ -21,13 +21,16 @@ const EVERY: Duration = Duration::from_secs(1);
 /// The hooks in force.
 #[derive(Default)]
 pub struct LoadHooks {
-    thread: Mutex<Option<Sender<Vec<(LoadOf, Hook)>>>>,
+    thread: Mutex<Option<Sender<Hooks>>>,
 }
+
+/// Hooks, and what each looks at the load of.
+type Hooks = Vec<(LoadOf, Hook)>;
 
 impl LoadHooks {
     /// Those of a revision are in force. Those that say the same go on as they are.
     pub fn adopt(&self, settings: &Settings, status: &Arc<StatusRegistry>) {
-        let hooks: Vec<_> = settings.load_hooks().map(|(of, hook)| (of, hook.clone())).collect();
+        let hooks: Hooks = settings.load_hooks().map(|(of, hook)| (of, hook.clone())).collect();
         let mut thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
         if thread.is_none() && !hooks.is_empty() {
             let (sender, told) = channel();
@@ -62,7 +65,7 @@ impl Watched {
     }
 }
 
-fn watch(told: &Receiver<Vec<(LoadOf, Hook)>>, status: &StatusRegistry) {
+fn watch(told: &Receiver<Hooks>, status: &StatusRegistry) {
     let started = Instant::now();
     let mut hooks: Vec<Watched> = Vec::new();
     let mut before = Before::default();

@@ -42,7 +42,7 @@ impl Logs {
         for (target, file) in &self.0 {
             let examined = match target {
                 LogTarget::File(path) => off_limits::examine_at(path, file.as_fd()),
-                LogTarget::Stdout | LogTarget::Stderr => Ok(()),
+                LogTarget::Stdout | LogTarget::Stderr | LogTarget::Collector(_) => Ok(()),
             };
             examined.with_context(|| format!("cannot write the log {target}"))?;
         }

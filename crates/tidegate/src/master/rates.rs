@@ -323,7 +323,7 @@ impl Rates {
         let mut found = (0, 0);
         for Table { identity, table, .. } in &self.0 {
             match table {
-                rate::Table::Count(counts) if identity.name == load => found.0 = u64::from(counts.total()),
+                rate::Table::Count(counts) if identity.name == load => found.0 = counts.total(),
                 rate::Table::Rate(_) if identity.name == requests => found.1 = table.refused(),
                 _ => {}
             }

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use tidegate_config::Settings;
 use tidegate_config::settings::ListenAddress;
 use tidegate_config::settings::pool::{Application, HookAction, Pool, Sealed};
-use tidegate_core::tls::{automatic_names, pair_files};
+use tidegate_core::tls::automatic_names;
 use tidegate_modules::gateway::supervise::seal;
 
 /// What of the control socket is sealed.
@@ -56,9 +56,12 @@ pub fn seal(settings: &mut Settings, control: Option<&ControlPaths>) -> Vec<Stri
     }
     let mut unsealed = Vec::new();
     let mut paths = Vec::new();
-    let keys = pair_files(settings).map(|files| files.key.clone());
-    let keys = keys.chain(settings.url_keys.iter().map(|keys| keys.file.clone()));
-    for path in keys.chain(storage(settings)).chain(control.and_then(|control| control.proof.clone())) {
+    let mut secrets: Vec<PathBuf> = settings.secrets().into_iter().map(|(path, _)| path).collect();
+    secrets.extend(storage(settings));
+    secrets.extend(control.and_then(|control| control.proof.clone()));
+    secrets.sort();
+    secrets.dedup();
+    for path in secrets {
         match seal::shared_folder(&path) {
             None => {
                 if let Some(folder) = seal::open_folder(&path) {

@@ -10,7 +10,7 @@ use std::fmt::Write as _;
 use std::fs;
 use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -178,6 +178,7 @@ impl OpenAddress {
         for socket in &sockets {
             // The queue goes on as it was where this fails.
             let _ = rustix::net::listen(socket, i32::try_from(listener.backlog).unwrap_or(i32::MAX));
+            listen::bound_buffers(socket.as_fd(), listener.send_buffer, listener.receive_buffer);
         }
         let (requested, taken) = (listener.address.clone(), self.taken.clone());
         Ok(OpenAddress { requested, taken, sockets, given: self.given.clone(), file: self.file })
@@ -280,6 +281,9 @@ fn open_new(
         }
     };
     let (sockets, taken) = opened.map_err(|error| anyhow!(sentence(listener, &error, present)))?;
+    for socket in &sockets {
+        listen::bound_buffers(socket.as_fd(), listener.send_buffer, listener.receive_buffer);
+    }
     let file = match &taken {
         ListenAddress::Tcp(_) => None,
         ListenAddress::Unix(path) => file_of(path),

@@ -17,7 +17,7 @@ use tidegate_config::settings::upstream::Upstream;
 use tidegate_config::settings::{Settings, Site};
 use tidegate_io::usage::Usage;
 use tidegate_modules::gateway::balance::{self, report::GroupReport};
-use tidegate_modules::status::{self, Format, ProcessInfo, ServerInfo};
+use tidegate_modules::status::{self, Format, ProcessInfo, ServerInfo, providers};
 use tidegate_tls::Slot;
 
 /// How long server processes may take to answer.
@@ -273,6 +273,7 @@ impl StatusRegistry {
             pools,
             upstreams: in_force(&facts.groups, &figures.groups),
             rates: facts.rates.report(),
+            providers: figures.providers.clone(),
             processes: facts.members.iter().map(|member| member.info.clone()).collect(),
         }
     }
@@ -316,6 +317,7 @@ fn add(sum: &mut Figures, more: &Figures) {
     sum.log_lines_lost += more.log_lines_lost;
     sum.used.add(&more.used);
     balance::report::merge(&mut sum.groups, &more.groups);
+    providers::merge(&mut sum.providers, &more.providers);
 }
 
 /// Of what groups have told, what is about those of the settings, in their order.
@@ -332,6 +334,7 @@ fn retired(mut figures: Figures) -> Figures {
     figures.counted.retire();
     figures.used.retire();
     figures.groups.iter_mut().for_each(GroupReport::retire);
+    figures.providers.clear();
     figures
 }
 
@@ -349,6 +352,7 @@ mod tests {
             log_lines_lost: 1,
             used: Used { cpu_micros: 3, resident: 5, descriptors: 7 },
             groups: Vec::new(),
+            providers: Vec::new(),
         }
     }
 

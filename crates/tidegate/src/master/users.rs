@@ -1,7 +1,6 @@
 //! Names of users and groups to numbers, by the databases of the system (getpwnam(3), getgrnam(3)).
 
 use super::logs::Logs;
-use crate::certificates;
 use crate::link::Identity;
 use anyhow::{Context, Result, anyhow};
 use nix::unistd::{Gid, getgrouplist};
@@ -11,8 +10,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use tidegate_config::Settings;
 use tidegate_config::settings::pool::{Application, HookAction};
-use tidegate_config::settings::{LogTarget, Origin, SocketAccess, User as UserSettings};
-use tidegate_core::tls::pair_files;
+use tidegate_config::settings::{LogTarget, Origin, SecretKind, SocketAccess, User as UserSettings};
 use tidegate_modules::gateway::supervise::launch::{self, Account};
 use tidegate_modules::gateway::supervise::seal;
 
@@ -258,22 +256,33 @@ fn may(folder: &Path, identity: &Identity, last: u32, to: &str) -> std::result::
     Ok(())
 }
 
-/// Keys that applications can read or change although they run as another user: a warning for each.
+/// Secrets that applications can read or change although they run as another user: a warning for each.
 pub fn exposed(settings: &Settings) -> Vec<String> {
     let runs_something =
         settings.pools.iter().any(|pool| matches!(pool.application, Application::Processes(_)));
-    let mut keys: Vec<&Path> = pair_files(settings).map(|files| files.key.as_path()).collect();
-    keys.extend(settings.url_keys.iter().map(|keys| keys.file.as_path()));
-    keys.sort_unstable();
-    keys.dedup();
-    let open = keys.into_iter().filter(|key| runs_something && certificates::is_open(key));
-    open.map(|key| {
-        let mode = std::fs::metadata(key).map_or(0, |there| there.mode());
-        let what = if mode & 0o004 != 0 { "read" } else { "changed" };
-        let key = key.display();
-        format!("the key {key} may be {what} by everybody, applications included: `chmod 600 {key}`")
-    })
-    .collect()
+    if !runs_something {
+        return Vec::new();
+    }
+    let mut secrets = settings.secrets();
+    secrets.sort_unstable();
+    secrets.dedup();
+    let said =
+        secrets.into_iter().filter(|(_, kind)| *kind != SecretKind::Storage).filter_map(|(path, kind)| {
+            let mode = std::fs::metadata(&path).map_or(0, |there| there.mode());
+            let (what, bits) = match mode & 0o006 {
+                0 => return None,
+                2 => ("changed", "o-w"),
+                _ if kind.is_confidential() => ("read", "o-rw"),
+                4 => return None,
+                _ => ("changed", "o-w"),
+            };
+            let path = path.display();
+            let kind = kind.as_str();
+            Some(format!(
+                "{kind}: {path} may be {what} by everybody, applications included: `chmod {bits} {path}`"
+            ))
+        });
+    said.collect()
 }
 
 /// Logs in folders of users that applications run as, where the server is started as root: a warning for each.

@@ -9,7 +9,9 @@ use hickory_resolver::TokioResolver;
 use hickory_resolver::net::{DnsError, NetError};
 use hickory_resolver::proto::op::ResponseCode;
 use hickory_resolver::proto::rr::{Name, RData, RecordType};
+use std::cell::Cell;
 use std::net::IpAddr;
+use std::rc::Rc;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use tidegate_config::settings::Dns;
@@ -21,6 +23,8 @@ use tokio::time::timeout;
 
 /// Names of one address that are looked at: more have machines that many sites share, and of those any will do.
 const NAMES: usize = 4;
+/// `/etc/resolv.conf` is read again after so long, where name servers are silent.
+const RENEWAL: Duration = Duration::from_secs(10);
 
 /// Asks for the workers of this process.
 #[derive(Default)]
@@ -85,14 +89,23 @@ fn start(dns: Dns) -> Option<UnboundedSender<Job>> {
 
 async fn follow(mut jobs: UnboundedReceiver<Job>, mut dns: Dns) {
     let mut resolver: Option<Arc<TokioResolver>> = None;
+    // Some question had no answer since `made`.
+    let (is_silent, mut made) = (Rc::new(Cell::new(false)), Instant::now());
     while let Some(job) = jobs.recv().await {
         match job {
             Job::Adopt(next) => (dns, resolver) = (next, None),
             Job::Ask(question) => {
+                // The machine may have moved to another network.
+                if dns.servers.is_empty() && is_silent.get() && made.elapsed() >= RENEWAL {
+                    resolver = None;
+                }
                 if resolver.is_none() {
                     // What was looked up is remembered by who asks.
                     match resolver::of_clients(&dns) {
-                        Ok(made) => resolver = Some(Arc::new(made)),
+                        Ok(new) => {
+                            (resolver, made) = (Some(Arc::new(new)), Instant::now());
+                            is_silent.set(false);
+                        }
                         Err(error) => {
                             log::error(format_args!("the names of clients cannot be asked for: {error}"));
                             continue; // the question is dropped, which answers it
@@ -100,10 +113,11 @@ async fn follow(mut jobs: UnboundedReceiver<Job>, mut dns: Dns) {
                     }
                 }
                 if let Some(resolver) = resolver.clone() {
-                    let patience = dns.timeout;
+                    let (patience, is_silent) = (dns.timeout, is_silent.clone());
                     tokio::task::spawn_local(async move {
                         let found = timeout(patience, name(&resolver, question.client())).await;
                         let (name, valid) = found.unwrap_or((ClientName::Unanswered, Duration::ZERO));
+                        is_silent.set(is_silent.get() || name == ClientName::Unanswered);
                         question.answer(name, valid);
                     });
                 }

@@ -29,7 +29,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, RwLock};
+use std::sync::{Arc, OnceLock, RwLock};
 use std::time::{Duration, Instant};
 use tidegate_core::access_data::AccessStore;
 use tidegate_core::log::Writer;
@@ -90,6 +90,7 @@ pub fn run() -> Result<ExitCode> {
         writer: writer.clone(),
         directory: directory.clone(),
         access: access.clone(),
+        logins: OnceLock::new(),
         limits,
     });
     let told = directory.clone();
@@ -117,6 +118,7 @@ pub fn run() -> Result<ExitCode> {
     let rates = Arc::<RateStore>::default();
     rates.share_by(nodes::taker());
     let logins = Arc::new(LoginStore::new(tls.clone(), rates.clone()));
+    let _ = members.logins.set(logins.clone());
     let stores = Stores { access, directory, logins, rates, tls };
     orders::Server::new(link, writer, members, stores, (sender, events), warning).run();
     Ok(ExitCode::SUCCESS)
@@ -158,6 +160,8 @@ struct Members {
     writer: Arc<Writer>,
     directory: Arc<PoolDirectory>,
     access: Arc<AccessStore>,
+    /// Once the memory of limits is there.
+    logins: OnceLock<Arc<LoginStore>>,
     /// When it began.
     limits: Limits,
 }
@@ -177,6 +181,7 @@ impl Members {
             counted,
             log_lines_lost: self.writer.lost_lines(),
             groups: self.directory.groups().report(),
+            providers: self.logins.get().map(|logins| logins.providers()).unwrap_or_default(),
             used: Usage::now().into(),
         }
     }

@@ -277,8 +277,10 @@ impl Connection {
             h2.begin(work); // whoever reads it learns that it is not complete
             return Ok(());
         }
-        work.output =
-            self.start_stream(h2, cx, stream, answer::error(Status::CONTENT_TOO_LARGE), &work.request, None);
+        if let Err(error) = self.answer(h2, cx, &mut work, answer::error(Status::CONTENT_TOO_LARGE)) {
+            work.count(cx);
+            return Err(error);
+        }
         if work.output.is_complete() {
             work.count(cx);
             end_stream(h2, cx, stream, &work.request);

@@ -256,6 +256,26 @@ impl Connection {
         h2.due = due;
     }
 
+    /// Begins the answer of a stream at work, whoever has made it: bans hear of it, and bandwidths hold it up.
+    ///
+    /// # Errors
+    /// The connection is closed in place of it.
+    pub(super) fn answer(
+        &mut self,
+        h2: &mut Http2,
+        cx: &mut Ctx,
+        work: &mut StreamWork,
+        response: Response,
+    ) -> io::Result<()> {
+        if work.held.as_ref().is_some_and(|held| held.on_answer(response.status)) {
+            work.output = Output::begun(response.status, 0, 0);
+            return Err(self.severed());
+        }
+        let pace = work.held.as_ref().and_then(Held::take_pace);
+        work.output = self.start_stream(h2, cx, work.key, response, &work.request, pace);
+        Ok(())
+    }
+
     fn ask(&mut self, h2: &mut Http2, mut work: Box<StreamWork>, key: Key, cx: &mut Ctx) {
         work.is_due = false;
         let stream = work.key;
@@ -275,13 +295,9 @@ impl Connection {
         }
         if let Poll::Ready(response) = polled {
             work.invite(h2, cx);
-            if work.held.as_ref().is_some_and(|held| held.on_answer(response.status)) {
-                work.output = Output::begun(response.status, 0, 0);
-                let _ = self.severed(); // which the next flush returns
-                return work.count(cx);
+            if self.answer(h2, cx, &mut work, response).is_err() {
+                return work.count(cx); // the next flush returns the error
             }
-            let pace = work.held.as_ref().and_then(Held::take_pace);
-            work.output = self.start_stream(h2, cx, stream, response, &work.request, pace);
             work.open_tunnel();
             if work.output.is_complete() {
                 if let Some(incoming) = work.incoming.take() {

@@ -26,6 +26,11 @@ pub(in crate::gateway) struct Sticky {
 }
 
 impl BalanceKey {
+    /// Of a request of the server's own, on the account of a site.
+    pub(in crate::gateway) fn of_nobody(site: u64, may_repeat: bool) -> BalanceKey {
+        BalanceKey { site, may_repeat, ..BalanceKey::default() }
+    }
+
     /// Of a request.
     pub(in crate::gateway) fn of(
         group: &Group,
@@ -46,6 +51,11 @@ impl BalanceKey {
 }
 
 impl Sticky {
+    /// For nobody.
+    pub(in crate::gateway) fn of_nobody() -> Sticky {
+        Sticky { is_secure: false }
+    }
+
     /// For the client of this request.
     pub(in crate::gateway) fn of(exchange: &Exchange<'_>) -> Sticky {
         Sticky { is_secure: exchange.scheme == "https" }

@@ -357,6 +357,7 @@ impl Master {
         }
         self.tls.settle(&self.current);
         self.current.rates.release_others();
+        off_limits::set(sealing::paths_of(&self.current.settings));
         self.end_reload(|purpose, _| match purpose {
             Purpose::Order { responder, found } => {
                 let mut said = found.said;
