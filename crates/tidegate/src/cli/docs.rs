@@ -112,8 +112,11 @@ fn unpack(archive: &[u8]) -> Result<Vec<(String, Vec<u8>)>> {
     Ok(files)
 }
 
+/// Its name, and what is in it.
+type File = (String, Vec<u8>);
+
 /// The first file, and what is behind it.
-fn first_file(rest: &[u8]) -> Option<((String, Vec<u8>), &[u8])> {
+fn first_file(rest: &[u8]) -> Option<(File, &[u8])> {
     let line = |rest: &[u8]| rest.iter().position(|byte| *byte == b'\n');
     let (name, rest) = rest.split_at_checked(line(rest)?)?;
     let (length, rest) = rest.get(1..).and_then(|rest| rest.split_at_checked(line(rest)?))?;
