@@ -62,6 +62,9 @@ pub(crate) struct SyntaxError {
 /// The deepest nesting of block comments.
 const COMMENT_DEPTH: usize = 32;
 
+/// The longest comment that may follow a word at once, bytes.
+const COMMENT_AT_WORD: usize = 1024;
+
 /// Cuts a text into tokens that cover it wholly, in order; stops when there are `most`.
 pub(crate) fn lex(text: &str, most: usize) -> (Vec<Token>, Vec<SyntaxError>) {
     let mut lexer = Lexer { text, at: 0, tokens: Vec::new(), errors: Vec::new() };
@@ -163,7 +166,7 @@ impl<'a> Lexer<'a> {
                 || newline_length(&rest[at..]) > 0
                 // A comment may follow a word at once. One that is not closed on the line is rather a path, such
                 // as `sites/*.kdl`, that needs quotes.
-                || character == '/' && comment_length(&rest[at..at + line_length(&rest[at..])]).is_some();
+                || character == '/' && is_comment_on_line(&rest[at..]);
             if ends && at > 0 {
                 break;
             }
@@ -335,6 +338,14 @@ fn classify(word: &str) -> Result<TokenKind, (String, String)> {
         return quote("must be in quotes");
     }
     Ok(TokenKind::Word)
+}
+
+/// Whether a text begins with a block comment that is closed on the same line, within [`COMMENT_AT_WORD`]: a word of very many
+/// slashes is looked at in time that its length bounds.
+fn is_comment_on_line(text: &str) -> bool {
+    let most = text.len().min(COMMENT_AT_WORD);
+    let near = text.get(..text.ceil_char_boundary(most)).unwrap_or(text);
+    near.starts_with("/*") && comment_length(&near[..line_length(near)]).is_some()
 }
 
 /// The length of the block comment that begins a text, nested ones included; `None` when there is none, or it
