@@ -21,7 +21,8 @@ pub enum Reply {
 pub enum Need {
     /// Its content, from the client: bounded by `limits incoming-bodies`.
     Content,
-    /// What the server finds out: whether a gate lets it in, where its file lies. As many again.
+    /// What the server finds out: whether a gate lets it in, where its file lies. As many again, or as `limits in-flight`
+    /// says where that is more.
     Decision,
 }
 

@@ -58,7 +58,11 @@ impl Ground {
         fs::create_dir_all(path.join("srv/www")).unwrap();
         let keys = include_str!("../../tidegate-config/tests/example/jwks.json");
         fs::write(path.join("etc/tidegate/jwks.json"), keys).unwrap();
-        fs::write(path.join("etc/tidegate/staff"), "anna:$apr1$Qx5wZ9ab$1XKzto56N1RCFfXDqmcc/0\n").unwrap();
+        fs::write(
+            path.join("etc/tidegate/staff"),
+            "anna:$apr1$Qx5wZ9ab$1XKzto56N1RCFfXDqmcc/0\nben:$apr1$Qx5wZ9ab$1XKzto56N1RCFfXDqmcc/0\n",
+        )
+        .unwrap();
         fs::write(path.join("etc/tidegate/groups"), "admins: anna\n").unwrap();
         fs::write(path.join("etc/tidegate/url-keys"), "a2V5IG9mIHNpZ25lZCBVUkxzIGluIHRoaXMgdGVzdCE=\n")
             .unwrap();

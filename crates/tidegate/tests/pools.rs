@@ -212,7 +212,8 @@ fn a_restart_by_command_replaces_all_and_loses_nothing() {
             });
         }
         wait_for(|| (answered.load(SeqCst) >= 5).then_some(()), "answers");
-        assert_eq!(server.tell(&["pool", "restart", "scripts"]), "");
+        let said = server.tell(&["pool", "restart", "scripts"]);
+        assert_eq!(said, "the processes of scripts are being replaced, one by one\n");
         let is_new = |all: &BTreeSet<u64>| all.len() == 3 && all.is_disjoint(&before);
         wait_for(|| Some(server.processes()).filter(is_new), "three others");
         let until = answered.load(SeqCst) + 5;

@@ -241,7 +241,7 @@ impl Later {
     fn count_preparing(&mut self) -> bool {
         let Stage::Preparing { need, is_counted, .. } = &mut self.stage else { return true };
         if !*is_counted && !self.is_exempt {
-            let bounds = self.ledger.limits().preparing();
+            let bounds = self.ledger.limits().preparing(*need);
             let mut line = self.ledger.shared.in_flight.preparing(*need).lock();
             *is_counted = line.try_enter(&self.account.preparing(), &bounds);
             return *is_counted;
@@ -264,7 +264,7 @@ impl Later {
         let ledger = &self.ledger;
         match std::mem::replace(&mut self.stage, Stage::Done) {
             Stage::Preparing { need, is_counted: true, .. } => {
-                let bounds = ledger.limits().preparing();
+                let bounds = ledger.limits().preparing(need);
                 leave(ledger.shared.in_flight.preparing(need), &self.account.preparing(), &bounds);
             }
             Stage::Running { place: Place::Taken, .. } => {

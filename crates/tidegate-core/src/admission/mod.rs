@@ -32,7 +32,7 @@ pub use overload::{Change, Overload, Queue};
 
 use crate::log;
 use crate::remote::UNNAMED;
-use crate::reply::Reply;
+use crate::reply::{Need, Reply};
 use crate::response::{Author, Response};
 use addresses::Addresses;
 use busy::Busy;
@@ -96,8 +96,13 @@ impl FlightLimits {
     }
 
     /// Of those that cannot run yet: nobody waits for a turn.
-    fn preparing(&self) -> Bounds<QueueRefusal> {
-        Bounds { places: self.incoming_bodies, length: 0, age: None, too_old: QueueRefusal::Age }
+    fn preparing(&self, need: Need) -> Bounds<QueueRefusal> {
+        let places = match need {
+            Need::Content => self.incoming_bodies,
+            // A small `in-flight` is for slow applications: it is no reason to turn away who logs in.
+            Need::Decision => self.incoming_bodies.max(self.in_flight),
+        };
+        Bounds { places, length: 0, age: None, too_old: QueueRefusal::Age }
     }
 }
 

@@ -69,6 +69,10 @@ impl Gate for TokenGate {
     fn name(&self) -> String {
         format!("`login token \"{}\"` ({})", self.0.login.users, self.0.login.origin)
     }
+
+    fn identifies(&self) -> bool {
+        true
+    }
 }
 
 impl Terms {

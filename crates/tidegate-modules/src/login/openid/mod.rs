@@ -146,6 +146,10 @@ impl Gate for OpenidGate {
     fn name(&self) -> String {
         self.0.name()
     }
+
+    fn identifies(&self) -> bool {
+        true
+    }
 }
 
 impl Terms {
