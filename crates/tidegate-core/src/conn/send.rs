@@ -224,7 +224,7 @@ impl Connection {
                     tally(cx, entry(), request, &done);
                     return Ok(None);
                 }
-                begun => Ok(begun.map(|begun| begun.into_output(response.status, message))?),
+                begun => begun.map(|begun| begun.into_output(response.status, message)).map_err(Broken::from),
             },
             _ => self.start(cx, response, request, is_last, None),
         };
