@@ -343,9 +343,12 @@ fn classify(word: &str) -> Result<TokenKind, (String, String)> {
 /// Whether a text begins with a block comment that is closed on the same line, within [`COMMENT_AT_WORD`]: a word of very many
 /// slashes is looked at in time that its length bounds.
 fn is_comment_on_line(text: &str) -> bool {
-    let most = text.len().min(COMMENT_AT_WORD);
-    let near = text.get(..text.ceil_char_boundary(most)).unwrap_or(text);
-    near.starts_with("/*") && comment_length(&near[..line_length(near)]).is_some()
+    if !text.starts_with("/*") {
+        return false;
+    }
+    let end = text.char_indices().map(|(at, _)| at).find(|at| *at >= COMMENT_AT_WORD);
+    let near = &text[..end.unwrap_or(text.len())];
+    comment_length(&near[..line_length(near)]).is_some()
 }
 
 /// The length of the block comment that begins a text, nested ones included; `None` when there is none, or it
