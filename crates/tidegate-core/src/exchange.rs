@@ -165,6 +165,12 @@ impl Exchange<'_> {
         self.state.identity.as_ref().is_some_and(|identity| identity.has_granted(field))
     }
 
+    /// The names of what it was given by whoever has let it in, in small letters, whether there is anything of them or not.
+    pub fn granted_names(&self) -> &[String] {
+        let granted = self.state.identity.as_ref().and_then(|identity| identity.granted());
+        granted.map_or(&[], |granted| &granted.names)
+    }
+
     /// Lends the request with what it was given by whoever has let it in, in place of what its client has sent by the same
     /// names: everything behind a gate sees it that way.
     pub(crate) fn as_granted<R>(&mut self, f: impl FnOnce(&mut Exchange<'_>) -> R) -> R {

@@ -108,7 +108,7 @@ impl Consulted {
                 && !ends_here(field.name)
                 && !is_forwarded(field.name)
                 && !is_of_this_request(field.name)
-                && !self.granted.replaces(field.name)
+                && (is_credential(field.name) || !self.granted.replaces(field.name))
                 && fields::may_pass(field.name, is_trusted, &[])
                 && !(has_connection && named_by_connection(exchange, field.name));
             if is_asked {
@@ -132,6 +132,11 @@ impl Consulted {
         h1::end_request(&mut out, RequestFraming::None, connection);
         Some(out)
     }
+}
+
+/// What whoever decides goes by: it is shown also where a request gets it anew.
+fn is_credential(name: &str) -> bool {
+    ["authorization", "cookie"].iter().any(|known| name.eq_ignore_ascii_case(known))
 }
 
 fn is_of_this_request(name: &str) -> bool {

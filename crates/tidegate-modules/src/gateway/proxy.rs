@@ -230,6 +230,14 @@ impl Proxy {
         Some(())
     }
 
+    /// What of the trailers goes on: nothing by the name of a field that the request was given.
+    fn trailers_of(&self, exchange: &Exchange<'_>) -> Rc<RequestTrailers> {
+        match exchange.granted_names() {
+            [] => self.trailers.clone(),
+            names => Rc::new(self.trailers.and(names)),
+        }
+    }
+
     /// What the backend is asked for by.
     fn authority<'a>(&'a self, exchange: &Exchange<'a>) -> &'a str {
         let host = [self.host.as_deref().unwrap_or(exchange.authority), &self.link.site];
@@ -293,7 +301,7 @@ impl Proxy {
             authority: self.authority(exchange).to_owned(),
             target,
             lines,
-            upload: multiplexed::Upload::of(body, self.link.request_buffer, self.trailers.clone()),
+            upload: multiplexed::Upload::of(body, self.link.request_buffer, self.trailers_of(exchange)),
             content_length,
             is_stream,
             may_repeat,
@@ -346,7 +354,7 @@ impl Handler for Proxy {
         let upload = match body {
             None => Upload::whole(head),
             Some(body) if framing == RequestFraming::Chunked => {
-                Upload::with_body(head, body, Framing::Chunked).with_trailers(self.trailers.clone())
+                Upload::with_body(head, body, Framing::Chunked).with_trailers(self.trailers_of(exchange))
             }
             Some(body) => Upload::with_body(head, body, Framing::Length),
         };
