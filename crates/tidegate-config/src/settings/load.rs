@@ -9,7 +9,7 @@ use std::sync::Arc;
 pub enum LoadOf {
     /// All of it.
     Server,
-    /// A site, by [`Site::label`].
+    /// A site, by [`Site::label`](super::Site::label).
     Site(String),
     /// A group of servers elsewhere, by its name.
     Upstream(String),

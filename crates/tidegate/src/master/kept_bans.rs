@@ -47,6 +47,11 @@ pub fn remove(path: &Path) {
     }
 }
 
+/// Who is banned, and until when by the clock on the wall, which goes on while the server is stopped.
+pub fn lines(rates: &Rates) -> String {
+    rates.bans_to_keep(wall_seconds())
+}
+
 /// Writes who is banned.
 pub fn keep(path: &Path, lines: &str) {
     if let Err(error) = write(path, lines) {

@@ -70,7 +70,6 @@ use tidegate_config::{Diagnostic, Settings};
 use tidegate_core::admission::{save_address_space, shortage_of_address_space};
 use tidegate_core::log::{self, Writer};
 use tidegate_core::tls::{PairKey, TlsFiles};
-use tidegate_io::clock::wall_seconds;
 use tidegate_io::file::{Patience, Root, is_openat2_missing};
 use tidegate_io::off_limits;
 use tidegate_tls::Pair;
@@ -580,7 +579,7 @@ impl Master {
             }
         }
         if let (Some(path), None) = (self.current.settings.bans_file.clone(), &ending.successor) {
-            let lines = self.current.rates.bans_to_keep(wall_seconds());
+            let lines = kept_bans::lines(&self.current.rates);
             self.disk.run("who is banned", move || kept_bans::keep(&path, &lines));
         }
         log::info(&said);
