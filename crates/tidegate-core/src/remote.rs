@@ -6,7 +6,7 @@
 use smallvec::SmallVec;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use tidegate_config::settings::{Network, NetworkSet};
-use tidegate_http::Fields;
+use tidegate_http::{Customer, Fields};
 use tidegate_io::socket::Peer;
 
 /// Who asks.
@@ -83,13 +83,12 @@ impl Remote {
     /// What tells one customer from another, bytes: an IPv4 address, or the network of 64 bits that each has of IPv6
     /// (RFC 6177). Clients of a unix socket are one.
     pub fn customer(&self) -> SmallVec<[u8; 64]> {
-        let ip = match self.client {
-            Peer::Tcp(address) => address.ip().to_canonical(),
-            Peer::Unix => return SmallVec::new(),
-        };
-        match ip {
-            IpAddr::V4(ip) => SmallVec::from_slice(&ip.octets()),
-            IpAddr::V6(ip) => SmallVec::from_slice(&ip.octets()[..8]),
+        match self.client {
+            Peer::Unix => SmallVec::new(),
+            Peer::Tcp(address) => match Customer::of(address.ip()) {
+                Customer::V4(ip) => SmallVec::from_slice(&ip.octets()),
+                Customer::V6(network) => SmallVec::from_slice(&network.to_be_bytes()),
+            },
         }
     }
 

@@ -2,7 +2,7 @@
 
 use arrayvec::ArrayString;
 use std::fmt::Write as _;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 
 /// The text of an address: `127.0.0.1`, `2001:db8::1`. The longest has 45 bytes (RFC 4291 section 2.2).
 pub type IpText = ArrayString<45>;
@@ -33,9 +33,49 @@ pub fn ip_text(address: IpAddr) -> IpText {
     text
 }
 
+/// What tells one customer of a network from another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Customer {
+    /// An address of IPv4.
+    V4(Ipv4Addr),
+    /// The upper half of an address of IPv6: each customer has a network of 64 bits at least (RFC 6177), and changes the
+    /// address within it at will.
+    V6(u64),
+}
+
+impl Customer {
+    /// Whose an address is. One of IPv4 may stand in one of IPv6: mapped (RFC 4291 section 2.5.5.2), or put there by who
+    /// translates between the two (`64:ff9b::/96`, RFC 6052 section 2.1), behind whom all would be one otherwise.
+    pub fn of(address: IpAddr) -> Customer {
+        const TRANSLATED: u128 = 0x64_ff9b << 96;
+        match address.to_canonical() {
+            IpAddr::V4(address) => Customer::V4(address),
+            IpAddr::V6(address) if address.to_bits() >> 32 == TRANSLATED >> 32 => {
+                Customer::V4(Ipv4Addr::from_bits(address.to_bits() as u32))
+            }
+            IpAddr::V6(address) => Customer::V6((address.to_bits() >> 64) as u64),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn customers() {
+        let of = |text: &str| Customer::of(text.parse().unwrap());
+        let four = of("192.0.2.33");
+        assert_eq!(four, Customer::V4([192, 0, 2, 33].into()));
+        for same in ["::ffff:192.0.2.33", "64:ff9b::c000:221"] {
+            assert_eq!(of(same), four, "{same}");
+        }
+        for other in ["64:ff9b::c000:222", "64:ff9b:1::c000:221", "64:ff9b:0:0:0:1:c000:221"] {
+            assert_ne!(of(other), four, "{other}");
+        }
+        assert_eq!(of("2001:db8::1"), of("2001:db8::ffff:0:0:1"));
+        assert_ne!(of("2001:db8::1"), of("2001:db8:0:1::1"));
+    }
 
     #[test]
     fn addresses() {

@@ -38,7 +38,7 @@ pub use date::HttpDate;
 pub use decimal::{parse_decimal, push_decimal};
 pub use etag::EntityTag;
 pub use field::{Field, FieldLines, Fields};
-pub use ip::{IpText, ip_text};
+pub use ip::{Customer, IpText, ip_text};
 pub use method::Method;
 pub use path::PathError;
 pub use range::{ByteRange, Ranges, Selection};

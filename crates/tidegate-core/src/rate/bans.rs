@@ -15,6 +15,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::time::Duration;
+use tidegate_http::Customer;
 use tidegate_io::shared::SharedWords;
 use tidegate_io::socket::Peer;
 
@@ -51,12 +52,10 @@ impl Client {
 
     /// Whoever has this address.
     pub fn at(address: IpAddr) -> Option<Client> {
-        Some(Client(match address.to_canonical() {
-            IpAddr::V4(address) => V4 | u64::from(address.to_bits()),
+        Some(Client(match Customer::of(address) {
+            Customer::V4(address) => V4 | u64::from(address.to_bits()),
             // Networks from 0 to V4 and beyond are nobody's.
-            IpAddr::V6(address) => {
-                Some((address.to_bits() >> 64) as u64).filter(|network| *network > V4 << 1).unwrap_or(1)
-            }
+            Customer::V6(network) => Some(network).filter(|network| *network > V4 << 1).unwrap_or(1),
         }))
     }
 }

@@ -15,7 +15,7 @@ use tidegate_core::hosts;
 use tidegate_core::template::uri_of;
 use tidegate_core::{Exchange, Gate, Verdict, answer};
 use tidegate_http::path::encode_path;
-use tidegate_http::{Method, Status};
+use tidegate_http::{Customer, Method, Status};
 use tidegate_io::socket::Peer;
 
 /// What the last parameter is called, behind the `&` of the one in front of it.
@@ -190,9 +190,9 @@ pub struct SignedFor<'a> {
 
 /// Whom an address stands for: of IPv6 the network of 64 bits, since clients change their address within it.
 fn network(ip: IpAddr) -> String {
-    match ip.to_canonical() {
-        IpAddr::V4(ip) => ip.to_string(),
-        IpAddr::V6(ip) => format!("{:x}/64", ip.to_bits() >> 64),
+    match Customer::of(ip) {
+        Customer::V4(ip) => ip.to_string(),
+        Customer::V6(network) => format!("{network:x}/64"),
     }
 }
 
