@@ -1,6 +1,7 @@
 //! `login basic` and `require`.
 
-use super::source::{Answer, Outcome, Source};
+use super::questions::{Answer, Outcome};
+use super::source::Source;
 use super::tally;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;

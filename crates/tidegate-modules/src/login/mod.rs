@@ -13,6 +13,8 @@
 //! | `jwt` | whether a token is good, and what it says |
 //! | `fetched` | what a service publishes, kept here |
 //! | `source` | where users are known |
+//! | `questions` | what other threads look into, once and in turn |
+//! | `guesses` | how often wrong passwords may be tried |
 //! | `accounts` | who stands in password files |
 //! | `store` | the sources of a process |
 //! | `cache` | what is remembered of them (R9) |
@@ -32,9 +34,11 @@ mod directory;
 mod fake;
 mod fetched;
 mod forward;
+mod guesses;
 mod jwt;
 mod openid;
 mod password;
+mod questions;
 mod require;
 mod signed;
 mod source;

@@ -1,7 +1,8 @@
 //! `require`: who of those who have logged in goes on.
 
 use super::basic::away;
-use super::source::{Answer, Outcome, Source};
+use super::questions::{Answer, Outcome};
+use super::source::Source;
 use super::tally;
 use std::fmt;
 use std::sync::Arc;

@@ -6,66 +6,37 @@
 
 use super::accounts::Accounts;
 use super::cache::{self, Key, Remembered, UserCache};
-use super::directory::{Away, Directory, Figures, Found, Seat};
+use super::directory::{Directory, Figures, Found, Seat};
 use super::fetched::Fetched;
 use super::forward::Admission;
+use super::guesses::{Guesser, Guesses};
 use super::jwt::Keyring;
 use super::openid::{Metadata, Seals};
 use super::password;
+use super::questions::{Answer, Outcome, Question, Questions};
 use crate::status::ProviderReport;
 use aws_lc_rs::{hmac, rand};
-use std::collections::{HashMap, VecDeque};
 use std::io;
-use std::num::NonZeroU64;
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError, RwLock};
 use std::thread::available_parallelism;
 use std::time::Duration;
 use tidegate_config::settings::{Account, Shared, TokenKey, Tokens, UrlKey, UserSource};
-use tidegate_core::rate::{Buckets, Identity, Rate, RateStore, Ruling, Table};
+use tidegate_core::rate::{Identity, RateStore, Table};
 use tidegate_core::tls::TlsStore;
 use tidegate_core::user::User;
 use tidegate_io::blocking::Overloaded;
 use tidegate_io::lane::Lane;
-use tidegate_io::oneshot::{Promise, Promised, promise};
+use tidegate_io::oneshot::promise;
 
 /// Decisions of an application that are remembered.
 const ADMITTED: usize = 10_000;
 /// Passwords that wait to be compared.
 const WAITING: usize = 256;
-/// Pairs of one client that are looked into at once: others come in between.
-const OF_A_CLIENT: usize = 8;
-/// Pairs of one client that wait for those, and of all clients together.
-const IN_LINE: usize = 128;
-const IN_ALL_LINES: usize = 4096;
-/// Wrong passwords of a user that a client may try at once, and one more in each such time.
-const GUESSES: (u64, Duration) = (10, Duration::from_secs(10));
-
 /// The threads that compare passwords: half of the processors.
 static LANE: LazyLock<Lane> = LazyLock::new(|| {
     let processors = available_parallelism().map_or(1, usize::from);
     Lane::new("tidegate-login", processors / 2, WAITING)
 });
-
-/// What has been found out.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Outcome {
-    /// A pair is this user's.
-    Known(Arc<User>),
-    /// A pair is nobody's.
-    Nobody,
-    /// Whether somebody belongs to one of some groups.
-    Member(bool),
-    /// This client has guessed too often.
-    Later(Duration),
-    /// The directory cannot say.
-    Away(Duration),
-}
-
-impl From<Away> for Outcome {
-    fn from(away: Away) -> Outcome {
-        Outcome::Away(away.retry_after)
-    }
-}
 
 /// What something is remembered for: what one purpose has found out says nothing for another.
 #[derive(Clone, Copy)]
@@ -78,16 +49,6 @@ enum Purpose {
     Admission,
     /// Whether a user is in one of some groups.
     Groups,
-}
-
-/// What has become of a question.
-pub enum Answer {
-    /// This is known at once. Whether it was remembered, or could be said without that.
-    Known(Outcome),
-    /// It is being looked into. `None` in the end: nobody has, since too much was to do.
-    Asked(Promised<Outcome>),
-    /// Too much is to do.
-    Overloaded,
 }
 
 /// The users of one source.
@@ -109,60 +70,9 @@ pub struct Source {
     seals: RwLock<Arc<Seals>>,
     /// Whom an application has let in.
     admitted: Mutex<Remembered<Admission>>,
-    asked: Mutex<Asked>,
-    /// Shared by all server processes.
-    guesses: Arc<Buckets>,
+    questions: Arc<Questions>,
     /// Nobody is asked: requests are explained.
     is_silent: bool,
-}
-
-/// What is being looked into, and what waits for its turn.
-#[derive(Default)]
-struct Asked {
-    /// Those who wait for the answer to a question.
-    waiting: HashMap<Key, Vec<Promise<Outcome>>>,
-    clients: HashMap<Vec<u8>, Line>,
-    /// How many questions stand in lines.
-    in_line: usize,
-}
-
-/// The questions of one client.
-#[derive(Default)]
-struct Line {
-    /// How many are looked into.
-    under_way: usize,
-    turns: VecDeque<Turn>,
-}
-
-/// Has a question looked into by another thread.
-type Turn = Box<dyn FnOnce() -> Result<(), Overloaded> + Send>;
-
-/// A question that nobody has asked yet.
-struct Question {
-    key: Key,
-    client: Vec<u8>,
-    /// Whom it is counted for if it is a guess.
-    guesser: Option<Vec<u8>>,
-    /// Monotonic nanoseconds.
-    asked: u64,
-}
-
-/// A question under way: what it has taken is given back in the end, whatever comes of it.
-struct Turned {
-    source: Arc<Source>,
-    question: Question,
-    /// Nobody waits for it any more.
-    is_over: bool,
-}
-
-impl Drop for Turned {
-    fn drop(&mut self) {
-        if !self.is_over {
-            lock(&self.source.asked).waiting.remove(&self.question.key);
-            self.source.not_guessed(&self.question);
-        }
-        self.source.give_turn(&self.question.client);
-    }
 }
 
 impl Source {
@@ -203,8 +113,7 @@ impl Source {
             ))),
             admitted: Mutex::default(),
             secret: hmac::Key::new(hmac::HMAC_SHA256, &secret),
-            asked: Mutex::default(),
-            guesses,
+            questions: Arc::new(Questions::new(Guesses::new(guesses))),
             is_silent,
         })
     }
@@ -357,12 +266,12 @@ impl Source {
     pub fn look_up(self: &Arc<Self>, name: &str, password: &[u8], client: &[u8], now: u64) -> Answer {
         let key = self.key(Purpose::Password, &[name.as_bytes(), password]);
         let is_in_file = self.accounts().find(name).is_some();
-        let guesser = guesser(client, name, self.directory.is_some() && !is_in_file);
+        let guesser = Guesser::of(client, name, self.directory.is_some() && !is_in_file);
         if let Some(user) = self.cache.user(&key, now) {
             // Else who has guessed too often would be told which password is right while its owner is remembered.
-            return Answer::Known(match self.guesses.look(&guesser, guesses(), now) {
-                Ruling::Within { .. } => Outcome::Known(user),
-                Ruling::Beyond { retry_after } => Outcome::Later(retry_after),
+            return Answer::Known(match self.guesses().look(&guesser, now) {
+                Ok(()) => Outcome::Known(user),
+                Err(too_often) => too_often.into(),
             });
         }
         // A directory would take an empty password for none, and let in anybody (RFC 4513 section 5.1.2).
@@ -377,11 +286,14 @@ impl Source {
             }),
             // What files say is known at once, by who explains a request; nobody else waits for it.
             None if self.is_silent => Answer::Known(self.compare(&question, &name, &password)),
-            None => self.ask(question, |turned| {
-                LANE.run(move || {
-                    turned.find_out(|source, question| source.compare(question, &name, &password))
+            None => {
+                let source = self.clone();
+                self.questions.ask(question, |under_way| {
+                    LANE.run(move || {
+                        under_way.find_out(|question| source.compare(question, &name, &password));
+                    })
                 })
-            }),
+            }
         }
     }
 
@@ -428,86 +340,16 @@ impl Source {
         if let Some(away) = directory.away() {
             return Answer::Known(away.into());
         }
-        self.ask(question, move |turned| {
-            let source = turned.source.clone();
+        let source = self.clone();
+        self.questions.ask(question, move |under_way| {
+            let asked = source.clone();
             let directory = source.directory.as_ref().ok_or(Overloaded)?;
-            directory.run(move |seat| turned.find_out(|source, question| job(source, seat, question)))
+            directory.run(move |seat| under_way.find_out(|question| job(&asked, seat, question)))
         })
     }
 
-    /// Has something looked into, unless it is already. A guess is counted before it is made, so that guesses that come at once
-    /// are counted as those one after the other; [`Source::not_guessed`] takes back what was none.
-    fn ask(
-        self: &Arc<Self>,
-        question: Question,
-        run: impl FnOnce(Turned) -> Result<(), Overloaded> + Send + 'static,
-    ) -> Answer {
-        let (promise, promised) = promise();
-        let (key, client) = (question.key, question.client.clone());
-        let turn = {
-            let mut asked = lock(&self.asked);
-            let asked = &mut *asked;
-            if let Some(waiting) = asked.waiting.get_mut(&key) {
-                waiting.push(promise);
-                return Answer::Asked(promised);
-            }
-            if let Some(guesser) = &question.guesser
-                && let Ruling::Beyond { retry_after } =
-                    self.guesses.charge(guesser, guesses(), question.asked)
-            {
-                return Answer::Known(Outcome::Later(retry_after));
-            }
-            let line = asked.clients.entry(client.clone()).or_default();
-            let has_to_wait = line.under_way >= OF_A_CLIENT;
-            if has_to_wait && (line.turns.len() >= IN_LINE || asked.in_line >= IN_ALL_LINES) {
-                self.not_guessed(&question);
-                return Answer::Overloaded;
-            }
-            asked.waiting.insert(key, vec![promise]);
-            let source = self.clone();
-            let turn: Turn = Box::new(move || run(Turned { source, question, is_over: false }));
-            if has_to_wait {
-                line.turns.push_back(turn);
-                asked.in_line += 1;
-                return Answer::Asked(promised);
-            }
-            line.under_way += 1;
-            turn
-        };
-        // One that is not taken is dropped, which ends it.
-        match turn() {
-            Ok(()) => Answer::Asked(promised),
-            Err(Overloaded) => Answer::Overloaded,
-        }
-    }
-
-    /// Lets the client's next question have the turn of one that has ended.
-    fn give_turn(&self, client: &[u8]) {
-        let turn = {
-            let mut asked = lock(&self.asked);
-            let asked = &mut *asked;
-            let Some(line) = asked.clients.get_mut(client) else { return };
-            let turn = line.turns.pop_front();
-            match turn.is_some() {
-                true => asked.in_line -= 1,
-                false => line.under_way -= 1,
-            }
-            if line.under_way == 0 {
-                asked.clients.remove(client);
-            }
-            turn
-        };
-        if let Some(turn) = turn {
-            // One that is not taken is dropped, and ends like this one.
-            let _ = turn();
-        }
-    }
-
-    /// What was counted as a guess was none.
-    fn not_guessed(&self, question: &Question) {
-        if let Some(guesser) = &question.guesser {
-            self.guesses.give_back(guesser, guesses().interval(), question.asked);
-        }
+    fn guesses(&self) -> &Guesses {
+        self.questions.guesses()
     }
 
     /// Compares a password with that of a file.
@@ -544,14 +386,14 @@ impl Source {
             return Outcome::Nobody;
         }
         // However a name is spelt, the user is the same: another spelling is no further guess.
-        let same = guesser(&question.client, &format!("dn:{}", found.dn), true);
-        if let Ruling::Beyond { retry_after } = self.guesses.charge(&same, guesses(), question.asked) {
+        let same = Guesser::of(&question.client, &format!("dn:{}", found.dn), true);
+        if let Err(too_often) = self.guesses().charge(&same, question.asked) {
             // This spelling stays counted: it is no way to go on asking either.
-            return Outcome::Later(retry_after);
+            return too_often.into();
         }
         let is_password = seat.is_password(&found, password);
         if !matches!(is_password, Ok(false)) {
-            self.guesses.give_back(&same, guesses().interval(), question.asked);
+            self.guesses().give_back(&same, question.asked);
         }
         match is_password {
             Ok(true) => {}
@@ -579,355 +421,9 @@ impl Source {
     }
 }
 
-impl Turned {
-    /// Looks into it, and tells everybody who waits for it.
-    fn find_out(mut self, look: impl FnOnce(&Source, &Question) -> Outcome) {
-        {
-            let mut asked = lock(&self.source.asked);
-            let is_wanted = |promises: &Vec<Promise<Outcome>>| promises.iter().any(Promise::is_wanted);
-            self.is_over = !asked.waiting.get(&self.question.key).is_some_and(is_wanted);
-            if self.is_over {
-                // In the same moment: who comes after this begins anew.
-                asked.waiting.remove(&self.question.key);
-            }
-        }
-        if self.is_over {
-            self.source.not_guessed(&self.question);
-            return; // all have gone
-        }
-        let outcome = look(&self.source, &self.question);
-        if !matches!(outcome, Outcome::Nobody | Outcome::Later(_)) {
-            self.source.not_guessed(&self.question);
-        }
-        let promises = lock(&self.source.asked).waiting.remove(&self.question.key);
-        self.is_over = true;
-        promises.into_iter().flatten().for_each(|promise| promise.fulfil(outcome.clone()));
-    }
-}
-
-/// Whom a guess is counted for. Directories take names for the same whatever the case.
-fn guesser(client: &[u8], name: &str, is_folded: bool) -> Vec<u8> {
-    let folded = is_folded.then(|| name.trim().to_lowercase());
-    [client, b"\0", folded.as_deref().unwrap_or(name).as_bytes()].concat()
-}
-
-/// How fast somebody may guess.
-fn guesses() -> Rate {
-    let burst = NonZeroU64::new(GUESSES.0).unwrap_or(NonZeroU64::MIN);
-    Rate::new(NonZeroU64::MIN, GUESSES.1, burst)
-}
-
 pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What an answer comes to, for tests.
 #[cfg(test)]
-pub(super) fn outcome(answer: Answer) -> Outcome {
-    match answer {
-        Answer::Known(outcome) => outcome,
-        Answer::Overloaded => panic!("it is looked into"),
-        Answer::Asked(promised) => tidegate_testkit::block_on(promised).expect("it is answered"),
-    }
-}
-
-#[cfg(test)]
-pub(super) mod tests {
-    use super::*;
-    use crate::login::fake::{self, Fake, Manner};
-    use tidegate_config::settings::{self, Account, Origin, UserCache};
-    use tidegate_core::rate::TablePlace;
-    use tidegate_io::shared::SharedMemory;
-
-    pub fn users(cache: UserCache) -> UserSource {
-        let account = |name: &str, hash: &str| Account {
-            name: name.into(),
-            hash: hash.into(),
-            groups: vec!["admins".into(), "staff".into()],
-        };
-        let accounts = vec![
-            account("anna", "$5$rounds=1000$saltsalt$Pm8pPYNOVSvbBWLDNDBdQwQUUb6/tYTP5RrM/DAbZl1"),
-            account("ben", "$apr1$Qx5wZ9ab$1XKzto56N1RCFfXDqmcc/0"),
-        ];
-        let (accounts, origin) = (accounts.into(), Origin::default());
-        UserSource {
-            name: "staff".into(),
-            files: Default::default(),
-            accounts,
-            directory: None,
-            forward: None,
-            tokens: None,
-            openid: None,
-            cache,
-            origin,
-        }
-    }
-
-    pub const CACHE: UserCache = UserCache { lifetime: Duration::from_secs(120), users: 100, groups: 4 };
-
-    pub const NOW: u64 = 1_000_000_000_000;
-
-    fn new(settings: &UserSource) -> Arc<Source> {
-        Arc::new(Source::new(settings, &TlsStore::new().unwrap(), &RateStore::default(), false).unwrap())
-    }
-
-    pub fn wait(answer: Answer) -> Option<Arc<User>> {
-        match outcome(answer) {
-            Outcome::Known(user) => Some(user),
-            Outcome::Nobody => None,
-            other => panic!("{other:?}"),
-        }
-    }
-
-    #[test]
-    fn who_has_proved_to_be_somebody_is_remembered() {
-        let source = new(&users(CACHE));
-        let ben = wait(source.look_up("ben", b"hello", b"c", NOW)).unwrap();
-        assert_eq!(ben.name, "ben");
-        assert!(ben.is_in("staff") && !ben.is_in("staf"));
-        let Answer::Known(Outcome::Known(again)) = source.look_up("ben", b"hello", b"c", NOW) else {
-            panic!("he is known")
-        };
-        assert!(Arc::ptr_eq(&ben, &again));
-        assert!(wait(source.look_up("ben", b"hell", b"c", NOW)).is_none());
-        assert!(matches!(source.look_up("ben", b"hell", b"d", NOW), Answer::Known(Outcome::Nobody)));
-        assert!(wait(source.look_up("carl", b"hello", b"c", NOW)).is_none());
-        // No pair is another, however they are joined.
-        assert!(wait(source.look_up("be", b"n\0hello", b"c", NOW)).is_none());
-    }
-
-    #[test]
-    fn without_a_cache_every_request_is_looked_into() {
-        let cache = UserCache { lifetime: Duration::ZERO, ..CACHE };
-        let source = new(&users(cache));
-        for _ in 0..3 {
-            assert!(wait(source.look_up("ben", b"hello", b"c", NOW)).is_some());
-        }
-    }
-
-    #[test]
-    fn a_guesser_has_to_wait_and_nobody_else() {
-        let source = new(&users(CACHE));
-        for guess in 0..GUESSES.0 {
-            assert!(wait(source.look_up("ben", guess.to_string().as_bytes(), b"guesser", NOW)).is_none());
-        }
-        let Answer::Known(Outcome::Later(time)) = source.look_up("ben", b"hello", b"guesser", NOW) else {
-            panic!("too fast")
-        };
-        assert!(time <= GUESSES.1 && time > GUESSES.1 / 2, "{time:?}");
-        assert!(wait(source.look_up("anna", b"x", b"guesser", NOW)).is_none(), "another user");
-        assert!(wait(source.look_up("ben", b"hello", b"other", NOW)).is_some(), "another client");
-        // Who is known stays so, but where somebody guesses.
-        assert!(matches!(source.look_up("ben", b"hello", b"other", NOW), Answer::Known(Outcome::Known(_))));
-    }
-
-    /// Two server processes, each with stores of its own, over memory that the master has made.
-    /// Who is known there may be guessed at by others meanwhile.
-    #[test]
-    fn a_guesser_is_not_told_whom_the_server_remembers() {
-        let source = new(&users(CACHE));
-        let is_known = |client: &[u8]| {
-            matches!(source.look_up("ben", b"hello", client, NOW), Answer::Known(Outcome::Known(_)))
-        };
-        wait(source.look_up("ben", b"hello", b"ben's", NOW)).unwrap();
-        assert!(is_known(b"guesser"));
-        for guess in 0..GUESSES.0 {
-            assert!(wait(source.look_up("ben", guess.to_string().as_bytes(), b"guesser", NOW)).is_none());
-        }
-        assert!(!is_known(b"guesser") && is_known(b"ben's"));
-    }
-
-    #[test]
-    fn guesses_count_for_all_processes() {
-        let settings = users(CACHE);
-        let identity = Identity::of_guesses(&settings);
-        let length = identity.length(2).unwrap();
-        let (memory, descriptor) = SharedMemory::new("test", length).unwrap();
-        identity.fresh(memory.words(0..length).unwrap(), 2).unwrap();
-        let (places, memories) = ([TablePlace { identity, memory: 0, start: 0, length }], [descriptor]);
-        let [one, other] = [(); 2].map(|()| {
-            let rates = Arc::new(RateStore::default());
-            rates.provide(&places, &memories).unwrap();
-            crate::login::LoginStore::new(TlsStore::new().unwrap(), rates).source(&settings).unwrap()
-        });
-        for guess in 0..GUESSES.0 {
-            let source = if guess % 2 == 0 { &one } else { &other };
-            assert!(wait(source.look_up("ben", guess.to_string().as_bytes(), b"guesser", NOW)).is_none());
-        }
-        for source in [&one, &other] {
-            let answer = source.look_up("ben", b"hello", b"guesser", NOW);
-            assert!(matches!(answer, Answer::Known(Outcome::Later(_))));
-        }
-    }
-
-    /// They are counted before they are compared: at once or one after the other is the same.
-    #[test]
-    fn guesses_at_once_are_no_more_than_one_after_the_other() {
-        let source = new(&users(CACHE));
-        let guesses: Vec<String> = (0..30).map(|guess| guess.to_string()).collect();
-        let answers: Vec<Answer> =
-            guesses.iter().map(|guess| source.look_up("ben", guess.as_bytes(), b"guesser", NOW)).collect();
-        let outcomes: Vec<Outcome> = answers.into_iter().map(outcome).collect();
-        let compared = outcomes.iter().filter(|outcome| **outcome == Outcome::Nobody).count() as u64;
-        let later = outcomes.iter().filter(|outcome| matches!(outcome, Outcome::Later(_))).count() as u64;
-        assert_eq!((compared, later), (GUESSES.0, 30 - GUESSES.0));
-    }
-
-    /// A password that is right costs no guess, however often it is compared.
-    #[test]
-    fn right_passwords_are_no_guesses() {
-        let source = new(&users(UserCache { lifetime: Duration::ZERO, ..CACHE }));
-        for _ in 0..3 * GUESSES.0 {
-            assert!(wait(source.look_up("ben", b"hello", b"client", NOW)).is_some());
-        }
-        for guess in 0..GUESSES.0 {
-            assert!(wait(source.look_up("ben", guess.to_string().as_bytes(), b"client", NOW)).is_none());
-        }
-        let last = source.look_up("ben", b"x", b"client", NOW);
-        assert!(matches!(last, Answer::Known(Outcome::Later(_))));
-    }
-
-    /// Twenty behind one address log in at once: they stand in line, and nobody is turned away.
-    #[test]
-    fn many_behind_one_address_have_their_turns() {
-        let account =
-            |number: usize| Account { name: format!("u{number}"), ..users(CACHE).accounts[1].clone() };
-        let many = UserSource { accounts: (0..100).map(account).collect::<Vec<_>>().into(), ..users(CACHE) };
-        let source = new(&many);
-        let answers: Vec<Answer> =
-            (0..100).map(|number| source.look_up(&format!("u{number}"), b"hello", b"office", NOW)).collect();
-        assert_eq!(answers.into_iter().filter_map(wait).count(), 100);
-        let idle = |source: &Source| {
-            let asked = lock(&source.asked);
-            asked.waiting.is_empty() && asked.clients.is_empty() && asked.in_line == 0
-        };
-        // The last one gives its turn back after it has answered.
-        tidegate_testkit::wait_for(|| idle(&source).then_some(()), "nothing is under way any more");
-    }
-
-    #[test]
-    fn one_client_leaves_room_for_others() {
-        let source = new(&users(CACHE));
-        let held: Vec<Answer> =
-            (0..1000).map(|name| source.look_up(&format!("nobody{name}"), b"x", b"flood", NOW)).collect();
-        assert!(held.iter().any(|answer| matches!(answer, Answer::Overloaded)));
-        assert!(wait(source.look_up("ben", b"hello", b"other", NOW)).is_some());
-    }
-
-    fn directory_users(fake: &Fake, cache: UserCache) -> UserSource {
-        let directory = Some(fake::settings(&[fake]));
-        UserSource { accounts: Vec::new().into(), directory, cache, ..users(cache) }
-    }
-
-    const SECOND: u64 = 1_000_000_000;
-
-    /// The goal of the user cache: 10,000 users who go on and on cost a directory no more than 84 binds a second.
-    #[test]
-    fn ten_thousand_steady_users_seldom_bind() {
-        let fake = Fake::new(Manner::Sound);
-        let cache = UserCache { users: 10_000, ..CACHE };
-        let source = new(&directory_users(&fake, cache));
-        // They have come one after the other, and each asks for something every 30 seconds, for twice the lifetime.
-        for round in 0..8 {
-            for user in 0..10_000 {
-                let now = NOW + round * 30 * SECOND + user * 30 * SECOND / 10_000;
-                let (name, password) = (format!("user{user}"), format!("pw{user}"));
-                let found = outcome(source.look_up(&name, password.as_bytes(), b"c", now));
-                assert!(matches!(found, Outcome::Known(_)), "{found:?} {name} {round}");
-            }
-        }
-        assert!(fake.binds() <= 84 * 240, "{}", fake.binds());
-        assert_eq!(source.take_figures().asked.binds, fake.binds());
-    }
-
-    /// Nothing that is remembered for one purpose is found for another, and no two lists of parts read as one.
-    #[test]
-    fn what_is_remembered_is_so_for_one_purpose() {
-        let account = Account { name: "token".into(), ..users(CACHE).accounts[1].clone() };
-        let source = new(&UserSource { accounts: vec![account].into(), ..users(CACHE) });
-        assert!(wait(source.look_up("token", b"hello", b"c", NOW)).is_some());
-        assert!(source.shown(b"hello", NOW).is_none());
-        let purposes = [Purpose::Password, Purpose::Token, Purpose::Admission, Purpose::Groups];
-        let keys: std::collections::HashSet<Key> =
-            purposes.map(|purpose| source.key(purpose, &[b"a"])).into();
-        assert_eq!(keys.len(), purposes.len());
-        let groups = |parts: &[&[u8]]| source.key(Purpose::Groups, parts);
-        assert_ne!(groups(&[b"a\0b", b"c"]), groups(&[b"a", b"b\0c"]));
-        assert_ne!(groups(&[b"a", b"b\0c"]), groups(&[b"a", b"b", b"c"]));
-    }
-
-    /// A name of the files is theirs, whatever spelling or alias the directory finds the same user by.
-    #[test]
-    fn whom_the_files_know_the_directory_lets_nobody_be() {
-        let fake = Fake::new(Manner::Sound);
-        for listed in ["user1", "User1"] {
-            let account = Account { name: listed.into(), ..users(CACHE).accounts[0].clone() };
-            let settings = UserSource { accounts: vec![account].into(), ..directory_users(&fake, CACHE) };
-            let source = new(&settings);
-            for typed in ["USER1", "User1", "user1", "\u{ff55}ser1"] {
-                assert!(wait(source.look_up(typed, b"pw1", b"c", NOW)).is_none(), "{typed} {listed}");
-            }
-            assert!(wait(source.look_up("user2", b"pw2", b"c", NOW)).is_some());
-            // Whom the files know no more, the directory does.
-            source.renew(&Vec::new().into());
-            assert!(wait(source.look_up("USER1", b"pw1", b"c", NOW)).is_some());
-        }
-        assert_eq!(fake.binds(), 4);
-    }
-
-    #[test]
-    fn who_asks_at_once_is_looked_up_once() {
-        let fake = Fake::new(Manner::Sound);
-        let settings = directory_users(&fake, CACHE);
-        let slow =
-            settings.directory.map(|slow| settings::Directory { timeout: Duration::from_secs(60), ..slow });
-        let source = new(&UserSource { directory: slow, ..directory_users(&fake, CACHE) });
-        fake.hold(true);
-        let asked: Vec<Answer> = (0..50).map(|_| source.look_up("user1", b"pw1", b"c", NOW)).collect();
-        assert!(asked.iter().all(|answer| matches!(answer, Answer::Asked(_))));
-        fake.hold(false);
-        for answer in asked {
-            assert!(matches!(outcome(answer), Outcome::Known(_)));
-        }
-        assert_eq!(fake.binds(), 1);
-    }
-
-    /// Other spellings of a name are no further guesses, and once there were too many the directory hears of none.
-    #[test]
-    fn a_directory_is_not_guessed_at() {
-        let fake = Fake::new(Manner::Sound);
-        let source = new(&directory_users(&fake, CACHE));
-        let spellings = ["user1", "USER1", "User1", "\u{ff55}ser1", "uSer1"];
-        let mut later = 0;
-        for guess in 0..40 {
-            let name = spellings[guess % spellings.len()];
-            match outcome(source.look_up(name, format!("guess{guess}").as_bytes(), b"guesser", NOW)) {
-                Outcome::Nobody => {}
-                Outcome::Later(_) => later += 1,
-                other => panic!("{other:?}"),
-            }
-        }
-        assert_eq!((fake.binds(), later), (GUESSES.0, 40 - GUESSES.0));
-        assert!(fake.searches() <= 2 * GUESSES.0, "{}", fake.searches());
-        assert!(matches!(outcome(source.look_up("user1", b"pw1", b"other", NOW)), Outcome::Known(_)));
-        // A password that is none costs nothing.
-        assert!(matches!(source.look_up("user2", b"", b"other", NOW), Answer::Known(Outcome::Nobody)));
-    }
-
-    /// Somebody whom the directory cannot be asked about is neither let in nor refused, and nothing of it is remembered.
-    #[test]
-    fn a_directory_that_is_away_is_no_refusal() {
-        let fake = Fake::new(Manner::Sound);
-        let source = new(&directory_users(&fake, CACHE));
-        assert!(wait(source.look_up("user1", b"pw1", b"c", NOW)).is_some());
-        fake.set(Manner::Hasty);
-        let other = new(&directory_users(&fake, CACHE));
-        assert!(matches!(outcome(other.look_up("user1", b"pw1", b"c", NOW)), Outcome::Away(_)));
-        assert!(matches!(other.look_up("user1", b"pw1", b"c", NOW), Answer::Known(Outcome::Away(_))));
-        // Who is known stays known.
-        assert!(matches!(
-            source.look_up("user1", b"pw1", b"c", NOW + 119 * SECOND),
-            Answer::Known(Outcome::Known(_))
-        ));
-    }
-}
+pub(super) mod tests;

@@ -158,8 +158,8 @@ impl LoginStore {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::login::questions::{Answer, Outcome};
     use crate::login::source::tests::{CACHE, NOW, users, wait};
-    use crate::login::source::{Answer, Outcome};
     use tidegate_config::settings::Account;
 
     /// Who has another password, or other groups, or is there no more, is known no more; others are, without another look.

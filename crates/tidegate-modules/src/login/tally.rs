@@ -1,6 +1,7 @@
 //! What logins add to the statistics of a worker.
 
-use super::source::{Answer, Outcome, Source};
+use super::questions::{Answer, Outcome};
+use super::source::Source;
 use tidegate_stats::Worker as Stats;
 
 /// A login was looked up.
