@@ -13,6 +13,7 @@ mod executor;
 pub mod file;
 pub mod lane;
 mod links;
+pub mod locking;
 pub mod notify;
 pub mod off_limits;
 pub mod oneshot;
