@@ -14,6 +14,7 @@ pub mod file;
 pub mod lane;
 mod links;
 pub mod locking;
+mod mapping;
 pub mod notify;
 pub mod off_limits;
 pub mod oneshot;
