@@ -20,6 +20,7 @@ use tidegate_config::settings::{self, HostPattern};
 use tidegate_core::site::account_of;
 use tidegate_io::connect::Address;
 use tidegate_stats::Worker as Stats;
+use tidegate_tls::Connector;
 
 /// Members of an upstream that a route remembers its connections to.
 const MEMBERS_MAX: usize = 64;
@@ -145,16 +146,22 @@ pub struct Link {
 }
 
 impl Link {
-    /// The way that settings describe.
+    /// The way that settings describe. `connector` is there for what is reached with TLS.
     ///
     /// # Errors
-    /// A folder for `sendfile` cannot be opened.
+    /// A folder for `sendfile` cannot be opened, or the name of the peer's certificate is none.
     pub fn new(
         shared: &Rc<Shared>,
         settings: &Gateway,
         site: &settings::Site,
-        tls: Option<PeerTls>,
+        connector: Option<Arc<Connector>>,
     ) -> io::Result<Rc<Link>> {
+        let tls = match (&settings.tls, connector) {
+            (Some(tls), Some(connector)) => {
+                Some(PeerTls { connector, name: Connector::name(&tls.name).map_err(io::Error::other)? })
+            }
+            _ => None,
+        };
         let limits = PoolLimits {
             idle: settings.keep as usize,
             idle_timeout: settings.keep_timeout,

@@ -3,7 +3,6 @@
 //! One for each source of users in each server process. It is asked for when somebody needs it, by one worker at a time, however
 //! many requests wait for it. What is old is used on while it is asked for anew, and while the service is away, up to a bound.
 
-use super::source::lock;
 use crate::status::ProviderReport;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
@@ -12,6 +11,7 @@ use tidegate_core::log;
 use tidegate_http::FieldLines;
 use tidegate_http::cache_control::CacheControl;
 use tidegate_io::clock::wall_seconds;
+use tidegate_io::locking::lock;
 use tidegate_io::oneshot::{Promise, Promised, promise};
 
 /// How long it is kept: at least, at most, and where its service does not say.

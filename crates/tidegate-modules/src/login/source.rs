@@ -17,7 +17,7 @@ use super::questions::{Answer, Outcome, Question, Questions};
 use crate::status::ProviderReport;
 use aws_lc_rs::{hmac, rand};
 use std::io;
-use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::{Arc, LazyLock, Mutex, PoisonError, RwLock};
 use std::thread::available_parallelism;
 use std::time::Duration;
 use tidegate_config::settings::{Account, Shared, TokenKey, Tokens, UrlKey, UserSource};
@@ -26,6 +26,7 @@ use tidegate_core::tls::TlsStore;
 use tidegate_core::user::User;
 use tidegate_io::blocking::Overloaded;
 use tidegate_io::lane::Lane;
+use tidegate_io::locking::lock;
 use tidegate_io::oneshot::promise;
 
 /// Decisions of an application that are remembered.
@@ -419,10 +420,6 @@ impl Source {
         self.cache.remember_wrong(question.key, question.asked);
         Outcome::Nobody
     }
-}
-
-pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]
