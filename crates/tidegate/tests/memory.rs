@@ -291,7 +291,18 @@ fn bursts_fail_nobody_and_leave_no_memory_behind() {
             let threads: Vec<_> = (0..clients).map(|number| scope.spawn(move || play(number))).collect();
             let failed: Vec<String> =
                 threads.into_iter().filter_map(|one| one.join().unwrap().err()).collect();
-            assert!(failed.is_empty(), "{} of {clients} failed: {:?}", failed.len(), failed.first());
+            let told = || {
+                [
+                    "timeouts",
+                    "memory_resets",
+                    "connection_refusals",
+                    "overloads",
+                    "requests_lost",
+                    "responses",
+                ]
+                .map(|name| format!("{name}: {}", server.status()["stats"][name]))
+            };
+            assert!(failed.is_empty(), "{} of {clients} failed: {failed:?}; {:?}", failed.len(), told());
         });
     };
     let is_at_rest = || {
