@@ -345,6 +345,9 @@ impl Connection {
         }
         let (raw_path, query) = path_and_query(head.method, head.target)?;
         let Some(site) = site else { return Err(answer::error(Status::NOT_FOUND).into()) };
+        if let Some(why) = remote.unreadable(&head.fields) {
+            return Err(answer::unreadable(head.method_token, head.target, head.authority, &why).into());
+        }
         if self.is_misdirected(engine, head.authority) {
             return Err(answer::error(Status::MISDIRECTED_REQUEST).into());
         }
