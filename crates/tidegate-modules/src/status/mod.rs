@@ -25,7 +25,7 @@ mod upstreams;
 pub use ask::Format;
 pub(crate) use html::Escaped;
 pub use providers::ProviderReport;
-pub use rates::{RateKind, RateReport};
+pub use rates::{QueueReport, RateKind, RateReport};
 
 use crate::gateway::balance::report::GroupReport;
 use crate::gateway::supervise::status::PoolStatus;
