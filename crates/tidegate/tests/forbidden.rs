@@ -486,7 +486,7 @@ fn try_world(seed: u64) -> (Vec<String>, Seen) {
         let mut client = Client::random(&mut random, &proofs);
         let is_suited = random.one_in(2);
         if is_suited {
-            client = suited(&rules[number], client, &proofs);
+            client = suited(rules[number], client, &proofs);
         }
         let method = random.pick(&["GET", "GET", "GET", "GET", "GET", "POST", "HEAD"]);
         let mut path = entrance.replace('N', &number.to_string());
