@@ -8,7 +8,7 @@ use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
 use tidegate_config::Settings;
-use tidegate_config::settings::{AccessLog, Action, Route, ServiceAddress, Site};
+use tidegate_config::settings::{AccessLog, Action, Route, ServiceAddress, Site, UserSource};
 use tidegate_core::access_data::AccessStore;
 use tidegate_core::client_names::ClientNames;
 use tidegate_core::decoration::Decoration;
@@ -127,7 +127,7 @@ impl Registry {
             None => link::Shared::new(self.stores.directory.clone(), self.stats.clone(), &settings.spill),
         };
         self.applications = Some(applications.clone());
-        applications.begin();
+        applications.begin(&settings.users);
         self.stores.directory.groups().prepare(&settings.upstreams);
         let mut sites = Vec::with_capacity(settings.sites.len());
         for site in &settings.sites {
@@ -152,7 +152,7 @@ impl Registry {
             let bans = site.routes.iter().flat_map(|route| &route.bans).filter(|ban| names.insert(&ban.name));
             let bans = bans.map(|ban| BanGate::new(ban, &self.stores.rates)).collect::<io::Result<_>>()?;
             let made = site::Site::new(site.clone(), routes, sink).logging(log);
-            sites.push(made.knowing(view).counting(bans));
+            sites.push(made.knowing(view).counting(bans).concealing(callbacks_of(site, &settings.users)));
         }
         Ok(Engine::new(settings.clone(), sites).with_tls(&self.stores.tls)?)
     }
@@ -311,6 +311,17 @@ impl Registry {
             }
         })
     }
+}
+
+/// The paths of a site to which identity providers send browsers back.
+fn callbacks_of(site: &Site, users: &[UserSource]) -> Vec<String> {
+    let logins = site.routes.iter().filter_map(|route| route.identification.login.as_ref());
+    let sources = logins.filter_map(|login| users.iter().find(|users| users.name == login.users));
+    let mut paths: Vec<String> =
+        sources.filter_map(|users| Some(users.openid.as_ref()?.callback.clone())).collect();
+    paths.sort_unstable();
+    paths.dedup();
+    paths
 }
 
 /// What changes the responses of a route, in order.
