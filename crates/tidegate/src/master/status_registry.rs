@@ -378,7 +378,7 @@ mod tests {
             used: Used { cpu_micros: 3, resident: 5, descriptors: 7 },
             groups: Vec::new(),
             providers: Vec::new(),
-            series: SeriesFigures::default(),
+            series: Default::default(),
         }
     }
 
