@@ -13,6 +13,7 @@ use crate::log::Sink;
 use crate::rate::BanGate;
 use crate::remote::Remote;
 use crate::response::Response;
+use crate::series::SiteSeries;
 use crate::state::RequestState;
 use crate::trace::Traced;
 use std::collections::HashMap;
@@ -64,6 +65,8 @@ pub struct Site {
     bans: Vec<BanGate>,
     /// Paths to which browsers come back from a login with a code in their query.
     callbacks: Vec<String>,
+    /// What its requests count for.
+    pub(crate) series: SiteSeries,
 }
 
 /// The route of a request.
@@ -168,7 +171,13 @@ impl Site {
             access_view: AccessView::default(),
             bans: Vec::new(),
             callbacks: Vec::new(),
+            series: SiteSeries::default(),
         }
+    }
+
+    /// Whose requests count for these.
+    pub fn numbered(self, series: SiteSeries) -> Site {
+        Site { series, ..self }
     }
 
     /// With what its access rules and conditions ask of files.
