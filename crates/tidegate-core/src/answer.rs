@@ -3,6 +3,7 @@
 use crate::exchange::Exchange;
 use crate::log;
 use crate::notes;
+use crate::remote::Unreadable;
 use crate::response::{Author, Body, Response};
 use std::fmt::Display;
 use tidegate_http::Status;
@@ -25,6 +26,13 @@ pub fn refused(exchange: &Exchange<'_>, status: Status, why: impl Display) -> Re
         host => log::info(format_args!("{} for {client}, {method} {target} at {host}: {why}", status.0)),
     }
     error(status)
+}
+
+/// The answer to a request of which nobody knows whose it is.
+#[cold]
+pub(crate) fn unreadable(method: &str, target: &str, host: &str, why: &Unreadable<'_>) -> Response {
+    log::info(format_args!("400 for {method} {target} at {host}: {why}"));
+    error(Status::BAD_REQUEST)
 }
 
 /// How a refusal just given could be changed, for whoever wants the request explained.

@@ -13,6 +13,7 @@ use crate::log::Sink;
 use crate::rate::BanGate;
 use crate::remote::Remote;
 use crate::response::Response;
+use crate::series::SiteSeries;
 use crate::state::RequestState;
 use crate::trace::Traced;
 use std::collections::HashMap;
@@ -62,6 +63,8 @@ pub struct Site {
     index: Option<RouteIndex>,
     /// The bans of its routes, each once.
     bans: Vec<BanGate>,
+    /// What its requests count for.
+    pub(crate) series: SiteSeries,
 }
 
 /// The route of a request.
@@ -165,7 +168,13 @@ impl Site {
             facts,
             access_view: AccessView::default(),
             bans: Vec::new(),
+            series: SiteSeries::default(),
         }
+    }
+
+    /// Whose requests count for these.
+    pub fn numbered(self, series: SiteSeries) -> Site {
+        Site { series, ..self }
     }
 
     /// With what its access rules and conditions ask of files.

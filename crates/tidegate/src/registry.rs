@@ -17,6 +17,7 @@ use tidegate_core::explain::{Notes, Rehearsed};
 use tidegate_core::hosts::Names;
 use tidegate_core::log::{self, Sink};
 use tidegate_core::rate::{BanGate, BandwidthGate, LimitGate, RateStore};
+use tidegate_core::series;
 use tidegate_core::site;
 use tidegate_core::template::Scope;
 use tidegate_core::tls::TlsStore;
@@ -40,6 +41,7 @@ use tidegate_modules::redirect::{Redirect, Respond};
 use tidegate_modules::rewrite::{HandTo, Rewritten};
 use tidegate_modules::status::StatusPage;
 use tidegate_stats::Worker as Stats;
+use tidegate_stats::series::SeriesDirectory;
 
 /// The state of a process that outlives an engine.
 #[derive(Clone)]
@@ -54,6 +56,8 @@ pub struct Stores {
     pub rates: Arc<RateStore>,
     /// Of TLS.
     pub tls: Arc<TlsStore>,
+    /// Of what statistics call sites and routes.
+    pub series: Arc<SeriesDirectory>,
 }
 
 /// What the handlers of one worker share.
@@ -98,7 +102,8 @@ impl Registry {
         assumed: Option<Assumed>,
     ) -> Registry {
         let logins = Arc::new(LoginStore::silent(tls.clone()));
-        let stores = Stores { access, directory: PoolDirectory::new(), logins, rates: Arc::default(), tls };
+        let (directory, rates, series) = (PoolDirectory::new(), Arc::default(), Arc::default());
+        let stores = Stores { access, directory, logins, rates, tls, series };
         let assumed = assumed.map(Rc::new);
         Registry {
             notes: Some(notes),
@@ -130,7 +135,8 @@ impl Registry {
         applications.begin();
         self.stores.directory.groups().prepare(&settings.upstreams);
         let mut sites = Vec::with_capacity(settings.sites.len());
-        for site in &settings.sites {
+        let series = series::number(settings, &self.stores.series, &self.stats);
+        for (site, series) in settings.sites.iter().zip(series) {
             let mut routes = Vec::with_capacity(site.routes.len());
             for route in &site.routes {
                 let mut handler = self.handler_for(settings, &files, &applications, site, route)?;
@@ -152,7 +158,7 @@ impl Registry {
             let bans = site.routes.iter().flat_map(|route| &route.bans).filter(|ban| names.insert(&ban.name));
             let bans = bans.map(|ban| BanGate::new(ban, &self.stores.rates)).collect::<io::Result<_>>()?;
             let made = site::Site::new(site.clone(), routes, sink).logging(log);
-            sites.push(made.knowing(view).counting(bans));
+            sites.push(made.knowing(view).counting(bans).numbered(series));
         }
         Ok(Engine::new(settings.clone(), sites).with_tls(&self.stores.tls)?)
     }
@@ -382,6 +388,7 @@ mod tests {
             logins: logins.clone(),
             rates: rates.clone(),
             tls: tls.clone(),
+            series: Arc::default(),
         };
         let mut registry = Registry::new(Arc::default(), StatusView::default(), stores);
         let present = settings("site { proxy \"http://127.0.0.1:9\" { connections 2 } }");

@@ -109,7 +109,10 @@ impl Gate for BanGate {
         }
         let refusal = self.refusal(exchange, left);
         match rule.settings.tarpit.and_then(HeldBack::take) {
-            Some(held) => Verdict::Wait(Box::pin(held.then(refusal))),
+            Some(held) => {
+                exchange.ends_when_finished();
+                Verdict::Wait(Box::pin(held.then(refusal)))
+            }
             None => Verdict::Refuse(refusal),
         }
     }

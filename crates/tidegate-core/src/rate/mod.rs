@@ -12,6 +12,7 @@ mod gate;
 mod holds;
 mod nodes;
 mod pace;
+mod queue;
 mod store;
 
 pub use ban_gate::BanGate;
@@ -23,6 +24,7 @@ pub(crate) use holds::{ConnectionHolds, Held, Holds};
 pub use nodes::{NodeState, Nodes, Report, TakeReports};
 pub use pace::BandwidthGate;
 pub(crate) use pace::Pace;
+pub use queue::{LimitQueue, QueueFigures};
 pub use store::{Identity, Kind, RateStore, Table, TablePlace, attach};
 
 use std::num::{NonZeroU32, NonZeroU64};
