@@ -16,11 +16,12 @@
 use crate::connection::{ParkedConnection, PeerTls};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed, Ordering::SeqCst};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::task::Waker;
 use std::time::Duration;
 use tidegate_io::clock::monotonic_ns;
 use tidegate_io::connect::Address;
+use tidegate_io::locking::lock;
 
 /// With more open connections than this further ones get bounded buffers of the kernel: as with clients, only a crowd
 /// needs it.
@@ -301,10 +302,6 @@ impl Drop for Starving {
             self.peer.asking.fetch_sub(1, Relaxed);
         }
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

@@ -169,7 +169,14 @@ pub(crate) fn hint(word: &str) -> Option<String> {
         let row = row(tag).filter(|row| row.server == Server::Apache);
         return Some(row.map_or_else(|| page(Server::Apache), |row| sentence(&row)));
     }
-    if word.starts_with("$HTTP") {
+    if let Some(matcher) = word.strip_prefix('@').filter(|matcher| !matcher.is_empty()) {
+        return Some(format!(
+            "a matcher is `match \"{matcher}\" {{ \u{2026} }}` at the top level here, and `when match \"{matcher}\"` in a \
+             route; {}",
+            page(Server::Caddy)
+        ));
+    }
+    if CONDITIONS.iter().any(|condition| word.starts_with(condition)) {
         return Some(format!(
             "a condition is a `site`, a `route` or a `when` here; {}",
             page(Server::Lighttpd)
@@ -186,6 +193,17 @@ pub(crate) fn hint(word: &str) -> Option<String> {
     }
     None
 }
+
+/// The same of a word that is one of ours, too: nothing where it means what ours does.
+pub(crate) fn hint_of_another(word: &str) -> Option<String> {
+    // Others write the same word in another case, and then it is not theirs that is meant.
+    let row = WORDS.get(&word.to_ascii_lowercase())?.iter().find(|row| row.word == word)?;
+    let here = row.here.split(['`', ' ']).find(|code| !code.is_empty());
+    (here != Some(word)).then(|| sentence(row))
+}
+
+/// What lighttpd begins a conditional block with.
+const CONDITIONS: [&str; 5] = ["$HTTP[", "$SERVER[", "$REQUEST_HEADER[", "$REQUEST_METHOD", "$PHYSICAL["];
 
 fn sentence(row: &Row) -> String {
     let Row { server, word, here, differs } = row;
@@ -366,6 +384,101 @@ mod tests {
         for word in ["zebra", "", "index.html2", "<"] {
             let hint = hint(word);
             assert!(hint.is_none() || word == "<" || word.contains('.'), "{word}: {hint:?}");
+        }
+    }
+
+    /// Lines as they stand in files of others, each pasted into a site of ours.
+    const PASTED: &str = r#"
+        location ~ \.php$ { }
+        try_files $uri $uri/ /index.php?$query_string;
+        rewrite ^/(.*)$ /index.php?q=$1 last;
+        proxy_set_header X-Forwarded-For $proxy_add_x_forwarded_for;
+        proxy_set_header Upgrade $http_upgrade;
+        gzip_types text/plain text/css application/json;
+        add_header X-Frame-Options "SAMEORIGIN" always;
+        return 301 https://$host$request_uri;
+        ssl_protocols TLSv1.2 TLSv1.3;
+        ssl_session_cache shared:SSL:10m;
+        limit_req zone=one burst=5 nodelay;
+        fastcgi_param SCRIPT_FILENAME $document_root$fastcgi_script_name;
+        fastcgi_pass unix:/var/run/php/php8.2-fpm.sock;
+        if ($request_method = POST) { }
+        map $http_upgrade $connection_upgrade { }
+        log_format main '$remote_addr - $remote_user [$time_local] "$request" ';
+        auth_basic_user_file /etc/nginx/.htpasswd;
+        server_name example.com www.example.com;
+        error_page 500 502 503 504 /50x.html;
+        access_log off;
+        client_max_body_size 100M;
+        sendfile on;
+        proxy_pass http://backend/;
+        valid_referers none blocked server_names;
+        proxy_cache_bypass $http_upgrade;
+        http2_max_concurrent_streams 128;
+        error_log /var/log/nginx/error.log warn;
+        <VirtualHost *:80>
+        <Directory "/var/www/html">
+        <IfModule mod_rewrite.c>
+        <FilesMatch "\.(php|phtml)$">
+        </Directory>
+        ServerName www.example.com
+        DocumentRoot /var/www/html
+        AllowOverride All
+        Require all granted
+        Options -Indexes +FollowSymLinks
+        RewriteCond %{REQUEST_FILENAME} !-f
+        RewriteRule ^(.*)$ index.php?q=$1 [L,QSA]
+        Header always set X-Frame-Options "SAMEORIGIN"
+        ExpiresByType image/png "access plus 1 month"
+        ErrorDocument 404 /404.html
+        ErrorLog ${APACHE_LOG_DIR}/error.log
+        CustomLog ${APACHE_LOG_DIR}/access.log combined
+        ProxyPass / http://127.0.0.1:8080/
+        SSLCertificateFile /etc/ssl/certs/a.pem
+        AuthName "Restricted"
+        SetEnvIf X-Forwarded-Proto https HTTPS=on
+        php_value upload_max_filesize 64M
+        Redirect permanent / https://www.example.com/
+        LogFormat "%h %l %u %t \"%r\" %>s %b" common
+        reverse_proxy /api/* 10.0.0.1:80 10.0.0.2:80 { }
+        file_server browse
+        encode gzip zstd
+        php_fastcgi unix//run/php/php-fpm.sock
+        handle_path /api/* { }
+        @static path *.css *.js
+        redir https://example.com{uri} permanent
+        basic_auth { }
+        import security
+        try_files {path} /index.html
+        header_up Host {upstream_hostport}
+        bind *:443 ssl crt /etc/haproxy/certs/
+        acl is_static path_end -i .jpg .png
+        use_backend static if is_static
+        http-request redirect scheme https unless { ssl_fc }
+        option httpchk GET /health
+        timeout client 30s
+        balance roundrobin
+        server web1 10.0.0.1:80 check inter 2s
+        stick-table type ip size 100k expire 30s store http_req_rate(10s)
+        stats uri /stats
+        cookie SERVERID insert indirect nocache
+        errorfile 503 /etc/haproxy/errors/503.http
+        server.document-root = "/var/www/html"
+        $HTTP["host"] == "example.com" { }
+        $SERVER["socket"] == ":443" { }
+        fastcgi.server = ( ".php" => (( "socket" => "/run/php.sock" )) )
+        url.rewrite-once = ( "^/(.*)$" => "/index.php/$1" )
+        setenv.add-response-header = ( "X-Frame-Options" => "DENY" )
+        include_shell "/usr/share/lighttpd/create-mime.conf.pl"
+    "#;
+
+    #[test]
+    fn lines_that_people_paste_are_explained() {
+        for line in PASTED.lines().map(str::trim).filter(|line| !line.is_empty()) {
+            let text = format!("listen \":81\"\nsite \"a.test\" {{\n    respond 200\n    {line}\n}}\n");
+            let loaded = load_str("pasted", &text, std::path::Path::new("."), &ProcessEnvironment);
+            let said = loaded.render(false);
+            assert!(said.contains("`tidegate docs from-"), "{line}:\n{said}");
         }
     }
 

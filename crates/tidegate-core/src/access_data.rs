@@ -21,10 +21,11 @@ use std::net::IpAddr;
 use std::ops::Range;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use tidegate_config::settings::{
     ClientFacts, Condition, Country, HostPattern, NetworkTable, Origin, Route, Settings, Site, Whom,
 };
+use tidegate_io::locking::lock;
 use tidegate_io::sealed::{MEMORY, Piece, SealedBytes, Sealer};
 
 /// The largest file, bytes.
@@ -333,10 +334,6 @@ pub struct AccessStore {
     /// `explain`: every client is called so.
     assumed_name: Mutex<Option<ClientName>>,
     names: Arc<ClientNames>,
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl AccessStore {

@@ -9,10 +9,11 @@ use std::collections::hash_map::{HashMap, RandomState};
 use std::hash::BuildHasher;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 use tidegate_config::settings::{Dns, HostPattern};
 use tidegate_io::clock::monotonic_ns;
+use tidegate_io::locking::lock;
 use tidegate_io::oneshot::{Promise, Promised, promise};
 
 /// Tables, so that workers seldom wait for each other.
@@ -154,10 +155,6 @@ pub struct NameReport {
     pub unanswered: u64,
     /// Questions that were not asked, since too many were under way.
     pub refused: u64,
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn nanos(duration: Duration) -> u64 {

@@ -10,12 +10,13 @@ use std::collections::{HashMap, HashSet};
 use std::io;
 use std::net::IpAddr;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
 use thiserror::Error;
 use tidegate_config::settings::gateway::{BackendProtocol, BackendTls, BackendTrust};
 use tidegate_config::settings::{
     CertificateFiles, ClientCertificates, HostPattern, Listener, Origin, Settings, Site,
 };
+use tidegate_io::locking::lock;
 use tidegate_tls::ticket::{ROTATION, TicketKeysError};
 use tidegate_tls::{
     Certificate, CertificateError, Challenges, ClientAuthorities, ClientPolicy, Connector, ConnectorError,
@@ -371,10 +372,6 @@ impl TlsStore {
     pub fn automatic_slot(&self, name: &str) -> Arc<Slot> {
         lock(&self.automatic).entry(name.to_owned()).or_insert_with(Slot::empty).clone()
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// What the slot of a pair is known by.

@@ -5,10 +5,11 @@
 //! next, so that one slow disk does not take all threads, is decided by `device_queues`.
 
 use crate::device_queues::DeviceQueues;
+use crate::locking::lock;
 use std::collections::VecDeque;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::{Arc, Condvar, LazyLock, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, LazyLock, Mutex, PoisonError};
 use std::task::{Context, Poll, Waker};
 
 pub use crate::device_queues::QueueKey;
@@ -226,10 +227,6 @@ impl<T> Future for Pending<T> {
             }
         }
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

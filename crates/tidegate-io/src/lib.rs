@@ -13,6 +13,8 @@ mod executor;
 pub mod file;
 pub mod lane;
 mod links;
+pub mod locking;
+mod mapping;
 pub mod notify;
 pub mod off_limits;
 pub mod oneshot;

@@ -4,9 +4,9 @@
 //! it. All of them share the pages. Once sealed it can neither be written nor shrunk by anybody, so that a plain slice of
 //! bytes is what it says, for good. Very many pieces lie in few memories ([`Sealer`]), each of which is one descriptor.
 
+use crate::mapping::Mapping;
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, fcntl_get_seals, fstat, memfd_create};
-use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
-use std::ffi::c_void;
+use rustix::mm::ProtFlags;
 use std::fs::File;
 use std::io::{self, ErrorKind, Write};
 use std::ops::{Deref, Range};
@@ -98,18 +98,6 @@ pub struct SealedBytes {
     mapping: Arc<Mapping>,
 }
 
-#[derive(Debug)]
-struct Mapping {
-    start: NonNull<u8>,
-    length: usize,
-}
-
-// SAFETY: the memory is never unmapped while the value lives, and nobody can write to it.
-#[allow(unsafe_code)]
-unsafe impl Send for Mapping {}
-// SAFETY: as above.
-#[allow(unsafe_code)]
-unsafe impl Sync for Mapping {}
 // SAFETY: `start` is reached for reading only, and its mapping lives as long as the value.
 #[allow(unsafe_code)]
 unsafe impl Send for SealedBytes {}
@@ -128,18 +116,9 @@ impl SealedBytes {
             return Err(io::Error::new(ErrorKind::InvalidData, "the descriptor is none of sealed memory"));
         }
         let length = usize::try_from(fstat(descriptor)?.st_size).unwrap_or(0);
-        let mut start = NonNull::dangling();
-        if length > 0 {
-            // SAFETY: the kernel chooses an address where nothing is mapped; the file has this size for good, and is sealed
-            // against writing, so that the bytes behind the shared slice never change.
-            #[allow(unsafe_code)]
-            let mapped = unsafe {
-                mmap(std::ptr::null_mut(), length, ProtFlags::READ, MapFlags::SHARED, descriptor, 0)?
-            };
-            let mapped = NonNull::new(mapped.cast::<u8>());
-            start = mapped.ok_or_else(|| io::Error::other("the system has mapped memory at address 0"))?;
-        }
-        Ok(SealedBytes { start, length, mapping: Arc::new(Mapping { start, length }) })
+        // It has this size for good, and is sealed against writing, so that the bytes behind a shared slice never change.
+        let mapping = Mapping::of(descriptor, 0, length, ProtFlags::READ)?;
+        Ok(SealedBytes { start: mapping.start(), length, mapping: Arc::new(mapping) })
     }
 
     /// Seals bytes and maps them, in one process.
@@ -154,12 +133,12 @@ impl SealedBytes {
     /// all of them are there.
     pub fn part(&self, range: Range<usize>) -> Option<SealedBytes> {
         let length = range.end.checked_sub(range.start)?;
-        if range.end > self.mapping.length {
+        if range.end > self.mapping.length() {
             return None;
         }
         // SAFETY: the range lies in the mapping.
         #[allow(unsafe_code)]
-        let start = unsafe { self.mapping.start.add(range.start) };
+        let start = unsafe { self.mapping.start().add(range.start) };
         Some(SealedBytes { start, length, mapping: self.mapping.clone() })
     }
 }
@@ -180,18 +159,6 @@ impl Deref for SealedBytes {
 impl AsRef<[u8]> for SealedBytes {
     fn as_ref(&self) -> &[u8] {
         self
-    }
-}
-
-impl Drop for Mapping {
-    fn drop(&mut self) {
-        if self.length == 0 {
-            return;
-        }
-        // SAFETY: mapped by `map` with this length; nobody holds a reference into it any more.
-        #[allow(unsafe_code)]
-        let unmapped = unsafe { munmap(self.start.as_ptr().cast::<c_void>(), self.length) };
-        debug_assert!(unmapped.is_ok(), "what was mapped is unmapped");
     }
 }
 

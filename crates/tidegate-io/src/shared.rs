@@ -6,17 +6,16 @@
 //! it costs one descriptor, however many there are and have been. What is needed no longer is given back page by page
 //! ([`release`]), and its range is never used again, since somebody may still write there.
 
+use crate::mapping::Mapping;
 use rustix::fs::{
     FallocateFlags, MemfdFlags, SealFlags, fallocate, fcntl_add_seals, fcntl_get_seals, fstat, ftruncate,
     memfd_create,
 };
-use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
+use rustix::mm::ProtFlags;
 use rustix::process::{Resource, getrlimit};
-use std::ffi::c_void;
 use std::io::{self, ErrorKind};
 use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
@@ -30,30 +29,23 @@ pub const PAGE: usize = 4096 / WORD;
 /// Memory that this process shares with others, or a part of it. Unmapped when it and all that was taken of it are dropped;
 /// the memory lives as long as some process has it.
 #[derive(Debug, Clone)]
-pub struct SharedMemory(Arc<Mapping>);
+pub struct SharedMemory(Arc<Part>);
 
 /// Some of its words.
 #[derive(Debug)]
 pub struct SharedWords {
-    mapping: Arc<Mapping>,
-    /// Counted from where the mapping begins.
+    part: Arc<Part>,
+    /// Counted from where the part begins.
     range: Range<usize>,
 }
 
+/// Words of the whole memory that are mapped here.
 #[derive(Debug)]
-struct Mapping {
-    start: NonNull<AtomicU64>,
+struct Part {
+    mapping: Mapping,
     /// The number of the first word.
     first: usize,
-    length: usize,
 }
-
-// SAFETY: the memory is never unmapped while the value lives, and is only reached as atomic words.
-#[allow(unsafe_code)]
-unsafe impl Send for Mapping {}
-// SAFETY: as above.
-#[allow(unsafe_code)]
-unsafe impl Sync for Mapping {}
 
 impl SharedMemory {
     /// New memory of `length` words of 8 bytes, all zero, and what another process gets to
@@ -90,7 +82,7 @@ impl SharedMemory {
             return Err(io::Error::new(ErrorKind::FileTooLarge, "the system allows no file of this size"));
         }
         ftruncate(descriptor, bytes as u64)?;
-        Ok(SharedMemory(Arc::new(Mapping::of(descriptor, range)?)))
+        Ok(SharedMemory(Arc::new(Part::of(descriptor, range)?)))
     }
 
     /// The memory that another process has made, as large as it is now. It stays when the descriptor is closed.
@@ -99,7 +91,7 @@ impl SharedMemory {
     /// `InvalidData`: it is no memory of [`SharedMemory::new`]. Otherwise there is no memory left.
     pub fn attach(descriptor: BorrowedFd<'_>) -> io::Result<SharedMemory> {
         let length = shared_length(descriptor)?;
-        Ok(SharedMemory(Arc::new(Mapping::of(descriptor, 0..length)?)))
+        Ok(SharedMemory(Arc::new(Part::of(descriptor, 0..length)?)))
     }
 
     /// The number of the first of its words here.
@@ -110,14 +102,14 @@ impl SharedMemory {
     /// How many words of it are here.
     #[allow(clippy::len_without_is_empty)] // it is never empty
     pub fn len(&self) -> usize {
-        self.0.length
+        self.0.length()
     }
 
     /// Those in this range of the whole memory; `None` where not all of them are here.
     pub fn words(&self, range: Range<usize>) -> Option<SharedWords> {
         let (start, end) = (range.start.checked_sub(self.0.first)?, range.end.checked_sub(self.0.first)?);
-        let is_there = start <= end && end <= self.0.length;
-        is_there.then(|| SharedWords { mapping: self.0.clone(), range: start..end })
+        let is_there = start <= end && end <= self.0.length();
+        is_there.then(|| SharedWords { part: self.0.clone(), range: start..end })
     }
 }
 
@@ -145,7 +137,7 @@ pub fn attach_ranges(
         };
         let count = left.iter().take_while(is_near).count();
         let (near, rest) = left.split_at(count);
-        let memory = SharedMemory(Arc::new(Mapping::of(descriptor, first.start / PAGE * PAGE..end)?));
+        let memory = SharedMemory(Arc::new(Part::of(descriptor, first.start / PAGE * PAGE..end)?));
         near.iter().for_each(|(at, range)| words[*at] = memory.words((*range).clone()));
         left = rest;
     }
@@ -177,41 +169,38 @@ pub fn release(descriptor: BorrowedFd<'_>, range: Range<usize>) -> io::Result<()
 }
 
 impl SharedWords {
+    /// The first so many of them, and the others; `None` where there are not as many.
+    pub fn split_at(self, count: usize) -> Option<(SharedWords, SharedWords)> {
+        let Range { start, end } = self.range;
+        let middle = start.checked_add(count).filter(|middle| *middle <= end)?;
+        let first = SharedWords { part: self.part.clone(), range: start..middle };
+        Some((first, SharedWords { part: self.part, range: middle..end }))
+    }
+
     /// The words.
     #[inline]
     pub fn words(&self) -> &[AtomicU64] {
-        // SAFETY: `SharedMemory::words` has looked that the range lies in the mapping, which lives as long as `self` and is
+        // SAFETY: `SharedMemory::words` has looked that the range lies in the part, which lives as long as `self` and is
         // aligned to a page; any bytes are a valid word, and all processes write them as atomic words only.
         #[allow(unsafe_code)]
         unsafe {
-            std::slice::from_raw_parts(self.mapping.start.as_ptr().add(self.range.start), self.range.len())
+            let start = self.part.mapping.start().cast::<AtomicU64>();
+            std::slice::from_raw_parts(start.as_ptr().add(self.range.start), self.range.len())
         }
     }
 }
 
-impl Mapping {
-    /// Of words that the memory has, the first of which begins a page.
-    fn of(descriptor: BorrowedFd<'_>, range: Range<usize>) -> io::Result<Mapping> {
+impl Part {
+    /// Of words that the memory has, the first of which begins a page. It never has less than these.
+    fn of(descriptor: BorrowedFd<'_>, range: Range<usize>) -> io::Result<Part> {
         let Range { start: first, end } = range;
-        let (length, offset) = (end - first, (first * WORD) as u64);
         let protection = ProtFlags::READ | ProtFlags::WRITE;
-        // SAFETY: the kernel chooses an address where nothing is mapped, and the file never has less than these bytes.
-        #[allow(unsafe_code)]
-        let start = unsafe {
-            mmap(std::ptr::null_mut(), length * WORD, protection, MapFlags::SHARED, descriptor, offset)?
-        };
-        let start = NonNull::new(start.cast::<AtomicU64>());
-        let start = start.ok_or_else(|| io::Error::other("the system has mapped memory at address 0"))?;
-        Ok(Mapping { start, first, length })
+        let mapping = Mapping::of(descriptor, (first * WORD) as u64, (end - first) * WORD, protection)?;
+        Ok(Part { mapping, first })
     }
-}
 
-impl Drop for Mapping {
-    fn drop(&mut self) {
-        // SAFETY: mapped by `of` with this length; nobody holds a reference into it any more.
-        #[allow(unsafe_code)]
-        let unmapped = unsafe { munmap(self.start.as_ptr().cast::<c_void>(), self.length * WORD) };
-        debug_assert!(unmapped.is_ok(), "what was mapped is unmapped");
+    fn length(&self) -> usize {
+        self.mapping.length() / WORD
     }
 }
 
@@ -257,6 +246,16 @@ mod tests {
     }
 
     #[test]
+    fn words_are_split_and_stay_where_they_are() {
+        let (memory, _) = SharedMemory::new("test", 10).unwrap();
+        all(&memory).words()[3].store(7, Relaxed);
+        let (first, rest) = all(&memory).split_at(3).unwrap();
+        assert_eq!((first.words().len(), rest.words().len()), (3, 7));
+        assert_eq!(rest.words()[0].load(Relaxed), 7);
+        assert!(first.split_at(4).is_none());
+    }
+
+    #[test]
     fn nobody_takes_words_away() {
         let (_shared, descriptor) = SharedMemory::new("test", 512).unwrap();
         assert!(ftruncate(&descriptor, 8).is_err());
@@ -280,8 +279,8 @@ mod tests {
         let said = |words: &Option<SharedWords>| words.as_ref().map(|words| words.words()[0].load(Relaxed));
         assert_eq!(words.iter().map(said).collect::<Vec<_>>(), [Some(3), Some(1), None, Some(2), None, None]);
         let [Some(last), Some(one), _, Some(two), ..] = &words[..] else { panic!() };
-        assert!(Arc::ptr_eq(&one.mapping, &two.mapping) && !Arc::ptr_eq(&one.mapping, &last.mapping));
-        assert_eq!(last.mapping.length, PAGE, "what lies between is not mapped");
+        assert!(Arc::ptr_eq(&one.part, &two.part) && !Arc::ptr_eq(&one.part, &last.part));
+        assert_eq!(last.part.length(), PAGE, "what lies between is not mapped");
         // One of a version that made each of a fixed size.
         let fixed = memfd_create("test", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING).unwrap();
         ftruncate(&fixed, 4096).unwrap();

@@ -4,10 +4,11 @@
 //! the one that nobody has used lately is closed; `file` opens it anew, by its path, when somebody asks for what is below.
 
 use crate::file::{Links, Root};
+use crate::locking::lock;
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 
 /// Roots that are held open at once.
 const HELD_OPEN: usize = 256;
@@ -17,10 +18,6 @@ const ROOTS_SWEPT: usize = 64;
 static ROOTS: Mutex<BTreeMap<(PathBuf, Links), Weak<Root>>> = Mutex::new(BTreeMap::new());
 /// Those that are open, in the order in which they were opened or spared.
 static OPEN: Mutex<VecDeque<Weak<Root>>> = Mutex::new(VecDeque::new());
-
-fn lock<T>(of: &'static Mutex<T>) -> MutexGuard<'static, T> {
-    of.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 /// The root of this path, as all others of this process have it; opened where nobody has it.
 ///

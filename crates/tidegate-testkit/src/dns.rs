@@ -30,7 +30,7 @@ enum Answer {
 type Records = HashMap<Key, Answer>;
 
 /// A name server. It ends when it is dropped.
-pub(crate) struct NameServer {
+pub struct NameServer {
     address: SocketAddr,
     shared: Arc<Shared>,
     threads: Vec<JoinHandle<()>>,
@@ -48,7 +48,7 @@ fn lock(records: &Mutex<Records>) -> MutexGuard<'_, Records> {
 
 impl NameServer {
     /// Listens on a free port.
-    pub(crate) fn start() -> Result<NameServer, String> {
+    pub fn start() -> Result<NameServer, String> {
         let failed = |error: std::io::Error| format!("no name server can be started: {error}");
         let (udp, tcp) = listen().map_err(failed)?;
         let address = udp.local_addr().map_err(failed)?;
@@ -65,17 +65,18 @@ impl NameServer {
         Ok(NameServer { address, shared, threads })
     }
 
-    pub(crate) fn address(&self) -> SocketAddr {
+    /// Where it is asked.
+    pub fn address(&self) -> SocketAddr {
         self.address
     }
 
     /// How often it was asked.
-    pub(crate) fn asked(&self) -> usize {
+    pub fn asked(&self) -> usize {
         self.shared.asked.load(SeqCst)
     }
 
     /// Says this from now on: a line for each record.
-    pub(crate) fn say(&self, text: &str) -> Result<(), String> {
+    pub fn say(&self, text: &str) -> Result<(), String> {
         let mut records = Records::new();
         for line in text.lines().filter(|line| !line.trim().is_empty()) {
             read(line, &mut records).map_err(|why| format!("`{line}`: {why}"))?;

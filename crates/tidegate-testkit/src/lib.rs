@@ -45,6 +45,8 @@ mod transcript;
 mod wait;
 
 #[cfg(feature = "server")]
+pub use dns::NameServer;
+#[cfg(feature = "server")]
 pub use process::{Binary, Launch, Log, Outcome, Place, Running, Signal};
 pub use reach::{folder_apart, reachable};
 #[cfg(feature = "server")]

@@ -6,7 +6,7 @@ mod running;
 
 use running::posts::{Posts, is_running, serving};
 use running::{BINARY, Folder, KeepAlive, Load, Server, WAIT, run, wait_for};
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Signal, geteuid, kill_process};
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -45,6 +45,84 @@ fn reloads_and_upgrades_fail_no_request() {
     posts.end_whole();
 }
 
+/// The server processes and the master.
+fn with_master(server: &Server<'_>) -> Vec<Pid> {
+    let master = Pid::from_raw(i32::try_from(server.child.id()).unwrap()).unwrap();
+    server.processes().into_iter().chain([master]).collect()
+}
+
+/// How many descriptors a process holds.
+fn descriptors(pid: &Pid) -> usize {
+    fs::read_dir(format!("/proc/{}/fd", pid.as_raw_nonzero())).unwrap().count()
+}
+
+/// Settings that name other users and lists, further addresses, limits, logs and applications, and that no process can take
+/// up: nothing of them is left, and nothing of them is in force.
+#[test]
+fn refused_reloads_leave_nothing() {
+    if !geteuid().is_root() {
+        eprintln!("SKIPPED: only for root a folder that cannot be written is found so late");
+        return;
+    }
+    let folder = Folder::new("refused");
+    folder.write("a.users", "anna:$apr1$Qx5wZ9ab$1XKzto56N1RCFfXDqmcc/0\n");
+    folder.write("b.users", "ben:$apr1$Qx5wZ9ab$1XKzto56N1RCFfXDqmcc/0\n");
+    folder.write("a.list", "192.0.2.1\n");
+    folder.write("b.list", "127.0.0.0/8\n");
+    let text = |lines: &str, files: &str, routes: &str| {
+        format!(
+            "workers 1\nprocesses 2\nlisten \"127.0.0.1:0\"\n{lines}\nusers \"staff\" {{ htpasswd \"{files}.users\" }}\n\
+             site {{\n deny list=\"{files}.list\"\n respond 200 \"x\"\n\
+             route \"/staff\" {{ login basic \"staff\"; respond 200 \"in\" }}\n{routes}\n}}\n"
+        )
+    };
+    let server = Server::with_config(&folder, &text("", "a", ""));
+    let servers = server.processes();
+    let pids = with_master(&server);
+    let as_before = |path: &str| {
+        let outcome = running::get(&server.address, path).map_err(|error| error.to_string());
+        match path {
+            "/" => assert_eq!(outcome.as_deref(), Ok("x")),
+            _ => assert!(outcome.is_err_and(|error| error.contains("HTTP/1.1 401 ")), "{path}"),
+        }
+    };
+    as_before("/");
+    let before: Vec<usize> = pids.iter().map(descriptors).collect();
+    let lines =
+        "listen \"unix:other.sock\"\nspill \"/proc\"\npool \"other\" { cgi-stubs; processes min=1 max=1 }";
+    for number in 0..40 {
+        let routes = format!(
+            "access-log \"{number}.log\"\nroute \"/other/*\" {{ limit \"{number}\" requests=\"1/h\" keys=1000; \
+             root \".\"; fastcgi \"127.0.0.1:9\" }}\nroute \"/cgi/*\" {{ root \".\"; cgi \"other\" }}"
+        );
+        folder.write("tidegate.kdl", &text(lines, "b", &routes));
+        let outcome = server.tell(&["reload"]);
+        assert_eq!(outcome.code, Some(1), "{}", outcome.stdout);
+        assert!(outcome.stderr.contains("in the folder /proc"), "{}", outcome.stderr);
+    }
+    as_before("/");
+    as_before("/staff");
+    assert_eq!(server.processes(), servers);
+    for (pid, before) in pids.iter().zip(before) {
+        let is_as_before = || (descriptors(pid) <= before + 2).then_some(());
+        wait_for(is_as_before, "descriptors to be as many as before");
+    }
+    let is_gone = || (!folder.path("other.sock").exists()).then_some(());
+    wait_for(is_gone, "the file of a socket that nobody listens on to go");
+    assert_eq!(server.status()["pools"].as_array().map(Vec::len), Some(0));
+    // Who is let in: the user of the settings that are in force, and not the one whom the refused ones name.
+    for (user, status) in [("anna", "200"), ("ben", "401")] {
+        let arguments = ["-s", "-o", "/dev/null", "-w", "%{http_code}", "-u", &format!("{user}:hello")];
+        let mut curl = Command::new("curl");
+        let output = curl.args(arguments).arg(format!("http://{}/staff", server.address)).output_in_time();
+        assert_eq!(String::from_utf8_lossy(&output.stdout), status, "{user}");
+    }
+    // And the next ones come into force.
+    folder.write("tidegate.kdl", &text("", "b", "").replace("b.list", "a.list"));
+    assert_eq!(server.tell(&["reload"]).code, Some(0));
+    as_before("/");
+}
+
 /// Limits that come and go with each reload: neither the master nor the server process holds on to what they were counted in.
 #[test]
 fn limits_of_hundreds_of_reloads_leave_nothing() {
@@ -60,8 +138,7 @@ fn limits_of_hundreds_of_reloads_leave_nothing() {
     };
     let server = Server::with_config(&folder, &text(1));
     let servers = server.processes();
-    let master = Pid::from_raw(i32::try_from(server.child.id()).unwrap()).unwrap();
-    let pids: Vec<Pid> = servers.iter().copied().chain([master]).collect();
+    let pids = with_master(&server);
     let held = |pid: &Pid| {
         let path = |what: &str| format!("/proc/{}/{what}", pid.as_raw_nonzero());
         let maps = fs::read_to_string(path("maps")).unwrap();

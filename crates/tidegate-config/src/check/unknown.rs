@@ -58,10 +58,14 @@ impl Checker<'_> {
                 format!("known {} are {}", context.place(), known.join(", ")),
             )
         };
-        let diagnostic = Diagnostic::error(message)
+        let mut diagnostic = Diagnostic::error(message)
             .at(&file.source, node.name_range.clone())
             .label(format!("not known {}", context.place()))
             .help(help);
+        // A word that others have too may be meant as theirs.
+        if !elsewhere.is_empty() && called_here(word, context).is_none() && !is_of_server {
+            diagnostic = diagnostic.help_if(foreign::hint_of_another(word));
+        }
         self.diagnostics.push(diagnostic);
     }
 }

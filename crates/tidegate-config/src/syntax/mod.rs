@@ -45,37 +45,64 @@ impl Parsed {
         index(node.range.start)..index(node.range.end)
     }
 
-    /// Says of each directive of another server, in place of what is wrong with its form, what it is here.
+    /// Says of each directive of another server, in place of what is wrong with its form, what it is here. A directive that
+    /// is one of ours as well, and means something else there, is told both.
     pub fn explain_foreign(&mut self, source: &Source) {
         let mut heads = Vec::new();
-        self.nodes.iter().for_each(|node| foreign_heads(node, &mut heads));
-        for (range, name_range, hint) in heads.into_iter().rev() {
-            let from = self.starts.partition_point(|start| *start < range.start);
-            let to = self.starts.partition_point(|start| *start < range.end);
-            if from == to {
-                continue;
+        self.nodes.iter().for_each(|node| foreign_heads(source, node, &mut heads));
+        for head in heads.into_iter().rev() {
+            let index = |at: usize| self.starts.partition_point(|start| *start < at);
+            let mut mistakes = index(head.range.start)..index(head.range.end);
+            if mistakes.is_empty() {
+                mistakes = index(head.behind.start)..index(head.behind.end);
             }
-            let word = source.slice(&name_range);
-            let error = Diagnostic::error(format!("unknown directive `{word}`"));
-            let error = error.at(source, name_range.clone()).help(hint);
-            self.diagnostics.splice(from..to, [error]);
-            self.starts.splice(from..to, [name_range.start]);
+            if head.is_ours {
+                let hint = foreign::hint_of_another(source.slice(&head.name_range));
+                if let Some(first) = self.diagnostics.get_mut(mistakes.start).filter(|_| !mistakes.is_empty())
+                {
+                    *first = first.clone().help_if(hint);
+                }
+            } else if !mistakes.is_empty() {
+                let word = source.slice(&head.name_range);
+                let error = Diagnostic::error(format!("unknown directive `{word}`"));
+                let error = error.at(source, head.name_range.clone()).help(head.hint);
+                self.diagnostics.splice(mistakes.clone(), [error]);
+                self.starts.splice(mistakes, [head.name_range.start]);
+            }
         }
     }
 }
 
-/// The directives of other servers in a node with a mistake of form: from the name to the block, the name, what it is here.
-fn foreign_heads(node: &Node, heads: &mut Vec<(Range<usize>, Range<usize>, String)>) {
+/// A directive that another server has, in a node with a mistake of form.
+struct ForeignHead {
+    /// From the name to the block.
+    range: Range<usize>,
+    /// Behind the block, on its line: what others write in braces is a block here.
+    behind: Range<usize>,
+    name_range: Range<usize>,
+    hint: String,
+    is_ours: bool,
+}
+
+fn foreign_heads(source: &Source, node: &Node, heads: &mut Vec<ForeignHead>) {
     if !node.is_broken {
         return;
     }
-    let is_ours = directives::all().any(|directive| directive.name == node.name);
-    if !is_ours && let Some(hint) = foreign::hint(&node.name) {
-        let first = node.children.as_ref().and_then(|children| children.first());
-        let end = first.map_or(node.range.end, |child| child.range.start);
-        heads.push((node.name_range.start..end, node.name_range.clone(), hint));
+    // A name that cannot stand without quotes is none, and is what others begin a line with.
+    let name = if node.name.is_empty() { source.slice(&node.name_range) } else { node.name.as_str() };
+    if let Some(hint) = foreign::hint(name) {
+        let children = node.children.as_deref().unwrap_or_default();
+        let end = children.first().map_or(node.range.end, |child| child.range.start);
+        let behind = children.last().map_or(end, |child| child.range.end);
+        heads.push(ForeignHead {
+            range: node.name_range.start..end,
+            behind: behind..node.range.end,
+            name_range: node.name_range.clone(),
+            hint,
+            is_ours: directives::all().any(|directive| directive.name == name),
+        });
     }
-    node.children.iter().flatten().for_each(|child| foreign_heads(child, heads));
+    node.children.iter().flatten().for_each(|child| foreign_heads(source, child, heads));
 }
 
 /// Reads a source as KDL.

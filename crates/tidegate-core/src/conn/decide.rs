@@ -202,6 +202,7 @@ impl Connection {
         if log.is_some() {
             entry.referer = fields.first("referer").unwrap_or(&[]);
             entry.user_agent = fields.first("user-agent").unwrap_or(&[]);
+            entry.target = site.map_or(entry.target, |site| site.shown_target(entry.target));
         }
         let traced = site.and_then(|site| site.traced.as_ref());
         let mut trace = traced.and_then(|traced| Trace::begin(traced, &remote, &fields));
@@ -356,6 +357,9 @@ impl Connection {
         }
         let (raw_path, query) = path_and_query(head.method, head.target)?;
         let Some(site) = site else { return Err(answer::error(Status::NOT_FOUND).into()) };
+        if let Some(why) = remote.unreadable(&head.fields) {
+            return Err(answer::unreadable(head.method_token, head.target, head.authority, &why).into());
+        }
         if self.is_misdirected(engine, head.authority) {
             return Err(answer::error(Status::MISDIRECTED_REQUEST).into());
         }

@@ -257,6 +257,11 @@ impl<F> Output<F> {
         matches!(&self.source, Source::Later(later) if later.ends_with_client())
     }
 
+    /// Whether that is so already when the client has finished sending.
+    pub(super) fn ends_when_finished(&self) -> bool {
+        matches!(&self.source, Source::Later(later) if later.ends_when_finished())
+    }
+
     /// Whether any of it may have been sent.
     pub(super) fn has_begun(&self) -> bool {
         self.has_begun

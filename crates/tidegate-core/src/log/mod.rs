@@ -12,6 +12,7 @@ mod message;
 mod output;
 mod pattern;
 mod record;
+mod room;
 mod thinning;
 mod writer;
 

@@ -37,7 +37,7 @@ const TRIES: usize = 64;
 const ABANDONED: u64 = 1000;
 
 /// A client that can be banned: an IPv4 address, or the network of 64 bits that each has of IPv6.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Client(u64);
 
 /// In front of an IPv4 address. As a network of IPv6 it is one that nobody has.
@@ -143,13 +143,41 @@ impl Bans {
     /// Counts one more of a client. Whether it is banned from now on.
     pub fn count(&self, client: Client, terms: Terms, now: u64) -> bool {
         let now = millis(now);
+        let is_banned = self.change(client, now, |known| match left(known, now) {
+            Some(_) => (None, false), // a request that was under way
+            None => {
+                let (next, is_banned) = counted(known, terms, now);
+                (Some(next), is_banned)
+            }
+        });
+        is_banned.unwrap_or_else(|| {
+            self.words.words()[CROWDED].fetch_add(1, Relaxed);
+            false
+        })
+    }
+
+    /// Bans a client for so long, unless it is banned for longer. Whether there was a place for it.
+    pub fn ban(&self, client: Client, lasts: Duration, now: u64) -> bool {
+        let now = millis(now);
+        let banned = BANNED | now.saturating_add(span(lasts)).min(!BANNED);
+        let changed = self.change(client, now, |known| match left(known, now) >= left(banned, now) {
+            true => (None, ()),
+            false => (Some(banned), ()),
+        });
+        changed.is_some()
+    }
+
+    /// Puts what is known of a client in place of what was, 0 where nothing was: `next` says what, or that it stays.
+    /// `None`: there is no place for it.
+    fn change<R>(&self, client: Client, now: u64, next: impl Fn(u64) -> (Option<u64>, R)) -> Option<R> {
         let (clients, states) = self.set(client);
         for _ in 0..TRIES {
             let Some(way) = way_of(clients, client) else {
-                let (first, is_banned) = counted(0, terms, now);
+                let (first, result) = next(0);
+                let Some(first) = first else { return Some(result) };
                 match take(clients, states, client, first, now) {
-                    Taking::Done => return is_banned,
-                    Taking::Full => break,
+                    Taking::Done => return Some(result),
+                    Taking::Full => return None,
                     Taking::Again => {
                         spin_loop();
                         continue;
@@ -162,47 +190,14 @@ impl Bans {
                 spin_loop();
                 continue;
             }
-            if left(known, now).is_some() {
-                return false; // a request that was under way
-            }
-            let (next, is_banned) = counted(known, terms, now);
-            if states[way].compare_exchange(known, next, SeqCst, SeqCst).is_ok() {
-                return is_banned;
-            }
-        }
-        self.words.words()[CROWDED].fetch_add(1, Relaxed);
-        false
-    }
-
-    /// Bans a client for so long, unless it is banned for longer. Whether there was a place for it.
-    pub fn ban(&self, client: Client, lasts: Duration, now: u64) -> bool {
-        let now = millis(now);
-        let banned = BANNED | now.saturating_add(span(lasts)).min(!BANNED);
-        let (clients, states) = self.set(client);
-        for _ in 0..TRIES {
-            let Some(way) = way_of(clients, client) else {
-                match take(clients, states, client, banned, now) {
-                    Taking::Done => return true,
-                    Taking::Full => return false,
-                    Taking::Again => {
-                        spin_loop();
-                        continue;
-                    }
-                }
-            };
-            let known = states[way].load(SeqCst);
-            if is_claim(known) || clients[way].load(SeqCst) != client.0 {
-                spin_loop();
-                continue;
-            }
-            if left(known, now) >= left(banned, now) {
-                return true;
-            }
-            if states[way].compare_exchange(known, banned, SeqCst, SeqCst).is_ok() {
-                return true;
+            let (next, result) = next(known);
+            let is_done =
+                next.is_none_or(|next| states[way].compare_exchange(known, next, SeqCst, SeqCst).is_ok());
+            if is_done {
+                return Some(result);
             }
         }
-        false
+        None
     }
 
     /// Lifts the ban of a client, and forgets what was counted of it; whether it was banned.
@@ -229,6 +224,13 @@ impl Bans {
             Some((Client(client.load(SeqCst)), left))
         });
         banned.collect()
+    }
+
+    /// A number that all processes have which share the table, and hardly any other.
+    pub fn identity(&self) -> u64 {
+        let mut hasher = self.hasher.clone();
+        hasher.write(b"identity");
+        hasher.finish()
     }
 
     /// A request of somebody who is banned was refused, or would have been.

@@ -185,6 +185,11 @@ impl Handler for Table {
             b"/ready" => Reply::Later(Box::pin(async { text("at once") })),
             b"/bytes" => Reply::Ready(text(pattern(size))),
             b"/file" => Reply::Ready(with_body(Body::File(piece(size)))),
+            // One that has become shorter since it was looked at.
+            b"/cut-file" => {
+                let FilePiece { file, offset, end, .. } = piece(size);
+                Reply::Ready(with_body(Body::File(FilePiece::new(file, offset, 2 * end))))
+            }
             b"/parts" => Reply::Ready(with_body(Body::Parts(vec![
                 Part::Bytes(b"<".to_vec()),
                 Part::File(piece(size)),

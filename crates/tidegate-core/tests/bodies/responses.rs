@@ -95,6 +95,23 @@ fn a_stream_that_breaks_is_seen_to_break() {
     assert_eq!(client.end(), End::Reset);
 }
 
+/// A file that has become shorter: what has been sent counts as what it is, a response that was cut, and not as one that
+/// found nobody (499), also where it is seen in the turn that has sent the head.
+#[test]
+fn a_file_that_has_become_shorter_is_counted_by_its_status() {
+    let server = Server::start("");
+    for (n, size) in [1_usize, 100_000, 3_000_000].into_iter().enumerate() {
+        let mut client = Client::connect(&server);
+        let answer = client.get(&format!("/cut-file?{size}"));
+        assert_eq!((answer.status, answer.is_complete), (200, false), "{size}");
+        assert!(pattern(size).starts_with(&answer.body), "{size}: nothing is made up");
+        client.assert_closed();
+        server.until("it is counted", |stats| stats.responses_cut == n as u64 + 1);
+        let responses = server.handle.stats.snapshot().responses;
+        assert_eq!((responses.count(200), responses.total()), (n as u64 + 1, n as u64 + 1), "{size}");
+    }
+}
+
 #[test]
 fn an_answer_for_a_client_that_only_listens_any_more() {
     let server = Server::start("");

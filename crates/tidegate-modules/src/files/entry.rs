@@ -6,6 +6,7 @@ use std::cell::{Cell, OnceCell, RefCell};
 use std::io;
 use std::os::fd::AsFd;
 use std::rc::Rc;
+use std::task::Waker;
 use tidegate_config::settings::{Coding, Compress};
 use tidegate_core::decoration::Decoration;
 use tidegate_core::response::{Body, FilePiece, Message};
@@ -50,8 +51,8 @@ pub struct FileEntry {
 pub enum Encoded {
     /// Nobody has asked for it yet.
     Possible,
-    /// It is being made; until then others get the file as it is.
-    Making,
+    /// It is being made. Whoever asks for it meanwhile waits for it.
+    Making(Vec<Waker>),
     /// Making it failed or did not help.
     Useless,
     /// There.
@@ -278,6 +279,23 @@ impl FileEntry {
             })
             .sum();
         size_of::<FileEntry>() + self.identity.footprint() + encoded + self.media_type.len()
+    }
+
+    /// Puts what has become of a form in its place, and wakes who waits for it.
+    pub fn set_form(&self, coding: Coding, form: Encoded) {
+        let mut encoded = self.encoded.borrow_mut();
+        let Some((_, slot)) = encoded.iter_mut().find(|(present, _)| *present == coding) else { return };
+        let before = std::mem::replace(slot, form);
+        drop(encoded);
+        if let Encoded::Making(waiting) = before {
+            waiting.into_iter().for_each(Waker::wake);
+        }
+    }
+
+    /// Whether a form is being made.
+    pub fn is_making(&self, coding: Coding) -> bool {
+        let encoded = self.encoded.borrow();
+        encoded.iter().any(|(of, form)| *of == coding && matches!(form, Encoded::Making(_)))
     }
 
     /// Descriptors held.

@@ -19,8 +19,10 @@ use locate::{Found, FoundFile, Located, Lookup, Why};
 use serve::{Wishes, respond};
 use std::cell::{Cell, RefCell};
 use std::io;
+use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 use tidegate_config::settings::{self, Coding};
 use tidegate_core::decoration::Decoration;
 use tidegate_core::explain::Foreseen;
@@ -447,6 +449,11 @@ impl Inner {
             Form::Identity => Reply::Ready(self.respond(entry, &entry.identity, exchange, wishes)),
             Form::Ready(form) => Reply::Ready(self.respond(entry, &form, exchange, wishes)),
             Form::Make(coding) => self.make(entry.clone(), coding, exchange),
+            Form::Await(coding) => {
+                let (inner, entry) = (self.clone(), entry.clone());
+                let made = Made { entry: entry.clone(), coding };
+                exchange.answer_after(made, move |(), exchange| inner.answer(&entry, exchange))
+            }
         }
     }
 
@@ -480,6 +487,7 @@ impl Inner {
         match encoded.iter().find(|(coding, _)| is_preferred(*coding)) {
             Some((_, Encoded::Ready(form))) => Form::Ready(form.clone()),
             Some((coding, Encoded::Possible)) => Form::Make(*coding),
+            Some((coding, Encoded::Making(_))) => Form::Await(*coding),
             _ => Form::Identity,
         }
     }
@@ -511,23 +519,29 @@ impl Inner {
             settings.codings.iter().find(|(offered, _)| *offered == coding).map(|(_, level)| *level)
         });
         let inner = self.clone();
-        set_form(&entry, coding, Encoded::Making);
+        entry.set_form(coding, Encoded::Making(Vec::new()));
         let making = Making { entry: entry.clone(), coding };
         let source = entry.clone();
         let made = async move {
             match level {
                 Some(level) => encode(&source, coding, level).await,
-                None => None,
+                None => Ok(None),
             }
         };
         exchange.answer_after(made, move |made, exchange| {
+            // Others may have better luck.
+            let Ok(made) = made else {
+                drop(making);
+                let wishes = Wishes::of(exchange.fields);
+                return Reply::Ready(inner.respond(&entry, &entry.identity, exchange, wishes));
+            };
             // A form that is not smaller is no use to anyone.
             let useful = made.filter(|bytes| (bytes.len() as u64) < entry.identity.len);
             let form = match useful {
                 Some(bytes) => Encoded::Ready(Rc::new(inner.maker.made(&entry, coding, bytes))),
                 None => Encoded::Useless,
             };
-            set_form(&entry, coding, form);
+            entry.set_form(coding, form);
             drop(making);
             inner.shared.cache.borrow_mut().resize(inner.instance, exchange.path);
             inner.answer(&entry, exchange)
@@ -622,6 +636,7 @@ enum Form {
     Identity,
     Ready(Rc<Representation>),
     Make(Coding),
+    Await(Coding),
 }
 
 /// Gives the place free again when the client leaves while a form is made.
@@ -632,23 +647,36 @@ struct Making {
 
 impl Drop for Making {
     fn drop(&mut self) {
-        let mut encoded = self.entry.encoded.borrow_mut();
-        for (coding, form) in encoded.iter_mut() {
-            if *coding == self.coding && matches!(form, Encoded::Making) {
-                *form = Encoded::Possible;
-            }
+        if self.entry.is_making(self.coding) {
+            self.entry.set_form(self.coding, Encoded::Possible);
         }
     }
 }
 
-fn set_form(entry: &FileEntry, coding: Coding, form: Encoded) {
-    let mut encoded = entry.encoded.borrow_mut();
-    if let Some((_, slot)) = encoded.iter_mut().find(|(present, _)| *present == coding) {
-        *slot = form;
+/// Ready when a form is made no longer: it is there, or whoever wanted it has gone.
+struct Made {
+    entry: Rc<FileEntry>,
+    coding: Coding,
+}
+
+impl Future for Made {
+    type Output = ();
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        match self.entry.encoded.borrow_mut().iter_mut().find(|(coding, _)| *coding == self.coding) {
+            Some((_, Encoded::Making(waiting))) => {
+                if !waiting.iter().any(|waker| waker.will_wake(cx.waker())) {
+                    waiting.push(cx.waker().clone());
+                }
+                Poll::Pending
+            }
+            _ => Poll::Ready(()),
+        }
     }
 }
 
-async fn encode(entry: &FileEntry, coding: Coding, level: u8) -> Option<Vec<u8>> {
+/// A file in a coding; nothing where that fails.
+async fn encode(entry: &FileEntry, coding: Coding, level: u8) -> Result<Option<Vec<u8>>, Overloaded> {
     let whole = entry.identity.len as usize;
     let job = match &entry.identity.file {
         None => {
@@ -664,7 +692,7 @@ async fn encode(entry: &FileEntry, coding: Coding, level: u8) -> Option<Vec<u8>>
             })
         }
     };
-    job.ok()?.await.ok()
+    Ok(job?.await.ok())
 }
 
 /// The folder that an index file was looked for in.

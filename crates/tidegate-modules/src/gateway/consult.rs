@@ -4,19 +4,17 @@
 //! with the fields of the request, from which nobody can tell it from another: what belongs to its connection or its content
 //! stays here, and what a client says of itself in the words of a proxy does too.
 
-use super::call::{Call, Dialect};
 use super::fields;
 use super::link::{Link, Shared};
 use super::proxy::{USUAL_HEAD, ends_here, forwarded, is_forwarded, named_by_connection};
-use super::upload::Upload;
+use super::question;
 use super::upstream::RoutingState;
 use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
-use tidegate_client::PeerTls;
 use tidegate_config::settings::{Forward, Site};
 use tidegate_core::user::Granted;
-use tidegate_core::{Author, Body, Chunk, Exchange, Response};
+use tidegate_core::{Body, Exchange, Response};
 use tidegate_http::path::encode_path;
 use tidegate_tls::Connector;
 use tidegate_wire::h1::{self, ConnectionField, RequestFraming, append_field};
@@ -56,14 +54,8 @@ impl Consulted {
         site: &Site,
         connector: Option<Arc<Connector>>,
     ) -> io::Result<Consulted> {
-        let tls = match (&settings.gateway.tls, connector) {
-            (Some(tls), Some(connector)) => {
-                Some(PeerTls { connector, name: Connector::name(&tls.name).map_err(io::Error::other)? })
-            }
-            _ => None,
-        };
         Ok(Consulted {
-            link: Link::new(shared, &settings.gateway, site, tls)?,
+            link: Link::new(shared, &settings.gateway, site, connector)?,
             path: settings.path.clone(),
             host: settings.host.clone(),
             granted: Granted { names: settings.copy.clone(), ..Granted::default() },
@@ -79,20 +71,8 @@ impl Consulted {
     /// none: [`Response::author`] tells. Dropping the future gives up.
     pub fn ask(&self, exchange: &Exchange<'_>) -> Option<impl Future<Output = Response> + 'static> {
         let head = self.encode(exchange)?;
-        let call = Call {
-            routing: RoutingState::of(&self.link, exchange, true).unwatched(),
-            link: self.link.clone(),
-            upload: Upload::whole(head),
-            dialect: Dialect::Http { may_switch: false },
-            may_repeat: true,
-            head_only: false,
-            wants_trailers: false,
-            interim: None,
-            range: None,
-            back: None,
-            elsewhere: None,
-            target: exchange.target.into(),
-        };
+        let routing = RoutingState::of(&self.link, exchange, true).unwatched();
+        let call = question::call(&self.link, routing, head, true, exchange.target);
         Some(async move { call.run().settled().await })
     }
 
@@ -112,7 +92,7 @@ impl Consulted {
                 && fields::may_pass(field.name, is_trusted, &[])
                 && !(has_connection && named_by_connection(exchange, field.name));
             if is_asked {
-                fields::append(&mut out, field).ok()?;
+                fields::append(&mut out, field, &self.link.own_cookies).ok()?;
             }
         }
         forwarded(exchange, is_trusted, &|_| false, &mut out);
@@ -146,31 +126,12 @@ fn is_of_this_request(name: &str) -> bool {
     })
 }
 
-/// Whether these are the words of an application.
-pub fn is_answer(response: &Response) -> bool {
-    response.author == Author::Application
-}
-
 /// A response with all of its content in memory; without it where there is more than `most`.
 pub async fn whole(mut response: Response, most: usize) -> io::Result<Response> {
-    let body = std::mem::replace(&mut response.body, Body::Empty);
-    response.body = match body {
-        Body::Stream { len, mut stream, .. } => {
-            let mut content = Vec::new();
-            let mut buffer = vec![0; most.saturating_add(1).min(16 << 10)];
-            let mut is_longer = len.is_some_and(|len| len > most as u64);
-            while !is_longer {
-                match std::future::poll_fn(|cx| stream.poll_chunk(cx, &mut buffer)).await? {
-                    Chunk::Data(count) => {
-                        content.extend_from_slice(buffer.get(..count.get()).unwrap_or_default())
-                    }
-                    Chunk::Trailers(_) | Chunk::End => break,
-                }
-                is_longer = content.len() > most;
-            }
-            if is_longer { Body::Empty } else { Body::Bytes(content) }
+    response.body = match std::mem::replace(&mut response.body, Body::Empty) {
+        body @ (Body::Stream { .. } | Body::Bytes(_)) => {
+            question::content(body, most).await?.map_or(Body::Empty, Body::Bytes)
         }
-        Body::Bytes(content) if content.len() > most => Body::Empty,
         other => other,
     };
     if response.body.is_empty() {

@@ -24,6 +24,7 @@ mod pool;
 pub mod pool_directory;
 mod pool_messages;
 pub mod proxy;
+pub mod question;
 mod redirects;
 pub mod script;
 mod script_fault;

@@ -17,7 +17,6 @@ use std::borrow::Cow;
 use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
-use tidegate_client::PeerTls;
 use tidegate_config::settings::gateway;
 use tidegate_config::settings::{self, FieldMode};
 use tidegate_core::explain::Foreseen;
@@ -62,14 +61,8 @@ impl Proxy {
         scope: Scope<'_>,
         connector: Option<Arc<Connector>>,
     ) -> io::Result<Proxy> {
-        let tls = match (&settings.gateway.tls, connector) {
-            (Some(tls), Some(connector)) => {
-                Some(PeerTls { connector, name: Connector::name(&tls.name).map_err(io::Error::other)? })
-            }
-            _ => None,
-        };
         Ok(Proxy {
-            link: Link::new(shared, &settings.gateway, site, tls)?,
+            link: Link::new(shared, &settings.gateway, site, connector)?,
             base: settings.base.clone(),
             host: settings.host.clone(),
             strip_prefix: settings.strip_prefix.clone(),
@@ -189,7 +182,7 @@ impl Proxy {
                 && (fields::may_pass(field.name, is_trusted, passed) || exchange.is_granted(field))
                 && !is_set(field.name)
             {
-                fields::append(lines, field).ok()?;
+                fields::append(lines, field, &self.link.own_cookies).ok()?;
                 for (there, (name, ..)) in is_there.iter_mut().zip(&self.more_fields) {
                     *there |= name.eq_ignore_ascii_case(field.name);
                 }

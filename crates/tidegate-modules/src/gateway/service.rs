@@ -3,18 +3,14 @@
 //!
 //! The way there is that of `proxy`: the same connections, queues and upstreams. What it answers is read whole, up to a bound.
 
-use super::call::{Call, Dialect};
-use super::consult::is_answer;
 use super::link::{Link, Shared};
-use super::upload::Upload;
+use super::question;
 use super::upstream::RoutingState;
 use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
-use tidegate_client::PeerTls;
 use tidegate_config::settings::{ServiceAddress, Site};
-use tidegate_core::{Body, Chunk};
 use tidegate_http::{FieldLines, Status};
 use tidegate_io::timer;
 use tidegate_tls::Connector;
@@ -53,14 +49,8 @@ impl Service {
         site: &Site,
         connector: Option<Arc<Connector>>,
     ) -> io::Result<Rc<Service>> {
-        let tls = match (&address.gateway.tls, connector) {
-            (Some(tls), Some(connector)) => {
-                Some(PeerTls { connector, name: Connector::name(&tls.name).map_err(io::Error::other)? })
-            }
-            _ => None,
-        };
         Ok(Rc::new(Service {
-            link: Link::new(shared, &address.gateway, site, tls)?,
+            link: Link::new(shared, &address.gateway, site, connector)?,
             authority: address.authority.clone(),
             path: address.path.clone(),
             timeout: address.gateway.timeout,
@@ -97,30 +87,21 @@ impl Service {
         fields: &[(&str, &str)],
         content: Option<&[u8]>,
     ) -> impl Future<Output = Result<Answer, String>> + use<> {
-        let call = self.encode(method, path, fields, content).map(|head| Call {
-            routing: RoutingState::of_nobody(&self.link),
-            link: self.link.clone(),
-            upload: Upload::whole(head),
-            dialect: Dialect::Http { may_switch: false },
-            may_repeat: content.is_none(),
-            head_only: false,
-            wants_trailers: false,
-            interim: None,
-            range: None,
-            back: None,
-            elsewhere: None,
-            target: path.into(),
+        let call = self.encode(method, path, fields, content).map(|head| {
+            question::call(&self.link, RoutingState::of_nobody(&self.link), head, content.is_none(), path)
         });
         let timeout = self.timeout;
         async move {
             let call = call.ok_or("the request cannot be written down")?;
             let answered = timer::within(timeout, async {
                 let response = call.run().settled().await;
-                if !is_answer(&response) {
+                if !question::is_answered(&response) {
                     return Err("it cannot be reached, or what it says is no answer".to_owned());
                 }
                 let (status, lines) = (response.status, response.head.lines().clone());
-                let content = content_of(response.body).await?;
+                let content = question::content(response.body, CONTENT).await;
+                let content = content.map_err(|error| format!("its answer broke off: {error}"))?;
+                let content = content.ok_or_else(|| format!("its answer is longer than {CONTENT} bytes"))?;
                 Ok(Answer { status, lines, content })
             });
             answered.await.unwrap_or_else(|| Err(format!("it has not answered within {timeout:?}")))
@@ -145,31 +126,5 @@ impl Service {
         h1::end_request(&mut out, framing, connection);
         out.extend_from_slice(content.unwrap_or_default());
         Some(out)
-    }
-}
-
-async fn content_of(body: Body) -> Result<Vec<u8>, String> {
-    let too_long = || Err(format!("its answer is longer than {CONTENT} bytes"));
-    match body {
-        Body::Stream { len, .. } if len.is_some_and(|len| len > CONTENT as u64) => too_long(),
-        Body::Stream { mut stream, .. } => {
-            let mut content = Vec::new();
-            let mut buffer = vec![0; 16 << 10];
-            loop {
-                let polled = std::future::poll_fn(|cx| stream.poll_chunk(cx, &mut buffer)).await;
-                match polled.map_err(|error| format!("its answer broke off: {error}"))? {
-                    Chunk::Data(count) => {
-                        content.extend_from_slice(buffer.get(..count.get()).unwrap_or_default());
-                    }
-                    Chunk::Trailers(_) | Chunk::End => return Ok(content),
-                }
-                if content.len() > CONTENT {
-                    return too_long();
-                }
-            }
-        }
-        Body::Bytes(content) if content.len() > CONTENT => too_long(),
-        Body::Bytes(content) => Ok(content),
-        _ => Ok(Vec::new()),
     }
 }

@@ -6,10 +6,11 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 use tidegate_config::settings;
 use tidegate_core::user::User;
+use tidegate_io::locking::lock;
 
 /// Pairs that were wrong and are remembered.
 const WRONG: usize = 10_000;
@@ -81,10 +82,6 @@ impl<T: Clone> Remembered<T> {
             stays
         });
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl UserCache {

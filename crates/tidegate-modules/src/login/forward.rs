@@ -1,7 +1,8 @@
 //! `login forward`: an application says who gets in.
 
 use super::source::Source;
-use crate::gateway::consult::{Consulted, is_answer, whole};
+use crate::gateway::consult::{Consulted, whole};
+use crate::gateway::question::is_answered;
 use std::rc::Rc;
 use std::sync::Arc;
 use tidegate_config::settings::{Forward, Login, Shared};
@@ -151,7 +152,7 @@ impl Terms {
     }
 
     async fn decide(&self, response: Response) -> Decision {
-        if !is_answer(&response) {
+        if !is_answered(&response) {
             return Decision::Undecided(None);
         }
         match response.status.0 {

@@ -4,12 +4,12 @@
 use super::cache::Key;
 use super::directory::Away;
 use super::guesses::{Guesser, Guesses, TooOften};
-use super::source::lock;
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tidegate_core::user::User;
 use tidegate_io::blocking::Overloaded;
+use tidegate_io::locking::lock;
 use tidegate_io::oneshot::{Promise, Promised, promise};
 
 /// Pairs of one client that are looked into at once: others come in between.

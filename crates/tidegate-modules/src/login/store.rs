@@ -1,7 +1,7 @@
 //! The sources of a process, by the settings that mean them.
 
 use super::signed::KeyRings;
-use super::source::{Source, lock};
+use super::source::Source;
 use crate::status::{ProviderReport, providers};
 use std::collections::HashMap;
 use std::io;
@@ -11,6 +11,7 @@ use tidegate_config::credentials::Credential;
 use tidegate_config::settings::UserSource;
 use tidegate_core::rate::RateStore;
 use tidegate_core::tls::TlsStore;
+use tidegate_io::locking::lock;
 
 /// The sources of a process. Outlives its engines: who has logged in stays so over a reload.
 pub struct LoginStore {

@@ -32,7 +32,7 @@ pub use ask::Format;
 pub(crate) use html::Escaped;
 pub use in_force::{InForce, ListenSocket};
 pub use providers::ProviderReport;
-pub use rates::{RateKind, RateReport};
+pub use rates::{QueueReport, RateKind, RateReport};
 pub use requests::requests_report;
 
 use crate::gateway::balance::report::GroupReport;

@@ -11,9 +11,10 @@ use std::io;
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{RecvTimeoutError, channel};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tidegate_core::log;
+use tidegate_io::locking::lock;
 
 /// A user and its group.
 pub type User = (u32, u32);
@@ -126,10 +127,6 @@ impl Clients {
             known = now;
         }
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn open(folder: &Path, users: &[User]) -> io::Result<()> {

@@ -14,10 +14,11 @@ use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, TryRecvError, channel};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use tidegate_config::settings::pool::{Application, Pool};
 use tidegate_core::log;
+use tidegate_io::locking::lock;
 
 /// How often the workers are asked while there is something to see.
 const BUSY: Duration = Duration::from_millis(50);
@@ -185,10 +186,6 @@ impl Supervisor {
         self.waker().wake();
         *lock(&self.stop_timeout)
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Drop for Supervisor {

@@ -28,12 +28,13 @@ use connection::Fault;
 use session::Session;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use tidegate_config::settings;
 use tidegate_core::log;
 use tidegate_core::tls::TlsStore;
 use tidegate_io::blocking::Overloaded;
+use tidegate_io::locking::lock;
 use ways::Ways;
 
 /// Logins that wait for a thread.
@@ -88,10 +89,6 @@ pub struct Figures {
     pub asked: Asked,
     /// Times that a server has failed.
     pub failures: u64,
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Directory {

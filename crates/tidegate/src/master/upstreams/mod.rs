@@ -15,12 +15,13 @@ use super::pools::Served;
 use crate::link::{Link, ToServer};
 use prober::{Group, Prober};
 use std::collections::HashSet;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use tidegate_config::Settings;
 use tidegate_config::settings::gateway::BackendProtocol;
 use tidegate_config::settings::upstream::Upstream;
 use tidegate_core::log;
 use tidegate_core::tls::TlsStore;
+use tidegate_io::locking::lock;
 use tidegate_modules::gateway::balance::groups::{Fact, Finding, Findings, SteeringOrder};
 use tidegate_tls::Connector;
 
@@ -135,10 +136,6 @@ impl Subscribers {
             link.order(&ToServer::Upstreams(vec![finding.clone()]), Vec::new());
         }
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]
