@@ -14,14 +14,16 @@ use std::process::{Command, Stdio};
 
 const HOSTS: [&str; 2] = ["a.test", "b.test"];
 
-/// Asks, whatever the answer is.
-fn ask(server: &Server<'_>, host: &str, path: &str) {
+/// Asks, whatever the answer is. How many bytes were sent and received.
+fn ask(server: &Server<'_>, host: &str, path: &str) -> (u64, u64) {
     let mut stream = TcpStream::connect(&server.address).unwrap();
     stream.set_read_timeout(Some(WAIT)).unwrap();
-    write!(stream, "GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n").unwrap();
+    let request = format!("GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).unwrap();
     let mut answer = String::new();
     stream.read_to_string(&mut answer).unwrap();
     assert!(answer.starts_with("HTTP/1.1 "), "{answer}");
+    (request.len() as u64, answer.len() as u64)
 }
 
 /// Requests of a route, once all that were asked are counted.
@@ -50,11 +52,14 @@ fn counts_of_sites_agree_with_those_of_their_clients() {
     let server = Server::with_config(&folder, &text(""));
     let pids = serving(&server, 2, &[]);
     let (mut plain, mut below, mut other) = (0, 0, 0);
+    let (mut sent, mut received) = ([0, 0], [0, 0]);
     let mut round = |count: u64| {
         for number in 0..count {
-            ask(&server, HOSTS[0], "/");
-            ask(&server, HOSTS[0], &format!("/x/{number}"));
-            ask(&server, HOSTS[1], &format!("/{number}"));
+            for (site, path) in [(0, "/".to_owned()), (0, format!("/x/{number}")), (1, format!("/{number}"))]
+            {
+                let (asked, answered) = ask(&server, HOSTS[site], &path);
+                (sent[site], received[site]) = (sent[site] + asked, received[site] + answered);
+            }
         }
         (plain, below, other) = (plain + count, below + count, other + count);
         wait_for(
@@ -81,6 +86,43 @@ fn counts_of_sites_agree_with_those_of_their_clients() {
     assert_eq!(status["sites"].as_array().unwrap().len(), 2, "{}", status["sites"]);
     assert_eq!(status["sites"][1]["responses"]["4xx"], 80);
     assert_eq!(status["buckets"][0]["requests"], 240);
+    for site in 0..2 {
+        let told = &status["sites"][site];
+        assert_eq!(
+            (&told["received_bytes"], &told["sent_bytes"]),
+            (&sent[site].into(), &received[site].into())
+        );
+    }
+}
+
+/// Of a download that is given up the bytes count that were sent: those that the client has, and what the kernel held.
+#[test]
+fn downloads_that_are_given_up_count_what_was_sent() {
+    let folder = Folder::new("watching-downloads");
+    const SIZE: u64 = 64 << 20;
+    std::fs::create_dir_all(folder.path("www")).unwrap();
+    std::fs::File::create(folder.path("www/big")).unwrap().set_len(SIZE).unwrap();
+    let text = "workers 1\nlisten \"127.0.0.1:0\"\nsite \"a.test\" { root \"www\" }\n";
+    let server = Server::with_config(&folder, text);
+    const TAKEN: usize = 1 << 20;
+    for _ in 0..3 {
+        let mut stream = TcpStream::connect(&server.address).unwrap();
+        stream.write_all(b"GET /big HTTP/1.1\r\nHost: a.test\r\n\r\n").unwrap();
+        stream.read_exact(&mut vec![0; TAKEN]).unwrap();
+        // With unread bytes behind it, closing is a reset.
+    }
+    let site = wait_for(
+        || {
+            let site = server.status()["sites"][0].clone();
+            (site["requests"] == 3).then_some(site)
+        },
+        "the downloads to be counted",
+    );
+    let sent = site["sent_bytes"].as_u64().unwrap();
+    assert!(sent >= 3 * TAKEN as u64 && sent < 3 * SIZE, "{sent}");
+    let status = server.status();
+    assert_eq!(status["stats"]["sent_bytes"], sent, "the server has sent nothing else");
+    assert_eq!((&site["first_byte"]["count"], &site["duration"]["count"]), (&3.into(), &3.into()));
 }
 
 /// What clients make up names no series: hosts, methods, paths and fields.
@@ -207,5 +249,6 @@ fn requests_under_way_are_shown_and_ended() {
     assert!(!matches!(application.read(&mut head), Ok(1..)), "the application is left");
     assert_eq!(table()["count"], 0);
     assert_eq!(server.tell(&["cancel", &id]).code, Some(1), "once");
+    assert_eq!(server.tell(&["status", "slow", "--json"]).code, Some(0));
     assert_eq!(run(&folder, &["cancel", "no such thing"]).code, Some(1));
 }

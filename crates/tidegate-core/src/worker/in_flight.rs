@@ -1,25 +1,24 @@
-//! The requests of a worker under way, and the end of one: questions of the operator that the worker answers itself.
+//! The requests of a worker under way, the end of one, and those that were slow: questions of the operator that the worker answers itself.
 //!
 //! A request has an id, `PROCESS-WORKER-CONNECTION-NUMBER`, which no later one gets: the connection is a generation of its
 //! slot, the number a stream or the count of requests.
 
 use super::Worker;
 use crate::conn::in_flight::RequestUnderWay;
-use crate::log::push_json_escaped;
+use crate::log::push_json_member;
 use std::collections::HashMap;
 use tidegate_io::Key;
 use tidegate_io::clock::monotonic_ns;
 
 /// Requests that are told of: those that have taken the longest.
 const ROWS: usize = 500;
-/// Bytes of a target, or of another text that a client has chosen.
-const TEXT: usize = 300;
 
 impl Worker {
-    /// Answers what is about requests under way; `None`: it is not.
+    /// Answers what is about requests; `None`: it is not.
     pub(super) fn answer(&mut self, question: &str) -> Option<String> {
         match question.split_once(' ').unwrap_or((question, "")) {
             ("requests", "") => Some(self.requests()),
+            ("slow", "") => Some(self.slow()),
             ("cancel", id) => Some(if self.cancel(id) { "cancelled" } else { "none" }.to_owned()),
             _ => None,
         }
@@ -60,13 +59,23 @@ impl Worker {
             }
             out.extend_from_slice(row);
             if let Some((site, route)) = series.get(id) {
-                push_member(&mut out, "site", site.as_bytes());
-                push_member(&mut out, "route", route.as_bytes());
+                push_json_member(&mut out, "site", site.as_bytes());
+                push_json_member(&mut out, "route", route.as_bytes());
             }
             out.push(b'}');
         }
         out.extend_from_slice(b"]}");
         String::from_utf8_lossy(&out).into_owned()
+    }
+
+    /// Those that were slow.
+    fn slow(&self) -> String {
+        let ids = self.cx.slow.series().map(|id| (id.number(), Default::default()));
+        let mut names: HashMap<u32, (String, String)> = ids.collect();
+        self.cx.engine.name_series(&mut names);
+        self.cx
+            .slow
+            .to_json(|id| names.get(&id.number()).map(|(site, route)| (site.as_str(), route.as_str())))
     }
 
     fn cancel(&mut self, id: &str) -> bool {
@@ -96,27 +105,21 @@ fn row(id: &str, request: &RequestUnderWay<'_>, now: u64) -> Vec<u8> {
     if let Some(status) = request.status {
         out.extend_from_slice(format!(",\"status\":{status}").as_bytes());
     }
-    push_member(&mut out, "phase", phase.as_bytes());
-    push_member(&mut out, "protocol", request.version.name().as_bytes());
+    push_json_member(&mut out, "phase", phase.as_bytes());
+    push_json_member(&mut out, "protocol", request.version.name().as_bytes());
     let entry = request.record.map(|record| record.entry());
     let client = entry.as_ref().map_or(request.client, |entry| entry.client);
-    push_member(&mut out, "client", client.to_string().as_bytes());
+    push_json_member(&mut out, "client", client.to_string().as_bytes());
     let Some(entry) = entry else { return out };
-    push_member(&mut out, "method", entry.method.as_bytes());
-    push_member(&mut out, "target", entry.target.as_bytes());
-    push_member(&mut out, "host", entry.authority.as_bytes());
+    push_json_member(&mut out, "method", entry.method.as_bytes());
+    push_json_member(&mut out, "target", entry.target.as_bytes());
+    push_json_member(&mut out, "host", entry.authority.as_bytes());
     let mut upstream = String::new();
     if let Some(trace) = entry.trace {
         trace.each_try(|asked| asked.member().clone_into(&mut upstream));
     }
     if !upstream.is_empty() {
-        push_member(&mut out, "upstream", upstream.as_bytes());
+        push_json_member(&mut out, "upstream", upstream.as_bytes());
     }
     out
-}
-
-fn push_member(out: &mut Vec<u8>, name: &str, text: &[u8]) {
-    out.extend_from_slice(format!(",\"{name}\":\"").as_bytes());
-    push_json_escaped(out, text.get(..TEXT).unwrap_or(text));
-    out.push(b'"');
 }

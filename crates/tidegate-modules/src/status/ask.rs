@@ -24,6 +24,7 @@ pub(super) struct Question {
 pub(super) enum View {
     Server,
     Requests,
+    Slow,
     Cache,
     CacheList,
 }
@@ -62,6 +63,7 @@ impl Question {
             match name {
                 "cache" if view == View::Server => view = View::Cache,
                 "requests" if view == View::Server => view = View::Requests,
+                "slow" if view == View::Server => view = View::Slow,
                 "list" => view = View::CacheList,
                 "start" => action = Some(Action::Start),
                 "stop" => action = Some(Action::Stop),

@@ -5,6 +5,7 @@
 //! | --- | --- |
 //! | nothing | the report on the server |
 //! | `requests` | the requests under way, the oldest first, as text or JSON |
+//! | `slow` | the requests that were slow for their route, the slowest first |
 //! | `cache` | the report on the file cache; with `list` (or `list` alone) every entry of it |
 //! | `start`, `stop`, `restart` | changes the file cache; only by POST, and not from another site |
 //! | `refresh=N` | the browser asks again every N seconds |
@@ -33,7 +34,7 @@ pub(crate) use html::Escaped;
 pub use in_force::{InForce, ListenSocket};
 pub use providers::ProviderReport;
 pub use rates::{QueueReport, RateKind, RateReport};
-pub use requests::requests_report;
+pub use requests::{requests_report, slow_report};
 
 use crate::gateway::balance::report::GroupReport;
 use crate::gateway::supervise::status::PoolStatus;
@@ -61,7 +62,7 @@ pub trait StatusSource {
     fn gather(&self) -> LocalFuture<Option<(ServerInfo, Snapshot)>>;
 
     /// Asks every worker (`Registry::ask`) and waits for the answers, in any order; a worker that has ended
-    /// may be left out. The questions of this page: `requests` (answered with a JSON object), `cache report` (answered with a JSON object), `cache
+    /// may be left out. The questions of this page: `requests` and `slow` (answered with a JSON object), `cache report` (answered with a JSON object), `cache
     /// list` (a JSON array of objects), `cache start`, `cache stop`, `cache restart` (`ok`, or what is
     /// wrong).
     fn ask_all(&self, question: &str) -> LocalFuture<Vec<String>>;
@@ -262,6 +263,7 @@ impl Handler for StatusPage {
                 let subject = match question.view {
                     View::Server => "server",
                     View::Requests => "requests under way",
+                    View::Slow => "slow requests",
                     View::Cache | View::CacheList => "file cache",
                 };
                 say(format!("status page: the report on the {subject} as {}", question.format.media_type()));
@@ -289,6 +291,13 @@ impl StatusPage {
                 return Reply::Later(Box::pin(async move {
                     let answers = source.ask_all("requests").await;
                     content(format, requests_report(&answers, format), refresh)
+                }));
+            }
+            View::Slow => {
+                let format = if format == Format::Json { Format::Json } else { Format::Text };
+                return Reply::Later(Box::pin(async move {
+                    let answers = source.ask_all("slow").await;
+                    content(format, slow_report(&answers, format), refresh)
                 }));
             }
             View::Cache if format.has_cache() => false,

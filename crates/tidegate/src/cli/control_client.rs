@@ -33,7 +33,7 @@ struct Server {
 ///
 /// Connections, keep-alive, requests, timings, sites, routes and the file cache, all workers together. `cache` asks about
 /// the file cache and steers it: `list` its entries, `stop` using it, `start` again, `restart` it empty. `requests` shows
-/// those that are under way.
+/// those that are under way, `slow` those that took longer than nearly all of their route.
 #[derive(Args)]
 #[command(after_long_help = "\
 Examples:
@@ -41,6 +41,7 @@ Examples:
   tidegate status --json | jq .stats.requests
   tidegate status cache list
   tidegate status requests
+  tidegate status slow
   tidegate status --prometheus > /var/lib/node_exporter/tidegate.prom
 
 Exit codes:
@@ -76,6 +77,8 @@ enum Part {
     Cache,
     /// The requests under way, the oldest first
     Requests,
+    /// Those that were slow for their route, the slowest first
+    Slow,
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
@@ -393,10 +396,11 @@ pub fn status(arguments: &StatusArguments) -> Result<ExitCode> {
     }
     let request = match arguments.what {
         None => Request::Status(form),
-        Some(Part::Requests) if arguments.action.is_some() => {
-            bail!("requests are only shown here; `tidegate cancel ID` ends one")
+        Some(Part::Requests | Part::Slow) if arguments.action.is_some() => {
+            bail!("requests are only shown here; `tidegate cancel ID` ends one that is under way")
         }
         Some(Part::Requests) => Request::Requests(form),
+        Some(Part::Slow) => Request::Slow(form),
         Some(Part::Cache) => {
             let question = match arguments.action {
                 None => "report",

@@ -52,7 +52,9 @@ pub enum Request {
     Cache(String),
     /// The requests under way, as text or JSON.
     Requests(Format),
-    /// One of them is to end.
+    /// The requests that were slow for their route.
+    Slow(Format),
+    /// One of those under way is to end.
     Cancel(String),
     /// Who is banned.
     Bans,
@@ -106,6 +108,8 @@ impl Request {
             Request::Cache(question) => format!("cache {question}").trim_end().into(),
             Request::Requests(Format::Json) => "requests json".into(),
             Request::Requests(_) => "requests text".into(),
+            Request::Slow(Format::Json) => "slow json".into(),
+            Request::Slow(_) => "slow text".into(),
             Request::Cancel(id) => format!("cancel {id}"),
             Request::Bans => "bans".into(),
             Request::Lift(address) => format!("lift {address}"),
@@ -144,6 +148,8 @@ impl Request {
             ("cache", question) => Request::Cache(question.into()),
             ("requests", "" | "text") => Request::Requests(Format::Text),
             ("requests", "json") => Request::Requests(Format::Json),
+            ("slow", "" | "text") => Request::Slow(Format::Text),
+            ("slow", "json") => Request::Slow(Format::Json),
             ("cancel", id) if is_request_id(id) => Request::Cancel(id.into()),
             ("bans", "") => Request::Bans,
             ("lift", address) => Request::Lift(address.parse().ok()?),
@@ -595,6 +601,7 @@ fn serve(
             return respond(&Reply { is_ok, text });
         }
         Some(Request::Requests(format)) => return respond(&Reply::ok(status_registry.requests(format))),
+        Some(Request::Slow(format)) => return respond(&Reply::ok(status_registry.slow(format))),
         Some(Request::Cancel(id)) => {
             let (is_ok, text) = status_registry.cancel(&id);
             return respond(&Reply { is_ok, text });
@@ -641,6 +648,7 @@ mod tests {
             Request::Bans,
             Request::Requests(Format::Text),
             Request::Requests(Format::Json),
+            Request::Slow(Format::Json),
             Request::Cancel("17-0-3f-12".into()),
             Request::Steer {
                 group: "my app".into(),

@@ -334,6 +334,11 @@ impl StatusRegistry {
         status::requests_report(&self.ask("requests"), format)
     }
 
+    /// The requests that were slow.
+    pub fn slow(&self, format: Format) -> String {
+        status::slow_report(&self.ask("slow"), format)
+    }
+
     /// Ends a request by its id. Whether it was there, and what to say.
     pub fn cancel(&self, id: &str) -> (bool, String) {
         let answers = self.ask(&format!("cancel {id}"));
