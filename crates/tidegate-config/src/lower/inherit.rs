@@ -73,6 +73,7 @@ pub(crate) struct Inherited {
     pub hsts: Option<String>,
     pub trusted_proxies: Shared<NetworkSet>,
     pub has_request_id: bool,
+    pub bucket: Option<String>,
     pub limits: RequestLimits,
     /// Those of the top level.
     pub limits_of_server: Arc<RequestLimits>,

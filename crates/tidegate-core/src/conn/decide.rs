@@ -213,7 +213,7 @@ impl Connection {
         let mut series = site.map_or(SeriesId::NONE, |site| site.series.unrouted());
         let asked = Asked { site, remote: &remote, is_tls, limits: limits.as_deref() };
         let (mut outcome, mut account) =
-            (Outcome::Answered, Account { site: 0, upstream: 0, peer: Peer::Unix, head: 0 });
+            (Outcome::Answered, Account { site: 0, upstream: 0, peer: Peer::Unix, head: 0, series });
         let reply = match self.locate(&mut cx.admission, &cx.stats, engine, &asked, head, path) {
             Err(Rejected(why, response)) => {
                 if let Some(site) = site
@@ -294,6 +294,7 @@ impl Connection {
                             upstream,
                             peer: remote.client,
                             head: u32::try_from(head.size).unwrap_or(u32::MAX),
+                            series,
                         };
                     }
                 }

@@ -36,6 +36,7 @@ use tidegate_core::log::Writer;
 use tidegate_core::rate::RateStore;
 use tidegate_core::tls::TlsStore;
 use tidegate_core::worker::Asker;
+use tidegate_io::blocking;
 use tidegate_io::passing;
 use tidegate_io::usage::Usage;
 use tidegate_modules::gateway::pool_directory::PoolDirectory;
@@ -182,6 +183,14 @@ impl Members {
         if let Ok(workers) = self.workers.read() {
             workers.iter().for_each(|(_, stats)| counted.merge(&stats.snapshot()));
         }
+        let native = blocking::figures();
+        let level = |current: usize, peak: usize, limit: usize| {
+            let [current, peak, limit] = [current, peak, limit].map(|value| value as u64);
+            Level { current, peak, limit }
+        };
+        let busy = native.threads.saturating_sub(native.idle);
+        counted.native_threads = level(busy, native.threads, native.threads_limit);
+        counted.native_queue = level(native.waiting, native.waiting_peak, native.waiting_limit);
         let names = self.access.names().report();
         counted.dns_cache_entries = Level { current: names.entries, peak: names.entries, limit: names.limit };
         (counted.dns_cache_hits, counted.dns_cache_misses) = (names.hits, names.misses);
