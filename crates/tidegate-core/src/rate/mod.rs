@@ -14,6 +14,7 @@ mod nodes;
 mod pace;
 mod queue;
 mod store;
+mod total;
 
 pub use ban_gate::BanGate;
 pub use bans::{Bans, Client};
@@ -26,6 +27,7 @@ pub use pace::BandwidthGate;
 pub(crate) use pace::Pace;
 pub use queue::{LimitQueue, QueueFigures};
 pub use store::{Identity, Kind, RateStore, Table, TablePlace, attach};
+pub use total::Total;
 
 use std::num::{NonZeroU32, NonZeroU64};
 use std::time::Duration;
