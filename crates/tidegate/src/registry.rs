@@ -154,9 +154,10 @@ impl Registry {
             let log = site.access_log.within(settings.access_log.as_ref());
             let sink = log.map(&mut *open_log).transpose()?.flatten();
             let view = self.stores.access.view(site, settings)?;
-            let mut names = HashSet::new();
+            let (mut names, store) = (HashSet::new(), settings.limit_store.as_ref());
             let bans = site.routes.iter().flat_map(|route| &route.bans).filter(|ban| names.insert(&ban.name));
-            let bans = bans.map(|ban| BanGate::new(ban, &self.stores.rates)).collect::<io::Result<_>>()?;
+            let bans =
+                bans.map(|ban| BanGate::new(ban, &self.stores.rates, store)).collect::<io::Result<_>>()?;
             let made = site::Site::new(site.clone(), routes, sink).logging(log);
             let callbacks = callbacks_of(site, &settings.users);
             sites.push(made.knowing(view).counting(bans).numbered(series).concealing(callbacks));
@@ -176,7 +177,7 @@ impl Registry {
         let mut gates: Vec<Rc<dyn Gate>> = Vec::new();
         let mut by_user: Vec<Rc<dyn Gate>> = Vec::new();
         for ban in &route.bans {
-            gates.push(Rc::new(BanGate::new(ban, &self.stores.rates)?));
+            gates.push(Rc::new(BanGate::new(ban, &self.stores.rates, settings.limit_store.as_ref())?));
         }
         for rate in &route.rates {
             let scope = Scope::of(route);
