@@ -260,7 +260,7 @@ impl Route {
 
     /// Whether its requests hold something of a limit as long as they are under way.
     pub fn is_held(&self) -> bool {
-        self.rates.iter().any(|limit| !matches!(limit.bound, Bound::Requests(_)))
+        self.rates.iter().any(|limit| !matches!(limit.bound, Bound::Requests(_) | Bound::Nothing))
             || !self.bandwidths.is_empty()
             || !self.bans.is_empty()
     }
