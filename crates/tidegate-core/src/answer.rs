@@ -20,7 +20,9 @@ pub fn refused(exchange: &Exchange<'_>, status: Status, why: impl Display) -> Re
     if notes::takes_reason(&|| format!("{}: {why}", status.0)) {
         return error(status);
     }
-    let (method, target, client) = (exchange.method_token, exchange.target, exchange.state.remote.client);
+    let (method, client) = (exchange.method_token, exchange.state.remote.client);
+    let site = exchange.state.site.as_ref();
+    let target = site.map_or(exchange.target, |site| site.shown_target(exchange.target));
     match exchange.authority {
         "" => log::info(format_args!("{} for {client}, {method} {target}: {why}", status.0)),
         host => log::info(format_args!("{} for {client}, {method} {target} at {host}: {why}", status.0)),

@@ -91,7 +91,7 @@ impl FileWatch {
             let Some(moving) = self.moving.get(path) else { continue };
             if stamp(path) == moving.stamp {
                 settled.push(path);
-            } else if (moving.looks - PATIENCE) % SAID_AFTER == 0 {
+            } else if (moving.looks - PATIENCE).is_multiple_of(SAID_AFTER) {
                 log::warn(format_args!(
                     "{} changes all the time and is not read: write another file, and rename it onto this one",
                     path.display()

@@ -127,6 +127,8 @@ pub enum ToServer {
     LetGo(Vec<PoolAddress>),
     /// What was found out about members of upstream groups.
     Upstreams(Vec<Finding>),
+    /// This client is banned no longer, which servers are told that share bans.
+    Lifted(String),
     /// Answer.
     Question(u64, Question),
     /// The answer to a question of the server.

@@ -280,7 +280,7 @@ pub(super) const DIRECTIVES: &[Directive] = &[
     Directive {
         arguments: &[
             one_or("name", Kind::Text { most: 64 }, &["off"]),
-            Argument { name: "track", kind: Kind::Choice(&["track"]), count: Count::Optional, words: &[] },
+            Argument { name: "how", kind: Kind::Choice(&["track", "shared"]), count: Count::Any, words: &[] },
         ],
         properties: &[
             Property {
@@ -337,7 +337,8 @@ pub(super) const DIRECTIVES: &[Directive] = &[
           the access rules, and so counts what those refuse, as well as what a limit, a login or an application refuses; what it \
           answers itself is not counted. `tidegate bans` lists who is banned, `tidegate bans lift ADDRESS` lets somebody in \
           again. A trusted proxy, and one on this machine that names its clients, is never banned; other proxies of your own have \
-          to be named in `trusted-proxies`, else it is they who are. `track` behind the name refuses nobody and counts. `ban \
+          to be named in `trusted-proxies`, else it is they who are. `track` behind the name refuses nobody and counts. `shared` \
+          bans on the other servers of the `limit-store` as well, which hear of it within a second or two, and of whom is let in again. `ban \
           off` does away with those of the levels around.",
         example: "ban \"guessers\" statuses=\"401 403\" count=20 within=\"1m\" for=\"10m\"",
         ..Directive::new("ban", EVERYWHERE)

@@ -13,6 +13,10 @@ use crate::value::{Value, meant_by_constant};
 /// What a `limit` may bound; one of them has to be given.
 const BOUNDS: [&str; 3] = ["requests", "concurrent", "connections"];
 
+/// What to do where something is shared and there is no store.
+const NO_STORE: &str =
+    "say where they count, at the top level: `limit-store \"redis://192.0.2.1\"`; or take `shared` out";
+
 /// What has been said of each name, in all of the files.
 #[derive(Debug, Default)]
 pub(crate) struct Names {
@@ -91,10 +95,7 @@ impl Names {
                 let help = "take `shared` out: what is under way is counted for this server alone";
                 Some(("only `requests` are counted together with other servers".into(), help.into()))
             }
-            (true, false) => {
-                let help = "say where they count, at the top level: `limit-store \"redis://192.0.2.1\"`; or take `shared` out";
-                Some(("this limit is shared with nobody".into(), help.into()))
-            }
+            (true, false) => Some(("this limit is shared with nobody".into(), NO_STORE.into())),
             _ => None,
         }
     }
@@ -186,6 +187,10 @@ impl Names {
                 checker.diagnostics.push(item.error(message).help(help));
                 continue;
             }
+            if ban.is_shared && !self.has_store {
+                checker.diagnostics.push(item.error("this ban is shared with nobody").help(NO_STORE));
+                continue;
+            }
             match self.bans.entry(ban.name.clone()) {
                 Entry::Vacant(place) => drop(place.insert(ban)),
                 Entry::Occupied(known) if known.get().agrees(&ban) => {}
@@ -223,6 +228,7 @@ pub(super) fn ban(item: &Item) -> Option<Ban> {
         tarpit: time("tarpit"),
         keys: number("keys")?,
         is_tracked: item.arguments.iter().any(|placed| placed.value == Value::Word("track")),
+        is_shared: is_shared(item),
         origin: item.origin(),
     })
 }

@@ -203,6 +203,7 @@ impl Connection {
         if log.is_some() {
             entry.referer = fields.first("referer").unwrap_or(&[]);
             entry.user_agent = fields.first("user-agent").unwrap_or(&[]);
+            entry.target = site.map_or(entry.target, |site| site.shown_target(entry.target));
         }
         let traced = site.and_then(|site| site.traced.as_ref());
         let mut trace = traced.and_then(|traced| Trace::begin(traced, &remote, &fields));

@@ -1,6 +1,6 @@
 //! The tables of a process, by the name of their limit.
 
-use super::{Bans, Buckets, Counts, LimitQueue, Nodes, Rate, TakeReports};
+use super::{Bans, Buckets, Client, Counts, LimitQueue, Nodes, Rate, TakeReports};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::hash::{BuildHasher, RandomState};
@@ -287,6 +287,13 @@ impl RateStore {
         }
         // Those of the settings before end with the last engine that has them.
         Some(nodes.insert(Arc::new(Nodes::new(store))).clone())
+    }
+
+    /// Somebody is banned no longer: other servers are told, where they share bans with this one.
+    pub fn lifted(&self, client: Client) {
+        if let Some(nodes) = &*self.1.lock().unwrap_or_else(PoisonError::into_inner) {
+            nodes.lifted(client);
+        }
     }
 
     /// How many tables there are.

@@ -9,12 +9,14 @@ use super::rates::Rates;
 use crate::certificates;
 use crate::link::{Answer, Figures, Link, Question, ToMaster, ToServer, Wellness};
 use crate::version::VERSION;
+use std::net::IpAddr;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 use tidegate_config::settings::upstream::Upstream;
 use tidegate_config::settings::{Settings, Site};
+use tidegate_core::rate::Client;
 use tidegate_core::series;
 use tidegate_io::usage::Usage;
 use tidegate_modules::gateway::balance::{self, report::GroupReport};
@@ -217,6 +219,20 @@ impl StatusRegistry {
         sum
     }
 
+    /// Lets a client in again that is banned, here and on the servers that share bans: whether it was banned here, and what is
+    /// said of it.
+    pub fn lift(&self, address: IpAddr) -> (bool, String) {
+        let lifted = self.rates().lift(address);
+        if let Some(client) = Client::at(address) {
+            let facts = self.facts();
+            // Each tells of it: one of them may just be going.
+            for link in facts.members.iter().filter_map(|member| member.link.as_ref()) {
+                link.send(&ToServer::Lifted(client.to_string()), Vec::new());
+            }
+        }
+        lifted
+    }
+
     /// What every worker of every process says to a question, in their order.
     pub fn ask(&self, question: &str) -> Vec<String> {
         let links: Vec<(usize, Arc<Link>)> = {
@@ -378,7 +394,7 @@ mod tests {
             used: Used { cpu_micros: 3, resident: 5, descriptors: 7 },
             groups: Vec::new(),
             providers: Vec::new(),
-            series: SeriesFigures::default(),
+            series: Default::default(),
         }
     }
 

@@ -96,7 +96,9 @@ pub fn run() -> Result<ExitCode> {
         series: Arc::default(),
         limits,
     });
-    let told = directory.clone();
+    let rates = Arc::<RateStore>::default();
+    rates.share_by(nodes::taker());
+    let (told, banning) = (directory.clone(), rates.clone());
     let (asked, heard, lost) = (members.clone(), sender.clone(), sender.clone());
     let link = Link::start(
         link,
@@ -106,6 +108,11 @@ pub fn run() -> Result<ExitCode> {
             ToServer::Pool(update) => told.apply(update),
             ToServer::LetGo(addresses) => told.let_go(addresses),
             ToServer::Upstreams(findings) => told.groups().learn(&findings),
+            ToServer::Lifted(client) => {
+                if let Ok(client) = client.parse() {
+                    banning.lifted(client);
+                }
+            }
             order => drop(heard.send(Event::Said(order, descriptors))),
         },
         move |_| drop(lost.send(Event::Orphaned)),
@@ -118,8 +125,6 @@ pub fn run() -> Result<ExitCode> {
         teller.send(&ToMaster::Upstream(finding), Vec::new());
     });
     demand::start(directory.clone(), link.clone()).context("cannot start a thread")?;
-    let rates = Arc::<RateStore>::default();
-    rates.share_by(nodes::taker());
     let logins = Arc::new(LoginStore::new(tls.clone(), rates.clone()));
     let _ = members.logins.set(logins.clone());
     let series = members.series.clone();

@@ -239,7 +239,8 @@ impl Server {
             | ToServer::Answer(..)
             | ToServer::Pool(_)
             | ToServer::LetGo(_)
-            | ToServer::Upstreams(_) => {}
+            | ToServer::Upstreams(_)
+            | ToServer::Lifted(_) => {}
         }
         None
     }
