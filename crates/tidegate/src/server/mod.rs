@@ -70,6 +70,7 @@ pub fn run() -> Result<ExitCode> {
         Some((bytes, _)) => serde_json::from_slice(&bytes).context("the master is not understood")?,
         None => return Ok(ExitCode::SUCCESS), // it has thought better of it
     };
+    tidegate_modules::gateway::via::begin(begin.server);
     let _ = rustix::thread::set_name(c"tidegate");
     // While there is one thread, which waits for none of them.
     let unanswered = if begin.is_recovery { hanging::find() } else { Vec::new() };
