@@ -130,7 +130,7 @@ mod tests {
     use tidegate_config::settings::UrlKey;
 
     const PLACE: Place<'_> =
-        Place { users: "corp", issuer: "https://id", client: "web", authority: "a.test" };
+        Place { users: "corp", issuer: "https://id", client: "web", scheme: "https", authority: "a.test" };
 
     #[test]
     fn a_state_is_for_the_browser_that_has_begun() {

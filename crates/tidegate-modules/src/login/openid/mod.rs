@@ -157,9 +157,9 @@ impl Terms {
         format!("`login openid \"{}\"` ({})", self.login.users, self.login.origin)
     }
 
-    fn place<'p>(&'p self, authority: &'p str) -> Place<'p> {
+    fn place<'p>(&'p self, scheme: &'p str, authority: &'p str) -> Place<'p> {
         let OpenId { issuer, client, .. } = &self.settings;
-        Place { users: &self.login.users, issuer, client, authority }
+        Place { users: &self.login.users, issuer, client, scheme, authority }
     }
 
     fn cookie_name(&self, what: &str, exchange: &Exchange<'_>) -> String {
@@ -169,7 +169,7 @@ impl Terms {
     /// Who has logged in.
     fn session(&self, exchange: &Exchange<'_>) -> Option<Session> {
         let name = self.cookie_name("session", exchange);
-        let (place, seals) = (self.place(exchange.authority), self.source.seals());
+        let (place, seals) = (self.place(exchange.scheme, exchange.authority), self.source.seals());
         // A browser may have two of a name where there is no TLS, and only one of them is ours.
         cookies(exchange, &name).take(2).find_map(|value| Session::open(value, place, &seals, exchange.now))
     }
@@ -203,7 +203,7 @@ impl Terms {
         let flow = Flow::begin(begun, &asked, exchange.now);
         let redirect = self.redirect(exchange);
         let sent = flow.and_then(|flow| {
-            let (place, seals) = (self.place(exchange.authority), self.source.seals());
+            let (place, seals) = (self.place(exchange.scheme, exchange.authority), self.source.seals());
             let address = flow.address(&provider, &self.settings, place, &seals, &redirect)?;
             Some((flow, address))
         });
@@ -230,7 +230,7 @@ impl Terms {
         let flow = Flow::of(
             &parameter("state").unwrap_or_default(),
             cookies(exchange, &browser).next(),
-            self.place(exchange.authority),
+            self.place(exchange.scheme, exchange.authority),
             &self.source.seals(),
             exchange.now,
         );
@@ -353,7 +353,8 @@ impl Terms {
         let lifetime = session.as_secs();
         let expires = exchange.now.saturating_add(i64::try_from(lifetime).unwrap_or(0));
         let session = Session { name: known.name.clone(), groups: known.groups.clone(), expires };
-        let Some(value) = session.seal(self.place(exchange.authority), &self.source.seals()) else {
+        let Some(value) = session.seal(self.place(exchange.scheme, exchange.authority), &self.source.seals())
+        else {
             let why = format!("`{}` is in more groups than a cookie can hold", known.name.escape_debug());
             return Verdict::Refuse(self.not_let_in(exchange, &why));
         };

@@ -28,6 +28,8 @@ pub struct Place<'p> {
     pub users: &'p str,
     pub issuer: &'p str,
     pub client: &'p str,
+    /// What was sent over `http` for all to see proves nothing over `https`.
+    pub scheme: &'p str,
     /// As the browser names the site.
     pub authority: &'p str,
 }
@@ -35,7 +37,7 @@ pub struct Place<'p> {
 impl Place<'_> {
     fn purpose<R>(&self, what: &str, then: impl FnOnce(Purpose<'_>) -> R) -> R {
         let authority = self.authority.to_ascii_lowercase();
-        then(Purpose(&[what, self.users, self.issuer, self.client, &authority]))
+        then(Purpose(&[what, self.users, self.issuer, self.client, self.scheme, &authority]))
     }
 
     /// Seals something for it.
@@ -90,7 +92,7 @@ mod tests {
     use tidegate_config::settings::UrlKey;
 
     const PLACE: Place<'_> =
-        Place { users: "corp", issuer: "https://id", client: "web", authority: "a.test" };
+        Place { users: "corp", issuer: "https://id", client: "web", scheme: "https", authority: "a.test" };
 
     #[test]
     fn sessions_of_one_site_and_one_login() {
@@ -105,6 +107,7 @@ mod tests {
             Place { users: "corq", ..PLACE },
             Place { issuer: "https://idp", ..PLACE },
             Place { client: "app", ..PLACE },
+            Place { scheme: "http", ..PLACE },
             Place { authority: "b.test", ..PLACE },
         ] {
             assert!(Session::open(&value, other, &seals, 999).is_none(), "{other:?}");
