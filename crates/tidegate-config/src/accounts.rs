@@ -100,15 +100,40 @@ impl AccountFiles {
     }
 }
 
-/// A file as text.
+/// A file as text, without the byte order mark that some editors write in front of it.
 pub(crate) fn text_of(disk: &dyn Disk, path: &Path) -> io::Result<String> {
-    disk.read(path).map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
+    let bytes = disk.read(path)?;
+    if bytes.starts_with(b"\xff\xfe") || bytes.starts_with(b"\xfe\xff") {
+        return Err(io::Error::other("it is UTF-16; save it as UTF-8"));
+    }
+    Ok(without_mark(&String::from_utf8_lossy(&bytes)).to_owned())
+}
+
+/// A text without its byte order mark.
+pub(crate) fn without_mark(text: &str) -> &str {
+    text.strip_prefix('\u{feff}').unwrap_or(text)
+}
+
+/// What no name and no hash holds: whoever has typed it in has seen something else.
+fn invisible(line: &str) -> Option<String> {
+    let odd = line.chars().find(|&odd| {
+        odd.is_control() && odd != '\t'
+            || matches!(odd, '\u{feff}' | '\u{200b}' | char::REPLACEMENT_CHARACTER)
+    })?;
+    Some(match odd {
+        char::REPLACEMENT_CHARACTER => "a byte in it is no UTF-8".to_owned(),
+        odd => format!("a character in it cannot be seen, {}", odd.escape_default()),
+    })
 }
 
 /// Takes the lines that mean something; those that are wrong.
 fn each_line(text: &str, mut take: impl FnMut(&str) -> Result<(), (String, bool)>) -> Vec<Wrong> {
     let lines = text.lines().enumerate().map(|(number, line)| (number + 1, line.trim()));
     let meant = lines.filter(|(_, line)| !line.is_empty() && !line.starts_with('#'));
+    let mut take = |text: &str| match invisible(text) {
+        Some(why) => Err((why, true)),
+        None => take(text),
+    };
     let wrong = |(line, text)| take(text).err().map(|(why, is_broken)| Wrong { line, why, is_broken });
     meant.filter_map(wrong).collect()
 }
@@ -251,6 +276,21 @@ mod tests {
             "{error}"
         );
         assert_eq!(read("a\nb\nc\n").1.len(), 3, "each is named");
+        // What editors leave in front of a text is none of it; what nobody sees in a line is no name of anybody.
+        let (left, error) =
+            read(&format!("\u{feff}anna:{BCRYPT}\nbe\0n:{APR1}\n\u{feff}eve:{APR1}\nj\u{fffd}rg:{APR1}\n"));
+        assert_eq!(left, ["anna [\"admins\", \"all\"]"]);
+        let why = [
+            "p:2: a character in it cannot be seen, \\u{0};",
+            "p:3: a character in it cannot be seen, \\u{feff};",
+            "p:4: a byte in it is no UTF-8;",
+        ];
+        assert_eq!(error.len(), why.len());
+        for (error, why) in error.iter().zip(why) {
+            assert!(error.contains(why), "{error}");
+        }
+        fs::write(folder.join("p"), b"\xff\xfea\0").unwrap();
+        assert!(files.read().unwrap_err().ends_with("p cannot be read: it is UTF-16; save it as UTF-8"));
         fs::remove_file(folder.join("g")).unwrap();
         assert!(files.read().unwrap_err().contains("g cannot be read"));
         fs::remove_dir_all(&folder).unwrap();

@@ -3,6 +3,7 @@
 use crate::exchange::Exchange;
 use crate::log;
 use crate::notes;
+use crate::remote::Unreadable;
 use crate::response::{Author, Body, Response};
 use std::fmt::Display;
 use tidegate_http::Status;
@@ -19,12 +20,21 @@ pub fn refused(exchange: &Exchange<'_>, status: Status, why: impl Display) -> Re
     if notes::takes_reason(&|| format!("{}: {why}", status.0)) {
         return error(status);
     }
-    let (method, target, client) = (exchange.method_token, exchange.target, exchange.state.remote.client);
+    let (method, client) = (exchange.method_token, exchange.state.remote.client);
+    let site = exchange.state.site.as_ref();
+    let target = site.map_or(exchange.target, |site| site.shown_target(exchange.target));
     match exchange.authority {
         "" => log::info(format_args!("{} for {client}, {method} {target}: {why}", status.0)),
         host => log::info(format_args!("{} for {client}, {method} {target} at {host}: {why}", status.0)),
     }
     error(status)
+}
+
+/// The answer to a request of which nobody knows whose it is.
+#[cold]
+pub(crate) fn unreadable(method: &str, target: &str, host: &str, why: &Unreadable<'_>) -> Response {
+    log::info(format_args!("400 for {method} {target} at {host}: {why}"));
+    error(Status::BAD_REQUEST)
 }
 
 /// How a refusal just given could be changed, for whoever wants the request explained.

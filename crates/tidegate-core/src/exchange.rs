@@ -218,6 +218,12 @@ impl Exchange<'_> {
         self.state.signals.abandon();
     }
 
+    /// The answer is held back from somebody who is owed none: it is given up already when the client has finished sending,
+    /// without finding out whether it still listens.
+    pub(crate) fn ends_when_finished(&self) {
+        self.state.signals.end_when_finished();
+    }
+
     /// Says which application the answer waits for: a number that is the same on all workers, and not 0. It takes its
     /// place among those in flight on that account (`limits in-flight`).
     pub fn waits_for(&self, upstream: u64) {

@@ -16,7 +16,7 @@ use crate::https::Arrival;
 use crate::limits::excess;
 use crate::notes;
 pub use crate::notes::{Known, Notes};
-use crate::remote::{Remote, UNNAMED};
+use crate::remote::Remote;
 use crate::reply::Reply;
 use crate::response::{Author, Response};
 use crate::site::Site;
@@ -135,6 +135,10 @@ impl Engine {
             notes.push("sent to https, since `redirect-to-https` or `hsts` says so".into());
             return Reply::Ready(response);
         }
+        if let Some(why) = remote.unreadable(fields) {
+            notes.push(format!("400: {why}"));
+            return Reply::Ready(answer::error(Status::BAD_REQUEST));
+        }
         let mut scratch = Vec::new();
         let (path, has_encoded_slash) = match site.path_of(raw_path, &mut scratch) {
             Ok(found) => found,
@@ -203,9 +207,7 @@ impl Engine {
 /// Who the client is behind a trusted proxy, and by which field.
 fn named_by(remote: &Remote) -> String {
     let Remote { client, peer, .. } = remote;
-    if *client == UNNAMED {
-        format!("client unknown: the trusted proxy {peer} names it in X-Forwarded-For, which cannot be read")
-    } else if client == peer {
+    if client == peer {
         format!("client {client}: the trusted proxy itself, since it names nobody in X-Forwarded-For")
     } else {
         format!("client {client}, whom the trusted proxy {peer} names in X-Forwarded-For")
@@ -241,7 +243,7 @@ fn explain_route(site: &Rc<Site>, exchange: &Exchange<'_>, notes: &Notes) {
         if let Some(trusted) = &route.trusted_proxies {
             remote = remote.seen_behind(trusted, &exchange.fields);
         }
-        if remote.is_trusted {
+        if remote.is_trusted && !remote.is_unreadable {
             notes.push(named_by(&remote));
         }
         let state = RequestState { site: Some(site.clone()), ..RequestState::of(remote) };

@@ -43,6 +43,7 @@ pub mod remote;
 pub mod reply;
 mod request_values;
 pub mod response;
+pub mod series;
 mod signals;
 pub mod site;
 #[doc(hidden)]

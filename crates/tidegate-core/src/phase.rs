@@ -4,6 +4,7 @@
 //! The order in the file counts among routes and inside a phase, nowhere else, and `explain` tells what was tried.
 //! Each phase has a file of its own: `site`, `gate`, the handlers of the modules, `filtering`.
 
+use crate::answer;
 use crate::engine::Engine;
 use crate::exchange::Exchange;
 use crate::filtering::hint;
@@ -12,6 +13,7 @@ use crate::reply::Reply;
 use crate::response::{Head, Response};
 use crate::site::Site;
 use std::rc::Rc;
+use tidegate_http::Status;
 
 impl Engine {
     /// Decides and answers. `route` is the first whose pattern fits, where that is known already.
@@ -21,10 +23,13 @@ impl Engine {
             Ok(index) => index,
             Err(response) => return Reply::Ready(response),
         };
-        exchange.state.route = index;
+        (exchange.state.route, exchange.state.has_route) = (index, true);
         if let Some(trusted) = &site.route(index).trusted_proxies {
             exchange.state.remote = exchange.state.remote.seen_behind(trusted, &exchange.fields);
             exchange.scheme = exchange.state.remote.scheme(exchange.state.is_tls());
+            if let Some(why) = exchange.state.remote.unreadable(&exchange.fields) {
+                return Reply::Ready(answer::refused(exchange, Status::BAD_REQUEST, why));
+            }
         }
         site.enter(index, exchange, move |site, exchange, entered| match entered {
             Ok(pass) => site.content(index, exchange, pass),

@@ -4,6 +4,7 @@
 //! and what applications are told all go by it.
 
 use smallvec::SmallVec;
+use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use tidegate_config::settings::{Network, NetworkSet};
 use tidegate_http::{Customer, Fields};
@@ -15,12 +16,15 @@ pub struct Remote {
     /// The other end of the connection; behind the PROXY protocol whom its header names.
     pub peer: Peer,
     /// The client. Behind trusted proxies that is the last one in `X-Forwarded-For` that is none of them, without a
-    /// port; `0.0.0.0` where they name none that can be read. Otherwise it is the peer.
+    /// port. Otherwise it is the peer.
     pub client: Peer,
     /// The peer is a trusted proxy: what it says of its clients is believed.
     pub is_trusted: bool,
     /// The client is a trusted proxy itself, which asks on nobody's behalf.
     pub(crate) is_proxy: bool,
+    /// A trusted proxy names its client by something that is no address; `client` is then who has said so. Such a request is
+    /// refused: whoever it is, it is not the proxy, for which rules by address would take it.
+    pub(crate) is_unreadable: bool,
     /// `http` or `https`, where a trusted proxy says which of them its client speaks.
     told_scheme: Option<&'static str>,
     /// The request of a peer on this machine has fields that proxies write. Looked for only where a site has an
@@ -28,7 +32,7 @@ pub struct Remote {
     pub(crate) is_passed_on: bool,
 }
 
-/// Whom a proxy speaks for that does not say who its client is.
+/// Whom a proxy speaks for that says by the PROXY protocol that it does not know its client.
 pub(crate) const UNNAMED: Peer = Peer::Tcp(SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0));
 
 impl Remote {
@@ -40,6 +44,7 @@ impl Remote {
             client: peer,
             is_trusted: false,
             is_proxy: false,
+            is_unreadable: false,
             told_scheme: None,
             is_passed_on: false,
         }
@@ -58,16 +63,16 @@ impl Remote {
         }
         let mut client = peer;
         let mut chain: SmallVec<[&[u8]; 8]> = fields.elements("x-forwarded-for").collect();
-        let mut hops = 0;
+        let (mut hops, mut is_unreadable) = (0, false);
         while is_trusted(client) {
             hops += 1;
-            match chain.pop() {
-                // Whom a proxy does not name is not the proxy itself.
-                Some(element) => client = address(element).map_or(UNNAMED, Peer::Tcp),
+            match chain.pop().map(address) {
+                Some(Some(address)) => client = Peer::Tcp(address),
+                Some(None) => {
+                    is_unreadable = true;
+                    break;
+                }
                 None => break,
-            }
-            if client == UNNAMED {
-                break;
             }
         }
         Remote {
@@ -75,9 +80,18 @@ impl Remote {
             client,
             is_trusted: true,
             is_proxy: is_trusted(client),
+            is_unreadable,
             told_scheme: told_scheme(fields, hops),
             is_passed_on: false,
         }
+    }
+
+    /// Why nobody is served who is named like this.
+    pub(crate) fn unreadable<'a>(&self, fields: &'a Fields<'a>) -> Option<Unreadable<'a>> {
+        self.is_unreadable.then(|| {
+            let told = fields.all("x-forwarded-for").last().unwrap_or_default();
+            Unreadable { proxy: self.peer, told }
+        })
     }
 
     /// What tells one customer from another, bytes: an IPv4 address, or the network of 64 bits that each has of IPv6
@@ -122,6 +136,23 @@ impl Remote {
     /// A proxy speaks here for somebody whom it does not name, or is not believed to.
     pub(crate) fn is_stand_in(&self) -> bool {
         self.is_passed_on && self.client == self.peer
+    }
+}
+
+/// What a trusted proxy says of its client, and is no address.
+pub(crate) struct Unreadable<'a> {
+    proxy: Peer,
+    told: &'a [u8],
+}
+
+impl fmt::Display for Unreadable<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let told = self.told.get(..80).unwrap_or(self.told).escape_ascii();
+        write!(
+            f,
+            "the trusted proxy {} names its client by what is no address, in `X-Forwarded-For: {told}`",
+            self.proxy
+        )
     }
 }
 
@@ -206,8 +237,11 @@ mod tests {
             ("10.0.0.1", &["6.6.6.6", "198.51.100.7"], "198.51.100.7", true),
             ("10.0.0.1", &["198.51.100.7:4711"], "198.51.100.7", true),
             ("10.0.0.1", &["[2001:db9::1]:80, 2001:db8::5"], "2001:db9::1", true),
-            ("10.0.0.1", &["unknown"], "0.0.0.0", true),
-            ("10.0.0.1", &["127.0.0.1, nonsense"], "0.0.0.0", true),
+            ("10.0.0.1", &["nonsense, 198.51.100.7"], "198.51.100.7", true),
+            ("10.0.0.1", &["unknown"], "10.0.0.1 unreadable", true),
+            ("10.0.0.1", &["127.0.0.1, nonsense"], "10.0.0.1 unreadable", true),
+            ("10.0.0.1", &["198.51.100.7, nonsense, 10.0.0.9"], "10.0.0.9 unreadable", true),
+            ("192.0.2.1", &["nonsense"], "192.0.2.1", false),
             ("10.0.0.1", &["10.0.0.2"], "10.0.0.2", true),
             ("unix", &["198.51.100.7"], "198.51.100.7", true),
         ] {
@@ -218,10 +252,13 @@ mod tests {
                 address => Peer::Tcp((address.parse::<IpAddr>().unwrap(), 9).into()),
             };
             let remote = Remote::behind(&trusted, peer, &Fields::new(&fields));
-            let found = match remote.client {
+            let mut found = match remote.client {
                 Peer::Tcp(address) => address.ip().to_string(),
                 Peer::Unix => "unix".into(),
             };
+            if remote.is_unreadable {
+                found += " unreadable";
+            }
             assert_eq!((found.as_str(), remote.is_trusted), (client, is_trusted), "{peer:?} {told:?}");
             assert_eq!(remote.peer, peer);
         }

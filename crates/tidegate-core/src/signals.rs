@@ -19,6 +19,7 @@ pub(crate) struct Signals {
 #[derive(Default)]
 pub(crate) struct SharedSignals {
     abandons: Cell<bool>,
+    ends_when_finished: Cell<bool>,
     upstream: Cell<u64>,
     interim: OnceCell<InterimQueue>,
     /// The client understands interim responses.
@@ -29,6 +30,11 @@ impl SharedSignals {
     /// The answer is worth nothing once the client has gone.
     pub(crate) fn abandons(&self) -> bool {
         self.abandons.get()
+    }
+
+    /// It is worth nothing already once the client has finished sending.
+    pub(crate) fn ends_when_finished(&self) -> bool {
+        self.ends_when_finished.get()
     }
 
     /// The application that the request waits for; 0 for none.
@@ -53,6 +59,11 @@ impl Signals {
     /// The request is to be given up when the client goes away.
     pub(crate) fn abandon(&self) {
         self.signals().abandons.set(true);
+    }
+
+    /// The request is to be given up when the client has finished sending, whether it has gone or not.
+    pub(crate) fn end_when_finished(&self) {
+        self.signals().ends_when_finished.set(true);
     }
 
     #[inline]
@@ -91,9 +102,10 @@ impl Signals {
     /// The same signals for a request that is kept.
     pub(crate) fn share(&self) -> Signals {
         let shared = self.shared.get_or_init(|| {
-            let SharedSignals { abandons, upstream, interim, takes_interim } = &self.own;
+            let SharedSignals { abandons, ends_when_finished, upstream, interim, takes_interim } = &self.own;
             Rc::new(SharedSignals {
                 abandons: abandons.clone(),
+                ends_when_finished: ends_when_finished.clone(),
                 upstream: upstream.clone(),
                 interim: interim.clone(),
                 takes_interim: *takes_interim,

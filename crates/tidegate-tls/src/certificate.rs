@@ -172,6 +172,8 @@ pub struct About {
     pub names: Vec<String>,
     /// All names of the extension, with what they are; what is no plain text is left out.
     pub alternative: Vec<AlternativeName>,
+    /// How many such names are not among them, since there are more than anybody looks at.
+    pub further_names: usize,
     /// The common name of the subject, where there is exactly one.
     pub common_name: Option<String>,
     /// Good from, seconds since 1970.
@@ -204,7 +206,7 @@ impl About {
             .map_err(|error| length_problem(der).unwrap_or_else(|| error.to_string()))?;
         let alternative = certificate.subject_alternative_name().ok().flatten();
         let mut names: Vec<String> = Vec::new();
-        let mut known: Vec<AlternativeName> = Vec::new();
+        let (mut known, mut further_names): (Vec<AlternativeName>, usize) = (Vec::new(), 0);
         for name in alternative.iter().flat_map(|extension| &extension.value.general_names) {
             let named = match name {
                 GeneralName::DNSName(name) => Some(AlternativeName::Dns(name.to_ascii_lowercase())),
@@ -212,7 +214,10 @@ impl About {
                 GeneralName::URI(name) => Some(AlternativeName::Uri((*name).to_owned())),
                 _ => None,
             };
-            known.extend(named.filter(AlternativeName::is_plain).filter(|_| known.len() < NAMES_MAX));
+            match named.filter(AlternativeName::is_plain) {
+                Some(_) if known.len() == NAMES_MAX => further_names += 1,
+                named => known.extend(named),
+            }
             match name {
                 GeneralName::DNSName(name) => names.push(name.to_ascii_lowercase()),
                 GeneralName::IPAddress(bytes) => names.extend(address(bytes)),
@@ -236,6 +241,7 @@ impl About {
         Ok(About {
             names,
             alternative: known,
+            further_names,
             common_name,
             not_before: certificate.validity().not_before.timestamp(),
             not_after: certificate.validity().not_after.timestamp(),

@@ -97,6 +97,8 @@ pub struct ClientIdentity {
     pub common_name: Option<String>,
     /// Alternative names of the subject, each of its kind.
     pub names: Vec<AlternativeName>,
+    /// How many more it has, at which nobody looks.
+    pub further_names: usize,
     /// Serial number, hexadecimal, lower case.
     pub serial: String,
     /// SHA-256 of the certificate, hexadecimal, lower case.
@@ -128,6 +130,7 @@ impl ClientIdentity {
             issuer: about.issuer,
             common_name: about.common_name,
             names: about.alternative,
+            further_names: about.further_names,
             serial: about.serial,
             fingerprint: about.fingerprint,
             not_after: about.not_after,

@@ -226,8 +226,9 @@ pub(super) const DIRECTIVES: &[Directive] = &[
               that is none of them: access rules, logs, balancing and `REMOTE_ADDR` go by it, and the status page \
               with them. What they say in `X-Forwarded-Proto`, else in `Forwarded`, is the scheme of the request: \
               `hsts` and `redirect-to-https` go by it, so do `HTTPS` and `REQUEST_SCHEME` of applications and \
-              `{scheme}`. A proxy has to set these fields itself, or to drop those of its clients. Where what stands \
-              there is no address, the client is `0.0.0.0` in logs, rules and limits, and all such are one. Their connections are not counted in `connections-per-address`. The `Forwarded`, \
+              `{scheme}`. A proxy has to set these fields itself, or to drop those of its clients. A \
+              request whose client is no address there (`unknown`, `unix:`) gets 400, since nobody knows whose it is; one without \
+              `X-Forwarded-For` is the proxy's own. Their connections are not counted in `connections-per-address`. The `Forwarded`, \
               `X-Forwarded-…` and identity fields that they send are passed on to applications, with themselves \
               added; those of anybody else are dropped. A load balancer that speaks the PROXY protocol is named in \
               `listen`; whom it names is then the peer that this is about.",

@@ -307,7 +307,8 @@ pub(super) const DIRECTIVES: &[Directive] = &[
         ],
         doc: "A Redis or Valkey, `redis://ADDRESS:PORT/DATABASE`, in which several servers tell each other what they have let \
               in by limits that are `shared`. No request waits for it: each server counts for itself and hears of the others \
-              a moment later. While it is away each has an equal part of a limit, by how many servers there were last.",
+              a moment later. While it is away each has an equal part of a limit, by how many servers there were last. Bans that are \
+              `shared` go there, too, and are each server's own while it is away.",
         example: "limit-store \"redis://192.0.2.1:6379\" nodes=3",
         ..Directive::new("limit-store", TOP)
     },

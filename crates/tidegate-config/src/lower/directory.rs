@@ -4,6 +4,7 @@ use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use crate::accounts;
 use crate::check::{Checker, Item, duration, number};
 use crate::diagnostic::{Diagnostic, Severity};
 use crate::directive::Context;
@@ -200,7 +201,13 @@ fn bind(checker: &mut Checker<'_>, disk: &dyn Disk, item: &Item) -> Option<Direc
 pub(super) fn password(disk: &dyn Disk, path: &Path) -> Result<String, String> {
     let bytes = disk.read(path).map_err(|error| format!("cannot be read: {error}"))?;
     let text = String::from_utf8(bytes).map_err(|_| "holds no text".to_owned())?;
-    let line = text.lines().next().unwrap_or_default();
+    let line = accounts::without_mark(&text).lines().next().unwrap_or_default();
+    if let Some(odd) = line.chars().find(|odd| odd.is_control() && *odd != '\t') {
+        return Err(format!(
+            "holds a character in its first line that no password has, {}",
+            odd.escape_default()
+        ));
+    }
     if line.is_empty() { Err("holds no password".to_owned()) } else { Ok(line.to_owned()) }
 }
 

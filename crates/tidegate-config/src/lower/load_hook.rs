@@ -40,6 +40,7 @@ pub(super) fn count(site: &mut Site) {
             keys: 8,
             is_tracked: true,
             lease: None,
+            queue: None,
             origin: Origin::default(),
         })
     };

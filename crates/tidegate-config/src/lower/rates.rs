@@ -5,11 +5,16 @@ use std::collections::hash_map::Entry;
 use std::num::{NonZeroU32, NonZeroU64};
 
 use crate::check::{Checker, Item};
+use crate::settings::pool::Queue;
 use crate::settings::{Ban, Bandwidth, Bound, Limit, RequestRate};
 use crate::value::Value;
 
 /// What a `limit` may bound; one of them has to be given.
 const BOUNDS: [&str; 3] = ["requests", "concurrent", "connections"];
+
+/// What to do where something is shared and there is no store.
+const NO_STORE: &str =
+    "say where they count, at the top level: `limit-store \"redis://192.0.2.1\"`; or take `shared` out";
 
 /// What has been said of each name, in all of the files.
 #[derive(Debug, Default)]
@@ -39,13 +44,7 @@ impl Names {
             let bounds: Vec<&str> = bounds.map(|(name, _)| *name).collect();
             let problem = match bounds[..] {
                 [] => Some(("`limit` does not say what is limited".to_owned(), "say how many".to_owned())),
-                [one] => {
-                    let has_burst = item.properties.iter().any(|(name, _)| *name == "burst");
-                    (has_burst && one != "requests").then(|| {
-                        let message = format!("`burst` belongs to `requests`, and this limits `{one}`");
-                        (message, "take `burst` out".to_owned())
-                    })
-                }
+                [one] => misplaced(item, one),
                 [first, second, ..] => {
                     let message = format!("`limit` limits `{first}` and `{second}`");
                     Some((message, "make two of them, each with a name of its own".to_owned()))
@@ -94,10 +93,7 @@ impl Names {
                 let help = "take `shared` out: what is under way is counted for this server alone";
                 Some(("only `requests` are counted together with other servers".into(), help.into()))
             }
-            (true, false) => {
-                let help = "say where they count, at the top level: `limit-store \"redis://192.0.2.1\"`; or take `shared` out";
-                Some(("this limit is shared with nobody".into(), help.into()))
-            }
+            (true, false) => Some(("this limit is shared with nobody".into(), NO_STORE.into())),
             _ => None,
         }
     }
@@ -119,6 +115,21 @@ impl Names {
             }
         }
     }
+}
+
+/// What a limit of `bound` says that only another has.
+fn misplaced(item: &Item, bound: &str) -> Option<(String, String)> {
+    let has = |wanted: &str| item.properties.iter().any(|(name, _)| *name == wanted);
+    let belongs = [("burst", "requests"), ("queue", "concurrent"), ("age", "concurrent")];
+    if let Some((property, owner)) = belongs.into_iter().find(|(name, owner)| has(name) && *owner != bound) {
+        let message = format!("`{property}` belongs to `{owner}`, and this limits `{bound}`");
+        return Some((message, format!("take `{property}` out")));
+    }
+    let is_alone = has("age") && !has("queue");
+    is_alone.then(|| {
+        let help = "say how many may wait, with `queue=`, or take `age` out";
+        ("`age` is how long a request may wait, and none may".to_owned(), help.to_owned())
+    })
 }
 
 /// Whether a burst takes longer to come back than any key is remembered; then it would be a smaller one.
@@ -162,6 +173,10 @@ impl Names {
                 checker.diagnostics.push(item.error(message).help(help));
                 continue;
             }
+            if ban.is_shared && !self.has_store {
+                checker.diagnostics.push(item.error("this ban is shared with nobody").help(NO_STORE));
+                continue;
+            }
             match self.bans.entry(ban.name.clone()) {
                 Entry::Vacant(place) => drop(place.insert(ban)),
                 Entry::Occupied(known) if known.get().agrees(&ban) => {}
@@ -199,6 +214,7 @@ pub(super) fn ban(item: &Item) -> Option<Ban> {
         tarpit: time("tarpit"),
         keys: number("keys")?,
         is_tracked: item.arguments.iter().any(|placed| placed.value == Value::Word("track")),
+        is_shared: is_shared(item),
         origin: item.origin(),
     })
 }
@@ -263,5 +279,13 @@ pub(super) fn limit(item: &Item) -> Option<Limit> {
         }
         _ => None,
     };
-    Some(Limit { name, bound, by, keys, is_tracked, lease, origin: item.origin() })
+    let length = match item.property("queue") {
+        Some(Value::Number(length)) => u32::try_from(length).unwrap_or(u32::MAX),
+        _ => 0,
+    };
+    let queue = match (bound, item.property("age")) {
+        (Bound::Concurrent(_), Some(Value::Duration(age))) if length > 0 => Some(Queue { length, age }),
+        _ => None,
+    };
+    Some(Limit { name, bound, by, keys, is_tracked, lease, queue, origin: item.origin() })
 }

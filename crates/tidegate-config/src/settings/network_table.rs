@@ -58,7 +58,7 @@ impl NetworkTable<Vec<u8>> {
             if list.entries == ENTRIES {
                 return Err((number, format!("a list has {ENTRIES} networks at most")));
             }
-            let text = str::from_utf8(line).map_err(|_| (number, "this is no text".to_owned()))?;
+            let text = str::from_utf8(line).map_err(|_| (number, "this is no text in UTF-8".to_owned()))?;
             list.add(text).map_err(|why| (number, why))?;
         }
         Ok(list.encode())

@@ -156,6 +156,12 @@ impl Later {
         self.signals.as_ref().is_some_and(|signals| signals.abandons())
     }
 
+    /// Whether that is so already when the client has finished sending.
+    pub fn ends_when_finished(&self) -> bool {
+        let is_preparing = matches!(self.stage, Stage::Preparing { .. });
+        is_preparing && self.signals.as_ref().is_some_and(|signals| signals.ends_when_finished())
+    }
+
     /// Whether it waits for a place.
     pub fn is_queued(&self) -> bool {
         matches!(self.stage, Stage::Running { place: Place::Queued(_), .. })
@@ -165,6 +171,11 @@ impl Later {
     /// and may be gone; one that waits for a place gives up its turn to those who are there, and gets the
     /// busy answer in case it listens.
     pub fn poll(&mut self, cx: &mut Context<'_>, has_left: bool) -> Poll<Response> {
+        if has_left && self.ends_when_finished() {
+            self.leave();
+            self.stage = Stage::Done;
+            return Poll::Ready(self.ledger.busy());
+        }
         while let Stage::Preparing { future, .. } = &mut self.stage {
             match self.holdings.charge(|| future.as_mut().poll(cx)) {
                 Poll::Pending if self.count_preparing() => return Poll::Pending,

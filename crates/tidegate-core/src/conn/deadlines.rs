@@ -82,7 +82,8 @@ impl Connection {
                     let age = monotonic_ns().saturating_sub(work.request.started);
                     self.has_left_late = u128::from(age) > DOUBT.as_nanos();
                 }
-                (Timer::Doubt, DOUBT)
+                let is_over = work.output.as_ref().is_some_and(Output::ends_when_finished);
+                (Timer::Doubt, if is_over { Duration::ZERO } else { DOUBT })
             }
             Some(_) => (Timer::Off, Duration::ZERO),
             None if !self.input.is_empty() => (Timer::Head, of_server.head_timeout),
@@ -239,6 +240,9 @@ impl Connection {
     fn resolve_doubt(&mut self, key: Key, cx: &mut Ctx) -> Next {
         self.is_probed = true;
         let Some(work) = self.work.as_deref() else { return self.take_turn(key, cx) };
+        if work.output.as_ref().is_some_and(Output::ends_when_finished) {
+            return Next::Close;
+        }
         let is_awaited = work.output.as_ref().is_some_and(Output::is_awaited);
         if is_awaited && work.request.version != Version::Http10 {
             cx.stats.responses.add(Status::CONTINUE.0);

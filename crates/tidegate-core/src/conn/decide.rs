@@ -30,6 +30,7 @@ use std::sync::Arc;
 use tidegate_config::settings::RequestLimits;
 use tidegate_http::{Fields, Method, Status, Target, Version};
 use tidegate_io::socket::Peer;
+use tidegate_stats::series::SeriesId;
 use tidegate_stats::{ParseError, Worker as Stats};
 use tidegate_tls::Handshake;
 
@@ -108,6 +109,8 @@ pub(super) struct Decision {
     pub limits: Option<Rc<RequestLimits>>,
     /// What is given back when the answer has been sent.
     pub held: Option<Held>,
+    /// What it counts for.
+    pub series: SeriesId,
 }
 
 /// What has become of a request, as far as its connection has to know.
@@ -199,6 +202,7 @@ impl Connection {
         if log.is_some() {
             entry.referer = fields.first("referer").unwrap_or(&[]);
             entry.user_agent = fields.first("user-agent").unwrap_or(&[]);
+            entry.target = site.map_or(entry.target, |site| site.shown_target(entry.target));
         }
         let traced = site.and_then(|site| site.traced.as_ref());
         let mut trace = traced.and_then(|traced| Trace::begin(traced, &remote, &fields));
@@ -206,6 +210,7 @@ impl Connection {
         let (mut content_sink, mut content) = (None, None);
         let (mut is_exempt, mut ends_with_client) = (false, false);
         let (mut interim, mut later_signals, mut who, mut held) = (None, None, None, None);
+        let mut series = site.map_or(SeriesId::NONE, |site| site.series.unrouted());
         let asked = Asked { site, remote: &remote, is_tls, limits: limits.as_deref() };
         let (mut outcome, mut account) =
             (Outcome::Answered, Account { site: 0, upstream: 0, peer: Peer::Unix, head: 0 });
@@ -246,6 +251,7 @@ impl Connection {
                         }),
                         site: Some(site.clone()),
                         route: 0,
+                        has_route: false,
                         hops: 0,
                         counted: SmallVec::new(),
                         holds: match site.has_holds {
@@ -264,11 +270,15 @@ impl Connection {
                 };
                 let reply = engine.handle(site, &mut exchange, route);
                 let scheme = exchange.scheme;
-                let RequestState { remote, tls, body, signals, identity, trace: own, route, .. } =
-                    exchange.state;
+                let RequestState {
+                    remote, tls, body, signals, identity, trace: own, route, has_route, ..
+                } = exchange.state;
                 trace = own;
-                if let Some(trace) = &trace {
-                    trace.set_route(route);
+                if has_route {
+                    series = site.series.of(route);
+                    if let Some(trace) = &trace {
+                        trace.set_route(route);
+                    }
                 }
                 if log.is_some() {
                     (entry.client, entry.scheme) = (remote.client, scheme);
@@ -308,6 +318,7 @@ impl Connection {
             log,
             limits,
             held,
+            series,
         }
     }
 
@@ -345,6 +356,9 @@ impl Connection {
         }
         let (raw_path, query) = path_and_query(head.method, head.target)?;
         let Some(site) = site else { return Err(answer::error(Status::NOT_FOUND).into()) };
+        if let Some(why) = remote.unreadable(&head.fields) {
+            return Err(answer::unreadable(head.method_token, head.target, head.authority, &why).into());
+        }
         if self.is_misdirected(engine, head.authority) {
             return Err(answer::error(Status::MISDIRECTED_REQUEST).into());
         }

@@ -323,6 +323,7 @@ impl Call {
 
     /// The head of an answer has come.
     fn answered(&mut self, mut head: AnswerHead, reader: HeadOf, mut line: Checkout) -> Result<Reply, Fault> {
+        self.link.own_cookies.take_out_of(&mut head.lines);
         let cookie = line.pick.as_mut().and_then(|pick| pick.answered(&self.link.upstream, &self.routing));
         if let Some(cookie) = cookie {
             head.lines.push("Set-Cookie", &cookie);
@@ -536,7 +537,8 @@ impl Exchange {
                 let room = scratch.len().min(FIRST_READ);
                 let polled = connection.poll_recv(cx, &mut scratch[..room]);
                 let about = || About::new(link, target.as_str());
-                let mut push = |bytes: &[u8]| reader.push(bytes, || upload.take_memory(), about);
+                let mut push =
+                    |bytes: &[u8]| reader.push(bytes, || upload.take_memory(), about, &link.own_cookies);
                 polled.map(|received| received.map(|count| (count, push(&scratch[..count]))))
             });
             match polled {

@@ -95,7 +95,7 @@ impl Consulted {
                 && fields::may_pass(field.name, is_trusted, &[])
                 && !(has_connection && named_by_connection(exchange, field.name));
             if is_asked {
-                fields::append(&mut out, field).ok()?;
+                fields::append(&mut out, field, &self.link.own_cookies).ok()?;
             }
         }
         forwarded(exchange, is_trusted, &|_| false, &mut out);

@@ -5,7 +5,7 @@
 //! an application answers with. Of trailers fewer still are passed on, in either direction.
 
 use super::claims::is_claim;
-use crate::login::without_own_cookies;
+use crate::login::OwnCookies;
 use tidegate_http::{Field, FieldLines};
 use tidegate_wire::h1::{UnsafeField, append_named};
 
@@ -17,16 +17,16 @@ pub fn may_pass(name: &str, is_trusted: bool, passed: &[String]) -> bool {
         && (is_trusted || !is_claim(name) || passed.iter().any(|passed| name.eq_ignore_ascii_case(passed)))
 }
 
-/// Writes a field of a request for an application, of its cookies those that are not this server's.
+/// Writes a field of a request for an application, of its cookies those that are not this server's own.
 ///
 /// # Errors
 /// It cannot be written down.
 #[inline]
-pub fn append(out: &mut Vec<u8>, field: &Field<'_>) -> Result<(), UnsafeField> {
+pub fn append(out: &mut Vec<u8>, field: &Field<'_>, own: &OwnCookies) -> Result<(), UnsafeField> {
     if field.name.len() != 6 || !field.is("cookie") {
         return append_named(out, field.name, field.value);
     }
-    match without_own_cookies(field.value) {
+    match own.without(field.value) {
         Some(value) => append_named(out, field.name, &value),
         None => Ok(()),
     }

@@ -161,8 +161,8 @@ impl Multiplexed {
 
     /// Sends content, and waits for the head of the answer.
     async fn head(&mut self, stream: &Http2Stream) -> Result<Answer, Fault> {
-        let Multiplexed { upload, interim, .. } = self;
-        let mut silence = Silence::new(self.link.timeout);
+        let Multiplexed { upload, interim, link, .. } = self;
+        let mut silence = Silence::new(link.timeout);
         std::future::poll_fn(|cx| {
             if let Poll::Ready(Err(fault)) = upload.poll(cx, stream) {
                 return Poll::Ready(Err(fault));
@@ -172,8 +172,9 @@ impl Multiplexed {
                     Poll::Ready(Ok(Answer { status, lines, .. })) if status < 200 => {
                         silence.ends();
                         if let Some(queue) = interim {
-                            let AnswerHead { status, lines, .. } =
+                            let AnswerHead { status, mut lines, .. } =
                                 AnswerHead::of(Status(status), None, &lines);
+                            link.own_cookies.take_out_of(&mut lines);
                             queue.push(Interim { status, lines });
                         }
                     }
@@ -198,6 +199,7 @@ impl Multiplexed {
     ) -> Response {
         self.upload.let_go();
         let mut head = AnswerHead::of(Status(answer.status), answer.content_length, &answer.lines);
+        self.link.own_cookies.take_out_of(&mut head.lines);
         if let Some(cookie) = cookie {
             head.lines.push("Set-Cookie", &cookie);
         }

@@ -182,7 +182,7 @@ impl Proxy {
                 && (fields::may_pass(field.name, is_trusted, passed) || exchange.is_granted(field))
                 && !is_set(field.name)
             {
-                fields::append(lines, field).ok()?;
+                fields::append(lines, field, &self.link.own_cookies).ok()?;
                 for (there, (name, ..)) in is_there.iter_mut().zip(&self.more_fields) {
                     *there |= name.eq_ignore_ascii_case(field.name);
                 }

@@ -12,6 +12,9 @@ use tidegate_core::{Exchange, Gate, Verdict, answer};
 use tidegate_http::Status;
 use tidegate_tls::{AlternativeName, ClientIdentity};
 
+/// Names of a client that `explain` tells.
+const SAID: usize = 10;
+
 /// Lets in whom `require certificate` names.
 pub struct CertificateGate {
     requirements: Vec<Shared<CertificateRequirement>>,
@@ -36,7 +39,7 @@ impl Gate for CertificateGate {
                 Ok(found) => name = name.or(Some(found)),
                 Err(client) => {
                     let who = match client {
-                        Some(client) => format!("`{}` is none of whom ", client.subject),
+                        Some(client) => format!("`{}`{} is none of whom ", client.subject, unread(client)),
                         None => "the client has shown no certificate, and some are whom ".to_owned(),
                     };
                     let why = format!("{who}`{}` ({}) lets in", **required, required.origin);
@@ -55,11 +58,22 @@ impl Gate for CertificateGate {
     }
 }
 
+/// What is said of a certificate with more names than are looked at.
+fn unread(client: &ClientIdentity) -> String {
+    match client.further_names {
+        0 => String::new(),
+        more => {
+            format!(", of whose {} names the first {} count,", client.names.len() + more, client.names.len())
+        }
+    }
+}
+
 fn remedy(client: Option<&ClientIdentity>) -> String {
     match client {
         None => "to see what somebody gets who has shown one, say so: `--certificate FILE`".to_owned(),
         Some(client) => {
-            let names: Vec<String> = names_of(client).map(|name| format!("`\"{name}\"`")).collect();
+            let names: Vec<String> =
+                names_of(client).take(SAID).map(|name| format!("`\"{name}\"`")).collect();
             format!("to let it in, add one of its names to that line: {}", names.join(", "))
         }
     }
@@ -115,6 +129,7 @@ mod tests {
                 AlternativeName::Email("anna@example.com".into()),
                 AlternativeName::Uri("spiffe://corp/anna".into()),
             ],
+            further_names: 0,
             serial: "01".into(),
             fingerprint: "ab".repeat(32),
             not_after: 0,

@@ -25,7 +25,7 @@ mod upstreams;
 pub use ask::Format;
 pub(crate) use html::Escaped;
 pub use providers::ProviderReport;
-pub use rates::{RateKind, RateReport};
+pub use rates::{QueueReport, RateKind, RateReport};
 
 use crate::gateway::balance::report::GroupReport;
 use crate::gateway::supervise::status::PoolStatus;
@@ -40,6 +40,7 @@ use tidegate_http::{Method, Status};
 use tidegate_io::LocalFuture;
 use tidegate_io::usage::Usage;
 use tidegate_stats::Snapshot;
+use tidegate_stats::series::SeriesFigures;
 
 /// Nothing may be loaded, run or framed; forms lead back here.
 const CONTENT_POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; form-action 'self'; \
@@ -95,6 +96,9 @@ pub struct ServerInfo {
     /// What identity providers publish.
     #[serde(default)]
     pub providers: Vec<ProviderReport>,
+    /// What each site and route has counted, in the order of the settings.
+    #[serde(default)]
+    pub series: SeriesFigures,
     /// By the server processes, those that have ended included.
     #[serde(default)]
     pub used: Used,

@@ -111,6 +111,7 @@ impl Server {
     fn to_prometheus(&self) -> String {
         let info = &self.info;
         let mut text = self.counted.to_prometheus();
+        info.series.write_prometheus(&mut text);
         let rows = [
             ("start_time_seconds", "gauge", "When the server started, since 1970.", info.started.to_string()),
             ("settings_revision", "gauge", "Number of the settings in force.", info.revision.to_string()),

@@ -38,6 +38,7 @@ impl StatusSource for Fake {
             upstreams: Vec::new(),
             rates: Vec::new(),
             providers: Vec::new(),
+            series: Default::default(),
             used: Used { cpu_micros: 12_345_678, resident: 4096, descriptors: 17 },
             used_by_master: Used::default(),
         };

@@ -577,7 +577,7 @@ fn serve(
         }
         Some(Request::Bans) => return respond(&Reply::ok(status_registry.rates().bans())),
         Some(Request::Lift(address)) => {
-            let (is_ok, text) = status_registry.rates().lift(address);
+            let (is_ok, text) = status_registry.lift(address);
             return respond(&Reply { is_ok, text });
         }
         Some(order) => order,

@@ -17,10 +17,10 @@ use std::time::Duration;
 use tidegate_config::Settings;
 use tidegate_config::settings::Limit;
 use tidegate_core::log;
-use tidegate_core::rate::{self, Client, Identity, Kind, TablePlace};
+use tidegate_core::rate::{self, Client, Identity, Kind, QueueFigures, TablePlace};
 use tidegate_io::clock;
 use tidegate_io::shared::{self, PAGE, SharedMemory};
-use tidegate_modules::status::{RateKind, RateReport};
+use tidegate_modules::status::{QueueReport, RateKind, RateReport};
 
 /// The longest that settings ban a client for, seconds.
 const LONGEST_BAN: u64 = 366 * 24 * 3600;
@@ -238,8 +238,10 @@ impl Rates {
             process.is_some_and(|process| test_kill_process(process) != Err(Errno::SRCH))
         };
         for table in &self.0 {
-            if let rate::Table::Count(counts) = &table.table {
-                counts.give_back(is_there);
+            match &table.table {
+                rate::Table::Count(counts) => drop(counts.give_back(is_there)),
+                rate::Table::Queue(queue) => queue.give_back(is_there),
+                rate::Table::Rate(_) | rate::Table::Ban(_) => {}
             }
         }
     }
@@ -333,10 +335,21 @@ impl Rates {
 
     /// What they have refused.
     pub fn report(&self) -> Vec<RateReport> {
+        let queues = self.0.iter().filter_map(|table| match &table.table {
+            rate::Table::Queue(queue) => Some((&*table.identity.name, queue)),
+            _ => None,
+        });
+        let queues: HashMap<_, _> = queues.collect();
+        let of_queue = |identity: &Identity| {
+            let queue = queues.get(&*identity.name).filter(|_| identity.kind == Kind::Count)?;
+            let QueueFigures { waiting, most, served, full, too_old, gone } = queue.figures();
+            Some(QueueReport { waiting, most, served, full, too_old, abandoned: gone })
+        };
         let report = |Table { identity, table, .. }: &Table| RateReport {
             name: identity.name.clone(),
             refused: table.refused(),
             crowded: table.crowded(),
+            queue: of_queue(identity),
             kind: match identity.kind {
                 Kind::Speed => RateKind::Bandwidth,
                 Kind::Ban => RateKind::Ban,
@@ -345,7 +358,7 @@ impl Rates {
         };
         // How many connections a client has, and who guesses passwords, is no news of a limit.
         let is_news = |table: &&Table| {
-            !matches!(table.identity.kind, Kind::Clients | Kind::Guesses | Kind::Leases)
+            !matches!(table.identity.kind, Kind::Clients | Kind::Guesses | Kind::Leases | Kind::Queue)
                 && !Limit::is_own(&table.identity.name)
         };
         self.0.iter().filter(is_news).map(report).collect()

@@ -40,6 +40,7 @@ use tidegate_io::passing;
 use tidegate_io::usage::Usage;
 use tidegate_modules::gateway::pool_directory::PoolDirectory;
 use tidegate_modules::login::LoginStore;
+use tidegate_stats::series::{SeriesDirectory, SeriesFigures};
 use tidegate_stats::{Level, Snapshot, Worker as Stats};
 use wellness::Limits;
 
@@ -91,9 +92,12 @@ pub fn run() -> Result<ExitCode> {
         directory: directory.clone(),
         access: access.clone(),
         logins: OnceLock::new(),
+        series: Arc::default(),
         limits,
     });
-    let told = directory.clone();
+    let rates = Arc::<RateStore>::default();
+    rates.share_by(nodes::taker());
+    let (told, banning) = (directory.clone(), rates.clone());
     let (asked, heard, lost) = (members.clone(), sender.clone(), sender.clone());
     let link = Link::start(
         link,
@@ -103,6 +107,11 @@ pub fn run() -> Result<ExitCode> {
             ToServer::Pool(update) => told.apply(update),
             ToServer::LetGo(addresses) => told.let_go(addresses),
             ToServer::Upstreams(findings) => told.groups().learn(&findings),
+            ToServer::Lifted(client) => {
+                if let Ok(client) = client.parse() {
+                    banning.lifted(client);
+                }
+            }
             order => drop(heard.send(Event::Said(order, descriptors))),
         },
         move |_| drop(lost.send(Event::Orphaned)),
@@ -115,11 +124,10 @@ pub fn run() -> Result<ExitCode> {
         teller.send(&ToMaster::Upstream(finding), Vec::new());
     });
     demand::start(directory.clone(), link.clone()).context("cannot start a thread")?;
-    let rates = Arc::<RateStore>::default();
-    rates.share_by(nodes::taker());
     let logins = Arc::new(LoginStore::new(tls.clone(), rates.clone()));
     let _ = members.logins.set(logins.clone());
-    let stores = Stores { access, directory, logins, rates, tls };
+    let series = members.series.clone();
+    let stores = Stores { access, directory, logins, rates, tls, series };
     orders::Server::new(link, writer, members, stores, (sender, events), warning).run();
     Ok(ExitCode::SUCCESS)
 }
@@ -162,6 +170,8 @@ struct Members {
     access: Arc<AccessStore>,
     /// Once the memory of limits is there.
     logins: OnceLock<Arc<LoginStore>>,
+    /// What sites and routes are called.
+    series: Arc<SeriesDirectory>,
     /// When it began.
     limits: Limits,
 }
@@ -183,7 +193,17 @@ impl Members {
             groups: self.directory.groups().report(),
             providers: self.logins.get().map(|logins| logins.providers()).unwrap_or_default(),
             used: Usage::now().into(),
+            series: SeriesFigures::default(),
         }
+    }
+
+    /// With what each site and route has counted.
+    fn figures_with_series(&self) -> Figures {
+        let mut figures = self.figures();
+        if let Ok(workers) = self.workers.read() {
+            figures.series = SeriesFigures::of(&self.series, workers.iter().map(|(_, stats)| &stats.series));
+        }
+        figures
     }
 
     fn ask(&self, question: &str) -> Vec<String> {
@@ -211,6 +231,11 @@ fn answer(link: &Arc<Link>, members: &Arc<Members>, number: u64, question: Quest
     let question = match question {
         Question::Figures => {
             let figures = Answer::Figures(Box::new(members.figures()));
+            link.send(&ToMaster::Answer(number, figures), Vec::new());
+            return;
+        }
+        Question::FiguresWithSeries => {
+            let figures = Answer::Figures(Box::new(members.figures_with_series()));
             link.send(&ToMaster::Answer(number, figures), Vec::new());
             return;
         }

@@ -676,11 +676,16 @@ impl Server {
         self.serving_since.is_some_and(|since| since.elapsed() >= SOUND)
     }
 
-    /// Tells it what it may not miss. One that has taken in nothing for so long that no more fits is ended, and replaced
-    /// by one that knows: it would go on with what it was told before.
+    /// Tells it what it may not miss.
     fn order(&self, order: &ToServer, descriptors: Vec<OwnedFd>) -> bool {
+        self.told(|link| link.order(order, descriptors))
+    }
+
+    /// Whether it was told. One that has taken in nothing for so long that no more fits is ended, and replaced by one that
+    /// knows: it would go on with what it was told before.
+    fn told(&self, tell: impl FnOnce(&Link) -> bool) -> bool {
         let is_listening = self.link.is_open();
-        let is_told = self.link.order(order, descriptors);
+        let is_told = tell(&self.link);
         if !is_told && !self.has_ended && is_listening {
             log::error(format_args!("server process {} takes no orders and is ended", self.pid));
             self.kill();
