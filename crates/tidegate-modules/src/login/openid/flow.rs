@@ -42,6 +42,9 @@ pub struct Flow {
     /// When it began, seconds since 1970.
     #[serde(rename = "t")]
     pub begun: i64,
+    /// The browser has a session, which is to be renewed without a question.
+    #[serde(rename = "s", default)]
+    pub is_silent: bool,
 }
 
 impl Flow {
@@ -62,6 +65,7 @@ impl Flow {
             verifier: random::<32>()?,
             back: back.to_owned(),
             begun: now,
+            is_silent: false,
         })
     }
 
@@ -81,6 +85,7 @@ impl Flow {
             scope.push(' ');
             scope.push_str(more);
         });
+        let prompt = self.is_silent.then_some(("prompt", "none"));
         let mut address = provider.authorization.clone();
         let mut sign = if address.contains('?') { '&' } else { '?' };
         for (name, value) in [
@@ -92,7 +97,10 @@ impl Flow {
             ("nonce", &self.nonce),
             ("code_challenge", &challenge),
             ("code_challenge_method", "S256"),
-        ] {
+        ]
+        .into_iter()
+        .chain(prompt)
+        {
             address.push(std::mem::replace(&mut sign, '&'));
             address.push_str(name);
             address.push('=');

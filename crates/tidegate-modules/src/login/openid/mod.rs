@@ -6,12 +6,14 @@
 //!
 //! | part | what it does |
 //! | --- | --- |
+//! | `browser` | what a browser asks for, and how it is sent somewhere else |
 //! | `flow` | a login under way: what goes with the browser and comes back |
 //! | `provider` | what a provider says of itself, and of a code |
 //! | `own_cookies` | what applications do not get |
 //! | `session` | who has logged in, as a cookie |
 //! | `seal` | what is sealed, so that nobody else can read or make it |
 
+mod browser;
 mod flow;
 mod own_cookies;
 mod provider;
@@ -27,10 +29,11 @@ use super::jwt::{Expected, Fault, Keyring, user_of, verify};
 use super::source::Source;
 use crate::gateway::service::Service;
 use aws_lc_rs::constant_time::verify_slices_are_equal;
+use browser::{cookies, is_navigation, is_secure, origin_of, sent_to};
 use flow::{Flow, PATIENCE};
 use provider::NotRedeemed;
 use serde_json::Value;
-use session::{Place, Session, cookie_name, set_cookie};
+use session::{Age, LONGEST, Place, Session, cookie_name, hint_name, set_cookie, set_cookie_at};
 use std::fmt::Display;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -83,6 +86,33 @@ struct Return {
     origin: String,
 }
 
+/// How a browser is sent to the provider.
+struct Sent {
+    /// Where it comes back to, in the end.
+    back: String,
+    /// It has a session, and is to be asked nothing.
+    is_silent: bool,
+    /// The session that it has is worth nothing any more.
+    ends_session: bool,
+}
+
+impl Sent {
+    fn asking(back: String) -> Sent {
+        Sent { back, is_silent: false, ends_session: false }
+    }
+
+    fn again(back: String) -> Sent {
+        Sent { is_silent: true, ..Sent::asking(back) }
+    }
+}
+
+/// What the provider has said of somebody.
+struct Told {
+    claims: Value,
+    /// The token that says so, where it is of use later.
+    token: Option<String>,
+}
+
 /// Why somebody who has come back is not let in.
 enum Refused {
     /// The provider cannot be asked.
@@ -124,13 +154,19 @@ impl Gate for OpenidGate {
         if exchange.is_logged_in(&terms.login) {
             return Verdict::Pass;
         }
-        if let Some(session) = terms.session(exchange) {
-            terms.stats.user_cache_hits.add(1);
-            exchange.identify().prove(Arc::new(session.user()), SCHEME, &terms.login);
-            return Verdict::Pass;
+        let session = terms.session(exchange);
+        let may_be_sent = is_navigation(exchange) && !exchange.authority.is_empty();
+        let age = session.as_ref().map(|session| session.age(terms.settings.refresh, exchange.now));
+        match (session, age) {
+            (Some(_), Some(Age::Stale | Age::Outdated)) if may_be_sent => {
+                terms.stats.user_cache_misses.add(1);
+                return terms.send_to_provider(exchange, Sent::again(uri_of(exchange.target)), true);
+            }
+            (Some(session), Some(Age::Fresh | Age::Stale)) => return terms.pass(exchange, session),
+            _ => {}
         }
         terms.stats.user_cache_misses.add(1);
-        if !is_navigation(exchange) || exchange.authority.is_empty() {
+        if !may_be_sent {
             let why = format_args!(
                 "{} asks who it is, and only a browser that asks for a page is sent there",
                 terms.name()
@@ -140,7 +176,7 @@ impl Gate for OpenidGate {
                 answer::asked(Status::UNAUTHORIZED, why).with("WWW-Authenticate", challenge),
             );
         }
-        terms.send_to_provider(exchange, true)
+        terms.send_to_provider(exchange, Sent::asking(uri_of(exchange.target)), true)
     }
 
     fn name(&self) -> String {
@@ -174,12 +210,19 @@ impl Terms {
         cookies(exchange, &name).take(2).find_map(|value| Session::open(value, place, &seals, exchange.now))
     }
 
+    /// Somebody goes on who is known.
+    fn pass(&self, exchange: &mut Exchange<'_>, session: Session) -> Verdict {
+        self.stats.user_cache_hits.add(1);
+        exchange.identify().prove(Arc::new(session.user()), SCHEME, &self.login);
+        Verdict::Pass
+    }
+
     fn redirect(&self, exchange: &Exchange<'_>) -> String {
         format!("{}{}", origin_of(exchange), self.settings.callback)
     }
 
     /// Sends a browser to the provider; `may_wait` unless it has been waited for already.
-    fn send_to_provider(self: &Rc<Self>, exchange: &Exchange<'_>, may_wait: bool) -> Verdict {
+    fn send_to_provider(self: &Rc<Self>, exchange: &mut Exchange<'_>, sent: Sent, may_wait: bool) -> Verdict {
         let known = self.source.metadata().and_then(|metadata| {
             let look = metadata.look(monotonic_ns());
             if let Some(fetch) = look.fetch {
@@ -189,30 +232,47 @@ impl Terms {
         });
         let Some(provider) = known else {
             if !may_wait {
-                return Verdict::Refuse(self.away(exchange, "what the provider has is not known"));
+                // Who is known, and was so a moment ago, is let in meanwhile.
+                let held = self.session(exchange).filter(|session| {
+                    sent.is_silent && session.age(self.settings.refresh, exchange.now) == Age::Stale
+                });
+                return match held {
+                    Some(session) => self.pass(exchange, session),
+                    None => Verdict::Refuse(self.away(exchange, "what the provider has is not known")),
+                };
             }
             let terms = self.clone();
             return Verdict::Wait(Box::pin(async move {
                 let _ = timer::within(WAIT, terms.metadata()).await;
-                Verdict::Decide(Box::new(move |exchange| terms.send_to_provider(exchange, false)))
+                Verdict::Decide(Box::new(move |exchange| terms.send_to_provider(exchange, sent, false)))
             }));
         };
         let browser = self.cookie_name("login", exchange);
-        let asked = uri_of(exchange.target);
         let begun = cookies(exchange, &browser).next();
-        let flow = Flow::begin(begun, &asked, exchange.now);
+        let flow = Flow::begin(begun, &sent.back, exchange.now)
+            .map(|flow| Flow { is_silent: sent.is_silent, ..flow });
         let redirect = self.redirect(exchange);
-        let sent = flow.and_then(|flow| {
+        let begun = flow.and_then(|flow| {
             let (place, seals) = (self.place(exchange.authority), self.source.seals());
             let address = flow.address(&provider, &self.settings, place, &seals, &redirect)?;
             Some((flow, address))
         });
-        let Some((flow, address)) = sent else {
+        let Some((flow, address)) = begun else {
             return Verdict::Refuse(self.away(exchange, "there is no key to seal a login with"));
         };
         answer::remedy(|| format!("{} sends the browser to {}", self.name(), provider.authorization));
         let cookie = set_cookie(&browser, Some(&flow.browser), PATIENCE.unsigned_abs(), is_secure(exchange));
-        Verdict::Refuse(sent_to(address).with("Set-Cookie", cookie))
+        let response = sent_to(address).with("Set-Cookie", cookie);
+        Verdict::Refuse(if sent.ends_session { self.ending(exchange, response) } else { response })
+    }
+
+    /// An answer that takes the session of a browser away.
+    fn ending(&self, exchange: &Exchange<'_>, response: Response) -> Response {
+        let (is_secure, session) = (is_secure(exchange), self.cookie_name("session", exchange));
+        let hint = hint_name(&self.login.users, is_secure);
+        response
+            .with("Set-Cookie", set_cookie(&session, None, 0, is_secure))
+            .with("Set-Cookie", set_cookie_at(&self.settings.logout, &hint, None, 0, is_secure))
     }
 
     /// A browser comes back from the provider.
@@ -244,6 +304,11 @@ impl Terms {
             return Verdict::Refuse(self.not_let_in(exchange, "it comes from another provider"));
         }
         if let Some(error) = parameter("error") {
+            // Without a question nothing more can be said of it: it may be nobody there any longer.
+            if flow.is_silent {
+                let sent = Sent { ends_session: true, ..Sent::asking(flow.back) };
+                return self.send_to_provider(exchange, sent, true);
+            }
             let error = error.chars().take(100).collect::<String>();
             let why = format!("the provider says `{}`", error.escape_debug());
             return Verdict::Refuse(self.not_let_in(exchange, &why));
@@ -252,7 +317,7 @@ impl Terms {
             return Verdict::Refuse(self.not_let_in(exchange, "it brings no code"));
         };
         // It was redeemed in this browser a moment ago: who goes back to it is who is known by now.
-        if self.session(exchange).is_some() {
+        if self.session(exchange).is_some_and(|session| session.since >= flow.begun) {
             return Verdict::Refuse(sent_to(format!("{}{}", origin_of(exchange), flow.back)));
         }
         let returned = Return { code, flow, redirect: self.redirect(exchange), origin: origin_of(exchange) };
@@ -262,7 +327,7 @@ impl Terms {
             let redeemed = timer::within(WAIT, terms.redeem(&returned, issuer.is_some())).await;
             let redeemed = redeemed.unwrap_or_else(|| Err(Refused::Away("it takes too long".to_owned())));
             Verdict::Decide(Box::new(move |exchange| match redeemed {
-                Ok(claims) => terms.let_in(exchange, &identity, &claims, &returned),
+                Ok(told) => terms.let_in(exchange, &identity, &told, &returned),
                 Err(Refused::Bad(why)) => Verdict::Refuse(terms.not_let_in(exchange, &why)),
                 Err(Refused::Away(why)) => Verdict::Refuse(terms.away(exchange, &why)),
             }))
@@ -270,7 +335,7 @@ impl Terms {
     }
 
     /// What the ID token says that a code is good for.
-    async fn redeem(self: &Rc<Self>, returned: &Return, is_named: bool) -> Result<Value, Refused> {
+    async fn redeem(self: &Rc<Self>, returned: &Return, is_named: bool) -> Result<Told, Refused> {
         let provider =
             self.metadata().await.ok_or_else(|| Refused::Away("what it has is not known".to_owned()))?;
         if provider.names_itself && !is_named {
@@ -300,7 +365,8 @@ impl Terms {
             None if is_for_many => {
                 Err(Refused::Bad("the token does not say who has asked for it (`azp`)".to_owned()))
             }
-            _ => Ok(claims),
+            // It is of use to who logs out, where there is a page for that.
+            _ => Ok(Told { claims, token: provider.end_session.is_some().then_some(token) }),
         }
     }
 
@@ -339,7 +405,7 @@ impl Terms {
         &self,
         exchange: &Exchange<'_>,
         identity: &Identity,
-        claims: &Value,
+        Told { claims, token }: &Told,
         returned: &Return,
     ) -> Verdict {
         let OpenId { user, groups, session, .. } = &self.settings;
@@ -352,20 +418,30 @@ impl Terms {
         };
         let lifetime = session.as_secs();
         let expires = exchange.now.saturating_add(i64::try_from(lifetime).unwrap_or(0));
-        let session = Session { name: known.name.clone(), groups: known.groups.clone(), expires };
-        let Some(value) = session.seal(self.place(exchange.authority), &self.source.seals()) else {
+        let session = Session { name: known.name.clone(), groups: known.groups.clone(), expires, since: exchange.now };
+        let (place, seals, is_secure) = (self.place(exchange.authority), self.source.seals(), is_secure(exchange));
+        let Some(value) = session.seal(place, &seals) else {
             let why = format!("`{}` is in more groups than a cookie can hold", known.name.escape_debug());
             return Verdict::Refuse(self.not_let_in(exchange, &why));
         };
         identity.prove(Arc::new(known), SCHEME, &self.login);
         let name = self.cookie_name("session", exchange);
-        let cookie = set_cookie(&name, Some(&value), lifetime, is_secure(exchange));
+        let cookie = set_cookie(&name, Some(&value), lifetime, is_secure);
+        let sealed = token.as_ref().and_then(|token| place.seal("hint", &seals, token));
+        let hint = sealed.filter(|value| value.len() <= LONGEST).map(|value| {
+            let name = hint_name(&self.login.users, is_secure);
+            set_cookie_at(&self.settings.logout, &name, Some(&value), lifetime, is_secure)
+        });
         // With the host in front of it no path leads to another one.
         let address = format!("{}{}", returned.origin, returned.flow.back);
-        Verdict::Refuse(sent_to(address).with("Set-Cookie", cookie))
+        let response = sent_to(address).with("Set-Cookie", cookie);
+        Verdict::Refuse(match hint {
+            Some(hint) => response.with("Set-Cookie", hint),
+            None => response,
+        })
     }
 
-    /// Ends a session, here and at the provider.
+    /// Ends a session, here and at the provider (OpenID Connect RP-Initiated Logout 1.0).
     fn log_out(&self, exchange: &Exchange<'_>) -> Verdict {
         let back = self.settings.after_logout.as_ref().map(|path| format!("{}{path}", origin_of(exchange)));
         let known = self.source.metadata().and_then(|metadata| metadata.look(monotonic_ns()).value);
@@ -373,9 +449,16 @@ impl Terms {
             let sign = if page.contains('?') { '&' } else { '?' };
             let back =
                 back.as_ref().map(|back| format!("&post_logout_redirect_uri={}", encode(back.as_bytes())));
+            // By it the provider knows whose session it is, and asks nobody whether that is meant.
+            let hint = cookies(exchange, &hint_name(&self.login.users, is_secure(exchange))).find_map(|value| {
+                let place = self.place(exchange.authority);
+                let token: String = place.open("hint", &self.source.seals(), value)?;
+                Some(format!("&id_token_hint={}", encode(token.as_bytes())))
+            });
             format!(
-                "{page}{sign}client_id={}{}",
+                "{page}{sign}client_id={}{}{}",
                 encode(self.settings.client.as_bytes()),
+                hint.unwrap_or_default(),
                 back.unwrap_or_default()
             )
         });
@@ -383,8 +466,7 @@ impl Terms {
             Some(address) => sent_to(address),
             None => answer::explained(Status::OK, "You are logged out.").with("Cache-Control", "no-store"),
         };
-        let name = self.cookie_name("session", exchange);
-        Verdict::Refuse(response.with("Set-Cookie", set_cookie(&name, None, 0, is_secure(exchange))))
+        Verdict::Refuse(self.ending(exchange, response))
     }
 
     /// Whoever has come back is not let in, which a new beginning may mend.
@@ -435,42 +517,4 @@ impl Terms {
         };
         runtime::try_with(|runtime| runtime.spawn(task));
     }
-}
-
-/// Sends a browser somewhere else, this once.
-fn sent_to(address: String) -> Response {
-    Response::empty(Status(302)).with("Location", address).with("Cache-Control", "no-store")
-}
-
-fn is_secure(exchange: &Exchange<'_>) -> bool {
-    exchange.scheme == "https"
-}
-
-/// The site, as the browser names it.
-fn origin_of(exchange: &Exchange<'_>) -> String {
-    format!("{}://{}", exchange.scheme, exchange.authority)
-}
-
-/// Whether somebody looks at what is answered, and not a program.
-fn is_navigation(exchange: &Exchange<'_>) -> bool {
-    if !matches!(exchange.method, Method::Get | Method::Head) || exchange.fields.contains("x-requested-with")
-    {
-        return false;
-    }
-    match exchange.field("sec-fetch-mode") {
-        Some(mode) => mode == b"navigate",
-        None => {
-            let mut kinds = exchange.fields.all("accept").flat_map(|line| line.split(|byte| *byte == b','));
-            kinds.any(|kind| kind.trim_ascii().to_ascii_lowercase().starts_with(b"text/html"))
-        }
-    }
-}
-
-/// The values of the cookies of a name.
-fn cookies<'e>(exchange: &Exchange<'e>, name: &str) -> impl Iterator<Item = &'e str> {
-    let lines = exchange.fields.all("cookie");
-    lines.flat_map(|line| line.split(|byte| *byte == b';')).filter_map(move |pair| {
-        let value = pair.trim_ascii().strip_prefix(name.as_bytes())?.strip_prefix(b"=")?;
-        std::str::from_utf8(value).ok()
-    })
 }

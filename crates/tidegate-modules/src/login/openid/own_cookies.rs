@@ -11,7 +11,9 @@ pub fn without_own_cookies(field: &[u8]) -> Option<Cow<'_, [u8]>> {
     }
     let is_own = |pair: &&[u8]| {
         let name = pair.trim_ascii();
-        name.strip_prefix(b"__Host-").unwrap_or(name).starts_with(COOKIES.as_bytes())
+        let prefixes = [&b"__Host-"[..], b"__Secure-"];
+        let bare = prefixes.iter().find_map(|prefix| name.strip_prefix(*prefix)).unwrap_or(name);
+        bare.starts_with(COOKIES.as_bytes())
     };
     let others: Vec<&[u8]> =
         field.split(|byte| *byte == b';').filter(|pair| !is_own(pair)).map(<[u8]>::trim_ascii).collect();
@@ -27,6 +29,7 @@ mod tests {
         for (field, expected) in [
             ("a=b; c=d", Some("a=b; c=d")),
             ("a=b; __Host-tidegate-session-corp=x; c=d", Some("a=b; c=d")),
+            ("__Secure-tidegate-hint-corp=x; c=d", Some("c=d")),
             ("tidegate-login-corp=x;a=tidegate-", Some("a=tidegate-")),
             (" tidegate-session-corp=x", None),
             ("x-tidegate-a=b", Some("x-tidegate-a=b")),
