@@ -102,7 +102,8 @@ pub(super) fn openid(checker: &mut Checker<'_>, disk: &dyn Disk, item: &Item) ->
     };
     if let Some(refresh) = openid.refresh.filter(|refresh| *refresh >= openid.session) {
         let (refresh, session) = (refresh.as_secs(), openid.session.as_secs());
-        let message = format!("`refresh` asks again after {refresh} s, and the session is over after {session} s");
+        let message =
+            format!("`refresh` asks again after {refresh} s, and the session is over after {session} s");
         let place = item.child("refresh").unwrap_or(item);
         checker.diagnostics.push(place.error(message).help("make `refresh` shorter, or `session` longer"));
     }

@@ -35,7 +35,11 @@ pub fn is_navigation(exchange: &Exchange<'_>) -> bool {
 
 /// The values of the cookies of a name.
 pub fn cookies<'e>(exchange: &Exchange<'e>, name: &str) -> impl Iterator<Item = &'e str> {
-    let lines = exchange.fields.all("cookie");
+    values(exchange.fields.all("cookie"), name)
+}
+
+/// The same of some `Cookie` fields.
+pub fn values<'e>(lines: impl Iterator<Item = &'e [u8]>, name: &str) -> impl Iterator<Item = &'e str> {
     lines.flat_map(|line| line.split(|byte| *byte == b';')).filter_map(move |pair| {
         let value = pair.trim_ascii().strip_prefix(name.as_bytes())?.strip_prefix(b"=")?;
         std::str::from_utf8(value).ok()

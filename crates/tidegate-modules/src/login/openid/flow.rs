@@ -12,7 +12,6 @@ use aws_lc_rs::digest;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde::{Deserialize, Serialize};
-use tidegate_config::settings::OpenId;
 use tidegate_http::query::encode;
 
 /// How long a login may take, seconds.
@@ -73,7 +72,7 @@ impl Flow {
     pub fn address(
         &self,
         provider: &Metadata,
-        settings: &OpenId,
+        scopes: &[String],
         place: Place<'_>,
         seals: &Seals,
         redirect: &str,
@@ -81,7 +80,7 @@ impl Flow {
         let state = place.seal("state", seals, self)?;
         let challenge = URL_SAFE_NO_PAD.encode(digest::digest(&digest::SHA256, self.verifier.as_bytes()));
         let mut scope = String::from("openid");
-        settings.scopes.iter().filter(|scope| *scope != "openid").for_each(|more| {
+        scopes.iter().filter(|scope| *scope != "openid").for_each(|more| {
             scope.push(' ');
             scope.push_str(more);
         });
@@ -90,7 +89,7 @@ impl Flow {
         let mut sign = if address.contains('?') { '&' } else { '?' };
         for (name, value) in [
             ("response_type", "code"),
-            ("client_id", &settings.client),
+            ("client_id", place.client),
             ("redirect_uri", redirect),
             ("scope", &scope),
             ("state", &state),

@@ -7,6 +7,7 @@
 //! | part | what it does |
 //! | --- | --- |
 //! | `browser` | what a browser asks for, and how it is sent somewhere else |
+//! | `fuzzing` | what the fuzz target calls |
 //! | `flow` | a login under way: what goes with the browser and comes back |
 //! | `provider` | what a provider says of itself, and of a code |
 //! | `own_cookies` | what applications do not get |
@@ -15,6 +16,7 @@
 
 mod browser;
 mod flow;
+pub mod fuzzing;
 mod own_cookies;
 mod provider;
 mod seal;
@@ -254,7 +256,7 @@ impl Terms {
         let redirect = self.redirect(exchange);
         let begun = flow.and_then(|flow| {
             let (place, seals) = (self.place(exchange.authority), self.source.seals());
-            let address = flow.address(&provider, &self.settings, place, &seals, &redirect)?;
+            let address = flow.address(&provider, &self.settings.scopes, place, &seals, &redirect)?;
             Some((flow, address))
         });
         let Some((flow, address)) = begun else {
@@ -418,8 +420,10 @@ impl Terms {
         };
         let lifetime = session.as_secs();
         let expires = exchange.now.saturating_add(i64::try_from(lifetime).unwrap_or(0));
-        let session = Session { name: known.name.clone(), groups: known.groups.clone(), expires, since: exchange.now };
-        let (place, seals, is_secure) = (self.place(exchange.authority), self.source.seals(), is_secure(exchange));
+        let session =
+            Session { name: known.name.clone(), groups: known.groups.clone(), expires, since: exchange.now };
+        let (place, seals, is_secure) =
+            (self.place(exchange.authority), self.source.seals(), is_secure(exchange));
         let Some(value) = session.seal(place, &seals) else {
             let why = format!("`{}` is in more groups than a cookie can hold", known.name.escape_debug());
             return Verdict::Refuse(self.not_let_in(exchange, &why));
@@ -450,11 +454,12 @@ impl Terms {
             let back =
                 back.as_ref().map(|back| format!("&post_logout_redirect_uri={}", encode(back.as_bytes())));
             // By it the provider knows whose session it is, and asks nobody whether that is meant.
-            let hint = cookies(exchange, &hint_name(&self.login.users, is_secure(exchange))).find_map(|value| {
-                let place = self.place(exchange.authority);
-                let token: String = place.open("hint", &self.source.seals(), value)?;
-                Some(format!("&id_token_hint={}", encode(token.as_bytes())))
-            });
+            let hint =
+                cookies(exchange, &hint_name(&self.login.users, is_secure(exchange))).find_map(|value| {
+                    let place = self.place(exchange.authority);
+                    let token: String = place.open("hint", &self.source.seals(), value)?;
+                    Some(format!("&id_token_hint={}", encode(token.as_bytes())))
+                });
             format!(
                 "{page}{sign}client_id={}{}{}",
                 encode(self.settings.client.as_bytes()),
@@ -501,7 +506,8 @@ impl Terms {
     fn fetch_metadata(self: &Rc<Self>, fetch: Fetch<Metadata>) {
         let (asked, terms) = (self.services.discovery.get(None), self.clone());
         let task = async move {
-            let read = |answer| Ok((Metadata::read(&answer, &terms.settings)?, lifetime(&answer.lines)));
+            let read =
+                |answer| Ok((Metadata::read(&answer, (&terms.settings).into())?, lifetime(&answer.lines)));
             fetch.settle(asked.await.and_then(read), monotonic_ns());
         };
         // There is no run-time where requests are explained, or where the worker ends.

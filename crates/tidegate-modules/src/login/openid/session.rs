@@ -134,7 +134,8 @@ mod tests {
     #[test]
     fn sessions_of_one_site_and_one_login() {
         let seals = Seals::new(&[UrlKey::from_bytes(vec![7; 32])]);
-        let session = Session { name: "anna".into(), groups: vec!["staff".into()], expires: 1000, since: 900 };
+        let session =
+            Session { name: "anna".into(), groups: vec!["staff".into()], expires: 1000, since: 900 };
         let value = session.seal(PLACE, &seals).unwrap();
         assert_eq!(Session::open(&value, PLACE, &seals, 999), Some(session.clone()));
         let same = Place { authority: "A.test", ..PLACE };
@@ -159,9 +160,13 @@ mod tests {
     fn what_was_said_grows_old() {
         let said = Session { name: "anna".into(), groups: vec![], expires: 10_000, since: 1000 };
         let refresh = Some(Duration::from_secs(60));
-        for (now, expected) in
-            [(900, Age::Fresh), (1059, Age::Fresh), (1060, Age::Stale), (1119, Age::Stale), (1120, Age::Outdated)]
-        {
+        for (now, expected) in [
+            (900, Age::Fresh),
+            (1059, Age::Fresh),
+            (1060, Age::Stale),
+            (1119, Age::Stale),
+            (1120, Age::Outdated),
+        ] {
             assert_eq!(said.age(refresh, now), expected, "{now}");
             assert_eq!(said.age(None, now), Age::Fresh);
         }
