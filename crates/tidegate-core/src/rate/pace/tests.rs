@@ -363,3 +363,40 @@ fn pieces_of_many_are_not_tiny() {
         assert!((least * 9 / 10..=least * 12 / 10).contains(&piece), "{speed} B/s among {clients}: {piece}");
     }
 }
+
+/// The kernel spreads what comes in large pieces, a quarter faster than is reserved, and never what may be sent at once.
+#[test]
+fn large_pieces_are_spread_and_what_is_free_is_not() {
+    const MIB: u64 = 1 << 20;
+    let spread = |speeds: &[(u64, u64, u64, bool)]| {
+        let all = speeds.iter().map(|(speed, burst, after, is_tracked)| {
+            let settings = settings(*speed, *burst, *after);
+            let settings = Bandwidth { is_tracked: *is_tracked, ..(*settings).clone() }.into();
+            channels(&settings, 1).remove(0)
+        });
+        let all: Vec<_> = all.collect();
+        let mut pace = pace_of(&all.iter().collect::<Vec<_>>(), 1);
+        let (mut now, mut told, mut sent) = (clock::monotonic_ns(), Vec::new(), 0);
+        while sent < 20 * MIB {
+            match pace.next(None, now) {
+                Grant::At(at) => now = at,
+                Grant::Now(bytes) => {
+                    told.extend(pace.spread().map(|rate| (rate, sent)));
+                    pace.spend(bytes);
+                    sent += bytes;
+                }
+            }
+        }
+        assert_eq!(pace.ends_spreading(), !told.is_empty());
+        assert!(!pace.ends_spreading(), "the kernel is let go once");
+        told
+    };
+    let told = spread(&[(16 * MIB, 0, 0, false)]);
+    assert!(matches!(told[..], [(rate, sent)] if rate == 20 * MIB && sent < MIB), "once: {told:?}");
+    assert_eq!(spread(&[(MIB, 0, 0, false)]), [], "its pieces are small");
+    assert_eq!(spread(&[(16 * MIB, MIB, 0, false)]), [], "a burst is sent at once");
+    let told = spread(&[(16 * MIB, 0, 5 * MIB, false)]);
+    assert!(matches!(told[..], [(_, sent)] if sent >= 5 * MIB), "behind what is free: {told:?}");
+    let told = spread(&[(32 * MIB, 0, 0, false), (8 * MIB, 0, 0, false), (6 * MIB, 0, 0, true)]);
+    assert!(matches!(told[..], [(rate, _)] if rate == 10 * MIB), "the slowest that is enforced: {told:?}");
+}
