@@ -8,7 +8,7 @@ use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
 use tidegate_config::Settings;
-use tidegate_config::settings::{AccessLog, Action, Route, ServiceAddress, Site};
+use tidegate_config::settings::{AccessLog, Action, Route, ServiceAddress, Site, UserSource};
 use tidegate_core::access_data::AccessStore;
 use tidegate_core::client_names::ClientNames;
 use tidegate_core::decoration::Decoration;
@@ -132,7 +132,7 @@ impl Registry {
             None => link::Shared::new(self.stores.directory.clone(), self.stats.clone(), &settings.spill),
         };
         self.applications = Some(applications.clone());
-        applications.begin();
+        applications.begin(&settings.users);
         self.stores.directory.groups().prepare(&settings.upstreams);
         let mut sites = Vec::with_capacity(settings.sites.len());
         let series = series::number(settings, &self.stores.series, &self.stats);
@@ -159,7 +159,8 @@ impl Registry {
             let bans =
                 bans.map(|ban| BanGate::new(ban, &self.stores.rates, store)).collect::<io::Result<_>>()?;
             let made = site::Site::new(site.clone(), routes, sink).logging(log);
-            sites.push(made.knowing(view).counting(bans).numbered(series));
+            let callbacks = callbacks_of(site, &settings.users);
+            sites.push(made.knowing(view).counting(bans).numbered(series).concealing(callbacks));
         }
         Ok(Engine::new(settings.clone(), sites).with_tls(&self.stores.tls)?)
     }
@@ -308,7 +309,7 @@ impl Registry {
                 let connector =
                     proxy.gateway.tls.as_ref().map(|tls| self.stores.tls.connector(tls)).transpose();
                 self.or_recover(connector.map_err(io::Error::from).and_then(|connector| {
-                    Proxy::new(applications, proxy, site, Scope::of(route), connector)
+                    Proxy::new(applications, proxy, (site, &route.origin), Scope::of(route), connector)
                 }))?
             }
             Action::Status => {
@@ -318,6 +319,17 @@ impl Registry {
             }
         })
     }
+}
+
+/// The paths of a site to which identity providers send browsers back.
+fn callbacks_of(site: &Site, users: &[UserSource]) -> Vec<String> {
+    let logins = site.routes.iter().filter_map(|route| route.identification.login.as_ref());
+    let sources = logins.filter_map(|login| users.iter().find(|users| users.name == login.users));
+    let mut paths: Vec<String> =
+        sources.filter_map(|users| Some(users.openid.as_ref()?.callback.clone())).collect();
+    paths.sort_unstable();
+    paths.dedup();
+    paths
 }
 
 /// What changes the responses of a route, in order.

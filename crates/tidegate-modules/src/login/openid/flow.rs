@@ -5,14 +5,12 @@
 //! tabs share: whoever is sent here with a state that another browser has begun (login CSRF) does not have that cookie.
 
 use super::provider::Metadata;
-use super::seal::Seals;
-use super::seal::random;
+use super::seal::{Seals, Unsealed, random};
 use super::session::Place;
 use aws_lc_rs::digest;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde::{Deserialize, Serialize};
-use tidegate_config::settings::OpenId;
 use tidegate_http::query::encode;
 
 /// How long a login may take, seconds.
@@ -42,11 +40,17 @@ pub struct Flow {
     /// When it began, seconds since 1970.
     #[serde(rename = "t")]
     pub begun: i64,
+    /// The browser has a session, which is to be renewed without a question.
+    #[serde(rename = "s", default)]
+    pub is_silent: bool,
 }
 
 impl Flow {
     /// A new one. `browser` is what the cookie holds, where there is one; `asked` the path and query that were asked for.
-    pub fn begin(browser: Option<&str>, asked: &str, now: i64) -> Option<Flow> {
+    ///
+    /// # Errors
+    /// The system has no random numbers.
+    pub fn begin(browser: Option<&str>, asked: &str, now: i64) -> Result<Flow, Unsealed> {
         let is_one = |value: &&str| {
             value.len() == BROWSER
                 && value.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte))
@@ -56,49 +60,57 @@ impl Flow {
             None => random::<16>()?,
         };
         let back = if asked.len() <= RETURN_MAX && asked.starts_with('/') { asked } else { "/" };
-        Some(Flow {
+        Ok(Flow {
             browser,
             nonce: random::<16>()?,
             verifier: random::<32>()?,
             back: back.to_owned(),
             begun: now,
+            is_silent: false,
         })
     }
 
     /// The address that the browser is sent to.
+    ///
+    /// # Errors
+    /// Its state is not sealed.
     pub fn address(
         &self,
         provider: &Metadata,
-        settings: &OpenId,
+        scopes: &[String],
         place: Place<'_>,
         seals: &Seals,
         redirect: &str,
-    ) -> Option<String> {
+    ) -> Result<String, Unsealed> {
         let state = place.seal("state", seals, self)?;
         let challenge = URL_SAFE_NO_PAD.encode(digest::digest(&digest::SHA256, self.verifier.as_bytes()));
         let mut scope = String::from("openid");
-        settings.scopes.iter().filter(|scope| *scope != "openid").for_each(|more| {
+        scopes.iter().filter(|scope| *scope != "openid").for_each(|more| {
             scope.push(' ');
             scope.push_str(more);
         });
+        let prompt = self.is_silent.then_some(("prompt", "none"));
         let mut address = provider.authorization.clone();
         let mut sign = if address.contains('?') { '&' } else { '?' };
         for (name, value) in [
             ("response_type", "code"),
-            ("client_id", &settings.client),
+            ("client_id", place.client),
             ("redirect_uri", redirect),
             ("scope", &scope),
             ("state", &state),
             ("nonce", &self.nonce),
             ("code_challenge", &challenge),
             ("code_challenge_method", "S256"),
-        ] {
+        ]
+        .into_iter()
+        .chain(prompt)
+        {
             address.push(std::mem::replace(&mut sign, '&'));
             address.push_str(name);
             address.push('=');
             address.push_str(&encode(value.as_bytes()));
         }
-        Some(address)
+        Ok(address)
     }
 
     /// The login that a state is of, where this browser has begun it, and not too long ago.
@@ -129,8 +141,15 @@ mod tests {
     use super::*;
     use tidegate_config::settings::UrlKey;
 
-    const PLACE: Place<'_> =
-        Place { users: "corp", issuer: "https://id", client: "web", authority: "a.test" };
+    const PLACE: Place<'_> = Place {
+        users: "corp",
+        issuer: "https://id",
+        client: "web",
+        user: "sub",
+        groups: None,
+        scheme: "https",
+        authority: "a.test",
+    };
 
     #[test]
     fn a_state_is_for_the_browser_that_has_begun() {
