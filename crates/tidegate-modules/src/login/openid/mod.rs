@@ -129,9 +129,9 @@ impl Terms {
         self.provider.source.seals()
     }
 
-    fn place<'p>(&'p self, authority: &'p str) -> Place<'p> {
+    fn place<'p>(&'p self, scheme: &'p str, authority: &'p str) -> Place<'p> {
         let OpenId { issuer, client, user, groups, .. } = self.settings();
-        Place { users: &self.login.users, issuer, client, user, groups: groups.as_deref(), authority }
+        Place { users: &self.login.users, issuer, client, user, groups: groups.as_deref(), scheme, authority }
     }
 
     fn cookie_name(&self, what: &str, exchange: &Exchange<'_>) -> String {
@@ -141,7 +141,8 @@ impl Terms {
     /// Who has logged in.
     fn session(&self, exchange: &Exchange<'_>) -> Option<Session> {
         let name = self.cookie_name("session", exchange);
-        let (place, seals, lasting) = (self.place(exchange.authority), self.seals(), self.settings().session);
+        let (place, seals, lasting) =
+            (self.place(exchange.scheme, exchange.authority), self.seals(), self.settings().session);
         // A browser may have two of a name where there is no TLS, and only one of them is ours.
         let mut values = cookies(exchange, &name).take(2);
         values.find_map(|value| Session::open(value, place, &seals, lasting, exchange.now))
@@ -180,7 +181,7 @@ impl Terms {
         let begun = cookies(exchange, &browser).next();
         let redirect = self.redirect(exchange);
         let sent = Flow::begin(begun, &asked, exchange.now).and_then(|flow| {
-            let place = self.place(exchange.authority);
+            let place = self.place(exchange.scheme, exchange.authority);
             let address = flow.address(&provider, self.settings(), place, &self.seals(), &redirect)?;
             Ok((flow, address))
         });
@@ -208,7 +209,7 @@ impl Terms {
         let flow = Flow::of(
             &parameter("state").unwrap_or_default(),
             cookies(exchange, &browser).next(),
-            self.place(exchange.authority),
+            self.place(exchange.scheme, exchange.authority),
             &self.seals(),
             exchange.now,
         );
@@ -255,7 +256,7 @@ impl Terms {
             Err(why) => return Verdict::Refuse(self.not_let_in(exchange, &why)),
         };
         let session = Session { name: known.name.clone(), groups: known.groups.clone(), begun: exchange.now };
-        let value = match session.seal(self.place(exchange.authority), &self.seals()) {
+        let value = match session.seal(self.place(exchange.scheme, exchange.authority), &self.seals()) {
             Ok(value) => value,
             Err(Unsealed::TooLong) => {
                 let name = known.name.escape_debug();
