@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
 use super::{Claims, Server, access_log, dead, host_text, load_hook, login, route, tls};
-use crate::check::{Checker, Item, number};
+use crate::check::{Checker, Item};
 use crate::diagnostic::{Diagnostic, Severity};
 use crate::directive::Context;
 use crate::disk::{Disk, What};
@@ -383,7 +383,7 @@ fn error_pages<'i>(site: &'i Item, code: Option<u16>, page: &str) -> Vec<&'i Ite
     let names_it = |item: &&Item| {
         item.directive.name == "error-page"
             && item.texts().iter().any(|text| text == page)
-            && code.is_none_or(|code| number(item) == u64::from(code))
+            && code.is_none_or(|code| item.numbers().any(|named| named == u64::from(code)))
     };
     let written: Vec<&Item> = blocks.flat_map(|block| &block.children).filter(names_it).collect();
     if written.is_empty() { vec![site] } else { written }
