@@ -2,7 +2,7 @@
 
 use crate::directive::{
     Apply, Argument, Context, Count, Directive, Inheritance, Kind, OFF, Property, one, one_or, optional,
-    some_or,
+    some, some_or,
 };
 use crate::lower::inherit::{self, Inherited};
 
@@ -102,12 +102,12 @@ pub(super) const DIRECTIVES: &[Directive] = &[
     },
     Directive {
         arguments: &[
-            one("code", Kind::Number { least: 400, most: 599 }),
+            some("codes", Kind::Number { least: 400, most: 599 }),
             one_or("path", Kind::SitePath, &["off"]),
         ],
         repeats: true,
         inheritance: Inheritance::Adds(Apply::to_route(Inherited::add_error_page)),
-        doc: "The page of the site that is shown for an error of the server's own. The status stays what it is. What an \
+        doc: "The page of the site that is shown for an error of the server's own, or for each of several. The status stays what it is. What an \
               application answers is left alone unless `intercept` asks for it. `off` without quotes takes an inherited \
               page away. Whoever may not have the page by its path gets a plain error.",
         example: "error-page 404 \"/404.html\"",

@@ -539,7 +539,7 @@ fn error_pages<'i>(site: &'i Item, code: Option<u16>, page: &str) -> Vec<&'i Ite
     let names_it = |item: &&Item| {
         item.directive.name == "error-page"
             && item.texts().iter().any(|text| text == page)
-            && code.is_none_or(|code| number(item) == u64::from(code))
+            && code.is_none_or(|code| item.numbers().any(|named| named == u64::from(code)))
     };
     let written: Vec<&Item> = blocks.flat_map(|block| &block.children).filter(names_it).collect();
     if written.is_empty() { vec![site] } else { written }
