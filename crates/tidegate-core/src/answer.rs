@@ -37,6 +37,21 @@ pub(crate) fn unreadable(method: &str, target: &str, host: &str, why: &Unreadabl
     error(Status::BAD_REQUEST)
 }
 
+/// The error of a request whose path is none that anything is decided by: so it is refused before there is a route.
+#[cold]
+pub(crate) fn without_path(
+    (method, target, host): (&str, &str, &str),
+    client: impl Display,
+    status: Status,
+    why: impl Display,
+) -> Response {
+    match host {
+        "" => log::info(format_args!("{} for {client}, {method} {target}: {why}", status.0)),
+        host => log::info(format_args!("{} for {client}, {method} {target} at {host}: {why}", status.0)),
+    }
+    error(status)
+}
+
 /// How a refusal just given could be changed, for whoever wants the request explained.
 pub fn remedy(how: impl Fn() -> String) {
     notes::takes_reason(&|| format!("  {}", how()));

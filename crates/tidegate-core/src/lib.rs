@@ -47,6 +47,7 @@ pub mod series;
 mod signals;
 pub mod site;
 #[doc(hidden)]
+mod slow;
 pub mod solo;
 pub mod state;
 pub mod subrequest;

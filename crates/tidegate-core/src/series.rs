@@ -3,6 +3,7 @@
 //! Names come from the settings alone and depend on no revision: a site is called by its first name, a route by its pattern.
 //! Where several have the same, the second is `NAME (2)`. `conn/decide` looks a number up, `conn/send` counts with it.
 
+use crate::exchange::Exchange;
 use std::collections::HashMap;
 use std::sync::Arc;
 use tidegate_config::settings::Settings;
@@ -18,6 +19,13 @@ pub fn names(settings: &Settings) -> Vec<SeriesNames> {
         SeriesNames { routes: patterns.collect(), site: sites.name(site.label()) }
     };
     settings.sites.iter().map(name).collect()
+}
+
+impl Exchange<'_> {
+    /// What the times count for that the request takes in the hands of its route.
+    pub fn series(&self) -> SeriesId {
+        self.state.site.as_ref().map_or(SeriesId::NONE, |site| site.series.of(self.state.route))
+    }
 }
 
 /// Makes names different that are not.

@@ -291,10 +291,10 @@ impl Site {
         head: Exchange<'_>,
         target: &'a str,
         scratch: &'a mut Vec<u8>,
-    ) -> Result<Place<'a>, Status> {
+    ) -> Result<Place<'a>, PathError> {
         let target = Target::parse(head.method, target).ok();
-        let raw_path = target.as_ref().and_then(Target::path).ok_or(Status::BAD_REQUEST)?;
-        let (path, has_encoded_slash) = self.path_of(raw_path, scratch).map_err(PathError::status)?;
+        let raw_path = target.as_ref().and_then(Target::path).ok_or(PathError::NotAbsolute)?;
+        let (path, has_encoded_slash) = self.path_of(raw_path, scratch)?;
         let query = target.as_ref().and_then(Target::query);
         let choice = self.choice(&Exchange { path, query, ..head }, path);
         // What has none is refused once it is asked.

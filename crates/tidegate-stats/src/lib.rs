@@ -14,6 +14,7 @@ mod exponential;
 mod histogram;
 mod json;
 mod kind;
+mod openmetrics;
 mod prometheus;
 pub mod series;
 mod table;
@@ -26,5 +27,6 @@ pub use kind::{
     AcceptError, ConnectionFault, ConnectionRefusal, Flush, GatewayFailure, Handshake, Kind, KindCounts,
     Kinds, ParseError, QueueRefusal, StatusCounts, Statuses, StreamReset, Timeout, TlsError,
 };
+pub use openmetrics::{OPENMETRICS_CONTENT_TYPE, openmetrics};
 pub use table::{Description, Metric, Reading, Unit, View};
 pub use worker::{Snapshot, Worker};

@@ -49,6 +49,8 @@ pub struct Begin {
     pub is_recovery: bool,
     /// A folder for files without a name (`spill`).
     pub spill: Option<PathBuf>,
+    /// What tells this server from all others, where requests may come back to it.
+    pub server: u64,
 }
 
 /// Device and inode; `None`: nothing is there, or it cannot be told.

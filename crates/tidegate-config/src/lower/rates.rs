@@ -4,10 +4,11 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::num::{NonZeroU32, NonZeroU64};
 
-use crate::check::{Checker, Item};
+use crate::check::{Checker, Item, Placed};
+use crate::diagnostic::Diagnostic;
 use crate::settings::pool::Queue;
 use crate::settings::{Ban, Bandwidth, Bound, Limit, RequestRate};
-use crate::value::Value;
+use crate::value::{Value, meant_by_constant};
 
 /// What a `limit` may bound; one of them has to be given.
 const BOUNDS: [&str; 3] = ["requests", "concurrent", "connections"];
@@ -40,6 +41,7 @@ impl Names {
             if item.is_faulty {
                 continue;
             }
+            constant(checker, item, "all requests share one count", "by");
             let bounds = item.properties.iter().filter(|(name, _)| BOUNDS.contains(name));
             let bounds: Vec<&str> = bounds.map(|(name, _)| *name).collect();
             let problem = match bounds[..] {
@@ -100,6 +102,7 @@ impl Names {
 
     fn check_classes(&mut self, checker: &mut Checker<'_>, items: &[Item]) {
         for item in items.iter().filter(|item| item.directive.name == "bandwidth" && !item.is_faulty) {
+            constant(checker, item, "all requests share one bandwidth", "by");
             let is_class = item.properties.iter().any(|(name, _)| *name == "class");
             let Some(class) = bandwidth(item, "").filter(|_| is_class) else { continue };
             match self.classes.entry(class.name.clone()) {
@@ -130,6 +133,17 @@ fn misplaced(item: &Item, bound: &str) -> Option<(String, String)> {
         let help = "say how many may wait, with `queue=`, or take `age` out";
         ("`age` is how long a request may wait, and none may".to_owned(), help.to_owned())
     })
+}
+
+/// Warns of a key that is the same for everybody and was hardly meant to be.
+pub(super) fn constant(checker: &mut Checker<'_>, item: &Item, so: &str, property: &str) {
+    let written = item.properties.iter().find(|(name, _)| *name == property);
+    let Some((_, Placed { value: Value::Text(text), range })) = written else { return };
+    let Some(meant) = meant_by_constant(text) else { return };
+    let message =
+        format!("`{text}` stays as it is written, so that {so}: placeholders are written in curly brackets");
+    let warning = Diagnostic::warning(message).at(&item.file.source, range.clone());
+    checker.diagnostics.push(warning.help(format!("write `{property}=\"{{{meant}}}\"`")));
 }
 
 /// Whether a burst takes longer to come back than any key is remembered; then it would be a smaller one.

@@ -58,6 +58,8 @@ pub enum Bound {
     Concurrent(NonZeroU32),
     /// Open connections of those who have asked for it.
     Connections(NonZeroU32),
+    /// Nothing: requests are counted. Nobody writes that.
+    Nothing,
 }
 
 /// How often something may be asked for.
@@ -89,6 +91,7 @@ impl fmt::Display for Bound {
             Bound::Requests(rate) => write!(f, "{}, {} at once", rate.rate(), rate.burst),
             Bound::Concurrent(most) => write!(f, "{most} under way at once"),
             Bound::Connections(most) => write!(f, "{most} connections at once"),
+            Bound::Nothing => f.write_str("as many as come"),
         }
     }
 }

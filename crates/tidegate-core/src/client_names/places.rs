@@ -41,6 +41,12 @@ impl Places {
         true
     }
 
+    /// How many are taken.
+    #[cfg(test)]
+    pub(super) fn taken(&self) -> usize {
+        lock(&self.0).all
+    }
+
     /// The question is over.
     pub(super) fn give_back(&self, client: IpAddr) {
         let mut taken = lock(&self.0);

@@ -28,6 +28,7 @@ use smallvec::SmallVec;
 use std::rc::Rc;
 use std::sync::Arc;
 use tidegate_config::settings::RequestLimits;
+use tidegate_http::path::PathError;
 use tidegate_http::{Fields, Method, Status, Target, Version};
 use tidegate_io::socket::Peer;
 use tidegate_stats::series::SeriesId;
@@ -137,7 +138,7 @@ enum PathState<'p> {
     /// As sent; the buffer is for what it decodes to.
     Raw(&'p mut Vec<u8>),
     /// Found already, since the limits depend on it.
-    Found(Result<Place<'p>, Status>),
+    Found(Result<Place<'p>, PathError>),
 }
 
 /// A request that the phases of a site may see.
@@ -213,7 +214,7 @@ impl Connection {
         let mut series = site.map_or(SeriesId::NONE, |site| site.series.unrouted());
         let asked = Asked { site, remote: &remote, is_tls, limits: limits.as_deref() };
         let (mut outcome, mut account) =
-            (Outcome::Answered, Account { site: 0, upstream: 0, peer: Peer::Unix, head: 0 });
+            (Outcome::Answered, Account { site: 0, upstream: 0, peer: Peer::Unix, head: 0, series });
         let reply = match self.locate(&mut cx.admission, &cx.stats, engine, &asked, head, path) {
             Err(Rejected(why, response)) => {
                 if let Some(site) = site
@@ -294,6 +295,7 @@ impl Connection {
                             upstream,
                             peer: remote.client,
                             head: u32::try_from(head.size).unwrap_or(u32::MAX),
+                            series,
                         };
                     }
                 }
@@ -355,7 +357,11 @@ impl Connection {
             return Err(Rejected(Outcome::TooLarge, answer::error(Status::CONTENT_TOO_LARGE)));
         }
         let (raw_path, query) = path_and_query(head.method, head.target)?;
-        let Some(site) = site else { return Err(answer::error(Status::NOT_FOUND).into()) };
+        let request = (head.method_token, head.target, head.authority);
+        let Some(site) = site else {
+            let why = "no site answers on this listener";
+            return Err(answer::without_path(request, remote.client, Status::NOT_FOUND, why).into());
+        };
         if let Some(why) = remote.unreadable(&head.fields) {
             return Err(answer::unreadable(head.method_token, head.target, head.authority, &why).into());
         }
@@ -376,14 +382,14 @@ impl Connection {
                 return Err(response.into());
             }
         }
+        let refused = |error: PathError| answer::without_path(request, remote.client, error.status(), error);
         let (path, has_encoded_slash, route) = match path {
             PathState::Raw(buffer) => {
-                let (path, has_encoded_slash) =
-                    site.path_of(raw_path, buffer).map_err(|error| answer::error(error.status()))?;
+                let (path, has_encoded_slash) = site.path_of(raw_path, buffer).map_err(refused)?;
                 (path, has_encoded_slash, None)
             }
             PathState::Found(place) => {
-                let Place { path, has_encoded_slash, route } = place.map_err(answer::error)?;
+                let Place { path, has_encoded_slash, route } = place.map_err(refused)?;
                 (path, has_encoded_slash, route)
             }
         };

@@ -11,6 +11,7 @@ mod deadlines;
 mod decide;
 mod faults;
 mod h2;
+pub(crate) mod in_flight;
 mod output;
 mod paced;
 mod pieces;

@@ -233,6 +233,15 @@ impl<F> Output<F> {
         self.pace.as_ref().is_some_and(|pace| pace.is_waiting())
     }
 
+    /// What is being done for it, in a word.
+    pub(super) fn phase(&self) -> &'static str {
+        match &self.source {
+            Source::Later(later) => later.phase(),
+            Source::Made(_) => "answering",
+            Source::None | Source::Pieces(_) | Source::Stream(_) => "sending",
+        }
+    }
+
     /// Whether it is still being made.
     pub(super) fn is_awaited(&self) -> bool {
         matches!(&self.source, Source::Later(_))

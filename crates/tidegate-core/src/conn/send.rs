@@ -14,6 +14,7 @@ use crate::context::Ctx;
 use crate::log::{AccessRecord, Ending, Sink};
 use crate::rate::{Held, Pace};
 use crate::response::{Body, Head, Message, Response};
+use crate::slow::SlowEnd;
 use std::io;
 use std::rc::Rc;
 use std::task::{Context, Poll};
@@ -133,7 +134,11 @@ pub(super) fn tally(
     let Request { series, received, .. } = *request;
     let Done { status, sent, has_first_byte, .. } = *done;
     let answered = Answered { status: status.0, received, sent, elapsed, has_first_byte };
-    cx.stats.series.answered(series, &answered);
+    if cx.stats.series.answered(series, &answered) {
+        let (status, now) = (status.0, cx.now);
+        let end = SlowEnd { series, now, nanos, status, received, sent };
+        cx.slow.remember(&end, entry.as_ref().map(|(_, entry)| entry));
+    }
     if done.is_cut {
         cx.stats.responses_cut.add(1);
     }

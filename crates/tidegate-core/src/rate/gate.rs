@@ -3,7 +3,7 @@
 use super::holds::Permit;
 use super::nodes::SharedRate;
 use super::queue::{Entry, LimitQueue, Waiter};
-use super::{Counts, Identity, Rate, RateStore, Ruling, Table};
+use super::{Counts, Identity, Rate, RateStore, Ruling, Table, Total};
 use crate::answer;
 use crate::exchange::Exchange;
 use crate::gate::{Gate, Verdict};
@@ -42,6 +42,7 @@ enum Meter {
     Concurrent(u32, Arc<Counts>),
     Queued(u32, Arc<Counts>, Arc<LimitQueue>, Queue),
     Connections(u32, Arc<Counts>),
+    Total(Arc<Total>),
 }
 
 /// What a limit says of a request.
@@ -114,6 +115,7 @@ impl LimitGate {
                 }
             }
             (Bound::Connections(most), Table::Count(table)) => Meter::Connections(most.get(), table),
+            (Bound::Nothing, Table::Total(total)) => Meter::Total(total),
             _ => return Err(io::Error::other("the table of a limit is of another kind")),
         };
         Ok(LimitGate { settings: settings.clone(), by: Key::new(&settings.by, scope), meter })
@@ -148,6 +150,10 @@ impl LimitGate {
                 Some(holds) if !holds.connection.count(counts, &key, *most) => Judgement::Beyond(RETRY_AFTER),
                 _ => Judgement::Within,
             },
+            Meter::Total(total) => {
+                total.add();
+                Judgement::Within
+            }
         }
     }
 
@@ -159,6 +165,7 @@ impl LimitGate {
             Meter::Concurrent(_, table) | Meter::Connections(_, table) | Meter::Queued(_, table, ..) => {
                 Arc::as_ptr(table) as usize
             }
+            Meter::Total(total) => Arc::as_ptr(total) as usize,
         }
     }
 }

@@ -15,6 +15,7 @@ mod pace;
 mod queue;
 mod shared_bans;
 mod store;
+mod total;
 
 pub use ban_gate::BanGate;
 pub use bans::{Bans, Client};
@@ -28,6 +29,7 @@ pub(crate) use pace::Pace;
 pub use queue::{LimitQueue, QueueFigures};
 pub use shared_bans::BanEvent;
 pub use store::{Identity, Kind, RateStore, Table, TablePlace, attach};
+pub use total::Total;
 
 use std::num::{NonZeroU32, NonZeroU64};
 use std::time::Duration;

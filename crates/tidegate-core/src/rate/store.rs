@@ -1,6 +1,6 @@
 //! The tables of a process, by the name of their limit.
 
-use super::{Bans, Buckets, Client, Counts, LimitQueue, Nodes, Rate, TakeReports};
+use super::{Bans, Buckets, Client, Counts, LimitQueue, Nodes, Rate, TakeReports, Total};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::hash::{BuildHasher, RandomState};
@@ -56,6 +56,8 @@ pub enum Kind {
     Leases,
     /// Who waits for a place among what may be under way.
     Queue,
+    /// How many there have been in all.
+    Total,
 }
 
 /// A table, and where it lies in the memories that come with it.
@@ -82,6 +84,8 @@ pub enum Table {
     Ban(Arc<Bans>),
     /// Of who waits.
     Queue(Arc<LimitQueue>),
+    /// Of what there has been.
+    Total(Arc<Total>),
 }
 
 impl Table {
@@ -90,7 +94,7 @@ impl Table {
         match self {
             Table::Count(counts) => counts.processes() >= processes,
             Table::Queue(queue) => queue.waiting().processes() >= processes,
-            Table::Rate(_) | Table::Ban(_) => true,
+            Table::Rate(_) | Table::Ban(_) | Table::Total(_) => true,
         }
     }
 }
@@ -126,6 +130,7 @@ impl Identity {
         let kind = match limit.bound {
             Bound::Requests(_) => Kind::Rate,
             Bound::Concurrent(_) | Bound::Connections(_) => Kind::Count,
+            Bound::Nothing => Kind::Total,
         };
         Identity { name: limit.name.clone(), keys: limit.keys, kind }
     }
@@ -181,6 +186,7 @@ impl Identity {
             Kind::Count | Kind::Clients | Kind::Leases => Counts::length(keys, processes),
             Kind::Ban => Some(Bans::length(keys)),
             Kind::Queue => LimitQueue::length(keys, processes),
+            Kind::Total => Some(Total::LENGTH),
         }
     }
 
@@ -198,6 +204,7 @@ impl Identity {
             }
             Kind::Ban => Table::Ban(Arc::new(Bans::new(words, secret)?)),
             Kind::Queue => Table::Queue(Arc::new(LimitQueue::new(words, processes, secret)?)),
+            Kind::Total => Table::Total(Arc::new(Total::attach(words)?)),
         })
     }
 
@@ -211,6 +218,7 @@ impl Identity {
             Kind::Count | Kind::Clients | Kind::Leases => Table::Count(Arc::new(Counts::attach(words)?)),
             Kind::Ban => Table::Ban(Arc::new(Bans::attach(words)?)),
             Kind::Queue => Table::Queue(Arc::new(LimitQueue::attach(words)?)),
+            Kind::Total => Table::Total(Arc::new(Total::attach(words)?)),
         })
     }
 }
@@ -223,6 +231,7 @@ impl Table {
             Table::Count(counts) => counts.refused(),
             Table::Ban(bans) => bans.refused(),
             Table::Queue(queue) => queue.waiting().refused(),
+            Table::Total(_) => 0,
         }
     }
 
@@ -233,6 +242,7 @@ impl Table {
             Table::Count(counts) => counts.crowded(),
             Table::Ban(bans) => bans.crowded(),
             Table::Queue(queue) => queue.waiting().crowded(),
+            Table::Total(_) => 0,
         }
     }
 }

@@ -27,6 +27,8 @@ use tidegate_core::response::Head;
 use tidegate_core::{Author, Body, BodyStream, Chunk, Need, Reply, Response, answer};
 use tidegate_http::{FieldLines, Status};
 use tidegate_io::clock::monotonic_ns;
+use tidegate_stats::Elapsed;
+use tidegate_stats::series::Phase;
 use tidegate_stats::{GatewayFailure, Worker as Stats};
 use tidegate_wire::h2::{FieldSource, RequestParts};
 
@@ -102,7 +104,9 @@ impl Attempt for Multiplexed {
         let began = monotonic_ns();
         match self.head(&stream).await {
             Ok(head) => {
-                self.stats().gateway_delay.record_nanos(monotonic_ns().saturating_sub(began));
+                let elapsed = Elapsed::nanos(monotonic_ns().saturating_sub(began));
+                self.stats().gateway_delay.record_elapsed(elapsed);
+                self.routing.took(self.stats(), Phase::Application, elapsed);
                 let mut pick = pick.take();
                 if let Some(pick) = &pick {
                     pick.head_has_come(Status(head.status));

@@ -16,6 +16,7 @@ mod table;
 
 pub use directory::{SeriesDirectory, SeriesNames, SiteIds};
 pub use figures::{RouteFigures, SeriesFigures, SiteFigures, Times};
+pub use prometheus::write_buckets;
 pub use table::{Answered, Phase, SeriesTable};
 
 /// What stands in the place of a site where a request belongs to none: it could not be read, or nobody answers for its

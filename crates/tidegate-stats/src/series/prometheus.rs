@@ -113,8 +113,32 @@ impl SeriesFigures {
     }
 }
 
+/// Appends the families of performance buckets, by name.
+pub fn write_buckets(text: &mut String, buckets: &[(String, RouteFigures)]) {
+    let labels = |name: &str| format!("bucket=\"{}\"", escape_label(name));
+    let name = "tidegate_bucket_requests_total";
+    family(
+        text,
+        name,
+        "counter",
+        "Requests of a performance bucket that have ended, by class of their status.",
+    );
+    for (bucket, figures) in buckets {
+        for (class, count) in (1..).zip(figures.answers).filter(|(_, count)| *count > 0) {
+            let _ = writeln!(text, "{name}{{{},class=\"{class}xx\"}} {count}", labels(bucket));
+        }
+    }
+    let name = "tidegate_bucket_duration_seconds";
+    if buckets.iter().any(|(_, figures)| !figures.times.total.is_empty()) {
+        family(text, name, "histogram", "How long requests of a performance bucket took.");
+    }
+    for (bucket, figures) in buckets {
+        write_histogram(text, name, &labels(bucket), &figures.times.total);
+    }
+}
+
 /// The samples of a histogram with these labels; nothing where it is empty.
-pub(crate) fn write_histogram(text: &mut String, name: &str, labels: &str, times: &Distribution) {
+fn write_histogram(text: &mut String, name: &str, labels: &str, times: &Distribution) {
     if times.is_empty() {
         return;
     }

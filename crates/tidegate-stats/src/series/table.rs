@@ -82,9 +82,24 @@ struct Rest {
     blocks: [AtomicU16; PHASES],
     /// The site, which takes times that have no histogram here.
     site: AtomicU32,
+    /// What takes longer is slow for this route, in units of 2^-20 s.
+    slow_after: AtomicU32,
     /// Requests of the server's own that were handed to the route on behalf of others.
     handed_on: Counter,
 }
+
+/// Routes whose idea of slow is looked at in one second.
+const LEARNERS: u32 = 64;
+/// Requests that it takes to have one.
+const EXPERIENCE: u64 = 1_000;
+/// The share of requests that is not slow.
+const USUAL: f64 = 0.999;
+/// What is slow where there is no experience, and what is slow nowhere: half a second and ten milliseconds, in units of
+/// 2^-20 s.
+const SLOW_UNKNOWN: u32 = 1 << 19;
+const SLOW_LEAST: u32 = 10_486;
+/// Ticks to these units.
+const SLOW_SHIFT: u32 = 10;
 
 const FOLDED: u16 = u16::MAX;
 
@@ -123,6 +138,8 @@ pub struct SeriesTable {
     shelves: [OnceLock<Box<[Block]>>; BLOCKS / SHELF],
     store: Mutex<Store>,
     folded: Counter,
+    /// Whose idea of slow is looked at next.
+    learner: AtomicU32,
 }
 
 #[derive(Debug, Default)]
@@ -136,6 +153,19 @@ struct Store {
     carries: BTreeMap<(u16, u16), u64>,
 }
 
+impl Store {
+    /// What a bucket has counted.
+    fn count(&self, handle: u16, bucket: usize, block: &Block) -> u64 {
+        let wraps = self.carries.get(&(handle, bucket as u16)).copied().unwrap_or(0);
+        (wraps << 32) + block.buckets.get(bucket).map_or(0, |count| u64::from(count.load(Relaxed)))
+    }
+}
+
+/// The end of a bucket in units of 2^-20 s; without bound for the last.
+fn slow_after(bucket: usize) -> u32 {
+    if bucket >= COARSE - 1 { u32::MAX } else { (bucket as f64 / 8.0).exp2() as u32 }
+}
+
 impl Default for SeriesTable {
     /// With a line for requests that belong to no site.
     fn default() -> SeriesTable {
@@ -144,6 +174,7 @@ impl Default for SeriesTable {
             shelves: [const { OnceLock::new() }; BLOCKS / SHELF],
             store: Mutex::default(),
             folded: Counter::new(),
+            learner: AtomicU32::new(0),
         };
         table.prepare(&[SeriesId::NONE]);
         table
@@ -169,6 +200,7 @@ impl SeriesTable {
                 })
             });
             page.rest[number % PAGE].site.store(site.number(), Relaxed);
+            page.rest[number % PAGE].slow_after.store(SLOW_UNKNOWN, Relaxed);
             store.lines = number as u32 + 1;
         }
         let wanted = (store.lines as usize * PER_LINE).min(BLOCKS);
@@ -182,6 +214,27 @@ impl SeriesTable {
         }
     }
 
+    /// The bucket that all but the slowest thousandth of a route's requests do not exceed; `None` where it has no histogram.
+    /// Allocates nothing: requests are served meanwhile.
+    fn usual(&self, store: &Store, rest: &Rest) -> Option<usize> {
+        let blocks = [Phase::AtOnce, Phase::Complete].map(|phase| {
+            let handle = rest.blocks[phase as usize].load(Relaxed);
+            self.block(handle).map(|block| (handle, block))
+        });
+        let count = |bucket: usize| {
+            let counts = blocks.iter().flatten().map(|(handle, block)| store.count(*handle, bucket, block));
+            counts.fold(0, u64::wrapping_add)
+        };
+        let all = (0..COARSE).map(count).fold(0, u64::wrapping_add);
+        let slow = all - (all as f64 * USUAL) as u64;
+        let mut beyond = 0u64;
+        let usual = (0..COARSE).rev().find(|bucket| {
+            beyond = beyond.wrapping_add(count(*bucket));
+            beyond > slow
+        });
+        usual.filter(|_| all > 0)
+    }
+
     #[inline]
     fn place(&self, id: SeriesId) -> Option<(&Line, &Rest)> {
         let number = id.number() as usize;
@@ -190,10 +243,11 @@ impl SeriesTable {
         Some((&page.lines[number % PAGE], &page.rest[number % PAGE]))
     }
 
-    /// Counts a request that has ended.
+    /// Counts a request that has ended. Whether it was slow for its route: that is what takes longer than 99.9 % of its
+    /// requests, and at least ten milliseconds; before there are a thousand of them, half a second.
     #[inline]
-    pub fn answered(&self, id: SeriesId, answered: &Answered) {
-        let Some((line, rest)) = self.place(id) else { return };
+    pub fn answered(&self, id: SeriesId, answered: &Answered) -> bool {
+        let Some((line, rest)) = self.place(id) else { return false };
         if let Some(class) = line.answers.get(usize::from(answered.status / 100).wrapping_sub(1)) {
             class.add(1);
         }
@@ -206,6 +260,25 @@ impl SeriesTable {
             self.count(rest, block, Phase::AtOnce, answered.elapsed);
         } else {
             self.record(rest, Phase::AtOnce, answered.elapsed);
+        }
+        answered.elapsed.ticks >> SLOW_SHIFT > u64::from(rest.slow_after.load(Relaxed))
+    }
+
+    /// Looks at what some of the routes have come to think is slow; once a second.
+    pub fn learn(&self) {
+        let store = self.store();
+        for _ in 0..LEARNERS.min(store.lines) {
+            let number = self.learner.load(Relaxed) % store.lines;
+            self.learner.store(number + 1, Relaxed);
+            let Some((line, rest)) = self.place(SeriesId::of(number)) else { continue };
+            let requests = line.answers.iter().fold(0, |sum: u64, count| sum.wrapping_add(count.value()));
+            if requests < EXPERIENCE {
+                continue;
+            }
+            // Without a histogram of its own nothing is known of it.
+            let after =
+                self.usual(&store, rest).map_or(SLOW_UNKNOWN, |bucket| slow_after(bucket).max(SLOW_LEAST));
+            rest.slow_after.store(after, Relaxed);
         }
     }
 
@@ -344,11 +417,10 @@ impl SeriesTable {
     }
 
     fn distribution(&self, store: &Store, handle: u16, block: &Block) -> Distribution {
-        let counts = block.buckets.iter().enumerate().map(|(bucket, count)| {
-            let wraps = store.carries.get(&(handle, bucket as u16)).copied().unwrap_or(0);
+        let counts = (0..COARSE).map(|bucket| {
             // The end of a bucket is that of every second one of the finer histograms.
             let fine = if bucket == COARSE - 1 { LAST } else { bucket * 2 };
-            (fine as u16, (wraps << 32) + u64::from(count.load(Relaxed)))
+            (fine as u16, store.count(handle, bucket, block))
         });
         Distribution::of(counts, units_to_nanos(block.time.value()))
     }
@@ -382,7 +454,7 @@ mod tests {
     #[test]
     fn a_line_is_a_line_of_the_cache() {
         assert_eq!((size_of::<Line>(), align_of::<Line>()), (64, 64));
-        assert!(size_of::<Page>() <= PAGE * (64 + 24), "{} bytes a route", size_of::<Page>() / PAGE);
+        assert!(size_of::<Page>() <= PAGE * (64 + 32), "{} bytes a route", size_of::<Page>() / PAGE);
         assert!(size_of::<Block>() <= 1040, "{} bytes a histogram", size_of::<Block>());
     }
 
@@ -406,6 +478,20 @@ mod tests {
         assert!(seventh.nanos.abs_diff(9_000_000) < 500, "{}", seventh.nanos);
         assert_eq!(read[&SeriesId::NONE].answers, [0, 0, 0, 1, 0]);
         assert_eq!(table.folded(), 0);
+    }
+
+    #[test]
+    fn what_is_slow_is_learnt_from_the_route() {
+        let (table, ids) = with_routes(100);
+        let is_slow = |id, millis: u64| table.answered(id, &ended(200, millis * 1000));
+        assert!(!is_slow(ids[0], 499) && is_slow(ids[0], 501), "nothing is known yet");
+        for id in &ids[..2] {
+            (0..2_000).for_each(|_| assert!(!is_slow(*id, if *id == ids[0] { 20 } else { 1 })));
+        }
+        (0..4).for_each(|_| table.learn()); // all of them, some twice
+        assert!(!is_slow(ids[0], 20) && is_slow(ids[0], 30), "longer than the usual 20 ms");
+        assert!(!is_slow(ids[1], 9) && is_slow(ids[1], 11), "never less than 10 ms");
+        assert!(!is_slow(ids[2], 300), "nobody has asked for it");
     }
 
     #[test]

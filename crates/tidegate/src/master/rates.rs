@@ -241,7 +241,7 @@ impl Rates {
             match &table.table {
                 rate::Table::Count(counts) => drop(counts.give_back(is_there)),
                 rate::Table::Queue(queue) => queue.give_back(is_there),
-                rate::Table::Rate(_) | rate::Table::Ban(_) => {}
+                rate::Table::Rate(_) | rate::Table::Ban(_) | rate::Table::Total(_) => {}
             }
         }
     }
@@ -326,7 +326,7 @@ impl Rates {
         for Table { identity, table, .. } in &self.0 {
             match table {
                 rate::Table::Count(counts) if identity.name == load => found.0 = counts.total(),
-                rate::Table::Rate(_) if identity.name == requests => found.1 = table.refused(),
+                rate::Table::Total(total) if identity.name == requests => found.1 = total.get(),
                 _ => {}
             }
         }
@@ -358,8 +358,10 @@ impl Rates {
         };
         // How many connections a client has, and who guesses passwords, is no news of a limit.
         let is_news = |table: &&Table| {
-            !matches!(table.identity.kind, Kind::Clients | Kind::Guesses | Kind::Leases | Kind::Queue)
-                && !Limit::is_own(&table.identity.name)
+            !matches!(
+                table.identity.kind,
+                Kind::Clients | Kind::Guesses | Kind::Leases | Kind::Queue | Kind::Total
+            ) && !Limit::is_own(&table.identity.name)
         };
         self.0.iter().filter(is_news).map(report).collect()
     }
@@ -412,6 +414,28 @@ mod tests {
             buckets.charge(key, Rate::new(one, Duration::from_secs(3600), one), SECOND),
             rate::Ruling::Within { .. }
         )
+    }
+
+    #[test]
+    fn a_hook_hears_of_all_requests_of_its_site() {
+        let text = "listen \"127.0.0.1:0\"\nsite \"a.test\" { on rate above=5 run \"true\"; respond 200 }\n\
+            site \"b.test\" { respond 200 }";
+        let nothing = BTreeMap::new();
+        let settings =
+            tidegate_config::load_str("test.kdl", text, Path::new("/"), &nothing).settings.unwrap();
+        let rates = Rates::open(&settings, &Rates::default()).unwrap();
+        assert_eq!(rates.load_of("a.test"), (0, 0));
+        let counted = rates.0.iter().find_map(|table| match &table.table {
+            rate::Table::Total(total) => Some(total),
+            _ => None,
+        });
+        for count in 1..4 {
+            counted.unwrap().add();
+            assert_eq!(rates.load_of("a.test"), (0, count), "the first one, too");
+        }
+        assert!(rates.report().is_empty() && rates.load_of("b.test") == (0, 0));
+        // A reload goes on with the same count.
+        assert_eq!(Rates::open(&settings, &rates).unwrap().load_of("a.test"), (0, 3));
     }
 
     #[test]

@@ -17,10 +17,10 @@ use std::time::{Duration, Instant};
 use tidegate_config::settings::upstream::Upstream;
 use tidegate_config::settings::{Settings, Site};
 use tidegate_core::rate::Client;
-use tidegate_core::series;
+use tidegate_core::{log, series};
 use tidegate_io::usage::Usage;
 use tidegate_modules::gateway::balance::{self, report::GroupReport};
-use tidegate_modules::status::{self, Format, ProcessInfo, ServerInfo, providers};
+use tidegate_modules::status::{self, Format, InForce, ProcessInfo, ServerInfo, providers};
 use tidegate_stats::series::SeriesNames;
 use tidegate_tls::Slot;
 
@@ -43,6 +43,7 @@ struct Facts {
     is_draining: bool,
     listeners: Vec<String>,
     sites: Vec<String>,
+    in_force: InForce,
     /// What sites and routes are called in statistics.
     series: Vec<SeriesNames>,
     /// The tables of limits.
@@ -127,9 +128,10 @@ impl StatusRegistry {
         facts.sites = settings.sites.iter().map(names).collect();
         let members = |group: &Upstream| group.members.iter().map(|member| member.name.clone()).collect();
         facts.groups = settings.upstreams.iter().map(|group| (group.name.clone(), members(group))).collect();
-        facts.listeners = listeners;
         facts.workers = workers;
         facts.series = series::names(settings);
+        facts.in_force = InForce::of(settings, &listeners, workers);
+        facts.listeners = listeners;
         let Facts { series, past, before, .. } = &mut *facts;
         for gone in [past, before] {
             gone.series.keep(series); // names that are gone are not remembered
@@ -275,6 +277,8 @@ impl StatusRegistry {
                     let figures = status_registry.figures_with_series();
                     Answer::Report(Box::new((status_registry.server(&figures), figures.counted)))
                 }
+                // Requests are ended by the operator alone.
+                Question::Workers(question) if question.starts_with("cancel") => Answer::Workers(Vec::new()),
                 Question::Workers(question) => Answer::Workers(status_registry.ask(&question)),
                 Question::Wellness => Answer::Wellness(Wellness::default()), // of servers alone
             };
@@ -313,6 +317,7 @@ impl StatusRegistry {
             upstreams: in_force(&facts.groups, &figures.groups),
             rates: facts.rates.report(),
             providers: figures.providers.clone(),
+            in_force: facts.in_force.clone(),
             series: figures.series.clone(),
             processes: facts.members.iter().map(|member| member.info.clone()).collect(),
         }
@@ -322,6 +327,31 @@ impl StatusRegistry {
     pub fn report(&self, format: Format) -> String {
         let figures = self.figures_with_series();
         status::report(self.server(&figures), figures.counted, format)
+    }
+
+    /// The requests under way.
+    pub fn requests(&self, format: Format) -> String {
+        status::requests_report(&self.ask("requests"), format)
+    }
+
+    /// The requests that were slow.
+    pub fn slow(&self, format: Format) -> String {
+        status::slow_report(&self.ask("slow"), format)
+    }
+
+    /// Ends a request by its id. Whether it was there, and what to say.
+    pub fn cancel(&self, id: &str) -> (bool, String) {
+        let answers = self.ask(&format!("cancel {id}"));
+        match answers.iter().any(|answer| answer == "cancelled") {
+            true => {
+                log::info(format_args!("request {id} was cancelled by an operator"));
+                (true, format!("request {id} is cancelled\n"))
+            }
+            false => (
+                false,
+                format!("no request {id} is under way; `tidegate status requests` shows those that are\n"),
+            ),
+        }
     }
 
     /// Carries out what is asked of the file caches: `report`, `list`, `start`, `stop` or `restart`.

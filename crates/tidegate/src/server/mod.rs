@@ -36,6 +36,7 @@ use tidegate_core::log::Writer;
 use tidegate_core::rate::RateStore;
 use tidegate_core::tls::TlsStore;
 use tidegate_core::worker::Asker;
+use tidegate_io::blocking;
 use tidegate_io::passing;
 use tidegate_io::usage::Usage;
 use tidegate_modules::gateway::pool_directory::PoolDirectory;
@@ -69,6 +70,7 @@ pub fn run() -> Result<ExitCode> {
         Some((bytes, _)) => serde_json::from_slice(&bytes).context("the master is not understood")?,
         None => return Ok(ExitCode::SUCCESS), // it has thought better of it
     };
+    tidegate_modules::gateway::via::begin(begin.server);
     let _ = rustix::thread::set_name(c"tidegate");
     // While there is one thread, which waits for none of them.
     let unanswered = if begin.is_recovery { hanging::find() } else { Vec::new() };
@@ -182,6 +184,14 @@ impl Members {
         if let Ok(workers) = self.workers.read() {
             workers.iter().for_each(|(_, stats)| counted.merge(&stats.snapshot()));
         }
+        let native = blocking::figures();
+        let level = |current: usize, peak: usize, limit: usize| {
+            let [current, peak, limit] = [current, peak, limit].map(|value| value as u64);
+            Level { current, peak, limit }
+        };
+        let busy = native.threads.saturating_sub(native.idle);
+        counted.native_threads = level(busy, native.threads, native.threads_limit);
+        counted.native_queue = level(native.waiting, native.waiting_peak, native.waiting_limit);
         let names = self.access.names().report();
         counted.dns_cache_entries = Level { current: names.entries, peak: names.entries, limit: names.limit };
         (counted.dns_cache_hits, counted.dns_cache_misses) = (names.hits, names.misses);

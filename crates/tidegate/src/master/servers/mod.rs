@@ -43,6 +43,7 @@ use std::time::{Duration, Instant};
 use tidegate_core::log;
 use tidegate_core::tls::TlsUpdate;
 use tidegate_io::passing;
+use tidegate_modules::gateway::via;
 
 /// How long a process may take until it is ready for settings.
 pub const START_PATIENCE: Duration = Duration::from_secs(30);
@@ -118,6 +119,8 @@ pub struct Servers {
     upstreams: Arc<Upstreams>,
     events: Sender<Event>,
     executable: PathBuf,
+    /// What tells this server from all others.
+    name: u64,
     /// What every process is told of TLS, but for the files of the settings.
     pub tls: TlsUpdate,
     /// Nothing is started again.
@@ -148,6 +151,7 @@ impl Servers {
             upstreams,
             events,
             executable,
+            name: via::new_server(),
             tls: TlsUpdate::default(),
             is_ending: false,
             forced: Vec::new(),
@@ -175,6 +179,7 @@ impl Servers {
             sealed: layout.sealed.as_ref().map(|(paths, _)| paths.clone()).unwrap_or_default(),
             is_recovery: matches!(start, Start::Recovery { .. }),
             spill: layout.spill.clone(),
+            server: self.name,
         };
         let (id, link, gives) = self.watch(ours)?;
         link.order(&begin, Vec::new());
