@@ -68,6 +68,15 @@ pub(super) const DIRECTIVES: &[Directive] = &[
         ..Directive::new("session", OPENID)
     },
     Directive {
+        arguments: &[one("time", Kind::Duration { least: 10 * SECOND, most: 30 * DAY })],
+        doc: "How old what the provider has said of somebody may grow, groups above all. Whoever asks for a page after that is sent \
+              there and comes back without being asked anything (`prompt=none`); who is known there no longer has to log in. What \
+              is no page cannot be sent there, and gets 401 after twice this time. While the provider is away, a session holds \
+              until then, too. Without it the bound is that of `session`.",
+        example: "refresh \"10m\"",
+        ..Directive::new("refresh", OPENID)
+    },
+    Directive {
         arguments: &[one("time", Kind::Duration { least: 0, most: HOUR })],
         default: Some("leeway \"60s\""),
         doc: "How far the clock of the provider may be from that of this machine, for `exp` and `nbf`.",

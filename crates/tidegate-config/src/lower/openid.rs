@@ -91,6 +91,7 @@ pub(super) fn openid(checker: &mut Checker<'_>, disk: &dyn Disk, item: &Item) ->
         user: text("user")?,
         groups: text("groups"),
         session: find("session").map_or(Duration::from_secs(8 * 3600), |item| duration(&item)),
+        refresh: find("refresh").map(|item| duration(&item)),
         leeway: find("leeway").map_or(Duration::ZERO, |item| duration(&item)),
         callback: text("callback")?,
         logout: text("logout")?,
@@ -99,6 +100,13 @@ pub(super) fn openid(checker: &mut Checker<'_>, disk: &dyn Disk, item: &Item) ->
             _ => None,
         }),
     };
+    if let Some(refresh) = openid.refresh.filter(|refresh| *refresh >= openid.session) {
+        let (refresh, session) = (refresh.as_secs(), openid.session.as_secs());
+        let message =
+            format!("`refresh` asks again after {refresh} s, and the session is over after {session} s");
+        let place = item.child("refresh").unwrap_or(item);
+        checker.diagnostics.push(place.error(message).help("make `refresh` shorter, or `session` longer"));
+    }
     if openid.callback == openid.logout {
         let message = format!("`callback` and `logout` are both `{}`", openid.callback);
         checker.diagnostics.push(item.error(message).help("give one of the two another path"));

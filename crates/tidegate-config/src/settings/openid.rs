@@ -37,6 +37,8 @@ pub struct OpenId {
     pub groups: Option<String>,
     /// How long somebody stays logged in.
     pub session: Duration,
+    /// After how long the provider is asked again who it is, where that is sooner.
+    pub refresh: Option<Duration>,
     /// How far clocks may be apart.
     pub leeway: Duration,
     /// The path that the provider sends browsers back to.

@@ -201,6 +201,7 @@ impl Found {
             user: _,
             groups: _,
             session: _,
+            refresh: _,
             leeway: _,
             callback: _,
             logout: _,

@@ -43,7 +43,7 @@ impl Places {
 
     /// How many are taken.
     #[cfg(test)]
-    pub(super) fn taken(&self) -> usize {
+    pub(super) fn count(&self) -> usize {
         lock(&self.0).all
     }
 

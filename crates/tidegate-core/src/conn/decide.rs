@@ -203,7 +203,10 @@ impl Connection {
         if log.is_some() {
             entry.referer = fields.first("referer").unwrap_or(&[]);
             entry.user_agent = fields.first("user-agent").unwrap_or(&[]);
-            entry.target = site.map_or(entry.target, |site| site.shown_target(entry.target));
+        }
+        // Also the slow requests of `tidegate status` are a log of sorts.
+        if let Some(site) = site {
+            entry.target = site.shown_target(entry.target);
         }
         let traced = site.and_then(|site| site.traced.as_ref());
         let mut trace = traced.and_then(|traced| Trace::begin(traced, &remote, &fields));
@@ -363,7 +366,8 @@ impl Connection {
             return Err(answer::without_path(request, remote.client, Status::NOT_FOUND, why).into());
         };
         if let Some(why) = remote.unreadable(&head.fields) {
-            return Err(answer::unreadable(head.method_token, head.target, head.authority, &why).into());
+            let target = site.shown_target(head.target);
+            return Err(answer::unreadable(head.method_token, target, head.authority, &why).into());
         }
         if self.is_misdirected(engine, head.authority) {
             return Err(answer::error(Status::MISDIRECTED_REQUEST).into());

@@ -50,6 +50,7 @@ pub use assumed::{Assumed, AssumedGate};
 pub use basic::BasicGate;
 pub use certificate::CertificateGate;
 pub use forward::ForwardGate;
+pub use openid::fuzzing::fuzz_openid;
 pub use openid::{OpenidGate, OwnCookies, Services};
 pub use require::RequireGate;
 pub use signed::{SignedFor, SignedGate, sign_url};

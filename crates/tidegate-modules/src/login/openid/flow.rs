@@ -11,7 +11,6 @@ use aws_lc_rs::digest;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde::{Deserialize, Serialize};
-use tidegate_config::settings::OpenId;
 use tidegate_http::query::encode;
 
 /// How long a login may take, seconds.
@@ -41,6 +40,9 @@ pub struct Flow {
     /// When it began, seconds since 1970.
     #[serde(rename = "t")]
     pub begun: i64,
+    /// The browser has a session, which is to be renewed without a question.
+    #[serde(rename = "s", default)]
+    pub is_silent: bool,
 }
 
 impl Flow {
@@ -64,6 +66,7 @@ impl Flow {
             verifier: random::<32>()?,
             back: back.to_owned(),
             begun: now,
+            is_silent: false,
         })
     }
 
@@ -74,7 +77,7 @@ impl Flow {
     pub fn address(
         &self,
         provider: &Metadata,
-        settings: &OpenId,
+        scopes: &[String],
         place: Place<'_>,
         seals: &Seals,
         redirect: &str,
@@ -82,22 +85,26 @@ impl Flow {
         let state = place.seal("state", seals, self)?;
         let challenge = URL_SAFE_NO_PAD.encode(digest::digest(&digest::SHA256, self.verifier.as_bytes()));
         let mut scope = String::from("openid");
-        settings.scopes.iter().filter(|scope| *scope != "openid").for_each(|more| {
+        scopes.iter().filter(|scope| *scope != "openid").for_each(|more| {
             scope.push(' ');
             scope.push_str(more);
         });
+        let prompt = self.is_silent.then_some(("prompt", "none"));
         let mut address = provider.authorization.clone();
         let mut sign = if address.contains('?') { '&' } else { '?' };
         for (name, value) in [
             ("response_type", "code"),
-            ("client_id", &settings.client),
+            ("client_id", place.client),
             ("redirect_uri", redirect),
             ("scope", &scope),
             ("state", &state),
             ("nonce", &self.nonce),
             ("code_challenge", &challenge),
             ("code_challenge_method", "S256"),
-        ] {
+        ]
+        .into_iter()
+        .chain(prompt)
+        {
             address.push(std::mem::replace(&mut sign, '&'));
             address.push_str(name);
             address.push('=');

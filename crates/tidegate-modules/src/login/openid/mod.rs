@@ -6,6 +6,8 @@
 //!
 //! | part | what it does |
 //! | --- | --- |
+//! | `browser` | what a browser asks for, and how it is sent somewhere else |
+//! | `fuzzing` | what the fuzz target calls |
 //! | `flow` | a login under way: what goes with the browser and comes back |
 //! | `provider` | what a provider says of itself, and of a code |
 //! | `own_cookies` | what applications do not get |
@@ -13,7 +15,9 @@
 //! | `session` | who has logged in, as a cookie |
 //! | `seal` | what is sealed, so that nobody else can read or make it |
 
+mod browser;
 mod flow;
+pub mod fuzzing;
 mod own_cookies;
 mod provider;
 mod redeem;
@@ -28,11 +32,11 @@ pub use seal::Seals;
 use super::fetched::Known;
 use super::jwt::user_of;
 use super::source::Source;
+use browser::{cookies, is_navigation, is_secure, origin_of, sent_to};
 use flow::{Flow, PATIENCE};
-use redeem::{Provider, Refused, Return};
+use redeem::{Provider, Refused, Return, Told};
 use seal::Unsealed;
-use serde_json::Value;
-use session::{Place, Session, cookie_name, set_cookie};
+use session::{Age, LONGEST, Place, Session, cookie_name, hint_name, set_cookie, set_cookie_at};
 use std::fmt::Display;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -63,6 +67,26 @@ struct Terms {
     stats: Arc<Stats>,
 }
 
+/// How a browser is sent to the provider.
+struct Sent {
+    /// Where it comes back to, in the end.
+    back: String,
+    /// It has a session, and is to be asked nothing.
+    is_silent: bool,
+    /// The session that it has is worth nothing any more.
+    ends_session: bool,
+}
+
+impl Sent {
+    fn asking(back: String) -> Sent {
+        Sent { back, is_silent: false, ends_session: false }
+    }
+
+    fn again(back: String) -> Sent {
+        Sent { is_silent: true, ..Sent::asking(back) }
+    }
+}
+
 impl OpenidGate {
     /// The gate of a `login`; `source` has what is known of its provider.
     pub fn new(
@@ -90,11 +114,17 @@ impl Gate for OpenidGate {
         if exchange.is_logged_in(&terms.login) {
             return Verdict::Pass;
         }
-        if let Some(session) = terms.session(exchange) {
-            exchange.identify().prove(Arc::new(session.user()), SCHEME, &terms.login);
-            return Verdict::Pass;
+        let session = terms.session(exchange);
+        let may_be_sent = is_navigation(exchange) && !exchange.authority.is_empty();
+        let age = session.as_ref().map(|session| session.age(terms.settings().refresh, exchange.now));
+        match (session, age) {
+            (Some(_), Some(Age::Stale | Age::Outdated)) if may_be_sent => {
+                return terms.send_to_provider(exchange, Sent::again(uri_of(exchange.target)), true);
+            }
+            (Some(session), Some(Age::Fresh | Age::Stale)) => return terms.pass(exchange, session),
+            _ => {}
         }
-        if !is_navigation(exchange) || exchange.authority.is_empty() {
+        if !may_be_sent {
             let why = format_args!(
                 "{} asks who it is, and only a browser that asks for a page is sent there",
                 terms.name()
@@ -104,7 +134,7 @@ impl Gate for OpenidGate {
                 answer::asked(Status::UNAUTHORIZED, why).with("WWW-Authenticate", challenge),
             );
         }
-        terms.send_to_provider(exchange, true)
+        terms.send_to_provider(exchange, Sent::asking(uri_of(exchange.target)), true)
     }
 
     fn name(&self) -> String {
@@ -148,6 +178,12 @@ impl Terms {
         values.find_map(|value| Session::open(value, place, &seals, lasting, exchange.now))
     }
 
+    /// Somebody goes on who is known.
+    fn pass(&self, exchange: &mut Exchange<'_>, session: Session) -> Verdict {
+        exchange.identify().prove(Arc::new(session.user()), SCHEME, &self.login);
+        Verdict::Pass
+    }
+
     fn redirect(&self, exchange: &Exchange<'_>) -> String {
         format!("{}{}", origin_of(exchange), self.settings().callback)
     }
@@ -166,32 +202,58 @@ impl Terms {
     }
 
     /// Sends a browser to the provider; `may_wait` unless it has been waited for already.
-    fn send_to_provider(self: &Rc<Self>, exchange: &Exchange<'_>, may_wait: bool) -> Verdict {
+    fn send_to_provider(self: &Rc<Self>, exchange: &mut Exchange<'_>, sent: Sent, may_wait: bool) -> Verdict {
         let provider = match self.provider.metadata() {
             Known::Value(provider) => provider,
             Known::Asked(promised) if may_wait => {
-                return self.wait_for(promised, |terms, exchange| terms.send_to_provider(exchange, false));
+                return self
+                    .wait_for(promised, |terms, exchange| terms.send_to_provider(exchange, sent, false));
             }
-            Known::Asked(_) | Known::Away => {
-                return Verdict::Refuse(self.away(exchange, "what the provider has is not known"));
-            }
+            Known::Asked(_) | Known::Away => return self.hold(exchange, &sent),
         };
         let browser = self.cookie_name("login", exchange);
-        let asked = uri_of(exchange.target);
         let begun = cookies(exchange, &browser).next();
         let redirect = self.redirect(exchange);
+<<<<<<< HEAD
         let sent = Flow::begin(begun, &asked, exchange.now).and_then(|flow| {
             let place = self.place(exchange.scheme, exchange.authority);
             let address = flow.address(&provider, self.settings(), place, &self.seals(), &redirect)?;
+=======
+        let begun = Flow::begin(begun, &sent.back, exchange.now).and_then(|flow| {
+            let flow = Flow { is_silent: sent.is_silent, ..flow };
+            let (place, seals) = (self.place(exchange.authority), self.seals());
+            let address = flow.address(&provider, &self.settings().scopes, place, &seals, &redirect)?;
+>>>>>>> s9-login
             Ok((flow, address))
         });
-        let (flow, address) = match sent {
-            Ok(sent) => sent,
+        let (flow, address) = match begun {
+            Ok(begun) => begun,
             Err(why) => return Verdict::Refuse(self.unable(exchange, why)),
         };
         answer::remedy(|| format!("{} sends the browser to {}", self.name(), provider.authorization));
         let cookie = set_cookie(&browser, Some(&flow.browser), PATIENCE.unsigned_abs(), is_secure(exchange));
-        Verdict::Refuse(sent_to(address).with("Set-Cookie", cookie))
+        let response = sent_to(address).with("Set-Cookie", cookie);
+        Verdict::Refuse(if sent.ends_session { self.ending(exchange, response) } else { response })
+    }
+
+    /// The provider cannot be asked: who is known, and was so a moment ago, is let in meanwhile.
+    fn hold(&self, exchange: &mut Exchange<'_>, sent: &Sent) -> Verdict {
+        let held = self.session(exchange).filter(|session| {
+            sent.is_silent && session.age(self.settings().refresh, exchange.now) == Age::Stale
+        });
+        match held {
+            Some(session) => self.pass(exchange, session),
+            None => Verdict::Refuse(self.away(exchange, "what the provider has is not known")),
+        }
+    }
+
+    /// An answer that takes the session of a browser away.
+    fn ending(&self, exchange: &Exchange<'_>, response: Response) -> Response {
+        let (is_secure, session) = (is_secure(exchange), self.cookie_name("session", exchange));
+        let hint = hint_name(&self.login.users, is_secure);
+        response
+            .with("Set-Cookie", set_cookie(&session, None, 0, is_secure))
+            .with("Set-Cookie", set_cookie_at(&self.settings().logout, &hint, None, 0, is_secure))
     }
 
     /// A browser comes back from the provider.
@@ -223,6 +285,11 @@ impl Terms {
             return Verdict::Refuse(self.not_let_in(exchange, "it comes from another provider"));
         }
         if let Some(error) = parameter("error") {
+            // Without a question nothing more can be said of it: it may be nobody there any longer.
+            if flow.is_silent {
+                let sent = Sent { ends_session: true, ..Sent::asking(flow.back) };
+                return self.send_to_provider(exchange, sent, true);
+            }
             let error = error.chars().take(100).collect::<String>();
             let why = format!("the provider says `{}`", error.escape_debug());
             return Verdict::Refuse(self.not_let_in(exchange, &why));
@@ -231,7 +298,7 @@ impl Terms {
             return Verdict::Refuse(self.not_let_in(exchange, "it brings no code"));
         };
         // It was redeemed in this browser a moment ago: who goes back to it is who is known by now.
-        if self.session(exchange).is_some() {
+        if self.session(exchange).is_some_and(|session| session.begun >= flow.begun) {
             return Verdict::Refuse(sent_to(format!("{}{}", origin_of(exchange), flow.back)));
         }
         let returned = Return { code, flow, redirect: self.redirect(exchange), is_named: issuer.is_some() };
@@ -241,7 +308,7 @@ impl Terms {
             let redeemed = timer::within(WAIT, terms.provider.redeem(&returned)).await;
             let redeemed = redeemed.unwrap_or_else(|| Err(Refused::Away("it takes too long".to_owned())));
             Verdict::Decide(Box::new(move |exchange| match redeemed {
-                Ok(claims) => terms.let_in(exchange, &identity, &claims, &returned.flow),
+                Ok(told) => terms.let_in(exchange, &identity, &told, &returned.flow),
                 Err(Refused::Bad(why)) => Verdict::Refuse(terms.not_let_in(exchange, &why)),
                 Err(Refused::Away(why)) => Verdict::Refuse(terms.away(exchange, &why)),
             }))
@@ -249,14 +316,20 @@ impl Terms {
     }
 
     /// Somebody has logged in.
-    fn let_in(&self, exchange: &Exchange<'_>, identity: &Identity, claims: &Value, flow: &Flow) -> Verdict {
+    fn let_in(&self, exchange: &Exchange<'_>, identity: &Identity, told: &Told, flow: &Flow) -> Verdict {
+        let Told { claims, token } = told;
         let OpenId { user, groups, session: lasting, .. } = self.settings();
         let known = match user_of(claims, user, groups.as_deref()) {
             Ok(known) => known,
             Err(why) => return Verdict::Refuse(self.not_let_in(exchange, &why)),
         };
         let session = Session { name: known.name.clone(), groups: known.groups.clone(), begun: exchange.now };
+<<<<<<< HEAD
         let value = match session.seal(self.place(exchange.scheme, exchange.authority), &self.seals()) {
+=======
+        let (place, seals, is_secure) = (self.place(exchange.authority), self.seals(), is_secure(exchange));
+        let value = match session.seal(place, &seals) {
+>>>>>>> s9-login
             Ok(value) => value,
             Err(Unsealed::TooLong) => {
                 let name = known.name.escape_debug();
@@ -267,13 +340,23 @@ impl Terms {
         };
         identity.prove(Arc::new(known), SCHEME, &self.login);
         let name = self.cookie_name("session", exchange);
-        let cookie = set_cookie(&name, Some(&value), lasting.as_secs(), is_secure(exchange));
+        let cookie = set_cookie(&name, Some(&value), lasting.as_secs(), is_secure);
+        // Who logs out without it is asked by the provider whether that is meant.
+        let sealed = token.as_ref().and_then(|token| place.seal("hint", &seals, token).ok());
+        let hint = sealed.filter(|value| value.len() <= LONGEST).map(|value| {
+            let name = hint_name(&self.login.users, is_secure);
+            set_cookie_at(&self.settings().logout, &name, Some(&value), lasting.as_secs(), is_secure)
+        });
         // With the host in front of it no path leads to another one.
         let address = format!("{}{}", origin_of(exchange), flow.back);
-        Verdict::Refuse(sent_to(address).with("Set-Cookie", cookie))
+        let response = sent_to(address).with("Set-Cookie", cookie);
+        Verdict::Refuse(match hint {
+            Some(hint) => response.with("Set-Cookie", hint),
+            None => response,
+        })
     }
 
-    /// Ends a session, here and at the provider; `may_wait` unless it has been waited for already. Whoever goes by another
+    /// Ends a session, here and at the provider (OpenID Connect RP-Initiated Logout 1.0); `may_wait` unless it has been waited for already. Whoever goes by another
     /// process, or comes after a restart, is the first to ask what the provider has.
     fn log_out(self: &Rc<Self>, exchange: &Exchange<'_>, may_wait: bool) -> Verdict {
         let page = match self.provider.metadata() {
@@ -289,9 +372,17 @@ impl Terms {
             let sign = if page.contains('?') { '&' } else { '?' };
             let back =
                 back.as_ref().map(|back| format!("&post_logout_redirect_uri={}", encode(back.as_bytes())));
+            // By it the provider knows whose session it is, and asks nobody whether that is meant.
+            let hint =
+                cookies(exchange, &hint_name(&self.login.users, is_secure(exchange))).find_map(|value| {
+                    let place = self.place(exchange.authority);
+                    let token: String = place.open("hint", &self.seals(), value)?;
+                    Some(format!("&id_token_hint={}", encode(token.as_bytes())))
+                });
             format!(
-                "{page}{sign}client_id={}{}",
+                "{page}{sign}client_id={}{}{}",
                 encode(self.settings().client.as_bytes()),
+                hint.unwrap_or_default(),
                 back.unwrap_or_default()
             )
         });
@@ -299,8 +390,7 @@ impl Terms {
             Some(address) => sent_to(address),
             None => answer::explained(Status::OK, "You are logged out.").with("Cache-Control", "no-store"),
         };
-        let name = self.cookie_name("session", exchange);
-        Verdict::Refuse(response.with("Set-Cookie", set_cookie(&name, None, 0, is_secure(exchange))))
+        Verdict::Refuse(self.ending(exchange, response))
     }
 
     /// Whoever has come back is not let in, which a new beginning may mend.
@@ -324,42 +414,4 @@ impl Terms {
         let why = format_args!("{}: what a browser is to keep cannot be sealed: {why}", self.name());
         answer::refused(exchange, Status::SERVICE_UNAVAILABLE, why).with("Retry-After", "1")
     }
-}
-
-/// Sends a browser somewhere else, this once.
-fn sent_to(address: String) -> Response {
-    Response::empty(Status(302)).with("Location", address).with("Cache-Control", "no-store")
-}
-
-fn is_secure(exchange: &Exchange<'_>) -> bool {
-    exchange.scheme == "https"
-}
-
-/// The site, as the browser names it.
-fn origin_of(exchange: &Exchange<'_>) -> String {
-    format!("{}://{}", exchange.scheme, exchange.authority)
-}
-
-/// Whether somebody looks at what is answered, and not a program.
-fn is_navigation(exchange: &Exchange<'_>) -> bool {
-    if !matches!(exchange.method, Method::Get | Method::Head) || exchange.fields.contains("x-requested-with")
-    {
-        return false;
-    }
-    match exchange.field("sec-fetch-mode") {
-        Some(mode) => mode == b"navigate",
-        None => {
-            let mut kinds = exchange.fields.all("accept").flat_map(|line| line.split(|byte| *byte == b','));
-            kinds.any(|kind| kind.trim_ascii().to_ascii_lowercase().starts_with(b"text/html"))
-        }
-    }
-}
-
-/// The values of the cookies of a name.
-fn cookies<'e>(exchange: &Exchange<'e>, name: &str) -> impl Iterator<Item = &'e str> {
-    let lines = exchange.fields.all("cookie");
-    lines.flat_map(|line| line.split(|byte| *byte == b';')).filter_map(move |pair| {
-        let value = pair.trim_ascii().strip_prefix(name.as_bytes())?.strip_prefix(b"=")?;
-        std::str::from_utf8(value).ok()
-    })
 }

@@ -4,7 +4,7 @@
 //! Which those are, the settings in force say. Cookies of another server of this kind, which stands behind this one and logs people
 //! in itself, are cookies like any others here.
 
-use super::session::cookie_name;
+use super::session::{cookie_name, hint_name};
 use std::borrow::Cow;
 use std::rc::Rc;
 use tidegate_config::settings::UserSource;
@@ -18,10 +18,19 @@ impl OwnCookies {
     /// Of settings.
     pub fn of(users: &[UserSource]) -> Rc<OwnCookies> {
         let users = users.iter().filter(|users| users.openid.is_some());
-        let kinds = [("session", true), ("session", false), ("login", true), ("login", false)];
-        let names =
-            users.flat_map(|users| kinds.map(|(what, is_secure)| cookie_name(what, &users.name, is_secure)));
-        Rc::new(OwnCookies(names.collect()))
+        Rc::new(OwnCookies::named(users.map(|users| users.name.as_str())))
+    }
+
+    /// Of users of these names.
+    pub(super) fn named<'n>(users: impl Iterator<Item = &'n str>) -> OwnCookies {
+        let of_users = |users| {
+            let both = [true, false].into_iter();
+            both.flat_map(move |is_secure| {
+                let [session, login] = ["session", "login"].map(|what| cookie_name(what, users, is_secure));
+                [session, login, hint_name(users, is_secure)]
+            })
+        };
+        OwnCookies(users.flat_map(of_users).collect())
     }
 
     /// A `Cookie` field as applications see it, without the cookies of this server; `None`: there are no others.
@@ -62,10 +71,7 @@ mod tests {
     use super::*;
 
     fn of_corp() -> OwnCookies {
-        let names = ["session", "login"].into_iter();
-        let names =
-            names.flat_map(|what| [true, false].map(|is_secure| cookie_name(what, "corp", is_secure)));
-        OwnCookies(names.collect())
+        OwnCookies::named(["corp"].into_iter())
     }
 
     #[test]
@@ -73,6 +79,7 @@ mod tests {
         for (field, expected) in [
             ("a=b; c=d", Some("a=b; c=d")),
             ("a=b; __Host-tidegate-session-corp=x; c=d", Some("a=b; c=d")),
+            ("__Secure-tidegate-hint-corp=x; c=d", Some("c=d")),
             ("tidegate-login-corp=x;a=tidegate-", Some("a=tidegate-")),
             (" tidegate-session-corp=x", None),
             ("tidegate-session-corp", None),

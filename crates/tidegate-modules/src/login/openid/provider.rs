@@ -4,7 +4,7 @@ use crate::gateway::service::Answer;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::Value;
-use tidegate_config::settings::OpenId;
+use tidegate_config::settings::{OpenId, ServiceAddress};
 use tidegate_http::Status;
 use tidegate_http::query::encode;
 
@@ -25,6 +25,25 @@ pub struct Metadata {
     pub secret_in_content: bool,
 }
 
+/// What settings say of a provider.
+#[derive(Debug, Clone, Copy)]
+pub struct Named<'s> {
+    /// What it calls itself.
+    pub issuer: &'s str,
+    /// Where codes are redeemed, where that is elsewhere.
+    pub token: Option<&'s str>,
+    /// Where its keys are, where that is elsewhere.
+    pub keys: Option<&'s str>,
+}
+
+impl<'s> From<&'s OpenId> for Named<'s> {
+    fn from(settings: &'s OpenId) -> Named<'s> {
+        let OpenId { issuer, token, keys, .. } = settings;
+        let url = |address: &'s Option<ServiceAddress>| address.as_ref().map(|address| &*address.url);
+        Named { issuer, token: url(token), keys: url(keys) }
+    }
+}
+
 /// The longest address of a page of it.
 const ADDRESS_MAX: usize = 2048;
 
@@ -33,14 +52,14 @@ impl Metadata {
     ///
     /// # Errors
     /// A sentence.
-    pub fn read(answer: &Answer, settings: &OpenId) -> Result<Metadata, String> {
+    pub fn read(answer: &Answer, settings: Named<'_>) -> Result<Metadata, String> {
         if answer.status != Status::OK {
             return Err(format!("it has answered {}", answer.status.0));
         }
         let all: Value = serde_json::from_slice(&answer.content)
             .map_err(|error| format!("its answer is no JSON: {error}"))?;
         let text = |name: &str| all.get(name).and_then(Value::as_str);
-        if text("issuer") != Some(&settings.issuer) {
+        if text("issuer") != Some(settings.issuer) {
             let named = text("issuer").unwrap_or_default().escape_debug();
             return Err(format!("it calls itself `{named}`, and the settings call it `{}`", settings.issuer));
         }
@@ -58,7 +77,7 @@ impl Metadata {
             let address = page(name).ok_or_else(|| format!("it names no `{name}`"))?;
             let (origin, path) =
                 origin_and_path(&address).ok_or_else(|| format!("its `{name}` is no address"))?;
-            let own = written.unwrap_or(&settings.issuer);
+            let own = written.unwrap_or(settings.issuer);
             match origin_and_path(own) {
                 Some((known, _)) if known == origin => Ok(path),
                 _ => Err(format!(
@@ -70,12 +89,8 @@ impl Metadata {
         let knows = |method: &str| methods.is_some_and(|methods| methods.iter().any(|known| known == method));
         Ok(Metadata {
             authorization: page("authorization_endpoint").ok_or("it names no `authorization_endpoint`")?,
-            token: asked(
-                "token_endpoint",
-                settings.token.as_ref().map(|token| &*token.url),
-                "token-endpoint",
-            )?,
-            keys: asked("jwks_uri", settings.keys.as_ref().map(|keys| &*keys.url), "keys")?,
+            token: asked("token_endpoint", settings.token, "token-endpoint")?,
+            keys: asked("jwks_uri", settings.keys, "keys")?,
             end_session: page("end_session_endpoint"),
             names_itself: all.get("authorization_response_iss_parameter_supported")
                 == Some(&Value::Bool(true)),

@@ -46,6 +46,13 @@ pub(super) struct Return {
     pub is_named: bool,
 }
 
+/// What the provider has said of somebody.
+pub(super) struct Told {
+    pub claims: Value,
+    /// The token that says so, where it is of use later.
+    pub token: Option<String>,
+}
+
 /// Why somebody who has come back is not let in.
 pub(super) enum Refused {
     /// The provider cannot be asked.
@@ -78,13 +85,13 @@ impl Provider {
             let (asked, settings) = (self.services.discovery.get(None), self.settings.clone());
             async move {
                 let answer = asked.await?;
-                Ok((Metadata::read(&answer, &settings)?, lifetime(&answer.lines)))
+                Ok((Metadata::read(&answer, (&settings).into())?, lifetime(&answer.lines)))
             }
         })
     }
 
     /// What the ID token says that a code is good for.
-    pub async fn redeem(&self, returned: &Return) -> Result<Value, Refused> {
+    pub async fn redeem(&self, returned: &Return) -> Result<Told, Refused> {
         let known = self.metadata();
         let provider = match self.source.metadata() {
             Some(metadata) => metadata.once_asked(known).await,
@@ -118,7 +125,8 @@ impl Provider {
             None if is_for_many => {
                 Err(Refused::Bad("the token does not say who has asked for it (`azp`)".to_owned()))
             }
-            _ => Ok(claims),
+            // It is of use to who logs out, where there is a page for that.
+            _ => Ok(Told { claims, token: provider.end_session.is_some().then_some(token) }),
         }
     }
 

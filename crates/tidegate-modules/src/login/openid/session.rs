@@ -6,7 +6,7 @@ use std::time::Duration;
 use tidegate_core::user::User;
 
 /// The longest value of a cookie that browsers keep, with its name and what else stands beside it (RFC 6265 section 6.1: 4096 bytes).
-const LONGEST: usize = 3900;
+pub const LONGEST: usize = 3900;
 
 /// Who it is, and since when.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -15,9 +15,20 @@ pub struct Session {
     pub name: String,
     #[serde(rename = "g")]
     pub groups: Vec<String>,
-    /// Seconds since 1970. Until when it holds, the settings in force say.
+    /// When the provider has said so, seconds since 1970. Until when it holds, the settings in force say.
     #[serde(rename = "b")]
     pub begun: i64,
+}
+
+/// How old what the provider has said of somebody is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Age {
+    /// It counts.
+    Fresh,
+    /// It counts where the provider cannot be asked.
+    Stale,
+    /// It counts no longer.
+    Outdated,
 }
 
 /// Which session: no other site's, no other users', and nobody's who was told by other claims.
@@ -93,13 +104,33 @@ impl Session {
         place.open("session", seals, value).filter(holds)
     }
 
+    /// How old it is, by `refresh` of the settings.
+    pub fn age(&self, refresh: Option<Duration>, now: i64) -> Age {
+        let Some(refresh) = refresh.and_then(|refresh| i64::try_from(refresh.as_secs()).ok()) else {
+            return Age::Fresh;
+        };
+        match now.saturating_sub(self.begun) {
+            age if age < refresh => Age::Fresh,
+            age if age < refresh.saturating_mul(2) => Age::Stale,
+            _ => Age::Outdated,
+        }
+    }
+
     /// Who it is.
     pub fn user(self) -> User {
         User { name: self.name, groups: self.groups, unlisted: None }
     }
 }
 
-/// The name of a cookie: of the `session`, or of a `login` under way. Over TLS it is one that only this host, and only over TLS, can have set (RFC 6265bis section 4.1.3.2).
+/// The cookie with the ID token, which the provider wants to see of who logs out: browsers show it to the page that logs out
+/// alone (RFC 6265bis section 4.1.3.1).
+pub fn hint_name(users: &str, is_secure: bool) -> String {
+    let prefix = if is_secure { "__Secure-" } else { "" };
+    format!("{prefix}tidegate-hint-{users}")
+}
+
+/// The name of a cookie: of the `session`, or of a `login` under way. Over TLS it is one that only this host, and only over TLS,
+/// can have set (RFC 6265bis section 4.1.3.2).
 pub fn cookie_name(what: &str, users: &str, is_secure: bool) -> String {
     let prefix = if is_secure { "__Host-" } else { "" };
     format!("{prefix}tidegate-{what}-{users}")
@@ -107,9 +138,14 @@ pub fn cookie_name(what: &str, users: &str, is_secure: bool) -> String {
 
 /// The value of `Set-Cookie`; without a value it takes the cookie away.
 pub fn set_cookie(name: &str, value: Option<&str>, seconds: u64, is_secure: bool) -> String {
+    set_cookie_at("/", name, value, seconds, is_secure)
+}
+
+/// The same for the pages below a path.
+pub fn set_cookie_at(path: &str, name: &str, value: Option<&str>, seconds: u64, is_secure: bool) -> String {
     let secure = if is_secure { "; Secure" } else { "" };
     let (value, seconds) = value.map_or(("", 0), |value| (value, seconds));
-    format!("{name}={value}; Path=/; Max-Age={seconds}; HttpOnly; SameSite=Lax{secure}")
+    format!("{name}={value}; Path={path}; Max-Age={seconds}; HttpOnly; SameSite=Lax{secure}")
 }
 
 #[cfg(test)]
@@ -157,6 +193,22 @@ mod tests {
         let many = Session { groups: vec!["group".into(); 1000], ..session };
         assert_eq!(many.seal(PLACE, &seals), Err(Unsealed::TooLong), "no browser would keep it");
         assert_eq!(many.seal(PLACE, &Seals::new(&[])), Err(Unsealed::NoKey));
+    }
+
+    #[test]
+    fn what_was_said_grows_old() {
+        let said = Session { name: "anna".into(), groups: vec![], begun: 1000 };
+        let refresh = Some(Duration::from_secs(60));
+        for (now, expected) in [
+            (900, Age::Fresh),
+            (1059, Age::Fresh),
+            (1060, Age::Stale),
+            (1119, Age::Stale),
+            (1120, Age::Outdated),
+        ] {
+            assert_eq!(said.age(refresh, now), expected, "{now}");
+            assert_eq!(said.age(None, now), Age::Fresh);
+        }
     }
 
     #[test]
