@@ -8,6 +8,9 @@ export PATH := $(PATH):$(HOME)/.cargo/bin
 
 DESTDIR ?= /
 PREFIX ?= /usr/local
+# Whom people write to about the package, as `Name <address>`, and its kind of processor (amd64, arm64).
+MAINTAINER ?=
+ARCHITECTURE ?=
 
 .PHONY: help run test bench fmt clean ready packages package-test install
 .DEFAULT_GOAL := help
@@ -16,7 +19,8 @@ help:
 	@echo 'make run [DIR=folder] [LISTEN=address]   build, and serve a folder ($(DIR) on $(LISTEN))'
 	@echo 'make test                                install the test tools, run every check'
 	@echo 'make bench                               measure every figure that has a goal, beside the best peers'
-	@echo 'make packages                            make the package of Debian and the container image (target/packages)'
+	@echo 'make packages [MAINTAINER="Name <address>"] [ARCHITECTURE=arm64]'
+	@echo '                                         make the package of Debian and the container image (target/packages)'
 	@echo 'make package-test                        install, upgrade and remove them in a copy of this system, as root'
 	@echo 'make install [DESTDIR=/] [PREFIX=/usr/local]   build, and put everything where it belongs'
 	@echo 'make fmt                                 format the sources'
@@ -36,7 +40,7 @@ bench: ready
 	@cargo xtask bench rows
 
 packages: ready
-	@cargo xtask packages
+	@cargo xtask packages $(if $(MAINTAINER),--maintainer '$(MAINTAINER)') $(if $(ARCHITECTURE),--architecture $(ARCHITECTURE))
 
 package-test: ready
 	@cargo xtask package-test

@@ -52,8 +52,8 @@ enum Task {
     Install(packages::InstallArguments),
     /// Install, upgrade under load and remove the packages in a copy of this system; takes root
     PackageTest(packages::TestArguments),
-    /// Build the program for 64-bit ARM and run it under qemu
-    Aarch64,
+    /// Run the program for 64-bit ARM under qemu: one that is built for it, or those in packages
+    Aarch64(packages::aarch64::Arguments),
     /// Play docs/first-hour.md on a fresh Debian 12 in a folder, with systemd; takes root and debootstrap
     FirstHour(first_hour::Arguments),
     /// The floor of the static bench: a fixed answer to everything
@@ -96,7 +96,7 @@ fn run(task: Task) -> anyhow::Result<()> {
         Task::Packages(arguments) => packages::run(&arguments),
         Task::Install(arguments) => packages::install(&arguments),
         Task::PackageTest(arguments) => packages::test(&arguments),
-        Task::Aarch64 => packages::aarch64::run(),
+        Task::Aarch64(arguments) => packages::aarch64::run(&arguments),
         Task::FirstHour(arguments) => first_hour::run(&arguments),
         Task::Canned(arguments) => bench::canned::run(&arguments),
         Task::Bare(arguments) => bench::bare::run(&arguments),

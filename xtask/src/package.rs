@@ -31,7 +31,7 @@ pub fn run() -> Result<()> {
     let folder = workspace::optimised();
     let package = folder.join("package");
     fs::create_dir_all(&package).with_context(|| format!("cannot make {}", package.display()))?;
-    split(&folder.join("tidegate"), &package)?;
+    split("objcopy", &folder.join("tidegate"), &package)?;
     let size = |name: &str| fs::metadata(package.join(name)).map(|file| file.len());
     let (program, lines) = (size("tidegate")?, size("tidegate.debug")?);
     println!(
@@ -46,17 +46,18 @@ pub fn run() -> Result<()> {
     Ok(())
 }
 
-/// Puts a program without what only a debugger reads into a folder, and that into a file beside it which it names.
-pub fn split(program: &Path, package: &Path) -> Result<()> {
+/// Puts a program without what only a debugger reads into a folder, and that into a file beside it which it names. `objcopy`
+/// is the one that knows its kind of processor.
+pub fn split(objcopy: &str, program: &Path, package: &Path) -> Result<()> {
     let (stripped, lines) = (package.join("tidegate"), package.join("tidegate.debug"));
     workspace::run(
-        Command::new("objcopy")
+        Command::new(objcopy)
             .args(["--only-keep-debug", "--compress-debug-sections"])
             .args([program, &lines]),
     )?;
     // The name of the file alone is remembered, so that both may be moved together.
     workspace::run(
-        Command::new("objcopy")
+        Command::new(objcopy)
             .current_dir(package)
             .args(["--strip-all", "--add-gnu-debuglink=tidegate.debug"])
             .args([program, &stripped]),

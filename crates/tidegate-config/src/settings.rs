@@ -256,10 +256,18 @@ impl Site {
     }
 }
 
+/// The performance bucket of routes that name none.
+pub const DEFAULT_BUCKET: &str = "default-bucket";
+
 impl Route {
+    /// What its requests are counted in.
+    pub fn bucket(&self) -> &str {
+        self.bucket.as_deref().unwrap_or(DEFAULT_BUCKET)
+    }
+
     /// Whether its requests hold something of a limit as long as they are under way.
     pub fn is_held(&self) -> bool {
-        self.rates.iter().any(|limit| !matches!(limit.bound, Bound::Requests(_)))
+        self.rates.iter().any(|limit| !matches!(limit.bound, Bound::Requests(_) | Bound::Nothing))
             || !self.bandwidths.is_empty()
             || !self.bans.is_empty()
     }
@@ -383,6 +391,8 @@ pub struct Route {
     pub error_pages: Vec<(u16, String)>,
     /// They also take the place of what applications answer.
     pub intercepts: bool,
+    /// What its requests are counted in; `None`: [`DEFAULT_BUCKET`].
+    pub bucket: Option<String>,
     /// `None`: bodies are sent as they are.
     pub compress: Option<Compress>,
     /// `None`: those of the server.

@@ -64,12 +64,35 @@ impl Source {
         Self { unread: unread.into(), ..Self::new(name, &text) }
     }
 
-    /// Whether it is what an editor has saved as UTF-16: every other byte of its beginning is zero, or its mark is there.
+    /// Whether it is what an editor has saved as UTF-16: every other byte of its beginning is zero and nearly no byte between,
+    /// or its mark is there.
     pub(crate) fn is_utf16(&self) -> bool {
         let is_marked = matches!(&*self.unread, [first, second, ..] if *first == (0..3) && *second == (3..6));
-        let mut beginning = self.text.chars().take(64);
-        let zeros = beginning.by_ref().filter(|character| *character == '\0').count();
-        is_marked || zeros > 16 || zeros > 1 && zeros * 2 == self.text.chars().take(64).count()
+        let (mut zeros, mut others) = ([0usize; 2], 0usize);
+        for (at, character) in self.text.chars().take(64).enumerate() {
+            match character {
+                '\0' => zeros[at % 2] += 1,
+                _ => others += 1,
+            }
+        }
+        let [most, least] = if zeros[0] > zeros[1] { zeros } else { [zeros[1], zeros[0]] };
+        // Text of mostly ASCII letters, with what no editor puts between them.
+        let is_pattern = most > 1 && least == 0 && most * 8 >= (most + others) * 3;
+        let has_controls = self.text.chars().take(64).any(|character| {
+            character != '\0' && character.is_control() && !matches!(character, '\t' | '\r' | '\n')
+        });
+        is_marked || is_pattern && !has_controls
+    }
+
+    /// Whether it holds what no text does: a program, an archive, a picture.
+    pub(crate) fn is_binary(&self) -> bool {
+        let (mut strange, mut all) = (0usize, 0usize);
+        for character in self.text.chars().take(512) {
+            let is_plain = matches!(character, '\t' | '\r' | '\n' | '\x1b');
+            strange += usize::from(character.is_control() && !is_plain);
+            all += 1;
+        }
+        strange > 4 && strange * 8 > all
     }
 
     /// Line and column of a byte offset, both from 1. An offset past the end is the end.
@@ -174,7 +197,13 @@ mod tests {
         for bytes in [[&b"\xff\xfe"[..], &little].concat(), [&b"\xfe\xff"[..], &big].concat(), little, big] {
             assert!(Source::from_bytes("a", &bytes).is_utf16());
         }
-        for bytes in [text.as_bytes(), b"", b"\xff", b"a\0", b"listen \"\xfe\xff\""] {
+        let program =
+            b"\x7fELF\x02\x01\x01\0\0\0\0\0\0\0\0\0\x03\0>\0\x01\0\0\0\xd0\x1d\0\0\0\0\0\0@\0\0\0\0\0\0\0";
+        let archive = b"PK\x03\x04\x14\0\0\0\x08\0\0\0!\0\0\0";
+        assert!(Source::from_bytes("a", program).is_binary() && Source::from_bytes("a", archive).is_binary());
+        for bytes in
+            [text.as_bytes(), b"", b"\xff", b"a\0", b"listen \"\xfe\xff\"", program, archive, &[0; 64]]
+        {
             assert!(!Source::from_bytes("a", bytes).is_utf16(), "{bytes:?}");
         }
         let parsed = crate::syntax::parse(&Source::from_bytes("a", &wide(u16::to_le_bytes)));

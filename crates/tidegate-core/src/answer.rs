@@ -20,7 +20,9 @@ pub fn refused(exchange: &Exchange<'_>, status: Status, why: impl Display) -> Re
     if notes::takes_reason(&|| format!("{}: {why}", status.0)) {
         return error(status);
     }
-    let (method, target, client) = (exchange.method_token, exchange.target, exchange.state.remote.client);
+    let (method, client) = (exchange.method_token, exchange.state.remote.client);
+    let site = exchange.state.site.as_ref();
+    let target = site.map_or(exchange.target, |site| site.shown_target(exchange.target));
     match exchange.authority {
         "" => log::info(format_args!("{} for {client}, {method} {target}: {why}", status.0)),
         host => log::info(format_args!("{} for {client}, {method} {target} at {host}: {why}", status.0)),
@@ -33,6 +35,21 @@ pub fn refused(exchange: &Exchange<'_>, status: Status, why: impl Display) -> Re
 pub(crate) fn unreadable(method: &str, target: &str, host: &str, why: &Unreadable<'_>) -> Response {
     log::info(format_args!("400 for {method} {target} at {host}: {why}"));
     error(Status::BAD_REQUEST)
+}
+
+/// The error of a request whose path is none that anything is decided by: so it is refused before there is a route.
+#[cold]
+pub(crate) fn without_path(
+    (method, target, host): (&str, &str, &str),
+    client: impl Display,
+    status: Status,
+    why: impl Display,
+) -> Response {
+    match host {
+        "" => log::info(format_args!("{} for {client}, {method} {target}: {why}", status.0)),
+        host => log::info(format_args!("{} for {client}, {method} {target} at {host}: {why}", status.0)),
+    }
+    error(status)
 }
 
 /// How a refusal just given could be changed, for whoever wants the request explained.

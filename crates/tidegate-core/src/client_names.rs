@@ -4,6 +4,9 @@
 //! asks the name servers ([`AskNames`]) is given by the binary; it has a thread of its own, so that no worker waits for it.
 //! A name is one that the address has and that has the address; what says so is not believed about anything else.
 
+mod places;
+
+use places::Places;
 use std::collections::VecDeque;
 use std::collections::hash_map::{HashMap, RandomState};
 use std::hash::BuildHasher;
@@ -63,9 +66,11 @@ pub trait AskNames: Send + Sync {
 
 /// A client whose name is wanted. Dropped without an answer it has none.
 pub struct Question {
-    names: Arc<ClientNames>,
     client: IpAddr,
+    /// The number of the settings that it is asked by: another one's answer is none.
     generation: u64,
+    /// Who wants to know; nobody once it is answered.
+    names: Option<Arc<ClientNames>>,
 }
 
 impl Question {
@@ -75,14 +80,21 @@ impl Question {
     }
 
     /// What the name servers have said, and for how long that is good.
-    pub fn answer(self, name: ClientName, valid: Duration) {
-        self.names.learn(&self, &name, valid);
+    pub fn answer(mut self, name: ClientName, valid: Duration) {
+        self.settle(&name, valid);
+    }
+
+    /// Once: whoever asks as soon as there is an answer has a question of his own.
+    fn settle(&mut self, name: &ClientName, valid: Duration) {
+        if let Some(names) = self.names.take() {
+            names.learn((self.client, self.generation), name, valid);
+        }
     }
 }
 
 impl Drop for Question {
     fn drop(&mut self) {
-        self.names.learn(self, &ClientName::Unanswered, Duration::ZERO);
+        self.settle(&ClientName::Unanswered, Duration::ZERO);
     }
 }
 
@@ -103,7 +115,7 @@ pub struct ClientNames {
     /// Of the settings in force: clients in all tables, questions at once, nanoseconds.
     bounds: Bounds,
     asker: OnceLock<Arc<dyn AskNames>>,
-    under_way: AtomicUsize,
+    under_way: Places,
     /// Answers of name servers that settings no more name are forgotten.
     generation: AtomicU64,
     counts: Counts,
@@ -122,8 +134,8 @@ struct Shard {
     known: HashMap<IpAddr, (u64, ClientName)>,
     /// In the order in which they came.
     order: VecDeque<(IpAddr, u64)>,
-    /// Who waits for an answer.
-    asked: HashMap<IpAddr, Vec<Promise<ClientName>>>,
+    /// Who waits for an answer, by the client and by the number of the settings that say who is asked.
+    asked: HashMap<(IpAddr, u64), Vec<Promise<ClientName>>>,
 }
 
 #[derive(Default)]
@@ -178,14 +190,15 @@ impl ClientNames {
             return;
         }
         *present = dns.clone();
+        // Before anybody has a question of the new number: the name servers before are not asked that.
+        if let Some(asker) = self.asker.get() {
+            asker.adopt(dns);
+        }
         self.generation.fetch_add(1, Relaxed);
         for shard in &self.shards {
             let mut shard = lock(shard);
             shard.known.clear();
             shard.order.clear();
-        }
-        if let Some(asker) = self.asker.get() {
-            asker.adopt(dns);
         }
     }
 
@@ -213,7 +226,8 @@ impl ClientNames {
         self.counts.misses.fetch_add(1, Relaxed);
         let (given, promised) = promise();
         let mut shard = lock(self.shard(client));
-        if let Some(waiting) = shard.asked.get_mut(&client) {
+        let generation = self.generation.load(Relaxed);
+        if let Some(waiting) = shard.asked.get_mut(&(client, generation)) {
             if waiting.len() >= MANY && waiting.len().is_power_of_two() {
                 waiting.retain(Promise::is_wanted);
             }
@@ -225,14 +239,12 @@ impl ClientNames {
             Asked::Now(ClientName::Unanswered)
         };
         let Some(asker) = self.asker.get() else { return refuse() };
-        if self.under_way.fetch_add(1, Relaxed) >= self.bounds.queries.load(Relaxed) {
-            self.under_way.fetch_sub(1, Relaxed);
+        if !self.under_way.take(client, self.bounds.queries.load(Relaxed)) {
             return refuse();
         }
-        shard.asked.insert(client, vec![given]);
+        shard.asked.insert((client, generation), vec![given]);
         drop(shard);
-        let generation = self.generation.load(Relaxed);
-        asker.ask(Question { names: self.clone(), client, generation });
+        asker.ask(Question { client, generation, names: Some(self.clone()) });
         Asked::Later(promised)
     }
 
@@ -264,27 +276,23 @@ impl ClientNames {
         &self.shards[self.hasher.hash_one(client) as usize % SHARDS]
     }
 
-    fn learn(&self, question: &Question, name: &ClientName, valid: Duration) {
-        let mut shard = lock(self.shard(question.client));
-        // A question is dropped after its answer, too.
-        let Some(waiting) = shard.asked.remove(&question.client) else { return };
-        self.under_way.fetch_sub(1, Relaxed);
+    /// What has come of a question, by which those who wait for it are known.
+    fn learn(&self, question: (IpAddr, u64), name: &ClientName, valid: Duration) {
+        let (client, generation) = question;
+        let mut shard = lock(self.shard(client));
+        let Some(waiting) = shard.asked.remove(&question) else { return };
+        self.under_way.give_back(client);
         let (count, least, most) = match name {
             ClientName::Known(_) => (&self.counts.named, LEAST, Duration::MAX),
             ClientName::Nameless => (&self.counts.nameless, LEAST, NAMELESS),
             ClientName::Unanswered => (&self.counts.unanswered, UNANSWERED, UNANSWERED),
         };
         count.fetch_add(1, Relaxed);
-        if question.generation == self.generation.load(Relaxed) {
+        if generation == self.generation.load(Relaxed) {
             let lifetime = self.bounds.lifetime.load(Relaxed);
             let now = monotonic_ns();
             let until = now.saturating_add(nanos(valid.clamp(least, most)).min(lifetime));
-            shard.put(
-                question.client,
-                until,
-                name.clone(),
-                self.bounds.entries.load(Relaxed).div_ceil(SHARDS),
-            );
+            shard.put(client, until, name.clone(), self.bounds.entries.load(Relaxed).div_ceil(SHARDS));
         }
         drop(shard);
         waiting.into_iter().for_each(|promise| promise.fulfil(name.clone()));
@@ -416,6 +424,27 @@ mod tests {
         assert!(orders <= 320 && names.shards.iter().all(|shard| lock(shard).asked.is_empty()), "{orders}");
     }
 
+    /// Name servers of one network that say nothing take no places from clients of others.
+    #[test]
+    fn a_network_without_answers_shuts_nobody_else_out() {
+        let (names, kept) = names(&Dns::default());
+        let of = |network: &str, host: u128| {
+            let network: std::net::Ipv6Addr = network.parse().unwrap();
+            IpAddr::V6((network.to_bits() + host).into())
+        };
+        let _silent: Vec<Asked> = (0..1000).map(|host| names.ask(of("2001:db8:0:1::", host))).collect();
+        let asked = kept.asked();
+        assert!(asked < Dns::default().queries / 2, "{asked}");
+        let others = [names.ask(of("2001:db8:0:2::", 1)), names.ask(client(1))];
+        assert_eq!(kept.asked(), asked + 2);
+        assert!(others.into_iter().all(|asked| matches!(asked, Asked::Later(_))));
+        lock(&kept.0).clear();
+        assert!(
+            matches!(names.ask(of("2001:db8:0:1::", 2000)), Asked::Later(_)),
+            "its places are free again"
+        );
+    }
+
     #[test]
     fn who_asks_and_gets_no_answer_does_not_wait() {
         let (names, kept) = names(&Dns::default());
@@ -436,6 +465,48 @@ mod tests {
         assert_eq!(names.known(client(1)), None);
         kept.answer(&named("b.test"));
         assert_eq!(names.known(client(2)), None, "the name servers before have said that");
+    }
+
+    /// The answer of name servers that are not to be believed any more may be the wrong one.
+    #[test]
+    fn nobody_is_told_what_the_name_servers_before_say() {
+        let (names, kept) = names(&Dns::default());
+        let before = names.ask(client(1));
+        names.adopt(&Dns { servers: vec!["127.0.0.1:53".parse().unwrap()], ..Dns::default() });
+        let after = names.ask(client(1));
+        assert_eq!(kept.asked(), 2, "the new ones are asked");
+        kept.answer(&named("old.test"));
+        assert_eq!(come(before), Some(named("old.test")), "he has asked by the settings before");
+        assert_eq!(names.known(client(1)), None);
+        kept.answer(&named("new.test"));
+        assert_eq!(come(after), Some(named("new.test")));
+        assert_eq!(names.known(client(1)), Some(named("new.test")));
+        assert_eq!(names.under_way.count(), 0);
+    }
+
+    /// Asks once more as soon as there is an answer.
+    struct AsksAgain(Arc<ClientNames>, Mutex<Vec<Asked>>);
+
+    impl std::task::Wake for AsksAgain {
+        fn wake(self: Arc<Self>) {
+            lock(&self.1).push(self.0.ask(client(1)));
+        }
+    }
+
+    #[test]
+    fn an_answer_is_that_of_one_question() {
+        // What is not remembered has to be asked anew.
+        let (names, kept) = names(&Dns { lifetime: Duration::ZERO, ..Dns::default() });
+        let again = Arc::new(AsksAgain(names.clone(), Mutex::default()));
+        let Asked::Later(mut first) = names.ask(client(1)) else { panic!("nothing is known") };
+        let waker = Waker::from(again.clone());
+        assert!(Pin::new(&mut first).poll(&mut Context::from_waker(&waker)).is_pending());
+        kept.answer(&named("a.test"));
+        let second = lock(&again.1).pop().expect("it was woken");
+        assert_eq!((kept.asked(), names.under_way.count()), (1, 1));
+        kept.answer(&named("b.test"));
+        assert_eq!(come(second), Some(named("b.test")));
+        assert_eq!((names.report().unanswered, names.under_way.count()), (0, 0));
     }
 
     #[test]

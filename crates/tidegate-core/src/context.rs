@@ -5,6 +5,7 @@ use crate::batch::BatchMemory;
 use crate::crowd::Share;
 use crate::engine::Engine;
 use crate::log::AccessBuffers;
+use crate::slow::SlowRequests;
 use std::rc::Rc;
 use std::sync::Arc;
 use tidegate_config::settings::Settings;
@@ -31,6 +32,8 @@ pub struct Ctx {
     pub stats: Arc<Stats>,
     /// Access lines.
     pub log: AccessBuffers,
+    /// Requests that were slow.
+    pub(crate) slow: SlowRequests,
     /// Who is let in, who waits, who is turned away.
     pub admission: Admission,
     /// Turns of the worker, modulo 2^32: the order in which connections fell idle.
@@ -73,6 +76,7 @@ impl Ctx {
             wheel: Wheel::default(),
             stats,
             log,
+            slow: SlowRequests::default(),
             admission,
             turn: 0,
             share: Share::default(),
@@ -99,6 +103,7 @@ impl Ctx {
             self.now = now;
             self.date = HttpDate(now).format();
             self.log.tick(now);
+            self.stats.series.learn();
         }
     }
 }

@@ -43,9 +43,11 @@ pub mod remote;
 pub mod reply;
 mod request_values;
 pub mod response;
+pub mod series;
 mod signals;
 pub mod site;
 #[doc(hidden)]
+mod slow;
 pub mod solo;
 pub mod state;
 pub mod subrequest;

@@ -23,7 +23,7 @@ impl Engine {
             Ok(index) => index,
             Err(response) => return Reply::Ready(response),
         };
-        exchange.state.route = index;
+        (exchange.state.route, exchange.state.has_route) = (index, true);
         if let Some(trusted) = &site.route(index).trusted_proxies {
             exchange.state.remote = exchange.state.remote.seen_behind(trusted, &exchange.fields);
             exchange.scheme = exchange.state.remote.scheme(exchange.state.is_tls());

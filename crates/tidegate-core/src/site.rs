@@ -13,6 +13,7 @@ use crate::log::Sink;
 use crate::rate::BanGate;
 use crate::remote::Remote;
 use crate::response::Response;
+use crate::series::SiteSeries;
 use crate::state::RequestState;
 use crate::trace::Traced;
 use std::collections::HashMap;
@@ -62,6 +63,10 @@ pub struct Site {
     index: Option<RouteIndex>,
     /// The bans of its routes, each once.
     bans: Vec<BanGate>,
+    /// Paths to which browsers come back from a login with a code in their query.
+    callbacks: Vec<String>,
+    /// What its requests count for.
+    pub(crate) series: SiteSeries,
 }
 
 /// The route of a request.
@@ -165,7 +170,14 @@ impl Site {
             facts,
             access_view: AccessView::default(),
             bans: Vec::new(),
+            callbacks: Vec::new(),
+            series: SiteSeries::default(),
         }
+    }
+
+    /// Whose requests count for these.
+    pub fn numbered(self, series: SiteSeries) -> Site {
+        Site { series, ..self }
     }
 
     /// With what its access rules and conditions ask of files.
@@ -176,6 +188,30 @@ impl Site {
     /// With the bans that requests count for which come to none of its routes, since they cannot be read or are not for it.
     pub fn counting(self, bans: Vec<BanGate>) -> Site {
         Site { bans, ..self }
+    }
+
+    /// With paths whose queries are nothing for a log: a code that somebody can log in with stands there.
+    pub fn concealing(self, callbacks: Vec<String>) -> Site {
+        Site { callbacks, ..self }
+    }
+
+    /// What logs show of a target.
+    #[inline]
+    pub(crate) fn shown_target<'t>(&self, target: &'t str) -> &'t str {
+        if self.callbacks.is_empty() { target } else { self.without_code(target) }
+    }
+
+    #[cold]
+    fn without_code<'t>(&self, target: &'t str) -> &'t str {
+        let Some((shown, _)) = target.split_once('?') else { return target };
+        let raw_path = match shown.split_once("://") {
+            Some((_, rest)) if !shown.starts_with('/') => rest.find('/').map_or("/", |at| &rest[at..]),
+            _ => shown,
+        };
+        let mut scratch = Vec::new();
+        let path = self.path_of(raw_path, &mut scratch).map(|(path, _)| path);
+        let is_callback = path.is_ok_and(|path| self.callbacks.iter().any(|back| back.as_bytes() == path));
+        if is_callback { shown } else { target }
     }
 
     /// Such a request was answered. What a trusted proxy asks on somebody's behalf counts for nobody.
@@ -255,10 +291,10 @@ impl Site {
         head: Exchange<'_>,
         target: &'a str,
         scratch: &'a mut Vec<u8>,
-    ) -> Result<Place<'a>, Status> {
+    ) -> Result<Place<'a>, PathError> {
         let target = Target::parse(head.method, target).ok();
-        let raw_path = target.as_ref().and_then(Target::path).ok_or(Status::BAD_REQUEST)?;
-        let (path, has_encoded_slash) = self.path_of(raw_path, scratch).map_err(PathError::status)?;
+        let raw_path = target.as_ref().and_then(Target::path).ok_or(PathError::NotAbsolute)?;
+        let (path, has_encoded_slash) = self.path_of(raw_path, scratch)?;
         let query = target.as_ref().and_then(Target::query);
         let choice = self.choice(&Exchange { path, query, ..head }, path);
         // What has none is refused once it is asked.

@@ -17,6 +17,7 @@ use tidegate_io::runtime::Runtime;
 use tidegate_io::socket::{Peer, Stream};
 use tidegate_io::{Key, Kind, Poller, Ready, Slab};
 use tidegate_stats::Worker as Stats;
+use tidegate_stats::series::SeriesId;
 
 /// How long an answer may wait for other threads.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -100,7 +101,7 @@ impl Solo {
     /// Takes a place among those in flight, as another request for the first site would.
     pub fn hold_place(&mut self) -> Option<Later> {
         let site = self.cx.engine.site_for(0, "")?.account();
-        let account = Account { site, upstream: 0, peer: Peer::Unix, head: 0 };
+        let account = Account { site, upstream: 0, peer: Peer::Unix, head: 0, series: SeriesId::NONE };
         Some(self.cx.admission.later(Reply::Later(Box::pin(std::future::pending())), account, false))
     }
 

@@ -28,6 +28,8 @@ pub struct RequestState {
     pub(crate) site: Option<Rc<Site>>,
     /// Which of the site's routes has the request.
     pub(crate) route: usize,
+    /// One of them has it, or has had it.
+    pub(crate) has_route: bool,
     /// How often the request was handed on to another route already.
     pub(crate) hops: u8,
     /// The limits that it has been counted by.
@@ -72,6 +74,7 @@ impl RequestState {
             body: None,
             site: None,
             route: 0,
+            has_route: false,
             hops: 0,
             counted: SmallVec::new(),
             holds: None,
@@ -116,6 +119,7 @@ impl RequestState {
             body: _,
             site,
             route,
+            has_route,
             hops,
             counted,
             holds,
@@ -134,6 +138,7 @@ impl RequestState {
             body: None,
             site: site.clone(),
             route: *route,
+            has_route: *has_route,
             hops: *hops,
             counted: counted.clone(),
             holds: holds.clone(),

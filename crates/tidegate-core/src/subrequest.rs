@@ -66,6 +66,7 @@ impl Exchange<'_> {
         if self.state.hops >= MOST_HOPS {
             return Reply::Ready(answer::error(Status::LOOP_DETECTED));
         }
+        site.series.handed_on(index);
         finished(self.on_route(&site, index, path, |inner| {
             site.enter(index, inner, move |site, inner, entered| answer(site, index, inner, entered))
         }))
@@ -121,6 +122,7 @@ impl Exchange<'_> {
             return Reply::Ready(answer::error(Status::LOOP_DETECTED));
         }
         let path = self.path;
+        site.series.handed_on(index);
         finished(self.on_route(&site, index, path, |inner| {
             site.enter(index, inner, move |site, inner, entered| answer(site, index, inner, entered))
         }))
@@ -143,6 +145,7 @@ impl Exchange<'_> {
             };
             exchange.state.is_rewritten = true;
             let path = exchange.path;
+            site.series.handed_on(index);
             finished(exchange.on_route(&site, index, path, |inner| {
                 site.enter(index, inner, move |site, inner, entered| answer(site, index, inner, entered))
             }))

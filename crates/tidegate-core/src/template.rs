@@ -14,7 +14,7 @@ use std::fmt::Write;
 use std::ops::Range;
 use std::rc::Rc;
 use tidegate_config::settings::{Country, PathPattern, Route, Shared, ValueMap, Values};
-use tidegate_http::path::{PathError, encode_path, normalise};
+use tidegate_http::path::{PathError, encode_path, normalise, without_host};
 use tidegate_http::{Target, language, query};
 use tidegate_io::socket::Peer;
 
@@ -22,8 +22,18 @@ use tidegate_io::socket::Peer;
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Template {
     pieces: Vec<Piece>,
-    /// It is a line of cookies: what a client has sent ends none of them, and sets none of their attributes.
-    is_cookie: bool,
+    goes_to: Goal,
+}
+
+/// What a text becomes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+enum Goal {
+    #[default]
+    Text,
+    /// A line of cookies: what a client has sent ends none of them, and sets none of their attributes.
+    Cookie,
+    /// An address: one that is written as a path names no host.
+    Reference,
 }
 
 /// A piece of a [`Template`].
@@ -202,13 +212,18 @@ impl Template {
         if !plain.is_empty() {
             pieces.push(Piece::Text(plain));
         }
-        Template { pieces, is_cookie: false }
+        Template { pieces, goes_to: Goal::Text }
     }
 
     /// Reads the value of a field of this name.
     pub fn of_field(name: &str, text: &str, scope: Scope<'_>) -> Template {
-        let is_cookie = ["Set-Cookie", "Cookie"].iter().any(|cookie| cookie.eq_ignore_ascii_case(name));
-        Template { is_cookie, ..Template::parse(text, scope) }
+        let is_any = |names: &[&str]| names.iter().any(|known| known.eq_ignore_ascii_case(name));
+        let goes_to = match () {
+            () if is_any(&["Set-Cookie", "Cookie"]) => Goal::Cookie,
+            () if is_any(&["Location", "Content-Location"]) => Goal::Reference,
+            () => Goal::Text,
+        };
+        Template { goes_to, ..Template::parse(text, scope) }
     }
 
     /// Its pieces, in order.
@@ -233,8 +248,12 @@ impl Template {
 
     /// The text for a request, as the value of a field.
     pub fn fill(&self, exchange: &Exchange<'_>) -> String {
-        if !self.is_cookie {
-            return Self::fill_pieces(self.pieces.iter(), Purpose::Tell, exchange);
+        if self.goes_to != Goal::Cookie {
+            let mut text = Self::fill_pieces(self.pieces.iter(), Purpose::Tell, exchange);
+            if self.goes_to == Goal::Reference {
+                without_host(&mut text);
+            }
+            return text;
         }
         let mut text = String::new();
         for piece in &self.pieces {
@@ -311,13 +330,17 @@ impl Template {
 
     /// The text for a request, as an address to send a client to; `None` where it needs a host and the client has named
     /// none. Where one slash meets another between two pieces they become one: `//evil.example` in a path must not become
-    /// the host of the address.
+    /// the host of the address. Nor must what follows placeholders that are empty: a text that begins with a slash is a
+    /// path, whatever is filled in.
     ///
     /// # Errors
     /// What a client names would make a `.` or `..` of a part of the path.
     pub fn address(&self, exchange: &Exchange<'_>) -> Result<Option<String>, PathError> {
         let url = self.url(exchange)?;
-        Ok(url.map(|(text, _)| text))
+        Ok(url.map(|(mut text, _)| {
+            without_host(&mut text);
+            text
+        }))
     }
 
     /// The text for a request as an address, and whether it says what the query is.

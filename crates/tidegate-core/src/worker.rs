@@ -5,6 +5,7 @@
 //! connections in or turns them away, `reclaim` closes those that go first when there is too much.
 
 mod accept;
+mod in_flight;
 mod reclaim;
 
 use crate::admission::Shared;
@@ -529,7 +530,8 @@ impl Worker {
                     let _ = reply.send(opened.map(|opened| self.take_up(logs, opened)));
                 }
                 Command::Ask(question, reply) => {
-                    let _ = reply.send(self.registry.ask(&question));
+                    let own = self.answer(&question);
+                    let _ = reply.send(own.unwrap_or_else(|| self.registry.ask(&question)));
                 }
                 Command::Drain { close_idle } => self.drain(close_idle),
                 Command::Stop => {

@@ -102,6 +102,28 @@ pub fn without_dot_segments(raw_path: &str) -> String {
     format!("/{}", kept.join("/"))
 }
 
+/// How many bytes behind the first slash of a reference would make clients read it as one that names a host (RFC 3986
+/// section 4.2, `//host`). Browsers take a backslash for a slash, and leave tabs and line ends out before they look.
+fn host_mark(reference: &str) -> usize {
+    let Some(rest) = reference.strip_prefix('/') else { return 0 };
+    let others = rest.trim_start_matches(['/', '\\', '\t', '\r', '\n']);
+    let mark = &rest[..rest.len() - others.len()];
+    if mark.contains(['/', '\\']) { mark.len() } else { 0 }
+}
+
+/// Whether a reference that begins with a slash names a host, to any client.
+pub fn names_host(reference: &str) -> bool {
+    host_mark(reference) > 0
+}
+
+/// Makes a path of a reference that begins with a slash, whatever follows it: without what would name a host.
+pub fn without_host(reference: &mut String) {
+    let mark = host_mark(reference);
+    if mark > 0 {
+        reference.drain(1..=mark);
+    }
+}
+
 /// What of a path as it was sent stands behind a decoded prefix; `None` where it does not begin so.
 pub fn behind_prefix<'a>(raw_path: &'a str, prefix: &str) -> Option<&'a str> {
     let (raw, mut at) = (raw_path.as_bytes(), 0);
@@ -268,6 +290,32 @@ pub fn encode_path(path: &[u8]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A path is the same path with nothing between its first slash and what follows (the URL standard, "relative slash
+    /// state"; tabs and line ends are removed before it is read).
+    #[test]
+    fn no_path_names_a_host() {
+        for (reference, expected) in [
+            ("/a//b", "/a//b"),
+            ("//evil.test/x", "/evil.test/x"),
+            ("///evil.test", "/evil.test"),
+            ("/\\evil.test", "/evil.test"),
+            ("/\t/evil.test", "/evil.test"),
+            ("/\t\\\r\n/evil.test", "/evil.test"),
+            ("//", "/"),
+            ("/\tx", "/\tx"),
+            ("/", "/"),
+            ("/./\\/x", "/./\\/x"),
+            ("https://a.test//x", "https://a.test//x"),
+            ("a//b", "a//b"),
+            ("", ""),
+        ] {
+            let mut text = reference.to_owned();
+            without_host(&mut text);
+            assert_eq!(text, expected, "{reference:?}");
+            assert_eq!(names_host(reference), reference != expected, "{reference:?}");
+        }
+    }
 
     #[test]
     fn what_is_taken_as_it_is_is_normal() {

@@ -44,6 +44,38 @@ struct State {
     started: VecDeque<(u64, Job)>,
     threads: usize,
     idle: usize,
+    /// The most jobs that have waited.
+    peak: usize,
+}
+
+/// How the pool stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PoolFigures {
+    /// Threads that have nothing to do.
+    pub idle: usize,
+    /// Threads that were started; none ends.
+    pub threads: usize,
+    /// Threads at most.
+    pub threads_limit: usize,
+    /// Jobs that wait.
+    pub waiting: usize,
+    /// The most jobs that have waited.
+    pub waiting_peak: usize,
+    /// Jobs that may wait.
+    pub waiting_limit: usize,
+}
+
+/// How the pool of this process stands.
+pub fn figures() -> PoolFigures {
+    let state = lock(&POOL.state);
+    PoolFigures {
+        idle: state.idle,
+        threads: state.threads,
+        threads_limit: THREADS,
+        waiting: state.queues.waiting(),
+        waiting_peak: state.peak,
+        waiting_limit: QUEUE,
+    }
 }
 
 static POOL: LazyLock<Pool> = LazyLock::new(|| Pool {
@@ -52,6 +84,7 @@ static POOL: LazyLock<Pool> = LazyLock::new(|| Pool {
         started: VecDeque::new(),
         threads: 0,
         idle: 0,
+        peak: 0,
     }),
     work: Condvar::new(),
 });
@@ -127,6 +160,7 @@ impl Pool {
         }
         state.queues.push(queue_key, job);
         self.start_what_may(&mut state);
+        state.peak = state.peak.max(state.queues.waiting());
         Ok(())
     }
 

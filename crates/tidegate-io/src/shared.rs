@@ -169,6 +169,14 @@ pub fn release(descriptor: BorrowedFd<'_>, range: Range<usize>) -> io::Result<()
 }
 
 impl SharedWords {
+    /// The first so many of them, and the others; `None` where there are not as many.
+    pub fn split_at(self, count: usize) -> Option<(SharedWords, SharedWords)> {
+        let Range { start, end } = self.range;
+        let middle = start.checked_add(count).filter(|middle| *middle <= end)?;
+        let first = SharedWords { part: self.part.clone(), range: start..middle };
+        Some((first, SharedWords { part: self.part, range: middle..end }))
+    }
+
     /// The words.
     #[inline]
     pub fn words(&self) -> &[AtomicU64] {
@@ -235,6 +243,16 @@ mod tests {
         assert_eq!(left, [1, 0, 0, 1]);
         release(descriptor.as_fd(), 5..6).unwrap();
         assert_eq!(words.words()[5].load(Relaxed), 1);
+    }
+
+    #[test]
+    fn words_are_split_and_stay_where_they_are() {
+        let (memory, _) = SharedMemory::new("test", 10).unwrap();
+        all(&memory).words()[3].store(7, Relaxed);
+        let (first, rest) = all(&memory).split_at(3).unwrap();
+        assert_eq!((first.words().len(), rest.words().len()), (3, 7));
+        assert_eq!(rest.words()[0].load(Relaxed), 7);
+        assert!(first.split_at(4).is_none());
     }
 
     #[test]

@@ -22,6 +22,11 @@ impl Key {
         self.0 as u32
     }
 
+    /// As one number, for the eyes of an operator: [`Slab::find`] leads back.
+    pub fn number(self) -> u64 {
+        self.0
+    }
+
     fn generation(self) -> u32 {
         (self.0 >> 32) as u32
     }
@@ -58,6 +63,11 @@ impl<T> Slab<T> {
     /// Whether nothing is held.
     pub fn is_empty(&self) -> bool {
         self.len == 0
+    }
+
+    /// The key of this [`Key::number`], where its value is still here.
+    pub fn find(&self, number: u64) -> Option<Key> {
+        self.key_of(number as u32).filter(|key| key.0 == number)
     }
 
     /// Stores a value and returns its key.

@@ -188,6 +188,20 @@ mod tests {
     };
     use rustix::process::{setpriority_process, setpriority_user};
 
+    /// The first interface is the one that this program is built for, whose numbers the C library knows as well.
+    #[test]
+    fn the_numbers_are_those_of_this_machine() {
+        let known = [
+            libc::SYS_prlimit64,
+            libc::SYS_sched_setscheduler,
+            libc::SYS_sched_setparam,
+            libc::SYS_sched_setattr,
+            libc::SYS_setpriority,
+            libc::SYS_ioprio_set,
+        ];
+        assert_eq!(INTERFACES[0].numbers.map(libc::c_long::from), known);
+    }
+
     /// What a thread may call, and not the others of this process: to the kernel it is a task of its own.
     #[test]
     fn limits_and_priorities_of_others_are_refused_and_ones_own_are_not() {

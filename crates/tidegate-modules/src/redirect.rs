@@ -22,7 +22,8 @@ use tidegate_http::path::PathError;
 /// | `{scheme}` | `http` or `https` |
 ///
 /// Where one slash meets another between two pieces they become one, and `{uri}` begins with one slash:
-/// `//evil.example` in a path must not become the host of the address that the client is sent to.
+/// `//evil.example` in a path must not become the host of the address that the client is sent to. A template that begins
+/// with a slash gives a path of this site, also where placeholders in front of another slash are empty.
 #[derive(Debug)]
 pub struct Redirect {
     template: String,
@@ -157,6 +158,12 @@ mod tests {
             ("{path}", "/\\evil.example", "/\\evil.example", "/%5Cevil.example"),
             ("{uri}", "/javascript:x", "/javascript:x", "/javascript:x"),
             ("{path}", "/%0d%0aX:y", "/\r\nX:y", "/%0D%0AX%3Ay"),
+            ("/{query.no}/{query.to}", "/?to=evil.example", "/", "/evil.example"),
+            ("/{query.no}/{query.no}/{query.to}", "/?to=evil.example", "/", "/evil.example"),
+            ("/{query.no:-/}/{query.to}", "/?to=evil.example", "/", "/evil.example"),
+            ("/{cookie.no}/{path}", "/evil.example", "/evil.example", "/evil.example"),
+            ("/{query.to}/x", "/?to=%5Cevil.example", "/", "/%5Cevil.example/x"),
+            ("/{query.no}{query}", "/?//evil.example", "/", "/?//evil.example"),
         ] {
             let redirect = Redirect::new(template, 308, Scope::default());
             let (status, location, _) = answer(&redirect, &mut ask(target, path, "example.com:8443"));

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use tidegate_config::settings::{Action, Settings};
 use tidegate_core::Handler;
 use tidegate_core::decoration::Decoration;
+use tidegate_core::series;
 use tidegate_core::solo::Solo;
 use tidegate_core::template::Scope;
 use tidegate_core::worker::{LogSet, MakeRegistry, Registry};
@@ -18,6 +19,7 @@ use tidegate_core::{Engine, Route, Site};
 use tidegate_io::runtime;
 use tidegate_io::socket::Stream;
 use tidegate_stats::Worker as Stats;
+use tidegate_stats::series::SeriesDirectory;
 
 /// Serves sites that have static files, `fastcgi` and `proxy` only.
 struct Modules {
@@ -29,7 +31,8 @@ impl Registry for Modules {
     fn engine(&mut self, settings: &Arc<Settings>, logs: &mut LogSet) -> io::Result<Engine> {
         let applications = link::Shared::new(PoolDirectory::new(), self.stats.clone(), &settings.spill);
         let mut sites = Vec::new();
-        for site in &settings.sites {
+        let series = series::number(settings, &SeriesDirectory::default(), &self.stats);
+        for (site, series) in settings.sites.iter().zip(series) {
             let mut routes = Vec::new();
             for route in &site.routes {
                 let handler: Rc<dyn Handler> = match &route.action {
@@ -40,16 +43,20 @@ impl Registry for Modules {
                     Action::Fastcgi(application) => {
                         Rc::new(Scripted::new(Protocol::FastCgi, &applications, application, site, route)?)
                     }
-                    Action::Proxy(proxy) => {
-                        Rc::new(Proxy::new(&applications, proxy, site, Scope::default(), None)?)
-                    }
+                    Action::Proxy(proxy) => Rc::new(Proxy::new(
+                        &applications,
+                        proxy,
+                        (site, &route.origin),
+                        Scope::default(),
+                        None,
+                    )?),
                     _ => return Err(io::Error::other("static files, fastcgi and proxy only")),
                 };
                 routes.push(Route::new(handler, Vec::new(), Decoration::of(route)));
             }
             let log = settings.access_log.as_ref();
             let sink = log.map(|log| logs.open(log)).transpose()?;
-            sites.push(Site::new(site.clone(), routes, sink).logging(log));
+            sites.push(Site::new(site.clone(), routes, sink).logging(log).numbered(series));
         }
         applications.adopt(&settings.spill);
         Ok(Engine::new(settings.clone(), sites))

@@ -4,25 +4,29 @@
 //! Each worker thread owns one [`Worker`] behind an `Arc` and is the only one that writes to it; any thread
 //! may take a [`Snapshot`] at any time, and snapshots of several workers are added up with
 //! [`Snapshot::merge`]. Every metric is defined once, as a row of the table in `worker.rs`; all reports
-//! derive from that row.
+//! derive from that row. What is counted for each site and route is in [`series`].
 //!
 //! Called by the engine and its modules (writing) and by the status page and the command (reading). Must not
 //! know any of them, nor HTTP, and must neither allocate nor lock when something is counted.
 
 mod cell;
+mod exponential;
 mod histogram;
 mod json;
 mod kind;
+mod openmetrics;
 mod prometheus;
+pub mod series;
 mod table;
 mod text;
 mod worker;
 
 pub use cell::{Counter, Gauge, Level};
-pub use histogram::{Distribution, Histogram};
+pub use histogram::{Distribution, Elapsed, Histogram};
 pub use kind::{
     AcceptError, ConnectionFault, ConnectionRefusal, Flush, GatewayFailure, Handshake, Kind, KindCounts,
     Kinds, ParseError, QueueRefusal, StatusCounts, Statuses, StreamReset, Timeout, TlsError,
 };
+pub use openmetrics::{OPENMETRICS_CONTENT_TYPE, openmetrics};
 pub use table::{Description, Metric, Reading, Unit, View};
 pub use worker::{Snapshot, Worker};

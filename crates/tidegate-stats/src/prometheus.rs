@@ -5,33 +5,14 @@
 
 use std::fmt::Write;
 
+use crate::histogram::Distribution;
 use crate::json::Seconds;
 use crate::table::{Description, Unit, View};
 use crate::worker::Snapshot;
 
-/// Upper bounds of the exposed histogram buckets, nanoseconds: 50 us to 60 s. A count below a bound may miss
-/// values that are less than 6.25 % below it, because our buckets are cut elsewhere.
-const BOUNDS: [u64; 19] = [
-    50_000,
-    100_000,
-    250_000,
-    500_000,
-    1_000_000,
-    2_500_000,
-    5_000_000,
-    10_000_000,
-    25_000_000,
-    50_000_000,
-    100_000_000,
-    250_000_000,
-    500_000_000,
-    1_000_000_000,
-    2_500_000_000,
-    5_000_000_000,
-    10_000_000_000,
-    30_000_000_000,
-    60_000_000_000,
-];
+/// Upper bounds of the exposed histogram buckets, as powers of two of seconds: 61 us to 64 s. The buckets that are counted
+/// end there as well, so that these counts are exact.
+pub(crate) const BOUNDS: std::ops::RangeInclusive<i32> = -14..=6;
 
 impl Snapshot {
     /// The media type of [`to_prometheus`](Snapshot::to_prometheus).
@@ -74,7 +55,7 @@ fn metric(text: &mut String, description: &Description, view: View<'_>) {
             family(text, &name, "histogram", help);
             let bucket = format!("{name}_bucket");
             for bound in BOUNDS {
-                let label = Seconds(u128::from(bound)).to_string();
+                let label = Distribution::bound(bound).to_string();
                 sample(text, &bucket, Some(("le", &label)), times.count_up_to(bound));
             }
             sample(text, &bucket, Some(("le", "+Inf")), times.count());
@@ -105,15 +86,22 @@ fn stem(description: &Description) -> String {
         Unit::Seconds => "_seconds",
     };
     let suffix = if description.name.ends_with(suffix) { "" } else { suffix };
-    format!("tidegate_{}{suffix}", description.name)
+    // Under the name alone they are told by site and route, with their ends.
+    let name = if description.name == "requests" { "requests_received" } else { description.name };
+    format!("tidegate_{name}{suffix}")
 }
 
-fn family(text: &mut String, name: &str, kind: &str, help: &str) {
+pub(crate) fn family(text: &mut String, name: &str, kind: &str, help: &str) {
     // Writing to a `String` cannot fail.
     let _ = writeln!(text, "# HELP {name} {}\n# TYPE {name} {kind}", escape_help(help));
 }
 
-fn sample(text: &mut String, name: &str, label: Option<(&str, &str)>, value: impl std::fmt::Display) {
+pub(crate) fn sample(
+    text: &mut String,
+    name: &str,
+    label: Option<(&str, &str)>,
+    value: impl std::fmt::Display,
+) {
     let _ = match label {
         Some((label, of)) => writeln!(text, "{name}{{{label}=\"{}\"}} {value}", escape_label(of)),
         None => writeln!(text, "{name} {value}"),
@@ -124,7 +112,7 @@ fn escape_help(help: &str) -> String {
     help.replace('\\', "\\\\").replace('\n', "\\n")
 }
 
-fn escape_label(value: &str) -> String {
+pub(crate) fn escape_label(value: &str) -> String {
     escape_help(value).replace('"', "\\\"")
 }
 

@@ -82,6 +82,8 @@ macro_rules! metrics {
         #[derive(Debug, Default)]
         pub struct Worker {
             $($(#[doc = $help] pub $name: $metric,)*)*
+            /// The same for each site and route.
+            pub series: $crate::series::SeriesTable,
         }
 
         impl Worker {

@@ -11,12 +11,18 @@ use crate::worker::Snapshot;
 impl Snapshot {
     /// The report as plain text, lines ending with LF.
     pub fn to_text(&self) -> String {
+        self.to_text_with(&[])
+    }
+
+    /// The same with lines at the ends of sections: what is not counted but belongs there. Each is a section, a label and a
+    /// value.
+    pub fn to_text_with(&self, more: &[(&str, &str, String)]) -> String {
         let mut text = String::with_capacity(4096);
         let mut section = "";
         line(&mut text, "Workers", &self.workers.to_string());
         for (description, view) in self.rows() {
             if section != description.section {
-                self.end_section(section, &mut text);
+                self.end_section(section, more, &mut text);
                 section = description.section;
                 text.push('\n');
                 text.push_str(section);
@@ -24,12 +30,15 @@ impl Snapshot {
             }
             metric(&mut text, description.label, description.unit, view);
         }
-        self.end_section(section, &mut text);
+        self.end_section(section, more, &mut text);
         text
     }
 
     /// Figures that are not counted but follow from several rows of a section.
-    fn end_section(&self, section: &str, text: &mut String) {
+    fn end_section(&self, section: &str, more: &[(&str, &str, String)], text: &mut String) {
+        for (_, label, value) in more.iter().filter(|(of, ..)| *of == section) {
+            line(text, label, value);
+        }
         if section == "CacheInfo" {
             let percent = self.cache_hit_ratio().unwrap_or(0.0) * 100.0;
             line(text, "Hit Ratio", &format!("{}/{} ({percent:.2}%)", self.cache_hits, self.cache_lookups()));

@@ -110,6 +110,11 @@ metrics! {
         cache_evictions: Counter, Count, "Cache Evictions", "Entries dropped to make room.";
     }
     // Of a whole process: no worker writes these, whoever reports fills them in.
+    "NativePool" {
+        native_threads: Gauge, Count, "Threads In Use",
+            "Threads that carry out calls which may wait for a disk: in use, started, and at most.";
+        native_queue: Gauge, Count, "Work Queue Length", "Calls that wait for such a thread.";
+    }
     "DnsCacheInfo" {
         dns_cache_entries: Gauge, Count, "CacheEntries", "Clients whose names are remembered.";
         dns_cache_hits: Counter, Count, "CacheHits", "Times that the name of a client was remembered, or that it has none.";

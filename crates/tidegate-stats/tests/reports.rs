@@ -92,7 +92,7 @@ fn prometheus_report_is_well_formed() {
         }
     }
     assert!(text.contains("tidegate_latency_seconds_bucket{le=\"+Inf\"} 5\n"));
-    assert!(text.contains("tidegate_latency_seconds_bucket{le=\"0.00005\"} 1\n"));
+    assert!(text.contains("tidegate_latency_seconds_bucket{le=\"0.00006103515625\"} 2\n"));
     assert!(text.contains("tidegate_received_bytes_total 700\n"));
 }
 

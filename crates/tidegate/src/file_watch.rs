@@ -57,7 +57,7 @@ impl FileWatch {
         paths: impl IntoIterator<Item = &'p Path>,
         stamp: impl Fn(&Path) -> Stamp,
     ) -> Vec<&'p Path> {
-        self.settled_after(paths, stamp, || std::thread::sleep(PAUSE))
+        self.settled_after(paths, stamp, || std::thread::park_timeout(PAUSE))
     }
 
     /// The same; `pause` is how [`PAUSE`] goes by.
@@ -91,7 +91,7 @@ impl FileWatch {
             let Some(moving) = self.moving.get(path) else { continue };
             if stamp(path) == moving.stamp {
                 settled.push(path);
-            } else if (moving.looks - PATIENCE) % SAID_AFTER == 0 {
+            } else if (moving.looks - PATIENCE).is_multiple_of(SAID_AFTER) {
                 log::warn(format_args!(
                     "{} changes all the time and is not read: write another file, and rename it onto this one",
                     path.display()

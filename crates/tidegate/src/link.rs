@@ -29,6 +29,7 @@ use tidegate_modules::gateway::pool_directory::{PoolAddress, PoolDemand, PoolUpd
 use tidegate_modules::status::ProviderReport;
 use tidegate_modules::status::{ServerInfo, Used};
 use tidegate_stats::Snapshot;
+use tidegate_stats::series::SeriesFigures;
 
 /// Messages that wait to be written. With more the other end has not read for long.
 const QUEUE: usize = 256;
@@ -48,6 +49,8 @@ pub struct Begin {
     pub is_recovery: bool,
     /// A folder for files without a name (`spill`).
     pub spill: Option<PathBuf>,
+    /// What tells this server from all others, where requests may come back to it.
+    pub server: u64,
 }
 
 /// Device and inode; `None`: nothing is there, or it cannot be told.
@@ -124,6 +127,8 @@ pub enum ToServer {
     LetGo(Vec<PoolAddress>),
     /// What was found out about members of upstream groups.
     Upstreams(Vec<Finding>),
+    /// This client is banned no longer, which servers are told that share bans.
+    Lifted(String),
     /// Answer.
     Question(u64, Question),
     /// The answer to a question of the server.
@@ -205,6 +210,8 @@ pub enum ToMaster {
 pub enum Question {
     /// Of a server: what its workers have counted. Of the master: the report on all of it.
     Figures,
+    /// Of a server: the same with what each site and route has counted.
+    FiguresWithSeries,
     /// Of a server: what each worker says to this. Of the master: what all workers say.
     Workers(String),
     /// Of a server: whether it is well.
@@ -236,6 +243,9 @@ pub struct Figures {
     /// Of the machine.
     #[serde(default)]
     pub used: Used,
+    /// By sites and routes, where that was asked for.
+    #[serde(default)]
+    pub series: SeriesFigures,
 }
 
 /// To a [`Question`].

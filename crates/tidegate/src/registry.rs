@@ -8,7 +8,7 @@ use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
 use tidegate_config::Settings;
-use tidegate_config::settings::{AccessLog, Action, Route, ServiceAddress, Site};
+use tidegate_config::settings::{AccessLog, Action, Route, ServiceAddress, Site, UserSource};
 use tidegate_core::access_data::AccessStore;
 use tidegate_core::client_names::ClientNames;
 use tidegate_core::decoration::Decoration;
@@ -17,6 +17,7 @@ use tidegate_core::explain::{Notes, Rehearsed};
 use tidegate_core::hosts::Names;
 use tidegate_core::log::{self, Sink};
 use tidegate_core::rate::{BanGate, BandwidthGate, LimitGate, RateStore};
+use tidegate_core::series;
 use tidegate_core::site;
 use tidegate_core::template::Scope;
 use tidegate_core::tls::TlsStore;
@@ -40,6 +41,7 @@ use tidegate_modules::redirect::{Redirect, Respond};
 use tidegate_modules::rewrite::{HandTo, Rewritten};
 use tidegate_modules::status::StatusPage;
 use tidegate_stats::Worker as Stats;
+use tidegate_stats::series::SeriesDirectory;
 
 /// The state of a process that outlives an engine.
 #[derive(Clone)]
@@ -54,6 +56,8 @@ pub struct Stores {
     pub rates: Arc<RateStore>,
     /// Of TLS.
     pub tls: Arc<TlsStore>,
+    /// Of what statistics call sites and routes.
+    pub series: Arc<SeriesDirectory>,
 }
 
 /// What the handlers of one worker share.
@@ -98,7 +102,8 @@ impl Registry {
         assumed: Option<Assumed>,
     ) -> Registry {
         let logins = Arc::new(LoginStore::silent(tls.clone()));
-        let stores = Stores { access, directory: PoolDirectory::new(), logins, rates: Arc::default(), tls };
+        let (directory, rates, series) = (PoolDirectory::new(), Arc::default(), Arc::default());
+        let stores = Stores { access, directory, logins, rates, tls, series };
         let assumed = assumed.map(Rc::new);
         Registry {
             notes: Some(notes),
@@ -127,10 +132,11 @@ impl Registry {
             None => link::Shared::new(self.stores.directory.clone(), self.stats.clone(), &settings.spill),
         };
         self.applications = Some(applications.clone());
-        applications.begin();
+        applications.begin(&settings.users);
         self.stores.directory.groups().prepare(&settings.upstreams);
         let mut sites = Vec::with_capacity(settings.sites.len());
-        for site in &settings.sites {
+        let series = series::number(settings, &self.stores.series, &self.stats);
+        for (site, series) in settings.sites.iter().zip(series) {
             let mut routes = Vec::with_capacity(site.routes.len());
             for route in &site.routes {
                 let mut handler = self.handler_for(settings, &files, &applications, site, route)?;
@@ -148,11 +154,13 @@ impl Registry {
             let log = site.access_log.within(settings.access_log.as_ref());
             let sink = log.map(&mut *open_log).transpose()?.flatten();
             let view = self.stores.access.view(site, settings)?;
-            let mut names = HashSet::new();
+            let (mut names, store) = (HashSet::new(), settings.limit_store.as_ref());
             let bans = site.routes.iter().flat_map(|route| &route.bans).filter(|ban| names.insert(&ban.name));
-            let bans = bans.map(|ban| BanGate::new(ban, &self.stores.rates)).collect::<io::Result<_>>()?;
+            let bans =
+                bans.map(|ban| BanGate::new(ban, &self.stores.rates, store)).collect::<io::Result<_>>()?;
             let made = site::Site::new(site.clone(), routes, sink).logging(log);
-            sites.push(made.knowing(view).counting(bans));
+            let callbacks = callbacks_of(site, &settings.users);
+            sites.push(made.knowing(view).counting(bans).numbered(series).concealing(callbacks));
         }
         Ok(Engine::new(settings.clone(), sites).with_tls(&self.stores.tls)?)
     }
@@ -169,7 +177,7 @@ impl Registry {
         let mut gates: Vec<Rc<dyn Gate>> = Vec::new();
         let mut by_user: Vec<Rc<dyn Gate>> = Vec::new();
         for ban in &route.bans {
-            gates.push(Rc::new(BanGate::new(ban, &self.stores.rates)?));
+            gates.push(Rc::new(BanGate::new(ban, &self.stores.rates, settings.limit_store.as_ref())?));
         }
         for rate in &route.rates {
             let scope = Scope::of(route);
@@ -301,7 +309,7 @@ impl Registry {
                 let connector =
                     proxy.gateway.tls.as_ref().map(|tls| self.stores.tls.connector(tls)).transpose();
                 self.or_recover(connector.map_err(io::Error::from).and_then(|connector| {
-                    Proxy::new(applications, proxy, site, Scope::of(route), connector)
+                    Proxy::new(applications, proxy, (site, &route.origin), Scope::of(route), connector)
                 }))?
             }
             Action::Status => {
@@ -311,6 +319,17 @@ impl Registry {
             }
         })
     }
+}
+
+/// The paths of a site to which identity providers send browsers back.
+fn callbacks_of(site: &Site, users: &[UserSource]) -> Vec<String> {
+    let logins = site.routes.iter().filter_map(|route| route.identification.login.as_ref());
+    let sources = logins.filter_map(|login| users.iter().find(|users| users.name == login.users));
+    let mut paths: Vec<String> =
+        sources.filter_map(|users| Some(users.openid.as_ref()?.callback.clone())).collect();
+    paths.sort_unstable();
+    paths.dedup();
+    paths
 }
 
 /// What changes the responses of a route, in order.
@@ -382,6 +401,7 @@ mod tests {
             logins: logins.clone(),
             rates: rates.clone(),
             tls: tls.clone(),
+            series: Arc::default(),
         };
         let mut registry = Registry::new(Arc::default(), StatusView::default(), stores);
         let present = settings("site { proxy \"http://127.0.0.1:9\" { connections 2 } }");

@@ -397,7 +397,9 @@ fn status_reports_in_three_forms() {
     let text = server.tell(&["status"]).stdout;
     assert!(text.contains("KeepAliveInfo") && text.contains("Settings Revision"), "{text}");
     let prometheus = server.tell(&["status", "--prometheus"]).stdout;
-    assert!(prometheus.contains("\ntidegate_requests_total 3\n"), "{prometheus}");
+    assert!(prometheus.contains("\ntidegate_requests_received_total 3\n"), "{prometheus}");
+    let of_site = "\ntidegate_requests_total{site=\"(any)\",route=\"/*\",class=\"2xx\"} 3\n";
+    assert!(prometheus.contains(of_site), "{prometheus}");
     assert!(prometheus.contains("\ntidegate_settings_revision 1\n"), "{prometheus}");
 }
 

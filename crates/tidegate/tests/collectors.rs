@@ -11,6 +11,8 @@ use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::os::unix::net::UnixDatagram;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::time::{SystemTime, UNIX_EPOCH};
+use tidegate_http::HttpDate;
 
 fn bind(path: &Path) -> UnixDatagram {
     let socket = UnixDatagram::bind(path).unwrap();
@@ -169,6 +171,40 @@ fn counted_messages_over_tcp() {
         counted(&mut stream, &format!("/d-{number}-"));
     }
     drop(server);
+}
+
+/// The clock, as RFC 5424 messages have it.
+fn now() -> String {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+    let seconds = HttpDate(now.as_secs().try_into().unwrap()).rfc3339();
+    format!("{}.{:03}Z", std::str::from_utf8(&seconds[..19]).unwrap(), now.subsec_millis())
+}
+
+/// Lines that wait for a daemon tell when they were made, and not when it has come back.
+#[test]
+fn lines_that_wait_keep_their_time() {
+    let folder = Folder::new("late");
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    drop(listener);
+    let text = format!(
+        "workers 1\nlisten \"127.0.0.1:0\"\naccess-log \"syslog:tcp://{address}\" format=\"{{method}} {{target}}\"\n\
+         site {{ respond 200 \"x\" }}\n"
+    );
+    // Long enough before for a clock that goes in steps of some milliseconds.
+    let before = now();
+    let mut server = Server::with_config(&folder, &text);
+    server.body("/held");
+    // Its line is there when the next request is served.
+    server.body("/next");
+    let after = now();
+    server.line("cannot be written (Connection refused");
+    wait_for(|| (now() > after).then_some(()), "the clock to go on");
+    let listener = TcpListener::bind(address).unwrap();
+    let mut stream = tidegate_testkit::accept(&listener, "the server at last");
+    let message = counted(&mut stream, "/held");
+    let time = message.split(' ').nth(1).unwrap();
+    assert!(*before <= *time && *time <= *after, "{before} {after}: {message}");
 }
 
 /// One entry of the journal's protocol: a datagram, or sealed memory that comes with an empty one.

@@ -258,8 +258,9 @@ fn a_cgroup_that_is_full_kills_nothing() {
     drop(server);
 }
 
-/// How much more there may be at rest: what each thread's heap has at hand differs from time to time. A burst takes 30 MiB.
-const AT_REST: u64 = 6 << 20;
+/// How much more there may be at rest: the allocator is told to give back what is free where a worker has had 8 MiB more,
+/// and there are two. A burst takes 30 MiB.
+const AT_REST: u64 = 16 << 20;
 
 /// So many clients in a burst, and between two.
 const CROWD: [usize; 2] = [80, 4];
@@ -317,7 +318,7 @@ fn bursts_fail_nobody_and_leave_no_memory_behind() {
         CROWD.into_iter().for_each(burst);
     }
     until("rest", is_at_rest);
-    until("the memory back", || resident(&server) <= before + AT_REST);
+    until(&format!("{} of {before} bytes back", resident(&server)), || resident(&server) <= before + AT_REST);
     assert_eq!(server.processes(), processes, "no process has ended");
 }
 

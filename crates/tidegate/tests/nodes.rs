@@ -163,3 +163,90 @@ fn a_server_starts_without_its_store() {
     assert_eq!(part, BURST / 4, "as one of those that the settings name");
     wait_for_log(&server, "this server keeps to its part, servers: 4");
 }
+
+fn banning(folder: &Folder, port: u16) -> String {
+    let (password, log) = (folder.write("password", "secret\n"), folder.path("error.log"));
+    format!(
+        "listen \"127.0.0.1:0\"\nworkers 1\nprocesses 2\nerror-log {log:?} level=\"info\"\n\
+         limit-store \"redis://127.0.0.1:{port}/3\" password-file={password:?} prefix=\"bans\"\n\
+         site {{\n  respond 200 \"in\"\n  trusted-proxies \"127.0.0.1\"\n  ban \"b\" shared statuses=\"403\" count=3 for=\"1h\"\n\
+           ban \"own\" statuses=\"403\" count=1 for=\"1h\" track\n  route \"/closed\" {{ deny \"all\"; respond 200 }}\n}}\n"
+    )
+}
+
+/// The status that a client gets.
+fn status_for(server: &Server<'_>, client: &str, path: &str) -> u16 {
+    let mut stream = TcpStream::connect(&server.address).unwrap();
+    stream.set_read_timeout(Some(WAIT)).unwrap();
+    write!(
+        stream,
+        "GET {path} HTTP/1.1\r\nHost: x\r\nX-Forwarded-For: {client}\r\nConnection: close\r\n\r\n"
+    )
+    .unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer.get(9..12).and_then(|status| status.parse().ok()).unwrap_or_else(|| panic!("{answer:?}"))
+}
+
+#[test]
+fn servers_share_who_is_banned_and_who_is_let_in_again() {
+    let port = free_port();
+    let folders = ["ban-a", "ban-b", "ban-c"].map(Folder::new);
+    let Some(store) = Store::start(&folders[0], port) else { return };
+    let start = |at: usize| {
+        let folder: &Folder = &folders[at];
+        Server::with_config(folder, &banning(folder, port))
+    };
+    let [first, second] = [start(0), start(1)];
+    [&first, &second].into_iter().for_each(|server| {
+        wait_for_log(server, &format!("limits are shared at 127.0.0.1:{port}, servers: 2"));
+    });
+    let ban = |server: &Server<'_>, client: &str| {
+        let statuses = [(); 4].map(|()| status_for(server, client, "/closed"));
+        assert_eq!(statuses, [403, 403, 403, 429], "at once on the server itself");
+    };
+    let becomes = |server: &Server<'_>, client: &str, status: u16| {
+        wait_for(|| (status_for(server, client, "/") == status).then_some(()), "a ban that is shared");
+    };
+    ban(&first, "192.0.2.1");
+    ban(&first, "2001:db8:1:2::3");
+    becomes(&second, "192.0.2.1", 429);
+    becomes(&second, "2001:db8:1:2::9", 429);
+    assert_eq!(status_for(&second, "192.0.2.2", "/"), 200);
+    wait_for_log(&second, "192.0.2.1 is banned for");
+    let listed = second.tell(&["bans"]).stdout;
+    assert!(
+        listed.contains("192.0.2.1 ") && !listed.contains("`own`"),
+        "what is not shared is not: {listed}"
+    );
+
+    // Lifted anywhere it is so everywhere, and for who comes later as well.
+    assert_eq!(second.tell(&["bans", "lift", "192.0.2.1"]).code, Some(0));
+    assert_eq!(status_for(&second, "192.0.2.1", "/"), 200);
+    becomes(&first, "192.0.2.1", 200);
+    let third = start(2);
+    becomes(&third, "2001:db8:1:2::3", 429);
+    assert_eq!(status_for(&third, "192.0.2.1", "/"), 200);
+    assert!(!log(&third).contains("192.0.2.1"), "it has never been banned there");
+
+    // A store that is away holds up nobody: a ban is in force where it was made, and told of when the store is back, which
+    // has forgotten everything.
+    drop(store);
+    [&first, &second].into_iter().for_each(|server| {
+        ban(server, if server.address == first.address { "192.0.2.11" } else { "192.0.2.12" });
+        wait_for_log(server, "this server keeps to its part");
+    });
+    assert_eq!(second.tell(&["bans", "lift", "2001:db8:1:2::"]).code, Some(0));
+    assert_eq!(status_for(&second, "2001:db8:1:2::3", "/"), 200);
+    assert_eq!(status_for(&first, "2001:db8:1:2::3", "/"), 429);
+    let _store = Store::start(&folders[0], port).unwrap();
+    for server in [&first, &second, &third] {
+        becomes(server, "192.0.2.11", 429);
+        becomes(server, "192.0.2.12", 429);
+        becomes(server, "2001:db8:1:2::3", 200);
+    }
+    // A reload keeps what is known, and hears of no more.
+    assert_eq!(third.tell(&["reload"]).code, Some(0));
+    ban(&third, "192.0.2.13");
+    becomes(&first, "192.0.2.13", 429);
+}

@@ -153,27 +153,39 @@ fn claims_do_not_grow_old() {
 #[test]
 fn what_is_not_of_this_login_lets_nobody_in() {
     let (folder, provider) = (Folder::new("openid"), Provider::start());
-    let server = Server::with_config(&folder, &settings(&folder, &provider.issuer, ""));
-    for (manner, status) in [
-        (Manner::WrongNonce, 400),
-        (Manner::NoNonce, 400),
-        (Manner::WrongIssuer, 400),
-        (Manner::WrongAudience, 400),
-        (Manner::OtherParty, 400),
-        (Manner::Expired, 400),
-        (Manner::NoUser, 400),
-        (Manner::Unsigned, 400),
-        (Manner::SignedWithItsPublicKey, 400),
-        (Manner::AccessToken, 400),
-        (Manner::UnknownKey, 400),
-        (Manner::NoToken, 503),
-        (Manner::Huge, 503),
-        (Manner::Sound, 302),
-    ] {
+    let cases = [
+        (Manner::WrongNonce, 400, "the token is of another login: its `nonce` is wrong"),
+        (Manner::NoNonce, 400, "the token is of another login: its `nonce` is wrong"),
+        (Manner::WrongIssuer, 400, "the token is not good: InvalidIssuer"),
+        (Manner::WrongAudience, 400, "the token is not good: InvalidAudience"),
+        (Manner::OtherParty, 400, "the token was asked for by somebody else (`azp`)"),
+        (Manner::Expired, 400, "the token is not good: ExpiredSignature"),
+        (Manner::NoUser, 400, "the token has no `sub`"),
+        (Manner::Unsigned, 400, "the token is signed in no way that is known"),
+        (Manner::SignedWithItsPublicKey, 400, "no key is known for the token"),
+        (Manner::AccessToken, 400, "the token is for something else"),
+        (Manner::UnknownKey, 400, "no key is known for the token"),
+        (Manner::NoToken, 503, "its answer has no `id_token`"),
+        (Manner::Huge, 503, "its answer is longer than"),
+        (Manner::Sound, 302, ""),
+    ];
+    let mut server = None;
+    for (number, (manner, status, why)) in cases.into_iter().enumerate() {
+        // Of very many messages of a kind some are left out.
+        if number % 5 == 0 {
+            drop(server.take());
+        }
+        let new = || Server::with_config(&folder, &settings(&folder, &provider.issuer, ""));
+        provider.set(Manner::Sound);
+        let server = server.get_or_insert_with(new);
         provider.set(manner);
-        let mut browser = Browser::new(&server);
+        let mut browser = Browser::new(server);
         let answer = browser.log_in(&provider, "/");
         assert_eq!(answer.status, status, "{manner:?}: {answer:?}");
+        if !why.is_empty() {
+            let said = server.line(&format!("{status} for 127.0.0.1"));
+            assert!(said.contains("`login openid \"corp\"`") && said.contains(why), "{manner:?}: {said}");
+        }
         let has_session = browser.cookies.contains_key("tidegate-session-corp");
         assert_eq!(has_session, manner == Manner::Sound, "{manner:?}");
     }
@@ -258,6 +270,121 @@ fn keys_of_a_provider_and_of_sessions_rotate() {
     let server = Server::with_config(&folder, &text);
     later.address.clone_from(&server.address);
     assert_eq!(later.go("/").body, "the page");
+}
+
+/// No process that has just begun has asked a provider what it has.
+#[test]
+fn logging_out_ends_the_session_at_the_provider_whoever_is_asked() {
+    let (folder, provider) = (Folder::new("openid"), Provider::start());
+    let text = format!("processes 3\n{}", settings(&folder, &provider.issuer, ""));
+    let server = Server::with_config(&folder, &text);
+    let mut browser = Browser::new(&server);
+    assert_eq!(browser.log_in(&provider, "/").status, 302);
+    let kept = browser.cookies.clone();
+    drop(server);
+    let server = Server::with_config(&folder, &text);
+    let end = format!("{}/end?client_id=web", provider.issuer);
+    for _ in 0..20 {
+        let mut browser = Browser { cookies: kept.clone(), ..Browser::new(&server) };
+        assert!(browser.go("/.openid/logout").location().starts_with(&end), "{browser:?}");
+        assert!(!browser.cookies.contains_key("tidegate-session-corp"));
+    }
+    // It is away: the session here ends all the same.
+    drop(server);
+    provider.set(Manner::Failing);
+    let mut server = Server::with_config(&folder, &text);
+    let mut browser = Browser { cookies: kept, ..Browser::new(&server) };
+    assert_eq!(browser.go("/").body, "the page");
+    let out = browser.go("/.openid/logout");
+    assert!(out.status == 200 && out.body.contains("You are logged out."), "{out:?}");
+    assert!(!browser.cookies.contains_key("tidegate-session-corp"));
+    server.line("cannot be had: it has answered 500");
+}
+
+/// What names somebody is what the settings in force say, also for who has logged in before.
+#[test]
+fn a_session_is_of_the_claims_that_have_made_it() {
+    let (folder, provider) = (Folder::new("openid"), Provider::start());
+    let text = settings(&folder, &provider.issuer, "");
+    let server = Server::with_config(&folder, &text);
+    let mut browser = Browser::new(&server);
+    assert_eq!(browser.log_in(&provider, "/").status, 302);
+    for (changed, status) in [
+        (settings(&folder, &provider.issuer, "leeway \"10s\""), 200),
+        (settings(&folder, &provider.issuer, "user \"email\""), 302),
+        (text.replace("groups \"groups\"", "groups \"roles\""), 302),
+        (text.replace("groups \"groups\"", ""), 302),
+        (text, 200),
+    ] {
+        folder.write("tidegate.kdl", &changed);
+        assert_eq!(server.tell(&["reload"]).code, Some(0));
+        assert_eq!(browser.clone().go("/").status, status, "{changed}");
+    }
+}
+
+/// Somebody who reads logs could be whoever is logging in at the moment.
+#[test]
+fn no_log_shows_the_code_that_somebody_comes_back_with() {
+    let (folder, provider) = (Folder::new("openid"), Provider::start());
+    let text = settings(&folder, &provider.issuer, "").replace("{path}\"", "{target}.\"");
+    // One worker writes its lines in their order.
+    let text = text.replace("workers 2", "workers 1");
+    let mut server = Server::with_config(&folder, &text);
+    let mut browser = Browser::new(&server);
+    assert_eq!(browser.go("/open/?a=b").status, 200);
+    assert_eq!(browser.log_in(&provider, "/staff/?a=b").status, 302);
+    let mut other = Browser::new(&server);
+    other.go("/");
+    for path in [
+        "/.openid/callback?code=secret&state=hidden",
+        "/.openid/%63allback?code=secret&state=hidden",
+        "/x/../.openid/callback?code=secret&state=hidden",
+        "http://site.test/.openid/callback?code=secret&state=hidden",
+    ] {
+        assert_eq!(other.go(path).status, 400);
+        let said = server.line("400 for 127.0.0.1");
+        assert!(said.contains("allback at site.test: `login openid"), "{said}");
+    }
+    assert_eq!(other.go("/open/?last=1").status, 200);
+    let lines = wait_for(
+        || std::fs::read_to_string(folder.path("access")).ok().filter(|text| text.contains("last=1")),
+        "the last line",
+    );
+    assert!(lines.contains(" 200 /open/?a=b.\n"), "{lines}");
+    assert!(lines.contains("anna 302 /.openid/callback.\n"), "{lines}");
+    for text in [lines, server.seen.join("\n")] {
+        assert!(!["code=", "secret", "state=", "hidden"].iter().any(|word| text.contains(word)), "{text}");
+    }
+}
+
+/// A server in front of another one, which logs people in: they get and give its cookies, and none of its own.
+#[test]
+fn logins_behind_another_server() {
+    let (folder, provider) = (Folder::new("openid"), Provider::start());
+    let back = Server::with_config(&folder, &settings(&folder, &provider.issuer, ""));
+    let front = Folder::new("openid-front");
+    let passed = format!("proxy \"http://{}\"", back.address);
+    let plain = format!("workers 1\nlisten \"127.0.0.1:0\"\nsite {{ {passed} }}\n");
+    // One that logs people in by itself, and others than the one behind it.
+    front.write("keys", &STANDARD.encode([9; 32]));
+    let with_own = format!(
+        "workers 1\nlisten \"127.0.0.1:0\"\nusers \"staff\" {{ openid \"{}\" {{ client \"web\"; session-keys \"{}\"\n\
+           callback \"/.front/callback\"; logout \"/.front/logout\" }} }}\n\
+         site {{ route \"/own/*\" {{ login openid \"staff\"; respond 200 }}\n {passed} }}\n",
+        provider.issuer,
+        front.path("keys").display()
+    );
+    for text in [plain, with_own.clone()] {
+        let server = Server::with_config(&front, &text);
+        let mut browser = Browser::new(&server);
+        assert_eq!(browser.log_in(&provider, "/staff/?a=b").location(), "http://site.test/staff/?a=b");
+        assert_eq!(browser.go("/staff/").body, "staff", "{browser:?}");
+    }
+    // Of users of the same name there, a cookie is the one's in front.
+    let server = Server::with_config(&front, &with_own.replace("\"staff\"", "\"corp\""));
+    let mut browser = Browser::new(&server);
+    let sent = browser.go("/staff/");
+    assert_eq!((sent.status, browser.cookies.len()), (302, 0), "{sent:?}");
 }
 
 #[test]

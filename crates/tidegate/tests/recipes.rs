@@ -1,5 +1,6 @@
 //! The settings in `examples/recipes` do what they say: each names its files (`//+`) and requests with a part of what
-//! `explain` has to say of them (`//?`). Where that is an answer of the server itself, a server that runs gives it too.
+//! `explain` has to say of them (`//?`). Where that is an answer of the server itself, a server that runs gives it too. What
+//! such a server sends holds the text behind a `//<`; a file of `//+` holds its own name.
 
 mod running;
 
@@ -45,7 +46,7 @@ fn asked(line: &str) -> Asked<'_> {
     Asked { method, url, arguments, expected }
 }
 
-/// The status of a server that runs.
+/// The answer of a server that runs.
 fn served(server: &str, asked: &Asked<'_>) -> String {
     let (host, path) = asked.url.strip_prefix("http://").unwrap().split_once('/').unwrap();
     let fields: Vec<_> = asked.arguments.iter().filter(|word| word.contains(": ")).cloned().collect();
@@ -56,7 +57,7 @@ fn served(server: &str, asked: &Asked<'_>) -> String {
     write!(stream, "{method} /{path} HTTP/1.1\r\nHost: {host}\r\n{fields}Connection: close\r\n\r\n").unwrap();
     let mut answer = Vec::new();
     stream.read_to_end(&mut answer).unwrap();
-    String::from_utf8_lossy(&answer).get(9..12).unwrap_or_default().to_owned()
+    String::from_utf8_lossy(&answer).into_owned()
 }
 
 #[test]
@@ -98,6 +99,16 @@ fn every_recipe_does_what_it_says() {
             .replace("listen \":80\"", "listen \"127.0.0.1:0\"")
             .replace("listen \":9180\"", "listen \"127.0.0.1:0\"");
         let server = may_run.then(|| Server::with_config(&folder, &format!("workers 1\n{port_free}")));
+        for asked in lines.iter().filter_map(|line| line.strip_prefix("//< ")).map(asked) {
+            let server = server.as_ref().unwrap_or_else(|| panic!("{name}: no server runs"));
+            let answer = served(&server.address, &asked);
+            if !answer.contains(asked.expected) {
+                wrong.push(format!(
+                    "{name}: {} {}: no {:?} in\n{answer}",
+                    asked.method, asked.url, asked.expected
+                ));
+            }
+        }
         for asked in &requests {
             let mut arguments = vec!["explain", "--config", "recipe.kdl", asked.method, asked.url];
             arguments.extend(asked.arguments.iter().map(String::as_str));
@@ -112,7 +123,8 @@ fn every_recipe_does_what_it_says() {
             let status = asked.expected.strip_prefix("answer: ");
             let is_local = !asked.arguments.iter().any(|word| word == "--from");
             if let (Some(server), Some(status), true) = (&server, status, is_local) {
-                let found = served(&server.address, asked);
+                let answer = served(&server.address, asked);
+                let found = answer.get(9..12).unwrap_or_default();
                 if found != status {
                     wrong.push(format!("{name}: {} {}: served {found}", asked.method, asked.url));
                 }

@@ -221,3 +221,43 @@ fn a_new_program_of_a_server_that_was_killed_does_not_serve_by_itself() {
     let error = wait_for(refused, "nobody to listen");
     assert_eq!(error.kind(), std::io::ErrorKind::ConnectionRefused);
 }
+
+/// Those who wait for a limit are kept as well, beside those whom the new program lets wait.
+#[test]
+fn who_waits_for_a_limit_is_served_after_an_upgrade() {
+    let (folder, backend) = (Folder::new("upgrade-of-a-queue"), Backend::new());
+    let limit = "  limit \"r\" concurrent=1 queue=4 age=\"10m\" by=\"all\"\n";
+    let settings = format!(
+        "workers 1\nlisten \"127.0.0.1:0\"\nsite {{\n{limit}  proxy \"http://{}\"\n}}\n",
+        backend.0.local_addr().unwrap()
+    );
+    let server = Server::with_config(&folder, &settings);
+    let waiting = |count: u64| {
+        let waits = || server.status()["limits"][0]["queue"]["waiting"].as_u64() == Some(count);
+        wait_for(|| waits().then_some(()), "requests to wait");
+    };
+    let ask = |path: &str| {
+        let mut client = TcpStream::connect(&server.address).unwrap();
+        client.set_read_timeout(Some(WAIT)).unwrap();
+        write!(client, "GET {path} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").unwrap();
+        client
+    };
+    let first = backend.request(&server.address);
+    let second = ask("/second");
+    waiting(1);
+    assert_eq!(server.tell(&["upgrade"]).code, Some(0));
+    waiting(1);
+    let third = ask("/third");
+    waiting(2);
+    answer(first);
+    let mut clients = vec![("GET /second ", second), ("GET /third ", third)];
+    for left in [1, 0] {
+        let (reached, _) = backend.0.accept().unwrap();
+        let mut line = String::new();
+        BufReader::new(&reached).read_line(&mut line).unwrap();
+        waiting(left);
+        let at = clients.iter().position(|(path, _)| line.starts_with(path)).expect("one of them");
+        answer((clients.remove(at).1, reached));
+    }
+    assert_eq!(server.status()["limits"][0]["queue"]["served"].as_u64(), Some(2));
+}

@@ -7,12 +7,20 @@ mount -t binfmt_misc binfmt_misc "$1/binfmt"
 magic='\x7f\x45\x4c\x46\x02\x01\x01\x00\x00\x00\x00\x00\x00\x00\x00\x00\x02\x00\xb7\x00'
 mask='\xff\xff\xff\xff\xff\xff\xff\x00\xff\xff\xff\xff\xff\xff\xff\xff\xfe\xff\xff\xff'
 printf '%s' ":aarch64:M::$magic:$mask:$3:OPF" > "$1/binfmt/register"
-export QEMU_LD_PREFIX=/usr/aarch64-linux-gnu
+# Where the loader of that processor looks. A variable of qemu's would not reach all that it starts.
+mount -t overlay overlay -o lowerdir=/usr/aarch64-linux-gnu/lib:/usr/lib /usr/lib
 echo 'from another processor' > "$1/site/index.html"
 cat > "$1/tidegate.kdl" <<SETTINGS
 listen "127.0.0.1:8080"
+listen "127.0.0.1:8081" { default-site "app" }
 access-log stdout
-site { root "$1/site"; compress "zstd" "br" "gzip"; route "/.perf" { status } }
+site {
+    root "$1/site"
+    compress "zstd" "br" "gzip"
+    route "/.perf" { status }
+    route "/app/*" { proxy "http://127.0.0.1:8081" }
+}
+site "app" { respond 200 "the application answers" }
 SETTINGS
 tidegate() { "$program" "$@"; }
 program=$2
@@ -24,6 +32,7 @@ for _ in $(seq 300); do
     read -rt 0.1 <> <(:) || true
 done
 curl -fsS http://127.0.0.1:8080/ | grep -q 'from another processor' || { cat "$1/server.log" >&2; exit 1; }
+curl -fsS http://127.0.0.1:8080/app/x | grep -q 'the application answers' || { cat "$1/server.log" >&2; exit 1; }
 curl -fsS 'http://127.0.0.1:8080/.perf?format=prometheus' | grep -q tidegate_
 tidegate status --control "$1/tidegate.sock" | grep -q serving
 tidegate reload --control "$1/tidegate.sock"

@@ -1,32 +1,90 @@
-//! `cargo xtask aarch64`: builds the program for 64-bit ARM and runs it under qemu, as far as that goes.
+//! `cargo xtask aarch64`: runs the program for 64-bit ARM under qemu, as far as that goes: one that it builds, or those in
+//! packages.
 //!
-//! qemu-user of Debian 12 knows neither landlock nor seccomp(2), so pools and their sandboxes are not part of it: what is
-//! looked at is that the program starts its processes, serves, reloads and stops.
+//! qemu-user of Debian 12 knows neither landlock nor seccomp(2) nor subreapers (`PR_SET_CHILD_SUBREAPER`), so pools are not part
+//! of it: what is looked at is that the program starts its processes, serves, passes requests on, reloads and stops.
 
+use std::fs;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 
+use super::architecture::{Architecture, Library};
 use super::test::Ground;
 use crate::workspace;
 
-const TARGET: &str = "aarch64-unknown-linux-gnu";
+/// What is run.
+#[derive(clap::Args)]
+pub struct Arguments {
+    /// Run the programs in these packages for arm64 (.deb, .tar.gz, .oci.tar) instead of building one
+    packages: Vec<PathBuf>,
+}
 
-/// Builds and runs.
-pub fn run() -> Result<()> {
-    for (program, package) in [
-        ("aarch64-linux-gnu-gcc", "gcc-aarch64-linux-gnu libc6-dev-arm64-cross"),
-        ("qemu-aarch64-static", "qemu-user-static"),
-    ] {
-        if workspace::find_program(program).is_none() {
-            bail!("{program} is missing: apt-get install {package}; and: rustup target add {TARGET}");
-        }
+/// Builds where there is nothing to run, and runs.
+pub fn run(arguments: &Arguments) -> Result<()> {
+    let architecture = Architecture::Arm64;
+    let Some(qemu) = workspace::find_program("qemu-aarch64-static") else {
+        bail!("qemu-aarch64-static is missing: apt-get install qemu-user-static");
+    };
+    if arguments.packages.is_empty() {
+        architecture.prepared(Library::Gnu)?;
+        let target = architecture.target(Library::Gnu);
+        let mut cargo = workspace::cargo();
+        cargo.args(["build", "--locked", "--package", "tidegate", "--target", &target]);
+        let linker = "CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER";
+        workspace::run(cargo.env(linker, architecture.compiler(Library::Gnu)))?;
+        let program = workspace::target_directory().join(target).join("debug/tidegate");
+        play(&program, &qemu)?;
     }
-    let mut cargo = workspace::cargo();
-    cargo.args(["build", "--locked", "--package", "tidegate", "--target", TARGET]);
-    workspace::run(cargo.env("CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER", "aarch64-linux-gnu-gcc"))?;
-    let program = workspace::target_directory().join(TARGET).join("debug/tidegate");
-    let qemu = workspace::find_program("qemu-aarch64-static").unwrap_or_default();
+    for package in &arguments.packages {
+        let ground = Ground::new()?;
+        let program = unpack(package, ground.path())?;
+        play(&program, &qemu)?;
+        println!("aarch64: {}", package.display());
+    }
+    println!("aarch64: the program serves, passes requests on, reloads and stops under qemu");
+    Ok(())
+}
+
+/// Takes the program out of a package.
+fn unpack(package: &Path, folder: &Path) -> Result<PathBuf> {
+    let name = package.to_string_lossy();
+    let folder = folder.join("unpacked");
+    fs::create_dir_all(&folder)?;
+    if name.ends_with(".deb") {
+        let told = workspace::output(Command::new("dpkg-deb").arg("-f").arg(package).arg("Architecture"))?;
+        if told.trim() != "arm64" {
+            bail!("{name} is for {}", told.trim());
+        }
+        workspace::run(Command::new("dpkg-deb").arg("-x").args([package, &folder]))?;
+        return Ok(folder.join("usr/bin/tidegate"));
+    }
+    let untar = |archive: &Path, arguments: &[&str]| {
+        workspace::run(Command::new("tar").arg("-C").arg(&folder).args(arguments).arg("-xf").arg(archive))
+    };
+    if name.ends_with(".oci.tar") {
+        untar(package, &[])?;
+        let blob = |descriptor: &serde_json::Value| {
+            let digest = descriptor["digest"].as_str().and_then(|digest| digest.strip_prefix("sha256:"));
+            digest.map(|digest| folder.join("blobs/sha256").join(digest)).context("a digest is missing")
+        };
+        let read =
+            |path: &Path| -> Result<serde_json::Value> { Ok(serde_json::from_slice(&fs::read(path)?)?) };
+        let manifest = read(&blob(&read(&folder.join("index.json"))?["manifests"][0])?)?;
+        let config = read(&blob(&manifest["config"])?)?;
+        if config["architecture"] != "arm64" {
+            bail!("{name} is for {}", config["architecture"]);
+        }
+        untar(&blob(&manifest["layers"][0])?, &["-z"])?;
+        return Ok(folder.join("usr/bin/tidegate"));
+    }
+    untar(package, &["-z", "--strip-components=1"])?;
+    Ok(folder.join("tidegate"))
+}
+
+/// Runs the script in namespaces of its own.
+fn play(program: &Path, qemu: &Path) -> Result<()> {
     let ground = Ground::new()?;
     let mut command = Command::new("unshare");
     command.args([
@@ -41,7 +99,5 @@ pub fn run() -> Result<()> {
     ]);
     command.args(["bash", "-euo", "pipefail"]);
     command.arg(workspace::root().join("xtask/src/packages/aarch64-test.sh"));
-    workspace::run(command.args([ground.path(), &program, &qemu]).stdin(std::process::Stdio::null()))?;
-    println!("aarch64: the program serves, reloads and stops under qemu");
-    Ok(())
+    workspace::run(command.args([ground.path(), program, qemu]).stdin(std::process::Stdio::null()))
 }

@@ -6,15 +6,22 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 
+use super::architecture::Architecture;
 use super::commit_time;
-use super::image::{architecture, tar};
+use super::image::tar;
 use super::tree::{Tree, settle, source};
 use crate::workspace;
 
 /// Makes the archive; returns its path.
-pub fn make(output: &Path, program: &Path, version: &str, notices: &[PathBuf]) -> Result<PathBuf> {
+pub fn make(
+    output: &Path,
+    architecture: Architecture,
+    program: &Path,
+    version: &str,
+    notices: &[PathBuf],
+) -> Result<PathBuf> {
     let time = commit_time()?;
-    let name = format!("tidegate-{version}-{}-static", architecture()?);
+    let name = format!("tidegate-{version}-{}-static", architecture.name());
     let folder = output.join("static");
     let _ = fs::remove_dir_all(&folder);
     let tree = Tree::new(&folder);

@@ -7,6 +7,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
+use super::architecture::Architecture;
 use super::commit_time;
 use super::tree::{Places, Tree, settle, source};
 use crate::workspace;
@@ -17,6 +18,7 @@ const SETTINGS: &str = "/etc/tidegate/tidegate.kdl\n/etc/logrotate.d/tidegate\n"
 /// Makes the package; returns its path.
 pub fn make(
     output: &Path,
+    architecture: Architecture,
     program: &Path,
     version: &str,
     maintainer: &str,
@@ -25,15 +27,14 @@ pub fn make(
     if workspace::find_program("dpkg-deb").is_none() {
         bail!("dpkg-deb is missing: the package of Debian can only be made where dpkg is");
     }
-    let architecture = workspace::output(Command::new("dpkg").arg("--print-architecture"))?.trim().to_owned();
     let folder = output.join("deb");
     let _ = fs::remove_dir_all(&folder);
     let tree = Tree::new(&folder);
     let places = Places::below("/usr");
-    tree.fill(&places, program, notices)?;
+    tree.fill(&places, architecture, program, notices)?;
     let documents = places.documents();
     tree.file(&format!("{documents}/copyright"), 0o644, &copyright()?)?;
-    let control = control(program, version, maintainer, &architecture, size(&folder)?)?;
+    let control = control(program, version, maintainer, architecture, size(&folder)?)?;
     tree.file("/DEBIAN/md5sums", 0o644, sums(&folder)?.as_bytes())?;
     tree.file("/DEBIAN/control", 0o644, control.as_bytes())?;
     tree.file("/DEBIAN/conffiles", 0o644, SETTINGS.as_bytes())?;
@@ -42,7 +43,7 @@ pub fn make(
     }
     let time = commit_time()?;
     settle(&folder, time)?;
-    let package = output.join(format!("tidegate_{version}_{architecture}.deb"));
+    let package = output.join(format!("tidegate_{version}_{}.deb", architecture.name()));
     workspace::run(
         Command::new("dpkg-deb")
             .args(["--build", "--root-owner-group", "-Zxz"])
@@ -54,8 +55,15 @@ pub fn make(
     Ok(package)
 }
 
-fn control(program: &Path, version: &str, maintainer: &str, architecture: &str, size: u64) -> Result<String> {
-    let libraries = libraries(program)?;
+fn control(
+    program: &Path,
+    version: &str,
+    maintainer: &str,
+    architecture: Architecture,
+    size: u64,
+) -> Result<String> {
+    let libraries = libraries(program, architecture)?;
+    let architecture = architecture.name();
     Ok(format!(
         "Package: tidegate\n\
          Version: {version}\n\
@@ -76,8 +84,8 @@ fn control(program: &Path, version: &str, maintainer: &str, architecture: &str, 
 }
 
 /// What the program is linked with, and how new it has to be.
-fn libraries(program: &Path) -> Result<String> {
-    let told = workspace::output(Command::new("objdump").args(["-T"]).arg(program))?;
+fn libraries(program: &Path, architecture: Architecture) -> Result<String> {
+    let told = workspace::output(Command::new(architecture.tool("objdump")).args(["-T"]).arg(program))?;
     let newest = told
         .split(['(', ')', ' ', '\n'])
         .filter_map(|word| word.strip_prefix("GLIBC_"))

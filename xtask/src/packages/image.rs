@@ -11,6 +11,7 @@ use std::process::Command;
 use anyhow::{Context, Result, bail};
 use serde_json::{Value, json};
 
+use super::architecture::Architecture;
 use super::commit_time;
 use super::tree::{Tree, settle, source};
 use crate::workspace;
@@ -22,7 +23,16 @@ const USER: &str = "65532";
 const OWN: [&str; 4] = ["run/tidegate", "var/lib/tidegate", "var/log/tidegate", "tmp"];
 
 /// Makes the image; returns the archive of its layout.
-pub fn make(output: &Path, program: &Path, version: &str, is_static: bool) -> Result<PathBuf> {
+pub fn make(
+    output: &Path,
+    architecture: Architecture,
+    program: &Path,
+    version: &str,
+    is_static: bool,
+) -> Result<PathBuf> {
+    if !is_static && !architecture.is_here() {
+        bail!("an image for {} takes a static program: --image-program FILE", architecture.name());
+    }
     let time = commit_time()?;
     let root = output.join("image-root");
     let _ = fs::remove_dir_all(&root);
@@ -50,7 +60,7 @@ pub fn make(output: &Path, program: &Path, version: &str, is_static: bool) -> Re
         "+%Y-%m-%dT%H:%M:%SZ",
     ]))?;
     let config = json!({
-        "architecture": architecture()?,
+        "architecture": architecture.name(),
         "os": "linux",
         "created": created.trim(),
         "config": {
@@ -86,7 +96,7 @@ pub fn make(output: &Path, program: &Path, version: &str, is_static: bool) -> Re
     fs::write(layout.join("index.json"), serde_json::to_vec(&index)?)?;
     fs::write(layout.join("oci-layout"), br#"{"imageLayoutVersion":"1.0.0"}"#)?;
     settle(&layout, time)?;
-    let image = output.join(format!("tidegate-{version}-{}.oci.tar", architecture()?));
+    let image = output.join(format!("tidegate-{version}-{}.oci.tar", architecture.name()));
     workspace::run(tar(&layout, time).arg("-cf").arg(&image).args(["oci-layout", "index.json", "blobs"]))?;
     fs::remove_dir_all(&layout)?;
     fs::remove_dir_all(&root)?;
@@ -132,15 +142,6 @@ fn libraries(program: &Path) -> Result<Vec<String>> {
     let told = workspace::output(Command::new("ldd").arg(program))?;
     let paths = told.split_whitespace().filter(|word| word.starts_with('/') && !word.ends_with(':'));
     Ok(paths.map(str::to_owned).collect())
-}
-
-/// What images and packages call the processors of this machine.
-pub fn architecture() -> Result<&'static str> {
-    match std::env::consts::ARCH {
-        "x86_64" => Ok("amd64"),
-        "aarch64" => Ok("arm64"),
-        other => bail!("no image is made for {other}"),
-    }
 }
 
 /// `tar` in a folder, with nothing of the machine in what it writes.

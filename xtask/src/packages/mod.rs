@@ -4,6 +4,7 @@
 //! Everything is made of the sources and the program alone: two runs on one commit give the same bytes.
 
 pub mod aarch64;
+mod architecture;
 mod archive;
 mod deb;
 mod image;
@@ -18,10 +19,15 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 
 use crate::workspace;
+use architecture::{Architecture, Library};
 
 /// What `packages` makes.
 #[derive(clap::Args)]
 pub struct Arguments {
+    /// The kind of processor; another than this machine's takes a compiler for it, and qemu
+    #[arg(long, value_enum)]
+    architecture: Option<Architecture>,
+
     /// Pack this program instead of building one
     #[arg(long, value_name = "FILE")]
     program: Option<PathBuf>,
@@ -48,7 +54,7 @@ pub struct Arguments {
 }
 
 /// An address that reaches nobody (RFC 2606), and says that none was named.
-const UNNAMED: &str = "Tidegate, unnamed packager <nobody@localhost.invalid>";
+const UNNAMED: &str = "Unnamed packager of Tidegate <nobody@localhost.invalid>";
 
 /// What `install` does.
 #[derive(clap::Args)]
@@ -74,27 +80,41 @@ pub fn run(arguments: &Arguments) -> Result<()> {
         Some(version) => version.clone(),
         None => workspace_version()?,
     };
+    let architecture = arguments.architecture.map_or_else(Architecture::here, Ok)?;
     let builds = arguments.program.is_none();
+    let builds_static = builds && arguments.image_program.is_none();
     // Said before a build of minutes, and not behind it.
-    let musl = if builds && arguments.image_program.is_none() { Some(program::musl()?) } else { None };
+    if builds {
+        architecture.prepared(Library::Gnu)?;
+    }
+    if builds_static {
+        architecture.prepared(Library::Musl)?;
+    }
+    if arguments.maintainer == UNNAMED {
+        println!(
+            "packages: no maintainer is named, and the package says so: --maintainer \"NAME <ADDRESS>\""
+        );
+    }
     let notices = if arguments.without_notices { Vec::new() } else { notices::make(&output)? };
     let book = if builds && notices::has("mdbook") { Some(crate::book::make()?) } else { None };
     let program = match &arguments.program {
         Some(program) => program.clone(),
-        None => program::build(&output, None, book.as_deref())?,
+        None => program::build(&output, architecture, Library::Gnu, book.as_deref())?,
     };
-    let package = deb::make(&output, &program, &version, &arguments.maintainer, &notices)?;
+    let package = deb::make(&output, architecture, &program, &version, &arguments.maintainer, &notices)?;
     println!("{}", package.display());
-    let (program, is_static) = match (&arguments.image_program, musl) {
-        (Some(program), _) => (program.clone(), true),
-        (None, Some(musl)) => (program::build(&output, Some(musl), book.as_deref())?, true),
+    let (program, is_static) = match &arguments.image_program {
+        Some(program) => (program.clone(), true),
+        None if builds_static => {
+            (program::build(&output, architecture, Library::Musl, book.as_deref())?, true)
+        }
         // What was given is packed as it is, with the libraries that it wants.
-        (None, None) => (program, false),
+        None => (program, false),
     };
     if is_static {
-        println!("{}", archive::make(&output, &program, &version, &notices)?.display());
+        println!("{}", archive::make(&output, architecture, &program, &version, &notices)?.display());
     }
-    let image = image::make(&output, &program, &version, is_static)?;
+    let image = image::make(&output, architecture, &program, &version, is_static)?;
     println!("{}", image.display());
     Ok(())
 }
@@ -105,12 +125,15 @@ pub fn install(arguments: &InstallArguments) -> Result<()> {
     fs::create_dir_all(&output)?;
     let program = match &arguments.program {
         Some(program) => program.clone(),
-        None => program::build(&output, None, None)?,
+        None => program::build(&output, Architecture::here()?, Library::Gnu, None)?,
     };
     let places = tree::Places::below(&arguments.prefix);
     let tree = tree::Tree::new(&arguments.destdir);
-    tree.fill(&places, &program, &[])?;
-    println!("installed below {}{}", arguments.destdir.display(), arguments.prefix.trim_start_matches('/'));
+    tree.fill(&places, Architecture::here()?, &program, &[])?;
+    println!(
+        "installed below {}",
+        arguments.destdir.join(arguments.prefix.trim_start_matches('/')).display()
+    );
     if arguments.destdir == Path::new("/") {
         println!("now: systemd-sysusers && systemctl daemon-reload && systemctl enable --now tidegate");
     }

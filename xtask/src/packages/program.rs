@@ -1,40 +1,28 @@
 //! The program that packages carry: all crates optimised as one, without a path of the machine that built it.
 
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
-use anyhow::{Result, bail};
+use anyhow::Result;
 
+use super::architecture::{Architecture, Library};
 use super::commit_time;
 use crate::workspace;
 
-/// The target of the static program.
-pub fn musl() -> Result<&'static str> {
-    let target = match std::env::consts::ARCH {
-        "x86_64" => "x86_64-unknown-linux-musl",
-        "aarch64" => "aarch64-unknown-linux-musl",
-        other => bail!("no static program is built for {other}"),
-    };
-    if workspace::find_program("musl-gcc").is_none() {
-        bail!("musl-gcc is missing: apt-get install musl-tools");
-    }
-    let told = Command::new("rustup").args(["target", "list", "--installed"]).output();
-    let installed = told.map(|told| String::from_utf8_lossy(&told.stdout).into_owned()).unwrap_or_default();
-    if !installed.lines().any(|line| line == target) {
-        bail!("the target is missing: rustup target add {target}");
-    }
-    Ok(target)
-}
-
-/// Builds the program for this machine or a target, with the site of the documents in it where there is one; strips it and
+/// Builds the program for a kind of processor, with the site of the documents in it where there is one; strips it and
 /// puts its debug lines beside it.
-pub fn build(output: &Path, target: Option<&str>, book: Option<&Path>) -> Result<PathBuf> {
-    if workspace::find_program("objcopy").is_none() {
-        bail!("objcopy is missing: apt-get install binutils");
-    }
+pub fn build(
+    output: &Path,
+    architecture: Architecture,
+    library: Library,
+    book: Option<&Path>,
+) -> Result<PathBuf> {
+    architecture.prepared(library)?;
     let folder = output.join("build");
     let mut cargo = workspace::cargo();
     cargo.args(["build", "--profile", "dist", "--locked", "--package", "tidegate"]);
+    // Without a name it is a build for this machine, whose results lie elsewhere.
+    let target = architecture.target(library);
+    let target = (library == Library::Musl || !architecture.is_here()).then_some(target);
     cargo.args(target.iter().flat_map(|target| ["--target", target]));
     // Paths in the program are those of no machine, so that the same commit gives the same bytes wherever it is built.
     let root = workspace::root().display().to_string();
@@ -48,8 +36,13 @@ pub fn build(output: &Path, target: Option<&str>, book: Option<&Path>) -> Result
         .env("CFLAGS", flags("-ffile-prefix-map"))
         .env("SOURCE_DATE_EPOCH", commit_time()?.to_string());
     cargo.env("TIDEGATE_BOOK", book.unwrap_or(Path::new("")));
-    if let Some(target) = target {
-        cargo.env(format!("CC_{}", target.replace('-', "_")), "musl-gcc");
+    if let Some(target) = &target {
+        let name = target.replace('-', "_");
+        cargo.env(format!("CC_{name}"), architecture.compiler(library));
+        if !architecture.is_here() {
+            let linker = format!("CARGO_TARGET_{}_LINKER", name.to_uppercase());
+            cargo.env(linker, architecture.compiler(Library::Gnu));
+        }
     }
     workspace::run(&mut cargo)?;
     let built = match target {
@@ -58,6 +51,6 @@ pub fn build(output: &Path, target: Option<&str>, book: Option<&Path>) -> Result
     };
     let stripped = built.join("package");
     std::fs::create_dir_all(&stripped)?;
-    crate::package::split(&built.join("tidegate"), &stripped)?;
+    crate::package::split(&architecture.tool("objcopy"), &built.join("tidegate"), &stripped)?;
     Ok(stripped.join("tidegate"))
 }

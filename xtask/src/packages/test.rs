@@ -6,6 +6,7 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use anyhow::{Context, Result, bail};
 
@@ -18,6 +19,10 @@ pub struct Arguments {
     /// Pack this program for the test; without it the one of `cargo build`
     #[arg(long, value_name = "FILE")]
     program: Option<PathBuf>,
+
+    /// Put this static program into the image; without it the one that is packed, with its libraries
+    #[arg(long, value_name = "FILE")]
+    image_program: Option<PathBuf>,
 }
 
 /// Runs all of it.
@@ -44,8 +49,9 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     let packages = [("first", "0.0.1"), ("second", "0.0.2"), ("again", "0.0.2")];
     for (folder, version) in packages {
         super::run(&PackageArguments {
+            architecture: None,
             program: Some(program.clone()),
-            image_program: None,
+            image_program: arguments.image_program.clone(),
             without_notices: true,
             version: Some(version.to_owned()),
             maintainer: "Test <test@localhost.invalid>".to_owned(),
@@ -72,7 +78,9 @@ pub(super) struct Ground(PathBuf);
 
 impl Ground {
     pub(super) fn new() -> Result<Self> {
-        let path = std::env::temp_dir().join(format!("tidegate-packages-{}", std::process::id()));
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let number = NEXT.fetch_add(1, Relaxed);
+        let path = std::env::temp_dir().join(format!("tidegate-packages-{}-{number}", std::process::id()));
         std::fs::create_dir_all(&path)?;
         Ok(Self(path))
     }

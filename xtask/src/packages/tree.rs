@@ -7,6 +7,7 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail};
 
+use super::architecture::Architecture;
 use crate::workspace;
 
 /// Where things go, as paths from the root.
@@ -68,11 +69,17 @@ impl Tree {
     }
 
     /// Puts everything where it belongs.
-    pub fn fill(&self, places: &Places, program: &Path, notices: &[PathBuf]) -> Result<()> {
+    pub fn fill(
+        &self,
+        places: &Places,
+        architecture: Architecture,
+        program: &Path,
+        notices: &[PathBuf],
+    ) -> Result<()> {
         let bytes = fs::read(program).with_context(|| format!("cannot read {}", program.display()))?;
         self.file(&places.program, 0o755, &bytes)?;
-        self.manual(places, program)?;
-        self.completions(places, program)?;
+        self.manual(places, architecture, program)?;
+        self.completions(places, architecture, program)?;
         self.service(places)?;
         let welcome = format!("{}/share/tidegate/welcome", places.prefix);
         let settings = String::from_utf8(source("dist/tidegate.kdl")?)?;
@@ -98,11 +105,13 @@ impl Tree {
         self.file_if_missing("/etc/logrotate.d/tidegate", &source("dist/tidegate.logrotate")?)
     }
 
-    fn manual(&self, places: &Places, program: &Path) -> Result<()> {
+    fn manual(&self, places: &Places, architecture: Architecture, program: &Path) -> Result<()> {
         let folder = format!("{}/share/man/man1", places.prefix);
         self.folder(&folder)?;
         let here = self.path(&folder);
-        workspace::run(Command::new(program).arg("man").arg("--output").arg(&here).stdout(Stdio::null()))?;
+        workspace::run(
+            architecture.command(program).arg("man").arg("--output").arg(&here).stdout(Stdio::null()),
+        )?;
         for entry in fs::read_dir(&here)? {
             let path = entry?.path();
             let is_ours = path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("tidegate"));
@@ -115,13 +124,13 @@ impl Tree {
         Ok(())
     }
 
-    fn completions(&self, places: &Places, program: &Path) -> Result<()> {
+    fn completions(&self, places: &Places, architecture: Architecture, program: &Path) -> Result<()> {
         for (shell, path) in [
             ("bash", "bash-completion/completions/tidegate"),
             ("zsh", "zsh/site-functions/_tidegate"),
             ("fish", "fish/vendor_completions.d/tidegate.fish"),
         ] {
-            let text = workspace::output(Command::new(program).args(["completions", shell]))?;
+            let text = workspace::output(architecture.command(program).args(["completions", shell]))?;
             self.file(&format!("{}/share/{path}", places.prefix), 0o644, text.as_bytes())?;
         }
         Ok(())

@@ -15,7 +15,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use crate::diagnostic::Diagnostic;
-use crate::directive::{Argument, Children, Context, Count, Kind, argument_at};
+use crate::directive::{Argument, Children, Context, Count, Directive, Kind, argument_at};
 use crate::directives;
 use crate::environment::{Environment, SubstitutionError, substitute};
 use crate::source::Source;
@@ -200,8 +200,14 @@ impl<'a> Checker<'a> {
             .iter()
             .filter(|argument| matches!(argument.count, Count::One | Count::Some))
             .count();
+        // Name and value in one text: what is missing stands there.
+        let is_joined = |entry: &&Entry| matches!(&entry.value, Literal::Text(text) if text.contains(':'));
+        let is_joined =
+            matches!(directive.arguments.first().map(|argument| argument.kind), Some(Kind::FieldName))
+                && node.arguments().next().is_some_and(|first| is_joined(&first));
         if position < due
             && !node.is_header_broken
+            && !is_joined
             && let Some(missing) = directive.arguments.get(position)
         {
             let expected = missing.kind.expectation_with(missing.words);
@@ -218,6 +224,9 @@ impl<'a> Checker<'a> {
         let property = directive.properties.iter().find(|property| property.name == text);
         let help = match property {
             Some(property) => format!("write `{}={}`", property.name, property.default.unwrap_or("…")),
+            None if switch_help(directive, &entry.value).is_some() => {
+                switch_help(directive, &entry.value).unwrap_or_default()
+            }
             // A directive of the same place: what should part the two is missing.
             None if directive.contexts.iter().any(|context| directives::find(*context, text).is_some())
                 && matches!(item.file.source.slice(range).chars().next(), Some('a'..='z')) =>
@@ -311,10 +320,13 @@ impl<'a> Checker<'a> {
                     .filter(|_| item.directive.arguments.len() == 1 && entry.name.is_none());
                 let default =
                     default.map(|default| format!("; the default is `{default}`")).unwrap_or_default();
+                let switch = switch_help(item.directive, &entry.value)
+                    .filter(|_| entry.name.is_none() && matches!(kind, Kind::Choice(_)));
+                let help = switch.unwrap_or(error.help);
                 self.diagnostics.push(
                     Diagnostic::error(format!("`{}`: {}", item.directive.name, error.message))
                         .at(&item.file.source, range.clone())
-                        .help(format!("{}{default}", error.help)),
+                        .help(format!("{help}{default}")),
                 );
                 None
             }
@@ -424,6 +436,41 @@ fn begins_another(item: &Item, argument: &Argument, entry: &Entry) -> bool {
     let is_bare = matches!(item.file.source.slice(&entry.value_range).chars().next(), Some('a'..='z'));
     let contexts = item.directive.contexts;
     is_bare
+        && switch_help(item.directive, &entry.value).is_none()
         && !words.contains(&text.as_str())
         && contexts.iter().any(|context| directives::find(*context, text).is_some())
+}
+
+/// What is said of a word such as `on`, `yes` or `0` behind a directive that is switched on by standing there.
+fn switch_help(directive: &Directive, value: &Literal) -> Option<String> {
+    let is_on = match value {
+        Literal::Text(text) => match text.to_ascii_lowercase().as_str() {
+            "on" | "yes" | "true" | "enable" | "enabled" => true,
+            "no" | "false" | "off" | "disable" | "disabled" => false,
+            _ => return None,
+        },
+        Literal::Integer(1) => true,
+        Literal::Integer(0) => false,
+        _ => return None,
+    };
+    let name = directive.name;
+    let Some(argument) = directive.arguments.first() else {
+        return Some(match is_on {
+            true => format!("`{name}` alone switches it on"),
+            false => format!(
+                "`{name}` alone switches it on, and where it does not stand it is off: take the line out"
+            ),
+        });
+    };
+    let knows = |word: &str| {
+        argument.words.contains(&word)
+            || matches!(argument.kind, Kind::Choice(words) if words.contains(&word))
+    };
+    let stands_alone = matches!(argument.count, Count::Optional | Count::Any);
+    match is_on {
+        true if knows("on") => Some("did you mean `on`?".to_owned()),
+        true if knows("off") && stands_alone => Some(format!("`{name}` alone switches it on")),
+        false if knows("off") => Some(format!("write `{name} off`")),
+        _ => None,
+    }
 }

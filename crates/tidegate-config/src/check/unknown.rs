@@ -29,6 +29,13 @@ impl Checker<'_> {
             let problem =
                 if elsewhere.is_empty() { "unknown directive" } else { "no directive of this block:" };
             (format!("{problem} `{word}`"), format!("it is `{meant}` {}", context.place()))
+        } else if let Some(ours) = Some(word.to_ascii_lowercase())
+            .filter(|lower| lower != word && directives::find(context, lower).is_some())
+        {
+            // Apache begins its words so: then both are told.
+            let theirs =
+                foreign::hint_of_another(word).map(|theirs| format!(" {theirs}")).unwrap_or_default();
+            (format!("unknown directive `{word}`"), format!("did you mean `{ours}`?{theirs}"))
         } else if is_of_server {
             let message = format!("`{word}` cannot stand {}", context.place());
             (message, suggest::for_the_server(word).to_owned())

@@ -236,6 +236,18 @@ pub(super) const DIRECTIVES: &[Directive] = &[
         ..Directive::new("trusted-proxies", EVERYWHERE)
     },
     Directive {
+        arguments: &[one("name", Kind::Token)],
+        inheritance: Inheritance::Replaces(Apply::to_route(|route, item| {
+            route.bucket = item.texts().into_iter().next();
+        })),
+        default: Some("bucket \"default-bucket\""),
+        doc: "The performance bucket that the requests of these routes are counted in, under \"Performance Counters\" of the \
+              status page and as `tidegate_bucket_…` for Prometheus: any routes of any sites may share one. What a route has \
+              counted goes with it when it gets another bucket.",
+        example: "bucket \"checkout\"",
+        ..Directive::new("bucket", EVERYWHERE)
+    },
+    Directive {
         arguments: &[OFF],
         inheritance: Inheritance::Replaces(Apply::to_route(|route, item| route.has_request_id = !item.is_word("off"))),
         default: Some("request-id off"),

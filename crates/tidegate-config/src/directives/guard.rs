@@ -1,6 +1,6 @@
 //! Who gets in by being somebody, and how often something may be asked for.
 
-use super::DAY;
+use super::{DAY, HOUR};
 use crate::directive::{
     Apply, Argument, Children, Context, Count, Directive, Inheritance, Kind, Property, any, one, one_or,
 };
@@ -175,6 +175,21 @@ pub(super) const DIRECTIVES: &[Directive] = &[
                   its time: with `\"10/s\"` ten.",
             },
             Property {
+                name: "queue",
+                kind: Kind::Number { least: 0, most: 1_000_000 },
+                default: Some("0"),
+                doc: "With `concurrent`: requests that wait, of each that is counted by itself (`by`); further ones are refused \
+                  at once, as all are without it. First come, first served in a server process; with several `processes` \
+                  a place that one leaves is found by who waits in another within some tens of milliseconds. A client that goes away \
+                  frees its place.",
+            },
+            Property {
+                name: "age",
+                kind: Kind::Duration { least: 1, most: HOUR },
+                default: Some("10s"),
+                doc: "With `queue`: how long one may wait; then it is refused.",
+            },
+            Property {
                 name: "by",
                 kind: Kind::FieldTemplate,
                 default: Some("{client}"),
@@ -204,7 +219,8 @@ pub(super) const DIRECTIVES: &[Directive] = &[
         doc: "How often something may be asked for, or how much of it may be under way at once: a request beyond it is \
           answered 429 with `Retry-After`, and goes nowhere. A rate tells more in `RateLimit` and `RateLimit-Policy`; where \
           what is under way is counted for all together (`by` without a placeholder) the answer is 503. Exact for all workers and server processes together, kept across a reload \
-          and an upgrade. A name is one count wherever it stands, so that a request that a `try` or an index leads on \
+          and an upgrade. With `queue`, who finds no place among what may be under way waits for one, and gets that answer when \
+          it has waited too long; where that is 503, `busy-answer` says what it looks like. A name is one count wherever it stands, so that a request that a `try` or an index leads on \
           counts once. `track` behind the name only counts what would be refused, to see what a limit would do. \
           `shared` counts together with the other \
           servers of the `limit-store`. `limit off` does away with the limits of the levels around.",
@@ -264,7 +280,7 @@ pub(super) const DIRECTIVES: &[Directive] = &[
     Directive {
         arguments: &[
             one_or("name", Kind::Text { most: 64 }, &["off"]),
-            Argument { name: "track", kind: Kind::Choice(&["track"]), count: Count::Optional, words: &[] },
+            Argument { name: "how", kind: Kind::Choice(&["track", "shared"]), count: Count::Any, words: &[] },
         ],
         properties: &[
             Property {
@@ -321,7 +337,8 @@ pub(super) const DIRECTIVES: &[Directive] = &[
           the access rules, and so counts what those refuse, as well as what a limit, a login or an application refuses; what it \
           answers itself is not counted. `tidegate bans` lists who is banned, `tidegate bans lift ADDRESS` lets somebody in \
           again. A trusted proxy, and one on this machine that names its clients, is never banned; other proxies of your own have \
-          to be named in `trusted-proxies`, else it is they who are. `track` behind the name refuses nobody and counts. `ban \
+          to be named in `trusted-proxies`, else it is they who are. `track` behind the name refuses nobody and counts. `shared` \
+          bans on the other servers of the `limit-store` as well, which hear of it within a second or two, and of whom is let in again. `ban \
           off` does away with those of the levels around.",
         example: "ban \"guessers\" statuses=\"401 403\" count=20 within=\"1m\" for=\"10m\"",
         ..Directive::new("ban", EVERYWHERE)

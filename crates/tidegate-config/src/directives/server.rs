@@ -163,7 +163,8 @@ pub(super) const DIRECTIVES: &[Directive] = &[
         arguments: &[one("path", Kind::File)],
         doc: "A file in which `tidegate stop` leaves who is banned, and for how long, and from which the next start takes it; \
               it is gone while the server runs. Without it all are let in after a stop. A server that is killed leaves \
-              nothing there.",
+              nothing there. One that belongs neither to root nor to the user that starts the server, or that others may \
+              write to, bans nobody.",
         example: "bans-file \"bans\"",
         ..Directive::new("bans-file", TOP)
     },
@@ -306,7 +307,8 @@ pub(super) const DIRECTIVES: &[Directive] = &[
         ],
         doc: "A Redis or Valkey, `redis://ADDRESS:PORT/DATABASE`, in which several servers tell each other what they have let \
               in by limits that are `shared`. No request waits for it: each server counts for itself and hears of the others \
-              a moment later. While it is away each has an equal part of a limit, by how many servers there were last.",
+              a moment later. While it is away each has an equal part of a limit, by how many servers there were last. Bans that are \
+              `shared` go there, too, and are each server's own while it is away.",
         example: "limit-store \"redis://192.0.2.1:6379\" nodes=3",
         ..Directive::new("limit-store", TOP)
     },
@@ -338,7 +340,8 @@ pub(super) const DIRECTIVES: &[Directive] = &[
                 name: "queries",
                 kind: Kind::Number { least: 1, most: 4096 },
                 default: Some("256"),
-                doc: "How many clients are asked for at once, in each server process. Beyond it a client counts as not answered.",
+                doc: "How many clients are asked for at once, in each server process, of which those of one IPv6 network of 64 bits \
+                      have a sixteenth at most, those of one of 48 bits a quarter. Beyond it a client counts as not answered.",
             },
         ],
         default: None,

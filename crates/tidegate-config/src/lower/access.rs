@@ -36,6 +36,14 @@ pub(super) fn too_late(network: Network, rule: &AccessRule) -> Diagnostic {
     Diagnostic::warning(message).help(format!("put `allow \"{network}\"` in front of it"))
 }
 
+/// What is said of a `deny` behind an `allow` of the same level that fits all whom it names.
+pub(super) fn never_denies(whom: &str, rule: &AccessRule) -> Diagnostic {
+    let origin = &rule.origin;
+    let message =
+        format!("this refuses nobody: `{rule}` ({origin}) comes first, and the first rule that fits decides");
+    Diagnostic::warning(message).help(format!("put `deny {whom}` in front of it"))
+}
+
 /// Says so where countries are asked for and nothing tells them: nobody would be of any.
 pub(super) fn without_database(checker: &mut Checker<'_>, settings: &Settings, nodes: &[TopNode]) {
     if settings.country_database.is_some() {

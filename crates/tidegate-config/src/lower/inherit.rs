@@ -73,6 +73,7 @@ pub(crate) struct Inherited {
     pub hsts: Option<String>,
     pub trusted_proxies: Shared<NetworkSet>,
     pub has_request_id: bool,
+    pub bucket: Option<String>,
     pub limits: RequestLimits,
     /// Those of the top level.
     pub limits_of_server: Arc<RequestLimits>,
@@ -214,6 +215,23 @@ impl Inherited {
                 checker.diagnostics.push(item.error_at(1, message).help(help));
             }
         }
+        for (at, (item, name)) in headers.iter().enumerate() {
+            let is_plain =
+                |item: &Item| item.arguments.len() == 2 && matches!(item.arguments[1].value, Value::Text(_));
+            let is_list = ["Set-Cookie", "Vary", "Link"].iter().any(|list| list.eq_ignore_ascii_case(name));
+            let twice = headers[..at]
+                .iter()
+                .find(|(before, known)| is_plain(before) && field_names_agree(known, name))
+                .filter(|_| is_plain(item) && !is_list);
+            let Some((first, _)) = twice else { continue };
+            let message = format!("`{name}` is given twice in this level, and both are sent");
+            let warning = Diagnostic { severity: Severity::Warning, ..item.error_at(0, message) };
+            let help = format!(
+                "it stands already in {}; keep one of the two, or write `add` behind this one",
+                first.origin()
+            );
+            checker.diagnostics.push(warning.help(help));
+        }
         self.outer_fields = self.fields.len();
         self.outer_more_fields = self.more_fields.len();
         self.outer_requirements = self.identification.requirements.len();
@@ -254,6 +272,32 @@ impl Inherited {
             } else if let Some(rule) = rules.refusing(network).filter(|rule| !rule.allows) {
                 let diagnostic = access::too_late(network, rule);
                 checker.diagnostics.push(diagnostic.at(&item.file.source, placed.range.clone()));
+            }
+        }
+        for item in items.iter().filter(|item| item.directive.name == "deny") {
+            for placed in &item.arguments {
+                let Value::Network(network) = placed.value else { continue };
+                if let Some((_, rule)) = rules.deciding(network).filter(|(_, rule)| rule.allows) {
+                    let warning = access::never_denies(&format!("\"{network}\""), rule);
+                    checker.diagnostics.push(warning.at(&item.file.source, placed.range.clone()));
+                }
+            }
+            // A list, a country and a name may be of anybody: only who is let in as one of all is let in before.
+            let of_others = ["list", "country", "name", "time"].into_iter();
+            let written = of_others.filter_map(|name| {
+                item.properties.iter().find(|(known, _)| *known == name).map(|(_, placed)| (name, placed))
+            });
+            let written: Vec<_> = written.collect();
+            if let Some((_, placed)) = written.first().filter(|_| item.arguments.is_empty())
+                && let Some((first, rule)) = rules.deciding(Network::All).filter(|(_, rule)| rule.allows)
+                && rules.iter().position(|rule| rule.origin == item.origin()).is_some_and(|at| first < at)
+            {
+                let words: Vec<String> = written
+                    .iter()
+                    .map(|(name, placed)| format!("{name}={}", item.file.source.slice(&placed.range)))
+                    .collect();
+                let warning = access::never_denies(&words.join(" "), rule);
+                checker.diagnostics.push(warning.at(&item.file.source, placed.range.clone()));
             }
         }
         if !rules.is_empty() {

@@ -1,7 +1,6 @@
 //! `on`: what is done when a load crosses a threshold (R16), of the server, a site, an upstream or a pool.
 
 use std::num::NonZeroU32;
-use std::num::NonZeroU64;
 use std::time::Duration;
 
 use super::pool::missing_program;
@@ -9,7 +8,7 @@ use crate::check::{Checker, Item};
 use crate::diagnostic::{Diagnostic, Severity};
 use crate::disk::Disk;
 use crate::settings::pool::{Hook, HookAction, Measure, Threshold};
-use crate::settings::{Bound, Limit, Origin, RequestRate, Shared, Site};
+use crate::settings::{Bound, Limit, Origin, Shared, Site};
 use crate::value::Value;
 
 /// What is measured of each.
@@ -40,15 +39,14 @@ pub(super) fn count(site: &mut Site) {
             keys: 8,
             is_tracked: true,
             lease: None,
+            queue: None,
             origin: Origin::default(),
         })
     };
     let label = site.label();
     let under_way = counts(Measure::Concurrency)
         .then(|| limit(Limit::of_load(&label), Bound::Concurrent(NonZeroU32::MAX)));
-    // Beyond it are all but the first.
-    let seldom = RequestRate { count: NonZeroU64::MIN, period: Duration::MAX, burst: NonZeroU64::MIN };
-    let all = counts(Measure::Rate).then(|| limit(Limit::of_requests(&label), Bound::Requests(seldom)));
+    let all = counts(Measure::Rate).then(|| limit(Limit::of_requests(&label), Bound::Nothing));
     for limit in under_way.into_iter().chain(all) {
         site.routes.iter_mut().for_each(|route| route.rates.push(limit.clone()));
     }

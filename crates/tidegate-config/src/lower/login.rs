@@ -106,7 +106,8 @@ pub(super) fn sources(checker: &mut Checker<'_>, disk: &dyn Disk, items: &[Item]
 
 /// What `login` and `signed` may name.
 pub(crate) struct Known {
-    users: BTreeMap<String, How>,
+    /// How they prove who they are; `None` where a mistake in their block leaves that open.
+    users: BTreeMap<String, Option<How>>,
     /// Of users that files alone know: their names, and their groups.
     listed: BTreeMap<String, (BTreeSet<String>, BTreeSet<String>)>,
     /// The paths that a login takes of its site, by its users.
@@ -116,9 +117,21 @@ pub(crate) struct Known {
 
 impl Known {
     /// Of the top level.
-    pub fn of(settings: &Settings) -> Known {
+    pub fn of(settings: &Settings, items: &[Item]) -> Known {
+        let named = |name: &str| {
+            let users = items.iter().filter(|item| item.directive.name == "users");
+            users.into_iter().find(|item| item.texts().first().is_some_and(|first| first == name))
+        };
+        // By what is written, since what has a mistake in it is not among the settings.
+        let how = |source: &UserSource| match named(&source.name) {
+            Some(item) if item.child("openid").is_some() => Some(How::Openid),
+            Some(item) if item.child("tokens").is_some() => Some(How::Token),
+            Some(item) if item.child("forward").is_some() => Some(How::Forward),
+            Some(item) if item.child("htpasswd").is_none() && item.child("ldap").is_none() => None,
+            _ => Some(source.how()),
+        };
         Known {
-            users: settings.users.iter().map(|source| (source.name.clone(), source.how())).collect(),
+            users: settings.users.iter().map(|source| (source.name.clone(), how(source))).collect(),
             // Where nobody stands in the files, that is said elsewhere.
             listed: settings
                 .users
@@ -368,7 +381,7 @@ pub(super) fn check(checker: &mut Checker<'_>, items: &[Item], known: &Known, lo
             continue;
         };
         if let Some(how) = known.users.get(&name) {
-            if !item.is_faulty && !item.is_word(how.word()) {
+            if let Some(how) = how.filter(|how| !item.is_faulty && !item.is_word(how.word())) {
                 let message = match how {
                     How::Basic => format!("a password says who the users `{name}` are, and nothing else"),
                     How::Forward => {

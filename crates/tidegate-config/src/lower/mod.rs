@@ -9,6 +9,7 @@ mod directory;
 mod dns;
 mod forward;
 mod gateway;
+mod idle;
 pub(crate) mod inherit;
 mod limit_store;
 pub(crate) mod limits;
@@ -205,6 +206,10 @@ pub(crate) fn consistency(
     login::without_tls(checker, settings, nodes);
     login::limits_of_nobody(checker, settings, nodes);
     access::without_database(checker, settings, nodes);
+    if left_out.is_empty() && !checker.diagnostics.iter().any(Diagnostic::is_error) {
+        idle::check(checker, server, nodes);
+        site::of_other_hosts(checker, settings, nodes);
+    }
     let is_plain = |site: &Arc<Site>| site.is_https_only && site.trusted_proxies.is_empty();
     let hsts = nodes.iter().find(|top| top.node.name == "hsts");
     if let Some(top) = hsts.filter(|_| server.has_no_tls() && settings.sites.iter().any(is_plain)) {

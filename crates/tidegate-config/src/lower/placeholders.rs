@@ -68,9 +68,7 @@ fn check_value(checker: &mut Checker<'_>, item: &Item, placed: &Placed, kind: Ki
         };
         let values = scope.values.names().filter(|_| kind != Kind::Try).map(|value| format!("value.{value}"));
         let known: Vec<String> = captures.into_iter().chain(values).collect();
-        let known: Vec<&str> =
-            kind.placeholders().iter().copied().chain(known.iter().map(String::as_str)).collect();
-        let ValueError { message, help } = unknown_placeholder(&name, &known);
+        let ValueError { message, help } = unknown_placeholder(kind, &name, &known);
         let message = if problem.is_empty() { message } else { format!("{message}: {problem}") };
         let error = Diagnostic::error(format!("`{}`: {message}", item.directive.name));
         checker.diagnostics.push(error.at(&item.file.source, placed.range.clone()).help(help));

@@ -4,12 +4,18 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::num::{NonZeroU32, NonZeroU64};
 
-use crate::check::{Checker, Item};
+use crate::check::{Checker, Item, Placed};
+use crate::diagnostic::Diagnostic;
+use crate::settings::pool::Queue;
 use crate::settings::{Ban, Bandwidth, Bound, Limit, RequestRate};
-use crate::value::Value;
+use crate::value::{Value, meant_by_constant};
 
 /// What a `limit` may bound; one of them has to be given.
 const BOUNDS: [&str; 3] = ["requests", "concurrent", "connections"];
+
+/// What to do where something is shared and there is no store.
+const NO_STORE: &str =
+    "say where they count, at the top level: `limit-store \"redis://192.0.2.1\"`; or take `shared` out";
 
 /// What has been said of each name, in all of the files.
 #[derive(Debug, Default)]
@@ -35,17 +41,12 @@ impl Names {
             if item.is_faulty {
                 continue;
             }
+            constant(checker, item, "all requests share one count", "by");
             let bounds = item.properties.iter().filter(|(name, _)| BOUNDS.contains(name));
             let bounds: Vec<&str> = bounds.map(|(name, _)| *name).collect();
             let problem = match bounds[..] {
                 [] => Some(("`limit` does not say what is limited".to_owned(), "say how many".to_owned())),
-                [one] => {
-                    let has_burst = item.properties.iter().any(|(name, _)| *name == "burst");
-                    (has_burst && one != "requests").then(|| {
-                        let message = format!("`burst` belongs to `requests`, and this limits `{one}`");
-                        (message, "take `burst` out".to_owned())
-                    })
-                }
+                [one] => misplaced(item, one),
                 [first, second, ..] => {
                     let message = format!("`limit` limits `{first}` and `{second}`");
                     Some((message, "make two of them, each with a name of its own".to_owned()))
@@ -94,16 +95,14 @@ impl Names {
                 let help = "take `shared` out: what is under way is counted for this server alone";
                 Some(("only `requests` are counted together with other servers".into(), help.into()))
             }
-            (true, false) => {
-                let help = "say where they count, at the top level: `limit-store \"redis://192.0.2.1\"`; or take `shared` out";
-                Some(("this limit is shared with nobody".into(), help.into()))
-            }
+            (true, false) => Some(("this limit is shared with nobody".into(), NO_STORE.into())),
             _ => None,
         }
     }
 
     fn check_classes(&mut self, checker: &mut Checker<'_>, items: &[Item]) {
         for item in items.iter().filter(|item| item.directive.name == "bandwidth" && !item.is_faulty) {
+            constant(checker, item, "all requests share one bandwidth", "by");
             let is_class = item.properties.iter().any(|(name, _)| *name == "class");
             let Some(class) = bandwidth(item, "").filter(|_| is_class) else { continue };
             match self.classes.entry(class.name.clone()) {
@@ -119,6 +118,32 @@ impl Names {
             }
         }
     }
+}
+
+/// What a limit of `bound` says that only another has.
+fn misplaced(item: &Item, bound: &str) -> Option<(String, String)> {
+    let has = |wanted: &str| item.properties.iter().any(|(name, _)| *name == wanted);
+    let belongs = [("burst", "requests"), ("queue", "concurrent"), ("age", "concurrent")];
+    if let Some((property, owner)) = belongs.into_iter().find(|(name, owner)| has(name) && *owner != bound) {
+        let message = format!("`{property}` belongs to `{owner}`, and this limits `{bound}`");
+        return Some((message, format!("take `{property}` out")));
+    }
+    let is_alone = has("age") && !has("queue");
+    is_alone.then(|| {
+        let help = "say how many may wait, with `queue=`, or take `age` out";
+        ("`age` is how long a request may wait, and none may".to_owned(), help.to_owned())
+    })
+}
+
+/// Warns of a key that is the same for everybody and was hardly meant to be.
+pub(super) fn constant(checker: &mut Checker<'_>, item: &Item, so: &str, property: &str) {
+    let written = item.properties.iter().find(|(name, _)| *name == property);
+    let Some((_, Placed { value: Value::Text(text), range })) = written else { return };
+    let Some(meant) = meant_by_constant(text) else { return };
+    let message =
+        format!("`{text}` stays as it is written, so that {so}: placeholders are written in curly brackets");
+    let warning = Diagnostic::warning(message).at(&item.file.source, range.clone());
+    checker.diagnostics.push(warning.help(format!("write `{property}=\"{{{meant}}}\"`")));
 }
 
 /// Whether a burst takes longer to come back than any key is remembered; then it would be a smaller one.
@@ -162,6 +187,10 @@ impl Names {
                 checker.diagnostics.push(item.error(message).help(help));
                 continue;
             }
+            if ban.is_shared && !self.has_store {
+                checker.diagnostics.push(item.error("this ban is shared with nobody").help(NO_STORE));
+                continue;
+            }
             match self.bans.entry(ban.name.clone()) {
                 Entry::Vacant(place) => drop(place.insert(ban)),
                 Entry::Occupied(known) if known.get().agrees(&ban) => {}
@@ -199,6 +228,7 @@ pub(super) fn ban(item: &Item) -> Option<Ban> {
         tarpit: time("tarpit"),
         keys: number("keys")?,
         is_tracked: item.arguments.iter().any(|placed| placed.value == Value::Word("track")),
+        is_shared: is_shared(item),
         origin: item.origin(),
     })
 }
@@ -263,5 +293,13 @@ pub(super) fn limit(item: &Item) -> Option<Limit> {
         }
         _ => None,
     };
-    Some(Limit { name, bound, by, keys, is_tracked, lease, origin: item.origin() })
+    let length = match item.property("queue") {
+        Some(Value::Number(length)) => u32::try_from(length).unwrap_or(u32::MAX),
+        _ => 0,
+    };
+    let queue = match (bound, item.property("age")) {
+        (Bound::Concurrent(_), Some(Value::Duration(age))) if length > 0 => Some(Queue { length, age }),
+        _ => None,
+    };
+    Some(Limit { name, bound, by, keys, is_tracked, lease, queue, origin: item.origin() })
 }

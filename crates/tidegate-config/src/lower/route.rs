@@ -97,6 +97,7 @@ pub(super) fn with(inherited: Inherited, pattern: PathPattern, action: Action, o
         early_hints: inherited.early_hints,
         error_pages: inherited.error_pages,
         intercepts: inherited.intercepts,
+        bucket: inherited.bucket,
         compress: inherited.compress,
         limits: (inherited.limits != *inherited.limits_of_server).then_some(inherited.limits),
         origin,

@@ -110,7 +110,7 @@ pub(crate) fn server(checker: &mut Checker<'_>, disk: &dyn Disk, nodes: &[TopNod
     };
     let inherited = Inherited::top(checker, &items, &settings.limits.request);
     // Who is required of may be asked further in.
-    let known = login::Known::of(&settings);
+    let known = login::Known::of(&settings, &items);
     login::check(checker, &items, &known, true);
     let has_store = items.iter().any(|item| item.directive.name == "limit-store");
     let mut rates = rates::Names::new(has_store);

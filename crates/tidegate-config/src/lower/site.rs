@@ -3,14 +3,16 @@
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
-use super::{Claims, Server, access_log, dead, host_text, load_hook, login, route, tls};
-use crate::check::{Checker, Item};
+use super::{Claims, Server, access_log, dead, host_text, idle, load_hook, login, route, tls};
+use crate::check::{Checker, Item, number};
 use crate::diagnostic::{Diagnostic, Severity};
 use crate::directive::Context;
 use crate::disk::{Disk, What};
+use crate::include::TopNode;
+use crate::settings::gateway::Script;
 use crate::settings::{
-    Action, Condition, HostPattern, ListenAddress, Listener, Network, PathPattern, Route, Site, SiteLog, Try,
-    Whom,
+    Action, Condition, HostPattern, ListenAddress, Listener, Network, PathPattern, Route, Settings, Site,
+    SiteLog, Try, Whom,
 };
 use crate::value::{Value, covers, is_name, pattern_text};
 
@@ -87,6 +89,8 @@ pub(super) fn site(
         route::route(checker, disk, item, everything, &inherited, true)
     });
     unused_try(checker, item, &routes);
+    sources(checker, item, &routes);
+    stripped(checker, &routes, &written);
     pages(checker, disk, item, &routes);
     if let Some(log) = item.child("access-log") {
         server.logs.add(checker, disk, log);
@@ -195,10 +199,26 @@ fn guards_one_path(
     route: &Item,
     root: Option<&Path>,
 ) {
-    const GUARDS: [&str; 6] = ["login", "require", "allow", "deny", "limit", "require-client-certificate"];
+    const GUARDS: [&str; 9] = [
+        "login",
+        "require",
+        "allow",
+        "deny",
+        "limit",
+        "ban",
+        "require-client-certificate",
+        "signed",
+        "methods",
+    ];
+    // What keeps everybody out; a folder without a page of its own is another matter.
+    let refuses = |child: &Item| {
+        child.directive.name == "respond" && matches!(number(child), 401 | 403 | 404 | 410 | 451)
+    };
     let Some(Value::Pattern(PathPattern::Exact(path))) = route.first() else { return };
-    let guard = route.children.iter().find(|child| GUARDS.contains(&child.directive.name));
-    let Some(guard) = guard.filter(|guard| path.len() > 1 && !guard.is_word("off")) else { return };
+    let is_guard =
+        |child: &&Item| (GUARDS.contains(&child.directive.name) || refuses(child)) && !child.is_word("off");
+    let guard = route.children.iter().find(is_guard);
+    let Some(guard) = guard.filter(|_| path.len() > 1) else { return };
     let below = path.trim_end_matches('/');
     // Without a slash at its end it may be that of a file; where the files say that it is a folder, it is not.
     let is_folder = |root: &Path| disk.what(&root.join(below.trim_start_matches('/'))) == What::Folder;
@@ -347,6 +367,142 @@ fn unused_try(checker: &mut Checker<'_>, site: &Item, routes: &[Route]) {
     let Some(item) = site.child("try") else { return };
     if !routes.iter().any(|route| matches!(route.action, Action::Files(_))) {
         route::ignored_try(checker, item);
+    }
+}
+
+/// Endings of scripts that run as programs or not at all.
+const SCRIPTS: [&str; 4] = [".php", ".phtml", ".cgi", ".pl"];
+
+/// Warns where `index` or `try` lead to scripts that are sent as files; and where everything is for an application that runs
+/// scripts alone, and nothing leads to them.
+fn sources(checker: &mut Checker<'_>, site: &Item, routes: &[Route]) {
+    let is_script = |name: &str| SCRIPTS.iter().any(|ending| name.to_ascii_lowercase().ends_with(ending));
+    // Whether all that may answer for a path sends files.
+    let is_sent = |path: &str| {
+        let mut asked = routes.iter().filter(|route| matches(&route.pattern, path));
+        asked
+            .find_map(|route| match &route.action {
+                Action::Files(_) if route.conditions.is_empty() => Some(true),
+                Action::Files(_) => None,
+                _ => Some(false),
+            })
+            .unwrap_or(false)
+    };
+    let of_site = site.children.iter().find(|item| matches!(item.directive.name, "index"));
+    for route in routes {
+        let Action::Files(files) = &route.action else { continue };
+        let folder = match &route.pattern {
+            PathPattern::Prefix(prefix) if prefix.ends_with('/') => prefix.as_str(),
+            _ => "/",
+        };
+        let of_index = files.index.iter().map(|name| (name, format!("{folder}{name}")));
+        let of_try = files.try_list.iter().filter_map(|entry| match entry {
+            Try::Path(path) => Some((path, path.replace("{path}", &format!("{folder}x")))),
+            _ => None,
+        });
+        let named: Vec<_> =
+            of_index.map(|one| ("index", one)).chain(of_try.map(|one| ("try", one))).collect();
+        let found = named.iter().find(|(_, (name, path))| {
+            let path = path.split('?').next().unwrap_or_default();
+            is_script(name.split('?').next().unwrap_or_default()) && is_sent(path)
+        });
+        let Some((directive, (name, _))) = found else { continue };
+        let blocks = site.children.iter().filter(|item| item.directive.name == "route");
+        let block = blocks.into_iter().find(|block| block.origin() == route.origin);
+        let item = block.and_then(|block| block.child(directive)).or(site.child(directive)).unwrap_or(site);
+        let message =
+            format!("`{directive}` names `{name}`, and nothing runs it: whoever asks gets its source");
+        let ending = name.rsplit('.').next().and_then(|ending| ending.split('?').next()).unwrap_or_default();
+        let help = match ending {
+            "php" | "phtml" => format!(
+                "add `route \"*.{ending}\" {{ fastcgi \"unix:/run/php/php-fpm.sock\" }}`, or a `pool` that runs PHP"
+            ),
+            _ => format!("add a route that runs it: `route \"*.{ending}\" {{ cgi }}`"),
+        };
+        let warning = Diagnostic::warning(message).at(&item.file.source, item.header.clone()).help(help);
+        if !checker.diagnostics.contains(&warning) {
+            checker.diagnostics.push(warning);
+        }
+    }
+    let Some(Action::Fastcgi(application) | Action::Scgi(application)) =
+        routes.last().map(|route| &route.action)
+    else {
+        return;
+    };
+    let (Script::Suffixes(suffixes), Some(index)) = (&application.script, of_site) else { return };
+    let name =
+        index.texts().into_iter().find(|name| suffixes.iter().any(|suffix| name.ends_with(suffix.as_str())));
+    let Some(name) = name else { return };
+    let Some(item) = ["fastcgi", "scgi"].iter().find_map(|name| site.child(name)) else { return };
+    let (how, suffix) = (item.directive.name, suffixes.first().map_or("", String::as_str));
+    let to = item.arguments.first().map_or("", |placed| item.file.source.slice(&placed.range));
+    let message = format!(
+        "`{how}` answers for the whole site here, so `index` is asked of nobody: `/` and every path that names no `{suffix}` is 404"
+    );
+    let help =
+        format!("write `try \"{{path}}\" \"/{name}\"; route \"*{suffix}\" {{ {how} {to} }}` in its place");
+    checker
+        .diagnostics
+        .push(Diagnostic::warning(message).at(&item.file.source, item.header.clone()).help(help));
+}
+
+/// Warns of a `strip-prefix` that no path of its route begins with.
+fn stripped(checker: &mut Checker<'_>, routes: &[Route], written: &[&Item]) {
+    for (route, item) in routes.iter().zip(written) {
+        let (Action::Proxy(proxy), None) = (&route.action, &route.rewrite) else { continue };
+        let Some(prefix) = proxy.strip_prefix.as_deref().filter(|prefix| !prefix.is_empty()) else {
+            continue;
+        };
+        let begins = match &route.pattern {
+            pattern if is_name(pattern) => continue,
+            PathPattern::Exact(text) | PathPattern::Prefix(text) => text.as_str(),
+            PathPattern::Pieces(pieces) => pieces.first().map_or("", String::as_str),
+            PathPattern::Suffix(_) | PathPattern::Regex(_) => continue,
+        };
+        if begins.starts_with(prefix)
+            || prefix.starts_with(begins) && !matches!(route.pattern, PathPattern::Exact(_))
+        {
+            continue;
+        }
+        let Some(strip) = item.child("proxy").and_then(|proxy| proxy.child("strip-prefix")) else { continue };
+        let text = pattern_text(&route.pattern);
+        let message = format!("no path of the route `{text}` begins with `{prefix}`: nothing is cut off");
+        let own = begins.trim_end_matches('/');
+        let help = format!("write `strip-prefix \"{own}\"`, or take it out");
+        checker
+            .diagnostics
+            .push(Diagnostic::warning(message).at(&strip.file.source, strip.header.clone()).help(help));
+    }
+}
+
+/// Warns of conditions that ask for hosts which the site is never asked for, and of a name that stands for no host.
+pub(super) fn of_other_hosts(checker: &mut Checker<'_>, settings: &Settings, nodes: &[TopNode]) {
+    let sources = login::sources_by_name(nodes);
+    for (at, site) in settings.sites.iter().enumerate() {
+        if site.names.iter().any(|name| host_text(name) == "_") {
+            let message = "`_` is a name like any other here: no client asks for a host that is called so";
+            let help = "write `site { … }` for what no other site claims";
+            login::point_at(checker, &sources, &site.origin, Diagnostic::warning(message).help(help));
+        }
+        // It may be asked for what no site claims.
+        let is_default = |listener: &Listener| match &listener.default_site {
+            Some(name) => site.names.iter().any(|own| host_text(own) == *name),
+            None => at == 0 && settings.sites.iter().all(|site| !site.names.is_empty()),
+        };
+        if site.names.is_empty() || settings.listeners.iter().any(is_default) {
+            continue;
+        }
+        for clause in site.routes.iter().flat_map(|route| &route.conditions) {
+            let Condition::Host(hosts) = &clause.condition else { continue };
+            let is_asked = |host: &HostPattern| site.names.iter().any(|name| idle::overlaps(name, host));
+            if clause.is_negated || hosts.iter().any(is_asked) {
+                continue;
+            }
+            let message =
+                format!("this never holds: the site is asked for {} alone", idle::listed(&site.names));
+            let help = "name the host in the `site`, or write a site of its own for it";
+            login::point_at(checker, &sources, &clause.origin, Diagnostic::warning(message).help(help));
+        }
     }
 }
 

@@ -183,6 +183,14 @@ impl AccessRules {
         self.others.iter().filter_map(|at| self.rules.get(*at))
     }
 
+    /// The first rule that fits all clients of a network by their address alone: whatever follows it says nothing of them.
+    /// `allow "local"` is for none who speak for somebody else.
+    pub(crate) fn deciding(&self, network: Network) -> Option<(usize, &AccessRule)> {
+        let at = self.index.first_around(network)?;
+        let rule = self.rules.get(at)?;
+        (!rule.is_for_this_machine()).then_some((at, rule))
+    }
+
     /// The rule that refuses all clients of a network, or nearly all: of `all` whatever no `allow` names.
     pub(crate) fn refusing(&self, network: Network) -> Option<&AccessRule> {
         let around = self.index.first_around(network);

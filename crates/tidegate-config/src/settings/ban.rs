@@ -25,6 +25,9 @@ pub struct Ban {
     pub keys: u32,
     /// Only counts what it would refuse.
     pub is_tracked: bool,
+    /// Other servers that use the same store ban with this one.
+    #[serde(default)]
+    pub is_shared: bool,
     /// Where it was written.
     pub origin: Origin,
 }

@@ -1,6 +1,7 @@
 //! `limit`: how often something may be asked for, and how much of it may be under way at once.
 
 use super::Origin;
+use super::pool::Queue;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::num::{NonZeroU32, NonZeroU64};
@@ -21,6 +22,9 @@ pub struct Limit {
     pub is_tracked: bool,
     /// Other servers count with this one, of which each may let in so many of a key before the others have heard of it.
     pub lease: Option<NonZeroU32>,
+    /// Who finds no place among what is under way waits, of each key so many.
+    #[serde(default)]
+    pub queue: Option<Queue>,
     /// Where it was written.
     pub origin: Origin,
 }
@@ -54,6 +58,8 @@ pub enum Bound {
     Concurrent(NonZeroU32),
     /// Open connections of those who have asked for it.
     Connections(NonZeroU32),
+    /// Nothing: requests are counted. Nobody writes that.
+    Nothing,
 }
 
 /// How often something may be asked for.
@@ -85,6 +91,17 @@ impl fmt::Display for Bound {
             Bound::Requests(rate) => write!(f, "{}, {} at once", rate.rate(), rate.burst),
             Bound::Concurrent(most) => write!(f, "{most} under way at once"),
             Bound::Connections(most) => write!(f, "{most} connections at once"),
+            Bound::Nothing => f.write_str("as many as come"),
+        }
+    }
+}
+
+impl fmt::Display for Queue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let age = crate::value::duration_text(self.age);
+        match self.length {
+            1 => write!(f, "1 more waits up to {age}"),
+            length => write!(f, "{length} more wait up to {age}"),
         }
     }
 }

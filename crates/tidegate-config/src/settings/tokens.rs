@@ -63,7 +63,7 @@ impl Tokens {
 }
 
 /// A key of a [`Tokens`].
-#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct TokenKey {
     /// Its name in tokens.
     pub id: Option<String>,

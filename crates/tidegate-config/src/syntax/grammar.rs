@@ -268,9 +268,18 @@ impl Pass<'_> {
                     }
                 }
                 Some(TokenKind::Equals) => {
-                    self.error(range, "`=` stands without a name before it", "a property is `name=value`");
+                    let is_directive = !spaced
+                        && node.entries.is_empty()
+                        && crate::directives::names().any(|name| name == node.name);
                     self.at += 1;
                     self.skip_node_space();
+                    let is_value = self.kind().is_some_and(TokenKind::begins_value);
+                    let value = self.source.get(self.range()).filter(|_| is_directive && is_value);
+                    let help = match value {
+                        Some(value) => format!("write `{} {value}`", node.name),
+                        None => "a property is `name=value`".to_owned(),
+                    };
+                    self.error(range, "`=` stands without a name before it", &help);
                     if self.kind().is_some_and(TokenKind::begins_value) {
                         self.at += 1;
                     }

@@ -126,6 +126,11 @@ pub(crate) fn tokens(source: &Source) -> Result<(Vec<Token>, Vec<SyntaxError>), 
         let help = "save it as UTF-8, or convert it: `iconv -f UTF-16 -t UTF-8`";
         return Err(Box::new(Diagnostic::error(message).help(help)));
     }
+    if source.is_binary() {
+        let message = format!("{} is no text: a program, an archive or the like", source.name);
+        let help = "name the file of settings, such as `/etc/tidegate/tidegate.kdl`";
+        return Err(Box::new(Diagnostic::error(message).help(help)));
+    }
     let (tokens, mut errors) = lexer::lex(&source.text, TOKENS);
     if tokens.len() >= TOKENS {
         let message = format!("{} holds more than {TOKENS} words and signs", source.name);

@@ -39,7 +39,7 @@ pub(crate) use placeholders::{
 pub(crate) use quantity::{RATE_MOST, SIZE_UNITS, TIME_UNITS, duration_text, size_text};
 pub(crate) use service::ServiceUrl;
 pub(crate) use upstream::host_and_port;
-pub(crate) use variables::{foreign as foreign_variable, foreign_in_text, placeholder_in};
+pub(crate) use variables::{foreign as foreign_variable, foreign_in_text, meant_by_constant, placeholder_in};
 
 /// A value that fits its type.
 #[derive(Debug, Clone, PartialEq)]

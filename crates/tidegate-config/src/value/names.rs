@@ -189,10 +189,14 @@ const OWNED: &[(&str, &str)] = &[
 /// Reads the name of a response field (RFC 9110 section 5.1).
 pub(super) fn field_name(text: &str) -> Result<String, ValueError> {
     if !is_token(text) || text.len() > 256 {
-        return Err(ValueError::new(
-            format!("`{text}` is no field name"),
-            "a field name holds letters, digits and `-`, and no `:`",
-        ));
+        let help = match text.split_once(':') {
+            Some((name, value)) if is_token(name) && !value.trim().is_empty() => {
+                format!("write the name and the value apart: `\"{name}\" \"{}\"`", value.trim())
+            }
+            Some((name, _)) if is_token(name) => format!("write it without the `:`: `\"{name}\"`"),
+            _ => "a field name holds letters, digits and `-`, and no `:`".to_owned(),
+        };
+        return Err(ValueError::new(format!("`{text}` is no field name"), help));
     }
     if let Some((_, help)) = OWNED.iter().find(|(name, _)| name.eq_ignore_ascii_case(text)) {
         return Err(ValueError::new(format!("the field `{text}` belongs to the server"), *help));

@@ -277,10 +277,14 @@ fn later_begins_free(later: &PathPattern) -> bool {
 /// Reads a path within a site.
 pub(super) fn site_path(text: &str) -> Result<String, ValueError> {
     if !text.starts_with('/') {
-        return Err(ValueError::new(
-            format!("`{text}` is no path of the site"),
-            format!("paths of a site begin with `/`: `\"/{text}\"`"),
-        ));
+        let help = match text.split_once("://") {
+            Some((_, behind)) => {
+                let path = behind.find('/').and_then(|at| behind.get(at..)).unwrap_or("/");
+                format!("write the path alone, `\"{path}\"`; `redirect` in a route leads to other hosts")
+            }
+            None => format!("paths of a site begin with `/`: `\"/{text}\"`"),
+        };
+        return Err(ValueError::new(format!("`{text}` is no path of the site"), help));
     }
     if text.split('/').any(|part| part == "..") || text.contains(['\0', '\r', '\n']) {
         return Err(ValueError::new(
@@ -342,10 +346,17 @@ pub(super) fn try_entry(text: &str) -> Result<Try, ValueError> {
 pub(super) fn target(text: &str) -> Result<String, ValueError> {
     let is_absolute = ["http://", "https://", "{scheme}://"].iter().any(|start| text.starts_with(start));
     if !is_absolute && !text.starts_with('/') && !text.starts_with("{uri}") {
-        return Err(ValueError::new(
-            format!("`{text}` is no address to redirect to"),
-            format!("write a path, `\"/{text}\"`, or a URL, `\"https://{text}\"`"),
-        ));
+        // What a client sends can be no host.
+        let help = match text.strip_prefix("{path}") {
+            Some(behind) => format!("write `\"/{{path}}{behind}\"`"),
+            None if text.starts_with('{') => {
+                format!(
+                    "write a path, `\"/{text}\"`; the host of a URL is written as it is, `\"https://example.com/{text}\"`"
+                )
+            }
+            None => format!("write a path, `\"/{text}\"`, or a URL, `\"https://{text}\"`"),
+        };
+        return Err(ValueError::new(format!("`{text}` is no address to redirect to"), help));
     }
     if text.starts_with("//") {
         return Err(ValueError::new(
@@ -376,6 +387,12 @@ fn only_names_its_host(text: &str) -> Result<(), ValueError> {
     let end = ends.iter().filter_map(|end| behind.find(end)).min().unwrap_or(behind.len());
     let host = behind[..end].replace("{host}", "");
     match host.split_once('{').and_then(|(_, inside)| inside.split_once('}')) {
+        Some((name, _))
+            if !name.contains('.')
+                && placeholders::nearest(Kind::Target, name, &[]).is_some_and(|near| near != name) =>
+        {
+            Err(placeholders::unknown(Kind::Target, name, &[]))
+        }
         Some((name, _)) => Err(ValueError::new(
             format!("`{{{name}}}` would be a part of the host name, which the client would choose"),
             "put a `/` in front of it, or write the host name as it is",

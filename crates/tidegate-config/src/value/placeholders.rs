@@ -41,6 +41,15 @@ impl Kind {
     }
 }
 
+/// The placeholders that are known in a value of this type, as one writes them; `more` are those of the place.
+pub(crate) fn known(kind: Kind, more: &[String]) -> String {
+    let families: &[&str] =
+        if matches!(kind, Kind::Try) { &[] } else { &["header.NAME", "cookie.NAME", "query.NAME"] };
+    let all = kind.placeholders().iter().copied().chain(more.iter().map(String::as_str));
+    let all: Vec<String> = all.chain(families.iter().copied()).map(|name| format!("`{{{name}}}`")).collect();
+    all.join(", ")
+}
+
 /// Whether a text with placeholders asks who has logged in.
 pub(crate) fn asks_for_user(text: &str) -> bool {
     let mut inside = text.split('{').skip(1).filter_map(|rest| rest.split_once('}'));
@@ -87,10 +96,9 @@ pub(super) fn are_closed(kind: Kind, text: &str) -> Result<(), ValueError> {
     while let Some(at) = rest.find(['{', '}']) {
         let behind = &rest[at..];
         let Some((inside, _)) = behind.strip_prefix('{').and_then(|inner| inner.split_once('}')) else {
-            let all = kind.placeholders().iter().map(|name| format!("`{{{name}}}`")).collect::<Vec<_>>();
             return Err(ValueError::new(
                 format!("a curly bracket of `{text}` has no partner"),
-                format!("known are {}", all.join(", ")),
+                format!("known are {}", known(kind, &[])),
             ));
         };
         rest = &behind[inside.len() + 2..];
@@ -98,10 +106,15 @@ pub(super) fn are_closed(kind: Kind, text: &str) -> Result<(), ValueError> {
     Ok(())
 }
 
-/// What is said of a placeholder that is not known.
-pub(crate) fn unknown(name: &str, known: &[&str]) -> ValueError {
-    let all = known.iter().map(|name| format!("`{{{name}}}`")).collect::<Vec<_>>().join(", ");
-    let near = crate::suggest::nearest(name, known.iter().copied());
+/// What is said of a placeholder that is not known; `more` are those of the place.
+pub(crate) fn unknown(kind: Kind, name: &str, more: &[String]) -> ValueError {
+    let near = nearest(kind, name, more);
     let near = near.map(|near| format!("did you mean `{{{near}}}`? ")).unwrap_or_default();
-    ValueError::new(format!("`{{{name}}}` is not known here"), format!("{near}known are {all}"))
+    let help = format!("{near}known are {}", known(kind, more));
+    ValueError::new(format!("`{{{name}}}` is not known here"), help)
+}
+
+/// The placeholder that a name is a slip of.
+pub(super) fn nearest<'a>(kind: Kind, name: &str, more: &'a [String]) -> Option<&'a str> {
+    crate::suggest::nearest(name, kind.placeholders().iter().copied().chain(more.iter().map(String::as_str)))
 }

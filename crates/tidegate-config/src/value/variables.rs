@@ -1,10 +1,12 @@
 //! Variables as nginx writes them, `$host`: nothing fills them in here, and what is meant has another name.
 
+use super::placeholders;
 use crate::directive::Kind;
 
 /// Variables of nginx and what fields, redirects and logs have in their place; empty where they have nothing.
 const KNOWN: &[(&str, &str, &str)] = &[
     ("args", "query", "query"),
+    ("binary_remote_addr", "client", "client"),
     ("body_bytes_sent", "", "bytes"),
     ("bytes_sent", "", "bytes-out"),
     ("content_length", "", ""),
@@ -87,8 +89,7 @@ pub(crate) fn foreign(kind: Kind, text: &str) -> Option<(String, String)> {
             "not all of them have a placeholder; the reference of `access-log` names those there are".into()
         }
         false => {
-            let list: Vec<String> = known.iter().map(|name| format!("`{{{name}}}`")).collect();
-            format!("not all of them have a placeholder; known are {}", list.join(", "))
+            format!("not all of them have a placeholder; known are {}", placeholders::known(kind, &[]))
         }
     };
     let message = format!("`${}` stays as it is written: placeholders are written in curly brackets", first?);
@@ -115,6 +116,50 @@ pub(crate) fn foreign_in_text(directive: &str, text: &str) -> Option<(String, St
         placeholder(name, false, &[]).map(|_| name)
     })?;
     Some((format!("`${name}` stays as it is written: `{directive}` fills in no variables"), help.to_owned()))
+}
+
+/// What is meant by a text without a placeholder where one is due to tell requests apart: the name of a placeholder without
+/// its brackets, or what other servers write. `None` where it may be meant as it is, or that has been said.
+pub(crate) fn meant_by_constant(text: &str) -> Option<String> {
+    if text.contains('{') || foreign(Kind::FieldTemplate, text).is_some() {
+        return None;
+    }
+    let name = text.trim_start_matches(['$', '%', '&', '<', '[', '(']).trim_end_matches(['>', ']', ')']);
+    let known = Kind::FieldTemplate.placeholders();
+    let lower = name.to_ascii_lowercase();
+    let dashed = lower.replace('_', "-");
+    let of_others = || match (text.starts_with('%'), name) {
+        (true, "h" | "a") => Some("client"),
+        (true, "u") => Some("user"),
+        (true, "v" | "V") => Some("host"),
+        (true, "U") => Some("path"),
+        (true, "m") => Some("method"),
+        _ => None,
+    };
+    let by_hand = || match dashed.as_str() {
+        "ip" | "src" | "addr" | "address" | "remote" | "client-ip" | "remote-ip" | "remote-host"
+        | "client-addr" | "remote-addr" => Some("client".to_owned()),
+        "username" | "remote-user" => Some("user".to_owned()),
+        "url" | "request-uri" => Some("uri".to_owned()),
+        _ => None,
+    };
+    let of_family = || {
+        let (family, rest) = name.split_once(['.', ':', '_'])?;
+        let family = match family.to_ascii_lowercase().as_str() {
+            "header" | "http" => "header",
+            "cookie" => "cookie",
+            "query" | "arg" => "query",
+            _ => return None,
+        };
+        (!rest.is_empty()).then(|| format!("{family}.{}", rest.replace('_', "-")))
+    };
+    let same = known.iter().find(|known| **known == dashed).map(|known| (*known).to_owned());
+    let found = same
+        .or_else(|| of_others().map(str::to_owned))
+        .or_else(by_hand)
+        .or_else(|| placeholder(&lower, false, known).flatten())
+        .or_else(of_family);
+    found.or_else(|| text.contains('$').then(|| "client".to_owned()))
 }
 
 /// The first placeholder of a text in which none is filled in: one that is known elsewhere, so that JSON is left alone.
@@ -150,6 +195,29 @@ mod tests {
     use super::*;
 
     #[test]
+    fn constants_that_are_no_keys() {
+        for (text, meant) in [
+            ("client", Some("client")),
+            ("remote_addr", Some("client")),
+            ("%h", Some("client")),
+            ("$remote", Some("client")),
+            ("$5", Some("client")),
+            ("ip", Some("client")),
+            ("user", Some("user")),
+            ("request_uri", Some("uri")),
+            ("header:X-Api-Key", Some("header.X-Api-Key")),
+            ("cookie.sid", Some("cookie.sid")),
+            ("$binary_remote_addr", None), // said elsewhere
+            ("{client}", None),
+            ("all", None),
+            ("everybody", None),
+            ("", None),
+        ] {
+            assert_eq!(meant_by_constant(text).as_deref(), meant, "{text}");
+        }
+    }
+
+    #[test]
     fn variables_where_nothing_is_filled_in() {
         for (directive, text, named) in [
             ("param", "$document_root$fastcgi_script_name", Some("$document_root")),
@@ -175,6 +243,7 @@ mod tests {
             (Kind::Target, "https://{host}$request_uri", Some("write `\"https://{host}{uri}\"`")),
             (Kind::Target, "/$remote_addr", Some("known are `{path}`")),
             (Kind::FieldTemplate, "$remote_addr", Some("write `\"{client}\"`")),
+            (Kind::FieldTemplate, "$binary_remote_addr", Some("write `\"{client}\"`")),
             (Kind::FieldTemplate, "$request_id", Some("write `\"{request-id}\"`")),
             (
                 Kind::LogFormat,

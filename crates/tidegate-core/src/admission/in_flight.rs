@@ -24,7 +24,8 @@ use std::task::{Context, Poll, Waker};
 use tidegate_io::LocalFuture;
 use tidegate_io::clock::monotonic_ns;
 use tidegate_io::socket::Peer;
-use tidegate_stats::QueueRefusal;
+use tidegate_stats::series::{Phase, SeriesId};
+use tidegate_stats::{Elapsed, QueueRefusal};
 
 /// One upstream may hold eight ninths of what is in flight, all routes of one site together sixteen seventeenths.
 const UPSTREAM: u32 = 8;
@@ -71,6 +72,8 @@ pub struct Account {
     pub peer: Peer,
     /// Bytes of the head, which whoever makes the answer keeps in one form or another.
     pub head: u32,
+    /// What its waiting counts for.
+    pub series: SeriesId,
 }
 
 impl Account {
@@ -156,6 +159,16 @@ impl Later {
         self.signals.as_ref().is_some_and(|signals| signals.abandons())
     }
 
+    /// What it waits for, in a word.
+    pub fn phase(&self) -> &'static str {
+        match &self.stage {
+            Stage::Preparing { need: Need::Content, .. } => "receiving",
+            Stage::Preparing { need: Need::Decision, .. } => "deciding",
+            Stage::Running { place: Place::Queued(_), .. } => "queued",
+            Stage::Running { .. } | Stage::Done => "answering",
+        }
+    }
+
     /// Whether that is so already when the client has finished sending.
     pub fn ends_when_finished(&self) -> bool {
         let is_preparing = matches!(self.stage, Stage::Preparing { .. });
@@ -224,7 +237,9 @@ impl Later {
                 Err(why) => *place = Place::Refused(why),
                 Ok(()) => {
                     let waited = monotonic_ns().saturating_sub(turn.since());
-                    self.ledger.stats.queue_delay.record_nanos(waited);
+                    let elapsed = Elapsed::nanos(waited);
+                    self.ledger.stats.queue_delay.record_elapsed(elapsed);
+                    self.ledger.stats.series.took(self.account.series, Phase::Queue, elapsed);
                     self.ledger.enter_flight();
                     *place = Place::Taken;
                 }

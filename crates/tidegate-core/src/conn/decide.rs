@@ -28,8 +28,10 @@ use smallvec::SmallVec;
 use std::rc::Rc;
 use std::sync::Arc;
 use tidegate_config::settings::RequestLimits;
+use tidegate_http::path::PathError;
 use tidegate_http::{Fields, Method, Status, Target, Version};
 use tidegate_io::socket::Peer;
+use tidegate_stats::series::SeriesId;
 use tidegate_stats::{ParseError, Worker as Stats};
 use tidegate_tls::Handshake;
 
@@ -108,6 +110,8 @@ pub(super) struct Decision {
     pub limits: Option<Rc<RequestLimits>>,
     /// What is given back when the answer has been sent.
     pub held: Option<Held>,
+    /// What it counts for.
+    pub series: SeriesId,
 }
 
 /// What has become of a request, as far as its connection has to know.
@@ -134,7 +138,7 @@ enum PathState<'p> {
     /// As sent; the buffer is for what it decodes to.
     Raw(&'p mut Vec<u8>),
     /// Found already, since the limits depend on it.
-    Found(Result<Place<'p>, Status>),
+    Found(Result<Place<'p>, PathError>),
 }
 
 /// A request that the phases of a site may see.
@@ -200,15 +204,20 @@ impl Connection {
             entry.referer = fields.first("referer").unwrap_or(&[]);
             entry.user_agent = fields.first("user-agent").unwrap_or(&[]);
         }
+        // Also the slow requests of `tidegate status` are a log of sorts.
+        if let Some(site) = site {
+            entry.target = site.shown_target(entry.target);
+        }
         let traced = site.and_then(|site| site.traced.as_ref());
         let mut trace = traced.and_then(|traced| Trace::begin(traced, &remote, &fields));
         let mut made = self.transport.handshake().cloned();
         let (mut content_sink, mut content) = (None, None);
         let (mut is_exempt, mut ends_with_client) = (false, false);
         let (mut interim, mut later_signals, mut who, mut held) = (None, None, None, None);
+        let mut series = site.map_or(SeriesId::NONE, |site| site.series.unrouted());
         let asked = Asked { site, remote: &remote, is_tls, limits: limits.as_deref() };
         let (mut outcome, mut account) =
-            (Outcome::Answered, Account { site: 0, upstream: 0, peer: Peer::Unix, head: 0 });
+            (Outcome::Answered, Account { site: 0, upstream: 0, peer: Peer::Unix, head: 0, series });
         let reply = match self.locate(&mut cx.admission, &cx.stats, engine, &asked, head, path) {
             Err(Rejected(why, response)) => {
                 if let Some(site) = site
@@ -246,6 +255,7 @@ impl Connection {
                         }),
                         site: Some(site.clone()),
                         route: 0,
+                        has_route: false,
                         hops: 0,
                         counted: SmallVec::new(),
                         holds: match site.has_holds {
@@ -264,11 +274,15 @@ impl Connection {
                 };
                 let reply = engine.handle(site, &mut exchange, route);
                 let scheme = exchange.scheme;
-                let RequestState { remote, tls, body, signals, identity, trace: own, route, .. } =
-                    exchange.state;
+                let RequestState {
+                    remote, tls, body, signals, identity, trace: own, route, has_route, ..
+                } = exchange.state;
                 trace = own;
-                if let Some(trace) = &trace {
-                    trace.set_route(route);
+                if has_route {
+                    series = site.series.of(route);
+                    if let Some(trace) = &trace {
+                        trace.set_route(route);
+                    }
                 }
                 if log.is_some() {
                     (entry.client, entry.scheme) = (remote.client, scheme);
@@ -284,6 +298,7 @@ impl Connection {
                             upstream,
                             peer: remote.client,
                             head: u32::try_from(head.size).unwrap_or(u32::MAX),
+                            series,
                         };
                     }
                 }
@@ -308,6 +323,7 @@ impl Connection {
             log,
             limits,
             held,
+            series,
         }
     }
 
@@ -347,9 +363,14 @@ impl Connection {
             return Err(Rejected(Outcome::TooLarge, answer::error(Status::CONTENT_TOO_LARGE)));
         }
         let (raw_path, query) = path_and_query(head.method, head.target)?;
-        let Some(site) = site else { return Err(answer::error(Status::NOT_FOUND).into()) };
+        let request = (head.method_token, head.target, head.authority);
+        let Some(site) = site else {
+            let why = "no site answers on this listener";
+            return Err(answer::without_path(request, remote.client, Status::NOT_FOUND, why).into());
+        };
         if let Some(why) = remote.unreadable(&head.fields) {
-            return Err(answer::unreadable(head.method_token, head.target, head.authority, &why).into());
+            let target = site.shown_target(head.target);
+            return Err(answer::unreadable(head.method_token, target, head.authority, &why).into());
         }
         if self.is_misdirected(engine, head.authority) {
             return Err(answer::error(Status::MISDIRECTED_REQUEST).into());
@@ -368,14 +389,14 @@ impl Connection {
                 return Err(response.into());
             }
         }
+        let refused = |error: PathError| answer::without_path(request, remote.client, error.status(), error);
         let (path, has_encoded_slash, route) = match path {
             PathState::Raw(buffer) => {
-                let (path, has_encoded_slash) =
-                    site.path_of(raw_path, buffer).map_err(|error| answer::error(error.status()))?;
+                let (path, has_encoded_slash) = site.path_of(raw_path, buffer).map_err(refused)?;
                 (path, has_encoded_slash, None)
             }
             PathState::Found(place) => {
-                let Place { path, has_encoded_slash, route } = place.map_err(answer::error)?;
+                let Place { path, has_encoded_slash, route } = place.map_err(refused)?;
                 (path, has_encoded_slash, route)
             }
         };

@@ -11,6 +11,7 @@ mod deadlines;
 mod decide;
 mod faults;
 mod h2;
+pub(crate) mod in_flight;
 mod output;
 mod paced;
 mod pieces;
@@ -46,6 +47,7 @@ use tidegate_config::settings::RequestLimits;
 use tidegate_http::Version;
 use tidegate_io::Key;
 use tidegate_io::socket::{Peer, Received, Stream};
+use tidegate_stats::series::SeriesId;
 use tidegate_wire::h1::HeadScanner;
 use transport::Transport;
 
@@ -171,6 +173,8 @@ struct Request {
     is_upgrade: bool,
     /// Nobody else is to be answered: given up when the client has gone.
     ends_with_client: bool,
+    /// What it counts for.
+    series: SeriesId,
     /// Monotonic, nanoseconds.
     started: u64,
     /// Bytes of head and content that have come.

@@ -19,6 +19,9 @@ use std::ops::Range;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 use tidegate_http::{FieldLines, Status};
+use tidegate_io::clock::monotonic_ns;
+use tidegate_stats::Elapsed;
+use tidegate_stats::series::Phase;
 
 /// What is logged for a client that left before it was answered, as nginx does; never sent.
 pub(super) const CLIENT_CLOSED: Status = Status(499);
@@ -50,6 +53,8 @@ pub(super) struct Output<F> {
     pub(super) sent: u64,
     /// A file could not be read as far as was announced.
     pub(super) is_cut: bool,
+    /// The time to its first byte has been counted; that of what is sent in one step is the time of all of it.
+    pub(super) has_first_byte: bool,
     /// For a log that shows fields of responses.
     pub(super) fields: Option<Box<FieldLines>>,
 }
@@ -143,6 +148,7 @@ impl<F: Default> Output<F> {
             head: 0,
             sent: 0,
             is_cut: false,
+            has_first_byte: false,
             fields: None,
         }
     }
@@ -227,6 +233,15 @@ impl<F> Output<F> {
         self.pace.as_ref().is_some_and(|pace| pace.is_waiting())
     }
 
+    /// What is being done for it, in a word.
+    pub(super) fn phase(&self) -> &'static str {
+        match &self.source {
+            Source::Later(later) => later.phase(),
+            Source::Made(_) => "answering",
+            Source::None | Source::Pieces(_) | Source::Stream(_) => "sending",
+        }
+    }
+
     /// Whether it is still being made.
     pub(super) fn is_awaited(&self) -> bool {
         matches!(&self.source, Source::Later(_))
@@ -293,6 +308,16 @@ impl<F> Output<F> {
         }
     }
 
+    /// Counts the time to the first byte of a response that takes several steps: as soon as its head is ready to be sent.
+    #[inline]
+    pub(super) fn time_first_byte(&mut self, cx: &Ctx, request: &Request) {
+        if self.has_begun && !self.is_complete() && !self.has_first_byte {
+            self.has_first_byte = true;
+            let elapsed = Elapsed::nanos(monotonic_ns().saturating_sub(request.started));
+            cx.stats.series.took(request.series, Phase::FirstByte, elapsed);
+        }
+    }
+
     /// Exactly once for each response: counters, histogram, access line.
     #[inline]
     pub(super) fn count(&self, cx: &mut Ctx, entry: Option<(Sink, AccessRecord<'_>)>, request: &Request) {
@@ -305,6 +330,7 @@ impl<F> Output<F> {
                 sent: self.sent,
                 head: self.head.into(),
                 is_cut: self.is_cut,
+                has_first_byte: self.has_first_byte,
                 fields: self.fields.as_deref(),
             },
         );

@@ -20,6 +20,7 @@ use tidegate_http::{Fields, Method, Status, Version};
 use tidegate_io::clock::monotonic_ns;
 use tidegate_io::text::ascii;
 use tidegate_io::{Key, runtime};
+use tidegate_stats::series::SeriesId;
 use tidegate_wire::h1::{self, BodyDecoder, BodyLength, FieldSpace, HeadScanner};
 
 impl Connection {
@@ -146,6 +147,7 @@ impl Connection {
             expects_continue: head.expects_continue,
             is_upgrade: false,
             ends_with_client: false,
+            series: SeriesId::NONE,
             started: monotonic_ns(),
             received: head.len as u64,
             discard_size: 0,
@@ -176,6 +178,7 @@ impl Connection {
         let Decision { reply, outcome, content_sink, content, account, is_exempt, log: sink, .. } = decision;
         let Decision { ends_with_client, interim, signals, tls, identity, trace, limits, held, .. } =
             decision;
+        let Decision { series, .. } = decision;
         (entry.tls, entry.identity, entry.trace) = (tls.as_ref(), identity.as_ref(), trace.as_ref());
         self.goes_by(limits);
         self.keep_alive = may_stay && !cx.draining && !self.is_last_request(&engine.settings.limits.request);
@@ -195,7 +198,7 @@ impl Connection {
                 }
             }
         }
-        let request = Request { ends_with_client, ..request };
+        let request = Request { ends_with_client, series, ..request };
         // Answered, and nothing is left of it: the usual request ends here.
         if decoder.is_none()
             && held.as_ref().is_none_or(|held| !held.is_paced())
@@ -307,6 +310,7 @@ impl Connection {
             expects_continue: false,
             is_upgrade: false,
             ends_with_client: false,
+            series: SeriesId::NONE,
             started: monotonic_ns(),
             received: 0,
             discard_size: 0,

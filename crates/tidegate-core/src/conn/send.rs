@@ -14,6 +14,7 @@ use crate::context::Ctx;
 use crate::log::{AccessRecord, Ending, Sink};
 use crate::rate::{Held, Pace};
 use crate::response::{Body, Head, Message, Response};
+use crate::slow::SlowEnd;
 use std::io;
 use std::rc::Rc;
 use std::task::{Context, Poll};
@@ -21,6 +22,8 @@ use tidegate_http::{FieldLines, Status, Version};
 use tidegate_io::clock::monotonic_ns;
 use tidegate_io::pipe::Pipe;
 use tidegate_io::{Key, runtime};
+use tidegate_stats::Elapsed;
+use tidegate_stats::series::Answered;
 use tidegate_wire::h1::{self, ConnectionField, ResponseFraming};
 
 /// Bytes of a file sent in one turn.
@@ -110,6 +113,8 @@ pub(super) struct Done<'a> {
     pub head: u64,
     /// A file could not be read as far as was announced.
     pub is_cut: bool,
+    /// Its first byte has been timed.
+    pub has_first_byte: bool,
     /// For a log that shows fields of responses.
     pub fields: Option<&'a FieldLines>,
 }
@@ -124,7 +129,16 @@ pub(super) fn tally(
     let nanos = monotonic_ns().saturating_sub(request.started);
     cx.stats.sent_bytes.add(done.sent);
     cx.stats.responses.add(done.status.0);
-    cx.stats.latency.record_nanos(nanos);
+    let elapsed = Elapsed::nanos(nanos);
+    cx.stats.latency.record_elapsed(elapsed);
+    let Request { series, received, .. } = *request;
+    let Done { status, sent, has_first_byte, .. } = *done;
+    let answered = Answered { status: status.0, received, sent, elapsed, has_first_byte };
+    if cx.stats.series.answered(series, &answered) {
+        let (status, now) = (status.0, cx.now);
+        let end = SlowEnd { series, now, nanos, status, received, sent };
+        cx.slow.remember(&end, entry.as_ref().map(|(_, entry)| entry));
+    }
     if done.is_cut {
         cx.stats.responses_cut.add(1);
     }
@@ -156,14 +170,14 @@ impl Connection {
         is_last: bool,
         pace: Option<Box<Pace>>,
     ) -> Result<Output, Broken> {
-        if !cx.log.shows_responses() {
-            return self.start_plain(cx, response, request, is_last, pace);
-        }
-        let fields = Box::new(response.head.lines().clone());
+        let fields = cx.log.shows_responses().then(|| Box::new(response.head.lines().clone()));
         let mut started = self.start_plain(cx, response, request, is_last, pace);
         match &mut started {
-            Ok(output) => output.fields = Some(fields),
-            Err(broken) => broken.output.fields = Some(fields),
+            Ok(output) => {
+                output.fields = fields;
+                output.time_first_byte(cx, request);
+            }
+            Err(broken) => broken.output.fields = fields,
         }
         started
     }
@@ -220,11 +234,20 @@ impl Connection {
             Some(message) if !cx.log.shows_responses() => match self.send_prebuilt(cx, message, is_last) {
                 Ok(Begun { head, sent, is_complete: true }) => {
                     let (sent, head) = (sent as u64, head as u64);
-                    let done = Done { status: response.status, sent, head, is_cut: false, fields: None };
+                    let (is_cut, has_first_byte) = (false, false);
+                    let status = response.status;
+                    let done = Done { status, sent, head, is_cut, has_first_byte, fields: None };
                     tally(cx, entry(), request, &done);
                     return Ok(None);
                 }
-                begun => begun.map(|begun| begun.into_output(response.status, message)).map_err(Broken::from),
+                begun => {
+                    let begun = begun.map(|begun| {
+                        let mut output = begun.into_output(response.status, message);
+                        output.time_first_byte(cx, request);
+                        output
+                    });
+                    begun.map_err(Broken::from)
+                }
             },
             _ => self.start(cx, response, request, is_last, None),
         };

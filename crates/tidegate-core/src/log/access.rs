@@ -310,6 +310,7 @@ impl AccessBuffers {
         }
         if buffer.goes_to != Destination::File {
             out.push(record::BEGIN);
+            out.extend_from_slice(&record::time());
         }
         match &buffer.format {
             AccessFormat::Common => push_common(out, &self.times.common, entry, ending),

@@ -5,7 +5,7 @@
 //! by the next line. Each server process opens its own socket, since it has to do so again whenever the daemon restarts.
 
 use super::message::Speaker;
-use super::record::Record;
+use super::record::{Before, Record};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::sockopt::socket_error;
 use rustix::net::{
@@ -34,7 +34,7 @@ pub(super) struct Delivery {
     /// How much of it a stream has taken.
     sent: usize,
     /// Of the last line, which those that are indented go on with.
-    severity: u8,
+    before: Before,
 }
 
 impl Delivery {
@@ -48,7 +48,7 @@ impl Delivery {
             is_connected: false,
             message: Vec::new(),
             sent: 0,
-            severity: 6,
+            before: Before::default(),
         }
     }
 
@@ -66,11 +66,11 @@ impl Delivery {
         }
         let mut at = 0;
         for line in lines.split_inclusive(|byte| *byte == b'\n') {
-            let record = Record::of(line.strip_suffix(b"\n").unwrap_or(line), self.severity);
+            let record = Record::of(line.strip_suffix(b"\n").unwrap_or(line), self.before);
             if self.sent == 0 {
                 self.speaker.write(&mut self.message, &self.to, &record);
             }
-            self.severity = record.severity;
+            self.before = record.as_before();
             if let Err(error) = self.deliver() {
                 return (at, Err(error));
             }

@@ -1,11 +1,11 @@
 //! The error log: what the operator should know, one line each, with time and level.
 
+use super::record;
 use super::thinning::{LeftOut, Thinning};
 use super::{Level, Sink, Writer, applications, push_escaped};
 use std::io::Write;
 use std::panic::Location;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
-use tidegate_http::HttpDate;
 use tidegate_io::clock::monotonic_ns;
 
 struct ErrorLog {
@@ -120,9 +120,8 @@ pub(super) fn level_name(level: Level) -> &'static str {
 /// Appends a message with time and level; its further lines are indented.
 pub(super) fn push_line(out: &mut Vec<u8>, level: Level, message: &str) {
     let name = level_name(level);
-    let (seconds, nanos) = tidegate_io::clock::wall();
-    out.extend_from_slice(&HttpDate(seconds).rfc3339()[..19]);
-    let _ = write!(out, ".{:03}Z {name}: ", nanos / 1_000_000);
+    out.extend_from_slice(&record::time());
+    let _ = write!(out, " {name}: ");
     for (n, part) in message.split('\n').enumerate() {
         if n > 0 {
             out.extend_from_slice(b"\n    ");

@@ -1,10 +1,9 @@
 //! A [`Record`] in the words of a daemon that collects logs: syslog (RFC 5424, or as `syslog(3)` writes it), or the native
 //! protocol of the journal of systemd.
 
-use super::record::Record;
+use super::record::{self, Record};
 use std::io::Write;
 use tidegate_config::settings::{Collector, CollectorAddress};
-use tidegate_http::HttpDate;
 
 /// Bytes of a message at most: what is longer is cut off. Of UDP more than common daemons take would be lost whole.
 const LONGEST: usize = 64 << 10;
@@ -65,14 +64,7 @@ impl Speaker {
         longest: usize,
     ) {
         let _ = write!(out, "<{priority}>1 ");
-        match record.time {
-            Some(time) => out.extend_from_slice(time.as_bytes()),
-            None => {
-                let (seconds, nanos) = tidegate_io::clock::wall();
-                out.extend_from_slice(&HttpDate(seconds).rfc3339()[..19]);
-                let _ = write!(out, ".{:03}Z", nanos / 1_000_000);
-            }
-        }
+        out.extend_from_slice(&record.time.unwrap_or_else(record::time));
         let kind = if record.is_access { "access" } else { "-" };
         let _ = write!(out, " {} {tag} {} {kind} - ", self.host, self.process);
         append_text(out, record, longest);
@@ -87,6 +79,11 @@ impl Speaker {
             "\nPRIORITY={}\nSYSLOG_FACILITY={}\nSYSLOG_IDENTIFIER={tag}\nSYSLOG_PID={}\n",
             record.severity, to.facility, self.process
         );
+        if let Some(time) = record.time {
+            out.extend_from_slice(b"SYSLOG_TIMESTAMP=");
+            out.extend_from_slice(&time);
+            out.push(b'\n');
+        }
         for field in record.fields() {
             out.extend_from_slice(field);
             out.push(b'\n');
@@ -102,13 +99,14 @@ fn append_text(out: &mut Vec<u8>, record: &Record<'_>, longest: usize) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::log::record::Before;
     use std::path::PathBuf;
 
     fn written(at: CollectorAddress, line: &[u8]) -> String {
         let speaker = Speaker { host: "host.example".into(), process: 7 };
         let to = Collector { at, facility: 23, tag: "web".into() };
         let mut out = b"before".to_vec();
-        speaker.write(&mut out, &to, &Record::of(line, 6));
+        speaker.write(&mut out, &to, &Record::of(line, Before::default()));
         String::from_utf8(out).unwrap()
     }
 
@@ -123,12 +121,16 @@ mod tests {
         let tcp = CollectorAddress::Tcp(([192, 0, 2, 1], 601).into());
         assert_eq!(written(tcp.clone(), line), format!("{} {rfc5424}", rfc5424.len()));
         assert_eq!(
-            written(CollectorAddress::Journal(PathBuf::new()), b"\x1eGET /\x1fSTATUS=200\x1fSITE=a"),
-            "MESSAGE=GET /\nPRIORITY=6\nSYSLOG_FACILITY=23\nSYSLOG_IDENTIFIER=web\nSYSLOG_PID=7\nSTATUS=200\nSITE=a\n"
+            written(
+                CollectorAddress::Journal(PathBuf::new()),
+                b"\x1e2000-10-10T13:55:36.123ZGET /\x1fSTATUS=200\x1fSITE=a"
+            ),
+            "MESSAGE=GET /\nPRIORITY=6\nSYSLOG_FACILITY=23\nSYSLOG_IDENTIFIER=web\nSYSLOG_PID=7\n\
+             SYSLOG_TIMESTAMP=2000-10-10T13:55:36.123Z\nSTATUS=200\nSITE=a\n"
         );
-        let access = written(tcp, b"\x1eGET /\x1fSTATUS=200");
+        let access = written(tcp, b"\x1e2000-10-10T13:55:36.123ZGET /\x1fSTATUS=200");
         assert!(
-            access.contains("<190>1 ") && access.ends_with("Z host.example web 7 access - GET /"),
+            access.ends_with("<190>1 2000-10-10T13:55:36.123Z host.example web 7 access - GET /"),
             "{access}"
         );
         let long = [b"\x1e".as_slice(), &[b'a'; 100_000]].concat();

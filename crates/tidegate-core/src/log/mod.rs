@@ -12,6 +12,7 @@ mod message;
 mod output;
 mod pattern;
 mod record;
+mod room;
 mod thinning;
 mod writer;
 
@@ -48,6 +49,16 @@ pub(crate) fn push_json_escaped(out: &mut Vec<u8>, text: &[u8]) {
             c => out.extend_from_slice(c.encode_utf8(&mut [0; 4]).as_bytes()),
         }
     }
+}
+
+/// Bytes of a text that a client has chosen, where it is shown.
+const MEMBER: usize = 300;
+
+/// Appends `,"name":"text"`; of a long text its beginning.
+pub(crate) fn push_json_member(out: &mut Vec<u8>, name: &str, text: &[u8]) {
+    out.extend_from_slice(format!(",\"{name}\":\"").as_bytes());
+    push_json_escaped(out, text.get(..MEMBER).unwrap_or(text));
+    out.push(b'"');
 }
 
 #[cfg(test)]

@@ -1,25 +1,24 @@
 //! The thread that writes logs, and its patience with those that do not take what is written.
 //!
 //! Workers hand over buffers and never wait. What a log does not take at once is held for it and tried
-//! again: a reader that was restarted or a disk that was full for a moment loses nothing. Both what is on
-//! its way and what is held for one log are bounded; beyond that, lines are dropped, counted and said
-//! (FAULTS 51).
+//! again: a reader that was restarted or a disk that was full for a moment loses nothing. What is on its way
+//! and held is bounded for each log and for all ([`Room`]): a log that takes nothing costs the others no
+//! line. Beyond the bounds, lines are dropped, counted and said (FAULTS 51).
 
 use super::error;
 use super::output::{self, Output};
+use super::room::{MOST_OF_ONE, Room, Rooms};
 use std::collections::{BTreeMap, VecDeque};
 use std::fs::File;
 use std::io;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, TryRecvError, channel, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use tidegate_config::settings::LogTarget;
 
-/// Bytes on their way to the thread and held by it, of all logs together.
-const MOST_QUEUED: usize = 16 << 20;
-/// Bytes held for one log.
-const MOST_HELD: usize = 8 << 20;
+/// Bytes of lines that are held as one.
+const HELD_PIECE: usize = 64 << 10;
 /// How often a log that failed is tried again, whatever else there is to write.
 const RETRY: Duration = Duration::from_secs(1);
 /// How often a full pipe is tried, and how long the thread looks at one before it looks at its orders.
@@ -42,7 +41,7 @@ pub struct Writer {
 
 struct Log {
     target: LogTarget,
-    lost: Arc<AtomicU64>,
+    account: Arc<Account>,
     state: State,
 }
 
@@ -57,14 +56,21 @@ enum State {
 
 #[derive(Default)]
 struct Counts {
-    /// Bytes handed over and neither written nor lost.
-    queued: AtomicUsize,
+    /// For bytes handed over and neither written nor lost.
+    rooms: Arc<Rooms>,
+    /// Lines.
+    lost: AtomicU64,
+}
+
+/// What workers and the thread both know of one log.
+struct Account {
+    room: Room,
     /// Lines.
     lost: AtomicU64,
 }
 
 enum Work {
-    Open(Sink, Output, Arc<AtomicU64>),
+    Open(Sink, Output, Arc<Account>),
     Close(Sink),
     Replace(Sink, Output),
     Write(Sink, Vec<u8>),
@@ -128,11 +134,11 @@ impl Writer {
     }
 
     fn open(&self, logs: &mut Vec<Log>, target: &LogTarget, output: Output) -> io::Result<Sink> {
-        let lost = Arc::new(AtomicU64::new(0));
+        let account = self.counts.account();
         let closed = logs.iter().position(|log| log.state == State::Closed);
         let sink = Sink(closed.unwrap_or(logs.len()));
-        self.order(Work::Open(sink, output, lost.clone()))?;
-        let log = Log { target: target.clone(), lost, state: State::Prepared };
+        self.order(Work::Open(sink, output, account.clone()))?;
+        let log = Log { target: target.clone(), account, state: State::Prepared };
         match logs.get_mut(sink.0) {
             Some(free) => *free = log,
             None => logs.push(log),
@@ -166,23 +172,17 @@ impl Writer {
 
     /// Hands lines over. Never waits: what does not fit is dropped and counted.
     pub fn write(&self, sink: Sink, lines: Vec<u8>) {
-        let size = lines.len();
-        let is_full = self.counts.queued.fetch_add(size, Relaxed).saturating_add(size) > MOST_QUEUED;
-        if is_full {
-            return self.drop_lines(sink, &lines);
+        // The lock is held for moments only: nothing is opened or written under it.
+        let Some(account) = self.logs().get(sink.0).map(|log| log.account.clone()) else { return };
+        if !account.room.take(lines.len()) {
+            return self.counts.lose(&lines, &account);
         }
         if let Err(unsent) = self.queue.send(Work::Write(sink, lines))
-            && let Work::Write(sink, lines) = unsent.0
+            && let Work::Write(_, lines) = unsent.0
         {
-            self.drop_lines(sink, &lines);
+            account.room.give_back(lines.len());
+            self.counts.lose(&lines, &account);
         }
-    }
-
-    #[cold]
-    fn drop_lines(&self, sink: Sink, lines: &[u8]) {
-        let logs = self.logs();
-        let lost = logs.get(sink.0).map(|log| &*log.lost);
-        self.counts.lose(lines, lost);
     }
 
     /// Lines lost because a log could not be written or its disk was too slow.
@@ -233,17 +233,14 @@ pub fn open_file(target: &LogTarget) -> io::Result<Option<File>> {
 }
 
 impl Counts {
-    fn written(&self, size: usize) {
-        self.queued.fetch_sub(size, Relaxed);
+    fn account(&self) -> Arc<Account> {
+        Arc::new(Account { room: Room::of(&self.rooms), lost: AtomicU64::new(0) })
     }
 
-    fn lose(&self, lines: &[u8], of_log: Option<&AtomicU64>) {
-        self.written(lines.len());
+    fn lose(&self, lines: &[u8], of: &Account) {
         let count = lines.iter().filter(|byte| **byte == b'\n').count() as u64;
         self.lost.fetch_add(count, Relaxed);
-        if let Some(lost) = of_log {
-            lost.fetch_add(count, Relaxed);
-        }
+        of.lost.fetch_add(count, Relaxed);
     }
 }
 
@@ -262,7 +259,7 @@ struct OpenLog {
     held: VecDeque<Vec<u8>>,
     held_bytes: usize,
     is_failing: bool,
-    lost: Arc<AtomicU64>,
+    account: Arc<Account>,
     /// How many of them have been said.
     said: u64,
 }
@@ -288,10 +285,10 @@ impl LogThread {
 
     fn obey(&mut self, work: Work) {
         match work {
-            Work::Open(sink, mut output, lost) => {
+            Work::Open(sink, mut output, account) => {
                 output.look();
                 let (held, held_bytes, is_failing, said) = (VecDeque::new(), 0, false, 0);
-                let log = OpenLog { output, held, held_bytes, is_failing, lost, said };
+                let log = OpenLog { output, held, held_bytes, is_failing, account, said };
                 self.logs.insert(sink.0, log);
             }
             Work::Close(sink) => {
@@ -403,13 +400,20 @@ impl LogThread {
 
 impl OpenLog {
     fn take(&mut self, sink: Sink, lines: Vec<u8>, counts: &Counts) {
-        if self.held_bytes + lines.len() > MOST_HELD {
-            return counts.lose(&lines, Some(&self.lost));
+        // Lines that were on their way when the log began to be behind have taken room that is for those that are not.
+        if !self.held.is_empty() && !self.account.room.may_hold() {
+            self.account.room.give_back(lines.len());
+            return counts.lose(&lines, &self.account);
         }
         self.held_bytes += lines.len();
-        self.held.push_back(lines);
-        if self.held.len() == 1 {
-            self.retry(sink, counts);
+        if self.held.is_empty() {
+            self.held.push_back(lines);
+            return self.retry(sink, counts);
+        }
+        // A buffer is larger than the few lines that it may hold, and would stay so for as long as they are held.
+        match self.held.back_mut().filter(|back| back.len() + lines.len() <= HELD_PIECE) {
+            Some(back) => back.extend_from_slice(&lines),
+            None => self.held.push_back(lines.into_boxed_slice().into_vec()),
         }
     }
 
@@ -427,36 +431,48 @@ impl OpenLog {
             lines.drain(..written);
             let is_done = lines.is_empty();
             self.held_bytes -= written;
-            counts.written(written);
+            self.account.room.give_back(written);
             if is_done {
                 self.held.pop_front();
             }
             if let Err(error) = result {
+                self.account.room.is_behind(true);
                 // A daemon that is busy for a moment, or is being connected, is nothing to tell of.
-                let is_worth_telling = !self.output.is_busy() || self.held_bytes > MOST_HELD / 8;
+                let has_lost = self.account.lost.load(Relaxed) > self.said;
+                let is_worth_telling =
+                    !self.output.is_busy() || has_lost || self.held_bytes > MOST_OF_ONE / 8;
                 if is_worth_telling && !std::mem::replace(&mut self.is_failing, true) {
                     let target = self.output.target();
                     error::say_of_log(
                         sink,
                         format_args!(
-                            "the log {target} cannot be written ({error}); {} MiB of lines are held until it can, what \
-                         comes on top is lost",
-                            MOST_HELD >> 20,
+                            "the log {target} cannot be written ({error}); lines are held until it can, up to {} MiB, \
+                             what comes on top is lost",
+                            MOST_OF_ONE >> 20,
                         ),
                     );
                 }
                 return;
             }
         }
-        let lost = self.lost.load(Relaxed);
-        if std::mem::take(&mut self.is_failing) || lost > self.said {
+        self.account.room.is_behind(false);
+        let lost = self.account.lost.load(Relaxed);
+        let was_failing = std::mem::take(&mut self.is_failing);
+        if was_failing || lost > self.said {
             let (target, count) = (self.output.target(), lost - self.said);
             self.said = lost;
             let lines = if count == 1 { "line was" } else { "lines were" };
-            error::say_of_log(
-                sink,
-                format_args!("the log {target} can be written again; {count} {lines} lost"),
-            );
+            if was_failing {
+                error::say_of_log(
+                    sink,
+                    format_args!("the log {target} can be written again; {count} {lines} lost"),
+                );
+            } else {
+                error::say_of_log(
+                    sink,
+                    format_args!("more was logged than the log {target} took; {count} {lines} lost"),
+                );
+            }
         }
     }
 
@@ -468,15 +484,18 @@ impl OpenLog {
             self.held.pop_front();
         }
         self.held_bytes -= rest.len();
-        counts.lose(&rest, Some(&self.lost));
+        self.account.room.give_back(rest.len());
+        counts.lose(&rest, &self.account);
     }
 
     fn give_up(&mut self, counts: &Counts) {
         self.output.forget(); // the rest of a line goes with what is held
         self.held_bytes = 0;
         for lines in self.held.drain(..) {
-            counts.lose(&lines, Some(&self.lost));
+            self.account.room.give_back(lines.len());
+            counts.lose(&lines, &self.account);
         }
+        self.account.room.is_behind(false);
     }
 }
 
@@ -506,11 +525,13 @@ mod tests {
         let mut thread = LogThread::new(work, Arc::default());
         // It is open for reading: what is written to it fails.
         let output = Output::given(&target("log"), File::open(folder.join("log")).unwrap());
-        thread.obey(Work::Open(Sink(0), output, Arc::default()));
-        thread.obey(Work::Open(Sink(1), Output::open(&target("other")).unwrap(), Arc::default()));
+        let counts = thread.counts.clone();
+        thread.obey(Work::Open(Sink(0), output, counts.account()));
+        thread.obey(Work::Open(Sink(1), Output::open(&target("other")).unwrap(), counts.account()));
         let began = Instant::now();
         let writes = |thread: &mut LogThread, at: Instant| {
             for sink in [0, 1] {
+                assert!(thread.logs[&sink].account.room.take(5));
                 thread.obey(Work::Write(Sink(sink), b"line\n".to_vec()));
                 thread.retry_due(at);
             }
@@ -530,6 +551,43 @@ mod tests {
         let read = |name: &str| fs::read_to_string(folder.join(name)).unwrap();
         assert_eq!((read("log"), read("other")), ("line\n".repeat(30), "line\n".repeat(30)));
         assert!(thread.behind.is_empty() && !thread.logs[&0].is_failing);
+        fs::remove_dir_all(&folder).unwrap();
+    }
+
+    /// However many logs take nothing, however much is logged to them: one that can be written loses no line to them, and
+    /// all together hold what is bounded.
+    #[test]
+    fn logs_that_are_stuck_cost_the_others_no_line() {
+        let folder = std::env::temp_dir().join(format!("tidegate-writer-stuck-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        let writer = Writer::start().unwrap();
+        // Pipes that nobody reads.
+        let pipes = ["a", "b", "c"].map(|name| folder.join(name));
+        let readers = pipes.clone().map(|path| {
+            let mode = rustix::fs::Mode::from_raw_mode(0o600);
+            rustix::fs::mkfifoat(rustix::fs::CWD, &path, mode).unwrap();
+            File::options().read(true).write(true).open(path).unwrap()
+        });
+        let stuck = pipes.map(|path| writer.sink(&LogTarget::File(path)).unwrap());
+        let healthy = writer.sink(&LogTarget::File(folder.join("healthy"))).unwrap();
+        writer.settle();
+        let line = || [vec![b'x'; (64 << 10) - 1], vec![b'\n']].concat();
+        // 3 * 32 MiB, and as much again while the healthy one is written. Reopening waits until the thread has seen all.
+        let fill = |lines| (0..lines).for_each(|_| stuck.iter().for_each(|log| writer.write(*log, line())));
+        for _ in 0..8 {
+            fill(64);
+            writer.reopen();
+        }
+        let before = writer.lost_lines();
+        assert!(before > 3 * 512 - 2 * 128 - 64, "{before}");
+        for _ in 0..64 {
+            fill(8);
+            (0..32).for_each(|_| writer.write(healthy, line()));
+            writer.reopen();
+        }
+        let written = fs::metadata(folder.join("healthy")).unwrap().len();
+        assert_eq!(written, 64 * 32 * (64 << 10), "the healthy log has all its lines");
+        drop(readers);
         fs::remove_dir_all(&folder).unwrap();
     }
 

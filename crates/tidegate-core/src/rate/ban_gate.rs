@@ -1,7 +1,7 @@
 //! `ban`: the gate of a route that refuses who has been answered with certain statuses too often, and has them counted.
 
 use super::bans::{Bans, Client, Terms};
-use super::{Identity, RateStore, Table};
+use super::{Identity, Nodes, RateStore, Table};
 use crate::answer;
 use crate::exchange::Exchange;
 use crate::gate::{Gate, Verdict};
@@ -14,7 +14,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::time::Duration;
-use tidegate_config::settings::{Ban, Shared};
+use tidegate_config::settings::{Ban, LimitStore, Shared};
 use tidegate_http::Status;
 use tidegate_io::socket::Peer;
 use tidegate_io::{clock, timer};
@@ -30,6 +30,8 @@ pub struct BanGate(Rc<Rule>);
 pub(crate) struct Rule {
     settings: Shared<Ban>,
     bans: Arc<Bans>,
+    /// The servers that hear of it.
+    nodes: Option<Arc<Nodes>>,
 }
 
 /// A client whose answer may count.
@@ -39,15 +41,24 @@ pub(crate) struct Watch {
 }
 
 impl BanGate {
-    /// The gate of a ban, over the table that all of its name share.
+    /// The gate of a ban, over the table that all of its name share; told to other servers that use the same `store`, where it
+    /// is shared.
     ///
     /// # Errors
     /// There is no descriptor or no memory left for its table.
-    pub fn new(settings: &Shared<Ban>, tables: &RateStore) -> io::Result<BanGate> {
-        match tables.table(Identity::of_ban(settings))? {
-            Table::Ban(bans) => Ok(BanGate(Rc::new(Rule { settings: settings.clone(), bans }))),
-            _ => Err(io::Error::other("the table of a ban is of another kind")),
+    pub fn new(
+        settings: &Shared<Ban>,
+        tables: &RateStore,
+        store: Option<&LimitStore>,
+    ) -> io::Result<BanGate> {
+        let Table::Ban(bans) = tables.table(Identity::of_ban(settings))? else {
+            return Err(io::Error::other("the table of a ban is of another kind"));
+        };
+        let nodes = if settings.is_shared { tables.nodes(store) } else { None };
+        if let Some(nodes) = &nodes {
+            nodes.share_ban(&settings.name, &bans);
         }
+        Ok(BanGate(Rc::new(Rule { settings: settings.clone(), bans, nodes })))
     }
 }
 
@@ -149,6 +160,9 @@ impl Watch {
         let terms = Terms { count: *count, within: *within, lasts: *lasts };
         if self.rule.bans.count(self.client, terms, clock::monotonic_ns()) {
             log::warn(format_args!("{} is banned for {} s by `{name}`", self.client, lasts.as_secs()));
+            if let Some(nodes) = &self.rule.nodes {
+                nodes.banned(name, self.client, *lasts);
+            }
         }
     }
 }
@@ -174,9 +188,10 @@ impl fmt::Display for Said<'_> {
         let Ban { name, count, statuses, origin, within, lasts, .. } = self.0;
         let statuses: Vec<String> = statuses.iter().map(u16::to_string).collect();
         let (statuses, within, lasts) = (statuses.join(" or "), within.as_secs(), lasts.as_secs());
+        let everywhere = if self.0.is_shared { ", on all servers of the `limit-store`" } else { "" };
         write!(
             f,
-            "the ban `{name}` ({origin}): {count} answers with {statuses} within {within} s ban a client for {lasts} s"
+            "the ban `{name}` ({origin}): {count} answers with {statuses} within {within} s ban a client for {lasts} s{everywhere}"
         )
     }
 }

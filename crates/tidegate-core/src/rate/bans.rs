@@ -37,7 +37,7 @@ const TRIES: usize = 64;
 const ABANDONED: u64 = 1000;
 
 /// A client that can be banned: an IPv4 address, or the network of 64 bits that each has of IPv6.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Client(u64);
 
 /// In front of an IPv4 address. As a network of IPv6 it is one that nobody has.
@@ -224,6 +224,13 @@ impl Bans {
             Some((Client(client.load(SeqCst)), left))
         });
         banned.collect()
+    }
+
+    /// A number that all processes have which share the table, and hardly any other.
+    pub fn identity(&self) -> u64 {
+        let mut hasher = self.hasher.clone();
+        hasher.write(b"identity");
+        hasher.finish()
     }
 
     /// A request of somebody who is banned was refused, or would have been.

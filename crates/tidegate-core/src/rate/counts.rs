@@ -119,15 +119,21 @@ impl Counts {
     /// Counts one more of a key, unless there are `most` of it: where, and how many there are with this one. Neither
     /// allocates nor waits.
     pub fn enter(&self, key: &[u8], most: u32) -> Option<(Place, u32)> {
+        let entered = self.look_for_place(key, most);
+        if entered.is_none() {
+            self.count_refused();
+        }
+        entered
+    }
+
+    /// The same for one who comes back where it is `None`, and so was not refused.
+    pub fn look_for_place(&self, key: &[u8], most: u32) -> Option<(Place, u32)> {
         let most = most.min(MOST);
         let hash = self.hash(key);
         for _ in 0..TRIES {
             match self.try_enter(hash, most) {
                 Attempt::Entered(place, count) => return Some((place, count)),
-                Attempt::Beyond => {
-                    self.words.words()[REFUSED].fetch_add(1, Relaxed);
-                    return None;
-                }
+                Attempt::Beyond => return None,
                 Attempt::Again => {}
                 Attempt::Full => break,
             }
@@ -135,10 +141,12 @@ impl Counts {
         self.words.words()[CROWDED].fetch_add(1, Relaxed);
         let crowd = Place(usize::MAX);
         let entered = self.count_in(crowd, |word| (word & COUNT < u64::from(most)).then(|| word + 1));
-        if entered.is_none() {
-            self.words.words()[REFUSED].fetch_add(1, Relaxed);
-        }
         entered.map(|count| (crowd, count))
+    }
+
+    /// One was refused.
+    pub fn count_refused(&self) {
+        self.words.words()[REFUSED].fetch_add(1, Relaxed);
     }
 
     /// One less of what was counted there.
@@ -186,14 +194,17 @@ impl Counts {
         placed + (self.words.words()[CROWD].load(Relaxed) & COUNT)
     }
 
-    /// Gives back what processes had counted that are no longer there, as `is_there` says of their numbers.
-    pub fn give_back(&self, is_there: impl Fn(u32) -> bool) {
+    /// Gives back what processes had counted that are no longer there, as `is_there` says of their numbers; whether there
+    /// were any.
+    pub fn give_back(&self, is_there: impl Fn(u32) -> bool) -> bool {
+        let mut has_given = false;
         for ledger in 0..self.ledgers {
             let words = self.ledger(ledger);
             let owner = words[0].load(SeqCst);
             if owner == 0 || is_there(owner as u32) {
                 continue;
             }
+            has_given = true;
             self.lower(&self.words.words()[CROWD], words[1].swap(0, SeqCst));
             for (pair, word) in words[2..].iter().enumerate() {
                 if word.load(Relaxed) == 0 {
@@ -208,6 +219,7 @@ impl Counts {
             }
             let _ = words[0].compare_exchange(owner, 0, SeqCst, SeqCst);
         }
+        has_given
     }
 
     fn hash(&self, key: &[u8]) -> u64 {

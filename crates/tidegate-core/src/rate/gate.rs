@@ -2,25 +2,31 @@
 
 use super::holds::Permit;
 use super::nodes::SharedRate;
-use super::{Counts, Identity, Rate, RateStore, Ruling, Table};
+use super::queue::{Entry, LimitQueue, Waiter};
+use super::{Counts, Identity, Rate, RateStore, Ruling, Table, Total};
 use crate::answer;
 use crate::exchange::Exchange;
 use crate::gate::{Gate, Verdict};
 use crate::notes;
 use crate::rate::Buckets;
-use crate::response::Response;
+use crate::response::{Author, Response};
 use crate::template::{Piece, Scope, Template};
 use smallvec::SmallVec;
 use std::fmt;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
+use tidegate_config::settings::pool::Queue;
 use tidegate_config::settings::{Bound, Limit, LimitStore, Shared};
 use tidegate_http::Status;
 use tidegate_io::clock;
 
 /// Who comes back at once to what is full may find a place in a second as well as later.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
+
+/// Why somebody who could have waited is refused; the queues before applications say the same.
+const FULL: &str = "the queue is full";
+const TOO_OLD: &str = "the request has waited too long in the queue";
 
 /// Lets requests in by whatever tells clients apart. One for each `limit` of a route on each worker.
 pub struct LimitGate {
@@ -34,7 +40,19 @@ enum Meter {
     Requests(Rate, Arc<Buckets>),
     Shared(SharedRate),
     Concurrent(u32, Arc<Counts>),
+    Queued(u32, Arc<Counts>, Arc<LimitQueue>, Queue),
     Connections(u32, Arc<Counts>),
+    Total(Arc<Total>),
+}
+
+/// What a limit says of a request.
+enum Judgement {
+    Within,
+    /// It may not be asked for before this time has gone by.
+    Beyond(Duration),
+    /// As many are under way as may, and as many wait.
+    Full,
+    Wait(Waiter),
 }
 
 /// What tells apart whatever is counted by itself.
@@ -84,8 +102,20 @@ impl LimitGate {
                     _ => Meter::Requests(Rate::from(&rate), table),
                 }
             }
-            (Bound::Concurrent(most), Table::Count(table)) => Meter::Concurrent(most.get(), table),
+            (Bound::Concurrent(most), Table::Count(table)) => {
+                // One that only tracks holds up nobody.
+                let queue = settings.queue.as_ref().filter(|_| !settings.is_tracked);
+                let lines =
+                    Identity::of_queue(settings).map(|identity| tables.table(identity)).transpose()?;
+                match (queue, lines) {
+                    (Some(queue), Some(Table::Queue(lines))) => {
+                        Meter::Queued(most.get(), table, lines, queue.clone())
+                    }
+                    _ => Meter::Concurrent(most.get(), table),
+                }
+            }
             (Bound::Connections(most), Table::Count(table)) => Meter::Connections(most.get(), table),
+            (Bound::Nothing, Table::Total(total)) => Meter::Total(total),
             _ => return Err(io::Error::other("the table of a limit is of another kind")),
         };
         Ok(LimitGate { settings: settings.clone(), by: Key::new(&settings.by, scope), meter })
@@ -96,29 +126,33 @@ impl LimitGate {
         self.by.0.asks_for_user()
     }
 
-    /// Why a request is refused: `Some` with the time until it may be tried again.
-    fn judge(&self, exchange: &Exchange<'_>) -> Option<Duration> {
+    fn judge(&self, exchange: &Exchange<'_>) -> Judgement {
         let key = self.by.of(exchange);
-        let later = |ruling| match ruling {
-            Ruling::Within { .. } => None,
-            Ruling::Beyond { retry_after } => Some(retry_after),
+        let of_rate = |ruling| match ruling {
+            Ruling::Within { .. } => Judgement::Within,
+            Ruling::Beyond { retry_after } => Judgement::Beyond(retry_after),
         };
         match &self.meter {
-            Meter::Requests(rate, table) => later(table.charge(&key, *rate, clock::monotonic_ns())),
-            Meter::Shared(shared) => later(shared.charge(&key, clock::monotonic_ns())),
+            Meter::Requests(rate, table) => of_rate(table.charge(&key, *rate, clock::monotonic_ns())),
+            Meter::Shared(shared) => of_rate(shared.charge(&key, clock::monotonic_ns())),
             Meter::Concurrent(most, counts) => match Permit::take(counts, &key, *most) {
-                Some(permit) => {
-                    // Without somebody who sends an answer it is given back at once.
-                    if let Some(holds) = &exchange.state.holds {
-                        holds.hold(permit);
-                    }
-                    None
-                }
-                None => Some(RETRY_AFTER),
+                Some(permit) => hold(exchange, permit),
+                None => Judgement::Beyond(RETRY_AFTER),
             },
-            Meter::Connections(most, counts) => {
-                let holds = exchange.state.holds.as_ref()?;
-                (!holds.connection.count(counts, &key, *most)).then_some(RETRY_AFTER)
+            // Where nobody sends an answer, a place would be given back at once.
+            Meter::Queued(..) if exchange.state.holds.is_none() => Judgement::Within,
+            Meter::Queued(most, counts, lines, queue) => match lines.enter(counts, &key, *most, queue) {
+                Entry::Permit(permit) => hold(exchange, permit),
+                Entry::Wait(waiter) => Judgement::Wait(waiter),
+                Entry::Full => Judgement::Full,
+            },
+            Meter::Connections(most, counts) => match &exchange.state.holds {
+                Some(holds) if !holds.connection.count(counts, &key, *most) => Judgement::Beyond(RETRY_AFTER),
+                _ => Judgement::Within,
+            },
+            Meter::Total(total) => {
+                total.add();
+                Judgement::Within
             }
         }
     }
@@ -128,25 +162,49 @@ impl LimitGate {
         match &self.meter {
             Meter::Requests(_, table) => Arc::as_ptr(table) as usize,
             Meter::Shared(shared) => Arc::as_ptr(shared.table()) as usize,
-            Meter::Concurrent(_, table) | Meter::Connections(_, table) => Arc::as_ptr(table) as usize,
+            Meter::Concurrent(_, table) | Meter::Connections(_, table) | Meter::Queued(_, table, ..) => {
+                Arc::as_ptr(table) as usize
+            }
+            Meter::Total(total) => Arc::as_ptr(total) as usize,
         }
     }
+}
 
-    fn refusal(&self, exchange: &Exchange<'_>, retry_after: Duration) -> Response {
-        let limit = &*self.settings;
-        // What all share is full, and nobody's fault.
-        let status =
-            if limit.is_by_request() { Status::TOO_MANY_REQUESTS } else { Status::SERVICE_UNAVAILABLE };
-        // At least a second: who comes back at once is refused again.
-        let seconds = retry_after.as_secs().saturating_add(u64::from(retry_after.subsec_nanos() > 0)).max(1);
-        let response =
-            answer::refused(exchange, status, Refused(limit)).with("Retry-After", seconds.to_string());
-        let Bound::Requests(rate) = limit.bound else { return response };
-        let name = quoted(&limit.name);
-        response
-            .with("RateLimit", format!("{name};r=0;t={seconds}"))
-            .with("RateLimit-Policy", format!("{name};q={};w={}", rate.count, rate.period.as_secs()))
+/// Has a request hold this until it is answered. Without somebody who sends an answer it is given back at once.
+fn hold(exchange: &Exchange<'_>, permit: Permit) -> Judgement {
+    if let Some(holds) = &exchange.state.holds {
+        holds.hold(permit);
     }
+    Judgement::Within
+}
+
+/// The answer to a request that a limit does not let in; `why`, where there is more to say of it.
+fn refusal(limit: &Limit, exchange: &Exchange<'_>, retry_after: Duration, why: Option<&str>) -> Response {
+    // What all share is full, and nobody's fault.
+    let status = if limit.is_by_request() { Status::TOO_MANY_REQUESTS } else { Status::SERVICE_UNAVAILABLE };
+    // At least a second: who comes back at once is refused again.
+    let seconds = retry_after.as_secs().saturating_add(u64::from(retry_after.subsec_nanos() > 0)).max(1);
+    let response = answer::refused(exchange, status, Refused(limit, why));
+    let is_busy = why.is_some() && status == Status::SERVICE_UNAVAILABLE;
+    let response = if is_busy { response.by(Author::Busy) } else { response };
+    let response = response.with("Retry-After", seconds.to_string());
+    let Bound::Requests(rate) = limit.bound else { return response };
+    let name = quoted(&limit.name);
+    response
+        .with("RateLimit", format!("{name};r=0;t={seconds}"))
+        .with("RateLimit-Policy", format!("{name};q={};w={}", rate.count, rate.period.as_secs()))
+}
+
+/// Waits for a place, and then has the request hold it.
+async fn wait(limit: Shared<Limit>, waiter: Waiter) -> Verdict {
+    let permit = waiter.await;
+    Verdict::Decide(Box::new(move |exchange| match permit {
+        Some(permit) => {
+            hold(exchange, permit);
+            Verdict::Pass
+        }
+        None => Verdict::Refuse(refusal(&limit, exchange, RETRY_AFTER, Some(TOO_OLD))),
+    }))
 }
 
 impl Gate for LimitGate {
@@ -161,11 +219,15 @@ impl Gate for LimitGate {
         if !exchange.state.counts_first(self.table()) {
             return Verdict::Pass;
         }
+        let refusal =
+            |exchange: &_, after, why| Verdict::Refuse(refusal(&self.settings, exchange, after, why));
         match self.judge(exchange) {
-            Some(retry_after) if !self.settings.is_tracked => {
-                Verdict::Refuse(self.refusal(exchange, retry_after))
+            Judgement::Beyond(retry_after) if !self.settings.is_tracked => {
+                refusal(exchange, retry_after, None)
             }
-            Some(_) | None => Verdict::Pass,
+            Judgement::Within | Judgement::Beyond(_) => Verdict::Pass,
+            Judgement::Full => refusal(exchange, RETRY_AFTER, Some(FULL)),
+            Judgement::Wait(waiter) => Verdict::Wait(Box::pin(wait(self.settings.clone(), waiter))),
         }
     }
 }
@@ -177,11 +239,12 @@ fn quoted(name: &str) -> String {
 }
 
 /// Why somebody is refused, for the error log and for `explain`.
-struct Refused<'a>(&'a Limit);
+struct Refused<'a>(&'a Limit, Option<&'a str>);
 
 impl fmt::Display for Refused<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "refused by {}", Said(self.0))
+        write!(f, "refused by {}", Said(self.0))?;
+        self.1.map_or(Ok(()), |why| write!(f, ": {why}"))
     }
 }
 
@@ -190,8 +253,10 @@ struct Said<'a>(&'a Limit);
 
 impl fmt::Display for Said<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Limit { name, bound, by, origin, .. } = self.0;
-        write!(f, "the limit `{name}` ({origin}): {bound}, by `{by}`")
+        let Limit { name, bound, by, origin, queue, .. } = self.0;
+        write!(f, "the limit `{name}` ({origin}): {bound}, ")?;
+        queue.as_ref().map_or(Ok(()), |queue| write!(f, "{queue}, "))?;
+        write!(f, "by `{by}`")
     }
 }
 

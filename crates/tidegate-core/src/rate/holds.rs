@@ -2,6 +2,7 @@
 
 use super::ban_gate::Watch;
 use super::pace::{Pace, Share};
+use super::queue::Line;
 use super::{Counts, Place};
 use smallvec::SmallVec;
 use std::cell::{Cell, RefCell};
@@ -15,13 +16,20 @@ use tidegate_io::socket::Peer;
 pub struct Permit {
     counts: Arc<Counts>,
     place: Place,
+    /// Who waits for it.
+    line: Option<Box<Line>>,
 }
 
 impl Permit {
     /// Counts one more of a key; `None` where there are `most` of it.
     pub(crate) fn take(counts: &Arc<Counts>, key: &[u8], most: u32) -> Option<Permit> {
         let (place, _) = counts.enter(key, most)?;
-        Some(Permit { counts: counts.clone(), place })
+        Some(Permit { counts: counts.clone(), place, line: None })
+    }
+
+    /// What has been counted there. Where it ends, the first of this line has it.
+    pub(super) fn of_line(counts: &Arc<Counts>, place: Place, line: Line) -> Permit {
+        Permit { counts: counts.clone(), place, line: Some(Box::new(line)) }
     }
 
     /// How many there are of its key. Where that has no place of its own nobody knows, and it counts as alone.
@@ -37,7 +45,10 @@ impl Permit {
 
 impl Drop for Permit {
     fn drop(&mut self) {
-        self.counts.leave(self.place);
+        match self.line.take() {
+            Some(line) => line.pass_on(&self.counts, self.place),
+            None => self.counts.leave(self.place),
+        }
     }
 }
 

@@ -12,7 +12,10 @@ mod gate;
 mod holds;
 mod nodes;
 mod pace;
+mod queue;
+mod shared_bans;
 mod store;
+mod total;
 
 pub use ban_gate::BanGate;
 pub use bans::{Bans, Client};
@@ -20,10 +23,13 @@ pub use buckets::Buckets;
 pub use counts::{Counts, Place};
 pub use gate::LimitGate;
 pub(crate) use holds::{ConnectionHolds, Held, Holds};
-pub use nodes::{NodeState, Nodes, Report, TakeReports};
+pub use nodes::{News, NodeState, Nodes, Report, TakeReports};
 pub use pace::BandwidthGate;
 pub(crate) use pace::Pace;
+pub use queue::{LimitQueue, QueueFigures};
+pub use shared_bans::BanEvent;
 pub use store::{Identity, Kind, RateStore, Table, TablePlace, attach};
+pub use total::Total;
 
 use std::num::{NonZeroU32, NonZeroU64};
 use std::time::Duration;

@@ -1,11 +1,13 @@
-//! Limits that several servers share: what is let in without asking anybody, and told to the others a moment later.
+//! Limits that several servers share: what is let in without asking anybody, and told to the others a moment later. Bans go
+//! the same way ([`super::shared_bans`]).
 //!
 //! Each server counts for itself, in its own table. What it lets in it reports ([`Report`]); whoever takes the reports adds
 //! them to a store that all servers use, and raises the table to what the store says ([`Report::settle`]), so that what
 //! others have let in counts here, too. No request waits for any of that. Of a key, no more than a lease may be let in
 //! that has not been told; beyond it, and while the store is away, a server has an equal part of the limit.
 
-use super::{Buckets, Counts, Place, Rate, Ruling};
+use super::shared_bans::{BanEvent, SharedBans};
+use super::{Bans, Buckets, Client, Counts, Place, Rate, Ruling};
 use smallvec::SmallVec;
 use std::fmt;
 use std::num::NonZeroU32;
@@ -21,7 +23,7 @@ const REPORTS: usize = 16 << 10;
 /// Takes the reports of a process, on a thread of its own.
 pub struct TakeReports(pub Box<Take>);
 
-type Take = dyn Fn(LimitStore, Receiver<Report>, Arc<NodeState>) + Send + Sync;
+type Take = dyn Fn(LimitStore, Receiver<News>, Arc<NodeState>) + Send + Sync;
 
 impl fmt::Debug for TakeReports {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -33,10 +35,10 @@ impl fmt::Debug for TakeReports {
 #[derive(Debug)]
 pub struct Nodes {
     pub(super) settings: LimitStore,
-    reports: SyncSender<Report>,
+    reports: SyncSender<News>,
     state: Arc<NodeState>,
     /// Until somebody takes them.
-    taken: Mutex<Option<Receiver<Report>>>,
+    taken: Mutex<Option<Receiver<News>>>,
 }
 
 /// What is known of the others.
@@ -48,6 +50,16 @@ pub struct NodeState {
     nodes: AtomicU32,
     /// What tells this one from the others, once a table has said so: the least of its tables' numbers.
     identity: AtomicU64,
+    bans: SharedBans,
+}
+
+/// What the others are told.
+#[derive(Debug)]
+pub enum News {
+    /// Something was let in.
+    LetIn(Report),
+    /// Somebody was banned, or is no longer.
+    Ban(BanEvent),
 }
 
 /// Something was let in.
@@ -75,7 +87,18 @@ impl NodeState {
             is_away: AtomicBool::new(true),
             nodes: AtomicU32::new(settings.nodes),
             identity: AtomicU64::new(u64::MAX),
+            bans: SharedBans::default(),
         }
+    }
+
+    /// Whether bans are shared as well.
+    pub fn has_bans(&self) -> bool {
+        !self.bans.names().is_empty()
+    }
+
+    /// Does what another server has said, or this one has before. Whether anything is another by it.
+    pub fn apply(&self, event: &BanEvent, now: u64) -> bool {
+        self.bans.apply(event, now)
     }
 
     /// The store has answered, and so many servers have asked it lately.
@@ -106,6 +129,25 @@ impl Nodes {
         let (reports, taken) = sync_channel(REPORTS);
         let state = Arc::new(NodeState::new(settings));
         Nodes { settings: settings.clone(), reports, state, taken: Mutex::new(Some(taken)) }
+    }
+
+    /// This ban is one of them all.
+    pub(super) fn share_ban(&self, name: &str, bans: &Arc<Bans>) {
+        self.state.identity.fetch_min(bans.identity(), Relaxed);
+        self.state.bans.add(name, bans);
+    }
+
+    /// Somebody is banned. What does not fit is dropped: the ban is this server's alone.
+    pub(super) fn banned(&self, ban: &str, client: Client, lasts: Duration) {
+        let event = BanEvent { ban: ban.into(), client, lasts: Some(lasts) };
+        let _ = self.reports.try_send(News::Ban(event));
+    }
+
+    /// Somebody is let in again, whichever shared bans there are.
+    pub(super) fn lifted(&self, client: Client) {
+        for ban in self.state.bans.names() {
+            let _ = self.reports.try_send(News::Ban(BanEvent { ban, client, lasts: None }));
+        }
     }
 
     /// From now on `take` gets what is let in: the settings are in force.
@@ -157,7 +199,7 @@ impl SharedRate {
             let key = SmallVec::from_slice(key);
             let report = Report { limit: self.limit.clone(), key, rate: self.rate, told };
             // What does not fit is dropped, and gives its lease back: the store is behind, and will say so.
-            let _ = self.nodes.reports.try_send(report);
+            let _ = self.nodes.reports.try_send(News::LetIn(report));
         } else {
             told.give_back();
         }

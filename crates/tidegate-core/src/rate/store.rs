@@ -1,6 +1,6 @@
 //! The tables of a process, by the name of their limit.
 
-use super::{Bans, Buckets, Counts, Nodes, Rate, TakeReports};
+use super::{Bans, Buckets, Client, Counts, LimitQueue, Nodes, Rate, TakeReports, Total};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::hash::{BuildHasher, RandomState};
@@ -54,6 +54,10 @@ pub enum Kind {
     Ban,
     /// What has been let in of each key that other servers have not heard of.
     Leases,
+    /// Who waits for a place among what may be under way.
+    Queue,
+    /// How many there have been in all.
+    Total,
 }
 
 /// A table, and where it lies in the memories that come with it.
@@ -78,6 +82,10 @@ pub enum Table {
     Count(Arc<Counts>),
     /// Of who is banned.
     Ban(Arc<Bans>),
+    /// Of who waits.
+    Queue(Arc<LimitQueue>),
+    /// Of what there has been.
+    Total(Arc<Total>),
 }
 
 impl Table {
@@ -85,7 +93,8 @@ impl Table {
     pub fn has_room_for(&self, processes: usize) -> bool {
         match self {
             Table::Count(counts) => counts.processes() >= processes,
-            Table::Rate(_) | Table::Ban(_) => true,
+            Table::Queue(queue) => queue.waiting().processes() >= processes,
+            Table::Rate(_) | Table::Ban(_) | Table::Total(_) => true,
         }
     }
 }
@@ -121,6 +130,7 @@ impl Identity {
         let kind = match limit.bound {
             Bound::Requests(_) => Kind::Rate,
             Bound::Concurrent(_) | Bound::Connections(_) => Kind::Count,
+            Bound::Nothing => Kind::Total,
         };
         Identity { name: limit.name.clone(), keys: limit.keys, kind }
     }
@@ -151,13 +161,21 @@ impl Identity {
         limit.lease.map(|_| Identity { name: limit.name.clone(), keys: limit.keys, kind: Kind::Leases })
     }
 
+    /// That of the queue of this limit; `None` where nobody waits for it.
+    pub fn of_queue(limit: &Limit) -> Option<Identity> {
+        let queue = limit.queue.as_ref();
+        queue.map(|_| Identity { name: limit.name.clone(), keys: limit.keys, kind: Kind::Queue })
+    }
+
     /// Those of all tables that settings need; one several times.
     pub fn all(settings: &Settings) -> impl Iterator<Item = Identity> {
         let bandwidths = settings.bandwidths().flat_map(Identity::of_bandwidth);
         let guesses = settings.users.iter().map(Identity::of_guesses);
         let bans = settings.bans().map(Identity::of_ban);
         let leases = settings.rates().filter_map(Identity::of_leases);
-        settings.rates().map(Identity::of).chain(bandwidths).chain(guesses).chain(bans).chain(leases)
+        let queues = settings.rates().filter_map(Identity::of_queue);
+        let limits = settings.rates().map(Identity::of).chain(leases).chain(queues);
+        limits.chain(bandwidths).chain(guesses).chain(bans)
     }
 
     /// How many words its table takes, in which `processes` may count. `None`: more than can be told.
@@ -167,6 +185,8 @@ impl Identity {
             Kind::Rate | Kind::Speed | Kind::Guesses => Some(Buckets::length(keys)),
             Kind::Count | Kind::Clients | Kind::Leases => Counts::length(keys, processes),
             Kind::Ban => Some(Bans::length(keys)),
+            Kind::Queue => LimitQueue::length(keys, processes),
+            Kind::Total => Some(Total::LENGTH),
         }
     }
 
@@ -183,6 +203,8 @@ impl Identity {
                 Table::Count(Arc::new(Counts::new(words, processes, secret)?))
             }
             Kind::Ban => Table::Ban(Arc::new(Bans::new(words, secret)?)),
+            Kind::Queue => Table::Queue(Arc::new(LimitQueue::new(words, processes, secret)?)),
+            Kind::Total => Table::Total(Arc::new(Total::attach(words)?)),
         })
     }
 
@@ -195,6 +217,8 @@ impl Identity {
             Kind::Rate | Kind::Speed | Kind::Guesses => Table::Rate(Arc::new(Buckets::attach(words)?)),
             Kind::Count | Kind::Clients | Kind::Leases => Table::Count(Arc::new(Counts::attach(words)?)),
             Kind::Ban => Table::Ban(Arc::new(Bans::attach(words)?)),
+            Kind::Queue => Table::Queue(Arc::new(LimitQueue::attach(words)?)),
+            Kind::Total => Table::Total(Arc::new(Total::attach(words)?)),
         })
     }
 }
@@ -206,6 +230,8 @@ impl Table {
             Table::Rate(buckets) => buckets.refused(),
             Table::Count(counts) => counts.refused(),
             Table::Ban(bans) => bans.refused(),
+            Table::Queue(queue) => queue.waiting().refused(),
+            Table::Total(_) => 0,
         }
     }
 
@@ -215,6 +241,8 @@ impl Table {
             Table::Rate(buckets) => buckets.crowded(),
             Table::Count(counts) => counts.crowded(),
             Table::Ban(bans) => bans.crowded(),
+            Table::Queue(queue) => queue.waiting().crowded(),
+            Table::Total(_) => 0,
         }
     }
 }
@@ -271,6 +299,13 @@ impl RateStore {
         Some(nodes.insert(Arc::new(Nodes::new(store))).clone())
     }
 
+    /// Somebody is banned no longer: other servers are told, where they share bans with this one.
+    pub fn lifted(&self, client: Client) {
+        if let Some(nodes) = &*self.1.lock().unwrap_or_else(PoisonError::into_inner) {
+            nodes.lifted(client);
+        }
+    }
+
     /// How many tables there are.
     pub fn held(&self) -> usize {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).len()
@@ -294,5 +329,11 @@ impl RateStore {
         }
         let used: HashSet<Identity> = Identity::all(settings).collect();
         tables.retain(|identity, _| used.contains(identity));
+        for limit in settings.rates() {
+            let table = Identity::of_queue(limit).and_then(|identity| tables.get(&identity));
+            if let (Some(Table::Queue(queue)), Bound::Concurrent(most)) = (table, limit.bound) {
+                queue.adopt(most.get());
+            }
+        }
     }
 }

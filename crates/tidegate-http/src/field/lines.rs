@@ -97,11 +97,16 @@ impl FieldLines {
 
     /// Removes the lines with this name; answers whether there were any. The others keep their order.
     pub fn remove(&mut self, name: &str) -> bool {
+        self.remove_where(name, |_| true)
+    }
+
+    /// The same for those of them with a value that is meant.
+    pub fn remove_where(&mut self, name: &str, is_meant: impl Fn(&[u8]) -> bool) -> bool {
         let mut kept = 0;
         let mut position = 0;
         while let Some(line) = self.bytes.get(position..).and_then(Line::first) {
             let end = position + line.encoded_length();
-            if !line.name.eq_ignore_ascii_case(name.as_bytes()) {
+            if !line.name.eq_ignore_ascii_case(name.as_bytes()) || !is_meant(line.value) {
                 if kept != position {
                     self.bytes.copy_within(position..end, kept);
                 }

@@ -3,6 +3,7 @@
 use super::about::About;
 use super::complaints::Complaints;
 use super::fields::{is_for_servers, may_be_trailer};
+use crate::login::OwnCookies;
 use std::io;
 use thiserror::Error;
 use tidegate_client::http1::HeadReader;
@@ -78,12 +79,13 @@ pub(super) enum HeadOf {
 
 impl HeadOf {
     /// Takes bytes; the head, once it is there. `memory` is asked for room for what lies behind it, `about` what complaints
-    /// are about.
+    /// are about; interim answers set none of `own_cookies`.
     pub(super) fn push(
         &mut self,
         bytes: &[u8],
         memory: impl FnOnce() -> Vec<u8>,
         about: impl Fn() -> About,
+        own_cookies: &OwnCookies,
     ) -> Result<Option<AnswerHead>, AnswerError> {
         match self {
             HeadOf::Http { reader, method, may_switch, body, interim } => {
@@ -98,7 +100,8 @@ impl HeadOf {
                     method,
                     |head| {
                         if let Some(queue) = interim {
-                            let AnswerHead { status, lines, .. } = from_http(head);
+                            let AnswerHead { status, mut lines, .. } = from_http(head);
+                            own_cookies.take_out_of(&mut lines);
                             queue.push(Interim { status, lines });
                         }
                     },

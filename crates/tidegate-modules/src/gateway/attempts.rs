@@ -15,7 +15,9 @@ use std::rc::Rc;
 use tidegate_core::{Response, answer, log};
 use tidegate_http::Status;
 use tidegate_io::clock::monotonic_ns;
+use tidegate_stats::Elapsed;
 use tidegate_stats::GatewayFailure;
+use tidegate_stats::series::Phase;
 
 /// Times that a request is sent again at once when a connection was on its way out.
 const AT_ONCE: u32 = 2;
@@ -141,7 +143,9 @@ async fn place(link: &Link, routing: &RoutingState) -> Result<Selection, Refused
     })
     .await;
     if let Some(since) = since {
-        link.shared.stats.gateway_queue_delay.record_nanos(monotonic_ns().saturating_sub(since));
+        let elapsed = Elapsed::nanos(monotonic_ns().saturating_sub(since));
+        link.shared.stats.gateway_queue_delay.record_elapsed(elapsed);
+        routing.took(&link.shared.stats, Phase::Queue, elapsed);
     }
     outcome
 }

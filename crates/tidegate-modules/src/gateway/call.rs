@@ -33,6 +33,8 @@ use tidegate_io::LocalFuture;
 use tidegate_io::clock::monotonic_ns;
 use tidegate_io::runtime;
 use tidegate_io::timer::{self, Deadline};
+use tidegate_stats::Elapsed;
+use tidegate_stats::series::Phase;
 use tidegate_stats::{GatewayFailure, Worker as Stats};
 use tidegate_wire::fastcgi::ResponseDecoder;
 
@@ -128,7 +130,7 @@ impl Attempt for Box<Call> {
         let idle = if wants_new { None } else { self.kept(&pool) };
         let connection = match idle {
             Some(connection) => connection,
-            None => match Box::pin(pool.connect()).await {
+            None => match Box::pin(self.connect(&pool)).await {
                 Ok(connection) => connection,
                 Err(error) => return Err(Failure::unreachable(error, pick.take())),
             },
@@ -211,6 +213,17 @@ impl Call {
     fn kept(&self, pool: &Pool) -> Option<Connection> {
         let kept = pool.take(!self.may_repeat);
         kept.filter(|_| self.may_repeat || !self.link.upstream.is_pool())
+    }
+
+    /// A new connection, whose time is counted.
+    async fn connect(&self, pool: &Rc<Pool>) -> io::Result<Connection> {
+        let began = monotonic_ns();
+        let connected = pool.connect().await;
+        if connected.is_ok() {
+            let elapsed = Elapsed::nanos(monotonic_ns().saturating_sub(began));
+            self.routing.took(self.stats(), Phase::Connect, elapsed);
+        }
+        connected
     }
 
     /// Carries it out, once a small content has come whole, or a long one has begun to come: until then it takes nothing
@@ -323,6 +336,7 @@ impl Call {
 
     /// The head of an answer has come.
     fn answered(&mut self, mut head: AnswerHead, reader: HeadOf, mut line: Checkout) -> Result<Reply, Fault> {
+        self.link.own_cookies.take_out_of(&mut head.lines);
         let cookie = line.pick.as_mut().and_then(|pick| pick.answered(&self.link.upstream, &self.routing));
         if let Some(cookie) = cookie {
             head.lines.push("Set-Cookie", &cookie);
@@ -502,7 +516,9 @@ impl Exchange {
         connection: Connection,
         reader: HeadOf,
     ) -> Result<Answered, Box<Failure>> {
-        call.stats().gateway_delay.record_nanos(monotonic_ns().saturating_sub(self.began));
+        let elapsed = Elapsed::nanos(monotonic_ns().saturating_sub(self.began));
+        call.stats().gateway_delay.record_elapsed(elapsed);
+        call.routing.took(call.stats(), Phase::Application, elapsed);
         if let Some(pick) = &self.pick {
             pick.head_has_come(head.status);
         }
@@ -536,7 +552,8 @@ impl Exchange {
                 let room = scratch.len().min(FIRST_READ);
                 let polled = connection.poll_recv(cx, &mut scratch[..room]);
                 let about = || About::new(link, target.as_str());
-                let mut push = |bytes: &[u8]| reader.push(bytes, || upload.take_memory(), about);
+                let mut push =
+                    |bytes: &[u8]| reader.push(bytes, || upload.take_memory(), about, &link.own_cookies);
                 polled.map(|received| received.map(|count| (count, push(&scratch[..count]))))
             });
             match polled {

@@ -4,7 +4,6 @@
 use super::fields;
 use super::link::Link;
 use super::script::Script;
-use crate::login::without_own_cookies;
 use std::net::SocketAddr;
 use tidegate_core::Exchange;
 use tidegate_core::hosts::{self, host_of};
@@ -77,7 +76,7 @@ pub fn write(
     let is_known = exchange.client().is_some();
     let mut sink = |name: &[u8], value: &[u8]| match name {
         b"HTTP_COOKIE" => {
-            if let Some(value) = without_own_cookies(value) {
+            if let Some(value) = link.own_cookies.without(value) {
                 sink.variable(name, &value);
             }
         }

@@ -5,7 +5,7 @@
 //! an application answers with. Of trailers fewer still are passed on, in either direction.
 
 use super::claims::is_claim;
-use crate::login::without_own_cookies;
+use crate::login::OwnCookies;
 use tidegate_http::{Field, FieldLines};
 use tidegate_wire::h1::{UnsafeField, append_named};
 
@@ -17,16 +17,16 @@ pub fn may_pass(name: &str, is_trusted: bool, passed: &[String]) -> bool {
         && (is_trusted || !is_claim(name) || passed.iter().any(|passed| name.eq_ignore_ascii_case(passed)))
 }
 
-/// Writes a field of a request for an application, of its cookies those that are not this server's.
+/// Writes a field of a request for an application, of its cookies those that are not this server's own.
 ///
 /// # Errors
 /// It cannot be written down.
 #[inline]
-pub fn append(out: &mut Vec<u8>, field: &Field<'_>) -> Result<(), UnsafeField> {
+pub fn append(out: &mut Vec<u8>, field: &Field<'_>, own: &OwnCookies) -> Result<(), UnsafeField> {
     if field.name.len() != 6 || !field.is("cookie") {
         return append_named(out, field.name, field.value);
     }
-    match without_own_cookies(field.value) {
+    match own.without(field.value) {
         Some(value) => append_named(out, field.name, &value),
         None => Ok(()),
     }
@@ -56,8 +56,8 @@ pub fn is_certificate(name: &str) -> bool {
 }
 
 /// Names that mean something in a head alone: framing, routing, what a request is asked with, who asks, and what decides
-/// about an answer (RFC 9110 section 6.5.1). Whoever merges trailers into the head all the same must not find them there.
-const OF_HEADS: [&str; 53] = [
+/// about an answer (RFC 9110 section 6.5.1); and the id of a request, which is the server's where it gives them. Whoever merges trailers into the head all the same must not find them there.
+const OF_HEADS: [&str; 54] = [
     "accept-ranges",
     "age",
     "authentication-info",
@@ -110,6 +110,7 @@ const OF_HEADS: [&str; 53] = [
     "x-content-type-options",
     "x-frame-options",
     "x-http-method-override",
+    "x-request-id",
     "x-requested-with",
 ];
 
@@ -175,6 +176,7 @@ mod tests {
             ("X_Real_IP", false),
             ("X-Accel-Redirect", false),
             ("HTTP2-Settings", false),
+            ("X-Request-Id", false),
             ("X-Set-Here", false),
         ] {
             sent.push(name, if passes { "yes" } else { "no" });

@@ -6,6 +6,7 @@ use super::pool_directory::PoolDirectory;
 use super::sendfile::Sendfile;
 use super::spill::Spill;
 use super::upstream::Upstream;
+use crate::login::OwnCookies;
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
@@ -16,7 +17,7 @@ use std::time::Duration;
 use tidegate_client::http2::Http2Pool;
 use tidegate_client::{PeerTls, Pool, PoolLimits};
 use tidegate_config::settings::gateway::{Destination, Gateway};
-use tidegate_config::settings::{self, HostPattern};
+use tidegate_config::settings::{self, HostPattern, UserSource};
 use tidegate_core::site::account_of;
 use tidegate_io::connect::Address;
 use tidegate_stats::Worker as Stats;
@@ -38,6 +39,8 @@ pub struct Shared {
     inherited: RefCell<Vec<Rc<Pool>>>,
     /// Links of an engine that is not in force yet. Their sites have no share of an application's places before.
     prepared: RefCell<Vec<Weak<Link>>>,
+    /// Of the settings that links are made for.
+    own_cookies: RefCell<Rc<OwnCookies>>,
     is_draining: Cell<bool>,
 }
 
@@ -53,6 +56,7 @@ impl Shared {
             directory,
             stats,
             prepared: RefCell::default(),
+            own_cookies: RefCell::default(),
             is_draining: Cell::new(false),
             pools: RefCell::default(),
             inherited: RefCell::default(),
@@ -66,8 +70,10 @@ impl Shared {
         self.pools.borrow().values().flatten().filter_map(Weak::upgrade).for_each(|pool| pool.close());
     }
 
-    /// An engine is about to be built. One that was prepared before and never came into force has gone.
-    pub fn begin(&self) {
+    /// An engine is about to be built, for settings with these users. One that was prepared before and never came into force
+    /// has gone.
+    pub fn begin(&self, users: &[UserSource]) {
+        *self.own_cookies.borrow_mut() = OwnCookies::of(users);
         self.prepared.borrow_mut().clear();
     }
 
@@ -126,6 +132,8 @@ pub struct Link {
     pub passed_fields: Vec<String>,
     /// What the workers' applications share.
     pub shared: Rc<Shared>,
+    /// Cookies that are this server's own, and nothing for applications.
+    pub own_cookies: Rc<OwnCookies>,
     /// On whose account requests wait: the same on all workers, never 0.
     pub account: u64,
     /// On whose account they wait for its places: the site's, as in `core`.
@@ -189,6 +197,7 @@ impl Link {
             sendfile: Sendfile::new(&settings.sendfile)?,
             passed_fields: settings.passed_fields.clone(),
             shared: shared.clone(),
+            own_cookies: shared.own_cookies.borrow().clone(),
             account: hasher.hash_one(&settings.to).max(1),
             name,
             site: site.names.iter().find_map(is_exact).unwrap_or_default(),

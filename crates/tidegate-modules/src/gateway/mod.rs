@@ -37,3 +37,4 @@ pub mod supervise;
 mod tunnel;
 mod upload;
 pub mod upstream;
+pub mod via;

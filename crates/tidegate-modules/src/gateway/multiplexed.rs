@@ -27,6 +27,8 @@ use tidegate_core::response::Head;
 use tidegate_core::{Author, Body, BodyStream, Chunk, Need, Reply, Response, answer};
 use tidegate_http::{FieldLines, Status};
 use tidegate_io::clock::monotonic_ns;
+use tidegate_stats::Elapsed;
+use tidegate_stats::series::Phase;
 use tidegate_stats::{GatewayFailure, Worker as Stats};
 use tidegate_wire::h2::{FieldSource, RequestParts};
 
@@ -102,7 +104,9 @@ impl Attempt for Multiplexed {
         let began = monotonic_ns();
         match self.head(&stream).await {
             Ok(head) => {
-                self.stats().gateway_delay.record_nanos(monotonic_ns().saturating_sub(began));
+                let elapsed = Elapsed::nanos(monotonic_ns().saturating_sub(began));
+                self.stats().gateway_delay.record_elapsed(elapsed);
+                self.routing.took(self.stats(), Phase::Application, elapsed);
                 let mut pick = pick.take();
                 if let Some(pick) = &pick {
                     pick.head_has_come(Status(head.status));
@@ -161,8 +165,8 @@ impl Multiplexed {
 
     /// Sends content, and waits for the head of the answer.
     async fn head(&mut self, stream: &Http2Stream) -> Result<Answer, Fault> {
-        let Multiplexed { upload, interim, .. } = self;
-        let mut silence = Silence::new(self.link.timeout);
+        let Multiplexed { upload, interim, link, .. } = self;
+        let mut silence = Silence::new(link.timeout);
         std::future::poll_fn(|cx| {
             if let Poll::Ready(Err(fault)) = upload.poll(cx, stream) {
                 return Poll::Ready(Err(fault));
@@ -172,8 +176,9 @@ impl Multiplexed {
                     Poll::Ready(Ok(Answer { status, lines, .. })) if status < 200 => {
                         silence.ends();
                         if let Some(queue) = interim {
-                            let AnswerHead { status, lines, .. } =
+                            let AnswerHead { status, mut lines, .. } =
                                 AnswerHead::of(Status(status), None, &lines);
+                            link.own_cookies.take_out_of(&mut lines);
                             queue.push(Interim { status, lines });
                         }
                     }
@@ -198,6 +203,7 @@ impl Multiplexed {
     ) -> Response {
         self.upload.let_go();
         let mut head = AnswerHead::of(Status(answer.status), answer.content_length, &answer.lines);
+        self.link.own_cookies.take_out_of(&mut head.lines);
         if let Some(cookie) = cookie {
             head.lines.push("Set-Cookie", &cookie);
         }

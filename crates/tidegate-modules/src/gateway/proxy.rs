@@ -11,6 +11,7 @@ use super::multiplexed::{self, Multiplexed};
 use super::redirects::Redirects;
 use super::upload::{Framing, Upload};
 use super::upstream::RoutingState;
+use super::via::Via;
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD as BASE64;
 use std::borrow::Cow;
@@ -30,9 +31,6 @@ use tidegate_io::socket::Peer;
 use tidegate_tls::Connector;
 use tidegate_wire::h1::{self, ConnectionField, RequestFraming, append_field, append_named};
 
-/// What this server calls itself to the next one (RFC 9110 section 7.6.3).
-const VIA: &[u8] = b"Via: 1.1 tidegate\r\n";
-
 /// Bytes of most heads: room that is made at first. The allocator has such pieces at hand.
 pub(super) const USUAL_HEAD: usize = 1024;
 
@@ -46,6 +44,7 @@ pub struct Proxy {
     more_fields: Vec<(String, Template, FieldMode)>,
     trailers: Rc<RequestTrailers>,
     redirects: Option<Rc<Redirects>>,
+    via: Via,
     speaks_http2: bool,
 }
 
@@ -57,7 +56,7 @@ impl Proxy {
     pub fn new(
         shared: &Rc<Shared>,
         settings: &gateway::Proxy,
-        site: &settings::Site,
+        (site, route): (&settings::Site, &settings::Origin),
         scope: Scope<'_>,
         connector: Option<Arc<Connector>>,
     ) -> io::Result<Proxy> {
@@ -86,6 +85,7 @@ impl Proxy {
                     .chain(settings.more_request_fields.iter().map(|field| field.name.as_str())),
             )),
             redirects: Redirects::of(settings),
+            via: Via::of(site, route),
             speaks_http2: settings.speaks_http2,
         })
     }
@@ -182,13 +182,13 @@ impl Proxy {
                 && (fields::may_pass(field.name, is_trusted, passed) || exchange.is_granted(field))
                 && !is_set(field.name)
             {
-                fields::append(lines, field).ok()?;
+                fields::append(lines, field, &self.link.own_cookies).ok()?;
                 for (there, (name, ..)) in is_there.iter_mut().zip(&self.more_fields) {
                     *there |= name.eq_ignore_ascii_case(field.name);
                 }
             }
         }
-        lines.extend_from_slice(VIA);
+        lines.extend_from_slice(self.via.line());
         if let Some(left) = forwards {
             put(lines, "Max-Forwards", left.saturating_sub(1).to_string().as_bytes());
         }
@@ -325,6 +325,13 @@ impl Handler for Proxy {
             Ok(Some(0)) => return Reply::Ready(answer::options_of_the_server()), // it is for us
             Ok(_) => {}
             Err(()) => return Reply::Ready(answer::error(Status::BAD_REQUEST)),
+        }
+        if self.via.has_passed(exchange) {
+            let why = format_args!(
+                "it has been passed on by this route before: {} leads back to this server",
+                self.link.name
+            );
+            return Reply::Ready(answer::refused(exchange, Status::LOOP_DETECTED, why));
         }
         if exchange.protocol.is_some_and(|protocol| leads_round_the_rules(protocol.as_bytes())) {
             return Reply::Ready(answer::error(Status::NOT_IMPLEMENTED));

@@ -7,6 +7,7 @@ use std::rc::Rc;
 use tidegate_config::settings::gateway::{Destination, Proxy};
 use tidegate_core::Exchange;
 use tidegate_http::FieldLines;
+use tidegate_http::path::names_host;
 
 /// How the addresses of a backend lead back to this server.
 pub(super) struct Redirects {
@@ -83,8 +84,7 @@ impl Back {
     pub(super) fn apply(&self, lines: &mut FieldLines) {
         for name in ["Location", "Content-Location"] {
             let value = lines.first(name).and_then(|value| std::str::from_utf8(value).ok());
-            // With two slashes in front it would name another host.
-            let value = value.and_then(|value| self.rewrite(value)).filter(|value| !value.starts_with("//"));
+            let value = value.and_then(|value| self.rewrite(value)).filter(|value| !names_host(value));
             if let Some(value) = value {
                 lines.set(name, value);
             }
@@ -92,7 +92,7 @@ impl Back {
     }
 
     fn rewrite(&self, value: &str) -> Option<String> {
-        if value.starts_with('/') && !value.starts_with("//") {
+        if value.starts_with('/') && !names_host(value) {
             return self.redirects.path(value);
         }
         let (scheme, rest) = value.split_once("://")?;
@@ -125,8 +125,15 @@ mod tests {
         let redirects =
             Rc::new(Redirects { base: "/v2".into(), prefix: String::new(), authorities: vec!["app".into()] });
         let back = Back { redirects, authority: "example.com".into() };
-        for value in ["http://app//elsewhere.test/", "http://app/v2//elsewhere.test/", "/v2//elsewhere.test/"]
-        {
+        for value in [
+            "http://app//elsewhere.test/",
+            "http://app/v2//elsewhere.test/",
+            "/v2//elsewhere.test/",
+            "http://app/\\elsewhere.test/",
+            "http://app/v2/\\elsewhere.test/",
+            "/v2/\\elsewhere.test/",
+            "http://app/v2/\t/elsewhere.test/",
+        ] {
             let mut lines = FieldLines::with_capacity(64);
             lines.push("Location", value);
             back.apply(&mut lines);

@@ -112,7 +112,11 @@ pub(super) async fn respond(
     };
     match opened {
         Ok(opened) if opened.meta.kind == FileKind::Regular => with_file(head, range, &relative, opened),
-        Ok(_) => answer::error(Status::NOT_FOUND),
+        Ok(_) => {
+            let path = String::from_utf8_lossy(&relative);
+            log::error(format_args!("{name}: wants {path} sent, which is no file"));
+            answer::error(Status::NOT_FOUND)
+        }
         Err(error) => {
             let path = String::from_utf8_lossy(&relative);
             log::error(format_args!("{name}: wants the file {path} sent, which cannot be opened: {error}"));

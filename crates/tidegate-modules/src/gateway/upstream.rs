@@ -14,6 +14,8 @@ use tidegate_core::Exchange;
 use tidegate_core::trace::Trace;
 use tidegate_http::Status;
 use tidegate_io::connect::Address;
+use tidegate_stats::series::{Phase, SeriesId};
+use tidegate_stats::{Elapsed, Worker as Stats};
 
 /// Requests that wait for the beginning of their answers at one address, or at one member of a group, where the settings
 /// say no number: an application that hangs fills its own queue and no more (FAULTS 58).
@@ -51,6 +53,8 @@ pub(super) struct RoutingState {
     retries: u32,
     /// Where it is written down who is asked, for a log.
     trace: Option<Rc<Trace>>,
+    /// What its times count for; `None`: nothing.
+    series: Option<SeriesId>,
 }
 
 impl RoutingState {
@@ -68,16 +72,25 @@ impl RoutingState {
             left: Vec::new(),
             retries: 0,
             trace: exchange.watcher(),
+            series: Some(exchange.series()),
         }
     }
 
     /// The same for a request that is not its client's: nobody logs who is asked.
     pub(super) fn unwatched(self) -> RoutingState {
-        RoutingState { trace: None, ..self }
+        RoutingState { trace: None, series: None, ..self }
     }
 }
 
 impl RoutingState {
+    /// Counts how long a phase of it took, for its route.
+    #[inline]
+    pub(super) fn took(&self, stats: &Stats, phase: Phase, elapsed: Elapsed) {
+        if let Some(series) = self.series {
+            stats.series.took(series, phase, elapsed);
+        }
+    }
+
     /// Of a request of the server's own.
     pub(super) fn of_nobody(link: &Link) -> RoutingState {
         RoutingState {
@@ -85,6 +98,7 @@ impl RoutingState {
             balance_key: BalanceKey::of_nobody(link.site_account, true),
             sticky: Sticky::of_nobody(),
             trace: None,
+            series: None,
             tried: Tried::default(),
             left: Vec::new(),
             retries: 0,

@@ -20,14 +20,17 @@ mod text;
 use query::{Format, View};
 use render::{Document, Rows};
 use scan::{MOST_ENTRIES, ScanError, Wanted};
+use std::ffi::OsStr;
 use std::hash::Hasher;
 use std::io;
 use std::os::fd::AsFd;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 use std::sync::Arc;
 use tidegate_config::settings;
-use tidegate_core::answer;
 use tidegate_core::response::{Author, Body, Head, Response};
 use tidegate_core::{Exchange, Reply};
+use tidegate_core::{answer, log};
 use tidegate_http::{EntityTag, FieldLines, Status, accept, etag};
 use tidegate_io::blocking;
 use tidegate_io::file::{FileFd, Root};
@@ -86,8 +89,9 @@ pub fn list(
     request: Request,
 ) -> Reply {
     let settings = settings.clone();
+    let place = root.path().join(OsStr::from_bytes(&relative));
     match blocking::run_in(root.queue_key(), move || make(&root, &relative, &folder, &settings, &request)) {
-        Ok(pending) => Reply::Later(Box::pin(async move { respond(pending.await) })),
+        Ok(pending) => Reply::Later(Box::pin(async move { respond(pending.await, &place) })),
         Err(blocking::Overloaded) => Reply::Ready(busy()),
     }
 }
@@ -135,7 +139,7 @@ fn make(
     Ok(Made::Whole { media_type, bytes, tag, is_held })
 }
 
-fn respond(made: Result<Made, ScanError>) -> Response {
+fn respond(made: Result<Made, ScanError>, place: &Path) -> Response {
     match made {
         Ok(Made::Whole { media_type, bytes, tag, is_held }) => {
             let tag = format!("\"{tag}\"");
@@ -163,11 +167,15 @@ fn respond(made: Result<Made, ScanError>) -> Response {
             Response { status: Status::OK, head: Head::Fields(lines), body, author: Author::Server }
         }
         Err(ScanError::Overloaded) => busy(),
-        Err(ScanError::Io(error)) => answer::error(match error.kind() {
-            io::ErrorKind::PermissionDenied => Status::FORBIDDEN,
-            io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => Status::NOT_FOUND,
-            _ => Status::INTERNAL_SERVER_ERROR,
-        }),
+        Err(ScanError::Io(error)) => {
+            let status = match error.kind() {
+                io::ErrorKind::PermissionDenied => Status::FORBIDDEN,
+                io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => Status::NOT_FOUND,
+                _ => Status::INTERNAL_SERVER_ERROR,
+            };
+            log::info(format_args!("{}: the folder {} cannot be listed: {error}", status.0, place.display()));
+            answer::error(status)
+        }
     }
 }
 

@@ -99,7 +99,7 @@ impl BasicGate {
 
 impl Gate for BasicGate {
     fn name(&self) -> String {
-        format!("the directory of {}", self.line())
+        format!("{} of {}", self.source.kind(), self.line())
     }
 
     fn identifies(&self) -> bool {

@@ -4,15 +4,17 @@
 //! many requests wait for it. What is old is used on while it is asked for anew, and while the service is away, up to a bound.
 
 use crate::status::ProviderReport;
+use std::future::Future;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tidegate_core::log;
 use tidegate_http::FieldLines;
 use tidegate_http::cache_control::CacheControl;
-use tidegate_io::clock::wall_seconds;
+use tidegate_io::clock::{monotonic_ns, wall_seconds};
 use tidegate_io::locking::lock;
 use tidegate_io::oneshot::{Promise, Promised, promise};
+use tidegate_io::runtime;
 
 /// How long it is kept: at least, at most, and where its service does not say.
 const LEAST: Duration = Duration::from_secs(60);
@@ -41,6 +43,8 @@ pub struct Fetched<T> {
     state: Mutex<State<T>>,
     /// Until when nothing has to be looked at, monotonic nanoseconds.
     fresh_until: AtomicU64,
+    /// Has what was found out by it forgotten, when it is another than before.
+    forget: Box<dyn Fn() + Send + Sync>,
 }
 
 struct State<T> {
@@ -67,23 +71,25 @@ struct News {
     mistake: Option<(i64, String)>,
 }
 
-/// What there is at a moment.
-pub struct Look<T> {
-    /// What can be used.
-    pub value: Option<Arc<T>>,
-    /// Whoever looks is to ask for it, and has to [`settle`](Fetch::settle) that.
-    pub fetch: Option<Fetch<T>>,
+/// What there is of it at a moment.
+pub enum Known<T> {
+    /// This can be used.
+    Value(Arc<T>),
+    /// Nothing can. It is asked for, and this ends when that has ended.
+    Asked(Promised<()>),
+    /// Nothing can, and nobody asks: that has failed a moment ago, or too many wait.
+    Away,
 }
 
 /// Somebody asks for it. Dropped, it has failed.
-pub struct Fetch<T> {
+struct Fetch<T> {
     of: Arc<Fetched<T>>,
     is_settled: bool,
 }
 
-impl<T: PartialEq> Fetched<T> {
+impl<T: PartialEq + 'static> Fetched<T> {
     /// Nothing is known yet.
-    pub fn new(what: String) -> Arc<Fetched<T>> {
+    pub fn new(what: String, forget: impl Fn() + Send + Sync + 'static) -> Arc<Fetched<T>> {
         let state = State {
             value: None,
             fresh_until: 0,
@@ -94,7 +100,8 @@ impl<T: PartialEq> Fetched<T> {
             under_way: None,
             news: News::default(),
         };
-        Arc::new(Fetched { what, state: Mutex::new(state), fresh_until: AtomicU64::new(0) })
+        let forget = Box::new(forget);
+        Arc::new(Fetched { what, state: Mutex::new(state), fresh_until: AtomicU64::new(0), forget })
     }
 
     /// Whether it is as fresh as it has to be: then nothing else has to be looked at.
@@ -103,48 +110,78 @@ impl<T: PartialEq> Fetched<T> {
         now < self.fresh_until.load(Relaxed)
     }
 
-    /// What there is at `now`, monotonic nanoseconds.
-    pub fn look(self: &Arc<Self>, now: u64) -> Look<T> {
+    /// What there is at `now`, monotonic nanoseconds. Where it is due, `ask` is carried out in the background of this worker,
+    /// whoever still waits for it.
+    pub fn get<A>(self: &Arc<Self>, now: u64, ask: impl FnOnce() -> A) -> Known<T>
+    where
+        A: Future<Output = Result<(T, Duration), String>> + 'static,
+    {
+        let (known, fetch) = self.look(now);
+        if let Some(fetch) = fetch {
+            fetch.carry_out(ask());
+        }
+        known
+    }
+
+    /// The same for a request that needs what `lacking` does not have.
+    pub fn newer_than<A>(self: &Arc<Self>, lacking: &Arc<T>, now: u64, ask: impl FnOnce() -> A) -> Known<T>
+    where
+        A: Future<Output = Result<(T, Duration), String>> + 'static,
+    {
+        let (known, fetch) = self.look_for_newer(lacking, now);
+        if let Some(fetch) = fetch {
+            fetch.carry_out(ask());
+        }
+        known
+    }
+
+    /// What can be used once nobody asks any more.
+    pub async fn once_asked(&self, known: Known<T>) -> Option<Arc<T>> {
+        match known {
+            Known::Value(value) => Some(value),
+            Known::Asked(promised) => {
+                promised.await;
+                self.usable(monotonic_ns())
+            }
+            Known::Away => None,
+        }
+    }
+
+    /// What can be used; nobody is asked.
+    pub fn usable(&self, now: u64) -> Option<Arc<T>> {
+        let state = lock(&self.state);
+        state.value.clone().filter(|_| now < state.usable_until)
+    }
+
+    /// What there is, who waits for it and whether it is to be asked for is one decision: between two of them another worker
+    /// might end what is waited for.
+    fn look(self: &Arc<Self>, now: u64) -> (Known<T>, Option<Fetch<T>>) {
         let mut state = lock(&self.state);
         if now >= state.usable_until {
             state.value = None;
         }
         let is_due = now >= state.fresh_until && now >= state.not_before && state.under_way.is_none();
-        Look { value: state.value.clone(), fetch: is_due.then(|| self.begin(&mut state)) }
+        let fetch = is_due.then(|| self.begin(&mut state));
+        (state.value.clone().map_or_else(|| state.wait(), Known::Value), fetch)
     }
 
-    /// It lacks something that a request needs: whoever is told so is to ask for it again.
-    pub fn again(self: &Arc<Self>, now: u64) -> Option<Fetch<T>> {
+    fn look_for_newer(self: &Arc<Self>, lacking: &Arc<T>, now: u64) -> (Known<T>, Option<Fetch<T>>) {
         let mut state = lock(&self.state);
-        let is_soon = state.asked_again.is_some_and(|last| now.saturating_sub(last) < nanoseconds(AGAIN));
-        if is_soon || now < state.not_before || state.under_way.is_some() {
-            return None;
+        if let Some(newer) = state.value.as_ref().filter(|value| !Arc::ptr_eq(value, lacking)) {
+            return (Known::Value(newer.clone()), None);
         }
-        state.asked_again = Some(now);
-        Some(self.begin(&mut state))
+        let is_soon = state.asked_again.is_some_and(|last| now.saturating_sub(last) < nanoseconds(AGAIN));
+        let is_due = !is_soon && now >= state.not_before && state.under_way.is_none();
+        let fetch = is_due.then(|| {
+            state.asked_again = Some(now);
+            self.begin(&mut state)
+        });
+        (state.wait(), fetch)
     }
 
     fn begin(self: &Arc<Self>, state: &mut State<T>) -> Fetch<T> {
         state.under_way = Some(Vec::new());
         Fetch { of: self.clone(), is_settled: false }
-    }
-
-    /// Ends when what is under way has ended; `None`: nothing is, or too many wait.
-    pub fn wait(&self) -> Option<Promised<()>> {
-        let mut state = lock(&self.state);
-        let waiting = state.under_way.as_mut()?;
-        waiting.retain(Promise::is_wanted);
-        if waiting.len() >= WAITING {
-            return None;
-        }
-        let (promise, promised) = promise();
-        waiting.push(promise);
-        Some(promised)
-    }
-
-    /// Whether it is asked for at the moment.
-    pub fn is_under_way(&self) -> bool {
-        lock(&self.state).under_way.is_some()
     }
 
     /// Does something while `value` is what is in use, which it stays meanwhile.
@@ -160,36 +197,52 @@ impl<T: PartialEq> Fetched<T> {
         let News { success, mistake } = lock(&self.state).news.clone();
         ProviderReport { what: self.what.clone(), success, mistake }
     }
+}
 
-    /// Forgets when it was asked for last, so that tests need not wait.
-    #[cfg(test)]
-    fn pause(&self) -> u64 {
-        lock(&self.state).not_before
+impl<T> State<T> {
+    fn wait(&mut self) -> Known<T> {
+        let Some(waiting) = &mut self.under_way else { return Known::Away };
+        waiting.retain(Promise::is_wanted);
+        if waiting.len() >= WAITING {
+            return Known::Away;
+        }
+        let (promise, promised) = promise();
+        waiting.push(promise);
+        Known::Asked(promised)
     }
 }
 
-impl<T: PartialEq> Fetch<T> {
-    /// What has come of it, at `now`; whether it is another than before.
-    pub fn settle(mut self, got: Result<(T, Duration), String>, now: u64) -> bool {
+impl<T: PartialEq + 'static> Fetch<T> {
+    /// There is no run-time where requests are explained, or where the worker ends: then it has failed.
+    fn carry_out(self, asked: impl Future<Output = Result<(T, Duration), String>> + 'static) {
+        let task = async move { self.settle(asked.await, monotonic_ns()) };
+        runtime::try_with(|runtime| runtime.spawn(task));
+    }
+
+    /// What has come of it, at `now`.
+    fn settle(mut self, got: Result<(T, Duration), String>, now: u64) {
         self.is_settled = true;
         let mut state = lock(&self.of.state);
         let waiting = state.under_way.take();
-        let changed = match got {
+        match got {
             Ok((value, lifetime)) => {
                 if state.news.mistake.is_some() {
                     log::info(format_args!("{} can be had again", self.of.what));
                 }
+                // Also one that is too old to be used was the one before.
+                let had_one = state.news.success.is_some();
                 state.news = News { success: Some(wall_seconds()), mistake: None };
                 (state.failures, state.not_before) = (0, 0);
+                if state.value.as_deref() != Some(&value) {
+                    state.value = Some(Arc::new(value));
+                    // Before anybody can see that it is fresh.
+                    if had_one {
+                        (self.of.forget)();
+                    }
+                }
                 state.fresh_until = now.saturating_add(nanoseconds(lifetime));
                 state.usable_until = state.fresh_until.saturating_add(nanoseconds(BEYOND));
                 self.of.fresh_until.store(state.fresh_until, Relaxed);
-                let is_same = state.value.as_deref() == Some(&value);
-                let had_one = state.value.is_some();
-                if !is_same {
-                    state.value = Some(Arc::new(value));
-                }
-                had_one && !is_same
             }
             Err(why) => {
                 let pause = PAUSE.0.saturating_mul(1 << state.failures.min(5)).min(PAUSE.1);
@@ -203,12 +256,10 @@ impl<T: PartialEq> Fetch<T> {
                     log::error(format_args!("{} cannot be had: {why}; {still}", self.of.what));
                 }
                 state.news.mistake = Some((wall_seconds(), why));
-                false
             }
-        };
+        }
         drop(state);
         drop(waiting); // which wakes who waits
-        changed
     }
 }
 
@@ -216,7 +267,8 @@ impl<T> Drop for Fetch<T> {
     fn drop(&mut self) {
         if !self.is_settled {
             // The worker has ended: another one may ask.
-            drop(lock(&self.of.state).under_way.take());
+            let waiting = lock(&self.of.state).under_way.take();
+            drop(waiting);
         }
     }
 }
@@ -228,78 +280,127 @@ fn nanoseconds(time: Duration) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::atomic::AtomicUsize;
 
     const SECOND: u64 = 1_000_000_000;
 
     fn fetched() -> Arc<Fetched<u8>> {
-        Fetched::new("the keys of `test`".into())
+        Fetched::new("the keys of `test`".into(), || ())
+    }
+
+    /// What can be used at `now`, and whoever has to ask.
+    fn look(fetched: &Arc<Fetched<u8>>, now: u64) -> (Option<u8>, Option<Fetch<u8>>) {
+        let (known, fetch) = fetched.look(now);
+        (if let Known::Value(value) = known { Some(*value) } else { None }, fetch)
+    }
+
+    fn has_to_ask(fetched: &Arc<Fetched<u8>>, now: u64) -> Fetch<u8> {
+        look(fetched, now).1.expect("it is due")
     }
 
     #[test]
     fn who_looks_first_asks_and_the_others_wait() {
         let fetched = fetched();
-        let look = fetched.look(0);
-        assert!(look.value.is_none() && fetched.look(0).fetch.is_none());
-        assert!(fetched.again(0).is_none(), "it is under way");
-        assert!(fetched.wait().is_some());
-        assert!(!look.fetch.unwrap().settle(Ok((1, LEAST)), 0), "there was none before");
-        assert!(fetched.wait().is_none() && fetched.is_fresh(59 * SECOND));
-        let look = fetched.look(59 * SECOND);
-        assert!(look.value.as_deref() == Some(&1) && look.fetch.is_none());
+        let (first, fetch) = fetched.look(0);
+        let (second, none) = fetched.look(0);
+        assert!(fetch.is_some() && none.is_none());
+        assert!(matches!((first, second), (Known::Asked(_), Known::Asked(_))));
+        fetch.unwrap().settle(Ok((1, LEAST)), 0);
+        assert!(fetched.is_fresh(59 * SECOND));
+        let (value, fetch) = look(&fetched, 59 * SECOND);
+        assert!(value == Some(1) && fetch.is_none());
         // What is old is used while it is asked for.
-        let look = fetched.look(60 * SECOND);
-        assert_eq!(look.value.as_deref(), Some(&1));
-        assert!(look.fetch.unwrap().settle(Ok((2, LEAST)), 60 * SECOND), "another one");
-        let same = fetched.look(0).value.unwrap();
-        assert!(!fetched.look(120 * SECOND).fetch.unwrap().settle(Ok((2, LEAST)), 120 * SECOND));
-        assert!(
-            Arc::ptr_eq(&same, &fetched.look(120 * SECOND).value.unwrap()),
-            "who holds it need not notice"
-        );
+        let (value, fetch) = look(&fetched, 60 * SECOND);
+        assert_eq!(value, Some(1));
+        fetch.unwrap().settle(Ok((2, LEAST)), 60 * SECOND);
+        let same = fetched.usable(0).unwrap();
+        has_to_ask(&fetched, 120 * SECOND).settle(Ok((2, LEAST)), 120 * SECOND);
+        assert!(Arc::ptr_eq(&same, &fetched.usable(120 * SECOND).unwrap()), "who holds it need not notice");
+    }
+
+    /// However the steps of two workers fall: who is told to wait is waited with, and who may not be is told so.
+    #[test]
+    fn nobody_waits_for_what_has_ended() {
+        let fetched = fetched();
+        let (waiting, fetch) = fetched.look(0);
+        fetch.unwrap().settle(Ok((1, LEAST)), 0);
+        let Known::Asked(mut promised) = waiting else { panic!("it was asked for") };
+        let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
+        assert!(std::pin::Pin::new(&mut promised).poll(&mut cx).is_ready());
+        let several = Fetched::<u8>::new("test".into(), || ());
+        let (_own, fetch) = several.look(0);
+        let waiting: Vec<Known<u8>> = (0..2 * WAITING).map(|_| several.look(0).0).collect();
+        let wait = waiting.iter().filter(|known| matches!(known, Known::Asked(_))).count();
+        assert_eq!(wait, WAITING - 1, "they are bounded");
+        drop((waiting, fetch));
+        assert!(several.look(0).1.is_some(), "it has failed, and another worker may ask");
     }
 
     #[test]
     fn what_cannot_be_had_is_asked_for_less_and_less() {
         let fetched = fetched();
         let mut now = 0;
+        let not_before = |fetched: &Fetched<u8>| lock(&fetched.state).not_before;
         for expected in [1, 2, 4, 8, 16, 30, 30] {
-            fetched.look(now).fetch.unwrap().settle(Err("away".into()), now);
-            assert_eq!(fetched.pause() - now, expected * SECOND);
-            assert!(fetched.look(fetched.pause() - 1).fetch.is_none() && fetched.again(now).is_none());
-            now = fetched.pause();
+            has_to_ask(&fetched, now).settle(Err("away".into()), now);
+            let next = not_before(&fetched);
+            assert_eq!(next - now, expected * SECOND);
+            assert!(matches!(fetched.look(next - 1), (Known::Away, None)));
+            assert!(matches!(fetched.look_for_newer(&Arc::new(0), now), (Known::Away, None)));
+            now = next;
         }
         assert!(fetched.report().mistake.is_some() && fetched.report().success.is_none());
-        fetched.look(now).fetch.unwrap().settle(Ok((1, LEAST)), now);
+        has_to_ask(&fetched, now).settle(Ok((1, LEAST)), now);
         assert!(fetched.report().mistake.is_none() && fetched.report().success.is_some());
     }
 
     #[test]
     fn what_was_known_is_used_for_a_day_while_its_service_is_away() {
         let fetched = fetched();
-        fetched.look(0).fetch.unwrap().settle(Ok((1, LEAST)), 0);
+        has_to_ask(&fetched, 0).settle(Ok((1, LEAST)), 0);
         let last = nanoseconds(LEAST + BEYOND);
-        let look = fetched.look(last - 1);
-        assert!(look.value.is_some());
-        look.fetch.unwrap().settle(Err("away".into()), last - 1);
-        assert!(fetched.look(last).value.is_none());
+        let (value, fetch) = look(&fetched, last - 1);
+        assert!(value.is_some());
+        fetch.unwrap().settle(Err("away".into()), last - 1);
+        assert!(fetched.usable(last - 1).is_some() && fetched.usable(last).is_none());
+        assert!(look(&fetched, last).0.is_none());
+    }
+
+    /// Who was known by a key that was retired meanwhile has to be forgotten, however long the service was away.
+    #[test]
+    fn what_was_found_out_by_another_one_is_forgotten() {
+        let forgotten = Arc::new(AtomicUsize::new(0));
+        let count = forgotten.clone();
+        let fetched = Fetched::new("test".into(), move || {
+            count.fetch_add(1, Relaxed);
+        });
+        let settle = |value: u8, now: u64| {
+            has_to_ask(&fetched, now).settle(Ok((value, LEAST)), now);
+            forgotten.load(Relaxed)
+        };
+        assert_eq!(settle(1, 0), 0, "there was none before");
+        assert_eq!(settle(1, nanoseconds(LEAST)), 0);
+        assert_eq!(settle(2, nanoseconds(2 * LEAST)), 1);
+        let late = nanoseconds(3 * LEAST + BEYOND);
+        assert_eq!(look(&fetched, late).0, None, "too old to be used");
+        assert_eq!(settle(3, late + SECOND), 2);
     }
 
     #[test]
     fn what_lacks_something_is_asked_for_again_now_and_then() {
         let fetched = fetched();
-        fetched.look(0).fetch.unwrap().settle(Ok((1, MOST)), 0);
-        let later = fetched.again(SECOND).unwrap();
-        assert!(fetched.again(SECOND).is_none());
-        later.settle(Ok((1, MOST)), SECOND);
-        assert!(fetched.again(30 * SECOND).is_none());
-        assert!(fetched.again(31 * SECOND).is_some());
-    }
-
-    #[test]
-    fn a_worker_that_ends_lets_another_ask() {
-        let fetched = fetched();
-        drop(fetched.look(0).fetch);
-        assert!(fetched.look(0).fetch.is_some());
+        has_to_ask(&fetched, 0).settle(Ok((1, MOST)), 0);
+        let lacking = fetched.usable(0).unwrap();
+        let (known, fetch) = fetched.look_for_newer(&lacking, SECOND);
+        assert!(matches!(known, Known::Asked(_)));
+        let (known, none) = fetched.look_for_newer(&lacking, SECOND);
+        assert!(matches!(known, Known::Asked(_)) && none.is_none());
+        fetch.unwrap().settle(Ok((1, MOST)), SECOND);
+        assert!(matches!(fetched.look_for_newer(&lacking, 30 * SECOND), (Known::Away, None)));
+        let (_, fetch) = fetched.look_for_newer(&lacking, 31 * SECOND);
+        fetch.unwrap().settle(Ok((2, MOST)), 31 * SECOND);
+        let (known, none) = fetched.look_for_newer(&lacking, 31 * SECOND);
+        assert!(matches!(known, Known::Value(newer) if *newer == 2) && none.is_none(), "another has asked");
     }
 
     #[test]

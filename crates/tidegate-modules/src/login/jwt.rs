@@ -6,6 +6,7 @@
 use crate::gateway::service::Answer;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use jsonwebtoken::errors::ErrorKind;
 use jsonwebtoken::jwk::Jwk;
 use jsonwebtoken::{Algorithm, DecodingKey, Validation, decode};
 use serde_json::Value;
@@ -17,8 +18,8 @@ use tidegate_core::log;
 use tidegate_core::user::User;
 use tidegate_http::Status;
 
-/// Keys that a token without the name of one is tried with.
-const TRIED: usize = 4;
+/// Keys that a token without the name of one is tried with: as many as a set of keys may have.
+const TRIED: usize = 100;
 /// The longest name of a user, bytes; and the most groups.
 const NAME_MAX: usize = 1024;
 const GROUPS_MAX: usize = 1000;
@@ -32,7 +33,7 @@ struct VerifyingKey {
 
 /// A set of keys.
 pub struct Keyring {
-    /// As they were read.
+    /// As they were read, in an order of our own: who publishes them owes nobody one.
     written: Vec<TokenKey>,
     keys: Vec<VerifyingKey>,
 }
@@ -46,7 +47,9 @@ impl PartialEq for Keyring {
 impl Keyring {
     /// Of settings, or of who publishes them.
     pub fn new(keys: &[TokenKey]) -> Keyring {
-        Keyring { written: keys.to_vec(), keys: verifying_keys(keys) }
+        let mut written = keys.to_vec();
+        written.sort_unstable();
+        Keyring { written, keys: verifying_keys(keys) }
     }
 
     /// As a service publishes them.
@@ -150,6 +153,8 @@ pub fn verify(token: &str, keys: &Keyring, expected: &Expected) -> Result<Value,
                 return Err("the token has another issuer".into());
             }
             Ok(decoded) => return Ok(decoded.claims),
+            // That of a key that is not known yet may have no name either.
+            Err(error) if id.is_none() && *error.kind() == ErrorKind::InvalidSignature => {}
             Err(error) => why = Fault::Bad(format!("the token is not good: {error}")),
         }
     }
@@ -174,11 +179,17 @@ pub fn expiry(claims: &Value, leeway: Duration) -> i64 {
     expires.saturating_add(i64::try_from(leeway.as_secs()).unwrap_or(0))
 }
 
-/// Who it is, by the claims that have the name and the groups.
+/// Who it is, by the claims that have the name and the groups. An address is somebody's name only where its issuer has not
+/// left open whose it is: `email_verified` may be absent, and else has to say that it is so (OpenID Connect Core 1.0 section
+/// 5.1; some issuers write it as a string).
 ///
 /// # Errors
 /// A sentence.
 pub fn user_of(claims: &Value, user: &str, groups: Option<&str>) -> Result<User, String> {
+    let is_verified = |said: &Value| *said == Value::Bool(true) || *said == "true";
+    if user == "email" && claims.get("email_verified").is_some_and(|said| !is_verified(said)) {
+        return Err("the token does not say that its `email` is verified".to_owned());
+    }
     let name = claim(claims, user).and_then(Value::as_str);
     let fits = |name: &&str| !name.is_empty() && name.len() <= NAME_MAX && !name.contains(char::is_control);
     let name = name.filter(fits).ok_or_else(|| format!("the token has no `{user}`"))?;
@@ -285,6 +296,51 @@ mod tests {
                 assert_eq!(said.is_ok(), name == "nbf", "without {name}: {said:?}");
             }
         }
+    }
+
+    #[test]
+    fn an_address_that_nobody_has_verified_is_nobodys_name() {
+        for (said, is_good) in [
+            (json!(true), true),
+            (json!("true"), true),
+            (json!(false), false),
+            (json!("false"), false),
+            (json!("True"), false),
+            (json!("no"), false),
+            (json!(""), false),
+            (Value::Null, false),
+            (json!(0), false),
+            (json!(1), false),
+            (json!([true]), false),
+        ] {
+            let claims = json!({ "sub": "7", "email": "anna@a.test", "email_verified": said });
+            assert_eq!(user_of(&claims, "email", None).is_ok(), is_good, "{said}");
+            assert_eq!(user_of(&claims, "sub", None).unwrap().name, "7", "who goes by another claim");
+        }
+        let claims = json!({ "email": "anna@a.test" });
+        assert_eq!(user_of(&claims, "email", None).unwrap().name, "anna@a.test", "not every issuer says");
+    }
+
+    #[test]
+    fn a_token_without_the_name_of_a_key_is_tried_with_all_that_fit() {
+        let key = |secret: &[u8]| {
+            let jwk = json!({ "kty": "oct", "k": URL_SAFE_NO_PAD.encode(secret) }).to_string();
+            TokenKey { id: None, algorithm: "HS256".into(), jwk }
+        };
+        let others: Vec<TokenKey> = (0..9).map(|number| key(&[number; 32])).collect();
+        let token = signed(Algorithm::HS256, None, &claims());
+        let unknown = verify(&token, &Keyring::new(&others), &expected()).unwrap_err();
+        assert_eq!(unknown, Fault::UnknownKey, "its key may have been published by now");
+        let mut all = others;
+        all.push(key(SECRET));
+        let known = Keyring::new(&all);
+        assert!(verify(&token, &known, &expected()).is_ok());
+        let expired = json!({ "iss": "https://id", "aud": "api", "exp": 7 });
+        let expired = verify(&signed(Algorithm::HS256, None, &expired), &known, &expected()).unwrap_err();
+        assert!(matches!(expired, Fault::Bad(_)), "{expired}");
+        all.reverse();
+        assert!(known == Keyring::new(&all), "in whatever order they are published");
+        assert!(known != Keyring::new(&all[1..]));
     }
 
     /// RFC 8725 section 2: what tokens were forged with.

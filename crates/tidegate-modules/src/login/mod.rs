@@ -51,7 +51,7 @@ pub use basic::BasicGate;
 pub use certificate::CertificateGate;
 pub use forward::ForwardGate;
 pub use openid::fuzzing::fuzz_openid;
-pub use openid::{OpenidGate, Services, without_own_cookies};
+pub use openid::{OpenidGate, OwnCookies, Services};
 pub use require::RequireGate;
 pub use signed::{SignedFor, SignedGate, sign_url};
 pub use source::Source;

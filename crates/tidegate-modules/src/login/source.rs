@@ -20,7 +20,7 @@ use std::io;
 use std::sync::{Arc, LazyLock, Mutex, PoisonError, RwLock};
 use std::thread::available_parallelism;
 use std::time::Duration;
-use tidegate_config::settings::{Account, Shared, TokenKey, Tokens, UrlKey, UserSource};
+use tidegate_config::settings::{Account, OpenId, Shared, TokenKey, Tokens, UrlKey, UserSource};
 use tidegate_core::rate::{Identity, RateStore, Table};
 use tidegate_core::tls::TlsStore;
 use tidegate_core::user::User;
@@ -60,7 +60,7 @@ pub struct Source {
     accounts: RwLock<Arc<Accounts>>,
     directory: Option<Directory>,
     secret: hmac::Key,
-    cache: UserCache,
+    cache: Arc<UserCache>,
     /// What tokens are verified with, as it was read last.
     token_keys: RwLock<Arc<Keyring>>,
     /// The same where a service publishes them.
@@ -88,18 +88,26 @@ impl Source {
         let Table::Rate(guesses) = rates.table(Identity::of_guesses(settings))? else {
             return Err(io::Error::other("the table of those who guess is of another kind"));
         };
+        let cache = Arc::new(UserCache::new(&settings.cache));
         let of_tokens = settings.tokens.as_ref().and_then(Tokens::service).map(|service| &service.url);
-        let keys_at = of_tokens.or_else(|| settings.openid.as_ref().map(|openid| &openid.issuer));
+        let of_openid =
+            |openid: &'_ OpenId| openid.keys.as_ref().map_or(&openid.issuer, |keys| &keys.url).clone();
+        let keys_at = of_tokens.cloned().or_else(|| settings.openid.as_ref().map(of_openid));
+        let published_keys = keys_at.map(|at| {
+            let what = format!("the keys of `users \"{}\"` at {at}", settings.name);
+            // Whoever is known by a token has to show it anew.
+            let known = cache.clone();
+            Fetched::new(what, move || known.forget(|_| true))
+        });
         Ok(Source {
             most_groups: usize::try_from(settings.cache.groups).unwrap_or(usize::MAX),
             accounts: RwLock::new(Accounts::new(&settings.accounts)),
             directory: settings.directory.as_ref().map(|directory| Directory::new(directory, tls.clone())),
-            cache: UserCache::new(&settings.cache),
+            cache,
             token_keys: RwLock::new(Arc::new(Keyring::new(
                 settings.tokens.as_ref().map_or(&[][..], |tokens| &tokens.keys),
             ))),
-            published_keys: keys_at
-                .map(|at| Fetched::new(format!("the keys of `users \"{}\"` at {at}", settings.name))),
+            published_keys,
             metadata: settings.openid.as_ref().map(|openid| {
                 let at = &openid.discovery;
                 let (scheme, path) = (if at.gateway.tls.is_some() { "https" } else { "http" }, &at.path);
@@ -107,7 +115,7 @@ impl Source {
                     "what the provider of `users \"{}\"` says at {scheme}://{}{path}",
                     settings.name, at.authority
                 );
-                Fetched::new(what)
+                Fetched::new(what, || ())
             }),
             seals: RwLock::new(Arc::new(Seals::new(
                 settings.openid.as_ref().map_or(&[][..], |openid| &openid.session_keys),
@@ -122,7 +130,7 @@ impl Source {
     /// What tokens are verified with; `None`: that is not known at the moment.
     pub fn token_keys(&self, now: u64) -> Option<Arc<Keyring>> {
         match &self.published_keys {
-            Some(published) => published.look(now).value,
+            Some(published) => published.usable(now),
             None => Some(self.token_keys.read().unwrap_or_else(PoisonError::into_inner).clone()),
         }
     }
@@ -157,11 +165,6 @@ impl Source {
     pub(super) fn renew_token_keys(&self, keys: &[TokenKey]) {
         let keys = Arc::new(Keyring::new(keys));
         *self.token_keys.write().unwrap_or_else(PoisonError::into_inner) = keys;
-        self.forget_tokens();
-    }
-
-    /// Whoever is known by a token has to show it anew.
-    pub fn forget_tokens(&self) {
         self.cache.forget(|_| true);
     }
 
@@ -232,6 +235,15 @@ impl Source {
     pub(super) fn renew_directory(&self) {
         if let Some(directory) = &self.directory {
             directory.renew();
+        }
+    }
+
+    /// Where users are known, in messages.
+    pub fn kind(&self) -> &'static str {
+        match (&self.directory, self.accounts().first()) {
+            (Some(_), None) => "the directory",
+            (None, _) => "the password files",
+            (Some(_), Some(_)) => "the password files and the directory",
         }
     }
 

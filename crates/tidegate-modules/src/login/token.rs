@@ -3,7 +3,7 @@
 //! Whoever has shown a token is remembered by it until it expires. Keys come with the settings, or from the service that
 //! publishes them, which is asked by the worker whose request needs them.
 
-use super::fetched::{Fetch, Fetched, lifetime};
+use super::fetched::{Known, lifetime};
 use super::jwt::{Expected, Fault, Keyring, expiry, user_of, verify};
 use super::source::Source;
 use crate::gateway::service::Service;
@@ -15,7 +15,8 @@ use tidegate_core::user::Identity;
 use tidegate_core::{Exchange, Gate, Response, Verdict, answer};
 use tidegate_http::Status;
 use tidegate_io::clock::{monotonic_ns, wall_seconds};
-use tidegate_io::{runtime, timer};
+use tidegate_io::oneshot::Promised;
+use tidegate_io::timer;
 use tidegate_stats::Worker as Stats;
 
 /// The longest token that is looked at, bytes.
@@ -94,17 +95,11 @@ impl Terms {
         let published = self.source.published_keys();
         let keys = match published {
             // What was verified with keys that are too old to be used is not known any more, either.
-            Some(published) if !published.is_fresh(now) => {
-                let look = published.look(now);
-                if let Some(fetch) = look.fetch {
-                    self.fetch(fetch);
-                }
-                match look.value {
-                    Some(keys) => Some(keys),
-                    None if may_wait => return self.wait_for(exchange, published),
-                    None => return Verdict::Refuse(self.unavailable(exchange)),
-                }
-            }
+            Some(published) if !published.is_fresh(now) => match published.get(now, || self.asks()) {
+                Known::Value(keys) => Some(keys),
+                Known::Asked(promised) if may_wait => return self.wait_for(exchange, promised),
+                Known::Asked(_) | Known::Away => return Verdict::Refuse(self.unavailable(exchange)),
+            },
             _ => None,
         };
         if let Some(user) = self.source.shown(token.as_bytes(), now) {
@@ -112,17 +107,22 @@ impl Terms {
             return prove(exchange, user);
         }
         self.stats.user_cache_misses.add(1);
-        let Some(keys) = keys.or_else(|| self.source.token_keys(now)) else {
+        let Some(mut keys) = keys.or_else(|| self.source.token_keys(now)) else {
             return Verdict::Refuse(self.unavailable(exchange));
         };
-        let claims = match verify(token, &keys, &self.expected) {
-            Err(Fault::UnknownKey)
-                if may_wait && published.is_some_and(|keys| self.asks_again(keys, now)) =>
-            {
-                return published.map_or(Verdict::Pass, |published| self.wait_for(exchange, published));
+        let mut claims = verify(token, &keys, &self.expected);
+        // Another one may have been published by now.
+        if let (Err(Fault::UnknownKey), Some(published), true) = (&claims, published, may_wait) {
+            match published.newer_than(&keys, now, || self.asks()) {
+                Known::Value(newer) => {
+                    claims = verify(token, &newer, &self.expected);
+                    keys = newer;
+                }
+                Known::Asked(promised) => return self.wait_for(exchange, promised),
+                Known::Away => {}
             }
-            claims => claims.map_err(|fault| fault.to_string()),
-        };
+        }
+        let claims = claims.map_err(|fault| fault.to_string());
         let Tokens { user, groups, leeway, .. } = &self.settings;
         let found = claims
             .and_then(|claims| Ok((user_of(&claims, user, groups.as_deref())?, expiry(&claims, *leeway))));
@@ -155,35 +155,17 @@ impl Terms {
         answer::refused(exchange, Status::SERVICE_UNAVAILABLE, why).with("Retry-After", "1")
     }
 
-    /// A token names a key that is not known. Whether there may be one in a moment.
-    fn asks_again(&self, published: &Arc<Fetched<Keyring>>, now: u64) -> bool {
-        match published.again(now) {
-            Some(fetch) => self.fetch(fetch),
-            None => return published.is_under_way(),
+    /// Asks for the keys.
+    fn asks(&self) -> impl Future<Output = Result<(Keyring, Duration), String>> + use<> {
+        let asked = self.service.as_ref().map(|service| service.get(None));
+        async move {
+            let answer = asked.ok_or("nobody publishes them")?.await?;
+            Ok((Keyring::published(&answer)?, lifetime(&answer.lines)))
         }
-        true
-    }
-
-    /// Asks for the keys, for whoever waits for them.
-    fn fetch(&self, fetch: Fetch<Keyring>) {
-        let Some(service) = &self.service else { return };
-        let (asked, source) = (service.get(None), self.source.clone());
-        let task = async move {
-            let got =
-                asked.await.and_then(|answer| Ok((Keyring::published(&answer)?, lifetime(&answer.lines))));
-            if fetch.settle(got, monotonic_ns()) {
-                source.forget_tokens();
-            }
-        };
-        // There is no run-time where requests are explained, or where the worker ends.
-        runtime::try_with(|runtime| runtime.spawn(task));
     }
 
     /// Looks again once the keys are there, or cannot be had.
-    fn wait_for(self: &Rc<Self>, exchange: &mut Exchange<'_>, published: &Fetched<Keyring>) -> Verdict {
-        let Some(promised) = published.wait() else {
-            return Verdict::Refuse(self.unavailable(exchange));
-        };
+    fn wait_for(self: &Rc<Self>, exchange: &mut Exchange<'_>, promised: Promised<()>) -> Verdict {
         // The log wants to know who it is, whenever that comes out.
         let (terms, identity) = (self.clone(), exchange.identify());
         Verdict::Wait(Box::pin(async move {

@@ -5,7 +5,7 @@ use std::net::Ipv4Addr;
 use tidegate_core::Exchange;
 use tidegate_core::hosts::{Names, host};
 use tidegate_http::accept;
-use tidegate_stats::Snapshot;
+use tidegate_stats::{OPENMETRICS_CONTENT_TYPE, Snapshot};
 
 /// The longest interval of refreshing, seconds.
 const REFRESH_MAX: u32 = 3600;
@@ -23,6 +23,8 @@ pub(super) struct Question {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum View {
     Server,
+    Requests,
+    Slow,
     Cache,
     CacheList,
 }
@@ -43,8 +45,12 @@ pub enum Format {
     Text,
     /// For programs.
     Json,
+    /// For programs, with the elements of `stats-xml`.
+    Xml,
     /// For Prometheus.
     Prometheus,
+    /// The same as OpenMetrics.
+    OpenMetrics,
 }
 
 impl Question {
@@ -56,6 +62,8 @@ impl Question {
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
             match name {
                 "cache" if view == View::Server => view = View::Cache,
+                "requests" if view == View::Server => view = View::Requests,
+                "slow" if view == View::Server => view = View::Slow,
                 "list" => view = View::CacheList,
                 "start" => action = Some(Action::Start),
                 "stop" => action = Some(Action::Stop),
@@ -80,19 +88,20 @@ impl Question {
 impl Question {
     /// Seconds until the page asks again: not for programs that ask in an order of their own.
     pub(super) fn refresh_shown(&self) -> Option<u32> {
-        self.refresh.filter(|_| self.format != Format::Prometheus)
+        self.refresh.filter(|_| !matches!(self.format, Format::Prometheus | Format::OpenMetrics))
     }
 }
 
 impl Format {
-    /// Who accepts OpenMetrics takes the older exposition format as well; the response names it.
-    const OFFERED: [(&'static str, Format); 6] = [
+    const OFFERED: [(&'static str, Format); 8] = [
         ("text/html", Format::Html),
         ("text/plain", Format::Text),
         ("application/json", Format::Json),
+        ("application/xml", Format::Xml),
+        ("text/xml", Format::Xml),
         ("text/plain; version=0.0.4", Format::Prometheus),
-        ("application/openmetrics-text; version=1.0.0", Format::Prometheus),
-        ("application/openmetrics-text; version=0.0.1", Format::Prometheus),
+        ("application/openmetrics-text; version=1.0.0", Format::OpenMetrics),
+        ("application/openmetrics-text; version=0.0.1", Format::OpenMetrics),
     ];
 
     pub(super) fn media_type(self) -> &'static str {
@@ -100,8 +109,15 @@ impl Format {
             Format::Html => "text/html; charset=utf-8",
             Format::Text => "text/plain; charset=utf-8",
             Format::Json => "application/json",
+            Format::Xml => "application/xml; charset=utf-8",
             Format::Prometheus => Snapshot::PROMETHEUS_CONTENT_TYPE,
+            Format::OpenMetrics => OPENMETRICS_CONTENT_TYPE,
         }
+    }
+
+    /// Whether the file cache has a report in this form.
+    pub(super) fn has_cache(self) -> bool {
+        matches!(self, Format::Html | Format::Text | Format::Json)
     }
 
     fn from_name(name: &str) -> Result<Format, &'static str> {
@@ -109,19 +125,22 @@ impl Format {
             "html" => Format::Html,
             "text" => Format::Text,
             "json" => Format::Json,
+            "xml" => Format::Xml,
             "prometheus" => Format::Prometheus,
+            "openmetrics" => Format::OpenMetrics,
             _ => {
                 return Err("<code>format</code> is one of <code>html</code>, <code>text</code>, \
-                    <code>json</code> and <code>prometheus</code>.");
+                    <code>json</code>, <code>xml</code>, <code>prometheus</code> and <code>openmetrics</code>.");
             }
         })
     }
 
     fn of_path(path: &[u8]) -> Option<Format> {
-        const ENDINGS: [(&[u8], Format); 4] = [
+        const ENDINGS: [(&[u8], Format); 5] = [
             (b".html", Format::Html),
             (b".txt", Format::Text),
             (b".json", Format::Json),
+            (b".xml", Format::Xml),
             (b"/metrics", Format::Prometheus),
         ];
         ENDINGS.iter().find(|(ending, _)| path.ends_with(ending)).map(|(_, format)| *format)

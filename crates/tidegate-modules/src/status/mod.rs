@@ -4,10 +4,12 @@
 //! | query | answer |
 //! | --- | --- |
 //! | nothing | the report on the server |
+//! | `requests` | the requests under way, the oldest first, as text or JSON |
+//! | `slow` | the requests that were slow for their route, the slowest first |
 //! | `cache` | the report on the file cache; with `list` (or `list` alone) every entry of it |
 //! | `start`, `stop`, `restart` | changes the file cache; only by POST, and not from another site |
 //! | `refresh=N` | the browser asks again every N seconds |
-//! | `format=html`, `text`, `json`, `prometheus` | the form; else the end of the path, else `Accept` decides |
+//! | `format=html`, `text`, `json`, `xml`, `prometheus`, `openmetrics` | the form; else the end of the path, else `Accept` decides |
 //!
 //! Who may see the page is for the access rules of its route. `ask` reads the request, `cache` merges what
 //! the workers answer, `report` has the rows, `html` writes the page. The binary implements
@@ -16,16 +18,23 @@
 mod ask;
 mod cache;
 mod html;
+mod in_force;
+mod performance;
 mod pools;
 pub mod providers;
 mod rates;
 mod report;
+mod requests;
+mod sites;
 mod upstreams;
+mod xml;
 
 pub use ask::Format;
 pub(crate) use html::Escaped;
+pub use in_force::{InForce, ListenSocket};
 pub use providers::ProviderReport;
-pub use rates::{RateKind, RateReport};
+pub use rates::{QueueReport, RateKind, RateReport};
+pub use requests::{requests_report, slow_report};
 
 use crate::gateway::balance::report::GroupReport;
 use crate::gateway::supervise::status::PoolStatus;
@@ -40,6 +49,7 @@ use tidegate_http::{Method, Status};
 use tidegate_io::LocalFuture;
 use tidegate_io::usage::Usage;
 use tidegate_stats::Snapshot;
+use tidegate_stats::series::SeriesFigures;
 
 /// Nothing may be loaded, run or framed; forms lead back here.
 const CONTENT_POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; form-action 'self'; \
@@ -52,7 +62,7 @@ pub trait StatusSource {
     fn gather(&self) -> LocalFuture<Option<(ServerInfo, Snapshot)>>;
 
     /// Asks every worker (`Registry::ask`) and waits for the answers, in any order; a worker that has ended
-    /// may be left out. The questions of this page: `cache report` (answered with a JSON object), `cache
+    /// may be left out. The questions of this page: `requests` and `slow` (answered with a JSON object), `cache report` (answered with a JSON object), `cache
     /// list` (a JSON array of objects), `cache start`, `cache stop`, `cache restart` (`ok`, or what is
     /// wrong).
     fn ask_all(&self, question: &str) -> LocalFuture<Vec<String>>;
@@ -95,6 +105,12 @@ pub struct ServerInfo {
     /// What identity providers publish.
     #[serde(default)]
     pub providers: Vec<ProviderReport>,
+    /// What of the settings is reported.
+    #[serde(default)]
+    pub in_force: InForce,
+    /// What each site and route has counted, in the order of the settings.
+    #[serde(default)]
+    pub series: SeriesFigures,
     /// By the server processes, those that have ended included.
     #[serde(default)]
     pub used: Used,
@@ -244,7 +260,12 @@ impl Handler for StatusPage {
         match question.action {
             Some(action) => say(format!("status page: would {} the file cache, by POST only", action.word())),
             None => {
-                let subject = if question.view == View::Server { "server" } else { "file cache" };
+                let subject = match question.view {
+                    View::Server => "server",
+                    View::Requests => "requests under way",
+                    View::Slow => "slow requests",
+                    View::Cache | View::CacheList => "file cache",
+                };
                 say(format!("status page: the report on the {subject} as {}", question.format.media_type()));
             }
         }
@@ -265,8 +286,22 @@ impl StatusPage {
         let (format, refresh) = (question.format, question.refresh_shown());
         let source = self.source.clone();
         let with_list = match question.view {
-            View::Cache if format != Format::Prometheus => false,
-            View::CacheList if format != Format::Prometheus => true,
+            View::Requests => {
+                let format = if format == Format::Json { Format::Json } else { Format::Text };
+                return Reply::Later(Box::pin(async move {
+                    let answers = source.ask_all("requests").await;
+                    content(format, requests_report(&answers, format), refresh)
+                }));
+            }
+            View::Slow => {
+                let format = if format == Format::Json { Format::Json } else { Format::Text };
+                return Reply::Later(Box::pin(async move {
+                    let answers = source.ask_all("slow").await;
+                    content(format, slow_report(&answers, format), refresh)
+                }));
+            }
+            View::Cache if format.has_cache() => false,
+            View::CacheList if format.has_cache() => true,
             _ => {
                 return Reply::Later(Box::pin(async move {
                     let Some((info, counted)) = source.gather().await else { return silent() };
@@ -301,7 +336,9 @@ impl StatusPage {
                 // A reload of the page that follows changes nothing again.
                 Format::Html => finish(Response::empty(Status::SEE_OTHER).with("Location", "?cache"), None),
                 Format::Json => content(Format::Json, format!("{{\"workers\":{}}}\n", answers.len()), None),
-                Format::Text | Format::Prometheus => content(Format::Text, "ok\n".into(), None),
+                Format::Text | Format::Xml | Format::Prometheus | Format::OpenMetrics => {
+                    content(Format::Text, "ok\n".into(), None)
+                }
             }
         }))
     }

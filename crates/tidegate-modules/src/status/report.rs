@@ -3,11 +3,12 @@
 use super::ask::Format;
 use super::html;
 use super::{CertificateInfo, ProcessInfo, RateKind, ServerInfo, Used};
-use super::{pools, providers, rates, upstreams};
+use super::{performance, pools, providers, rates, sites, upstreams, xml};
 use serde_json::{Value, json};
 use std::fmt::Write;
 use tidegate_http::HttpDate;
-use tidegate_stats::Snapshot;
+use tidegate_stats::series::{RouteFigures, write_buckets};
+use tidegate_stats::{Snapshot, openmetrics};
 
 /// Where values begin in the text report, as in the report of `tidegate-stats`.
 const VALUE_COLUMN: usize = 40;
@@ -42,16 +43,21 @@ impl Server {
         match format {
             Format::Html => {
                 let mut sections = vec![self.about()];
+                sections.extend(performance::listen_sockets(&self.info.in_force));
                 sections.extend(pools::sections(&self.info.pools));
                 sections.extend(upstreams::sections(&self.info.upstreams));
                 sections.extend(rates::sections(&self.info.rates));
                 sections.extend(providers::sections(&self.info.providers));
                 sections.extend(self.counted_sections());
+                sections.push(performance::section(&self.buckets()));
+                sections.extend(sites::sections(&self.info.series));
                 html::server(&self.info, &sections, refresh)
             }
             Format::Text => {
                 let mut text = format!("Tidegate {} pid: {}\n", self.info.version, self.info.pid);
                 write_section(&mut text, &self.about());
+                let sockets = performance::listen_sockets(&self.info.in_force);
+                sockets.iter().for_each(|section| write_section(&mut text, section));
                 pools::sections(&self.info.pools)
                     .iter()
                     .chain(&upstreams::sections(&self.info.upstreams))
@@ -59,12 +65,22 @@ impl Server {
                     .chain(&providers::sections(&self.info.providers))
                     .for_each(|section| write_section(&mut text, section));
                 text.push('\n');
-                text.push_str(&self.counted.to_text());
+                text.push_str(&self.counted.to_text_with(&self.info.in_force.rows()));
+                write_section(&mut text, &performance::section(&self.buckets()));
+                sites::sections(&self.info.series)
+                    .iter()
+                    .for_each(|section| write_section(&mut text, section));
                 text
             }
             Format::Json => self.to_json(),
+            Format::Xml => xml::write(&self.info, &self.counted, &self.buckets()),
             Format::Prometheus => self.to_prometheus(),
+            Format::OpenMetrics => openmetrics(&self.to_prometheus()),
         }
+    }
+
+    fn buckets(&self) -> Vec<(String, RouteFigures)> {
+        performance::buckets(&self.info.in_force, &self.info.series)
     }
 
     fn to_json(&self) -> String {
@@ -91,9 +107,10 @@ impl Server {
         let (limits, bandwidths, bans) =
             (rates(RateKind::Limit), rates(RateKind::Bandwidth), rates(RateKind::Ban));
         let providers = providers::to_json(&info.providers);
+        let (sites, buckets) = (sites::to_json(&info.series), performance::to_json(&self.buckets()));
         let stats = self.counted.to_json();
         format!(
-            "{{\"server\":{server},\"pools\":{pools},\"upstreams\":{upstreams},\"limits\":{limits},\"bandwidths\":{bandwidths},\"bans\":{bans},\"providers\":{providers},\"stats\":{stats}}}\n"
+            "{{\"server\":{server},\"pools\":{pools},\"upstreams\":{upstreams},\"limits\":{limits},\"bandwidths\":{bandwidths},\"bans\":{bans},\"providers\":{providers},\"sites\":{sites},\"buckets\":{buckets},\"stats\":{stats}}}\n"
         )
     }
 
@@ -111,6 +128,8 @@ impl Server {
     fn to_prometheus(&self) -> String {
         let info = &self.info;
         let mut text = self.counted.to_prometheus();
+        info.series.write_prometheus(&mut text);
+        write_buckets(&mut text, &self.buckets());
         let rows = [
             ("start_time_seconds", "gauge", "When the server started, since 1970.", info.started.to_string()),
             ("settings_revision", "gauge", "Number of the settings in force.", info.revision.to_string()),
@@ -224,7 +243,7 @@ impl Server {
     /// The sections of the text report, taken apart: so the two say the same in the same words.
     fn counted_sections(&self) -> Vec<Section> {
         let descriptions: Vec<_> = self.counted.rows().into_iter().map(|(row, _)| row).collect();
-        let text = self.counted.to_text();
+        let text = self.counted.to_text_with(&self.info.in_force.rows());
         let mut sections: Vec<Section> = Vec::new();
         let mut lines = text.lines().peekable();
         while let Some(line) = lines.next() {

@@ -38,6 +38,8 @@ impl StatusSource for Fake {
             upstreams: Vec::new(),
             rates: Vec::new(),
             providers: Vec::new(),
+            in_force: InForce::default(),
+            series: SeriesFigures::default(),
             used: Used { cpu_micros: 12_345_678, resident: 4096, descriptors: 17 },
             used_by_master: Used::default(),
         };
@@ -110,6 +112,7 @@ fn ask(source: &Rc<Fake>, method: &str, target: &str, fields: &[(&str, &str)]) -
 #[test]
 fn forms() {
     let prometheus = "text/plain; version=0.0.4; charset=utf-8";
+    let openmetrics = "application/openmetrics-text; version=1.0.0; charset=utf-8";
     let scraper = "application/openmetrics-text;version=1.0.0;q=0.5,text/plain;version=0.0.4;q=0.3,*/*;q=0.1";
     for (target, accept, media_type) in [
         ("/.perf", None, "text/html; charset=utf-8"),
@@ -118,7 +121,10 @@ fn forms() {
         ("/.perf", Some("application/json"), "application/json"),
         ("/.perf", Some("text/plain"), "text/plain; charset=utf-8"),
         ("/.perf", Some("text/plain;version=0.0.4"), prometheus),
-        ("/.perf", Some(scraper), prometheus),
+        ("/.perf", Some(scraper), openmetrics),
+        ("/.perf?format=openmetrics", None, openmetrics),
+        ("/.perf?format=xml", Some("text/html"), "application/xml; charset=utf-8"),
+        ("/.perf.xml", None, "application/xml; charset=utf-8"),
         ("/.perf", Some("image/png"), "text/html; charset=utf-8"),
         ("/.perf?format=json", Some("text/html"), "application/json"),
         ("/.perf?format=text&other=1", None, "text/plain; charset=utf-8"),
@@ -138,7 +144,7 @@ fn forms() {
             assert!(value.is_object());
         }
     }
-    for target in ["/.perf?format=xml", "/.perf?refresh=x", "/.perf?refresh=-1"] {
+    for target in ["/.perf?format=yaml", "/.perf?refresh=x", "/.perf?refresh=-1"] {
         assert_eq!(ask(&Rc::default(), "GET", target, &[]).status, 400, "{target}");
     }
 }

@@ -31,14 +31,17 @@ struct Server {
 
 /// Tells what a server is doing.
 ///
-/// Connections, keep-alive, requests, timings and the file cache, all workers together. `cache` asks about
-/// the file cache and steers it: `list` its entries, `stop` using it, `start` again, `restart` it empty.
+/// Connections, keep-alive, requests, timings, sites, routes and the file cache, all workers together. `cache` asks about
+/// the file cache and steers it: `list` its entries, `stop` using it, `start` again, `restart` it empty. `requests` shows
+/// those that are under way, `slow` those that took longer than nearly all of their route.
 #[derive(Args)]
 #[command(after_long_help = "\
 Examples:
   tidegate status
   tidegate status --json | jq .stats.requests
   tidegate status cache list
+  tidegate status requests
+  tidegate status slow
   tidegate status --prometheus > /var/lib/node_exporter/tidegate.prom
 
 Exit codes:
@@ -46,12 +49,15 @@ Exit codes:
   1  no server answers, or it could not do it
   2  the arguments are wrong")]
 pub struct StatusArguments {
-    /// As JSON: {"server": {...}, "stats": {...}}
-    #[arg(long, conflicts_with_all = ["text", "prometheus"])]
+    /// As JSON: {"server": {...}, "sites": [...], "stats": {...}}
+    #[arg(long, conflicts_with_all = ["text", "prometheus", "xml"])]
     json: bool,
     /// As text, for people; the default
-    #[arg(long, conflicts_with = "prometheus")]
+    #[arg(long, conflicts_with_all = ["prometheus", "xml"])]
     text: bool,
+    /// As XML, with the elements of stats-xml
+    #[arg(long, conflicts_with = "prometheus")]
+    xml: bool,
     /// In the text format of Prometheus
     #[arg(long)]
     prometheus: bool,
@@ -69,6 +75,10 @@ pub struct StatusArguments {
 enum Part {
     /// The file cache
     Cache,
+    /// The requests under way, the oldest first
+    Requests,
+    /// Those that were slow for their route, the slowest first
+    Slow,
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
@@ -81,6 +91,27 @@ enum CacheAction {
     Stop,
     /// Empty it
     Restart,
+}
+
+/// Ends a request that is under way.
+///
+/// Its stream is reset, or its connection where it has one to itself. Who waits for an application is given up there too.
+#[derive(Args)]
+#[command(after_long_help = "\
+Examples:
+  tidegate status requests
+  tidegate cancel 4711-0-3f-12
+
+Exit codes:
+  0  it has ended
+  1  there is no such request, or no server answers
+  2  the arguments are wrong")]
+pub struct CancelArguments {
+    /// Its id, as `tidegate status requests` shows it
+    #[arg(value_name = "ID")]
+    id: String,
+    #[command(flatten)]
+    server: Server,
 }
 
 /// Makes a server take up new settings.
@@ -354,13 +385,22 @@ fn in_a_line(name: &str) -> Result<()> {
 
 /// `tidegate status`.
 pub fn status(arguments: &StatusArguments) -> Result<ExitCode> {
-    let form = match (arguments.json, arguments.prometheus) {
-        (true, _) => Format::Json,
-        (false, true) => Format::Prometheus,
-        (false, false) => Format::Text,
+    let form = match (arguments.json, arguments.prometheus, arguments.xml) {
+        (true, ..) => Format::Json,
+        (false, true, _) => Format::Prometheus,
+        (false, false, true) => Format::Xml,
+        (false, false, false) => Format::Text,
     };
+    if arguments.what.is_some() && arguments.xml {
+        bail!("only the report on the server is there as XML");
+    }
     let request = match arguments.what {
         None => Request::Status(form),
+        Some(Part::Requests | Part::Slow) if arguments.action.is_some() => {
+            bail!("requests are only shown here; `tidegate cancel ID` ends one that is under way")
+        }
+        Some(Part::Requests) => Request::Requests(form),
+        Some(Part::Slow) => Request::Slow(form),
         Some(Part::Cache) => {
             let question = match arguments.action {
                 None => "report",
@@ -373,6 +413,14 @@ pub fn status(arguments: &StatusArguments) -> Result<ExitCode> {
         }
     };
     ask(&arguments.server, &request)
+}
+
+/// `tidegate cancel`.
+pub fn cancel(arguments: &CancelArguments) -> Result<ExitCode> {
+    if !control::is_request_id(&arguments.id) {
+        bail!("{:?} is no id of a request: `tidegate status requests` shows them", arguments.id);
+    }
+    ask(&arguments.server, &Request::Cancel(arguments.id.clone()))
 }
 
 /// `tidegate reload`.

@@ -6,16 +6,20 @@
 //! read.
 
 use super::loops::{host_of, listener};
+use crate::master::logs::Logs;
 use std::cell::OnceCell;
 use std::collections::HashSet;
 use std::fs;
+use std::io::ErrorKind;
 use std::net::IpAddr;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
 use tidegate_config::settings::gateway::{Application, Script};
-use tidegate_config::settings::{Action, Files, Identification, Origin, Route, Site};
+use tidegate_config::settings::{
+    Action, CollectorAddress, Files, Identification, LogTarget, Origin, Route, Site,
+};
 use tidegate_config::{Diagnostic, Loaded, Settings};
 use tidegate_core::decoration::Decoration;
 use tidegate_core::explain::{Asked, Notes};
@@ -50,6 +54,9 @@ const HIDDEN: [&str; 12] = [
     ".netrc",
     ".npmrc",
 ];
+/// Folders that nobody means to publish.
+const OF_THE_SYSTEM: [&str; 10] =
+    ["/", "/etc", "/root", "/home", "/proc", "/sys", "/dev", "/boot", "/run", "/var/log"];
 /// How names of folders begin that programs put into what somebody sends.
 const UPLOADS: [&str; 5] = ["upload", "attachment", "avatar", "media", "userfiles"];
 
@@ -58,13 +65,18 @@ pub fn look(loaded: &mut Loaded, config: &Path) {
     let Some(settings) = &loaded.settings else { return };
     let mut dangers = Dangers { settings, engine: OnceCell::new(), entries: ENTRIES, found: Vec::new() };
     let secrets = secrets(settings, config);
+    dangers.collectors();
     for site in &settings.sites {
+        dangers.roots(site);
         dangers.status(site);
         dangers.secrets(site, &secrets);
         dangers.uploads(site);
     }
     let found = dangers.found;
-    let found = found.into_iter().map(|(origin, warning)| (None, loaded.point_at(warning, &origin)));
+    let found = found.into_iter().map(|(origin, warning)| match origin.line {
+        0 => (None, warning),
+        _ => (None, loaded.point_at(warning, &origin)),
+    });
     let found: Vec<_> = found.collect();
     loaded.add(found);
 }
@@ -90,8 +102,17 @@ fn engine(settings: &Settings) -> Engine {
 fn secrets(settings: &Settings, config: &Path) -> Vec<(PathBuf, &'static str)> {
     let named = settings.secrets().into_iter().filter(|(_, kind)| kind.is_confidential());
     let named = named.map(|(path, kind)| (path, kind.as_str()));
-    let all = named.chain([(config.to_owned(), "the settings")]);
-    let mut all: Vec<_> = all.filter_map(|(path, what)| Some((path.canonicalize().ok()?, what))).collect();
+    let logs = Logs::targets(settings).filter_map(|(target, _)| match target {
+        LogTarget::File(path) => Some((path.clone(), "a log of the server")),
+        _ => None,
+    });
+    let all = named.chain(logs).chain([(config.to_owned(), "the settings")]);
+    // A log may still have to be made.
+    let real = |path: &Path| {
+        let folder = || Some(path.parent()?.canonicalize().ok()?.join(path.file_name()?));
+        path.canonicalize().ok().or_else(folder)
+    };
+    let mut all: Vec<_> = all.filter_map(|(path, what)| Some((real(&path)?, what))).collect();
     all.sort_unstable();
     all.dedup();
     all
@@ -140,6 +161,49 @@ impl Dangers<'_> {
     fn warn(&mut self, origin: &Origin, message: String, help: &str) {
         if !self.found.iter().any(|(known, warning)| known == origin && warning.message == message) {
             self.found.push((origin.clone(), Diagnostic::warning(message).help(help)));
+        }
+    }
+
+    /// Daemons for logs that nobody has started.
+    fn collectors(&mut self) {
+        let named: Vec<_> =
+            Logs::targets(self.settings).map(|(target, word)| (target.clone(), word)).collect();
+        for (target, word) in named {
+            let LogTarget::Collector(collector) = &target else { continue };
+            let (CollectorAddress::Unix { path, .. } | CollectorAddress::Journal(path)) = &collector.at
+            else {
+                continue;
+            };
+            if path.symlink_metadata().is_err_and(|error| error.kind() == ErrorKind::NotFound) {
+                let message = format!(
+                    "the lines of `{word} \"{target}\"` go nowhere: nobody listens at {}",
+                    path.display()
+                );
+                self.warn(
+                    &Origin::default(),
+                    message,
+                    "start the daemon that listens there, or name where it does",
+                );
+            }
+        }
+    }
+
+    /// Roots that are no folder of pages: of the system, or all of it.
+    fn roots(&mut self, site: &Site) {
+        for route in &site.routes {
+            let Action::Files(files) = &route.action else { continue };
+            let Some(root) = OF_THE_SYSTEM.iter().find(|known| files.root == Path::new(known)) else {
+                continue;
+            };
+            let by = match &self.settings.user {
+                Some(user) => format!("what the user {} may read there", user.name),
+                None if rustix::process::geteuid().is_root() => {
+                    "what root may read there, which is all".to_owned()
+                }
+                None => "what the server's user may read there".to_owned(),
+            };
+            let message = format!("everybody who may ask this site may have {by}: the root is {root}");
+            self.warn(&route.origin, message, "name the folder of the pages, such as `root \"/srv/www\"`");
         }
     }
 

@@ -482,13 +482,17 @@ fn choose_listener(settings: &Settings, target: &Target<'_>, from: Peer, out: &m
         }
         (None, None, None) => {
             let all: Vec<String> = listeners.iter().map(|listener| listener.address.to_string()).collect();
+            // One that speaks what the URL says, rather than one that does not.
+            let is_https = scheme.eq_ignore_ascii_case("https");
+            let spoken =
+                listeners.iter().position(|listener| listener.tls.is_some() == is_https).unwrap_or(0);
             let _ = writeln!(
                 out,
                 "listener: none has port {port}, only {}; going on as if the request had come to {}",
                 all.join(", "),
-                describe(0)
+                describe(spoken)
             );
-            0
+            spoken
         }
     }
 }

@@ -176,7 +176,7 @@ impl Master {
         else {
             return None;
         };
-        successor.tell(&self.status_registry.figures());
+        successor.tell(&self.status_registry.figures_with_series());
         let said = format!(
             "{}process {} serves; process {} finishes what is open, for {} s at most",
             successor.notes,

@@ -50,6 +50,12 @@ pub enum Request {
     /// A question to every worker about its file cache: `report`, `list`, `start`, `stop`, `restart`, each
     /// also with ` json` behind it.
     Cache(String),
+    /// The requests under way, as text or JSON.
+    Requests(Format),
+    /// The requests that were slow for their route.
+    Slow(Format),
+    /// One of those under way is to end.
+    Cancel(String),
     /// Who is banned.
     Bans,
     /// Somebody is banned no longer.
@@ -96,8 +102,15 @@ impl Request {
         match self {
             Request::Status(Format::Text | Format::Html) => "status text".into(),
             Request::Status(Format::Json) => "status json".into(),
+            Request::Status(Format::Xml) => "status xml".into(),
             Request::Status(Format::Prometheus) => "status prometheus".into(),
+            Request::Status(Format::OpenMetrics) => "status openmetrics".into(),
             Request::Cache(question) => format!("cache {question}").trim_end().into(),
+            Request::Requests(Format::Json) => "requests json".into(),
+            Request::Requests(_) => "requests text".into(),
+            Request::Slow(Format::Json) => "slow json".into(),
+            Request::Slow(_) => "slow text".into(),
+            Request::Cancel(id) => format!("cancel {id}"),
             Request::Bans => "bans".into(),
             Request::Lift(address) => format!("lift {address}"),
             Request::Reload { allows_loss, config } => {
@@ -129,8 +142,15 @@ impl Request {
         Some(match (word, rest) {
             ("status", "" | "text") => Request::Status(Format::Text),
             ("status", "json") => Request::Status(Format::Json),
+            ("status", "xml") => Request::Status(Format::Xml),
             ("status", "prometheus") => Request::Status(Format::Prometheus),
+            ("status", "openmetrics") => Request::Status(Format::OpenMetrics),
             ("cache", question) => Request::Cache(question.into()),
+            ("requests", "" | "text") => Request::Requests(Format::Text),
+            ("requests", "json") => Request::Requests(Format::Json),
+            ("slow", "" | "text") => Request::Slow(Format::Text),
+            ("slow", "json") => Request::Slow(Format::Json),
+            ("cancel", id) if is_request_id(id) => Request::Cancel(id.into()),
             ("bans", "") => Request::Bans,
             ("lift", address) => Request::Lift(address.parse().ok()?),
             ("upstream", rest) => {
@@ -162,6 +182,11 @@ impl Request {
             _ => return None,
         })
     }
+}
+
+/// Whether this may be the id of a request: numbers and dashes, not many.
+pub fn is_request_id(id: &str) -> bool {
+    (1..=64).contains(&id.len()) && id.bytes().all(|byte| byte.is_ascii_hexdigit() || byte == b'-')
 }
 
 /// An order with its word and its path, each of which may be left out; the path is last and may hold spaces.
@@ -575,9 +600,15 @@ fn serve(
             let (is_ok, text) = status_registry.cache(question, format);
             return respond(&Reply { is_ok, text });
         }
+        Some(Request::Requests(format)) => return respond(&Reply::ok(status_registry.requests(format))),
+        Some(Request::Slow(format)) => return respond(&Reply::ok(status_registry.slow(format))),
+        Some(Request::Cancel(id)) => {
+            let (is_ok, text) = status_registry.cancel(&id);
+            return respond(&Reply { is_ok, text });
+        }
         Some(Request::Bans) => return respond(&Reply::ok(status_registry.rates().bans())),
         Some(Request::Lift(address)) => {
-            let (is_ok, text) = status_registry.rates().lift(address);
+            let (is_ok, text) = status_registry.lift(address);
             return respond(&Reply { is_ok, text });
         }
         Some(order) => order,
@@ -612,7 +643,13 @@ mod tests {
             Request::Status(Format::Text),
             Request::Status(Format::Json),
             Request::Status(Format::Prometheus),
+            Request::Status(Format::OpenMetrics),
+            Request::Status(Format::Xml),
             Request::Bans,
+            Request::Requests(Format::Text),
+            Request::Requests(Format::Json),
+            Request::Slow(Format::Json),
+            Request::Cancel("17-0-3f-12".into()),
             Request::Steer {
                 group: "my app".into(),
                 member: "unix:/run/a b.sock".into(),
@@ -641,6 +678,7 @@ mod tests {
             assert_eq!(Request::parse(&request.to_line()), Some(request.clone()), "{request:?}");
         }
         assert_eq!(Request::parse("reload everything"), None);
+        assert_eq!(Request::parse("cancel all of them"), None);
         assert_eq!(Request::parse("reload of"), None);
         assert_eq!(Request::parse("stop nowhere"), None);
         assert_eq!(Request::parse(""), None);

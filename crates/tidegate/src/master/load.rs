@@ -36,7 +36,7 @@ impl LoadHooks {
             let (sender, told) = channel();
             let status = status.clone();
             let started = std::thread::Builder::new().name("tidegate-load".into());
-            match started.spawn(move || watch(&told, &status)) {
+            match started.spawn(move || watch(&told, look_by(status))) {
                 Ok(_) => *thread = Some(sender),
                 Err(error) => log::error(format_args!("nobody looks at the load, no hook runs: {error}")),
             }
@@ -65,34 +65,49 @@ impl Watched {
     }
 }
 
-fn watch(told: &Receiver<Hooks>, status: &StatusRegistry) {
-    let started = Instant::now();
+/// Looks once a second. A reload in between is heard of at once, and is no reason to look: the rate of a moment is that of
+/// one request, or of none.
+fn watch(told: &Receiver<Hooks>, mut look: impl FnMut(&mut [Watched])) {
     let mut hooks: Vec<Watched> = Vec::new();
-    let mut before = Before::default();
+    let mut next = Instant::now() + EVERY;
     loop {
-        match told.recv_timeout(EVERY) {
-            Ok(next) => {
-                let mut old = std::mem::take(&mut hooks);
-                for (of, hook) in next {
-                    let same = old.iter().position(|known| known.of == of && *known.watch.hook() == hook);
-                    hooks.push(match same {
-                        Some(at) => old.swap_remove(at),
-                        None => Watched::new((of, hook)),
-                    });
-                }
+        match told.recv_timeout(next.saturating_duration_since(Instant::now())) {
+            Ok(adopted) => adopt(&mut hooks, adopted),
+            Err(RecvTimeoutError::Timeout) => {
+                look(&mut hooks);
+                next = Instant::now() + EVERY;
             }
-            Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => return,
         }
+    }
+}
+
+/// Those that say the same go on as they are.
+fn adopt(hooks: &mut Vec<Watched>, adopted: Hooks) {
+    let mut old = std::mem::take(hooks);
+    for (of, hook) in adopted {
+        let same = old.iter().position(|known| known.of == of && *known.watch.hook() == hook);
+        hooks.push(match same {
+            Some(at) => old.swap_remove(at),
+            None => Watched::new((of, hook)),
+        });
+    }
+}
+
+/// What looks at the load.
+fn look_by(status: Arc<StatusRegistry>) -> impl FnMut(&mut [Watched]) {
+    let started = Instant::now();
+    let mut before = Before::default();
+    move |hooks| {
         if hooks.is_empty() {
             before = Before::default();
-            continue;
+            return;
         }
         let figures = status.figures();
         let of_site = |name: &str| status.rates().load_of(name);
         let now = started.elapsed();
         let load = Load { figures: &figures, of_site: &of_site };
-        for Watched { of, subject, watch } in &mut hooks {
+        for Watched { of, subject, watch } in hooks {
             if let Some(value) = before.value(of, watch.measure(), &load, now) {
                 watch.look(subject, value, now);
             }
@@ -181,6 +196,25 @@ mod tests {
         figures.counted.queued.current = 3;
         figures.used.cpu_micros = cpu_micros;
         figures
+    }
+
+    /// Else the few milliseconds since the last look would make a rate of hundreds out of one request.
+    #[test]
+    fn a_reload_is_no_reason_to_look() {
+        let text = "listen \"127.0.0.1:0\"\non rate above=100 run \"true\"\nsite { respond 200 }";
+        let nothing = std::collections::BTreeMap::new();
+        let loaded = tidegate_config::load_str("test.kdl", text, "/".as_ref(), &nothing);
+        let settings = loaded.settings.unwrap();
+        let (sender, told) = channel();
+        for _ in 0..20 {
+            let hooks: Hooks = settings.load_hooks().map(|(of, hook)| (of, hook.clone())).collect();
+            assert_eq!(hooks.len(), 1);
+            sender.send(hooks).unwrap();
+        }
+        drop(sender);
+        let mut looks = 0;
+        watch(&told, |_| looks += 1);
+        assert_eq!(looks, 0, "no second has passed");
     }
 
     #[test]

@@ -20,6 +20,8 @@ pub struct Looks {
     looking: Option<(Instant, bool)>,
     /// Threads that look at files of revisions before, which may not be in use any more.
     hanging: u32,
+    /// It was said that nobody looks, for this reason.
+    is_blind: bool,
     /// Counts the revisions that were in force.
     revision: u64,
 }
@@ -31,7 +33,7 @@ pub struct Look(u64);
 impl Looks {
     /// At files of this name; none yet.
     pub fn new(what: &'static str) -> Looks {
-        Looks { what, next: None, looking: None, hanging: 0, revision: 0 }
+        Looks { what, next: None, looking: None, hanging: 0, is_blind: false, revision: 0 }
     }
 
     /// When it is time for the next.
@@ -70,11 +72,34 @@ impl Looks {
             return;
         }
         if self.hanging >= HANGING {
+            if self.goes_blind() {
+                log::error(format_args!(
+                    "changes of {} are not seen: {HANGING} threads hang, each in a file system of settings before that \
+                     does not answer",
+                    self.what
+                ));
+            }
             return;
         }
         let of = Look(self.revision);
-        let looking = std::thread::Builder::new().name("tidegate-look".into()).spawn(move || look(of));
-        self.looking = looking.is_ok().then(|| (Instant::now(), false));
+        match std::thread::Builder::new().name("tidegate-look".into()).spawn(move || look(of)) {
+            Ok(_) => {
+                self.looking = Some((Instant::now(), false));
+                self.is_blind = false;
+            }
+            Err(error) if self.goes_blind() => {
+                log::error(format_args!(
+                    "changes of {} are not seen: no thread can be started to look at them: {error}",
+                    self.what
+                ));
+            }
+            Err(_) => {}
+        }
+    }
+
+    /// Nobody can look. Whether that is to be said: once, until somebody can again.
+    fn goes_blind(&mut self) -> bool {
+        !std::mem::replace(&mut self.is_blind, true)
     }
 
     /// The thread is done. Whether what it has found is of the revision in force; what is not is found again.
@@ -128,10 +153,12 @@ mod tests {
             }
         }
         assert!(heard.try_recv().is_err(), "threads that hang are bounded");
+        assert!(looks.is_blind && !looks.goes_blind(), "that was said, and is not said again");
         for look in hung {
             assert!(!looks.end(look));
         }
         looks.start(move |look| said.send(look).expect("somebody hears"));
+        assert!(!looks.is_blind, "the next time it is said again");
         assert!(looks.end(tidegate_testkit::receive(&heard, "the look")));
     }
 }

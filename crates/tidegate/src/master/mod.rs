@@ -573,7 +573,7 @@ impl Master {
             self.hear_predecessor_out(&mut ending, until);
         }
         if let Some(successor) = &ending.successor {
-            successor.tell(&self.status_registry.figures());
+            successor.tell(&self.status_registry.figures_with_series());
             if ending.is_followed && !successor.has_ended(until) {
                 said += &format!("; process {}, which was taking over, still ends", successor.pid);
             }

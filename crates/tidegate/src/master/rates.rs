@@ -17,10 +17,10 @@ use std::time::Duration;
 use tidegate_config::Settings;
 use tidegate_config::settings::Limit;
 use tidegate_core::log;
-use tidegate_core::rate::{self, Client, Identity, Kind, TablePlace};
+use tidegate_core::rate::{self, Client, Identity, Kind, QueueFigures, TablePlace};
 use tidegate_io::clock;
 use tidegate_io::shared::{self, PAGE, SharedMemory};
-use tidegate_modules::status::{RateKind, RateReport};
+use tidegate_modules::status::{QueueReport, RateKind, RateReport};
 
 /// The longest that settings ban a client for, seconds.
 const LONGEST_BAN: u64 = 366 * 24 * 3600;
@@ -238,8 +238,10 @@ impl Rates {
             process.is_some_and(|process| test_kill_process(process) != Err(Errno::SRCH))
         };
         for table in &self.0 {
-            if let rate::Table::Count(counts) = &table.table {
-                counts.give_back(is_there);
+            match &table.table {
+                rate::Table::Count(counts) => drop(counts.give_back(is_there)),
+                rate::Table::Queue(queue) => queue.give_back(is_there),
+                rate::Table::Rate(_) | rate::Table::Ban(_) | rate::Table::Total(_) => {}
             }
         }
     }
@@ -324,7 +326,7 @@ impl Rates {
         for Table { identity, table, .. } in &self.0 {
             match table {
                 rate::Table::Count(counts) if identity.name == load => found.0 = counts.total(),
-                rate::Table::Rate(_) if identity.name == requests => found.1 = table.refused(),
+                rate::Table::Total(total) if identity.name == requests => found.1 = total.get(),
                 _ => {}
             }
         }
@@ -333,10 +335,21 @@ impl Rates {
 
     /// What they have refused.
     pub fn report(&self) -> Vec<RateReport> {
+        let queues = self.0.iter().filter_map(|table| match &table.table {
+            rate::Table::Queue(queue) => Some((&*table.identity.name, queue)),
+            _ => None,
+        });
+        let queues: HashMap<_, _> = queues.collect();
+        let of_queue = |identity: &Identity| {
+            let queue = queues.get(&*identity.name).filter(|_| identity.kind == Kind::Count)?;
+            let QueueFigures { waiting, most, served, full, too_old, gone } = queue.figures();
+            Some(QueueReport { waiting, most, served, full, too_old, abandoned: gone })
+        };
         let report = |Table { identity, table, .. }: &Table| RateReport {
             name: identity.name.clone(),
             refused: table.refused(),
             crowded: table.crowded(),
+            queue: of_queue(identity),
             kind: match identity.kind {
                 Kind::Speed => RateKind::Bandwidth,
                 Kind::Ban => RateKind::Ban,
@@ -345,8 +358,10 @@ impl Rates {
         };
         // How many connections a client has, and who guesses passwords, is no news of a limit.
         let is_news = |table: &&Table| {
-            !matches!(table.identity.kind, Kind::Clients | Kind::Guesses | Kind::Leases)
-                && !Limit::is_own(&table.identity.name)
+            !matches!(
+                table.identity.kind,
+                Kind::Clients | Kind::Guesses | Kind::Leases | Kind::Queue | Kind::Total
+            ) && !Limit::is_own(&table.identity.name)
         };
         self.0.iter().filter(is_news).map(report).collect()
     }
@@ -399,6 +414,28 @@ mod tests {
             buckets.charge(key, Rate::new(one, Duration::from_secs(3600), one), SECOND),
             rate::Ruling::Within { .. }
         )
+    }
+
+    #[test]
+    fn a_hook_hears_of_all_requests_of_its_site() {
+        let text = "listen \"127.0.0.1:0\"\nsite \"a.test\" { on rate above=5 run \"true\"; respond 200 }\n\
+            site \"b.test\" { respond 200 }";
+        let nothing = BTreeMap::new();
+        let settings =
+            tidegate_config::load_str("test.kdl", text, Path::new("/"), &nothing).settings.unwrap();
+        let rates = Rates::open(&settings, &Rates::default()).unwrap();
+        assert_eq!(rates.load_of("a.test"), (0, 0));
+        let counted = rates.0.iter().find_map(|table| match &table.table {
+            rate::Table::Total(total) => Some(total),
+            _ => None,
+        });
+        for count in 1..4 {
+            counted.unwrap().add();
+            assert_eq!(rates.load_of("a.test"), (0, count), "the first one, too");
+        }
+        assert!(rates.report().is_empty() && rates.load_of("b.test") == (0, 0));
+        // A reload goes on with the same count.
+        assert_eq!(Rates::open(&settings, &rates).unwrap().load_of("a.test"), (0, 3));
     }
 
     #[test]

@@ -9,15 +9,19 @@ use super::rates::Rates;
 use crate::certificates;
 use crate::link::{Answer, Figures, Link, Question, ToMaster, ToServer, Wellness};
 use crate::version::VERSION;
+use std::net::IpAddr;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 use tidegate_config::settings::upstream::Upstream;
 use tidegate_config::settings::{Settings, Site};
+use tidegate_core::rate::Client;
+use tidegate_core::{log, series};
 use tidegate_io::usage::Usage;
 use tidegate_modules::gateway::balance::{self, report::GroupReport};
-use tidegate_modules::status::{self, Format, ProcessInfo, ServerInfo, providers};
+use tidegate_modules::status::{self, Format, InForce, ProcessInfo, ServerInfo, providers};
+use tidegate_stats::series::SeriesNames;
 use tidegate_tls::Slot;
 
 /// How long server processes may take to answer.
@@ -39,6 +43,9 @@ struct Facts {
     is_draining: bool,
     listeners: Vec<String>,
     sites: Vec<String>,
+    in_force: InForce,
+    /// What sites and routes are called in statistics.
+    series: Vec<SeriesNames>,
     /// The tables of limits.
     rates: Rates,
     /// Upstream groups, and the members of each.
@@ -121,8 +128,14 @@ impl StatusRegistry {
         facts.sites = settings.sites.iter().map(names).collect();
         let members = |group: &Upstream| group.members.iter().map(|member| member.name.clone()).collect();
         facts.groups = settings.upstreams.iter().map(|group| (group.name.clone(), members(group))).collect();
-        facts.listeners = listeners;
         facts.workers = workers;
+        facts.series = series::names(settings);
+        facts.in_force = InForce::of(settings, &listeners, workers);
+        facts.listeners = listeners;
+        let Facts { series, past, before, .. } = &mut *facts;
+        for gone in [past, before] {
+            gone.series.keep(series); // names that are gone are not remembered
+        }
         facts.revision += 1;
         facts.revision
     }
@@ -152,8 +165,19 @@ impl StatusRegistry {
         self.facts().own_losses = lines;
     }
 
-    /// What all processes have counted, those that have ended too.
+    /// What all processes have counted, those that have ended too, but not by sites and routes.
     pub fn figures(&self) -> Figures {
+        self.gather(Question::Figures)
+    }
+
+    /// The same with what each site and route has counted.
+    pub fn figures_with_series(&self) -> Figures {
+        let mut figures = self.gather(Question::FiguresWithSeries);
+        figures.series.keep(&self.facts().series);
+        figures
+    }
+
+    fn gather(&self, question: Question) -> Figures {
         let (sender, answers) = channel();
         let (mut asked, mut sum) = (0, Figures::default());
         {
@@ -165,7 +189,7 @@ impl StatusRegistry {
                 let Some(link) = &member.link else { continue };
                 let (sender, id) = (sender.clone(), member.id);
                 asked += 1;
-                link.ask(ToServer::Question, Question::Figures, move |answer| {
+                link.ask(ToServer::Question, question.clone(), move |answer| {
                     let _ = sender.send((id, answer));
                 });
             }
@@ -176,10 +200,13 @@ impl StatusRegistry {
         while heard.len() < asked {
             // Ends early where a process goes: its end of the channel is dropped.
             match answers.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
-                Ok((id, Answer::Figures(figures))) => {
+                Ok((id, Answer::Figures(mut figures))) => {
                     add(&mut sum, &figures);
                     heard.push(id);
                     if let Some(member) = self.facts().members.iter_mut().find(|member| member.id == id) {
+                        if question == Question::Figures {
+                            figures.series = std::mem::take(&mut member.last.series); // as it was told last
+                        }
                         member.last = *figures;
                     }
                 }
@@ -192,6 +219,20 @@ impl StatusRegistry {
             add(&mut sum, &member.last);
         }
         sum
+    }
+
+    /// Lets a client in again that is banned, here and on the servers that share bans: whether it was banned here, and what is
+    /// said of it.
+    pub fn lift(&self, address: IpAddr) -> (bool, String) {
+        let lifted = self.rates().lift(address);
+        if let Some(client) = Client::at(address) {
+            let facts = self.facts();
+            // Each tells of it: one of them may just be going.
+            for link in facts.members.iter().filter_map(|member| member.link.as_ref()) {
+                link.send(&ToServer::Lifted(client.to_string()), Vec::new());
+            }
+        }
+        lifted
     }
 
     /// What every worker of every process says to a question, in their order.
@@ -232,10 +273,12 @@ impl StatusRegistry {
         let asking = std::thread::Builder::new().name("tidegate-ask".into());
         let started = asking.spawn(move || {
             let said = match question {
-                Question::Figures => {
-                    let figures = status_registry.figures();
+                Question::Figures | Question::FiguresWithSeries => {
+                    let figures = status_registry.figures_with_series();
                     Answer::Report(Box::new((status_registry.server(&figures), figures.counted)))
                 }
+                // Requests are ended by the operator alone.
+                Question::Workers(question) if question.starts_with("cancel") => Answer::Workers(Vec::new()),
                 Question::Workers(question) => Answer::Workers(status_registry.ask(&question)),
                 Question::Wellness => Answer::Wellness(Wellness::default()), // of servers alone
             };
@@ -274,14 +317,41 @@ impl StatusRegistry {
             upstreams: in_force(&facts.groups, &figures.groups),
             rates: facts.rates.report(),
             providers: figures.providers.clone(),
+            in_force: facts.in_force.clone(),
+            series: figures.series.clone(),
             processes: facts.members.iter().map(|member| member.info.clone()).collect(),
         }
     }
 
     /// The report.
     pub fn report(&self, format: Format) -> String {
-        let figures = self.figures();
+        let figures = self.figures_with_series();
         status::report(self.server(&figures), figures.counted, format)
+    }
+
+    /// The requests under way.
+    pub fn requests(&self, format: Format) -> String {
+        status::requests_report(&self.ask("requests"), format)
+    }
+
+    /// The requests that were slow.
+    pub fn slow(&self, format: Format) -> String {
+        status::slow_report(&self.ask("slow"), format)
+    }
+
+    /// Ends a request by its id. Whether it was there, and what to say.
+    pub fn cancel(&self, id: &str) -> (bool, String) {
+        let answers = self.ask(&format!("cancel {id}"));
+        match answers.iter().any(|answer| answer == "cancelled") {
+            true => {
+                log::info(format_args!("request {id} was cancelled by an operator"));
+                (true, format!("request {id} is cancelled\n"))
+            }
+            false => (
+                false,
+                format!("no request {id} is under way; `tidegate status requests` shows those that are\n"),
+            ),
+        }
     }
 
     /// Carries out what is asked of the file caches: `report`, `list`, `start`, `stop` or `restart`.
@@ -316,6 +386,7 @@ fn add(sum: &mut Figures, more: &Figures) {
     sum.counted.merge(&more.counted);
     sum.log_lines_lost += more.log_lines_lost;
     sum.used.add(&more.used);
+    sum.series.merge(&more.series);
     balance::report::merge(&mut sum.groups, &more.groups);
     providers::merge(&mut sum.providers, &more.providers);
 }
@@ -353,6 +424,7 @@ mod tests {
             used: Used { cpu_micros: 3, resident: 5, descriptors: 7 },
             groups: Vec::new(),
             providers: Vec::new(),
+            series: Default::default(),
         }
     }
 

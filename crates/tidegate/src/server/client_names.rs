@@ -23,7 +23,7 @@ use tokio::time::timeout;
 
 /// Names of one address that are looked at: more have machines that many sites share, and of those any will do.
 const NAMES: usize = 4;
-/// `/etc/resolv.conf` is read again after so long, where name servers are silent.
+/// `/etc/resolv.conf` is read again after so long, where name servers are silent or nobody can ask them.
 const RENEWAL: Duration = Duration::from_secs(10);
 
 /// Asks for the workers of this process.
@@ -36,6 +36,21 @@ pub struct Asker {
 struct State {
     dns: Dns,
     thread: Option<UnboundedSender<Job>>,
+    pause: Pause,
+}
+
+/// After a failure, which is said once: however many clients come meanwhile, nothing is tried again for a while.
+#[derive(Default)]
+struct Pause(Option<Instant>);
+
+impl Pause {
+    fn begin(&mut self, now: Instant) {
+        self.0 = Some(now + RENEWAL);
+    }
+
+    fn is_over(&self, now: Instant) -> bool {
+        self.0.is_none_or(|end| now >= end)
+    }
 }
 
 enum Job {
@@ -55,8 +70,12 @@ impl AskNames for Asker {
     fn ask(&self, question: Question) {
         let thread = {
             let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-            if state.thread.is_none() {
+            let now = Instant::now();
+            if state.thread.is_none() && state.pause.is_over(now) {
                 state.thread = start(state.dns.clone());
+                if state.thread.is_none() {
+                    state.pause.begin(now);
+                }
             }
             state.thread.clone()
         };
@@ -75,7 +94,8 @@ fn start(dns: Dns) -> Option<UnboundedSender<Job>> {
     });
     let runtime = runtime.ok()?;
     let thread = std::thread::Builder::new().name("tidegate-names".into());
-    let started = thread.spawn(move || LocalSet::new().block_on(&runtime, follow(jobs, dns)));
+    let started =
+        thread.spawn(move || LocalSet::new().block_on(&runtime, follow(jobs, dns, resolver::of_clients)));
     match started {
         Ok(_) => Some(sender),
         Err(error) => {
@@ -87,31 +107,39 @@ fn start(dns: Dns) -> Option<UnboundedSender<Job>> {
     }
 }
 
-async fn follow(mut jobs: UnboundedReceiver<Job>, mut dns: Dns) {
+/// Does as it is told; `build` makes what asks.
+async fn follow(
+    mut jobs: UnboundedReceiver<Job>,
+    mut dns: Dns,
+    mut build: impl FnMut(&Dns) -> Result<TokioResolver, NetError>,
+) {
+    let mut pause = Pause::default();
     let mut resolver: Option<Arc<TokioResolver>> = None;
     // Some question had no answer since `made`.
     let (is_silent, mut made) = (Rc::new(Cell::new(false)), Instant::now());
     while let Some(job) = jobs.recv().await {
         match job {
-            Job::Adopt(next) => (dns, resolver) = (next, None),
+            Job::Adopt(next) => (dns, resolver, pause) = (next, None, Pause::default()),
             Job::Ask(question) => {
                 // The machine may have moved to another network.
                 if dns.servers.is_empty() && is_silent.get() && made.elapsed() >= RENEWAL {
                     resolver = None;
                 }
-                if resolver.is_none() {
+                let now = Instant::now();
+                if resolver.is_none() && pause.is_over(now) {
                     // What was looked up is remembered by who asks.
-                    match resolver::of_clients(&dns) {
+                    match build(&dns) {
                         Ok(new) => {
-                            (resolver, made) = (Some(Arc::new(new)), Instant::now());
+                            (resolver, made) = (Some(Arc::new(new)), now);
                             is_silent.set(false);
                         }
                         Err(error) => {
+                            pause.begin(now);
                             log::error(format_args!("the names of clients cannot be asked for: {error}"));
-                            continue; // the question is dropped, which answers it
                         }
                     }
                 }
+                // A question that nobody asks is dropped, which answers it.
                 if let Some(resolver) = resolver.clone() {
                     let (patience, is_silent) = (dns.timeout, is_silent.clone());
                     tokio::task::spawn_local(async move {
@@ -169,4 +197,70 @@ async fn name(resolver: &TokioResolver, client: IpAddr) -> (ClientName, Duration
 fn is_an_answer(error: &NetError) -> bool {
     matches!(error, NetError::Dns(DnsError::NoRecordsFound(none))
         if matches!(none.response_code, ResponseCode::NXDomain | ResponseCode::NoError))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::Ipv4Addr;
+    use tidegate_core::client_names::{Asked, ClientNames};
+
+    /// Passes questions on.
+    struct Passes(UnboundedSender<Job>);
+
+    impl AskNames for Passes {
+        fn adopt(&self, dns: &Dns) {
+            let _ = self.0.send(Job::Adopt(dns.clone()));
+        }
+
+        fn ask(&self, question: Question) {
+            let _ = self.0.send(Job::Ask(question));
+        }
+    }
+
+    #[test]
+    fn what_cannot_ask_is_made_again_after_a_while_alone() {
+        let (names, (sender, jobs)) = (Arc::<ClientNames>::default(), unbounded_channel());
+        names.adopt(&Dns::default());
+        names.ask_by(Arc::new(Passes(sender.clone())));
+        let ask = |from: u32| -> Vec<Asked> {
+            (from..from + 50).map(|number| names.ask(Ipv4Addr::from(0x0a00_0000 + number).into())).collect()
+        };
+        let mut asked = ask(1);
+        let other = Dns { servers: vec![([127, 0, 0, 1], 53).into()], ..Dns::default() };
+        let _ = sender.send(Job::Adopt(other));
+        asked.extend(ask(100));
+        let _ = sender.send(Job::Adopt(Dns::default()));
+        drop(sender);
+        let mut tries = Vec::new();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        LocalSet::new().block_on(&runtime, async {
+            let build = |dns: &Dns| {
+                tries.push(dns.servers.len());
+                Err(NetError::from("no name server is known"))
+            };
+            // The names keep a sender: it has ended with its work when everybody has an answer.
+            let follow = follow(jobs, Dns::default(), build);
+            let answers = async {
+                for asked in asked {
+                    if let Asked::Later(promised) = asked {
+                        assert!(matches!(promised.await, Some(ClientName::Unanswered) | None));
+                    }
+                }
+            };
+            tokio::select! {
+                () = follow => {}
+                () = answers => {}
+            }
+        });
+        assert_eq!(tries, [0, 1], "once for each settings, and not for each client");
+    }
+
+    #[test]
+    fn a_pause_ends() {
+        let (mut pause, now) = (Pause::default(), Instant::now());
+        assert!(pause.is_over(now));
+        pause.begin(now);
+        assert!(!pause.is_over(now + RENEWAL / 2) && pause.is_over(now + RENEWAL));
+    }
 }

@@ -36,10 +36,12 @@ use tidegate_core::log::Writer;
 use tidegate_core::rate::RateStore;
 use tidegate_core::tls::TlsStore;
 use tidegate_core::worker::Asker;
+use tidegate_io::blocking;
 use tidegate_io::passing;
 use tidegate_io::usage::Usage;
 use tidegate_modules::gateway::pool_directory::PoolDirectory;
 use tidegate_modules::login::LoginStore;
+use tidegate_stats::series::{SeriesDirectory, SeriesFigures};
 use tidegate_stats::{Level, Snapshot, Worker as Stats};
 use wellness::Limits;
 
@@ -68,6 +70,7 @@ pub fn run() -> Result<ExitCode> {
         Some((bytes, _)) => serde_json::from_slice(&bytes).context("the master is not understood")?,
         None => return Ok(ExitCode::SUCCESS), // it has thought better of it
     };
+    tidegate_modules::gateway::via::begin(begin.server);
     let _ = rustix::thread::set_name(c"tidegate");
     // While there is one thread, which waits for none of them.
     let unanswered = if begin.is_recovery { hanging::find() } else { Vec::new() };
@@ -91,9 +94,12 @@ pub fn run() -> Result<ExitCode> {
         directory: directory.clone(),
         access: access.clone(),
         logins: OnceLock::new(),
+        series: Arc::default(),
         limits,
     });
-    let told = directory.clone();
+    let rates = Arc::<RateStore>::default();
+    rates.share_by(nodes::taker());
+    let (told, banning) = (directory.clone(), rates.clone());
     let (asked, heard, lost) = (members.clone(), sender.clone(), sender.clone());
     let link = Link::start(
         link,
@@ -103,6 +109,11 @@ pub fn run() -> Result<ExitCode> {
             ToServer::Pool(update) => told.apply(update),
             ToServer::LetGo(addresses) => told.let_go(addresses),
             ToServer::Upstreams(findings) => told.groups().learn(&findings),
+            ToServer::Lifted(client) => {
+                if let Ok(client) = client.parse() {
+                    banning.lifted(client);
+                }
+            }
             order => drop(heard.send(Event::Said(order, descriptors))),
         },
         move |_| drop(lost.send(Event::Orphaned)),
@@ -115,11 +126,10 @@ pub fn run() -> Result<ExitCode> {
         teller.send(&ToMaster::Upstream(finding), Vec::new());
     });
     demand::start(directory.clone(), link.clone()).context("cannot start a thread")?;
-    let rates = Arc::<RateStore>::default();
-    rates.share_by(nodes::taker());
     let logins = Arc::new(LoginStore::new(tls.clone(), rates.clone()));
     let _ = members.logins.set(logins.clone());
-    let stores = Stores { access, directory, logins, rates, tls };
+    let series = members.series.clone();
+    let stores = Stores { access, directory, logins, rates, tls, series };
     orders::Server::new(link, writer, members, stores, (sender, events), warning).run();
     Ok(ExitCode::SUCCESS)
 }
@@ -162,6 +172,8 @@ struct Members {
     access: Arc<AccessStore>,
     /// Once the memory of limits is there.
     logins: OnceLock<Arc<LoginStore>>,
+    /// What sites and routes are called.
+    series: Arc<SeriesDirectory>,
     /// When it began.
     limits: Limits,
 }
@@ -172,6 +184,14 @@ impl Members {
         if let Ok(workers) = self.workers.read() {
             workers.iter().for_each(|(_, stats)| counted.merge(&stats.snapshot()));
         }
+        let native = blocking::figures();
+        let level = |current: usize, peak: usize, limit: usize| {
+            let [current, peak, limit] = [current, peak, limit].map(|value| value as u64);
+            Level { current, peak, limit }
+        };
+        let busy = native.threads.saturating_sub(native.idle);
+        counted.native_threads = level(busy, native.threads, native.threads_limit);
+        counted.native_queue = level(native.waiting, native.waiting_peak, native.waiting_limit);
         let names = self.access.names().report();
         counted.dns_cache_entries = Level { current: names.entries, peak: names.entries, limit: names.limit };
         (counted.dns_cache_hits, counted.dns_cache_misses) = (names.hits, names.misses);
@@ -183,7 +203,17 @@ impl Members {
             groups: self.directory.groups().report(),
             providers: self.logins.get().map(|logins| logins.providers()).unwrap_or_default(),
             used: Usage::now().into(),
+            series: SeriesFigures::default(),
         }
+    }
+
+    /// With what each site and route has counted.
+    fn figures_with_series(&self) -> Figures {
+        let mut figures = self.figures();
+        if let Ok(workers) = self.workers.read() {
+            figures.series = SeriesFigures::of(&self.series, workers.iter().map(|(_, stats)| &stats.series));
+        }
+        figures
     }
 
     fn ask(&self, question: &str) -> Vec<String> {
@@ -211,6 +241,11 @@ fn answer(link: &Arc<Link>, members: &Arc<Members>, number: u64, question: Quest
     let question = match question {
         Question::Figures => {
             let figures = Answer::Figures(Box::new(members.figures()));
+            link.send(&ToMaster::Answer(number, figures), Vec::new());
+            return;
+        }
+        Question::FiguresWithSeries => {
+            let figures = Answer::Figures(Box::new(members.figures_with_series()));
             link.send(&ToMaster::Answer(number, figures), Vec::new());
             return;
         }

@@ -4,8 +4,11 @@
 //! Of a key the store keeps when it will have caught up, by its own clock, and forgets it once it has. What is to be told
 //! is added to that; the answer is how long the key needs from now. What came while an answer was waited for goes with the
 //! next question, all in one. Whoever does not answer within a second is away: what was let in until then stays untold,
-//! and `tidegate_core::rate::nodes` has each server keep to its part.
+//! and `tidegate_core::rate::nodes` has each server keep to its part. Bans go with the questions: see [`ban_log`].
 
+mod ban_log;
+
+use ban_log::BanLog;
 use redis::{Connection, IntoConnectionInfo, RedisConnectionInfo};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -13,7 +16,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, TryRecvError};
 use std::time::{Duration, Instant};
 use tidegate_config::settings::LimitStore;
 use tidegate_core::log;
-use tidegate_core::rate::{NodeState, Report, TakeReports};
+use tidegate_core::rate::{News, NodeState, Report, TakeReports};
 use tidegate_io::clock;
 
 /// How long the store may take for an answer, and how soon one that was away is tried again.
@@ -43,8 +46,9 @@ return redis.call('ZCARD', KEYS[1])";
 /// What has the reports of a process taken, for its store of tables.
 pub fn taker() -> TakeReports {
     TakeReports(Box::new(|settings, reports, state| {
-        let teller =
-            Teller { settings, reports, state, connection: None, tried: None, told_alive: None, said: None };
+        let bans = BanLog::new(&settings.prefix);
+        let (connection, tried, told_alive, said) = (None, None, None, None);
+        let teller = Teller { settings, reports, state, bans, connection, tried, told_alive, said };
         let thread = std::thread::Builder::new().name("tidegate-nodes".into());
         if let Err(error) = thread.spawn(move || teller.run()) {
             // The limits hold for this server, as while the store is away.
@@ -55,8 +59,9 @@ pub fn taker() -> TakeReports {
 
 struct Teller {
     settings: LimitStore,
-    reports: Receiver<Report>,
+    reports: Receiver<News>,
     state: Arc<NodeState>,
+    bans: BanLog,
     connection: Option<Connected>,
     /// When the store was tried last that was away.
     tried: Option<Instant>,
@@ -81,11 +86,11 @@ impl Teller {
         loop {
             let mut told = Told::new();
             match self.reports.recv_timeout(self.until_sign_of_life()) {
-                Ok(report) => {
-                    add(&mut told, report);
+                Ok(news) => {
+                    self.add(&mut told, news);
                     for _ in 1..MOST {
                         match self.reports.try_recv() {
-                            Ok(report) => add(&mut told, report),
+                            Ok(news) => self.add(&mut told, news),
                             Err(TryRecvError::Empty | TryRecvError::Disconnected) => break,
                         }
                     }
@@ -95,6 +100,7 @@ impl Teller {
             }
             if let Err(error) = self.tell(told) {
                 self.connection = None;
+                self.bans.begin_anew();
                 self.tried = Some(Instant::now());
                 self.state.away();
                 if self.said.replace(0) != Some(0) {
@@ -141,7 +147,7 @@ impl Teller {
             question.cmd("EVALSHA").arg(&connected.count).arg(1).arg(name).arg(format!("{identity:016x}"));
         }
         if question.is_empty() {
-            return Ok(());
+            return self.bans.exchange(&mut connected.connection, &self.state, false);
         }
         let mut answers: Vec<String> = question.query(&mut connected.connection)?;
         if is_due {
@@ -158,12 +164,17 @@ impl Teller {
             let debt = debt.parse::<f64>().unwrap_or(0.0).clamp(0.0, 1e15);
             Report::settle(reports, Duration::from_nanos((debt * 1e3) as u64), now);
         }
-        Ok(())
+        self.bans.exchange(&mut connected.connection, &self.state, is_due)
     }
-}
 
-fn add(told: &mut Told, report: Report) {
-    told.entry((report.limit.clone(), report.key.to_vec())).or_default().push(report);
+    fn add(&mut self, told: &mut Told, news: News) {
+        match news {
+            News::LetIn(report) => {
+                told.entry((report.limit.clone(), report.key.to_vec())).or_default().push(report);
+            }
+            News::Ban(event) => self.bans.tell(event),
+        }
+    }
 }
 
 impl Connected {

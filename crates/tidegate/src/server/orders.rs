@@ -239,7 +239,8 @@ impl Server {
             | ToServer::Answer(..)
             | ToServer::Pool(_)
             | ToServer::LetGo(_)
-            | ToServer::Upstreams(_) => {}
+            | ToServer::Upstreams(_)
+            | ToServer::Lifted(_) => {}
         }
         None
     }
@@ -396,7 +397,7 @@ impl Server {
         self.workers.iter().for_each(|worker| worker.send(Command::Stop));
         self.wait_for_workers(Some(Instant::now() + STOP_PATIENCE));
         self.writer.flush();
-        self.tell(&ToMaster::Ended { figures: Box::new(self.members.figures()), cut });
+        self.tell(&ToMaster::Ended { figures: Box::new(self.members.figures_with_series()), cut });
         // The master answers `Stop` when it has heard that.
         let deadline = Instant::now() + FAREWELL;
         while let Ok(event) = self.events.recv_timeout(deadline.saturating_duration_since(Instant::now())) {

@@ -29,7 +29,7 @@ impl StatusView {
 
 impl StatusSource for StatusView {
     fn gather(&self) -> LocalFuture<Option<(ServerInfo, Snapshot)>> {
-        let answer = self.ask(Question::Figures);
+        let answer = self.ask(Question::FiguresWithSeries);
         Box::pin(async move {
             match answer.await {
                 Some(Answer::Report(report)) => Some(*report),

@@ -287,7 +287,7 @@ impl Answer {
 }
 
 /// A browser, with its cookies.
-#[derive(Clone)]
+#[derive(Debug, Clone)]
 pub struct Browser {
     pub address: String,
     pub host: &'static str,
@@ -386,13 +386,12 @@ impl Browser {
 
 /// A session as the server seals it, of somebody of whom the provider has said something then.
 pub fn session(issuer: &str, key: &[u8], since: u64) -> String {
-    let plain = json!({ "u": "anna", "g": ["staff"], "e": since + 8 * 3600, "i": since }).to_string();
+    let plain = json!({ "u": "anna", "g": ["staff"], "b": since }).to_string();
     let salt = [3; 24];
     let mut context = hmac::Context::with_key(&hmac::Key::new(hmac::HMAC_SHA256, key));
     context.update(b"tidegate openid 1");
-    for part in
-        ["session", "corp", issuer, "web", "site.test"].map(str::as_bytes).into_iter().chain([&salt[..]])
-    {
+    let purpose = ["session", "corp", issuer, "web", "sub", "groups", "site.test"];
+    for part in purpose.map(str::as_bytes).into_iter().chain([&salt[..]]) {
         context.update(&(part.len() as u64).to_be_bytes());
         context.update(part);
     }

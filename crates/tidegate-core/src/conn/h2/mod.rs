@@ -4,6 +4,7 @@
 //! `Exchange` (`receive`), and all responses leave through the batch (`send`): many frames are read
 //! and many answers written in one call each. A stream owns memory only while it is under way.
 
+mod in_flight;
 mod receive;
 mod send;
 

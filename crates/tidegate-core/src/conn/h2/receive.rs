@@ -17,6 +17,7 @@ use std::time::Duration;
 use tidegate_http::FieldLines;
 use tidegate_http::{Method, Status, Version};
 use tidegate_io::clock::monotonic_ns;
+use tidegate_stats::series::SeriesId;
 use tidegate_stats::{ConnectionFault, ParseError, StreamReset};
 use tidegate_wire::h1::FieldSpace;
 use tidegate_wire::h2::{ErrorCode, Event, FieldSource, Section, StreamError, StreamKey};
@@ -134,6 +135,7 @@ impl Connection {
             expects_continue: head.expects_continue && !is_end,
             is_upgrade: protocol.is_some(),
             ends_with_client: false,
+            series: SeriesId::NONE,
             started: monotonic_ns(),
             received: section.size() as u64,
             discard_size: 0,
@@ -161,6 +163,7 @@ impl Connection {
         let Decision { reply, content_sink, content, account, is_exempt, log: sink, .. } = decision;
         let Decision { ends_with_client, interim, signals, tls, identity, trace, limits, held, .. } =
             decision;
+        let Decision { series, .. } = decision;
         (entry.tls, entry.identity, entry.trace) = (tls.as_ref(), identity.as_ref(), trace.as_ref());
         self.limits.clone_from(&limits);
         let is_last = self.is_last_request(&engine.settings.limits.request);
@@ -180,7 +183,7 @@ impl Connection {
         h2.wanted = if is_alone { terms } else { h2.wanted.or(terms) };
         let (grace, discard_size) = (own.rate_grace, own.discard_size);
         drop(content); // nobody reads what the handler has left
-        let request = Request { ends_with_client, discard_size, ..request };
+        let request = Request { ends_with_client, discard_size, series, ..request };
         let ready = match reply {
             Reply::Ready(response) => Ok(response),
             // Polled when all that has come is read: what is cancelled there must not reach an application.

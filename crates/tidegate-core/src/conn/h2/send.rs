@@ -165,6 +165,7 @@ impl Connection {
             output.advance(h2, stream, None);
         }
         if !output.is_complete() {
+            output.time_first_byte(cx, request);
             h2.wire.set_may_end(stream, output.may_end());
             h2.wire.set_ready(stream, true);
         }

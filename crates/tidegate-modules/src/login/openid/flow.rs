@@ -5,8 +5,7 @@
 //! tabs share: whoever is sent here with a state that another browser has begun (login CSRF) does not have that cookie.
 
 use super::provider::Metadata;
-use super::seal::Seals;
-use super::seal::random;
+use super::seal::{Seals, Unsealed, random};
 use super::session::Place;
 use aws_lc_rs::digest;
 use base64::Engine;
@@ -48,7 +47,10 @@ pub struct Flow {
 
 impl Flow {
     /// A new one. `browser` is what the cookie holds, where there is one; `asked` the path and query that were asked for.
-    pub fn begin(browser: Option<&str>, asked: &str, now: i64) -> Option<Flow> {
+    ///
+    /// # Errors
+    /// The system has no random numbers.
+    pub fn begin(browser: Option<&str>, asked: &str, now: i64) -> Result<Flow, Unsealed> {
         let is_one = |value: &&str| {
             value.len() == BROWSER
                 && value.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte))
@@ -58,7 +60,7 @@ impl Flow {
             None => random::<16>()?,
         };
         let back = if asked.len() <= RETURN_MAX && asked.starts_with('/') { asked } else { "/" };
-        Some(Flow {
+        Ok(Flow {
             browser,
             nonce: random::<16>()?,
             verifier: random::<32>()?,
@@ -69,6 +71,9 @@ impl Flow {
     }
 
     /// The address that the browser is sent to.
+    ///
+    /// # Errors
+    /// Its state is not sealed.
     pub fn address(
         &self,
         provider: &Metadata,
@@ -76,7 +81,7 @@ impl Flow {
         place: Place<'_>,
         seals: &Seals,
         redirect: &str,
-    ) -> Option<String> {
+    ) -> Result<String, Unsealed> {
         let state = place.seal("state", seals, self)?;
         let challenge = URL_SAFE_NO_PAD.encode(digest::digest(&digest::SHA256, self.verifier.as_bytes()));
         let mut scope = String::from("openid");
@@ -105,7 +110,7 @@ impl Flow {
             address.push('=');
             address.push_str(&encode(value.as_bytes()));
         }
-        Some(address)
+        Ok(address)
     }
 
     /// The login that a state is of, where this browser has begun it, and not too long ago.
@@ -136,8 +141,15 @@ mod tests {
     use super::*;
     use tidegate_config::settings::UrlKey;
 
-    const PLACE: Place<'_> =
-        Place { users: "corp", issuer: "https://id", client: "web", authority: "a.test" };
+    const PLACE: Place<'_> = Place {
+        users: "corp",
+        issuer: "https://id",
+        client: "web",
+        user: "sub",
+        groups: None,
+        scheme: "https",
+        authority: "a.test",
+    };
 
     #[test]
     fn a_state_is_for_the_browser_that_has_begun() {

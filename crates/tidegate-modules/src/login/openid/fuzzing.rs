@@ -7,10 +7,10 @@
 
 use super::browser::values;
 use super::flow::{Flow, PATIENCE};
-use super::own_cookies::without_own_cookies;
+use super::own_cookies::OwnCookies;
 use super::provider::{Metadata, Named, id_token};
 use super::seal::Seals;
-use super::session::{COOKIES, Place, Session};
+use super::session::{Place, Session};
 use crate::gateway::service::Answer;
 use crate::login::jwt::{Expected, Keyring, expiry, user_of, verify};
 use aws_lc_rs::hmac;
@@ -21,8 +21,16 @@ use std::time::Duration;
 use tidegate_config::settings::{TokenKey, UrlKey};
 use tidegate_http::{FieldLines, Status, query};
 
-const PLACE: Place<'_> =
-    Place { users: "corp", issuer: "https://id.test/realm", client: "web", authority: "site.test" };
+const PLACE: Place<'_> = Place {
+    users: "corp",
+    issuer: "https://id.test/realm",
+    client: "web",
+    user: "sub",
+    groups: Some("groups"),
+    authority: "site.test",
+};
+/// How long a session lasts.
+const LASTING: Duration = Duration::from_secs(3600);
 /// A moment in 2023, Unix seconds.
 const NOW: i64 = 1_700_000_000;
 const KEY: [u8; 32] = [7; 32];
@@ -136,11 +144,11 @@ fn signed(claims: &[u8]) {
         assert!(user.groups.iter().chain([&user.name]).all(|name| !name.contains(char::is_control)));
         assert!(!user.name.is_empty());
         assert!(user.groups.windows(2).all(|pair| pair[0] < pair[1]));
-        let session = Session { name: user.name, groups: user.groups, expires: NOW + 60, since: NOW };
+        let session = Session { name: user.name, groups: user.groups, begun: NOW };
         let seals = Seals::new(&[UrlKey::from_bytes(KEY.to_vec())]);
-        if let Some(value) = session.seal(PLACE, &seals) {
+        if let Ok(value) = session.seal(PLACE, &seals) {
             assert_plain(&value);
-            assert_eq!(Session::open(&value, PLACE, &seals, NOW), Some(session));
+            assert_eq!(Session::open(&value, PLACE, &seals, LASTING, NOW), Some(session));
         }
     }
 }
@@ -160,7 +168,7 @@ fn callback(content: &[u8]) {
     let state = parameter("state").unwrap_or_default();
     assert!(Flow::of(&state, browser, PLACE, &seals, NOW).is_err());
     for value in values(cookies.iter().copied(), "tidegate-session-corp") {
-        assert!(Session::open(value, PLACE, &seals, NOW).is_none());
+        assert!(Session::open(value, PLACE, &seals, LASTING, NOW).is_none());
     }
 }
 
@@ -169,12 +177,12 @@ fn sealed(content: &[u8]) {
     let seals = Seals::new(&[UrlKey::from_bytes(KEY.to_vec())]);
     let Ok(plain) = serde_json::from_slice::<Value>(content) else { return };
     let value = PLACE.seal("session", &seals, &plain).expect("a key");
-    if let Some(session) = Session::open(&value, PLACE, &seals, NOW) {
-        assert!(session.expires > NOW);
+    if let Some(session) = Session::open(&value, PLACE, &seals, LASTING, NOW) {
+        assert!(session.begun.saturating_add(3600) > NOW);
         let _ = session.age(Some(Duration::from_secs(60)), NOW);
     }
     let state = PLACE.seal("state", &seals, &plain).expect("a key");
-    assert!(Session::open(&state, PLACE, &seals, NOW).is_none(), "a state is no session");
+    assert!(Session::open(&state, PLACE, &seals, LASTING, NOW).is_none(), "a state is no session");
     for browser in [plain.get("b").and_then(Value::as_str), None] {
         if let Ok(flow) = Flow::of(&state, browser, PLACE, &seals, NOW) {
             assert_eq!(browser, Some(flow.browser.as_str()));
@@ -189,10 +197,21 @@ fn cookie_field(field: &[u8]) {
         field.split(|byte| *byte == b';').map(|pair| pair.trim_ascii().to_vec()).collect()
     };
     let is_own = |pair: &Vec<u8>| {
-        let own = ["", "__Host-", "__Secure-"].map(|prefix| format!("{prefix}{COOKIES}"));
-        own.iter().any(|own| pair.starts_with(own.as_bytes()))
+        let own = [
+            "tidegate-session-corp",
+            "tidegate-login-corp",
+            "tidegate-hint-corp",
+            "__Host-tidegate-session-corp",
+            "__Host-tidegate-login-corp",
+            "__Secure-tidegate-hint-corp",
+        ];
+        // A cookie without a name goes by its value.
+        let pair = pair.strip_prefix(b"=").unwrap_or(pair);
+        let name = pair.split(|byte| *byte == b'=').next().unwrap_or_default().trim_ascii();
+        own.iter().any(|own| name == own.as_bytes())
     };
-    let seen = without_own_cookies(field);
+    let own = OwnCookies::named(["corp"].into_iter());
+    let seen = own.without(field);
     let seen = seen.as_deref().map(pairs).unwrap_or_default();
     assert!(!seen.iter().any(is_own), "{}", field.escape_ascii());
     let others: Vec<_> = pairs(field).into_iter().filter(|pair| !is_own(pair)).collect();

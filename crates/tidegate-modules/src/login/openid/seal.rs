@@ -17,6 +17,20 @@ const SALT: usize = 24;
 /// The keys of some users, the one that seals first.
 pub struct Seals(Vec<hmac::Key>);
 
+/// Why something is not sealed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Unsealed {
+    /// The settings have none.
+    #[error("there is no key to seal it with")]
+    NoKey,
+    /// The system gives none.
+    #[error("the system has no random numbers")]
+    NoRandomNumbers,
+    /// No browser would keep it.
+    #[error("it is longer than a cookie can be")]
+    TooLong,
+}
+
 /// What a text is for: no other purpose opens it.
 #[derive(Debug, Clone, Copy)]
 pub struct Purpose<'p>(pub &'p [&'p str]);
@@ -27,15 +41,19 @@ impl Seals {
         Seals(keys.iter().map(|key| hmac::Key::new(hmac::HMAC_SHA256, key.bytes())).collect())
     }
 
-    /// A sealed text, of letters, digits, `-` and `_`; `None`: there is no key, or there are no random numbers.
-    pub fn seal(&self, purpose: Purpose<'_>, plain: &[u8]) -> Option<String> {
+    /// A sealed text, of letters, digits, `-` and `_`.
+    ///
+    /// # Errors
+    /// There is no key, there are no random numbers, or it is longer than the cipher takes.
+    pub fn seal(&self, purpose: Purpose<'_>, plain: &[u8]) -> Result<String, Unsealed> {
+        let key = self.0.first().ok_or(Unsealed::NoKey)?;
         let mut salt = [0; SALT];
-        rand::fill(&mut salt).ok()?;
+        rand::fill(&mut salt).map_err(|_| Unsealed::NoRandomNumbers)?;
         let mut sealed = plain.to_vec();
-        let key = cipher(self.0.first()?, purpose, &salt)?;
+        let key = cipher(key, purpose, &salt).ok_or(Unsealed::NoKey)?;
         key.seal_in_place_append_tag(Nonce::assume_unique_for_key([0; 12]), Aad::empty(), &mut sealed)
-            .ok()?;
-        Some(URL_SAFE_NO_PAD.encode([&salt[..], &sealed].concat()))
+            .map_err(|_| Unsealed::TooLong)?;
+        Ok(URL_SAFE_NO_PAD.encode([&salt[..], &sealed].concat()))
     }
 
     /// What was sealed for a purpose, with one of the keys.
@@ -64,10 +82,13 @@ fn cipher(key: &hmac::Key, Purpose(parts): Purpose<'_>, salt: &[u8]) -> Option<L
 }
 
 /// Random text of so many bytes.
-pub fn random<const N: usize>() -> Option<String> {
+///
+/// # Errors
+/// The system has no random numbers.
+pub fn random<const N: usize>() -> Result<String, Unsealed> {
     let mut bytes = [0; N];
-    rand::fill(&mut bytes).ok()?;
-    Some(URL_SAFE_NO_PAD.encode(bytes))
+    rand::fill(&mut bytes).map_err(|_| Unsealed::NoRandomNumbers)?;
+    Ok(URL_SAFE_NO_PAD.encode(bytes))
 }
 
 #[cfg(test)]
@@ -94,7 +115,7 @@ mod tests {
         {
             assert!(old.open(Purpose(other), &sealed).is_none(), "{other:?}");
         }
-        assert!(Seals::new(&[]).seal(purpose, b"").is_none());
+        assert_eq!(Seals::new(&[]).seal(purpose, b""), Err(Unsealed::NoKey));
     }
 
     #[test]

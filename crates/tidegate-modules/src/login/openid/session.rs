@@ -1,6 +1,6 @@
 //! A session: who has logged in, as their browser keeps it.
 
-use super::seal::{Purpose, Seals};
+use super::seal::{Purpose, Seals, Unsealed};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 use tidegate_core::user::User;
@@ -8,22 +8,16 @@ use tidegate_core::user::User;
 /// The longest value of a cookie that browsers keep, with its name and what else stands beside it (RFC 6265 section 6.1: 4096 bytes).
 pub const LONGEST: usize = 3900;
 
-/// What a cookie of ours is called begins so, behind a prefix of the browser's: no application is told of one.
-pub const COOKIES: &str = "tidegate-";
-
-/// Who it is, and until when.
+/// Who it is, and since when.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Session {
     #[serde(rename = "u")]
     pub name: String,
     #[serde(rename = "g")]
     pub groups: Vec<String>,
-    /// Seconds since 1970.
-    #[serde(rename = "e")]
-    pub expires: i64,
-    /// When the provider has said so, seconds since 1970.
-    #[serde(rename = "i", default)]
-    pub since: i64,
+    /// When the provider has said so, seconds since 1970. Until when it holds, the settings in force say.
+    #[serde(rename = "b")]
+    pub begun: i64,
 }
 
 /// How old what the provider has said of somebody is.
@@ -37,12 +31,17 @@ pub enum Age {
     Outdated,
 }
 
-/// Which session: no other site's, and no other users'.
+/// Which session: no other site's, no other users', and nobody's who was told by other claims.
 #[derive(Debug, Clone, Copy)]
 pub struct Place<'p> {
     pub users: &'p str,
     pub issuer: &'p str,
     pub client: &'p str,
+    /// The claims that have the name and the groups.
+    pub user: &'p str,
+    pub groups: Option<&'p str>,
+    /// What was sent over `http` for all to see proves nothing over `https`.
+    pub scheme: &'p str,
     /// As the browser names the site.
     pub authority: &'p str,
 }
@@ -50,12 +49,25 @@ pub struct Place<'p> {
 impl Place<'_> {
     fn purpose<R>(&self, what: &str, then: impl FnOnce(Purpose<'_>) -> R) -> R {
         let authority = self.authority.to_ascii_lowercase();
-        then(Purpose(&[what, self.users, self.issuer, self.client, &authority]))
+        let groups = self.groups.unwrap_or_default();
+        then(Purpose(&[
+            what,
+            self.users,
+            self.issuer,
+            self.client,
+            self.user,
+            groups,
+            self.scheme,
+            &authority,
+        ]))
     }
 
     /// Seals something for it.
-    pub fn seal(&self, what: &str, seals: &Seals, plain: &impl Serialize) -> Option<String> {
-        let plain = serde_json::to_vec(plain).ok()?;
+    ///
+    /// # Errors
+    /// As [`Seals::seal`].
+    pub fn seal(&self, what: &str, seals: &Seals, plain: &impl Serialize) -> Result<String, Unsealed> {
+        let plain = serde_json::to_vec(plain).expect("invariant: plain data can be written as JSON");
         self.purpose(what, |purpose| seals.seal(purpose, &plain))
     }
 
@@ -67,17 +79,29 @@ impl Place<'_> {
 }
 
 impl Session {
-    /// The value of its cookie; `None`: it is too long to be kept, or there is no key.
-    pub fn seal(&self, place: Place<'_>, seals: &Seals) -> Option<String> {
-        place.seal("session", seals, self).filter(|value| value.len() <= LONGEST)
+    /// The value of its cookie.
+    ///
+    /// # Errors
+    /// It is too long to be kept, or as [`Seals::seal`].
+    pub fn seal(&self, place: Place<'_>, seals: &Seals) -> Result<String, Unsealed> {
+        let value = place.seal("session", seals, self)?;
+        if value.len() <= LONGEST { Ok(value) } else { Err(Unsealed::TooLong) }
     }
 
-    /// The session of a cookie, while it holds.
-    pub fn open(value: &str, place: Place<'_>, seals: &Seals, now: i64) -> Option<Session> {
+    /// The session of a cookie, while it holds: for `lasting` from its beginning.
+    pub fn open(
+        value: &str,
+        place: Place<'_>,
+        seals: &Seals,
+        lasting: Duration,
+        now: i64,
+    ) -> Option<Session> {
         if value.len() > LONGEST {
             return None;
         }
-        place.open("session", seals, value).filter(|session: &Session| session.expires > now)
+        let lasting = i64::try_from(lasting.as_secs()).unwrap_or(i64::MAX);
+        let holds = |session: &Session| session.begun.saturating_add(lasting) > now;
+        place.open("session", seals, value).filter(holds)
     }
 
     /// How old it is, by `refresh` of the settings.
@@ -85,7 +109,7 @@ impl Session {
         let Some(refresh) = refresh.and_then(|refresh| i64::try_from(refresh.as_secs()).ok()) else {
             return Age::Fresh;
         };
-        match now.saturating_sub(self.since) {
+        match now.saturating_sub(self.begun) {
             age if age < refresh => Age::Fresh,
             age if age < refresh.saturating_mul(2) => Age::Stale,
             _ => Age::Outdated,
@@ -102,13 +126,14 @@ impl Session {
 /// alone (RFC 6265bis section 4.1.3.1).
 pub fn hint_name(users: &str, is_secure: bool) -> String {
     let prefix = if is_secure { "__Secure-" } else { "" };
-    format!("{prefix}{COOKIES}hint-{users}")
+    format!("{prefix}tidegate-hint-{users}")
 }
 
-/// The name of a cookie. Over TLS it is one that only this host, and only over TLS, can have set (RFC 6265bis section 4.1.3.2).
+/// The name of a cookie: of the `session`, or of a `login` under way. Over TLS it is one that only this host, and only over TLS,
+/// can have set (RFC 6265bis section 4.1.3.2).
 pub fn cookie_name(what: &str, users: &str, is_secure: bool) -> String {
     let prefix = if is_secure { "__Host-" } else { "" };
-    format!("{prefix}{COOKIES}{what}-{users}")
+    format!("{prefix}tidegate-{what}-{users}")
 }
 
 /// The value of `Set-Cookie`; without a value it takes the cookie away.
@@ -128,37 +153,51 @@ mod tests {
     use super::*;
     use tidegate_config::settings::UrlKey;
 
-    const PLACE: Place<'_> =
-        Place { users: "corp", issuer: "https://id", client: "web", authority: "a.test" };
+    const PLACE: Place<'_> = Place {
+        users: "corp",
+        issuer: "https://id",
+        client: "web",
+        user: "sub",
+        groups: Some("groups"),
+        scheme: "https",
+        authority: "a.test",
+    };
 
     #[test]
     fn sessions_of_one_site_and_one_login() {
         let seals = Seals::new(&[UrlKey::from_bytes(vec![7; 32])]);
-        let session =
-            Session { name: "anna".into(), groups: vec!["staff".into()], expires: 1000, since: 900 };
+        let session = Session { name: "anna".into(), groups: vec!["staff".into()], begun: 400 };
         let value = session.seal(PLACE, &seals).unwrap();
-        assert_eq!(Session::open(&value, PLACE, &seals, 999), Some(session.clone()));
-        let same = Place { authority: "A.test", ..PLACE };
-        assert!(Session::open(&value, same, &seals, 999).is_some());
-        assert!(Session::open(&value, PLACE, &seals, 1000).is_none(), "it is over");
+        let open =
+            |place, lasting, now| Session::open(&value, place, &seals, Duration::from_secs(lasting), now);
+        assert_eq!(open(PLACE, 600, 999), Some(session.clone()));
+        assert!(open(Place { authority: "A.test", ..PLACE }, 600, 999).is_some());
+        assert!(open(PLACE, 600, 1000).is_none(), "it is over");
+        // What the settings say now holds for sessions that were begun before.
+        assert!(open(PLACE, 60, 999).is_none() && open(PLACE, 60, 459).is_some());
         for other in [
             Place { users: "corq", ..PLACE },
             Place { issuer: "https://idp", ..PLACE },
             Place { client: "app", ..PLACE },
+            Place { user: "email", ..PLACE },
+            Place { groups: Some("roles"), ..PLACE },
+            Place { groups: None, ..PLACE },
+            Place { scheme: "http", ..PLACE },
             Place { authority: "b.test", ..PLACE },
         ] {
-            assert!(Session::open(&value, other, &seals, 999).is_none(), "{other:?}");
+            assert!(open(other, 600, 999).is_none(), "{other:?}");
         }
         // What is sealed for something else is no session.
         let state = PLACE.seal("state", &seals, &session).unwrap();
-        assert!(Session::open(&state, PLACE, &seals, 999).is_none());
+        assert!(Session::open(&state, PLACE, &seals, Duration::MAX, 999).is_none());
         let many = Session { groups: vec!["group".into(); 1000], ..session };
-        assert!(many.seal(PLACE, &seals).is_none(), "no browser would keep it");
+        assert_eq!(many.seal(PLACE, &seals), Err(Unsealed::TooLong), "no browser would keep it");
+        assert_eq!(many.seal(PLACE, &Seals::new(&[])), Err(Unsealed::NoKey));
     }
 
     #[test]
     fn what_was_said_grows_old() {
-        let said = Session { name: "anna".into(), groups: vec![], expires: 10_000, since: 1000 };
+        let said = Session { name: "anna".into(), groups: vec![], begun: 1000 };
         let refresh = Some(Duration::from_secs(60));
         for (now, expected) in [
             (900, Age::Fresh),
@@ -170,9 +209,6 @@ mod tests {
             assert_eq!(said.age(refresh, now), expected, "{now}");
             assert_eq!(said.age(None, now), Age::Fresh);
         }
-        // One of a program that knew no such thing.
-        let old: Session = serde_json::from_str(r#"{"u":"anna","g":[],"e":10000}"#).unwrap();
-        assert_eq!(old.age(refresh, 1000), Age::Outdated);
     }
 
     #[test]

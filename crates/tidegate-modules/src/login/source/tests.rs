@@ -144,6 +144,20 @@ fn guesses_at_once_are_no_more_than_one_after_the_other() {
 
 /// A password that is right costs no guess, however often it is compared.
 #[test]
+fn messages_name_where_users_are_known() {
+    let fake = Fake::new(Manner::Sound);
+    let (files, directory) = (users(CACHE), directory_users(&fake, CACHE));
+    let both = UserSource { accounts: files.accounts.clone(), ..directory.clone() };
+    for (users, kind) in [
+        (files, "the password files"),
+        (directory, "the directory"),
+        (both, "the password files and the directory"),
+    ] {
+        assert_eq!(new(&users).kind(), kind);
+    }
+}
+
+#[test]
 fn right_passwords_are_no_guesses() {
     let source = new(&users(UserCache { lifetime: Duration::ZERO, ..CACHE }));
     for _ in 0..3 * GUESSES.0 {

@@ -134,8 +134,8 @@ pub struct ConnectionOptions {
     /// Requests at once on each connection of HTTP/2 [default: 1]
     #[arg(short = 'm', long, value_name = "N", requires = "h2", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub streams: Option<u32>,
-    /// Speak HTTP/3
-    #[arg(long)]
+    /// Said of other generators' options: it is not there
+    #[arg(long, hide = true)]
     pub h3: bool,
 }
 

@@ -1,6 +1,5 @@
 //! What server processes are given: settings with all that belongs to them, and what changes beside them.
 
-use super::state::News;
 use super::{Servers, sealing};
 use crate::link::{Link, ToServer};
 use crate::master::Revision;
@@ -50,11 +49,12 @@ impl Servers {
         let frame = Link::frame(&message).context("a server process cannot be told of the settings")?;
         let (places, memories) =
             copies(revision.access.files.all()).context("cannot copy what access asks of files")?;
-        let is_told = server.link.order(&ToServer::Tls(update), Vec::new())
-            && (places.is_empty() || server.link.order(&ToServer::Access(places), memories));
-        if !is_told || !server.link.order_frame(frame, descriptors) {
-            self.news.push_back(News::Failed(id, format!("server process {} takes no orders", server.pid)));
-        }
+        // One that is not told has ended, or does so now: that is what is heard of it.
+        server.told(|link| {
+            link.order(&ToServer::Tls(update), Vec::new())
+                && (places.is_empty() || link.order(&ToServer::Access(places), memories))
+                && link.order_frame(frame, descriptors)
+        });
         Ok(())
     }
 

@@ -43,6 +43,7 @@ use std::time::{Duration, Instant};
 use tidegate_core::log;
 use tidegate_core::tls::TlsUpdate;
 use tidegate_io::passing;
+use tidegate_modules::gateway::via;
 
 /// How long a process may take until it is ready for settings.
 pub const START_PATIENCE: Duration = Duration::from_secs(30);
@@ -118,6 +119,8 @@ pub struct Servers {
     upstreams: Arc<Upstreams>,
     events: Sender<Event>,
     executable: PathBuf,
+    /// What tells this server from all others.
+    name: u64,
     /// What every process is told of TLS, but for the files of the settings.
     pub tls: TlsUpdate,
     /// Nothing is started again.
@@ -148,6 +151,7 @@ impl Servers {
             upstreams,
             events,
             executable,
+            name: via::new_server(),
             tls: TlsUpdate::default(),
             is_ending: false,
             forced: Vec::new(),
@@ -175,6 +179,7 @@ impl Servers {
             sealed: layout.sealed.as_ref().map(|(paths, _)| paths.clone()).unwrap_or_default(),
             is_recovery: matches!(start, Start::Recovery { .. }),
             spill: layout.spill.clone(),
+            server: self.name,
         };
         let (id, link, gives) = self.watch(ours)?;
         link.order(&begin, Vec::new());
@@ -676,11 +681,16 @@ impl Server {
         self.serving_since.is_some_and(|since| since.elapsed() >= SOUND)
     }
 
-    /// Tells it what it may not miss. One that has taken in nothing for so long that no more fits is ended, and replaced
-    /// by one that knows: it would go on with what it was told before.
+    /// Tells it what it may not miss.
     fn order(&self, order: &ToServer, descriptors: Vec<OwnedFd>) -> bool {
+        self.told(|link| link.order(order, descriptors))
+    }
+
+    /// Whether it was told. One that has taken in nothing for so long that no more fits is ended, and replaced by one that
+    /// knows: it would go on with what it was told before.
+    fn told(&self, tell: impl FnOnce(&Link) -> bool) -> bool {
         let is_listening = self.link.is_open();
-        let is_told = self.link.order(order, descriptors);
+        let is_told = tell(&self.link);
         if !is_told && !self.has_ended && is_listening {
             log::error(format_args!("server process {} takes no orders and is ended", self.pid));
             self.kill();

@@ -1,0 +1,125 @@
+//! The requests of a worker under way, the end of one, and those that were slow: questions of the operator that the worker answers itself.
+//!
+//! A request has an id, `PROCESS-WORKER-CONNECTION-NUMBER`, which no later one gets: the connection is a generation of its
+//! slot, the number a stream or the count of requests.
+
+use super::Worker;
+use crate::conn::in_flight::RequestUnderWay;
+use crate::log::push_json_member;
+use std::collections::HashMap;
+use tidegate_io::Key;
+use tidegate_io::clock::monotonic_ns;
+
+/// Requests that are told of: those that have taken the longest.
+const ROWS: usize = 500;
+
+impl Worker {
+    /// Answers what is about requests; `None`: it is not.
+    pub(super) fn answer(&mut self, question: &str) -> Option<String> {
+        match question.split_once(' ').unwrap_or((question, "")) {
+            ("requests", "") => Some(self.requests()),
+            ("slow", "") => Some(self.slow()),
+            ("cancel", id) => Some(if self.cancel(id) { "cancelled" } else { "none" }.to_owned()),
+            _ => None,
+        }
+    }
+
+    /// A JSON object: how many there are, and the oldest of them.
+    fn requests(&mut self) -> String {
+        let keys: Vec<Key> = self.connections.keys().collect();
+        let mut all: Vec<(u64, Key, u32)> = Vec::new();
+        for key in keys {
+            if let Some(connection) = self.connections.get_mut(key) {
+                connection.each_request(&mut |request| all.push((request.started, key, request.number)));
+            }
+        }
+        all.sort_unstable_by_key(|(started, ..)| *started);
+        let count = all.len();
+        all.truncate(ROWS);
+        let (process, worker, now) = (std::process::id(), self.number, monotonic_ns());
+        let mut rows: Vec<(u64, u32, Vec<u8>)> = Vec::with_capacity(all.len());
+        let mut series: HashMap<u32, (String, String)> = HashMap::new();
+        let mut at = 0;
+        while let Some((_, key, number)) = all.get(at).copied() {
+            at += 1;
+            let Some(connection) = self.connections.get_mut(key) else { continue };
+            connection.each_request(&mut |request| {
+                if request.number == number {
+                    let id = format!("{process}-{worker}-{:x}-{number}", key.number());
+                    series.insert(request.series.number(), Default::default());
+                    rows.push((request.started, request.series.number(), row(&id, &request, now)));
+                }
+            });
+        }
+        self.cx.engine.name_series(&mut series);
+        let mut out = format!("{{\"count\":{count},\"requests\":[").into_bytes();
+        for (at, (_, id, row)) in rows.iter().enumerate() {
+            if at > 0 {
+                out.push(b',');
+            }
+            out.extend_from_slice(row);
+            if let Some((site, route)) = series.get(id) {
+                push_json_member(&mut out, "site", site.as_bytes());
+                push_json_member(&mut out, "route", route.as_bytes());
+            }
+            out.push(b'}');
+        }
+        out.extend_from_slice(b"]}");
+        String::from_utf8_lossy(&out).into_owned()
+    }
+
+    /// Those that were slow.
+    fn slow(&self) -> String {
+        let ids = self.cx.slow.series().map(|id| (id.number(), Default::default()));
+        let mut names: HashMap<u32, (String, String)> = ids.collect();
+        self.cx.engine.name_series(&mut names);
+        self.cx
+            .slow
+            .to_json(|id| names.get(&id.number()).map(|(site, route)| (site.as_str(), route.as_str())))
+    }
+
+    fn cancel(&mut self, id: &str) -> bool {
+        let mut parts = id.splitn(4, '-');
+        let mut part = |own: u64| parts.next().is_some_and(|part| part.parse() == Ok(own));
+        if !part(u64::from(std::process::id())) || !part(self.number as u64) {
+            return false;
+        }
+        let key = parts.next().and_then(|key| u64::from_str_radix(key, 16).ok());
+        let number = parts.next().and_then(|number| number.parse().ok());
+        let (Some(key), Some(number)) = (key.and_then(|key| self.connections.find(key)), number) else {
+            return false;
+        };
+        let Some(connection) = self.connections.get_mut(key) else { return false };
+        let Some(next) = connection.cancel(number, key, &mut self.cx) else { return false };
+        self.follow(key, next);
+        true
+    }
+}
+
+/// All of a row but its end.
+fn row(id: &str, request: &RequestUnderWay<'_>, now: u64) -> Vec<u8> {
+    let age = now.saturating_sub(request.started) as f64 / 1e9;
+    let RequestUnderWay { received, sent, phase, .. } = request;
+    let mut out =
+        format!("{{\"id\":\"{id}\",\"age\":{age:.6},\"received\":{received},\"sent\":{sent}").into_bytes();
+    if let Some(status) = request.status {
+        out.extend_from_slice(format!(",\"status\":{status}").as_bytes());
+    }
+    push_json_member(&mut out, "phase", phase.as_bytes());
+    push_json_member(&mut out, "protocol", request.version.name().as_bytes());
+    let entry = request.record.map(|record| record.entry());
+    let client = entry.as_ref().map_or(request.client, |entry| entry.client);
+    push_json_member(&mut out, "client", client.to_string().as_bytes());
+    let Some(entry) = entry else { return out };
+    push_json_member(&mut out, "method", entry.method.as_bytes());
+    push_json_member(&mut out, "target", entry.target.as_bytes());
+    push_json_member(&mut out, "host", entry.authority.as_bytes());
+    let mut upstream = String::new();
+    if let Some(trace) = entry.trace {
+        trace.each_try(|asked| asked.member().clone_into(&mut upstream));
+    }
+    if !upstream.is_empty() {
+        push_json_member(&mut out, "upstream", upstream.as_bytes());
+    }
+    out
+}

@@ -1,0 +1,349 @@
+//! What sites and routes have counted, as plain values with their names: added up over workers, processes and upgrades.
+
+use super::{OTHER, SeriesDirectory, SeriesId, SeriesNames, SeriesTable};
+use crate::histogram::Distribution;
+use crate::table::Reading;
+use serde::{Deserialize, Serialize};
+use std::collections::HashMap;
+use std::time::Duration;
+
+/// Of all sites. Sites and routes that have counted nothing are left out.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SeriesFigures {
+    /// In no order that means anything, until [`SeriesFigures::keep`] has put them into that of the settings.
+    pub sites: Vec<SiteFigures>,
+    /// Times that are in the histogram of their site, since their route could have none.
+    #[serde(default)]
+    pub folded: u64,
+}
+
+/// Of a site.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SiteFigures {
+    /// Its name.
+    pub name: String,
+    /// Its place in the settings, from 0, once [`SeriesFigures::keep`] has said it: what has no room in a report is chosen by
+    /// it, so that the same names are always there.
+    #[serde(default)]
+    pub place: u32,
+    /// Of requests that have come to none of its routes.
+    #[serde(default)]
+    pub unrouted: RouteFigures,
+    /// Of its routes, each by its name.
+    pub routes: Vec<(String, RouteFigures)>,
+}
+
+/// Of a route.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct RouteFigures {
+    /// Its place among the routes of all sites; see [`SiteFigures::place`].
+    pub place: u32,
+    /// Requests that have ended, by class of their status: 1xx (tunnels) to 5xx.
+    pub answers: [u64; 5],
+    /// Bytes of heads and content that clients have sent.
+    pub received: u64,
+    /// Bytes of heads and content that were sent to clients.
+    pub sent: u64,
+    /// All times together.
+    pub nanos: u64,
+    /// Requests of the server's own that were handed on to it.
+    pub handed_on: u64,
+    /// How long it took.
+    #[serde(skip_serializing_if = "Times::is_empty")]
+    pub times: Times,
+}
+
+/// How long requests took.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Times {
+    /// From the last byte of the head to the last byte of the answer.
+    pub total: Distribution,
+    /// From there to the first byte of the answer. What was given up before has none.
+    pub first_byte: Distribution,
+    /// Waiting for a place.
+    pub queue: Distribution,
+    /// Connecting to an application, each time.
+    pub connect: Distribution,
+    /// From the first byte sent to an application to the head of its answer, each time.
+    pub application: Distribution,
+}
+
+impl Times {
+    /// Name, meaning and value of each.
+    pub fn rows(&self) -> [(&'static str, &'static str, &Distribution); 5] {
+        [
+            (
+                "duration",
+                "Time from the last byte of a request's head to the last byte of its answer.",
+                &self.total,
+            ),
+            (
+                "first_byte",
+                "Time from the last byte of a request's head to the first byte of its answer.",
+                &self.first_byte,
+            ),
+            ("queue", "Time that requests waited for a place.", &self.queue),
+            ("connect", "Time that it took to connect to applications.", &self.connect),
+            (
+                "application",
+                "Time from the first byte sent to an application to the head of its answer.",
+                &self.application,
+            ),
+        ]
+    }
+
+    fn is_empty(&self) -> bool {
+        self.rows().iter().all(|(.., times)| times.is_empty())
+    }
+
+    fn merge(&mut self, other: &Times) {
+        self.total.merge(&other.total);
+        self.first_byte.merge(&other.first_byte);
+        self.queue.merge(&other.queue);
+        self.connect.merge(&other.connect);
+        self.application.merge(&other.application);
+    }
+}
+
+impl RouteFigures {
+    /// Requests that have ended.
+    pub fn requests(&self) -> u64 {
+        self.answers.iter().fold(0, |sum, count| sum.wrapping_add(*count))
+    }
+
+    /// Of these, answers of a class: 1 for 1xx, to 5 for 5xx.
+    pub fn class(&self, class: usize) -> u64 {
+        self.answers.get(class.wrapping_sub(1)).copied().unwrap_or(0)
+    }
+
+    /// All times together.
+    pub fn time(&self) -> Duration {
+        Duration::from_nanos(self.nanos)
+    }
+
+    /// How often it was asked: by clients, and by the server on their behalf.
+    pub fn invocations(&self) -> u64 {
+        self.requests().wrapping_add(self.handed_on)
+    }
+
+    /// Whether nothing was counted.
+    pub fn is_empty(&self) -> bool {
+        self.requests() == 0 && self.handed_on == 0 && self.times.is_empty()
+    }
+
+    /// Adds what was counted elsewhere.
+    pub fn merge(&mut self, other: &RouteFigures) {
+        for (mine, theirs) in self.answers.iter_mut().zip(&other.answers) {
+            *mine = mine.wrapping_add(*theirs);
+        }
+        self.received = self.received.wrapping_add(other.received);
+        self.sent = self.sent.wrapping_add(other.sent);
+        self.nanos = self.nanos.wrapping_add(other.nanos);
+        self.handed_on = self.handed_on.wrapping_add(other.handed_on);
+        self.times.merge(&other.times);
+    }
+}
+
+impl SiteFigures {
+    /// Of all its requests.
+    pub fn total(&self) -> RouteFigures {
+        let mut total = self.unrouted.clone();
+        self.routes.iter().for_each(|(_, figures)| total.merge(figures));
+        total
+    }
+
+    /// Those of a route that is there, or is made.
+    fn route(&mut self, name: &str) -> &mut RouteFigures {
+        let at = self.routes.iter().position(|(known, _)| known == name).unwrap_or_else(|| {
+            self.routes.push((name.to_owned(), RouteFigures::default()));
+            self.routes.len() - 1
+        });
+        &mut self.routes[at].1
+    }
+}
+
+impl SeriesFigures {
+    /// What the workers of a process have counted.
+    pub fn of<'t>(
+        directory: &SeriesDirectory,
+        tables: impl IntoIterator<Item = &'t SeriesTable>,
+    ) -> SeriesFigures {
+        let mut by_number: Vec<RouteFigures> = Vec::new();
+        let mut figures = SeriesFigures::default();
+        for table in tables {
+            for (id, counted) in table.read() {
+                let at = id.number() as usize;
+                if by_number.len() <= at {
+                    by_number.resize_with(at + 1, RouteFigures::default);
+                }
+                by_number[at].merge(&counted);
+            }
+            figures.folded = figures.folded.wrapping_add(table.folded());
+        }
+        let mut sites: HashMap<String, usize> = HashMap::new();
+        for (number, counted) in (0..).zip(by_number) {
+            let Some((site, route)) = directory.name(SeriesId::of(number)).filter(|_| !counted.is_empty())
+            else {
+                continue;
+            };
+            let at = *sites.entry(site.to_string()).or_insert_with(|| {
+                figures.sites.push(SiteFigures { name: site.to_string(), ..SiteFigures::default() });
+                figures.sites.len() - 1
+            });
+            match route {
+                Some(route) => figures.sites[at].routes.push((route.to_string(), counted)),
+                None => figures.sites[at].unrouted = counted,
+            }
+        }
+        figures
+    }
+
+    /// Adds what was counted elsewhere.
+    pub fn merge(&mut self, other: &SeriesFigures) {
+        self.folded = self.folded.wrapping_add(other.folded);
+        let mut known: HashMap<String, usize> =
+            self.sites.iter().enumerate().map(|(at, site)| (site.name.clone(), at)).collect();
+        for site in &other.sites {
+            let Some(at) = known.get(&site.name) else {
+                known.insert(site.name.clone(), self.sites.len());
+                self.sites.push(site.clone());
+                continue;
+            };
+            let mine = &mut self.sites[*at];
+            mine.unrouted.merge(&site.unrouted);
+            let routes: HashMap<&str, usize> =
+                mine.routes.iter().enumerate().map(|(at, (name, _))| (name.as_str(), at)).collect();
+            let places: Vec<Option<usize>> =
+                site.routes.iter().map(|(name, _)| routes.get(name.as_str()).copied()).collect();
+            for ((name, theirs), place) in site.routes.iter().zip(places) {
+                match place {
+                    Some(at) => mine.routes[at].1.merge(theirs),
+                    None => mine.routes.push((name.clone(), theirs.clone())),
+                }
+            }
+        }
+    }
+
+    /// Puts sites and routes into the order of the settings. What a name has counted that these no longer have goes to
+    /// [`OTHER`], behind all others, so that nothing is lost and names do not pile up.
+    pub fn keep(&mut self, names: &[SeriesNames]) {
+        let mut order: HashMap<&str, (usize, u32)> = HashMap::with_capacity(names.len());
+        let mut first_route = 0u32;
+        for (at, names) in names.iter().enumerate() {
+            order.insert(&names.site, (at, first_route));
+            first_route = first_route.saturating_add(u32::try_from(names.routes.len()).unwrap_or(u32::MAX));
+        }
+        let mut gone = SiteFigures { name: OTHER.to_owned(), ..SiteFigures::default() };
+        let mut kept: Vec<(usize, SiteFigures)> = Vec::with_capacity(self.sites.len());
+        for mut site in std::mem::take(&mut self.sites) {
+            if site.name == super::NO_SITE {
+                kept.push((usize::MAX, site));
+            } else if let Some((at, first_route)) = order.get(site.name.as_str()) {
+                site.keep(&names[*at].routes, *first_route);
+                site.place = u32::try_from(*at).unwrap_or(u32::MAX);
+                kept.push((*at, site));
+            } else {
+                gone.unrouted.merge(&site.total());
+            }
+        }
+        kept.sort_by_key(|(at, _)| *at);
+        self.sites = kept.into_iter().map(|(_, site)| site).collect();
+        if !gone.unrouted.is_empty() {
+            self.sites.push(gone);
+        }
+    }
+
+    /// The site of a name.
+    pub fn site(&self, name: &str) -> Option<&SiteFigures> {
+        self.sites.iter().find(|site| site.name == name)
+    }
+
+    /// Of all requests.
+    pub fn total(&self) -> RouteFigures {
+        let mut total = RouteFigures::default();
+        self.sites.iter().for_each(|site| total.merge(&site.total()));
+        total
+    }
+}
+
+impl SiteFigures {
+    fn keep(&mut self, names: &[String], first_route: u32) {
+        let order: HashMap<&str, usize> =
+            names.iter().enumerate().map(|(at, name)| (name.as_str(), at)).collect();
+        let mut gone = RouteFigures::default();
+        let mut kept: Vec<(usize, (String, RouteFigures))> = Vec::with_capacity(self.routes.len());
+        for (name, mut figures) in std::mem::take(&mut self.routes) {
+            match order.get(name.as_str()) {
+                Some(at) => {
+                    figures.place = first_route.saturating_add(u32::try_from(*at).unwrap_or(u32::MAX));
+                    kept.push((*at, (name, figures)));
+                }
+                None => gone.merge(&figures),
+            }
+        }
+        kept.sort_by_key(|(at, _)| *at);
+        self.routes = kept.into_iter().map(|(_, route)| route).collect();
+        if !gone.is_empty() {
+            self.route(OTHER).merge(&gone);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn site(name: &str, routes: &[(&str, u64)]) -> SiteFigures {
+        let figures = |count: &u64| RouteFigures { answers: [0, *count, 0, 0, 0], ..RouteFigures::default() };
+        let routes = routes.iter().map(|(name, count)| ((*name).to_owned(), figures(count)));
+        SiteFigures {
+            name: name.into(),
+            place: 0,
+            unrouted: RouteFigures::default(),
+            routes: routes.collect(),
+        }
+    }
+
+    fn counts(figures: &SeriesFigures) -> Vec<(String, String, u64)> {
+        let all = figures.sites.iter().flat_map(|site| {
+            let own = ("-".to_owned(), site.unrouted.requests());
+            let routes = site.routes.iter().map(|(name, figures)| (name.clone(), figures.requests()));
+            let rows = std::iter::once(own).chain(routes).filter(|(_, count)| *count > 0);
+            rows.map(|(route, count)| (site.name.clone(), route, count))
+        });
+        all.collect()
+    }
+
+    #[test]
+    fn names_that_are_gone_are_counted_together() {
+        let mut figures = SeriesFigures { sites: vec![site("a", &[("/x", 1), ("/y", 2)])], folded: 0 };
+        figures.merge(&SeriesFigures {
+            sites: vec![site("b", &[("/*", 4)]), site("a", &[("/*", 8), ("/y", 16)])],
+            folded: 0,
+        });
+        figures.merge(&SeriesFigures { sites: vec![site("c", &[("/", 32), ("/z", 64)])], folded: 0 });
+        assert_eq!(figures.total().requests(), 127);
+        let names = |site: &str, routes: &[&str]| SeriesNames {
+            site: site.into(),
+            routes: routes.iter().map(|name| (*name).to_owned()).collect(),
+        };
+        figures.keep(&[names("b", &["/*"]), names("a", &["/*", "/y"])]);
+        let row = |site: &str, route: &str, count| (site.to_owned(), route.to_owned(), count);
+        assert_eq!(
+            counts(&figures),
+            [
+                row("b", "/*", 4),
+                row("a", "/*", 8),
+                row("a", "/y", 18),
+                row("a", OTHER, 1),
+                row(OTHER, "-", 96)
+            ]
+        );
+        // Once more it is the same.
+        let once = figures.clone();
+        figures.keep(&[names("b", &["/*"]), names("a", &["/*", "/y"])]);
+        assert_eq!(figures.total(), once.total());
+    }
+}
