@@ -90,7 +90,7 @@ impl Consulted {
                 && !ends_here(field.name)
                 && !is_forwarded(field.name)
                 && !is_of_this_request(field.name)
-                && !(request_id.is_some() && field.is(REQUEST_ID))
+                && (request_id.is_none() || !field.is(REQUEST_ID))
                 && (is_credential(field.name) || !self.granted.replaces(field.name))
                 && fields::may_pass(field.name, is_trusted, &[])
                 && !(has_connection && named_by_connection(exchange, field.name));

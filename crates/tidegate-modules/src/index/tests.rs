@@ -437,11 +437,12 @@ fn faults_have_their_status() {
     use super::respond;
     use super::scan::ScanError;
     use tidegate_core::Author;
-    let status = |kind: std::io::ErrorKind| respond(Err(ScanError::Io(kind.into()))).status.0;
+    let status =
+        |kind: std::io::ErrorKind| respond(Err(ScanError::Io(kind.into())), Path::new("/at")).status.0;
     assert_eq!(status(std::io::ErrorKind::PermissionDenied), 403);
     assert_eq!(status(std::io::ErrorKind::NotFound), 404);
     assert_eq!(status(std::io::ErrorKind::Other), 500);
-    let busy = respond(Err(ScanError::Overloaded));
+    let busy = respond(Err(ScanError::Overloaded), Path::new("/at"));
     assert_eq!((busy.status.0, busy.author), (503, Author::Busy));
 }
 

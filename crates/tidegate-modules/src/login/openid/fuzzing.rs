@@ -22,6 +22,7 @@ use tidegate_config::settings::{TokenKey, UrlKey};
 use tidegate_http::{FieldLines, Status, query};
 
 const PLACE: Place<'_> = Place {
+    scheme: "https",
     users: "corp",
     issuer: "https://id.test/realm",
     client: "web",

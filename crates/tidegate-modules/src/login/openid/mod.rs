@@ -214,16 +214,10 @@ impl Terms {
         let browser = self.cookie_name("login", exchange);
         let begun = cookies(exchange, &browser).next();
         let redirect = self.redirect(exchange);
-<<<<<<< HEAD
-        let sent = Flow::begin(begun, &asked, exchange.now).and_then(|flow| {
-            let place = self.place(exchange.scheme, exchange.authority);
-            let address = flow.address(&provider, self.settings(), place, &self.seals(), &redirect)?;
-=======
         let begun = Flow::begin(begun, &sent.back, exchange.now).and_then(|flow| {
             let flow = Flow { is_silent: sent.is_silent, ..flow };
-            let (place, seals) = (self.place(exchange.authority), self.seals());
+            let (place, seals) = (self.place(exchange.scheme, exchange.authority), self.seals());
             let address = flow.address(&provider, &self.settings().scopes, place, &seals, &redirect)?;
->>>>>>> s9-login
             Ok((flow, address))
         });
         let (flow, address) = match begun {
@@ -324,12 +318,9 @@ impl Terms {
             Err(why) => return Verdict::Refuse(self.not_let_in(exchange, &why)),
         };
         let session = Session { name: known.name.clone(), groups: known.groups.clone(), begun: exchange.now };
-<<<<<<< HEAD
-        let value = match session.seal(self.place(exchange.scheme, exchange.authority), &self.seals()) {
-=======
-        let (place, seals, is_secure) = (self.place(exchange.authority), self.seals(), is_secure(exchange));
+        let (place, seals, is_secure) =
+            (self.place(exchange.scheme, exchange.authority), self.seals(), is_secure(exchange));
         let value = match session.seal(place, &seals) {
->>>>>>> s9-login
             Ok(value) => value,
             Err(Unsealed::TooLong) => {
                 let name = known.name.escape_debug();
@@ -375,7 +366,7 @@ impl Terms {
             // By it the provider knows whose session it is, and asks nobody whether that is meant.
             let hint =
                 cookies(exchange, &hint_name(&self.login.users, is_secure(exchange))).find_map(|value| {
-                    let place = self.place(exchange.authority);
+                    let place = self.place(exchange.scheme, exchange.authority);
                     let token: String = place.open("hint", &self.seals(), value)?;
                     Some(format!("&id_token_hint={}", encode(token.as_bytes())))
                 });
