@@ -379,6 +379,10 @@ fn sources(checker: &mut Checker<'_>, site: &Item, routes: &[Route]) {
     let is_script = |name: &str| SCRIPTS.iter().any(|ending| name.to_ascii_lowercase().ends_with(ending));
     // Whether all that may answer for a path sends files.
     let is_sent = |path: &str| {
+        // What a program of the site runs is never sent, wherever it lies.
+        if routes.iter().any(|route| route.action.owns_source(path.as_bytes())) {
+            return false;
+        }
         let mut asked = routes.iter().filter(|route| matches(&route.pattern, path));
         asked
             .find_map(|route| match &route.action {
