@@ -741,3 +741,29 @@ fn explain_works_without_root() {
     folder.write("t.kdl", &format!("{settings} nonsense\n}}\n"));
     assert!(!explain("https://a.test:8443/").0);
 }
+
+/// The folders for uploads are made for the user of a pool; the way to them is the operator's.
+#[test]
+fn a_temporary_folder_that_the_pools_user_cannot_reach_is_found() {
+    let Some((name, _)) = user() else { return };
+    let folder = prepared("temporary-out-of-reach");
+    for (path, mode) in [("shut", 0o700), ("open", 0o755)] {
+        fs::create_dir(folder.path(path)).unwrap();
+        fs::set_permissions(folder.path(path), fs::Permissions::from_mode(mode)).unwrap();
+    }
+    let check = |path: &str| {
+        let dir = folder.0.display();
+        folder.write(
+            "t.kdl",
+            &format!(
+                "listen \"127.0.0.1:0\"\npool \"php\" {{ php; user \"{name}\"; temporary \"{dir}/{path}/php\" }}\n\
+                 site {{ root \".\"; route \"*.php\" {{ fastcgi \"php\" }} }}\n"
+            ),
+        );
+        running::run(&folder, &["check", "--config", "t.kdl"]).stderr
+    };
+    let said = check("shut");
+    assert!(said.contains("the processes of pool php cannot write uploads and sessions below"), "{said}");
+    let said = check("open");
+    assert!(!said.contains("uploads and sessions"), "{said}");
+}
