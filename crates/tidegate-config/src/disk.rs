@@ -2,6 +2,7 @@
 //!
 //! A parameter of loading, so that the fuzz target and the table's own tests never touch a disk.
 
+use rustix::fs::{Mode, OFlags};
 use std::ffi::OsString;
 use std::fs;
 use std::io;
@@ -80,9 +81,15 @@ impl Disk for RealDisk {
             What::Folder => return Err(io::Error::other("it is a folder")),
             What::Special => return Err(io::Error::other("it is no regular file")),
         }
+        // What has become a pipe meanwhile is not waited for.
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
+        let file = fs::File::from(rustix::fs::open(path, flags, Mode::empty())?);
+        if !file.metadata()?.is_file() {
+            return Err(io::Error::other("it is no regular file"));
+        }
         let mut bytes = Vec::new();
         let limit = u64::try_from(FILE_SIZE).unwrap_or(u64::MAX).saturating_add(1);
-        io::Read::read_to_end(&mut io::Read::take(fs::File::open(path)?, limit), &mut bytes)?;
+        io::Read::read_to_end(&mut io::Read::take(file, limit), &mut bytes)?;
         if bytes.len() > FILE_SIZE {
             let why = format!("it is larger than {} MiB", FILE_SIZE >> 20);
             return Err(io::Error::new(io::ErrorKind::FileTooLarge, why));

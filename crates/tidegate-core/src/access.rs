@@ -11,6 +11,7 @@ use std::path::Path;
 use tidegate_config::settings::network_table::line_with;
 use tidegate_config::settings::{Access, AccessRule, AccessRules, Network, Whom};
 use tidegate_http::Method;
+use tidegate_io::regular::read_regular;
 
 /// Why a request is not let in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -158,7 +159,7 @@ impl Refusal<'_> {
 
 /// Where an address stands in a list, as far as the file can be read by whom explains.
 fn listed(path: &Path, address: Option<IpAddr>) -> String {
-    let text = std::fs::read(path).unwrap_or_default();
+    let text = read_regular(path, crate::access_data::FILE_SIZE).unwrap_or_default();
     match address.and_then(|address| line_with(&text, address)) {
         Some((number, line)) => format!("line {number} (`{line}`)"),
         None => "it".to_owned(),

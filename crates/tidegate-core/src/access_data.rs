@@ -15,8 +15,7 @@ use maxminddb::{PathElement, Reader};
 use serde::{Deserialize, Serialize};
 use std::cell::{Cell, OnceCell};
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::fs::File;
-use std::io::{self, Read};
+use std::io;
 use std::net::IpAddr;
 use std::ops::Range;
 use std::os::fd::{AsFd, OwnedFd};
@@ -26,10 +25,11 @@ use tidegate_config::settings::{
     ClientFacts, Condition, Country, HostPattern, NetworkTable, Origin, Route, Settings, Site, Whom,
 };
 use tidegate_io::locking::lock;
+use tidegate_io::regular::read_regular;
 use tidegate_io::sealed::{MEMORY, Piece, SealedBytes, Sealer};
 
 /// The largest file, bytes.
-const FILE_SIZE: u64 = 512 << 20;
+pub(crate) const FILE_SIZE: u64 = 512 << 20;
 /// The most memories that are not full.
 const SMALL_MEMORIES: usize = 32;
 
@@ -163,7 +163,7 @@ impl AccessReader {
 /// Reads a file: what a process gets of it, and what is in it.
 fn look_over(key: &DataKey) -> Result<(Vec<u8>, String), String> {
     let shown = key.path.display();
-    let bytes = read(&key.path).map_err(|error| match error.kind() {
+    let bytes = read_regular(&key.path, FILE_SIZE).map_err(|error| match error.kind() {
         io::ErrorKind::NotFound => format!("{shown} cannot be read: there is no such file"),
         _ => format!("{shown} cannot be read: {error}"),
     })?;
@@ -201,20 +201,6 @@ pub fn places<'a>(files: impl IntoIterator<Item = &'a AccessFile>) -> (Vec<DataP
     };
     let places = files.into_iter().map(place).collect();
     (places, memories)
-}
-
-fn read(path: &Path) -> io::Result<Vec<u8>> {
-    let file = File::open(path)?;
-    let there = file.metadata()?;
-    if !there.is_file() {
-        return Err(io::Error::other("it is no regular file"));
-    }
-    let mut bytes = Vec::with_capacity(usize::try_from(there.len().min(FILE_SIZE)).unwrap_or(0));
-    file.take(FILE_SIZE + 1).read_to_end(&mut bytes)?;
-    match bytes.len() as u64 > FILE_SIZE {
-        true => Err(io::Error::other(format!("it is larger than {} MiB", FILE_SIZE >> 20))),
-        false => Ok(bytes),
-    }
 }
 
 /// The files of a revision, read and found to be good.

@@ -4,6 +4,9 @@
 //! asks the name servers ([`AskNames`]) is given by the binary; it has a thread of its own, so that no worker waits for it.
 //! A name is one that the address has and that has the address; what says so is not believed about anything else.
 
+mod places;
+
+use places::Places;
 use std::collections::VecDeque;
 use std::collections::hash_map::{HashMap, RandomState};
 use std::hash::BuildHasher;
@@ -112,7 +115,7 @@ pub struct ClientNames {
     /// Of the settings in force: clients in all tables, questions at once, nanoseconds.
     bounds: Bounds,
     asker: OnceLock<Arc<dyn AskNames>>,
-    under_way: AtomicUsize,
+    under_way: Places,
     /// Answers of name servers that settings no more name are forgotten.
     generation: AtomicU64,
     counts: Counts,
@@ -236,8 +239,7 @@ impl ClientNames {
             Asked::Now(ClientName::Unanswered)
         };
         let Some(asker) = self.asker.get() else { return refuse() };
-        if self.under_way.fetch_add(1, Relaxed) >= self.bounds.queries.load(Relaxed) {
-            self.under_way.fetch_sub(1, Relaxed);
+        if !self.under_way.take(client, self.bounds.queries.load(Relaxed)) {
             return refuse();
         }
         shard.asked.insert((client, generation), vec![given]);
@@ -279,7 +281,7 @@ impl ClientNames {
         let (client, generation) = question;
         let mut shard = lock(self.shard(client));
         let Some(waiting) = shard.asked.remove(&question) else { return };
-        self.under_way.fetch_sub(1, Relaxed);
+        self.under_way.give_back(client);
         let (count, least, most) = match name {
             ClientName::Known(_) => (&self.counts.named, LEAST, Duration::MAX),
             ClientName::Nameless => (&self.counts.nameless, LEAST, NAMELESS),
@@ -422,6 +424,27 @@ mod tests {
         assert!(orders <= 320 && names.shards.iter().all(|shard| lock(shard).asked.is_empty()), "{orders}");
     }
 
+    /// Name servers of one network that say nothing take no places from clients of others.
+    #[test]
+    fn a_network_without_answers_shuts_nobody_else_out() {
+        let (names, kept) = names(&Dns::default());
+        let of = |network: &str, host: u128| {
+            let network: std::net::Ipv6Addr = network.parse().unwrap();
+            IpAddr::V6((network.to_bits() + host).into())
+        };
+        let _silent: Vec<Asked> = (0..1000).map(|host| names.ask(of("2001:db8:0:1::", host))).collect();
+        let asked = kept.asked();
+        assert!(asked < Dns::default().queries / 2, "{asked}");
+        let others = [names.ask(of("2001:db8:0:2::", 1)), names.ask(client(1))];
+        assert_eq!(kept.asked(), asked + 2);
+        assert!(others.into_iter().all(|asked| matches!(asked, Asked::Later(_))));
+        lock(&kept.0).clear();
+        assert!(
+            matches!(names.ask(of("2001:db8:0:1::", 2000)), Asked::Later(_)),
+            "its places are free again"
+        );
+    }
+
     #[test]
     fn who_asks_and_gets_no_answer_does_not_wait() {
         let (names, kept) = names(&Dns::default());
@@ -458,7 +481,7 @@ mod tests {
         kept.answer(&named("new.test"));
         assert_eq!(come(after), Some(named("new.test")));
         assert_eq!(names.known(client(1)), Some(named("new.test")));
-        assert_eq!(names.under_way.load(Relaxed), 0);
+        assert_eq!(names.under_way.count(), 0);
     }
 
     /// Asks once more as soon as there is an answer.
@@ -480,10 +503,10 @@ mod tests {
         assert!(Pin::new(&mut first).poll(&mut Context::from_waker(&waker)).is_pending());
         kept.answer(&named("a.test"));
         let second = lock(&again.1).pop().expect("it was woken");
-        assert_eq!((kept.asked(), names.under_way.load(Relaxed)), (1, 1));
+        assert_eq!((kept.asked(), names.under_way.count()), (1, 1));
         kept.answer(&named("b.test"));
         assert_eq!(come(second), Some(named("b.test")));
-        assert_eq!((names.report().unanswered, names.under_way.load(Relaxed)), (0, 0));
+        assert_eq!((names.report().unanswered, names.under_way.count()), (0, 0));
     }
 
     #[test]

@@ -25,6 +25,7 @@ pub mod passing;
 pub mod pipe;
 pub mod poller;
 pub mod process;
+pub mod regular;
 mod root;
 pub mod runtime;
 pub mod sealed;

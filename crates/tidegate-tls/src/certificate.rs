@@ -16,6 +16,7 @@ use std::fmt::Write as _;
 use std::path::Path;
 use std::sync::{Arc, PoisonError, RwLock};
 use thiserror::Error;
+use tidegate_io::regular::read_regular;
 use x509_parser::prelude::{FromDer, GeneralName, X509Certificate};
 use x509_parser::public_key::PublicKey;
 
@@ -125,14 +126,10 @@ mod as_text {
 /// Reads a file of PEM, within bounds.
 ///
 /// # Errors
-/// [`CertificateError::Unreadable`]: the file cannot be read, or is larger than 1 MiB.
+/// [`CertificateError::Unreadable`]: the file cannot be read, is no regular file, or is larger than 1 MiB.
 pub fn read_file(path: &Path) -> Result<Vec<u8>, CertificateError> {
     let unreadable = |why: String| CertificateError::Unreadable { path: path.display().to_string(), why };
-    let is_oversized = std::fs::metadata(path).map_err(|error| unreadable(said(&error)))?.len() > FILE_MAX;
-    if is_oversized {
-        return Err(unreadable("it is larger than 1 MiB".into()));
-    }
-    std::fs::read(path).map_err(|error| unreadable(said(&error)))
+    read_regular(path, FILE_MAX).map_err(|error| unreadable(said(&error)))
 }
 
 fn said(error: &std::io::Error) -> String {

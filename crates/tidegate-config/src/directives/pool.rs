@@ -347,7 +347,7 @@ pub(super) const DIRECTIVES: &[Directive] = &[
               members (not `cpu`), in a `pool` that of the pool (`queue` and `concurrency`). Pools look when something \
               changes, all others once a second. The program finds `TIDEGATE_OF` (`server`, `site`, `upstream` or `pool`), \
               `TIDEGATE_NAME` (which; of a pool also `TIDEGATE_POOL`), `TIDEGATE_MEASURE`, `TIDEGATE_EVENT` (`above` or `below`), \
-              `TIDEGATE_THRESHOLD` and `TIDEGATE_VALUE` in its environment, the address gets them as JSON. It runs as `user`. A line of the error log says \
+              `TIDEGATE_THRESHOLD` and `TIDEGATE_VALUE` in its environment, and beside them only `PATH`, `HOME`, `USER` and `LOGNAME`; the address gets them as JSON. It runs as `user`. A line of the error log says \
               when it begins and when it fails. One hook runs once at a time, eight of them at once. What a program writes \
               goes to the log of the pool (`output`), else to the error log.",
         example: "on concurrency above=100 run \"/usr/local/bin/more-servers\"",

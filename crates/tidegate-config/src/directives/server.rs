@@ -163,7 +163,8 @@ pub(super) const DIRECTIVES: &[Directive] = &[
         arguments: &[one("path", Kind::File)],
         doc: "A file in which `tidegate stop` leaves who is banned, and for how long, and from which the next start takes it; \
               it is gone while the server runs. Without it all are let in after a stop. A server that is killed leaves \
-              nothing there.",
+              nothing there. One that belongs neither to root nor to the user that starts the server, or that others may \
+              write to, bans nobody.",
         example: "bans-file \"bans\"",
         ..Directive::new("bans-file", TOP)
     },
@@ -339,7 +340,8 @@ pub(super) const DIRECTIVES: &[Directive] = &[
                 name: "queries",
                 kind: Kind::Number { least: 1, most: 4096 },
                 default: Some("256"),
-                doc: "How many clients are asked for at once, in each server process. Beyond it a client counts as not answered.",
+                doc: "How many clients are asked for at once, in each server process, of which those of one IPv6 network of 64 bits \
+                      have a sixteenth at most, those of one of 48 bits a quarter. Beyond it a client counts as not answered.",
             },
         ],
         default: None,

@@ -141,7 +141,7 @@ pub(super) const DIRECTIVES: &[Directive] = &[
                       server. Give it one of its own where it reads a key that applications must not." },
         ],
         doc: "A command that sets records for `dns-01`. It gets `present` or `cleanup`, the full name of the record, and \
-              its value. It is root only with `user=\"root\"`.",
+              its value; its environment holds `PATH`, `HOME`, `USER` and `LOGNAME`. It is root only with `user=\"root\"`.",
         example: "dns-hook \"dns-hook\" settle=\"30s\"",
         ..Directive::new("dns-hook", ACME)
     },

@@ -26,6 +26,8 @@ const WIDTHS: [usize; SECTIONS] = [5, 9, 16, 24];
 const STEP: usize = 32;
 /// Keys of IPv6 in a line of the processor's caches.
 const LINE: usize = 8;
+/// So much of a line that is no network is shown, characters.
+const SHOWN: usize = 15;
 /// The longest list, in networks.
 const ENTRIES: usize = 8_000_000;
 
@@ -359,8 +361,28 @@ fn merge<A: Copy + Ord>(ranges: &mut Vec<(A, A)>, next: impl Fn(A) -> Option<A>)
 }
 
 fn address(text: &str) -> Result<IpAddr, String> {
-    let parsed = text.parse::<IpAddr>().map_err(|_| format!("`{text}` is no address"))?;
+    let parsed = text.parse::<IpAddr>().map_err(|_| format!("{} is no address", shown(text)))?;
     Ok(parsed.to_canonical())
+}
+
+/// What a message may show of a line. The file may be one that a list has become by a link, and that its maker may not read:
+/// only what can be a mistake in an address is shown, and only how it begins.
+fn shown(text: &str) -> String {
+    match text.get(..SHOWN) {
+        _ if !is_of_addresses(text) => "this".to_owned(),
+        Some(begin) if text.len() > SHOWN => format!("`{begin}…`"),
+        _ => format!("`{text}`"),
+    }
+}
+
+fn is_of_addresses(text: &str) -> bool {
+    text.contains(['.', ':', '/'])
+        && text.bytes().all(|byte| byte.is_ascii_hexdigit() || b".:/- ".contains(&byte))
+}
+
+/// Whether all of it may be shown.
+fn is_shown(text: &str) -> bool {
+    text.len() <= SHOWN && is_of_addresses(text)
 }
 
 /// A network of a list; bits behind its own are taken for zero, as whoever writes such lists means it.
@@ -371,9 +393,16 @@ fn network(text: &str) -> Result<Network, String> {
         && bits <= if address.is_ipv4() { 32 } else { 128 }
     {
         let masked = super::first_address(address, bits);
-        return read_network(&format!("{masked}/{bits}")).map_err(|error| error.message);
+        return read_network(&format!("{masked}/{bits}")).map_err(|_| no_network(text));
     }
-    exact.map_err(|error| error.message)
+    exact.map_err(|error| if is_shown(text) { error.message } else { no_network(text) })
+}
+
+fn no_network(text: &str) -> String {
+    format!(
+        "{} is no address, network or range, such as `192.0.2.7`, `192.0.2.0/24` or `2001:db8::/32`",
+        shown(text)
+    )
 }
 
 /// The line of a list that an address stands in, and what it says: for `explain`.
@@ -437,6 +466,18 @@ mod tests {
             ("\n\n\u{1}\n", 3),
         ] {
             assert_eq!(NetworkTable::encode(text.as_bytes()).unwrap_err().0, line, "{text:?}");
+        }
+        // What a link of whoever writes the list leads to is not told.
+        for (text, shown) in [
+            ("root:$6$salt$hash:19000:0:99999:7:::", "this is no address, "),
+            ("0123456789abcdef0123456789abcdef", "this is no address, "),
+            ("secret-secret-1.2", "this is no address"),
+            ("10.0.0.0/33", "`10.0.0.0/33` is no network: the bits go from 0 to 32"),
+            ("10.0.0-10.0.1", "`10.0.0` is no address"),
+            ("2001:db8:0:1:2:3:4:5:6", "`2001:db8:0:1:2:…` is no address, "),
+        ] {
+            let (_, why) = NetworkTable::encode(text.as_bytes()).unwrap_err();
+            assert!(why.starts_with(shown), "{text}: {why}");
         }
         let bytes = NetworkTable::encode(b"10.0.0.0/8\n::1").unwrap();
         for length in 0..bytes.len() {

@@ -49,8 +49,8 @@ struct Count {
 }
 
 impl Budget {
-    /// Whether a line may be written; otherwise it is counted.
-    fn admit(&mut self, size: u64, limit: u64, now: u64) -> bool {
+    /// Whether a line of `own` bytes, which is `size` with what stands in front of it, may be written; otherwise it is counted.
+    fn admit(&mut self, (size, own): (u64, u64), limit: u64, now: u64) -> bool {
         // While some are left out, `take` ends the second: their count is said before the next line.
         if self.is_over(now) && self.left_out.lines == 0 {
             (self.since, self.bytes) = (now, 0);
@@ -58,7 +58,7 @@ impl Budget {
         // A line that does not fit is the end of this second's: nothing overtakes it.
         if self.left_out.lines > 0 || (self.bytes > 0 && self.bytes + size > limit) {
             self.left_out.lines += 1;
-            self.left_out.bytes += size;
+            self.left_out.bytes += own;
             return false;
         }
         self.bytes += size;
@@ -100,7 +100,8 @@ pub fn application(name: &str, about: &dyn std::fmt::Display, lines: &[(Level, S
             // The level of the error log is for all that is in it; a log of its own takes everything.
             let is_wanted = own.is_some() || error_log().is_none_or(|(_, _, most)| *level <= most);
             let size = (about.len() + text.len() + 40) as u64;
-            if is_wanted && budget.admit(size, limit, monotonic_ns()) {
+            let own = text.len() as u64 + 1;
+            if is_wanted && budget.admit((size, own), limit, monotonic_ns()) {
                 push_line(&mut out, *level, &format!("{about}: {text}"));
             }
         }
@@ -236,19 +237,19 @@ mod tests {
         let (mut budget, mut written) = (Budget::default(), 0);
         let mut now = 5 * second;
         for _ in 0..100 {
-            written += u64::from(budget.admit(100, 1000, now));
+            written += u64::from(budget.admit((100, 60), 1000, now));
             now += 1000;
         }
         assert_eq!(written, 10);
         assert_eq!(budget.take(now), None, "not before the second is over");
-        assert_eq!(budget.take(now + second), Some(Count { lines: 90, bytes: 9000 }));
+        assert_eq!(budget.take(now + second), Some(Count { lines: 90, bytes: 5400 }));
         assert_eq!(budget.take(now + second), None);
         // One that is larger than the bound by itself is written all the same.
-        assert!(budget.admit(5000, 1000, now + 3 * second));
-        assert!(!budget.admit(1, 1000, now + 3 * second));
+        assert!(budget.admit((5000, 4960), 1000, now + 3 * second));
+        assert!(!budget.admit((41, 1), 1000, now + 3 * second));
         // What was not said yet is said before anything else, however late.
-        assert!(!budget.admit(1, 1000, now + 9 * second));
+        assert!(!budget.admit((41, 1), 1000, now + 9 * second));
         assert_eq!(budget.take(now + 9 * second), Some(Count { lines: 2, bytes: 2 }));
-        assert!(budget.admit(1, 1000, now + 9 * second));
+        assert!(budget.admit((41, 1), 1000, now + 9 * second));
     }
 }

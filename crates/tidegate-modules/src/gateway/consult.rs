@@ -13,6 +13,7 @@ use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
 use tidegate_config::settings::{Forward, Site};
+use tidegate_core::trace::REQUEST_ID;
 use tidegate_core::user::Granted;
 use tidegate_core::{Body, Exchange, Response};
 use tidegate_http::path::encode_path;
@@ -83,11 +84,14 @@ impl Consulted {
         h1::begin_request(&mut out, "GET", &self.path, host).ok()?;
         let is_trusted = exchange.state.remote.is_trusted;
         let has_connection = exchange.fields.contains("connection");
+        let request_id = exchange.request_id();
         for field in exchange.fields.iter() {
+            let is_told_anew = request_id.is_some() && field.is(REQUEST_ID);
             let is_asked = fields::is_unambiguous(field.name)
                 && !ends_here(field.name)
                 && !is_forwarded(field.name)
                 && !is_of_this_request(field.name)
+                && !is_told_anew
                 && (is_credential(field.name) || !self.granted.replaces(field.name))
                 && fields::may_pass(field.name, is_trusted, &[])
                 && !(has_connection && named_by_connection(exchange, field.name));
@@ -96,6 +100,9 @@ impl Consulted {
             }
         }
         forwarded(exchange, is_trusted, &|_| false, &mut out);
+        if let Some(id) = request_id {
+            append_field(&mut out, "X-Request-Id", id.as_bytes()).ok()?;
+        }
         // The path that routes are chosen by, and not one of its spellings.
         let query = exchange.query.map(|query| format!("?{query}")).unwrap_or_default();
         let uri = format!("{}{query}", encode_path(exchange.path));

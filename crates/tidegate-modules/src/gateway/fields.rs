@@ -56,8 +56,8 @@ pub fn is_certificate(name: &str) -> bool {
 }
 
 /// Names that mean something in a head alone: framing, routing, what a request is asked with, who asks, and what decides
-/// about an answer (RFC 9110 section 6.5.1). Whoever merges trailers into the head all the same must not find them there.
-const OF_HEADS: [&str; 53] = [
+/// about an answer (RFC 9110 section 6.5.1); and the id of a request, which is the server's where it gives them. Whoever merges trailers into the head all the same must not find them there.
+const OF_HEADS: [&str; 54] = [
     "accept-ranges",
     "age",
     "authentication-info",
@@ -110,6 +110,7 @@ const OF_HEADS: [&str; 53] = [
     "x-content-type-options",
     "x-frame-options",
     "x-http-method-override",
+    "x-request-id",
     "x-requested-with",
 ];
 
@@ -175,6 +176,7 @@ mod tests {
             ("X_Real_IP", false),
             ("X-Accel-Redirect", false),
             ("HTTP2-Settings", false),
+            ("X-Request-Id", false),
             ("X-Set-Here", false),
         ] {
             sent.push(name, if passes { "yes" } else { "no" });

@@ -387,7 +387,7 @@ proptest! {
 /// The whole way, from an open folder to the response, without a worker.
 #[test]
 fn whole_pages_have_a_tag_and_large_ones_stream() {
-    use super::{Made, make, respond};
+    use super::{Made, make};
     use tidegate_core::response::{Body, Head};
     let folder = Folder::new("made");
     for number in 0..201 {
@@ -405,6 +405,7 @@ fn whole_pages_have_a_tag_and_large_ones_stream() {
         let opened = root.open_file(b"at", Patience::Wait).unwrap();
         make(&root, b"at", &opened.fd, &settings(page), request)
     };
+    let respond = |made| super::respond(made, Path::new("/at"));
     let mut request = Request { path: b"/at/".to_vec(), ..Request::default() };
     assert!(matches!(run(201, &request), Ok(Made::Large(_))));
     let streamed = respond(run(201, &request));
@@ -434,9 +435,9 @@ fn whole_pages_have_a_tag_and_large_ones_stream() {
 
 #[test]
 fn faults_have_their_status() {
-    use super::respond;
     use super::scan::ScanError;
     use tidegate_core::Author;
+    let respond = |made| super::respond(made, Path::new("/at"));
     let status = |kind: std::io::ErrorKind| respond(Err(ScanError::Io(kind.into()))).status.0;
     assert_eq!(status(std::io::ErrorKind::PermissionDenied), 403);
     assert_eq!(status(std::io::ErrorKind::NotFound), 404);

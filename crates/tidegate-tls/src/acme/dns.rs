@@ -60,6 +60,8 @@ fn zone_of<'a>(zones: &'a [DnsUpdate], name: &str) -> Result<&'a DnsUpdate, Issu
 pub struct DnsHook {
     /// The program and what goes before the three arguments.
     pub command: Vec<OsString>,
+    /// All that its environment holds.
+    pub environment: Vec<(String, String)>,
     /// What it is called in messages.
     pub shown: PathBuf,
     /// How long the record needs until every server of the zone has it.
@@ -95,6 +97,8 @@ impl DnsHook {
         command
             .args(first)
             .args([what, name, value])
+            .env_clear()
+            .envs(self.environment.iter().map(|(name, value)| (name, value)))
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::piped());

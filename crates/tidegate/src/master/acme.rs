@@ -15,7 +15,7 @@ use tidegate_config::settings::{self, Acme as AcmeSettings, AcmeChallenge};
 use tidegate_core::log;
 use tidegate_core::tls::{TlsUpdate, automatic_names};
 use tidegate_io::clock::wall_seconds;
-use tidegate_modules::gateway::supervise::launch::Launch;
+use tidegate_modules::gateway::supervise::launch::{Launch, environment_of_hook};
 use tidegate_tls::Pair;
 use tidegate_tls::acme::authority::base64;
 use tidegate_tls::acme::dns::{Dns, DnsHook};
@@ -236,7 +236,9 @@ fn dns_of(settings: &AcmeSettings) -> Option<Dns> {
             command =
                 std::iter::once(through.get_program()).chain(through.get_args()).map(Into::into).collect();
         }
-        return Some(Dns::Hook(DnsHook { command, shown: hook.command.clone(), settle: hook.settle }));
+        let environment = environment_of_hook(hook.user.as_deref());
+        let (shown, settle) = (hook.command.clone(), hook.settle);
+        return Some(Dns::Hook(DnsHook { command, environment, shown, settle }));
     }
     let zone = |update: &settings::DnsUpdate| {
         let Some(key) = base64(&update.key) else {

@@ -7,6 +7,7 @@ use super::rates::Rates;
 use rustix::fs::{Mode, OFlags};
 use std::fs::File;
 use std::io::{self, Read, Write};
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use tidegate_core::log;
 use tidegate_io::clock::wall_seconds;
@@ -30,7 +31,7 @@ pub fn ban_again(path: &Path, rates: &Rates) {
         }
         Err(error) => {
             log::warn(format_args!(
-                "who was banned before the stop is let in: {shown} cannot be read: {error}"
+                "who was banned before the stop is let in: {shown} cannot be used: {error}"
             ));
         }
     }
@@ -71,8 +72,18 @@ fn read(path: &Path) -> io::Result<Option<String>> {
         Err(rustix::io::Errno::NOENT) => return Ok(None),
         Err(error) => return Err(error.into()),
     };
-    if !file.metadata()?.is_file() {
+    let there = file.metadata()?;
+    if !there.is_file() {
         return Err(io::Error::other("it is no regular file"));
+    }
+    // Whoever else could write it could ban whom they like.
+    let (owner, own) = (there.uid(), rustix::process::geteuid());
+    if owner != 0 && owner != own.as_raw() {
+        let whose = "which is neither root nor who starts the server";
+        return Err(io::Error::other(format!("it belongs to user {owner}, {whose}")));
+    }
+    if there.mode() & 0o022 != 0 {
+        return Err(io::Error::other("others than its owner may write to it"));
     }
     let mut lines = String::new();
     match file.take(MOST + 1).read_to_string(&mut lines)? as u64 > MOST {
@@ -91,4 +102,33 @@ fn write(path: &Path, lines: &str) -> io::Result<()> {
     file.write_all(lines.as_bytes())?;
     file.sync_all()?;
     std::fs::rename(fresh, path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs::{Permissions, set_permissions};
+    use std::os::unix::fs::{PermissionsExt, chown};
+
+    #[test]
+    fn bans_that_others_could_have_written_ban_nobody() {
+        let folder = std::env::temp_dir().join(format!("tidegate-kept-bans-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let path = folder.join("bans");
+        let said = || read(&path).map_err(|error| error.to_string());
+        assert_eq!(said(), Ok(None));
+        write(&path, "bans\n").unwrap();
+        assert_eq!(said(), Ok(Some("bans\n".to_owned())));
+        for mode in [0o620, 0o602] {
+            set_permissions(&path, Permissions::from_mode(mode)).unwrap();
+            assert_eq!(said(), Err("others than its owner may write to it".to_owned()), "{mode:o}");
+        }
+        set_permissions(&path, Permissions::from_mode(0o644)).unwrap();
+        assert_eq!(said(), Ok(Some("bans\n".to_owned())));
+        if rustix::process::geteuid().is_root() {
+            chown(&path, Some(65534), None).unwrap();
+            assert!(said().unwrap_err().starts_with("it belongs to user 65534, "), "{:?}", said());
+        }
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
 }

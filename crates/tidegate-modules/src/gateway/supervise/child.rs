@@ -4,7 +4,7 @@
 //! the process has started.
 
 use super::keeper::{END_ALL, Keeper};
-use super::launch::{Launch, OURSELVES, identity_of};
+use super::launch::{Launch, OURSELVES, identity_of, search_path};
 use super::machine::KILLED;
 use super::opcache::{self, Opcache};
 use super::php::{self, Found};
@@ -32,8 +32,6 @@ use tidegate_core::log::{self, Level};
 
 /// Characters of the last line of output that are said of a process that failed.
 const LAST: usize = 500;
-/// Where programs are looked for when the environment does not say.
-const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
 /// How a process gets to its requests.
 pub(super) enum Way {
@@ -165,7 +163,7 @@ fn prepare(start: &mut Start<'_>) -> Result<Prepared, String> {
     .with_resources(&processes.resources);
     let mut environment = processes.environment.clone();
     if !environment.iter().any(|(name, _)| name == "PATH") {
-        environment.push(("PATH".into(), std::env::var("PATH").unwrap_or_else(|_| PATH.into())));
+        environment.push(("PATH".into(), search_path()));
     }
     let mut stdin = Stdio::null();
     let own_path = |suffix: &str| -> Result<PathBuf, String> {

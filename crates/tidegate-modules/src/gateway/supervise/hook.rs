@@ -4,7 +4,7 @@
 //! measure has come back across its other bound, and not more often than the settings allow: a number that
 //! trembles around the threshold sets off one.
 
-use super::launch::Launch;
+use super::launch::{Launch, environment_of_hook};
 use crate::gateway::complaints::Lines;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::pipe::{PipeFlags, pipe_with};
@@ -182,6 +182,7 @@ fn run(argv: &[String], launch: Launch, occasion: &Occasion, timeout: Duration) 
     let fail = |error: io::Error| format!("`{program}` cannot be run: {error}");
     let (read, write) = pipe_with(PipeFlags::CLOEXEC).map_err(|error| fail(error.into()))?;
     let Occasion { subject, measure, event, threshold, value } = occasion;
+    command.env_clear().envs(environment_of_hook(launch.user.as_deref()));
     if subject.kind == "pool" {
         command.env("TIDEGATE_POOL", &subject.name);
     }

@@ -27,6 +27,8 @@ use tidegate_io::syscall_filter;
 
 /// What this program is run as, also once its file has been replaced by a newer one.
 pub(super) const OURSELVES: &str = "/proc/self/exe";
+/// Where programs are looked for when the environment does not say.
+const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 /// The descriptor that systemd and those who follow it pass a listening socket as.
 const LISTEN_FD: i32 = 3;
 
@@ -232,6 +234,32 @@ pub fn find_group(name: &str) -> Result<Gid, String> {
         Ok(None) => Err(format!("there is no group `{name}` on this system")),
         Err(error) => Err(format!("cannot look up the group `{name}`: {error}")),
     }
+}
+
+/// Where a program looks for others: what the server itself was given.
+pub(super) fn search_path() -> String {
+    std::env::var("PATH").unwrap_or_else(|_| PATH.into())
+}
+
+/// All that the environment of a hook holds beside what it is told: the server's own may hold what only root may know.
+/// Without a user it is run as the server's.
+pub fn environment_of_hook(user: Option<&str>) -> Vec<(String, String)> {
+    let found = match user.map(|name| (name, name.parse::<u32>())) {
+        Some((name, Err(_))) => User::from_name(name),
+        Some((_, Ok(number))) => User::from_uid(Uid::from_raw(number)),
+        None => User::from_uid(Uid::effective()),
+    };
+    let mut environment = vec![("PATH".to_owned(), search_path())];
+    // One without an entry has no folder of its own, and neither has one whose name cannot be looked up now.
+    let (name, home) = match found {
+        Ok(Some(user)) => (Some(user.name), user.dir.into_os_string().into_string().ok()),
+        _ => (None, None),
+    };
+    environment.push(("HOME".into(), home.unwrap_or_else(|| "/".into())));
+    if let Some(name) = name {
+        environment.extend(["USER", "LOGNAME"].map(|variable| (variable.to_owned(), name.clone())));
+    }
+    environment
 }
 
 /// The user and group that `user` and `group` of the settings mean, as numbers; `None` where neither is named.

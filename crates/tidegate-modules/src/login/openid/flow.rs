@@ -147,6 +147,7 @@ mod tests {
         client: "web",
         user: "sub",
         groups: None,
+        scheme: "https",
         authority: "a.test",
     };
 

@@ -27,6 +27,7 @@ const PLACE: Place<'_> = Place {
     client: "web",
     user: "sub",
     groups: Some("groups"),
+    scheme: "https",
     authority: "site.test",
 };
 /// How long a session lasts.

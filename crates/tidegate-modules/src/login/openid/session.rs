@@ -40,6 +40,8 @@ pub struct Place<'p> {
     /// The claims that have the name and the groups.
     pub user: &'p str,
     pub groups: Option<&'p str>,
+    /// What was sent over `http` for all to see proves nothing over `https`.
+    pub scheme: &'p str,
     /// As the browser names the site.
     pub authority: &'p str,
 }
@@ -48,7 +50,16 @@ impl Place<'_> {
     fn purpose<R>(&self, what: &str, then: impl FnOnce(Purpose<'_>) -> R) -> R {
         let authority = self.authority.to_ascii_lowercase();
         let groups = self.groups.unwrap_or_default();
-        then(Purpose(&[what, self.users, self.issuer, self.client, self.user, groups, &authority]))
+        then(Purpose(&[
+            what,
+            self.users,
+            self.issuer,
+            self.client,
+            self.user,
+            groups,
+            self.scheme,
+            &authority,
+        ]))
     }
 
     /// Seals something for it.
@@ -148,6 +159,7 @@ mod tests {
         client: "web",
         user: "sub",
         groups: Some("groups"),
+        scheme: "https",
         authority: "a.test",
     };
 
@@ -170,6 +182,7 @@ mod tests {
             Place { user: "email", ..PLACE },
             Place { groups: Some("roles"), ..PLACE },
             Place { groups: None, ..PLACE },
+            Place { scheme: "http", ..PLACE },
             Place { authority: "b.test", ..PLACE },
         ] {
             assert!(open(other, 600, 999).is_none(), "{other:?}");
