@@ -152,6 +152,24 @@ pub fn leave_send_buffer_to_the_kernel(connection: BorrowedFd<'_>) {
     };
 }
 
+/// Has the kernel spread what it sends, so that it is no faster than so many bytes a second (`SO_MAX_PACING_RATE`, socket(7));
+/// `None` lets it go. Where the kernel does not know how, it sends as ever.
+pub fn bound_pace(connection: BorrowedFd<'_>, most: Option<u64>) {
+    let rate =
+        most.map_or(libc::c_ulong::MAX, |most| libc::c_ulong::try_from(most).unwrap_or(libc::c_ulong::MAX));
+    // SAFETY: the pointer and the length describe `rate`, which outlives the call.
+    #[allow(unsafe_code)]
+    let _ = unsafe {
+        libc::setsockopt(
+            connection.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_MAX_PACING_RATE,
+            (&raw const rate).cast(),
+            size_of::<libc::c_ulong>() as libc::socklen_t,
+        )
+    };
+}
+
 /// Bounds the bytes received and not read that the kernel keeps for a connection (`SO_RCVBUF`, which ends its own growth of
 /// the buffer). Without effect on a unix socket, where the sender's buffer counts.
 ///
@@ -475,6 +493,31 @@ mod tests {
         }
         assert_eq!(std::fs::read(folder.join("link")).unwrap(), b"precious");
         std::fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn the_kernel_is_told_how_fast_it_may_send() {
+        let told = |socket: BorrowedFd<'_>| {
+            let (mut rate, mut length): (u64, libc::socklen_t) = (0, 8);
+            // SAFETY: the pointers describe `rate` and `length`, which outlive the call.
+            #[allow(unsafe_code)]
+            let result = unsafe {
+                libc::getsockopt(
+                    socket.as_raw_fd(),
+                    libc::SOL_SOCKET,
+                    libc::SO_MAX_PACING_RATE,
+                    (&raw mut rate).cast(),
+                    &raw mut length,
+                )
+            };
+            assert_eq!((result, length), (0, 8));
+            rate
+        };
+        let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+        bound_pace(socket.as_fd(), Some(20 << 30));
+        assert_eq!(told(socket.as_fd()), 20 << 30);
+        bound_pace(socket.as_fd(), None);
+        assert_eq!(told(socket.as_fd()), u64::MAX);
     }
 
     #[test]

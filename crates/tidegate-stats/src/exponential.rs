@@ -17,8 +17,8 @@ pub(crate) const LAST: usize = OCTAVES * PER_OCTAVE + 1;
 /// All of them.
 pub(crate) const BUCKETS: usize = LAST + 1;
 
-/// 2^30 / 10^9 as a fraction of 2^63.
-const TICKS_PER_NANOSECOND: u64 = 0x8970_5f41_36b4_a597;
+/// 2^30 / 10^9 as a fraction of 2^63, rounded up.
+const TICKS_PER_NANOSECOND: u64 = 0x8970_5f41_36b4_a598;
 
 /// 2^63 * 2^(n/16), rounded down: what is larger belongs to the next bucket.
 const ENDS: [u64; PER_OCTAVE + 1] = [
@@ -55,10 +55,11 @@ const BELOW: [u8; 32] = {
     below
 };
 
-/// Nanoseconds as ticks of 2^-30 s, rounded up.
+/// Nanoseconds as ticks of 2^-30 s, rounded down. What is less than a nanosecond beyond the end of a bucket may be counted
+/// there: the end that is told is rounded up to a whole one, so it is not less all the same.
 #[inline]
 pub(crate) fn ticks(nanos: u64) -> u64 {
-    let product = u128::from(nanos) * u128::from(TICKS_PER_NANOSECOND) + ((1 << 63) - 1);
+    let product = u128::from(nanos) * u128::from(TICKS_PER_NANOSECOND);
     (product >> 63) as u64 // what is longer than 544 years wraps, and nothing is
 }
 
@@ -115,7 +116,7 @@ mod tests {
         assert_eq!(ticks(1_000_000_000), 1 << 30);
         assert_eq!(end_in_seconds(bucket_of(ticks(1_000_000_000))), 1.0);
         assert_eq!(end_of(bucket_of(ticks(1_000_000_000))), 1_000_000_000);
-        assert_eq!((nanos(1 << 30), ticks(0), ticks(1)), (1_000_000_000, 0, 2));
+        assert_eq!((nanos(1 << 30), ticks(0), ticks(1)), (1_000_000_000, 0, 1));
     }
 
     proptest! {

@@ -57,7 +57,7 @@ impl FileWatch {
         paths: impl IntoIterator<Item = &'p Path>,
         stamp: impl Fn(&Path) -> Stamp,
     ) -> Vec<&'p Path> {
-        self.settled_after(paths, stamp, || std::thread::sleep(PAUSE))
+        self.settled_after(paths, stamp, || std::thread::park_timeout(PAUSE))
     }
 
     /// The same; `pause` is how [`PAUSE`] goes by.

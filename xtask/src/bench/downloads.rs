@@ -14,7 +14,7 @@ use super::generator::{self, Load, Running, words};
 use super::peers::Kind;
 use super::report::{Table, grouped, significant};
 use super::server::{Server, Setup};
-use super::{cpu, host, static_files};
+use super::{cpu, host};
 
 #[derive(clap::Args)]
 pub struct Arguments {
@@ -36,12 +36,8 @@ pub struct Arguments {
     /// Servers to compare with
     #[arg(long, value_enum, value_delimiter = ',', default_value = "nginx")]
     peers: Vec<Kind>,
-    /// Congestion control for all servers
-    #[arg(long, default_value = "cubic")]
-    congestion: String,
-    /// Use the release binary that is there
-    #[arg(long)]
-    no_build: bool,
+    #[command(flatten)]
+    conditions: host::Conditions,
 }
 
 const MIB: usize = 1 << 20;
@@ -50,13 +46,8 @@ const SMALL_RATE: u32 = 3_000;
 
 /// Runs the three parts and prints their tables.
 pub fn run(arguments: &Arguments) -> Result<()> {
-    host::prepare()?;
-    if !arguments.no_build {
-        static_files::build()?;
-    }
-    let congestion = host::CongestionControl::set(&arguments.congestion)?;
-    println!("{}, {}", host::today(), host::description());
-    println!("congestion control {}, nginx with sndbuf=64k\n", congestion.name());
+    let _congestion = arguments.conditions.begin()?;
+    println!("nginx with sndbuf=64k\n");
     side_by_side(arguments)?;
     all_complete(arguments)
 }
@@ -72,7 +63,7 @@ fn side_by_side(arguments: &Arguments) -> Result<()> {
         "kernel TCP MiB, most",
         "failed",
     ]);
-    for side in sides(&arguments.peers, *downloads, *limit, *seconds)? {
+    for side in sides(&host::installed(&arguments.peers), *downloads, *limit, *seconds)? {
         table.row([
             side.server,
             format!("{:.1} %", 100.0 * side.delivered),
@@ -113,14 +104,14 @@ pub fn sides(peers: &[Kind], downloads: u32, limit: u32, seconds: u32) -> Result
         let server = Server::start(kind, false, &setup)?;
         server.fetch("large.bin")?;
         let before = cpu::resident_bytes(&server.processes()?)?;
-        let used = cpu::time_used(&server.processes()?)?;
+        let used = server.time_used()?;
         let load = generator::start(&words(&format!(
             "downloads -c {downloads} --limit {limit}KiB -t {seconds}s --verify none {} http://127.0.0.1:{}/large.bin",
             sources(downloads),
             server.port
         )))?;
         let mut watched = watch(load, &server)?;
-        let used = cpu::time_used(&server.processes()?)?.saturating_sub(used);
+        let used = server.time_used()?.saturating_sub(used);
         let bytes = watched.load.report["bytes"].as_f64().context("a report without bytes")?;
         sides.push(Side {
             server: server.name(),

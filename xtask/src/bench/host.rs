@@ -8,6 +8,8 @@ use std::process::{Child, Command, Stdio};
 
 use anyhow::{Context, Result, bail};
 
+use super::peers::Kind;
+use super::static_files;
 use crate::workspace;
 
 const CONGESTION_CONTROL: &str = "/proc/sys/net/ipv4/tcp_congestion_control";
@@ -33,6 +35,43 @@ pub fn prepare() -> Result<()> {
     rustix::process::setrlimit(rustix::process::Resource::Nofile, bound)
         .context("cannot raise the bound on open files")?;
     Ok(())
+}
+
+/// What the benches of downloads are told of how to begin.
+#[derive(clap::Args)]
+pub struct Conditions {
+    /// Congestion control for all servers
+    #[arg(long, default_value = "cubic")]
+    congestion: String,
+    /// Use the release binary that is there
+    #[arg(long)]
+    pub no_build: bool,
+}
+
+impl Conditions {
+    /// Builds what is to be measured, and sets the congestion control for as long as what comes back lives. Prints on what
+    /// machine that is, and with which.
+    pub fn begin(&self) -> Result<CongestionControl> {
+        prepare()?;
+        if !self.no_build {
+            static_files::build()?;
+        }
+        let congestion = CongestionControl::set(&self.congestion)?;
+        println!("{}, {}, congestion control {}", today(), description(), congestion.name());
+        Ok(congestion)
+    }
+}
+
+/// The peers that are installed; says which are not.
+pub fn installed(peers: &[Kind]) -> Vec<Kind> {
+    let is_there = |kind: &&Kind| {
+        let is_there = kind.program().is_some_and(|name| workspace::find_program(name).is_some());
+        if !is_there {
+            println!("NOT COMPARED with {}, which is not there: cargo xtask tools --for bench", kind.name());
+        }
+        is_there
+    };
+    peers.iter().filter(is_there).copied().collect()
 }
 
 /// How many files a process may have open.

@@ -109,7 +109,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     let stored = Baseline::read()?;
     let mut measured = BTreeMap::new();
     for case in chosen {
-        measured.insert(case.name.to_owned(), measure(case)?);
+        measured.insert(case.name.to_owned(), measure(case, true)?);
     }
     let comparisons = compare(&stored, &measured);
     print_table(&comparisons);
@@ -127,11 +127,20 @@ pub fn run(arguments: &Arguments) -> Result<()> {
 }
 
 /// Instructions of one operation of the case of this name.
-pub fn of(name: &str) -> Result<f64> {
+pub fn of(name: &str, builds: bool) -> Result<f64> {
     if workspace::find_program("valgrind").is_none() {
         bail!("valgrind is missing: cargo xtask tools");
     }
-    measure(CASES.iter().find(|case| case.name == name).context("no such case")?)
+    measure(case(name)?, builds)
+}
+
+/// The program of a case, built first where `builds` says so.
+pub fn program(name: &str, builds: bool) -> Result<PathBuf> {
+    binary(case(name)?, builds)
+}
+
+fn case(name: &str) -> Result<&'static Case> {
+    CASES.iter().find(|case| case.name == name).context("no such case")
 }
 
 /// An error where streams on which nothing happens cost something, whatever the baseline says.
@@ -184,8 +193,8 @@ fn report(comparisons: &[Comparison], is_comparable: bool) -> Result<()> {
 }
 
 /// Instructions of one operation.
-fn measure(case: &Case) -> Result<f64> {
-    let binary = build(case)?;
+fn measure(case: &Case, builds: bool) -> Result<f64> {
+    let binary = binary(case, builds)?;
     let once = count(case, &binary, case.operations)?;
     let twice = count(case, &binary, case.operations * 2)?;
     let difference = twice.checked_sub(once).with_context(|| {
@@ -194,11 +203,13 @@ fn measure(case: &Case) -> Result<f64> {
     Ok(difference as f64 / case.operations as f64)
 }
 
-fn build(case: &Case) -> Result<PathBuf> {
-    let mut command = workspace::cargo();
-    command.args(["build", "--quiet", "--profile", "dist", "--locked"]);
-    command.args(["--package", case.package, "--example", case.example]);
-    workspace::run(&mut command)?;
+fn binary(case: &Case, builds: bool) -> Result<PathBuf> {
+    if builds {
+        let mut command = workspace::cargo();
+        command.args(["build", "--quiet", "--profile", "dist", "--locked"]);
+        command.args(["--package", case.package, "--example", case.example]);
+        workspace::run(&mut command)?;
+    }
     Ok(workspace::optimised().join("examples").join(case.example))
 }
 

@@ -12,11 +12,11 @@ use std::time::Duration;
 use anyhow::Result;
 
 use super::generator::{self, Load, words};
+use super::host;
 use super::peers::Kind;
 use super::report::{Table, grouped};
 use super::server::{Server, Setup};
 use super::share::Share;
-use super::{host, static_files};
 
 #[derive(clap::Args)]
 pub struct Arguments {
@@ -41,34 +41,23 @@ pub struct Arguments {
     /// Servers to compare with
     #[arg(long, value_enum, value_delimiter = ',', default_value = "nginx,lighttpd")]
     peers: Vec<Kind>,
-    /// Congestion control for all servers
-    #[arg(long, default_value = "cubic")]
-    congestion: String,
-    /// Use the release binary that is there
-    #[arg(long)]
-    no_build: bool,
+    #[command(flatten)]
+    conditions: host::Conditions,
 }
 
 const DOCUMENT: &str = "document.bin";
 
 /// Measures the servers one after another and prints the table.
 pub fn run(arguments: &Arguments) -> Result<()> {
-    host::prepare()?;
-    if !arguments.no_build {
-        static_files::build()?;
-    }
-    let congestion = host::CongestionControl::set(&arguments.congestion)?;
+    let _congestion = arguments.conditions.begin()?;
     let setup = Setup::new(Duration::from_secs(60), arguments.connections + 500)?;
     setup.add_document(DOCUMENT, arguments.size)?;
-    println!("{}, {}", host::today(), host::description());
     println!(
-        "a file of {} bytes, {} % of a processor for the server, {} s each, at most {} connections, \
-         congestion control {}\n",
+        "a file of {} bytes, {} % of a processor for the server, {} s each, at most {} connections\n",
         grouped(arguments.size as f64),
         arguments.share,
         arguments.seconds,
-        arguments.connections,
-        congestion.name()
+        arguments.connections
     );
     let mut table = Table::new([
         "server",

@@ -6,7 +6,7 @@
 //! keys takes no more memory and frees nobody.
 
 use std::net::Ipv4Addr;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
@@ -17,7 +17,7 @@ use super::peers::Kind;
 use super::readers::{self, Protocol};
 use super::report::{Table, grouped, significant};
 use super::server::{Server, Setup};
-use super::{cpu, host, instructions, static_files, tls_peers};
+use super::{host, instructions, tls_peers};
 use crate::workspace;
 
 #[derive(clap::Args)]
@@ -40,12 +40,8 @@ pub struct Arguments {
     /// Servers to compare with
     #[arg(long, value_enum, value_delimiter = ',', default_value = "nginx,lighttpd")]
     peers: Vec<Kind>,
-    /// Congestion control for all servers
-    #[arg(long, default_value = "cubic")]
-    congestion: String,
-    /// Use the release binary that is there
-    #[arg(long)]
-    no_build: bool,
+    #[command(flatten)]
+    conditions: host::Conditions,
 }
 
 const DOCUMENT: &str = "large.bin";
@@ -63,18 +59,9 @@ const ASKED: u32 = 2_000;
 
 /// Runs all parts and prints their tables; an error where Tidegate missed what it promises.
 pub fn run(arguments: &Arguments) -> Result<()> {
-    host::prepare()?;
-    if !arguments.no_build {
-        static_files::build()?;
-    }
-    let congestion = host::CongestionControl::set(&arguments.congestion)?;
-    println!("{}, {}", host::today(), host::description());
-    let there = |kind: &&Kind| kind.program().is_some_and(|name| workspace::find_program(name).is_some());
-    let (peers, absent): (Vec<Kind>, Vec<Kind>) = arguments.peers.iter().partition(there);
-    for kind in absent {
-        println!("NOT COMPARED with {}, which is not there: cargo xtask tools --for bench", kind.name());
-    }
-    println!("{} s counted of each run, congestion control {}\n", arguments.seconds, congestion.name());
+    let _congestion = arguments.conditions.begin()?;
+    let peers = host::installed(&arguments.peers);
+    println!("{} s counted of each run\n", arguments.seconds);
     let mut missed = Vec::new();
     bandwidths(arguments, &peers, &mut missed)?;
     crowded(arguments, &peers, &mut missed)?;
@@ -140,9 +127,9 @@ fn measure(
     wanted: f64,
     seconds: u32,
 ) -> Result<Run> {
-    let used = cpu::time_used(&server.processes()?)?;
+    let used = server.time_used()?;
     let received = readers::read(server.port, DOCUMENT, sources, protocol, WARMUP, seconds as usize)?;
-    let used = cpu::time_used(&server.processes()?)?.saturating_sub(used);
+    let used = server.time_used()?.saturating_sub(used);
     // The time of the warming up is in it as well.
     let all = received.total() as f64 * (1.0 + WARMUP.as_secs_f64() / f64::from(seconds));
     Ok(Run {
@@ -150,6 +137,26 @@ fn measure(
         jain: received.jain(sources),
         cost: used.as_secs_f64() / (all / 1e9),
     })
+}
+
+/// What a table says of a run. One that failed is void: the others are measured all the same.
+fn judged(run: &Result<Run>, kind: Kind, about: &str, missed: &mut Vec<String>) -> [String; 3] {
+    match run {
+        Ok(run) => {
+            if kind == Kind::Tidegate && (run.worst > MOST_OFF || run.jain < LEAST_JAIN) {
+                missed.push(format!("{about}: {:.1} % off, Jain {:.3}", run.worst, run.jain));
+            }
+            [format!("{:.2}", run.worst), format!("{:.4}", run.jain), significant(run.cost)]
+        }
+        Err(error) => {
+            missed.push(format!("{about}, {}: VOID, {error:#}", kind.name()));
+            ["VOID", "", ""].map(str::to_owned)
+        }
+    }
+}
+
+fn shown(protocol: Protocol) -> String {
+    format!("{protocol:?}").to_uppercase().replace("HTTP", "HTTP/")
 }
 
 fn bandwidths(arguments: &Arguments, peers: &[Kind], missed: &mut Vec<String>) -> Result<()> {
@@ -168,21 +175,11 @@ fn bandwidths(arguments: &Arguments, peers: &[Kind], missed: &mut Vec<String>) -
             for (kind, protocol) in sides.into_iter().chain(peers.iter().map(|kind| (*kind, Protocol::Http1)))
             {
                 let (_setup, server) = limited(kind, shares, kib, connections)?;
-                let run = measure(&server, &clients(connections), protocol, wanted, arguments.seconds)?;
-                if kind == Kind::Tidegate && (run.worst > MOST_OFF || run.jain < LEAST_JAIN) {
-                    missed.push(format!(
-                        "{connections} connections over {protocol:?}: {:.1} % off, Jain {:.3}",
-                        run.worst, run.jain
-                    ));
-                }
-                table.row([
-                    server.name(),
-                    format!("{protocol:?}").to_uppercase().replace("HTTP", "HTTP/"),
-                    grouped(connections.into()),
-                    format!("{:.2}", run.worst),
-                    format!("{:.4}", run.jain),
-                    significant(run.cost),
-                ]);
+                let run = measure(&server, &clients(connections), protocol, wanted, arguments.seconds);
+                let about = format!("{connections} connections over {protocol:?}");
+                let [worst, jain, cost] = judged(&run, kind, &about, missed);
+                let connections = grouped(connections.into());
+                table.row([server.name(), shown(protocol), connections, worst, jain, cost]);
             }
         }
         println!("{table}");
@@ -205,13 +202,9 @@ fn crowded(arguments: &Arguments, peers: &[Kind], missed: &mut Vec<String>) -> R
     for (kind, protocol) in sides.into_iter().chain(peers) {
         let (_setup, server) = limited(kind, Shares::All, arguments.shared, 100)?;
         let wanted = f64::from(arguments.shared) * 1024.0;
-        let run = measure(&server, &sources, protocol, wanted, arguments.seconds)?;
-        if kind == Kind::Tidegate && (run.worst > MOST_OFF || run.jain < LEAST_JAIN) {
-            missed
-                .push(format!("one with 90 over {protocol:?}: {:.1} % off, Jain {:.3}", run.worst, run.jain));
-        }
-        let protocol = format!("{protocol:?}").to_uppercase().replace("HTTP", "HTTP/");
-        table.row([server.name(), protocol, format!("{:.2}", run.worst), format!("{:.4}", run.jain)]);
+        let run = measure(&server, &sources, protocol, wanted, arguments.seconds);
+        let [worst, jain, _] = judged(&run, kind, &format!("one with 90 over {protocol:?}"), missed);
+        table.row([server.name(), shown(protocol), worst, jain]);
     }
     println!("{table}");
     Ok(())
@@ -266,13 +259,13 @@ fn limits(arguments: &Arguments, peers: &[Kind]) -> Result<()> {
             format!("limit_req zone=l burst={LIMIT} nodelay;"),
         ];
         let server = Server::start(kind, false, &setup)?;
-        let used = cpu::time_used(&server.processes()?)?;
+        let used = server.time_used()?;
         let seconds = arguments.seconds * 2;
         let load = generator::run(&words(&format!(
             "hit -c 32 -t {seconds}s --rate {ASKED} http://127.0.0.1:{}/1k.bin",
             server.port
         )))?;
-        let used = cpu::time_used(&server.processes()?)?.saturating_sub(used);
+        let used = server.time_used()?.saturating_sub(used);
         table.row([
             server.name(),
             grouped(load.requests.saturating_sub(load.failed()) as f64),
@@ -286,7 +279,8 @@ fn limits(arguments: &Arguments, peers: &[Kind]) -> Result<()> {
 
 /// What a check costs by itself, and a flood of keys.
 fn checks(arguments: &Arguments, missed: &mut Vec<String>) -> Result<()> {
-    let program = example(!arguments.no_build)?;
+    let builds = !arguments.conditions.no_build;
+    let program = instructions::program(instructions::LIMIT, builds)?.to_string_lossy().into_owned();
     let told = |words: [&str; 2]| -> Result<Value> {
         let mut command = host::pinned(host::GENERATOR_PROCESSOR, &program);
         let output = command.args(words).stdout(Stdio::piped()).output().context("cannot start the check")?;
@@ -299,7 +293,7 @@ fn checks(arguments: &Arguments, missed: &mut Vec<String>) -> Result<()> {
     let (before, after) = (number(&flood, "before")?, number(&flood, "after")?);
     let (each, freed) = (number(&flood, "ns")?, number(&flood, "freed")?);
     let counted = match workspace::find_program("valgrind") {
-        Some(_) => format!(", {} instructions", grouped(instructions::of(instructions::LIMIT)?)),
+        Some(_) => format!(", {} instructions", grouped(instructions::of(instructions::LIMIT, builds)?)),
         None => String::new(),
     };
     println!(
@@ -317,14 +311,4 @@ fn checks(arguments: &Arguments, missed: &mut Vec<String>) -> Result<()> {
         missed.push("a flood of keys frees who is blocked, or takes memory".to_owned());
     }
     Ok(())
-}
-
-/// The program that checks limits and does nothing else.
-fn example(builds: bool) -> Result<String> {
-    if builds {
-        let mut command: Command = workspace::cargo();
-        command.args(["build", "--quiet", "--profile", "dist", "--locked"]);
-        workspace::run(command.args(["--package", "tidegate-core", "--example", "limits"]))?;
-    }
-    Ok(workspace::optimised().join("examples/limits").to_string_lossy().into_owned())
 }

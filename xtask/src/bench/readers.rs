@@ -95,7 +95,7 @@ fn read_here(
     for (index, source) in sources.iter().enumerate() {
         let stream = connect(*source, port)?;
         epoll::add(&poll, &stream, epoll::EventData::new_u64(index as u64), epoll::EventFlags::IN)?;
-        readers.push(Reader { stream, frames: Frames::default() });
+        readers.push(Reader { stream, frames: Frames::default(), first: Vec::new() });
     }
     for reader in &mut readers {
         reader.stream.set_nonblocking(false)?;
@@ -113,13 +113,14 @@ fn read_here(
             let index = usize::try_from(event.data.u64())?;
             let reader = &mut readers[index];
             let count = match reader.stream.read(&mut buffer) {
-                Ok(0) => bail!("a connection was closed while its answer was read"),
+                Ok(0) => bail!("a connection was closed while its answer was read; {}", reader.said()),
                 Ok(count) => count,
                 Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {
                     continue;
                 }
                 Err(error) => return Err(error).context("cannot read an answer"),
             };
+            reader.listen(&buffer[..count]);
             let count = match protocol {
                 Protocol::Http1 => count as u64,
                 Protocol::Http2 => reader.frames.content(&buffer[..count])?,
@@ -139,6 +140,23 @@ fn read_here(
 struct Reader {
     stream: TcpStream,
     frames: Frames,
+    /// The first bytes that have come, to be told where the answer is none.
+    first: Vec<u8>,
+}
+
+impl Reader {
+    fn listen(&mut self, bytes: &[u8]) {
+        const MOST: usize = 80;
+        let room = MOST.saturating_sub(self.first.len()).min(bytes.len());
+        self.first.extend_from_slice(&bytes[..room]);
+    }
+
+    fn said(&self) -> String {
+        match String::from_utf8_lossy(&self.first).lines().next() {
+            Some(line) => format!("it begins with {line:?}"),
+            None => "nothing had come".to_owned(),
+        }
+    }
 }
 
 fn connect(source: Ipv4Addr, port: u16) -> Result<TcpStream> {

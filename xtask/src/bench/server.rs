@@ -155,6 +155,11 @@ impl Server {
         cpu::process_tree(self.child.id())
     }
 
+    /// Processor time that it has used so far.
+    pub fn time_used(&self) -> Result<Duration> {
+        cpu::time_used(&self.processes()?)
+    }
+
     /// The control socket of Tidegate.
     pub fn control(&self) -> PathBuf {
         self.folder.join("control")

@@ -214,12 +214,15 @@ impl Connection {
         let (mut content_sink, mut content) = (None, None);
         let (mut is_exempt, mut ends_with_client) = (false, false);
         let (mut interim, mut later_signals, mut who, mut held) = (None, None, None, None);
-        let mut series = site.map_or(SeriesId::NONE, |site| site.series.unrouted());
         let asked = Asked { site, remote: &remote, is_tls, limits: limits.as_deref() };
-        let (mut outcome, mut account) =
-            (Outcome::Answered, Account { site: 0, upstream: 0, peer: Peer::Unix, head: 0, series });
+        let (mut outcome, mut account) = (
+            Outcome::Answered,
+            Account { site: 0, upstream: 0, peer: Peer::Unix, head: 0, series: SeriesId::NONE },
+        );
+        let series;
         let reply = match self.locate(&mut cx.admission, &cx.stats, engine, &asked, head, path) {
             Err(Rejected(why, response)) => {
+                series = site.map_or(SeriesId::NONE, |site| site.series.unrouted());
                 if let Some(site) = site
                     && !matches!(why, Outcome::TurnedAway)
                     && !remote.passes_on(&fields)
@@ -278,11 +281,9 @@ impl Connection {
                     remote, tls, body, signals, identity, trace: own, route, has_route, ..
                 } = exchange.state;
                 trace = own;
-                if has_route {
-                    series = site.series.of(route);
-                    if let Some(trace) = &trace {
-                        trace.set_route(route);
-                    }
+                series = if has_route { site.series.of(route) } else { site.series.unrouted() };
+                if let Some(trace) = trace.as_ref().filter(|_| has_route) {
+                    trace.set_route(route);
                 }
                 if log.is_some() {
                     (entry.client, entry.scheme) = (remote.client, scheme);

@@ -213,6 +213,16 @@ impl<F> Output<F> {
         }
     }
 
+    /// How fast the kernel is to send it, where it is to be told.
+    pub(super) fn spread(&mut self) -> Option<u64> {
+        self.pace.as_mut().and_then(|pace| pace.spread())
+    }
+
+    /// Whether the kernel was told so, and is to be let go.
+    pub(super) fn ends_spreading(&mut self) -> bool {
+        self.pace.as_mut().is_some_and(|pace| pace.ends_spreading())
+    }
+
     /// So many bytes of it have been sent.
     #[inline]
     pub(super) fn spend(&mut self, bytes: u64) {

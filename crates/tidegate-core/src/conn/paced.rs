@@ -7,7 +7,7 @@ use super::pieces::Turn;
 use super::send::{FILE_TURN, Output, Progress};
 use std::io;
 use std::task::Poll;
-use tidegate_io::{Key, runtime};
+use tidegate_io::{Key, runtime, socket};
 
 impl Connection {
     /// Moves messages, files and parts, as far as they may be sent now.
@@ -18,7 +18,13 @@ impl Connection {
             if !self.send_held(false)? {
                 return Ok(Progress::Blocked);
             }
-            let Source::Pieces(pieces) = &mut output.source else { return Ok(Progress::Done) };
+            let Source::Pieces(pieces) = &mut output.source else {
+                // What comes next on the connection may be as fast as it will.
+                if output.ends_spreading() {
+                    socket::bound_pace(self.fd(), None);
+                }
+                return Ok(Progress::Done);
+            };
             if pieces.now().is_none() {
                 output.source = Source::None;
                 continue;
@@ -27,6 +33,9 @@ impl Connection {
                 return Ok(Progress::Again);
             }
             let Poll::Ready(room) = output.poll_pace(&waker) else { return Ok(Progress::Waiting) };
+            if let Some(rate) = output.spread() {
+                socket::bound_pace(self.fd(), Some(rate));
+            }
             let before = output.sent;
             let progress = self.send_some(output, room, key);
             let sent = output.sent - before;

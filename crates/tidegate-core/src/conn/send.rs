@@ -134,7 +134,9 @@ pub(super) fn tally(
     let Request { series, received, .. } = *request;
     let Done { status, sent, has_first_byte, .. } = *done;
     let answered = Answered { status: status.0, received, sent, elapsed, has_first_byte };
-    if cx.stats.series.answered(series, &answered) {
+    let is_slow = cx.stats.series.answered(series, &answered);
+    // How long a tunnel is open says nothing about anybody.
+    if is_slow && !status.is_informational() {
         let (status, now) = (status.0, cx.now);
         let end = SlowEnd { series, now, nanos, status, received, sent };
         cx.slow.remember(&end, entry.as_ref().map(|(_, entry)| entry));

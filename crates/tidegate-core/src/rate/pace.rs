@@ -9,6 +9,10 @@
 //! that number, which all processes count together. With many who wait pieces become smaller, so that a round stays short;
 //! the first pieces of an answer are small, so that those who come all at once begin alike.
 //!
+//! A piece that is large is spread by the kernel ([`Pace::spread`]), which else sends it as fast as the wire is: every 16 ms a
+//! burst of a hundred packets and more, too many for small buffers on the way. Reserving pieces stays what is exact, so the kernel is told
+//! a quarter more than that, and only spreads. A connection of HTTP/2 carries several answers, each with a pace of its own, and is left alone.
+//!
 //! [`Pace`] knows no clock and no socket: whoever sends asks it how much may be sent, tells it how much was, and waits
 //! until it is told to ask again. What a full socket has not taken is not reserved anew, so a slow client has no more of a
 //! bandwidth than it uses.
@@ -54,6 +58,8 @@ const LARGEST: u64 = 1 << 20;
 /// connection so soon goes on where that has ended: else who asks for much in parts would have less than who asks once.
 const FIRST: u64 = 512;
 const SOON: u64 = millis(1000);
+/// What is spread, bytes: of fewer a burst is no longer than many senders' first.
+const SPREAD: u64 = 64 << 10;
 /// Timers are late. Whoever was told to wait and comes no later than this has lost nothing.
 const LATE: u64 = millis(250);
 /// What begins so soon begins now: no timer is more exact.
@@ -274,6 +280,10 @@ pub(crate) struct Pace {
     debt: u64,
     /// The next piece has no more than this.
     most: u64,
+    /// Some of the last piece was free.
+    is_free: bool,
+    /// The kernel has been told to spread it.
+    is_spread: bool,
     /// What it is sent on.
     connection: Option<Rc<ConnectionHolds>>,
     deadline: Option<Deadline>,
@@ -323,6 +333,7 @@ impl Pace {
             let piece =
                 piece.min(self.most.max(free)).clamp(SMALLEST, LARGEST).min(left.unwrap_or(LARGEST)).max(1);
             self.most = (self.most * 2).min(LARGEST);
+            self.is_free = self.shares.iter().any(|share| share.free > 0);
             let bytes = piece.saturating_add(std::mem::take(&mut self.debt));
             let (last, is_at_once) = (self.ready_at, !std::mem::take(&mut self.is_interrupted));
             self.ready_at = 0;
@@ -357,6 +368,26 @@ impl Pace {
                 }
             }
         }
+    }
+
+    /// How fast the kernel is to send, bytes a second, where it is to be told: once its pieces are large, and nothing of it may be
+    /// sent at once, as what is free or a burst may.
+    pub(crate) fn spread(&mut self) -> Option<u64> {
+        if self.is_spread || self.is_free || self.piece < SPREAD {
+            return None;
+        }
+        let settings = self.shares.iter().map(|share| &*share.channel.settings);
+        let slowest =
+            settings.filter(|settings| !settings.is_tracked).min_by_key(|settings| settings.speed)?;
+        // A burst is sent at once.
+        let speed = Some(slowest.speed.get()).filter(|_| slowest.burst == 0)?;
+        self.is_spread = true;
+        Some(speed.saturating_add(speed / 4))
+    }
+
+    /// Whether the kernel spreads it, for the last time.
+    pub(crate) fn ends_spreading(&mut self) -> bool {
+        std::mem::take(&mut self.is_spread)
     }
 
     /// So many bytes were sent. More than was allowed is made good with the next piece.

@@ -155,15 +155,13 @@ impl Future for Made {
     type Output = ();
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
-        match self.entry.encoded.borrow_mut().iter_mut().find(|(coding, _)| *coding == self.coding) {
-            Some((_, Encoded::Making(waiting))) => {
-                if !waiting.iter().any(|waker| waker.will_wake(cx.waker())) {
-                    waiting.push(cx.waker().clone());
-                }
-                Poll::Pending
-            }
-            _ => Poll::Ready(()),
+        let mut encoded = self.entry.encoded.borrow_mut();
+        let form = encoded.iter_mut().find(|(coding, _)| *coding == self.coding);
+        let Some((_, Encoded::Making(waiting))) = form else { return Poll::Ready(()) };
+        if !waiting.iter().any(|waker| waker.will_wake(cx.waker())) {
+            waiting.push(cx.waker().clone());
         }
+        Poll::Pending
     }
 }
 

@@ -86,12 +86,11 @@ impl Consulted {
         let has_connection = exchange.fields.contains("connection");
         let request_id = exchange.request_id();
         for field in exchange.fields.iter() {
-            let is_told_anew = request_id.is_some() && field.is(REQUEST_ID);
             let is_asked = fields::is_unambiguous(field.name)
                 && !ends_here(field.name)
                 && !is_forwarded(field.name)
                 && !is_of_this_request(field.name)
-                && !is_told_anew
+                && (request_id.is_none() || !field.is(REQUEST_ID))
                 && (is_credential(field.name) || !self.granted.replaces(field.name))
                 && fields::may_pass(field.name, is_trusted, &[])
                 && !(has_connection && named_by_connection(exchange, field.name));

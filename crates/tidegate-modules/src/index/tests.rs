@@ -387,7 +387,7 @@ proptest! {
 /// The whole way, from an open folder to the response, without a worker.
 #[test]
 fn whole_pages_have_a_tag_and_large_ones_stream() {
-    use super::{Made, make};
+    use super::{Made, make, respond};
     use tidegate_core::response::{Body, Head};
     let folder = Folder::new("made");
     for number in 0..201 {
@@ -405,13 +405,12 @@ fn whole_pages_have_a_tag_and_large_ones_stream() {
         let opened = root.open_file(b"at", Patience::Wait).unwrap();
         make(&root, b"at", &opened.fd, &settings(page), request)
     };
-    let respond = |made| super::respond(made, Path::new("/at"));
     let mut request = Request { path: b"/at/".to_vec(), ..Request::default() };
     assert!(matches!(run(201, &request), Ok(Made::Large(_))));
-    let streamed = respond(run(201, &request));
+    let streamed = respond(run(201, &request), Path::new("/at"));
     assert!(matches!(streamed.body, Body::Stream { len: None, .. }));
 
-    let first = respond(run(50, &request));
+    let first = respond(run(50, &request), Path::new("/at"));
     let (Head::Fields(lines), Body::Bytes(bytes)) = (&first.head, &first.body) else { panic!() };
     let page = std::str::from_utf8(bytes).unwrap();
     assert!(page.contains("<b>above</b>") && page.contains("<p><em>below</em></p>"));
@@ -421,13 +420,13 @@ fn whole_pages_have_a_tag_and_large_ones_stream() {
     let tag = lines.first("ETag").unwrap().to_vec();
 
     request.if_none_match = Some([b"\"other\", W/", &tag[..]].concat());
-    let held = respond(run(50, &request));
+    let held = respond(run(50, &request), Path::new("/at"));
     assert_eq!((held.status.0, held.body.is_empty()), (304, true));
     folder.file(b"f0", 1, 0);
-    assert_eq!(respond(run(50, &request)).status.0, 200);
+    assert_eq!(respond(run(50, &request), Path::new("/at")).status.0, 200);
 
     request.query = Some("format=json".into());
-    let made = respond(run(50, &request));
+    let made = respond(run(50, &request), Path::new("/at"));
     let (Head::Fields(lines), Body::Bytes(bytes)) = (&made.head, &made.body) else { panic!() };
     assert_eq!(lines.first("Content-Type"), Some(&b"application/json"[..]));
     assert_eq!(serde_json::from_slice::<serde_json::Value>(bytes).unwrap()["pages"], 5);
@@ -435,14 +434,15 @@ fn whole_pages_have_a_tag_and_large_ones_stream() {
 
 #[test]
 fn faults_have_their_status() {
+    use super::respond;
     use super::scan::ScanError;
     use tidegate_core::Author;
-    let respond = |made| super::respond(made, Path::new("/at"));
-    let status = |kind: std::io::ErrorKind| respond(Err(ScanError::Io(kind.into()))).status.0;
+    let status =
+        |kind: std::io::ErrorKind| respond(Err(ScanError::Io(kind.into())), Path::new("/at")).status.0;
     assert_eq!(status(std::io::ErrorKind::PermissionDenied), 403);
     assert_eq!(status(std::io::ErrorKind::NotFound), 404);
     assert_eq!(status(std::io::ErrorKind::Other), 500);
-    let busy = respond(Err(ScanError::Overloaded));
+    let busy = respond(Err(ScanError::Overloaded), Path::new("/at"));
     assert_eq!((busy.status.0, busy.author), (503, Author::Busy));
 }
 

@@ -109,6 +109,15 @@ struct Page {
     rest: [Rest; PAGE],
 }
 
+impl Default for Page {
+    fn default() -> Page {
+        Page {
+            lines: std::array::from_fn(|_| Line::default()),
+            rest: std::array::from_fn(|_| Rest::default()),
+        }
+    }
+}
+
 type Group = [OnceLock<Box<Page>>; GROUP];
 
 /// A histogram of a route. A bucket that wraps is carried (`Store::carries`).
@@ -124,7 +133,7 @@ const UNIT_SHIFT: u32 = 6;
 
 #[inline]
 fn units(elapsed: Elapsed) -> u64 {
-    elapsed.ticks.saturating_add(1 << (UNIT_SHIFT - 1)) >> UNIT_SHIFT
+    elapsed.ticks.wrapping_add(1 << (UNIT_SHIFT - 1)) >> UNIT_SHIFT
 }
 
 fn units_to_nanos(units: u64) -> u128 {
@@ -134,8 +143,10 @@ fn units_to_nanos(units: u64) -> u128 {
 /// The sites and routes of a worker.
 #[derive(Debug)]
 pub struct SeriesTable {
+    /// The first lines, which most servers have no more of, at hand.
+    first: Page,
     groups: [OnceLock<Box<Group>>; GROUPS],
-    shelves: [OnceLock<Box<[Block]>>; BLOCKS / SHELF],
+    shelves: [OnceLock<Box<[Block; SHELF]>>; BLOCKS / SHELF],
     store: Mutex<Store>,
     folded: Counter,
     /// Whose idea of slow is looked at next.
@@ -170,6 +181,7 @@ impl Default for SeriesTable {
     /// With a line for requests that belong to no site.
     fn default() -> SeriesTable {
         let table = SeriesTable {
+            first: Page::default(),
             groups: [const { OnceLock::new() }; GROUPS],
             shelves: [const { OnceLock::new() }; BLOCKS / SHELF],
             store: Mutex::default(),
@@ -190,24 +202,23 @@ impl SeriesTable {
     pub fn prepare(&self, sites: &[SeriesId]) {
         let mut store = self.store();
         for (number, site) in sites.iter().enumerate().skip(store.lines as usize) {
-            let page = number / PAGE;
-            let Some(group) = self.groups.get(page / GROUP) else { break };
-            let group = group.get_or_init(|| Box::new([const { OnceLock::new() }; GROUP]));
-            let page = group[page % GROUP].get_or_init(|| {
-                Box::new(Page {
-                    lines: std::array::from_fn(|_| Line::default()),
-                    rest: std::array::from_fn(|_| Rest::default()),
-                })
-            });
-            page.rest[number % PAGE].site.store(site.number(), Relaxed);
-            page.rest[number % PAGE].slow_after.store(SLOW_UNKNOWN, Relaxed);
+            if let Some(page) = (number / PAGE).checked_sub(1) {
+                let Some(group) = self.groups.get(page / GROUP) else { break };
+                let group = group.get_or_init(|| Box::new([const { OnceLock::new() }; GROUP]));
+                group[page % GROUP].get_or_init(Box::default);
+            }
+            let Some((_, rest)) = self.place(SeriesId::of(number as u32)) else { break };
+            rest.site.store(site.number(), Relaxed);
+            rest.slow_after.store(SLOW_UNKNOWN, Relaxed);
             store.lines = number as u32 + 1;
         }
         let wanted = (store.lines as usize * PER_LINE).min(BLOCKS);
         while store.made < wanted {
             let shelf = || {
                 let buckets = || [const { AtomicU32::new(0) }; COARSE];
-                (0..SHELF).map(|_| Block { buckets: buckets(), time: Counter::new() }).collect()
+                let blocks: Vec<Block> =
+                    (0..SHELF).map(|_| Block { buckets: buckets(), time: Counter::new() }).collect();
+                blocks.try_into().expect("invariant: there are as many as a shelf has")
             };
             self.shelves[store.made / SHELF].get_or_init(shelf);
             store.made += SHELF;
@@ -238,7 +249,15 @@ impl SeriesTable {
     #[inline]
     fn place(&self, id: SeriesId) -> Option<(&Line, &Rest)> {
         let number = id.number() as usize;
-        let page = number / PAGE;
+        if number < PAGE {
+            return Some((&self.first.lines[number], &self.first.rest[number]));
+        }
+        self.distant(number)
+    }
+
+    #[inline(never)]
+    fn distant(&self, number: usize) -> Option<(&Line, &Rest)> {
+        let page = number / PAGE - 1;
         let page = self.groups.get(page / GROUP)?.get()?[page % GROUP].get()?;
         Some((&page.lines[number % PAGE], &page.rest[number % PAGE]))
     }
@@ -266,7 +285,7 @@ impl SeriesTable {
 
     /// Looks at what some of the routes have come to think is slow; once a second.
     pub fn learn(&self) {
-        let store = self.store();
+        let Ok(store) = self.store.try_lock() else { return }; // somebody reads it, and the next second will do
         for _ in 0..LEARNERS.min(store.lines) {
             let number = self.learner.load(Relaxed) % store.lines;
             self.learner.store(number + 1, Relaxed);
@@ -306,7 +325,7 @@ impl SeriesTable {
     #[inline]
     fn block(&self, handle: u16) -> Option<&Block> {
         let number = usize::from(handle).wrapping_sub(1);
-        self.shelves.get(number / SHELF)?.get()?.get(number % SHELF)
+        Some(&self.shelves.get(number / SHELF)?.get()?[number % SHELF])
     }
 
     #[inline]
@@ -374,14 +393,19 @@ impl SeriesTable {
     /// What each number has counted, those left out that have counted nothing. The values are each exact but not of one
     /// instant: the worker goes on.
     pub fn read(&self) -> Vec<(SeriesId, RouteFigures)> {
-        let store = self.store();
-        let all = (0..store.lines).filter_map(|number| {
-            let id = SeriesId::of(number);
-            let (line, rest) = self.place(id)?;
-            let figures = self.figures(&store, line, rest);
-            (!figures.is_empty()).then_some((id, figures))
-        });
-        all.collect()
+        let lines = self.store().lines;
+        let mut all = Vec::new();
+        for first in (0..lines).step_by(PAGE) {
+            // Page by page: the worker may want it, and must not wait for all of them.
+            let store = self.store();
+            all.extend((first..lines.min(first + PAGE as u32)).filter_map(|number| {
+                let id = SeriesId::of(number);
+                let (line, rest) = self.place(id)?;
+                let figures = self.figures(&store, line, rest);
+                (!figures.is_empty()).then_some((id, figures))
+            }));
+        }
+        all
     }
 
     fn figures(&self, store: &Store, line: &Line, rest: &Rest) -> RouteFigures {

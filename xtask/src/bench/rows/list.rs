@@ -91,8 +91,8 @@ pub const ROWS: [Row; 45] = [
         "instructions / alone",
         AtMost(instructions::BESIDE_IDLE),
         |_| {
-            let alone = instructions::of(instructions::EVENT)?;
-            let beside = instructions::of(instructions::EVENT_BESIDE)?;
+            let alone = instructions::of(instructions::EVENT, true)?;
+            let beside = instructions::of(instructions::EVENT_BESIDE, true)?;
             let detail = format!("{} against {} instructions", figure_text(beside), figure_text(alone));
             Ok(Figure::once(beside / alone, detail))
         },
@@ -246,7 +246,7 @@ fn rate(sample: &Sample) -> f64 {
 }
 
 fn instructions_of(case: &str) -> Result<Figure> {
-    Ok(Figure::once(instructions::of(case)?, "callgrind"))
+    Ok(Figure::once(instructions::of(case, true)?, "callgrind"))
 }
 
 /// What Tidegate costs in parts of the cheapest peer, which is no floor.

@@ -26,6 +26,7 @@ fn settings(speed: u64, burst: u64, after: u64) -> Shared<Bandwidth> {
 
 /// The same bandwidth in several processes.
 fn channels(settings: &Shared<Bandwidth>, processes: usize) -> Vec<Rc<Channel>> {
+    let keys = if settings.by.is_empty() { 8 } else { settings.keys };
     let of_all = |kind, keys| {
         let identity = Identity { name: "test".into(), keys, kind };
         let length = identity.length(processes).unwrap();
@@ -33,10 +34,11 @@ fn channels(settings: &Shared<Bandwidth>, processes: usize) -> Vec<Rc<Channel>> 
         identity.fresh(memory.words(0..length).unwrap(), processes).unwrap();
         move || identity.attach(memory.words(0..length).unwrap()).unwrap()
     };
-    let (times, clients) = (of_all(Kind::Speed, 8), of_all(Kind::Clients, 10_000));
+    let (times, clients) = (of_all(Kind::Speed, keys), of_all(Kind::Clients, 10_000));
     let channel = |_| {
         let (Table::Rate(times), Table::Count(clients)) = (times(), clients()) else { unreachable!() };
-        Rc::new(Channel { settings: settings.clone(), by: None, times, clients, begun: Cell::new(0) })
+        let by = (!settings.by.is_empty()).then(|| Key::new(&settings.by, Scope::default()));
+        Rc::new(Channel { settings: settings.clone(), by, times, clients, begun: Cell::new(0) })
     };
     (0..processes).map(channel).collect()
 }
@@ -44,7 +46,9 @@ fn channels(settings: &Shared<Bandwidth>, processes: usize) -> Vec<Rc<Channel>> 
 fn pace_of(channels: &[&Rc<Channel>], client: u32) -> Pace {
     let mut pace = Pace::default();
     for channel in channels {
-        pace.add(Share::new(channel, SmallVec::new(), &client.to_le_bytes()));
+        let client = client.to_le_bytes();
+        let key = if channel.by.is_some() { SmallVec::from_slice(&client) } else { SmallVec::new() };
+        pace.add(Share::new(channel, key, &client));
     }
     pace
 }
@@ -55,6 +59,8 @@ struct Sender {
     begins: u64,
     /// Bytes that its client takes in each second, if fewer than it could have.
     takes: Option<u64>,
+    /// Bytes that are sent at once at most.
+    frame: u64,
     /// By second.
     sent: Vec<u64>,
 }
@@ -77,6 +83,7 @@ fn run(senders: &mut [Sender], seconds: u64, random: &mut Random) {
             match sender.pace.next(None, now) {
                 Grant::At(time) => break time - begin + random.below(millis(3)),
                 Grant::Now(bytes) => {
+                    let bytes = bytes.min(sender.frame);
                     let taken = sender.takes.map_or(bytes, |takes| bytes.min((takes / 100).max(1)));
                     sender.pace.spend(taken);
                     sender.sent[(at / SECOND) as usize] += taken;
@@ -134,7 +141,14 @@ fn exact_and_fair_whatever_the_speed_and_the_crowd() {
                         let channel = &channels[random.below(processes as u64) as usize];
                         let begins = random.below(millis(50));
                         let pace = pace_of(&[channel], client as u32);
-                        senders.push(Sender { pace, client, begins, takes: None, sent: Vec::new() });
+                        senders.push(Sender {
+                            pace,
+                            client,
+                            begins,
+                            takes: None,
+                            frame: u64::MAX,
+                            sent: Vec::new(),
+                        });
                     }
                 }
                 run(&mut senders, 5, &mut random);
@@ -152,6 +166,41 @@ fn exact_and_fair_whatever_the_speed_and_the_crowd() {
     }
 }
 
+/// Plain connections send what they may; TLS seals it in records, HTTP/2 cuts it into frames, of several streams of a
+/// connection; heads go unasked. Whichever it is, one of them all or one of each client: a second holds what it may.
+#[test]
+fn exact_and_fair_over_every_protocol() {
+    let mut random = Random(7);
+    for (protocol, frame, streams) in [("plain", u64::MAX, 1), ("TLS", 16 << 10, 1), ("HTTP/2", 16 << 10, 3)]
+    {
+        for clients in [1, 10, 100, 1000_usize] {
+            for (by, speed, wanted) in
+                [("", 40 << 20, 40 << 20), ("{client}", 100 << 10, (100 << 10) * clients as u64)]
+            {
+                let settings = Bandwidth { by: by.into(), ..(*settings(speed, 0, 0)).clone() }.into();
+                let channel = &channels(&settings, 1)[0];
+                let mut senders = Vec::new();
+                for client in 0..clients {
+                    let begins = random.below(millis(50));
+                    for _ in 0..streams {
+                        let mut pace = pace_of(&[channel], client as u32);
+                        pace.spend(random.below(400));
+                        senders.push(Sender { pace, client, begins, takes: None, frame, sent: Vec::new() });
+                    }
+                }
+                run(&mut senders, 4, &mut random);
+                let about = format!("{protocol}, {clients} clients, by `{by}`");
+                for second in 1..4 {
+                    let exactness = of_second(&senders, second) as f64 / wanted as f64;
+                    assert!((0.98..=1.02).contains(&exactness), "{about}: {exactness} in second {second}");
+                }
+                let fairness = jain(&by_client(&senders, 1..4));
+                assert!(fairness >= 0.98, "{about}: {fairness}");
+            }
+        }
+    }
+}
+
 /// What a client does not take goes to the others, and nobody is the slower for it.
 #[test]
 fn slow_clients_leave_their_share_to_others() {
@@ -162,7 +211,7 @@ fn slow_clients_leave_their_share_to_others() {
     let takes = [Some(100_000), Some(200_000), None, None];
     let sender = |(client, takes): (usize, &Option<u64>)| {
         let pace = pace_of(&[&channels[client % 2]], client as u32);
-        Sender { pace, client, begins: 0, takes: *takes, sent: Vec::new() }
+        Sender { pace, client, begins: 0, takes: *takes, frame: u64::MAX, sent: Vec::new() }
     };
     let mut senders: Vec<Sender> = takes.iter().enumerate().map(sender).collect();
     run(&mut senders, 4, &mut random);
@@ -184,7 +233,7 @@ fn the_slowest_of_several_counts() {
     let (all, site) = (&channels(&of_all, 1)[0], &channels(&of_site, 1)[0]);
     let sender = |client: usize, channels: &[&Rc<Channel>]| {
         let pace = pace_of(channels, client as u32);
-        Sender { pace, client, begins: 0, takes: None, sent: Vec::new() }
+        Sender { pace, client, begins: 0, takes: None, frame: u64::MAX, sent: Vec::new() }
     };
     let mut senders = vec![sender(0, &[all, site]), sender(1, &[all, site]), sender(2, &[all])];
     run(&mut senders, 4, &mut random);
@@ -251,7 +300,7 @@ fn a_client_of_many_answers_is_one_whichever_ends() {
         let channel = &channels(&settings, 1)[0];
         let sender = |client: usize| {
             let pace = pace_of(&[channel], client as u32);
-            Sender { pace, client, begins: 0, takes: None, sent: Vec::new() }
+            Sender { pace, client, begins: 0, takes: None, frame: u64::MAX, sent: Vec::new() }
         };
         let mut senders: Vec<Sender> = [0; 10].into_iter().chain([1]).map(sender).collect();
         for sender in &mut senders {
@@ -313,4 +362,41 @@ fn pieces_of_many_are_not_tiny() {
         let piece = pieces[pieces.len() - 1];
         assert!((least * 9 / 10..=least * 12 / 10).contains(&piece), "{speed} B/s among {clients}: {piece}");
     }
+}
+
+/// The kernel spreads what comes in large pieces, a quarter faster than is reserved, and never what may be sent at once.
+#[test]
+fn large_pieces_are_spread_and_what_is_free_is_not() {
+    const MIB: u64 = 1 << 20;
+    let spread = |speeds: &[(u64, u64, u64, bool)]| {
+        let all = speeds.iter().map(|(speed, burst, after, is_tracked)| {
+            let settings = settings(*speed, *burst, *after);
+            let settings = Bandwidth { is_tracked: *is_tracked, ..(*settings).clone() }.into();
+            channels(&settings, 1).remove(0)
+        });
+        let all: Vec<_> = all.collect();
+        let mut pace = pace_of(&all.iter().collect::<Vec<_>>(), 1);
+        let (mut now, mut told, mut sent) = (clock::monotonic_ns(), Vec::new(), 0);
+        while sent < 20 * MIB {
+            match pace.next(None, now) {
+                Grant::At(at) => now = at,
+                Grant::Now(bytes) => {
+                    told.extend(pace.spread().map(|rate| (rate, sent)));
+                    pace.spend(bytes);
+                    sent += bytes;
+                }
+            }
+        }
+        assert_eq!(pace.ends_spreading(), !told.is_empty());
+        assert!(!pace.ends_spreading(), "the kernel is let go once");
+        told
+    };
+    let told = spread(&[(16 * MIB, 0, 0, false)]);
+    assert!(matches!(told[..], [(rate, sent)] if rate == 20 * MIB && sent < MIB), "once: {told:?}");
+    assert_eq!(spread(&[(MIB, 0, 0, false)]), [], "its pieces are small");
+    assert_eq!(spread(&[(16 * MIB, MIB, 0, false)]), [], "a burst is sent at once");
+    let told = spread(&[(16 * MIB, 0, 5 * MIB, false)]);
+    assert!(matches!(told[..], [(_, sent)] if sent >= 5 * MIB), "behind what is free: {told:?}");
+    let told = spread(&[(32 * MIB, 0, 0, false), (8 * MIB, 0, 0, false), (6 * MIB, 0, 0, true)]);
+    assert!(matches!(told[..], [(rate, _)] if rate == 10 * MIB), "the slowest that is enforced: {told:?}");
 }

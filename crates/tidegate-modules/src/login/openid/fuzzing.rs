@@ -22,12 +22,12 @@ use tidegate_config::settings::{TokenKey, UrlKey};
 use tidegate_http::{FieldLines, Status, query};
 
 const PLACE: Place<'_> = Place {
+    scheme: "https",
     users: "corp",
     issuer: "https://id.test/realm",
     client: "web",
     user: "sub",
     groups: Some("groups"),
-    scheme: "https",
     authority: "site.test",
 };
 /// How long a session lasts.
