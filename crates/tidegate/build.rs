@@ -28,6 +28,13 @@ fn documents() {
     println!("cargo::rerun-if-changed={}", folder.display());
     let mut pages = files(folder);
     pages.retain(|(name, _)| !name.contains('/') && name.ends_with(".md"));
+    // The recipes, which a page links to, and the page that the repository begins with.
+    let (recipes, readme) = (Path::new("../../examples/recipes"), Path::new("../../README.md"));
+    for path in [recipes, readme] {
+        println!("cargo::rerun-if-changed={}", path.display());
+    }
+    pages.extend(files(recipes).into_iter().map(|(name, text)| (format!("recipes/{name}"), text)));
+    pages.extend(std::fs::read(readme).ok().map(|text| ("readme.md".to_owned(), text)));
     archive("pages", &pages);
     // `cargo xtask packages` names the folder that mdBook has filled. A build without it serves no site, and says so.
     println!("cargo::rerun-if-env-changed=TIDEGATE_BOOK");

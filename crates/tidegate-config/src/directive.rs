@@ -272,6 +272,31 @@ pub enum Count {
     Any,
 }
 
+/// The argument that a value in some position is for, of so many values: one that may stand several times takes what the
+/// others leave.
+pub(crate) fn argument_at(
+    arguments: &'static [Argument],
+    position: usize,
+    count: usize,
+) -> Option<&'static Argument> {
+    let Some(several) = arguments.iter().position(Argument::is_repeated) else {
+        return arguments.get(position);
+    };
+    let behind = arguments.len() - several - 1;
+    let from_end = count.saturating_sub(position + 1);
+    match position > several && from_end < behind {
+        true => arguments.get(arguments.len() - 1 - from_end),
+        false => arguments.get(position.min(several)),
+    }
+}
+
+impl Argument {
+    /// Whether it may stand several times.
+    pub(crate) fn is_repeated(&self) -> bool {
+        matches!(self.count, Count::Some | Count::Any)
+    }
+}
+
 /// A positional value of a directive.
 #[derive(Debug, Clone, Copy)]
 pub struct Argument {
@@ -279,7 +304,7 @@ pub struct Argument {
     pub name: &'static str,
     /// Its type.
     pub kind: Kind,
-    /// How often it may stand; only the last argument of a directive may stand several times.
+    /// How often it may stand. One argument of a directive may stand several times; those behind it stand once.
     pub count: Count,
     /// Words that may stand in its place: `off`, `auto`.
     pub words: &'static [&'static str],

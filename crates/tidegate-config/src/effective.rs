@@ -6,7 +6,7 @@
 use serde_json::{Map, Value as Json, json};
 
 use crate::check::{Checker, File};
-use crate::directive::{Argument, Children, Context, Count, Directive, Inheritance, Kind};
+use crate::directive::{Children, Context, Directive, Inheritance, Kind, argument_at};
 use crate::directives;
 use crate::environment::substitute;
 use crate::include::TopNode;
@@ -144,12 +144,13 @@ fn directive(
     out.insert("directive".to_owned(), json!(directive.name));
     let at = || file.source.origin(node.name_range.start).to_string();
     out.insert("at".to_owned(), if is_default { json!("default") } else { json!(at()) });
+    let count = node.arguments().count();
     let mut arguments = Vec::new();
     let mut properties = Map::new();
     for entry in &node.entries {
         match &entry.name {
             None => {
-                let argument = argument_at(directive.arguments, arguments.len());
+                let argument = argument_at(directive.arguments, arguments.len(), count);
                 arguments.push(written(
                     checker,
                     file,
@@ -194,11 +195,6 @@ fn directive(
         }
     }
     Json::Object(out)
-}
-
-fn argument_at(arguments: &'static [Argument], position: usize) -> Option<&'static Argument> {
-    let several = || arguments.last().filter(|last| matches!(last.count, Count::Some | Count::Any));
-    arguments.get(position).or_else(several)
 }
 
 /// A value as the JSON form has it: numbers as numbers, paths absolute, all else as written.

@@ -106,7 +106,11 @@ fn arguments(arguments: &[Argument]) -> (Value, usize) {
         .collect();
     let mut schema = json!({ "type": "array", "minItems": least });
     match arguments.last() {
-        Some(last) if matches!(last.count, Count::Some | Count::Any) => {
+        // What stands behind several cannot be told by its place.
+        Some(last) if !last.is_repeated() && arguments.iter().any(Argument::is_repeated) => {
+            schema["items"] = json!({ "anyOf": schemas });
+        }
+        Some(last) if last.is_repeated() => {
             schema["items"] = schemas.last().cloned().unwrap_or(Value::Bool(true));
             if schemas.len() > 1 {
                 schema["prefixItems"] = Value::Array(schemas);

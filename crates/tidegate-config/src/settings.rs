@@ -203,6 +203,13 @@ pub struct Origin {
     pub column: u32,
 }
 
+impl Origin {
+    /// Whether it stands in a file of the operator's, and is no default.
+    pub fn is_written(&self) -> bool {
+        self.line > 0 && &*self.file != crate::source::DEFAULT
+    }
+}
+
 /// An address to listen on.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Listener {

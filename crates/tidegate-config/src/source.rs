@@ -8,6 +8,9 @@ use std::sync::{Arc, OnceLock};
 
 use crate::settings::Origin;
 
+/// The file that defaults are said to stand in.
+pub(crate) const DEFAULT: &str = "<default>";
+
 /// A file of settings: the name the operator knows it by, and its text.
 #[derive(Debug, Clone)]
 pub struct Source {

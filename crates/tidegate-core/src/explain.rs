@@ -13,7 +13,7 @@ use crate::gate::Pass;
 pub use crate::handler::Foreseen;
 use crate::handler::Handler;
 use crate::https::Arrival;
-use crate::limits::excess;
+use crate::limits::{TooLarge, excess};
 use crate::notes;
 pub use crate::notes::{Known, Notes};
 use crate::remote::Remote;
@@ -195,8 +195,7 @@ impl Engine {
         let length = exchange.fields.first("content-length").and_then(|value| str::from_utf8(value).ok());
         let length: u64 = length.and_then(|length| length.trim().parse().ok())?;
         (length > limits.body_size).then(|| {
-            let most = limits.body_size;
-            notes.push(format!("content of {length} bytes is more than the {most} that `body-size` allows"));
+            notes.push(TooLarge { limits, length: Some(length) }.to_string());
             let place = "in the site or the route, or at the top level for all";
             notes.push(format!("  to take it, write `limits {{ body-size \"{length}B\" }}` {place}"));
             Status::CONTENT_TOO_LARGE

@@ -1,8 +1,35 @@
 //! The limits of a request: what is too much of it for its site or route, where the server takes more.
 
+use crate::log;
+use std::fmt;
 use tidegate_config::settings::RequestLimits;
 use tidegate_http::Status;
+use tidegate_io::socket::Peer;
 use tidegate_stats::ParseError;
+
+/// Why content is too much: what was announced, where it was, and the line that says what may be.
+pub(crate) struct TooLarge<'l> {
+    pub limits: &'l RequestLimits,
+    pub length: Option<u64>,
+}
+
+impl fmt::Display for TooLarge<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let RequestLimits { body_size, body_size_origin: origin, .. } = self.limits;
+        f.write_str("content ")?;
+        if let Some(length) = self.length {
+            write!(f, "of {length} bytes ")?;
+        }
+        write!(f, "is more than the {body_size} that `body-size` ")?;
+        if origin.is_written() { write!(f, "({origin}) allows") } else { f.write_str("allows by default") }
+    }
+}
+
+/// Tells the log of a request whose content is too much.
+#[cold]
+pub(crate) fn say_too_large(why: &TooLarge<'_>, client: Peer, request: fmt::Arguments<'_>) {
+    log::info(format_args!("413 for {client}, {request}: {why}"));
+}
 
 /// What is too much of a head that the server itself has taken: its target, or all of it, in bytes.
 pub(crate) fn excess(limits: &RequestLimits, target: &str, size: usize) -> Option<(Status, ParseError)> {

@@ -22,18 +22,8 @@ use tidegate_io::socket::Peer;
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Template {
     pieces: Vec<Piece>,
-    goes_to: Goal,
-}
-
-/// What a text becomes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-enum Goal {
-    #[default]
-    Text,
-    /// A line of cookies: what a client has sent ends none of them, and sets none of their attributes.
-    Cookie,
-    /// An address: one that is written as a path names no host.
-    Reference,
+    /// It is a line of cookies: what a client has sent ends none of them, and sets none of their attributes.
+    is_cookie: bool,
 }
 
 /// A piece of a [`Template`].
@@ -212,18 +202,13 @@ impl Template {
         if !plain.is_empty() {
             pieces.push(Piece::Text(plain));
         }
-        Template { pieces, goes_to: Goal::Text }
+        Template { pieces, is_cookie: false }
     }
 
     /// Reads the value of a field of this name.
     pub fn of_field(name: &str, text: &str, scope: Scope<'_>) -> Template {
-        let is_any = |names: &[&str]| names.iter().any(|known| known.eq_ignore_ascii_case(name));
-        let goes_to = match () {
-            () if is_any(&["Set-Cookie", "Cookie"]) => Goal::Cookie,
-            () if is_any(&["Location", "Content-Location"]) => Goal::Reference,
-            () => Goal::Text,
-        };
-        Template { goes_to, ..Template::parse(text, scope) }
+        let is_cookie = ["Set-Cookie", "Cookie"].iter().any(|cookie| cookie.eq_ignore_ascii_case(name));
+        Template { is_cookie, ..Template::parse(text, scope) }
     }
 
     /// Its pieces, in order.
@@ -248,12 +233,8 @@ impl Template {
 
     /// The text for a request, as the value of a field.
     pub fn fill(&self, exchange: &Exchange<'_>) -> String {
-        if self.goes_to != Goal::Cookie {
-            let mut text = Self::fill_pieces(self.pieces.iter(), Purpose::Tell, exchange);
-            if self.goes_to == Goal::Reference {
-                without_host(&mut text);
-            }
-            return text;
+        if !self.is_cookie {
+            return Self::fill_pieces(self.pieces.iter(), Purpose::Tell, exchange);
         }
         let mut text = String::new();
         for piece in &self.pieces {

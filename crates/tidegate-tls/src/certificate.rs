@@ -23,6 +23,9 @@ use x509_parser::public_key::PublicKey;
 /// Larger files are no certificates.
 const FILE_MAX: u64 = 1 << 20;
 
+/// Why a file is not read, where its permissions say so.
+pub const NOT_FOR_THIS_USER: &str = "the user that runs the server may not read it";
+
 /// Why a pair cannot be used. Each names the file that is at fault.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum CertificateError {
@@ -135,7 +138,7 @@ pub fn read_file(path: &Path) -> Result<Vec<u8>, CertificateError> {
 fn said(error: &std::io::Error) -> String {
     match error.kind() {
         std::io::ErrorKind::NotFound => "it does not exist".into(),
-        std::io::ErrorKind::PermissionDenied => "the user that runs the server may not read it".into(),
+        std::io::ErrorKind::PermissionDenied => NOT_FOR_THIS_USER.into(),
         std::io::ErrorKind::IsADirectory => "it is a folder".into(),
         _ => error.to_string(),
     }

@@ -24,7 +24,7 @@ pub mod terms;
 pub mod ticket;
 
 pub use certificate::AlternativeName;
-pub use certificate::{Certificate, CertificateError, Pair, Slot};
+pub use certificate::{Certificate, CertificateError, NOT_FOR_THIS_USER, Pair, Slot};
 pub use challenge::Challenges;
 pub use client::{ClientAuthorities, ClientIdentity, ClientPolicy};
 pub use client_session::{Agreed, CLIENT_BUFFER, ClientSession, ClientSessionError};

@@ -14,9 +14,9 @@ use rustix::fs::{Access, AtFlags, CWD, accessat, statfs};
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
 use tidegate_config::settings::gateway::{BackendTls, BackendTrust};
-use tidegate_config::settings::pool::{Application, Place};
+use tidegate_config::settings::pool::{Application, Place, Pool, Processes};
 use tidegate_config::settings::{
-    AcmeChallenge, Action, CertificateFiles, Directory, Listener, Origin, Route, Site,
+    AcmeChallenge, Action, CertificateFiles, Directory, Listener, Origin, Route, Site, User as UserSettings,
 };
 use tidegate_config::{Diagnostic, Loaded, Settings};
 use tidegate_core::access_data::{AccessFile, AccessReader, DataKey, DataKind, database_of, lists_of};
@@ -187,8 +187,36 @@ impl Findings<'_> {
                     format!("pool {name} cannot have uploads and sessions in the folder {folder}: {why}");
                 let help = "let the user that starts the server write there, or name another folder with `temporary`";
                 self.add(None, &pool.origin, Diagnostic::warning(message).help(help));
+            } else if let Place::Folder(folder) = &processes.temporary.place
+                && let Err(why) = self.may_reach(folder, pool, processes)
+            {
+                // The folders in it are made for that user; the way there is not.
+                let (name, folder) = (&pool.name, folder.display());
+                let message = format!(
+                    "the processes of pool {name} cannot write uploads and sessions below {folder}: {why}"
+                );
+                let help = "let that user look into the folders on the way (`chmod o+x`), or name another one with `temporary`";
+                self.add(None, &pool.origin, Diagnostic::warning(message).help(help));
             }
         }
+    }
+
+    /// Whether the user of a pool may go where a folder is, or will be.
+    fn may_reach(&self, folder: &Path, pool: &Pool, processes: &Processes) -> Result<(), String> {
+        if !users::can_be_anybody() {
+            return Ok(());
+        }
+        let own = processes.user.as_ref().map(|name| UserSettings {
+            name: name.clone(),
+            group: processes.group.clone(),
+            origin: pool.origin.clone(),
+        });
+        // One that nobody knows has been said.
+        let Ok((Some(identity), _)) = users::identity(own.as_ref().or(self.settings.user.as_ref())) else {
+            return Ok(());
+        };
+        let there = folder.ancestors().find(|path| path.is_dir()).unwrap_or(Path::new("/"));
+        users::may_enter(there, &identity)
     }
 
     /// Whether a log lies in a folder of whom applications run as, who can replace it.

@@ -8,9 +8,12 @@ use hickory_resolver::config::{
 };
 use hickory_resolver::net::NetError;
 use hickory_resolver::net::runtime::TokioRuntimeProvider;
+use hickory_resolver::proto::rr::{Name, RData, Record};
 use std::net::SocketAddr;
 use tidegate_config::settings::Dns;
 
+/// Aliases of aliases that are followed.
+const ALIASES: usize = 16;
 /// Tries of one question.
 const TRIES: u32 = 2;
 
@@ -36,6 +39,23 @@ pub fn of_clients(dns: &Dns) -> Result<TokioResolver, NetError> {
     })
 }
 
+/// The records of an answer that are about the name that was asked for, or about the one that it is an alias of. An answer
+/// may bring others beside them, and these say nothing of the name.
+pub fn about<'a>(asked: &'a Name, answers: &'a [Record]) -> impl Iterator<Item = &'a Record> {
+    let mut name = asked;
+    for _ in 0..ALIASES {
+        let alias = answers.iter().find_map(|record| match &record.data {
+            RData::CNAME(alias) if record.name.eq_ignore_root(name) => Some(&alias.0),
+            _ => None,
+        });
+        match alias {
+            Some(alias) => name = alias,
+            None => break,
+        }
+    }
+    answers.iter().filter(move |record| record.name.eq_ignore_root(name))
+}
+
 fn build(servers: &[SocketAddr], set: impl FnOnce(&mut ResolverOpts)) -> Result<TokioResolver, NetError> {
     let mut builder = if servers.is_empty() {
         TokioResolver::builder_tokio()?
@@ -52,6 +72,43 @@ fn build(servers: &[SocketAddr], set: impl FnOnce(&mut ResolverOpts)) -> Result<
         builder.options_mut().use_hosts_file = ResolveHosts::Never;
         builder
     };
+    builder.options_mut().preserve_intermediates = true; // for `about`
     set(builder.options_mut());
     builder.build()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use hickory_resolver::proto::rr::rdata::{A, CNAME};
+    use std::str::FromStr;
+
+    #[test]
+    fn records_of_other_names_say_nothing() {
+        let name = |text: &str| Name::from_str(text).unwrap();
+        let a = |of: &str, last| Record::from_rdata(name(of), 60, RData::A(A::new(192, 0, 2, last)));
+        let alias = |of: &str, to: &str| Record::from_rdata(name(of), 60, RData::CNAME(CNAME(name(to))));
+        let asked = name("a.test.");
+        let last = |answers: &[Record]| -> Vec<u8> {
+            let addresses = about(&asked, answers).filter_map(|record| record.data.ip_addr());
+            addresses
+                .map(|address| address.to_string().rsplit('.').next().unwrap().parse().unwrap())
+                .collect()
+        };
+        assert_eq!(last(&[a("A.test.", 1), a("b.test.", 2), a("a.test.", 3)]), [1, 3]);
+        assert!(last(&[a("b.test.", 2)]).is_empty());
+        assert_eq!(
+            last(&[
+                alias("b.test.", "c.test."),
+                alias("a.test.", "b.test."),
+                a("c.test.", 1),
+                a("d.test.", 2)
+            ]),
+            [1],
+            "in any order"
+        );
+        assert_eq!(last(&[alias("d.test.", "c.test."), a("c.test.", 2), a("a.test.", 1)]), [1]);
+        let ring = [alias("a.test.", "b.test."), alias("b.test.", "a.test."), a("c.test.", 1)];
+        assert!(last(&ring).is_empty());
+    }
 }

@@ -705,3 +705,65 @@ fn a_link_of_an_application_in_the_place_of_a_log_is_not_followed() {
     let checked = running::run(&folder, &["check", "--config", "tidegate.kdl"]);
     assert!(checked.stderr.contains(&format!("lies in a folder of user {name}")), "{}", checked.stderr);
 }
+
+/// Keys and passwords are for the user that starts the server; who may not read them is told what there is without.
+#[test]
+fn explain_works_without_root() {
+    let Some((_, number)) = user() else { return };
+    let folder = prepared("explain-without-root");
+    certificate(&folder);
+    for (name, text) in [
+        ("passwords", "anna:$apr1$abcdefgh$paCto.rW8wn6thJ8b0QQY.\n"),
+        ("keys", "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=\n"),
+    ] {
+        folder.write(name, text);
+        fs::set_permissions(folder.path(name), fs::Permissions::from_mode(0o600)).unwrap();
+    }
+    folder.write("index.html", "the page");
+    let settings = "listen \"127.0.0.1:8443\" { tls certificate=\"site.pem\" key=\"site.key\" }\n\
+         users \"staff\" { htpasswd \"passwords\" }\nurl-keys \"links\" \"keys\"\n\
+         site \"a.test\" {\n root \".\"\n route \"/staff/*\" { login basic \"staff\" }\n route \"/dl/*\" { signed \"links\" }\n";
+    folder.write("t.kdl", &format!("{settings}}}\n"));
+    let explain = |url: &str| {
+        let arguments = ["explain", "--config", "t.kdl", url];
+        let output = as_user(&running::command(&folder, &arguments), number, false).output_in_time();
+        (output.status.success(), String::from_utf8(output.stdout).unwrap())
+    };
+    let (is_explained, said) = explain("https://a.test:8443/");
+    assert!(is_explained && said.contains("answer: 200 OK"), "{said}");
+    for file in ["site.key", "passwords", "keys"] {
+        let line = said.lines().find(|line| line.starts_with("not known: ") && line.contains(file));
+        assert!(line.is_some(), "{file}: {said}");
+    }
+    let (is_explained, said) = explain("https://a.test:8443/staff/");
+    assert!(is_explained && said.contains("answer: 401"), "{said}");
+    // Any other mistake is one.
+    folder.write("t.kdl", &format!("{settings} nonsense\n}}\n"));
+    assert!(!explain("https://a.test:8443/").0);
+}
+
+/// The folders for uploads are made for the user of a pool; the way to them is the operator's.
+#[test]
+fn a_temporary_folder_that_the_pools_user_cannot_reach_is_found() {
+    let Some((name, _)) = user() else { return };
+    let folder = prepared("temporary-out-of-reach");
+    for (path, mode) in [("shut", 0o700), ("open", 0o755)] {
+        fs::create_dir(folder.path(path)).unwrap();
+        fs::set_permissions(folder.path(path), fs::Permissions::from_mode(mode)).unwrap();
+    }
+    let check = |path: &str| {
+        let dir = folder.0.display();
+        folder.write(
+            "t.kdl",
+            &format!(
+                "listen \"127.0.0.1:0\"\npool \"php\" {{ php; user \"{name}\"; temporary \"{dir}/{path}/php\" }}\n\
+                 site {{ root \".\"; route \"*.php\" {{ fastcgi \"php\" }} }}\n"
+            ),
+        );
+        running::run(&folder, &["check", "--config", "t.kdl"]).stderr
+    };
+    let said = check("shut");
+    assert!(said.contains("the processes of pool php cannot write uploads and sessions below"), "{said}");
+    let said = check("open");
+    assert!(!said.contains("uploads and sessions"), "{said}");
+}

@@ -83,6 +83,14 @@ impl Item {
         self.unknown.iter().any(|word| suggest::means(word, context, names))
     }
 
+    /// The numbers among its arguments.
+    pub(crate) fn numbers(&self) -> impl Iterator<Item = u64> {
+        self.arguments.iter().filter_map(|placed| match placed.value {
+            Value::Number(number) => Some(number),
+            _ => None,
+        })
+    }
+
     /// The texts among its arguments.
     pub fn texts(&self) -> Vec<String> {
         self.arguments

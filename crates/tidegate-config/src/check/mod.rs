@@ -15,7 +15,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use crate::diagnostic::Diagnostic;
-use crate::directive::{Argument, Children, Context, Count, Directive, Kind};
+use crate::directive::{Argument, Children, Context, Count, Directive, Kind, argument_at};
 use crate::directives;
 use crate::environment::{Environment, SubstitutionError, substitute};
 use crate::source::Source;
@@ -155,6 +155,7 @@ impl<'a> Checker<'a> {
             return;
         }
         let mut position = 0usize;
+        let count = node.arguments().count();
         // Words that stand alone: `off` cannot be one of several.
         let mut lone_word = None;
         let mut is_surplus = false;
@@ -163,7 +164,7 @@ impl<'a> Checker<'a> {
             match &entry.name {
                 Some(name) => self.property(item, entry, name, range),
                 None => {
-                    let argument = argument_at(directive.arguments, position);
+                    let argument = argument_at(directive.arguments, position, count);
                     let Some(argument) = argument.filter(|argument| !begins_another(item, argument, entry))
                     else {
                         // One is told of; what follows it is surplus for the same reason.
@@ -178,7 +179,7 @@ impl<'a> Checker<'a> {
                     if let Some(value) = self.value(item, argument.kind, argument.words, entry, &range) {
                         if let Value::Word(word) = value
                             && argument.words.contains(&word)
-                            && matches!(argument.count, Count::Some | Count::Any)
+                            && argument.is_repeated()
                         {
                             lone_word = Some((word, range.clone()));
                         }
@@ -471,13 +472,5 @@ fn switch_help(directive: &Directive, value: &Literal) -> Option<String> {
         true if knows("off") && stands_alone => Some(format!("`{name}` alone switches it on")),
         false if knows("off") => Some(format!("write `{name} off`")),
         _ => None,
-    }
-}
-
-/// The argument that a value in some position is for; the last one may take several.
-fn argument_at(arguments: &'static [Argument], position: usize) -> Option<&'static Argument> {
-    match arguments.get(position) {
-        Some(argument) => Some(argument),
-        None => arguments.last().filter(|last| matches!(last.count, Count::Some | Count::Any)),
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::directive::{
     Apply, Argument, Context, Count, Directive, Inheritance, Kind, OFF, Property, one, one_or, optional,
-    some_or,
+    some, some_or,
 };
 use crate::lower::inherit::{self, Inherited};
 
@@ -102,12 +102,12 @@ pub(super) const DIRECTIVES: &[Directive] = &[
     },
     Directive {
         arguments: &[
-            one("code", Kind::Number { least: 400, most: 599 }),
+            some("codes", Kind::Number { least: 400, most: 599 }),
             one_or("path", Kind::SitePath, &["off"]),
         ],
         repeats: true,
         inheritance: Inheritance::Adds(Apply::to_route(Inherited::add_error_page)),
-        doc: "The page of the site that is shown for an error of the server's own. The status stays what it is. What an \
+        doc: "The page of the site that is shown for an error of the server's own, or for each of several. The status stays what it is. What an \
               application answers is left alone unless `intercept` asks for it. `off` without quotes takes an inherited \
               page away. Whoever may not have the page by its path gets a plain error.",
         example: "error-page 404 \"/404.html\"",
@@ -176,7 +176,7 @@ pub(super) const DIRECTIVES: &[Directive] = &[
         inheritance: Inheritance::Adds(Apply::to_route(Inherited::add_field)),
         doc: "A field set on every response of the route, error pages included. It takes the place of one of the same \
               name that was inherited or that an application has sent (`Set-Cookie` and `Vary` are added); `off` without \
-              quotes only takes it away. With `add` it stands beside others of its name and takes the place of none, with \
+              quotes only takes it away. Written twice in one level, both are sent, and `check` asks whether that is meant. With `add` it stands beside others of its name and takes the place of none, with \
               `missing` it is only sent where the answer has none. `{client}`, `{country}` (its country, as the `country-database` says), `{language}` (of `languages`), `{host}`, `{method}`, `{path}`, `{query}`, `{scheme}`, `{uri}`, `{user}` (who has logged in) and `{groups}` (those of that user, with commas between them) are \
               filled in, and `{header.NAME}`, `{cookie.NAME}`, `{query.NAME}`, `{value.NAME}`, `{1}` and `{id}` (stars and \
               groups of the route), with a default where one may be empty, `{cookie.ab:-a}`; `{path}` is the path that the client has asked for, also where `index` or `try` lead to another. \

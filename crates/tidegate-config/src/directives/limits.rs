@@ -126,7 +126,7 @@ pub(super) const DIRECTIVES: &[Directive] = &[
     bound("fields", LIMITS, &[one("count", Kind::Number { least: 8, most: 256 })], "fields 100",
         "Field lines of a request head; above it the answer is 431.",
         "fields 200"),
-    of_request(|limits, item| limits.body_size = number(item),
+    of_request(|limits, item| (limits.body_size, limits.body_size_origin) = (number(item), item.origin()),
         "body-size", &[one("size", Kind::Size { least: 0, most: 16 * TIB })], "body-size \"16MiB\"",
         "Bytes of a request body; above it the answer is 413, before the body is read.",
         "body-size \"1GiB\""),

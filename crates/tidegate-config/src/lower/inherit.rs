@@ -462,10 +462,11 @@ impl Inherited {
 
     /// `error-page`: one for the same status takes the place of the outer one, `off` without another.
     pub fn add_error_page(&mut self, item: &Item) {
-        let code = u16::try_from(number(item)).unwrap_or_default();
-        self.error_pages.retain(|(known, _)| *known != code);
-        if let Some(path) = item.texts().pop() {
-            self.error_pages.push((code, path)); // `off` is no text
+        for code in item.numbers().map(|code| u16::try_from(code).unwrap_or_default()) {
+            self.error_pages.retain(|(known, _)| *known != code);
+            if let Some(path) = item.texts().pop() {
+                self.error_pages.push((code, path)); // `off` is no text
+            }
         }
     }
 }

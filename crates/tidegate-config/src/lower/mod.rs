@@ -286,7 +286,7 @@ pub(crate) fn default_item(directive: &Directive, context: Context) -> Option<It
     }
     let text = directive.default?;
     let node = Node::parse(text)?;
-    let file = File { source: Source::new("<default>", text), folder: Arc::from(Path::new("/")) };
+    let file = File { source: Source::new(crate::source::DEFAULT, text), folder: Arc::from(Path::new("/")) };
     Checker::new(&Nothing).item(&file, &node, context)
 }
 

@@ -86,7 +86,7 @@ pub(super) fn pools(checker: &mut Checker<'_>, disk: &dyn Disk, items: &[Item]) 
 pub(super) fn plain_cgi(checker: &mut Checker<'_>) -> Option<Pool> {
     let text = "pool \"cgi\" { cgi-stubs; processes min=2 max=32 }";
     let node = Node::parse(text)?;
-    let source = crate::source::Source::new("<default>", text);
+    let source = crate::source::Source::new(crate::source::DEFAULT, text);
     let file = crate::check::File { source, folder: std::sync::Arc::from(Path::new("/")) };
     let item = checker.item(&file, &node, Context::Top)?;
     pools(checker, &crate::disk::NoDisk, &[item]).pop()

@@ -379,6 +379,10 @@ fn sources(checker: &mut Checker<'_>, site: &Item, routes: &[Route]) {
     let is_script = |name: &str| SCRIPTS.iter().any(|ending| name.to_ascii_lowercase().ends_with(ending));
     // Whether all that may answer for a path sends files.
     let is_sent = |path: &str| {
+        // What a program of the site runs is never sent, wherever it lies.
+        if routes.iter().any(|route| route.action.owns_source(path.as_bytes())) {
+            return false;
+        }
         let mut asked = routes.iter().filter(|route| matches(&route.pattern, path));
         asked
             .find_map(|route| match &route.action {
@@ -539,7 +543,7 @@ fn error_pages<'i>(site: &'i Item, code: Option<u16>, page: &str) -> Vec<&'i Ite
     let names_it = |item: &&Item| {
         item.directive.name == "error-page"
             && item.texts().iter().any(|text| text == page)
-            && code.is_none_or(|code| number(item) == u64::from(code))
+            && code.is_none_or(|code| item.numbers().any(|named| named == u64::from(code)))
     };
     let written: Vec<&Item> = blocks.flat_map(|block| &block.children).filter(names_it).collect();
     if written.is_empty() { vec![site] } else { written }

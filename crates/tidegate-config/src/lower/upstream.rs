@@ -61,7 +61,7 @@ pub(super) fn upstreams(
 pub(super) fn of_host(checker: &mut Checker<'_>, host: &str, origin: &Origin) -> Option<Upstream> {
     let text = format!("upstream \"host\" {{ member \"{host}\" }}");
     let node = Node::parse(&text)?;
-    let source = Source::new("<default>", &text);
+    let source = Source::new(crate::source::DEFAULT, &text);
     let file = File { source, folder: std::sync::Arc::from(Path::new("/")) };
     let item = checker.item(&file, &node, Context::Top)?;
     let mut upstream = upstreams(checker, &NoDisk, &[item], &[]).pop()?;

@@ -1,6 +1,6 @@
 //! Bounds on what clients may do: those of the server as a whole, and those that a site or a route may set for itself.
 
-use super::NetworkSet;
+use super::{NetworkSet, Origin};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
@@ -50,6 +50,8 @@ pub struct RequestLimits {
     pub target_size: u32,
     /// Bytes of a request body.
     pub body_size: u64,
+    /// Where that is written; no line where it is the default.
+    pub body_size_origin: Origin,
     /// Bytes per second below which a request body is given up after `rate_grace`.
     pub body_rate: u32,
     /// Bytes per second below which a reader is given up after `rate_grace`.

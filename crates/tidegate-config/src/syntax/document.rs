@@ -48,7 +48,7 @@ pub(crate) enum Literal {
 impl Node {
     /// The first node of a text that is known to be sound, such as a default of the table.
     pub fn parse(text: &str) -> Option<Node> {
-        let source = crate::source::Source::new("<default>", text);
+        let source = crate::source::Source::new(crate::source::DEFAULT, text);
         let parsed = super::parse(&source);
         parsed.diagnostics.is_empty().then_some(())?;
         parsed.nodes.into_iter().next()

@@ -3,6 +3,7 @@
 use super::{Connection, Request, Work, faults};
 use crate::body::{BodySink, RequestBodyError};
 use crate::context::Ctx;
+use crate::limits::{TooLarge, say_too_large};
 use std::io;
 use tidegate_http::{FieldLines, Status};
 use tidegate_stats::ParseError;
@@ -189,6 +190,12 @@ impl Connection {
             }
             Refusal::TooLarge => {
                 cx.stats.parse_errors.add(ParseError::BodyTooLarge, 1);
+                let limits = self.limits(&cx.engine);
+                say_too_large(
+                    &TooLarge { limits, length: None },
+                    self.peer,
+                    format_args!("content in chunks"),
+                );
                 (Status::CONTENT_TOO_LARGE, RequestBodyError::TooLarge)
             }
             Refusal::TooMuchToDiscard => (Status::CONTENT_TOO_LARGE, RequestBodyError::TooLarge),

@@ -13,7 +13,7 @@ use crate::engine::Engine;
 use crate::exchange::{Exchange, Local, LocalSource};
 use crate::https::Arrival;
 use crate::interim::InterimQueue;
-use crate::limits::excess;
+use crate::limits::{TooLarge, excess, say_too_large};
 use crate::log::{self, EntryFields, Sink};
 use crate::rate::Held;
 use crate::remote::Remote;
@@ -358,6 +358,9 @@ impl Connection {
         }
         if head.content_length.is_some_and(|len| len > limits.body_size) {
             stats.parse_errors.add(ParseError::BodyTooLarge, 1);
+            let why = TooLarge { limits, length: head.content_length };
+            let request = format_args!("{} {} at {}", head.method_token, head.target, head.authority);
+            say_too_large(&why, remote.client, request);
             return Err(Rejected(Outcome::TooLarge, answer::error(Status::CONTENT_TOO_LARGE)));
         }
         let (raw_path, query) = path_and_query(head.method, head.target)?;

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use super::answer::{Body, Limited, Served};
+use super::answer::{Body, Limited, RequestLimit, Served};
 use super::generator::Generator;
 use super::origin::Origin;
 use super::routes::Login;
@@ -105,7 +105,10 @@ impl Asker<'_> {
                 String::from_utf8_lossy(&output.stderr)
             ));
         }
-        let limit = self.site.routes.limit_of(path).map_or(Limited::No, Limited::By);
+        // Also of a route that the request is handed on to.
+        let is_counted =
+            |limit: &RequestLimit| text.contains(&format!("counted by the limit `often-{}`", limit.site));
+        let limit = self.site.routes.limit.filter(is_counted).map_or(Limited::No, Limited::By);
         let served = read(&text, self.folder, self.site, &said.pieces, limit);
         let served = served.map_err(|problem| format!("explain {url}: {problem}\n{text}"))?;
         match said.status {

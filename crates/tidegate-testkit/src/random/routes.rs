@@ -172,10 +172,4 @@ impl Routes {
         let is_below = path.contains("/d0/") && !path.contains("..") && !path.contains("%2e");
         self.login.is_some() && is_below
     }
-
-    /// The limit that counts requests for it.
-    pub(super) fn limit_of(&self, path: &str) -> Option<RequestLimit> {
-        let is_below = path.starts_with("/f1") || path.starts_with("/h/f1");
-        self.limit.filter(|_| is_below)
-    }
 }

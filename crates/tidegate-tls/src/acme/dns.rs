@@ -121,3 +121,37 @@ impl DnsHook {
 pub fn record_name(host: &str) -> String {
     format!("_acme-challenge.{}", host.strip_prefix("*.").unwrap_or(host))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What the server itself was given may hold what only root is to know.
+    #[test]
+    fn a_command_has_the_environment_that_it_is_given_and_no_more() {
+        let path = std::env::temp_dir().join(format!("tidegate-dns-hook-{}", std::process::id()));
+        let script = "env > \"$0\"; echo \"$1 $2 $3\" >> \"$0\"";
+        let hook = DnsHook {
+            command: ["/bin/sh".as_ref(), "-c".as_ref(), script.as_ref(), path.as_os_str()]
+                .map(Into::into)
+                .into(),
+            environment: vec![("PATH".into(), "/usr/bin:/bin".into()), ("HOME".into(), "/home/dns".into())],
+            shown: "hook".into(),
+            settle: Duration::ZERO,
+        };
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(hook.present("_acme-challenge.a.test", "proof")).unwrap();
+        let said = std::fs::read_to_string(&path).unwrap();
+        std::fs::remove_file(&path).unwrap();
+        // What a shell sets by itself.
+        let own = ["PWD=", "SHLVL=", "_="];
+        let mut lines: Vec<&str> =
+            said.lines().filter(|line| !own.iter().any(|own| line.starts_with(own))).collect();
+        lines.sort_unstable();
+        assert_eq!(
+            lines,
+            ["HOME=/home/dns", "PATH=/usr/bin:/bin", "present _acme-challenge.a.test proof"],
+            "{said}"
+        );
+    }
+}

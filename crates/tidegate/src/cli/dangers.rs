@@ -57,6 +57,8 @@ const HIDDEN: [&str; 12] = [
 /// Folders that nobody means to publish.
 const OF_THE_SYSTEM: [&str; 10] =
     ["/", "/etc", "/root", "/home", "/proc", "/sys", "/dev", "/boot", "/run", "/var/log"];
+/// Where syslog daemons listen, and the journal.
+const USUAL: [&str; 2] = ["/dev/log", "/run/systemd/journal/socket"];
 /// How names of folders begin that programs put into what somebody sends.
 const UPLOADS: [&str; 5] = ["upload", "attachment", "avatar", "media", "userfiles"];
 
@@ -174,6 +176,10 @@ impl Dangers<'_> {
             else {
                 continue;
             };
+            // Where they usually are they come with the system, which may be another one than this.
+            if USUAL.iter().any(|usual| path == Path::new(usual)) {
+                continue;
+            }
             if path.symlink_metadata().is_err_and(|error| error.kind() == ErrorKind::NotFound) {
                 let message = format!(
                     "the lines of `{word} \"{target}\"` go nowhere: nobody listens at {}",

@@ -17,18 +17,23 @@ const PAGES: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/pages.zst"));
 /// The site, packed; no file in it where the program was built without.
 const SITE: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/site.zst"));
 
+/// Where the site is served unless something else is said.
+const LISTEN: &str = "127.0.0.1:8090";
+
 /// What the reference is called.
 const REFERENCE: &str = "reference";
 
 /// Shows the documents of this version.
 ///
-/// Without a name it lists them. They are Markdown; links between them are their names. With --serve it serves them as a
-/// site, with a search, until it is told to end; packages have the site, a build of one's own need not.
+/// Without a name it lists them. They are Markdown; links between them are their names, also those of recipes:
+/// `../examples/recipes/wordpress.kdl` is `recipes/wordpress`. With --serve it serves them as a site, with a search, until it
+/// is told to end; packages have the site, a build of one's own need not.
 #[derive(Args)]
 #[command(after_long_help = "\
 Examples:
   tidegate docs
   tidegate docs from-nginx | less
+  tidegate docs recipes/wordpress > tidegate.kdl
   tidegate docs reference | grep -A 20 '### `limit`'
   tidegate docs --serve
 
@@ -43,20 +48,23 @@ pub struct Arguments {
     /// Serve the site
     #[arg(long)]
     serve: bool,
-    /// Where to listen for it
-    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8090", requires = "serve")]
-    listen: String,
+    /// Serve the site, and listen for it there [default: 127.0.0.1:8090]
+    #[arg(long, value_name = "ADDRESS", conflicts_with = "name")]
+    listen: Option<String>,
 }
 
 /// Shows or serves.
 pub fn run(arguments: &Arguments) -> Result<ExitCode> {
-    if arguments.serve {
+    if arguments.serve || arguments.listen.is_some() {
         return serve_site(arguments);
     }
     match &arguments.name {
         None => print(&list()?),
         Some(name) => {
-            let name = name.trim_end_matches(".md").trim_start_matches("docs/");
+            let lower = name.to_ascii_lowercase();
+            let name =
+                lower.trim_start_matches("../").trim_start_matches("docs/").trim_start_matches("examples/");
+            let name = name.trim_end_matches(".md").trim_end_matches(".kdl");
             match page(name)? {
                 Some(text) => print(&text),
                 None => {
@@ -81,7 +89,10 @@ fn page(name: &str) -> Result<Option<String>> {
 /// The pages of `docs/`: names and texts.
 pub(super) fn pages() -> Result<Vec<(String, String)>> {
     let page = |(name, text): (String, Vec<u8>)| {
-        (name.trim_end_matches(".md").to_owned(), String::from_utf8_lossy(&text).into_owned())
+        (
+            name.trim_end_matches(".md").trim_end_matches(".kdl").to_owned(),
+            String::from_utf8_lossy(&text).into_owned(),
+        )
     };
     Ok(unpack(PAGES)?.into_iter().map(page).collect())
 }
@@ -96,7 +107,7 @@ fn list() -> Result<String> {
 }
 
 fn row(name: &str, title: &str) -> String {
-    format!("{name:18} {}\n", title.trim_start_matches(['#', ' ']))
+    format!("{name:24} {}\n", title.trim_start_matches(['#', ' ', '/']))
 }
 
 /// The files of an archive: names and bytes, as `build.rs` has written them.
@@ -153,7 +164,7 @@ fn serve_site(arguments: &Arguments) -> Result<ExitCode> {
         "docs".into(),
         site.into_os_string(),
         "--listen".into(),
-        arguments.listen.clone().into(),
+        arguments.listen.clone().unwrap_or_else(|| LISTEN.to_owned()).into(),
         "--control".into(),
         control,
     ];

@@ -10,8 +10,10 @@ use crate::revision::SettingsFrom;
 use crate::server::privileges::become_user;
 use anyhow::{Context as _, Error, Result, anyhow, bail};
 use clap::Args;
+use rustix::io::Errno;
 use std::collections::HashMap;
 use std::fmt::Write as _;
+use std::io;
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
 use std::pin::pin;
@@ -20,7 +22,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 use tidegate_config::settings::{Country, ListenAddress};
-use tidegate_config::{Loaded, ProcessEnvironment, Settings, from_folder, load_file};
+use tidegate_config::{Diagnostic, Loaded, ProcessEnvironment, Settings, from_folder, load_file};
 use tidegate_core::access_data::{AccessFile, AccessFiles, AccessStore};
 use tidegate_core::client_names::{ClientName, name_of};
 use tidegate_core::exchange::Local;
@@ -33,7 +35,7 @@ use tidegate_io::runtime::{self, Runtime};
 use tidegate_io::socket::Peer;
 use tidegate_io::{Kind, Poller, Slab};
 use tidegate_modules::login::Assumed;
-use tidegate_tls::ClientIdentity;
+use tidegate_tls::{ClientIdentity, NOT_FOR_THIS_USER};
 
 /// How long an answer may wait for the disk.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -42,7 +44,8 @@ const PATIENCE: Duration = Duration::from_secs(30);
 ///
 /// Walks the way of a request through the settings: the listener, the site, each route that was tried, who
 /// is let in, and the file or answer in the end, with the file and line where each is written. Nothing is
-/// sent and no server needs to run; files are looked at.
+/// sent and no server needs to run; files are looked at. Keys and passwords that this user may not read are named,
+/// and taken for empty: root is told the whole.
 #[derive(Args)]
 #[command(
     override_usage = "tidegate explain [OPTIONS] [METHOD] URL",
@@ -151,7 +154,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     if url.starts_with('/') && !has_host {
         bail!("{url}: a whole URL is needed, with the host: `http://example.com{url}`");
     }
-    let (settings, found) = load(arguments)?;
+    let Found { settings, access: found, denied } = load(arguments)?;
     let settings = Arc::new(settings);
     let method = Method::from_token(method_token);
     let (url, fragment) = url.split_once('#').map_or((url, None), |(url, fragment)| (url, Some(fragment)));
@@ -195,7 +198,12 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     let mut poller = Poller::new().context("cannot open a poller")?;
     let runtime = Runtime::install(poller.registry()?).context("cannot set up a worker")?;
     let tls = TlsStore::new()?;
-    tls.take(&TlsFiles::read(&settings, &TlsFiles::default(), &HashMap::new())?);
+    match TlsFiles::read(&settings, &TlsFiles::default(), &HashMap::new()) {
+        Ok(files) => drop(tls.take(&files)),
+        // Which certificate is shown decides nothing here.
+        Err(_) if !denied.is_empty() => {}
+        Err(error) => return Err(error.into()),
+    }
     let notes = Notes::default();
     let access = Arc::<AccessStore>::default();
     let files = AccessFiles::read(&settings, &AccessFiles::default(), found).map_err(Error::msg)?;
@@ -235,6 +243,9 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     let response = wait(engine.rehearse(asked, &notes), &runtime, &mut poller)?;
     for sentence in notes.take() {
         let _ = writeln!(out, "{sentence}");
+    }
+    for why in &denied {
+        let _ = writeln!(out, "not known: {why}; what it decides is as if nothing stood there");
     }
     if let Some(why) = notes.unanswered() {
         let _ = writeln!(out, "answer: none: {why}");
@@ -311,7 +322,7 @@ fn wait(reply: Reply, runtime: &Runtime, poller: &mut Poller) -> Result<Response
     }
 }
 
-fn load(arguments: &Arguments) -> Result<(Settings, Vec<AccessFile>)> {
+fn load(arguments: &Arguments) -> Result<Found> {
     let from = match (&arguments.dir, &arguments.config) {
         (Some(folder), _) => SettingsFrom::Folder { folder: folder.clone(), listen: Vec::new() },
         (None, Some(path)) => SettingsFrom::File(path.clone()),
@@ -320,15 +331,42 @@ fn load(arguments: &Arguments) -> Result<(Settings, Vec<AccessFile>)> {
     let mut loaded = match from {
         SettingsFrom::File(path) => load_file(&path, &ProcessEnvironment),
         SettingsFrom::Folder { folder, listen } => match from_folder(&folder, &listen) {
-            Ok(settings) => return Ok((settings, Vec::new())),
+            Ok(settings) => return Ok(Found { settings, access: Vec::new(), denied: Vec::new() }),
             Err(diagnostics) => Loaded { diagnostics, ..Loaded::default() },
         },
     };
+    // Keys and passwords are for the user that starts the server. Who may not read them is told what there is without.
+    let without =
+        if is_denied_alone(&loaded) { loaded.settings.clone().or(loaded.partial.clone()) } else { None };
     let found = preflight::look(&mut loaded).access;
     complain(&loaded.render(has_color()));
-    let settings = loaded.settings;
+    let denied: Vec<String> =
+        loaded.diagnostics.iter().filter(|said| is_denied(said)).map(|said| said.message.clone()).collect();
+    let settings = match without.filter(|_| !denied.is_empty() && is_denied_alone(&loaded)) {
+        None => loaded.settings,
+        without => without,
+    };
     let settings = settings.ok_or_else(|| anyhow!("nothing could be served, so nothing can be explained"))?;
-    Ok((settings, found))
+    Ok(Found { settings, access: found, denied })
+}
+
+/// What is explained.
+struct Found {
+    settings: Settings,
+    access: Vec<AccessFile>,
+    /// Files that this user may not read, a sentence each.
+    denied: Vec<String>,
+}
+
+/// Whether a mistake is that this user may not read a file.
+fn is_denied(said: &Diagnostic) -> bool {
+    let denied = io::Error::from(Errno::ACCESS).to_string();
+    said.is_error() && (said.message.contains(&denied) || said.message.ends_with(NOT_FOR_THIS_USER))
+}
+
+/// Whether there is no other.
+fn is_denied_alone(loaded: &Loaded) -> bool {
+    loaded.diagnostics.iter().all(|said| !said.is_error() || is_denied(said))
 }
 
 /// The host that the request names, and its fields.

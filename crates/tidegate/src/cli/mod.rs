@@ -22,7 +22,8 @@ mod spawn;
 mod trust;
 
 use anyhow::Result;
-use clap::{Parser, Subcommand};
+use clap::error::{ContextKind, ContextValue};
+use clap::{CommandFactory, Parser, Subcommand};
 use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -103,9 +104,26 @@ enum Command {
     Schema,
 }
 
+/// The arguments. What is wrong with them ends the process; commands that nobody is told of are none to suggest.
+fn arguments() -> Arguments {
+    Arguments::try_parse().unwrap_or_else(|mut error| {
+        if let Some(ContextValue::Strings(near)) = error.get(ContextKind::SuggestedSubcommand) {
+            let command = Arguments::command();
+            let is_told =
+                |name: &String| command.find_subcommand(name).is_none_or(|command| !command.is_hide_set());
+            let told: Vec<String> = near.iter().filter(|name| is_told(name)).cloned().collect();
+            match told.is_empty() {
+                true => drop(error.remove(ContextKind::SuggestedSubcommand)),
+                false => drop(error.insert(ContextKind::SuggestedSubcommand, ContextValue::Strings(told))),
+            }
+        }
+        error.exit()
+    })
+}
+
 /// Reads the arguments and does what they say.
 pub fn run() -> ExitCode {
-    let outcome = match Arguments::parse().command {
+    let outcome = match arguments().command {
         Command::Serve(arguments) => serve::run(arguments),
         Command::Server => crate::server::run(),
         Command::Guard => guard::run()
@@ -183,7 +201,6 @@ fn counted(count: usize, what: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::CommandFactory;
     use clap::error::ErrorKind;
 
     /// The words of a command as a shell reads them, up to a comment, a pipe or the next command.

@@ -36,8 +36,8 @@ pub struct Arguments {
     folder: Option<PathBuf>,
     /// Address to listen on; may be given several times [default: 127.0.0.1:8080]
     ///
-    /// `127.0.0.1:8080`, `[::1]:8080`, `:8080` for every address of this machine, `unix:/path`. Port 0 takes a
-    /// free one.
+    /// `127.0.0.1:8080`, `[::1]:8080`, `:8080` or `8080` for every address of this machine, `unix:/path`. Port 0
+    /// takes a free one.
     #[arg(long, value_name = "ADDR", conflicts_with = "config")]
     listen: Vec<String>,
     /// Settings file

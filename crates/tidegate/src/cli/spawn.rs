@@ -26,7 +26,12 @@ const EARLY: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
 /// by themselves. Takes the options of spawn-fcgi. For applications that are watched, sized and replaced, write a
 /// `pool` into the settings instead.
 #[derive(Args)]
-#[command(after_long_help = "\
+#[command(
+    override_usage = "\
+tidegate spawn [OPTIONS] -s <PATH> -- <PROGRAM>...
+       tidegate spawn [OPTIONS] -p <PORT> -- <PROGRAM>...
+       tidegate spawn [OPTIONS] <-s <PATH>|-p <PORT>> -f <COMMAND>",
+    after_long_help = "\
 Examples:
   tidegate spawn -s /run/app.sock -M 0660 -- /usr/bin/php-cgi
   tidegate spawn -a 127.0.0.1 -p 9000 -C 8 -u www-data -g www-data -P /run/app.pid -- /usr/bin/php-cgi
@@ -35,7 +40,8 @@ Examples:
 Exit codes:
   0  the processes run
   1  one could not be started, or ended at once
-  2  the arguments are wrong")]
+  2  the arguments are wrong"
+)]
 pub struct Arguments {
     /// Address to bind [default: 0.0.0.0]
     #[arg(short = 'a', value_name = "ADDRESS", requires = "port")]

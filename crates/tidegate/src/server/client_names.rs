@@ -155,10 +155,10 @@ async fn follow(
 }
 
 /// What a client is called, and for how long that is good.
-async fn name(resolver: &TokioResolver, client: IpAddr) -> (ClientName, Duration) {
+async fn name(servers: &TokioResolver, client: IpAddr) -> (ClientName, Duration) {
     let nameless = (ClientName::Nameless, Duration::MAX);
     let unanswered = (ClientName::Unanswered, Duration::ZERO);
-    let told = match resolver.reverse_lookup(client).await {
+    let told = match servers.reverse_lookup(client).await {
         Ok(told) => told,
         Err(error) => return if is_an_answer(&error) { nameless } else { unanswered },
     };
@@ -166,7 +166,8 @@ async fn name(resolver: &TokioResolver, client: IpAddr) -> (ClientName, Duration
         IpAddr::V4(_) => RecordType::A,
         IpAddr::V6(_) => RecordType::AAAA,
     };
-    let names = told.answers().iter().filter_map(|record| match &record.data {
+    let reverse = Name::from(client);
+    let names = resolver::about(&reverse, told.answers()).filter_map(|record| match &record.data {
         RData::PTR(name) => Some(&name.0),
         _ => None,
     });
@@ -175,14 +176,14 @@ async fn name(resolver: &TokioResolver, client: IpAddr) -> (ClientName, Duration
         let Some(text) = name_of(name.iter()) else { continue };
         // Of its own letters: what was taken for sound is what is asked for, and no search list is tried.
         let Ok(whole) = Name::from_ascii(format!("{text}.")) else { continue };
-        match resolver.lookup(whole, record).await {
+        match servers.lookup(whole.clone(), record).await {
             Ok(back) => {
                 let leads_back = |record: &RData| match record {
                     RData::A(address) => IpAddr::V4(address.0) == client,
                     RData::AAAA(address) => IpAddr::V6(address.0) == client,
                     _ => false,
                 };
-                if back.answers().iter().any(|record| leads_back(&record.data)) {
+                if resolver::about(&whole, back.answers()).any(|record| leads_back(&record.data)) {
                     let until = told.valid_until().min(back.valid_until());
                     return (ClientName::Known(text), until.saturating_duration_since(Instant::now()));
                 }

@@ -390,7 +390,7 @@ pub fn session(issuer: &str, key: &[u8], since: u64) -> String {
     let salt = [3; 24];
     let mut context = hmac::Context::with_key(&hmac::Key::new(hmac::HMAC_SHA256, key));
     context.update(b"tidegate openid 1");
-    let purpose = ["session", "corp", issuer, "web", "sub", "groups", "site.test"];
+    let purpose = ["session", "corp", issuer, "web", "sub", "groups", "http", "site.test"];
     for part in purpose.map(str::as_bytes).into_iter().chain([&salt[..]]) {
         context.update(&(part.len() as u64).to_be_bytes());
         context.update(part);

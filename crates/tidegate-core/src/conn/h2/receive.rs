@@ -9,6 +9,7 @@ use crate::body::RequestBodyError;
 use crate::conn::deadlines::reading_terms;
 use crate::context::Ctx;
 use crate::interim::{Interim, InterimQueue};
+use crate::limits::{TooLarge, say_too_large};
 use crate::rate::Held;
 use crate::reply::Reply;
 use std::io;
@@ -258,6 +259,7 @@ impl Connection {
         incoming.received += data.len() as u64;
         if incoming.received > limit && !incoming.is_tunnel {
             cx.stats.parse_errors.add(ParseError::BodyTooLarge, 1);
+            say_too_large(&TooLarge { limits, length: None }, self.peer, format_args!("a stream of HTTP/2"));
             incoming.sink.fail(RequestBodyError::TooLarge);
             work.incoming = None;
             h2.wire.release(stream, data.len(), &mut h2.batch);

@@ -112,7 +112,9 @@ fn own_folder(path: &Path, owner: Option<(u32, u32)>, mode: Mode) -> io::Result<
             if there.is_dir() && there.uid() == user && there.mode() & 0o022 == 0 {
                 return Ok(());
             }
-            Err(io::Error::other(format!("something that is not of user {user} alone lies there")))
+            Err(io::Error::other(format!(
+                "something that is not of user {user} alone lies there: remove it, or name another folder with `temporary`"
+            )))
         }
         Err(error) => Err(error.into()),
     }

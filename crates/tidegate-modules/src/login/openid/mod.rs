@@ -159,9 +159,17 @@ impl Terms {
         self.provider.source.seals()
     }
 
-    fn place<'p>(&'p self, scheme: &'p str, authority: &'p str) -> Place<'p> {
+    fn place<'p>(&'p self, exchange: &'p Exchange<'_>) -> Place<'p> {
         let OpenId { issuer, client, user, groups, .. } = self.settings();
-        Place { users: &self.login.users, issuer, client, user, groups: groups.as_deref(), scheme, authority }
+        Place {
+            users: &self.login.users,
+            issuer,
+            client,
+            user,
+            groups: groups.as_deref(),
+            scheme: exchange.scheme,
+            authority: exchange.authority,
+        }
     }
 
     fn cookie_name(&self, what: &str, exchange: &Exchange<'_>) -> String {
@@ -171,8 +179,7 @@ impl Terms {
     /// Who has logged in.
     fn session(&self, exchange: &Exchange<'_>) -> Option<Session> {
         let name = self.cookie_name("session", exchange);
-        let (place, seals, lasting) =
-            (self.place(exchange.scheme, exchange.authority), self.seals(), self.settings().session);
+        let (place, seals, lasting) = (self.place(exchange), self.seals(), self.settings().session);
         // A browser may have two of a name where there is no TLS, and only one of them is ours.
         let mut values = cookies(exchange, &name).take(2);
         values.find_map(|value| Session::open(value, place, &seals, lasting, exchange.now))
@@ -216,7 +223,7 @@ impl Terms {
         let redirect = self.redirect(exchange);
         let begun = Flow::begin(begun, &sent.back, exchange.now).and_then(|flow| {
             let flow = Flow { is_silent: sent.is_silent, ..flow };
-            let (place, seals) = (self.place(exchange.scheme, exchange.authority), self.seals());
+            let (place, seals) = (self.place(exchange), self.seals());
             let address = flow.address(&provider, &self.settings().scopes, place, &seals, &redirect)?;
             Ok((flow, address))
         });
@@ -265,7 +272,7 @@ impl Terms {
         let flow = Flow::of(
             &parameter("state").unwrap_or_default(),
             cookies(exchange, &browser).next(),
-            self.place(exchange.scheme, exchange.authority),
+            self.place(exchange),
             &self.seals(),
             exchange.now,
         );
@@ -318,8 +325,7 @@ impl Terms {
             Err(why) => return Verdict::Refuse(self.not_let_in(exchange, &why)),
         };
         let session = Session { name: known.name.clone(), groups: known.groups.clone(), begun: exchange.now };
-        let (place, seals, is_secure) =
-            (self.place(exchange.scheme, exchange.authority), self.seals(), is_secure(exchange));
+        let (place, seals, is_secure) = (self.place(exchange), self.seals(), is_secure(exchange));
         let value = match session.seal(place, &seals) {
             Ok(value) => value,
             Err(Unsealed::TooLong) => {
@@ -366,7 +372,7 @@ impl Terms {
             // By it the provider knows whose session it is, and asks nobody whether that is meant.
             let hint =
                 cookies(exchange, &hint_name(&self.login.users, is_secure(exchange))).find_map(|value| {
-                    let place = self.place(exchange.scheme, exchange.authority);
+                    let place = self.place(exchange);
                     let token: String = place.open("hint", &self.seals(), value)?;
                     Some(format!("&id_token_hint={}", encode(token.as_bytes())))
                 });

@@ -7,6 +7,7 @@ use crate::resolver;
 use hickory_resolver::TokioResolver;
 use hickory_resolver::net::{DnsError, NetError};
 use hickory_resolver::proto::op::ResponseCode;
+use hickory_resolver::proto::rr::Name;
 use std::cell::RefCell;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Instant;
@@ -89,8 +90,10 @@ impl Resolver {
         }
         let resolver = self.resolver()?;
         // With the dot at its end a name is itself, and no search list is tried.
-        let answer = resolver.lookup_ip(format!("{host}.")).await.map_err(|error| sentence(&error))?;
-        let mut addresses: Vec<IpAddr> = answer.iter().collect();
+        let whole = Name::from_utf8(format!("{host}.")).map_err(|error| format!("it is no name: {error}"))?;
+        let answer = resolver.lookup_ip(whole.clone()).await.map_err(|error| sentence(&error))?;
+        let about = resolver::about(&whole, answer.as_lookup().answers());
+        let mut addresses: Vec<IpAddr> = about.filter_map(|record| record.data.ip_addr()).collect();
         addresses.sort_unstable();
         addresses.dedup();
         if addresses.is_empty() {
