@@ -191,6 +191,35 @@ fn what_is_not_of_this_login_lets_nobody_in() {
     }
 }
 
+/// FAULTS 58: a login that was begun once is no way to have the provider asked as often as somebody likes.
+#[test]
+fn who_brings_bad_codes_is_put_off() {
+    let (folder, provider) = (Folder::new("openid"), Provider::start());
+    let server = Server::with_config(&folder, &settings(&folder, &provider.issuer, ""));
+    // Those who are let in are counted for nothing.
+    for _ in 0..12 {
+        assert_eq!(Browser::new(&server).log_in(&provider, "/").status, 302);
+    }
+    let mut browser = Browser::new(&server);
+    let begun = browser.go("/");
+    let mut parameters = provider.authorise(begun.location());
+    let good = parameters.clone();
+    let before = provider.asked("/realm/token");
+    let statuses: Vec<u16> = (0..30)
+        .map(|number| {
+            parameters.insert("code".to_owned(), format!("bogus{number}"));
+            browser.come_back(&parameters).status
+        })
+        .collect();
+    assert_eq!(statuses[..10], [400; 10]);
+    // One more in ten seconds, however long this takes.
+    let refused = statuses.iter().filter(|status| **status == 429).count();
+    assert!(refused >= 10 && statuses.iter().all(|status| [400, 429].contains(status)), "{statuses:?}");
+    assert_eq!(provider.asked("/realm/token") - before, 30 - refused);
+    let answer = browser.come_back(&good);
+    assert!(answer.status == 302 || answer.field("retry-after").is_some(), "{answer:?}");
+}
+
 #[test]
 fn a_login_is_the_browsers_that_has_begun_it() {
     let (folder, provider) = (Folder::new("openid"), Provider::start());

@@ -361,7 +361,8 @@ impl Source {
         })
     }
 
-    fn guesses(&self) -> &Guesses {
+    /// Where guesses of clients are counted.
+    pub(super) fn guesses(&self) -> &Guesses {
         self.questions.guesses()
     }
 

@@ -30,6 +30,7 @@ pub use redeem::Services;
 pub use seal::Seals;
 
 use super::fetched::Known;
+use super::guesses::{Guesser, TooOften};
 use super::jwt::user_of;
 use super::source::Source;
 use browser::{cookies, is_navigation, is_secure, origin_of, sent_to};
@@ -47,6 +48,7 @@ use tidegate_core::user::Identity;
 use tidegate_core::{Exchange, Gate, Response, Verdict, answer};
 use tidegate_http::query::{self, encode};
 use tidegate_http::{Method, Status};
+use tidegate_io::clock::monotonic_ns;
 use tidegate_io::oneshot::Promised;
 use tidegate_io::timer;
 use tidegate_stats::Worker as Stats;
@@ -302,18 +304,34 @@ impl Terms {
         if self.session(exchange).is_some_and(|session| session.begun >= flow.begun) {
             return Verdict::Refuse(sent_to(format!("{}{}", origin_of(exchange), flow.back)));
         }
+        // The provider alone says whether a code is good. A client with bad ones has it asked as seldom as one that guesses
+        // passwords, and never about many at once: others log in meanwhile.
+        let (guesser, asked) = (Guesser::of(&exchange.state.remote.customer(), "", false), monotonic_ns());
+        if let Err(TooOften(time)) = self.provider.source.guesses().charge(&guesser, asked) {
+            return Verdict::Refuse(self.put_off(exchange, time));
+        }
         let returned = Return { code, flow, redirect: self.redirect(exchange), is_named: issuer.is_some() };
         // The log wants to know who it is, whenever that comes out.
         let (terms, identity) = (self.clone(), exchange.identify());
         Verdict::Wait(Box::pin(async move {
             let redeemed = timer::within(WAIT, terms.provider.redeem(&returned)).await;
             let redeemed = redeemed.unwrap_or_else(|| Err(Refused::Away("it takes too long".to_owned())));
+            if !matches!(redeemed, Err(Refused::Bad(_))) {
+                terms.provider.source.guesses().give_back(&guesser, asked);
+            }
             Verdict::Decide(Box::new(move |exchange| match redeemed {
                 Ok(told) => terms.let_in(exchange, &identity, &told, &returned.flow),
                 Err(Refused::Bad(why)) => Verdict::Refuse(terms.not_let_in(exchange, &why)),
                 Err(Refused::Away(why)) => Verdict::Refuse(terms.away(exchange, &why)),
             }))
         }))
+    }
+
+    /// Too many codes of this client were bad, or are asked about just now.
+    fn put_off(&self, exchange: &Exchange<'_>, time: Duration) -> Response {
+        let why = format_args!("{}: too many codes from this address that are not good", self.name());
+        let seconds = time.as_secs().saturating_add(1);
+        answer::refused(exchange, Status::TOO_MANY_REQUESTS, why).with("Retry-After", seconds.to_string())
     }
 
     /// Somebody has logged in.
