@@ -87,10 +87,10 @@ struct Fetch<T> {
     is_settled: bool,
 }
 
-impl<T: PartialEq + 'static> Fetched<T> {
+impl<T> State<T> {
     /// Nothing is known yet.
-    pub fn new(what: String, forget: impl Fn() + Send + Sync + 'static) -> Arc<Fetched<T>> {
-        let state = State {
+    fn empty() -> State<T> {
+        State {
             value: None,
             fresh_until: 0,
             usable_until: 0,
@@ -99,9 +99,26 @@ impl<T: PartialEq + 'static> Fetched<T> {
             asked_again: None,
             under_way: None,
             news: News::default(),
-        };
+        }
+    }
+}
+
+impl<T: PartialEq + 'static> Fetched<T> {
+    /// Nothing is known yet.
+    pub fn new(what: String, forget: impl Fn() + Send + Sync + 'static) -> Arc<Fetched<T>> {
+        let state = State::empty();
         let forget = Box::new(forget);
         Arc::new(Fetched { what, state: Mutex::new(state), fresh_until: AtomicU64::new(0), forget })
+    }
+
+    /// Begins with what another has of the same service.
+    pub fn begin_as(&self, other: &Fetched<T>) {
+        let theirs = lock(&other.state);
+        let (value, fresh_until) = (theirs.value.clone(), theirs.fresh_until);
+        let (usable_until, news) = (theirs.usable_until, theirs.news.clone());
+        drop(theirs);
+        *lock(&self.state) = State { value, fresh_until, usable_until, news, ..State::empty() };
+        self.fresh_until.store(fresh_until, Relaxed);
     }
 
     /// Whether it is as fresh as it has to be: then nothing else has to be looked at.

@@ -127,6 +127,13 @@ impl Source {
         })
     }
 
+    /// Begins with the keys that another source has from the same address.
+    pub(super) fn keep_keys_of(&self, other: &Source) {
+        if let (Some(own), Some(theirs)) = (&self.published_keys, &other.published_keys) {
+            own.begin_as(theirs);
+        }
+    }
+
     /// What tokens are verified with; `None`: that is not known at the moment.
     pub fn token_keys(&self, now: u64) -> Option<Arc<Keyring>> {
         match &self.published_keys {

@@ -8,7 +8,7 @@ use std::io;
 use std::sync::{Arc, Mutex};
 use tidegate_config::Settings;
 use tidegate_config::credentials::Credential;
-use tidegate_config::settings::UserSource;
+use tidegate_config::settings::{Tokens, UserSource};
 use tidegate_core::rate::RateStore;
 use tidegate_core::tls::TlsStore;
 use tidegate_io::locking::lock;
@@ -95,6 +95,12 @@ impl LoginStore {
             return Ok(held.source.clone());
         }
         let source = Arc::new(Source::new(settings, &self.tls, &self.rates, self.is_silent)?);
+        // Keys of the same address are good for other settings, too: it may be away just now.
+        let keys_at = |settings: &UserSource| settings.tokens.as_ref().and_then(Tokens::service).cloned();
+        let same = |held: &&Held| keys_at(settings).is_some() && keys_at(settings) == keys_at(&held.settings);
+        if let Some(before) = of_name.iter().rfind(same) {
+            source.keep_keys_of(&before.source);
+        }
         of_name.push(Held { settings: settings.clone(), source: source.clone() });
         Ok(source)
     }
