@@ -19,7 +19,10 @@ fn start() -> (Process, OwnedFd) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_tidegate"));
     command.arg("server").stdin(Stdio::from(theirs)).stderr(Stdio::null());
     let process = Process(command.spawn().unwrap());
-    tell(&ours, r#"{"identity":null,"readable":null,"sealed":[],"is_recovery":false,"spill":null}"#);
+    tell(
+        &ours,
+        r#"{"identity":null,"readable":null,"sealed":[],"is_recovery":false,"spill":null,"server":1}"#,
+    );
     (process, ours)
 }
 
