@@ -4,6 +4,7 @@
 //! needs the present time (two-digit years) takes it as an argument.
 
 use crate::decimal::parse_decimal;
+use std::time::Duration;
 
 /// A point in time, in whole seconds since 1970-01-01 00:00:00 UTC, leap seconds not counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -202,4 +203,22 @@ fn civil_from_days(days: i64) -> (i64, i64, i64) {
 fn put_two_digits(text: &mut [u8], at: usize, number: i64) {
     text[at] = b'0' + (number / 10) as u8;
     text[at + 1] = b'0' + (number % 10) as u8;
+}
+
+/// How long a client is to wait before it comes again, as `Retry-After` says it (RFC 9110 section 10.2.3): whole seconds, rounded
+/// up, and one at least, since who comes back at once is refused again.
+pub fn delay_seconds(time: Duration) -> u64 {
+    time.as_secs().saturating_add(u64::from(time.subsec_nanos() > 0)).max(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nobody_is_told_to_come_back_too_early() {
+        let times = [0, 1, 10_000, 10_001].map(Duration::from_millis);
+        assert_eq!(times.map(delay_seconds), [1, 1, 10, 11]);
+        assert_eq!(delay_seconds(Duration::MAX), u64::MAX);
+    }
 }

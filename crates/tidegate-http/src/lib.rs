@@ -34,7 +34,7 @@ pub use authority::{Authority, AuthorityError};
 pub use cache_control::CacheControl;
 pub use coding::ContentCoding;
 pub use conditional::{Precondition, Validators};
-pub use date::HttpDate;
+pub use date::{HttpDate, delay_seconds};
 pub use decimal::{parse_decimal, push_decimal};
 pub use etag::EntityTag;
 pub use field::{Field, FieldLines, Fields};

@@ -6,6 +6,7 @@ mod running;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use running::random::Random;
 use running::{Folder, Server, WAIT, countries, run};
 use std::fs;
 use std::io::{Read, Write};
@@ -22,19 +23,6 @@ const PASSWORDS: &str =
 /// How many settings are tried, and requests of each.
 const WORLDS: u64 = 16;
 const REQUESTS: u32 = 60;
-
-/// Numbers that look random and are the same in every run.
-struct Random(fastrand::Rng);
-
-impl Random {
-    fn one_in(&mut self, count: u64) -> bool {
-        self.0.u64(..count) == 0
-    }
-
-    fn pick<'a>(&mut self, of: &[&'a str]) -> &'a str {
-        of[self.0.usize(..of.len())]
-    }
-}
 
 const NAMES: [&str; 9] =
     ["a", "b", "index.html", "home.txt", "x.txt", ".hid", "d", "404.html", ".well-known"];
@@ -276,7 +264,7 @@ fn login(random: &mut Random) -> Option<(&'static str, String)> {
 fn what_is_explained_is_what_is_served() {
     let (mut wrong, mut seen) = (Vec::new(), std::collections::BTreeMap::new());
     for seed in 0..WORLDS {
-        let mut random = Random(fastrand::Rng::with_seed(seed));
+        let mut random = Random::new(seed);
         let folder = Folder::new("explain-all");
         grow(&mut random, &folder, "site", 2);
         grow(&mut random, &folder, "other", 1);

@@ -13,6 +13,8 @@ use aws_lc_rs::hmac;
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, SanType};
+use running::over_tls::ask_over_tls;
+use running::random::Random;
 use running::{Folder, Server, WAIT, countries, run};
 use serde_json::json;
 use std::collections::BTreeMap;
@@ -23,10 +25,9 @@ use std::os::unix::fs::PermissionsExt;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::time::{SystemTime, UNIX_EPOCH};
 use tidegate_config::settings::UrlKey;
-use tidegate_io::socket::Received;
 use tidegate_modules::login::{SignedFor, sign_url};
 use tidegate_testkit::NameServer;
-use tidegate_tls::{Certificate, ClientSession, Connector, ConnectorOptions, Pair, Slot, Trust};
+use tidegate_tls::{Certificate, Connector, ConnectorOptions, Pair, Slot, Trust};
 
 /// How many settings are tried, and requests of each.
 const WORLDS: u64 = 14;
@@ -127,19 +128,6 @@ const FORGED: [&str; 12] = [
 
 /// What a proxy says of the one client that has a name.
 const TOLD: &str = "X-Forwarded-For: 192.0.2.9";
-
-/// Numbers that look random and are the same in every run.
-struct Random(fastrand::Rng);
-
-impl Random {
-    fn one_in(&mut self, count: u64) -> bool {
-        self.0.u64(..count) == 0
-    }
-
-    fn pick<'a>(&mut self, of: &[&'a str]) -> &'a str {
-        of[self.0.usize(..of.len())]
-    }
-}
 
 fn seconds() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs()
@@ -421,35 +409,20 @@ fn served(folder: &Folder, doors: &Doors, client: &Client, method: &str, path: &
     stream.set_read_timeout(Some(WAIT)).unwrap();
     let request =
         format!("{method} {path} HTTP/1.1\r\n{}\r\nConnection: close\r\n\r\n", client.fields.join("\r\n"));
-    let mut answer = Vec::new();
-    if client.is_tls {
+    let answer = if client.is_tls {
         let identity = client.certificate.map(|name| {
             let (pem, key) = (folder.path(&format!("{name}.pem")), folder.path(&format!("{name}.key")));
             Slot::new(Certificate::new(&Pair::read(&pem, &key).unwrap()).unwrap())
         });
         let options = ConnectorOptions { identity, ..ConnectorOptions::new(Trust::Anybody) };
         let connector = Connector::new(&options).unwrap();
-        let mut session = ClientSession::new(&connector, Connector::name("a.test").unwrap()).unwrap();
-        let (mut buffer, mut is_asked) = ([0; 4096], false);
-        loop {
-            session.advance(|bytes| stream.write(bytes)).unwrap();
-            if !session.is_handshaking() && !is_asked {
-                is_asked = true;
-                session.send(request.as_bytes(), |bytes| stream.write(bytes)).unwrap();
-            }
-            let received = session.receive(&mut buffer, |place| match stream.read(place)? {
-                0 => Ok(Received::End),
-                count => Ok(Received::Bytes { count, drained: true }),
-            });
-            match received.unwrap() {
-                Received::Bytes { count, .. } => answer.extend_from_slice(&buffer[..count]),
-                _ => break,
-            }
-        }
+        ask_over_tls(stream, &connector, "a.test", &request)
     } else {
+        let mut answer = Vec::new();
         stream.write_all(request.as_bytes()).unwrap();
         stream.read_to_end(&mut answer).unwrap();
-    }
+        answer
+    };
     let answer = String::from_utf8_lossy(&answer).into_owned();
     let status = answer.get(9..12).and_then(|status| status.parse().ok()).unwrap_or(0);
     (status, answer.split_once("\r\n\r\n").map(|(_, body)| body.to_owned()).unwrap_or_default())
@@ -467,7 +440,7 @@ impl Seen {
 
 /// A world: what differs, and what was seen.
 fn try_world(seed: u64) -> (Vec<String>, Seen) {
-    let mut random = Random(fastrand::Rng::with_seed(seed));
+    let mut random = Random::new(seed);
     let (folder, proofs) = (Folder::new("forbidden"), proofs());
     grow(&folder);
     let names = NameServer::start().unwrap();

@@ -7,7 +7,7 @@ use crate::answer;
 use crate::response::Response;
 use std::fmt::Write;
 use tidegate_config::settings;
-use tidegate_http::Status;
+use tidegate_http::{Status, delay_seconds};
 
 /// Length of a date (RFC 9110 section 5.6.7).
 const DATE: usize = 29;
@@ -68,7 +68,9 @@ impl Busy {
         } else {
             Response::content(status, &self.settings.media_type, self.settings.text.as_bytes())
         };
-        response.with("Retry-After", seconds(&self.settings).to_string()).with("Cache-Control", "no-store")
+        response
+            .with("Retry-After", delay_seconds(self.settings.retry_after).to_string())
+            .with("Cache-Control", "no-store")
     }
 }
 
@@ -86,17 +88,12 @@ impl Encoded {
         let _ = write!(
             head,
             "Retry-After: {}\r\nCache-Control: no-store\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
-            seconds(busy),
+            delay_seconds(busy.retry_after),
             busy.text.len()
         );
         let body = head.len();
         Encoded { bytes: (head + &busy.text).into_bytes(), date, body }
     }
-}
-
-/// Whole seconds, at least 1.
-fn seconds(busy: &settings::Busy) -> u64 {
-    busy.retry_after.as_millis().div_ceil(1000).max(1) as u64
 }
 
 #[cfg(test)]

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::time::Duration;
 use tidegate_config::settings::{Ban, LimitStore, Shared};
-use tidegate_http::Status;
+use tidegate_http::{Status, delay_seconds};
 use tidegate_io::socket::Peer;
 use tidegate_io::{clock, timer};
 
@@ -76,8 +76,7 @@ impl BanGate {
         if !matches!(status, Status::TOO_MANY_REQUESTS | Status::SERVICE_UNAVAILABLE) {
             return response;
         }
-        let seconds = left.as_secs().saturating_add(u64::from(left.subsec_nanos() > 0)).max(1);
-        response.with("Retry-After", seconds.to_string())
+        response.with("Retry-After", delay_seconds(left).to_string())
     }
 }
 

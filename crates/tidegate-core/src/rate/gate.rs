@@ -18,7 +18,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tidegate_config::settings::pool::Queue;
 use tidegate_config::settings::{Bound, Limit, LimitStore, Shared};
-use tidegate_http::Status;
+use tidegate_http::{Status, delay_seconds};
 use tidegate_io::clock;
 
 /// Who comes back at once to what is full may find a place in a second as well as later.
@@ -182,8 +182,7 @@ fn hold(exchange: &Exchange<'_>, permit: Permit) -> Judgement {
 fn refusal(limit: &Limit, exchange: &Exchange<'_>, retry_after: Duration, why: Option<&str>) -> Response {
     // What all share is full, and nobody's fault.
     let status = if limit.is_by_request() { Status::TOO_MANY_REQUESTS } else { Status::SERVICE_UNAVAILABLE };
-    // At least a second: who comes back at once is refused again.
-    let seconds = retry_after.as_secs().saturating_add(u64::from(retry_after.subsec_nanos() > 0)).max(1);
+    let seconds = delay_seconds(retry_after);
     let response = answer::refused(exchange, status, Refused(limit, why));
     let is_busy = why.is_some() && status == Status::SERVICE_UNAVAILABLE;
     let response = if is_busy { response.by(Author::Busy) } else { response };

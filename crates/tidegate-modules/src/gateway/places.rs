@@ -21,6 +21,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 use thiserror::Error;
 use tidegate_core::admission::turns::{Turn, Turns, Woken};
+use tidegate_http::delay_seconds;
 use tidegate_io::clock::monotonic_ns;
 
 pub use queue::PlacesReport;
@@ -70,7 +71,7 @@ impl Refused {
     pub fn retry_after_seconds(&self) -> u64 {
         let (Refused::Full { retry_after } | Refused::TooOld { retry_after } | Refused::Down { retry_after }) =
             self;
-        (retry_after.as_secs() + u64::from(retry_after.subsec_nanos() > 0)).max(1)
+        delay_seconds(*retry_after)
     }
 }
 

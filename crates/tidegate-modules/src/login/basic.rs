@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tidegate_config::settings::{Login, Shared};
 use tidegate_core::{Exchange, Gate, Response, Verdict, answer};
-use tidegate_http::Status;
+use tidegate_http::{Status, delay_seconds};
 use tidegate_io::clock::monotonic_ns;
 use tidegate_io::timer;
 use tidegate_stats::Worker as Stats;
@@ -67,8 +67,8 @@ impl Terms {
     fn put_off(&self, exchange: &Exchange<'_>, name: &str, time: Duration) -> Response {
         let name = name.escape_debug();
         let why = format_args!("too many wrong passwords for `{name}` from this address");
-        let seconds = time.as_secs().saturating_add(1);
-        answer::refused(exchange, Status::TOO_MANY_REQUESTS, why).with("Retry-After", seconds.to_string())
+        answer::refused(exchange, Status::TOO_MANY_REQUESTS, why)
+            .with("Retry-After", delay_seconds(time).to_string())
     }
 
     /// What comes of what has been found out.
@@ -84,9 +84,9 @@ impl Terms {
 
 /// Nobody can say who it is: that is no reason to ask again for a name, and none to let anybody in.
 pub(super) fn away(exchange: &Exchange<'_>, time: Duration) -> Response {
-    let seconds = time.as_secs().saturating_add(1);
     let why = "the directory that knows the users does not answer";
-    answer::refused(exchange, Status::SERVICE_UNAVAILABLE, why).with("Retry-After", seconds.to_string())
+    answer::refused(exchange, Status::SERVICE_UNAVAILABLE, why)
+        .with("Retry-After", delay_seconds(time).to_string())
 }
 
 impl BasicGate {

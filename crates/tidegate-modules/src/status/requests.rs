@@ -17,6 +17,24 @@ struct OfWorker {
     requests: Vec<Row>,
 }
 
+/// What a client has asked for, where that is kept.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+struct Asked {
+    #[serde(skip_serializing_if = "String::is_empty")]
+    method: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    host: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    target: String,
+}
+
+impl Asked {
+    fn line(&self) -> String {
+        format!("{} {}", self.method, self.target)
+    }
+}
+
 /// A request under way.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
@@ -36,12 +54,8 @@ struct Row {
     /// The last one that was asked.
     #[serde(skip_serializing_if = "String::is_empty")]
     upstream: String,
-    #[serde(skip_serializing_if = "String::is_empty")]
-    method: String,
-    #[serde(skip_serializing_if = "String::is_empty")]
-    host: String,
-    #[serde(skip_serializing_if = "String::is_empty")]
-    target: String,
+    #[serde(flatten)]
+    asked: Asked,
 }
 
 /// The table out of what the workers say.
@@ -74,7 +88,7 @@ fn to_text(count: u64, silent: u64, rows: &[Row]) -> String {
             Some(status) => format!("{} {status}", row.phase),
             None => row.phase.clone(),
         };
-        let request = format!("{} {}", row.method, row.target);
+        let request = row.asked.line();
         let age = format!("{:.3} s", row.age);
         let (received, sent) = (row.received.to_string(), row.sent.to_string());
         let (site, route, upstream) = (row.site.clone(), row.route.clone(), row.upstream.clone());
@@ -122,12 +136,8 @@ struct SlowRow {
     protocol: String,
     #[serde(skip_serializing_if = "String::is_empty")]
     client: String,
-    #[serde(skip_serializing_if = "String::is_empty")]
-    method: String,
-    #[serde(skip_serializing_if = "String::is_empty")]
-    host: String,
-    #[serde(skip_serializing_if = "String::is_empty")]
-    target: String,
+    #[serde(flatten)]
+    asked: Asked,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     upstreams: Vec<SlowTry>,
 }
@@ -165,7 +175,7 @@ pub fn slow_report(answers: &[String], format: Format) -> String {
         });
         let tries = tries.collect::<Vec<_>>().join(", ");
         let (status, sent) = (row.status.to_string(), row.sent.to_string());
-        let (took, request) = (format!("{:.3} s", row.took), format!("{} {}", row.method, row.target));
+        let (took, request) = (format!("{:.3} s", row.took), row.asked.line());
         let (site, route) = (row.site.clone(), row.route.clone());
         [date(row.at), took, status, row.client.clone(), sent, site, route, tries, request]
     }));

@@ -1,6 +1,7 @@
 //! An identity provider in this process, which does what a sound one does, and what broken and hostile ones could, and a
 //! browser's part with its cookies.
 
+use crate::running::over_tls::ask_over_tls;
 use crate::running::{Server, WAIT};
 use aws_lc_rs::aead::{AES_256_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
 use aws_lc_rs::digest::{SHA256, digest};
@@ -15,8 +16,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
 use std::time::{SystemTime, UNIX_EPOCH};
-use tidegate_io::socket::Received;
-use tidegate_tls::{ClientSession, Connector, ConnectorOptions, Trust};
+use tidegate_tls::{Connector, ConnectorOptions, Trust};
 
 /// What a provider does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -342,30 +342,14 @@ impl Browser {
     fn exchange(&self, request: &str) -> String {
         let mut stream = TcpStream::connect(&self.address).unwrap();
         stream.set_read_timeout(Some(WAIT)).unwrap();
-        let mut answer = Vec::new();
         if !self.is_secure {
+            let mut answer = Vec::new();
             stream.write_all(request.as_bytes()).unwrap();
             stream.read_to_end(&mut answer).unwrap();
             return String::from_utf8(answer).unwrap();
         }
         let connector = Connector::new(&ConnectorOptions::new(Trust::Anybody)).unwrap();
-        let mut session = ClientSession::new(&connector, Connector::name(self.host).unwrap()).unwrap();
-        let (mut buffer, mut is_asked) = ([0; 4096], false);
-        loop {
-            session.advance(|bytes| stream.write(bytes)).unwrap();
-            if !session.is_handshaking() && !is_asked {
-                is_asked = true;
-                session.send(request.as_bytes(), |bytes| stream.write(bytes)).unwrap();
-            }
-            let received = session.receive(&mut buffer, |place| match stream.read(place)? {
-                0 => Ok(Received::End),
-                count => Ok(Received::Bytes { count, drained: true }),
-            });
-            match received.unwrap() {
-                Received::Bytes { count, .. } => answer.extend_from_slice(&buffer[..count]),
-                _ => return String::from_utf8(answer).unwrap(),
-            }
-        }
+        String::from_utf8(ask_over_tls(stream, &connector, self.host, request)).unwrap()
     }
 
     /// As somebody does who follows a link.

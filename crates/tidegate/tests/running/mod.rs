@@ -7,7 +7,9 @@
 
 pub mod accounts;
 pub mod countries;
+pub mod over_tls;
 pub mod posts;
+pub mod random;
 
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs;

@@ -47,7 +47,7 @@ use tidegate_core::template::uri_of;
 use tidegate_core::user::Identity;
 use tidegate_core::{Exchange, Gate, Response, Verdict, answer};
 use tidegate_http::query::{self, encode};
-use tidegate_http::{Method, Status};
+use tidegate_http::{Method, Status, delay_seconds};
 use tidegate_io::clock::monotonic_ns;
 use tidegate_io::oneshot::Promised;
 use tidegate_io::timer;
@@ -330,8 +330,8 @@ impl Terms {
     /// Too many codes of this client were bad, or are asked about just now.
     fn put_off(&self, exchange: &Exchange<'_>, time: Duration) -> Response {
         let why = format_args!("{}: too many codes from this address that are not good", self.name());
-        let seconds = time.as_secs().saturating_add(1);
-        answer::refused(exchange, Status::TOO_MANY_REQUESTS, why).with("Retry-After", seconds.to_string())
+        answer::refused(exchange, Status::TOO_MANY_REQUESTS, why)
+            .with("Retry-After", delay_seconds(time).to_string())
     }
 
     /// Somebody has logged in.
