@@ -7,6 +7,7 @@ use crate::exchange::Exchange;
 use crate::gate::{Gate, Verdict};
 use crate::log;
 use crate::notes;
+use crate::reply::Need;
 use crate::response::Response;
 use std::fmt;
 use std::io;
@@ -121,7 +122,7 @@ impl Gate for BanGate {
         match rule.settings.tarpit.and_then(HeldBack::take) {
             Some(held) => {
                 exchange.ends_when_finished();
-                Verdict::Wait(Box::pin(held.then(refusal)))
+                Verdict::Wait(Need::Turn, Box::pin(held.then(refusal)))
             }
             None => Verdict::Refuse(refusal),
         }

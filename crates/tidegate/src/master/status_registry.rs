@@ -74,6 +74,23 @@ pub struct Member {
     pub last: Figures,
 }
 
+impl Facts {
+    /// Of one moment: whoever ends meanwhile is either among the members or in the past. One that does not answer has still
+    /// counted what it told last.
+    fn sum(&self, with_series: bool) -> Figures {
+        let mut sum = Figures { log_lines_lost: self.own_losses, ..Figures::default() };
+        for more in
+            [&self.past, &self.before].into_iter().chain(self.members.iter().map(|member| &member.last))
+        {
+            add_counts(&mut sum, more);
+            if with_series {
+                sum.series.merge(&more.series);
+            }
+        }
+        sum
+    }
+}
+
 impl StatusRegistry {
     /// Of a server that starts now.
     pub fn new() -> Arc<StatusRegistry> {
@@ -179,46 +196,31 @@ impl StatusRegistry {
 
     fn gather(&self, question: Question) -> Figures {
         let (sender, answers) = channel();
-        let (mut asked, mut sum) = (0, Figures::default());
-        {
-            let facts = self.facts();
-            add(&mut sum, &facts.past);
-            add(&mut sum, &facts.before);
-            sum.log_lines_lost += facts.own_losses;
-            for member in &facts.members {
-                let Some(link) = &member.link else { continue };
-                let (sender, id) = (sender.clone(), member.id);
-                asked += 1;
-                link.ask(ToServer::Question, question.clone(), move |answer| {
-                    let _ = sender.send((id, answer));
-                });
-            }
+        let mut asked = 0;
+        for member in &self.facts().members {
+            let Some(link) = &member.link else { continue };
+            let (sender, id) = (sender.clone(), member.id);
+            asked += 1;
+            link.ask(ToServer::Question, question.clone(), move |answer| {
+                let _ = sender.send((id, answer));
+            });
         }
         drop(sender);
         let deadline = Instant::now() + PATIENCE;
-        let mut heard = Vec::with_capacity(asked);
-        while heard.len() < asked {
-            // Ends early where a process goes: its end of the channel is dropped.
-            match answers.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
-                Ok((id, Answer::Figures(mut figures))) => {
-                    add(&mut sum, &figures);
-                    heard.push(id);
-                    if let Some(member) = self.facts().members.iter_mut().find(|member| member.id == id) {
-                        if question == Question::Figures {
-                            figures.series = std::mem::take(&mut member.last.series); // as it was told last
-                        }
-                        member.last = *figures;
-                    }
+        // Ends early where a process goes: its end of the channel is dropped.
+        while asked > 0
+            && let Ok((id, answer)) = answers.recv_timeout(deadline.saturating_duration_since(Instant::now()))
+        {
+            asked -= 1;
+            let Answer::Figures(mut figures) = answer else { continue };
+            if let Some(member) = self.facts().members.iter_mut().find(|member| member.id == id) {
+                if question == Question::Figures {
+                    figures.series = std::mem::take(&mut member.last.series); // as it was told last
                 }
-                Ok(_) => {}
-                Err(_) => break,
+                member.last = *figures;
             }
         }
-        // One that does not answer has still counted what it told last.
-        for member in self.facts().members.iter().filter(|member| !heard.contains(&member.id)) {
-            add(&mut sum, &member.last);
-        }
-        sum
+        self.facts().sum(question == Question::FiguresWithSeries)
     }
 
     /// Lets a client in again that is banned, here and on the servers that share bans: whether it was banned here, and what is
@@ -239,7 +241,9 @@ impl StatusRegistry {
     pub fn ask(&self, question: &str) -> Vec<String> {
         let links: Vec<(usize, Arc<Link>)> = {
             let facts = self.facts();
-            let members = facts.members.iter().filter(|member| member.info.state == "serving");
+            // One that drains has requests too, but its cache is nobody's any more.
+            let is_asked = |state: &str| state == "serving" || !question.starts_with("cache");
+            let members = facts.members.iter().filter(|member| is_asked(&member.info.state));
             members.filter_map(|member| Some((member.info.workers, member.link.clone()?))).collect()
         };
         let mut answers = Vec::with_capacity(links.len());
@@ -383,10 +387,15 @@ pub fn take_answers(
 }
 
 fn add(sum: &mut Figures, more: &Figures) {
+    add_counts(sum, more);
+    sum.series.merge(&more.series);
+}
+
+/// All but what sites and routes have counted.
+fn add_counts(sum: &mut Figures, more: &Figures) {
     sum.counted.merge(&more.counted);
     sum.log_lines_lost += more.log_lines_lost;
     sum.used.add(&more.used);
-    sum.series.merge(&more.series);
     balance::report::merge(&mut sum.groups, &more.groups);
     providers::merge(&mut sum.providers, &more.providers);
 }
