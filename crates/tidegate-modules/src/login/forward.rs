@@ -97,7 +97,15 @@ impl Gate for ForwardGate {
             return Verdict::Pass;
         }
         self.stats.user_cache_misses.add(1);
-        let Some(asked) = self.terms.application.ask(exchange) else {
+        let application = &self.terms.application;
+        if application.is_asking(exchange) {
+            let why = format_args!(
+                "it asks whether somebody may come in, and that is asked here: {} leads back to this server",
+                application.name()
+            );
+            return Verdict::Refuse(answer::refused(exchange, Status::LOOP_DETECTED, why));
+        }
+        let Some(asked) = application.ask(exchange) else {
             return Verdict::Refuse(answer::error(Status::BAD_REQUEST));
         };
         // The log wants to know who it is, whenever that comes out.
