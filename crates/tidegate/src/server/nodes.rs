@@ -46,7 +46,7 @@ return redis.call('ZCARD', KEYS[1])";
 /// What has the reports of a process taken, for its store of tables.
 pub fn taker() -> TakeReports {
     TakeReports(Box::new(|settings, reports, state| {
-        let bans = BanLog::new(&settings.prefix);
+        let bans = BanLog::new(&settings);
         let (connection, tried, told_alive, said) = (None, None, None, None);
         let teller = Teller { settings, reports, state, bans, connection, tried, told_alive, said };
         let thread = std::thread::Builder::new().name("tidegate-nodes".into());
@@ -115,18 +115,23 @@ impl Teller {
     }
 
     fn until_sign_of_life(&self) -> Duration {
+        if self.state.identity().is_none() {
+            return PATIENCE; // nobody to be told of
+        }
         let left = |since: Option<Instant>, time: Duration| {
             since.map_or(Duration::ZERO, |since| time.saturating_sub(since.elapsed()))
         };
         match self.connection {
             Some(_) => left(self.told_alive, SIGN_OF_LIFE),
-            None if self.state.identity().is_none() => PATIENCE, // nobody to be told of
             None => left(self.tried, PATIENCE),
         }
     }
 
     fn tell(&mut self, told: Told) -> redis::RedisResult<()> {
-        let Some(identity) = self.state.identity() else { return Ok(()) };
+        let Some(identity) = self.state.identity() else {
+            self.rest();
+            return Ok(());
+        };
         if self.connection.is_none() && self.tried.is_some_and(|tried| tried.elapsed() < PATIENCE) {
             return Ok(()); // what was let in meanwhile is not told
         }
@@ -165,6 +170,15 @@ impl Teller {
             Report::settle(reports, Duration::from_nanos((debt * 1e3) as u64), now);
         }
         self.bans.exchange(&mut connected.connection, &self.state, is_due)
+    }
+
+    /// Nothing is shared by the settings in force. A reload may change that: then it is as at the start.
+    fn rest(&mut self) {
+        if self.connection.take().is_some() {
+            self.bans.begin_anew();
+            self.state.away();
+            (self.told_alive, self.said) = (None, None);
+        }
     }
 
     fn add(&mut self, told: &mut Told, news: News) {
