@@ -154,7 +154,7 @@ impl Teller {
         if question.is_empty() {
             return self.bans.exchange(&mut connected.connection, &self.state, false);
         }
-        let mut answers: Vec<String> = question.query(&mut connected.connection)?;
+        let mut answers = ask(&mut connected.connection, &question)?;
         if is_due {
             self.told_alive = Some(Instant::now());
             let nodes = answers.pop().and_then(|nodes| nodes.parse().ok()).unwrap_or(1);
@@ -208,5 +208,36 @@ impl Connected {
         let mut load = |script: &str| redis::cmd("SCRIPT").arg("LOAD").arg(script).query(&mut connection);
         let (add, count) = (load(ADD)?, load(COUNT)?);
         Ok(Connected { connection, add, count })
+    }
+}
+
+/// What the store answers to each of these commands. The first answer that does not come in time is the last one waited for:
+/// [`redis::Pipeline::query`] would wait as long for each of the rest. The connection is no good after an error.
+fn ask(connection: &mut Connection, question: &redis::Pipeline) -> redis::RedisResult<Vec<String>> {
+    connection.send_packed_command(&question.get_packed_pipeline())?;
+    let mut answers = Vec::with_capacity(question.len());
+    for _ in 0..question.len() {
+        answers.push(redis::from_redis_value(connection.recv_response()?.extract_error()?)?);
+    }
+    Ok(answers)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::ban_log::tests::redis;
+    use super::*;
+    use tidegate_testkit::join;
+
+    #[test]
+    fn a_store_that_hangs_is_waited_for_once() {
+        let Some((_redis, mut connection)) = redis() else { return };
+        redis::cmd("CLIENT").arg("PAUSE").arg(3_600_000).exec(&mut connection).unwrap();
+        connection.set_read_timeout(Some(Duration::from_millis(20))).unwrap();
+        let mut question = redis::pipe();
+        for _ in 0..20_000 {
+            question.cmd("PING");
+        }
+        let asked = std::thread::spawn(move || ask(&mut connection, &question));
+        assert!(join(asked, "the end of waiting").unwrap_err().is_timeout());
     }
 }

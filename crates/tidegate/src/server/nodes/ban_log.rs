@@ -236,7 +236,7 @@ fn read(id: &str, fields: &[String]) -> Option<(u64, String, Client, Option<Dura
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use std::net::{Ipv4Addr, TcpListener};
     use std::process::{Child, Command, Stdio};
@@ -245,9 +245,9 @@ mod tests {
     const REDIS: &str = "/usr/bin/redis-server";
     const SECOND: u64 = 1_000_000_000;
 
-    fn store(port: u16) -> LimitStore {
+    fn store() -> LimitStore {
         LimitStore {
-            address: (Ipv4Addr::LOCALHOST, port).into(),
+            address: (Ipv4Addr::LOCALHOST, 1).into(),
             database: 0,
             user: None,
             password: None,
@@ -258,7 +258,7 @@ mod tests {
         }
     }
 
-    struct Redis(Child);
+    pub struct Redis(Child);
 
     impl Drop for Redis {
         fn drop(&mut self) {
@@ -267,8 +267,8 @@ mod tests {
         }
     }
 
-    /// A real store, and its port; `None` where none is installed.
-    fn redis() -> Option<(Redis, u16)> {
+    /// A real store, and a connection to it; `None` where none is installed.
+    pub fn redis() -> Option<(Redis, Connection)> {
         if !std::path::Path::new(REDIS).exists() {
             assert!(
                 std::env::var_os("CI").is_none(),
@@ -289,16 +289,16 @@ mod tests {
             "--appendonly",
             "no",
         ]);
-        let child = command.stdin(Stdio::null()).stdout(Stdio::null()).spawn().unwrap();
-        Some((Redis(child), port))
+        let child = Redis(command.stdin(Stdio::null()).stdout(Stdio::null()).spawn().unwrap());
+        let client = redis::Client::open(("127.0.0.1", port)).unwrap();
+        let connection = wait_for(|| client.get_connection().ok(), "redis-server to answer");
+        Some((child, connection))
     }
 
     #[test]
     fn what_is_told_late_counts_from_when_it_happened() {
-        let Some((_redis, port)) = redis() else { return };
-        let client = redis::Client::open(("127.0.0.1", port)).unwrap();
-        let mut connection = wait_for(|| client.get_connection().ok(), "redis-server to answer");
-        let mut log = BanLog::new(&store(port));
+        let Some((_redis, mut connection)) = redis() else { return };
+        let mut log = BanLog::new(&store());
         let who: Client = "192.0.2.1".parse().unwrap();
         // Each is told by itself: so many seconds after it happened, a ban for 60 s or a lift; and what the log has then.
         for (age, is_ban, expected) in [
@@ -369,7 +369,7 @@ mod tests {
 
     #[test]
     fn no_more_wait_than_may_and_the_latest_are_kept() {
-        let mut log = BanLog::new(&store(1));
+        let mut log = BanLog::new(&store());
         for number in 0..=WAITING as u32 {
             let client = Ipv4Addr::from_bits(number).to_string().parse().unwrap();
             log.tell(BanEvent { ban: "b".into(), client, lasts: None, at: 0 });
