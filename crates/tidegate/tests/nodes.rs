@@ -83,7 +83,8 @@ impl Relay {
         thread::spawn(move || {
             for client in listener.incoming().flatten() {
                 let Ok(store) = TcpStream::connect(("127.0.0.1", store)) else { continue };
-                if let Some(open) = &mut *open.lock().unwrap() {
+                let mut open = open.lock().unwrap();
+                if let Some(open) = &mut *open {
                     pass_on(&client, &store);
                     pass_on(&store, &client);
                     open.extend([client, store]);
@@ -94,7 +95,8 @@ impl Relay {
     }
 
     fn cut(&self) {
-        for stream in self.streams.lock().unwrap().take().unwrap_or_default() {
+        let open = self.streams.lock().unwrap().take();
+        for stream in open.unwrap_or_default() {
             let _ = stream.shutdown(Shutdown::Both);
         }
     }
@@ -377,6 +379,10 @@ fn a_reload_decides_which_bans_are_shared() {
     ban(&first, "192.0.2.3");
     hears("192.0.2.13");
     assert_eq!(status_for(&second, "192.0.2.3", "/"), 200, "it is the first server's own again");
+    // Tables that are new hear of all that is in force, and make no third server.
+    reload(&shared(&folders[1]).replace(" shared statuses", " shared keys=200 statuses"));
+    becomes(&second, "192.0.2.3", 429);
+    assert!(!log(&second).contains("servers: 3"), "{}", log(&second));
 }
 
 #[test]

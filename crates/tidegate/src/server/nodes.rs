@@ -34,10 +34,12 @@ local due = math.max(tonumber(redis.call('GET', KEYS[1]) or '0'), now) + tonumbe
 redis.call('SET', KEYS[1], string.format('%.3f', due), 'PX', string.format('%.0f', (due - now) / 1000 + 1000))
 return string.format('%.3f', due - now)";
 
-/// A server is there; answers how many there are, of those that have said so within ten seconds.
+/// A server is there, and is called by its former name no more; answers how many there are, of those that have said so within
+/// ten seconds.
 const COUNT: &str = "\
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
+redis.call('ZREM', KEYS[1], ARGV[2])
 redis.call('ZADD', KEYS[1], now, ARGV[1])
 redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', now - 10000000)
 redis.call('PEXPIRE', KEYS[1], 60000)
@@ -47,8 +49,8 @@ return redis.call('ZCARD', KEYS[1])";
 pub fn taker() -> TakeReports {
     TakeReports(Box::new(|settings, reports, state| {
         let bans = BanLog::new(&settings);
-        let (connection, tried, told_alive, said) = (None, None, None, None);
-        let teller = Teller { settings, reports, state, bans, connection, tried, told_alive, said };
+        let (connection, tried, told_alive, told_as, said) = (None, None, None, None, None);
+        let teller = Teller { settings, reports, state, bans, connection, tried, told_alive, told_as, said };
         let thread = std::thread::Builder::new().name("tidegate-nodes".into());
         if let Err(error) = thread.spawn(move || teller.run()) {
             // The limits hold for this server, as while the store is away.
@@ -66,6 +68,8 @@ struct Teller {
     /// When the store was tried last that was away.
     tried: Option<Instant>,
     told_alive: Option<Instant>,
+    /// What this server was called when it said so last: a reload that changes its tables gives it another name.
+    told_as: Option<u64>,
     /// What the error log has heard last: how many servers there are, 0 while the store is away.
     said: Option<u32>,
 }
@@ -149,14 +153,17 @@ impl Teller {
         let is_due = self.told_alive.is_none_or(|told| told.elapsed() >= SIGN_OF_LIFE);
         if is_due {
             let name = format!("{prefix}:nodes");
-            question.cmd("EVALSHA").arg(&connected.count).arg(1).arg(name).arg(format!("{identity:016x}"));
+            let former = self.told_as.filter(|former| *former != identity);
+            let former = former.map_or_else(String::new, |former| format!("{former:016x}"));
+            let count = question.cmd("EVALSHA").arg(&connected.count).arg(1).arg(name);
+            count.arg(format!("{identity:016x}")).arg(former);
         }
         if question.is_empty() {
             return self.bans.exchange(&mut connected.connection, &self.state, false);
         }
         let mut answers = ask(&mut connected.connection, &question)?;
         if is_due {
-            self.told_alive = Some(Instant::now());
+            (self.told_alive, self.told_as) = (Some(Instant::now()), Some(identity));
             let nodes = answers.pop().and_then(|nodes| nodes.parse().ok()).unwrap_or(1);
             if self.said.replace(nodes) != Some(nodes) {
                 let address = self.settings.address;

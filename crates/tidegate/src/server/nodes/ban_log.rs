@@ -120,8 +120,8 @@ impl BanLog {
                 }
                 if !mem::replace(&mut self.is_refused, true) {
                     log::warn(format_args!(
-                        "the store of limits at {address} refuses what shared bans take: {error}; they are this server's own \
-                         until it does not (streams of Redis 5 or later, and the right to use them)"
+                        "the store of limits at {address} refuses what shared bans take: {error}; bans are this server's own until it \
+                         takes them (streams of Redis 5 or later, and the right to use them)"
                     ));
                 }
                 Ok(())
