@@ -228,10 +228,10 @@ impl StatusRegistry {
     pub fn lift(&self, address: IpAddr) -> (bool, String) {
         let lifted = self.rates().lift(address);
         if let Some(client) = Client::at(address) {
-            let facts = self.facts();
+            let (facts, at) = (self.facts(), tidegate_io::clock::monotonic_ns());
             // Each tells of it: one of them may just be going.
             for link in facts.members.iter().filter_map(|member| member.link.as_ref()) {
-                link.send(&ToServer::Lifted(client.to_string()), Vec::new());
+                link.send(&ToServer::Lifted { client: client.to_string(), at }, Vec::new());
             }
         }
         lifted
