@@ -194,7 +194,8 @@ impl Distribution {
             let place = earlier.buckets.binary_search_by_key(&bucket, |(bucket, _)| *bucket);
             place.ok().and_then(|place| earlier.buckets.get(place)).map_or(0, |(_, count)| *count)
         };
-        let risen = self.buckets.iter().map(|(bucket, count)| (*bucket, count.saturating_sub(before(*bucket))));
+        let risen =
+            self.buckets.iter().map(|(bucket, count)| (*bucket, count.saturating_sub(before(*bucket))));
         Distribution::of(risen, self.sum.saturating_sub(earlier.sum))
     }
 
@@ -254,7 +255,10 @@ mod tests {
         histogram.record(Duration::from_millis(1));
         let since = histogram.read().since(&earlier);
         assert_eq!((since.count(), since.sum_nanos()), (2, 1_001_000_000));
-        assert_eq!((histogram.read().since(&Distribution::default()).count(), earlier.since(&since).count()), (3, 0));
+        assert_eq!(
+            (histogram.read().since(&Distribution::default()).count(), earlier.since(&since).count()),
+            (3, 0)
+        );
     }
 
     #[test]

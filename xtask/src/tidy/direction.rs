@@ -49,10 +49,7 @@ const RULES: [Rule; 14] = [
             "tidegate-client",
         ],
     },
-    Rule {
-        name: "tidegate-findings",
-        may_use: &["tidegate-config", "tidegate-stats", "tidegate-modules"],
-    },
+    Rule { name: "tidegate-findings", may_use: &["tidegate-config", "tidegate-stats", "tidegate-modules"] },
     Rule {
         name: "tidegate",
         may_use: &[

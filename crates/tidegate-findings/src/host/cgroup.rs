@@ -102,7 +102,9 @@ impl Cgroup {
 
     fn read_memory_of_1(&mut self, files: &Files<'_>, folder: &Path) {
         let bound = files.number(folder.join("memory.limit_in_bytes")).filter(|most| *most < UNBOUNDED);
-        let Some(most) = bound.filter(|most| self.memory_most.is_none_or(|known| *most < known)) else { return };
+        let Some(most) = bound.filter(|most| self.memory_most.is_none_or(|known| *most < known)) else {
+            return;
+        };
         self.memory_most = Some(most);
         self.memory = files.number(folder.join("memory.usage_in_bytes")).unwrap_or(0);
         self.memory_peak = files.number(folder.join("memory.max_usage_in_bytes")).unwrap_or(self.memory);

@@ -141,17 +141,25 @@ impl Host {
             tcp_pages,
             time_wait,
             ports: ports(&files.text("proc/sys/net/ipv4/ip_local_port_range")),
-            available: field(&files.text("proc/meminfo"), "MemAvailable:").and_then(|kib| kib.checked_mul(1024)),
+            available: field(&files.text("proc/meminfo"), "MemAvailable:")
+                .and_then(|kib| kib.checked_mul(1024)),
             swapped_in: field(&files.text("proc/vmstat"), "pswpin").unwrap_or(0),
             pressure: Pressure {
                 processor: pressure(&files.text("proc/pressure/cpu"), "some"),
-                memory: cgroup.memory_pressure.unwrap_or_else(|| pressure(&files.text("proc/pressure/memory"), "full")),
+                memory: cgroup
+                    .memory_pressure
+                    .unwrap_or_else(|| pressure(&files.text("proc/pressure/memory"), "full")),
                 disk: pressure(&files.text("proc/pressure/io"), "full"),
             },
             cgroup,
             links: links(&files),
             workers: asked.servers.iter().flat_map(|pid| processes::workers(&files, *pid)).collect(),
-            processes: asked.servers.iter().chain(&asked.pools).filter_map(|pid| ProcessUse::read(&files, *pid)).collect(),
+            processes: asked
+                .servers
+                .iter()
+                .chain(&asked.pools)
+                .filter_map(|pid| ProcessUse::read(&files, *pid))
+                .collect(),
             folders: Vec::new(),
         }
     }
@@ -206,7 +214,8 @@ fn sockets(files: &Files<'_>) -> (Option<(u64, u64)>, u64) {
         let mut words = line.split_whitespace().skip_while(|word| *word != name);
         words.nth(1).and_then(|value| value.parse::<u64>().ok())
     };
-    let most = files.text("proc/sys/net/ipv4/tcp_mem").split_whitespace().nth(2).and_then(|most| most.parse().ok());
+    let most =
+        files.text("proc/sys/net/ipv4/tcp_mem").split_whitespace().nth(2).and_then(|most| most.parse().ok());
     (after("mem").zip(most).filter(|(_, most)| *most > 0), after("tw").unwrap_or(0))
 }
 

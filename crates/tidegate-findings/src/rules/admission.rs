@@ -30,7 +30,9 @@ pub(super) fn connections_limit(window: &Window<'_>) -> Vec<Seen> {
     let wanted = limit.saturating_add(worst);
     let sentence = || {
         let (refused, span) = (were(refused, "connection"), window.span());
-        format!("{refused} refused {span}: `limits connections` is {limit}, and up to {wanted} were wanted at once; their clients got an error")
+        format!(
+            "{refused} refused {span}: `limits connections` is {limit}, and up to {wanted} were wanted at once; their clients got an error"
+        )
     };
     of_server(window.events(connections_refused), sentence, || more_connections(window, limit, wanted))
 }
@@ -43,7 +45,9 @@ fn more_connections(window: &Window<'_>, limit: u64, wanted: u64) -> Change {
     let files = sample.counted.cache_descriptors.limit;
     let for_requests = 2 * u64::from(window.settings().limits.in_flight).min(new);
     let room = sample.host.descriptors.map(|descriptors| {
-        descriptors.saturating_mul(processes).saturating_sub(files + for_requests + OWN_DESCRIPTORS * processes)
+        descriptors
+            .saturating_mul(processes)
+            .saturating_sub(files + for_requests + OWN_DESCRIPTORS * processes)
     });
     match room {
         Some(room) if room <= limit => {
@@ -56,7 +60,12 @@ fn more_connections(window: &Window<'_>, limit: u64, wanted: u64) -> Change {
         }
         room => {
             let new = room.map_or(new, |room| room.min(new));
-            Change::of("limits connections", limit, new, "1.5 times what was wanted, within the descriptors there are")
+            Change::of(
+                "limits connections",
+                limit,
+                new,
+                "1.5 times what was wanted, within the descriptors there are",
+            )
         }
     }
 }
@@ -69,7 +78,10 @@ pub(super) fn address_limit(window: &Window<'_>) -> Vec<Seen> {
     let limit = window.settings().limits.connections_per_address.unwrap_or(u32::MAX);
     let sentence = || {
         let (refused, span) = (were(window.risen(refused), "connection"), window.span());
-        format!("{refused} refused {span}, {} of all: a single address may have {limit} open (`limits connections-per-address`), and got 429", percent(of_accepted))
+        format!(
+            "{refused} refused {span}, {} of all: a single address may have {limit} open (`limits connections-per-address`), and got 429",
+            percent(of_accepted)
+        )
     };
     of_server(ratio, sentence, || {
         Change::told(
@@ -127,7 +139,8 @@ pub(super) fn queue_full(window: &Window<'_>) -> Vec<Seen> {
         )
     };
     of_server(window.events(refused), sentence, || {
-        let how = "what is served in the age of the queue, and at least what was refused in the worst ten seconds";
+        let how =
+            "what is served in the age of the queue, and at least what was refused in the worst ten seconds";
         Change::of("limits queue length", limits.queue_length, new, how)
     })
 }
@@ -152,9 +165,16 @@ pub(super) fn queue_age(window: &Window<'_>) -> Vec<Seen> {
     };
     of_server(window.events(refused), sentence, || {
         if window.idle() > IDLE {
-            return Change::of("limits in-flight", limits.in_flight, places, "what is asked for times the time that it takes, at 80 %");
+            return Change::of(
+                "limits in-flight",
+                limits.in_flight,
+                places,
+                "what is asked for times the time that it takes, at 80 %",
+            );
         }
-        Change::told("the processors are the limit, more places would not help: add processors, or bound who asks for the most with `limit`")
+        Change::told(
+            "the processors are the limit, more places would not help: add processors, or bound who asks for the most with `limit`",
+        )
     })
 }
 
@@ -172,7 +192,12 @@ pub(super) fn somaxconn(window: &Window<'_>) -> Vec<Seen> {
         )
     };
     of_server(ratio, sentence, || {
-        Change::of("net.core.somaxconn", most, backlog, "`sysctl -w`, and below /etc/sysctl.d: as long as `backlog`; then restart the server")
+        Change::of(
+            "net.core.somaxconn",
+            most,
+            backlog,
+            "`sysctl -w`, and below /etc/sysctl.d: as long as `backlog`; then restart the server",
+        )
     })
 }
 
@@ -182,7 +207,8 @@ fn longest_backlog(window: &Window<'_>) -> u32 {
 
 pub(super) fn backlog_overflow(window: &Window<'_>) -> Vec<Seen> {
     let overflows = |sample: &Sample| sample.host.tcp.listen_overflows;
-    let backlog = window.settings().listeners.iter().map(|listener| listener.backlog).min().unwrap_or(1).max(1);
+    let backlog =
+        window.settings().listeners.iter().map(|listener| listener.backlog).min().unwrap_or(1).max(1);
     let workers = window.now().info.workers.max(1) as f64;
     let turn = window.times(|sample| &sample.counted.turn_delay).quantile(1.0).as_secs_f64();
     let came = window.worst_step(|sample| sample.counted.connections_accepted) as f64 / window.step_seconds();

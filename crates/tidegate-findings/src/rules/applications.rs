@@ -52,9 +52,15 @@ impl Behind<'_> {
 
 fn gateway_of(route: &Route) -> Option<&Gateway> {
     match &route.action {
-        Action::Fastcgi(application) | Action::Scgi(application) | Action::Cgi(application) => Some(&application.gateway),
+        Action::Fastcgi(application) | Action::Scgi(application) | Action::Cgi(application) => {
+            Some(&application.gateway)
+        }
         Action::Proxy(proxy) => Some(&proxy.gateway),
-        Action::Files(_) | Action::Redirect { .. } | Action::Respond { .. } | Action::HandTo { .. } | Action::Status => None,
+        Action::Files(_)
+        | Action::Redirect { .. }
+        | Action::Respond { .. }
+        | Action::HandTo { .. }
+        | Action::Status => None,
     }
 }
 
@@ -92,7 +98,10 @@ pub(super) fn slow(window: &Window<'_>) -> Vec<Seen> {
     let sentence = || {
         let timeout = timeout.as_deref().map(|time| format!(" ({time})")).unwrap_or_default();
         let silent = were(window.risen(silent), "request");
-        format!("{subject}: {silent} given up {} since the application said nothing within its `timeout`{timeout}; clients got 504", window.span())
+        format!(
+            "{subject}: {silent} given up {} since the application said nothing within its `timeout`{timeout}; clients got 504",
+            window.span()
+        )
     };
     let given_up = of(subject.clone(), window.events(silent), sentence, || {
         Change::told(
@@ -116,12 +125,21 @@ fn nearly_too_slow(window: &Window<'_>, route: &Behind<'_>) -> Option<Seen> {
     let ratio = all([over(late, NEAR * timeout.as_secs_f64()), over(times.count() as f64, ANSWERS)]);
     let sentence = || {
         let limit = tidegate_config::duration_text(timeout);
-        format!("{}: one answer of a hundred takes {} and longer, close to the `timeout` of {limit}: what takes longer is given up", route.subject(), time(late))
+        format!(
+            "{}: one answer of a hundred takes {} and longer, close to the `timeout` of {limit}: what takes longer is given up",
+            route.subject(),
+            time(late)
+        )
     };
     of(route.subject(), ratio, sentence, || {
         let new = Duration::from_secs(round_up(1.5 * latest, 5));
         let text = tidegate_config::duration_text;
-        Change::of("timeout", text(timeout), text(new), "1.5 times the slowest of a thousand; better, find what it waits for: `tidegate status slow`")
+        Change::of(
+            "timeout",
+            text(timeout),
+            text(new),
+            "1.5 times the slowest of a thousand; better, find what it waits for: `tidegate status slow`",
+        )
     })
 }
 
@@ -130,7 +148,11 @@ pub(super) fn down(window: &Window<'_>) -> Vec<Seen> {
     let routes = behind(window);
     let subject = worst(window, &routes).map_or_else(|| "applications".to_owned(), Behind::subject);
     let sentence = || {
-        format!("{subject}: {} turned away {} since nothing accepts connections there; clients got 502 or 503", were(window.risen(away), "request"), window.span())
+        format!(
+            "{subject}: {} turned away {} since nothing accepts connections there; clients got 502 or 503",
+            were(window.risen(away), "request"),
+            window.span()
+        )
     };
     of(subject.clone(), window.events(away), sentence, || {
         Change::told("start the application, or correct the address of its route, `pool` or `upstream`; the error log says what was tried")
@@ -161,10 +183,16 @@ pub(super) fn member_flaps(window: &Window<'_>) -> Vec<Seen> {
         let is_worse = all([over(most as f64, WORSE * median.max(1) as f64), only(failures.len() > 1)]);
         let ratio = over(ejected as f64, EJECTIONS).max(is_worse);
         let sentence = || {
-            format!("{member} of upstream {name} has failed {} {}, its siblings {median}; members were put aside {ejected} times", were(most, "request").trim_end_matches(" were").trim_end_matches(" was"), window.span())
+            format!(
+                "{member} of upstream {name} has failed {} {}, its siblings {median}; members were put aside {ejected} times",
+                were(most, "request").trim_end_matches(" were").trim_end_matches(" was"),
+                window.span()
+            )
         };
         of(format!("{name} {member}"), ratio, sentence, || {
-            Change::told(format!("take it out while you look at it: `tidegate upstream drain {name} {member}`, and back with `serve`"))
+            Change::told(format!(
+                "take it out while you look at it: `tidegate upstream drain {name} {member}`, and back with `serve`"
+            ))
         })
     };
     window.now().info.upstreams.iter().filter_map(of_group).collect()
@@ -179,10 +207,14 @@ pub(super) fn queue_full(window: &Window<'_>) -> Vec<Seen> {
         let new = round_up(f64::from(old) + 1.5 * window.worst_step(refused) as f64, 16);
         let sentence = || {
             let refused = were(window.risen(refused), "request");
-            format!("upstream {name}: {refused} refused {} since its queue was full, which has room for {old}", window.span())
+            format!(
+                "upstream {name}: {refused} refused {} since its queue was full, which has room for {old}",
+                window.span()
+            )
         };
         of(name, window.events(refused), sentence, || {
-            let how = "and 1.5 times what was refused in the worst ten seconds; or more `places` of its members";
+            let how =
+                "and 1.5 times what was refused in the worst ten seconds; or more `places` of its members";
             Change::of(&format!("upstream {name} queue length"), old, new, how)
         })
     };
@@ -204,13 +236,24 @@ pub(super) fn reconnects(window: &Window<'_>) -> Vec<Seen> {
         let workers = window.now().info.workers.max(1) as f64;
         let (old, new) = (route.gateway.keep, round_up((2.0 * at_once / workers).max(8.0), 8));
         let sentence = || {
-            format!("{}: {rate:.0} connections to the application are opened in a second, one for {} of its requests", route.subject(), percent(share(connects, answers.max(connects))))
+            format!(
+                "{}: {rate:.0} connections to the application are opened in a second, one for {} of its requests",
+                route.subject(),
+                percent(share(connects, answers.max(connects)))
+            )
         };
         of(route.subject(), ratio, sentence, || {
             if u64::from(old) < new {
-                return Change::of("keep", old, new, "idle connections of each worker: twice what is under way at once");
+                return Change::of(
+                    "keep",
+                    old,
+                    new,
+                    "idle connections of each worker: twice what is under way at once",
+                );
             }
-            Change::told("the application closes its connections: let it keep them open, longer than `keep-timeout`")
+            Change::told(
+                "the application closes its connections: let it keep them open, longer than `keep-timeout`",
+            )
         })
     };
     let is_tcp = |route: &Behind<'_>| !matches!(route.gateway.to, Destination::Unix(_));
@@ -222,14 +265,24 @@ pub(super) fn retries(window: &Window<'_>) -> Vec<Seen> {
     let again = share(window.step(|sample| sample.counted.gateway_retries), asked);
     let enough = window.risen(|sample| sample.counted.gateway_requests) >= 100;
     let ratio = all([over(again, RETRIED), only(enough)]);
-    let sentence = || format!("{} of the requests to applications are sent once more: what fails gets even more to do", percent(again));
+    let sentence = || {
+        format!(
+            "{} of the requests to applications are sent once more: what fails gets even more to do",
+            percent(again)
+        )
+    };
     of_server(ratio, sentence, || {
         let upstreams = window.settings().upstreams.iter().filter(|upstream| upstream.retry.times > 0);
         match upstreams.max_by_key(|upstream| upstream.retry.budget) {
-            Some(upstream) if upstream.retry.budget > 5 => {
-                Change::of(&format!("upstream {} retry budget", upstream.name), upstream.retry.budget, 5, "per cent of its requests; then see which member fails")
-            }
-            _ => Change::told("connections that the application had closed are tried anew: set `keep-timeout` below the time that it keeps them"),
+            Some(upstream) if upstream.retry.budget > 5 => Change::of(
+                &format!("upstream {} retry budget", upstream.name),
+                upstream.retry.budget,
+                5,
+                "per cent of its requests; then see which member fails",
+            ),
+            _ => Change::told(
+                "connections that the application had closed are tried anew: set `keep-timeout` below the time that it keeps them",
+            ),
         }
     })
 }

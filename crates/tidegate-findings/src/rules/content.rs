@@ -33,15 +33,28 @@ pub(super) fn file_cache_small(window: &Window<'_>) -> Vec<Seen> {
         only(evicted > 0),
     ]);
     let sentence = || {
-        format!("the file cache answers {} of its look-ups only and has dropped {evicted} files in ten seconds to make room for others", percent(1.0 - missed))
+        format!(
+            "the file cache answers {} of its look-ups only and has dropped {evicted} files in ten seconds to make room for others",
+            percent(1.0 - missed)
+        )
     };
     of_server(ratio, sentence, || {
         let cache = &window.settings().file_cache;
         if counted.cache_entries.current * 10 >= counted.cache_entries.limit * 9 {
-            return Change::of("file-cache entries", cache.entries, u64::from(cache.entries) * 2, "all of them are taken; what is dropped now comes back");
+            return Change::of(
+                "file-cache entries",
+                cache.entries,
+                u64::from(cache.entries) * 2,
+                "all of them are taken; what is dropped now comes back",
+            );
         }
         let size = tidegate_config::size_text;
-        Change::of("file-cache memory", size(cache.memory), size(cache.memory.saturating_mul(2)), "of each worker: it is full, and what is dropped now comes back")
+        Change::of(
+            "file-cache memory",
+            size(cache.memory),
+            size(cache.memory.saturating_mul(2)),
+            "of each worker: it is full, and what is dropped now comes back",
+        )
     })
 }
 
@@ -59,7 +72,9 @@ pub(super) fn tickets(window: &Window<'_>) -> Vec<Seen> {
         )
     };
     of_server(ratio, sentence, || {
-        Change::told("tickets are kept over reloads and upgrades, not over restarts, nor between servers: use `tidegate upgrade` in place of a restart, and send clients back to the same server")
+        Change::told(
+            "tickets are kept over reloads and upgrades, not over restarts, nor between servers: use `tidegate upgrade` in place of a restart, and send clients back to the same server",
+        )
     })
 }
 
@@ -77,20 +92,28 @@ pub(super) fn certificate_ends(window: &Window<'_>) -> Vec<Seen> {
         .iter()
         .filter_map(|info| nearness(info).map(|(ratio, left)| (ratio, left, info)))
         .collect();
-    let Some((ratio, left, info)) = near.iter().max_by(|one, other| one.0.total_cmp(&other.0)) else { return Vec::new() };
+    let Some((ratio, left, info)) = near.iter().max_by(|one, other| one.0.total_cmp(&other.0)) else {
+        return Vec::new();
+    };
     let others = near.iter().filter(|(ratio, ..)| *ratio >= 1.0).count().saturating_sub(1);
     let sentence = || {
         let name = info.names.first().map_or("nobody", String::as_str);
         let when = match left {
             ..=0 => "has expired: clients refuse it".to_owned(),
-            left => format!("expires in {} days and {} hours: then clients refuse it", left / 86_400, left / 3600 % 24),
+            left => format!(
+                "expires in {} days and {} hours: then clients refuse it",
+                left / 86_400,
+                left / 3600 % 24
+            ),
         };
         let more = if others > 0 { format!("; and {others} more") } else { String::new() };
         format!("the certificate for {name} ({}) {when}{more}", info.source)
     };
     // One finding however many there are.
     of("certificates", *ratio, sentence, || match info.source.contains('/') {
-        true => Change::told(format!("renew {} ; it is taken up as soon as the file has changed", info.source)),
+        true => {
+            Change::told(format!("renew {} ; it is taken up as soon as the file has changed", info.source))
+        }
         false => Change::told("it should have been renewed: the error log says why it was not (`acme`)"),
     })
     .into_iter()
@@ -103,11 +126,17 @@ pub(super) fn not_found_storm(window: &Window<'_>) -> Vec<Seen> {
     let rate = window.step(not_found) as f64 / window.step_seconds();
     let ratio = all([over(of_all, NOT_FOUND), over(rate, NOT_FOUND_RATE)]);
     let sentence = || {
-        let place = busiest_errors(window).map(|place| format!(", most of them of {place}")).unwrap_or_default();
-        format!("{} of the answers are 404, {rate:.0} in a second{place}: somebody asks for what is not there", percent(of_all))
+        let place =
+            busiest_errors(window).map(|place| format!(", most of them of {place}")).unwrap_or_default();
+        format!(
+            "{} of the answers are 404, {rate:.0} in a second{place}: somebody asks for what is not there",
+            percent(of_all)
+        )
     };
     of_server(ratio, sentence, || {
-        Change::told("see what is asked for (`access-log` with `only=errors`): `redirect` what has moved, `ban` with `status=404` who guesses")
+        Change::told(
+            "see what is asked for (`access-log` with `only=errors`): `redirect` what has moved, `ban` (`statuses=\"404\"`) keeps out who guesses",
+        )
     })
 }
 
@@ -118,7 +147,8 @@ fn busiest_errors(window: &Window<'_>) -> Option<String> {
         routes.iter().find(|(name, _)| name == route).map_or(0, |(_, figures)| figures.class(4))
     };
     let sites = window.now().info.series.sites.iter();
-    let routes = sites.flat_map(|site| site.routes.iter().map(|(route, _)| (site.name.as_str(), route.as_str())));
+    let routes =
+        sites.flat_map(|site| site.routes.iter().map(|(route, _)| (site.name.as_str(), route.as_str())));
     let risen = routes.map(|(site, route)| (window.risen(|sample| errors(sample, site, route)), site, route));
     risen.max().filter(|(count, ..)| *count > 0).map(|(_, site, route)| format!("{site} {route}"))
 }
@@ -126,10 +156,16 @@ fn busiest_errors(window: &Window<'_>) -> Option<String> {
 pub(super) fn files_cut(window: &Window<'_>) -> Vec<Seen> {
     let cut = |sample: &Sample| sample.counted.responses_cut;
     let sentence = || {
-        format!("{} cut short {} since a file could not be read to the end that was announced: its client has a part of it", were(window.risen(cut), "answer"), window.span())
+        format!(
+            "{} cut short {} since a file could not be read to the end that was announced: its client has a part of it",
+            were(window.risen(cut), "answer"),
+            window.span()
+        )
     };
     of_server(window.events(cut), sentence, || {
-        Change::told("put a new version beside a file and rename it into its place, in place of writing into it; else look at the disk: the error log names the files")
+        Change::told(
+            "put a new version beside a file and rename it into its place, in place of writing into it; else look at the disk: the error log names the files",
+        )
     })
 }
 
@@ -142,16 +178,29 @@ pub(super) fn limit_keys(window: &Window<'_>) -> Vec<Seen> {
         }
         let settings = window.settings();
         let (kind, keys) = match rate.kind {
-            RateKind::Limit => ("limit", settings.rates().find(|limit| limit.name == rate.name).map(|limit| limit.keys)),
-            RateKind::Bandwidth => ("bandwidth", settings.bandwidths().find(|of| of.name == rate.name).map(|of| of.keys)),
+            RateKind::Limit => {
+                ("limit", settings.rates().find(|limit| limit.name == rate.name).map(|limit| limit.keys))
+            }
+            RateKind::Bandwidth => {
+                ("bandwidth", settings.bandwidths().find(|of| of.name == rate.name).map(|of| of.keys))
+            }
             RateKind::Ban => ("ban", settings.bans().find(|ban| ban.name == rate.name).map(|ban| ban.keys)),
         };
         let (keys, name) = (keys?, format!("{kind} {}", rate.name));
         let sentence = || {
-            format!("{name}: {} judged together with others {}, since there is room for {keys} of whom it counts: somebody may pay for somebody else", were(window.risen(crowded), "request"), window.span())
+            format!(
+                "{name}: {} judged together with others {}, since there is room for {keys} of whom it counts: somebody may pay for somebody else",
+                were(window.risen(crowded), "request"),
+                window.span()
+            )
         };
         of(name.clone(), window.events(crowded), sentence, || {
-            Change::of(&format!("{name} keys"), keys, round_up(2.0 * f64::from(keys), 1), "twice as many, some 16 bytes each")
+            Change::of(
+                &format!("{name} keys"),
+                keys,
+                round_up(2.0 * f64::from(keys), 1),
+                "twice as many, of 32 bytes each at most",
+            )
         })
     };
     window.now().info.rates.iter().filter_map(of_rate).collect()

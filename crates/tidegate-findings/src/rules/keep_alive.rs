@@ -76,7 +76,8 @@ pub(super) fn refused(window: &Window<'_>) -> Vec<Seen> {
     let refused = |sample: &Sample| sample.counted.keep_alive_refusals;
     let of_requests = share(window.step(refused), window.step(|sample| sample.counted.requests));
     let settings = window.settings();
-    let routes = settings.sites.iter().flat_map(|site| &site.routes).filter_map(|route| route.limits.as_ref());
+    let routes =
+        settings.sites.iter().flat_map(|site| &site.routes).filter_map(|route| route.limits.as_ref());
     let bounds = routes.chain([&settings.limits.request]).filter_map(|limits| limits.keep_alive_requests);
     let Some(least) = bounds.min() else { return Vec::new() };
     let ratio = all([over(of_requests, REFUSED), only(window.is_busy())]);
@@ -88,6 +89,11 @@ pub(super) fn refused(window: &Window<'_>) -> Vec<Seen> {
         )
     };
     of_server(ratio, sentence, || {
-        Change::of("limits keep-alive-requests", least, "unlimited", "no number is needed, but to spread clients over several servers")
+        Change::of(
+            "limits keep-alive-requests",
+            least,
+            "unlimited",
+            "no number is needed, but to spread clients over several servers",
+        )
     })
 }

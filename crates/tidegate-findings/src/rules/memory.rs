@@ -37,10 +37,18 @@ pub(super) fn descriptors(window: &Window<'_>) -> Vec<Seen> {
     let wanted = wanted_descriptors(window);
     let sentence = || {
         let refused = were(window.risen(refused), "connection");
-        format!("a server process holds {held} of {limit} descriptors; {refused} turned away {} for want of one", window.span())
+        format!(
+            "a server process holds {held} of {limit} descriptors; {refused} turned away {} for want of one",
+            window.span()
+        )
     };
     of_server(ratio, sentence, || {
-        Change::of("LimitNOFILE", limit, wanted, "of the service, or `ulimit -Hn`: twice what the settings may need; then restart the server")
+        Change::of(
+            "LimitNOFILE",
+            limit,
+            wanted,
+            "of the service, or `ulimit -Hn`: twice what the settings may need; then restart the server",
+        )
     })
 }
 
@@ -68,7 +76,9 @@ pub(super) fn descriptors_too_few(window: &Window<'_>) -> Vec<Seen> {
         )
     };
     of_server(ratio, sentence, || {
-        let how = format!("of the service, or `ulimit -Hn`; or set `limits connections {room}`, so that who comes too much is told so");
+        let how = format!(
+            "of the service, or `ulimit -Hn`; or set `limits connections {room}`, so that who comes too much is told so"
+        );
         Change::of("LimitNOFILE", limit, wanted_descriptors(window), &how)
     })
 }
@@ -76,10 +86,16 @@ pub(super) fn descriptors_too_few(window: &Window<'_>) -> Vec<Seen> {
 pub(super) fn system_descriptors(window: &Window<'_>) -> Vec<Seen> {
     let failed = |sample: &Sample| sample.counted.accept_errors.count(AcceptError::SystemDescriptors);
     let sentence = || {
-        format!("{} not accepted {}: the machine has no more descriptors, for nobody", were(window.risen(failed), "connection"), window.span())
+        format!(
+            "{} not accepted {}: the machine has no more descriptors, for nobody",
+            were(window.risen(failed), "connection"),
+            window.span()
+        )
     };
     of_server(window.events(failed), sentence, || {
-        Change::told("raise `fs.file-max` (`sysctl`), or find who holds them: `cat /proc/sys/fs/file-nr`, `lsof`")
+        Change::told(
+            "raise `fs.file-max` (`sysctl`), or find who holds them: `cat /proc/sys/fs/file-nr`, `lsof`",
+        )
     })
 }
 
@@ -101,18 +117,29 @@ pub(super) fn memory_limit(window: &Window<'_>) -> Vec<Seen> {
     of_server(window.events(short), sentence, || {
         let size = tidegate_config::size_text;
         if sample.host.available.is_none_or(|available| new < available / 2) {
-            return Change::of("limits memory", size(limit), size(new), "half as much again, which the machine has");
+            return Change::of(
+                "limits memory",
+                size(limit),
+                size(new),
+                "half as much again, which the machine has",
+            );
         }
         let unsent = window.settings().limits.unsent_size;
         let less = (unsent / 2).max(16 << 10);
-        Change::of("limits unsent-size", size(unsent.into()), size(less.into()), "the machine has no more memory: hold less for each connection")
+        Change::of(
+            "limits unsent-size",
+            size(unsent.into()),
+            size(less.into()),
+            "the machine has no more memory: hold less for each connection",
+        )
     })
 }
 
 pub(super) fn cgroup_memory(window: &Window<'_>) -> Vec<Seen> {
     let Some(most) = window.now().host.cgroup.memory_most else { return Vec::new() };
     let cgroup = &window.now().host.cgroup;
-    let held = |sample: &Sample| sample.host.cgroup.memory_events.saturating_add(sample.host.cgroup.memory_kills);
+    let held =
+        |sample: &Sample| sample.host.cgroup.memory_events.saturating_add(sample.host.cgroup.memory_kills);
     let pressure = window.now().host.pressure.memory;
     // That a bound is met is usual where files are cached: what counts is that something waits, or is killed.
     let waits = all([window.events(held), over(pressure, PRESSED)]);
@@ -130,7 +157,12 @@ pub(super) fn cgroup_memory(window: &Window<'_>) -> Vec<Seen> {
     };
     of_server(ratio, sentence, || {
         let size = tidegate_config::size_text;
-        Change::of("MemoryMax", size(most), size(new), "of the service or container: 1.3 times the most that was used; or `file-cache memory` and pools smaller")
+        Change::of(
+            "MemoryMax",
+            size(most),
+            size(new),
+            "of the service or container: 1.3 times the most that was used; or `file-cache memory` and pools smaller",
+        )
     })
 }
 
@@ -145,11 +177,18 @@ pub(super) fn swapping(window: &Window<'_>) -> Vec<Seen> {
     let ratio = all([over(faults, FAULTS), only(swapped > 0)]);
     let memory = window.settings().file_cache.memory;
     let sentence = || {
-        format!("the server waits for {faults:.0} pages of its memory a second, which were swapped out: each holds up a worker for a disk")
+        format!(
+            "the server waits for {faults:.0} pages of its memory a second, which were swapped out: each holds up a worker for a disk"
+        )
     };
     of_server(ratio, sentence, || {
         let size = tidegate_config::size_text;
-        Change::of("file-cache memory", size(memory), size(memory / 2), "or fewer processes in pools, or more memory: the machine has too little for all that runs")
+        Change::of(
+            "file-cache memory",
+            size(memory),
+            size(memory / 2),
+            "or fewer processes in pools, or more memory: the machine has too little for all that runs",
+        )
     })
 }
 
@@ -168,6 +207,11 @@ pub(super) fn tcp_memory(window: &Window<'_>) -> Vec<Seen> {
     of_server(ratio, sentence, || {
         let (old, size) = (window.settings().limits.unsent_size, tidegate_config::size_text);
         let new = (old / 2).max(16 << 10);
-        Change::of("limits unsent-size", size(old.into()), size(new.into()), "what the kernel holds for each connection; or double `net.ipv4.tcp_mem`")
+        Change::of(
+            "limits unsent-size",
+            size(old.into()),
+            size(new.into()),
+            "what the kernel holds for each connection; or double `net.ipv4.tcp_mem`",
+        )
     })
 }

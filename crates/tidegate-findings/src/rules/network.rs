@@ -16,7 +16,10 @@ pub(super) fn retransmits(window: &Window<'_>) -> Vec<Seen> {
     let lost = share(window.risen(|sample| sample.host.tcp.resent), sent);
     let ratio = all([over(lost, RESENT), over(sent as f64, SEGMENTS)]);
     let sentence = || {
-        format!("{:.1} % of what is sent gets lost on the way and is sent again: that is the network, not this server", lost * 100.0)
+        format!(
+            "{:.1} % of what is sent gets lost on the way and is sent again: that is the network, not this server",
+            lost * 100.0
+        )
     };
     of_server(ratio, sentence, || {
         Change::told(
@@ -42,7 +45,9 @@ pub(super) fn link_full(window: &Window<'_>) -> Vec<Seen> {
             )
         };
         of(link.name.as_str(), over(used, FULL), sentence, || {
-            Change::told("send less (`compress`, `precompressed`, smaller pictures), share it out (`bandwidth`), or get a faster link")
+            Change::told(
+                "send less (`compress`, `precompressed`, smaller pictures), share it out (`bandwidth`), or get a faster link",
+            )
         })
     };
     window.now().host.links.iter().filter_map(link).collect()

@@ -25,9 +25,8 @@ const WASTED: f64 = 0.1;
 /// Each pool with its settings.
 fn pools<'w>(window: &Window<'w>) -> impl Iterator<Item = (&'w PoolStatus, &'w Pool)> {
     let settings = window.settings();
-    let found = |status: &'w PoolStatus| {
-        Some((status, settings.pools.iter().find(|pool| pool.name == status.name)?))
-    };
+    let found =
+        |status: &'w PoolStatus| Some((status, settings.pools.iter().find(|pool| pool.name == status.name)?));
     window.now().info.pools.iter().filter_map(found)
 }
 
@@ -40,8 +39,12 @@ fn figure(sample: &Sample, name: &str, of: impl Fn(&PoolStatus) -> u64) -> u64 {
 fn bound(pool: &Pool) -> (String, u64) {
     let places = u64::from(pool.places.unwrap_or(1));
     match &pool.application {
-        Application::Processes(processes) => (format!("pool {} processes max", pool.name), u64::from(processes.max)),
-        Application::External(_) => (format!("pool {} places", pool.name), pool.places.map_or(16, |_| places)),
+        Application::Processes(processes) => {
+            (format!("pool {} processes max", pool.name), u64::from(processes.max))
+        }
+        Application::External(_) => {
+            (format!("pool {} places", pool.name), pool.places.map_or(16, |_| places))
+        }
     }
 }
 
@@ -63,9 +66,9 @@ fn processes<'w>(window: &Window<'w>, status: &PoolStatus) -> Vec<&'w crate::Pro
 /// Processors that its processes have used since the look before.
 fn used(window: &Window<'_>, status: &PoolStatus) -> f64 {
     let before = |pid: u32| window.before().host.processes.iter().find(|process| process.pid == pid);
-    let risen = processes(window, status).into_iter().filter_map(|process| {
-        Some(process.busy_millis.saturating_sub(before(process.pid)?.busy_millis))
-    });
+    let risen = processes(window, status)
+        .into_iter()
+        .filter_map(|process| Some(process.busy_millis.saturating_sub(before(process.pid)?.busy_millis)));
     risen.sum::<u64>() as f64 / 1000.0 / window.step_seconds()
 }
 
@@ -75,10 +78,17 @@ pub(super) fn crashes(window: &Window<'_>) -> Vec<Seen> {
         let why = status.last_failure.as_deref().unwrap_or("nobody knows how");
         let sentence = || {
             let ended = were(ended, "process").replace("processs", "processes");
-            format!("pool {}: {ended} lost {}, the last of them: {why}; each takes the requests with it that it had", pool.name, window.span())
+            format!(
+                "pool {}: {ended} lost {}, the last of them: {why}; each takes the requests with it that it had",
+                pool.name,
+                window.span()
+            )
         };
         of(pool.name.as_str(), over(ended as f64, CRASHES), sentence, || {
-            Change::told(format!("look at what it writes before it ends (the error log, or the `output` of pool {}); nothing here keeps it alive", pool.name))
+            Change::told(format!(
+                "look at what it writes before it ends (the error log, or the `output` of pool {}); nothing here keeps it alive",
+                pool.name
+            ))
         })
     };
     pools(window).filter_map(pool).collect()
@@ -91,7 +101,8 @@ pub(super) fn memory(window: &Window<'_>) -> Vec<Seen> {
         let processes = processes(window, status);
         let largest = processes.iter().map(|process| process.private).max().unwrap_or(0);
         let held: u64 = processes.iter().map(|process| process.private).sum();
-        let of_cgroup = sample.host.cgroup.memory_most.map(|most| most.saturating_sub(sample.host.cgroup.memory));
+        let of_cgroup =
+            sample.host.cgroup.memory_most.map(|most| most.saturating_sub(sample.host.cgroup.memory));
         let free = [sample.host.available, of_cgroup].into_iter().flatten().min()?.saturating_add(held);
         let full = largest.saturating_mul(u64::from(settings.max));
         let fitting = ((0.8 * free as f64 / largest.max(1) as f64).floor() as u64).max(1);
@@ -106,7 +117,12 @@ pub(super) fn memory(window: &Window<'_>) -> Vec<Seen> {
             )
         };
         of(pool.name.as_str(), over(full as f64, MEMORY * free.max(1) as f64), sentence, || {
-            Change::of(&format!("pool {} processes max", pool.name), settings.max, fitting, "what fits into 80 % of the memory")
+            Change::of(
+                &format!("pool {} processes max", pool.name),
+                settings.max,
+                fitting,
+                "what fits into 80 % of the memory",
+            )
         })
     };
     pools(window).filter_map(pool).collect()
@@ -126,7 +142,8 @@ pub(super) fn too_large(window: &Window<'_>) -> Vec<Seen> {
             only(f64::from(settings.max) > processors.ceil()),
         ]);
         // So many of them keep the processors busy.
-        let new = round_up((processors * in_use / used.max(0.1)).min(f64::from(settings.max) - 1.0), 1).max(processors.ceil() as u64);
+        let new = round_up((processors * in_use / used.max(0.1)).min(f64::from(settings.max) - 1.0), 1)
+            .max(processors.ceil() as u64);
         let sentence = || {
             format!(
                 "pool {}: {in_use:.0} requests at once share {processors:.1} processors, {} of which it uses: each takes longer, and none is done sooner",
@@ -164,7 +181,12 @@ pub(super) fn too_small(window: &Window<'_>) -> Vec<Seen> {
             )
         };
         of(pool.name.as_str(), ratio, sentence, || {
-            Change::of(&setting, most, new, "what is under way and waits, at 70 %; each process takes memory of its own")
+            Change::of(
+                &setting,
+                most,
+                new,
+                "what is under way and waits, at 70 %; each process takes memory of its own",
+            )
         })
     };
     pools(window).filter_map(pool).collect()
@@ -179,7 +201,11 @@ pub(super) fn queue_full(window: &Window<'_>) -> Vec<Seen> {
         let new = round_up((served * pool.queue.age.as_secs_f64()).max(f64::from(old) + worst as f64), 16);
         let sentence = || {
             let refused = were(window.risen(refused), "request");
-            format!("pool {}: {refused} refused {} since its queue was full, which has room for {old}", pool.name, window.span())
+            format!(
+                "pool {}: {refused} refused {} since its queue was full, which has room for {old}",
+                pool.name,
+                window.span()
+            )
         };
         of(pool.name.as_str(), window.events(refused), sentence, || {
             let how = "what is served in the age of the queue, and at least what was refused in the worst ten seconds";
@@ -197,9 +223,12 @@ pub(super) fn opcache_full(window: &Window<'_>) -> Vec<Seen> {
         let all = used.saturating_add(free).saturating_add(wasted).max(1);
         let of_all = |part: u64| part as f64 / all as f64;
         let emptied = window.risen(|sample| {
-            figure(sample, &pool.name, |status| figures(status).map_or(0, |figures| figures.restarts_out_of_memory))
+            figure(sample, &pool.name, |status| {
+                figures(status).map_or(0, |figures| figures.restarts_out_of_memory)
+            })
         });
-        let ratio = under(of_all(free), FREE).max(over(of_all(wasted), WASTED)).max(over(emptied as f64, 1.0));
+        let ratio =
+            under(of_all(free), FREE).max(over(of_all(wasted), WASTED)).max(over(emptied as f64, 1.0));
         let new = round_up(1.5 * (used + wasted) as f64, 32 * MEBIBYTE) / MEBIBYTE;
         let sentence = || {
             format!(

@@ -30,9 +30,12 @@ const READERS: f64 = 4.0;
 pub(super) fn steal(window: &Window<'_>) -> Vec<Seen> {
     let all = window.step(|sample| sample.host.times.all);
     let stolen = share(window.step(|sample| sample.host.times.stolen), all);
-    let sentence = || format!("the host gave this machine {} less of its processors than it asked for", percent(stolen));
+    let sentence =
+        || format!("the host gave this machine {} less of its processors than it asked for", percent(stolen));
     of_server(over(stolen, STOLEN), sentence, || {
-        Change::told("nothing here helps: ask the provider for processors of one's own, or move to a host that is less full")
+        Change::told(
+            "nothing here helps: ask the provider for processors of one's own, or move to a host that is less full",
+        )
     })
 }
 
@@ -40,7 +43,8 @@ pub(super) fn throttled(window: &Window<'_>) -> Vec<Seen> {
     let Some(quota) = window.now().host.cgroup.quota else { return Vec::new() };
     let periods = window.step(|sample| sample.host.cgroup.periods);
     let used_up = share(window.step(|sample| sample.host.cgroup.throttled), periods);
-    let still = window.step(|sample| sample.host.cgroup.throttled_micros) as f64 / 1e6 / window.step_seconds();
+    let still =
+        window.step(|sample| sample.host.cgroup.throttled_micros) as f64 / 1e6 / window.step_seconds();
     let workers = window.now().info.workers;
     let sentence = || {
         format!(
@@ -52,10 +56,20 @@ pub(super) fn throttled(window: &Window<'_>) -> Vec<Seen> {
     of_server(over(used_up, THROTTLED), sentence, || {
         let fitting = quota.ceil() as usize;
         if workers > fitting {
-            return Change::of("workers", workers, fitting, "as many as the quota has processors: more use it up sooner in each period");
+            return Change::of(
+                "workers",
+                workers,
+                fitting,
+                "as many as the quota has processors: more use it up sooner in each period",
+            );
         }
         let (old, new) = (quota * 100.0, quota * 100.0 / 0.8);
-        Change::of("CPUQuota", format_args!("{old:.0}%"), format_args!("{new:.0}%"), "of the service or container, a quarter more")
+        Change::of(
+            "CPUQuota",
+            format_args!("{old:.0}%"),
+            format_args!("{new:.0}%"),
+            "of the service or container, a quarter more",
+        )
     })
 }
 
@@ -81,11 +95,8 @@ pub(super) fn workers_too_few(window: &Window<'_>) -> Vec<Seen> {
     let busy = busy_workers(window);
     let least = busy.iter().copied().fold(f64::INFINITY, f64::min);
     let workers = window.now().info.workers.max(1);
-    let ratio = all([
-        over(least, BUSY),
-        over(window.idle(), 0.1),
-        only(!busy.is_empty() && workers < processors),
-    ]);
+    let ratio =
+        all([over(least, BUSY), over(window.idle(), 0.1), only(!busy.is_empty() && workers < processors)]);
     let per_process = processors.div_ceil(usize::from(window.settings().processes.max(1)));
     let sentence = || {
         format!(
@@ -94,7 +105,9 @@ pub(super) fn workers_too_few(window: &Window<'_>) -> Vec<Seen> {
             percent(window.idle())
         )
     };
-    of_server(ratio, sentence, || Change::of("workers", workers, per_process, "as many as there are processors, which `auto` is"))
+    of_server(ratio, sentence, || {
+        Change::of("workers", workers, per_process, "as many as there are processors, which `auto` is")
+    })
 }
 
 pub(super) fn workers_too_many(window: &Window<'_>) -> Vec<Seen> {
@@ -102,9 +115,14 @@ pub(super) fn workers_too_many(window: &Window<'_>) -> Vec<Seen> {
     let ratio = all([over(workers as f64, TOO_MANY * processors), over(window.busy(), WELL_USED)]);
     let new = (processors.ceil() as usize).div_ceil(usize::from(window.settings().processes.max(1)));
     let sentence = || {
-        format!("{workers} workers share {processors:.1} processors, of which {} are in use: they wait for each other", percent(window.busy()))
+        format!(
+            "{workers} workers share {processors:.1} processors, of which {} are in use: they wait for each other",
+            percent(window.busy())
+        )
     };
-    of_server(ratio, sentence, || Change::of("workers", workers, new, "as many as there are processors, which `auto` is"))
+    of_server(ratio, sentence, || {
+        Change::of("workers", workers, new, "as many as there are processors, which `auto` is")
+    })
 }
 
 pub(super) fn worker_imbalance(window: &Window<'_>) -> Vec<Seen> {
@@ -124,7 +142,12 @@ pub(super) fn worker_imbalance(window: &Window<'_>) -> Vec<Seen> {
     of_server(ratio, sentence, || {
         let streams = window.settings().limits.streams;
         let fewer = (streams / 2).max(16);
-        Change::of("limits streams", streams, fewer, "so that heavy clients of HTTP/2 open more connections; or find them: `tidegate status requests`")
+        Change::of(
+            "limits streams",
+            streams,
+            fewer,
+            "so that heavy clients of HTTP/2 open more connections; or find them: `tidegate status requests`",
+        )
     })
 }
 
@@ -143,7 +166,9 @@ pub(super) fn worker_blocked(window: &Window<'_>) -> Vec<Seen> {
         )
     };
     of_server(ratio, sentence, || {
-        Change::told("see which routes are slow (`tidegate status slow`) and whether a file system that is hung, or a log on one, is theirs; report it if none is")
+        Change::told(
+            "see which routes are slow (`tidegate status slow`) and whether a file system that is hung, or a log on one, is theirs; report it if none is",
+        )
     })
 }
 
@@ -152,7 +177,8 @@ pub(super) fn overload(window: &Window<'_>) -> Vec<Seen> {
         sample.counted.requests_shed + sample.counted.connection_refusals.count(ConnectionRefusal::Overload)
     };
     let turned = |sample: &Sample| shed(sample) + sample.counted.overloads;
-    let served = window.rate(|sample| sample.counted.requests) - window.rate(|sample| sample.counted.requests_shed);
+    let served =
+        window.rate(|sample| sample.counted.requests) - window.rate(|sample| sample.counted.requests_shed);
     let (workers, processors) = (window.now().info.workers, window.processors().floor() as usize);
     let sentence = || {
         format!(
@@ -183,15 +209,20 @@ pub(super) fn disk_waits(window: &Window<'_>) -> Vec<Seen> {
     let ratio = over(queue as f64, 1.0).max(presses);
     let memory = window.settings().file_cache.memory;
     let sentence = || {
-        format!("{queue} calls wait for a thread that waits for a disk, and everything waited for a disk {pressure:.0} % of the time: files are read cold")
+        format!(
+            "{queue} calls wait for a thread that waits for a disk, and everything waited for a disk {pressure:.0} % of the time: files are read cold"
+        )
     };
     of_server(ratio, sentence, || {
         let size = tidegate_config::size_text;
         let new = memory.saturating_mul(2).max(1 << 20);
         match window.now().host.available {
-            Some(available) if new < available / 4 => {
-                Change::of("file-cache memory", size(memory), size(new), "the machine has memory for what is asked for often")
-            }
+            Some(available) if new < available / 4 => Change::of(
+                "file-cache memory",
+                size(memory),
+                size(new),
+                "the machine has memory for what is asked for often",
+            ),
             _ => Change::told("more memory, or a faster disk: what is asked for does not fit into memory"),
         }
     })

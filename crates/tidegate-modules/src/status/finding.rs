@@ -186,7 +186,12 @@ pub fn findings_report(findings: &[Finding], turned_away: &[TurnedAway], format:
     }
     for finding in findings {
         let Finding { name, sentence, change, page, since, also_seen, .. } = finding;
-        let _ = writeln!(text, "{name}: {sentence}\n  change: {}\n  since {}, see {page}", change.text, date(*since));
+        let _ = writeln!(
+            text,
+            "{name}: {sentence}\n  change: {}\n  since {}, see {page}",
+            change.text,
+            date(*since)
+        );
         if !also_seen.is_empty() {
             let _ = writeln!(text, "  also seen: {}", also_seen.join(", "));
         }
@@ -233,9 +238,14 @@ mod tests {
         ] {
             assert!(text.contains(part), "{part}\n{text}");
         }
-        let json: Value = serde_json::from_str(&findings_report(&[finding()], &[turned], Format::Json)).unwrap();
+        let json: Value =
+            serde_json::from_str(&findings_report(&[finding()], &[turned], Format::Json)).unwrap();
         assert_eq!(
-            (&json["findings"][0]["change"]["new"], &json["findings"][0]["finding"], &json["turned_away"][0]["count"]),
+            (
+                &json["findings"][0]["change"]["new"],
+                &json["findings"][0]["finding"],
+                &json["turned_away"][0]["count"]
+            ),
             (&json!("9"), &json!("queue-full"), &json!(3))
         );
         let mut metrics = String::new();

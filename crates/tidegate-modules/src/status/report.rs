@@ -56,7 +56,9 @@ impl Server {
             }
             Format::Text => {
                 let mut text = format!("Tidegate {} pid: {}\n", self.info.version, self.info.pid);
-                finding::section(&self.info.findings).iter().for_each(|section| write_section(&mut text, section));
+                finding::section(&self.info.findings)
+                    .iter()
+                    .for_each(|section| write_section(&mut text, section));
                 write_section(&mut text, &self.about());
                 let sockets = performance::listen_sockets(&self.info.in_force);
                 sockets.iter().for_each(|section| write_section(&mut text, section));

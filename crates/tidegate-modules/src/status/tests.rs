@@ -255,9 +255,17 @@ fn explaining() {
 #[test]
 fn the_fields_are_those_that_are_told_before() {
     let page = StatusPage::new(Rc::<Fake>::default(), Rc::default());
-    for query in
-        ["", "cache", "list", "findings", "slow&format=json", "format=json", "format=prometheus&refresh=9", "cache&refresh=9", "refresh=0"]
-    {
+    for query in [
+        "",
+        "cache",
+        "list",
+        "findings",
+        "slow&format=json",
+        "format=json",
+        "format=prometheus&refresh=9",
+        "cache&refresh=9",
+        "refresh=0",
+    ] {
         let exchange = Exchange { query: Some(query), ..Exchange::empty() };
         let Foreseen::Head(foreseen) = page.explain(&exchange, &mut |_| {}) else {
             panic!("{query}: not foreseen")

@@ -109,7 +109,8 @@ impl FolderSizes {
             let (sender, measured) = channel();
             let folders = folders(settings);
             let measure = move || drop(sender.send(folders.into_iter().filter_map(measure).collect()));
-            self.waits_for = Builder::new().name("tidegate-sizes".into()).spawn(measure).ok().map(|_| measured);
+            self.waits_for =
+                Builder::new().name("tidegate-sizes".into()).spawn(measure).ok().map(|_| measured);
         }
         if let Some(measured) = self.waits_for.take() {
             match measured.recv_timeout(PATIENCE) {
@@ -129,7 +130,8 @@ fn folders(settings: &Settings) -> Vec<(PathBuf, &'static str)> {
         LogTarget::Stderr | LogTarget::Stdout | LogTarget::Collector(_) => None,
     };
     let logs = settings.sites.iter().filter_map(|site| site.access_log.own());
-    let logs = logs.chain(&settings.access_log).filter_map(|log| Some((file(&log.target)?, "the access log")));
+    let logs =
+        logs.chain(&settings.access_log).filter_map(|log| Some((file(&log.target)?, "the access log")));
     let error_log = file(&settings.error_log.target).map(|folder| (folder, "the error log"));
     let spill = Some((settings.spill.folder.clone(), "`spill`"));
     let storage = settings.acme.storage.clone().map(|folder| (folder, "`acme` storage"));
