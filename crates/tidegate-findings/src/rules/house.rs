@@ -85,7 +85,7 @@ pub(super) fn directory_fails(window: &Window<'_>) -> Vec<Seen> {
     };
     of_server(window.events(failed), sentence, || {
         Change::told(
-            "name a second server of the `directory`, and let `user-cache` remember for longer, so that those who are known get in meanwhile",
+            "name a second server in `ldap`, and let the `cache` of `users` remember for longer, so that those who are known get in meanwhile",
         )
     })
 }
