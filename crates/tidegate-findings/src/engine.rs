@@ -14,6 +14,8 @@ use tidegate_modules::status::{Change, Finding};
 const MOST: usize = 100;
 /// Subjects of a rule that are remembered.
 const SUBJECTS: usize = 1000;
+/// What follows from a finding and is told beside it.
+const BESIDE: usize = 20;
 
 /// How long is looked back, and how long a finding stays.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -118,13 +120,15 @@ impl Engine {
         for (place, subject, _) in &raised {
             let mut rule = &RULES[*place];
             // A cause may follow from another one. No rule is its own cause, by however many steps.
-            while let Some(name) = cause(rule) {
+            for _ in RULES {
+                let Some(name) = cause(rule) else { break };
                 let Some(of) = RULES.iter().find(|rule| rule.name == name) else { break };
                 rule = of;
             }
             let symptom = &RULES[*place];
             if rule.name != symptom.name
                 && let Some(finding) = shown.iter_mut().find(|finding| finding.name == rule.name)
+                && finding.also_seen.len() < BESIDE
             {
                 finding.also_seen.push(format!("{} ({subject})", symptom.name));
             }
@@ -171,5 +175,21 @@ impl State {
             since: self.since,
             also_seen: Vec::new(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_rule_is_its_own_cause() {
+        fn depth(name: &str, steps: usize) -> usize {
+            let rule =
+                RULES.iter().find(|rule| rule.name == name).unwrap_or_else(|| panic!("no rule {name}"));
+            assert!(steps < RULES.len(), "{name} is its own cause");
+            rule.suppressed_by.iter().map(|cause| depth(cause, steps + 1)).max().unwrap_or(steps)
+        }
+        assert!(RULES.iter().map(|rule| depth(rule.name, 0)).max().unwrap() >= 2);
     }
 }

@@ -222,7 +222,11 @@ pub(super) fn queue_full(window: &Window<'_>) -> Vec<Seen> {
 }
 
 pub(super) fn reconnects(window: &Window<'_>) -> Vec<Seen> {
-    let ports = window.now().host.ports.map_or(f64::INFINITY, |(first, last)| (last - first + 1) as f64);
+    let ports = window
+        .now()
+        .host
+        .ports
+        .map_or(f64::INFINITY, |(first, last)| last.saturating_sub(first) as f64 + 1.0);
     let waiting = window.now().host.time_wait as f64;
     let of_route = |route: Behind<'_>| {
         let connects = route.count(window, |figures| figures.times.connect.count());

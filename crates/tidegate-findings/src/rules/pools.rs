@@ -229,7 +229,7 @@ pub(super) fn opcache_full(window: &Window<'_>) -> Vec<Seen> {
         });
         let ratio =
             under(of_all(free), FREE).max(over(of_all(wasted), WASTED)).max(over(emptied as f64, 1.0));
-        let new = round_up(1.5 * (used + wasted) as f64, 32 * MEBIBYTE) / MEBIBYTE;
+        let new = round_up(1.5 * used.saturating_add(wasted) as f64, 32 * MEBIBYTE) / MEBIBYTE;
         let sentence = || {
             format!(
                 "pool {}: OPcache has {} left and {} lost to scripts that have changed, and was emptied {emptied} times {}: scripts are compiled again",

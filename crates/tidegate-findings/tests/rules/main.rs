@@ -11,7 +11,7 @@ use cases::Case;
 use scene::{Scene, has, replay, settings, watch};
 use std::collections::BTreeSet;
 use std::path::Path;
-use tidegate_findings::{PAGE, names};
+use tidegate_findings::{PAGE, TurnedAwayLog, names};
 use tidegate_stats::{ConnectionRefusal, GatewayFailure, QueueRefusal};
 
 fn cases() -> impl Iterator<Item = &'static Case> {
@@ -187,6 +187,66 @@ fn counters_that_fall_and_looks_that_come_late_are_survived() {
     });
 }
 
+/// Whatever the machine tells: nothing in it is taken for granted.
+#[test]
+fn figures_that_make_no_sense_are_survived() {
+    let mut random = Random(7);
+    watch(&settings(), 60, |_, scene, _| {
+        let host = &mut scene.host;
+        (host.times.all, host.times.idle, host.times.stolen) = (random.next(), random.next(), random.next());
+        (host.descriptors, host.somaxconn) = (Some(random.next()), Some(random.next()));
+        (host.tcp_pages, host.ports) = (Some((random.next(), random.next())), Some((0, random.next())));
+        (host.available, host.swapped_in, host.time_wait) =
+            (Some(random.next()), random.next(), random.next());
+        (host.tcp.sent, host.tcp.resent, host.tcp.listen_overflows) =
+            (random.next(), random.next(), random.next());
+        (host.cgroup.memory_most, host.cgroup.memory_peak) = (Some(random.next()), random.next());
+        (host.cgroup.memory, host.cgroup.memory_events) = (random.next(), random.next());
+        (host.cgroup.quota, host.processors) = (Some(random.next() as f64), Some(random.next() as f64));
+        for process in &mut host.processes {
+            (process.busy_millis, process.major_faults) = (random.next() >> 1, random.next() >> 2);
+        }
+        host.links[0].sent = random.next() >> 1;
+        scene.info.certificates[0].not_after = Some(random.next().cast_signed());
+        scene.info.used.cpu_micros = random.next() >> 1;
+    });
+}
+
+/// Numbers of all sizes, to which the scene may still add some.
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        match (self.0 >> 60) % 4 {
+            0 => 0,
+            1 => u64::MAX >> 1,
+            shift => self.0 >> (8 * shift - 7),
+        }
+    }
+}
+
+#[test]
+fn which_limits_have_turned_somebody_away_is_remembered() {
+    let (mut log, mut scene) = (TurnedAwayLog::default(), Scene::new(&settings()));
+    scene.stats.queue_refusals.add(QueueRefusal::Age, 2);
+    let mut look = |change: fn(&mut Scene)| {
+        scene.be_well();
+        change(&mut scene);
+        let told = log.take(&scene.sample());
+        told.into_iter()
+            .map(|of| (of.limit, of.count, of.since - 1_000_000_000, of.last - 1_000_000_000))
+            .collect::<Vec<_>>()
+    };
+    let age = |last| ("limits queue age".to_owned(), 2, 0, last);
+    assert_eq!(look(|_| {}), [age(10)], "what was there before may be as old as the server");
+    let of_limit = |count, last| ("limit api".to_owned(), count, 20, last);
+    assert_eq!(look(|scene| scene.info.rates[0].refused = 3), [of_limit(3, 20), age(10)]);
+    assert_eq!(look(|_| {}), [of_limit(3, 20), age(10)]);
+    assert_eq!(look(|scene| scene.info.rates[0].refused = 5), [of_limit(5, 40), age(10)]);
+    assert_eq!(look(|scene| scene.info.rates.clear()), [age(10)], "a limit that is gone is forgotten");
+}
+
 // ---------------------------------------------------------------- the page
 
 fn page() -> String {
@@ -199,6 +259,32 @@ fn the_page_has_a_section_for_each_rule_in_their_order() {
     let page = page();
     let sections: Vec<&str> = page.lines().filter_map(|line| line.strip_prefix("### ")).collect();
     assert_eq!(sections, names().collect::<Vec<_>>());
+}
+
+/// What an operator is told to set is something that the reference knows.
+#[test]
+fn settings_that_are_to_be_changed_are_there() {
+    let reference = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference/settings.md");
+    let reference = std::fs::read_to_string(reference).unwrap();
+    let of_the_machine =
+        ["LimitNOFILE", "MemoryMax", "CPUQuota", "net.core.somaxconn", "opcache.memory_consumption"];
+    let settings = settings();
+    let mut count = 0;
+    for (_, loud, _) in cases() {
+        for finding in replay(&settings, 1.0, *loud) {
+            let Some(setting) =
+                finding.change.setting.filter(|name| !of_the_machine.contains(&name.as_str()))
+            else {
+                continue;
+            };
+            let word = setting.rsplit(' ').next().unwrap_or_default();
+            let is_known =
+                [format!("### `{word}`"), format!("- `{word}=`")].iter().any(|text| reference.contains(text));
+            assert!(is_known, "{}: {setting}", finding.name);
+            count += 1;
+        }
+    }
+    assert!(count > 15, "{count}");
 }
 
 /// Each tells when it is raised and what to change.

@@ -149,7 +149,8 @@ impl Scene {
         &mut self.info.pools[0]
     }
 
-    fn sample(&self) -> Sample {
+    /// What is sampled now.
+    pub fn sample(&self) -> Sample {
         let mut info = self.info.clone();
         info.now = info.started + 10 * self.step as i64;
         let times = &mut info.series.sites[0].routes[1].1.times;

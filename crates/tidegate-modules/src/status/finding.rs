@@ -111,10 +111,13 @@ pub(super) fn turned_away_section(limits: &[TurnedAway]) -> Option<Section> {
 pub(super) fn to_json(findings: &[Finding]) -> Value {
     let one = |finding: &Finding| {
         json!({
-            "finding": finding.name,
+            "name": finding.name,
             "subject": finding.subject,
             "sentence": finding.sentence,
-            "change": finding.change,
+            "change": finding.change.text,
+            "setting": finding.change.setting,
+            "old": finding.change.old,
+            "new": finding.change.new,
             "page": finding.page,
             "since": date(finding.since),
             "also_seen": finding.also_seen,
@@ -241,11 +244,7 @@ mod tests {
         let json: Value =
             serde_json::from_str(&findings_report(&[finding()], &[turned], Format::Json)).unwrap();
         assert_eq!(
-            (
-                &json["findings"][0]["change"]["new"],
-                &json["findings"][0]["finding"],
-                &json["turned_away"][0]["count"]
-            ),
+            (&json["findings"][0]["new"], &json["findings"][0]["name"], &json["turned_away"][0]["count"]),
             (&json!("9"), &json!("queue-full"), &json!(3))
         );
         let mut metrics = String::new();

@@ -86,7 +86,9 @@ fn sample(status: &StatusRegistry, settings: &Arc<Settings>, at: Duration) -> Op
 }
 
 fn asked(info: &ServerInfo) -> Asked {
-    let servers = info.processes.iter().map(|process| process.pid).filter(|pid| *pid != 0);
+    // Those that finish what is open are idle beside the others.
+    let servers = info.processes.iter().filter(|process| process.pid != 0 && process.state == "serving");
+    let servers = servers.map(|process| process.pid);
     let pools = info.pools.iter().flat_map(|pool| &pool.processes);
     Asked {
         processors: std::thread::available_parallelism().map_or(0, usize::from),
