@@ -20,7 +20,9 @@ use tidegate_core::rate::Client;
 use tidegate_core::{log, series};
 use tidegate_io::usage::Usage;
 use tidegate_modules::gateway::balance::{self, report::GroupReport};
-use tidegate_modules::status::{self, Format, InForce, ProcessInfo, ServerInfo, providers};
+use tidegate_modules::status::{
+    self, Finding, Format, InForce, ProcessInfo, ServerInfo, TurnedAway, providers,
+};
 use tidegate_stats::series::SeriesNames;
 use tidegate_tls::Slot;
 
@@ -59,6 +61,10 @@ struct Facts {
     before: Figures,
     /// The master's own log writer's losses.
     own_losses: u64,
+    /// What limits the server, as it was found last.
+    findings: Vec<Finding>,
+    /// Limits that have turned somebody away.
+    turned_away: Vec<TurnedAway>,
 }
 
 /// A server process, or a place for one.
@@ -180,6 +186,12 @@ impl StatusRegistry {
     /// The master's own lost log lines.
     pub fn set_own_losses(&self, lines: u64) {
         self.facts().own_losses = lines;
+    }
+
+    /// What was found last.
+    pub fn set_findings(&self, findings: Vec<Finding>, turned_away: Vec<TurnedAway>) {
+        let mut facts = self.facts();
+        (facts.findings, facts.turned_away) = (findings, turned_away);
     }
 
     /// What all processes have counted, those that have ended too, but not by sites and routes.
@@ -323,6 +335,8 @@ impl StatusRegistry {
             providers: figures.providers.clone(),
             in_force: facts.in_force.clone(),
             series: figures.series.clone(),
+            findings: facts.findings.clone(),
+            turned_away: facts.turned_away.clone(),
             processes: facts.members.iter().map(|member| member.info.clone()).collect(),
         }
     }
@@ -341,6 +355,12 @@ impl StatusRegistry {
     /// The requests that were slow.
     pub fn slow(&self, format: Format) -> String {
         status::slow_report(&self.ask("slow"), format)
+    }
+
+    /// What limits the server, and which limits have turned somebody away. Asks nobody: it is as it was found last.
+    pub fn findings(&self, format: Format) -> String {
+        let facts = self.facts();
+        status::findings_report(&facts.findings, &facts.turned_away, format)
     }
 
     /// Ends a request by its id. Whether it was there, and what to say.
