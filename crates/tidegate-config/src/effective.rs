@@ -65,7 +65,9 @@ fn block(checker: &Checker<'_>, context: Context, nodes: Vec<(&File, &Node)>, ou
         }
         // A block that is not written has the defaults of what may stand in it.
         let bounds = match (context, directive.children) {
-            (Context::Top, Children::Block(Context::Limits | Context::FileCache)) => Some(directive.name),
+            (Context::Top, Children::Block(Context::Limits | Context::FileCache | Context::Statistics)) => {
+                Some(directive.name)
+            }
             _ => None,
         };
         if let Some(node) = directive.default.or(bounds).and_then(Node::parse) {

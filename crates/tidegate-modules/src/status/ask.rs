@@ -1,6 +1,7 @@
 //! What a request asks of the status page: the view, the form, an action; and whether an action may come
 //! from where it comes from.
 
+use super::HistoryRange;
 use std::net::Ipv4Addr;
 use tidegate_core::Exchange;
 use tidegate_core::hosts::{Names, host};
@@ -25,6 +26,7 @@ pub(super) enum View {
     Server,
     Requests,
     Slow,
+    History(HistoryRange),
     Cache,
     CacheList,
 }
@@ -64,6 +66,14 @@ impl Question {
                 "cache" if view == View::Server => view = View::Cache,
                 "requests" if view == View::Server => view = View::Requests,
                 "slow" if view == View::Server => view = View::Slow,
+                "history" if view == View::Server => {
+                    let range = if value.is_empty() { "10m" } else { value };
+                    let range = HistoryRange::from_name(range).ok_or(
+                        "<code>history</code> is one of <code>10m</code>, <code>6h</code>, <code>14d</code> and \
+                         <code>days</code>.",
+                    )?;
+                    view = View::History(range);
+                }
                 "list" => view = View::CacheList,
                 "start" => action = Some(Action::Start),
                 "stop" => action = Some(Action::Stop),

@@ -6,6 +6,7 @@
 //! | nothing | the report on the server |
 //! | `requests` | the requests under way, the oldest first, as text or JSON |
 //! | `slow` | the requests that were slow for their route, the slowest first |
+//! | `history=10m`, `6h`, `14d`, `days` | what the server has done since, as text or JSON |
 //! | `cache` | the report on the file cache; with `list` (or `list` alone) every entry of it |
 //! | `start`, `stop`, `restart` | changes the file cache; only by POST, and not from another site |
 //! | `refresh=N` | the browser asks again every N seconds |
@@ -17,6 +18,7 @@
 
 mod ask;
 mod cache;
+mod history;
 mod html;
 mod in_force;
 mod performance;
@@ -30,6 +32,7 @@ mod upstreams;
 mod xml;
 
 pub use ask::Format;
+pub use history::{HistoryRange, history_report};
 pub(crate) use html::Escaped;
 pub use in_force::{InForce, ListenSocket};
 pub use providers::ProviderReport;
@@ -64,7 +67,7 @@ pub trait StatusSource {
     /// Asks every worker (`Registry::ask`) and waits for the answers, in any order; a worker that has ended
     /// may be left out. The questions of this page: `requests` and `slow` (answered with a JSON object), `cache report` (answered with a JSON object), `cache
     /// list` (a JSON array of objects), `cache start`, `cache stop`, `cache restart` (`ok`, or what is
-    /// wrong).
+    /// wrong). `history RANGE text` and `history RANGE json` the master answers itself, once, with the report.
     fn ask_all(&self, question: &str) -> LocalFuture<Vec<String>>;
 }
 
@@ -264,6 +267,7 @@ impl Handler for StatusPage {
                     View::Server => "server",
                     View::Requests => "requests under way",
                     View::Slow => "slow requests",
+                    View::History(_) => "history",
                     View::Cache | View::CacheList => "file cache",
                 };
                 say(format!("status page: the report on the {subject} as {}", question.format.media_type()));
@@ -298,6 +302,14 @@ impl StatusPage {
                 return Reply::Later(Box::pin(async move {
                     let answers = source.ask_all("slow").await;
                     content(format, slow_report(&answers, format), refresh)
+                }));
+            }
+            View::History(range) => {
+                let format = if format == Format::Json { Format::Json } else { Format::Text };
+                return Reply::Later(Box::pin(async move {
+                    let word = if format == Format::Json { "json" } else { "text" };
+                    let report = source.ask_all(&format!("history {} {word}", range.name())).await.pop();
+                    report.map_or_else(silent, |report| content(format, report, refresh))
                 }));
             }
             View::Cache if format.has_cache() => false,

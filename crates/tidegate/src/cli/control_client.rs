@@ -13,7 +13,8 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use tidegate_config::{Loaded, ProcessEnvironment, Settings, load_file, load_str};
 use tidegate_modules::gateway::balance::groups::{SteeringOrder, Way};
-use tidegate_modules::status::Format;
+use tidegate_modules::status::{Format, HistoryRange};
+use tidegate_stats::history::Range;
 
 /// How to find the server.
 #[derive(Args)]
@@ -33,7 +34,8 @@ struct Server {
 ///
 /// Connections, keep-alive, requests, timings, sites, routes and the file cache, all workers together. `cache` asks about
 /// the file cache and steers it: `list` its entries, `stop` using it, `start` again, `restart` it empty. `requests` shows
-/// those that are under way, `slow` those that took longer than nearly all of their route.
+/// those that are under way, `slow` those that took longer than nearly all of their route, `history` what there was in the
+/// last minutes, hours and days.
 #[derive(Args)]
 #[command(after_long_help = "\
 Examples:
@@ -42,6 +44,7 @@ Examples:
   tidegate status cache list
   tidegate status requests
   tidegate status slow
+  tidegate status history --range 6h
   tidegate status --prometheus > /var/lib/node_exporter/tidegate.prom
 
 Exit codes:
@@ -67,6 +70,10 @@ pub struct StatusArguments {
     /// What to do with it: list what it holds, or stop, start or restart it
     #[arg(value_name = "ACTION", requires = "what")]
     action: Option<CacheAction>,
+    /// Of the history: the last 10 minutes by seconds, 6 hours by 10 seconds, 14 days by 5 minutes, or the totals of days
+    /// [default: 10m]
+    #[arg(long, value_name = "RANGE", value_parser = range, requires = "what")]
+    range: Option<HistoryRange>,
     #[command(flatten)]
     server: Server,
 }
@@ -79,6 +86,12 @@ enum Part {
     Requests,
     /// Those that were slow for their route, the slowest first
     Slow,
+    /// What there was, second by second
+    History,
+}
+
+fn range(text: &str) -> Result<HistoryRange, String> {
+    HistoryRange::from_name(text).ok_or_else(|| "one of 10m, 6h, 14d and days".to_owned())
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
@@ -396,6 +409,14 @@ pub fn status(arguments: &StatusArguments) -> Result<ExitCode> {
     }
     let request = match arguments.what {
         None => Request::Status(form),
+        Some(Part::Requests | Part::Slow | Part::Cache) if arguments.range.is_some() => {
+            bail!("only the history has a `--range`")
+        }
+        Some(Part::History) if arguments.action.is_some() => bail!("the history is only shown here"),
+        Some(Part::History) => {
+            let default = HistoryRange::Recent(Range::Minutes);
+            Request::History(arguments.range.unwrap_or(default), form)
+        }
         Some(Part::Requests | Part::Slow) if arguments.action.is_some() => {
             bail!("requests are only shown here; `tidegate cancel ID` ends one that is under way")
         }

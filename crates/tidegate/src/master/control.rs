@@ -28,7 +28,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use tidegate_config::Settings;
 use tidegate_modules::gateway::balance::groups::{SteeringOrder, Way};
-use tidegate_modules::status::Format;
+use tidegate_modules::status::{Format, HistoryRange};
 
 /// The longest request line, bytes.
 const LINE: u64 = 8 << 10;
@@ -54,6 +54,8 @@ pub enum Request {
     Requests(Format),
     /// The requests that were slow for their route.
     Slow(Format),
+    /// What there was, as text or JSON.
+    History(HistoryRange, Format),
     /// One of those under way is to end.
     Cancel(String),
     /// Who is banned.
@@ -110,6 +112,8 @@ impl Request {
             Request::Requests(_) => "requests text".into(),
             Request::Slow(Format::Json) => "slow json".into(),
             Request::Slow(_) => "slow text".into(),
+            Request::History(range, Format::Json) => format!("history {} json", range.name()),
+            Request::History(range, _) => format!("history {} text", range.name()),
             Request::Cancel(id) => format!("cancel {id}"),
             Request::Bans => "bans".into(),
             Request::Lift(address) => format!("lift {address}"),
@@ -150,6 +154,15 @@ impl Request {
             ("requests", "json") => Request::Requests(Format::Json),
             ("slow", "" | "text") => Request::Slow(Format::Text),
             ("slow", "json") => Request::Slow(Format::Json),
+            ("history", rest) => {
+                let (range, format) = rest.split_once(' ').unwrap_or((rest, "text"));
+                let format = match format {
+                    "json" => Format::Json,
+                    "text" => Format::Text,
+                    _ => return None,
+                };
+                Request::History(HistoryRange::from_name(range)?, format)
+            }
             ("cancel", id) if is_request_id(id) => Request::Cancel(id.into()),
             ("bans", "") => Request::Bans,
             ("lift", address) => Request::Lift(address.parse().ok()?),
@@ -602,6 +615,9 @@ fn serve(
         }
         Some(Request::Requests(format)) => return respond(&Reply::ok(status_registry.requests(format))),
         Some(Request::Slow(format)) => return respond(&Reply::ok(status_registry.slow(format))),
+        Some(Request::History(range, format)) => {
+            return respond(&Reply::ok(status_registry.history(range, format)));
+        }
         Some(Request::Cancel(id)) => {
             let (is_ok, text) = status_registry.cancel(&id);
             return respond(&Reply { is_ok, text });
@@ -649,6 +665,8 @@ mod tests {
             Request::Requests(Format::Text),
             Request::Requests(Format::Json),
             Request::Slow(Format::Json),
+            Request::History(HistoryRange::Days, Format::Json),
+            Request::History(HistoryRange::Recent(tidegate_stats::history::Range::Hours), Format::Text),
             Request::Cancel("17-0-3f-12".into()),
             Request::Steer {
                 group: "my app".into(),

@@ -12,7 +12,7 @@ use std::path::Path;
 use tidegate_core::log;
 use tidegate_io::clock::wall_seconds;
 
-/// The largest file that is read, bytes: half a million bans.
+/// The largest file that is read, bytes: half a million bans, or far more days than are kept.
 const MOST: u64 = 64 << 20;
 
 /// Bans whom the file says.
@@ -63,8 +63,8 @@ pub fn keep(path: &Path, lines: &str) {
     }
 }
 
-/// `None`: there is no file.
-fn read(path: &Path) -> io::Result<Option<String>> {
+/// A file of the server's own, of which nobody else may be the author. `None`: there is none.
+pub(super) fn read(path: &Path) -> io::Result<Option<String>> {
     // Nobody waits for the other end of a pipe, and no link leads elsewhere.
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
     let file = match rustix::fs::open(path, flags, Mode::empty()) {
@@ -92,7 +92,8 @@ fn read(path: &Path) -> io::Result<Option<String>> {
     }
 }
 
-fn write(path: &Path, lines: &str) -> io::Result<()> {
+/// Writes such a file whole, and then moves it into its place.
+pub(super) fn write(path: &Path, lines: &str) -> io::Result<()> {
     let mut name = path.as_os_str().to_owned();
     name.push(".new");
     let fresh = Path::new(&name);

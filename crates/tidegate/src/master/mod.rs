@@ -12,6 +12,7 @@ mod changes;
 pub mod control;
 mod credentials;
 mod disk;
+mod history;
 mod kept_bans;
 mod load;
 pub mod logs;
@@ -29,6 +30,7 @@ mod servers;
 mod sockets;
 mod status_registry;
 mod tls;
+mod totals;
 pub mod upgrade;
 mod upstreams;
 pub mod users;
@@ -46,6 +48,7 @@ use anyhow::{Context, Result};
 use changes::{Change, Order, Upgrade};
 use control::{ControlSocket, Reply, Request, Responder};
 use disk::Disk;
+use history::HistoryTicker;
 use load::LoadHooks;
 use logs::Logs;
 use looks::Looks;
@@ -147,6 +150,7 @@ pub struct Master {
     pools: Arc<Pools>,
     upstreams: Arc<Upstreams>,
     load_hooks: LoadHooks,
+    history: HistoryTicker,
     control: Option<ControlSocket>,
     notifier: Notifier,
     next_alive: Option<Instant>,
@@ -280,6 +284,7 @@ impl Master {
             pools,
             upstreams,
             load_hooks: LoadHooks::default(),
+            history: HistoryTicker::default(),
             control: None,
             next_alive: notifier.watchdog().map(|every| Instant::now() + every),
             notifier,
@@ -320,6 +325,9 @@ impl Master {
             master.disk.run("the file of bans", move || kept_bans::remove(&path));
         }
         master.take_number();
+        if handover.is_none() {
+            master.status_registry.history.load_totals();
+        }
         Ok(master)
     }
 
@@ -327,6 +335,7 @@ impl Master {
     fn take_number(&mut self) {
         let (addresses, total) = (self.listening(), self.current.layout.total());
         self.acme.adopt(&self.current.settings, &self.sender);
+        self.history.adopt(&self.current.settings, &self.status_registry);
         self.adopt_credentials();
         self.current.number = self.status_registry.next_revision(&self.current.settings, addresses, total);
         self.status_registry.set_rates(self.current.rates.clone());
@@ -490,7 +499,11 @@ impl Master {
                     .send(Reply::ok("the logs are being opened anew; the error log says when they are\n"));
             }
             Event::Order(
-                Request::Status(_) | Request::Cache(_) | Request::Bans | Request::Lift(_),
+                Request::Status(_)
+                | Request::Cache(_)
+                | Request::History(..)
+                | Request::Bans
+                | Request::Lift(_),
                 responder,
             ) => {
                 responder.send(Reply::failed("this is not for the master to answer"));
@@ -573,7 +586,8 @@ impl Master {
             self.hear_predecessor_out(&mut ending, until);
         }
         if let Some(successor) = &ending.successor {
-            successor.tell(&self.status_registry.figures_with_series());
+            let figures = self.status_registry.figures_with_series();
+            successor.tell(&figures, self.status_registry.history.hand_over());
             if ending.is_followed && !successor.has_ended(until) {
                 said += &format!("; process {}, which was taking over, still ends", successor.pid);
             }
@@ -581,6 +595,11 @@ impl Master {
         if let (Some(path), None) = (self.current.settings.bans_file.clone(), &ending.successor) {
             let lines = kept_bans::lines(&self.current.rates);
             self.disk.run("who is banned", move || kept_bans::keep(&path, &lines));
+        }
+        if let (Some(path), Some(days)) =
+            (self.status_registry.history.totals.path(), self.status_registry.history.days())
+        {
+            self.disk.run("the totals of days", move || totals::keep(&path, days));
         }
         log::info(&said);
         self.writer.flush();

@@ -4,6 +4,7 @@
 //! The master's main thread keeps it up to date. The control socket and the server processes ask it, from
 //! threads of their own; it asks the server processes in turn, over their links.
 
+use super::history::HistoryKeeper;
 use super::pools::Pools;
 use super::rates::Rates;
 use crate::certificates;
@@ -12,7 +13,7 @@ use crate::version::VERSION;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::mpsc::channel;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::{Duration, Instant};
 use tidegate_config::settings::upstream::Upstream;
 use tidegate_config::settings::{Settings, Site};
@@ -20,12 +21,14 @@ use tidegate_core::rate::Client;
 use tidegate_core::{log, series};
 use tidegate_io::usage::Usage;
 use tidegate_modules::gateway::balance::{self, report::GroupReport};
-use tidegate_modules::status::{self, Format, InForce, ProcessInfo, ServerInfo, providers};
-use tidegate_stats::series::SeriesNames;
+use tidegate_modules::status::{self, Format, HistoryRange, InForce, ProcessInfo, ServerInfo, providers};
+use tidegate_stats::series::{SeriesFigures, SeriesNames};
 use tidegate_tls::Slot;
 
 /// How long server processes may take to answer.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// How long the history waits for them: the next second is to be seen as well.
+const GLANCE: Duration = Duration::from_secs(1);
 /// Questions of server processes that are answered at once.
 const ASKING: usize = 32;
 
@@ -35,6 +38,8 @@ pub struct StatusRegistry {
     facts: Mutex<Facts>,
     asking: AtomicUsize,
     pools: OnceLock<Arc<Pools>>,
+    /// What there was, second by second.
+    pub history: HistoryKeeper,
 }
 
 #[derive(Default)]
@@ -72,6 +77,27 @@ pub struct Member {
     pub link: Option<Arc<Link>>,
     /// What it had counted when it was last asked.
     pub last: Figures,
+    /// The question of the history that it has not answered yet.
+    pub glance: Weak<()>,
+}
+
+/// What was heard of processes.
+struct Gathered {
+    /// By the processes of this server, those that have ended too.
+    own: Figures,
+    /// By those of its predecessor.
+    before: Figures,
+    /// Processes that have answered, and those that have not.
+    heard: usize,
+    silent: usize,
+}
+
+impl Gathered {
+    fn total(self) -> Figures {
+        let mut sum = self.own;
+        add(&mut sum, &self.before);
+        sum
+    }
 }
 
 impl StatusRegistry {
@@ -82,6 +108,7 @@ impl StatusRegistry {
             facts: Mutex::default(),
             asking: AtomicUsize::new(0),
             pools: OnceLock::new(),
+            history: HistoryKeeper::default(),
         })
     }
 
@@ -100,6 +127,7 @@ impl StatusRegistry {
         for member in &mut members {
             if let Some(known) = facts.members.iter_mut().find(|known| known.id == member.id) {
                 member.last = std::mem::take(&mut known.last);
+                member.glance = std::mem::take(&mut known.glance);
             }
         }
         facts.members = members;
@@ -115,6 +143,7 @@ impl StatusRegistry {
 
     /// What a predecessor's processes have counted so far.
     pub fn set_before(&self, figures: Figures) {
+        self.history.hear_before(&figures);
         self.facts().before = retired(figures);
     }
 
@@ -137,7 +166,12 @@ impl StatusRegistry {
             gone.series.keep(series); // names that are gone are not remembered
         }
         facts.revision += 1;
-        facts.revision
+        let revision = facts.revision;
+        drop(facts);
+        if revision > 1 {
+            self.history.mark(&format!("revision {revision}"));
+        }
+        revision
     }
 
     /// The limits of the revision in force.
@@ -167,45 +201,81 @@ impl StatusRegistry {
 
     /// What all processes have counted, those that have ended too, but not by sites and routes.
     pub fn figures(&self) -> Figures {
-        self.gather(Question::Figures)
+        self.gather(Question::Figures, PATIENCE, false).total()
     }
 
     /// The same with what each site and route has counted.
     pub fn figures_with_series(&self) -> Figures {
-        let mut figures = self.gather(Question::FiguresWithSeries);
-        figures.series.keep(&self.facts().series);
+        self.with_names(self.gather(Question::FiguresWithSeries, PATIENCE, false).total())
+    }
+
+    /// The same for a successor: the history goes up to this moment, and no further.
+    pub fn last_figures(&self) -> Figures {
+        let gathered = self.gather(Question::FiguresWithSeries, PATIENCE, false);
+        self.history.record(&gathered.own);
+        self.with_names(gathered.total())
+    }
+
+    fn with_names(&self, mut figures: Figures) -> Figures {
+        let facts = self.facts();
+        match facts.in_force.statistics_off {
+            true => figures.series = SeriesFigures::default(),
+            false => figures.series.keep(&facts.series),
+        }
+        drop(facts);
         figures
     }
 
-    fn gather(&self, question: Question) -> Figures {
+    /// Looks at the server for its history. A process that has not answered the last time is not asked again, and counts as it
+    /// was told last; where none answers nothing is known.
+    pub fn look(&self) {
+        let gathered = self.gather(Question::Figures, GLANCE, true);
+        if gathered.heard > 0 || gathered.silent == 0 {
+            self.history.record(&gathered.own);
+        }
+    }
+
+    fn gather(&self, question: Question, patience: Duration, is_glance: bool) -> Gathered {
         let (sender, answers) = channel();
-        let (mut asked, mut sum) = (0, Figures::default());
+        let (mut asked, mut silent, mut own) = (0, 0, Figures::default());
+        let before;
         {
-            let facts = self.facts();
-            add(&mut sum, &facts.past);
-            add(&mut sum, &facts.before);
-            sum.log_lines_lost += facts.own_losses;
-            for member in &facts.members {
+            let mut facts = self.facts();
+            add(&mut own, &facts.past);
+            before = facts.before.clone();
+            own.log_lines_lost += facts.own_losses;
+            for member in &mut facts.members {
                 let Some(link) = &member.link else { continue };
+                if is_glance && member.glance.strong_count() > 0 {
+                    silent += 1;
+                    continue;
+                }
+                let glance = Arc::new(());
+                if is_glance {
+                    member.glance = Arc::downgrade(&glance);
+                }
                 let (sender, id) = (sender.clone(), member.id);
                 asked += 1;
                 link.ask(ToServer::Question, question.clone(), move |answer| {
                     let _ = sender.send((id, answer));
+                    drop(glance);
                 });
             }
         }
         drop(sender);
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + patience;
         let mut heard = Vec::with_capacity(asked);
         while heard.len() < asked {
             // Ends early where a process goes: its end of the channel is dropped.
             match answers.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
                 Ok((id, Answer::Figures(mut figures))) => {
-                    add(&mut sum, &figures);
+                    add(&mut own, &figures);
                     heard.push(id);
                     if let Some(member) = self.facts().members.iter_mut().find(|member| member.id == id) {
                         if question == Question::Figures {
-                            figures.series = std::mem::take(&mut member.last.series); // as it was told last
+                            // As they were told last.
+                            figures.series = std::mem::take(&mut member.last.series);
+                            figures.used.descriptors = member.last.used.descriptors;
                         }
                         member.last = *figures;
                     }
@@ -216,9 +286,10 @@ impl StatusRegistry {
         }
         // One that does not answer has still counted what it told last.
         for member in self.facts().members.iter().filter(|member| !heard.contains(&member.id)) {
-            add(&mut sum, &member.last);
+            add(&mut own, &member.last);
         }
-        sum
+        let (heard, silent) = (heard.len(), silent + asked - heard.len());
+        Gathered { own, before, heard, silent }
     }
 
     /// Lets a client in again that is banned, here and on the servers that share bans: whether it was banned here, and what is
@@ -279,6 +350,10 @@ impl StatusRegistry {
                 }
                 // Requests are ended by the operator alone.
                 Question::Workers(question) if question.starts_with("cancel") => Answer::Workers(Vec::new()),
+                Question::Workers(question) if question.starts_with("history ") => {
+                    let asked = question.trim_start_matches("history ");
+                    Answer::Workers(status_registry.history.answer(asked).into_iter().collect())
+                }
                 Question::Workers(question) => Answer::Workers(status_registry.ask(&question)),
                 Question::Wellness => Answer::Wellness(Wellness::default()), // of servers alone
             };
@@ -337,6 +412,11 @@ impl StatusRegistry {
     /// The requests that were slow.
     pub fn slow(&self, format: Format) -> String {
         status::slow_report(&self.ask("slow"), format)
+    }
+
+    /// What there was.
+    pub fn history(&self, range: HistoryRange, format: Format) -> String {
+        self.history.report(range, format)
     }
 
     /// Ends a request by its id. Whether it was there, and what to say.
@@ -431,7 +511,10 @@ mod tests {
     #[test]
     fn counts_outlive_their_process_and_gauges_do_not() {
         let status_registry = StatusRegistry::new();
-        let member = |id, last| Member { id, info: ProcessInfo::default(), link: None, last };
+        let member = |id, last| {
+            let info = ProcessInfo::default();
+            Member { id, info, link: None, last, glance: Weak::new() }
+        };
         status_registry.set_members(vec![member(1, figures(5)), member(2, figures(7))]);
         assert_eq!(status_registry.figures().counted.requests, 12);
         status_registry.has_ended(1, None);

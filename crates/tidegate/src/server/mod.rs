@@ -179,6 +179,7 @@ struct Members {
 }
 
 impl Members {
+    /// What the workers have counted, but for descriptors: somebody asks every second.
     fn figures(&self) -> Figures {
         let mut counted = Snapshot::default();
         if let Ok(workers) = self.workers.read() {
@@ -202,14 +203,15 @@ impl Members {
             log_lines_lost: self.writer.lost_lines(),
             groups: self.directory.groups().report(),
             providers: self.logins.get().map(|logins| logins.providers()).unwrap_or_default(),
-            used: Usage::now().into(),
+            used: Usage::without_descriptors().into(),
             series: SeriesFigures::default(),
         }
     }
 
-    /// With what each site and route has counted.
+    /// With what each site and route has counted, and how many descriptors are open: what takes its time.
     fn figures_with_series(&self) -> Figures {
         let mut figures = self.figures();
+        figures.used = Usage::now().into();
         if let Ok(workers) = self.workers.read() {
             figures.series = SeriesFigures::of(&self.series, workers.iter().map(|(_, stats)| &stats.series));
         }
