@@ -32,6 +32,7 @@ mod syntax;
 mod token_keys;
 mod url_keys;
 mod value;
+mod written;
 
 pub use diagnostic::{Diagnostic, Severity};
 pub use environment::{Environment, ProcessEnvironment};
@@ -45,3 +46,4 @@ pub use source::Source;
 pub use suggest::nearest;
 pub use token_keys::read_published_keys;
 pub use url_keys::read_url_keys;
+pub use written::WrittenSettings;

@@ -399,7 +399,7 @@ pub(super) const DIRECTIVES: &[Directive] = &[
         doc: "A file that keeps the totals of days over a stop; it is written every five minutes, and at the end. Without it, \
               `totals.json` in the folder that the service manager has for such things (`STATE_DIRECTORY`); where there is \
               none, the totals begin anew with each start.",
-        example: "totals \"/var/lib/tidegate/totals.json\"",
+        example: "totals \"totals.json\"",
         ..Directive::new("totals", STATISTICS)
     },
 ];

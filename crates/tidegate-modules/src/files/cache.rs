@@ -113,6 +113,9 @@ impl FileCache {
             return Cached::Old(slot.entry.clone());
         }
         self.stats.cache_hits.add(1);
+        if slot.entry.identity.file.is_some() {
+            self.stats.cache_info_hits.add(1);
+        }
         slot.hits.set(slot.hits.get() + 1);
         Cached::Fresh(slot.entry.clone())
     }
@@ -267,6 +270,8 @@ impl FileCache {
             "descriptors_limit": self.limits.descriptors,
             "watched_folders": self.watcher.as_ref().map_or(0, Watcher::folders),
             "hits": stats.cache_hits,
+            "info_hits": stats.cache_info_hits,
+            "content_hits": stats.cache_content_hits(),
             "misses": stats.cache_misses,
             "revalidations": stats.cache_revalidations,
             "invalidations": stats.cache_invalidations,

@@ -27,8 +27,10 @@ pub mod providers;
 mod rates;
 mod report;
 mod requests;
+mod settings;
 mod sites;
 mod upstreams;
+mod workers;
 mod xml;
 
 pub use ask::Format;
@@ -38,6 +40,8 @@ pub use in_force::{InForce, ListenSocket};
 pub use providers::ProviderReport;
 pub use rates::{QueueReport, RateKind, RateReport};
 pub use requests::{requests_report, slow_report};
+pub use settings::settings_report;
+pub use workers::WorkerFigures;
 
 use crate::gateway::balance::report::GroupReport;
 use crate::gateway::supervise::status::PoolStatus;
@@ -114,6 +118,9 @@ pub struct ServerInfo {
     /// What each site and route has counted, in the order of the settings.
     #[serde(default)]
     pub series: SeriesFigures,
+    /// The workers of the server processes.
+    #[serde(default)]
+    pub by_worker: Vec<WorkerFigures>,
     /// By the server processes, those that have ended included.
     #[serde(default)]
     pub used: Used,

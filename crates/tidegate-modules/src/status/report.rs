@@ -3,7 +3,7 @@
 use super::ask::Format;
 use super::html;
 use super::{CertificateInfo, ProcessInfo, RateKind, ServerInfo, Used};
-use super::{performance, pools, providers, rates, sites, upstreams, xml};
+use super::{performance, pools, providers, rates, sites, upstreams, workers, xml};
 use serde_json::{Value, json};
 use std::fmt::Write;
 use tidegate_http::HttpDate;
@@ -43,6 +43,7 @@ impl Server {
         match format {
             Format::Html => {
                 let mut sections = vec![self.about()];
+                sections.extend(workers::sections(&self.info.by_worker));
                 sections.extend(performance::listen_sockets(&self.info.in_force));
                 sections.extend(pools::sections(&self.info.pools));
                 sections.extend(upstreams::sections(&self.info.upstreams));
@@ -56,6 +57,9 @@ impl Server {
             Format::Text => {
                 let mut text = format!("Tidegate {} pid: {}\n", self.info.version, self.info.pid);
                 write_section(&mut text, &self.about());
+                workers::sections(&self.info.by_worker)
+                    .iter()
+                    .for_each(|section| write_section(&mut text, section));
                 let sockets = performance::listen_sockets(&self.info.in_force);
                 sockets.iter().for_each(|section| write_section(&mut text, section));
                 pools::sections(&self.info.pools)
@@ -108,9 +112,10 @@ impl Server {
             (rates(RateKind::Limit), rates(RateKind::Bandwidth), rates(RateKind::Ban));
         let providers = providers::to_json(&info.providers);
         let (sites, buckets) = (sites::to_json(&info.series), performance::to_json(&self.buckets()));
+        let workers = workers::to_json(&info.by_worker);
         let stats = self.counted.to_json();
         format!(
-            "{{\"server\":{server},\"pools\":{pools},\"upstreams\":{upstreams},\"limits\":{limits},\"bandwidths\":{bandwidths},\"bans\":{bans},\"providers\":{providers},\"sites\":{sites},\"buckets\":{buckets},\"stats\":{stats}}}\n"
+            "{{\"server\":{server},\"workers\":{workers},\"pools\":{pools},\"upstreams\":{upstreams},\"limits\":{limits},\"bandwidths\":{bandwidths},\"bans\":{bans},\"providers\":{providers},\"sites\":{sites},\"buckets\":{buckets},\"stats\":{stats}}}\n"
         )
     }
 

@@ -35,7 +35,7 @@ struct Server {
 /// Connections, keep-alive, requests, timings, sites, routes and the file cache, all workers together. `cache` asks about
 /// the file cache and steers it: `list` its entries, `stop` using it, `start` again, `restart` it empty. `requests` shows
 /// those that are under way, `slow` those that took longer than nearly all of their route, `history` what there was in the
-/// last minutes, hours and days.
+/// last minutes, hours and days, `settings` every value that is in force and where it was written.
 #[derive(Args)]
 #[command(after_long_help = "\
 Examples:
@@ -45,6 +45,7 @@ Examples:
   tidegate status requests
   tidegate status slow
   tidegate status history --range 6h
+  tidegate status settings
   tidegate status --prometheus > /var/lib/node_exporter/tidegate.prom
 
 Exit codes:
@@ -88,6 +89,8 @@ enum Part {
     Slow,
     /// What there was, second by second
     History,
+    /// What the settings in force say, and where each value was written
+    Settings,
 }
 
 fn range(text: &str) -> Result<HistoryRange, String> {
@@ -409,10 +412,13 @@ pub fn status(arguments: &StatusArguments) -> Result<ExitCode> {
     }
     let request = match arguments.what {
         None => Request::Status(form),
-        Some(Part::Requests | Part::Slow | Part::Cache) if arguments.range.is_some() => {
+        Some(Part::Requests | Part::Slow | Part::Cache | Part::Settings) if arguments.range.is_some() => {
             bail!("only the history has a `--range`")
         }
-        Some(Part::History) if arguments.action.is_some() => bail!("the history is only shown here"),
+        Some(Part::History | Part::Settings) if arguments.action.is_some() => {
+            bail!("this is only shown here")
+        }
+        Some(Part::Settings) => Request::Settings(form),
         Some(Part::History) => {
             let default = HistoryRange::Recent(Range::Minutes);
             Request::History(arguments.range.unwrap_or(default), form)

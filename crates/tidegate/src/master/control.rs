@@ -56,6 +56,8 @@ pub enum Request {
     Slow(Format),
     /// What there was, as text or JSON.
     History(HistoryRange, Format),
+    /// What the settings in force say, and where.
+    Settings(Format),
     /// One of those under way is to end.
     Cancel(String),
     /// Who is banned.
@@ -114,6 +116,8 @@ impl Request {
             Request::Slow(_) => "slow text".into(),
             Request::History(range, Format::Json) => format!("history {} json", range.name()),
             Request::History(range, _) => format!("history {} text", range.name()),
+            Request::Settings(Format::Json) => "settings json".into(),
+            Request::Settings(_) => "settings text".into(),
             Request::Cancel(id) => format!("cancel {id}"),
             Request::Bans => "bans".into(),
             Request::Lift(address) => format!("lift {address}"),
@@ -163,6 +167,8 @@ impl Request {
                 };
                 Request::History(HistoryRange::from_name(range)?, format)
             }
+            ("settings", "" | "text") => Request::Settings(Format::Text),
+            ("settings", "json") => Request::Settings(Format::Json),
             ("cancel", id) if is_request_id(id) => Request::Cancel(id.into()),
             ("bans", "") => Request::Bans,
             ("lift", address) => Request::Lift(address.parse().ok()?),
@@ -618,6 +624,7 @@ fn serve(
         Some(Request::History(range, format)) => {
             return respond(&Reply::ok(status_registry.history(range, format)));
         }
+        Some(Request::Settings(format)) => return respond(&Reply::ok(status_registry.settings(format))),
         Some(Request::Cancel(id)) => {
             let (is_ok, text) = status_registry.cancel(&id);
             return respond(&Reply { is_ok, text });
@@ -665,6 +672,7 @@ mod tests {
             Request::Requests(Format::Text),
             Request::Requests(Format::Json),
             Request::Slow(Format::Json),
+            Request::Settings(Format::Json),
             Request::History(HistoryRange::Days, Format::Json),
             Request::History(HistoryRange::Recent(tidegate_stats::history::Range::Hours), Format::Text),
             Request::Cancel("17-0-3f-12".into()),

@@ -69,7 +69,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 use tidegate_config::settings::{ListenAddress, LogTarget};
-use tidegate_config::{Diagnostic, Settings};
+use tidegate_config::{Diagnostic, Settings, WrittenSettings};
 use tidegate_core::admission::{save_address_space, shortage_of_address_space};
 use tidegate_core::log::{self, Writer};
 use tidegate_core::tls::{PairKey, TlsFiles};
@@ -130,6 +130,8 @@ pub struct Read {
     pub access: AccessReading,
     /// Warnings that were found.
     pub warnings: Vec<Diagnostic>,
+    /// The settings as they were written.
+    pub written: WrittenSettings,
 }
 
 /// The server, but for its server processes.
@@ -265,6 +267,7 @@ impl Master {
             layout,
             assigned,
             warnings: read.warnings.iter().map(Diagnostic::identity).collect(),
+            written: Arc::new(read.written),
         };
         let tls = Tls::new(handover.map(|left| left.tickets.as_slice()))?;
         warnings.extend(shortage_of_address_space(current.settings.limits.memory));
@@ -339,6 +342,7 @@ impl Master {
         self.adopt_credentials();
         self.current.number = self.status_registry.next_revision(&self.current.settings, addresses, total);
         self.status_registry.set_rates(self.current.rates.clone());
+        self.status_registry.set_written(self.current.written.clone());
         self.load_hooks.adopt(&self.current.settings, &self.status_registry);
         self.status_registry.set_certificates(self.tls.certificates(&self.current.settings));
     }
@@ -502,6 +506,7 @@ impl Master {
                 Request::Status(_)
                 | Request::Cache(_)
                 | Request::History(..)
+                | Request::Settings(_)
                 | Request::Bans
                 | Request::Lift(_),
                 responder,

@@ -17,6 +17,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::{Duration, Instant};
 use tidegate_config::settings::upstream::Upstream;
 use tidegate_config::settings::{Settings, Site};
+use tidegate_config::{ProcessEnvironment, WrittenSettings};
 use tidegate_core::rate::Client;
 use tidegate_core::{log, series};
 use tidegate_io::usage::Usage;
@@ -53,6 +54,7 @@ struct Facts {
     series: Vec<SeriesNames>,
     /// The tables of limits.
     rates: Rates,
+    written: Arc<WrittenSettings>,
     /// Upstream groups, and the members of each.
     groups: Vec<(String, Vec<String>)>,
     certificates: Vec<(String, Arc<Slot>)>,
@@ -182,6 +184,17 @@ impl StatusRegistry {
     /// The tables of limits of a new revision.
     pub fn set_rates(&self, rates: Rates) {
         self.facts().rates = rates;
+    }
+
+    /// What the settings say, and where.
+    pub fn settings(&self, format: Format) -> String {
+        let written = self.facts().written.clone();
+        status::settings_report(&written.in_force(&ProcessEnvironment), format)
+    }
+
+    /// The settings of a new revision as they were written.
+    pub fn set_written(&self, written: Arc<WrittenSettings>) {
+        self.facts().written = written;
     }
 
     /// The certificates of the revision in force, and where each comes from.
@@ -394,6 +407,7 @@ impl StatusRegistry {
             providers: figures.providers.clone(),
             in_force: facts.in_force.clone(),
             series: figures.series.clone(),
+            by_worker: figures.workers.clone(),
             processes: facts.members.iter().map(|member| member.info.clone()).collect(),
         }
     }
@@ -467,6 +481,7 @@ fn add(sum: &mut Figures, more: &Figures) {
     sum.log_lines_lost += more.log_lines_lost;
     sum.used.add(&more.used);
     sum.series.merge(&more.series);
+    sum.workers.extend_from_slice(&more.workers);
     balance::report::merge(&mut sum.groups, &more.groups);
     providers::merge(&mut sum.providers, &more.providers);
 }
@@ -486,6 +501,7 @@ fn retired(mut figures: Figures) -> Figures {
     figures.used.retire();
     figures.groups.iter_mut().for_each(GroupReport::retire);
     figures.providers.clear();
+    figures.workers.clear();
     figures
 }
 
@@ -501,6 +517,7 @@ mod tests {
         Figures {
             counted: stats.snapshot(),
             log_lines_lost: 1,
+            workers: Vec::new(),
             used: Used { cpu_micros: 3, resident: 5, descriptors: 7 },
             groups: Vec::new(),
             providers: Vec::new(),
