@@ -75,7 +75,7 @@ mod tests {
     fn every_value_is_told_with_its_place_and_no_secret() {
         let text = "workers 3\nlisten \"127.0.0.1:8080\"\naccess-log \"stderr\"\n\
             pool \"app\" { command \"/bin/true\"; socket \"app\"; environment { KEY \"geheim\"; OTHER \"${PASSWORD}\" } }\n\
-            site \"a.test\" {\n  root \"/srv\"\n  request-header \"X-Key\" \"geheim\"\n  server-field \"${PASSWORD}\"\n}\n";
+            site \"a.test\" {\n  root \"/srv\"\n  route \"/x\" { proxy \"http://127.0.0.1:9\" { request-header \"X-Key\" \"geheim\" } }\n  server-field \"${PASSWORD}\"\n}\n";
         let environment = BTreeMap::from([("PASSWORD".to_owned(), "geheim".to_owned())]);
         let loaded = tidegate_config::load_str("a.kdl", text, Path::new("/"), &environment);
         let in_force = loaded.written.in_force(&environment);

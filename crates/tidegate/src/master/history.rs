@@ -162,23 +162,34 @@ impl HistoryKeeper {
 }
 
 /// The thread that looks.
-#[derive(Default)]
-pub struct HistoryTicker(Option<Sender<()>>);
+pub struct HistoryTicker {
+    thread: Option<Sender<()>>,
+    /// The totals of days come from a predecessor, and not from the file.
+    is_heir: bool,
+}
 
 impl HistoryTicker {
+    /// Of a server that takes over from a predecessor, or of one that begins.
+    pub fn new(is_heir: bool) -> HistoryTicker {
+        HistoryTicker { thread: None, is_heir }
+    }
+
     /// New settings are in force: looks from now on, or no longer.
     pub fn adopt(&mut self, settings: &Settings, status: &Arc<StatusRegistry>) {
         let is_on = settings.statistics.history;
         status.history.switch(is_on);
         status.history.totals.set_path(totals::path_for(settings));
         if !is_on {
-            self.0 = None;
-        } else if self.0.is_none() {
+            self.thread = None;
+        } else if self.thread.is_none() {
+            if !std::mem::take(&mut self.is_heir) {
+                status.history.load_totals();
+            }
             let (sender, ends) = channel();
             let status = status.clone();
             let started = std::thread::Builder::new().name("tidegate-past".into());
             match started.spawn(move || watch(&ends, || look(&status))) {
-                Ok(_) => self.0 = Some(sender),
+                Ok(_) => self.thread = Some(sender),
                 Err(error) => log::error(format_args!("no history is kept: no thread: {error}")),
             }
         }

@@ -100,9 +100,9 @@ pub(super) fn write(path: &Path, lines: &str) -> io::Result<()> {
     let _ = std::fs::remove_file(fresh);
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
     let mut file = File::from(rustix::fs::open(fresh, flags, Mode::RUSR | Mode::WUSR)?);
-    file.write_all(lines.as_bytes())?;
-    file.sync_all()?;
-    std::fs::rename(fresh, path)
+    let written = file.write_all(lines.as_bytes()).and_then(|()| file.sync_all());
+    // What a full disk has room for is no file.
+    written.and_then(|()| std::fs::rename(fresh, path)).inspect_err(|_| drop(std::fs::remove_file(fresh)))
 }
 
 #[cfg(test)]

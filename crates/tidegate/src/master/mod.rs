@@ -287,7 +287,7 @@ impl Master {
             pools,
             upstreams,
             load_hooks: LoadHooks::default(),
-            history: HistoryTicker::default(),
+            history: HistoryTicker::new(handover.is_some()),
             control: None,
             next_alive: notifier.watchdog().map(|every| Instant::now() + every),
             notifier,
@@ -328,9 +328,6 @@ impl Master {
             master.disk.run("the file of bans", move || kept_bans::remove(&path));
         }
         master.take_number();
-        if handover.is_none() {
-            master.status_registry.history.load_totals();
-        }
         Ok(master)
     }
 

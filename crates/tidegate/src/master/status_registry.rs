@@ -92,9 +92,16 @@ struct Gathered {
     /// Processes that have answered, and those that have not.
     heard: usize,
     silent: usize,
+    /// One has ended meanwhile, and its counts are in neither place: what comes next would be counted twice.
+    has_missed: bool,
 }
 
 impl Gathered {
+    /// Whether anything is known that a history may go on from.
+    fn is_sound(&self) -> bool {
+        !self.has_missed && (self.heard > 0 || self.silent == 0)
+    }
+
     fn total(self) -> Figures {
         let mut sum = self.own;
         add(&mut sum, &self.before);
@@ -225,7 +232,9 @@ impl StatusRegistry {
     /// The same for a successor: the history goes up to this moment, and no further.
     pub fn last_figures(&self) -> Figures {
         let gathered = self.gather(Question::FiguresWithSeries, PATIENCE, false);
-        self.history.record(&gathered.own);
+        if gathered.is_sound() {
+            self.history.record(&gathered.own);
+        }
         self.with_names(gathered.total())
     }
 
@@ -243,7 +252,7 @@ impl StatusRegistry {
     /// was told last; where none answers nothing is known.
     pub fn look(&self) {
         let gathered = self.gather(Question::Figures, GLANCE, true);
-        if gathered.heard > 0 || gathered.silent == 0 {
+        if gathered.is_sound() {
             self.history.record(&gathered.own);
         }
     }
@@ -251,9 +260,11 @@ impl StatusRegistry {
     fn gather(&self, question: Question, patience: Duration, is_glance: bool) -> Gathered {
         let (sender, answers) = channel();
         let (mut asked, mut silent, mut own) = (0, 0, Figures::default());
-        let before;
+        let (before, present);
         {
             let mut facts = self.facts();
+            let ids = facts.members.iter().map(|member| member.id);
+            present = ids.filter(|id| *id != 0).collect::<Vec<_>>();
             add(&mut own, &facts.past);
             before = facts.before.clone();
             own.log_lines_lost += facts.own_losses;
@@ -297,12 +308,16 @@ impl StatusRegistry {
                 Err(_) => break,
             }
         }
+        let facts = self.facts();
+        let is_there = |id: &u64| heard.contains(id) || facts.members.iter().any(|member| member.id == *id);
+        let has_missed = !present.iter().all(is_there);
         // One that does not answer has still counted what it told last.
-        for member in self.facts().members.iter().filter(|member| !heard.contains(&member.id)) {
+        for member in facts.members.iter().filter(|member| !heard.contains(&member.id)) {
             add(&mut own, &member.last);
         }
+        drop(facts);
         let (heard, silent) = (heard.len(), silent + asked - heard.len());
-        Gathered { own, before, heard, silent }
+        Gathered { own, before, heard, silent, has_missed }
     }
 
     /// Lets a client in again that is banned, here and on the servers that share bans: whether it was banned here, and what is

@@ -37,7 +37,7 @@ pub fn path_for(settings: &Settings) -> Option<PathBuf> {
     statistics.totals.clone().or_else(of_service).filter(|_| statistics.history)
 }
 
-/// What the file has. What is wrong with it is said, and nothing is taken from it.
+/// What the file has. What is wrong with it is said, and it is moved aside: the next one would take its place.
 pub fn load(path: &Path) -> Vec<Day> {
     let now = u64::try_from(wall_seconds()).unwrap_or(0);
     let days = read(path).map_err(|error| error.to_string()).and_then(|text| {
@@ -47,6 +47,9 @@ pub fn load(path: &Path) -> Vec<Day> {
     });
     days.unwrap_or_else(|error| {
         log::warn(format_args!("the totals of days begin anew: {} cannot be used: {error}", path.display()));
+        let mut aside = path.as_os_str().to_owned();
+        aside.push(".wrong");
+        let _ = std::fs::rename(path, aside);
         Vec::new()
     })
 }
@@ -138,11 +141,13 @@ mod tests {
         for wrong in ["", "{", "{\"days\":7}", "{\"days\":[{\"day\":99999999}]}"] {
             std::fs::write(&path, wrong).unwrap();
             assert_eq!(load(&path), [], "{wrong}");
+            assert_eq!(std::fs::read_to_string(folder.join("totals.json.wrong")).unwrap(), wrong);
         }
         // Where it cannot be written nothing else happens.
         assert!(!keep(&folder.join("no/such/folder/totals.json"), days.clone()));
         std::fs::create_dir_all(folder.join("taken/below")).unwrap();
         assert!(!keep(&folder.join("taken"), days));
+        assert!(!folder.join("taken.new").exists(), "nothing is left of it");
         std::fs::remove_dir_all(&folder).unwrap();
     }
 
