@@ -21,6 +21,7 @@ mod cache;
 mod history;
 mod html;
 mod in_force;
+pub mod lanes;
 mod performance;
 mod pools;
 pub mod providers;
@@ -37,6 +38,7 @@ pub use ask::Format;
 pub use history::{HistoryRange, history_report};
 pub(crate) use html::Escaped;
 pub use in_force::{InForce, ListenSocket};
+pub use lanes::LaneReport;
 pub use providers::ProviderReport;
 pub use rates::{QueueReport, RateKind, RateReport};
 pub use requests::{requests_report, slow_report};
@@ -121,6 +123,9 @@ pub struct ServerInfo {
     /// The workers of the server processes.
     #[serde(default)]
     pub by_worker: Vec<WorkerFigures>,
+    /// Threads for what would hold up a worker.
+    #[serde(default)]
+    pub lanes: Vec<LaneReport>,
     /// By the server processes, those that have ended included.
     #[serde(default)]
     pub used: Used,

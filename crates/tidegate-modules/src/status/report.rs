@@ -3,7 +3,7 @@
 use super::ask::Format;
 use super::html;
 use super::{CertificateInfo, ProcessInfo, RateKind, ServerInfo, Used};
-use super::{performance, pools, providers, rates, sites, upstreams, workers, xml};
+use super::{lanes, performance, pools, providers, rates, sites, upstreams, workers, xml};
 use serde_json::{Value, json};
 use std::fmt::Write;
 use tidegate_http::HttpDate;
@@ -50,6 +50,7 @@ impl Server {
                 sections.extend(rates::sections(&self.info.rates));
                 sections.extend(providers::sections(&self.info.providers));
                 sections.extend(self.counted_sections());
+                sections.extend(lanes::sections(&self.info.lanes));
                 sections.push(performance::section(&self.buckets()));
                 sections.extend(sites::sections(&self.info.series));
                 html::server(&self.info, &sections, refresh)
@@ -70,6 +71,9 @@ impl Server {
                     .for_each(|section| write_section(&mut text, section));
                 text.push('\n');
                 text.push_str(&self.counted.to_text_with(&self.info.in_force.rows()));
+                lanes::sections(&self.info.lanes)
+                    .iter()
+                    .for_each(|section| write_section(&mut text, section));
                 write_section(&mut text, &performance::section(&self.buckets()));
                 sites::sections(&self.info.series)
                     .iter()
@@ -112,10 +116,10 @@ impl Server {
             (rates(RateKind::Limit), rates(RateKind::Bandwidth), rates(RateKind::Ban));
         let providers = providers::to_json(&info.providers);
         let (sites, buckets) = (sites::to_json(&info.series), performance::to_json(&self.buckets()));
-        let workers = workers::to_json(&info.by_worker);
+        let (workers, lanes) = (workers::to_json(&info.by_worker), lanes::to_json(&info.lanes));
         let stats = self.counted.to_json();
         format!(
-            "{{\"server\":{server},\"workers\":{workers},\"pools\":{pools},\"upstreams\":{upstreams},\"limits\":{limits},\"bandwidths\":{bandwidths},\"bans\":{bans},\"providers\":{providers},\"sites\":{sites},\"buckets\":{buckets},\"stats\":{stats}}}\n"
+            "{{\"server\":{server},\"workers\":{workers},\"lanes\":{lanes},\"pools\":{pools},\"upstreams\":{upstreams},\"limits\":{limits},\"bandwidths\":{bandwidths},\"bans\":{bans},\"providers\":{providers},\"sites\":{sites},\"buckets\":{buckets},\"stats\":{stats}}}\n"
         )
     }
 

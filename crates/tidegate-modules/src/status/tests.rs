@@ -41,6 +41,7 @@ impl StatusSource for Fake {
             in_force: InForce::default(),
             series: SeriesFigures::default(),
             by_worker: Vec::new(),
+            lanes: Vec::new(),
             used: Used { cpu_micros: 12_345_678, resident: 4096, descriptors: 17 },
             used_by_master: Used::default(),
         };

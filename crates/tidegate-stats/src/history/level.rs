@@ -54,6 +54,9 @@ const SERIES: [(&str, Made); 23] = [
     ("tls_resumed", Made::Rate(TLS_RESUMED)),
 ];
 
+/// The name of a series and its values, the oldest first.
+pub(super) type Series = (&'static str, Vec<Option<f32>>);
+
 /// The values of a slot; not a number is a gap.
 type Values = [f32; SERIES.len()];
 const GAP: Values = [f32::NAN; SERIES.len()];
@@ -186,7 +189,7 @@ impl Level {
     }
 
     /// Beginning, end and the values of each series, from the first slot of which anything is known.
-    pub(super) fn read(&self) -> (u64, u64, Vec<(&'static str, Vec<Option<f32>>)>) {
+    pub(super) fn read(&self) -> (u64, u64, Vec<Series>) {
         let is_known = |slot: &u64| self.ring[self.place(*slot)].iter().any(|value| value.is_finite());
         let slots = self.slots();
         let first = slots.clone().find(is_known).unwrap_or(slots.end);

@@ -73,7 +73,7 @@ pub struct Span {
     /// What has happened meanwhile, the oldest first.
     pub marks: Vec<Mark>,
     /// Each series by its name: a value for each slot, the oldest first; `None` is a gap. All are of the same length.
-    pub series: Vec<(&'static str, Vec<Option<f32>>)>,
+    pub series: Vec<level::Series>,
 }
 
 impl Span {

@@ -22,7 +22,9 @@ use tidegate_core::rate::Client;
 use tidegate_core::{log, series};
 use tidegate_io::usage::Usage;
 use tidegate_modules::gateway::balance::{self, report::GroupReport};
-use tidegate_modules::status::{self, Format, HistoryRange, InForce, ProcessInfo, ServerInfo, providers};
+use tidegate_modules::status::{
+    self, Format, HistoryRange, InForce, ProcessInfo, ServerInfo, lanes, providers,
+};
 use tidegate_stats::series::{SeriesFigures, SeriesNames};
 use tidegate_tls::Slot;
 
@@ -423,6 +425,7 @@ impl StatusRegistry {
             in_force: facts.in_force.clone(),
             series: figures.series.clone(),
             by_worker: figures.workers.clone(),
+            lanes: figures.lanes.clone(),
             processes: facts.members.iter().map(|member| member.info.clone()).collect(),
         }
     }
@@ -497,6 +500,7 @@ fn add(sum: &mut Figures, more: &Figures) {
     sum.used.add(&more.used);
     sum.series.merge(&more.series);
     sum.workers.extend_from_slice(&more.workers);
+    lanes::merge(&mut sum.lanes, &more.lanes);
     balance::report::merge(&mut sum.groups, &more.groups);
     providers::merge(&mut sum.providers, &more.providers);
 }
@@ -517,6 +521,7 @@ fn retired(mut figures: Figures) -> Figures {
     figures.groups.iter_mut().for_each(GroupReport::retire);
     figures.providers.clear();
     figures.workers.clear();
+    figures.lanes.clear();
     figures
 }
 
@@ -533,6 +538,7 @@ mod tests {
             counted: stats.snapshot(),
             log_lines_lost: 1,
             workers: Vec::new(),
+            lanes: Vec::new(),
             used: Used { cpu_micros: 3, resident: 5, descriptors: 7 },
             groups: Vec::new(),
             providers: Vec::new(),

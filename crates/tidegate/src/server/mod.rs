@@ -41,7 +41,7 @@ use tidegate_io::passing;
 use tidegate_io::usage::Usage;
 use tidegate_modules::gateway::pool_directory::PoolDirectory;
 use tidegate_modules::login::LoginStore;
-use tidegate_modules::status::WorkerFigures;
+use tidegate_modules::status::{WorkerFigures, lanes};
 use tidegate_stats::series::{SeriesDirectory, SeriesFigures};
 use tidegate_stats::{Level, Snapshot, Worker as Stats};
 use wellness::Limits;
@@ -203,6 +203,7 @@ impl Members {
         Figures {
             counted,
             workers: by_worker,
+            lanes: lanes::lanes(),
             log_lines_lost: self.writer.lost_lines(),
             groups: self.directory.groups().report(),
             providers: self.logins.get().map(|logins| logins.providers()).unwrap_or_default(),
