@@ -354,8 +354,13 @@ fn totals_of_days_outlive_a_stop() {
     }
     // What somebody has made of it is no reason not to start.
     folder.write("totals.json", "{\"days\": nonsense");
-    let mut server = Server::with_config(&folder, text);
-    server.line("the totals of days begin anew");
+    let server = Server::with_config(&folder, text);
+    assert!(
+        server.seen.iter().any(|line| line.contains("the totals of days begin anew")),
+        "{:?}",
+        server.seen
+    );
+    assert!(folder.path("totals.json.wrong").exists());
     assert_eq!(requests_of_days(&server), 0);
 }
 
