@@ -21,6 +21,8 @@ pub enum Context {
     RequestLimits,
     /// Inside `file-cache { … }`.
     FileCache,
+    /// Inside `statistics { … }`.
+    Statistics,
     /// Inside `site { … }`.
     Site,
     /// Inside `route { … }`.
@@ -61,12 +63,13 @@ pub enum Context {
 
 impl Context {
     /// Every context, in the order of the reference.
-    pub const ALL: [Self; 23] = [
+    pub const ALL: [Self; 24] = [
         Self::Top,
         Self::Listen,
         Self::Limits,
         Self::RequestLimits,
         Self::FileCache,
+        Self::Statistics,
         Self::Site,
         Self::Route,
         Self::Listing,
@@ -95,6 +98,7 @@ impl Context {
             Self::Limits => "in `limits`",
             Self::RequestLimits => "in `limits` of a site or a route",
             Self::FileCache => "in `file-cache`",
+            Self::Statistics => "in `statistics`",
             Self::Site => "in `site`",
             Self::Route => "in `route`",
             Self::Listing => "in `listing`",
@@ -124,6 +128,7 @@ impl Context {
             Self::Limits => "limits",
             Self::RequestLimits => "request-limits",
             Self::FileCache => "file-cache",
+            Self::Statistics => "statistics",
             Self::Site => "site",
             Self::Route => "route",
             Self::Listing => "listing",

@@ -24,17 +24,35 @@ struct InForce {
 /// All of `nodes`, which are sound, as text.
 pub(crate) fn text(checker: &Checker<'_>, nodes: &[TopNode]) -> String {
     let written = nodes.iter().map(|top| (&top.file, &top.node));
-    let list = block(checker, Context::Top, written.collect(), &[]);
+    let list = block(&View { checker, is_for_status: false }, Context::Top, written.collect(), &[]);
     let mut text = serde_json::to_string_pretty(&list).expect("invariant: a JSON value has a text");
     text.push('\n');
     text
 }
 
+/// The same for `tidegate status settings`: what is inherited stands where it was written alone, and secrets are not told.
+pub(crate) fn for_status(checker: &Checker<'_>, nodes: &[TopNode]) -> Json {
+    let written = nodes.iter().map(|top| (&top.file, &top.node));
+    block(&View { checker, is_for_status: true }, Context::Top, written.collect(), &[])
+}
+
+/// How settings are shown.
+struct View<'v> {
+    checker: &'v Checker<'v>,
+    is_for_status: bool,
+}
+
+/// What stands in the place of a secret.
+const CONCEALED: &str = "(not shown)";
+
+/// Directives whose arguments from this one on may be secrets: keys and passwords for applications.
+const SECRETS: [(&str, usize); 2] = [("request-header", 1), ("param", 1)];
+
 /// What is in force in a block: what is written there, what it inherits, and defaults.
-fn block(checker: &Checker<'_>, context: Context, nodes: Vec<(&File, &Node)>, outer: &[InForce]) -> Json {
+fn block(view: &View<'_>, context: Context, nodes: Vec<(&File, &Node)>, outer: &[InForce]) -> Json {
     let known = |node: &Node| directives::find(context, &node.name);
     // Sites and routes inherit what stands beside them, wherever it does.
-    let nodes = checker.rules.expand(nodes);
+    let nodes = view.checker.rules.expand(nodes);
     let is_used = |(_, node): &(&File, &Node)| node.name != "rules"; // they stand where they are used
     let (later, first): (Vec<_>, Vec<_>) = nodes
         .into_iter()
@@ -43,7 +61,7 @@ fn block(checker: &Checker<'_>, context: Context, nodes: Vec<(&File, &Node)>, ou
     let mut list: Vec<InForce> = Vec::new();
     for (file, node) in first {
         let Some(directive) = known(node) else { continue };
-        let json = self::directive(checker, file, node, directive, false, &[]);
+        let json = self::directive(view, file, node, directive, false, &[]);
         list.push(InForce { directive, json });
     }
     let inherited = outer.iter().filter(|outer| {
@@ -65,11 +83,13 @@ fn block(checker: &Checker<'_>, context: Context, nodes: Vec<(&File, &Node)>, ou
         }
         // A block that is not written has the defaults of what may stand in it.
         let bounds = match (context, directive.children) {
-            (Context::Top, Children::Block(Context::Limits | Context::FileCache)) => Some(directive.name),
+            (Context::Top, Children::Block(Context::Limits | Context::FileCache | Context::Statistics)) => {
+                Some(directive.name)
+            }
             _ => None,
         };
         if let Some(node) = directive.default.or(bounds).and_then(Node::parse) {
-            let json = self::directive(checker, &file, &node, directive, true, &[]);
+            let json = self::directive(view, &file, &node, directive, true, &[]);
             list.push(InForce { directive, json });
         }
     }
@@ -79,10 +99,13 @@ fn block(checker: &Checker<'_>, context: Context, nodes: Vec<(&File, &Node)>, ou
         let name = known.directive.name;
         name == "limits" || (name != "access" && known.directive.inheritance.is_some())
     };
-    let inner: Vec<InForce> = list.iter().filter(is_inherited).cloned().collect();
+    let inner: Vec<InForce> = match view.is_for_status {
+        true => Vec::new(),
+        false => list.iter().filter(is_inherited).cloned().collect(),
+    };
     for (file, node) in later {
         let Some(directive) = known(node) else { continue };
-        let json = self::directive(checker, file, node, directive, false, &inner);
+        let json = self::directive(view, file, node, directive, false, &inner);
         list.push(InForce { directive, json });
     }
     Json::Array(list.into_iter().map(|known| known.json).collect())
@@ -133,7 +156,7 @@ fn hides(inner: &InForce, outer: &InForce) -> bool {
 }
 
 fn directive(
-    checker: &Checker<'_>,
+    view: &View<'_>,
     file: &File,
     node: &Node,
     directive: &Directive,
@@ -151,24 +174,28 @@ fn directive(
         match &entry.name {
             None => {
                 let argument = argument_at(directive.arguments, arguments.len(), count);
-                arguments.push(written(
-                    checker,
-                    file,
-                    entry,
-                    argument.map(|known| (known.kind, known.words)),
-                ));
+                let is_secret =
+                    |(name, first): &(&str, usize)| *name == directive.name && *first <= arguments.len();
+                if view.is_for_status && SECRETS.iter().any(is_secret) {
+                    arguments.push(json!(CONCEALED));
+                    continue;
+                }
+                let known = argument.map(|known| (known.kind, known.words));
+                arguments.push(written(view, file, entry, known));
             }
             Some(name) => {
                 let known = directive.properties.iter().find(|known| known.name == name);
                 let kind = known.map(|known| (known.kind, &[][..]));
-                properties.insert(name.clone(), written(checker, file, entry, kind));
+                properties.insert(name.clone(), written(view, file, entry, kind));
             }
         }
     }
     let is_off = arguments.first().is_some_and(|first| first == "off");
+    let mut defaults = Vec::new();
     for property in directive.properties.iter().filter(|_| !is_off) {
         if let Some(default) = property.default.filter(|_| !properties.contains_key(property.name)) {
             properties.insert(property.name.to_owned(), crate::schema::default_value(property.kind, default));
+            defaults.push(property.name);
         }
     }
     if !directive.arguments.is_empty() {
@@ -177,6 +204,9 @@ fn directive(
     if !properties.is_empty() {
         out.insert("properties".to_owned(), Json::Object(properties));
     }
+    if view.is_for_status && !defaults.is_empty() && !is_default {
+        out.insert("defaults".to_owned(), json!(defaults));
+    }
     let children = node.children.as_deref().unwrap_or_default();
     match directive.children {
         Children::None => {}
@@ -184,12 +214,15 @@ fn directive(
         Children::Deferred => {}
         Children::Block(context) => {
             let children = children.iter().map(|child| (file, child)).collect();
-            out.insert("children".to_owned(), block(checker, context, children, inherited));
+            out.insert("children".to_owned(), block(view, context, children, inherited));
         }
         Children::Pairs { value, .. } => {
             let pairs = children.iter().filter_map(|child| {
                 let entry = child.entries.first()?;
-                Some((child.name.clone(), written(checker, file, entry, Some((value, &[])))))
+                if view.is_for_status && directive.name == "environment" {
+                    return Some((child.name.clone(), json!(CONCEALED)));
+                }
+                Some((child.name.clone(), written(view, file, entry, Some((value, &[])))))
             });
             out.insert("children".to_owned(), Json::Object(pairs.collect()));
         }
@@ -199,7 +232,7 @@ fn directive(
 
 /// A value as the JSON form has it: numbers as numbers, paths absolute, all else as written.
 fn written(
-    checker: &Checker<'_>,
+    view: &View<'_>,
     file: &File,
     entry: &Entry,
     known: Option<(Kind, &'static [&'static str])>,
@@ -207,8 +240,11 @@ fn written(
     let filled;
     let is_bare = !matches!(file.source.slice(&entry.value_range).chars().next(), Some('"' | '#'));
     let (plain, written) = match &entry.value {
+        Literal::Text(text) if view.is_for_status && text.contains("${") && may_hold_a_secret(known) => {
+            return json!(text); // as it was written
+        }
         Literal::Text(text) => {
-            filled = substitute(text, checker.environment).unwrap_or_default();
+            filled = substitute(text, view.checker.environment).unwrap_or_default();
             (json!(filled), Written::Text { text: &filled, is_bare })
         }
         Literal::Integer(number) => (json!(number.to_string()), Written::Number(*number)),
@@ -218,6 +254,46 @@ fn written(
     match value::read(kind, words, written, &file.folder) {
         Ok(Value::Number(number)) if !matches!(kind, Kind::Size { .. } | Kind::Speed { .. }) => json!(number),
         Ok(Value::Path(path) | Value::LogTarget(LogTarget::File(path))) => json!(path.display().to_string()),
+        _ if view.is_for_status => {
+            plain.as_str().map_or_else(|| plain.clone(), |text| json!(without_user(text)))
+        }
         _ => plain,
+    }
+}
+
+/// Whether it is a text of any kind: passwords come by variables.
+fn may_hold_a_secret(known: Option<(Kind, &'static [&'static str])>) -> bool {
+    use Kind::{Destination, FieldTemplate, FieldValue, FileOrService, Service, Target, Text, Url};
+    known.is_none_or(|(kind, _)| {
+        matches!(
+            kind,
+            Text { .. } | FieldValue | FieldTemplate | Url | Service | FileOrService | Destination | Target
+        )
+    })
+}
+
+/// An address without the user and password in it.
+fn without_user(text: &str) -> String {
+    let Some((scheme, rest)) = text.split_once("://") else { return text.to_owned() };
+    let authority = rest.split(['/', '?']).next().unwrap_or_default();
+    match authority.rsplit_once('@') {
+        Some((user, _)) => format!("{scheme}://{CONCEALED}{}", &rest[user.len()..]),
+        None => text.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_told_without_passwords() {
+        for (text, told) in [
+            ("redis://u:p@h:1/0", "redis://(not shown)@h:1/0"),
+            ("http://h/a@b", "http://h/a@b"),
+            ("u@h", "u@h"),
+        ] {
+            assert_eq!(without_user(text), told);
+        }
     }
 }

@@ -32,6 +32,7 @@ mod syntax;
 mod token_keys;
 mod url_keys;
 mod value;
+mod written;
 
 pub use diagnostic::{Diagnostic, Severity};
 pub use environment::{Environment, ProcessEnvironment};
@@ -46,3 +47,4 @@ pub use suggest::nearest;
 pub use token_keys::read_published_keys;
 pub use url_keys::read_url_keys;
 pub use value::{duration_text, size_text};
+pub use written::WrittenSettings;

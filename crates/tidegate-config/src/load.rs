@@ -18,6 +18,7 @@ use crate::lower;
 use crate::settings::{HostPattern, Origin, Settings, Site};
 use crate::source::Source;
 use crate::value::IS_EXPRESSION;
+use crate::written::WrittenSettings;
 
 /// The outcome of loading.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -33,6 +34,8 @@ pub struct Loaded {
     pub contested: Vec<Option<HostPattern>>,
     /// The files in which the settings stand.
     pub sources: Vec<Source>,
+    /// The same with their folders, for as long as the settings are in force.
+    pub written: WrittenSettings,
     /// Where nothing can be served: what could be read all the same, for whoever looks for further mistakes in it.
     pub partial: Option<Settings>,
     /// The sites that a mistake costs, as far as they could be read, each with its place in `rejected`: for the same.
@@ -231,6 +234,7 @@ pub(crate) fn load(
         rejected: left_out.into_iter().map(|left| left.site).collect(),
         contested,
         sources: sources_of(&nodes),
+        written: WrittenSettings::of(&nodes),
     }
 }
 

@@ -54,7 +54,7 @@ writes it the one way.
   on the settings it has.
 ";
 
-const SECTIONS: [(&str, Context, &str); 23] = [
+const SECTIONS: [(&str, Context, &str); 24] = [
     ("Top level", Context::Top, "What stands outside every block."),
     ("In `listen`", Context::Listen, "`listen \":80\" { backlog 8192 }`"),
     ("In `limits`", Context::Limits, "`limits { body-size \"1GiB\" }`"),
@@ -64,6 +64,7 @@ const SECTIONS: [(&str, Context, &str); 23] = [
         "`limits { body-size \"1GiB\" }`; those of `limits` that stand there as well.",
     ),
     ("In `file-cache`", Context::FileCache, "`file-cache { entries 50000 }`"),
+    ("In `statistics`", Context::Statistics, "`statistics { history off }`"),
     (
         "In `site`",
         Context::Site,

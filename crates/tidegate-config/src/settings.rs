@@ -126,6 +126,8 @@ pub struct Settings {
     pub busy: Busy,
     /// The file cache of each worker.
     pub file_cache: FileCache,
+    /// What is counted beside the figures of the whole server.
+    pub statistics: Statistics,
     /// Where access lines go unless a site says otherwise; `None` when off.
     pub access_log: Option<AccessLog>,
     /// Where the server's own messages go.
@@ -553,6 +555,18 @@ pub struct Busy {
     pub text: String,
     /// Of the text.
     pub media_type: String,
+}
+
+/// What is counted beside the figures of the whole server (`stats-init`, R5).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Statistics {
+    /// Sites and routes are counted apart; `false` under `statistics off`.
+    pub of_sites: bool,
+    /// What there was is remembered, second by second.
+    pub history: bool,
+    /// Where the totals of days are kept over a stop; absolute.
+    #[serde(with = "crate::path_encoding::optional_path")]
+    pub totals: Option<PathBuf>,
 }
 
 /// The file cache of each worker (R4).

@@ -42,6 +42,7 @@ fn within(context: Context, text: &str) -> String {
             "limits {{ head-size \"1MiB\"; target-size \"1MiB\" }}\n{listen}site {{ root \".\"; limits {{ {text} }} }}\n"
         ),
         Context::FileCache => format!("file-cache {{ {text} }}\n{listen}{site}"),
+        Context::Statistics => format!("statistics {{ {text} }}\n{listen}{site}"),
         Context::Site => {
             let is_answer =
                 ["root", "redirect", "respond", "status"].iter().any(|name| text.starts_with(name));

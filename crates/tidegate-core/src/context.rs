@@ -11,7 +11,7 @@ use std::sync::Arc;
 use tidegate_config::settings::Settings;
 use tidegate_http::HttpDate;
 use tidegate_io::Wheel;
-use tidegate_io::clock::{monotonic_ns, wall_seconds};
+use tidegate_io::clock::{monotonic_ns, thread_cpu_ns, wall_seconds};
 use tidegate_stats::Worker as Stats;
 use tidegate_wire::h1::HeadLimits;
 use tidegate_wire::h2::Section;
@@ -104,6 +104,7 @@ impl Ctx {
             self.date = HttpDate(now).format();
             self.log.tick(now);
             self.stats.series.learn();
+            self.stats.busy_micros.raise_to(thread_cpu_ns() / 1_000);
         }
     }
 }

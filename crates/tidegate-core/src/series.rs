@@ -58,6 +58,11 @@ impl Different {
 /// The numbers of all sites of a revision, in their order, known to what a worker counts with.
 pub fn number(settings: &Settings, directory: &Arc<SeriesDirectory>, stats: &Arc<Stats>) -> Vec<SiteSeries> {
     let ids = directory.adopt(&names(settings));
+    if !settings.statistics.of_sites {
+        // Requests under way are still told with their site and route.
+        let ids = ids.into_iter().map(SiteIds::uncounted);
+        return ids.map(|ids| SiteSeries { ids, stats: None }).collect();
+    }
     directory.extend(&stats.series);
     ids.into_iter().map(|ids| SiteSeries { ids, stats: Some(stats.clone()) }).collect()
 }

@@ -78,6 +78,12 @@ pub fn figures() -> PoolFigures {
     }
 }
 
+/// The devices that the pool has work for now: each with the jobs that run and those that wait. Device 0 is work that waits for
+/// no disk.
+pub fn devices() -> Vec<(u64, usize, usize)> {
+    lock(&POOL.state).queues.devices().collect()
+}
+
 static POOL: LazyLock<Pool> = LazyLock::new(|| Pool {
     state: Mutex::new(State {
         queues: DeviceQueues::new(THREADS),

@@ -58,6 +58,12 @@ impl<J> DeviceQueues<J> {
         self.waiting
     }
 
+    /// Each device with its jobs that run and those that wait.
+    pub(crate) fn devices(&self) -> impl Iterator<Item = (u64, usize, usize)> + '_ {
+        let waiting = |device: &Device<J>| device.jobs.values().map(VecDeque::len).sum();
+        self.devices.iter().map(move |device| (device.id, device.running, waiting(device)))
+    }
+
     /// Jobs that run.
     pub(crate) fn busy(&self) -> usize {
         self.busy
@@ -138,6 +144,7 @@ mod tests {
             queues.push(QueueKey { device: 1, file: 7 }, "stuck");
         }
         assert_eq!(start_all(&mut queues).len(), 4);
+        assert_eq!(queues.devices().collect::<Vec<_>>(), [(1, 4, 96)]);
         for _ in 0..100 {
             queues.push(QueueKey { device: 2, file: 7 }, "stuck too");
         }

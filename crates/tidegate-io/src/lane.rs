@@ -3,7 +3,7 @@
 //! The pool for blocking calls may have many threads, since they sleep. Work that computes would take the processors
 //! from the workers: a lane has few threads, of low priority, and a bounded queue, beyond which a job is refused at once.
 
-use crate::blocking::Overloaded;
+use crate::blocking::{Overloaded, PoolFigures};
 use rustix::process::setpriority_process;
 use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -27,6 +27,8 @@ struct State {
     jobs: VecDeque<Job>,
     threads: usize,
     idle: usize,
+    /// The most jobs that have waited.
+    peak: usize,
 }
 
 impl Lane {
@@ -60,8 +62,27 @@ impl Lane {
             }
         }
         state.jobs.push_back(Box::new(job));
+        state.peak = state.peak.max(state.jobs.len());
         self.work.notify_one();
         Ok(())
+    }
+
+    /// The name of its threads.
+    pub fn name(&self) -> &'static str {
+        self.name
+    }
+
+    /// How it stands.
+    pub fn figures(&self) -> PoolFigures {
+        let state = self.state();
+        PoolFigures {
+            idle: state.idle,
+            threads: state.threads,
+            threads_limit: self.most_threads,
+            waiting: state.jobs.len(),
+            waiting_peak: state.peak,
+            waiting_limit: self.most_waiting,
+        }
     }
 
     /// The life of a thread.
@@ -132,6 +153,15 @@ mod tests {
         LANE.run(say("second")).unwrap();
         LANE.run(say("third")).unwrap();
         assert!(LANE.run(say("fourth")).is_err());
+        let expected = PoolFigures {
+            idle: 0,
+            threads: 1,
+            threads_limit: 1,
+            waiting: 2,
+            waiting_peak: 2,
+            waiting_limit: 2,
+        };
+        assert_eq!((LANE.figures(), LANE.name()), (expected, "tidegate-test"));
         go.send(()).unwrap();
         assert_eq!((receive(&heard, "the second"), receive(&heard, "the third")), ("second", "third"));
         LANE.run(say("fifth")).unwrap();

@@ -30,6 +30,11 @@ impl Counter {
         self.0.load(Relaxed)
     }
 
+    /// Raises the count to what somebody else has counted, such as the kernel.
+    pub fn raise_to(&self, value: u64) {
+        self.0.store(value.max(self.value()), Relaxed);
+    }
+
     /// Replaces the value: for a part of a larger cell of this crate, never for a plain count.
     #[inline]
     pub(crate) fn store(&self, value: u64) {

@@ -150,6 +150,17 @@ impl Distribution {
         self.sum = sum;
     }
 
+    /// What was recorded after `before` was read of the same histogram. What it has less of counts as nothing.
+    pub fn since(&self, before: &Distribution) -> Distribution {
+        let mut known = before.buckets.iter().peekable();
+        let more = self.buckets.iter().map(|(bucket, count)| {
+            while known.next_if(|(other, _)| other < bucket).is_some() {}
+            let before = known.next_if(|(other, _)| other == bucket).map_or(0, |(_, before)| *before);
+            (*bucket, count.saturating_sub(before))
+        });
+        Distribution::of(more, self.sum.saturating_sub(before.sum))
+    }
+
     /// Whether nothing was recorded.
     pub fn is_empty(&self) -> bool {
         self.buckets.is_empty()
@@ -186,17 +197,6 @@ impl Distribution {
             }
         }
         Duration::ZERO
-    }
-
-    /// What was recorded since `earlier`, which this one has grown from. What it has less of counts as nothing.
-    pub fn since(&self, earlier: &Distribution) -> Distribution {
-        let before = |bucket: u16| {
-            let place = earlier.buckets.binary_search_by_key(&bucket, |(bucket, _)| *bucket);
-            place.ok().and_then(|place| earlier.buckets.get(place)).map_or(0, |(_, count)| *count)
-        };
-        let risen =
-            self.buckets.iter().map(|(bucket, count)| (*bucket, count.saturating_sub(before(*bucket))));
-        Distribution::of(risen, self.sum.saturating_sub(earlier.sum))
     }
 
     /// How many durations were at most 2^`power` seconds long; exact. `power` is -20 to 18.
@@ -309,6 +309,19 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn what_came_since_is_what_was_recorded_since(
+            before in proptest::collection::vec(any::<u64>(), 0..40),
+            after in proptest::collection::vec(any::<u64>(), 0..40),
+        ) {
+            let (all, later) = (Histogram::default(), Histogram::default());
+            before.iter().for_each(|nanos| all.record_nanos(*nanos));
+            let then = all.read();
+            after.iter().for_each(|nanos| { all.record_nanos(*nanos); later.record_nanos(*nanos) });
+            prop_assert_eq!(all.read().since(&then), later.read());
+            prop_assert!(then.since(&all.read()).is_empty(), "what went back is not recorded");
+        }
+
         #[test]
         fn merging_is_recording_together(
             left in proptest::collection::vec(any::<u64>(), 0..40),

@@ -4,7 +4,7 @@
 //! Each worker thread owns one [`Worker`] behind an `Arc` and is the only one that writes to it; any thread
 //! may take a [`Snapshot`] at any time, and snapshots of several workers are added up with
 //! [`Snapshot::merge`]. Every metric is defined once, as a row of the table in `worker.rs`; all reports
-//! derive from that row. What is counted for each site and route is in [`series`].
+//! derive from that row. What is counted for each site and route is in [`series`], what was counted when in [`history`].
 //!
 //! Called by the engine and its modules (writing) and by the status page and the command (reading). Must not
 //! know any of them, nor HTTP, and must neither allocate nor lock when something is counted.
@@ -12,6 +12,7 @@
 mod cell;
 mod exponential;
 mod histogram;
+pub mod history;
 mod json;
 mod kind;
 mod openmetrics;

@@ -82,6 +82,8 @@ macro_rules! metrics {
         #[derive(Debug, Default)]
         pub struct Worker {
             $($(#[doc = $help] pub $name: $metric,)*)*
+            /// Microseconds of processors that it has used, as it says once a second.
+            pub busy_micros: $crate::cell::Counter,
             /// The same for each site and route.
             pub series: $crate::series::SeriesTable,
         }

@@ -39,7 +39,13 @@ impl Snapshot {
         for (_, label, value) in more.iter().filter(|(of, ..)| *of == section) {
             line(text, label, value);
         }
+        if section == "NativePool" {
+            let threads = self.native_threads;
+            let idle = threads.peak.saturating_sub(threads.current);
+            line(text, "Idle/Peak/Limit", &format!("{idle}/{}/{}", threads.peak, threads.limit));
+        }
         if section == "CacheInfo" {
+            line(text, "Cache Content Hits", &self.cache_content_hits().to_string());
             let percent = self.cache_hit_ratio().unwrap_or(0.0) * 100.0;
             line(text, "Hit Ratio", &format!("{}/{} ({percent:.2}%)", self.cache_hits, self.cache_lookups()));
         }

@@ -103,6 +103,8 @@ metrics! {
         cache_bytes: Gauge, Bytes, "Cache Memory", "Bytes of file contents held in memory.";
         cache_descriptors: Gauge, Count, "Cache Descriptors", "Descriptors that the cache holds open.";
         cache_hits: Counter, Count, "Cache Hits", "Look-ups that the cache answered.";
+        cache_info_hits: Counter, Count, "Cache Info Hits",
+            "Of the hits, those of which the cache had the file open, and not its contents in memory.";
         cache_misses: Counter, Count, "Cache Misses", "Look-ups that went to the file system.";
         cache_revalidations: Counter, Count, "Cache Revalidations",
             "Entries compared with the file system because of their age.";
@@ -145,6 +147,11 @@ impl Snapshot {
     pub fn cache_hit_ratio(&self) -> Option<f64> {
         let lookups = self.cache_lookups();
         (lookups != 0).then(|| self.cache_hits as f64 / lookups as f64)
+    }
+
+    /// Look-ups that the cache answered with contents in memory.
+    pub fn cache_content_hits(&self) -> u64 {
+        self.cache_hits.saturating_sub(self.cache_info_hits)
     }
 
     /// Requests that have begun and are not counted to their end. The time of each is recorded at its end.

@@ -27,7 +27,7 @@ use tidegate_modules::gateway::balance::groups::Finding;
 use tidegate_modules::gateway::balance::report::GroupReport;
 use tidegate_modules::gateway::pool_directory::{PoolAddress, PoolDemand, PoolUpdate};
 use tidegate_modules::status::ProviderReport;
-use tidegate_modules::status::{ServerInfo, Used};
+use tidegate_modules::status::{LaneReport, ServerInfo, Used, WorkerFigures};
 use tidegate_stats::Snapshot;
 use tidegate_stats::series::SeriesFigures;
 
@@ -239,6 +239,12 @@ pub struct Figures {
     pub counted: Snapshot,
     /// By its log writer.
     pub log_lines_lost: u64,
+    /// By each worker that there is.
+    #[serde(default)]
+    pub workers: Vec<WorkerFigures>,
+    /// By its threads for what would hold up a worker.
+    #[serde(default)]
+    pub lanes: Vec<LaneReport>,
     /// By its upstream groups.
     #[serde(default)]
     pub groups: Vec<GroupReport>,

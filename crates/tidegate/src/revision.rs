@@ -91,6 +91,28 @@ impl ServeOptions {
                 let origin = Origin { file: "<command line>".into(), ..Origin::default() };
                 settings.user = Some(User { name: name.clone(), group: None, origin });
             }
+            let written = &mut loaded.written;
+            let mut says = |directive, said: Option<String>| {
+                if let Some(said) = said {
+                    written.set_argument(directive, said);
+                }
+            };
+            says("workers", self.workers.map(|count| count.to_string()));
+            says("control", self.control.as_ref().map(|path| path.display().to_string()));
+            says(
+                "user",
+                settings.user.as_ref().filter(|user| user.origin.line == 0).map(|user| user.name.clone()),
+            );
+            let target =
+                |target: &Option<LogTarget>| target.as_ref().map_or("off".to_owned(), ToString::to_string);
+            says("access-log", self.access_log.as_ref().map(target));
+            if let SettingsFrom::Folder { folder, .. } = &self.settings {
+                says("root", Some(folder.display().to_string()));
+                settings
+                    .listeners
+                    .iter()
+                    .for_each(|listener| says("listen", Some(listener.address.to_string())));
+            }
             if let Some(target) = &self.access_log {
                 let (format, only_errors) = match settings.access_log.take() {
                     Some(present) => (present.format, present.only_errors),

@@ -252,3 +252,140 @@ fn requests_under_way_are_shown_and_ended() {
     assert_eq!(server.tell(&["status", "slow", "--json"]).code, Some(0));
     assert_eq!(run(&folder, &["cancel", "no such thing"]).code, Some(1));
 }
+
+// ---------------------------------------------------------------- history
+
+/// What the history has of a range, or of all days.
+fn history(server: &Server<'_>, range: &str) -> Value {
+    let said = server.tell(&["status", "history", "--range", range, "--json"]);
+    assert_eq!(said.code, Some(0), "{}", said.stderr);
+    serde_json::from_str(&said.stdout).unwrap()
+}
+
+fn requests_of_days(server: &Server<'_>) -> u64 {
+    let history = history(server, "days");
+    let days = history["days"].as_array().unwrap().iter();
+    days.map(|day| day["requests"].as_u64().unwrap()).sum()
+}
+
+fn wait_for_history(server: &Server<'_>, requests: u64) {
+    let seen = || {
+        let seen = requests_of_days(server);
+        assert!(seen <= requests, "{seen} of {requests}: nothing is counted twice");
+        (seen == requests).then_some(())
+    };
+    wait_for(seen, "the history to have seen all requests");
+}
+
+fn marks(history: &Value) -> Vec<&str> {
+    history["marks"].as_array().unwrap().iter().filter_map(|mark| mark["what"].as_str()).collect()
+}
+
+/// The history goes on over a reload, the kill of a server process and an upgrade, and each is marked.
+#[test]
+fn the_history_outlives_reloads_kills_and_upgrades() {
+    let folder = Folder::new("watching-history");
+    let text = |more: &str| {
+        format!(
+            "workers 1\nlisten \"127.0.0.1:0\"\nsite \"a.test\" {{ respond 200 \"a\"; route \"/.perf\" {{ status }}; {more} }}\n"
+        )
+    };
+    let server = Server::with_config(&folder, &text(""));
+    let mut asked = 0;
+    let mut round = |count: u64| {
+        for _ in 0..count {
+            ask(&server, "a.test", "/");
+        }
+        asked += count;
+        wait_for_history(&server, asked);
+    };
+    round(30);
+    folder.write("tidegate.kdl", &text("route \"/y\" { respond 200 \"y\" }"));
+    assert_eq!(server.tell(&["reload"]).code, Some(0));
+    round(20);
+    let pid = server.processes()[0];
+    kill_process(pid, Signal::KILL).unwrap();
+    serving(&server, 1, &[pid]);
+    round(10);
+    assert_eq!(server.tell(&["upgrade"]).code, Some(0));
+    wait_for(|| (requests_of_days(&server) == 60).then_some(()), "the successor to have the history");
+    round(5);
+    let told = history(&server, "10m");
+    let replaced = format!("server process {} replaced", pid.as_raw_nonzero());
+    let marks = marks(&told);
+    for mark in ["revision 2", &replaced, "upgrade to "] {
+        assert!(marks.iter().any(|known| known.starts_with(mark)), "{mark}: {marks:?}");
+    }
+    // Rates of seconds, each of which is some milliseconds longer or shorter, add up to what was asked for.
+    let series = told["series"].as_object().unwrap();
+    let sum = |name: &str| series[name].as_array().unwrap().iter().filter_map(Value::as_f64).sum::<f64>();
+    for name in ["requests", "responses_2xx"] {
+        assert!(sum(name) > 0.0 && sum(name).is_finite(), "{name}: {}", sum(name));
+    }
+    let length = (told["until"].as_u64().unwrap() - told["from"].as_u64().unwrap()) as usize;
+    assert!(series.values().all(|values| values.as_array().unwrap().len() == length), "{length}");
+    assert!(
+        series
+            .values()
+            .flat_map(|values| values.as_array().unwrap())
+            .all(|value| value.is_null() || value.as_f64() >= Some(0.0))
+    );
+    // The page tells the same.
+    let page: Value = serde_json::from_str(&server.body("/.perf?history=6h&format=json")).unwrap();
+    assert_eq!(page["resolution"], 10);
+    assert!(server.body("/.perf?history=days&format=text").contains("Requests"));
+}
+
+/// What is kept over a stop are the totals of days.
+#[test]
+fn totals_of_days_outlive_a_stop() {
+    let folder = Folder::new("watching-totals");
+    let text = "workers 1\nlisten \"127.0.0.1:0\"\nstatistics { totals \"totals.json\" }\nsite \"a.test\" { respond 200 \"a\" }\n";
+    for round in 1..=3 {
+        let mut server = Server::with_config(&folder, text);
+        assert_eq!(requests_of_days(&server), (round - 1) * 4);
+        for _ in 0..4 {
+            ask(&server, "a.test", "/");
+        }
+        wait_for_history(&server, round * 4);
+        assert_eq!(server.tell(&["stop"]).code, Some(0));
+        server.wait();
+        assert!(folder.path("totals.json").exists());
+    }
+    // What somebody has made of it is no reason not to start.
+    folder.write("totals.json", "{\"days\": nonsense");
+    let server = Server::with_config(&folder, text);
+    assert!(
+        server.seen.iter().any(|line| line.contains("the totals of days begin anew")),
+        "{:?}",
+        server.seen
+    );
+    assert!(folder.path("totals.json.wrong").exists());
+    assert_eq!(requests_of_days(&server), 0);
+}
+
+/// A process that does not answer is a gap, and holds up neither the history nor the end of the server.
+#[test]
+fn who_does_not_answer_is_a_gap_in_the_history() {
+    let folder = Folder::new("watching-silence");
+    let text = "workers 1\nlisten \"127.0.0.1:0\"\nsite \"a.test\" { respond 200 \"a\" }\n";
+    let mut server = Server::with_config(&folder, text);
+    ask(&server, "a.test", "/");
+    wait_for_history(&server, 1);
+    let pid = server.processes()[0];
+    kill_process(pid, Signal::STOP).unwrap();
+    let gap = || {
+        let told = history(&server, "10m");
+        let requests = told["series"]["requests"].as_array().unwrap().clone();
+        let until = told["until"].as_u64().unwrap();
+        // Without anybody who answers, nothing is written.
+        (!requests.is_empty()).then_some(until)
+    };
+    let before = gap().unwrap();
+    kill_process(pid, Signal::CONT).unwrap();
+    let goes_on = || gap().filter(|until| *until > before + 1);
+    wait_for(goes_on, "the history to go on");
+    kill_process(pid, Signal::STOP).unwrap();
+    assert_eq!(server.tell(&["stop", "--now"]).code, Some(0));
+    server.wait();
+}

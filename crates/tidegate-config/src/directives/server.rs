@@ -6,6 +6,7 @@ use crate::lower::logs::FACILITIES;
 
 const TOP: &[Context] = &[Context::Top];
 const CACHE: &[Context] = &[Context::FileCache];
+const STATISTICS: &[Context] = &[Context::Statistics];
 
 /// What a daemon that collects logs is told of us.
 pub(super) const FACILITY: Property = Property {
@@ -380,4 +381,25 @@ pub(super) const DIRECTIVES: &[Directive] = &[
         "An entry older than this is compared with the file system before it is used; shorter matters only where \
          changes cannot be watched, such as network file systems.",
         "max-age \"2s\""),
+    Directive {
+        arguments: &[Argument { name: "off", kind: Kind::Choice(&["off"]), count: Count::Optional, words: &[] }],
+        children: Children::Block(Context::Statistics),
+        doc: "What is counted beside the figures of the whole server: each site and route, and what there was \
+              ([watching](watching.md)). `statistics off` counts neither: no sites, routes and buckets in reports, no slow \
+              requests, no history. The whole server is always counted, since its limits go by that.",
+        example: "statistics { history off }",
+        ..Directive::new("statistics", TOP)
+    },
+    bound("history", STATISTICS, &[one("word", Kind::Choice(&["on", "off"]))], "history on",
+        "Whether the master looks once a second, and remembers: ten minutes by seconds, six hours by ten seconds, fourteen \
+         days by five minutes, and the totals of ten years of days. It takes some 700 KiB, whatever there is to remember.",
+        "history off"),
+    Directive {
+        arguments: &[one("path", Kind::File)],
+        doc: "A file that keeps the totals of days over a stop; it is written every five minutes, and at the end. Without it, \
+              `totals.json` in the folder that the service manager has for such things (`STATE_DIRECTORY`); where there is \
+              none, the totals begin anew with each start.",
+        example: "totals \"totals.json\"",
+        ..Directive::new("totals", STATISTICS)
+    },
 ];

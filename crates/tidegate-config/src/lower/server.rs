@@ -13,7 +13,7 @@ use crate::directive::Context;
 use crate::disk::Disk;
 use crate::include::TopNode;
 use crate::settings::{
-    Busy, CountryDatabase, ErrorLog, FileCache, Level, LogTarget, Origin, Settings, User, Written,
+    Busy, CountryDatabase, ErrorLog, FileCache, Level, LogTarget, Origin, Settings, Statistics, User, Written,
 };
 use crate::value::Value;
 
@@ -89,6 +89,7 @@ pub(crate) fn server(checker: &mut Checker<'_>, disk: &dyn Disk, nodes: &[TopNod
         limits: limits::server(checker, &items),
         busy: busy(checker, disk, &items),
         file_cache: file_cache(checker, &items),
+        statistics: statistics(checker, disk, &items),
         access_log: find("access-log").and_then(|item| access_log(checker, disk, &item)),
         error_log: find("error-log").map_or(FALLBACK_ERROR_LOG, |item| error_log(checker, disk, &item)),
         server_field: find("server-field").and_then(|item| item.texts().pop()),
@@ -207,6 +208,23 @@ fn file_cache(checker: &mut Checker<'_>, items: &[Item]) -> FileCache {
         memory_file_size: count("memory-file-size"),
         descriptors: count("descriptors"),
         max_age: find("max-age").map(|item| duration(&item)).unwrap_or_default(),
+    }
+}
+
+fn statistics(checker: &mut Checker<'_>, disk: &dyn Disk, items: &[Item]) -> Statistics {
+    let block = items.iter().find(|item| item.directive.name == "statistics");
+    let children = block.map_or(&[][..], |item| &item.children);
+    let is_off = block.is_some_and(|item| item.is_word("off"));
+    if let Some(item) = block.filter(|item| is_off && !item.children.is_empty()) {
+        checker
+            .diagnostics
+            .push(item.error("`statistics off` has a block").help("take out the `off` or the block"));
+    }
+    let history = written_or_default(children, Context::Statistics, "history");
+    Statistics {
+        of_sites: !is_off,
+        history: !is_off && !history.is_some_and(|item| item.is_word("off")),
+        totals: own_file(checker, disk, children, "totals", "the file of totals"),
     }
 }
 

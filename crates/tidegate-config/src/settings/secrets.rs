@@ -81,6 +81,7 @@ impl Settings {
             limits: _,
             busy: _,
             file_cache: _,
+            statistics: _,
             access_log: _,
             error_log: _,
             server_field: _,

@@ -78,6 +78,7 @@ impl FileCache {
             stats,
             watcher,
         };
+        cache.publish_limits();
         cache.publish();
         cache
     }
@@ -87,6 +88,7 @@ impl FileCache {
         self.clear();
         self.is_started = limits.enabled;
         self.limits = limits;
+        self.publish_limits();
         self.publish();
     }
 
@@ -113,6 +115,9 @@ impl FileCache {
             return Cached::Old(slot.entry.clone());
         }
         self.stats.cache_hits.add(1);
+        if slot.entry.identity.file.is_some() {
+            self.stats.cache_info_hits.add(1);
+        }
         slot.hits.set(slot.hits.get() + 1);
         Cached::Fresh(slot.entry.clone())
     }
@@ -267,6 +272,8 @@ impl FileCache {
             "descriptors_limit": self.limits.descriptors,
             "watched_folders": self.watcher.as_ref().map_or(0, Watcher::folders),
             "hits": stats.cache_hits,
+            "info_hits": stats.cache_info_hits,
+            "content_hits": stats.cache_content_hits(),
             "misses": stats.cache_misses,
             "revalidations": stats.cache_revalidations,
             "invalidations": stats.cache_invalidations,
@@ -358,6 +365,13 @@ impl FileCache {
             }
         }
         true
+    }
+
+    /// What this worker's share may come to.
+    fn publish_limits(&self) {
+        self.stats.cache_entries.set_limit(u64::from(self.limits.entries));
+        self.stats.cache_bytes.set_limit(self.limits.memory);
+        self.stats.cache_descriptors.set_limit(u64::from(self.limits.descriptors));
     }
 
     fn publish(&mut self) {

@@ -54,6 +54,6 @@ pub use openid::fuzzing::fuzz_openid;
 pub use openid::{OpenidGate, OwnCookies, Services};
 pub use require::RequireGate;
 pub use signed::{SignedFor, SignedGate, sign_url};
-pub use source::Source;
+pub use source::{Source, login_lane};
 pub use store::LoginStore;
 pub use token::TokenGate;

@@ -39,6 +39,11 @@ static LANE: LazyLock<Lane> = LazyLock::new(|| {
     Lane::new("tidegate-login", processors / 2, WAITING)
 });
 
+/// That one, for who reports on it.
+pub fn login_lane() -> &'static Lane {
+    &LANE
+}
+
 /// What something is remembered for: what one purpose has found out says nothing for another.
 #[derive(Clone, Copy)]
 enum Purpose {

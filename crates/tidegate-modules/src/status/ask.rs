@@ -1,6 +1,7 @@
 //! What a request asks of the status page: the view, the form, an action; and whether an action may come
 //! from where it comes from.
 
+use super::HistoryRange;
 use std::net::Ipv4Addr;
 use tidegate_core::Exchange;
 use tidegate_core::hosts::{Names, host};
@@ -26,6 +27,7 @@ pub(super) enum View {
     Requests,
     Slow,
     Findings,
+    History(HistoryRange),
     Cache,
     CacheList,
 }
@@ -66,6 +68,14 @@ impl Question {
                 "requests" if view == View::Server => view = View::Requests,
                 "slow" if view == View::Server => view = View::Slow,
                 "findings" if view == View::Server => view = View::Findings,
+                "history" if view == View::Server => {
+                    let range = if value.is_empty() { "10m" } else { value };
+                    let range = HistoryRange::from_name(range).ok_or(
+                        "<code>history</code> is one of <code>10m</code>, <code>6h</code>, <code>14d</code> and \
+                         <code>days</code>.",
+                    )?;
+                    view = View::History(range);
+                }
                 "list" => view = View::CacheList,
                 "start" => action = Some(Action::Start),
                 "stop" => action = Some(Action::Stop),
@@ -91,9 +101,9 @@ impl Question {
     /// The form of the answer: some views are there as text and JSON alone.
     pub(super) fn form(&self) -> Format {
         match (self.view, self.format) {
-            (View::Requests | View::Slow | View::Findings, Format::Json) => Format::Json,
-            (View::Requests | View::Slow | View::Findings, _) => Format::Text,
             (View::Server | View::Cache | View::CacheList, format) => format,
+            (_, Format::Json) => Format::Json,
+            _ => Format::Text,
         }
     }
 

@@ -17,6 +17,8 @@ pub struct InForce {
     pub cache_enabled: bool,
     /// How old its entries become.
     pub cache_max_age: Duration,
+    /// Sites and routes are not counted apart.
+    pub statistics_off: bool,
     /// Site, route and performance bucket of each route that names one.
     pub buckets: Vec<(String, String, String)>,
 }
@@ -75,6 +77,7 @@ impl InForce {
             keep_alive_timeout: settings.limits.request.keep_alive_timeout,
             cache_enabled: settings.file_cache.enabled,
             cache_max_age: settings.file_cache.max_age,
+            statistics_off: !settings.statistics.of_sites,
             buckets,
         }
     }

@@ -7,6 +7,7 @@
 //! | `requests` | the requests under way, the oldest first, as text or JSON |
 //! | `slow` | the requests that were slow for their route, the slowest first |
 //! | `findings` | what limits the server, and what to change, as text or JSON |
+//! | `history=10m`, `6h`, `14d`, `days` | what the server has done since, as text or JSON |
 //! | `cache` | the report on the file cache; with `list` (or `list` alone) every entry of it |
 //! | `start`, `stop`, `restart` | changes the file cache; only by POST, and not from another site |
 //! | `refresh=N` | the browser asks again every N seconds |
@@ -19,25 +20,33 @@
 mod ask;
 mod cache;
 mod finding;
+mod history;
 mod html;
 mod in_force;
+pub mod lanes;
 mod performance;
 mod pools;
 pub mod providers;
 mod rates;
 mod report;
 mod requests;
+mod settings;
 mod sites;
 mod upstreams;
+mod workers;
 mod xml;
 
 pub use ask::Format;
 pub use finding::{Change, Finding, TurnedAway, findings_report};
+pub use history::{HistoryRange, history_report};
 pub(crate) use html::Escaped;
 pub use in_force::{InForce, ListenSocket};
+pub use lanes::LaneReport;
 pub use providers::ProviderReport;
 pub use rates::{QueueReport, RateKind, RateReport};
 pub use requests::{requests_report, slow_report};
+pub use settings::settings_report;
+pub use workers::WorkerFigures;
 
 use crate::gateway::balance::report::GroupReport;
 use crate::gateway::supervise::status::PoolStatus;
@@ -68,7 +77,7 @@ pub trait StatusSource {
     /// Asks every worker (`Registry::ask`) and waits for the answers, in any order; a worker that has ended
     /// may be left out. The questions of this page: `requests` and `slow` (answered with a JSON object), `cache report` (answered with a JSON object), `cache
     /// list` (a JSON array of objects), `cache start`, `cache stop`, `cache restart` (`ok`, or what is
-    /// wrong).
+    /// wrong). `history RANGE text` and `history RANGE json` the master answers itself, once, with the report.
     fn ask_all(&self, question: &str) -> LocalFuture<Vec<String>>;
 }
 
@@ -121,6 +130,12 @@ pub struct ServerInfo {
     /// Limits that have turned somebody away.
     #[serde(default)]
     pub turned_away: Vec<TurnedAway>,
+    /// The workers of the server processes.
+    #[serde(default)]
+    pub by_worker: Vec<WorkerFigures>,
+    /// Threads for what would hold up a worker.
+    #[serde(default)]
+    pub lanes: Vec<LaneReport>,
     /// By the server processes, those that have ended included.
     #[serde(default)]
     pub used: Used,
@@ -278,6 +293,7 @@ impl Handler for StatusPage {
                     View::Requests => "requests under way",
                     View::Slow => "slow requests",
                     View::Findings => "findings",
+                    View::History(_) => "history",
                     View::Cache | View::CacheList => "file cache",
                 };
                 say(format!("status page: the report on the {subject} as {}", question.form().media_type()));
@@ -316,6 +332,13 @@ impl StatusPage {
                 return Reply::Later(Box::pin(async move {
                     let Some((info, _)) = source.gather().await else { return silent() };
                     content(format, findings_report(&info.findings, &info.turned_away, format), refresh)
+                }));
+            }
+            View::History(range) => {
+                return Reply::Later(Box::pin(async move {
+                    let word = if format == Format::Json { "json" } else { "text" };
+                    let report = source.ask_all(&format!("history {} {word}", range.name())).await.pop();
+                    report.map_or_else(silent, |report| content(format, report, refresh))
                 }));
             }
             View::Cache if format.has_cache() => false,

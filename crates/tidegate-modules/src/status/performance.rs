@@ -16,6 +16,9 @@ use tidegate_stats::series::{RouteFigures, SeriesFigures};
 
 /// What each bucket has counted, `default-bucket` first.
 pub(super) fn buckets(in_force: &InForce, series: &SeriesFigures) -> Vec<(String, RouteFigures)> {
+    if in_force.statistics_off {
+        return Vec::new();
+    }
     let of: HashMap<(&str, &str), &str> = in_force
         .buckets
         .iter()
@@ -51,6 +54,10 @@ pub(super) fn listen_sockets(in_force: &InForce) -> Vec<Section> {
 /// The section of performance counters.
 pub(super) fn section(buckets: &[(String, RouteFigures)]) -> Section {
     let all = sum(buckets);
+    if buckets.is_empty() {
+        let rows = vec![Row::new("Statistics", "off")];
+        return Section { title: "Performance Counters".into(), rows };
+    }
     let mut rows = vec![
         Row::new("", columns("Average", "Total", "Percent")),
         Row::new("Total number of requests:", columns("", &all.requests().to_string(), "")),

@@ -3,7 +3,7 @@
 use super::ask::Format;
 use super::html;
 use super::{CertificateInfo, ProcessInfo, RateKind, ServerInfo, Used};
-use super::{finding, performance, pools, providers, rates, sites, upstreams, xml};
+use super::{finding, lanes, performance, pools, providers, rates, sites, upstreams, workers, xml};
 use serde_json::{Value, json};
 use std::fmt::Write;
 use tidegate_http::HttpDate;
@@ -43,6 +43,7 @@ impl Server {
         match format {
             Format::Html => {
                 let mut sections = vec![self.about()];
+                sections.extend(workers::sections(&self.info.by_worker));
                 sections.extend(performance::listen_sockets(&self.info.in_force));
                 sections.extend(pools::sections(&self.info.pools));
                 sections.extend(upstreams::sections(&self.info.upstreams));
@@ -50,6 +51,7 @@ impl Server {
                 sections.extend(finding::turned_away_section(&self.info.turned_away));
                 sections.extend(providers::sections(&self.info.providers));
                 sections.extend(self.counted_sections());
+                sections.extend(lanes::sections(&self.info.lanes));
                 sections.push(performance::section(&self.buckets()));
                 sections.extend(sites::sections(&self.info.series));
                 html::server(&self.info, &sections, refresh)
@@ -60,6 +62,9 @@ impl Server {
                     .iter()
                     .for_each(|section| write_section(&mut text, section));
                 write_section(&mut text, &self.about());
+                workers::sections(&self.info.by_worker)
+                    .iter()
+                    .for_each(|section| write_section(&mut text, section));
                 let sockets = performance::listen_sockets(&self.info.in_force);
                 sockets.iter().for_each(|section| write_section(&mut text, section));
                 pools::sections(&self.info.pools)
@@ -71,6 +76,9 @@ impl Server {
                     .for_each(|section| write_section(&mut text, section));
                 text.push('\n');
                 text.push_str(&self.counted.to_text_with(&self.info.in_force.rows()));
+                lanes::sections(&self.info.lanes)
+                    .iter()
+                    .for_each(|section| write_section(&mut text, section));
                 write_section(&mut text, &performance::section(&self.buckets()));
                 sites::sections(&self.info.series)
                     .iter()
@@ -115,9 +123,10 @@ impl Server {
         let (sites, buckets) = (sites::to_json(&info.series), performance::to_json(&self.buckets()));
         let findings = finding::to_json(&info.findings);
         let turned_away = finding::turned_away_to_json(&info.turned_away);
+        let (workers, lanes) = (workers::to_json(&info.by_worker), lanes::to_json(&info.lanes));
         let stats = self.counted.to_json();
         format!(
-            "{{\"findings\":{findings},\"turned_away\":{turned_away},\"server\":{server},\"pools\":{pools},\"upstreams\":{upstreams},\"limits\":{limits},\"bandwidths\":{bandwidths},\"bans\":{bans},\"providers\":{providers},\"sites\":{sites},\"buckets\":{buckets},\"stats\":{stats}}}\n"
+            "{{\"findings\":{findings},\"turned_away\":{turned_away},\"server\":{server},\"workers\":{workers},\"lanes\":{lanes},\"pools\":{pools},\"upstreams\":{upstreams},\"limits\":{limits},\"bandwidths\":{bandwidths},\"bans\":{bans},\"providers\":{providers},\"sites\":{sites},\"buckets\":{buckets},\"stats\":{stats}}}\n"
         )
     }
 

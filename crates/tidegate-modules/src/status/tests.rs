@@ -42,6 +42,8 @@ impl StatusSource for Fake {
             series: SeriesFigures::default(),
             findings: Vec::new(),
             turned_away: Vec::new(),
+            by_worker: Vec::new(),
+            lanes: Vec::new(),
             used: Used { cpu_micros: 12_345_678, resident: 4096, descriptors: 17 },
             used_by_master: Used::default(),
         };

@@ -138,6 +138,8 @@ fn server(
             .attribute("maxHeapCacheSize", counted.cache_bytes.limit)
             .attribute("countHits", counted.cache_hits)
             .attribute("countMisses", counted.cache_misses)
+            .attribute("countInfoHits", counted.cache_info_hits)
+            .attribute("countContentHits", counted.cache_content_hits())
             .empty();
     });
     for site in &info.series.sites {

@@ -28,6 +28,14 @@ pub struct SiteIds {
     pub routes: Box<[SeriesId]>,
 }
 
+impl SiteIds {
+    /// The same of which nothing is counted.
+    pub fn uncounted(self) -> SiteIds {
+        let routes = self.routes.iter().map(|id| id.uncounted()).collect();
+        SiteIds { unrouted: self.unrouted.uncounted(), routes }
+    }
+}
+
 /// The numbers that were given.
 #[derive(Debug)]
 pub struct SeriesDirectory(Mutex<Names>);

@@ -25,6 +25,9 @@ pub const NO_SITE: &str = "_none";
 /// What stands in the place of names that the settings no longer have, or of what a report has no room for.
 pub const OTHER: &str = "_other";
 
+/// The bit of numbers of which nothing is counted: far beyond the lines of a worker.
+const UNCOUNTED: u32 = 1 << 23;
+
 /// A site or a route, by a number that is dense within a process. Three bytes, so that it fits between what else is
 /// remembered of a request; there are sixteen million, of which a worker has lines for the first million.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -38,6 +41,11 @@ impl SeriesId {
     pub(crate) fn of(number: u32) -> SeriesId {
         let [a, b, c, rest] = number.to_le_bytes();
         if rest == 0 { SeriesId([a, b, c]) } else { SeriesId::NONE }
+    }
+
+    /// The same site or route, of which nothing is counted: a number of its own for which no worker has a line.
+    pub fn uncounted(self) -> SeriesId {
+        SeriesId::of(self.number() | UNCOUNTED)
     }
 
     /// As a number.

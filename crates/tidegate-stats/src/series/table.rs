@@ -528,6 +528,17 @@ mod tests {
     }
 
     #[test]
+    fn what_is_not_counted_has_a_number_and_no_line() {
+        let (table, ids) = with_routes(3);
+        let id = ids[1].uncounted();
+        assert!(id != ids[1] && id != ids[2].uncounted() && id.uncounted() == id);
+        assert!(!table.answered(id, &ended(200, 60_000_000)), "nor is it slow");
+        table.took(id, Phase::Queue, Elapsed::nanos(5));
+        table.handed_on(id);
+        assert!(table.read().is_empty() && table.folded() == 0);
+    }
+
+    #[test]
     fn what_is_slow_is_learnt_from_the_route() {
         let (table, ids) = with_routes(100);
         let is_slow = |id, millis: u64| table.answered(id, &ended(200, millis * 1000));

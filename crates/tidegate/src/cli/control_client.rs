@@ -13,7 +13,8 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use tidegate_config::{Loaded, ProcessEnvironment, Settings, load_file, load_str};
 use tidegate_modules::gateway::balance::groups::{SteeringOrder, Way};
-use tidegate_modules::status::Format;
+use tidegate_modules::status::{Format, HistoryRange};
+use tidegate_stats::history::Range;
 
 /// How to find the server.
 #[derive(Args)]
@@ -34,7 +35,8 @@ struct Server {
 /// Connections, keep-alive, requests, timings, sites, routes and the file cache, all workers together. `cache` asks about
 /// the file cache and steers it: `list` its entries, `stop` using it, `start` again, `restart` it empty. `requests` shows
 /// those that are under way, `slow` those that took longer than nearly all of their route, `findings` what limits the server
-/// and what to change.
+/// and what to change, `history` what there was in the last minutes, hours and days, `settings` every value that is in force and
+/// where it was written.
 #[derive(Args)]
 #[command(after_long_help = "\
 Examples:
@@ -44,6 +46,8 @@ Examples:
   tidegate status requests
   tidegate status slow
   tidegate status findings
+  tidegate status history --range 6h
+  tidegate status settings
   tidegate status --prometheus > /var/lib/node_exporter/tidegate.prom
 
 Exit codes:
@@ -69,6 +73,10 @@ pub struct StatusArguments {
     /// What to do with it: list what it holds, or stop, start or restart it
     #[arg(value_name = "ACTION", requires = "what")]
     action: Option<CacheAction>,
+    /// Of the history: the last 10 minutes by seconds, 6 hours by 10 seconds, 14 days by 5 minutes, or the totals of days
+    /// [default: 10m]
+    #[arg(long, value_name = "RANGE", value_parser = range, requires = "what")]
+    range: Option<HistoryRange>,
     #[command(flatten)]
     server: Server,
 }
@@ -83,6 +91,14 @@ enum Part {
     Slow,
     /// What limits the server, and what to change
     Findings,
+    /// What there was, second by second
+    History,
+    /// What the settings in force say, and where each value was written
+    Settings,
+}
+
+fn range(text: &str) -> Result<HistoryRange, String> {
+    HistoryRange::from_name(text).ok_or_else(|| "one of 10m, 6h, 14d and days".to_owned())
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
@@ -402,6 +418,19 @@ pub fn status(arguments: &StatusArguments) -> Result<ExitCode> {
         None => Request::Status(form),
         Some(Part::Findings) if arguments.action.is_some() => {
             bail!("findings are only shown; each goes by itself once what it names is changed")
+        }
+        Some(Part::Requests | Part::Slow | Part::Findings | Part::Cache | Part::Settings)
+            if arguments.range.is_some() =>
+        {
+            bail!("only the history has a `--range`")
+        }
+        Some(Part::History | Part::Settings) if arguments.action.is_some() => {
+            bail!("this is only shown here")
+        }
+        Some(Part::Settings) => Request::Settings(form),
+        Some(Part::History) => {
+            let default = HistoryRange::Recent(Range::Minutes);
+            Request::History(arguments.range.unwrap_or(default), form)
         }
         Some(Part::Requests | Part::Slow) if arguments.action.is_some() => {
             bail!("requests are only shown here; `tidegate cancel ID` ends one that is under way")

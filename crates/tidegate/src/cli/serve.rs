@@ -102,7 +102,8 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
 /// Starts the master; what whoever asked for an upgrade should know comes with it.
 fn start(arguments: Arguments, handover: Option<&Handover>) -> Result<(Master, String)> {
     let options = options(arguments)?;
-    let Reading { loaded, pairs, seen, access } = options.load();
+    let Reading { mut loaded, pairs, seen, access } = options.load();
+    let written = std::mem::take(&mut loaded.written);
     let said = loaded.render(handover.is_none() && has_color());
     let Some(settings) = loaded.settings else {
         complain(&said);
@@ -125,7 +126,7 @@ fn start(arguments: Arguments, handover: Option<&Handover>) -> Result<(Master, S
         bail!("{}the settings no longer {lost}; {why}", goes_on(loaded.diagnostics));
     }
     let notes = if lost.is_empty() { String::new() } else { format!("the settings no longer {lost}\n") };
-    Ok((Master::start(options, settings, Read { pairs, seen, access, warnings }, handover)?, notes))
+    Ok((Master::start(options, settings, Read { pairs, seen, access, warnings, written }, handover)?, notes))
 }
 
 /// What was found where the predecessor goes on as it was: nothing of it is left out, and nothing served without it.

@@ -176,7 +176,7 @@ impl Master {
         else {
             return None;
         };
-        successor.tell(&self.status_registry.figures_with_series());
+        successor.tell(&self.status_registry.last_figures(), self.status_registry.history.hand_over());
         let said = format!(
             "{}process {} serves; process {} finishes what is open, for {} s at most",
             successor.notes,

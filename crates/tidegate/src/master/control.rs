@@ -28,7 +28,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use tidegate_config::Settings;
 use tidegate_modules::gateway::balance::groups::{SteeringOrder, Way};
-use tidegate_modules::status::Format;
+use tidegate_modules::status::{Format, HistoryRange};
 
 /// The longest request line, bytes.
 const LINE: u64 = 8 << 10;
@@ -56,6 +56,10 @@ pub enum Request {
     Slow(Format),
     /// What limits the server, as text or JSON.
     Findings(Format),
+    /// What there was, as text or JSON.
+    History(HistoryRange, Format),
+    /// What the settings in force say, and where.
+    Settings(Format),
     /// One of those under way is to end.
     Cancel(String),
     /// Who is banned.
@@ -114,6 +118,10 @@ impl Request {
             Request::Slow(_) => "slow text".into(),
             Request::Findings(Format::Json) => "findings json".into(),
             Request::Findings(_) => "findings text".into(),
+            Request::History(range, Format::Json) => format!("history {} json", range.name()),
+            Request::History(range, _) => format!("history {} text", range.name()),
+            Request::Settings(Format::Json) => "settings json".into(),
+            Request::Settings(_) => "settings text".into(),
             Request::Cancel(id) => format!("cancel {id}"),
             Request::Bans => "bans".into(),
             Request::Lift(address) => format!("lift {address}"),
@@ -156,6 +164,17 @@ impl Request {
             ("slow", "json") => Request::Slow(Format::Json),
             ("findings", "" | "text") => Request::Findings(Format::Text),
             ("findings", "json") => Request::Findings(Format::Json),
+            ("history", rest) => {
+                let (range, format) = rest.split_once(' ').unwrap_or((rest, "text"));
+                let format = match format {
+                    "json" => Format::Json,
+                    "text" => Format::Text,
+                    _ => return None,
+                };
+                Request::History(HistoryRange::from_name(range)?, format)
+            }
+            ("settings", "" | "text") => Request::Settings(Format::Text),
+            ("settings", "json") => Request::Settings(Format::Json),
             ("cancel", id) if is_request_id(id) => Request::Cancel(id.into()),
             ("bans", "") => Request::Bans,
             ("lift", address) => Request::Lift(address.parse().ok()?),
@@ -609,6 +628,10 @@ fn serve(
         Some(Request::Requests(format)) => return respond(&Reply::ok(status_registry.requests(format))),
         Some(Request::Slow(format)) => return respond(&Reply::ok(status_registry.slow(format))),
         Some(Request::Findings(format)) => return respond(&Reply::ok(status_registry.findings(format))),
+        Some(Request::History(range, format)) => {
+            return respond(&Reply::ok(status_registry.history(range, format)));
+        }
+        Some(Request::Settings(format)) => return respond(&Reply::ok(status_registry.settings(format))),
         Some(Request::Cancel(id)) => {
             let (is_ok, text) = status_registry.cancel(&id);
             return respond(&Reply { is_ok, text });
@@ -658,6 +681,9 @@ mod tests {
             Request::Slow(Format::Json),
             Request::Findings(Format::Text),
             Request::Findings(Format::Json),
+            Request::Settings(Format::Json),
+            Request::History(HistoryRange::Days, Format::Json),
+            Request::History(HistoryRange::Recent(tidegate_stats::history::Range::Hours), Format::Text),
             Request::Cancel("17-0-3f-12".into()),
             Request::Steer {
                 group: "my app".into(),

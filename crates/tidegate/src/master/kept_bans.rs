@@ -12,7 +12,7 @@ use std::path::Path;
 use tidegate_core::log;
 use tidegate_io::clock::wall_seconds;
 
-/// The largest file that is read, bytes: half a million bans.
+/// The largest file that is read, bytes: half a million bans, or far more days than are kept.
 const MOST: u64 = 64 << 20;
 
 /// Bans whom the file says.
@@ -63,8 +63,8 @@ pub fn keep(path: &Path, lines: &str) {
     }
 }
 
-/// `None`: there is no file.
-fn read(path: &Path) -> io::Result<Option<String>> {
+/// A file of the server's own, of which nobody else may be the author. `None`: there is none.
+pub(super) fn read(path: &Path) -> io::Result<Option<String>> {
     // Nobody waits for the other end of a pipe, and no link leads elsewhere.
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
     let file = match rustix::fs::open(path, flags, Mode::empty()) {
@@ -92,16 +92,17 @@ fn read(path: &Path) -> io::Result<Option<String>> {
     }
 }
 
-fn write(path: &Path, lines: &str) -> io::Result<()> {
+/// Writes such a file whole, and then moves it into its place.
+pub(super) fn write(path: &Path, lines: &str) -> io::Result<()> {
     let mut name = path.as_os_str().to_owned();
     name.push(".new");
     let fresh = Path::new(&name);
     let _ = std::fs::remove_file(fresh);
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
     let mut file = File::from(rustix::fs::open(fresh, flags, Mode::RUSR | Mode::WUSR)?);
-    file.write_all(lines.as_bytes())?;
-    file.sync_all()?;
-    std::fs::rename(fresh, path)
+    let written = file.write_all(lines.as_bytes()).and_then(|()| file.sync_all());
+    // What a full disk has room for is no file.
+    written.and_then(|()| std::fs::rename(fresh, path)).inspect_err(|_| drop(std::fs::remove_file(fresh)))
 }
 
 #[cfg(test)]

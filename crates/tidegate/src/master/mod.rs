@@ -13,6 +13,7 @@ pub mod control;
 mod credentials;
 mod disk;
 mod findings;
+mod history;
 mod kept_bans;
 mod load;
 pub mod logs;
@@ -30,6 +31,7 @@ mod servers;
 mod sockets;
 mod status_registry;
 mod tls;
+mod totals;
 pub mod upgrade;
 mod upstreams;
 pub mod users;
@@ -48,6 +50,7 @@ use changes::{Change, Order, Upgrade};
 use control::{ControlSocket, Reply, Request, Responder};
 use disk::Disk;
 use findings::FindingsWatch;
+use history::HistoryTicker;
 use load::LoadHooks;
 use logs::Logs;
 use looks::Looks;
@@ -68,7 +71,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 use tidegate_config::settings::{ListenAddress, LogTarget};
-use tidegate_config::{Diagnostic, Settings};
+use tidegate_config::{Diagnostic, Settings, WrittenSettings};
 use tidegate_core::admission::{save_address_space, shortage_of_address_space};
 use tidegate_core::log::{self, Writer};
 use tidegate_core::tls::{PairKey, TlsFiles};
@@ -129,6 +132,8 @@ pub struct Read {
     pub access: AccessReading,
     /// Warnings that were found.
     pub warnings: Vec<Diagnostic>,
+    /// The settings as they were written.
+    pub written: WrittenSettings,
 }
 
 /// The server, but for its server processes.
@@ -150,6 +155,7 @@ pub struct Master {
     upstreams: Arc<Upstreams>,
     load_hooks: LoadHooks,
     findings: FindingsWatch,
+    history: HistoryTicker,
     control: Option<ControlSocket>,
     notifier: Notifier,
     next_alive: Option<Instant>,
@@ -264,6 +270,7 @@ impl Master {
             layout,
             assigned,
             warnings: read.warnings.iter().map(Diagnostic::identity).collect(),
+            written: Arc::new(read.written),
         };
         let tls = Tls::new(handover.map(|left| left.tickets.as_slice()))?;
         warnings.extend(shortage_of_address_space(current.settings.limits.memory));
@@ -284,6 +291,7 @@ impl Master {
             upstreams,
             load_hooks: LoadHooks::default(),
             findings: FindingsWatch::default(),
+            history: HistoryTicker::new(handover.is_some()),
             control: None,
             next_alive: notifier.watchdog().map(|every| Instant::now() + every),
             notifier,
@@ -331,9 +339,11 @@ impl Master {
     fn take_number(&mut self) {
         let (addresses, total) = (self.listening(), self.current.layout.total());
         self.acme.adopt(&self.current.settings, &self.sender);
+        self.history.adopt(&self.current.settings, &self.status_registry);
         self.adopt_credentials();
         self.current.number = self.status_registry.next_revision(&self.current.settings, addresses, total);
         self.status_registry.set_rates(self.current.rates.clone());
+        self.status_registry.set_written(self.current.written.clone());
         self.load_hooks.adopt(&self.current.settings, &self.status_registry);
         self.status_registry.set_certificates(self.tls.certificates(&self.current.settings));
         self.findings.adopt(&self.current.settings, &self.status_registry);
@@ -495,7 +505,12 @@ impl Master {
                     .send(Reply::ok("the logs are being opened anew; the error log says when they are\n"));
             }
             Event::Order(
-                Request::Status(_) | Request::Cache(_) | Request::Bans | Request::Lift(_),
+                Request::Status(_)
+                | Request::Cache(_)
+                | Request::History(..)
+                | Request::Settings(_)
+                | Request::Bans
+                | Request::Lift(_),
                 responder,
             ) => {
                 responder.send(Reply::failed("this is not for the master to answer"));
@@ -578,7 +593,8 @@ impl Master {
             self.hear_predecessor_out(&mut ending, until);
         }
         if let Some(successor) = &ending.successor {
-            successor.tell(&self.status_registry.figures_with_series());
+            let figures = self.status_registry.figures_with_series();
+            successor.tell(&figures, self.status_registry.history.hand_over());
             if ending.is_followed && !successor.has_ended(until) {
                 said += &format!("; process {}, which was taking over, still ends", successor.pid);
             }
@@ -586,6 +602,11 @@ impl Master {
         if let (Some(path), None) = (self.current.settings.bans_file.clone(), &ending.successor) {
             let lines = kept_bans::lines(&self.current.rates);
             self.disk.run("who is banned", move || kept_bans::keep(&path, &lines));
+        }
+        if let (Some(path), Some(days)) =
+            (self.status_registry.history.totals.path(), self.status_registry.history.days())
+        {
+            self.disk.run("the totals of days", move || totals::keep(&path, days));
         }
         log::info(&said);
         self.writer.flush();

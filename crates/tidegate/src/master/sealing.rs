@@ -84,7 +84,8 @@ pub fn seal(settings: &mut Settings, control: Option<&ControlPaths>) -> Vec<Stri
     // In a folder for everybody they can be replaced, but not used, and so in a home: that is for applications, too.
     let is_sealed = |path: &&PathBuf| seal::shared_folder(path).is_none() && home_before(path).is_none();
     let with_ways = |path: &PathBuf| seal::with_ways(path);
-    paths.extend(settings.pid_file.iter().chain(&settings.bans_file).filter(is_sealed).flat_map(with_ways));
+    let own = settings.pid_file.iter().chain(&settings.bans_file).chain(&settings.statistics.totals);
+    paths.extend(own.filter(is_sealed).flat_map(with_ways));
     match control {
         Some(ControlPaths { socket, proof: None }) => unsealed.push(format!(
             "{who} can use the control socket {}: it lies below a folder for everybody; name another place with \

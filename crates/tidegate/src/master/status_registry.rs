@@ -4,6 +4,7 @@
 //! The master's main thread keeps it up to date. The control socket and the server processes ask it, from
 //! threads of their own; it asks the server processes in turn, over their links.
 
+use super::history::HistoryKeeper;
 use super::pools::Pools;
 use super::rates::Rates;
 use crate::certificates;
@@ -12,22 +13,25 @@ use crate::version::VERSION;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::mpsc::channel;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::{Duration, Instant};
 use tidegate_config::settings::upstream::Upstream;
 use tidegate_config::settings::{Settings, Site};
+use tidegate_config::{ProcessEnvironment, WrittenSettings};
 use tidegate_core::rate::Client;
 use tidegate_core::{log, series};
 use tidegate_io::usage::Usage;
 use tidegate_modules::gateway::balance::{self, report::GroupReport};
 use tidegate_modules::status::{
-    self, Finding, Format, InForce, ProcessInfo, ServerInfo, TurnedAway, providers,
+    self, Finding, Format, HistoryRange, InForce, ProcessInfo, ServerInfo, TurnedAway, lanes, providers,
 };
-use tidegate_stats::series::SeriesNames;
+use tidegate_stats::series::{SeriesFigures, SeriesNames};
 use tidegate_tls::Slot;
 
 /// How long server processes may take to answer.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// How long the history waits for them: the next second is to be seen as well.
+const GLANCE: Duration = Duration::from_secs(1);
 /// Questions of server processes that are answered at once.
 const ASKING: usize = 32;
 
@@ -37,6 +41,8 @@ pub struct StatusRegistry {
     facts: Mutex<Facts>,
     asking: AtomicUsize,
     pools: OnceLock<Arc<Pools>>,
+    /// What there was, second by second.
+    pub history: HistoryKeeper,
 }
 
 #[derive(Default)]
@@ -50,6 +56,7 @@ struct Facts {
     series: Vec<SeriesNames>,
     /// The tables of limits.
     rates: Rates,
+    written: Arc<WrittenSettings>,
     /// Upstream groups, and the members of each.
     groups: Vec<(String, Vec<String>)>,
     certificates: Vec<(String, Arc<Slot>)>,
@@ -78,16 +85,32 @@ pub struct Member {
     pub link: Option<Arc<Link>>,
     /// What it had counted when it was last asked.
     pub last: Figures,
+    /// The question of the history that it has not answered yet.
+    pub glance: Weak<()>,
+}
+
+/// What was heard of processes.
+struct Gathered {
+    /// By the processes of this server, those that have ended too.
+    own: Figures,
+    /// Processes that have answered, and those that have not.
+    heard: usize,
+    silent: usize,
+}
+
+impl Gathered {
+    /// Whether anything is known that a history may go on from.
+    fn is_sound(&self) -> bool {
+        self.heard > 0 || self.silent == 0
+    }
 }
 
 impl Facts {
-    /// Of one moment: whoever ends meanwhile is either among the members or in the past. One that does not answer has still
+    /// By the processes of this server, of one moment: whoever ends meanwhile is either among the members or in the past. One that does not answer has still
     /// counted what it told last.
     fn sum(&self, with_series: bool) -> Figures {
         let mut sum = Figures { log_lines_lost: self.own_losses, ..Figures::default() };
-        for more in
-            [&self.past, &self.before].into_iter().chain(self.members.iter().map(|member| &member.last))
-        {
+        for more in [&self.past].into_iter().chain(self.members.iter().map(|member| &member.last)) {
             add_counts(&mut sum, more);
             if with_series {
                 sum.series.merge(&more.series);
@@ -105,6 +128,7 @@ impl StatusRegistry {
             facts: Mutex::default(),
             asking: AtomicUsize::new(0),
             pools: OnceLock::new(),
+            history: HistoryKeeper::default(),
         })
     }
 
@@ -123,6 +147,7 @@ impl StatusRegistry {
         for member in &mut members {
             if let Some(known) = facts.members.iter_mut().find(|known| known.id == member.id) {
                 member.last = std::mem::take(&mut known.last);
+                member.glance = std::mem::take(&mut known.glance);
             }
         }
         facts.members = members;
@@ -138,6 +163,7 @@ impl StatusRegistry {
 
     /// What a predecessor's processes have counted so far.
     pub fn set_before(&self, figures: Figures) {
+        self.history.hear_before(&figures);
         self.facts().before = retired(figures);
     }
 
@@ -160,7 +186,12 @@ impl StatusRegistry {
             gone.series.keep(series); // names that are gone are not remembered
         }
         facts.revision += 1;
-        facts.revision
+        let revision = facts.revision;
+        drop(facts);
+        if revision > 1 {
+            self.history.mark(&format!("revision {revision}"));
+        }
+        revision
     }
 
     /// The limits of the revision in force.
@@ -171,6 +202,17 @@ impl StatusRegistry {
     /// The tables of limits of a new revision.
     pub fn set_rates(&self, rates: Rates) {
         self.facts().rates = rates;
+    }
+
+    /// What the settings say, and where.
+    pub fn settings(&self, format: Format) -> String {
+        let written = self.facts().written.clone();
+        status::settings_report(&written.in_force(&ProcessEnvironment), format)
+    }
+
+    /// The settings of a new revision as they were written.
+    pub fn set_written(&self, written: Arc<WrittenSettings>) {
+        self.facts().written = written;
     }
 
     /// The certificates of the revision in force, and where each comes from.
@@ -196,43 +238,89 @@ impl StatusRegistry {
 
     /// What all processes have counted, those that have ended too, but not by sites and routes.
     pub fn figures(&self) -> Figures {
-        self.gather(Question::Figures)
+        let mut sum = self.gather(Question::Figures, PATIENCE, false).own;
+        add_counts(&mut sum, &self.facts().before);
+        sum
     }
 
     /// The same with what each site and route has counted.
     pub fn figures_with_series(&self) -> Figures {
-        let mut figures = self.gather(Question::FiguresWithSeries);
-        figures.series.keep(&self.facts().series);
+        self.with_names(self.gather(Question::FiguresWithSeries, PATIENCE, false).own)
+    }
+
+    /// The same for a successor: the history goes up to this moment, and no further.
+    pub fn last_figures(&self) -> Figures {
+        let gathered = self.gather(Question::FiguresWithSeries, PATIENCE, false);
+        if gathered.is_sound() {
+            self.history.record(&gathered.own);
+        }
+        self.with_names(gathered.own)
+    }
+
+    /// With the predecessor's, by the names that there are now.
+    fn with_names(&self, mut figures: Figures) -> Figures {
+        let facts = self.facts();
+        add(&mut figures, &facts.before);
+        match facts.in_force.statistics_off {
+            true => figures.series = SeriesFigures::default(),
+            false => figures.series.keep(&facts.series),
+        }
+        drop(facts);
         figures
     }
 
-    fn gather(&self, question: Question) -> Figures {
+    /// Looks at the server for its history. A process that has not answered the last time is not asked again, and counts as it
+    /// was told last; where none answers nothing is known.
+    pub fn look(&self) {
+        let gathered = self.gather(Question::Figures, GLANCE, true);
+        if gathered.is_sound() {
+            self.history.record(&gathered.own);
+        }
+    }
+
+    fn gather(&self, question: Question, patience: Duration, is_glance: bool) -> Gathered {
         let (sender, answers) = channel();
-        let mut asked = 0;
-        for member in &self.facts().members {
+        let (mut asked, mut heard, mut silent) = (0, 0, 0);
+        for member in &mut self.facts().members {
             let Some(link) = &member.link else { continue };
+            if is_glance && member.glance.strong_count() > 0 {
+                silent += 1;
+                continue;
+            }
+            let glance = Arc::new(());
+            if is_glance {
+                member.glance = Arc::downgrade(&glance);
+            }
             let (sender, id) = (sender.clone(), member.id);
             asked += 1;
             link.ask(ToServer::Question, question.clone(), move |answer| {
                 let _ = sender.send((id, answer));
+                drop(glance);
             });
         }
         drop(sender);
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + patience;
         // Ends early where a process goes: its end of the channel is dropped.
-        while asked > 0
+        while heard < asked
             && let Ok((id, answer)) = answers.recv_timeout(deadline.saturating_duration_since(Instant::now()))
         {
-            asked -= 1;
-            let Answer::Figures(mut figures) = answer else { continue };
+            let Answer::Figures(mut figures) = answer else {
+                asked -= 1;
+                silent += 1;
+                continue;
+            };
+            heard += 1;
             if let Some(member) = self.facts().members.iter_mut().find(|member| member.id == id) {
                 if question == Question::Figures {
-                    figures.series = std::mem::take(&mut member.last.series); // as it was told last
+                    // As they were told last.
+                    figures.series = std::mem::take(&mut member.last.series);
+                    figures.used.descriptors = member.last.used.descriptors;
                 }
                 member.last = *figures;
             }
         }
-        self.facts().sum(question == Question::FiguresWithSeries)
+        let own = self.facts().sum(question == Question::FiguresWithSeries);
+        Gathered { own, heard, silent: silent + asked - heard }
     }
 
     /// Lets a client in again that is banned, here and on the servers that share bans: whether it was banned here, and what is
@@ -295,6 +383,10 @@ impl StatusRegistry {
                 }
                 // Requests are ended by the operator alone.
                 Question::Workers(question) if question.starts_with("cancel") => Answer::Workers(Vec::new()),
+                Question::Workers(question) if question.starts_with("history ") => {
+                    let asked = question.trim_start_matches("history ");
+                    Answer::Workers(status_registry.history.answer(asked).into_iter().collect())
+                }
                 Question::Workers(question) => Answer::Workers(status_registry.ask(&question)),
                 Question::Wellness => Answer::Wellness(Wellness::default()), // of servers alone
             };
@@ -337,6 +429,8 @@ impl StatusRegistry {
             series: figures.series.clone(),
             findings: facts.findings.clone(),
             turned_away: facts.turned_away.clone(),
+            by_worker: figures.workers.clone(),
+            lanes: figures.lanes.clone(),
             processes: facts.members.iter().map(|member| member.info.clone()).collect(),
         }
     }
@@ -361,6 +455,11 @@ impl StatusRegistry {
     pub fn findings(&self, format: Format) -> String {
         let facts = self.facts();
         status::findings_report(&facts.findings, &facts.turned_away, format)
+    }
+
+    /// What there was.
+    pub fn history(&self, range: HistoryRange, format: Format) -> String {
+        self.history.report(range, format)
     }
 
     /// Ends a request by its id. Whether it was there, and what to say.
@@ -416,6 +515,9 @@ fn add_counts(sum: &mut Figures, more: &Figures) {
     sum.counted.merge(&more.counted);
     sum.log_lines_lost += more.log_lines_lost;
     sum.used.add(&more.used);
+    sum.series.merge(&more.series);
+    sum.workers.extend_from_slice(&more.workers);
+    lanes::merge(&mut sum.lanes, &more.lanes);
     balance::report::merge(&mut sum.groups, &more.groups);
     providers::merge(&mut sum.providers, &more.providers);
 }
@@ -435,6 +537,8 @@ fn retired(mut figures: Figures) -> Figures {
     figures.used.retire();
     figures.groups.iter_mut().for_each(GroupReport::retire);
     figures.providers.clear();
+    figures.workers.clear();
+    figures.lanes.clear();
     figures
 }
 
@@ -450,6 +554,8 @@ mod tests {
         Figures {
             counted: stats.snapshot(),
             log_lines_lost: 1,
+            workers: Vec::new(),
+            lanes: Vec::new(),
             used: Used { cpu_micros: 3, resident: 5, descriptors: 7 },
             groups: Vec::new(),
             providers: Vec::new(),
@@ -460,7 +566,10 @@ mod tests {
     #[test]
     fn counts_outlive_their_process_and_gauges_do_not() {
         let status_registry = StatusRegistry::new();
-        let member = |id, last| Member { id, info: ProcessInfo::default(), link: None, last };
+        let member = |id, last| {
+            let info = ProcessInfo::default();
+            Member { id, info, link: None, last, glance: Weak::new() }
+        };
         status_registry.set_members(vec![member(1, figures(5)), member(2, figures(7))]);
         assert_eq!(status_registry.figures().counted.requests, 12);
         status_registry.has_ended(1, None);

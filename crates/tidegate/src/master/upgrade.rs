@@ -32,6 +32,7 @@ use tidegate_core::log;
 use tidegate_core::rate::{self, TablePlace};
 use tidegate_io::passing;
 use tidegate_modules::gateway::supervise::process_table::{Handle, children_of_thread};
+use tidegate_stats::history::SentHistory;
 
 /// The variable that says whose successor a process is. It means nothing to any process but the direct child.
 pub const VARIABLE: &str = "TIDEGATE_PREDECESSOR";
@@ -344,9 +345,17 @@ impl Successor {
         self.process.as_ref().is_none_or(|process| process.ends_within(left))
     }
 
-    /// Tells it what has been counted until now, so that its reports go on from there.
-    pub fn tell(&self, figures: &Figures) {
-        if let Ok(bytes) = serde_json::to_vec(figures) {
+    /// Tells it what has been counted until now, so that its reports go on from there, and the first time what there was.
+    pub fn tell(&self, figures: &Figures, history: Option<SentHistory>) {
+        // Each program passes over what it does not know.
+        #[derive(Serialize)]
+        struct Words<'w> {
+            #[serde(flatten)]
+            figures: &'w Figures,
+            #[serde(skip_serializing_if = "Option::is_none")]
+            history: Option<SentHistory>,
+        }
+        if let Ok(bytes) = serde_json::to_vec(&Words { figures, history }) {
             let _ = passing::send(self.link.as_fd(), &bytes, &[]);
         }
     }
@@ -432,10 +441,16 @@ impl Handover {
         let status_registry = status_registry.clone();
         let hearing = std::thread::Builder::new().name("tidegate-before".into());
         let _ = hearing.spawn(move || {
+            let mut has_history = false;
             while let Ok(Some((bytes, _))) = passing::receive(link.as_fd()) {
                 if let Ok(figures) = serde_json::from_slice(&bytes) {
                     status_registry.set_before(figures);
                 }
+                has_history |= status_registry.history.inherit(&bytes);
+            }
+            // One that has no history to give has no totals either, but for those of the file.
+            if !has_history {
+                status_registry.history.load_totals();
             }
             // Nobody hears it where this server has ended.
             let _ = events.send(Event::PredecessorEnded);

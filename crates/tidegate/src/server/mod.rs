@@ -41,6 +41,7 @@ use tidegate_io::passing;
 use tidegate_io::usage::Usage;
 use tidegate_modules::gateway::pool_directory::PoolDirectory;
 use tidegate_modules::login::LoginStore;
+use tidegate_modules::status::{WorkerFigures, lanes};
 use tidegate_stats::series::{SeriesDirectory, SeriesFigures};
 use tidegate_stats::{Level, Snapshot, Worker as Stats};
 use wellness::Limits;
@@ -179,10 +180,12 @@ struct Members {
 }
 
 impl Members {
+    /// What the workers have counted, but for descriptors: somebody asks every second.
     fn figures(&self) -> Figures {
-        let mut counted = Snapshot::default();
+        let (mut counted, mut by_worker) = (Snapshot::default(), Vec::new());
         if let Ok(workers) = self.workers.read() {
             workers.iter().for_each(|(_, stats)| counted.merge(&stats.snapshot()));
+            by_worker.extend(workers.iter().enumerate().map(|(at, (_, stats))| WorkerFigures::of(at, stats)));
         }
         let native = blocking::figures();
         let level = |current: usize, peak: usize, limit: usize| {
@@ -199,17 +202,20 @@ impl Members {
         (counted.dns_unanswered, counted.dns_refused) = (names.unanswered, names.refused);
         Figures {
             counted,
+            workers: by_worker,
+            lanes: lanes::lanes(),
             log_lines_lost: self.writer.lost_lines(),
             groups: self.directory.groups().report(),
             providers: self.logins.get().map(|logins| logins.providers()).unwrap_or_default(),
-            used: Usage::now().into(),
+            used: Usage::without_descriptors().into(),
             series: SeriesFigures::default(),
         }
     }
 
-    /// With what each site and route has counted.
+    /// With what each site and route has counted, and how many descriptors are open: what takes its time.
     fn figures_with_series(&self) -> Figures {
         let mut figures = self.figures();
+        figures.used = Usage::now().into();
         if let Ok(workers) = self.workers.read() {
             figures.series = SeriesFigures::of(&self.series, workers.iter().map(|(_, stats)| &stats.series));
         }

@@ -124,13 +124,14 @@ impl Master {
     }
 
     fn present(&self, wanted: Wanted) -> Present {
-        let Revision { settings, tls, assigned, warnings, logs, sockets, .. } = &self.current;
+        let Revision { settings, tls, assigned, warnings, written, logs, sockets, .. } = &self.current;
         Present {
             access: self.current.access.clone(),
             settings: settings.clone(),
             files: tls.clone(),
             assigned: assigned.clone(),
             warnings: warnings.clone(),
+            written: written.clone(),
             control: self.sealed_control.clone(),
             logs: logs.open_targets(),
             addresses: sockets.addresses(),
@@ -228,7 +229,8 @@ impl Master {
         let Some(Change::Reload(reload)) = &mut self.change else { return Ok((None, Vec::new())) };
         let Some(draft) = reload.draft.take() else { return Ok((None, Vec::new())) };
         reload.is_given = true;
-        let Draft { mut settings, layout, files, seen, access, assigned, warnings, logs, sockets } = draft;
+        let Draft { mut settings, layout, files, seen, access, assigned, warnings, written, logs, sockets } =
+            draft;
         let logs = logs.joined(&settings, &self.current.logs).context("cannot copy a log")?;
         let sockets = sockets.joined(&settings, layout.total(), &self.current.sockets)?;
         sealing::keep_ports(&mut settings, &sockets);
@@ -247,6 +249,7 @@ impl Master {
             layout,
             assigned,
             warnings,
+            written,
         };
         self.tls.check(&next)?;
         let serving = self.servers.serving();

@@ -16,7 +16,7 @@ use anyhow::{Result, anyhow};
 use std::collections::HashSet;
 use std::sync::Arc;
 use tidegate_config::settings::LogTarget;
-use tidegate_config::{Diagnostic, Loaded, Settings};
+use tidegate_config::{Diagnostic, Loaded, Settings, WrittenSettings};
 use tidegate_core::log;
 use tidegate_core::tls::{TlsFiles, pair_files};
 use tidegate_io::off_limits;
@@ -42,6 +42,8 @@ pub(super) struct Draft {
     pub(super) access: AccessState,
     pub(super) assigned: Vec<users::Assigned>,
     pub(super) warnings: HashSet<String>,
+    /// The settings as they were written.
+    pub(super) written: Arc<WrittenSettings>,
     /// Those that were not open before.
     pub(super) logs: Logs,
     /// Of addresses that were not listened on before.
@@ -87,6 +89,7 @@ pub(super) fn read(options: &ServeOptions, present: &Present, allows_loss: bool)
     let (said, warnings) = sayings(&loaded, &present.warnings);
     let mut found = Found { said, kept: Vec::new(), has_errors: loaded.has_errors() };
     let mut notes = Vec::new();
+    let written = Arc::new(std::mem::take(&mut loaded.written));
     let Some(settings) = loaded.settings else {
         return Read { found, notes, outcome: Err(anyhow!("")) };
     };
@@ -124,7 +127,7 @@ pub(super) fn read(options: &ServeOptions, present: &Present, allows_loss: bool)
         let access = access.complete(&settings, &present.access)?;
         Draft::of(settings, (files, access), seen, present, &mut notes)
     });
-    let outcome = outcome.map(|draft| Some(Draft { warnings, ..draft }));
+    let outcome = outcome.map(|draft| Some(Draft { warnings, written, ..draft }));
     Read { found, notes, outcome }
 }
 
@@ -170,6 +173,7 @@ pub(super) struct Present {
     pub(super) access: AccessState,
     pub(super) assigned: Vec<users::Assigned>,
     pub(super) warnings: HashSet<String>,
+    pub(super) written: Arc<WrittenSettings>,
     /// What of the control socket applications do not reach.
     pub(super) control: Option<Arc<ControlPaths>>,
     /// Logs that are open.
@@ -218,7 +222,8 @@ impl Draft {
         let logs = Logs::open(&settings, &present.logs, &present.wanted)?;
         // Last: others can see it.
         let sockets = NewSockets::open(&settings, layout.total(), &present.addresses, &present.wanted)?;
-        Ok(Draft { settings, layout, files, seen, access, assigned, warnings, logs, sockets })
+        let written = present.written.clone();
+        Ok(Draft { settings, layout, files, seen, access, assigned, warnings, written, logs, sockets })
     }
 }
 

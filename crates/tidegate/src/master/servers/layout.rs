@@ -9,7 +9,7 @@ use crate::server::privileges;
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use tidegate_config::Settings;
+use tidegate_config::{Settings, WrittenSettings};
 use tidegate_core::tls::TlsFiles;
 
 /// What server processes are made of. Where it changes, they are replaced.
@@ -127,6 +127,8 @@ pub struct Revision {
     pub assigned: Vec<users::Assigned>,
     /// What the warnings that they give are known by.
     pub warnings: HashSet<String>,
+    /// The settings as they were written.
+    pub written: Arc<WrittenSettings>,
 }
 
 impl Revision {

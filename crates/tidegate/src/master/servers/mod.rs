@@ -467,13 +467,14 @@ impl Servers {
         self.news.push_back(News::Ended(id));
         let place = server.place;
         server.served = server.serving_since.map(|since| since.elapsed()).unwrap_or_default();
-        let was_sound = server.was_sound();
+        let (was_sound, pid) = (server.was_sound(), server.pid);
         self.status_registry.has_ended(id, None);
         if is_mistake
             && !self.is_ending
             && let Some(place) = self.places.get_mut(place)
         {
             place.missed(was_sound);
+            self.status_registry.history.mark(&format!("server process {pid} replaced"));
         }
         self.publish();
     }
@@ -651,6 +652,7 @@ impl Servers {
         let Some(server) = self.list.iter().find(|server| server.id == id) else { return };
         if let Some(place) = self.places.get_mut(server.place).filter(|_| !self.is_ending) {
             place.missed(server.was_sound());
+            self.status_registry.history.mark(&format!("server process {} replaced", server.pid));
             self.tick(revision);
         }
     }

@@ -4,6 +4,7 @@ use super::super::pools::Served;
 use super::super::status_registry::Member;
 use super::{Servers, State};
 use crate::link::Figures;
+use std::sync::Weak;
 use tidegate_modules::status::ProcessInfo;
 
 impl Servers {
@@ -28,12 +29,13 @@ impl Servers {
                 },
                 link: Some(server.link.clone()),
                 last: Figures::default(),
+                glance: Weak::new(),
             });
         }
         for place in self.places.iter().filter(|place| place.next_try.is_some()) {
             let (state, restarts) = ("waiting".to_owned(), place.restarts);
             let info = ProcessInfo { pid: 0, state, started: now, workers: 0, restarts };
-            members.push(Member { id: 0, info, link: None, last: Figures::default() });
+            members.push(Member { id: 0, info, link: None, last: Figures::default(), glance: Weak::new() });
         }
         let links: Vec<Served> = members
             .iter()

@@ -108,6 +108,7 @@ fn revision(number: u64, processes: usize) -> Revision {
         layout: Layout { processes, ..Layout::of(&settings, 1, None) },
         assigned: Vec::new(),
         warnings: HashSet::new(),
+        written: Arc::default(),
         settings: Arc::new(settings),
     }
 }

@@ -1,0 +1,168 @@
+//! The totals of days in a file, so that they outlive a stop: `statistics { totals }`, or the folder that the service manager
+//! has for such things.
+//!
+//! Written every few minutes and at the end, whole and then moved into its place: a full disk costs the newest totals after
+//! a stop, and a line in the log. Each time has a thread of its own, one at most, so that a file system that hangs holds up
+//! nobody.
+
+use super::kept_bans::{read, write};
+use serde::{Deserialize, Serialize};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+use tidegate_config::Settings;
+use tidegate_core::log;
+use tidegate_io::clock::wall_seconds;
+use tidegate_stats::history::Day;
+
+/// How often they are written.
+const EVERY: Duration = Duration::from_secs(300);
+/// In the folder of the service manager.
+const NAME: &str = "totals.json";
+
+/// The file.
+#[derive(Serialize, Deserialize)]
+struct Kept {
+    days: Vec<Day>,
+}
+
+/// Where these settings have the totals; `None`: nowhere.
+pub fn path_for(settings: &Settings) -> Option<PathBuf> {
+    let of_service = || {
+        let folder = std::env::var_os("STATE_DIRECTORY").map(PathBuf::from)?;
+        folder.is_absolute().then(|| folder.join(NAME)) // several are joined by colons, and none of them is meant
+    };
+    let statistics = &settings.statistics;
+    statistics.totals.clone().or_else(of_service).filter(|_| statistics.history)
+}
+
+/// What the file has. What is wrong with it is said, and it is moved aside: the next one would take its place.
+pub fn load(path: &Path) -> Vec<Day> {
+    let now = u64::try_from(wall_seconds()).unwrap_or(0);
+    let days = read(path).map_err(|error| error.to_string()).and_then(|text| {
+        let Some(text) = text else { return Ok(Vec::new()) };
+        let kept: Kept = serde_json::from_str(&text).map_err(|error| error.to_string())?;
+        Day::checked(kept.days, now).map_err(|error| error.to_string())
+    });
+    days.unwrap_or_else(|error| {
+        log::warn(format_args!("the totals of days begin anew: {} cannot be used: {error}", path.display()));
+        let mut aside = path.as_os_str().to_owned();
+        aside.push(".wrong");
+        let _ = std::fs::rename(path, aside);
+        Vec::new()
+    })
+}
+
+/// Writes the file.
+pub fn keep(path: &Path, days: Vec<Day>) -> bool {
+    let text = serde_json::to_string(&Kept { days }).map_err(std::io::Error::from);
+    let written = text.and_then(|text| write(path, &(text + "\n")));
+    if let Err(error) = &written {
+        log::warn(format_args!(
+            "the totals of days would be lost by a stop: {} cannot be written: {error}",
+            path.display()
+        ));
+    }
+    written.is_ok()
+}
+
+/// Writes the file every few minutes.
+pub struct Totals {
+    path: Mutex<Option<PathBuf>>,
+    next: Mutex<Instant>,
+    is_writing: Arc<AtomicBool>,
+}
+
+impl Default for Totals {
+    fn default() -> Totals {
+        Totals {
+            path: Mutex::default(),
+            next: Mutex::new(Instant::now() + EVERY),
+            is_writing: Arc::default(),
+        }
+    }
+}
+
+impl Totals {
+    /// Where they go from now on.
+    pub fn set_path(&self, path: Option<PathBuf>) {
+        *self.path.lock().unwrap_or_else(PoisonError::into_inner) = path;
+    }
+
+    /// Where they go.
+    pub fn path(&self) -> Option<PathBuf> {
+        self.path.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Writes them when it is time.
+    pub fn look(&self, days: impl FnOnce() -> Option<Vec<Day>>) {
+        let mut next = self.next.lock().unwrap_or_else(PoisonError::into_inner);
+        if Instant::now() < *next {
+            return;
+        }
+        *next = Instant::now() + EVERY;
+        let Some(path) = self.path() else { return };
+        if self.is_writing.swap(true, Relaxed) {
+            return; // the file system hangs, and the time before is still at it
+        }
+        let (days, is_writing) = (days(), self.is_writing.clone());
+        let thread = std::thread::Builder::new().name("tidegate-totals".into());
+        let started = thread.spawn(move || {
+            if let Some(days) = days {
+                keep(&path, days);
+            }
+            is_writing.store(false, Relaxed);
+        });
+        if started.is_err() {
+            self.is_writing.store(false, Relaxed);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tidegate_stats::history::DayTotals;
+
+    fn day(day: u64, requests: u64) -> Day {
+        Day { day, totals: DayTotals { requests, statuses: vec![(200, requests)], ..DayTotals::default() } }
+    }
+
+    #[test]
+    fn totals_outlive_a_stop_and_what_is_wrong_with_the_file_does_not() {
+        let folder = std::env::temp_dir().join(format!("tidegate-totals-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let path = folder.join("totals.json");
+        assert_eq!(load(&path), []);
+        let days = vec![day(19_000, 5), day(19_001, 7)];
+        assert!(keep(&path, days.clone()));
+        assert_eq!(load(&path), days);
+        for wrong in ["", "{", "{\"days\":7}", "{\"days\":[{\"day\":99999999}]}"] {
+            std::fs::write(&path, wrong).unwrap();
+            assert_eq!(load(&path), [], "{wrong}");
+            assert_eq!(std::fs::read_to_string(folder.join("totals.json.wrong")).unwrap(), wrong);
+        }
+        // Where it cannot be written nothing else happens.
+        assert!(!keep(&folder.join("no/such/folder/totals.json"), days.clone()));
+        std::fs::create_dir_all(folder.join("taken/below")).unwrap();
+        assert!(!keep(&folder.join("taken"), days));
+        assert!(!folder.join("taken.new").exists(), "nothing is left of it");
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn they_are_written_when_it_is_time() {
+        let totals = Totals::default();
+        totals.set_path(Some("/no/such/folder/totals.json".into()));
+        totals.look(|| panic!("it is not time"));
+        *totals.next.lock().unwrap() = Instant::now();
+        let mut asked = 0;
+        totals.look(|| {
+            asked += 1;
+            None
+        });
+        totals.look(|| panic!("it is not time again"));
+        assert_eq!(asked, 1);
+    }
+}
