@@ -19,6 +19,7 @@ use crate::memory::{self, Holdings};
 use crate::reply::{Need, Reply};
 use crate::response::Response;
 use crate::signals::SharedSignals;
+use crate::trace::Trace;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 use tidegate_io::LocalFuture;
@@ -101,6 +102,7 @@ pub struct Later {
     holdings: Holdings,
     ledger: Rc<Ledger>,
     signals: Option<Rc<SharedSignals>>,
+    trace: Option<Rc<Trace>>,
 }
 
 enum Stage {
@@ -145,7 +147,14 @@ impl Later {
             holdings: Holdings::default(),
             ledger: ledger.clone(),
             signals: None,
+            trace: None,
         }
+    }
+
+    /// How long it waits for a place is written down there.
+    pub(crate) fn tracing(mut self, trace: Option<&Rc<Trace>>) -> Later {
+        self.trace = trace.cloned();
+        self
     }
 
     /// With what a handler may still say of the request when it has waited.
@@ -240,6 +249,9 @@ impl Later {
                     let elapsed = Elapsed::nanos(waited);
                     self.ledger.stats.queue_delay.record_elapsed(elapsed);
                     self.ledger.stats.series.took(self.account.series, Phase::Queue, elapsed);
+                    if let Some(trace) = &self.trace {
+                        trace.took(Phase::Queue, waited);
+                    }
                     self.ledger.enter_flight();
                     *place = Place::Taken;
                 }

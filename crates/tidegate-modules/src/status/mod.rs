@@ -26,6 +26,7 @@ mod rates;
 mod report;
 mod requests;
 mod sites;
+mod tail;
 mod upstreams;
 mod xml;
 
@@ -35,6 +36,7 @@ pub use in_force::{InForce, ListenSocket};
 pub use providers::ProviderReport;
 pub use rates::{QueueReport, RateKind, RateReport};
 pub use requests::{requests_report, slow_report};
+pub use tail::{CancelReport, TailReport, TailRow, cancel_report, tail_report};
 
 use crate::gateway::balance::report::GroupReport;
 use crate::gateway::supervise::status::PoolStatus;

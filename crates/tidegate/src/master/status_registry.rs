@@ -17,6 +17,7 @@ use std::time::{Duration, Instant};
 use tidegate_config::settings::upstream::Upstream;
 use tidegate_config::settings::{Settings, Site};
 use tidegate_core::rate::Client;
+use tidegate_core::selection::Selection;
 use tidegate_core::{log, series};
 use tidegate_io::usage::Usage;
 use tidegate_modules::gateway::balance::{self, report::GroupReport};
@@ -28,6 +29,8 @@ use tidegate_tls::Slot;
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Questions of server processes that are answered at once.
 const ASKING: usize = 32;
+/// Requests that were cancelled, noted in one line of the error log.
+const NOTED: usize = 100;
 
 /// Shared by the threads of the master.
 pub struct StatusRegistry {
@@ -235,11 +238,20 @@ impl StatusRegistry {
         lifted
     }
 
-    /// What every worker of every process says to a question, in their order.
+    /// What every worker of every process that serves says to a question, in their order.
     pub fn ask(&self, question: &str) -> Vec<String> {
+        self.ask_those(question, |state| state == "serving")
+    }
+
+    /// The same of processes that finish what they have, too: for what is about requests.
+    fn ask_all(&self, question: &str) -> Vec<String> {
+        self.ask_those(question, |state| matches!(state, "serving" | "draining"))
+    }
+
+    fn ask_those(&self, question: &str, is_asked: impl Fn(&str) -> bool) -> Vec<String> {
         let links: Vec<(usize, Arc<Link>)> = {
             let facts = self.facts();
-            let members = facts.members.iter().filter(|member| member.info.state == "serving");
+            let members = facts.members.iter().filter(|member| is_asked(&member.info.state));
             members.filter_map(|member| Some((member.info.workers, member.link.clone()?))).collect()
         };
         let mut answers = Vec::with_capacity(links.len());
@@ -277,8 +289,12 @@ impl StatusRegistry {
                     let figures = status_registry.figures_with_series();
                     Answer::Report(Box::new((status_registry.server(&figures), figures.counted)))
                 }
-                // Requests are ended by the operator alone.
-                Question::Workers(question) if question.starts_with("cancel") => Answer::Workers(Vec::new()),
+                // Requests are ended, and watched, by the operator alone.
+                Question::Workers(question)
+                    if question.starts_with("cancel") || question.starts_with("tail") =>
+                {
+                    Answer::Workers(Vec::new())
+                }
                 Question::Workers(question) => Answer::Workers(status_registry.ask(&question)),
                 Question::Wellness => Answer::Wellness(Wellness::default()), // of servers alone
             };
@@ -331,17 +347,17 @@ impl StatusRegistry {
 
     /// The requests under way.
     pub fn requests(&self, format: Format) -> String {
-        status::requests_report(&self.ask("requests"), format)
+        status::requests_report(&self.ask_all("requests"), format)
     }
 
     /// The requests that were slow.
     pub fn slow(&self, format: Format) -> String {
-        status::slow_report(&self.ask("slow"), format)
+        status::slow_report(&self.ask_all("slow"), format)
     }
 
     /// Ends a request by its id. Whether it was there, and what to say.
     pub fn cancel(&self, id: &str) -> (bool, String) {
-        let answers = self.ask(&format!("cancel {id}"));
+        let answers = self.ask_all(&format!("cancel {id}"));
         match answers.iter().any(|answer| answer == "cancelled") {
             true => {
                 log::info(format_args!("request {id} was cancelled by an operator"));
@@ -351,6 +367,46 @@ impl StatusRegistry {
                 false,
                 format!("no request {id} is under way; `tidegate status requests` shows those that are\n"),
             ),
+        }
+    }
+
+    /// Ends the requests of a selection, or says which they are. Whether it was done, and what to say.
+    pub fn cancel_all(&self, selection: &Selection, is_rehearsal: bool) -> (bool, String) {
+        let how = if is_rehearsal { "dry" } else { "now" };
+        let report = match status::cancel_report(&self.ask_all(&format!("cancel-all {how} {selection}"))) {
+            Ok(report) => report,
+            Err(error) => return (false, error + "\n"),
+        };
+        let (count, ids) = (report.count, &report.ids);
+        let requests = if count == 1 { "1 request".to_owned() } else { format!("{count} requests") };
+        let silent = match report.silent {
+            0 => String::new(),
+            silent => format!("{silent} workers do not answer; they may have more\n"),
+        };
+        if is_rehearsal {
+            let ids: String = ids.iter().map(|id| format!("{id}\n")).collect();
+            return (report.silent == 0, format!("{ids}{requests} would be cancelled\n{silent}"));
+        }
+        let said = selection.to_string().replace('\t', " ");
+        for ids in ids.chunks(NOTED) {
+            log::info(format_args!("cancelled by an operator ({said}): {}", ids.join(" ")));
+        }
+        (report.silent == 0, format!("{requests} cancelled\n{silent}"))
+    }
+
+    /// What is new to one who watches requests end, as JSON; without a selection it watches no longer. Whether it may, else why
+    /// not.
+    pub fn tail(&self, name: &str, selection: Option<&Selection>) -> (bool, String) {
+        let Some(selection) = selection else {
+            self.ask_all(&format!("tail-end {name}"));
+            return (true, String::new());
+        };
+        match status::tail_report(&self.ask_all(&format!("tail {name} {selection}"))) {
+            Ok(report) => match serde_json::to_string(&report) {
+                Ok(json) => (true, json),
+                Err(error) => (false, format!("requests cannot be told: {error}")),
+            },
+            Err(error) => (false, error),
         }
     }
 
