@@ -2,6 +2,7 @@
 
 use crate::admission::{Admission, Shared};
 use crate::batch::BatchMemory;
+use crate::busiest::Busiest;
 use crate::crowd::Share;
 use crate::engine::Engine;
 use crate::log::{AccessBuffers, AccessRecord, Record, Sink};
@@ -35,6 +36,8 @@ pub struct Ctx {
     pub log: AccessBuffers,
     /// Requests that were slow.
     pub(crate) slow: SlowRequests,
+    /// Who and what it has most to do with.
+    pub(crate) busiest: Busiest,
     /// Operators who watch requests end.
     pub(crate) tails: Tails,
     /// Who is let in, who waits, who is turned away.
@@ -80,6 +83,7 @@ impl Ctx {
             stats,
             log,
             slow: SlowRequests::default(),
+            busiest: Busiest::new(now),
             tails: Tails::default(),
             admission,
             turn: 0,
@@ -121,6 +125,7 @@ impl Ctx {
             self.log.tick(now);
             self.stats.series.learn();
             self.tails.on_second(self.second());
+            self.busiest.on_second(now);
         }
     }
 }

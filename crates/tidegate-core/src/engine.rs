@@ -139,6 +139,11 @@ impl Engine {
         self.sites.get(self.hosts.site_index(listener, authority).0)
     }
 
+    /// It is in force from now on.
+    pub(crate) fn begin(&self) {
+        self.sites.iter().for_each(|site| site.series.in_force(site.config()));
+    }
+
     /// Each site, with what it and its routes are called in statistics.
     pub(crate) fn each_site(&self, mut tell: impl FnMut(&Site, &SeriesNames)) {
         for (site, names) in self.sites.iter().zip(series::names(&self.settings)) {

@@ -11,6 +11,7 @@ pub mod answer;
 mod batch;
 pub mod body;
 pub mod body_stream;
+mod busiest;
 mod client_head;
 pub mod client_names;
 mod condition;
@@ -45,6 +46,7 @@ mod request_values;
 pub mod response;
 pub mod selection;
 pub mod series;
+mod server_timing;
 mod signals;
 pub mod site;
 #[doc(hidden)]

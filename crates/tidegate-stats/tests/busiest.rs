@@ -28,7 +28,10 @@ fn check<'n>(
         prop_assert!(*error <= bound, "{error} above {bound}");
     }
     for (name, truth) in exact {
-        prop_assert!(*truth <= bound || kept.contains_key(name.as_slice()), "{truth} above {bound} is not kept");
+        prop_assert!(
+            *truth <= bound || kept.contains_key(name.as_slice()),
+            "{truth} above {bound} is not kept"
+        );
     }
     Ok(())
 }

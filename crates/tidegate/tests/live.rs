@@ -237,6 +237,79 @@ fn so_many_may_watch_and_who_has_gone_leaves_a_place() {
     assert_eq!(watcher.end().code(), Some(0));
 }
 
+// ---------------------------------------------------------------- slow requests
+
+/// What it has waited for in each phase is in that phase, and the phases are all of it.
+#[test]
+fn a_slow_request_says_where_it_has_spent_its_time() {
+    let folder = Folder::new("live-slow");
+    let backend = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = backend.local_addr().unwrap();
+    let more =
+        format!("route \"/app/*\" {{ slow-after \"1ms\"; proxy \"http://{address}\" {{ connections 1 }} }}");
+    let server = Server::with_config(&folder, &text(&more).replace("processes 2", "processes 1"));
+    let rows = |what: &str| {
+        let told = server.tell(&["status", what, "--json"]).stdout;
+        let told: Value = serde_json::from_str(&told).unwrap_or_else(|error| panic!("{error}: {told}"));
+        told["requests"].as_array().unwrap().clone()
+    };
+    // Until it has been in a phase for a while longer than this; how long that was.
+    let wait_in = |target: &str, phase: &str, since: f64| {
+        wait_for(
+            || {
+                let rows = rows("requests");
+                let row = rows.iter().find(|row| row["target"] == target && row["phase"] == phase)?;
+                row["age"].as_f64().filter(|age| *age > since + 0.1)
+            },
+            phase,
+        )
+    };
+    let ask = |path: &str| {
+        let mut client = TcpStream::connect(&server.address).unwrap();
+        client.set_read_timeout(Some(WAIT)).unwrap();
+        let request = format!("GET {path} HTTP/1.1\r\nHost: a.test\r\nConnection: close\r\n\r\n");
+        client.write_all(request.as_bytes()).unwrap();
+        client
+    };
+    let accept = || {
+        let (mut application, _) = backend.accept().unwrap();
+        application.set_read_timeout(Some(WAIT)).unwrap();
+        assert!(application.read(&mut [0; 4096]).unwrap() > 0, "the application has the request");
+        application
+    };
+    let mut first = ask("/app/first");
+    let mut application = accept();
+    let mut second = ask("/app/second");
+    let queued = wait_in("/app/second", "answering", 0.0);
+    application.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok").unwrap();
+    drop(application);
+    first.read_to_end(&mut Vec::new()).unwrap();
+    let mut application = accept();
+    let answering = wait_in("/app/second", "answering", queued);
+    application.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\no").unwrap();
+    let sending = wait_in("/app/second", "sending", answering);
+    application.write_all(b"k").unwrap();
+    drop(application);
+    second.read_to_end(&mut Vec::new()).unwrap();
+    let slow = wait_for(
+        || rows("slow").into_iter().find(|row| row["target"] == "/app/second"),
+        "the request among the slow ones",
+    );
+    let of = |name: &str| slow[name].as_f64().unwrap_or_else(|| panic!("{name} of {slow}"));
+    let (took, queue, connect) = (of("took"), of("queue"), of("connect"));
+    let (waited, sent) = (of("application"), of("sending"));
+    assert!(queue >= queued - 0.001 && took >= sending, "{queued} queued: {slow}");
+    // It was seen in each of them for a tenth of a second.
+    assert!(waited >= 0.09 && sent >= 0.09, "{slow}");
+    let sum = queue + connect + waited + sent;
+    assert!(sum <= took + 0.001 && sum >= took * 0.8, "{sum} of {took}: {slow}");
+    let text = server.tell(&["status", "slow"]).stdout;
+    assert!(text.contains("Queue") && text.contains("GET /app/second"), "{text}");
+    // And what has come most often.
+    let busiest = server.tell(&["status", "busiest"]).stdout;
+    assert!(busiest.contains("Busiest Paths:") && busiest.contains("/app/second"), "{busiest}");
+}
+
 // ---------------------------------------------------------------- cancel
 
 #[test]

@@ -8,6 +8,7 @@ use super::Connection;
 use crate::admission::{Account, Admission, Admitted};
 use crate::answer;
 use crate::body::{self, BodySink, RequestBody};
+use crate::busiest::Sample;
 use crate::context::Ctx;
 use crate::engine::Engine;
 use crate::exchange::{Exchange, Local, LocalSource};
@@ -209,6 +210,10 @@ impl Connection {
         // Also the slow requests of `tidegate status` are a log of sorts.
         if let Some(site) = site {
             entry.target = site.shown_target(entry.target);
+        }
+        if cx.busiest.is_due() {
+            let (target, authority) = (entry.target, head.authority);
+            cx.busiest.count(&Sample { client: remote.client, target, authority, fields: &fields });
         }
         let traced = site.filter(|site| site.traces_all);
         let mut trace = traced.and_then(|site| Trace::begin(site.traced(), &remote, &fields));

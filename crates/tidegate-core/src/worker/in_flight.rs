@@ -21,6 +21,7 @@ impl Worker {
         match question.split_once(' ').unwrap_or((question, "")) {
             ("requests", "") => Some(self.requests()),
             ("slow", "") => Some(self.slow()),
+            ("busiest", "") => Some(self.cx.busiest.to_json()),
             ("cancel", id) => Some(if self.cancel(id) { "cancelled" } else { "none" }.to_owned()),
             ("cancel-all", which) => Some(self.cancel_all(which)),
             ("tail", who) => Some(self.tail(who)),

@@ -25,6 +25,7 @@ pub(super) enum View {
     Server,
     Requests,
     Slow,
+    Busiest,
     Cache,
     CacheList,
 }
@@ -64,6 +65,7 @@ impl Question {
                 "cache" if view == View::Server => view = View::Cache,
                 "requests" if view == View::Server => view = View::Requests,
                 "slow" if view == View::Server => view = View::Slow,
+                "busiest" if view == View::Server => view = View::Busiest,
                 "list" => view = View::CacheList,
                 "start" => action = Some(Action::Start),
                 "stop" => action = Some(Action::Stop),

@@ -6,6 +6,7 @@
 //! | nothing | the report on the server |
 //! | `requests` | the requests under way, the oldest first, as text or JSON |
 //! | `slow` | the requests that were slow for their route, the slowest first |
+//! | `busiest` | the paths, hosts, clients, user agents and referrers that come most often |
 //! | `cache` | the report on the file cache; with `list` (or `list` alone) every entry of it |
 //! | `start`, `stop`, `restart` | changes the file cache; only by POST, and not from another site |
 //! | `refresh=N` | the browser asks again every N seconds |
@@ -16,6 +17,7 @@
 //! [`StatusSource`].
 
 mod ask;
+mod busiest;
 mod cache;
 mod html;
 mod in_force;
@@ -31,6 +33,7 @@ mod upstreams;
 mod xml;
 
 pub use ask::Format;
+pub use busiest::busiest_report;
 pub(crate) use html::Escaped;
 pub use in_force::{InForce, ListenSocket};
 pub use providers::ProviderReport;
@@ -64,7 +67,7 @@ pub trait StatusSource {
     fn gather(&self) -> LocalFuture<Option<(ServerInfo, Snapshot)>>;
 
     /// Asks every worker (`Registry::ask`) and waits for the answers, in any order; a worker that has ended
-    /// may be left out. The questions of this page: `requests` and `slow` (answered with a JSON object), `cache report` (answered with a JSON object), `cache
+    /// may be left out. The questions of this page: `requests`, `slow` and `busiest` (answered with a JSON object), `cache report` (answered with a JSON object), `cache
     /// list` (a JSON array of objects), `cache start`, `cache stop`, `cache restart` (`ok`, or what is
     /// wrong).
     fn ask_all(&self, question: &str) -> LocalFuture<Vec<String>>;
@@ -266,6 +269,7 @@ impl Handler for StatusPage {
                     View::Server => "server",
                     View::Requests => "requests under way",
                     View::Slow => "slow requests",
+                    View::Busiest => "busiest paths and clients",
                     View::Cache | View::CacheList => "file cache",
                 };
                 say(format!("status page: the report on the {subject} as {}", question.format.media_type()));
@@ -288,20 +292,9 @@ impl StatusPage {
         let (format, refresh) = (question.format, question.refresh_shown());
         let source = self.source.clone();
         let with_list = match question.view {
-            View::Requests => {
-                let format = if format == Format::Json { Format::Json } else { Format::Text };
-                return Reply::Later(Box::pin(async move {
-                    let answers = source.ask_all("requests").await;
-                    content(format, requests_report(&answers, format), refresh)
-                }));
-            }
-            View::Slow => {
-                let format = if format == Format::Json { Format::Json } else { Format::Text };
-                return Reply::Later(Box::pin(async move {
-                    let answers = source.ask_all("slow").await;
-                    content(format, slow_report(&answers, format), refresh)
-                }));
-            }
+            View::Requests => return table(source, "requests", requests_report, question),
+            View::Slow => return table(source, "slow", slow_report, question),
+            View::Busiest => return table(source, "busiest", busiest_report, question),
             View::Cache if format.has_cache() => false,
             View::CacheList if format.has_cache() => true,
             _ => {
@@ -344,6 +337,20 @@ impl StatusPage {
             }
         }))
     }
+}
+
+/// What `report` makes of what the workers say to a question: as JSON, or as text in every other case.
+fn table(
+    source: Rc<dyn StatusSource>,
+    asked: &'static str,
+    report: fn(&[String], Format) -> String,
+    question: Question,
+) -> Reply {
+    let format = if question.format == Format::Json { Format::Json } else { Format::Text };
+    Reply::Later(Box::pin(async move {
+        let answers = source.ask_all(asked).await;
+        content(format, report(&answers, format), question.refresh_shown())
+    }))
 }
 
 /// The master does not answer: it has ended, or is about to.

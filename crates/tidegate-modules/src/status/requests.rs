@@ -103,7 +103,7 @@ fn to_text(count: u64, silent: u64, rows: &[Row]) -> String {
     text
 }
 
-fn write_table<const N: usize>(text: &mut String, table: &[[String; N]]) {
+pub(super) fn write_table<const N: usize>(text: &mut String, table: &[[String; N]]) {
     let width = |column: usize| table.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
     let widths: Vec<usize> = (0..N).map(width).collect();
     for row in table {
@@ -234,7 +234,7 @@ pub fn slow_report(answers: &[String], format: Format) -> String {
 }
 
 /// What a client has sent reaches a terminal.
-fn printable(text: &str) -> String {
+pub(super) fn printable(text: &str) -> String {
     text.chars().map(|char| if char.is_control() { '?' } else { char }).collect()
 }
 

@@ -15,7 +15,7 @@ use tidegate_modules::status::Format;
 ///
 /// Connections, keep-alive, requests, timings, sites, routes and the file cache, all workers together. `cache` asks about
 /// the file cache and steers it: `list` its entries, `stop` using it, `start` again, `restart` it empty. `requests` shows
-/// those that are under way, `slow` those that took longer than nearly all of their route.
+/// those that are under way, `slow` those that took longer than nearly all of their route, `busiest` what has come most often in the last minutes.
 #[derive(Args)]
 #[command(after_long_help = "\
 Examples:
@@ -24,6 +24,7 @@ Examples:
   tidegate status cache list
   tidegate status requests
   tidegate status slow
+  tidegate status busiest
   tidegate status --prometheus > /var/lib/node_exporter/tidegate.prom
 
 Exit codes:
@@ -61,6 +62,8 @@ enum Part {
     Requests,
     /// Those that were slow for their route, the slowest first
     Slow,
+    /// Paths, hosts, clients, user agents and referrers that come most often
+    Busiest,
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
@@ -357,11 +360,12 @@ pub fn status(arguments: &StatusArguments) -> Result<ExitCode> {
     }
     let request = match arguments.what {
         None => Request::Status(form),
-        Some(Part::Requests | Part::Slow) if arguments.action.is_some() => {
+        Some(Part::Requests | Part::Slow | Part::Busiest) if arguments.action.is_some() => {
             bail!("requests are only shown here; `tidegate cancel ID` ends one that is under way")
         }
         Some(Part::Requests) => Request::Requests(form),
         Some(Part::Slow) => Request::Slow(form),
+        Some(Part::Busiest) => Request::Busiest(form),
         Some(Part::Cache) => {
             let question = match arguments.action {
                 None => "report",

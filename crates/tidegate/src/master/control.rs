@@ -55,6 +55,8 @@ pub enum Request {
     Requests(Format),
     /// The requests that were slow for their route.
     Slow(Format),
+    /// What comes most often.
+    Busiest(Format),
     /// One of those under way is to end.
     Cancel(String),
     /// Those of a selection are to end; `is_rehearsal` only says which those are.
@@ -115,6 +117,8 @@ impl Request {
             Request::Requests(_) => "requests text".into(),
             Request::Slow(Format::Json) => "slow json".into(),
             Request::Slow(_) => "slow text".into(),
+            Request::Busiest(Format::Json) => "busiest json".into(),
+            Request::Busiest(_) => "busiest text".into(),
             Request::Cancel(id) => format!("cancel {id}"),
             Request::CancelAll { selection, is_rehearsal } => {
                 format!("cancel-all {} {selection}", if *is_rehearsal { "dry" } else { "now" })
@@ -160,6 +164,8 @@ impl Request {
             ("requests", "json") => Request::Requests(Format::Json),
             ("slow", "" | "text") => Request::Slow(Format::Text),
             ("slow", "json") => Request::Slow(Format::Json),
+            ("busiest", "" | "text") => Request::Busiest(Format::Text),
+            ("busiest", "json") => Request::Busiest(Format::Json),
             ("cancel", id) if is_request_id(id) => Request::Cancel(id.into()),
             ("cancel-all", rest) => {
                 let (how, selection) = rest.split_once(' ')?;
@@ -630,6 +636,7 @@ fn serve(
         }
         Some(Request::Requests(format)) => return respond(&Reply::ok(status_registry.requests(format))),
         Some(Request::Slow(format)) => return respond(&Reply::ok(status_registry.slow(format))),
+        Some(Request::Busiest(format)) => return respond(&Reply::ok(status_registry.busiest(format))),
         Some(Request::Cancel(id)) => {
             let (is_ok, text) = status_registry.cancel(&id);
             return respond(&Reply { is_ok, text });
@@ -685,6 +692,8 @@ mod tests {
             Request::Requests(Format::Text),
             Request::Requests(Format::Json),
             Request::Slow(Format::Json),
+            Request::Busiest(Format::Text),
+            Request::Busiest(Format::Json),
             Request::Cancel("17-0-3f-12".into()),
             Request::CancelAll { selection: "site=a b\tstatus=5xx".parse().unwrap(), is_rehearsal: true },
             Request::CancelAll { selection: "client=10.0.0.0/8".parse().unwrap(), is_rehearsal: false },

@@ -355,6 +355,11 @@ impl StatusRegistry {
         status::slow_report(&self.ask_all("slow"), format)
     }
 
+    /// The paths, hosts, clients, user agents and referrers that come most often.
+    pub fn busiest(&self, format: Format) -> String {
+        status::busiest_report(&self.ask("busiest"), format)
+    }
+
     /// Ends a request by its id. Whether it was there, and what to say.
     pub fn cancel(&self, id: &str) -> (bool, String) {
         let answers = self.ask_all(&format!("cancel {id}"));
