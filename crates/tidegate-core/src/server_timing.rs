@@ -32,7 +32,7 @@ impl ServerTiming {
     /// Tells of an answer whose head is made now. A finished one is shared with others, and is left as it is.
     pub(crate) fn tell(&self, mut response: Response) -> Response {
         if let Head::Fields(lines) = &mut response.head {
-            lines.push("Server-Timing", &self.value());
+            lines.push("Server-Timing", self.value());
         }
         response
     }

@@ -212,7 +212,7 @@ mod tests {
     fn what_has_no_room_is_counted() {
         let (engine, mut tails) = (engine(), Tails::default());
         assert!(!tails.is_active());
-        let mut ask = |tails: &mut Tails| tails.ask(("a", Selection::default()), 0, &engine).unwrap();
+        let ask = |tails: &mut Tails| tails.ask(("a", Selection::default()), 0, &engine).unwrap();
         assert_eq!(ask(&mut tails), r#"{"lost":0,"rows":[]}"#);
         tails.tell(&engine, &end(200), None);
         let told = ask(&mut tails);

@@ -191,7 +191,7 @@ impl Trace {
 
 #[cfg(test)]
 impl Trace {
-    /// One of members that have answered so, sockets of these names; each took a millisecond for each stage that it has come to.
+    /// One of members that have answered so, by their addresses or the paths of their sockets; each took a millisecond for each stage that it has come to.
     pub(crate) fn made(id: Option<&str>, site: &str, route: &str, tries: &[(&str, u16)]) -> Rc<Trace> {
         let routes = vec![route.to_owned()];
         let of = Traced { site: site.to_owned(), routes, has_id: true };
@@ -199,7 +199,7 @@ impl Trace {
             let after = |stage: u64| if *status == 0 { 0 } else { 1 + stage * 1_000_000 };
             let (connected, answered) = (after(1), after(2));
             Try {
-                member: Some(Address::Unix(PathBuf::from(*member))),
+                member: Some(member.parse().map_or_else(|_| Address::Unix(member.into()), Address::Tcp)),
                 status: *status,
                 began: 1,
                 connected,
