@@ -395,6 +395,10 @@ pub struct Route {
     pub intercepts: bool,
     /// What its requests are counted in; `None`: [`DEFAULT_BUCKET`].
     pub bucket: Option<String>,
+    /// What takes longer is slow; `None`: as the route itself has shown.
+    pub slow_after: Option<Duration>,
+    /// Who is told how long an answer has taken to make.
+    pub server_timing: Shared<NetworkSet>,
     /// `None`: bodies are sent as they are.
     pub compress: Option<Compress>,
     /// `None`: those of the server.

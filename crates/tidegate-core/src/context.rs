@@ -2,10 +2,12 @@
 
 use crate::admission::{Admission, Shared};
 use crate::batch::BatchMemory;
+use crate::busiest::Busiest;
 use crate::crowd::Share;
 use crate::engine::Engine;
-use crate::log::AccessBuffers;
+use crate::log::{AccessBuffers, AccessRecord, Record, Sink};
 use crate::slow::SlowRequests;
+use crate::tail::Tails;
 use std::rc::Rc;
 use std::sync::Arc;
 use tidegate_config::settings::Settings;
@@ -34,6 +36,10 @@ pub struct Ctx {
     pub log: AccessBuffers,
     /// Requests that were slow.
     pub(crate) slow: SlowRequests,
+    /// Who and what it has most to do with.
+    pub(crate) busiest: Busiest,
+    /// Operators who watch requests end.
+    pub(crate) tails: Tails,
     /// Who is let in, who waits, who is turned away.
     pub admission: Admission,
     /// Turns of the worker, modulo 2^32: the order in which connections fell idle.
@@ -77,6 +83,8 @@ impl Ctx {
             stats,
             log,
             slow: SlowRequests::default(),
+            busiest: Busiest::new(now),
+            tails: Tails::default(),
             admission,
             turn: 0,
             share: Share::default(),
@@ -97,6 +105,18 @@ impl Ctx {
         (monotonic_ns() / 1_000_000_000) as u32
     }
 
+    /// Whether anybody is told of a request that ends, whose log is this.
+    #[inline]
+    pub(crate) fn tells(&self, log: Option<Sink>) -> bool {
+        log.is_some() || self.tails.is_active()
+    }
+
+    /// Copies what is told of a request at its end, where anybody is told: also the operator who asks what it waits for.
+    pub(crate) fn capture(&self, entry: &AccessRecord<'_>, log: Option<Sink>) -> Option<Box<Record>> {
+        let is_told = self.tells(log) || entry.trace.is_some();
+        is_told.then(|| self.log.capture(entry, log))
+    }
+
     pub(crate) fn tick(&mut self) {
         let now = wall_seconds();
         if now != self.now {
@@ -105,6 +125,8 @@ impl Ctx {
             self.log.tick(now);
             self.stats.series.learn();
             self.stats.busy_micros.raise_to(thread_cpu_ns() / 1_000);
+            self.tails.on_second(self.second());
+            self.busiest.on_second(now);
         }
     }
 }

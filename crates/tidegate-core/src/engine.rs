@@ -3,6 +3,7 @@
 
 use crate::hosts::Hosts;
 use crate::opening::Opening;
+use crate::series;
 use crate::site::Site;
 use crate::tls::{TlsError, TlsSites, TlsStore};
 use std::collections::HashSet;
@@ -11,6 +12,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use tidegate_config::settings::{PathPattern, Settings};
 use tidegate_io::socket::Peer;
+use tidegate_stats::series::SeriesNames;
 use tidegate_tls::{Handshake, Hello, SiteConfig};
 
 /// Sites and routes ready to serve.
@@ -135,6 +137,18 @@ impl Engine {
     #[inline]
     pub fn site_for(&self, listener: usize, authority: &str) -> Option<&Rc<Site>> {
         self.sites.get(self.hosts.site_index(listener, authority).0)
+    }
+
+    /// It is in force from now on.
+    pub(crate) fn begin(&self) {
+        self.sites.iter().for_each(|site| site.series.in_force(site.config()));
+    }
+
+    /// Each site, with what it and its routes are called in statistics.
+    pub(crate) fn each_site(&self, mut tell: impl FnMut(&Site, &SeriesNames)) {
+        for (site, names) in self.sites.iter().zip(series::names(&self.settings)) {
+            tell(site, &names);
+        }
     }
 
     /// The site that answers, and why it is that one.

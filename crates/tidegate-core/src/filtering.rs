@@ -16,7 +16,9 @@ impl Site {
     #[inline]
     pub(crate) fn has_filter_phase(&self, index: usize) -> bool {
         let Route { filters, decoration, .. } = &self.routes[index];
-        !filters.is_empty() || !decoration.is_empty() || !self.config.routes[index].error_pages.is_empty()
+        let route = &self.config.routes[index];
+        let is_dressed = !filters.is_empty() || !decoration.is_empty();
+        is_dressed || !route.error_pages.is_empty() || !route.server_timing.is_empty()
     }
 
     /// The Filter phase: error page, fields of the route, filters. A finished response is for those filters alone that see
@@ -32,7 +34,8 @@ impl Site {
             _ => !pages.is_empty(),
         };
         let pages = may_have_page.then(|| InternalRedirect::of(self, exchange));
-        if filters.is_empty() && route.decoration.is_empty() && pages.is_none() {
+        let timing = self.server_timing(index, exchange);
+        if filters.is_empty() && route.decoration.is_empty() && pages.is_none() && timing.is_none() {
             return reply;
         }
         let least = match exchange.method {
@@ -45,6 +48,9 @@ impl Site {
             let is_finished = !matches!(response.head, Head::Fields(_));
             if let Head::Fields(lines) = &mut response.head {
                 decoration.apply(response.status, &filled, lines);
+            }
+            if let Some(timing) = timing {
+                response = timing.tell(response);
             }
             let filters = filters.into_iter().filter(|(sees_finished, _)| *sees_finished || !is_finished);
             filters.fold(response, |response, (_, filter)| filter::apply(filter, response))

@@ -128,6 +128,11 @@ impl Remote {
         self.client == self.peer && Network::Local.covers(self.peer.ip()) && has_proxy_fields(fields)
     }
 
+    /// Whether the peer may speak for somebody else, whom nobody knows: it sends what proxies send, and is not trusted to.
+    pub(crate) fn may_stand_in(&self, fields: &Fields<'_>) -> bool {
+        self.client == self.peer && (self.is_passed_on || has_proxy_fields(fields))
+    }
+
     /// The same request where other peers are trusted proxies.
     pub(crate) fn seen_behind(self, trusted: &NetworkSet, fields: &Fields<'_>) -> Remote {
         Remote { is_passed_on: self.is_passed_on, ..Remote::behind(trusted, self.peer, fields) }

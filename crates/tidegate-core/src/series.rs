@@ -88,6 +88,14 @@ impl SiteSeries {
         self.ids.routes.get(route).copied().unwrap_or(self.ids.unrouted)
     }
 
+    /// Its settings are in force: what is slow for which of its routes.
+    pub(crate) fn in_force(&self, config: &tidegate_config::settings::Site) {
+        let Some(stats) = &self.stats else { return };
+        for (index, route) in config.routes.iter().enumerate() {
+            stats.series.set_slow_after(self.of(index), route.slow_after);
+        }
+    }
+
     /// Counts a request of the server's own that a route gets on behalf of another.
     #[cold]
     pub(crate) fn handed_on(&self, route: usize) {

@@ -16,6 +16,7 @@ use crate::response::Response;
 use crate::series::SiteSeries;
 use crate::state::RequestState;
 use crate::trace::Traced;
+use std::cell::OnceCell;
 use std::collections::HashMap;
 use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
 use std::rc::Rc;
@@ -49,8 +50,10 @@ pub struct Site {
     pub(crate) trusts_by_route: bool,
     /// Where its access lines go.
     pub access_log: Option<Sink>,
-    /// What its lines tell of requests beside their heads; `None`: nothing.
-    pub(crate) traced: Option<Rc<Traced>>,
+    /// What is told of its requests beside their heads, once somebody wants to know.
+    traced: OnceCell<Rc<Traced>>,
+    /// It is told of all of them: in its log, or since they have ids.
+    pub(crate) traces_all: bool,
     /// For each route, its limits where they are not those of the server; empty where no route has any.
     limits: Vec<Option<Rc<RequestLimits>>>,
     /// Some route has limits of what is under way: requests have something to give back.
@@ -155,7 +158,8 @@ impl Site {
             limits: if has_limits { limits } else { Vec::new() },
             index: RouteIndex::of(config.routes.iter().map(|route| &route.pattern)),
             has_holds: config.routes.iter().any(settings::Route::is_held),
-            traced: Traced::of(&config, false),
+            traced: OnceCell::new(),
+            traces_all: config.has_request_id,
             config,
             routes,
             access_log,
@@ -233,8 +237,13 @@ impl Site {
 
     /// With what the lines of its log want to know.
     pub fn logging(self, log: Option<&AccessLog>) -> Site {
-        let traced = Traced::of(&self.config, log.is_some_and(AccessLog::shows_trace));
-        Site { traced, ..self }
+        let traces_all = self.config.has_request_id || log.is_some_and(AccessLog::shows_trace);
+        Site { traces_all, ..self }
+    }
+
+    /// How it and its routes are called in what is told of requests.
+    pub(crate) fn traced(&self) -> &Rc<Traced> {
+        self.traced.get_or_init(|| Traced::of(&self.config))
     }
 
     /// The path of a request by which everything is decided, and whether it was sent with a `%2F`.

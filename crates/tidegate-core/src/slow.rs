@@ -5,8 +5,10 @@
 
 use crate::log::{AccessRecord, push_json_escaped, push_json_member};
 use crate::series::push_series;
+use crate::trace::PhaseTimes;
 use std::collections::VecDeque;
 use tidegate_config::settings::UpstreamStage;
+use tidegate_io::clock::monotonic_ns;
 use tidegate_stats::series::{SeriesId, SeriesName};
 
 /// Requests that a worker remembers.
@@ -52,6 +54,7 @@ impl SlowRequests {
             push_json_member(&mut row, "target", entry.target.as_bytes());
             push_json_member(&mut row, "host", entry.authority.as_bytes());
             push_json_member(&mut row, "protocol", entry.version.name().as_bytes());
+            push_phases(&mut row, entry);
             push_tries(&mut row, entry);
         }
         if self.0.len() >= KEPT {
@@ -75,6 +78,18 @@ impl SlowRequests {
         }
         out.extend_from_slice(b"]}");
         String::from_utf8_lossy(&out).into_owned()
+    }
+}
+
+/// Where it has spent its time, in seconds, where it has come to an application.
+fn push_phases(row: &mut Vec<u8>, entry: &AccessRecord<'_>) {
+    let Some(trace) = entry.trace.filter(|trace| trace.tries() > 0) else { return };
+    let PhaseTimes { queue, connect, application } = trace.times();
+    let sending = trace.answered_at().map_or(0, |at| monotonic_ns().saturating_sub(at));
+    for (name, nanos) in
+        [("queue", queue), ("connect", connect), ("application", application), ("sending", sending)]
+    {
+        row.extend_from_slice(format!(",\"{name}\":{:.6}", nanos as f64 / 1e9).as_bytes());
     }
 }
 

@@ -12,8 +12,10 @@ use crate::site::Site;
 use crate::trace::Trace;
 use crate::user::Identity;
 use smallvec::SmallVec;
+use std::cell::OnceCell;
 use std::rc::Rc;
 use std::sync::Arc;
+use tidegate_http::Fields;
 use tidegate_io::socket::Peer;
 use tidegate_tls::{ClientIdentity, Handshake};
 
@@ -47,8 +49,8 @@ pub struct RequestState {
     pub(crate) is_rewritten: bool,
     /// Of a request of the server's own: the head of the one that has led to it, by which conditions go.
     pub(crate) asked: Option<ClientHead>,
-    /// What its line in a log will tell of it; `None` where nobody wants to know.
-    pub(crate) trace: Option<Rc<Trace>>,
+    /// What its line in a log, and an operator, will be told of it; see [`RequestState::trace`].
+    pub(crate) trace: OnceCell<Rc<Trace>>,
     pub(crate) signals: Signals,
 }
 
@@ -84,7 +86,7 @@ impl RequestState {
             matched: None,
             is_rewritten: false,
             asked: None,
-            trace: None,
+            trace: OnceCell::new(),
             signals: Signals::default(),
         }
     }
@@ -105,14 +107,27 @@ impl RequestState {
         is_first
     }
 
+    /// What it leaves for who is told of it, begun with the first question for it. `None`: it came from nobody, or nothing that it
+    /// could come to takes long.
+    pub(crate) fn trace(&self) -> Option<Rc<Trace>> {
+        if let Some(trace) = self.trace.get() {
+            return Some(trace.clone());
+        }
+        let site = self.site.as_ref().filter(|site| site.has_programs())?;
+        let trace = Trace::begin(site.traced(), &self.remote, &Fields::default())?;
+        Some(self.trace.get_or_init(|| trace).clone())
+    }
+
     /// The same for a request that is kept, which takes the content along.
     pub(crate) fn keep(&mut self) -> RequestState {
+        let _ = self.trace(); // whatever it comes to is written down where both see it
         RequestState { body: self.body.take(), ..self.copy(self.signals.share()) }
     }
 
     /// The same for another request, without content.
     #[inline]
     pub(crate) fn copy(&self, signals: Signals) -> RequestState {
+        let _ = self.trace();
         let RequestState {
             remote,
             tls,

@@ -1,7 +1,9 @@
-//! What a request leaves for its access line beside its head: its id, where it went, who was asked and how long that took.
+//! What a request leaves for its access line, and for operators, beside its head: its id, where it went, who was asked and how
+//! long that took.
 //!
-//! `conn/decide` begins a [`Trace`] where the site gives ids or its log shows one; `modules/gateway` writes down whom it
-//! asks. Where neither is wanted there is none, and nothing is measured.
+//! `conn/decide` begins a [`Trace`] where the site gives ids or its log shows one; else it is begun when the request is kept, or
+//! asks an application (`state`): what is answered at once by the server itself has none. `modules/gateway` writes down whom it
+//! asks.
 
 use crate::exchange::Exchange;
 use crate::remote::Remote;
@@ -10,6 +12,8 @@ use std::rc::Rc;
 use tidegate_config::settings::{self, UpstreamStage};
 use tidegate_http::Fields;
 use tidegate_io::clock::monotonic_ns;
+use tidegate_io::connect::Address;
+use tidegate_stats::series::Phase;
 
 /// The field that the id of a request comes and goes in.
 pub const REQUEST_ID: &str = "x-request-id";
@@ -22,25 +26,21 @@ const IDS_AT_ONCE: usize = 32;
 /// Members that are told of: more are not tried for one request.
 const TRIES_MAX: usize = 16;
 
-/// How the site and its routes are called in logs, and what of a request is remembered for them.
+/// How the site and its routes are called in logs.
 #[derive(Debug)]
 pub(crate) struct Traced {
     site: String,
     routes: Vec<String>,
     has_id: bool,
-    watches: bool,
 }
 
 impl Traced {
-    /// Of a site; `is_shown` when the lines of its log tell of it. `None`: nothing is remembered.
-    pub(crate) fn of(config: &settings::Site, is_shown: bool) -> Option<Rc<Traced>> {
-        (config.has_request_id || is_shown).then(|| {
-            Rc::new(Traced {
-                site: config.names.first().map(ToString::to_string).unwrap_or_default(),
-                routes: config.routes.iter().map(|route| route.pattern.to_string()).collect(),
-                has_id: config.has_request_id,
-                watches: is_shown,
-            })
+    /// Of a site.
+    pub(crate) fn of(config: &settings::Site) -> Rc<Traced> {
+        Rc::new(Traced {
+            site: config.names.first().map(ToString::to_string).unwrap_or_default(),
+            routes: config.routes.iter().map(|route| route.pattern.to_string()).collect(),
+            has_id: config.has_request_id,
         })
     }
 }
@@ -52,12 +52,26 @@ pub struct Trace {
     id: Option<String>,
     route: Cell<Option<usize>>,
     tries: RefCell<Vec<Try>>,
+    /// Of all tries together.
+    times: Cell<PhaseTimes>,
+}
+
+/// How long a request was in each phase, nanoseconds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct PhaseTimes {
+    /// Waiting for a place: among those in flight, or on an application.
+    pub queue: u64,
+    /// Connecting to applications.
+    pub connect: u64,
+    /// From the first byte sent to an application to the head of its answer.
+    pub application: u64,
 }
 
 /// One member that was asked. Times are monotonic, nanoseconds; 0 is for what has not come to pass.
 #[derive(Debug, Clone)]
 struct Try {
-    member: String,
+    /// `None`: a process that was started for the request.
+    member: Option<Address>,
     status: u16,
     began: u64,
     connected: u64,
@@ -77,7 +91,7 @@ impl Trace {
             let mut spare = before.as_mut().and_then(Rc::get_mut);
             let mut tries = spare.as_mut().map(|spare| std::mem::take(&mut spare.tries)).unwrap_or_default();
             tries.get_mut().clear();
-            let trace = Trace { of: of.clone(), id, route: Cell::new(None), tries };
+            let trace = Trace { of: of.clone(), id, route: Cell::new(None), tries, times: Cell::default() };
             match spare {
                 Some(spare) => *spare = trace,
                 None => *before = Some(Rc::new(trace)),
@@ -106,13 +120,31 @@ impl Trace {
         self.route.get().and_then(|index| self.of.routes.get(index)).map_or("", String::as_str)
     }
 
-    /// Whether anybody wants to know who is asked.
-    pub fn watches(&self) -> bool {
-        self.of.watches
+    /// A phase of it took so long.
+    pub fn took(&self, phase: Phase, nanos: u64) {
+        let mut times = self.times.get();
+        let time = match phase {
+            Phase::Queue => &mut times.queue,
+            Phase::Connect => &mut times.connect,
+            Phase::Application => &mut times.application,
+            Phase::AtOnce | Phase::Complete | Phase::FirstByte => return,
+        };
+        *time = time.saturating_add(nanos);
+        self.times.set(times);
+    }
+
+    /// How long it was in each phase so far.
+    pub(crate) fn times(&self) -> PhaseTimes {
+        self.times.get()
+    }
+
+    /// When the head of the answer came that was passed on: monotonic, nanoseconds.
+    pub(crate) fn answered_at(&self) -> Option<u64> {
+        self.tries.borrow().last().map(|last| last.answered).filter(|at| *at != 0)
     }
 
     /// A member has been chosen, and the request is about to be sent there.
-    pub fn begin_try(&self, member: String) {
+    pub fn begin_try(&self, member: Option<Address>) {
         let mut tries = self.tries.borrow_mut();
         if tries.len() < TRIES_MAX {
             let began = monotonic_ns();
@@ -159,15 +191,15 @@ impl Trace {
 
 #[cfg(test)]
 impl Trace {
-    /// One of members that have answered so; each took a millisecond for each stage that it has come to.
+    /// One of members that have answered so, by their addresses or the paths of their sockets; each took a millisecond for each stage that it has come to.
     pub(crate) fn made(id: Option<&str>, site: &str, route: &str, tries: &[(&str, u16)]) -> Rc<Trace> {
         let routes = vec![route.to_owned()];
-        let of = Traced { site: site.to_owned(), routes, has_id: true, watches: true };
+        let of = Traced { site: site.to_owned(), routes, has_id: true };
         let made = |(member, status): &(&str, u16)| {
             let after = |stage: u64| if *status == 0 { 0 } else { 1 + stage * 1_000_000 };
             let (connected, answered) = (after(1), after(2));
             Try {
-                member: (*member).to_owned(),
+                member: Some(member.parse().map_or_else(|_| Address::Unix(member.into()), Address::Tcp)),
                 status: *status,
                 began: 1,
                 connected,
@@ -180,6 +212,7 @@ impl Trace {
             id: id.map(str::to_owned),
             route: Cell::new(Some(0)),
             tries: RefCell::new(tries.iter().map(made).collect()),
+            times: Cell::default(),
         })
     }
 }
@@ -188,9 +221,9 @@ impl Trace {
 pub(crate) struct Asked<'t>(&'t Try);
 
 impl Asked<'_> {
-    /// Its address.
-    pub(crate) fn member(&self) -> &str {
-        &self.0.member
+    /// Its address; empty where it has none.
+    pub(crate) fn member(&self) -> String {
+        self.0.member.as_ref().map(Address::to_string).unwrap_or_default()
     }
 
     /// What it has answered.
@@ -214,12 +247,12 @@ impl Asked<'_> {
 impl Exchange<'_> {
     /// The id of the request, where its site gives one.
     pub fn request_id(&self) -> Option<&str> {
-        self.state.trace.as_ref()?.id()
+        self.state.trace.get()?.id()
     }
 
-    /// For who asks others about it; `None` where no log wants to know.
+    /// For who asks others about it; `None` where it came from nobody.
     pub fn watcher(&self) -> Option<Rc<Trace>> {
-        self.state.trace.as_ref().filter(|trace| trace.watches()).cloned()
+        self.state.trace()
     }
 }
 
@@ -305,13 +338,13 @@ mod tests {
 
     #[test]
     fn only_what_is_done_with_gives_its_memory() {
-        let of = Rc::new(Traced { site: "a".into(), routes: Vec::new(), has_id: true, watches: true });
+        let of = Rc::new(Traced { site: "a".into(), routes: Vec::new(), has_id: true });
         let begin = || Trace::begin(&of, &Remote::direct(Peer::Unix), &Fields::default()).unwrap();
         let first = begin();
-        first.begin_try("m".into());
+        first.begin_try(None);
         let second = begin();
         assert!(!Rc::ptr_eq(&first, &second) && first.id() != second.id());
-        second.begin_try("m".into());
+        second.begin_try(None);
         let address = Rc::as_ptr(&second);
         drop(second);
         let third = begin();

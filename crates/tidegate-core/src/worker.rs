@@ -301,6 +301,7 @@ impl Worker {
             let _ = self.runtime.registry().remove(old.listener.fd.as_fd()); // closing it does the same
         }
         self.listeners = listeners;
+        self.cx.engine.begin();
         self.cx.admission.adopt(&self.cx.engine.settings, self.number);
         self.cx.admission.on_empty(None);
         self.bound_unsent();

@@ -49,6 +49,11 @@ impl Elapsed {
         let ticks = ticks(nanos);
         Elapsed { nanos, ticks, bucket: bucket_of(ticks) }
     }
+
+    /// As nanoseconds.
+    pub fn as_nanos(&self) -> u64 {
+        self.nanos
+    }
 }
 
 impl Histogram {

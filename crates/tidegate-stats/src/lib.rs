@@ -9,6 +9,7 @@
 //! Called by the engine and its modules (writing) and by the status page and the command (reading). Must not
 //! know any of them, nor HTTP, and must neither allocate nor lock when something is counted.
 
+pub mod busiest;
 mod cell;
 mod exponential;
 mod histogram;

@@ -1,6 +1,7 @@
 //! Applications behind the server.
 
 use super::{HOUR, MIB, TIB, bound};
+use crate::check::duration;
 use crate::directive::{
     Apply, Argument, Children, Context, Count, Directive, Inheritance, Kind, OFF, Property, one, one_or,
     some, some_or,
@@ -246,6 +247,28 @@ pub(super) const DIRECTIVES: &[Directive] = &[
               counted goes with it when it gets another bucket.",
         example: "bucket \"checkout\"",
         ..Directive::new("bucket", EVERYWHERE)
+    },
+    Directive {
+        arguments: &[one_or("time", Kind::Duration { least: 1, most: 24 * HOUR }, &["auto"])],
+        inheritance: Inheritance::Replaces(Apply::to_route(|route, item| {
+            route.slow_after = (!item.is_word("auto")).then(|| duration(item));
+        })),
+        default: Some("slow-after auto"),
+        doc: "Requests that take longer are shown as slow (`tidegate status slow`). `auto` learns it from the route: what takes \
+              longer than 99.9 % of its requests, and 10 ms at least; before there were a thousand, half a second.",
+        example: "slow-after \"200ms\"",
+        ..Directive::new("slow-after", EVERYWHERE)
+    },
+    Directive {
+        arguments: &[some_or("networks", Kind::Network, &["off"])],
+        inheritance: Inheritance::Replaces(Apply::to_route(|route, item| route.server_timing = lower::networks(item).into())),
+        default: Some("server-timing off"),
+        doc: "Clients that are told how long their answers have taken to make, in the field `Server-Timing`, which browsers show \
+              beside a request: `queue`, `connect` and `app` where an application was asked, and `total`, in milliseconds, up to the head of the \
+              answer. It tells of other people's load, so nobody else gets it, and nobody behind a proxy that is not among the \
+              `trusted-proxies`. Files from the cache, which take no time, have none.",
+        example: "server-timing \"local\" \"10.0.0.0/8\"",
+        ..Directive::new("server-timing", EVERYWHERE)
     },
     Directive {
         arguments: &[OFF],

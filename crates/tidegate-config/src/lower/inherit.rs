@@ -74,6 +74,8 @@ pub(crate) struct Inherited {
     pub trusted_proxies: Shared<NetworkSet>,
     pub has_request_id: bool,
     pub bucket: Option<String>,
+    pub slow_after: Option<Duration>,
+    pub server_timing: Shared<NetworkSet>,
     pub limits: RequestLimits,
     /// Those of the top level.
     pub limits_of_server: Arc<RequestLimits>,

@@ -98,6 +98,8 @@ pub(super) fn with(inherited: Inherited, pattern: PathPattern, action: Action, o
         error_pages: inherited.error_pages,
         intercepts: inherited.intercepts,
         bucket: inherited.bucket,
+        slow_after: inherited.slow_after,
+        server_timing: inherited.server_timing,
         compress: inherited.compress,
         limits: (inherited.limits != *inherited.limits_of_server).then_some(inherited.limits),
         origin,

@@ -97,6 +97,16 @@ impl ValueError {
     }
 }
 
+/// Reads a time as settings say it, such as `200ms`, `5s` or `2h`, up to a year.
+///
+/// # Errors
+/// A sentence that says what it is not, and what to write.
+pub fn read_duration(text: &str) -> Result<Duration, String> {
+    const YEAR: u64 = 365 * 86_400_000;
+    let written = Written::Text { text, is_bare: false };
+    quantity::duration(written, 0, YEAR).map_err(|error| format!("{}; {}", error.message, error.help))
+}
+
 /// A host name, where the text is one.
 pub(crate) fn host(text: &str) -> Option<HostPattern> {
     names::host(text).ok()

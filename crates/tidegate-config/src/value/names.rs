@@ -162,6 +162,15 @@ pub(crate) fn network(text: &str) -> Result<Network, ValueError> {
     Ok(Network::Prefix { address, bits })
 }
 
+impl std::str::FromStr for Network {
+    type Err = String;
+
+    /// As settings say it: `10.0.0.0/8`, `::1`, `all`, `local`, `unix`.
+    fn from_str(text: &str) -> Result<Network, String> {
+        network(text).map_err(|error| format!("{}; {}", error.message, error.help))
+    }
+}
+
 /// Fields that the server itself sets, and where they are set instead.
 #[rustfmt::skip]
 const OWNED: &[(&str, &str)] = &[

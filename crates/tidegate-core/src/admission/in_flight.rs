@@ -19,6 +19,7 @@ use crate::memory::{self, Holdings};
 use crate::reply::{Need, Reply};
 use crate::response::Response;
 use crate::signals::SharedSignals;
+use crate::trace::Trace;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 use tidegate_io::LocalFuture;
@@ -126,10 +127,16 @@ enum Place {
     Exempt,
     Taken,
     /// In a box, since most do not have to.
-    Queued(Box<Turn>),
+    Queued(Box<Queued>),
     Refused(QueueRefusal),
     /// There is no memory for what waits.
     Shed,
+}
+
+struct Queued {
+    turn: Turn,
+    /// Where it is written down how long it has waited.
+    trace: Option<Rc<Trace>>,
 }
 
 impl Later {
@@ -149,6 +156,14 @@ impl Later {
             ledger: ledger.clone(),
             signals: None,
         }
+    }
+
+    /// How long it waits for a place is written down there, where it waits at once: what had to be prepared first has no room for it.
+    pub(crate) fn tracing(mut self, trace: Option<&Rc<Trace>>) -> Later {
+        if let Stage::Running { place: Place::Queued(queued), .. } = &mut self.stage {
+            queued.trace = trace.cloned();
+        }
+        self
     }
 
     /// With what a handler may still say of the request when it has waited.
@@ -224,7 +239,8 @@ impl Later {
         let Stage::Running { future, place } = &mut self.stage else {
             return Poll::Ready(self.ledger.busy()); // not to be asked again
         };
-        if let Place::Queued(turn) = place {
+        if let Place::Queued(queued) = place {
+            let Queued { turn, trace } = &mut **queued;
             let claim = self.account.in_flight();
             let line = &self.ledger.shared.in_flight.running;
             let outcome = if has_left && line.lock().withdraw(&claim, turn.ticket()) {
@@ -244,6 +260,9 @@ impl Later {
                     let elapsed = Elapsed::nanos(waited);
                     self.ledger.stats.queue_delay.record_elapsed(elapsed);
                     self.ledger.stats.series.took(self.account.series, Phase::Queue, elapsed);
+                    if let Some(trace) = trace {
+                        trace.took(Phase::Queue, waited);
+                    }
                     self.ledger.enter_flight();
                     *place = Place::Taken;
                 }
@@ -302,12 +321,12 @@ impl Later {
                 let (claim, bounds) = (self.account.in_flight(), ledger.limits().running());
                 leave(&ledger.shared.in_flight.running, &claim, &bounds);
             }
-            Stage::Running { place: Place::Queued(turn), .. } => {
+            Stage::Running { place: Place::Queued(queued), .. } => {
                 ledger.stats.queued.sub(1);
                 ledger.stats.queue_refusals.add(QueueRefusal::Client, 1);
                 let (claim, bounds) = (self.account.in_flight(), ledger.limits().running());
                 ledger.shared.in_flight.running.change(|line, woken| {
-                    line.leave(&claim, turn.ticket(), &bounds, monotonic_ns, woken);
+                    line.leave(&claim, queued.turn.ticket(), &bounds, monotonic_ns, woken);
                 });
             }
             Stage::Running { place: Place::Exempt | Place::Refused(_) | Place::Shed, .. }
@@ -341,7 +360,7 @@ impl Place {
             Arrival::Queued { turn, .. } => {
                 ledger.stats.queued.add(1);
                 ledger.stats.requests_queued.add(1);
-                Place::Queued(Box::new(turn))
+                Place::Queued(Box::new(Queued { turn, trace: None }))
             }
             Arrival::Full => Place::Refused(QueueRefusal::Full),
         }

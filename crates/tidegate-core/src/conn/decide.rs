@@ -8,6 +8,7 @@ use super::Connection;
 use crate::admission::{Account, Admission, Admitted};
 use crate::answer;
 use crate::body::{self, BodySink, RequestBody};
+use crate::busiest::Sample;
 use crate::context::Ctx;
 use crate::engine::Engine;
 use crate::exchange::{Exchange, Local, LocalSource};
@@ -25,6 +26,7 @@ use crate::state::RequestState;
 use crate::trace::Trace;
 use crate::user::Identity;
 use smallvec::SmallVec;
+use std::cell::OnceCell;
 use std::rc::Rc;
 use std::sync::Arc;
 use tidegate_config::settings::RequestLimits;
@@ -180,6 +182,8 @@ impl Connection {
             Some(site) => site.remote(&self.peer, &fields),
             None => Remote::direct(self.peer),
         };
+        let log = site.and_then(|site| site.access_log);
+        let is_told = cx.tells(log);
         let (limits, path) = match site.filter(|site| site.has_limits()) {
             None => (None, PathState::Raw(&mut cx.path_buffer)),
             Some(site) => {
@@ -198,9 +202,8 @@ impl Connection {
                 (site.limits_at(route), PathState::Found(place))
             }
         };
-        let log = site.and_then(|site| site.access_log);
         (entry.client, entry.scheme) = (remote.client, remote.scheme(is_tls));
-        if log.is_some() {
+        if is_told {
             entry.referer = fields.first("referer").unwrap_or(&[]);
             entry.user_agent = fields.first("user-agent").unwrap_or(&[]);
         }
@@ -208,8 +211,12 @@ impl Connection {
         if let Some(site) = site {
             entry.target = site.shown_target(entry.target);
         }
-        let traced = site.and_then(|site| site.traced.as_ref());
-        let mut trace = traced.and_then(|traced| Trace::begin(traced, &remote, &fields));
+        if cx.busiest.is_due() {
+            let (target, authority) = (entry.target, head.authority);
+            cx.busiest.count(&Sample { client: remote.client, target, authority, fields: &fields });
+        }
+        let traced = site.filter(|site| site.traces_all);
+        let mut trace = traced.and_then(|site| Trace::begin(site.traced(), &remote, &fields));
         let mut made = self.transport.handshake().cloned();
         let (mut content_sink, mut content) = (None, None);
         let (mut is_exempt, mut ends_with_client) = (false, false);
@@ -271,7 +278,7 @@ impl Connection {
                         matched: None,
                         is_rewritten: false,
                         asked: None,
-                        trace: trace.take(),
+                        trace: trace.take().map(OnceCell::from).unwrap_or_default(),
                         signals: Signals::of_client(head.version),
                     },
                 };
@@ -280,12 +287,12 @@ impl Connection {
                 let RequestState {
                     remote, tls, body, signals, identity, trace: own, route, has_route, ..
                 } = exchange.state;
-                trace = own;
+                trace = own.into_inner();
                 series = if has_route { site.series.of(route) } else { site.series.unrouted() };
                 if let Some(trace) = trace.as_ref().filter(|_| has_route) {
                     trace.set_route(route);
                 }
-                if log.is_some() {
+                if is_told {
                     (entry.client, entry.scheme) = (remote.client, scheme);
                 }
                 match reply {

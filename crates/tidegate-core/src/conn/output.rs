@@ -6,12 +6,11 @@
 //! framing it byte by byte (files, pipes, shared messages) is theirs alone.
 
 use super::Request;
-use super::send::{Done, tally};
+use super::send::{Done, Told, tally};
 use crate::admission;
 use crate::body::BodySink;
 use crate::body_stream::{BodyStream, Chunk};
 use crate::context::Ctx;
-use crate::log::{AccessRecord, Sink};
 use crate::rate::Pace;
 use crate::response::{Body, FilePiece, Head, Message, Part, Response};
 use std::io;
@@ -330,10 +329,10 @@ impl<F> Output<F> {
 
     /// Exactly once for each response: counters, histogram, access line.
     #[inline]
-    pub(super) fn count(&self, cx: &mut Ctx, entry: Option<(Sink, AccessRecord<'_>)>, request: &Request) {
+    pub(super) fn count(&self, cx: &mut Ctx, told: Option<Told<'_>>, request: &Request) {
         tally(
             cx,
-            entry,
+            told,
             request,
             &Done {
                 status: self.status,

@@ -229,7 +229,8 @@ impl Connection {
         let ready = match reply {
             Reply::Ready(response) => Some(response),
             waiting => {
-                let waiting = cx.admission.later(waiting, account, is_exempt).hearing(signals);
+                let waiting =
+                    cx.admission.later(waiting, account, is_exempt).hearing(signals).tracing(trace.as_ref());
                 let waiting = later.insert(waiting);
                 let polled = waiting.poll(&mut Context::from_waker(&runtime::waker(key)), false);
                 if let Some(interim) = &interim {
@@ -251,7 +252,7 @@ impl Connection {
         {
             return self.respond_inline(cx, response, request, is_last, sink, &entry, held);
         }
-        let record = sink.map(|sink| cx.log.capture(&entry, sink));
+        let record = cx.capture(&entry, sink);
         let mut output = match later {
             Some(later) => Output::later(later),
             None => Output::unbegun(),
@@ -348,10 +349,10 @@ impl Connection {
         held: Option<Held>,
     ) -> io::Result<()> {
         if held.as_ref().is_some_and(|held| held.on_answer(response.status)) {
-            return self.sever(cx, response.status, &request, sink.map(|sink| (sink, *entry)));
+            return self.sever(cx, response.status, &request, (sink, entry));
         }
         if let Some(mut output) = self.start_and_count(cx, response, &request, is_last, sink, entry)? {
-            let record = sink.map(|sink| cx.log.capture(entry, sink));
+            let record = cx.capture(entry, sink);
             let incoming = output.take_tunnel().map(|sink| Box::new(Incoming::Tunnel(sink)));
             let (output, interim) = (Some(output), None);
             self.work = Some(Box::new(Work { request, output, incoming, interim, record, held }));

@@ -15,6 +15,7 @@ use crate::log::{AccessRecord, Ending, Sink};
 use crate::rate::{Held, Pace};
 use crate::response::{Body, Head, Message, Response};
 use crate::slow::SlowEnd;
+use crate::tail::TailEnd;
 use std::io;
 use std::rc::Rc;
 use std::task::{Context, Poll};
@@ -99,7 +100,7 @@ impl Work {
         if let Some(mut output) = self.output.take() {
             output.give_up();
             let entry = self.record.as_ref().map(|record| (record.sink, record.entry()));
-            output.count(cx, entry, &self.request);
+            output.count(cx, told(&entry), &self.request);
         }
     }
 }
@@ -119,13 +120,16 @@ pub(super) struct Done<'a> {
     pub fields: Option<&'a FieldLines>,
 }
 
+/// What may be told of a request, and the log that it is told to.
+pub(super) type Told<'a> = (Option<Sink>, &'a AccessRecord<'a>);
+
+/// The same of what was captured.
+pub(super) fn told<'a>(captured: &'a Option<(Option<Sink>, AccessRecord<'a>)>) -> Option<Told<'a>> {
+    captured.as_ref().map(|(log, entry)| (*log, entry))
+}
+
 #[inline]
-pub(super) fn tally(
-    cx: &mut Ctx,
-    entry: Option<(Sink, AccessRecord<'_>)>,
-    request: &Request,
-    done: &Done<'_>,
-) {
+pub(super) fn tally(cx: &mut Ctx, told: Option<Told<'_>>, request: &Request, done: &Done<'_>) {
     let nanos = monotonic_ns().saturating_sub(request.started);
     cx.stats.sent_bytes.add(done.sent);
     cx.stats.responses.add(done.status.0);
@@ -139,15 +143,19 @@ pub(super) fn tally(
     if is_slow && !status.is_informational() {
         let (status, now) = (status.0, cx.now);
         let end = SlowEnd { series, now, nanos, status, received, sent };
-        cx.slow.remember(&end, entry.as_ref().map(|(_, entry)| entry));
+        cx.slow.remember(&end, told.map(|(_, entry)| entry));
+    }
+    if cx.tails.is_active() {
+        let end = TailEnd { series, status: status.0, received, sent, nanos };
+        cx.tails.tell(&cx.engine, &end, told.map(|(_, entry)| entry));
     }
     if done.is_cut {
         cx.stats.responses_cut.add(1);
     }
-    if let Some((sink, entry)) = entry {
+    if let Some((Some(sink), entry)) = told {
         cx.log.line(
             sink,
-            &entry,
+            entry,
             &Ending {
                 status: done.status.0,
                 received: request.received,
@@ -230,7 +238,7 @@ impl Connection {
         sink: Option<Sink>,
         entry: &AccessRecord<'_>,
     ) -> io::Result<Option<Output>> {
-        let entry = || sink.map(|sink| (sink, *entry));
+        let told = Some((sink, entry));
         let started = match self.as_it_is(&response, request) {
             // The hot path: there is nothing to keep of it.
             Some(message) if !cx.log.shows_responses() => match self.send_prebuilt(cx, message, is_last) {
@@ -239,7 +247,7 @@ impl Connection {
                     let (is_cut, has_first_byte) = (false, false);
                     let status = response.status;
                     let done = Done { status, sent, head, is_cut, has_first_byte, fields: None };
-                    tally(cx, entry(), request, &done);
+                    tally(cx, told, request, &done);
                     return Ok(None);
                 }
                 begun => {
@@ -255,12 +263,12 @@ impl Connection {
         };
         match started {
             Ok(output) if output.is_complete() => {
-                output.count(cx, entry(), request);
+                output.count(cx, told, request);
                 Ok(None)
             }
             Ok(output) => Ok(Some(output)),
             Err(Broken { error, output }) => {
-                output.count(cx, entry(), request);
+                output.count(cx, told, request);
                 Err(error)
             }
         }
@@ -387,9 +395,9 @@ impl Connection {
         cx: &mut Ctx,
         status: Status,
         request: &Request,
-        entry: Option<(Sink, AccessRecord<'_>)>,
+        told: Told<'_>,
     ) -> io::Result<()> {
-        Output::begun(status, 0, 0).count(cx, entry, request);
+        Output::begun(status, 0, 0).count(cx, Some(told), request);
         Err(self.severed())
     }
 
@@ -563,7 +571,7 @@ impl Connection {
         let Some(work) = &mut self.work else { return };
         if let Some(output) = work.output.take() {
             let entry = work.record.as_ref().map(|record| (record.sink, record.entry()));
-            output.count(cx, entry, &work.request);
+            output.count(cx, told(&entry), &work.request);
         }
         self.end_content(cx);
         let is_receiving = self.is_receiving();

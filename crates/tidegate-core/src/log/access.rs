@@ -113,8 +113,8 @@ pub struct Record {
     identity: Option<Rc<Identity>>,
     trace: Option<Rc<Trace>>,
     fields: Box<[KeptField]>,
-    /// Where the line goes.
-    pub sink: Sink,
+    /// Where the line goes; `None`: into no log.
+    pub sink: Option<Sink>,
 }
 
 impl Record {
@@ -125,7 +125,7 @@ impl Record {
     }
 
     /// Copies what the line needs.
-    fn capture(entry: &AccessRecord<'_>, sink: Sink, format: &AccessFormat) -> Box<Record> {
+    fn capture(entry: &AccessRecord<'_>, sink: Option<Sink>, format: &AccessFormat) -> Box<Record> {
         let parts = [
             entry.method.as_bytes(),
             entry.target.as_bytes(),
@@ -272,9 +272,9 @@ impl AccessBuffers {
         self.shows_responses
     }
 
-    /// Copies what the line of a log will need.
-    pub fn capture(&self, entry: &AccessRecord<'_>, sink: Sink) -> Box<Record> {
-        let buffer = self.buffers.iter().find(|buffer| buffer.sink == sink);
+    /// Copies what the line of a log will need, and whoever else is told.
+    pub fn capture(&self, entry: &AccessRecord<'_>, sink: Option<Sink>) -> Box<Record> {
+        let buffer = self.buffers.iter().find(|buffer| Some(buffer.sink) == sink);
         Record::capture(entry, sink, buffer.map_or(&AccessFormat::Common, |buffer| &buffer.format))
     }
 
@@ -374,7 +374,7 @@ fn push_journal_fields(out: &mut Vec<u8>, entry: &AccessRecord<'_>, ending: &End
         out.push(record::FIELD);
         out.extend_from_slice(b"UPSTREAM=");
         let mut last = String::new();
-        trace.each_try(|asked| last = asked.member().to_owned());
+        trace.each_try(|asked| last = asked.member());
         push_escaped(out, last.as_bytes());
     }
 }

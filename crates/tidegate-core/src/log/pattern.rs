@@ -199,7 +199,7 @@ mod tests {
             (LogPart::RequestId, "a1"),
             (LogPart::Site, "example.com"),
             (LogPart::Route, "/a*"),
-            (LogPart::Upstream, "192.0.2.1:80, a\\x1b"),
+            (LogPart::Upstream, "192.0.2.1:80, unix:a\\x1b"),
             (LogPart::UpstreamStatus, "-, 200"),
             (LogPart::UpstreamTime(UpstreamStage::Connected, TimeUnit::Seconds), "-, 0.001000"),
             (LogPart::UpstreamTime(UpstreamStage::FirstByte, TimeUnit::Milliseconds), "-, 2.000"),

@@ -1,11 +1,13 @@
-//! The requests of a worker under way, the end of one, and those that were slow: questions of the operator that the worker answers itself.
+//! The requests of a worker under way, the end of some, those that were slow, and those that end while somebody watches:
+//! questions of the operator that the worker answers itself.
 //!
 //! A request has an id, `PROCESS-WORKER-CONNECTION-NUMBER`: the connection is a generation of its slot, the number a stream or the
 //! count of requests. A later one has it again when its slot has had half a million connections, and comes to the same number.
 
 use super::Worker;
 use crate::conn::in_flight::RequestUnderWay;
-use crate::log::push_json_member;
+use crate::log::{push_json_escaped, push_json_member};
+use crate::selection::{Candidate, Selection, Selector};
 use crate::series::push_series;
 use tidegate_io::Key;
 use tidegate_io::clock::monotonic_ns;
@@ -20,7 +22,14 @@ impl Worker {
         match question.split_once(' ').unwrap_or((question, "")) {
             ("requests", "") => Some(self.requests()),
             ("slow", "") => Some(self.slow()),
+            ("busiest", "") => Some(self.cx.busiest.to_json()),
             ("cancel", id) => Some(if self.cancel(id) { "cancelled" } else { "none" }.to_owned()),
+            ("cancel-all", which) => Some(self.cancel_all(which)),
+            ("tail", who) => Some(self.tail(who)),
+            ("tail-end", name) => {
+                self.cx.tails.end(name);
+                Some("ended".to_owned())
+            }
             _ => None,
         }
     }
@@ -68,6 +77,51 @@ impl Worker {
         self.cx.slow.to_json(|id| self.cx.stats.series.name(id))
     }
 
+    /// What one who watches, by its name and selection, has not been told yet.
+    fn tail(&mut self, who: &str) -> String {
+        let (name, selection) = who.split_once(' ').unwrap_or((who, ""));
+        let selection: Selection = match selection.parse() {
+            Ok(selection) => selection,
+            Err(error) => return format!("{{\"error\":{}}}", json_text(&error)),
+        };
+        let second = self.cx.second();
+        let told = self.cx.tails.ask((name, selection), second, &self.cx.engine, &self.cx.stats.series);
+        told.unwrap_or_else(|| {
+            format!("{{\"error\":{}}}", json_text("as many as may watch at once do already; end one of them"))
+        })
+    }
+
+    /// Ends the requests of a selection behind `now`, or says behind `dry` which those are: a JSON object of how many there are,
+    /// and the ids of the oldest.
+    fn cancel_all(&mut self, which: &str) -> String {
+        let (how, selection) = which.split_once(' ').unwrap_or((which, ""));
+        let selection: Selection = match selection.parse() {
+            Ok(selection) => selection,
+            Err(error) => return format!("{{\"error\":{}}}", json_text(&error)),
+        };
+        let selector = Selector::new(selection, &self.cx.engine);
+        let now = monotonic_ns();
+        let keys: Vec<Key> = self.connections.keys().collect();
+        let mut found: Vec<(u64, Key, u32)> = Vec::new();
+        for key in keys {
+            if let Some(connection) = self.connections.get_mut(key) {
+                connection.each_request(&mut |request| {
+                    if selector.takes(&candidate(&request, &mut String::new(), now)) {
+                        found.push((request.started, key, request.number));
+                    }
+                });
+            }
+        }
+        found.sort_unstable_by_key(|(started, ..)| *started);
+        if how == "now" {
+            found.retain(|(_, key, number)| self.end_request(*key, *number));
+        }
+        let (process, worker) = (std::process::id(), self.number);
+        let ids = found.iter().take(ROWS);
+        let ids = ids.map(|(_, key, number)| format!("\"{process}-{worker}-{:x}-{number}\"", key.number()));
+        format!("{{\"count\":{},\"ids\":[{}]}}", found.len(), ids.collect::<Vec<_>>().join(","))
+    }
+
     fn cancel(&mut self, id: &str) -> bool {
         let mut parts = id.splitn(4, '-');
         let mut part = |own: u64| parts.next().is_some_and(|part| part.parse() == Ok(own));
@@ -79,11 +133,39 @@ impl Worker {
         let (Some(key), Some(number)) = (key.and_then(|key| self.connections.find(key)), number) else {
             return false;
         };
+        self.end_request(key, number)
+    }
+
+    fn end_request(&mut self, key: Key, number: u32) -> bool {
         let Some(connection) = self.connections.get_mut(key) else { return false };
         let Some(next) = connection.cancel(number, key, &mut self.cx) else { return false };
         self.follow(key, next);
         true
     }
+}
+
+/// What a request under way is chosen by; `upstream` is where the address of its application is put.
+fn candidate<'a>(request: &'a RequestUnderWay<'_>, upstream: &'a mut String, now: u64) -> Candidate<'a> {
+    let entry = request.record.map(|record| record.entry());
+    if let Some(trace) = entry.as_ref().and_then(|entry| entry.trace) {
+        trace.each_try(|asked| *upstream = asked.member());
+    }
+    Candidate {
+        series: request.series,
+        client: Some(entry.as_ref().map_or(request.client, |entry| entry.client)),
+        method: entry.map_or("", |entry| entry.method),
+        status: request.status,
+        nanos: now.saturating_sub(request.started),
+        upstream,
+    }
+}
+
+/// A text as JSON.
+fn json_text(text: &str) -> String {
+    let mut out = b"\"".to_vec();
+    push_json_escaped(&mut out, text.as_bytes());
+    out.push(b'"');
+    String::from_utf8_lossy(&out).into_owned()
 }
 
 /// All of a row but its end.
@@ -106,7 +188,7 @@ fn row(id: &str, request: &RequestUnderWay<'_>, now: u64) -> Vec<u8> {
     push_json_member(&mut out, "host", entry.authority.as_bytes());
     let mut upstream = String::new();
     if let Some(trace) = entry.trace {
-        trace.each_try(|asked| asked.member().clone_into(&mut upstream));
+        trace.each_try(|asked| upstream = asked.member());
     }
     if !upstream.is_empty() {
         push_json_member(&mut out, "upstream", upstream.as_bytes());

@@ -83,9 +83,12 @@ impl RoutingState {
 }
 
 impl RoutingState {
-    /// Counts how long a phase of it took, for its route.
+    /// Counts how long a phase of it took, for its route, and writes it down.
     #[inline]
     pub(super) fn took(&self, stats: &Stats, phase: Phase, elapsed: Elapsed) {
+        if let Some(trace) = &self.trace {
+            trace.took(phase, elapsed.as_nanos());
+        }
         if let Some(series) = self.series {
             stats.series.took(series, phase, elapsed);
         }
@@ -124,8 +127,7 @@ impl Selection {
     fn of(permit: Permit, upstream: &Upstream, routing: &RoutingState) -> Selection {
         let mut chosen = Selection { permit, trace: None };
         if let Some(trace) = &routing.trace {
-            let address = chosen.address().or(upstream.address());
-            trace.begin_try(address.map(ToString::to_string).unwrap_or_default());
+            trace.begin_try(chosen.address().or(upstream.address()).cloned());
             chosen.trace = Some(trace.clone());
         }
         chosen

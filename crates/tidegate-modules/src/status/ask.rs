@@ -28,6 +28,7 @@ pub(super) enum View {
     Slow,
     Findings,
     History(HistoryRange),
+    Busiest,
     Cache,
     CacheList,
 }
@@ -76,6 +77,7 @@ impl Question {
                     )?;
                     view = View::History(range);
                 }
+                "busiest" if view == View::Server => view = View::Busiest,
                 "list" => view = View::CacheList,
                 "start" => action = Some(Action::Start),
                 "stop" => action = Some(Action::Stop),

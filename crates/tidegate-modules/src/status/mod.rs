@@ -8,6 +8,7 @@
 //! | `slow` | the requests that were slow for their route, the slowest first |
 //! | `findings` | what limits the server, and what to change, as text or JSON |
 //! | `history=10m`, `6h`, `14d`, `days` | what the server has done since, as text or JSON |
+//! | `busiest` | the paths, hosts, clients, user agents and referrers that come most often |
 //! | `cache` | the report on the file cache; with `list` (or `list` alone) every entry of it |
 //! | `start`, `stop`, `restart` | changes the file cache; only by POST, and not from another site |
 //! | `refresh=N` | the browser asks again every N seconds |
@@ -18,6 +19,7 @@
 //! [`StatusSource`].
 
 mod ask;
+mod busiest;
 mod cache;
 mod finding;
 mod history;
@@ -32,11 +34,13 @@ mod report;
 mod requests;
 mod settings;
 mod sites;
+mod tail;
 mod upstreams;
 mod workers;
 mod xml;
 
 pub use ask::Format;
+pub use busiest::busiest_report;
 pub use finding::{Change, Finding, TurnedAway, findings_report};
 pub use history::{HistoryRange, history_report};
 pub(crate) use html::Escaped;
@@ -46,6 +50,7 @@ pub use providers::ProviderReport;
 pub use rates::{QueueReport, RateKind, RateReport};
 pub use requests::{requests_report, slow_report};
 pub use settings::settings_report;
+pub use tail::{CancelReport, TailReport, TailRow, cancel_report, tail_report};
 pub use workers::WorkerFigures;
 
 use crate::gateway::balance::report::GroupReport;
@@ -75,7 +80,7 @@ pub trait StatusSource {
     fn gather(&self) -> LocalFuture<Option<(ServerInfo, Snapshot)>>;
 
     /// Asks every worker (`Registry::ask`) and waits for the answers, in any order; a worker that has ended
-    /// may be left out. The questions of this page: `requests` and `slow` (answered with a JSON object), `cache report` (answered with a JSON object), `cache
+    /// may be left out. The questions of this page: `requests`, `slow` and `busiest` (answered with a JSON object), `cache report` (answered with a JSON object), `cache
     /// list` (a JSON array of objects), `cache start`, `cache stop`, `cache restart` (`ok`, or what is
     /// wrong). `history RANGE text` and `history RANGE json` the master answers itself, once, with the report.
     fn ask_all(&self, question: &str) -> LocalFuture<Vec<String>>;
@@ -294,6 +299,7 @@ impl Handler for StatusPage {
                     View::Slow => "slow requests",
                     View::Findings => "findings",
                     View::History(_) => "history",
+                    View::Busiest => "busiest paths and clients",
                     View::Cache | View::CacheList => "file cache",
                 };
                 say(format!("status page: the report on the {subject} as {}", question.form().media_type()));
@@ -316,18 +322,9 @@ impl StatusPage {
         let (format, refresh) = (question.form(), question.refresh_shown());
         let source = self.source.clone();
         let with_list = match question.view {
-            View::Requests => {
-                return Reply::Later(Box::pin(async move {
-                    let answers = source.ask_all("requests").await;
-                    content(format, requests_report(&answers, format), refresh)
-                }));
-            }
-            View::Slow => {
-                return Reply::Later(Box::pin(async move {
-                    let answers = source.ask_all("slow").await;
-                    content(format, slow_report(&answers, format), refresh)
-                }));
-            }
+            View::Requests => return table(source, "requests", requests_report, question),
+            View::Slow => return table(source, "slow", slow_report, question),
+            View::Busiest => return table(source, "busiest", busiest_report, question),
             View::Findings => {
                 return Reply::Later(Box::pin(async move {
                     let Some((info, _)) = source.gather().await else { return silent() };
@@ -383,6 +380,20 @@ impl StatusPage {
             }
         }))
     }
+}
+
+/// What `report` makes of what the workers say to a question: as JSON, or as text in every other case.
+fn table(
+    source: Rc<dyn StatusSource>,
+    asked: &'static str,
+    report: fn(&[String], Format) -> String,
+    question: Question,
+) -> Reply {
+    let format = if question.format == Format::Json { Format::Json } else { Format::Text };
+    Reply::Later(Box::pin(async move {
+        let answers = source.ask_all(asked).await;
+        content(format, report(&answers, format), question.refresh_shown())
+    }))
 }
 
 /// The master does not answer: it has ended, or is about to.

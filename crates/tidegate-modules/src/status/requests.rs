@@ -105,7 +105,7 @@ fn to_text(count: u64, silent: u64, rows: &[Row]) -> String {
     text
 }
 
-fn write_table<const N: usize>(text: &mut String, table: &[[String; N]]) {
+pub(super) fn write_table<const N: usize>(text: &mut String, table: &[[String; N]]) {
     let length = |cell: &str| cell.chars().count().min(CELL);
     let width = |column: usize| table.iter().map(|row| length(&row[column])).max().unwrap_or(0);
     let widths: Vec<usize> = (0..N).map(width).collect();
@@ -141,8 +141,25 @@ struct SlowRow {
     client: String,
     #[serde(flatten)]
     asked: Asked,
+    #[serde(flatten)]
+    phases: Phases,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     upstreams: Vec<SlowTry>,
+}
+
+/// Seconds that it has spent in each phase, where it has come to an application. What is left of all of it was spent before
+/// that: reading its content, a login.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(default)]
+struct Phases {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    queue: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    connect: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    application: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    sending: Option<f64>,
 }
 
 /// Whom it was sent to, and seconds from when that was chosen.
@@ -167,7 +184,21 @@ pub fn slow_report(answers: &[String], format: Format) -> String {
     if format == Format::Json {
         return format!("{}\n", json!({ "requests": rows }));
     }
-    let head = ["Ended", "Took", "Status", "Client", "Sent", "Site", "Route", "Application", "Request"];
+    let head = [
+        "Ended",
+        "Took",
+        "Queue",
+        "Connect",
+        "Application",
+        "Sending",
+        "Status",
+        "Client",
+        "Sent",
+        "Site",
+        "Route",
+        "Upstream",
+        "Request",
+    ];
     let mut table = vec![head.map(str::to_owned)];
     table.extend(rows.iter().map(|row| {
         let stage =
@@ -179,8 +210,26 @@ pub fn slow_report(answers: &[String], format: Format) -> String {
         let tries = tries.collect::<Vec<_>>().join(", ");
         let (status, sent) = (row.status.to_string(), row.sent.to_string());
         let (took, request) = (format!("{:.3} s", row.took), row.asked.line());
-        let (site, route) = (row.site.clone(), row.route.clone());
-        [date(row.at), took, status, row.client.clone(), sent, site, route, tries, request]
+        let phase = |time: Option<f64>| time.map_or_else(|| "-".to_owned(), |time| format!("{time:.3}"));
+        let Phases { queue, connect, application, sending } = &row.phases;
+        let [queue, connect, application, sending] =
+            [queue, connect, application, sending].map(|time| phase(*time));
+        let (client, site, route) = (row.client.clone(), row.site.clone(), row.route.clone());
+        [
+            date(row.at),
+            took,
+            queue,
+            connect,
+            application,
+            sending,
+            status,
+            client,
+            sent,
+            site,
+            route,
+            tries,
+            request,
+        ]
     }));
     let mut text = String::from("Slow Requests:\n-----\n");
     write_table(&mut text, &table);
@@ -188,7 +237,7 @@ pub fn slow_report(answers: &[String], format: Format) -> String {
 }
 
 /// What a client has sent reaches a terminal, and no more of it than columns can be made of.
-fn printable(text: &str) -> String {
+pub(super) fn printable(text: &str) -> String {
     text.chars().take(CELL).map(|char| if char.is_control() { '?' } else { char }).collect()
 }
 
@@ -200,14 +249,21 @@ mod tests {
     fn the_slowest_is_first() {
         let answers = [
             r#"{"requests":[{"at":0,"took":1.5,"status":200,"site":"a.test","route":"/*"}]}"#,
-            r#"{"requests":[{"took":2.0,"status":502,"method":"GET","target":"/x","upstreams":[{"address":"u","connected":0.25}]}]}"#,
+            r#"{"requests":[{"took":2.0,"queue":0.1,"connect":0.25,"application":1.5,"sending":0.15,"status":502,"method":"GET","target":"/x","upstreams":[{"address":"u","connected":0.25}]}]}"#,
             "this worker does not answer",
         ]
         .map(str::to_owned);
         let text = slow_report(&answers, Format::Text);
         let lines: Vec<&str> = text.lines().collect();
-        assert!(lines[3].contains("2.000 s  502") && lines[3].contains("u connected 0.250"), "{text}");
-        assert!(lines[4].starts_with("1970-01-01T00:00:00Z  1.500 s  200"), "{text}");
+        assert!(
+            lines[3].contains("2.000 s  0.100  0.250    1.500        0.150    502")
+                && lines[3].contains("u connected 0.250"),
+            "{text}"
+        );
+        assert!(
+            lines[4].starts_with("1970-01-01T00:00:00Z  1.500 s  -      -        -            -        200"),
+            "{text}"
+        );
         let json: serde_json::Value = serde_json::from_str(&slow_report(&answers, Format::Json)).unwrap();
         assert_eq!(json["requests"][1]["site"], "a.test");
     }

@@ -12,8 +12,9 @@ use crate::exponential::{LAST, nanos};
 use crate::histogram::{Distribution, Elapsed};
 use crate::table::Reading;
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU16, AtomicU32, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
 
 /// Lines of a page.
 const PAGE: usize = 64;
@@ -84,6 +85,8 @@ struct Rest {
     site: AtomicU32,
     /// What takes longer is slow for this route, in units of 2^-20 s.
     slow_after: AtomicU32,
+    /// The settings say so: it is not learnt.
+    is_told: AtomicBool,
     /// Requests of the server's own that were handed to the route on behalf of others.
     handed_on: Counter,
     /// Of the time in the line, what histograms of others have, less what is here of the time of others (wraps).
@@ -295,6 +298,18 @@ impl SeriesTable {
         answered.elapsed.ticks >> SLOW_SHIFT > u64::from(rest.slow_after.load(Relaxed))
     }
 
+    /// What is slow for a route, as the settings say; `None`: it is learnt from its requests.
+    pub fn set_slow_after(&self, id: SeriesId, after: Option<Duration>) {
+        let Some((_, rest)) = self.place(id) else { return };
+        if let Some(after) = after {
+            let units = u32::try_from((after.as_nanos() << 20) / 1_000_000_000).unwrap_or(u32::MAX);
+            rest.slow_after.store(units, Relaxed);
+        } else if rest.is_told.load(Relaxed) {
+            rest.slow_after.store(SLOW_UNKNOWN, Relaxed);
+        }
+        rest.is_told.store(after.is_some(), Relaxed);
+    }
+
     /// Looks at what some of the routes have come to think is slow; once a second.
     pub fn learn(&self) {
         let Ok(store) = self.store.try_lock() else { return }; // somebody reads it, and the next second will do
@@ -303,7 +318,7 @@ impl SeriesTable {
             self.learner.store(number + 1, Relaxed);
             let Some((line, rest)) = self.place(SeriesId::of(number)) else { continue };
             let requests = line.answers.iter().fold(0, |sum: u64, count| sum.wrapping_add(count.value()));
-            if requests < EXPERIENCE {
+            if requests < EXPERIENCE || rest.is_told.load(Relaxed) {
                 continue;
             }
             // Without a histogram of its own nothing is known of it.
@@ -550,6 +565,14 @@ mod tests {
         assert!(!is_slow(ids[0], 20) && is_slow(ids[0], 30), "longer than the usual 20 ms");
         assert!(!is_slow(ids[1], 9) && is_slow(ids[1], 11), "never less than 10 ms");
         assert!(!is_slow(ids[2], 300), "nobody has asked for it");
+        // What the settings say counts, and is learnt again when they no longer do.
+        table.set_slow_after(ids[0], Some(Duration::from_millis(5)));
+        (0..4).for_each(|_| table.learn());
+        assert!(!is_slow(ids[0], 4) && is_slow(ids[0], 6));
+        table.set_slow_after(ids[0], None);
+        assert!(!is_slow(ids[0], 400));
+        (0..4).for_each(|_| table.learn());
+        assert!(is_slow(ids[0], 30));
     }
 
     #[test]

@@ -4,10 +4,12 @@
 
 mod ask;
 mod bench;
+mod cancel;
 mod cgi_stub;
 mod check;
 mod completions;
 mod control_client;
+mod control_socket;
 mod dangers;
 mod docs;
 mod explain;
@@ -16,10 +18,15 @@ mod keep;
 mod launch;
 mod loops;
 mod man;
+mod printable;
+mod select;
 mod serve;
 mod sign_url;
 mod spawn;
+mod tail;
+mod top;
 mod trust;
+mod units;
 
 use anyhow::Result;
 use clap::error::{ContextKind, ContextValue};
@@ -64,7 +71,9 @@ enum Command {
     Fmt(fmt::Arguments),
     Explain(explain::Arguments),
     Status(control_client::StatusArguments),
-    Cancel(control_client::CancelArguments),
+    Top(top::Arguments),
+    Tail(tail::Arguments),
+    Cancel(cancel::Arguments),
     Reload(control_client::ReloadArguments),
     Bans(control_client::BansArguments),
     Stop(control_client::StopArguments),
@@ -133,7 +142,9 @@ pub fn run() -> ExitCode {
         Command::Fmt(arguments) => fmt::run(&arguments),
         Command::Explain(arguments) => explain::run(&arguments),
         Command::Status(arguments) => control_client::status(&arguments),
-        Command::Cancel(arguments) => control_client::cancel(&arguments),
+        Command::Top(arguments) => top::run(&arguments),
+        Command::Tail(arguments) => tail::run(&arguments),
+        Command::Cancel(arguments) => cancel::run(&arguments),
         Command::Reload(arguments) => control_client::reload(&arguments),
         Command::Bans(arguments) => control_client::bans(&arguments),
         Command::Stop(arguments) => control_client::stop(&arguments),

@@ -27,6 +27,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use tidegate_config::Settings;
+use tidegate_core::selection::Selection;
 use tidegate_modules::gateway::balance::groups::{SteeringOrder, Way};
 use tidegate_modules::status::{Format, HistoryRange};
 
@@ -60,8 +61,14 @@ pub enum Request {
     History(HistoryRange, Format),
     /// What the settings in force say, and where.
     Settings(Format),
+    /// What comes most often.
+    Busiest(Format),
     /// One of those under way is to end.
     Cancel(String),
+    /// Those of a selection are to end; `is_rehearsal` only says which those are.
+    CancelAll { selection: Selection, is_rehearsal: bool },
+    /// What one who watches requests end has not been told yet; without a selection it watches no longer.
+    Tail { name: String, selection: Option<Selection> },
     /// Who is banned.
     Bans,
     /// Somebody is banned no longer.
@@ -122,7 +129,14 @@ impl Request {
             Request::History(range, _) => format!("history {} text", range.name()),
             Request::Settings(Format::Json) => "settings json".into(),
             Request::Settings(_) => "settings text".into(),
+            Request::Busiest(Format::Json) => "busiest json".into(),
+            Request::Busiest(_) => "busiest text".into(),
             Request::Cancel(id) => format!("cancel {id}"),
+            Request::CancelAll { selection, is_rehearsal } => {
+                format!("cancel-all {} {selection}", if *is_rehearsal { "dry" } else { "now" })
+            }
+            Request::Tail { name, selection: Some(selection) } => format!("tail {name} {selection}"),
+            Request::Tail { name, selection: None } => format!("tail-end {name}"),
             Request::Bans => "bans".into(),
             Request::Lift(address) => format!("lift {address}"),
             Request::Reload { allows_loss, config } => {
@@ -175,7 +189,27 @@ impl Request {
             }
             ("settings", "" | "text") => Request::Settings(Format::Text),
             ("settings", "json") => Request::Settings(Format::Json),
+            ("busiest", "" | "text") => Request::Busiest(Format::Text),
+            ("busiest", "json") => Request::Busiest(Format::Json),
             ("cancel", id) if is_request_id(id) => Request::Cancel(id.into()),
+            ("cancel-all", rest) => {
+                let (how, selection) = rest.split_once(' ')?;
+                let is_rehearsal = match how {
+                    "dry" => true,
+                    "now" => false,
+                    _ => return None,
+                };
+                let selection: Selection = selection.parse().ok()?;
+                // All of them are meant by nobody.
+                let is_some = !selection.is_everything();
+                is_some.then_some(Request::CancelAll { selection, is_rehearsal })?
+            }
+            ("tail", rest) => {
+                let (name, selection) = rest.split_once(' ')?;
+                let selection = Some(selection.parse().ok()?);
+                is_request_id(name).then(|| Request::Tail { name: name.into(), selection })?
+            }
+            ("tail-end", name) if is_request_id(name) => Request::Tail { name: name.into(), selection: None },
             ("bans", "") => Request::Bans,
             ("lift", address) => Request::Lift(address.parse().ok()?),
             ("upstream", rest) => {
@@ -632,8 +666,17 @@ fn serve(
             return respond(&Reply::ok(status_registry.history(range, format)));
         }
         Some(Request::Settings(format)) => return respond(&Reply::ok(status_registry.settings(format))),
+        Some(Request::Busiest(format)) => return respond(&Reply::ok(status_registry.busiest(format))),
         Some(Request::Cancel(id)) => {
             let (is_ok, text) = status_registry.cancel(&id);
+            return respond(&Reply { is_ok, text });
+        }
+        Some(Request::CancelAll { selection, is_rehearsal }) => {
+            let (is_ok, text) = status_registry.cancel_all(&selection, is_rehearsal);
+            return respond(&Reply { is_ok, text });
+        }
+        Some(Request::Tail { name, selection }) => {
+            let (is_ok, text) = status_registry.tail(&name, selection.as_ref());
             return respond(&Reply { is_ok, text });
         }
         Some(Request::Bans) => return respond(&Reply::ok(status_registry.rates().bans())),
@@ -684,7 +727,17 @@ mod tests {
             Request::Settings(Format::Json),
             Request::History(HistoryRange::Days, Format::Json),
             Request::History(HistoryRange::Recent(tidegate_stats::history::Range::Hours), Format::Text),
+            Request::Busiest(Format::Text),
+            Request::Busiest(Format::Json),
             Request::Cancel("17-0-3f-12".into()),
+            Request::CancelAll { selection: "site=a b\tstatus=5xx".parse().unwrap(), is_rehearsal: true },
+            Request::CancelAll { selection: "client=10.0.0.0/8".parse().unwrap(), is_rehearsal: false },
+            Request::Tail {
+                name: "1a-2".into(),
+                selection: Some("route=/x y/*\tat-least=10".parse().unwrap()),
+            },
+            Request::Tail { name: "1a-2".into(), selection: Some(Selection::default()) },
+            Request::Tail { name: "1a-2".into(), selection: None },
             Request::Steer {
                 group: "my app".into(),
                 member: "unix:/run/a b.sock".into(),
@@ -714,6 +767,16 @@ mod tests {
         }
         assert_eq!(Request::parse("reload everything"), None);
         assert_eq!(Request::parse("cancel all of them"), None);
+        for refused in [
+            "cancel-all now ",
+            "cancel-all now",
+            "cancel-all soon site=a",
+            "cancel-all dry x=y",
+            "tail ../x ",
+            "tail-end ",
+        ] {
+            assert_eq!(Request::parse(refused), None, "{refused}");
+        }
         assert_eq!(Request::parse("reload of"), None);
         assert_eq!(Request::parse("stop nowhere"), None);
         assert_eq!(Request::parse(""), None);

@@ -19,6 +19,7 @@ use tidegate_config::settings::upstream::Upstream;
 use tidegate_config::settings::{Settings, Site};
 use tidegate_config::{ProcessEnvironment, WrittenSettings};
 use tidegate_core::rate::Client;
+use tidegate_core::selection::Selection;
 use tidegate_core::{log, series};
 use tidegate_io::usage::Usage;
 use tidegate_modules::gateway::balance::{self, report::GroupReport};
@@ -34,6 +35,8 @@ const PATIENCE: Duration = Duration::from_secs(5);
 const GLANCE: Duration = Duration::from_secs(1);
 /// Questions of server processes that are answered at once.
 const ASKING: usize = 32;
+/// Requests that were cancelled, noted in one line of the error log.
+const NOTED: usize = 100;
 
 /// Shared by the threads of the master.
 pub struct StatusRegistry {
@@ -337,12 +340,19 @@ impl StatusRegistry {
         lifted
     }
 
-    /// What every worker of every process says to a question, in their order.
+    /// What every worker of every process that serves says to a question, in their order.
     pub fn ask(&self, question: &str) -> Vec<String> {
+        self.ask_those(question, |state| state == "serving")
+    }
+
+    /// The same of processes that finish what they have, too: for what is about requests.
+    fn ask_all(&self, question: &str) -> Vec<String> {
+        self.ask_those(question, |state| matches!(state, "serving" | "draining"))
+    }
+
+    fn ask_those(&self, question: &str, is_asked: impl Fn(&str) -> bool) -> Vec<String> {
         let links: Vec<(usize, Arc<Link>)> = {
             let facts = self.facts();
-            // One that drains has requests too, but its cache is nobody's any more.
-            let is_asked = |state: &str| state == "serving" || !question.starts_with("cache");
             let members = facts.members.iter().filter(|member| is_asked(&member.info.state));
             members.filter_map(|member| Some((member.info.workers, member.link.clone()?))).collect()
         };
@@ -381,11 +391,15 @@ impl StatusRegistry {
                     let figures = status_registry.figures_with_series();
                     Answer::Report(Box::new((status_registry.server(&figures), figures.counted)))
                 }
-                // Requests are ended by the operator alone.
-                Question::Workers(question) if question.starts_with("cancel") => Answer::Workers(Vec::new()),
                 Question::Workers(question) if question.starts_with("history ") => {
                     let asked = question.trim_start_matches("history ");
                     Answer::Workers(status_registry.history.answer(asked).into_iter().collect())
+                }
+                // Requests are ended, and watched, by the operator alone.
+                Question::Workers(question)
+                    if question.starts_with("cancel") || question.starts_with("tail") =>
+                {
+                    Answer::Workers(Vec::new())
                 }
                 Question::Workers(question) => Answer::Workers(status_registry.ask(&question)),
                 Question::Wellness => Answer::Wellness(Wellness::default()), // of servers alone
@@ -443,12 +457,17 @@ impl StatusRegistry {
 
     /// The requests under way.
     pub fn requests(&self, format: Format) -> String {
-        status::requests_report(&self.ask("requests"), format)
+        status::requests_report(&self.ask_all("requests"), format)
     }
 
     /// The requests that were slow.
     pub fn slow(&self, format: Format) -> String {
-        status::slow_report(&self.ask("slow"), format)
+        status::slow_report(&self.ask_all("slow"), format)
+    }
+
+    /// The paths, hosts, clients, user agents and referrers that come most often.
+    pub fn busiest(&self, format: Format) -> String {
+        status::busiest_report(&self.ask("busiest"), format)
     }
 
     /// What limits the server, and which limits have turned somebody away. Asks nobody: it is as it was found last.
@@ -464,7 +483,7 @@ impl StatusRegistry {
 
     /// Ends a request by its id. Whether it was there, and what to say.
     pub fn cancel(&self, id: &str) -> (bool, String) {
-        let answers = self.ask(&format!("cancel {id}"));
+        let answers = self.ask_all(&format!("cancel {id}"));
         match answers.iter().any(|answer| answer == "cancelled") {
             true => {
                 log::info(format_args!("request {id} was cancelled by an operator"));
@@ -474,6 +493,46 @@ impl StatusRegistry {
                 false,
                 format!("no request {id} is under way; `tidegate status requests` shows those that are\n"),
             ),
+        }
+    }
+
+    /// Ends the requests of a selection, or says which they are. Whether it was done, and what to say.
+    pub fn cancel_all(&self, selection: &Selection, is_rehearsal: bool) -> (bool, String) {
+        let how = if is_rehearsal { "dry" } else { "now" };
+        let report = match status::cancel_report(&self.ask_all(&format!("cancel-all {how} {selection}"))) {
+            Ok(report) => report,
+            Err(error) => return (false, error + "\n"),
+        };
+        let (count, ids) = (report.count, &report.ids);
+        let requests = if count == 1 { "1 request".to_owned() } else { format!("{count} requests") };
+        let silent = match report.silent {
+            0 => String::new(),
+            silent => format!("{silent} workers do not answer; they may have more\n"),
+        };
+        if is_rehearsal {
+            let ids: String = ids.iter().map(|id| format!("{id}\n")).collect();
+            return (report.silent == 0, format!("{ids}{requests} would be cancelled\n{silent}"));
+        }
+        let said = selection.to_string().replace('\t', " ");
+        for ids in ids.chunks(NOTED) {
+            log::info(format_args!("cancelled by an operator ({said}): {}", ids.join(" ")));
+        }
+        (report.silent == 0, format!("{requests} cancelled\n{silent}"))
+    }
+
+    /// What is new to one who watches requests end, as JSON; without a selection it watches no longer. Whether it may, else why
+    /// not.
+    pub fn tail(&self, name: &str, selection: Option<&Selection>) -> (bool, String) {
+        let Some(selection) = selection else {
+            self.ask_all(&format!("tail-end {name}"));
+            return (true, String::new());
+        };
+        match status::tail_report(&self.ask_all(&format!("tail {name} {selection}"))) {
+            Ok(report) => match serde_json::to_string(&report) {
+                Ok(json) => (true, json),
+                Err(error) => (false, format!("requests cannot be told: {error}")),
+            },
+            Err(error) => (false, error),
         }
     }
 

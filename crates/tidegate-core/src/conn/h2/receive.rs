@@ -187,13 +187,15 @@ impl Connection {
         let ready = match reply {
             Reply::Ready(response) => Ok(response),
             // Polled when all that has come is read: what is cancelled there must not reach an application.
-            waiting => Err(cx.admission.later(waiting, account, is_exempt).hearing(signals)),
+            waiting => {
+                Err(cx.admission.later(waiting, account, is_exempt).hearing(signals).tracing(trace.as_ref()))
+            }
         };
         let incoming = content_sink.filter(|sink| sink.has_reader()).map(Incoming::content);
         let output = match ready {
             Ok(response) => {
                 if held.as_ref().is_some_and(|held| held.on_answer(response.status)) {
-                    return self.sever(cx, response.status, &request, sink.map(|sink| (sink, entry)));
+                    return self.sever(cx, response.status, &request, (sink, &entry));
                 }
                 let pace = held.as_ref().and_then(Held::take_pace);
                 let output = self.start_stream(h2, cx, stream, response, &request, pace);
@@ -201,7 +203,7 @@ impl Connection {
                     if let Some(incoming) = incoming {
                         incoming.sink.fail(RequestBodyError::Interrupted); // nobody reads after the answer
                     }
-                    output.count(cx, sink.map(|sink| (sink, entry)), &request);
+                    output.count(cx, Some((sink, &entry)), &request);
                     end_stream(h2, cx, stream, &request);
                     return self.flush_if_full(h2);
                 }
@@ -209,7 +211,7 @@ impl Connection {
             }
             Err(later) => Output::later(later),
         };
-        let record = sink.map(|sink| cx.log.capture(&entry, sink));
+        let record = cx.capture(&entry, sink);
         let mut work = StreamWork::new(stream, request, output, grace);
         (work.incoming, work.interim, work.record, work.limits) = (incoming, interim, record, limits);
         work.held = held;

@@ -1,0 +1,131 @@
+//! The busiest paths, hosts, clients, user agents and referrers of all workers together: out of what they say to the question
+//! `busiest`.
+
+use super::Format;
+use super::report::date;
+use super::requests::{printable, write_table};
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+use std::fmt::Write;
+use tidegate_stats::busiest::{Frequency, Sum};
+
+/// Names that people are shown of each kind, and programs.
+const SHOWN: usize = 20;
+const TOLD: usize = 100;
+
+/// What is counted, by its name in JSON, and what it is called.
+const KINDS: [(&str, &str); 5] = [
+    ("paths", "Paths"),
+    ("hosts", "Hosts"),
+    ("clients", "Clients"),
+    ("user_agents", "User Agents"),
+    ("referrers", "Referrers"),
+];
+
+/// What a worker says.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct OfWorker {
+    since: i64,
+    paths: Vec<OfSketch>,
+    hosts: Vec<OfSketch>,
+    clients: Vec<OfSketch>,
+    user_agents: Vec<OfSketch>,
+    referrers: Vec<OfSketch>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct OfSketch {
+    total: u64,
+    bound: u64,
+    names: Vec<(String, u64, u64)>,
+}
+
+/// The report on them.
+pub fn busiest_report(answers: &[String], format: Format) -> String {
+    let mut sums: [Sum; KINDS.len()] = Default::default();
+    let (mut since, mut silent) = (None, 0);
+    for answer in answers {
+        let Ok(told) = serde_json::from_str::<OfWorker>(answer) else {
+            silent += 1;
+            continue;
+        };
+        since = Some(since.map_or(told.since, |since: i64| since.min(told.since)));
+        let kinds = [told.paths, told.hosts, told.clients, told.user_agents, told.referrers];
+        for (sum, sketches) in sums.iter_mut().zip(&kinds) {
+            for OfSketch { total, bound, names } in sketches {
+                let names = names.iter().map(|(name, count, error)| {
+                    (name.as_bytes(), Frequency { count: *count, error: *error })
+                });
+                sum.add(*total, *bound, names);
+            }
+        }
+    }
+    let since = since.unwrap_or(0);
+    if format == Format::Json { to_json(&sums, since, silent) } else { to_text(&sums, since, silent) }
+}
+
+fn name(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+fn to_json(sums: &[Sum], since: i64, silent: u64) -> String {
+    let mut told = Map::new();
+    told.insert("since".into(), json!(date(since)));
+    told.insert("silent_workers".into(), json!(silent));
+    for ((kind, _), sum) in KINDS.iter().zip(sums) {
+        let top = sum.top(TOLD).into_iter();
+        let top =
+            top.map(|(bytes, of)| json!({ "name": name(bytes), "requests": of.count, "error": of.error }));
+        let top: Vec<Value> = top.collect();
+        let of_kind = json!({ "requests": sum.total(), "error_bound": sum.bound(), "top": top });
+        told.insert((*kind).to_owned(), of_kind);
+    }
+    format!("{}\n", Value::Object(told))
+}
+
+fn to_text(sums: &[Sum], since: i64, silent: u64) -> String {
+    let mut text = format!("Since {}\n", date(since));
+    for ((_, title), sum) in KINDS.iter().zip(sums) {
+        let _ = writeln!(text, "\nBusiest {title}:\n-----");
+        let mut table = vec![["Requests", "Share", "Error", "Name"].map(str::to_owned)];
+        table.extend(sum.top(SHOWN).into_iter().map(|(bytes, Frequency { count, error })| {
+            let share = count as f64 / sum.total().max(1) as f64 * 100.0;
+            let error = if error == 0 { "-".to_owned() } else { format!("<= {error}") };
+            [count.to_string(), format!("{share:.1}%"), error, printable(&name(bytes))]
+        }));
+        write_table(&mut text, &table);
+        let _ = writeln!(text, "{} requests; what is not kept has {} at most", sum.total(), sum.bound());
+    }
+    if silent > 0 {
+        let _ = writeln!(text, "\n{silent} workers do not answer");
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn workers_are_added_up_and_nothing_reaches_the_terminal() {
+        let answers = [
+            r#"{"since":60,"paths":[{"total":30,"bound":0,"names":[["/a",20,0],["/\u001b[2J",10,0]]},{"total":5,"bound":1,"names":[["/a",5,1]]}]}"#,
+            r#"{"since":3,"paths":[{"total":8,"bound":2,"names":[["/b",8,2]]}],"clients":[{"total":8,"names":[["192.0.2.7",8,0]]}]}"#,
+            "this worker does not answer",
+        ]
+        .map(str::to_owned);
+        let text = busiest_report(&answers, Format::Text);
+        assert!(text.starts_with("Since 1970-01-01T00:00:03Z\n\nBusiest Paths:\n-----\n"), "{text}");
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(lines[5], "27        62.8%  <= 3   /a");
+        assert!(lines[6].ends_with("/?[2J") && lines[7].ends_with("/b"), "{text}");
+        assert_eq!(lines[8], "43 requests; what is not kept has 3 at most");
+        assert!(text.contains("\n1 workers do not answer") && !text.contains('\u{1b}'), "{text}");
+        let json: Value = serde_json::from_str(&busiest_report(&answers, Format::Json)).unwrap();
+        assert_eq!(json["paths"]["top"][0], json!({ "name": "/a", "requests": 27, "error": 3 }));
+        assert_eq!((&json["paths"]["error_bound"], &json["hosts"]["requests"]), (&json!(3), &json!(0)));
+        assert_eq!(json["clients"]["top"][0]["name"], "192.0.2.7");
+    }
+}
