@@ -315,16 +315,20 @@ impl RateStore {
     /// Somebody is banned no longer, since `at` (nanoseconds of the monotonic clock): other servers are told, where they
     /// share bans with this one.
     pub fn lifted(&self, client: Client, at: u64) {
-        if let Some(nodes) = &self.1.lock().unwrap_or_else(PoisonError::into_inner).in_force {
+        if let Some(nodes) = self.in_force() {
             nodes.lifted(client, at);
         }
     }
 
     /// The process drains and gets no more settings: what other servers say of bans it leaves to the others of this one.
     pub fn drain(&self) {
-        if let Some(nodes) = &self.1.lock().unwrap_or_else(PoisonError::into_inner).in_force {
+        if let Some(nodes) = self.in_force() {
             nodes.hear_no_more();
         }
+    }
+
+    fn in_force(&self) -> Option<Arc<Nodes>> {
+        self.1.lock().unwrap_or_else(PoisonError::into_inner).in_force.clone()
     }
 
     /// How many tables there are.
