@@ -148,7 +148,8 @@ impl History {
     pub fn span(&self, range: Range) -> Span {
         let level = &self.levels[range as usize];
         let (from, until, series) = level.read();
-        let marks = self.marks.iter().filter(|mark| (from..until).contains(&mark.at));
+        // That of this very second is in no slot yet.
+        let marks = self.marks.iter().filter(|mark| mark.at >= from);
         Span { resolution: level.resolution(), from, until, marks: marks.cloned().collect(), series }
     }
 

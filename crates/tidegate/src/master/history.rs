@@ -201,7 +201,8 @@ fn look(status: &StatusRegistry) {
     status.history.totals.look(|| status.history.days());
 }
 
-/// Looks just behind each full second, until the other end of `ends` is gone.
+/// Looks just behind each full second, so that each has one look, until the other end of `ends` is gone. Only the part of a second
+/// that is left is taken from the clock on the wall: one that is set makes a look a second early or late, and no more.
 fn watch(ends: &Receiver<()>, mut look: impl FnMut()) {
     loop {
         let (_, nanos) = clock::wall();
