@@ -314,6 +314,8 @@ pub struct Site {
     pub is_https_only: bool,
     /// What is done when its load crosses a threshold.
     pub hooks: Vec<Hook>,
+    /// Why the site is left out, where this one only stands for it and answers 503; `None` where it is served.
+    pub left_out: Option<String>,
     /// Where it was written.
     pub origin: Origin,
 }

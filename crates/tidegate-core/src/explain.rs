@@ -103,6 +103,9 @@ impl Engine {
         let names = config.names.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ");
         let names = if names.is_empty() { "without a name" } else { &names };
         notes.push(format!("site {names} ({}): {why}", config.origin));
+        if let Some(why) = &config.left_out {
+            notes.push(format!("the site is left out, and 503 answered in its place: {why}"));
+        }
         let requires_certificate = config.tls.clients.as_ref().is_some_and(|clients| clients.is_required);
         if exchange.scheme == "https" && requires_certificate && client.is_none() {
             notes.set_unanswered(

@@ -117,6 +117,7 @@ pub(super) fn site(
         tls,
         is_https_only,
         hooks,
+        left_out: None,
         origin,
     };
     load_hook::count(&mut site);

@@ -40,6 +40,7 @@ impl StatusSource for Fake {
             providers: Vec::new(),
             in_force: InForce::default(),
             series: SeriesFigures::default(),
+            left_out: Vec::new(),
             used: Used { cpu_micros: 12_345_678, resident: 4096, descriptors: 17 },
             used_by_master: Used::default(),
         };
