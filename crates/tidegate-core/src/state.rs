@@ -25,6 +25,8 @@ pub struct RequestState {
     pub tls: Option<Arc<Handshake>>,
     /// Content of the request, until a handler takes it.
     pub body: Option<RequestBody>,
+    /// Why no handler may have it: more content is announced than is taken here.
+    pub(crate) too_large: Option<Box<str>>,
     pub(crate) site: Option<Rc<Site>>,
     /// Which of the site's routes has the request.
     pub(crate) route: usize,
@@ -72,6 +74,7 @@ impl RequestState {
             remote,
             tls: None,
             body: None,
+            too_large: None,
             site: None,
             route: 0,
             has_route: false,
@@ -117,6 +120,7 @@ impl RequestState {
             remote,
             tls,
             body: _,
+            too_large: _,
             site,
             route,
             has_route,
@@ -136,6 +140,7 @@ impl RequestState {
             remote: *remote,
             tls: tls.clone(),
             body: None,
+            too_large: None,
             site: site.clone(),
             route: *route,
             has_route: *has_route,
