@@ -287,7 +287,8 @@ pub(super) const DIRECTIVES: &[Directive] = &[
                 name: "statuses",
                 kind: Kind::Text { most: 128 },
                 default: Some("401 403"),
-                doc: "The statuses of answers that count, with spaces between them; refusals only, from 400 to 599.",
+                doc: "The statuses of answers that count, with spaces between them; refusals only, from 400 to 599. A 401 counts only where the \
+                      request has shown credentials: an `Authorization` field, or a form (POST).",
             },
             Property {
                 name: "count",
