@@ -435,8 +435,8 @@ pub enum Action {
     Respond {
         /// The status code.
         status: u16,
-        /// The text; may be empty.
-        body: String,
+        /// The text, which may be empty; `None`: the server's short page where it is an error, else nothing.
+        body: Option<String>,
         /// Of the text; `None`: `text/html` where it begins with `<`, else `text/plain`.
         media_type: Option<String>,
     },

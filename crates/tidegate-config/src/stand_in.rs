@@ -63,7 +63,7 @@ fn stand_in(rejected: &RejectedSite, read: Option<&Site>, why: String) -> Site {
     let inherited = lower::server(&mut checker, &crate::disk::RealDisk, &[]).inherited;
     let mut route =
         lower::plain_route(inherited, PathPattern::Prefix("/".to_owned()), rejected.origin.clone());
-    route.action = Action::Respond { status: UNAVAILABLE, body: String::new(), media_type: None };
+    route.action = Action::Respond { status: UNAVAILABLE, body: None, media_type: None };
     let certificates = read.map(|site| site.tls.certificates.clone()).unwrap_or_default();
     Site {
         names: Vec::new(),

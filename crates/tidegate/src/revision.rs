@@ -381,6 +381,7 @@ mod tests {
         let settings = next.settings.unwrap_or(present);
         let answers = settings.sites.iter().flat_map(|site| {
             let Action::Respond { body, .. } = &site.routes[site.routes.len() - 1].action else { panic!() };
+            let body = body.as_deref().unwrap_or_default();
             names_of(site).into_iter().map(move |name| format!("{}={body}", name_text(&name)))
         });
         (answers.collect(), kept)

@@ -83,7 +83,7 @@ pub(super) fn site(
     paths_of_folders(&mut routes, inherited.root.as_deref());
     routes.push(if is_taken && says_nothing {
         // A route for everything leaves nothing to the site itself, so it need not say what to answer.
-        let action = Action::Respond { status: 404, body: String::new(), media_type: None };
+        let action = Action::Respond { status: 404, body: None, media_type: None };
         route::with(inherited.clone(), everything, action, item.origin())
     } else {
         route::route(checker, disk, item, everything, &inherited, true)
