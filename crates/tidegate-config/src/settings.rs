@@ -49,7 +49,7 @@ pub use directory::{
 pub use directory_filter::{Comparison, Filter, FilterSyntax, FilterValue};
 pub use dns::Dns;
 pub use limit_store::LimitStore;
-pub use limits::{Limits, RequestLimits};
+pub use limits::{LimitOrigins, Limits, RequestLimits};
 pub use load::LoadOf;
 pub use login::{
     Account, AccountFiles, CertificateName, CertificateRequirement, DistinguishedPattern, Forward, How,
