@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
-use super::{Claims, Server, access_log, dead, host_text, idle, load_hook, login, route, tls};
+use super::{Claims, Server, access_log, dead, host_text, idle, load_hook, login, overlap, route, tls};
 use crate::check::{Checker, Item, number};
 use crate::diagnostic::{Diagnostic, Severity};
 use crate::directive::Context;
@@ -73,6 +73,7 @@ pub(super) fn site(
         written.push(child);
     }
     unreachable(checker, &routes, &written);
+    overlap::check(checker, &routes, &written);
     names_of_routes(checker, item, &routes, &written);
     let everything = PathPattern::Prefix("/".to_owned());
     let is_taken =
