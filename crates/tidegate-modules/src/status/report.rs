@@ -275,7 +275,8 @@ pub(super) fn write_section(text: &mut String, section: &Section) {
     // Writing to a `String` cannot fail.
     let _ = writeln!(text, "\n{}:\n-----", section.title);
     for row in &section.rows {
-        let _ = writeln!(text, "{:<VALUE_COLUMN$}{}", row.label, row.value);
+        let gap = if row.label.chars().count() < VALUE_COLUMN { "" } else { " " };
+        let _ = writeln!(text, "{:<VALUE_COLUMN$}{gap}{}", row.label, row.value);
     }
 }
 
