@@ -217,7 +217,9 @@ mod tests {
             assert_eq!(respond.media_type, media_type);
             assert_eq!(answer(&respond, &mut ask("/", "/", "h")), (status, None, body.into()));
         }
-        for (status, body) in [(200, None), (200, Some("")), (404, Some("")), (204, Some("x")), (304, Some("x"))] {
+        for (status, body) in
+            [(200, None), (200, Some("")), (404, Some("")), (204, Some("x")), (304, Some("x"))]
+        {
             assert_eq!(
                 answer(&Respond::new(status, body, None), &mut ask("/", "/", "h")),
                 (status, None, Vec::new())
@@ -227,12 +229,17 @@ mod tests {
         assert!(status == 503 && String::from_utf8_lossy(&body).contains("<h1>503 "), "the short page");
         let mut said = Vec::new();
         Respond::new(503, None, None).explain(&ask("/", "/", "h"), &mut |sentence| said.push(sentence));
-        Respond::new(200, Some("hello"), None).explain(&ask("/", "/", "h"), &mut |sentence| said.push(sentence));
+        Respond::new(200, Some("hello"), None)
+            .explain(&ask("/", "/", "h"), &mut |sentence| said.push(sentence));
         Redirect::new("/x{path}", 301, Scope::default())
             .explain(&ask("/a", "/a", "h"), &mut |sentence| said.push(sentence));
         assert_eq!(
             said,
-            ["respond: 503 with the short page of the server", "respond: 200 with 5 bytes of text/plain; charset=utf-8", "redirect \"/x{path}\": 301 to /x/a"]
+            [
+                "respond: 503 with the short page of the server",
+                "respond: 200 with 5 bytes of text/plain; charset=utf-8",
+                "redirect \"/x{path}\": 301 to /x/a"
+            ]
         );
     }
 }

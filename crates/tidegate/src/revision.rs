@@ -251,8 +251,7 @@ pub fn title(site: &Site) -> String {
 
 /// The names of `present` that the sites of `next` do not have, as one says them.
 pub fn lost_names(present: &[String], next: &Settings) -> Vec<String> {
-    let claimed: HashSet<String> =
-        served(next).flat_map(names_of).map(|name| name_text(&name)).collect();
+    let claimed: HashSet<String> = served(next).flat_map(names_of).map(|name| name_text(&name)).collect();
     present.iter().filter(|name| !claimed.contains(*name)).cloned().collect()
 }
 

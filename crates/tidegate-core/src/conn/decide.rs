@@ -316,8 +316,9 @@ impl Connection {
                 reply
             }
         };
-        let about = (content_sink.is_some() && head.content_length.is_none())
-            .then(|| format!("{}, {} {} at {}", entry.client, entry.method, entry.target, entry.authority).into());
+        let about = (content_sink.is_some() && head.content_length.is_none()).then(|| {
+            format!("{}, {} {} at {}", entry.client, entry.method, entry.target, entry.authority).into()
+        });
         Decision {
             reply,
             outcome,

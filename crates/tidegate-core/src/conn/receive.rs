@@ -244,7 +244,8 @@ impl Connection {
                 }
             }
         };
-        let incoming = decoder.and_then(|decoder| self.receive_content(cx, decoder, content_sink, about, &request));
+        let incoming =
+            decoder.and_then(|decoder| self.receive_content(cx, decoder, content_sink, about, &request));
         if incoming.is_none()
             && held.as_ref().is_none_or(|held| !held.is_paced())
             && let Some(response) = ready

@@ -189,7 +189,8 @@ impl Connection {
             // Polled when all that has come is read: what is cancelled there must not reach an application.
             waiting => Err(cx.admission.later(waiting, account, is_exempt).hearing(signals)),
         };
-        let incoming = content_sink.filter(|sink| sink.has_reader()).map(|sink| Incoming::content(sink, about));
+        let incoming =
+            content_sink.filter(|sink| sink.has_reader()).map(|sink| Incoming::content(sink, about));
         let output = match ready {
             Ok(response) => {
                 if held.as_ref().is_some_and(|held| held.on_answer(response.status)) {
