@@ -1,13 +1,13 @@
 //! Routes whose `allow`, `deny`, `login` or `require` does not hold for all paths that they match, since an earlier route
 //! takes some of them: `*.php` before `/adm/*` leaves `/adm/x.php` open.
 //!
-//! Only what nobody can have meant: an earlier route that lies inside of the later one is an exception on purpose, and one that
+//! Routes that no path comes to are warned of here as well. Only what nobody can have meant: an earlier route that lies inside of the later one is an exception on purpose, and one that
 //! asks something itself has been thought of. What an earlier route covers whole is `site::unreachable`'s.
 
 use crate::check::{Checker, Item};
 use crate::diagnostic::Diagnostic;
-use crate::settings::{Action, PathPattern, Route};
-use crate::value::{covers, pattern_text};
+use crate::settings::{Action, Clause, Condition, PathPattern, Route};
+use crate::value::{covers, is_name, pattern_text};
 
 /// What guards a route.
 const GUARDS: [&str; 5] = ["allow", "deny", "login", "require", "signed"];
@@ -48,6 +48,61 @@ pub(super) fn check(checker: &mut Checker<'_>, routes: &[Route], written: &[&Ite
     }
 }
 
+/// Warns of routes that no request comes to, since no path fits both their pattern and a `when path` in them, and of braces,
+/// which a pattern has no use for.
+pub(super) fn hopeless(checker: &mut Checker<'_>, routes: &[Route], written: &[&Item]) {
+    for (route, item) in routes.iter().zip(written) {
+        let text = pattern_text(&route.pattern);
+        if is_name(&route.pattern) || matches!(route.pattern, PathPattern::Regex(_)) {
+            continue;
+        }
+        let asks = |clause: &&Clause| match &clause.condition {
+            Condition::Path(patterns) if !clause.is_negated => {
+                patterns.iter().all(|pattern| are_apart(pattern, &route.pattern))
+            }
+            _ => false,
+        };
+        if let Some(clause) = route.conditions.iter().find(asks)
+            && let Some(when) = item.children.iter().find(|child| child.origin() == clause.origin)
+        {
+            let warning =
+                Diagnostic::warning(format!("no path of the route `{text}` is so: it can never match"));
+            let help = "the pattern of the route and the condition both have to fit; leave one of them out";
+            checker.diagnostics.push(warning.at(&when.file.source, when.header.clone()).help(help));
+        }
+        let braces = text.find('{').and_then(|from| Some((from, from + text.get(from..)?.find('}')?)));
+        let is_word = |(from, to): &(usize, usize)| {
+            text.get(from + 1..*to)
+                .is_some_and(|word| word.starts_with(|first: char| first.is_ascii_alphabetic()))
+        };
+        if let Some((from, to)) = braces.filter(is_word) {
+            let (before, inside, behind) = (&text[..from], &text[from..=to], &text[to + 1..]);
+            let warning =
+                Diagnostic::warning(format!("`{inside}` in a pattern stands for itself, braces and all"));
+            let help = format!(
+                "write `\"{before}*{behind}\"`, where `*` is anything and `{{1}}` what it was; or `regex=`"
+            );
+            checker.diagnostics.push(warning.at(&item.file.source, item.header.clone()).help(help));
+        }
+    }
+}
+
+/// Whether no path matches both, as far as that is plain.
+fn are_apart(one: &PathPattern, other: &PathPattern) -> bool {
+    match (one, other) {
+        (PathPattern::Exact(path), pattern) | (pattern, PathPattern::Exact(path)) => {
+            !matches!(pattern, PathPattern::Regex(_)) && !pattern.matches(path.as_bytes())
+        }
+        _ => match (ends(one), ends(other)) {
+            (Some((begin, end)), Some((other_begin, other_end))) => {
+                let begins = begin.starts_with(other_begin) || other_begin.starts_with(begin);
+                !begins || !(end.ends_with(other_end) || other_end.ends_with(end))
+            }
+            _ => false,
+        },
+    }
+}
+
 /// Whether some paths, but not all of either, match both.
 fn overlaps(earlier: &PathPattern, later: &PathPattern) -> bool {
     let (Some((begin, end)), Some((other_begin, other_end))) = (ends(earlier), ends(later)) else {
@@ -78,6 +133,26 @@ mod tests {
         let text = format!("listen \":1\"\nsite {{ respond 200\n{routes}\n}}");
         let loaded = crate::load_str("a.kdl", &text, Path::new("/"), &environment);
         loaded.diagnostics.into_iter().map(|found| found.message).collect()
+    }
+
+    #[test]
+    fn a_route_that_no_path_comes_to_is_warned_of() {
+        for (route, word) in [
+            ("route \"/x\" { when path \"/y\"; respond 200 }", Some("can never match")),
+            ("route \"/x/*\" { when path \"/y/*\" \"/z\"; respond 200 }", Some("can never match")),
+            ("route \"/x/*\" { when path \"/y/*\" \"/x/z\"; respond 200 }", None),
+            ("route \"/x/*\" { when path \"*.php\"; respond 200 }", None),
+            ("route \"/x/*\" { unless path \"/y\"; respond 200 }", None),
+            ("route \"/{lang}/docs\" { respond 200 }", Some("`{lang}` in a pattern")),
+            ("route \"/{}/docs\" { respond 200 }", None),
+            ("route regex=#\"^/a{2}$\"# { respond 200 }", None),
+            ("route \"/x\" { when method \"GTE\"; respond 200 }", Some("`GTE` is no method")),
+            ("route \"/x\" { when method \"BREW\" \"GET\"; respond 200 }", None),
+        ] {
+            let found = said(route);
+            let is_found = word.is_some_and(|word| found.iter().any(|message| message.contains(word)));
+            assert_eq!((is_found, found.is_empty()), (word.is_some(), word.is_none()), "{route}: {found:?}");
+        }
     }
 
     #[test]

@@ -74,6 +74,7 @@ pub(super) fn site(
     }
     unreachable(checker, &routes, &written);
     overlap::check(checker, &routes, &written);
+    overlap::hopeless(checker, &routes, &written);
     names_of_routes(checker, item, &routes, &written);
     let everything = PathPattern::Prefix("/".to_owned());
     let is_taken =
