@@ -72,6 +72,7 @@ pub fn from_folder(folder: &Path, listen: &[String]) -> Result<Settings, Vec<Dia
         tls: SiteTls::default(),
         is_https_only: false,
         hooks: Vec::new(),
+        left_out: None,
         origin,
     }));
     Ok(settings)

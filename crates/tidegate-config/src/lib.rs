@@ -27,6 +27,7 @@ mod reference;
 mod schema;
 pub mod settings;
 mod source;
+mod stand_in;
 mod suggest;
 mod syntax;
 mod token_keys;

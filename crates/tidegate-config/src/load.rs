@@ -67,10 +67,12 @@ impl Loaded {
         };
         let is_fatal = findings.iter().any(|(site, finding)| finding.is_error() && site.is_none());
         let mut rejected: HashMap<usize, usize> = HashMap::new();
+        let mut found_out = Vec::new();
         for (site, finding) in &findings {
             let Some((at, site)) = site.and_then(|at| Some((at, settings.sites.get(at)?))) else { continue };
             if finding.is_error() && !rejected.contains_key(&at) {
                 rejected.insert(at, self.rejected.len());
+                found_out.push((self.rejected.len(), site.clone()));
                 self.rejected.push(RejectedSite {
                     names: site.names.iter().map(lower::host_text).collect(),
                     has_unread_names: false,
@@ -94,6 +96,7 @@ impl Loaded {
         } else {
             let mut at = 0..;
             settings.sites.retain(|_| !at.next().is_some_and(|at| rejected.contains_key(&at)));
+            self.unserved.extend(found_out);
             self.settings = Some(settings);
         }
         sort(&mut self.diagnostics);

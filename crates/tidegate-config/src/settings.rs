@@ -49,7 +49,7 @@ pub use directory::{
 pub use directory_filter::{Comparison, Filter, FilterSyntax, FilterValue};
 pub use dns::Dns;
 pub use limit_store::LimitStore;
-pub use limits::{Limits, RequestLimits};
+pub use limits::{LimitOrigins, Limits, RequestLimits};
 pub use load::LoadOf;
 pub use login::{
     Account, AccountFiles, CertificateName, CertificateRequirement, DistinguishedPattern, Forward, How,
@@ -316,6 +316,8 @@ pub struct Site {
     pub is_https_only: bool,
     /// What is done when its load crosses a threshold.
     pub hooks: Vec<Hook>,
+    /// Why the site is left out, where this one only stands for it and answers 503; `None` where it is served.
+    pub left_out: Option<String>,
     /// Where it was written.
     pub origin: Origin,
 }
@@ -439,8 +441,8 @@ pub enum Action {
     Respond {
         /// The status code.
         status: u16,
-        /// The text; may be empty.
-        body: String,
+        /// The text, which may be empty; `None`: the server's short page where it is an error, else nothing.
+        body: Option<String>,
         /// Of the text; `None`: `text/html` where it begins with `<`, else `text/plain`.
         media_type: Option<String>,
     },

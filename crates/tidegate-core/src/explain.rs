@@ -103,6 +103,9 @@ impl Engine {
         let names = config.names.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ");
         let names = if names.is_empty() { "without a name" } else { &names };
         notes.push(format!("site {names} ({}): {why}", config.origin));
+        if let Some(why) = &config.left_out {
+            notes.push(format!("the site is left out, and 503 answered in its place: {why}"));
+        }
         let requires_certificate = config.tls.clients.as_ref().is_some_and(|clients| clients.is_required);
         if exchange.scheme == "https" && requires_certificate && client.is_none() {
             notes.set_unanswered(
@@ -110,9 +113,10 @@ impl Engine {
             );
             return Reply::Ready(answer::error(Status::FORBIDDEN));
         }
-        if let Some(status) = self.over_limits(site, size, peer, &exchange, notes) {
-            return Reply::Ready(answer::error(status));
-        }
+        let excess = match self.over_limits(site, size, peer, &exchange, notes) {
+            Ok(excess) => excess,
+            Err(status) => return Reply::Ready(answer::error(status)),
+        };
         let (is_tls, fields) = (exchange.scheme == "https", &exchange.fields);
         let remote = site.remote(&peer, fields);
         if remote.has_told_scheme() {
@@ -156,18 +160,27 @@ impl Engine {
             site: Some(site.clone()),
             has_encoded_slash,
             rehearsed: is_tls.then(|| Rc::new(RehearsedTls { client })),
+            too_large: excess.as_ref().map(|(why, _)| why.as_str().into()),
             ..RequestState::of(remote)
         };
         let mut exchange = Exchange { path, scheme: remote.scheme(is_tls), state, ..exchange };
         if !notes.is_short() {
             explain_route(site, &exchange, notes);
         }
-        self.handle(site, &mut exchange, None)
+        let reply = self.handle(site, &mut exchange, None);
+        if let Some((_, length)) = excess.filter(|_| exchange.state.too_large.is_none()) {
+            let place = "in the site or the route, or at the top level for all";
+            notes.push(format!("  to take it, write `limits {{ body-size \"{length}B\" }}` {place}"));
+        }
+        reply
     }
 }
 
 impl Engine {
-    /// What of a request is more than its site or route takes.
+    /// Why the content that a request announces is more than its site or route takes, and how many bytes those are.
+    ///
+    /// # Errors
+    /// Its head is too much, which is refused before anybody asks for content.
     fn over_limits(
         &self,
         site: &Rc<Site>,
@@ -175,7 +188,7 @@ impl Engine {
         peer: Peer,
         exchange: &Exchange<'_>,
         notes: &Notes,
-    ) -> Option<Status> {
+    ) -> Result<Option<(String, u64)>, Status> {
         let of_server = &self.settings.limits.request;
         let mut scratch = Vec::new();
         let remote = site.remote(&peer, &exchange.fields);
@@ -190,16 +203,12 @@ impl Engine {
         }
         if let Some((status, _)) = excess(limits, exchange.target, size) {
             notes.push(format!("the head, of {size} bytes, is more than is taken here"));
-            return Some(status);
+            return Err(status);
         }
         let length = exchange.fields.first("content-length").and_then(|value| str::from_utf8(value).ok());
-        let length: u64 = length.and_then(|length| length.trim().parse().ok())?;
-        (length > limits.body_size).then(|| {
-            notes.push(TooLarge { limits, length: Some(length) }.to_string());
-            let place = "in the site or the route, or at the top level for all";
-            notes.push(format!("  to take it, write `limits {{ body-size \"{length}B\" }}` {place}"));
-            Status::CONTENT_TOO_LARGE
-        })
+        let length = length.and_then(|length| length.trim().parse().ok());
+        let length = length.filter(|length| *length > limits.body_size);
+        Ok(length.map(|length| (TooLarge { limits, length: Some(length) }.to_string(), length)))
     }
 }
 

@@ -4,7 +4,6 @@ use crate::log;
 use std::fmt;
 use tidegate_config::settings::RequestLimits;
 use tidegate_http::Status;
-use tidegate_io::socket::Peer;
 use tidegate_stats::ParseError;
 
 /// Why content is too much: what was announced, where it was, and the line that says what may be.
@@ -25,10 +24,10 @@ impl fmt::Display for TooLarge<'_> {
     }
 }
 
-/// Tells the log of a request whose content is too much.
+/// Tells the log of a request whose content has turned out to be too much. `about` says who has asked for what.
 #[cold]
-pub(crate) fn say_too_large(why: &TooLarge<'_>, client: Peer, request: fmt::Arguments<'_>) {
-    log::info(format_args!("413 for {client}, {request}: {why}"));
+pub(crate) fn say_too_large(limits: &RequestLimits, about: &str) {
+    log::info(format_args!("413 for {about}: {}", TooLarge { limits, length: None }));
 }
 
 /// What is too much of a head that the server itself has taken: its target, or all of it, in bytes.

@@ -32,6 +32,7 @@ impl Engine {
             }
         }
         site.enter(index, exchange, move |site, exchange, entered| match entered {
+            Ok(_) if exchange.state.too_large.is_some() => site.refuse_content(index, exchange),
             Ok(pass) => site.content(index, exchange, pass),
             Err(refused) => site.finish(index, exchange, Reply::Ready(refused)),
         })
@@ -39,6 +40,14 @@ impl Engine {
 }
 
 impl Site {
+    /// The answer of a route to a request that it lets in, and that announces more content than it takes.
+    #[cold]
+    fn refuse_content(self: &Rc<Self>, index: usize, exchange: &mut Exchange<'_>) -> Reply {
+        let why = exchange.state.too_large.take().unwrap_or_default();
+        let response = answer::refused(exchange, Status::CONTENT_TOO_LARGE, why);
+        self.finish(index, exchange, Reply::Ready(response))
+    }
+
     /// The Content and Filter phases.
     #[inline]
     pub(crate) fn content(self: &Rc<Self>, index: usize, exchange: &mut Exchange<'_>, pass: Pass) -> Reply {

@@ -27,6 +27,8 @@ pub struct RequestState {
     pub tls: Option<Arc<Handshake>>,
     /// Content of the request, until a handler takes it.
     pub body: Option<RequestBody>,
+    /// Why no handler may have it: more content is announced than is taken here.
+    pub(crate) too_large: Option<Box<str>>,
     pub(crate) site: Option<Rc<Site>>,
     /// Which of the site's routes has the request.
     pub(crate) route: usize,
@@ -74,6 +76,7 @@ impl RequestState {
             remote,
             tls: None,
             body: None,
+            too_large: None,
             site: None,
             route: 0,
             has_route: false,
@@ -132,6 +135,7 @@ impl RequestState {
             remote,
             tls,
             body: _,
+            too_large: _,
             site,
             route,
             has_route,
@@ -151,6 +155,7 @@ impl RequestState {
             remote: *remote,
             tls: tls.clone(),
             body: None,
+            too_large: None,
             site: site.clone(),
             route: *route,
             has_route: *has_route,

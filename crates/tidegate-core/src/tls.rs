@@ -462,13 +462,14 @@ pub fn certificate_files(settings: &Settings) -> impl Iterator<Item = &Certifica
 }
 
 /// The names whose certificates are automatic: those of sites without one of their own, where a listener has
-/// none for them either. In the order of the settings, each once.
+/// none for them either. None of sites that are left out. In the order of the settings, each once.
 pub fn automatic_names(settings: &Settings) -> Vec<String> {
     let is_wanted = settings
         .listeners
         .iter()
         .any(|listener| listener.tls.as_ref().is_some_and(|tls| tls.certificate.is_none()));
-    let sites = settings.sites.iter().filter(|site| is_wanted && site.tls.certificates.is_empty());
+    let is_automatic = |site: &&Arc<Site>| site.left_out.is_none() && site.tls.certificates.is_empty();
+    let sites = settings.sites.iter().filter(|_| is_wanted).filter(is_automatic);
     let names = sites.flat_map(|site| &site.names).map(ToString::to_string);
     let mut seen = HashSet::new();
     names.filter(|name| seen.insert(name.clone())).collect()

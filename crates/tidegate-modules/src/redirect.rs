@@ -77,34 +77,47 @@ impl Handler for Redirect {
 pub struct Respond {
     status: Status,
     media_type: String,
-    body: String,
+    /// `None`: nobody has said it.
+    body: Option<String>,
 }
 
 impl Respond {
-    /// A fixed answer. Without a media type it is HTML where it begins with `<`, else plain text.
-    pub fn new(status: u16, body: &str, media_type: Option<&str>) -> Respond {
-        let media_type = media_type.unwrap_or(match body.trim_start().starts_with('<') {
+    /// A fixed answer. Without a media type it is HTML where it begins with `<`, else plain text. An error without a body
+    /// has the server's short page.
+    pub fn new(status: u16, body: Option<&str>, media_type: Option<&str>) -> Respond {
+        let media_type = media_type.unwrap_or(match body.unwrap_or_default().trim_start().starts_with('<') {
             true => "text/html; charset=utf-8",
             false => "text/plain; charset=utf-8",
         });
-        Respond { status: Status(status), media_type: media_type.into(), body: body.into() }
+        Respond { status: Status(status), media_type: media_type.into(), body: body.map(str::to_owned) }
+    }
+
+    fn is_short_page(&self) -> bool {
+        self.body.is_none() && self.status.0 >= 400
     }
 }
 
 impl Handler for Respond {
     fn handle(&self, _: &mut Exchange<'_>, _: Pass) -> Reply {
-        if self.body.is_empty() || !self.status.has_body() {
-            return Reply::status(self.status);
+        if self.is_short_page() {
+            return Reply::Ready(answer::error(self.status));
         }
-        let response = Response::content(self.status, &self.media_type, self.body.as_bytes());
-        Reply::Ready(response.by(Author::Application))
+        Reply::Ready(match &self.body {
+            Some(body) if !body.is_empty() && self.status.has_body() => {
+                Response::content(self.status, &self.media_type, body.as_bytes()).by(Author::Application)
+            }
+            Some(_) => Response::empty(self.status).by(Author::Application),
+            None => Response::empty(self.status),
+        })
     }
 
     fn explain(&self, _: &Exchange<'_>, say: &mut dyn FnMut(String)) -> Foreseen {
         let mut sentence = format!("respond: {} ", self.status.0);
-        let _ = match self.body.is_empty() || !self.status.has_body() {
+        let length = self.body.as_ref().map_or(0, String::len);
+        let _ = match length == 0 || !self.status.has_body() {
+            _ if self.is_short_page() => write!(sentence, "with the short page of the server"),
             true => write!(sentence, "without content"),
-            false => write!(sentence, "with {} bytes of {}", self.body.len(), self.media_type),
+            false => write!(sentence, "with {length} bytes of {}", self.media_type),
         };
         say(sentence);
         Foreseen::Handler
@@ -200,23 +213,33 @@ mod tests {
         for (status, body, media_type) in
             [(200, "hello", "text/plain; charset=utf-8"), (410, "\n<p>gone", "text/html; charset=utf-8")]
         {
-            let respond = Respond::new(status, body, None);
+            let respond = Respond::new(status, Some(body), None);
             assert_eq!(respond.media_type, media_type);
             assert_eq!(answer(&respond, &mut ask("/", "/", "h")), (status, None, body.into()));
         }
-        for (status, body) in [(200, ""), (204, "x"), (304, "x")] {
+        for (status, body) in
+            [(200, None), (200, Some("")), (404, Some("")), (204, Some("x")), (304, Some("x"))]
+        {
             assert_eq!(
                 answer(&Respond::new(status, body, None), &mut ask("/", "/", "h")),
                 (status, None, Vec::new())
             );
         }
+        let (status, _, body) = answer(&Respond::new(503, None, None), &mut ask("/", "/", "h"));
+        assert!(status == 503 && String::from_utf8_lossy(&body).contains("<h1>503 "), "the short page");
         let mut said = Vec::new();
-        Respond::new(200, "hello", None).explain(&ask("/", "/", "h"), &mut |sentence| said.push(sentence));
+        Respond::new(503, None, None).explain(&ask("/", "/", "h"), &mut |sentence| said.push(sentence));
+        Respond::new(200, Some("hello"), None)
+            .explain(&ask("/", "/", "h"), &mut |sentence| said.push(sentence));
         Redirect::new("/x{path}", 301, Scope::default())
             .explain(&ask("/a", "/a", "h"), &mut |sentence| said.push(sentence));
         assert_eq!(
             said,
-            ["respond: 200 with 5 bytes of text/plain; charset=utf-8", "redirect \"/x{path}\": 301 to /x/a"]
+            [
+                "respond: 503 with the short page of the server",
+                "respond: 200 with 5 bytes of text/plain; charset=utf-8",
+                "redirect \"/x{path}\": 301 to /x/a"
+            ]
         );
     }
 }

@@ -13,7 +13,7 @@ use crate::hello::{self, Hello, Peeked};
 use crate::records::{self, BURST, RecordError, Records, SLACK, SMALL_RECORD};
 use crate::terms::{EARLY_DATA, SiteConfig};
 use rustls::server::UnbufferedServerConnection;
-use rustls::{AlertDescription, HandshakeKind, PeerIncompatible};
+use rustls::{AlertDescription, CertificateError, HandshakeKind, PeerIncompatible};
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::io;
@@ -454,6 +454,19 @@ fn known_protocol(name: &[u8]) -> Option<&'static [u8]> {
     KNOWN.into_iter().find(|known| *known == name)
 }
 
+/// What is wrong with the certificate of a client, as an operator would say it.
+fn wrong_certificate(why: &CertificateError) -> String {
+    match why {
+        CertificateError::UnknownIssuer => "no authority of `client-certificates` has signed it".into(),
+        CertificateError::Expired | CertificateError::ExpiredContext { .. } => "it has expired".into(),
+        CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => {
+            "it is not valid yet".into()
+        }
+        CertificateError::Revoked => "it has been revoked".into(),
+        other => other.to_string(),
+    }
+}
+
 /// Whose fault an error of rustls is.
 fn fault(error: RecordError, is_handshaking: bool) -> SessionError {
     use rustls::Error as E;
@@ -463,7 +476,7 @@ fn fault(error: RecordError, is_handshaking: bool) -> SessionError {
     };
     match error {
         E::NoCertificatesPresented => SessionError::ClientCertificate("it has shown none".into()),
-        E::InvalidCertificate(why) => SessionError::ClientCertificate(why.to_string()),
+        E::InvalidCertificate(why) => SessionError::ClientCertificate(wrong_certificate(&why)),
         E::AlertReceived(alert) => SessionError::Refused(alert),
         E::NoApplicationProtocol => SessionError::NothingInCommon("protocol"),
         E::General(why) if is_handshaking && why.contains("no server certificate chain resolved") => {

@@ -266,7 +266,7 @@ impl Registry {
                 log::error(format_args!("{error}; the route answers 503 until the next reload"));
                 Ok(Rc::new(Respond::new(
                     503,
-                    "This part of the site is not to be had at the moment.\n",
+                    Some("This part of the site is not to be had at the moment.\n"),
                     None,
                 )))
             }
@@ -294,7 +294,7 @@ impl Registry {
             Action::Redirect { to, status } => Rc::new(Redirect::new(to, *status, Scope::of(route))),
             Action::HandTo { to } => Rc::new(HandTo::new(to, Scope::of(route))),
             Action::Respond { status, body, media_type } => {
-                Rc::new(Respond::new(*status, body, media_type.as_deref()))
+                Rc::new(Respond::new(*status, body.as_deref(), media_type.as_deref()))
             }
             Action::Fastcgi(application) => {
                 self.or_recover(Scripted::new(Protocol::FastCgi, applications, application, site, route))?

@@ -173,7 +173,7 @@ pub fn keep_served(loaded: &mut Loaded, present: &Settings, allows_loss: bool) -
     let mut kept = Kept::default();
     let Some(settings) = &mut loaded.settings else { return kept };
     keep_addresses(settings, present, allows_loss, &mut kept);
-    let served: HashSet<Name> = present.sites.iter().flat_map(|site| names_of(site)).collect();
+    let served: HashSet<Name> = served(present).flat_map(names_of).collect();
     let contested: HashSet<&Name> = loaded.contested.iter().filter(|name| served.contains(*name)).collect();
     if !contested.is_empty() {
         settings.sites = settings.sites.iter().filter_map(|site| without(site, &contested)).collect();
@@ -188,7 +188,7 @@ pub fn keep_served(loaded: &mut Loaded, present: &Settings, allows_loss: bool) -
     // Each with the new site that it stands in front of; from the last to the first.
     let mut back: Vec<(usize, Arc<Site>)> = Vec::new();
     let mut next = settings.sites.len();
-    for site in present.sites.iter().rev() {
+    for site in present.sites.iter().rev().filter(|site| site.left_out.is_none()) {
         let names = names_of(site);
         let missing: Vec<Name> = names.iter().filter(|name| !heirs.contains_key(*name)).cloned().collect();
         if let Some(heir) = names.iter().find_map(|name| heirs.get(name)) {
@@ -273,14 +273,18 @@ pub fn title(site: &Site) -> String {
 
 /// The names of `present` that the sites of `next` do not have, as one says them.
 pub fn lost_names(present: &[String], next: &Settings) -> Vec<String> {
-    let claimed: HashSet<String> =
-        next.sites.iter().flat_map(|site| names_of(site)).map(|name| name_text(&name)).collect();
+    let claimed: HashSet<String> = served(next).flat_map(names_of).map(|name| name_text(&name)).collect();
     present.iter().filter(|name| !claimed.contains(*name)).cloned().collect()
 }
 
 /// Every name that is served, as one says it.
 pub fn served_names(settings: &Settings) -> Vec<String> {
-    settings.sites.iter().flat_map(|site| names_of(site)).map(|name| name_text(&name)).collect()
+    served(settings).flat_map(names_of).map(|name| name_text(&name)).collect()
+}
+
+/// The sites that are served: none that is left out and only answers that it is.
+fn served(settings: &Settings) -> impl Iterator<Item = &Site> {
+    settings.sites.iter().map(|site| &**site).filter(|site| site.left_out.is_none())
 }
 
 fn names_of(site: &Site) -> Vec<Name> {
@@ -398,6 +402,7 @@ mod tests {
         let settings = next.settings.unwrap_or(present);
         let answers = settings.sites.iter().flat_map(|site| {
             let Action::Respond { body, .. } = &site.routes[site.routes.len() - 1].action else { panic!() };
+            let body = body.as_deref().unwrap_or_default();
             names_of(site).into_iter().map(move |name| format!("{}={body}", name_text(&name)))
         });
         (answers.collect(), kept)

@@ -88,7 +88,7 @@ pub(super) const DIRECTIVES: &[Directive] = &[
             doc: "The media type of the text. Without it `text/html` where the text begins with `<`, else `text/plain`.",
         }],
         doc: "A fixed answer: a status, any but 206 and 304, which are for files, and a short text. An error without a text gets the `error-page` of its status, \
-              one with a text is sent as it is.",
+              or the server's short page; one with a text is sent as it is, and an empty one is sent empty.",
         example: "respond 200 \"all is well\"",
         ..Directive::new("respond", INSIDE)
     },

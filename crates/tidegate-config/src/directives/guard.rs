@@ -31,7 +31,7 @@ pub(super) const DIRECTIVES: &[Directive] = &[
         repeats: true,
         doc: "A file of names and passwords as `htpasswd` of Apache writes it: `anna:$2y$…`, one a line. bcrypt (`htpasswd \
               -B`), argon2, SHA-256 and SHA-512 of crypt(3) (`openssl passwd -6`) and apr1 are known; a line with anything \
-              weaker is a mistake. It is read by the master, so that server processes and applications need not be able \
+              weaker is warned of, and its user cannot log in. It is read by the master, so that server processes and applications need not be able \
               to, and again when it changes, without a reload: whose line is another is asked anew. A changed file that is \
               broken leaves what was there before.",
         example: "htpasswd \"staff\"",
@@ -287,7 +287,8 @@ pub(super) const DIRECTIVES: &[Directive] = &[
                 name: "statuses",
                 kind: Kind::Text { most: 128 },
                 default: Some("401 403"),
-                doc: "The statuses of answers that count, with spaces between them; refusals only, from 400 to 599.",
+                doc: "The statuses of answers that count, with spaces between them; refusals only, from 400 to 599. A 401 counts only where the \
+                      request has shown credentials: an `Authorization` field, or a form (POST).",
             },
             Property {
                 name: "count",

@@ -6,7 +6,7 @@ use super::{networks, written_or_default};
 use crate::check::{Checker, Item, duration, number};
 use crate::diagnostic::Diagnostic;
 use crate::directive::Context;
-use crate::settings::{Limits, RequestLimits};
+use crate::settings::{LimitOrigins, Limits, RequestLimits};
 use crate::value::Value;
 
 /// The limits of the server, and of requests whose site says nothing else.
@@ -48,6 +48,9 @@ pub(super) fn server(checker: &mut Checker<'_>, items: &[Item]) -> Limits {
         streams: count("streams"),
         keep_alive_connections: count("keep-alive-connections"),
         unsent_size: count("unsent-size"),
+        origins: LimitOrigins(
+            children.iter().map(|item| (item.directive.name.to_owned(), item.origin())).collect(),
+        ),
     };
     check_sizes(checker, children, &limits.request);
     limits

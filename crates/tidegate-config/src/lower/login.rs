@@ -488,7 +488,7 @@ pub(super) fn taken(
                     continue;
                 }
             }
-            let action = Action::Respond { status: 404, body: String::new(), media_type: None };
+            let action = Action::Respond { status: 404, body: None, media_type: None };
             let pattern = PathPattern::Exact(path.clone());
             let mut route = super::route::with(inherited.clone(), pattern, action, login.origin.clone());
             route.identification = Identification {

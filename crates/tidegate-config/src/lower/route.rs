@@ -204,8 +204,8 @@ fn rewrite(checker: &mut Checker<'_>, item: &Item, action: &Action, pattern: &Pa
 
 fn respond_action(checker: &mut Checker<'_>, item: &Item) -> Action {
     let status = u16::try_from(number(item)).unwrap_or_default();
-    let body = item.texts().pop().unwrap_or_default();
-    if !body.is_empty() && matches!(status, 204 | 205 | 304) {
+    let body = item.texts().pop();
+    if body.as_ref().is_some_and(|body| !body.is_empty()) && matches!(status, 204 | 205 | 304) {
         let message = format!("a response of status {status} has no text");
         checker.diagnostics.push(item.error_at(1, message).help("take the text out, or answer 200"));
     }

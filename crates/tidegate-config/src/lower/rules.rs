@@ -14,6 +14,39 @@ use crate::value::{
     read_host, read_network, read_pattern, read_time_window,
 };
 
+/// Methods of RFC 9110, PATCH, and those of WebDAV: what is close to one of them is a slip.
+const METHODS: [&str; 18] = [
+    "GET",
+    "HEAD",
+    "POST",
+    "PUT",
+    "DELETE",
+    "CONNECT",
+    "OPTIONS",
+    "TRACE",
+    "PATCH",
+    "PROPFIND",
+    "PROPPATCH",
+    "MKCOL",
+    "COPY",
+    "MOVE",
+    "LOCK",
+    "UNLOCK",
+    "REPORT",
+    "SEARCH",
+];
+
+/// The method that is meant by one that is not known: the nearest, or one of the same letters.
+fn near_method(name: &str) -> Option<&'static str> {
+    let letters = |word: &str| {
+        let mut letters = word.as_bytes().to_vec();
+        letters.sort_unstable();
+        letters
+    };
+    let same = || METHODS.into_iter().find(|method| letters(method) == letters(name));
+    suggest::nearest(name, METHODS).or_else(same)
+}
+
 /// A method as clients write it.
 pub(super) fn method(text: &str) -> Result<String, ValueError> {
     match is_token(text) {
@@ -302,7 +335,17 @@ fn condition(
     }
     let mut reader = Reader { checker, item };
     Some(match what {
-        "method" => Condition::Method(reader.all(&texts, method)?),
+        "method" => {
+            let methods = reader.all(&texts, method)?;
+            let unknown = methods.iter().find(|name| !METHODS.contains(&name.as_str()));
+            let near = unknown.and_then(|name| Some((name, near_method(name)?)));
+            if let Some((name, near)) = near {
+                let warning = Diagnostic::warning(format!("`{name}` is no method that is known"));
+                let warning = warning.at(&item.file.source, item.header.clone());
+                reader.checker.diagnostics.push(warning.help(format!("did you mean `\"{near}\"`?")));
+            }
+            Condition::Method(methods)
+        }
         "path" => {
             let mut patterns = reader.all(&texts, |text| match text.starts_with('@') {
                 true => Err(ValueError {

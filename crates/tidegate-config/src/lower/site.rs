@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
-use super::{Claims, Server, access_log, dead, host_text, idle, load_hook, login, route, tls};
+use super::{Claims, Server, access_log, dead, host_text, idle, load_hook, login, overlap, route, tls};
 use crate::check::{Checker, Item, number};
 use crate::diagnostic::{Diagnostic, Severity};
 use crate::directive::Context;
@@ -73,6 +73,8 @@ pub(super) fn site(
         written.push(child);
     }
     unreachable(checker, &routes, &written);
+    overlap::check(checker, &routes, &written);
+    overlap::hopeless(checker, &routes, &written);
     names_of_routes(checker, item, &routes, &written);
     let everything = PathPattern::Prefix("/".to_owned());
     let is_taken =
@@ -83,7 +85,7 @@ pub(super) fn site(
     paths_of_folders(&mut routes, inherited.root.as_deref());
     routes.push(if is_taken && says_nothing {
         // A route for everything leaves nothing to the site itself, so it need not say what to answer.
-        let action = Action::Respond { status: 404, body: String::new(), media_type: None };
+        let action = Action::Respond { status: 404, body: None, media_type: None };
         route::with(inherited.clone(), everything, action, item.origin())
     } else {
         route::route(checker, disk, item, everything, &inherited, true)
@@ -117,6 +119,7 @@ pub(super) fn site(
         tls,
         is_https_only,
         hooks,
+        left_out: None,
         origin,
     };
     load_hook::count(&mut site);

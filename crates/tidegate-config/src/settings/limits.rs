@@ -39,6 +39,22 @@ pub struct Limits {
     pub keep_alive_connections: u32,
     /// Unsent bytes that the kernel may hold for one connection (`TCP_NOTSENT_LOWAT`).
     pub unsent_size: u32,
+    /// Where each is written; those that are not there have their defaults.
+    pub origins: LimitOrigins,
+}
+
+/// Where limits of the server are written, by their names.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct LimitOrigins(pub Vec<(String, Origin)>);
+
+impl LimitOrigins {
+    /// What a limit is called in a message: its name, and where it is written.
+    pub fn said(&self, name: &str) -> String {
+        match self.0.iter().find(|(known, _)| known == name) {
+            Some((_, origin)) => format!("`{name}` ({origin})"),
+            None => format!("`{name}`, by default,"),
+        }
+    }
 }
 
 /// Bounds of a request: what `limits` of a site or a route may say as well.

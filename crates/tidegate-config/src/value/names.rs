@@ -117,6 +117,15 @@ pub(super) fn address(text: &str, folder: &Path) -> Result<ListenAddress, ValueE
     )
 }
 
+/// Where what is no network belongs: names and countries of clients have words of their own.
+fn elsewhere(text: &str) -> Option<String> {
+    if text.len() == 2 && text.bytes().all(|byte| byte.is_ascii_uppercase()) {
+        return Some(format!("a country is `country=\"{text}\"`, as a condition `when country \"{text}\"`"));
+    }
+    let is_name = text.contains('.') && text.bytes().any(|byte| byte.is_ascii_alphabetic());
+    (is_name && host(text).is_ok()).then(|| format!("what a client is called is `name=\"{text}\"`"))
+}
+
 /// Reads whom a rule of access is about.
 pub(crate) fn network(text: &str) -> Result<Network, ValueError> {
     match text {
@@ -133,6 +142,10 @@ pub(crate) fn network(text: &str) -> Result<Network, ValueError> {
         None => (text, None),
     };
     let Ok(address) = address.parse::<IpAddr>() else {
+        let help = &match elsewhere(text) {
+            Some(elsewhere) => format!("{elsewhere}; {help}"),
+            None => help.to_owned(),
+        };
         return bad(
             "what stands before the `/` is no address"
                 .replace(" before the `/`", if bits.is_some() { " before the `/`" } else { " here" }),
@@ -455,6 +468,14 @@ mod tests {
             ("example.com", None),
         ] {
             assert_eq!(network(text).ok(), expected, "{text}");
+        }
+        for (text, help) in [
+            ("example.com", "what a client is called is `name=\"example.com\"`; write"),
+            ("DE", "a country is `country=\"DE\"`"),
+            ("10.0.0", "write `\"all\"`"),
+        ] {
+            let error = network(text).unwrap_err();
+            assert!(error.help.starts_with(help), "{text}: {}", error.help);
         }
     }
 

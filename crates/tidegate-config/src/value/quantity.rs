@@ -169,6 +169,21 @@ fn in_days(number: &str, unit: &str) -> Option<String> {
     Some(format!("{}d", number.parse::<u64>().ok()?.checked_mul(days)?))
 }
 
+/// Several times in one, as `1h30m`, in one unit.
+fn summed(text: &str) -> Option<String> {
+    let (mut rest, mut sum) = (text, 0u64);
+    while !rest.is_empty() {
+        let digits = rest.find(|character: char| !character.is_ascii_digit())?;
+        let (number, behind) = rest.split_at(digits);
+        let end = behind.find(|character: char| character.is_ascii_digit()).unwrap_or(behind.len());
+        let (unit, next) = behind.split_at(end);
+        let (_, factor) = TIME_UNITS.iter().find(|(name, _)| *name == unit.trim())?;
+        sum = sum.checked_add(number.parse::<u64>().ok()?.checked_mul(*factor)?)?;
+        rest = next;
+    }
+    Some(duration_text(Duration::from_millis(sum)))
+}
+
 fn amount(
     written: Written<'_>,
     what: &str,
@@ -195,6 +210,7 @@ fn amount(
             format!("`{text}` has a unit that is not known")
         };
         let near = meant.map(|unit| format!("{number}{unit}")).or_else(|| in_days(number, unit));
+        let near = near.or_else(|| (what == "time").then(|| summed(&text)).flatten());
         let near = near.map(|near| format!("write `\"{near}\"`; ")).unwrap_or_default();
         return Err(ValueError::new(problem, format!("{near}{}", help())));
     };
@@ -288,6 +304,9 @@ mod tests {
         assert!(bare.help.starts_with("write `\"30s\"`"), "{}", bare.help);
         let slip = size(text("64k"), 0, u64::MAX).unwrap_err();
         assert!(slip.help.starts_with("write `\"64KiB\"`"), "{}", slip.help);
+        let summed = duration(text("1h30m"), 0, 86_400_000).unwrap_err();
+        assert!(summed.help.starts_with("write `\"90m\"`"), "{}", summed.help);
+        assert!(duration(text("1h30"), 0, 86_400_000).is_err(), "no unit, and no word of one");
     }
 
     #[test]

@@ -213,7 +213,7 @@ impl Later {
                 Poll::Pending if self.count_preparing() => return Poll::Pending,
                 Poll::Pending => {
                     self.leave();
-                    self.ledger.stats.queue_refusals.add(QueueRefusal::Full, 1);
+                    self.ledger.refuse(QueueRefusal::Full, self.account.peer, "incoming-bodies");
                     return Poll::Ready(self.ledger.busy());
                 }
                 Poll::Ready(reply) => {
@@ -275,7 +275,8 @@ impl Later {
             return Poll::Ready(self.ledger.busy());
         }
         if let Place::Refused(why) = place {
-            self.ledger.stats.queue_refusals.add(*why, 1);
+            let limit = if *why == QueueRefusal::Age { "queue" } else { "in-flight" };
+            self.ledger.refuse(*why, self.account.peer, limit);
             self.stage = Stage::Done;
             return Poll::Ready(self.ledger.busy());
         }

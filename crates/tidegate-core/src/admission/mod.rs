@@ -44,7 +44,7 @@ use std::rc::Rc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
-use tidegate_config::settings::{Network, NetworkSet, Settings};
+use tidegate_config::settings::{LimitOrigins, Network, NetworkSet, Settings};
 use tidegate_io::socket::Peer;
 use tidegate_io::{Remote, allocator, blocking, clock};
 use tidegate_stats::{ConnectionRefusal, QueueRefusal, Worker as Stats};
@@ -74,6 +74,8 @@ pub struct Ledger {
     stats: Arc<Stats>,
     limits: Cell<FlightLimits>,
     busy: RefCell<Busy>,
+    /// Where the limits are written.
+    origins: RefCell<LimitOrigins>,
 }
 
 #[derive(Clone, Copy)]
@@ -118,6 +120,19 @@ impl Ledger {
 
     fn busy(&self) -> Response {
         self.busy.borrow().response()
+    }
+
+    /// Counts a request that is turned away, and tells the log by which limit.
+    #[cold]
+    fn refuse(&self, why: QueueRefusal, client: Peer, limit: &str) {
+        self.stats.queue_refusals.add(why, 1);
+        let limit = self.origins.borrow().said(limit);
+        let reason = match why {
+            QueueRefusal::Full => "as many requests as it allows are under way or wait",
+            QueueRefusal::Age => "the request has waited for its turn as long as it allows",
+            QueueRefusal::Client => return,
+        };
+        log::info(format_args!("busy answer for {client}: {limit}: {reason}"));
     }
 }
 
@@ -165,6 +180,7 @@ impl Admission {
                 incoming_bodies: 0,
             }),
             busy: RefCell::new(Busy::new(settings)),
+            origins: RefCell::default(),
         });
         let mut admission = Admission {
             ledger,
@@ -194,6 +210,7 @@ impl Admission {
             incoming_bodies: limits.incoming_bodies,
         });
         ledger.busy.replace(Busy::new(settings));
+        ledger.origins.replace(limits.origins.clone());
         self.overload.set_patience(limits.overload_delay);
         self.connections = limits.connections;
         self.per_address = limits.connections_per_address;

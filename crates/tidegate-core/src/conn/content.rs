@@ -3,7 +3,7 @@
 use super::{Connection, Request, Work, faults};
 use crate::body::{BodySink, RequestBodyError};
 use crate::context::Ctx;
-use crate::limits::{TooLarge, say_too_large};
+use crate::limits::say_too_large;
 use std::io;
 use tidegate_http::{FieldLines, Status};
 use tidegate_stats::ParseError;
@@ -11,8 +11,8 @@ use tidegate_wire::h1::{self, BodyDecoder};
 
 /// Content of a request that is still arriving.
 pub(super) enum Incoming {
-    /// A handler reads it.
-    Pipe { decoder: BodyDecoder, sink: BodySink, received: u64 },
+    /// A handler reads it. `about` is what the log says of the request where it turns out to be too much.
+    Pipe { decoder: BodyDecoder, sink: BodySink, received: u64, about: Option<Box<str>> },
     /// Not content of a request at all: what a client sends through a tunnel.
     Tunnel(BodySink),
     /// Nobody does: read and dropped to keep the connection, within a limit.
@@ -84,10 +84,13 @@ impl Connection {
         cx: &mut Ctx,
         decoder: BodyDecoder,
         sink: Option<BodySink>,
+        about: Option<Box<str>>,
         request: &Request,
     ) -> Option<Box<Incoming>> {
         match sink {
-            Some(sink) if sink.has_reader() => Some(Box::new(Incoming::Pipe { decoder, sink, received: 0 })),
+            Some(sink) if sink.has_reader() => {
+                Some(Box::new(Incoming::Pipe { decoder, sink, received: 0, about }))
+            }
             _ => self.discard(cx, decoder, request.expects_continue),
         }
     }
@@ -190,12 +193,10 @@ impl Connection {
             }
             Refusal::TooLarge => {
                 cx.stats.parse_errors.add(ParseError::BodyTooLarge, 1);
-                let limits = self.limits(&cx.engine);
-                say_too_large(
-                    &TooLarge { limits, length: None },
-                    self.peer,
-                    format_args!("content in chunks"),
-                );
+                let incoming = self.work.as_ref().and_then(|work| work.incoming.as_deref());
+                if let Some(Incoming::Pipe { about: Some(about), .. }) = incoming {
+                    say_too_large(self.limits(&cx.engine), about);
+                }
                 (Status::CONTENT_TOO_LARGE, RequestBodyError::TooLarge)
             }
             Refusal::TooMuchToDiscard => (Status::CONTENT_TOO_LARGE, RequestBodyError::TooLarge),
@@ -246,7 +247,7 @@ impl Incoming {
         let decoded =
             decoder.decode(data).map_err(|error| Refusal::Malformed(faults::kind_of_body(error)))?;
         match self {
-            Incoming::Pipe { decoder, sink, received } => {
+            Incoming::Pipe { decoder, sink, received, .. } => {
                 *received += decoded.data.len() as u64;
                 if *received > limit {
                     return Err(Refusal::TooLarge);

@@ -10,6 +10,7 @@ use super::send::Output;
 use super::{Connection, Next, Work};
 use crate::body::RequestBodyError;
 use crate::context::Ctx;
+use crate::log;
 use std::time::Duration;
 use tidegate_config::settings::RequestLimits;
 use tidegate_http::{Status, Version};
@@ -146,6 +147,12 @@ impl Connection {
             Timer::Doubt => self.resolve_doubt(key, cx),
             Timer::Head => {
                 cx.stats.timeouts.add(Timeout::Head, 1);
+                let limits = &cx.engine.settings.limits;
+                let (limit, most) = (limits.origins.said("head-timeout"), limits.head_timeout);
+                log::info(format_args!(
+                    "408 for {}: the head of its request took longer than the {most:?} that {limit} allows",
+                    self.peer
+                ));
                 self.give_up(key, cx)
             }
             Timer::Body => {

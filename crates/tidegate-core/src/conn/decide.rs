@@ -14,7 +14,7 @@ use crate::engine::Engine;
 use crate::exchange::{Exchange, Local, LocalSource};
 use crate::https::Arrival;
 use crate::interim::InterimQueue;
-use crate::limits::{TooLarge, excess, say_too_large};
+use crate::limits::{TooLarge, excess};
 use crate::log::{self, EntryFields, Sink};
 use crate::rate::Held;
 use crate::remote::Remote;
@@ -86,6 +86,8 @@ impl<'a> RequestHead<'a> {
 pub(super) struct Decision {
     pub reply: Reply,
     pub outcome: Outcome,
+    /// What the log says of it where more content comes than is taken; `None` where its length is known.
+    pub about: Option<Box<str>>,
     /// Where content goes, if a handler was asked.
     pub content_sink: Option<BodySink>,
     /// Content that the handler has not taken.
@@ -121,7 +123,7 @@ pub(super) struct Decision {
 pub(super) enum Outcome {
     /// It is answered, with an error perhaps, and the connection goes on.
     Answered,
-    /// Its content is longer than is taken.
+    /// Its content is longer than is taken: whatever the answer is, nothing of that is read.
     TooLarge,
     /// The server is too busy for it.
     TurnedAway,
@@ -151,6 +153,8 @@ struct Located<'p> {
     has_encoded_slash: bool,
     /// The first route whose pattern fits, where that is known already.
     route: Option<usize>,
+    /// Why its content is not taken, where more is announced than may be.
+    too_large: Option<Box<str>>,
 }
 
 /// The answer to a request that no site sees.
@@ -239,7 +243,10 @@ impl Connection {
                 outcome = why;
                 Reply::Ready(response)
             }
-            Ok(Located { site, path, query, has_encoded_slash, route }) => {
+            Ok(Located { site, path, query, has_encoded_slash, route, too_large }) => {
+                if too_large.is_some() {
+                    outcome = Outcome::TooLarge;
+                }
                 let mut exchange = Exchange {
                     method: head.method,
                     method_token: head.method_token,
@@ -258,11 +265,12 @@ impl Connection {
                     state: RequestState {
                         remote,
                         tls: made.take(),
-                        body: head.has_content.then(|| {
+                        body: (head.has_content && too_large.is_none()).then(|| {
                             let (sink, content) = body::pipe(head.content_length);
                             content_sink = Some(sink);
                             content
                         }),
+                        too_large,
                         site: Some(site.clone()),
                         route: 0,
                         has_route: false,
@@ -296,7 +304,7 @@ impl Connection {
                     (entry.client, entry.scheme) = (remote.client, scheme);
                 }
                 match reply {
-                    Reply::Ready(_) if !head.has_content => {} // it waits for nothing
+                    Reply::Ready(_) if content_sink.is_none() => {} // it waits for nothing
                     Reply::Ready(_) => account.peer = remote.client,
                     Reply::Later(_) | Reply::Preparing(..) => {
                         is_exempt = engine.always_answers(site, path);
@@ -315,9 +323,13 @@ impl Connection {
                 reply
             }
         };
+        let about = (content_sink.is_some() && head.content_length.is_none()).then(|| {
+            format!("{}, {} {} at {}", entry.client, entry.method, entry.target, entry.authority).into()
+        });
         Decision {
             reply,
             outcome,
+            about,
             content_sink,
             content,
             account,
@@ -363,12 +375,9 @@ impl Connection {
             stats.parse_errors.add(kind, 1);
             return Err(answer::error(status).into());
         }
-        if head.content_length.is_some_and(|len| len > limits.body_size) {
+        let is_too_large = head.content_length.is_some_and(|len| len > limits.body_size);
+        if is_too_large {
             stats.parse_errors.add(ParseError::BodyTooLarge, 1);
-            let why = TooLarge { limits, length: head.content_length };
-            let request = format_args!("{} {} at {}", head.method_token, head.target, head.authority);
-            say_too_large(&why, remote.client, request);
-            return Err(Rejected(Outcome::TooLarge, answer::error(Status::CONTENT_TOO_LARGE)));
         }
         let (raw_path, query) = path_and_query(head.method, head.target)?;
         let request = (head.method_token, head.target, head.authority);
@@ -411,7 +420,9 @@ impl Connection {
         if self.is_turned_away(admission, stats, engine, site, path) {
             return Err(Rejected(Outcome::TurnedAway, admission.busy()));
         }
-        Ok(Located { site, path, query, has_encoded_slash, route })
+        let too_large =
+            is_too_large.then(|| TooLarge { limits, length: head.content_length }.to_string().into());
+        Ok(Located { site, path, query, has_encoded_slash, route, too_large })
     }
 
     /// The site asks other things of its clients than the one that this connection was made to.

@@ -3,6 +3,7 @@
 use super::transport::TransportError;
 use super::{Connection, faults};
 use crate::context::Ctx;
+use crate::log;
 use std::io;
 use tidegate_http::{Method, Status};
 use tidegate_io::socket::Received;
@@ -91,6 +92,9 @@ impl Connection {
         if let Some(kind) = faults::kind_of_transport(&error) {
             cx.stats.tls_errors.add(kind, 1);
         }
+        if let TransportError::Tls(error) = &error {
+            self.say_refused(cx, error);
+        }
         match error {
             TransportError::Tls(SessionError::NotTls) => {
                 let received = self.transport.fall_back();
@@ -106,5 +110,22 @@ impl Connection {
             TransportError::Socket(error) | TransportError::Tls(SessionError::Socket(error)) => Err(error),
             _ => Err(io::ErrorKind::InvalidData.into()),
         }
+    }
+
+    /// Tells the log of a handshake that has failed for a reason of the settings, or of certificates.
+    fn say_refused(&self, cx: &Ctx, error: &SessionError) {
+        if !matches!(
+            error,
+            SessionError::UnknownName
+                | SessionError::NoCertificate
+                | SessionError::NothingInCommon(_)
+                | SessionError::ClientCertificate(_)
+                | SessionError::Refused(_)
+        ) {
+            return; // scanners, and who has gone
+        }
+        let listener = cx.engine.settings.listeners.get(usize::from(self.listener));
+        let address = listener.map(|listener| listener.address.to_string()).unwrap_or_default();
+        log::info(format_args!("no TLS for {} on {address}: {error}", self.peer));
     }
 }

@@ -178,7 +178,7 @@ impl Connection {
         let Decision { reply, outcome, content_sink, content, account, is_exempt, log: sink, .. } = decision;
         let Decision { ends_with_client, interim, signals, tls, identity, trace, limits, held, .. } =
             decision;
-        let Decision { series, .. } = decision;
+        let Decision { series, about, .. } = decision;
         (entry.tls, entry.identity, entry.trace) = (tls.as_ref(), identity.as_ref(), trace.as_ref());
         self.goes_by(limits);
         self.keep_alive = may_stay && !cx.draining && !self.is_last_request(&engine.settings.limits.request);
@@ -245,7 +245,8 @@ impl Connection {
                 }
             }
         };
-        let incoming = decoder.and_then(|decoder| self.receive_content(cx, decoder, content_sink, &request));
+        let incoming =
+            decoder.and_then(|decoder| self.receive_content(cx, decoder, content_sink, about, &request));
         if incoming.is_none()
             && held.as_ref().is_none_or(|held| !held.is_paced())
             && let Some(response) = ready

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::time::Duration;
 use tidegate_config::settings::{Ban, LimitStore, Shared};
-use tidegate_http::{Status, delay_seconds};
+use tidegate_http::{Method, Status, delay_seconds};
 use tidegate_io::socket::Peer;
 use tidegate_io::{clock, timer};
 
@@ -39,6 +39,8 @@ pub(crate) struct Rule {
 pub(crate) struct Watch {
     rule: Rc<Rule>,
     client: Client,
+    /// It shows credentials: a 401 says that they are none.
+    is_guess: bool,
 }
 
 impl BanGate {
@@ -82,7 +84,7 @@ impl BanGate {
     /// A request that was answered before it came to any route counts where its status does.
     pub(crate) fn count_unrouted(&self, client: Peer, status: Status) {
         if let Some(client) = Client::of(client) {
-            Watch { rule: self.0.clone(), client }.on_answer(status);
+            Watch { rule: self.0.clone(), client, is_guess: true }.on_answer(status);
         }
     }
 }
@@ -107,7 +109,8 @@ impl Gate for BanGate {
         let Some(client) = Client::of(remote.client) else { return Verdict::Pass };
         let Some(left) = rule.bans.left(client, clock::monotonic_ns()) else {
             if let Some(holds) = &exchange.state.holds {
-                holds.watch(Watch { rule: rule.clone(), client });
+                let is_guess = is_guess(exchange);
+                holds.watch(Watch { rule: rule.clone(), client, is_guess });
             }
             return Verdict::Pass;
         };
@@ -124,6 +127,12 @@ impl Gate for BanGate {
             None => Verdict::Refuse(refusal),
         }
     }
+}
+
+/// Whether a request shows who it claims to be: by a field, or by a form. Every client that may log in is asked to by a 401
+/// first, and has guessed nothing by then.
+fn is_guess(exchange: &Exchange<'_>) -> bool {
+    exchange.fields.contains("authorization") || exchange.method == Method::Post
 }
 
 /// An answer that is held back, one of a bounded number.
@@ -151,7 +160,7 @@ impl Watch {
     /// It has been answered.
     pub(crate) fn on_answer(&self, status: Status) {
         let Ban { name, statuses, count, within, lasts, .. } = &*self.rule.settings;
-        if !statuses.contains(&status.0) {
+        if !statuses.contains(&status.0) || (status == Status::UNAUTHORIZED && !self.is_guess) {
             return;
         }
         let terms = Terms { count: *count, within: *within, lasts: *lasts };

@@ -12,6 +12,7 @@ use crate::listen::{self, ACCEPTS, Accepted, EXHAUSTION, PAUSE};
 use crate::log;
 use crate::opening::Opening;
 use std::os::fd::AsFd;
+use tidegate_config::settings::Settings;
 use tidegate_io::socket::{self, Peer, Received, Stream};
 use tidegate_io::{Kind, descriptors};
 use tidegate_stats::ConnectionRefusal;
@@ -105,6 +106,7 @@ impl Worker {
     /// way; more is not waited for.
     #[cold]
     fn turn_away(&mut self, stream: Stream, peer: Peer, place: u16, why: ConnectionRefusal) {
+        say_turned_away(&self.cx.engine.settings, peer, why);
         let opening = self.cx.engine.opening(place, peer);
         if opening != Opening::Plain {
             // Who waits for a handshake would not understand the answer, and a handshake costs what there is none of.
@@ -214,4 +216,18 @@ impl Worker {
             socket::bound_unsent(open.listener.fd.as_fd(), bytes);
         }
     }
+}
+
+/// Tells the log which limit a connection is beyond.
+#[cold]
+fn say_turned_away(settings: &Settings, peer: Peer, why: ConnectionRefusal) {
+    let limit = match why {
+        ConnectionRefusal::Address => "connections-per-address",
+        ConnectionRefusal::Connections => "connections",
+        ConnectionRefusal::Memory => "memory",
+        ConnectionRefusal::Overload => "overload-delay",
+        _ => return, // said where it is found out
+    };
+    let limit = settings.limits.origins.said(limit);
+    log::info(format_args!("busy answer for a connection of {peer}: {limit} allows no more"));
 }

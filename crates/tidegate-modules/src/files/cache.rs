@@ -80,6 +80,7 @@ impl FileCache {
         };
         cache.publish_limits();
         cache.publish();
+        cache.publish_limits();
         cache
     }
 
@@ -90,6 +91,7 @@ impl FileCache {
         self.limits = limits;
         self.publish_limits();
         self.publish();
+        self.publish_limits();
     }
 
     /// Largest file held in memory, bytes.
@@ -378,6 +380,15 @@ impl FileCache {
         self.stats.cache_entries.set(self.slots.len() as u64);
         self.stats.cache_bytes.set(self.bytes as u64);
         self.stats.cache_descriptors.set(self.descriptors as u64);
+    }
+
+    /// Tells the figures what there may be at most.
+    fn publish_limits(&self) {
+        let settings::FileCache { enabled, entries, memory, descriptors, .. } = self.limits;
+        let limit = |most: u64| if enabled { most } else { 0 };
+        self.stats.cache_entries.set_limit(limit(entries.into()));
+        self.stats.cache_bytes.set_limit(limit(memory));
+        self.stats.cache_descriptors.set_limit(limit(descriptors.into()));
     }
 }
 

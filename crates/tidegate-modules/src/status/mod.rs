@@ -105,6 +105,9 @@ pub struct ServerInfo {
     pub listeners: Vec<String>,
     /// The names of each site, joined; `(any)` or the like for the one without a name.
     pub sites: Vec<String>,
+    /// Those of them that a mistake costs, each with the mistake.
+    #[serde(default)]
+    pub left_out: Vec<(String, String)>,
     /// The certificates that are served.
     pub certificates: Vec<CertificateInfo>,
     /// It accepts no more.

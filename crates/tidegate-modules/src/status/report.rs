@@ -112,6 +112,7 @@ impl Server {
             "processes": info.processes.iter().map(|process| self.process_to_json(process)).collect::<Vec<_>>(),
             "listeners": info.listeners,
             "sites": info.sites,
+            "left_out": info.left_out.iter().map(left_out).collect::<Vec<_>>(),
             "certificates": info.certificates.iter().map(|info| self.certificate(info)).collect::<Vec<_>>(),
         });
         let pools = pools::to_json(&info.pools);
@@ -251,6 +252,8 @@ impl Server {
         }));
         rows.extend(info.listeners.iter().map(|address| Row::new("ListenSocket", address.as_str())));
         rows.extend(info.sites.iter().map(|names| Row::new("Site", names.as_str())));
+        let left_out = |(names, why): &(String, String)| Row::new("SiteLeftOut", format!("{names}: {why}"));
+        rows.extend(info.left_out.iter().map(left_out));
         rows.extend(
             info.certificates.iter().map(|info| Row::new("Certificate", self.certificate_line(info))),
         );
@@ -289,7 +292,8 @@ pub(super) fn write_section(text: &mut String, section: &Section) {
     // Writing to a `String` cannot fail.
     let _ = writeln!(text, "\n{}:\n-----", section.title);
     for row in &section.rows {
-        let _ = writeln!(text, "{:<VALUE_COLUMN$}{}", row.label, row.value);
+        let gap = if row.label.chars().count() < VALUE_COLUMN { "" } else { " " };
+        let _ = writeln!(text, "{:<VALUE_COLUMN$}{gap}{}", row.label, row.value);
     }
 }
 
@@ -299,6 +303,10 @@ pub(super) fn date(seconds: i64) -> String {
 }
 
 /// `3 d 4 h 5 min 6 s`, without leading zeros.
+fn left_out((names, why): &(String, String)) -> Value {
+    json!({ "site": names, "why": why })
+}
+
 fn span(seconds: i64) -> String {
     let parts = [
         (seconds / 86_400, "d"),

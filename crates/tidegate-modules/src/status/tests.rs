@@ -44,6 +44,7 @@ impl StatusSource for Fake {
             turned_away: Vec::new(),
             by_worker: Vec::new(),
             lanes: Vec::new(),
+            left_out: Vec::new(),
             used: Used { cpu_micros: 12_345_678, resident: 4096, descriptors: 17 },
             used_by_master: Used::default(),
         };

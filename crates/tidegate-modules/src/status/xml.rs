@@ -10,6 +10,9 @@ use tidegate_stats::series::RouteFigures;
 /// Of the times in profiles.
 const TICKS: u128 = 1_000_000;
 
+/// Requests that came to no route of their site, as in the text report.
+const NO_ROUTE: &str = "(no route)";
+
 /// An element that is being written.
 struct Element<'x> {
     xml: &'x mut String,
@@ -150,6 +153,10 @@ fn server(
                 // Not of the format: routes are what is profiled here.
                 let route = Element::begin(xml, indent, "route").attribute("pattern", name);
                 route.with(|xml, indent| request_bucket(xml, indent, figures));
+            }
+            if !site.unrouted.is_empty() {
+                let none = Element::begin(xml, indent, "route").attribute("pattern", NO_ROUTE);
+                none.with(|xml, indent| request_bucket(xml, indent, &site.unrouted));
             }
         });
     }

@@ -91,7 +91,7 @@ fn engine(settings: &Settings) -> Engine {
             let Identification { login, requirements: _, certificates, signed } = identification;
             let is_asked = login.is_some() || !certificates.is_empty() || signed.is_some();
             let status = if is_asked { 401 } else { 200 };
-            let handler: Rc<dyn Handler> = Rc::new(Respond::new(status, &number.to_string(), None));
+            let handler: Rc<dyn Handler> = Rc::new(Respond::new(status, Some(&number.to_string()), None));
             site::Route::new(handler, Vec::new(), Rc::<Decoration>::default())
         });
         site::Site::new(site.clone(), routes.collect(), None)

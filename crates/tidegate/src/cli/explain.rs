@@ -27,7 +27,7 @@ use tidegate_core::access_data::{AccessFile, AccessFiles, AccessStore};
 use tidegate_core::client_names::{ClientName, name_of};
 use tidegate_core::exchange::Local;
 use tidegate_core::explain::{Asked, Known, Notes, refusal};
-use tidegate_core::tls::{TlsFiles, TlsStore};
+use tidegate_core::tls::{TlsFiles, TlsStore, key_of};
 use tidegate_core::{Exchange, Reply, RequestState, Response};
 use tidegate_http::field::is_token;
 use tidegate_http::{Authority, Field, Fields, Method, Target, Version};
@@ -338,7 +338,9 @@ fn load(arguments: &Arguments) -> Result<Found> {
     // Keys and passwords are for the user that starts the server. Who may not read them is told what there is without.
     let without =
         if is_denied_alone(&loaded) { loaded.settings.clone().or(loaded.partial.clone()) } else { None };
-    let found = preflight::look(&mut loaded).access;
+    let found = preflight::look(&mut loaded);
+    loaded.answer_for_rejected(|files| found.pairs.contains_key(&key_of(files)));
+    let found = found.access;
     complain(&loaded.render(has_color()));
     let denied: Vec<String> =
         loaded.diagnostics.iter().filter(|said| is_denied(said)).map(|said| said.message.clone()).collect();

@@ -70,7 +70,7 @@ fn engine(settings: &Settings) -> Engine {
             let handler: Rc<dyn Handler> = match &route.action {
                 Action::Redirect { to, status } => Rc::new(Redirect::new(to, *status, Scope::of(route))),
                 Action::HandTo { to } => Rc::new(HandTo::new(to, Scope::of(route))),
-                _ => Rc::new(Respond::new(200, "", None)),
+                _ => Rc::new(Respond::new(200, None, None)),
             };
             site::Route::new(handler, Vec::new(), Decoration::of(route))
         });

@@ -10,6 +10,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use tidegate_config::Diagnostic;
 use tidegate_config::settings::LogTarget;
+use tidegate_core::tls::key_of;
 use tidegate_io::socket::keep_inherited_to_oneself;
 
 /// Serves a folder, or what a settings file says.
@@ -104,6 +105,7 @@ fn start(arguments: Arguments, handover: Option<&Handover>) -> Result<(Master, S
     let options = options(arguments)?;
     let Reading { mut loaded, pairs, seen, access } = options.load();
     let written = std::mem::take(&mut loaded.written);
+    loaded.answer_for_rejected(|files| pairs.contains_key(&key_of(files)));
     let said = loaded.render(handover.is_none() && has_color());
     let Some(settings) = loaded.settings else {
         complain(&said);

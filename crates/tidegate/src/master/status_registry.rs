@@ -54,6 +54,8 @@ struct Facts {
     is_draining: bool,
     listeners: Vec<String>,
     sites: Vec<String>,
+    /// Those that are not served, each with the reason.
+    left_out: Vec<(String, String)>,
     in_force: InForce,
     /// What sites and routes are called in statistics.
     series: Vec<SeriesNames>,
@@ -177,7 +179,11 @@ impl StatusRegistry {
             names => names.iter().map(ToString::to_string).collect::<Vec<_>>().join(" "),
         };
         let mut facts = self.facts();
-        facts.sites = settings.sites.iter().map(names).collect();
+        let (left_out, served): (Vec<_>, Vec<_>) =
+            settings.sites.iter().partition(|site| site.left_out.is_some());
+        facts.sites = served.into_iter().map(names).collect();
+        let why = |site: &Arc<Site>| (names(site), site.left_out.clone().unwrap_or_default());
+        facts.left_out = left_out.into_iter().map(why).collect();
         let members = |group: &Upstream| group.members.iter().map(|member| member.name.clone()).collect();
         facts.groups = settings.upstreams.iter().map(|group| (group.name.clone(), members(group))).collect();
         facts.workers = workers;
@@ -426,6 +432,7 @@ impl StatusRegistry {
             revision: facts.revision,
             listeners: facts.listeners.clone(),
             sites: facts.sites.clone(),
+            left_out: facts.left_out.clone(),
             certificates: facts
                 .certificates
                 .iter()

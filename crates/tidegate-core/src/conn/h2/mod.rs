@@ -119,6 +119,8 @@ struct Unread {
 /// Content that a handler reads, or what goes into a tunnel.
 struct Incoming {
     sink: BodySink,
+    /// What the log says of the request where it turns out to be too much.
+    about: Option<Box<str>>,
     /// Endless, and silent for as long as it likes.
     is_tunnel: bool,
     received: u64,
@@ -128,12 +130,12 @@ struct Incoming {
 }
 
 impl Incoming {
-    fn content(sink: BodySink) -> Incoming {
-        Incoming { sink, is_tunnel: false, received: 0, unreleased: 0, is_wide: false }
+    fn content(sink: BodySink, about: Option<Box<str>>) -> Incoming {
+        Incoming { sink, about, is_tunnel: false, received: 0, unreleased: 0, is_wide: false }
     }
 
     fn tunnel(sink: BodySink) -> Incoming {
-        Incoming { is_tunnel: true, ..Incoming::content(sink) }
+        Incoming { is_tunnel: true, ..Incoming::content(sink, None) }
     }
 }
 

@@ -9,7 +9,7 @@ use crate::body::RequestBodyError;
 use crate::conn::deadlines::reading_terms;
 use crate::context::Ctx;
 use crate::interim::{Interim, InterimQueue};
-use crate::limits::{TooLarge, say_too_large};
+use crate::limits::say_too_large;
 use crate::rate::Held;
 use crate::reply::Reply;
 use std::io;
@@ -163,7 +163,7 @@ impl Connection {
         let Decision { reply, content_sink, content, account, is_exempt, log: sink, .. } = decision;
         let Decision { ends_with_client, interim, signals, tls, identity, trace, limits, held, .. } =
             decision;
-        let Decision { series, .. } = decision;
+        let Decision { series, about, .. } = decision;
         (entry.tls, entry.identity, entry.trace) = (tls.as_ref(), identity.as_ref(), trace.as_ref());
         self.limits.clone_from(&limits);
         let is_last = self.is_last_request(&engine.settings.limits.request);
@@ -191,7 +191,8 @@ impl Connection {
                 Err(cx.admission.later(waiting, account, is_exempt).hearing(signals).tracing(trace.as_ref()))
             }
         };
-        let incoming = content_sink.filter(|sink| sink.has_reader()).map(Incoming::content);
+        let incoming =
+            content_sink.filter(|sink| sink.has_reader()).map(|sink| Incoming::content(sink, about));
         let output = match ready {
             Ok(response) => {
                 if held.as_ref().is_some_and(|held| held.on_answer(response.status)) {
@@ -261,7 +262,9 @@ impl Connection {
         incoming.received += data.len() as u64;
         if incoming.received > limit && !incoming.is_tunnel {
             cx.stats.parse_errors.add(ParseError::BodyTooLarge, 1);
-            say_too_large(&TooLarge { limits, length: None }, self.peer, format_args!("a stream of HTTP/2"));
+            if let Some(about) = incoming.about.as_deref() {
+                say_too_large(limits, about);
+            }
             incoming.sink.fail(RequestBodyError::TooLarge);
             work.incoming = None;
             h2.wire.release(stream, data.len(), &mut h2.batch);

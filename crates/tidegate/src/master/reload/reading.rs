@@ -18,7 +18,7 @@ use std::sync::Arc;
 use tidegate_config::settings::LogTarget;
 use tidegate_config::{Diagnostic, Loaded, Settings, WrittenSettings};
 use tidegate_core::log;
-use tidegate_core::tls::{TlsFiles, pair_files};
+use tidegate_core::tls::{TlsFiles, key_of, pair_files};
 use tidegate_io::off_limits;
 
 /// What reading has found, beside the settings.
@@ -86,6 +86,7 @@ pub(super) fn read(options: &ServeOptions, present: &Present, allows_loss: bool)
     let Reading { mut loaded, pairs, mut seen, access } = options.load();
     let Kept { mistaken, missing, lost, unlisted, closed } =
         keep_served(&mut loaded, &present.settings, allows_loss);
+    loaded.answer_for_rejected(|files| pairs.contains_key(&key_of(files)));
     let (said, warnings) = sayings(&loaded, &present.warnings);
     let mut found = Found { said, kept: Vec::new(), has_errors: loaded.has_errors() };
     let mut notes = Vec::new();
