@@ -35,7 +35,7 @@ mod value;
 
 pub use diagnostic::{Diagnostic, Severity};
 pub use environment::{Environment, ProcessEnvironment};
-pub use folder::from_folder;
+pub use folder::{from_folder, with_console};
 pub use format::{format, format_source};
 pub use load::{Loaded, RejectedSite, effective, load_file, load_str};
 pub use reference::reference;

@@ -77,9 +77,10 @@ pub(super) fn site(
     let everything = PathPattern::Prefix("/".to_owned());
     let is_taken =
         routes.iter().any(|route| route.conditions.is_empty() && covers(&route.pattern, &everything));
-    let says_nothing = ["root", "redirect", "respond", "status", "fastcgi", "scgi", "cgi", "proxy"]
-        .iter()
-        .all(|name| item.child(name).is_none());
+    let says_nothing =
+        ["root", "redirect", "respond", "status", "console", "fastcgi", "scgi", "cgi", "proxy"]
+            .iter()
+            .all(|name| item.child(name).is_none());
     paths_of_folders(&mut routes, inherited.root.as_deref());
     routes.push(if is_taken && says_nothing {
         // A route for everything leaves nothing to the site itself, so it need not say what to answer.

@@ -30,6 +30,7 @@ mod upstreams;
 mod xml;
 
 pub use ask::Format;
+pub(crate) use ask::{is_our_host, is_same_site};
 pub(crate) use html::Escaped;
 pub use in_force::{InForce, ListenSocket};
 pub use providers::ProviderReport;
@@ -164,6 +165,15 @@ pub struct ProcessInfo {
     pub workers: usize,
     /// How often a process in this place had to be replaced because it ended by mistake.
     pub restarts: u64,
+    /// Requests whose head it has read.
+    #[serde(default)]
+    pub requests: u64,
+    /// Connections that it has open.
+    #[serde(default)]
+    pub connections: u64,
+    /// What it has used.
+    #[serde(default)]
+    pub used: Used,
 }
 
 /// A certificate that is served.
@@ -206,7 +216,7 @@ impl StatusPage {
     }
 
     fn is_for_another(&self, exchange: &Exchange<'_>) -> bool {
-        !ask::is_our_host(exchange.authority, &self.names)
+        !is_our_host(exchange.authority, &self.names)
     }
 }
 
@@ -224,7 +234,7 @@ impl Handler for StatusPage {
         };
         match (question.action, exchange.method) {
             (None, Method::Get | Method::Head) => self.show(question),
-            (Some(action), Method::Post) if ask::is_same_site(exchange) => self.change(action, question),
+            (Some(action), Method::Post) if is_same_site(exchange) => self.change(action, question),
             (Some(_), Method::Post) => Reply::Ready(answer::explained(
                 Status::FORBIDDEN,
                 "The cache can be changed from the status page itself, not from another site.",
@@ -275,7 +285,7 @@ impl Handler for StatusPage {
                 Foreseen::Head(Box::new(head))
             }
             // What it does is done by a server that runs.
-            (Some(_), Method::Post) if ask::is_same_site(exchange) => Foreseen::Application,
+            (Some(_), Method::Post) if is_same_site(exchange) => Foreseen::Application,
             _ => Foreseen::Handler,
         }
     }

@@ -74,6 +74,19 @@ pub struct Member {
     pub last: Figures,
 }
 
+impl Member {
+    /// What is told of it, with what it has told of itself last.
+    fn told(&self) -> ProcessInfo {
+        let Figures { counted, used, .. } = &self.last;
+        ProcessInfo {
+            requests: counted.requests,
+            connections: counted.connections.current,
+            used: *used,
+            ..self.info.clone()
+        }
+    }
+}
+
 impl StatusRegistry {
     /// Of a server that starts now.
     pub fn new() -> Arc<StatusRegistry> {
@@ -319,7 +332,7 @@ impl StatusRegistry {
             providers: figures.providers.clone(),
             in_force: facts.in_force.clone(),
             series: figures.series.clone(),
-            processes: facts.members.iter().map(|member| member.info.clone()).collect(),
+            processes: facts.members.iter().map(Member::told).collect(),
         }
     }
 

@@ -1,0 +1,37 @@
+// What limits the server, and what to change. A server that tells of none has no section.
+
+import { moment } from "../format";
+import type { Finding } from "../report";
+
+export function Findings({ findings }: { findings: Finding[] | undefined }) {
+  if (!findings) return null;
+  return (
+    <section class="findings" aria-labelledby="findings">
+      <h2 id="findings">Findings</h2>
+      {findings.length === 0 ? (
+        <p class="empty">Nothing limits this server that it knows of.</p>
+      ) : (
+        <ul>
+          {findings.map((finding) => (
+            <li key={`${finding.name} ${finding.subject ?? ""}`}>
+              <p>
+                <strong>{finding.sentence}</strong>
+              </p>
+              {finding.change && <p>{finding.change}</p>}
+              <p class="faint">{about(finding)}</p>
+            </li>
+          ))}
+        </ul>
+      )}
+    </section>
+  );
+}
+
+function about({ name, subject, since, page, also_seen }: Finding): string {
+  const parts = [subject ? `${name}, ${subject}` : name];
+  if (typeof since === "number") parts.push(`since ${moment(since)}`);
+  else if (since) parts.push(`since ${moment(Date.parse(since) / 1000)}`);
+  if (Array.isArray(also_seen) && also_seen.length > 0) parts.push(`also: ${also_seen.join(", ")}`);
+  if (page) parts.push(`tidegate docs ${page.replace(/^docs\//, "").replace(/\.md(#.*)?$/, "")}`);
+  return parts.join(" · ");
+}
