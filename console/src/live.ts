@@ -2,13 +2,15 @@
 
 import { computed, effect, signal } from "@preact/signals";
 import { Unanswered, ask } from "./api";
-import type { HistoryReport, Report, SlowReport, UnderwayReport } from "./report";
+import type { DaysReport, HistoryReport, Report, SlowReport, UnderwayReport } from "./report";
 import { type Page, type Range, place } from "./route";
-import { point } from "./sample";
-import { EMPTY, type Series, append, fromHistory, marked } from "./series";
+import { type Point, point } from "./sample";
+import { EMPTY, type Series, append, fromDays, fromHistory, joined, marked } from "./series";
 
 /** Points that are kept of what is asked here: ten minutes. */
 const KEPT = 600;
+/** Two reports that are further apart make no point, seconds. */
+const PAUSE = 5;
 /** Milliseconds between two questions. */
 const EVERY = 1000;
 /** How often the server is asked for what it remembers, seconds. */
@@ -23,8 +25,9 @@ export const report = signal<Report | null>(null);
 export const sites = signal<{ now: Report; before: Report | null; seconds: number } | null>(null);
 export const underway = signal<UnderwayReport | null>(null);
 export const slow = signal<SlowReport | null>(null);
-/** The clock of the server less that of this machine, seconds. */
-const ahead = signal(0);
+
+/** The figures of the last second; whatever range the graphs have. */
+export const latest = signal<Point | null>(null);
 
 const watched = signal<Series>(EMPTY);
 const remembered = signal<{ range: Range; series: Series } | null>(null);
@@ -36,29 +39,14 @@ export const series = computed<Series>(() => {
   const { range } = place.value;
   const told = remembered.value?.range === range ? remembered.value.series : null;
   if (range !== "10m") return told ?? EMPTY;
-  return told ? joined(told, watched.value) : watched.value;
+  return told ? joined(told, watched.value, KEPT) : watched.value;
 });
 
-/** What the server remembers, and behind it what has been seen here since. */
-function joined(told: Series, seen: Series): Series {
-  const last = told.times.at(-1) ?? 0;
-  const from = seen.times.findIndex((time) => time > last);
-  if (from < 0) return told;
-  let all = { ...told, marks: [...told.marks, ...seen.marks.filter((mark) => mark.at > last)] };
-  for (let index = from; index < seen.times.length; index += 1) {
-    const columns = Object.entries(seen.columns);
-    const then = Object.fromEntries(columns.map(([name, column]) => [name, column[index] ?? null]));
-    all = append(all, seen.times[index] ?? 0, then, KEPT);
-  }
-  return all;
-}
-
-/** When it is for the server, seconds since 1970. */
-export const serverNow = () => Date.now() / 1000 + ahead.value;
-
 let taken = 0;
-let sitesTaken = 0;
-let historyTaken = 0;
+/** The clock of the server less that of this machine, seconds. */
+let ahead: number | null = null;
+let sitesTaken = Number.NEGATIVE_INFINITY;
+let historyTaken = Number.NEGATIVE_INFINITY;
 
 /** Asks for what the page wants. */
 async function round(): Promise<void> {
@@ -74,13 +62,17 @@ async function round(): Promise<void> {
 
 function learn(told: Report, at: number, withSites: boolean): void {
   const before = report.value;
-  ahead.value = Date.parse(told.server.now) / 1000 - Date.now() / 1000;
-  const now = Math.round(Date.now() / 1000);
+  const here = Date.now() / 1000;
+  // The clock of the graphs is the server's, as it is in what the server remembers; it tells whole seconds alone.
+  ahead ??= Date.parse(told.server.now) / 1000 - here;
+  const now = here + ahead;
   if (before) {
     const gap = at - taken;
-    // After a pause the rates would be those of the pause.
-    const made = gap < 5 ? point(before, told, gap) : null;
+    // After a pause the rates would be those of the pause; the server may know better.
+    const made = gap < PAUSE ? point(before, told, gap) : null;
+    if (gap >= PAUSE) historyTaken = Number.NEGATIVE_INFINITY;
     watched.value = append(watched.value, now, made, KEPT);
+    latest.value = made;
     if (before.server.revision !== told.server.revision) {
       watched.value = marked(watched.value, now, `revision ${told.server.revision}`);
     } else if (before.server.pid !== told.server.pid) {
@@ -102,8 +94,8 @@ async function remember(now: number): Promise<void> {
   if (!isDue || (remembers.value === false && now - historyTaken < 60)) return;
   historyTaken = now;
   try {
-    const told = await ask<HistoryReport>(`history?range=${range}`);
-    remembered.value = { range, series: fromHistory(told) };
+    const told = await ask<HistoryReport | DaysReport>(`history?range=${range}`);
+    remembered.value = { range, series: "days" in told ? fromDays(told) : fromHistory(told) };
     remembers.value = true;
   } catch (error) {
     // A server that does not remember is no trouble: what is seen here is drawn.

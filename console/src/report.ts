@@ -152,13 +152,24 @@ export interface Rate {
 
 /** What limits the server, and what to change. */
 export interface Finding {
-  name: string;
+  finding?: string;
+  name?: string;
   subject?: string;
   sentence: string;
-  change?: string;
+  change?: string | { text: string };
   page?: string;
   since?: string | number | null;
   also_seen?: unknown;
+}
+
+/** A limit that has turned somebody away. */
+export interface TurnedAway {
+  limit: string;
+  unit: string;
+  setting: string;
+  count: number;
+  since: string;
+  last: string;
 }
 
 /** What the server as a whole has counted; the members that the console reads by name. */
@@ -184,6 +195,7 @@ export interface Stats {
 export interface Report {
   server: ServerFacts;
   findings?: Finding[];
+  turned_away?: TurnedAway[];
   pools: Pool[];
   upstreams: Upstream[];
   limits: Rate[];
@@ -265,4 +277,19 @@ export interface HistoryReport {
   until: number;
   marks: Mark[];
   series: Record<string, (number | null)[]>;
+}
+
+/** Totals of days. */
+export interface DaysReport {
+  days: Day[];
+}
+
+export interface Day {
+  /** `2026-11-23`, in UTC. */
+  day: string;
+  requests: number;
+  received_bytes: number;
+  sent_bytes: number;
+  refused: number;
+  responses: Record<string, number>;
 }

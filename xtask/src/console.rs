@@ -75,7 +75,7 @@ fn build() -> Result<()> {
     }
     for entry in fs::read_dir(&dist).with_context(|| format!("cannot look into {}", dist.display()))? {
         let path = entry?.path();
-        if path.extension().is_some_and(|extension| extension == "gz") {
+        if path.file_name().is_some_and(|name| name != ".gitignore") {
             fs::remove_file(&path).with_context(|| format!("cannot remove {}", path.display()))?;
         }
     }

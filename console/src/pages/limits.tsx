@@ -1,10 +1,10 @@
 // Limits that have turned somebody away, and how near the others are.
 
-import { bytes, whole } from "../format";
+import { bytes, moment, whole } from "../format";
 import { report } from "../live";
 import { Share } from "../parts/meter";
 import { type Column, Table } from "../parts/table";
-import type { Rate } from "../report";
+import type { Rate, TurnedAway } from "../report";
 import { type Fill, type Hit, fill, fillsOf, hitsOf } from "./hits";
 
 const HITS: Column<Hit>[] = [
@@ -12,6 +12,17 @@ const HITS: Column<Hit>[] = [
   { name: "what", title: "What was turned away", key: ({ what }) => what, isText: true },
   { name: "subject", title: "Of", key: ({ subject }) => subject, isText: true },
   { name: "setting", title: "Setting", key: ({ setting }) => setting, show: ({ setting }) => <code>{setting}</code>, isText: true },
+];
+
+const when = (date: string) => moment(Date.parse(date) / 1000);
+
+const TURNED_AWAY: Column<TurnedAway>[] = [
+  { name: "count", title: "How often", key: ({ count }) => count, show: ({ count, unit }) => (unit === "bytes" ? bytes(count) : whole(count)) },
+  { name: "unit", title: "What", key: ({ unit }) => unit, isText: true },
+  { name: "limit", title: "Limit", key: ({ limit }) => limit, isText: true },
+  { name: "setting", title: "Setting", key: ({ setting }) => setting, show: ({ setting }) => <code>{setting}</code>, isText: true },
+  { name: "since", title: "Since", key: ({ since }) => since, show: ({ since }) => when(since) },
+  { name: "last", title: "Last", key: ({ last }) => last, show: ({ last }) => when(last) },
 ];
 
 const amount = ({ member }: Fill) => (member === "buffer" || member === "cache_bytes" ? bytes : whole);
@@ -35,6 +46,9 @@ export function Limits() {
   if (!told) return null;
   return (
     <>
+      {told.turned_away && told.turned_away.length > 0 && (
+        <Table caption="Turned away" rows={told.turned_away} columns={TURNED_AWAY} id={({ limit, unit }) => `${limit} ${unit}`} order="-count" empty="" />
+      )}
       <Table
         caption="Limits that were hit"
         rows={hitsOf(told)}
@@ -42,7 +56,7 @@ export function Limits() {
         id={({ what, subject, setting }) => `${what} ${subject} ${setting}`}
         order="-times"
         texts={({ what, subject, setting }) => [what, subject, setting]}
-        empty="No limit has turned anybody away since the server started."
+        empty={told.turned_away?.length ? "Nothing else was turned away." : "No limit has turned anybody away since the server started."}
       />
       <h2>How full</h2>
       <Table caption="Levels and their limits" rows={fillsOf(told)} columns={FILLS} id={({ member }) => member} order="-fill" empty="No level has a limit." />

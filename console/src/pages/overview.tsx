@@ -1,7 +1,7 @@
 // What the server does: what limits it first, then figures of this moment, then graphs.
 
 import { bytes, count, duration, moment, percent, whole } from "../format";
-import { remembers, report, series, sites } from "../live";
+import { latest, remembers, report, series, sites } from "../live";
 import { Chart, type Line } from "../parts/chart";
 import { Findings } from "../parts/findings";
 import { Tile } from "../parts/meter";
@@ -94,7 +94,7 @@ function shownOf(lines: Line[]): Line[] {
 /** The figures of this moment. */
 function Now({ told }: { told: Report }) {
   const { stats, server } = told;
-  const last = (name: string) => series.value.columns[name]?.at(-1);
+  const last = (name: string) => latest.value?.[name];
   const { connections, in_flight, queued, keep_alive } = stats;
   const failing = last("responses_5xx") ?? 0;
   const limit = (level: { limit?: number }) => (level.limit ? `of ${whole(level.limit)}` : undefined);
@@ -135,9 +135,9 @@ function Moment() {
 function Busiest() {
   const told = sites.value;
   if (!told) return null;
-  const routes = routesOf(told.now, told.before, told.seconds);
+  const routes = routesOf(told.now, told.before, told.seconds).filter(({ seconds }) => seconds > 0);
   const busiest = routes.sort((one, other) => other.seconds - one.seconds).slice(0, 5);
-  if (busiest.every(({ seconds }) => seconds === 0)) return null;
+  if (busiest.length === 0) return null;
   return (
     <section aria-labelledby="busiest">
       <h2 id="busiest">Where the time goes</h2>

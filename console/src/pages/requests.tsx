@@ -27,7 +27,8 @@ export function Requests() {
   return (
     <>
       <p>
-        {whole(told.count)} under way, {whole(told.requests.length)} told: the oldest. What is answered at once is never here.{" "}
+        {whole(told.count)} under way, {whole(told.requests.length)} told, the oldest of them; the question of this page is one. What is answered at once is
+        never here.{" "}
         <code>tidegate cancel ID</code> ends one.
         {told.silent_workers > 0 && ` ${told.silent_workers} workers do not answer.`}
       </p>

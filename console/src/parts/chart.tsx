@@ -92,9 +92,11 @@ export function Chart(properties: Properties) {
     <figure class="chart" aria-labelledby={label}>
       <figcaption id={label}>{title}</figcaption>
       <Legend lines={lines} series={series} at={shown} show={show} isHeld={cursor.value !== null || at !== null} />
+      {known.length === 0 && <p class="empty">Nothing is known of this yet.</p>}
       <div
         ref={canvas}
         class="canvas"
+        hidden={known.length === 0}
         tabIndex={0}
         role="img"
         aria-label={`${title}. Arrow keys move through time, Enter keeps the moment.`}
@@ -169,6 +171,9 @@ const POWERS_OF_TWO = Array.from({ length: 51 }, (_, power) => 2 ** power);
 /** Whether a time is a power of ten, which alone have lines and names. */
 const isDecade = (value: number) => Math.abs(Math.log10(value) - Math.round(Math.log10(value))) < 1e-6;
 
+/** The first seconds are no graph of their own. */
+const atLeastAMinute: uPlot.Scale.Range = (_, low, high) => [Math.min(low, high - 60), high];
+
 function options(lines: Line[], of: Properties, cursor: { value: number | null }): uPlot.Options {
   const { show, isLogarithmic = false, isBytes = false, top } = of;
   const axis = { stroke: () => style("--faint"), font: "11px system-ui", ticks: { show: false } };
@@ -181,7 +186,7 @@ function options(lines: Line[], of: Properties, cursor: { value: number | null }
     height: HEIGHT,
     legend: { show: false },
     cursor: { y: false, drag: { x: false, y: false }, sync: { key: "time" }, points: { show: false } },
-    scales: { y: isLogarithmic ? { distr: 3, range } : { range } },
+    scales: { x: { range: atLeastAMinute }, y: isLogarithmic ? { distr: 3, range } : { range } },
     axes: [
       { ...axis, space: 70, size: 24, grid: { show: false }, ...times() },
       {
@@ -193,7 +198,7 @@ function options(lines: Line[], of: Properties, cursor: { value: number | null }
         grid: {
           stroke: () => style("--line"),
           width: 1,
-          filter: (_, splits) => splits.filter((split) => !isLogarithmic || isDecade(split)),
+          filter: (_, splits) => splits.map((split) => (isLogarithmic && !isDecade(split) ? null : split)),
         },
         values: (_, splits) => splits.map((split) => (split === null ? "" : show(split))),
       },

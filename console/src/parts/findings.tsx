@@ -13,11 +13,11 @@ export function Findings({ findings }: { findings: Finding[] | undefined }) {
       ) : (
         <ul>
           {findings.map((finding) => (
-            <li key={`${finding.name} ${finding.subject ?? ""}`}>
+            <li key={`${named(finding)} ${finding.subject ?? ""}`}>
               <p>
                 <strong>{finding.sentence}</strong>
               </p>
-              {finding.change && <p>{finding.change}</p>}
+              <p>{typeof finding.change === "object" ? finding.change.text : finding.change}</p>
               <p class="faint">{about(finding)}</p>
             </li>
           ))}
@@ -27,8 +27,12 @@ export function Findings({ findings }: { findings: Finding[] | undefined }) {
   );
 }
 
-function about({ name, subject, since, page, also_seen }: Finding): string {
-  const parts = [subject ? `${name}, ${subject}` : name];
+const named = ({ finding, name }: Finding) => finding ?? name ?? "";
+
+function about(finding: Finding): string {
+  const { subject, since, page, also_seen } = finding;
+  const parts = [named(finding)];
+  if (subject) parts.push(subject);
   if (typeof since === "number") parts.push(`since ${moment(since)}`);
   else if (since) parts.push(`since ${moment(Date.parse(since) / 1000)}`);
   if (Array.isArray(also_seen) && also_seen.length > 0) parts.push(`also: ${also_seen.join(", ")}`);

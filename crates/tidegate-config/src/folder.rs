@@ -14,7 +14,7 @@ use crate::environment::ProcessEnvironment;
 use crate::lower;
 use crate::settings::{
     AccessRule, AccessRules, Action, ListenAddress, Listener, Network, NetworkSet, Origin, PathPattern,
-    Settings, Shared, Site, SiteLog, SiteTls, SocketAccess,
+    Route, Settings, Shared, Site, SiteLog, SiteTls, SocketAccess,
 };
 use crate::source::Source;
 use crate::value::{self, Value, Written};
@@ -100,7 +100,8 @@ pub fn with_console(mut settings: Settings) -> Result<Settings, Vec<Diagnostic>>
         console.action = Action::Console { prefix: CONSOLE.to_owned() };
         let local = AccessRule::of(true, Network::Local, plain.origin.clone());
         console.access.levels.push(AccessRules::from(vec![local]).into());
-        site.routes.insert(0, console);
+        let path = PathPattern::Exact(CONSOLE.trim_end_matches('/').to_owned());
+        site.routes.splice(0..0, [Route { pattern: path, ..console.clone() }, console]);
     }
     Ok(settings)
 }
@@ -161,7 +162,7 @@ mod tests {
     #[test]
     fn a_console_is_for_this_machine() {
         let settings = with_console(from_folder(Path::new("."), &[]).unwrap()).unwrap();
-        let route = &settings.sites[0].routes[0];
+        let route = &settings.sites[0].routes[1];
         assert_eq!(route.action, Action::Console { prefix: CONSOLE.to_owned() });
         assert!(route.access.levels[0].has_any_for_this_machine());
         for (listen, is_sound) in

@@ -20,6 +20,7 @@ use std::rc::Rc;
 use tidegate_core::explain::Foreseen;
 use tidegate_core::hosts::Names;
 use tidegate_core::{Exchange, Handler, Pass, Reply, Response, answer};
+use tidegate_http::path::encode_path;
 use tidegate_http::{Method, Status};
 use tidegate_stats::series::SeriesFigures;
 
@@ -48,18 +49,28 @@ enum Data {
     Findings,
     Requests,
     Slow,
+    /// How far back, as in the question to the master.
+    History(&'static str),
 }
+
+/// How far back history goes.
+const RANGES: [&str; 4] = ["10m", "6h", "14d", "days"];
 
 impl Data {
     /// Of a path below `api/`; `None` where there is no such data.
     fn of(name: &[u8], query: Option<&str>) -> Option<Data> {
-        let is_without_sites = || query.unwrap_or_default().split('&').any(|pair| pair == "sites=none");
+        let mut pairs = query.unwrap_or_default().split('&').filter_map(|pair| pair.split_once('='));
+        let mut value = |wanted| pairs.find(|(name, _)| *name == wanted).map(|(_, value)| value);
         Some(match name {
-            b"status" if is_without_sites() => Data::StatusWithoutSites,
+            b"status" if value("sites") == Some("none") => Data::StatusWithoutSites,
             b"status" => Data::Status,
             b"findings" => Data::Findings,
             b"requests" => Data::Requests,
             b"slow" => Data::Slow,
+            b"history" => {
+                let range = value("range").unwrap_or("10m");
+                Data::History(RANGES.into_iter().find(|known| *known == range)?)
+            }
             _ => return None,
         })
     }
@@ -85,6 +96,11 @@ impl Console {
     }
 
     fn get(&self, exchange: &Exchange<'_>) -> Reply {
+        // Everything on the page is named from here.
+        if self.prefix.strip_suffix('/').map(str::as_bytes) == Some(exchange.path) {
+            let response = Response::empty(Status::MOVED_PERMANENTLY);
+            return Reply::Ready(response.with("Location", encode_path(self.prefix.as_bytes())));
+        }
         let below = self.below(exchange);
         match below.strip_prefix(b"api/") {
             Some(name) => match Data::of(name, exchange.query) {
@@ -105,6 +121,11 @@ impl Console {
             match data {
                 Data::Requests => told(requests_report(&source.ask_all("requests").await, Format::Json)),
                 Data::Slow => told(slow_report(&source.ask_all("slow").await, Format::Json)),
+                Data::History(range) => {
+                    let answer = source.ask_all(&format!("history {range} json")).await.pop();
+                    // A server that remembers nothing answers with a sentence.
+                    answer.filter(|text| text.starts_with('{')).map_or_else(untold, told)
+                }
                 Data::Status | Data::StatusWithoutSites | Data::Findings => {
                     let Some((mut info, counted)) = source.gather().await else { return silent() };
                     if data == Data::StatusWithoutSites {

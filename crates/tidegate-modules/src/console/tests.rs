@@ -22,6 +22,12 @@ impl StatusSource for Fake {
     }
 
     fn ask_all(&self, question: &str) -> LocalFuture<Vec<String>> {
+        if question == "history 6h json" {
+            return Box::pin(std::future::ready(vec!["{\"series\":{}}\n".to_owned()]));
+        }
+        if question.starts_with("history") {
+            return Box::pin(std::future::ready(vec!["no such question".to_owned()]));
+        }
         assert!(["requests", "slow"].contains(&question), "{question}");
         Box::pin(std::future::ready(vec![r#"{"count":1,"requests":[]}"#.to_owned()]))
     }
@@ -75,6 +81,9 @@ fn data_is_json_and_kept_by_nobody() {
         ("/.console/api/status?x=1&sites=none", 200, r#""sites":[],"#),
         ("/.console/api/requests", 200, r#""count":1"#),
         ("/.console/api/slow", 200, r#""requests":[]"#),
+        ("/.console/api/history?range=6h", 200, r#""series":"#),
+        ("/.console/api/history", 404, r#""error":"#),
+        ("/.console/api/history?range=9y", 404, r#""error":"#),
         ("/.console/api/nothing", 404, r#""error":"#),
         ("/.console/api/", 404, r#""error":"#),
     ] {
@@ -122,6 +131,7 @@ fn strangers_get_nothing() {
         ("GET", "/.console/nothing.js", &[], 404),
         ("GET", "/.console/../x", &[], 404),
         ("GET", "/elsewhere", &[], 404),
+        ("GET", "/.console", &[], 301),
     ] {
         assert_eq!(ask(method, target, fields).status, status, "{method} {target} {fields:?}");
     }

@@ -18,7 +18,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use tidegate_config::settings::gateway::{Application, Script};
 use tidegate_config::settings::{
-    Action, CollectorAddress, Files, Identification, LogTarget, Origin, Route, Site,
+    Action, CollectorAddress, Files, Identification, LogTarget, Origin, PathPattern, Route, Site,
 };
 use tidegate_config::{Diagnostic, Loaded, Settings};
 use tidegate_core::decoration::Decoration;
@@ -216,7 +216,10 @@ impl Dangers<'_> {
     /// A status page or a console that everybody sees.
     fn figures(&mut self, site: &Site) {
         for route in site.routes.iter().filter(|route| route.action.always_answers()) {
-            let Some(path) = route.pattern.shortest() else { continue };
+            // The path of a folder without its slash is the same again.
+            let is_same_again =
+                matches!((&route.action, &route.pattern), (Action::Console { .. }, PathPattern::Exact(_)));
+            let Some(path) = route.pattern.shortest().filter(|_| !is_same_again) else { continue };
             let is_open = |stranger: &IpAddr| {
                 let answers = self.route_of(site, path.as_bytes(), *stranger);
                 answers.is_some_and(|answers| answers.action.always_answers())
