@@ -2,7 +2,7 @@
 // compressed form as it is; `crates/tidegate-modules/build.rs` puts what lies in `dist` into the program.
 
 import { readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
-import { join } from "node:path";
+import { join, resolve } from "node:path";
 import { gzipSync } from "node:zlib";
 import { defineConfig } from "vite";
 
@@ -10,24 +10,25 @@ import { defineConfig } from "vite";
 const MOST = 60 * 1024;
 
 /** What the script has of others: their licences want to go with it. */
-function licences(folder) {
+function licences(root) {
   return ["preact", "@preact/signals", "@preact/signals-core", "uplot"]
-    .map((name) => `${name}\n\n${readFileSync(join(folder, "../node_modules", name, "LICENSE"), "utf8")}`)
+    .map((name) => `${name}\n\n${readFileSync(join(root, "node_modules", name, "LICENSE"), "utf8")}`)
     .join("\n----\n\n");
 }
 
 /** Puts compressed files into the place of the others. */
 function compressed() {
-  let folder = "";
+  let [root, folder] = ["", ""];
   return {
     name: "compressed",
     apply: "build",
     configResolved(config) {
-      folder = join(config.root, config.build.outDir);
+      root = config.root;
+      folder = resolve(root, config.build.outDir);
     },
     closeBundle() {
       let scripts = 0;
-      writeFileSync(join(folder, "licences.txt"), licences(folder));
+      writeFileSync(join(folder, "licences.txt"), licences(root));
       for (const name of readdirSync(folder).filter((name) => !name.startsWith(".") && !name.endsWith(".gz"))) {
         const packed = gzipSync(readFileSync(join(folder, name)), { level: 9 });
         writeFileSync(join(folder, `${name}.gz`), packed);

@@ -67,6 +67,16 @@ export interface Process {
   used?: Used;
 }
 
+/** A worker of a server process. */
+export interface Worker {
+  process: number;
+  worker: number;
+  connections: number;
+  connections_accepted: number;
+  requests: number;
+  busy_seconds: number;
+}
+
 export interface Certificate {
   source: string;
   names: string[];
@@ -196,6 +206,7 @@ export interface Report {
   server: ServerFacts;
   findings?: Finding[];
   turned_away?: TurnedAway[];
+  workers?: Worker[];
   pools: Pool[];
   upstreams: Upstream[];
   limits: Rate[];
@@ -255,6 +266,11 @@ export interface Slow {
   host?: string;
   target?: string;
   upstreams?: Try[];
+  /** Seconds of each phase, where the server tells them. */
+  queue?: number;
+  connect?: number;
+  application?: number;
+  sending?: number;
 }
 
 export interface SlowReport {

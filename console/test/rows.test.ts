@@ -35,8 +35,13 @@ test("phases are as long as the request", () => {
   const slow = { took: 10, upstreams: [{ address: "x", connected: 1, first_byte: 4, complete: 9 }] } as unknown as Slow;
   const phases = phasesOf(slow);
   assert.deepEqual(phases.map(({ kind, seconds }) => [kind, seconds]), [["wait", 1], ["connect", 1], ["application", 3], ["answer", 5]]);
-  assert.match(phasesText(phases), /^1 s in the server, queues included, 1 s connecting to x/);
+  assert.match(phasesText(phases), /^1 s in the server, 1 s connecting to x/);
   assert.deepEqual(phasesOf({ took: 2 } as Slow).map(({ kind, seconds }) => [kind, seconds]), [["wait", 2]]);
+});
+
+test("phases are those that the server tells", () => {
+  const slow = { took: 10, queue: 2, connect: 0, application: 5, sending: 1, upstreams: [{ address: "x", connected: 9 }] } as unknown as Slow;
+  assert.deepEqual(phasesOf(slow).map(({ kind, seconds }) => [kind, seconds]), [["wait", 2], ["queue", 2], ["application", 5], ["answer", 1]]);
 });
 
 test("limits that were hit, the most frequent first", () => {

@@ -5,7 +5,7 @@ import { latest, remembers, report, series, sites } from "../live";
 import { Chart, type Line } from "../parts/chart";
 import { Findings } from "../parts/findings";
 import { Tile } from "../parts/meter";
-import { Processes } from "../parts/processes";
+import { Processes, Workers } from "../parts/processes";
 import type { Report } from "../report";
 import { format, go, place } from "../route";
 import { routesOf } from "./routes";
@@ -75,8 +75,10 @@ export function Overview() {
           <Chart title="TLS handshakes a second" series={seen} lines={HANDSHAKES} show={rate} />
         )}
       </div>
+      <Changes />
       <Busiest />
       <Processes server={told.server} />
+      <Workers workers={told.workers} />
       {remembers.value === false && (
         <p class="note">
           This server does not remember its figures: the graphs begin when this page was opened, and longer ranges are empty.
@@ -107,7 +109,7 @@ function Now({ told }: { told: Report }) {
       <Tile name="Median time" value={duration(last("p50"))} note={`99th ${duration(last("p99"))}`} />
       <Tile name="Errors (5xx)" value={rate(last("responses_5xx"))} note={`${whole(stats.responses["5xx"])} in all`} isBad={failing > 0} />
       <Tile name="Connections" value={whole(connections.current)} note={limit(connections)} isBad={isFull(connections)} />
-      <Tile name="Idle connections" value={whole(keep_alive.current)} note={limit(keep_alive)} />
+      <Tile name="Idle" value={whole(keep_alive.current)} note={limit(keep_alive)} />
       <Tile name="In flight" value={whole(in_flight.current)} note={limit(in_flight)} isBad={isFull(in_flight)} />
       <Tile name="Waiting" value={whole(queued.current)} note={limit(queued)} isBad={queued.current > 0} />
       <Tile name="Sent" value={bytesRate(last("sent_bytes"))} note={`${bytes(stats.sent_bytes)} in all`} />
@@ -131,6 +133,13 @@ function Moment() {
   );
 }
 
+/** What the broken lines of the graphs are, the last ones. */
+function Changes() {
+  const marks = [...series.value.marks].sort((one, other) => one.at - other.at).slice(-8);
+  if (marks.length === 0) return null;
+  return <p class="note">Broken lines: {marks.map(({ at, what }) => `${moment(at)} ${what}`).join(", ")}.</p>;
+}
+
 /** Which routes the time goes to. */
 function Busiest() {
   const told = sites.value;
@@ -147,7 +156,8 @@ function Busiest() {
             <a href={format({ ...place.value, page: "sites", filter: `${route.site} ${route.route}` })}>
               {route.site} {route.route}
             </a>{" "}
-            <strong>{percent(route.share)}</strong> of all time, {rate(route.rate)}, 99th {duration(route.p99)}
+            <strong>{percent(route.share)}</strong> of all time
+            {route.rate !== null && `, ${rate(route.rate)}`}, 99th {duration(route.p99)}
           </li>
         ))}
       </ol>

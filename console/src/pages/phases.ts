@@ -1,11 +1,30 @@
-// Where a slow request has spent its time, out of what the server tells of the applications that were asked. Pure.
+// Where a slow request has spent its time, out of what the server tells of its phases, or of the applications that were asked. Pure.
 
 import { duration } from "../format";
 import type { Phase } from "../parts/meter";
 import type { Slow } from "../report";
 
 /** The phases in their order; together they are as long as it took. */
-export function phasesOf({ took, upstreams = [] }: Slow): Phase[] {
+export function phasesOf(row: Slow): Phase[] {
+  const phases = toldOf(row) ?? triesOf(row);
+  const told = phases.reduce((sum, { seconds }) => sum + seconds, 0);
+  const rest: Phase = { name: "in the server", kind: "wait", seconds: Math.max(0, row.took - told) };
+  return [rest, ...phases].filter(({ seconds }) => seconds > 0);
+}
+
+/** What the server tells of the phases; nothing where it does not. */
+function toldOf({ queue, connect, application, sending }: Slow): Phase[] | null {
+  if (queue === undefined && connect === undefined && application === undefined && sending === undefined) return null;
+  return [
+    { name: "waiting for a place", kind: "queue", seconds: queue ?? 0 },
+    { name: "connecting", kind: "connect", seconds: connect ?? 0 },
+    { name: "until the application answered", kind: "application", seconds: application ?? 0 },
+    { name: "sending", kind: "answer", seconds: sending ?? 0 },
+  ];
+}
+
+/** What it tells of each application that was asked. */
+function triesOf({ upstreams = [] }: Slow): Phase[] {
   const phases: Phase[] = [];
   for (const { address, connected, first_byte, complete } of upstreams) {
     const answered = first_byte ?? connected ?? 0;
@@ -15,10 +34,7 @@ export function phasesOf({ took, upstreams = [] }: Slow): Phase[] {
       { name: `the answer of ${address}`, kind: "answer", seconds: Math.max(0, (complete ?? answered) - answered) },
     );
   }
-  const told = phases.reduce((sum, { seconds }) => sum + seconds, 0);
-  const rest = Math.max(0, took - told);
-  const name = upstreams.length > 0 ? "in the server, queues included" : "in the server, and sending";
-  return [{ name, kind: "wait" as const, seconds: rest }, ...phases].filter(({ seconds }) => seconds > 0);
+  return phases;
 }
 
 /** For who does not see the bars. */

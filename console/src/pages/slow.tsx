@@ -46,13 +46,16 @@ export function SlowRequests() {
           <span class="swatch wait" aria-hidden="true" /> in the server
         </li>
         <li>
+          <span class="swatch queue" aria-hidden="true" /> queue
+        </li>
+        <li>
           <span class="swatch connect" aria-hidden="true" /> connecting
         </li>
         <li>
           <span class="swatch application" aria-hidden="true" /> application
         </li>
         <li>
-          <span class="swatch answer" aria-hidden="true" /> its answer
+          <span class="swatch answer" aria-hidden="true" /> its answer, and sending
         </li>
       </ul>
       <Table

@@ -88,6 +88,8 @@ export function Chart(properties: Properties) {
     if (x !== undefined) plot.current?.setCursor({ left: x, top: 0 }, false);
   };
 
+  // Of long ranges less is remembered.
+  if (known.length === 0 && place.value.range !== "10m") return null;
   return (
     <figure class="chart" aria-labelledby={label}>
       <figcaption id={label}>{title}</figcaption>

@@ -15,9 +15,9 @@ export function Findings({ findings }: { findings: Finding[] | undefined }) {
           {findings.map((finding) => (
             <li key={`${named(finding)} ${finding.subject ?? ""}`}>
               <p>
-                <strong>{finding.sentence}</strong>
+                <strong>{withCode(finding.sentence)}</strong>
               </p>
-              <p>{typeof finding.change === "object" ? finding.change.text : finding.change}</p>
+              <p>{withCode((typeof finding.change === "object" ? finding.change.text : finding.change) ?? "")}</p>
               <p class="faint">{about(finding)}</p>
             </li>
           ))}
@@ -26,6 +26,9 @@ export function Findings({ findings }: { findings: Finding[] | undefined }) {
     </section>
   );
 }
+
+/** What stands between backticks is code. */
+const withCode = (text: string) => text.split("`").map((part, index) => (index % 2 === 1 ? <code key={index}>{part}</code> : part));
 
 const named = ({ finding, name }: Finding) => finding ?? name ?? "";
 

@@ -19,7 +19,7 @@ export function Share({ of, text }: { of: number | null; text?: string }) {
 export interface Phase {
   name: string;
   /** Decides the colour. */
-  kind: "wait" | "connect" | "application" | "answer";
+  kind: "wait" | "queue" | "connect" | "application" | "answer";
   seconds: number;
 }
 

@@ -1,7 +1,7 @@
 // The processes of the server, and how evenly they share the work.
 
 import { bytes, duration, whole } from "../format";
-import type { Process, ServerFacts } from "../report";
+import type { Process, ServerFacts, Worker } from "../report";
 import { Share } from "./meter";
 import { type Column, Table } from "./table";
 
@@ -38,6 +38,45 @@ export function Processes({ server }: { server: ServerFacts }) {
     <section aria-labelledby="processes">
       <h2 id="processes">Processes</h2>
       <Table caption="Server processes" rows={processes} columns={columns} id={({ pid }) => String(pid)} order="pid" empty="No server process runs." />
+    </section>
+  );
+}
+
+/** The workers one by one, where the server tells of them. */
+export function Workers({ workers }: { workers: Worker[] | undefined }) {
+  if (!workers || workers.length === 0) return null;
+  const total = (of: (worker: Worker) => number) => workers.reduce((sum, worker) => sum + of(worker), 0);
+  const [requests, busy] = [total(({ requests }) => requests), total(({ busy_seconds }) => busy_seconds)];
+  const share = (part: number, whole: number) => (whole > 0 ? part / whole : 0);
+  const columns: Column<Worker>[] = [
+    { name: "worker", title: "Worker", key: ({ process, worker }) => `${process}-${worker}`, isText: true },
+    {
+      name: "requests",
+      title: "Requests",
+      key: ({ requests }) => requests,
+      show: (worker) => <Share of={share(worker.requests, requests)} text={whole(worker.requests)} />,
+    },
+    {
+      name: "busy",
+      title: "Processor time",
+      help: "One that is busy while its siblings rest is worth a look",
+      key: ({ busy_seconds }) => busy_seconds,
+      show: ({ busy_seconds }) => <Share of={share(busy_seconds, busy)} text={duration(busy_seconds)} />,
+    },
+    { name: "connections", title: "Connections", key: ({ connections }) => connections, show: ({ connections }) => whole(connections) },
+    { name: "accepted", title: "Accepted", key: (worker) => worker.connections_accepted, show: (worker) => whole(worker.connections_accepted) },
+  ];
+  return (
+    <section aria-labelledby="workers">
+      <h2 id="workers">Workers</h2>
+      <Table
+        caption="Workers"
+        rows={workers}
+        columns={columns}
+        id={({ process, worker }) => `${process}-${worker}`}
+        order="worker"
+        empty=""
+      />
     </section>
   );
 }
