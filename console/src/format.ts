@@ -25,7 +25,9 @@ export function count(value: number | null | undefined): string {
 /** Whole numbers in full, with thin spaces between thousands. */
 export function whole(value: number | null | undefined): string {
   if (value == null || !Number.isFinite(value)) return "–";
-  return Math.round(value).toString().replace(/\B(?=(\d{3})+$)/g, "\u202f");
+  return Math.round(value)
+    .toString()
+    .replace(/\B(?=(\d{3})+$)/g, "\u202f");
 }
 
 /** `1.5 MiB` */

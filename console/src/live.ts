@@ -1,4 +1,5 @@
-// What the pages show, and the one loop that keeps it up to date: one question under way at a time, none while nobody looks.
+// What the pages show, and the one loop that keeps it up to date: one question under way at a time, none while
+// nobody looks.
 
 import { computed, effect, signal } from "@preact/signals";
 import { Unanswered, ask } from "./api";

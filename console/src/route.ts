@@ -1,5 +1,5 @@
-// Where in the console one is, as the part of the address behind `#`: a page, and what is chosen on it. Pure but for the
-// signal at the end.
+// Where in the console one is, as the part of the address behind `#`: a page, and what is chosen on it. Pure but for
+// the signal at the end.
 
 import { signal } from "@preact/signals";
 

@@ -1,5 +1,5 @@
 // The console in a real browser, before a real server: `node browser.mjs CHROMIUM URL TIDEGATE CONTROL [SCREENSHOTS]`.
-// `crates/tidegate/tests/console.rs` starts the server, an application that never answers and one that fails, and runs this.
+// `crates/tidegate/tests/console.rs` starts the server and an application that fails or never answers, and runs this.
 
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
@@ -11,7 +11,10 @@ import { chromium } from "playwright-core";
 const [executablePath, url, tidegate, control, shots] = process.argv.slice(2);
 const axe = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
 const PAGES = ["overview", "sites", "requests", "slow", "pools", "limits", "certificates"];
-const [WIDE, NARROW] = [{ width: 1400, height: 900 }, { width: 390, height: 844 }];
+const [WIDE, NARROW] = [
+  { width: 1400, height: 900 },
+  { width: 390, height: 844 },
+];
 
 const browser = await chromium.launch({ executablePath, args: ["--no-sandbox"] });
 const said = [];
@@ -27,7 +30,8 @@ async function open(options) {
     if (message.type() === "error" && !message.text().includes("404")) said.push(message.text());
   });
   page.on("request", (request) => {
-    if (!request.url().startsWith(new URL("/", url).href) && !request.url().startsWith("data:")) said.push(`it asks ${request.url()}`);
+    if (!request.url().startsWith(new URL("/", url).href) && !request.url().startsWith("data:"))
+      said.push(`it asks ${request.url()}`);
   });
   page.on("dialog", (dialog) => {
     said.push(`a dialog: ${dialog.message()}`);
@@ -79,13 +83,23 @@ async function dataOfAllPages(page) {
 }
 
 async function updatesGoOn(page) {
-  const requests = async () => Number((await page.locator("dt", { hasText: "Requests" }).locator("xpath=following-sibling::dd/span").innerText()).replace(/\D/g, ""));
-  for (const [command, sign] of [["reload", /revision 2/], ["upgrade", /serving for/]]) {
+  const requests = async () =>
+    Number(
+      (
+        await page.locator("dt", { hasText: "Requests" }).locator("xpath=following-sibling::dd/span").innerText()
+      ).replace(/\D/g, ""),
+    );
+  for (const [command, sign] of [
+    ["reload", /revision 2/],
+    ["upgrade", /serving for/],
+  ]) {
     const before = await requests();
     execFileSync(tidegate, [command, "--control", control]);
     await until(page.locator(".name"), sign);
     await page.waitForFunction((before) => {
-      const note = [...document.querySelectorAll("dt")].find((dt) => dt.textContent === "Requests")?.nextElementSibling?.querySelector("span");
+      const note = [...document.querySelectorAll("dt")]
+        .find((dt) => dt.textContent === "Requests")
+        ?.nextElementSibling?.querySelector("span");
       return Number(note?.textContent.replace(/\D/g, "")) > before;
     }, before);
     await page.locator(".trouble").waitFor({ state: "detached" });
@@ -118,8 +132,16 @@ async function isSound(page, kind) {
     await page.evaluate(axe);
     const { violations } = await page.evaluate(() => globalThis.axe.run());
     const serious = violations.filter(({ impact }) => impact === "serious" || impact === "critical");
-    for (const { id, nodes } of serious) said.push(`axe, ${kind}, ${name}: ${id}: ${nodes.map(({ html }) => html).join(" | ").slice(0, 500)}`);
-    const beyond = await page.evaluate(() => document.documentElement.scrollWidth - document.documentElement.clientWidth);
+    for (const { id, nodes } of serious)
+      said.push(
+        `axe, ${kind}, ${name}: ${id}: ${nodes
+          .map(({ html }) => html)
+          .join(" | ")
+          .slice(0, 500)}`,
+      );
+    const beyond = await page.evaluate(
+      () => document.documentElement.scrollWidth - document.documentElement.clientWidth,
+    );
     if (beyond > 0) said.push(`${kind}, ${name}: wider than the window by ${beyond}`);
     if (shots) await page.screenshot({ path: join(shots, `${kind}-${name}.png`), fullPage: true });
   }

@@ -15,13 +15,26 @@ test("rows in order; what has no value stands last", () => {
 
 test("a row stays that has every word", () => {
   const rows = ["Shop.test /cart/*", "shop.test /", "other /cart/*"];
-  assert.deepEqual(filtered(rows, (row) => [row], "shop  CART"), ["Shop.test /cart/*"]);
+  assert.deepEqual(
+    filtered(rows, (row) => [row], "shop  CART"),
+    ["Shop.test /cart/*"],
+  );
   assert.equal(filtered(rows, (row) => [row], " ").length, 3);
 });
 
-const figures = (requests: number, seconds: number) => ({ requests, seconds, responses: { "5xx": 1 }, received_bytes: 0, sent_bytes: 0 });
+const figures = (requests: number, seconds: number) => ({
+  requests,
+  seconds,
+  responses: { "5xx": 1 },
+  received_bytes: 0,
+  sent_bytes: 0,
+});
 const report = (requests: number) =>
-  ({ sites: [{ name: "a", ...figures(0, 0), routes: [{ route: "/*", ...figures(requests, 3) }], unrouted: figures(1, 1) }] }) as unknown as Report;
+  ({
+    sites: [
+      { name: "a", ...figures(0, 0), routes: [{ route: "/*", ...figures(requests, 3) }], unrouted: figures(1, 1) },
+    ],
+  }) as unknown as Report;
 
 test("routes with their share and their rate", () => {
   const [first, second] = routesOf(report(30), report(10), 2);
@@ -32,26 +45,71 @@ test("routes with their share and their rate", () => {
 });
 
 test("phases are as long as the request", () => {
-  const slow = { took: 10, upstreams: [{ address: "x", connected: 1, first_byte: 4, complete: 9 }] } as unknown as Slow;
+  const slow = {
+    took: 10,
+    upstreams: [{ address: "x", connected: 1, first_byte: 4, complete: 9 }],
+  } as unknown as Slow;
   const phases = phasesOf(slow);
-  assert.deepEqual(phases.map(({ kind, seconds }) => [kind, seconds]), [["wait", 1], ["connect", 1], ["application", 3], ["answer", 5]]);
+  assert.deepEqual(
+    phases.map(({ kind, seconds }) => [kind, seconds]),
+    [
+      ["wait", 1],
+      ["connect", 1],
+      ["application", 3],
+      ["answer", 5],
+    ],
+  );
   assert.match(phasesText(phases), /^1 s in the server, 1 s connecting to x/);
-  assert.deepEqual(phasesOf({ took: 2 } as Slow).map(({ kind, seconds }) => [kind, seconds]), [["wait", 2]]);
+  assert.deepEqual(
+    phasesOf({ took: 2 } as Slow).map(({ kind, seconds }) => [kind, seconds]),
+    [["wait", 2]],
+  );
 });
 
 test("phases are those that the server tells", () => {
-  const slow = { took: 10, queue: 2, connect: 0, application: 5, sending: 1, upstreams: [{ address: "x", connected: 9 }] } as unknown as Slow;
-  assert.deepEqual(phasesOf(slow).map(({ kind, seconds }) => [kind, seconds]), [["wait", 2], ["queue", 2], ["application", 5], ["answer", 1]]);
+  const slow = {
+    took: 10,
+    queue: 2,
+    connect: 0,
+    application: 5,
+    sending: 1,
+    upstreams: [{ address: "x", connected: 9 }],
+  } as unknown as Slow;
+  assert.deepEqual(
+    phasesOf(slow).map(({ kind, seconds }) => [kind, seconds]),
+    [
+      ["wait", 2],
+      ["queue", 2],
+      ["application", 5],
+      ["answer", 1],
+    ],
+  );
 });
 
 test("limits that were hit, the most frequent first", () => {
   const told = {
-    stats: { connection_refusals: { total: 2, address: 2 }, requests_shed: 5, connections: { current: 9, peak: 9, limit: 10 }, queued: { current: 0, peak: 0, limit: 4 } },
+    stats: {
+      connection_refusals: { total: 2, address: 2 },
+      requests_shed: 5,
+      connections: { current: 9, peak: 9, limit: 10 },
+      queued: { current: 0, peak: 0, limit: 4 },
+    },
     limits: [{ name: "api", refused: 3, crowded: 0 }],
     bans: [],
     pools: [{ name: "php", refused: { full: 1, too_old: 0, down: 0 } }],
     upstreams: [],
   } as unknown as Report;
-  assert.deepEqual(hitsOf(told).map(({ subject, times }) => [subject, times]), [["", 5], ["api", 3], ["", 2], ["php", 1]]);
-  assert.deepEqual(fillsOf(told).map(({ member }) => member), ["connections", "queued"]);
+  assert.deepEqual(
+    hitsOf(told).map(({ subject, times }) => [subject, times]),
+    [
+      ["", 5],
+      ["api", 3],
+      ["", 2],
+      ["php", 1],
+    ],
+  );
+  assert.deepEqual(
+    fillsOf(told).map(({ member }) => member),
+    ["connections", "queued"],
+  );
 });

@@ -13,7 +13,16 @@ const entryPoints = readdirSync(here)
   .filter((name) => name.endsWith(".test.ts"))
   .map((name) => join(here, name));
 try {
-  await build({ entryPoints, outdir: output, bundle: true, platform: "node", format: "esm", target: "node18", outExtension: { ".js": ".mjs" }, logLevel: "warning" });
+  await build({
+    entryPoints,
+    outdir: output,
+    bundle: true,
+    platform: "node",
+    format: "esm",
+    target: "node18",
+    outExtension: { ".js": ".mjs" },
+    logLevel: "warning",
+  });
   const built = readdirSync(output).map((name) => join(output, name));
   process.exitCode = spawnSync(process.execPath, ["--test", ...built], { stdio: "inherit" }).status ?? 1;
 } finally {

@@ -3,7 +3,17 @@ import { test } from "node:test";
 import type { Report } from "../src/report";
 import { difference, point, quantile, ratio } from "../src/sample";
 
-const times = (buckets: [number, number][]) => ({ count: 0, sum: 0, mean: 0, p50: 0, p90: 0, p99: 0, p999: 0, max: 0, buckets });
+const times = (buckets: [number, number][]) => ({
+  count: 0,
+  sum: 0,
+  mean: 0,
+  p50: 0,
+  p90: 0,
+  p99: 0,
+  p999: 0,
+  max: 0,
+  buckets,
+});
 
 /** A report with these counts, and nothing of anything else. */
 function told(requests: number, buckets: [number, number][], started = "2026-01-01T00:00:00Z"): Report {
@@ -33,7 +43,14 @@ function told(requests: number, buckets: [number, number][], started = "2026-01-
 }
 
 test("two reports make rates", () => {
-  const made = point(told(100, [[0.001, 100]]), told(300, [[0.001, 110], [0.5, 190]]), 2);
+  const made = point(
+    told(100, [[0.001, 100]]),
+    told(300, [
+      [0.001, 110],
+      [0.5, 190],
+    ]),
+    2,
+  );
   assert.ok(made);
   assert.equal(made.requests, 100);
   assert.equal(made.responses_2xx, 100);
@@ -52,8 +69,20 @@ test("counts that begin anew are a gap", () => {
 });
 
 test("percentiles of what has come since", () => {
-  const between = difference(times([[0.001, 5], [0.1, 1]]), times([[0.1, 2], [0.001, 104]]));
-  assert.deepEqual(between, [[0.001, 99], [0.1, 1]]);
+  const between = difference(
+    times([
+      [0.001, 5],
+      [0.1, 1],
+    ]),
+    times([
+      [0.1, 2],
+      [0.001, 104],
+    ]),
+  );
+  assert.deepEqual(between, [
+    [0.001, 99],
+    [0.1, 1],
+  ]);
   assert.equal(quantile(between, 0.5), 0.001);
   assert.equal(quantile(between, 0.99), 0.001);
   assert.equal(quantile(between, 0.999), 0.1);

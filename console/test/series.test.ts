@@ -29,18 +29,38 @@ test("the nearest point", () => {
 });
 
 test("days are rates of their totals", () => {
-  const day = { day: "2026-11-23", requests: 86_400, received_bytes: 0, sent_bytes: 172_800, refused: 0, responses: { "2xx": 43_200 } };
+  const day = {
+    day: "2026-11-23",
+    requests: 86_400,
+    received_bytes: 0,
+    sent_bytes: 172_800,
+    refused: 0,
+    responses: { "2xx": 43_200 },
+  };
   const series = fromDays({ days: [day] });
   assert.deepEqual(series.times, [Date.UTC(2026, 10, 23, 12) / 1000]);
-  assert.deepEqual([series.columns.requests, series.columns.sent_bytes, series.columns.responses_2xx, series.columns.responses_5xx], [[1], [2], [0.5], [0]]);
+  assert.deepEqual(
+    [series.columns.requests, series.columns.sent_bytes, series.columns.responses_2xx, series.columns.responses_5xx],
+    [[1], [2], [0.5], [0]],
+  );
 });
 
 test("what was seen here follows what the server remembers", () => {
   const told = { times: [1, 2], columns: { a: [1, 2] }, marks: [{ at: 1, what: "x" }] };
-  const seen = { times: [2, 3, 4], columns: { a: [9, 3, 4], b: [9, 8, 7] }, marks: [{ at: 2, what: "x" }, { at: 4, what: "y" }] };
+  const seen = {
+    times: [2, 3, 4],
+    columns: { a: [9, 3, 4], b: [9, 8, 7] },
+    marks: [
+      { at: 2, what: "x" },
+      { at: 4, what: "y" },
+    ],
+  };
   const all = joined(told, seen, 3);
   assert.deepEqual(all.times, [2, 3, 4]);
   assert.deepEqual(all.columns, { a: [2, 3, 4], b: [null, 8, 7] });
-  assert.deepEqual(all.marks.map(({ what }) => what), ["x", "y"]);
+  assert.deepEqual(
+    all.marks.map(({ what }) => what),
+    ["x", "y"],
+  );
   assert.equal(joined(told, { ...seen, times: [1, 2, 2] }, 3), told);
 });

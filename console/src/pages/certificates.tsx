@@ -24,7 +24,12 @@ const COLUMNS: Column<Certificate>[] = [
     show: (row) => <span class={`state ${state(row)[1]}`}>{state(row)[0]}</span>,
     isText: true,
   },
-  { name: "left", title: "Left", key: ({ seconds_left }) => seconds_left, show: ({ seconds_left }) => duration(seconds_left) },
+  {
+    name: "left",
+    title: "Left",
+    key: ({ seconds_left }) => seconds_left,
+    show: ({ seconds_left }) => duration(seconds_left),
+  },
   { name: "until", title: "Good until", key: ({ not_after }) => not_after ?? "", isText: true },
   { name: "key", title: "Key", key: ({ key }) => key, isText: true },
   { name: "issuer", title: "Issuer", key: ({ issuer }) => issuer, isText: true },

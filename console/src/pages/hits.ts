@@ -29,8 +29,18 @@ const TOLD: Row[] = [
 
 /** What it does not. */
 const OTHERS: Row[] = [
-  ["accept_errors", "process_descriptors", "connections that could not be accepted: no descriptor in the process", "LimitNOFILE="],
-  ["accept_errors", "system_descriptors", "connections that could not be accepted: no descriptor in the system", "sysctl fs.file-max"],
+  [
+    "accept_errors",
+    "process_descriptors",
+    "connections that could not be accepted: no descriptor in the process",
+    "LimitNOFILE=",
+  ],
+  [
+    "accept_errors",
+    "system_descriptors",
+    "connections that could not be accepted: no descriptor in the system",
+    "sysctl fs.file-max",
+  ],
   ["queue_refusals", "client", "requests whose clients went away while they waited", "limits { in-flight }"],
   ["keep_alive_refusals", null, "connections closed after their last request", "limits { keep-alive-requests }"],
   ["keep_alive_flushes", null, "idle connections closed early to make room", "limits { keep-alive-connections }"],
@@ -79,11 +89,28 @@ export function hitsOf(report: Report): Hit[] {
     return kind === null ? 0 : ((counted as Kinds | undefined)?.[kind] ?? 0);
   };
   const isTold = report.turned_away !== undefined;
-  const hits = [...(isTold ? [] : TOLD), ...OTHERS].map(([member, kind, what, setting]): Hit => ({ what, subject: "", times: of(member, kind), setting }));
+  const hits = [...(isTold ? [] : TOLD), ...OTHERS].map(([member, kind, what, setting]): Hit => ({
+    what,
+    subject: "",
+    times: of(member, kind),
+    setting,
+  }));
   for (const { name, refused = 0, crowded, queue } of report.limits) {
-    if (!isTold) hits.push({ what: "requests beyond the limit", subject: name, times: refused, setting: `limit "${name}"` });
-    hits.push({ what: "requests without a place of their own in the table of the limit", subject: name, times: crowded, setting: `limit "${name}" { keys }` });
-    if (queue) hits.push({ what: "requests that gave up before the limit", subject: name, times: queue.abandoned, setting: `limit "${name}" { queue }` });
+    if (!isTold)
+      hits.push({ what: "requests beyond the limit", subject: name, times: refused, setting: `limit "${name}"` });
+    hits.push({
+      what: "requests without a place of their own in the table of the limit",
+      subject: name,
+      times: crowded,
+      setting: `limit "${name}" { keys }`,
+    });
+    if (queue)
+      hits.push({
+        what: "requests that gave up before the limit",
+        subject: name,
+        times: queue.abandoned,
+        setting: `limit "${name}" { queue }`,
+      });
   }
   for (const { name, refused = 0 } of isTold ? [] : report.bans) {
     hits.push({ what: "requests of banned clients", subject: name, times: refused, setting: `ban "${name}"` });

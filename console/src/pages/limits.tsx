@@ -11,16 +11,33 @@ const HITS: Column<Hit>[] = [
   { name: "times", title: "How often", key: ({ times }) => times, show: ({ times }) => whole(times) },
   { name: "what", title: "What was turned away", key: ({ what }) => what, isText: true },
   { name: "subject", title: "Of", key: ({ subject }) => subject, isText: true },
-  { name: "setting", title: "Setting", key: ({ setting }) => setting, show: ({ setting }) => <code>{setting}</code>, isText: true },
+  {
+    name: "setting",
+    title: "Setting",
+    key: ({ setting }) => setting,
+    show: ({ setting }) => <code>{setting}</code>,
+    isText: true,
+  },
 ];
 
 const when = (date: string) => moment(Date.parse(date) / 1000);
 
 const TURNED_AWAY: Column<TurnedAway>[] = [
-  { name: "count", title: "How often", key: ({ count }) => count, show: ({ count, unit }) => (unit === "bytes" ? bytes(count) : whole(count)) },
+  {
+    name: "count",
+    title: "How often",
+    key: ({ count }) => count,
+    show: ({ count, unit }) => (unit === "bytes" ? bytes(count) : whole(count)),
+  },
   { name: "unit", title: "What", key: ({ unit }) => unit, isText: true },
   { name: "limit", title: "Limit", key: ({ limit }) => limit, isText: true },
-  { name: "setting", title: "Setting", key: ({ setting }) => setting, show: ({ setting }) => <code>{setting}</code>, isText: true },
+  {
+    name: "setting",
+    title: "Setting",
+    key: ({ setting }) => setting,
+    show: ({ setting }) => <code>{setting}</code>,
+    isText: true,
+  },
   { name: "since", title: "Since", key: ({ since }) => since, show: ({ since }) => when(since) },
   { name: "last", title: "Last", key: ({ last }) => last, show: ({ last }) => when(last) },
 ];
@@ -33,12 +50,23 @@ const FILLS: Column<Fill>[] = [
   { name: "now", title: "Now", key: ({ level }) => level.current, show: (row) => amount(row)(row.level.current) },
   { name: "peak", title: "Most so far", key: ({ level }) => level.peak, show: (row) => amount(row)(row.level.peak) },
   { name: "limit", title: "Limit", key: ({ level }) => level.limit, show: (row) => amount(row)(row.level.limit) },
-  { name: "setting", title: "Setting", key: ({ setting }) => setting, show: ({ setting }) => <code>{setting}</code>, isText: true },
+  {
+    name: "setting",
+    title: "Setting",
+    key: ({ setting }) => setting,
+    show: ({ setting }) => <code>{setting}</code>,
+    isText: true,
+  },
 ];
 
 const BANDWIDTHS: Column<Rate>[] = [
   { name: "name", title: "Bandwidth", key: ({ name }) => name, isText: true },
-  { name: "delayed", title: "Held up", key: ({ delayed_bytes }) => delayed_bytes, show: ({ delayed_bytes }) => bytes(delayed_bytes) },
+  {
+    name: "delayed",
+    title: "Held up",
+    key: ({ delayed_bytes }) => delayed_bytes,
+    show: ({ delayed_bytes }) => bytes(delayed_bytes),
+  },
 ];
 
 export function Limits() {
@@ -47,7 +75,14 @@ export function Limits() {
   return (
     <>
       {told.turned_away && told.turned_away.length > 0 && (
-        <Table caption="Turned away" rows={told.turned_away} columns={TURNED_AWAY} id={({ limit, unit }) => `${limit} ${unit}`} order="-count" empty="" />
+        <Table
+          caption="Turned away"
+          rows={told.turned_away}
+          columns={TURNED_AWAY}
+          id={({ limit, unit }) => `${limit} ${unit}`}
+          order="-count"
+          empty=""
+        />
       )}
       <Table
         caption="Limits that were hit"
@@ -56,14 +91,32 @@ export function Limits() {
         id={({ what, subject, setting }) => `${what} ${subject} ${setting}`}
         order="-times"
         texts={({ what, subject, setting }) => [what, subject, setting]}
-        empty={told.turned_away?.length ? "Nothing else was turned away." : "No limit has turned anybody away since the server started."}
+        empty={
+          told.turned_away?.length
+            ? "Nothing else was turned away."
+            : "No limit has turned anybody away since the server started."
+        }
       />
       <h2>How full</h2>
-      <Table caption="Levels and their limits" rows={fillsOf(told)} columns={FILLS} id={({ member }) => member} order="-fill" empty="No level has a limit." />
+      <Table
+        caption="Levels and their limits"
+        rows={fillsOf(told)}
+        columns={FILLS}
+        id={({ member }) => member}
+        order="-fill"
+        empty="No level has a limit."
+      />
       {told.bandwidths.length > 0 && (
         <>
           <h2>Bandwidths</h2>
-          <Table caption="Bandwidths" rows={told.bandwidths} columns={BANDWIDTHS} id={({ name }) => name} order="-delayed" empty="" />
+          <Table
+            caption="Bandwidths"
+            rows={told.bandwidths}
+            columns={BANDWIDTHS}
+            id={({ name }) => name}
+            order="-delayed"
+            empty=""
+          />
         </>
       )}
     </>

@@ -81,7 +81,8 @@ export function Overview() {
       <Workers workers={told.workers} />
       {remembers.value === false && (
         <p class="note">
-          This server does not remember its figures: the graphs begin when this page was opened, and longer ranges are empty.
+          This server does not remember its figures: the graphs begin when this page was opened, and longer ranges are
+          empty.
         </p>
       )}
     </>
@@ -90,7 +91,9 @@ export function Overview() {
 
 /** What the history of a server does not have is drawn only where it was seen here. */
 function shownOf(lines: Line[]): Line[] {
-  return lines.filter(({ column }) => column !== "idle" || series.value.columns[column]?.some((value) => value !== null));
+  return lines.filter(
+    ({ column }) => column !== "idle" || series.value.columns[column]?.some((value) => value !== null),
+  );
 }
 
 /** The figures of this moment. */
@@ -107,8 +110,18 @@ function Now({ told }: { told: Report }) {
     <dl class="tiles" aria-label="Now">
       <Tile name="Requests" value={rate(last("requests"))} note={`${whole(stats.requests)} in all`} />
       <Tile name="Median time" value={duration(last("p50"))} note={`99th ${duration(last("p99"))}`} />
-      <Tile name="Errors (5xx)" value={rate(last("responses_5xx"))} note={`${whole(stats.responses["5xx"])} in all`} isBad={failing > 0} />
-      <Tile name="Connections" value={whole(connections.current)} note={limit(connections)} isBad={isFull(connections)} />
+      <Tile
+        name="Errors (5xx)"
+        value={rate(last("responses_5xx"))}
+        note={`${whole(stats.responses["5xx"])} in all`}
+        isBad={failing > 0}
+      />
+      <Tile
+        name="Connections"
+        value={whole(connections.current)}
+        note={limit(connections)}
+        isBad={isFull(connections)}
+      />
       <Tile name="Idle" value={whole(keep_alive.current)} note={limit(keep_alive)} />
       <Tile name="In flight" value={whole(in_flight.current)} note={limit(in_flight)} isBad={isFull(in_flight)} />
       <Tile name="Waiting" value={whole(queued.current)} note={limit(queued)} isBad={queued.current > 0} />

@@ -1,4 +1,5 @@
-// Where a slow request has spent its time, out of what the server tells of its phases, or of the applications that were asked. Pure.
+// Where a slow request has spent its time, out of what the server tells of its phases, or of the applications that
+// were asked. Pure.
 
 import { duration } from "../format";
 import type { Phase } from "../parts/meter";

@@ -11,7 +11,12 @@ export function Pools() {
   if (!told) return null;
   const { pools, upstreams } = told;
   if (pools.length + upstreams.length === 0) {
-    return <p class="empty">No pool and no upstream is in the settings. `tidegate docs pools` and `tidegate docs balancing` tell of them.</p>;
+    return (
+      <p class="empty">
+        No pool and no upstream is in the settings. <code>tidegate docs pools</code> and{" "}
+        <code>tidegate docs balancing</code> tell of them.
+      </p>
+    );
   }
   return (
     <>
@@ -90,7 +95,13 @@ function members(all: Member[]): Column<Member>[] {
   const total = all.reduce((sum, { requests }) => sum + requests, 0);
   return [
     { name: "name", title: "Member", key: ({ name }) => name, isText: true },
-    { name: "state", title: "State", key: ({ state }) => state, show: ({ state }) => <State of={state} />, isText: true },
+    {
+      name: "state",
+      title: "State",
+      key: ({ state }) => state,
+      show: ({ state }) => <State of={state} />,
+      isText: true,
+    },
     { name: "backup", title: "Backup", key: ({ backup }) => (backup ? "yes" : "no"), isText: true },
     { name: "weight", title: "Weight", key: ({ weight }) => weight },
     { name: "in_use", title: "Under way", key: ({ in_use }) => in_use },
@@ -120,7 +131,8 @@ function Waiting({ of }: { of: { waiting: number; oldest_wait: number } }) {
 
 function Turned({ refused, abandoned }: { refused: Refused; abandoned: number }) {
   const all = refused.full + refused.too_old + refused.down;
-  const note = `${whole(refused.full)} queue full, ${whole(refused.too_old)} too old, ${whole(refused.down)} down; ${whole(abandoned)} gave up`;
+  const reasons = `${whole(refused.full)} queue full, ${whole(refused.too_old)} too old, ${whole(refused.down)} down`;
+  const note = `${reasons}; ${whole(abandoned)} gave up`;
   return <Tile name="Refused" value={whole(all)} note={note} isBad={all > 0} />;
 }
 

@@ -18,7 +18,14 @@ const COLUMNS: Column<Underway>[] = [
   { name: "upstream", title: "Application", key: ({ upstream }) => upstream ?? "", isText: true },
   { name: "received", title: "Received", key: ({ received }) => received, show: ({ received }) => bytes(received) },
   { name: "sent", title: "Sent", key: ({ sent }) => sent, show: ({ sent }) => bytes(sent) },
-  { name: "id", title: "Id", help: "For tidegate cancel", key: ({ id }) => id, show: ({ id }) => <code>{id}</code>, isText: true },
+  {
+    name: "id",
+    title: "Id",
+    help: "For tidegate cancel",
+    key: ({ id }) => id,
+    show: ({ id }) => <code>{id}</code>,
+    isText: true,
+  },
 ];
 
 export function Requests() {
@@ -27,9 +34,8 @@ export function Requests() {
   return (
     <>
       <p>
-        {whole(told.count)} under way, {whole(told.requests.length)} told, the oldest of them; the question of this page is one. What is answered at once is
-        never here.{" "}
-        <code>tidegate cancel ID</code> ends one.
+        {whole(told.count)} under way, {whole(told.requests.length)} told, the oldest of them; the question of this
+        page is one. What is answered at once is never here. <code>tidegate cancel ID</code> ends one.
         {told.silent_workers > 0 && ` ${told.silent_workers} workers do not answer.`}
       </p>
       <Table
@@ -38,7 +44,16 @@ export function Requests() {
         columns={COLUMNS}
         id={({ id }) => id}
         order="-age"
-        texts={(row) => [row.site, row.route, row.client, phase(row), line(row), row.host ?? "", row.upstream ?? "", row.id]}
+        texts={(row) => [
+          row.site,
+          row.route,
+          row.client,
+          phase(row),
+          line(row),
+          row.host ?? "",
+          row.upstream ?? "",
+          row.id,
+        ]}
         empty="No request is under way."
       />
     </>

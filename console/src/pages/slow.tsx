@@ -38,8 +38,8 @@ export function SlowRequests() {
   return (
     <>
       <p>
-        What took longer than 99.9 % of the requests of its route, and at least ten milliseconds. With an access log of the site
-        the request and its client are known, and where the log tells who was asked, the phases.
+        What took longer than 99.9 % of the requests of its route, and at least ten milliseconds. With an access log
+        of the site the request and its client are known, and where the log tells who was asked, the phases.
       </p>
       <ul class="legend" aria-label="Phases">
         <li>

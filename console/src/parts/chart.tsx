@@ -217,7 +217,10 @@ function options(lines: Line[], of: Properties, cursor: { value: number | null }
     ],
     hooks: {
       draw: [drawMarks],
-      setCursor: [(plot) => (cursor.value = plot.cursor.left !== undefined && plot.cursor.left >= 0 ? (plot.cursor.idx ?? null) : null)],
+      setCursor: [
+        (plot) =>
+          (cursor.value = plot.cursor.left !== undefined && plot.cursor.left >= 0 ? (plot.cursor.idx ?? null) : null),
+      ],
       ready: [(plot) => plot.over.addEventListener("click", () => keep(plot))],
     },
   };
@@ -236,7 +239,8 @@ function times(): Pick<uPlot.Axis, "values"> {
     values: (_, splits) =>
       splits.map((at) => {
         const then = new Date(at * 1000);
-        if (then.getHours() + then.getMinutes() + then.getSeconds() === 0) return `${then.getMonth() + 1}-${pad(then.getDate())}`;
+        if (then.getHours() + then.getMinutes() + then.getSeconds() === 0)
+          return `${then.getMonth() + 1}-${pad(then.getDate())}`;
         const seconds = then.getSeconds() ? `:${pad(then.getSeconds())}` : "";
         return `${pad(then.getHours())}:${pad(then.getMinutes())}${seconds}`;
       }),

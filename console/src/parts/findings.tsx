@@ -28,7 +28,8 @@ export function Findings({ findings }: { findings: Finding[] | undefined }) {
 }
 
 /** What stands between backticks is code. */
-const withCode = (text: string) => text.split("`").map((part, index) => (index % 2 === 1 ? <code key={index}>{part}</code> : part));
+const withCode = (text: string) =>
+  text.split("`").map((part, index) => (index % 2 === 1 ? <code key={index}>{part}</code> : part));
 
 const named = ({ finding, name }: Finding) => finding ?? name ?? "";
 

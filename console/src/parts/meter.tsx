@@ -30,14 +30,28 @@ export function Phases({ phases, whole, label }: { phases: Phase[]; whole: numbe
       {phases
         .filter(({ seconds }) => seconds > 0)
         .map(({ name, kind, seconds }, index) => (
-          <span key={`${index} ${name}`} class={kind} style={{ width: `${whole > 0 ? (seconds / whole) * 100 : 0}%` }} />
+          <span
+            key={`${index} ${name}`}
+            class={kind}
+            style={{ width: `${whole > 0 ? (seconds / whole) * 100 : 0}%` }}
+          />
         ))}
     </span>
   );
 }
 
 /** A figure with its name. */
-export function Tile({ name, value, note, isBad }: { name: string; value: ComponentChildren; note?: string; isBad?: boolean }) {
+export function Tile({
+  name,
+  value,
+  note,
+  isBad,
+}: {
+  name: string;
+  value: ComponentChildren;
+  note?: string;
+  isBad?: boolean;
+}) {
   return (
     <div class={isBad ? "tile bad" : "tile"}>
       <dt>{name}</dt>

@@ -13,7 +13,12 @@ export function Processes({ server }: { server: ServerFacts }) {
     { name: "state", title: "State", key: ({ state }) => state, isText: true },
     { name: "uptime", title: "For", key: ({ uptime }) => uptime, show: ({ uptime }) => duration(uptime) },
     { name: "workers", title: "Workers", key: ({ workers }) => workers },
-    { name: "restarts", title: "Restarts", key: ({ restarts }) => restarts, show: ({ restarts }) => (restarts > 0 ? <span class="bad">{restarts}</span> : "0") },
+    {
+      name: "restarts",
+      title: "Restarts",
+      key: ({ restarts }) => restarts,
+      show: ({ restarts }) => (restarts > 0 ? <span class="bad">{restarts}</span> : "0"),
+    },
   ];
   // A server that does not tell them apart has none of these columns.
   if (processes.some(({ requests }) => requests !== undefined)) {
@@ -25,19 +30,41 @@ export function Processes({ server }: { server: ServerFacts }) {
         key: ({ requests }) => requests,
         show: ({ requests = 0 }) => <Share of={all > 0 ? requests / all : 0} text={whole(requests)} />,
       },
-      { name: "connections", title: "Connections", key: ({ connections }) => connections, show: ({ connections }) => whole(connections) },
+      {
+        name: "connections",
+        title: "Connections",
+        key: ({ connections }) => connections,
+        show: ({ connections }) => whole(connections),
+      },
     );
   }
   if (processes.some(({ used }) => used)) {
     columns.push(
-      { name: "cpu", title: "Processor time", key: ({ used }) => used?.cpu_seconds, show: ({ used }) => duration(used?.cpu_seconds) },
-      { name: "memory", title: "Memory", key: ({ used }) => used?.resident_bytes, show: ({ used }) => bytes(used?.resident_bytes) },
+      {
+        name: "cpu",
+        title: "Processor time",
+        key: ({ used }) => used?.cpu_seconds,
+        show: ({ used }) => duration(used?.cpu_seconds),
+      },
+      {
+        name: "memory",
+        title: "Memory",
+        key: ({ used }) => used?.resident_bytes,
+        show: ({ used }) => bytes(used?.resident_bytes),
+      },
     );
   }
   return (
     <section aria-labelledby="processes">
       <h2 id="processes">Processes</h2>
-      <Table caption="Server processes" rows={processes} columns={columns} id={({ pid }) => String(pid)} order="pid" empty="No server process runs." />
+      <Table
+        caption="Server processes"
+        rows={processes}
+        columns={columns}
+        id={({ pid }) => String(pid)}
+        order="pid"
+        empty="No server process runs."
+      />
     </section>
   );
 }
@@ -63,8 +90,18 @@ export function Workers({ workers }: { workers: Worker[] | undefined }) {
       key: ({ busy_seconds }) => busy_seconds,
       show: ({ busy_seconds }) => <Share of={share(busy_seconds, busy)} text={duration(busy_seconds)} />,
     },
-    { name: "connections", title: "Connections", key: ({ connections }) => connections, show: ({ connections }) => whole(connections) },
-    { name: "accepted", title: "Accepted", key: (worker) => worker.connections_accepted, show: (worker) => whole(worker.connections_accepted) },
+    {
+      name: "connections",
+      title: "Connections",
+      key: ({ connections }) => connections,
+      show: ({ connections }) => whole(connections),
+    },
+    {
+      name: "accepted",
+      title: "Accepted",
+      key: (worker) => worker.connections_accepted,
+      show: (worker) => whole(worker.connections_accepted),
+    },
   ];
   return (
     <section aria-labelledby="workers">

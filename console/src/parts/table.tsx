@@ -84,7 +84,13 @@ function Head<Row>(of: { column: Column<Row>; chosen: string; choose: (sort: str
   const isChosen = chosen.replace(/^-/, "") === column.name;
   const isDescending = chosen.startsWith("-");
   // Figures begin with the largest, texts with the first.
-  const next = isChosen ? (isDescending ? column.name : `-${column.name}`) : column.isText ? column.name : `-${column.name}`;
+  const next = isChosen
+    ? isDescending
+      ? column.name
+      : `-${column.name}`
+    : column.isText
+      ? column.name
+      : `-${column.name}`;
   return (
     <th
       scope="col"
