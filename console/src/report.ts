@@ -126,8 +126,11 @@ export interface Pool {
 }
 
 export interface Opcache {
-  hits: number;
-  misses: number;
+  state: string;
+  /** What it was asked in vain for; figures come with an answer alone. */
+  why?: string | null;
+  hits?: number;
+  misses?: number;
   memory?: { used: number; free: number; wasted: number };
 }
 

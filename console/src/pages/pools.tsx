@@ -1,10 +1,11 @@
 // Applications: the pools that the server runs itself, and the servers elsewhere that it asks.
 
-import { bytes, duration, whole } from "../format";
+import { bytes, duration, percent, whole } from "../format";
 import { report } from "../live";
 import { Share, Tile } from "../parts/meter";
 import { type Column, Table } from "../parts/table";
 import type { Member, Opcache, Pool, Refused, Upstream } from "../report";
+import { ratio } from "../sample";
 
 export function Pools() {
   const told = report.value;
@@ -137,7 +138,7 @@ function Turned({ refused, abandoned }: { refused: Refused; abandoned: number })
 }
 
 function Cached({ opcache }: { opcache: Opcache }) {
-  const { memory } = opcache;
-  const note = memory ? `${bytes(memory.used)} in use, ${bytes(memory.free)} free` : undefined;
-  return <Tile name="OPcache" value={`${whole(opcache.hits)} hits`} note={note} />;
+  const { hits, misses = 0, memory, state, why } = opcache;
+  const note = memory ? `hits; ${bytes(memory.used)} in use, ${bytes(memory.free)} free` : (why ?? undefined);
+  return <Tile name="OPcache" value={hits === undefined ? state : percent(ratio(hits, misses))} note={note} />;
 }
