@@ -39,7 +39,11 @@ pub fn run(arguments: &Arguments) -> Result<()> {
 /// Builds it where that can be done; the program is one without it otherwise.
 pub fn offer() {
     if let Err(error) = install().and_then(|()| build()) {
-        eprintln!("console: not built, so this program is one without it: {error:#}");
+        let outcome = match folder().join("dist/index.html.gz").is_file() {
+            true => "the program takes in what was built before",
+            false => "the program is one without it",
+        };
+        eprintln!("console: not built, so {outcome}: {error:#}");
     }
 }
 
