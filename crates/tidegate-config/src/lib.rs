@@ -45,3 +45,4 @@ pub use source::Source;
 pub use suggest::nearest;
 pub use token_keys::read_published_keys;
 pub use url_keys::read_url_keys;
+pub use value::{duration_text, size_text};

@@ -5,7 +5,7 @@ use crate::hosts::Hosts;
 use crate::opening::Opening;
 use crate::site::Site;
 use crate::tls::{TlsError, TlsSites, TlsStore};
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::net::IpAddr;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -135,20 +135,6 @@ impl Engine {
     #[inline]
     pub fn site_for(&self, listener: usize, authority: &str) -> Option<&Rc<Site>> {
         self.sites.get(self.hosts.site_index(listener, authority).0)
-    }
-
-    /// Fills in site and route of these numbers of statistics. Those of an engine before have none.
-    pub(crate) fn name_series(&self, names: &mut HashMap<u32, (String, String)>) {
-        for site in &self.sites {
-            if let Some(name) = names.get_mut(&site.series.unrouted().number()) {
-                name.0 = site.config().label();
-            }
-            for (index, route) in site.config().routes.iter().enumerate() {
-                if let Some(name) = names.get_mut(&site.series.of(index).number()) {
-                    *name = (site.config().label(), route.pattern.to_string());
-                }
-            }
-        }
     }
 
     /// The site that answers, and why it is that one.

@@ -75,7 +75,7 @@ pub enum Verdict {
     Answer(Response),
     /// That is not known yet. The request is kept until it is, its content unread; the future is dropped when the client
     /// has gone. It has to end by itself: nothing else bounds it.
-    Wait(LocalFuture<Verdict>),
+    Wait(Need, LocalFuture<Verdict>),
     /// What has been waited for is there; what follows of it needs the request once more.
     Decide(Box<dyn FnOnce(&mut Exchange<'_>) -> Verdict>),
 }
@@ -91,7 +91,7 @@ pub(crate) enum Passage {
     /// One has refused it.
     Shut(Response),
     /// One has to wait; what follows are those from this number on.
-    Wait(LocalFuture<Verdict>, usize),
+    Wait(Need, LocalFuture<Verdict>, usize),
 }
 
 /// Lets a request in by rules alone that ask no file.
@@ -177,10 +177,13 @@ impl Site {
             Asked::Now(name) => decide(self, exchange, &name),
             Asked::Later(promised) => {
                 let site = self.clone();
-                Verdict::Wait(Box::pin(async move {
-                    let name = promised.await.unwrap_or(ClientName::Unanswered);
-                    Verdict::Decide(Box::new(move |exchange| decide(&site, exchange, &name)))
-                }))
+                Verdict::Wait(
+                    Need::Decision,
+                    Box::pin(async move {
+                        let name = promised.await.unwrap_or(ClientName::Unanswered);
+                        Verdict::Decide(Box::new(move |exchange| decide(&site, exchange, &name)))
+                    }),
+                )
             }
         }
     }
@@ -207,14 +210,14 @@ impl Site {
                     return Passage::Shut(response);
                 }
                 // It would be asked for the sake of nobody: a password is tried, a place is taken.
-                Verdict::Wait(_) if notes::takes_undecided(&|| self.gate_name(index, next)) => {
+                Verdict::Wait(..) if notes::takes_undecided(&|| self.gate_name(index, next)) => {
                     notes::takes_reason(&|| format!("{} {ASKS}", self.gate_name(index, next)));
                     let asked = next.checked_sub(1).and_then(|last| self.gate(index, last));
                     if asked.is_some_and(|gate| gate.identifies()) {
                         notes::takes_reason(&|| ASKS_WHO.into());
                     }
                 }
-                Verdict::Wait(future) => return Passage::Wait(future, next),
+                Verdict::Wait(need, future) => return Passage::Wait(need, future, next),
             }
             verdict = match self.gate(index, next) {
                 _ if next == self.routes[index].early => self.check_access(index, exchange),
@@ -266,7 +269,9 @@ impl Site {
         match self.ask_gates(index, exchange) {
             Passage::Open(pass) => exchange.as_granted(|exchange| then(self, exchange, Ok(pass))),
             Passage::Shut(response) => then(self, exchange, Err(response)),
-            Passage::Wait(verdict, next) => self.enter_after(index, verdict, next, exchange, then),
+            Passage::Wait(need, verdict, next) => {
+                self.enter_after(index, (need, verdict), next, exchange, then)
+            }
         }
     }
 
@@ -274,18 +279,20 @@ impl Site {
     fn enter_after(
         self: &Rc<Self>,
         index: usize,
-        verdict: LocalFuture<Verdict>,
+        (need, verdict): (Need, LocalFuture<Verdict>),
         next: usize,
         exchange: &mut Exchange<'_>,
         then: impl FnOnce(&Rc<Site>, &mut Exchange<'_>, Result<Pass, Response>) -> Reply + 'static,
     ) -> Reply {
         exchange.ends_with_client(); // nobody else has asked
         let site = self.clone();
-        exchange.prepare_after(Need::Decision, verdict, move |verdict, exchange| {
+        exchange.prepare_after(need, verdict, move |verdict, exchange| {
             match site.ask_gate(index, verdict, next, exchange) {
                 Passage::Open(pass) => exchange.as_granted(|exchange| then(&site, exchange, Ok(pass))),
                 Passage::Shut(response) => then(&site, exchange, Err(response)),
-                Passage::Wait(verdict, next) => site.enter_after(index, verdict, next, exchange, then),
+                Passage::Wait(need, verdict, next) => {
+                    site.enter_after(index, (need, verdict), next, exchange, then)
+                }
             }
         })
     }

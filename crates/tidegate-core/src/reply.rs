@@ -24,6 +24,8 @@ pub enum Need {
     /// What the server finds out: whether a gate lets it in, where its file lies. As many again, or as `limits in-flight`
     /// says where that is more.
     Decision,
+    /// That a gate lets it in later: its turn in the queue of a limit. As many again.
+    Turn,
 }
 
 impl Reply {

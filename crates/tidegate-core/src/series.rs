@@ -4,11 +4,12 @@
 //! Where several have the same, the second is `NAME (2)`. `conn/decide` looks a number up, `conn/send` counts with it.
 
 use crate::exchange::Exchange;
+use crate::log::push_json_member;
 use std::collections::HashMap;
 use std::sync::Arc;
 use tidegate_config::settings::Settings;
-use tidegate_stats::Worker as Stats;
-use tidegate_stats::series::{SeriesDirectory, SeriesId, SeriesNames, SiteIds};
+use tidegate_stats::series::{Phase, SeriesDirectory, SeriesId, SeriesName, SeriesNames, SiteIds};
+use tidegate_stats::{Elapsed, Worker as Stats};
 
 /// What all sites and routes are called in statistics, in the order of the settings.
 pub fn names(settings: &Settings) -> Vec<SeriesNames> {
@@ -26,6 +27,20 @@ impl Exchange<'_> {
     pub fn series(&self) -> SeriesId {
         self.state.site.as_ref().map_or(SeriesId::NONE, |site| site.series.of(self.state.route))
     }
+
+    /// Counts the time that it has waited for a place, nanoseconds.
+    pub(crate) fn has_queued(&self, nanos: u64) {
+        if let Some(stats) = self.state.site.as_ref().and_then(|site| site.series.stats.as_ref()) {
+            stats.series.took(self.series(), Phase::Queue, Elapsed::nanos(nanos));
+        }
+    }
+}
+
+/// Adds site and route, as the statistics call them, to a row of JSON.
+pub(crate) fn push_series(row: &mut Vec<u8>, name: Option<SeriesName>) {
+    let Some((site, route)) = name else { return };
+    push_json_member(row, "site", site.as_bytes());
+    push_json_member(row, "route", route.as_deref().unwrap_or_default().as_bytes());
 }
 
 /// Makes names different that are not.
@@ -41,7 +56,7 @@ impl Different {
 }
 
 /// The numbers of all sites of a revision, in their order, known to what a worker counts with.
-pub fn number(settings: &Settings, directory: &SeriesDirectory, stats: &Arc<Stats>) -> Vec<SiteSeries> {
+pub fn number(settings: &Settings, directory: &Arc<SeriesDirectory>, stats: &Arc<Stats>) -> Vec<SiteSeries> {
     let ids = directory.adopt(&names(settings));
     directory.extend(&stats.series);
     ids.into_iter().map(|ids| SiteSeries { ids, stats: Some(stats.clone()) }).collect()

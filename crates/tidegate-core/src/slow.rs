@@ -4,9 +4,10 @@
 //! requests. `conn/send` `tally` remembers such a request; nothing is kept of any other.
 
 use crate::log::{AccessRecord, push_json_escaped, push_json_member};
+use crate::series::push_series;
 use std::collections::VecDeque;
 use tidegate_config::settings::UpstreamStage;
-use tidegate_stats::series::SeriesId;
+use tidegate_stats::series::{SeriesId, SeriesName};
 
 /// Requests that a worker remembers.
 const KEPT: usize = 50;
@@ -59,13 +60,8 @@ impl SlowRequests {
         self.0.push_back(SlowRequest { series, nanos, row });
     }
 
-    /// Whose they are.
-    pub(crate) fn series(&self) -> impl Iterator<Item = SeriesId> + '_ {
-        self.0.iter().map(|request| request.series)
-    }
-
     /// A JSON object of them, the slowest first; `name` gives site and route.
-    pub(crate) fn to_json<'n>(&self, name: impl Fn(SeriesId) -> Option<(&'n str, &'n str)>) -> String {
+    pub(crate) fn to_json(&self, name: impl Fn(SeriesId) -> Option<SeriesName>) -> String {
         let mut slow: Vec<&SlowRequest> = self.0.iter().collect();
         slow.sort_by_key(|request| std::cmp::Reverse(request.nanos));
         let mut out = b"{\"requests\":[".to_vec();
@@ -74,10 +70,7 @@ impl SlowRequests {
                 out.push(b',');
             }
             out.extend_from_slice(&request.row);
-            if let Some((site, route)) = name(request.series) {
-                push_json_member(&mut out, "site", site.as_bytes());
-                push_json_member(&mut out, "route", route.as_bytes());
-            }
+            push_series(&mut out, name(request.series));
             out.push(b'}');
         }
         out.extend_from_slice(b"]}");
@@ -115,6 +108,7 @@ fn push_tries(row: &mut Vec<u8>, entry: &AccessRecord<'_>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::Arc;
 
     #[test]
     fn the_last_are_kept_and_the_slowest_comes_first() {
@@ -126,11 +120,11 @@ mod tests {
                 None,
             );
         }
-        let json = slow.to_json(|_| Some(("a.test", "/*")));
+        let json = slow.to_json(|_| Some((Arc::from("a.test"), Some(Arc::from("/*")))));
         let slowest = "{\"requests\":[{\"at\":7,\"took\":60.000000,\"status\":200,\"received\":1,\"sent\":2,\
                        \"site\":\"a.test\",\"route\":\"/*\"},";
         assert!(json.starts_with(slowest), "{json}");
-        assert_eq!((json.matches("took").count(), slow.series().count()), (KEPT, KEPT));
+        assert_eq!((json.matches("took").count(), slow.0.len()), (KEPT, KEPT));
         assert!(!json.contains("\"took\":10.000000"), "the oldest are gone: {json}");
     }
 }

@@ -9,7 +9,7 @@ use crate::answer;
 use crate::client_head::ClientHead;
 use crate::exchange::{Exchange, Local};
 use crate::gate::{Pass, Passage, Verdict};
-use crate::reply::{Need, Reply};
+use crate::reply::Reply;
 use crate::response::Response;
 use crate::signals::Signals;
 use crate::site::{Choice, Site, source};
@@ -90,10 +90,10 @@ impl Exchange<'_> {
                 self.as_granted(|exchange| then(may_store, exchange))
             }
             Passage::Shut(response) => finished(site.finish(index, self, Reply::Ready(response))),
-            Passage::Wait(verdict, next) => {
+            Passage::Wait(need, verdict, next) => {
                 self.ends_with_client(); // nobody else has asked
                 let path = path.to_vec();
-                self.prepare_after(Need::Decision, verdict, move |verdict: Verdict, exchange| {
+                self.prepare_after(need, verdict, move |verdict: Verdict, exchange| {
                     let passage = exchange
                         .on_route(&site, index, &path, |inner| site.ask_gate(index, verdict, next, inner));
                     exchange.go_on(passage, site, index, &path, then)

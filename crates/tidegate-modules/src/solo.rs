@@ -31,7 +31,7 @@ impl Registry for Modules {
     fn engine(&mut self, settings: &Arc<Settings>, logs: &mut LogSet) -> io::Result<Engine> {
         let applications = link::Shared::new(PoolDirectory::new(), self.stats.clone(), &settings.spill);
         let mut sites = Vec::new();
-        let series = series::number(settings, &SeriesDirectory::default(), &self.stats);
+        let series = series::number(settings, &Arc::<SeriesDirectory>::default(), &self.stats);
         for (site, series) in settings.sites.iter().zip(series) {
             let mut routes = Vec::new();
             for route in &site.routes {

@@ -188,6 +188,17 @@ impl Distribution {
         Duration::ZERO
     }
 
+    /// What was recorded since `earlier`, which this one has grown from. What it has less of counts as nothing.
+    pub fn since(&self, earlier: &Distribution) -> Distribution {
+        let before = |bucket: u16| {
+            let place = earlier.buckets.binary_search_by_key(&bucket, |(bucket, _)| *bucket);
+            place.ok().and_then(|place| earlier.buckets.get(place)).map_or(0, |(_, count)| *count)
+        };
+        let risen =
+            self.buckets.iter().map(|(bucket, count)| (*bucket, count.saturating_sub(before(*bucket))));
+        Distribution::of(risen, self.sum.saturating_sub(earlier.sum))
+    }
+
     /// How many durations were at most 2^`power` seconds long; exact. `power` is -20 to 18.
     pub fn count_up_to(&self, power: i32) -> u64 {
         let end = (power + 20) * PER_OCTAVE as i32;
@@ -233,6 +244,21 @@ mod tests {
     fn an_empty_one_answers_zero() {
         let empty = Distribution::default();
         assert_eq!((empty.count(), empty.quantile(0.5), empty.mean()), (0, Duration::ZERO, Duration::ZERO));
+    }
+
+    #[test]
+    fn what_was_recorded_between_two_readings() {
+        let histogram = Histogram::default();
+        histogram.record(Duration::from_secs(1));
+        let earlier = histogram.read();
+        histogram.record(Duration::from_secs(1));
+        histogram.record(Duration::from_millis(1));
+        let since = histogram.read().since(&earlier);
+        assert_eq!((since.count(), since.sum_nanos()), (2, 1_001_000_000));
+        assert_eq!(
+            (histogram.read().since(&Distribution::default()).count(), earlier.since(&since).count()),
+            (3, 0)
+        );
     }
 
     #[test]

@@ -234,6 +234,7 @@ pub fn info_of(source: &str, slot: &Slot) -> CertificateInfo {
         names: about.map(|about| about.names.clone()).unwrap_or_default(),
         key: about.map(|about| about.key.to_string()).unwrap_or_default(),
         issuer: about.map(|about| about.issuer.clone()).unwrap_or_default(),
+        not_before: about.map(|about| about.not_before),
         not_after: about.map(|about| about.not_after),
     }
 }

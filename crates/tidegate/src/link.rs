@@ -127,8 +127,13 @@ pub enum ToServer {
     LetGo(Vec<PoolAddress>),
     /// What was found out about members of upstream groups.
     Upstreams(Vec<Finding>),
-    /// This client is banned no longer, which servers are told that share bans.
-    Lifted(String),
+    /// Somebody is banned no longer, which servers are told that share bans.
+    Lifted {
+        /// Who.
+        client: String,
+        /// Since when, nanoseconds of the monotonic clock.
+        at: u64,
+    },
     /// Answer.
     Question(u64, Question),
     /// The answer to a question of the server.

@@ -5,10 +5,12 @@ mod running;
 use running::{Folder, Server, WAIT, wait_for};
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs;
-use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::io::{self, Read, Write};
+use std::net::{Shutdown, TcpListener, TcpStream};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex};
+use std::thread;
 
 const REDIS: &str = "/usr/bin/redis-server";
 const BURST: usize = 60;
@@ -22,6 +24,10 @@ struct Store {
 impl Store {
     /// `None` where none is installed.
     fn start(folder: &Folder, port: u16) -> Option<Store> {
+        Self::start_with(folder, port, &[])
+    }
+
+    fn start_with(folder: &Folder, port: u16, arguments: &[&str]) -> Option<Store> {
         if !Path::new(REDIS).exists() {
             assert!(
                 std::env::var_os("CI").is_none(),
@@ -42,7 +48,7 @@ impl Store {
             "--appendonly",
             "no",
         ]);
-        command.args(["--requirepass", "secret", "--dir"]).arg(&folder.0);
+        command.args(["--requirepass", "secret", "--dir"]).arg(&folder.0).args(arguments);
         let child = command.stdin(Stdio::null()).stdout(log).spawn().unwrap();
         let store = Store { child, port };
         wait_for(|| TcpStream::connect(("127.0.0.1", port)).ok(), "redis-server to listen");
@@ -59,6 +65,53 @@ impl Drop for Store {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// Stands between a server and its store.
+struct Relay {
+    port: u16,
+    /// What is open; `None`: nothing is let through.
+    streams: Arc<Mutex<Option<Vec<TcpStream>>>>,
+}
+
+impl Relay {
+    fn start(store: u16) -> Relay {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let streams = Arc::new(Mutex::new(Some(Vec::new())));
+        let open = streams.clone();
+        thread::spawn(move || {
+            for client in listener.incoming().flatten() {
+                let Ok(store) = TcpStream::connect(("127.0.0.1", store)) else { continue };
+                let mut open = open.lock().unwrap();
+                if let Some(open) = &mut *open {
+                    pass_on(&client, &store);
+                    pass_on(&store, &client);
+                    open.extend([client, store]);
+                }
+            }
+        });
+        Relay { port, streams }
+    }
+
+    fn cut(&self) {
+        let open = self.streams.lock().unwrap().take();
+        for stream in open.unwrap_or_default() {
+            let _ = stream.shutdown(Shutdown::Both);
+        }
+    }
+
+    fn mend(&self) {
+        *self.streams.lock().unwrap() = Some(Vec::new());
+    }
+}
+
+fn pass_on(from: &TcpStream, to: &TcpStream) {
+    let (mut from, mut to) = (from.try_clone().unwrap(), to.try_clone().unwrap());
+    thread::spawn(move || {
+        let _ = io::copy(&mut from, &mut to);
+        let _ = to.shutdown(Shutdown::Both);
+    });
 }
 
 fn free_port() -> u16 {
@@ -188,6 +241,15 @@ fn status_for(server: &Server<'_>, client: &str, path: &str) -> u16 {
     answer.get(9..12).and_then(|status| status.parse().ok()).unwrap_or_else(|| panic!("{answer:?}"))
 }
 
+fn ban(server: &Server<'_>, client: &str) {
+    let statuses = [(); 4].map(|()| status_for(server, client, "/closed"));
+    assert_eq!(statuses, [403, 403, 403, 429], "at once on the server itself");
+}
+
+fn becomes(server: &Server<'_>, client: &str, status: u16) {
+    wait_for(|| (status_for(server, client, "/") == status).then_some(()), "a ban that is shared");
+}
+
 #[test]
 fn servers_share_who_is_banned_and_who_is_let_in_again() {
     let port = free_port();
@@ -201,13 +263,6 @@ fn servers_share_who_is_banned_and_who_is_let_in_again() {
     [&first, &second].into_iter().for_each(|server| {
         wait_for_log(server, &format!("limits are shared at 127.0.0.1:{port}, servers: 2"));
     });
-    let ban = |server: &Server<'_>, client: &str| {
-        let statuses = [(); 4].map(|()| status_for(server, client, "/closed"));
-        assert_eq!(statuses, [403, 403, 403, 429], "at once on the server itself");
-    };
-    let becomes = |server: &Server<'_>, client: &str, status: u16| {
-        wait_for(|| (status_for(server, client, "/") == status).then_some(()), "a ban that is shared");
-    };
     ban(&first, "192.0.2.1");
     ban(&first, "2001:db8:1:2::3");
     becomes(&second, "192.0.2.1", 429);
@@ -249,4 +304,111 @@ fn servers_share_who_is_banned_and_who_is_let_in_again() {
     assert_eq!(third.tell(&["reload"]).code, Some(0));
     ban(&third, "192.0.2.13");
     becomes(&first, "192.0.2.13", 429);
+}
+
+/// A server that could not tell for a while says what happened before anything else did.
+#[test]
+fn what_is_told_late_undoes_nothing() {
+    let port = free_port();
+    let folders = ["late-a", "late-b"].map(Folder::new);
+    let Some(_store) = Store::start(&folders[0], port) else { return };
+    let relay = Relay::start(port);
+    let [first, second] = [(0, relay.port), (1, port)].map(|(at, port)| {
+        let folder: &Folder = &folders[at];
+        let server =
+            Server::with_config(folder, &banning(folder, port).replace("processes 2", "processes 1"));
+        (server, format!("limits are shared at 127.0.0.1:{port}, servers: 2"))
+    });
+    [&first, &second].into_iter().for_each(|(server, shared)| wait_for_log(server, shared));
+    let ([first, second], relay_is_back) = ([first.0, second.0], first.1);
+    let lift = |server: &Server<'_>, client| assert_eq!(server.tell(&["bans", "lift", client]).code, Some(0));
+
+    relay.cut();
+    wait_for_log(&first, "this server keeps to its part");
+    let heard = log(&first).matches(&relay_is_back).count();
+    // Banned there, then here, and lifted here; banned and lifted there, and banned here since.
+    ban(&first, "192.0.2.1");
+    ban(&second, "192.0.2.1");
+    lift(&second, "192.0.2.1");
+    ban(&first, "192.0.2.2");
+    lift(&first, "192.0.2.2");
+    ban(&second, "192.0.2.2");
+    ban(&first, "192.0.2.3");
+    relay.mend();
+    becomes(&second, "192.0.2.3", 429); // it has heard of all that was told
+    assert_eq!(status_for(&second, "192.0.2.1", "/"), 200, "it was let in after it was banned");
+    assert_eq!(status_for(&second, "192.0.2.2", "/"), 429, "it was banned after it was let in");
+    becomes(&first, "192.0.2.1", 200);
+    becomes(&first, "192.0.2.2", 429);
+    wait_for(|| (log(&first).matches(&relay_is_back).count() > heard).then_some(()), "the relay to be back");
+}
+
+/// What is shared is what the settings in force say.
+#[test]
+fn a_reload_decides_which_bans_are_shared() {
+    let port = free_port();
+    let folders = ["becomes-a", "becomes-b"].map(Folder::new);
+    let Some(_store) = Store::start(&folders[0], port) else { return };
+    let shared = |folder: &Folder| {
+        banning(folder, port)
+            .replace("processes 2", "processes 1")
+            .replace("ban \"own\"", "ban \"own\" shared")
+    };
+    let private = shared(&folders[1]).replace("ban \"b\" shared", "ban \"b\"");
+    let first = Server::with_config(&folders[0], &shared(&folders[0]));
+    let second = Server::with_config(&folders[1], &private);
+    wait_for_log(&second, &format!("limits are shared at 127.0.0.1:{port}, servers: 2"));
+    // Whoever is refused once is known by `own`, which is shared all the time: what was told before is known, too.
+    let hears = |client: &str| {
+        assert_eq!(status_for(&first, client, "/closed"), 403);
+        wait_for_log(&second, &format!("{client} is banned for"));
+    };
+    let reload = |settings: &str| {
+        folders[1].write("tidegate.kdl", settings);
+        assert_eq!(second.tell(&["reload"]).code, Some(0));
+    };
+    ban(&first, "192.0.2.1");
+    hears("192.0.2.11");
+    assert_eq!(status_for(&second, "192.0.2.1", "/"), 200, "it is the first server's own");
+    reload(&shared(&folders[1]));
+    becomes(&second, "192.0.2.1", 429);
+    ban(&first, "192.0.2.2");
+    becomes(&second, "192.0.2.2", 429);
+    reload(&private);
+    assert_eq!(status_for(&second, "192.0.2.2", "/"), 429, "who is banned stays so");
+    ban(&first, "192.0.2.3");
+    hears("192.0.2.13");
+    assert_eq!(status_for(&second, "192.0.2.3", "/"), 200, "it is the first server's own again");
+    // Tables that are new hear of all that is in force, and make no third server.
+    reload(&shared(&folders[1]).replace(" shared statuses", " shared keys=200 statuses"));
+    becomes(&second, "192.0.2.3", 429);
+    assert!(!log(&second).contains("servers: 3"), "{}", log(&second));
+}
+
+#[test]
+fn a_store_without_streams_shares_limits_all_the_same() {
+    let port = free_port();
+    let folders = ["streams-a", "streams-b"].map(Folder::new);
+    let Some(_store) = Store::start_with(&folders[0], port, &["--rename-command", "XADD", ""]) else {
+        return;
+    };
+    let start = |at: usize| {
+        let folder: &Folder = &folders[at];
+        let bans = "trusted-proxies \"127.0.0.1\"; ban \"b\" shared statuses=\"403\" count=3 for=\"1h\"\n\
+                    route \"/closed\" { deny \"all\"; limit off; respond 200 }\n respond 200";
+        Server::with_config(folder, &settings(folder, port).replace("respond 200", bans))
+    };
+    let first = start(0);
+    wait_for_log(&first, &format!("limits are shared at 127.0.0.1:{port}, servers: 1"));
+    ban(&first, "192.0.2.1");
+    wait_for_log(&first, "refuses what shared bans take");
+    let second = start(1);
+    [&first, &second].into_iter().for_each(|server| {
+        wait_for_log(server, &format!("limits are shared at 127.0.0.1:{port}, servers: 2"));
+    });
+    let let_in = (0..4 * BURST).filter(|n| is_let_in([&first, &second][n % 2], "one")).count();
+    assert!((BURST..=BURST + 2 * LEASE).contains(&let_in), "{let_in} were let in");
+    let said = log(&first);
+    assert!(!said.contains("keeps to its part"), "{said}");
+    assert_eq!(said.matches("refuses what shared bans take").count(), 1, "{said}");
 }

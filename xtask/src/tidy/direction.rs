@@ -15,7 +15,7 @@ struct Rule {
 
 /// The leaves know nothing of each other, save that `wire` speaks in the words of `http` and `tls` runs on
 /// `io`. What stands higher uses what stands lower, never sideways.
-const RULES: [Rule; 13] = [
+const RULES: [Rule; 14] = [
     Rule { name: "tidegate-http", may_use: &[] },
     Rule { name: "tidegate-wire", may_use: &["tidegate-http"] },
     Rule { name: "tidegate-io", may_use: &[] },
@@ -49,9 +49,11 @@ const RULES: [Rule; 13] = [
             "tidegate-client",
         ],
     },
+    Rule { name: "tidegate-findings", may_use: &["tidegate-config", "tidegate-stats", "tidegate-modules"] },
     Rule {
         name: "tidegate",
         may_use: &[
+            "tidegate-findings",
             "tidegate-http",
             "tidegate-wire",
             "tidegate-io",

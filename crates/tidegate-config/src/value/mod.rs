@@ -36,7 +36,8 @@ pub(crate) use paths::{
 pub(crate) use placeholders::{
     asks_for_user, asks_for_value, names as placeholder_names, unknown as unknown_placeholder,
 };
-pub(crate) use quantity::{RATE_MOST, SIZE_UNITS, TIME_UNITS, duration_text, size_text};
+pub(crate) use quantity::{RATE_MOST, SIZE_UNITS, TIME_UNITS};
+pub use quantity::{duration_text, size_text};
 pub(crate) use service::ServiceUrl;
 pub(crate) use upstream::host_and_port;
 pub(crate) use variables::{foreign as foreign_variable, foreign_in_text, meant_by_constant, placeholder_in};

@@ -206,12 +206,12 @@ fn amount(
 }
 
 /// A size as one writes it, in the largest unit that divides it.
-pub(crate) fn size_text(bytes: u64) -> String {
+pub fn size_text(bytes: u64) -> String {
     in_units(bytes, &SIZE_UNITS)
 }
 
 /// A time as one writes it, in the largest unit that divides it.
-pub(crate) fn duration_text(time: Duration) -> String {
+pub fn duration_text(time: Duration) -> String {
     in_units(u64::try_from(time.as_millis()).unwrap_or(u64::MAX), &TIME_UNITS)
 }
 

@@ -41,6 +41,8 @@ pub struct InFlight {
     content: Turns<Line>,
     /// Those that wait for what the server finds out.
     decision: Turns<Line>,
+    /// Those that wait for a limit.
+    turn: Turns<Line>,
 }
 
 impl InFlight {
@@ -48,6 +50,7 @@ impl InFlight {
         match need {
             Need::Content => &self.content,
             Need::Decision => &self.decision,
+            Need::Turn => &self.turn,
         }
     }
 }
@@ -164,6 +167,7 @@ impl Later {
         match &self.stage {
             Stage::Preparing { need: Need::Content, .. } => "receiving",
             Stage::Preparing { need: Need::Decision, .. } => "deciding",
+            Stage::Preparing { need: Need::Turn, .. } => "queued",
             Stage::Running { place: Place::Queued(_), .. } => "queued",
             Stage::Running { .. } | Stage::Done => "answering",
         }

@@ -100,7 +100,7 @@ impl FlightLimits {
         let places = match need {
             Need::Content => self.incoming_bodies,
             // A small `in-flight` is for slow applications: it is no reason to turn away who logs in.
-            Need::Decision => self.incoming_bodies.max(self.in_flight),
+            Need::Decision | Need::Turn => self.incoming_bodies.max(self.in_flight),
         };
         Bounds { places, length: 0, age: None, too_old: QueueRefusal::Age }
     }

@@ -7,6 +7,7 @@ use crate::exchange::Exchange;
 use crate::gate::{Gate, Verdict};
 use crate::log;
 use crate::notes;
+use crate::reply::Need;
 use crate::response::Response;
 use std::fmt;
 use std::io;
@@ -55,9 +56,6 @@ impl BanGate {
             return Err(io::Error::other("the table of a ban is of another kind"));
         };
         let nodes = if settings.is_shared { tables.nodes(store) } else { None };
-        if let Some(nodes) = &nodes {
-            nodes.share_ban(&settings.name, &bans);
-        }
         Ok(BanGate(Rc::new(Rule { settings: settings.clone(), bans, nodes })))
     }
 }
@@ -121,7 +119,7 @@ impl Gate for BanGate {
         match rule.settings.tarpit.and_then(HeldBack::take) {
             Some(held) => {
                 exchange.ends_when_finished();
-                Verdict::Wait(Box::pin(held.then(refusal)))
+                Verdict::Wait(Need::Turn, Box::pin(held.then(refusal)))
             }
             None => Verdict::Refuse(refusal),
         }
@@ -157,10 +155,11 @@ impl Watch {
             return;
         }
         let terms = Terms { count: *count, within: *within, lasts: *lasts };
-        if self.rule.bans.count(self.client, terms, clock::monotonic_ns()) {
+        let now = clock::monotonic_ns();
+        if self.rule.bans.count(self.client, terms, now) {
             log::warn(format_args!("{} is banned for {} s by `{name}`", self.client, lasts.as_secs()));
             if let Some(nodes) = &self.rule.nodes {
-                nodes.banned(name, self.client, *lasts);
+                nodes.banned(name, self.client, *lasts, now);
             }
         }
     }

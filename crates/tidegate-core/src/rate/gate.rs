@@ -9,6 +9,7 @@ use crate::exchange::Exchange;
 use crate::gate::{Gate, Verdict};
 use crate::notes;
 use crate::rate::Buckets;
+use crate::reply::Need;
 use crate::response::{Author, Response};
 use crate::template::{Piece, Scope, Template};
 use smallvec::SmallVec;
@@ -196,9 +197,12 @@ fn refusal(limit: &Limit, exchange: &Exchange<'_>, retry_after: Duration, why: O
 
 /// Waits for a place, and then has the request hold it.
 async fn wait(limit: Shared<Limit>, waiter: Waiter) -> Verdict {
+    let since = clock::monotonic_ns();
     let permit = waiter.await;
+    let waited = clock::monotonic_ns().saturating_sub(since);
     Verdict::Decide(Box::new(move |exchange| match permit {
         Some(permit) => {
+            exchange.has_queued(waited);
             hold(exchange, permit);
             Verdict::Pass
         }
@@ -226,7 +230,9 @@ impl Gate for LimitGate {
             }
             Judgement::Within | Judgement::Beyond(_) => Verdict::Pass,
             Judgement::Full => refusal(exchange, RETRY_AFTER, Some(FULL)),
-            Judgement::Wait(waiter) => Verdict::Wait(Box::pin(wait(self.settings.clone(), waiter))),
+            Judgement::Wait(waiter) => {
+                Verdict::Wait(Need::Turn, Box::pin(wait(self.settings.clone(), waiter)))
+            }
         }
     }
 }

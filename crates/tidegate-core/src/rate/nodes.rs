@@ -6,8 +6,8 @@
 //! others have let in counts here, too. No request waits for any of that. Of a key, no more than a lease may be let in
 //! that has not been told; beyond it, and while the store is away, a server has an equal part of the limit.
 
-use super::shared_bans::{BanEvent, SharedBans};
-use super::{Bans, Buckets, Client, Counts, Place, Rate, Ruling};
+use super::shared_bans::{BanEvent, BanTables, SharedBans};
+use super::{Buckets, Client, Counts, Place, Rate, Ruling};
 use smallvec::SmallVec;
 use std::fmt;
 use std::num::NonZeroU32;
@@ -48,9 +48,18 @@ pub struct NodeState {
     is_away: AtomicBool,
     /// How many servers there are, this one included.
     nodes: AtomicU32,
-    /// What tells this one from the others, once a table has said so: the least of its tables' numbers.
+    /// What tells this one from the others: the least of the numbers of the tables that are shared; `u64::MAX` where none is.
     identity: AtomicU64,
     bans: SharedBans,
+}
+
+/// What settings share with other servers.
+#[derive(Debug, Default)]
+pub(super) struct SharedTables {
+    /// The tables of the bans.
+    pub bans: BanTables,
+    /// The least of the numbers of all tables; `None`: there is none.
+    pub identity: Option<u64>,
 }
 
 /// What the others are told.
@@ -96,6 +105,11 @@ impl NodeState {
         !self.bans.names().is_empty()
     }
 
+    /// Whether a ban is shared, since the last question, that was not before: what happened until then is not known of it.
+    pub fn take_new_bans(&self) -> bool {
+        self.bans.take_new()
+    }
+
     /// Does what another server has said, or this one has before. Whether anything is another by it.
     pub fn apply(&self, event: &BanEvent, now: u64) -> bool {
         self.bans.apply(event, now)
@@ -117,7 +131,7 @@ impl NodeState {
         NonZeroU32::new(self.nodes.load(Relaxed)).unwrap_or(NonZeroU32::MIN)
     }
 
-    /// What all processes of this server call it; `None` before a limit has come.
+    /// What all processes of this server call it; `None` where nothing is shared.
     pub fn identity(&self) -> Option<u64> {
         Some(self.identity.load(Relaxed)).filter(|identity| *identity != u64::MAX)
     }
@@ -131,22 +145,28 @@ impl Nodes {
         Nodes { settings: settings.clone(), reports, state, taken: Mutex::new(Some(taken)) }
     }
 
-    /// This ban is one of them all.
-    pub(super) fn share_ban(&self, name: &str, bans: &Arc<Bans>) {
-        self.state.identity.fetch_min(bans.identity(), Relaxed);
-        self.state.bans.add(name, bans);
+    /// Settings are in force that share these, and nothing else.
+    pub(super) fn share(&self, tables: SharedTables) {
+        self.state.bans.set(tables.bans);
+        self.state.identity.store(tables.identity.unwrap_or(u64::MAX), Relaxed);
     }
 
-    /// Somebody is banned. What does not fit is dropped: the ban is this server's alone.
-    pub(super) fn banned(&self, ban: &str, client: Client, lasts: Duration) {
-        let event = BanEvent { ban: ban.into(), client, lasts: Some(lasts) };
+    /// What others say of bans is done by other processes of this server.
+    pub(super) fn hear_no_more(&self) {
+        self.state.bans.set(BanTables::new());
+    }
+
+    /// Somebody is banned since `at` (nanoseconds of the monotonic clock). What does not fit is dropped: the ban is this
+    /// server's alone.
+    pub(super) fn banned(&self, ban: &str, client: Client, lasts: Duration, at: u64) {
+        let event = BanEvent { ban: ban.into(), client, lasts: Some(lasts), at };
         let _ = self.reports.try_send(News::Ban(event));
     }
 
-    /// Somebody is let in again, whichever shared bans there are.
-    pub(super) fn lifted(&self, client: Client) {
+    /// Somebody is let in again since `at`, whichever shared bans there are.
+    pub(super) fn lifted(&self, client: Client, at: u64) {
         for ban in self.state.bans.names() {
-            let _ = self.reports.try_send(News::Ban(BanEvent { ban, client, lasts: None }));
+            let _ = self.reports.try_send(News::Ban(BanEvent { ban, client, lasts: None, at }));
         }
     }
 
@@ -177,7 +197,6 @@ impl SharedRate {
         lease: NonZeroU32,
         nodes: Arc<Nodes>,
     ) -> SharedRate {
-        nodes.state.identity.fetch_min(leases.identity(), Relaxed);
         SharedRate { limit: limit.into(), rate, table, leases, lease, nodes }
     }
 

@@ -210,7 +210,14 @@ impl LimitQueue {
             counts.count_refused();
             return Entry::Full;
         };
-        Entry::Wait(Waiter { line: line(), counts: counts.clone(), ticket, deadline: None, is_told: false })
+        Entry::Wait(Waiter {
+            line: line(),
+            counts: counts.clone(),
+            ticket,
+            deadline: None,
+            has_waited: false,
+            is_told: false,
+        })
     }
 
     /// A place, where nobody waits for one.
@@ -284,22 +291,18 @@ impl LimitQueue {
         found
     }
 
-    /// One who waits goes away; where it was given a place meanwhile, that is to be passed on.
-    fn withdraw(&self, key: &[u8], ticket: u64) -> Option<Place> {
-        let (place, woken) = {
+    /// One who waits goes away: what it was told meanwhile. A place is to be passed on.
+    fn withdraw(&self, key: &[u8], ticket: u64) -> Option<Told> {
+        let woken = {
             let mut lines = self.lock();
-            match lines.told.remove(&ticket) {
-                Some(Told::Place(place)) => (Some(place), None),
-                Some(Told::TooOld) => return None,
-                None => {
-                    let at = lines.find(key, ticket).map(|(_, at)| at);
-                    (None, at.and_then(|at| self.remove(&mut lines, key, at)))
-                }
+            if let Some(told) = lines.told.remove(&ticket) {
+                return Some(told);
             }
+            let at = lines.find(key, ticket).map(|(_, at)| at);
+            at.and_then(|at| self.remove(&mut lines, key, at))
         };
-        self.figure(GONE).fetch_add(1, Relaxed);
         woken.into_iter().for_each(Waker::wake);
-        place
+        None
     }
 
     /// A place of a key is left: the first who waits here has it, else it is free.
@@ -421,6 +424,8 @@ pub(super) struct Waiter {
     counts: Arc<Counts>,
     ticket: u64,
     deadline: Option<Deadline>,
+    /// Somebody has asked for it.
+    has_waited: bool,
     is_told: bool,
 }
 
@@ -429,6 +434,7 @@ impl Future for Waiter {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Permit>> {
         let this = &mut *self;
+        this.has_waited = true;
         loop {
             let Line { queue, key } = &this.line;
             match queue.look(key, this.ticket, monotonic_ns(), cx.waker()) {
@@ -463,8 +469,13 @@ impl Drop for Waiter {
         if self.is_told {
             return;
         }
-        if let Some(place) = self.line.queue.withdraw(&self.line.key, self.ticket) {
-            self.line.pass_on(&self.counts, place);
+        match self.line.queue.withdraw(&self.line.key, self.ticket) {
+            Some(Told::Place(place)) => self.line.pass_on(&self.counts, place),
+            None if self.has_waited => {
+                self.line.queue.figure(GONE).fetch_add(1, Relaxed);
+            }
+            // Too late; or the server had no room for who waits.
+            Some(Told::TooOld) | None => self.counts.count_refused(),
         }
     }
 }
@@ -569,10 +580,20 @@ mod tests {
         let (lines, counts) = &limit.processes[0];
         assert_eq!(lines.withdraw(b"a", second), None);
         limit.leave(0, b"a", held, MS);
-        let given = lines.withdraw(b"a", first).unwrap();
+        let Some(Told::Place(given)) = lines.withdraw(b"a", first) else { panic!("it had its turn") };
         limit.leave(0, b"a", given, MS);
         assert!(matches!(limit.look(0, b"a", third, MS), Found::Told(Told::Place(_))));
-        assert_eq!((counts.total(), lines.figures().gone, lines.figures().waiting), (1, 2, 0));
+        assert_eq!((counts.total(), lines.figures().waiting), (1, 0));
+    }
+
+    #[test]
+    fn who_is_not_let_wait_by_the_server_has_not_given_up() {
+        let (limit, terms) = (Limit::new(), queue(3, 1000));
+        let (lines, counts) = &limit.processes[0];
+        let _held = lines.enter(counts, b"a", 1, &terms);
+        let Entry::Wait(waiter) = lines.enter(counts, b"a", 1, &terms) else { panic!("there is no place") };
+        drop(waiter);
+        assert_eq!((counts.refused(), lines.figures().gone, lines.figures().waiting), (1, 0, 0));
     }
 
     #[test]
@@ -673,7 +694,7 @@ mod tests {
                     }
                     3 if !waits.is_empty() => {
                         let (process, key, ticket, _) = waits.remove(which % waits.len());
-                        if let Some(place) = limit.processes[process].0.withdraw(&[key], ticket) {
+                        if let Some(Told::Place(place)) = limit.processes[process].0.withdraw(&[key], ticket) {
                             limit.leave(process, &[key], place, now);
                         }
                     }
@@ -714,7 +735,7 @@ mod tests {
                 limit.leave(process, &[key], place, now);
             }
             for (process, key, ticket, _) in waits {
-                if let Some(place) = limit.processes[process].0.withdraw(&[key], ticket) {
+                if let Some(Told::Place(place)) = limit.processes[process].0.withdraw(&[key], ticket) {
                     limit.leave(process, &[key], place, now);
                 }
             }

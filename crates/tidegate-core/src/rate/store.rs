@@ -1,10 +1,12 @@
 //! The tables of a process, by the name of their limit.
 
+use super::nodes::SharedTables;
 use super::{Bans, Buckets, Client, Counts, LimitQueue, Nodes, Rate, TakeReports, Total};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::hash::{BuildHasher, RandomState};
 use std::io::{self, ErrorKind};
+use std::mem;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use tidegate_config::Settings;
@@ -22,7 +24,18 @@ impl From<&RequestRate> for Rate {
 
 /// The tables of a process. Outlives its engines: what has been counted holds for the next settings, too.
 #[derive(Debug, Default)]
-pub struct RateStore(Mutex<HashMap<Identity, Table>>, Mutex<Option<Arc<Nodes>>>, OnceLock<TakeReports>);
+pub struct RateStore(Mutex<Tables>, Mutex<Sharing>, OnceLock<TakeReports>);
+
+type Tables = HashMap<Identity, Table>;
+
+/// The servers that share with this one.
+#[derive(Debug, Default)]
+struct Sharing {
+    /// By the settings in force.
+    in_force: Option<Arc<Nodes>>,
+    /// By settings that are prepared, where they name another store.
+    prepared: Option<Arc<Nodes>>,
+}
 
 /// What makes the table of a limit another one.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -290,19 +303,27 @@ impl RateStore {
 
     /// The servers that use the same store; `None` where there is none, or nobody takes reports there.
     pub(super) fn nodes(&self, store: Option<&LimitStore>) -> Option<Arc<Nodes>> {
-        let mut nodes = self.1.lock().unwrap_or_else(PoisonError::into_inner);
         let (store, _) = store.zip(self.2.get())?;
-        if let Some(nodes) = nodes.as_ref().filter(|nodes| nodes.settings.is_same_as(store)) {
+        let mut sharing = self.1.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = sharing.in_force.iter().chain(&sharing.prepared);
+        if let Some(nodes) = known.into_iter().find(|nodes| nodes.settings.is_same_as(store)) {
             return Some(nodes.clone());
         }
-        // Those of the settings before end with the last engine that has them.
-        Some(nodes.insert(Arc::new(Nodes::new(store))).clone())
+        Some(sharing.prepared.insert(Arc::new(Nodes::new(store))).clone())
     }
 
-    /// Somebody is banned no longer: other servers are told, where they share bans with this one.
-    pub fn lifted(&self, client: Client) {
-        if let Some(nodes) = &*self.1.lock().unwrap_or_else(PoisonError::into_inner) {
-            nodes.lifted(client);
+    /// Somebody is banned no longer, since `at` (nanoseconds of the monotonic clock): other servers are told, where they
+    /// share bans with this one.
+    pub fn lifted(&self, client: Client, at: u64) {
+        if let Some(nodes) = &self.1.lock().unwrap_or_else(PoisonError::into_inner).in_force {
+            nodes.lifted(client, at);
+        }
+    }
+
+    /// The process drains and gets no more settings: what other servers say of bans it leaves to the others of this one.
+    pub fn drain(&self) {
+        if let Some(nodes) = &self.1.lock().unwrap_or_else(PoisonError::into_inner).in_force {
+            nodes.hear_no_more();
         }
     }
 
@@ -313,19 +334,27 @@ impl RateStore {
 
     /// Settings are in force: lets go of the tables that they do not use, and tells other servers what they share.
     pub fn settle(&self, settings: &Settings) {
-        let mut nodes = self.1.lock().unwrap_or_else(PoisonError::into_inner);
-        // Those of settings that were given up end with these.
-        let is_in_force = |nodes: &mut Arc<Nodes>| {
-            settings.limit_store.as_ref().is_some_and(|s| nodes.settings.is_same_as(s))
+        let shared = self.keep(settings);
+        let mut sharing = self.1.lock().unwrap_or_else(PoisonError::into_inner);
+        let Sharing { in_force, prepared } = mem::take(&mut *sharing);
+        let is_in_force = |nodes: &Arc<Nodes>| {
+            settings.limit_store.as_ref().is_some_and(|store| nodes.settings.is_same_as(store))
         };
-        *nodes = nodes.take_if(is_in_force);
-        if let Some((nodes, take)) = nodes.as_ref().zip(self.2.get()) {
+        let (present, others): (Vec<_>, Vec<_>) = in_force.into_iter().chain(prepared).partition(is_in_force);
+        // Requests under way may have those of the settings before. The tables are others' by now, or nobody's.
+        others.iter().for_each(|nodes| nodes.share(SharedTables::default()));
+        sharing.in_force = present.into_iter().next();
+        if let Some((nodes, take)) = sharing.in_force.as_ref().zip(self.2.get()) {
+            nodes.share(shared);
             nodes.begin(take);
         }
-        drop(nodes);
+    }
+
+    /// Lets go of the tables that settings do not use, and finds those that they share with other servers.
+    fn keep(&self, settings: &Settings) -> SharedTables {
         let mut tables = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if tables.is_empty() {
-            return;
+            return SharedTables::default();
         }
         let used: HashSet<Identity> = Identity::all(settings).collect();
         tables.retain(|identity, _| used.contains(identity));
@@ -335,5 +364,161 @@ impl RateStore {
                 queue.adopt(most.get());
             }
         }
+        shared_by(settings, &tables)
+    }
+}
+
+/// Which of these tables settings share with other servers.
+fn shared_by(settings: &Settings, tables: &Tables) -> SharedTables {
+    let mut shared = SharedTables::default();
+    for ban in settings.bans().filter(|ban| ban.is_shared) {
+        if let Some(Table::Ban(bans)) = tables.get(&Identity::of_ban(ban)) {
+            shared.bans.insert(ban.name.as_str().into(), bans.clone());
+        }
+    }
+    let leases = settings.rates().filter_map(Identity::of_leases).filter_map(|identity| {
+        match tables.get(&identity)? {
+            Table::Count(leases) => Some(leases.identity()),
+            _ => None,
+        }
+    });
+    shared.identity = shared.bans.values().map(|bans| bans.identity()).chain(leases).min();
+    shared
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{BanEvent, BanGate, News, NodeState};
+    use super::*;
+    use std::sync::mpsc::Receiver;
+    use std::time::Duration;
+    use tidegate_config::{ProcessEnvironment, load_str};
+
+    /// Whoever has been given reports to take.
+    type Takers = Arc<Mutex<Vec<(LimitStore, Receiver<News>, Arc<NodeState>)>>>;
+
+    fn process() -> (RateStore, Takers) {
+        let (store, takers) = (RateStore::default(), Takers::default());
+        let taken = takers.clone();
+        store.share_by(TakeReports(Box::new(move |settings, reports, state| {
+            taken.lock().unwrap().push((settings, reports, state));
+        })));
+        (store, takers)
+    }
+
+    fn settings(lines: &str) -> Settings {
+        let text = format!("listen \"127.0.0.1:0\"\n{lines}\n");
+        let loaded = load_str("a", &text, "/".as_ref(), &ProcessEnvironment);
+        let said = loaded.render(false);
+        loaded.settings.unwrap_or_else(|| panic!("{said}"))
+    }
+
+    /// One with these bans, and a store at this port.
+    fn banning(port: u16, bans: &str) -> Settings {
+        settings(&format!("limit-store \"redis://127.0.0.1:{port}\"\nsite {{ respond 200; {bans} }}"))
+    }
+
+    /// What an engine has of such settings.
+    fn prepare(store: &RateStore, settings: &Settings) -> Vec<BanGate> {
+        let routes = settings.sites.iter().flat_map(|site| &site.routes);
+        let bans = routes.flat_map(|route| &route.bans);
+        bans.map(|ban| BanGate::new(ban, store, settings.limit_store.as_ref()).unwrap()).collect()
+    }
+
+    fn take_up(store: &RateStore, settings: &Settings) -> Vec<BanGate> {
+        let gates = prepare(store, settings);
+        store.settle(settings);
+        gates
+    }
+
+    fn client() -> Client {
+        "192.0.2.1".parse().unwrap()
+    }
+
+    /// Whether another server's ban is in force here.
+    fn is_heard(store: &RateStore, state: &NodeState, settings: &Settings) -> bool {
+        let event =
+            BanEvent { ban: "b".into(), client: client(), lasts: Some(Duration::from_secs(9)), at: 0 };
+        let is_applied = state.apply(&event, 0);
+        let ban = settings.bans().find(|ban| ban.name == "b").unwrap();
+        let Table::Ban(bans) = store.table(Identity::of_ban(ban)).unwrap() else {
+            panic!("no table of bans")
+        };
+        assert_eq!(bans.left(client(), 0).is_some(), is_applied);
+        bans.lift(client(), 0);
+        is_applied
+    }
+
+    #[test]
+    fn a_ban_that_becomes_private_hears_of_no_others() {
+        let (store, takers) = process();
+        let shared = banning(1, "ban \"b\" shared count=3");
+        let before = take_up(&store, &shared);
+        let state = takers.lock().unwrap()[0].2.clone();
+        assert!(is_heard(&store, &state, &shared) && state.identity().is_some());
+        let private = banning(1, "ban \"b\" count=3");
+        let gates = take_up(&store, &private);
+        drop(before);
+        assert!(!is_heard(&store, &state, &private) && !state.has_bans() && state.identity().is_none());
+        drop(gates);
+        // Nor does one whose settings have no store any more, while requests of those before are under way.
+        let before = take_up(&store, &shared);
+        assert!(is_heard(&store, &state, &shared));
+        let alone = settings("site { respond 200; ban \"b\" count=3 }");
+        let gates = take_up(&store, &alone);
+        assert!(!is_heard(&store, &state, &alone) && state.identity().is_none());
+        assert_eq!(takers.lock().unwrap().len(), 1);
+        drop((before, gates));
+    }
+
+    #[test]
+    fn settings_that_are_given_up_share_nothing_and_end_nothing() {
+        let (store, takers) = process();
+        let present = banning(1, "ban \"b\" shared count=3");
+        let gates = take_up(&store, &present);
+        let (state, identity) = {
+            let state = takers.lock().unwrap()[0].2.clone();
+            (state.clone(), state.identity())
+        };
+        assert!(state.take_new_bans());
+        for given_up in [
+            banning(1, "ban \"b\" shared count=3 keys=9"),
+            banning(2, "ban \"b\" shared count=3"),
+            banning(1, "ban \"b\" count=3"),
+            banning(1, "ban \"b\" shared count=3; ban \"c\" shared count=3"),
+        ] {
+            let others = prepare(&store, &given_up);
+            assert!(is_heard(&store, &state, &present), "while they are prepared");
+            drop(others);
+            store.settle(&present);
+            assert!(is_heard(&store, &state, &present) && !state.take_new_bans());
+            assert_eq!(state.identity(), identity);
+            store.lifted(client(), 5);
+        }
+        let takers = takers.lock().unwrap();
+        let lifted =
+            takers[0].1.try_iter().map(|news| matches!(news, News::Ban(BanEvent { lasts: None, at: 5, .. })));
+        assert_eq!(
+            (takers.len(), lifted.collect::<Vec<_>>()),
+            (1, vec![true; 4]),
+            "others are told once each"
+        );
+        drop(gates);
+    }
+
+    #[test]
+    fn another_store_is_told_once_it_is_in_force() {
+        let (store, takers) = process();
+        let before = take_up(&store, &banning(1, "ban \"b\" shared count=3"));
+        let present = banning(2, "ban \"b\" shared count=3; ban \"c\" shared count=3");
+        let gates = take_up(&store, &present);
+        let takers = takers.lock().unwrap();
+        let [(_, _, first), (settings, _, second)] = &takers[..] else { panic!("{} of them", takers.len()) };
+        assert_eq!(settings.address.port(), 2);
+        assert!(second.take_new_bans() && is_heard(&store, second, &present));
+        assert!(!is_heard(&store, first, &present));
+        store.drain();
+        assert!(!is_heard(&store, second, &present) && second.identity().is_some(), "it still tells");
+        drop((before, gates));
     }
 }

@@ -1,14 +1,15 @@
 //! The requests of a worker under way, the end of one, and those that were slow: questions of the operator that the worker answers itself.
 //!
-//! A request has an id, `PROCESS-WORKER-CONNECTION-NUMBER`, which no later one gets: the connection is a generation of its
-//! slot, the number a stream or the count of requests.
+//! A request has an id, `PROCESS-WORKER-CONNECTION-NUMBER`: the connection is a generation of its slot, the number a stream or the
+//! count of requests. A later one has it again when its slot has had half a million connections, and comes to the same number.
 
 use super::Worker;
 use crate::conn::in_flight::RequestUnderWay;
 use crate::log::push_json_member;
-use std::collections::HashMap;
+use crate::series::push_series;
 use tidegate_io::Key;
 use tidegate_io::clock::monotonic_ns;
+use tidegate_stats::series::SeriesId;
 
 /// Requests that are told of: those that have taken the longest.
 const ROWS: usize = 500;
@@ -37,8 +38,7 @@ impl Worker {
         let count = all.len();
         all.truncate(ROWS);
         let (process, worker, now) = (std::process::id(), self.number, monotonic_ns());
-        let mut rows: Vec<(u64, u32, Vec<u8>)> = Vec::with_capacity(all.len());
-        let mut series: HashMap<u32, (String, String)> = HashMap::new();
+        let mut rows: Vec<(SeriesId, Vec<u8>)> = Vec::with_capacity(all.len());
         let mut at = 0;
         while let Some((_, key, number)) = all.get(at).copied() {
             at += 1;
@@ -46,22 +46,17 @@ impl Worker {
             connection.each_request(&mut |request| {
                 if request.number == number {
                     let id = format!("{process}-{worker}-{:x}-{number}", key.number());
-                    series.insert(request.series.number(), Default::default());
-                    rows.push((request.started, request.series.number(), row(&id, &request, now)));
+                    rows.push((request.series, row(&id, &request, now)));
                 }
             });
         }
-        self.cx.engine.name_series(&mut series);
         let mut out = format!("{{\"count\":{count},\"requests\":[").into_bytes();
-        for (at, (_, id, row)) in rows.iter().enumerate() {
+        for (at, (series, row)) in rows.iter().enumerate() {
             if at > 0 {
                 out.push(b',');
             }
             out.extend_from_slice(row);
-            if let Some((site, route)) = series.get(id) {
-                push_json_member(&mut out, "site", site.as_bytes());
-                push_json_member(&mut out, "route", route.as_bytes());
-            }
+            push_series(&mut out, self.cx.stats.series.name(*series));
             out.push(b'}');
         }
         out.extend_from_slice(b"]}");
@@ -70,12 +65,7 @@ impl Worker {
 
     /// Those that were slow.
     fn slow(&self) -> String {
-        let ids = self.cx.slow.series().map(|id| (id.number(), Default::default()));
-        let mut names: HashMap<u32, (String, String)> = ids.collect();
-        self.cx.engine.name_series(&mut names);
-        self.cx
-            .slow
-            .to_json(|id| names.get(&id.number()).map(|(site, route)| (site.as_str(), route.as_str())))
+        self.cx.slow.to_json(|id| self.cx.stats.series.name(id))
     }
 
     fn cancel(&mut self, id: &str) -> bool {

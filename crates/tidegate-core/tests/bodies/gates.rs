@@ -15,7 +15,7 @@ use tidegate_config::settings::Settings;
 use tidegate_core::decoration::Decoration;
 use tidegate_core::explain::{Asked, Foreseen, Notes};
 use tidegate_core::worker::{LogSet, Registry};
-use tidegate_core::{Engine, Exchange, Handler, MayStore, Pass, Reply, Response, Route, Site, Verdict};
+use tidegate_core::{Engine, Exchange, Handler, MayStore, Need, Pass, Reply, Response, Route, Site, Verdict};
 use tidegate_http::{Field, FieldLines, Fields, Status};
 use tidegate_io::socket::Peer;
 use tidegate_wire::h2::ErrorCode;
@@ -58,18 +58,24 @@ impl tidegate_core::Gate for Porter {
             word @ (b"wait, pass" | b"wait, refuse" | b"wait, wait, pass") => {
                 let (refuses, again) = (word.ends_with(b"refuse"), word.starts_with(b"wait, wait"));
                 let _ = self.outcomes.send("asked".into());
-                Verdict::Wait(Box::pin(async move {
-                    gate.pass().await;
-                    given_up.decided();
-                    match (refuses, again) {
-                        (true, _) => refusal(),
-                        (_, true) => Verdict::Wait(Box::pin(async move {
-                            gate.pass().await;
-                            Verdict::Pass
-                        })),
-                        _ => Verdict::Pass,
-                    }
-                }))
+                Verdict::Wait(
+                    Need::Decision,
+                    Box::pin(async move {
+                        gate.pass().await;
+                        given_up.decided();
+                        match (refuses, again) {
+                            (true, _) => refusal(),
+                            (_, true) => Verdict::Wait(
+                                Need::Decision,
+                                Box::pin(async move {
+                                    gate.pass().await;
+                                    Verdict::Pass
+                                }),
+                            ),
+                            _ => Verdict::Pass,
+                        }
+                    }),
+                )
             }
             _ => {
                 given_up.decided();

@@ -467,6 +467,26 @@ fn a_client_that_takes_nothing_is_given_up() {
     server.until("counted", |stats| stats.http2_resets.count(tidegate_stats::StreamReset::Slow) == 1);
 }
 
+/// Who has finished sending gets what its windows have room for. They grow no more, so what they have none for is over at
+/// once, and holds no place.
+#[test]
+fn what_no_window_will_have_room_for_is_given_up_with_the_client() {
+    let server = Server::start("");
+    let mut client = Client::connect(&server);
+    client.fetch("/ready"); // the settings are acknowledged
+    client.releases = false;
+    let (whole, blocked) = (client.get("/bytes?20000"), client.get("/stream?1000000"));
+    client.flush();
+    client.stream.shutdown(std::net::Shutdown::Write).unwrap();
+    let answer = client.answer(whole);
+    assert!(answer.has_ended && answer.body.len() == 20_000);
+    assert_eq!(client.answer(blocked).reset, Some(ErrorCode::CANCEL));
+    while !client.is_closed {
+        client.turn();
+    }
+    server.until("closed", |stats| stats.connections_closed == 1);
+}
+
 #[test]
 fn a_client_that_does_not_read_is_not_read() {
     let server = Server::start("");

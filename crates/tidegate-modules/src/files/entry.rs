@@ -51,7 +51,7 @@ pub struct FileEntry {
 pub enum Encoded {
     /// Nobody has asked for it yet.
     Possible,
-    /// It is being made. Whoever asks for it meanwhile waits for it.
+    /// It is being made. Whoever asks for it meanwhile waits for it, but for a crowd.
     Making(Vec<Waker>),
     /// Making it failed or did not help.
     Useless,
@@ -290,6 +290,12 @@ impl FileEntry {
         if let Encoded::Making(waiting) = before {
             waiting.into_iter().for_each(Waker::wake);
         }
+    }
+
+    /// Whether nobody has begun to make a form yet.
+    pub fn can_be_made(&self, coding: Coding) -> bool {
+        let encoded = self.encoded.borrow();
+        encoded.iter().any(|(of, form)| *of == coding && matches!(form, Encoded::Possible))
     }
 
     /// Whether a form is being made.

@@ -13,6 +13,9 @@ use tidegate_http::{ContentCoding, Status, coding};
 use tidegate_io::blocking::{self, Overloaded};
 use tidegate_io::file::Patience;
 
+/// Who waits for one form, at most: each has a place among those in flight. Others get the file as it is.
+const WAITING: usize = 64;
+
 impl Inner {
     /// The hot path.
     #[inline]
@@ -62,7 +65,7 @@ impl Inner {
         match encoded.iter().find(|(coding, _)| is_preferred(*coding)) {
             Some((_, Encoded::Ready(form))) => Form::Ready(form.clone()),
             Some((coding, Encoded::Possible)) => Form::Make(*coding),
-            Some((coding, Encoded::Making(_))) => Form::Await(*coding),
+            Some((coding, Encoded::Making(waiting))) if waiting.len() < WAITING => Form::Await(*coding),
             _ => Form::Identity,
         }
     }
@@ -94,16 +97,21 @@ impl Inner {
             settings.codings.iter().find(|(offered, _)| *offered == coding).map(|(_, level)| *level)
         });
         let inner = self.clone();
-        entry.set_form(coding, Encoded::Making(Vec::new()));
-        let making = Making { entry: entry.clone(), coding };
         let source = entry.clone();
         let made = async move {
-            match level {
+            // Only now: the request may have waited for its turn, and others would have waited for it.
+            let Some(making) = Making::begin(&source, coding) else {
+                Made { entry: source, coding }.await;
+                return None;
+            };
+            let made = match level {
                 Some(level) => encode(&source, coding, level).await,
                 None => Ok(None),
-            }
+            };
+            Some((making, made))
         };
         exchange.answer_after(made, move |made, exchange| {
+            let Some((making, made)) = made else { return inner.answer(&entry, exchange) };
             // Others may have better luck.
             let Ok(made) = made else {
                 drop(making);
@@ -135,6 +143,17 @@ enum Form {
 struct Making {
     entry: Rc<FileEntry>,
     coding: Coding,
+}
+
+impl Making {
+    /// `None`: somebody else makes it, or has made it.
+    fn begin(entry: &Rc<FileEntry>, coding: Coding) -> Option<Making> {
+        if !entry.can_be_made(coding) {
+            return None;
+        }
+        entry.set_form(coding, Encoded::Making(Vec::new()));
+        Some(Making { entry: entry.clone(), coding })
+    }
 }
 
 impl Drop for Making {

@@ -9,6 +9,7 @@ use super::link::{Link, Shared};
 use super::proxy::{USUAL_HEAD, ends_here, forwarded, is_forwarded, named_by_connection};
 use super::question;
 use super::upstream::RoutingState;
+use super::via::Via;
 use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -27,6 +28,7 @@ pub struct Consulted {
     host: Option<String>,
     /// Fields that it may grant: it does not hear of them from a client.
     granted: Granted,
+    via: Via,
 }
 
 /// Fields of a request that tell of its content, or ask for a part of it, and those that are written anew.
@@ -55,8 +57,10 @@ impl Consulted {
         site: &Site,
         connector: Option<Arc<Connector>>,
     ) -> io::Result<Consulted> {
+        let link = Link::new(shared, &settings.gateway, site, connector)?;
         Ok(Consulted {
-            link: Link::new(shared, &settings.gateway, site, connector)?,
+            via: Via::of_question(site, (&link.name, &settings.path)),
+            link,
             path: settings.path.clone(),
             host: settings.host.clone(),
             granted: Granted { names: settings.copy.clone(), ..Granted::default() },
@@ -66,6 +70,11 @@ impl Consulted {
     /// What it is called in messages.
     pub fn name(&self) -> &str {
         &self.link.name
+    }
+
+    /// Whether the request is a question of this site about another one: the application leads back here.
+    pub fn is_asking(&self, exchange: &Exchange<'_>) -> bool {
+        self.via.has_passed(exchange)
     }
 
     /// Asks about a request; `None` where it cannot be written down. The answer may be one of the server's, where it has
@@ -99,6 +108,7 @@ impl Consulted {
             }
         }
         forwarded(exchange, is_trusted, &|_| false, &mut out);
+        out.extend_from_slice(self.via.line());
         if let Some(id) = request_id {
             append_field(&mut out, "X-Request-Id", id.as_bytes()).ok()?;
         }

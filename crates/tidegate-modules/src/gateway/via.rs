@@ -1,8 +1,8 @@
 //! `Via`: what this server calls itself to the next one, and whether a request has been here before (RFC 9110 section 7.6.3).
 //!
 //! The name is that of a route of this server, the same in all its processes and another in every server: a chain of several
-//! servers is none that leads back, nor is one of several sites of the same. `proxy` alone passes requests on to who may
-//! send them here again.
+//! servers is none that leads back, nor is one of several sites of the same. `proxy` passes requests on to who may send them
+//! here again, and `login forward` asks who may.
 
 use std::hash::{BuildHasher, DefaultHasher, Hash, Hasher, RandomState};
 use std::sync::OnceLock;
@@ -22,7 +22,7 @@ pub fn begin(server: u64) {
     let _ = SERVER.set(server); // said once, before anything is served
 }
 
-/// What a route calls itself.
+/// What a route calls itself, or a site where it asks.
 pub(super) struct Via {
     line: Box<[u8]>,
     name: Box<[u8]>,
@@ -31,9 +31,18 @@ pub(super) struct Via {
 impl Via {
     /// Of a route that was written there.
     pub(super) fn of(site: &Site, route: &Origin) -> Via {
+        Via::named(site, (&route.file, route.line, route.column))
+    }
+
+    /// Of a site where it asks whether somebody may come in: `whom` it asks.
+    pub(super) fn of_question(site: &Site, whom: (&str, &str)) -> Via {
+        Via::named(site, whom)
+    }
+
+    fn named(site: &Site, what: impl Hash) -> Via {
         let mut hasher = DefaultHasher::new();
         SERVER.get_or_init(new_server).hash(&mut hasher);
-        (site.label(), &site.origin.file, &route.file, route.line, route.column).hash(&mut hasher);
+        (site.label(), &site.origin.file, what).hash(&mut hasher);
         let name = format!("tidegate-{:016x}", hasher.finish());
         let line = format!("Via: 1.1 {name}\r\n");
         Via { line: line.into_bytes().into(), name: name.into_bytes().into() }

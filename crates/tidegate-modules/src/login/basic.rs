@@ -9,7 +9,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 use tidegate_config::settings::{Login, Shared};
-use tidegate_core::{Exchange, Gate, Response, Verdict, answer};
+use tidegate_core::{Exchange, Gate, Need, Response, Verdict, answer};
 use tidegate_http::{Status, delay_seconds};
 use tidegate_io::clock::monotonic_ns;
 use tidegate_io::timer;
@@ -132,18 +132,21 @@ impl Gate for BasicGate {
                 // The log wants to know who it is, whenever that comes out.
                 let (terms, identity) = (self.terms.clone(), exchange.identify());
                 let (source, stats) = (self.source.clone(), self.stats.clone());
-                Verdict::Wait(Box::pin(async move {
-                    let outcome = match source.patience() {
-                        Some(patience) => timer::within(patience, asked).await.flatten(),
-                        None => asked.await,
-                    };
-                    tally::asked(&stats, &source);
-                    let Some(outcome) = outcome else { return Verdict::Refuse(answer::busy(None)) };
-                    if let Outcome::Known(user) = &outcome {
-                        identity.prove(user.clone(), "Basic", &terms.login);
-                    }
-                    Verdict::Decide(Box::new(move |exchange| terms.judge(exchange, &name, outcome)))
-                }))
+                Verdict::Wait(
+                    Need::Decision,
+                    Box::pin(async move {
+                        let outcome = match source.patience() {
+                            Some(patience) => timer::within(patience, asked).await.flatten(),
+                            None => asked.await,
+                        };
+                        tally::asked(&stats, &source);
+                        let Some(outcome) = outcome else { return Verdict::Refuse(answer::busy(None)) };
+                        if let Outcome::Known(user) = &outcome {
+                            identity.prove(user.clone(), "Basic", &terms.login);
+                        }
+                        Verdict::Decide(Box::new(move |exchange| terms.judge(exchange, &name, outcome)))
+                    }),
+                )
             }
         }
     }

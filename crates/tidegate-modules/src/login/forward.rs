@@ -8,7 +8,7 @@ use std::sync::Arc;
 use tidegate_config::settings::{Forward, Login, Shared};
 use tidegate_core::template::{Scope, Template};
 use tidegate_core::user::{Granted, User};
-use tidegate_core::{Exchange, Gate, Response, Verdict, answer, log};
+use tidegate_core::{Exchange, Gate, Need, Response, Verdict, answer, log};
 use tidegate_http::{FieldLines, Status};
 use tidegate_io::clock::monotonic_ns;
 use tidegate_io::timer;
@@ -97,29 +97,40 @@ impl Gate for ForwardGate {
             return Verdict::Pass;
         }
         self.stats.user_cache_misses.add(1);
-        let Some(asked) = self.terms.application.ask(exchange) else {
+        let application = &self.terms.application;
+        if application.is_asking(exchange) {
+            let why = format_args!(
+                "it asks whether somebody may come in, and that is asked here: {} leads back to this server",
+                application.name()
+            );
+            return Verdict::Refuse(answer::refused(exchange, Status::LOOP_DETECTED, why));
+        }
+        let Some(asked) = application.ask(exchange) else {
             return Verdict::Refuse(answer::error(Status::BAD_REQUEST));
         };
         // The log wants to know who it is, whenever that comes out.
         let (terms, identity, source) = (self.terms.clone(), exchange.identify(), self.source.clone());
-        Verdict::Wait(Box::pin(async move {
-            let patience = terms.settings.timeout;
-            let decided = timer::within(patience, async { terms.decide(asked.await).await }).await;
-            match decided {
-                Some(Decision::Admitted(admission)) => {
-                    if let (Some(key), Some(cache)) =
-                        (key.filter(|_| admission.is_small()), &terms.settings.cache)
-                    {
-                        source.remember_admission(key, admission.clone(), cache.lifetime, now);
+        Verdict::Wait(
+            Need::Decision,
+            Box::pin(async move {
+                let patience = terms.settings.timeout;
+                let decided = timer::within(patience, async { terms.decide(asked.await).await }).await;
+                match decided {
+                    Some(Decision::Admitted(admission)) => {
+                        if let (Some(key), Some(cache)) =
+                            (key.filter(|_| admission.is_small()), &terms.settings.cache)
+                        {
+                            source.remember_admission(key, admission.clone(), cache.lifetime, now);
+                        }
+                        identity.vouch(admission.user, admission.granted);
+                        Verdict::Pass
                     }
-                    identity.vouch(admission.user, admission.granted);
-                    Verdict::Pass
+                    Some(Decision::Refused(response)) => Verdict::Refuse(response),
+                    Some(Decision::Undecided(why)) => terms.undecided(why),
+                    None => terms.undecided(Some(format!("it has not decided within {patience:?}"))),
                 }
-                Some(Decision::Refused(response)) => Verdict::Refuse(response),
-                Some(Decision::Undecided(why)) => terms.undecided(why),
-                None => terms.undecided(Some(format!("it has not decided within {patience:?}"))),
-            }
-        }))
+            }),
+        )
     }
 
     fn name(&self) -> String {

@@ -8,7 +8,7 @@ use std::fmt;
 use std::sync::Arc;
 use tidegate_config::settings::{Identification, Login, Required, Requirement, Shared};
 use tidegate_core::user::User;
-use tidegate_core::{Exchange, Gate, Verdict, answer};
+use tidegate_core::{Exchange, Gate, Need, Verdict, answer};
 use tidegate_http::Status;
 use tidegate_io::clock::monotonic_ns;
 use tidegate_io::timer;
@@ -150,13 +150,16 @@ fn ask(
         Answer::Overloaded => Verdict::Refuse(answer::busy(None)),
         Answer::Asked(asked) => {
             let (source, stats) = (source.clone(), stats.clone());
-            Verdict::Wait(Box::pin(async move {
-                let patience = source.patience().unwrap_or_default();
-                let outcome = timer::within(patience, asked).await.flatten();
-                tally::asked(&stats, &source);
-                let Some(outcome) = outcome else { return Verdict::Refuse(answer::busy(None)) };
-                Verdict::Decide(Box::new(move |exchange| go_on(exchange, outcome)))
-            }))
+            Verdict::Wait(
+                Need::Decision,
+                Box::pin(async move {
+                    let patience = source.patience().unwrap_or_default();
+                    let outcome = timer::within(patience, asked).await.flatten();
+                    tally::asked(&stats, &source);
+                    let Some(outcome) = outcome else { return Verdict::Refuse(answer::busy(None)) };
+                    Verdict::Decide(Box::new(move |exchange| go_on(exchange, outcome)))
+                }),
+            )
         }
     }
 }

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tidegate_config::settings::{Login, Shared, Tokens};
 use tidegate_core::user::Identity;
-use tidegate_core::{Exchange, Gate, Response, Verdict, answer};
+use tidegate_core::{Exchange, Gate, Need, Response, Verdict, answer};
 use tidegate_http::Status;
 use tidegate_io::clock::{monotonic_ns, wall_seconds};
 use tidegate_io::oneshot::Promised;
@@ -168,10 +168,13 @@ impl Terms {
     fn wait_for(self: &Rc<Self>, exchange: &mut Exchange<'_>, promised: Promised<()>) -> Verdict {
         // The log wants to know who it is, whenever that comes out.
         let (terms, identity) = (self.clone(), exchange.identify());
-        Verdict::Wait(Box::pin(async move {
-            let _ = timer::within(PATIENCE, promised).await;
-            Verdict::Decide(Box::new(move |exchange| terms.check(exchange, Some(identity))))
-        }))
+        Verdict::Wait(
+            Need::Decision,
+            Box::pin(async move {
+                let _ = timer::within(PATIENCE, promised).await;
+                Verdict::Decide(Box::new(move |exchange| terms.check(exchange, Some(identity))))
+            }),
+        )
     }
 }
 

@@ -25,6 +25,7 @@ pub(super) enum View {
     Server,
     Requests,
     Slow,
+    Findings,
     Cache,
     CacheList,
 }
@@ -64,6 +65,7 @@ impl Question {
                 "cache" if view == View::Server => view = View::Cache,
                 "requests" if view == View::Server => view = View::Requests,
                 "slow" if view == View::Server => view = View::Slow,
+                "findings" if view == View::Server => view = View::Findings,
                 "list" => view = View::CacheList,
                 "start" => action = Some(Action::Start),
                 "stop" => action = Some(Action::Stop),
@@ -86,6 +88,15 @@ impl Question {
 }
 
 impl Question {
+    /// The form of the answer: some views are there as text and JSON alone.
+    pub(super) fn form(&self) -> Format {
+        match (self.view, self.format) {
+            (View::Requests | View::Slow | View::Findings, Format::Json) => Format::Json,
+            (View::Requests | View::Slow | View::Findings, _) => Format::Text,
+            (View::Server | View::Cache | View::CacheList, format) => format,
+        }
+    }
+
     /// Seconds until the page asks again: not for programs that ask in an order of their own.
     pub(super) fn refresh_shown(&self) -> Option<u32> {
         self.refresh.filter(|_| !matches!(self.format, Format::Prometheus | Format::OpenMetrics))

@@ -1,10 +1,10 @@
 //! The status page as HTML: no script, nothing loaded, readable on a phone and in the dark. Whatever is
 //! written into it is escaped.
 
-use super::ServerInfo;
 use super::ask::Action;
 use super::cache::CacheRow;
 use super::report::Section;
+use super::{ServerInfo, finding};
 use std::fmt::{Display, Formatter, Result, Write};
 
 const STYLE: &str = "\
@@ -16,6 +16,7 @@ background:var(--page);color:var(--text)}\
 a{color:var(--link)}\
 h1{font-size:1.5em;margin:0 0 .3em}h2{font-size:1.1em;margin:1.6em 0 .3em}\
 nav{display:flex;flex-wrap:wrap;gap:.2em 1em;margin:.5em 0}form{display:inline}\
+ul{padding-left:1.2em}li{margin:.5em 0}\
 div{overflow-x:auto}table{border-collapse:collapse;width:100%}\
 th,td{text-align:left;padding:.25em .8em .25em 0;border-bottom:1px solid var(--line);vertical-align:top}\
 td{font-variant-numeric:tabular-nums}th{font-weight:normal;white-space:pre-wrap}\
@@ -58,6 +59,7 @@ pub(super) fn server(info: &ServerInfo, sections: &[Section], refresh: Option<u3
         info.pid
     );
     navigation(&mut page, "", refresh);
+    finding::write_html(&mut page, &info.findings);
     tables(&mut page, sections);
     close(page)
 }

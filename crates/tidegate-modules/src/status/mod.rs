@@ -6,6 +6,7 @@
 //! | nothing | the report on the server |
 //! | `requests` | the requests under way, the oldest first, as text or JSON |
 //! | `slow` | the requests that were slow for their route, the slowest first |
+//! | `findings` | what limits the server, and what to change, as text or JSON |
 //! | `cache` | the report on the file cache; with `list` (or `list` alone) every entry of it |
 //! | `start`, `stop`, `restart` | changes the file cache; only by POST, and not from another site |
 //! | `refresh=N` | the browser asks again every N seconds |
@@ -17,6 +18,7 @@
 
 mod ask;
 mod cache;
+mod finding;
 mod html;
 mod in_force;
 mod performance;
@@ -31,6 +33,7 @@ mod xml;
 
 pub use ask::Format;
 pub(crate) use ask::{is_our_host, is_same_site};
+pub use finding::{Change, Finding, TurnedAway, findings_report};
 pub(crate) use html::Escaped;
 pub use in_force::{InForce, ListenSocket};
 pub use providers::ProviderReport;
@@ -45,6 +48,7 @@ use serde::{Deserialize, Serialize};
 use std::rc::Rc;
 use tidegate_core::explain::Foreseen;
 use tidegate_core::hosts::Names;
+pub use tidegate_core::series::names as series_names;
 use tidegate_core::{Exchange, Handler, Pass, Reply, Response, answer};
 use tidegate_http::{Method, Status};
 use tidegate_io::LocalFuture;
@@ -112,6 +116,12 @@ pub struct ServerInfo {
     /// What each site and route has counted, in the order of the settings.
     #[serde(default)]
     pub series: SeriesFigures,
+    /// What limits it, in the order of the documents.
+    #[serde(default)]
+    pub findings: Vec<Finding>,
+    /// Limits that have turned somebody away.
+    #[serde(default)]
+    pub turned_away: Vec<TurnedAway>,
     /// By the server processes, those that have ended included.
     #[serde(default)]
     pub used: Used,
@@ -187,6 +197,9 @@ pub struct CertificateInfo {
     pub key: String,
     /// Who has signed it.
     pub issuer: String,
+    /// Good from, seconds since 1970.
+    #[serde(default)]
+    pub not_before: Option<i64>,
     /// Good until, seconds since 1970; `None` where there is no certificate yet.
     pub not_after: Option<i64>,
 }
@@ -274,14 +287,15 @@ impl Handler for StatusPage {
                     View::Server => "server",
                     View::Requests => "requests under way",
                     View::Slow => "slow requests",
+                    View::Findings => "findings",
                     View::Cache | View::CacheList => "file cache",
                 };
-                say(format!("status page: the report on the {subject} as {}", question.format.media_type()));
+                say(format!("status page: the report on the {subject} as {}", question.form().media_type()));
             }
         }
         match (question.action, exchange.method) {
             (None, Method::Get | Method::Head) => {
-                let head = content(question.format, String::new(), question.refresh_shown());
+                let head = content(question.form(), String::new(), question.refresh_shown());
                 Foreseen::Head(Box::new(head))
             }
             // What it does is done by a server that runs.
@@ -293,21 +307,25 @@ impl Handler for StatusPage {
 
 impl StatusPage {
     fn show(&self, question: Question) -> Reply {
-        let (format, refresh) = (question.format, question.refresh_shown());
+        let (format, refresh) = (question.form(), question.refresh_shown());
         let source = self.source.clone();
         let with_list = match question.view {
             View::Requests => {
-                let format = if format == Format::Json { Format::Json } else { Format::Text };
                 return Reply::Later(Box::pin(async move {
                     let answers = source.ask_all("requests").await;
                     content(format, requests_report(&answers, format), refresh)
                 }));
             }
             View::Slow => {
-                let format = if format == Format::Json { Format::Json } else { Format::Text };
                 return Reply::Later(Box::pin(async move {
                     let answers = source.ask_all("slow").await;
                     content(format, slow_report(&answers, format), refresh)
+                }));
+            }
+            View::Findings => {
+                return Reply::Later(Box::pin(async move {
+                    let Some((info, _)) = source.gather().await else { return silent() };
+                    content(format, findings_report(&info.findings, &info.turned_away, format), refresh)
                 }));
             }
             View::Cache if format.has_cache() => false,

@@ -3,7 +3,7 @@
 use super::ask::Format;
 use super::html;
 use super::{CertificateInfo, ProcessInfo, RateKind, ServerInfo, Used};
-use super::{performance, pools, providers, rates, sites, upstreams, xml};
+use super::{finding, performance, pools, providers, rates, sites, upstreams, xml};
 use serde_json::{Value, json};
 use std::fmt::Write;
 use tidegate_http::HttpDate;
@@ -47,6 +47,7 @@ impl Server {
                 sections.extend(pools::sections(&self.info.pools));
                 sections.extend(upstreams::sections(&self.info.upstreams));
                 sections.extend(rates::sections(&self.info.rates));
+                sections.extend(finding::turned_away_section(&self.info.turned_away));
                 sections.extend(providers::sections(&self.info.providers));
                 sections.extend(self.counted_sections());
                 sections.push(performance::section(&self.buckets()));
@@ -55,6 +56,9 @@ impl Server {
             }
             Format::Text => {
                 let mut text = format!("Tidegate {} pid: {}\n", self.info.version, self.info.pid);
+                finding::section(&self.info.findings)
+                    .iter()
+                    .for_each(|section| write_section(&mut text, section));
                 write_section(&mut text, &self.about());
                 let sockets = performance::listen_sockets(&self.info.in_force);
                 sockets.iter().for_each(|section| write_section(&mut text, section));
@@ -62,6 +66,7 @@ impl Server {
                     .iter()
                     .chain(&upstreams::sections(&self.info.upstreams))
                     .chain(&rates::sections(&self.info.rates))
+                    .chain(&finding::turned_away_section(&self.info.turned_away))
                     .chain(&providers::sections(&self.info.providers))
                     .for_each(|section| write_section(&mut text, section));
                 text.push('\n');
@@ -108,9 +113,11 @@ impl Server {
             (rates(RateKind::Limit), rates(RateKind::Bandwidth), rates(RateKind::Ban));
         let providers = providers::to_json(&info.providers);
         let (sites, buckets) = (sites::to_json(&info.series), performance::to_json(&self.buckets()));
+        let findings = finding::to_json(&info.findings);
+        let turned_away = finding::turned_away_to_json(&info.turned_away);
         let stats = self.counted.to_json();
         format!(
-            "{{\"server\":{server},\"pools\":{pools},\"upstreams\":{upstreams},\"limits\":{limits},\"bandwidths\":{bandwidths},\"bans\":{bans},\"providers\":{providers},\"sites\":{sites},\"buckets\":{buckets},\"stats\":{stats}}}\n"
+            "{{\"findings\":{findings},\"turned_away\":{turned_away},\"server\":{server},\"pools\":{pools},\"upstreams\":{upstreams},\"limits\":{limits},\"bandwidths\":{bandwidths},\"bans\":{bans},\"providers\":{providers},\"sites\":{sites},\"buckets\":{buckets},\"stats\":{stats}}}\n"
         )
     }
 
@@ -150,6 +157,7 @@ impl Server {
         pools::write_prometheus(&mut text, &self.info.pools);
         upstreams::write_prometheus(&mut text, &self.info.upstreams);
         rates::write_prometheus(&mut text, &self.info.rates);
+        finding::write_prometheus(&mut text, &self.info.findings);
         for (name, kind, help, value) in rows {
             let _ = writeln!(text, "# HELP tidegate_{name} {help}\n# TYPE tidegate_{name} {kind}");
             let _ = writeln!(text, "tidegate_{name} {value}");
@@ -316,7 +324,7 @@ fn used_to_json(used: &Used) -> Value {
 }
 
 /// As the value of a label of Prometheus.
-fn label(text: &str) -> String {
+pub(super) fn label(text: &str) -> String {
     text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
 }
 

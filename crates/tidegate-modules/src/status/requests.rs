@@ -9,6 +9,8 @@ use std::fmt::Write;
 
 /// Rows of all workers together.
 const ROWS: usize = 1_000;
+/// Characters of a cell of a table.
+const CELL: usize = 500;
 
 /// What a worker says.
 #[derive(Deserialize)]
@@ -104,7 +106,8 @@ fn to_text(count: u64, silent: u64, rows: &[Row]) -> String {
 }
 
 fn write_table<const N: usize>(text: &mut String, table: &[[String; N]]) {
-    let width = |column: usize| table.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
+    let length = |cell: &str| cell.chars().count().min(CELL);
+    let width = |column: usize| table.iter().map(|row| length(&row[column])).max().unwrap_or(0);
     let widths: Vec<usize> = (0..N).map(width).collect();
     for row in table {
         let cells = row.iter().zip(&widths).map(|(cell, width)| format!("{:width$}", printable(cell)));
@@ -184,9 +187,9 @@ pub fn slow_report(answers: &[String], format: Format) -> String {
     text
 }
 
-/// What a client has sent reaches a terminal.
+/// What a client has sent reaches a terminal, and no more of it than columns can be made of.
 fn printable(text: &str) -> String {
-    text.chars().map(|char| if char.is_control() { '?' } else { char }).collect()
+    text.chars().take(CELL).map(|char| if char.is_control() { '?' } else { char }).collect()
 }
 
 #[cfg(test)]
@@ -207,6 +210,15 @@ mod tests {
         assert!(lines[4].starts_with("1970-01-01T00:00:00Z  1.500 s  200"), "{text}");
         let json: serde_json::Value = serde_json::from_str(&slow_report(&answers, Format::Json)).unwrap();
         assert_eq!(json["requests"][1]["site"], "a.test");
+    }
+
+    #[test]
+    fn no_cell_is_longer_than_a_table_can_have_it() {
+        let long = "x".repeat(100_000);
+        let answers =
+            [format!(r#"{{"requests":[{{"took":1.0,"site":"{long}"}},{{"took":0.5,"site":"b"}}]}}"#)];
+        let text = slow_report(&answers, Format::Text);
+        assert!(text.lines().all(|line| line.len() < 2 * CELL) && text.contains(&long[..CELL]));
     }
 
     #[test]

@@ -47,6 +47,8 @@ impl StatusSource for Fake {
             providers: Vec::new(),
             in_force: InForce::default(),
             series: SeriesFigures::default(),
+            findings: Vec::new(),
+            turned_away: Vec::new(),
             used: Used { cpu_micros: 12_345_678, resident: 4096, descriptors: 17 },
             used_by_master: Used::default(),
         };
@@ -140,6 +142,8 @@ fn forms() {
         ("/.perf/metrics", Some("*/*"), prometheus),
         ("/.perf?cache&format=json", None, "application/json"),
         ("/.perf?list&format=text", None, "text/plain; charset=utf-8"),
+        ("/.perf?findings", None, "text/plain; charset=utf-8"),
+        ("/.perf?findings&format=json", None, "application/json"),
     ] {
         let fields: Vec<_> = accept.map(|value| ("Accept", value)).into_iter().collect();
         let answer = ask(&Rc::default(), "GET", target, &fields);
@@ -173,6 +177,7 @@ fn the_report_on_the_server() {
     let json = ask(&Rc::default(), "GET", "/.perf?format=json", &[]).body;
     let value: serde_json::Value = serde_json::from_str(&json).unwrap();
     assert_eq!(value["server"]["uptime"], 61);
+    assert_eq!(value["findings"], serde_json::json!([]), "always there");
     assert_eq!(value["stats"]["requests"], 42);
     assert!(!ask(&Rc::default(), "GET", "/.perf?refresh=0", &[]).head.contains("Refresh"));
 }
@@ -257,9 +262,17 @@ fn explaining() {
 #[test]
 fn the_fields_are_those_that_are_told_before() {
     let page = StatusPage::new(Rc::<Fake>::default(), Rc::default());
-    for query in
-        ["", "cache", "list", "format=json", "format=prometheus&refresh=9", "cache&refresh=9", "refresh=0"]
-    {
+    for query in [
+        "",
+        "cache",
+        "list",
+        "findings",
+        "slow&format=json",
+        "format=json",
+        "format=prometheus&refresh=9",
+        "cache&refresh=9",
+        "refresh=0",
+    ] {
         let exchange = Exchange { query: Some(query), ..Exchange::empty() };
         let Foreseen::Head(foreseen) = page.explain(&exchange, &mut |_| {}) else {
             panic!("{query}: not foreseen")

@@ -67,6 +67,17 @@ fn server(
     counted: &Snapshot,
     buckets: &[(String, RouteFigures)],
 ) {
+    // Not of the format, as `route` below.
+    for finding in &info.findings {
+        Element::begin(xml, indent, "finding")
+            .attribute("name", &finding.name)
+            .attribute("subject", &finding.subject)
+            .attribute("since", finding.since)
+            .attribute("sentence", &finding.sentence)
+            .attribute("change", &finding.change.text)
+            .attribute("page", &finding.page)
+            .empty();
+    }
     Element::begin(xml, indent, "connection-queue").attribute("id", "cq1").empty();
     Element::begin(xml, indent, "thread-pool")
         .attribute("id", "NativePool")

@@ -16,6 +16,9 @@ pub struct SeriesNames {
     pub routes: Vec<String>,
 }
 
+/// What a number stands for: a site, and one of its routes if it is not the site itself.
+pub type SeriesName = (Arc<str>, Option<Arc<str>>);
+
 /// The numbers of a site and of its routes.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct SiteIds {
@@ -70,7 +73,7 @@ impl SeriesDirectory {
     }
 
     /// The names of a number: the site, and the route if it is one.
-    pub fn name(&self, id: SeriesId) -> Option<(Arc<str>, Option<Arc<str>>)> {
+    pub fn name(&self, id: SeriesId) -> Option<SeriesName> {
         self.names().names.get(id.number() as usize).cloned()
     }
 }

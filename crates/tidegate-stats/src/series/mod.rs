@@ -14,7 +14,7 @@ mod figures;
 mod prometheus;
 mod table;
 
-pub use directory::{SeriesDirectory, SeriesNames, SiteIds};
+pub use directory::{SeriesDirectory, SeriesName, SeriesNames, SiteIds};
 pub use figures::{RouteFigures, SeriesFigures, SiteFigures, Times};
 pub use prometheus::write_buckets;
 pub use table::{Answered, Phase, SeriesTable};

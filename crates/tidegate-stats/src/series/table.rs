@@ -6,14 +6,14 @@
 //! as [`SeriesTable::folded`].
 
 use super::figures::{RouteFigures, Times};
-use super::{SeriesDirectory, SeriesId};
+use super::{SeriesDirectory, SeriesId, SeriesName};
 use crate::cell::Counter;
 use crate::exponential::{LAST, nanos};
 use crate::histogram::{Distribution, Elapsed};
 use crate::table::Reading;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU16, AtomicU32, Ordering::Relaxed};
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// Lines of a page.
 const PAGE: usize = 64;
@@ -24,8 +24,8 @@ const GROUPS: usize = 64;
 const BLOCKS: usize = 4096;
 /// Of these so many are made at once.
 const SHELF: usize = 64;
-/// Histograms for each line, as far as there are any: few routes have times in all phases.
-const PER_LINE: usize = 4;
+/// Histograms for each line, as far as there are any: as many as an application in front of which requests wait takes.
+const PER_LINE: usize = PHASES;
 /// Buckets of a histogram: eight to each power of two, from 2^-20 to 2^12 s, what is shorter and what is longer.
 const COARSE: usize = 258;
 
@@ -86,6 +86,8 @@ struct Rest {
     slow_after: AtomicU32,
     /// Requests of the server's own that were handed to the route on behalf of others.
     handed_on: Counter,
+    /// Of the time in the line, what histograms of others have, less what is here of the time of others (wraps).
+    elsewhere: Counter,
 }
 
 /// Routes whose idea of slow is looked at in one second.
@@ -124,7 +126,7 @@ type Group = [OnceLock<Box<Page>>; GROUP];
 #[derive(Debug)]
 struct Block {
     buckets: [AtomicU32; COARSE],
-    /// All times together; of [`Phase::AtOnce`] the line has it, but for what was folded.
+    /// All times together; of [`Phase::AtOnce`] the line has it.
     time: Counter,
 }
 
@@ -151,6 +153,7 @@ pub struct SeriesTable {
     folded: Counter,
     /// Whose idea of slow is looked at next.
     learner: AtomicU32,
+    names: OnceLock<Arc<SeriesDirectory>>,
 }
 
 #[derive(Debug, Default)]
@@ -187,6 +190,7 @@ impl Default for SeriesTable {
             store: Mutex::default(),
             folded: Counter::new(),
             learner: AtomicU32::new(0),
+            names: OnceLock::new(),
         };
         table.prepare(&[SeriesId::NONE]);
         table
@@ -213,6 +217,7 @@ impl SeriesTable {
             store.lines = number as u32 + 1;
         }
         let wanted = (store.lines as usize * PER_LINE).min(BLOCKS);
+        let made = store.made;
         while store.made < wanted {
             let shelf = || {
                 let buckets = || [const { AtomicU32::new(0) }; COARSE];
@@ -222,6 +227,13 @@ impl SeriesTable {
             };
             self.shelves[store.made / SHELF].get_or_init(shelf);
             store.made += SHELF;
+        }
+        if store.made > made {
+            // Who has got none may have one now.
+            let all = (0..store.lines).filter_map(|number| self.place(SeriesId::of(number)));
+            for block in all.flat_map(|(_, rest)| &rest.blocks) {
+                let _ = block.compare_exchange(FOLDED, 0, Relaxed, Relaxed);
+            }
         }
     }
 
@@ -317,6 +329,11 @@ impl SeriesTable {
         }
     }
 
+    /// The names of a number, as all reports have them: the site, and the route if it is one.
+    pub fn name(&self, id: SeriesId) -> Option<SeriesName> {
+        self.names.get()?.name(id)
+    }
+
     /// Times that went to the histogram of their site, since their route could have none.
     pub fn folded(&self) -> u64 {
         self.folded.value()
@@ -351,30 +368,35 @@ impl SeriesTable {
     /// Records in the histogram of a phase, which is taken from the store where there is none yet.
     #[inline(never)]
     fn record(&self, rest: &Rest, phase: Phase, elapsed: Elapsed) {
-        let handle = match rest.blocks[phase as usize].load(Relaxed) {
-            0 => self.take(rest, phase),
-            handle => handle,
-        };
-        if let Some(block) = self.block(handle) {
-            self.count(rest, block, phase, elapsed);
-            if phase != Phase::AtOnce {
-                block.time.add(units(elapsed));
-            }
+        if self.record_here(rest, phase, elapsed) {
             return;
         }
         self.folded.add(1);
+        let is_in_line = matches!(phase, Phase::AtOnce | Phase::Complete);
+        if is_in_line {
+            rest.elsewhere.add(units(elapsed));
+        }
         let site = SeriesId::of(rest.site.load(Relaxed));
         let Some((_, of_site)) = self.place(site).filter(|(_, of_site)| !std::ptr::eq(*of_site, rest)) else {
             return;
         };
-        let handle = match of_site.blocks[phase as usize].load(Relaxed) {
-            0 => self.take(of_site, phase),
+        if self.record_here(of_site, phase, elapsed) && is_in_line {
+            of_site.elsewhere.add(units(elapsed).wrapping_neg());
+        }
+    }
+
+    /// Whether there is a histogram for it.
+    fn record_here(&self, rest: &Rest, phase: Phase, elapsed: Elapsed) -> bool {
+        let handle = match rest.blocks[phase as usize].load(Relaxed) {
+            0 => self.take(rest, phase),
             handle => handle,
         };
-        if let Some(block) = self.block(handle) {
-            self.count(of_site, block, phase, elapsed);
+        let Some(block) = self.block(handle) else { return false };
+        self.count(rest, block, phase, elapsed);
+        if phase != Phase::AtOnce {
             block.time.add(units(elapsed));
         }
+        true
     }
 
     #[cold]
@@ -415,10 +437,10 @@ impl SeriesTable {
         };
         let plain = |phase| of(phase).map(|(times, _)| times).unwrap_or_default();
         let (complete, time_complete) = of(Phase::Complete).unwrap_or_default();
-        let (mut total, folded) = of(Phase::AtOnce).unwrap_or_default();
+        let mut total = plain(Phase::AtOnce);
         if !total.is_empty() {
-            let own = line.time.value().wrapping_sub(time_complete);
-            total.set_sum(units_to_nanos(own.wrapping_add(folded)));
+            let own = line.time.value().wrapping_sub(time_complete).wrapping_sub(rest.elsewhere.value());
+            total.set_sum(units_to_nanos(own));
         }
         let mut first_byte = total.clone();
         first_byte.merge(&plain(Phase::FirstByte));
@@ -451,8 +473,9 @@ impl SeriesTable {
 }
 
 impl SeriesDirectory {
-    /// Has a table know all numbers that were given.
-    pub fn extend(&self, table: &SeriesTable) {
+    /// Has a table know all numbers that were given, and their names.
+    pub fn extend(self: &Arc<Self>, table: &SeriesTable) {
+        table.names.get_or_init(|| self.clone());
         table.prepare(&self.sites());
     }
 }
@@ -468,7 +491,7 @@ mod tests {
     }
 
     fn with_routes(routes: usize) -> (SeriesTable, Vec<SeriesId>) {
-        let (directory, table) = (SeriesDirectory::default(), SeriesTable::default());
+        let (directory, table) = (Arc::<SeriesDirectory>::default(), SeriesTable::default());
         let routes = (0..routes).map(|route| format!("/{route}")).collect();
         let ids = directory.adopt(&[SeriesNames { site: "a.test".into(), routes }]);
         directory.extend(&table);
@@ -478,7 +501,7 @@ mod tests {
     #[test]
     fn a_line_is_a_line_of_the_cache() {
         assert_eq!((size_of::<Line>(), align_of::<Line>()), (64, 64));
-        assert!(size_of::<Page>() <= PAGE * (64 + 32), "{} bytes a route", size_of::<Page>() / PAGE);
+        assert!(size_of::<Page>() <= PAGE * (64 + 40), "{} bytes a route", size_of::<Page>() / PAGE);
         assert!(size_of::<Block>() <= 1040, "{} bytes a histogram", size_of::<Block>());
     }
 
@@ -550,6 +573,64 @@ mod tests {
         assert_eq!(counted, 2 * ids.len() as u64 + 1);
         let sum: u64 = read.iter().map(|(_, figures)| figures.requests()).sum();
         assert_eq!(sum, 2 * ids.len() as u64);
+    }
+
+    /// Whoever has the histogram has the time, whatever takes the other ones.
+    #[test]
+    fn what_is_folded_is_in_the_sum_of_whom_it_is_counted_with() {
+        let (table, ids) = with_routes(BLOCKS);
+        let site = SeriesId::of(1);
+        let answer = |id, millis: u64| {
+            table.answered(id, &Answered { has_first_byte: true, ..ended(200, millis * 1000) })
+        };
+        table.answered(site, &ended(404, 1000));
+        answer(site, 3);
+        for id in &ids {
+            table.answered(*id, &ended(200, 1000));
+        }
+        for id in [ids[0], ids[BLOCKS - 1]] {
+            answer(id, 100);
+            table.took(id, Phase::FirstByte, Elapsed::nanos(50_000_000));
+        }
+        let read: BTreeMap<u32, RouteFigures> =
+            table.read().into_iter().map(|(id, figures)| (id.number(), figures)).collect();
+        let told = |id: SeriesId| {
+            let total = &read[&id.number()].times.total;
+            (total.count(), (total.sum_nanos() + 500) / 1_000_000)
+        };
+        assert_eq!(told(ids[0]), (1, 1), "what took steps is the site's");
+        assert!(
+            !read.contains_key(&ids[BLOCKS - 1].number()) || told(ids[BLOCKS - 1]).0 == 0,
+            "all of it is"
+        );
+        let folded = table.folded();
+        let at_once = folded - 4;
+        assert_eq!(told(site), (2 + at_once + 2, u128::from(1 + 3 + at_once + 200)));
+        // Settings that have come make room only as far as there is any.
+        table.prepare(&[SeriesId::NONE; 10]);
+        answer(ids[0], 100);
+        assert_eq!(table.folded(), folded + 1);
+    }
+
+    #[test]
+    fn new_settings_have_histograms_for_those_that_had_none() {
+        let (directory, table) = (Arc::<SeriesDirectory>::default(), SeriesTable::default());
+        let names = |count: usize| SeriesNames {
+            site: "a.test".into(),
+            routes: (0..count).map(|route| format!("/{route}")).collect(),
+        };
+        let ids = directory.adopt(&[names(1)])[0].routes.to_vec();
+        directory.extend(&table);
+        table.store().used = SHELF; // as if others had them
+        table.answered(ids[0], &ended(200, 1000));
+        assert_eq!(table.folded(), 1);
+        directory.adopt(&[names(100)]);
+        directory.extend(&table);
+        table.answered(ids[0], &ended(200, 2000));
+        let read: BTreeMap<u32, RouteFigures> =
+            table.read().into_iter().map(|(id, figures)| (id.number(), figures)).collect();
+        let total = &read[&ids[0].number()].times.total;
+        assert_eq!((table.folded(), total.count(), (total.sum_nanos() + 500) / 1_000_000), (1, 1, 2));
     }
 
     #[test]

@@ -33,7 +33,8 @@ struct Server {
 ///
 /// Connections, keep-alive, requests, timings, sites, routes and the file cache, all workers together. `cache` asks about
 /// the file cache and steers it: `list` its entries, `stop` using it, `start` again, `restart` it empty. `requests` shows
-/// those that are under way, `slow` those that took longer than nearly all of their route.
+/// those that are under way, `slow` those that took longer than nearly all of their route, `findings` what limits the server
+/// and what to change.
 #[derive(Args)]
 #[command(after_long_help = "\
 Examples:
@@ -42,6 +43,7 @@ Examples:
   tidegate status cache list
   tidegate status requests
   tidegate status slow
+  tidegate status findings
   tidegate status --prometheus > /var/lib/node_exporter/tidegate.prom
 
 Exit codes:
@@ -49,7 +51,7 @@ Exit codes:
   1  no server answers, or it could not do it
   2  the arguments are wrong")]
 pub struct StatusArguments {
-    /// As JSON: {"server": {...}, "sites": [...], "stats": {...}}
+    /// As JSON: {"findings": [...], "server": {...}, "sites": [...], "stats": {...}}
     #[arg(long, conflicts_with_all = ["text", "prometheus", "xml"])]
     json: bool,
     /// As text, for people; the default
@@ -79,6 +81,8 @@ enum Part {
     Requests,
     /// Those that were slow for their route, the slowest first
     Slow,
+    /// What limits the server, and what to change
+    Findings,
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
@@ -396,11 +400,15 @@ pub fn status(arguments: &StatusArguments) -> Result<ExitCode> {
     }
     let request = match arguments.what {
         None => Request::Status(form),
+        Some(Part::Findings) if arguments.action.is_some() => {
+            bail!("findings are only shown; each goes by itself once what it names is changed")
+        }
         Some(Part::Requests | Part::Slow) if arguments.action.is_some() => {
             bail!("requests are only shown here; `tidegate cancel ID` ends one that is under way")
         }
         Some(Part::Requests) => Request::Requests(form),
         Some(Part::Slow) => Request::Slow(form),
+        Some(Part::Findings) => Request::Findings(form),
         Some(Part::Cache) => {
             let question = match arguments.action {
                 None => "report",

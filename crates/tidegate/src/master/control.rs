@@ -54,6 +54,8 @@ pub enum Request {
     Requests(Format),
     /// The requests that were slow for their route.
     Slow(Format),
+    /// What limits the server, as text or JSON.
+    Findings(Format),
     /// One of those under way is to end.
     Cancel(String),
     /// Who is banned.
@@ -110,6 +112,8 @@ impl Request {
             Request::Requests(_) => "requests text".into(),
             Request::Slow(Format::Json) => "slow json".into(),
             Request::Slow(_) => "slow text".into(),
+            Request::Findings(Format::Json) => "findings json".into(),
+            Request::Findings(_) => "findings text".into(),
             Request::Cancel(id) => format!("cancel {id}"),
             Request::Bans => "bans".into(),
             Request::Lift(address) => format!("lift {address}"),
@@ -150,6 +154,8 @@ impl Request {
             ("requests", "json") => Request::Requests(Format::Json),
             ("slow", "" | "text") => Request::Slow(Format::Text),
             ("slow", "json") => Request::Slow(Format::Json),
+            ("findings", "" | "text") => Request::Findings(Format::Text),
+            ("findings", "json") => Request::Findings(Format::Json),
             ("cancel", id) if is_request_id(id) => Request::Cancel(id.into()),
             ("bans", "") => Request::Bans,
             ("lift", address) => Request::Lift(address.parse().ok()?),
@@ -602,6 +608,7 @@ fn serve(
         }
         Some(Request::Requests(format)) => return respond(&Reply::ok(status_registry.requests(format))),
         Some(Request::Slow(format)) => return respond(&Reply::ok(status_registry.slow(format))),
+        Some(Request::Findings(format)) => return respond(&Reply::ok(status_registry.findings(format))),
         Some(Request::Cancel(id)) => {
             let (is_ok, text) = status_registry.cancel(&id);
             return respond(&Reply { is_ok, text });
@@ -649,6 +656,8 @@ mod tests {
             Request::Requests(Format::Text),
             Request::Requests(Format::Json),
             Request::Slow(Format::Json),
+            Request::Findings(Format::Text),
+            Request::Findings(Format::Json),
             Request::Cancel("17-0-3f-12".into()),
             Request::Steer {
                 group: "my app".into(),

@@ -12,6 +12,7 @@ mod changes;
 pub mod control;
 mod credentials;
 mod disk;
+mod findings;
 mod kept_bans;
 mod load;
 pub mod logs;
@@ -46,6 +47,7 @@ use anyhow::{Context, Result};
 use changes::{Change, Order, Upgrade};
 use control::{ControlSocket, Reply, Request, Responder};
 use disk::Disk;
+use findings::FindingsWatch;
 use load::LoadHooks;
 use logs::Logs;
 use looks::Looks;
@@ -147,6 +149,7 @@ pub struct Master {
     pools: Arc<Pools>,
     upstreams: Arc<Upstreams>,
     load_hooks: LoadHooks,
+    findings: FindingsWatch,
     control: Option<ControlSocket>,
     notifier: Notifier,
     next_alive: Option<Instant>,
@@ -280,6 +283,7 @@ impl Master {
             pools,
             upstreams,
             load_hooks: LoadHooks::default(),
+            findings: FindingsWatch::default(),
             control: None,
             next_alive: notifier.watchdog().map(|every| Instant::now() + every),
             notifier,
@@ -332,6 +336,7 @@ impl Master {
         self.status_registry.set_rates(self.current.rates.clone());
         self.load_hooks.adopt(&self.current.settings, &self.status_registry);
         self.status_registry.set_certificates(self.tls.certificates(&self.current.settings));
+        self.findings.adopt(&self.current.settings, &self.status_registry);
     }
 
     /// Every address that is listened on, as a reader would type it.

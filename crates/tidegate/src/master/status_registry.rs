@@ -20,7 +20,9 @@ use tidegate_core::rate::Client;
 use tidegate_core::{log, series};
 use tidegate_io::usage::Usage;
 use tidegate_modules::gateway::balance::{self, report::GroupReport};
-use tidegate_modules::status::{self, Format, InForce, ProcessInfo, ServerInfo, providers};
+use tidegate_modules::status::{
+    self, Finding, Format, InForce, ProcessInfo, ServerInfo, TurnedAway, providers,
+};
 use tidegate_stats::series::SeriesNames;
 use tidegate_tls::Slot;
 
@@ -59,6 +61,10 @@ struct Facts {
     before: Figures,
     /// The master's own log writer's losses.
     own_losses: u64,
+    /// What limits the server, as it was found last.
+    findings: Vec<Finding>,
+    /// Limits that have turned somebody away.
+    turned_away: Vec<TurnedAway>,
 }
 
 /// A server process, or a place for one.
@@ -84,6 +90,23 @@ impl Member {
             used: *used,
             ..self.info.clone()
         }
+    }
+}
+
+impl Facts {
+    /// Of one moment: whoever ends meanwhile is either among the members or in the past. One that does not answer has still
+    /// counted what it told last.
+    fn sum(&self, with_series: bool) -> Figures {
+        let mut sum = Figures { log_lines_lost: self.own_losses, ..Figures::default() };
+        for more in
+            [&self.past, &self.before].into_iter().chain(self.members.iter().map(|member| &member.last))
+        {
+            add_counts(&mut sum, more);
+            if with_series {
+                sum.series.merge(&more.series);
+            }
+        }
+        sum
     }
 }
 
@@ -178,6 +201,12 @@ impl StatusRegistry {
         self.facts().own_losses = lines;
     }
 
+    /// What was found last.
+    pub fn set_findings(&self, findings: Vec<Finding>, turned_away: Vec<TurnedAway>) {
+        let mut facts = self.facts();
+        (facts.findings, facts.turned_away) = (findings, turned_away);
+    }
+
     /// What all processes have counted, those that have ended too, but not by sites and routes.
     pub fn figures(&self) -> Figures {
         self.gather(Question::Figures)
@@ -192,46 +221,31 @@ impl StatusRegistry {
 
     fn gather(&self, question: Question) -> Figures {
         let (sender, answers) = channel();
-        let (mut asked, mut sum) = (0, Figures::default());
-        {
-            let facts = self.facts();
-            add(&mut sum, &facts.past);
-            add(&mut sum, &facts.before);
-            sum.log_lines_lost += facts.own_losses;
-            for member in &facts.members {
-                let Some(link) = &member.link else { continue };
-                let (sender, id) = (sender.clone(), member.id);
-                asked += 1;
-                link.ask(ToServer::Question, question.clone(), move |answer| {
-                    let _ = sender.send((id, answer));
-                });
-            }
+        let mut asked = 0;
+        for member in &self.facts().members {
+            let Some(link) = &member.link else { continue };
+            let (sender, id) = (sender.clone(), member.id);
+            asked += 1;
+            link.ask(ToServer::Question, question.clone(), move |answer| {
+                let _ = sender.send((id, answer));
+            });
         }
         drop(sender);
         let deadline = Instant::now() + PATIENCE;
-        let mut heard = Vec::with_capacity(asked);
-        while heard.len() < asked {
-            // Ends early where a process goes: its end of the channel is dropped.
-            match answers.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
-                Ok((id, Answer::Figures(mut figures))) => {
-                    add(&mut sum, &figures);
-                    heard.push(id);
-                    if let Some(member) = self.facts().members.iter_mut().find(|member| member.id == id) {
-                        if question == Question::Figures {
-                            figures.series = std::mem::take(&mut member.last.series); // as it was told last
-                        }
-                        member.last = *figures;
-                    }
+        // Ends early where a process goes: its end of the channel is dropped.
+        while asked > 0
+            && let Ok((id, answer)) = answers.recv_timeout(deadline.saturating_duration_since(Instant::now()))
+        {
+            asked -= 1;
+            let Answer::Figures(mut figures) = answer else { continue };
+            if let Some(member) = self.facts().members.iter_mut().find(|member| member.id == id) {
+                if question == Question::Figures {
+                    figures.series = std::mem::take(&mut member.last.series); // as it was told last
                 }
-                Ok(_) => {}
-                Err(_) => break,
+                member.last = *figures;
             }
         }
-        // One that does not answer has still counted what it told last.
-        for member in self.facts().members.iter().filter(|member| !heard.contains(&member.id)) {
-            add(&mut sum, &member.last);
-        }
-        sum
+        self.facts().sum(question == Question::FiguresWithSeries)
     }
 
     /// Lets a client in again that is banned, here and on the servers that share bans: whether it was banned here, and what is
@@ -239,10 +253,10 @@ impl StatusRegistry {
     pub fn lift(&self, address: IpAddr) -> (bool, String) {
         let lifted = self.rates().lift(address);
         if let Some(client) = Client::at(address) {
-            let facts = self.facts();
+            let (facts, at) = (self.facts(), tidegate_io::clock::monotonic_ns());
             // Each tells of it: one of them may just be going.
             for link in facts.members.iter().filter_map(|member| member.link.as_ref()) {
-                link.send(&ToServer::Lifted(client.to_string()), Vec::new());
+                link.send(&ToServer::Lifted { client: client.to_string(), at }, Vec::new());
             }
         }
         lifted
@@ -252,7 +266,9 @@ impl StatusRegistry {
     pub fn ask(&self, question: &str) -> Vec<String> {
         let links: Vec<(usize, Arc<Link>)> = {
             let facts = self.facts();
-            let members = facts.members.iter().filter(|member| member.info.state == "serving");
+            // One that drains has requests too, but its cache is nobody's any more.
+            let is_asked = |state: &str| state == "serving" || !question.starts_with("cache");
+            let members = facts.members.iter().filter(|member| is_asked(&member.info.state));
             members.filter_map(|member| Some((member.info.workers, member.link.clone()?))).collect()
         };
         let mut answers = Vec::with_capacity(links.len());
@@ -332,6 +348,8 @@ impl StatusRegistry {
             providers: figures.providers.clone(),
             in_force: facts.in_force.clone(),
             series: figures.series.clone(),
+            findings: facts.findings.clone(),
+            turned_away: facts.turned_away.clone(),
             processes: facts.members.iter().map(Member::told).collect(),
         }
     }
@@ -350,6 +368,12 @@ impl StatusRegistry {
     /// The requests that were slow.
     pub fn slow(&self, format: Format) -> String {
         status::slow_report(&self.ask("slow"), format)
+    }
+
+    /// What limits the server, and which limits have turned somebody away. Asks nobody: it is as it was found last.
+    pub fn findings(&self, format: Format) -> String {
+        let facts = self.facts();
+        status::findings_report(&facts.findings, &facts.turned_away, format)
     }
 
     /// Ends a request by its id. Whether it was there, and what to say.
@@ -396,10 +420,15 @@ pub fn take_answers(
 }
 
 fn add(sum: &mut Figures, more: &Figures) {
+    add_counts(sum, more);
+    sum.series.merge(&more.series);
+}
+
+/// All but what sites and routes have counted.
+fn add_counts(sum: &mut Figures, more: &Figures) {
     sum.counted.merge(&more.counted);
     sum.log_lines_lost += more.log_lines_lost;
     sum.used.add(&more.used);
-    sum.series.merge(&more.series);
     balance::report::merge(&mut sum.groups, &more.groups);
     providers::merge(&mut sum.providers, &more.providers);
 }

@@ -109,9 +109,9 @@ pub fn run() -> Result<ExitCode> {
             ToServer::Pool(update) => told.apply(update),
             ToServer::LetGo(addresses) => told.let_go(addresses),
             ToServer::Upstreams(findings) => told.groups().learn(&findings),
-            ToServer::Lifted(client) => {
+            ToServer::Lifted { client, at } => {
                 if let Ok(client) = client.parse() {
-                    banning.lifted(client);
+                    banning.lifted(client, at);
                 }
             }
             order => drop(heard.send(Event::Said(order, descriptors))),

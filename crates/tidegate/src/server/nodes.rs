@@ -34,10 +34,12 @@ local due = math.max(tonumber(redis.call('GET', KEYS[1]) or '0'), now) + tonumbe
 redis.call('SET', KEYS[1], string.format('%.3f', due), 'PX', string.format('%.0f', (due - now) / 1000 + 1000))
 return string.format('%.3f', due - now)";
 
-/// A server is there; answers how many there are, of those that have said so within ten seconds.
+/// A server is there, and is called by its former name no more; answers how many there are, of those that have said so within
+/// ten seconds.
 const COUNT: &str = "\
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
+redis.call('ZREM', KEYS[1], ARGV[2])
 redis.call('ZADD', KEYS[1], now, ARGV[1])
 redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', now - 10000000)
 redis.call('PEXPIRE', KEYS[1], 60000)
@@ -46,9 +48,9 @@ return redis.call('ZCARD', KEYS[1])";
 /// What has the reports of a process taken, for its store of tables.
 pub fn taker() -> TakeReports {
     TakeReports(Box::new(|settings, reports, state| {
-        let bans = BanLog::new(&settings.prefix);
-        let (connection, tried, told_alive, said) = (None, None, None, None);
-        let teller = Teller { settings, reports, state, bans, connection, tried, told_alive, said };
+        let bans = BanLog::new(&settings);
+        let (connection, tried, told_alive, told_as, said) = (None, None, None, None, None);
+        let teller = Teller { settings, reports, state, bans, connection, tried, told_alive, told_as, said };
         let thread = std::thread::Builder::new().name("tidegate-nodes".into());
         if let Err(error) = thread.spawn(move || teller.run()) {
             // The limits hold for this server, as while the store is away.
@@ -66,6 +68,8 @@ struct Teller {
     /// When the store was tried last that was away.
     tried: Option<Instant>,
     told_alive: Option<Instant>,
+    /// What this server was called when it said so last: a reload that changes its tables gives it another name.
+    told_as: Option<u64>,
     /// What the error log has heard last: how many servers there are, 0 while the store is away.
     said: Option<u32>,
 }
@@ -115,18 +119,23 @@ impl Teller {
     }
 
     fn until_sign_of_life(&self) -> Duration {
+        if self.state.identity().is_none() {
+            return PATIENCE; // nobody to be told of
+        }
         let left = |since: Option<Instant>, time: Duration| {
             since.map_or(Duration::ZERO, |since| time.saturating_sub(since.elapsed()))
         };
         match self.connection {
             Some(_) => left(self.told_alive, SIGN_OF_LIFE),
-            None if self.state.identity().is_none() => PATIENCE, // nobody to be told of
             None => left(self.tried, PATIENCE),
         }
     }
 
     fn tell(&mut self, told: Told) -> redis::RedisResult<()> {
-        let Some(identity) = self.state.identity() else { return Ok(()) };
+        let Some(identity) = self.state.identity() else {
+            self.rest();
+            return Ok(());
+        };
         if self.connection.is_none() && self.tried.is_some_and(|tried| tried.elapsed() < PATIENCE) {
             return Ok(()); // what was let in meanwhile is not told
         }
@@ -144,14 +153,17 @@ impl Teller {
         let is_due = self.told_alive.is_none_or(|told| told.elapsed() >= SIGN_OF_LIFE);
         if is_due {
             let name = format!("{prefix}:nodes");
-            question.cmd("EVALSHA").arg(&connected.count).arg(1).arg(name).arg(format!("{identity:016x}"));
+            let former = self.told_as.filter(|former| *former != identity);
+            let former = former.map_or_else(String::new, |former| format!("{former:016x}"));
+            let count = question.cmd("EVALSHA").arg(&connected.count).arg(1).arg(name);
+            count.arg(format!("{identity:016x}")).arg(former);
         }
         if question.is_empty() {
             return self.bans.exchange(&mut connected.connection, &self.state, false);
         }
-        let mut answers: Vec<String> = question.query(&mut connected.connection)?;
+        let mut answers = ask(&mut connected.connection, &question)?;
         if is_due {
-            self.told_alive = Some(Instant::now());
+            (self.told_alive, self.told_as) = (Some(Instant::now()), Some(identity));
             let nodes = answers.pop().and_then(|nodes| nodes.parse().ok()).unwrap_or(1);
             if self.said.replace(nodes) != Some(nodes) {
                 let address = self.settings.address;
@@ -165,6 +177,15 @@ impl Teller {
             Report::settle(reports, Duration::from_nanos((debt * 1e3) as u64), now);
         }
         self.bans.exchange(&mut connected.connection, &self.state, is_due)
+    }
+
+    /// Nothing is shared by the settings in force. A reload may change that: then it is as at the start.
+    fn rest(&mut self) {
+        if self.connection.take().is_some() {
+            self.bans.begin_anew();
+            self.state.away();
+            (self.told_alive, self.said) = (None, None);
+        }
     }
 
     fn add(&mut self, told: &mut Told, news: News) {
@@ -194,5 +215,36 @@ impl Connected {
         let mut load = |script: &str| redis::cmd("SCRIPT").arg("LOAD").arg(script).query(&mut connection);
         let (add, count) = (load(ADD)?, load(COUNT)?);
         Ok(Connected { connection, add, count })
+    }
+}
+
+/// What the store answers to each of these commands. The first answer that does not come in time is the last one waited for:
+/// [`redis::Pipeline::query`] would wait as long for each of the rest. The connection is no good after an error.
+fn ask(connection: &mut Connection, question: &redis::Pipeline) -> redis::RedisResult<Vec<String>> {
+    connection.send_packed_command(&question.get_packed_pipeline())?;
+    let mut answers = Vec::with_capacity(question.len());
+    for _ in 0..question.len() {
+        answers.push(redis::from_redis_value(connection.recv_response()?.extract_error()?)?);
+    }
+    Ok(answers)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::ban_log::tests::redis;
+    use super::*;
+    use tidegate_testkit::join;
+
+    #[test]
+    fn a_store_that_hangs_is_waited_for_once() {
+        let Some((_redis, mut connection)) = redis() else { return };
+        redis::cmd("CLIENT").arg("PAUSE").arg(3_600_000).exec(&mut connection).unwrap();
+        connection.set_read_timeout(Some(Duration::from_millis(20))).unwrap();
+        let mut question = redis::pipe();
+        for _ in 0..20_000 {
+            question.cmd("PING");
+        }
+        let asked = std::thread::spawn(move || ask(&mut connection, &question));
+        assert!(join(asked, "the end of waiting").unwrap_err().is_timeout());
     }
 }

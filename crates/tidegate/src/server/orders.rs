@@ -240,7 +240,7 @@ impl Server {
             | ToServer::Pool(_)
             | ToServer::LetGo(_)
             | ToServer::Upstreams(_)
-            | ToServer::Lifted(_) => {}
+            | ToServer::Lifted { .. } => {}
         }
         None
     }
@@ -380,6 +380,7 @@ impl Server {
             // that has ended by it does not answer.
             self.next = None;
             let _ = self.tell_workers(Command::Discard);
+            self.stores.rates.drain();
             self.tell(&ToMaster::AcceptsNoMore);
             self.wait_for_workers(deadline);
             if !close_idle && self.ended < self.workers.len() {

@@ -421,6 +421,10 @@ impl Connection {
                 h2.relax();
             }
             self.flush_frames(h2)?;
+            if self.eof && !has_more && !self.is_stuck() {
+                self.give_up_blocked(h2, cx);
+                self.flush_frames(h2)?;
+            }
             if !self.is_stuck() && (h2.wire.is_over() || (self.eof && h2.wire.open_streams() == 0)) {
                 return Ok(Next::Close);
             }
@@ -473,6 +477,18 @@ impl Connection {
                 h2.wire.reset(key, ErrorCode::CANCEL, &mut h2.batch);
                 self.abandon_stream(h2, key, cx);
             }
+        }
+    }
+
+    /// No window grows any more, since the client has finished sending: what is blocked by one stays so.
+    fn give_up_blocked(&mut self, h2: &mut Http2, cx: &mut Ctx) {
+        if h2.wire.next_ready().is_some() {
+            return; // the socket was full meanwhile
+        }
+        while let Some(&key) = h2.wire.ready().first() {
+            h2.wire.set_ready(key, false);
+            h2.wire.reset(key, ErrorCode::CANCEL, &mut h2.batch);
+            self.abandon_stream(h2, key, cx);
         }
     }
 

@@ -45,7 +45,7 @@ use std::time::Duration;
 use tidegate_config::settings::{Login, OpenId, Shared};
 use tidegate_core::template::uri_of;
 use tidegate_core::user::Identity;
-use tidegate_core::{Exchange, Gate, Response, Verdict, answer};
+use tidegate_core::{Exchange, Gate, Need, Response, Verdict, answer};
 use tidegate_http::query::{self, encode};
 use tidegate_http::{Method, Status, delay_seconds};
 use tidegate_io::clock::monotonic_ns;
@@ -204,10 +204,13 @@ impl Terms {
         then: impl FnOnce(&Rc<Terms>, &mut Exchange<'_>) -> Verdict + 'static,
     ) -> Verdict {
         let terms = self.clone();
-        Verdict::Wait(Box::pin(async move {
-            let _ = timer::within(WAIT, promised).await;
-            Verdict::Decide(Box::new(move |exchange| then(&terms, exchange)))
-        }))
+        Verdict::Wait(
+            Need::Decision,
+            Box::pin(async move {
+                let _ = timer::within(WAIT, promised).await;
+                Verdict::Decide(Box::new(move |exchange| then(&terms, exchange)))
+            }),
+        )
     }
 
     /// Sends a browser to the provider; `may_wait` unless it has been waited for already.
@@ -313,18 +316,21 @@ impl Terms {
         let returned = Return { code, flow, redirect: self.redirect(exchange), is_named: issuer.is_some() };
         // The log wants to know who it is, whenever that comes out.
         let (terms, identity) = (self.clone(), exchange.identify());
-        Verdict::Wait(Box::pin(async move {
-            let redeemed = timer::within(WAIT, terms.provider.redeem(&returned)).await;
-            let redeemed = redeemed.unwrap_or_else(|| Err(Refused::Away("it takes too long".to_owned())));
-            if !matches!(redeemed, Err(Refused::Bad(_))) {
-                terms.provider.source.guesses().give_back(&guesser, asked);
-            }
-            Verdict::Decide(Box::new(move |exchange| match redeemed {
-                Ok(told) => terms.let_in(exchange, &identity, &told, &returned.flow),
-                Err(Refused::Bad(why)) => Verdict::Refuse(terms.not_let_in(exchange, &why)),
-                Err(Refused::Away(why)) => Verdict::Refuse(terms.away(exchange, &why)),
-            }))
-        }))
+        Verdict::Wait(
+            Need::Decision,
+            Box::pin(async move {
+                let redeemed = timer::within(WAIT, terms.provider.redeem(&returned)).await;
+                let redeemed = redeemed.unwrap_or_else(|| Err(Refused::Away("it takes too long".to_owned())));
+                if !matches!(redeemed, Err(Refused::Bad(_))) {
+                    terms.provider.source.guesses().give_back(&guesser, asked);
+                }
+                Verdict::Decide(Box::new(move |exchange| match redeemed {
+                    Ok(told) => terms.let_in(exchange, &identity, &told, &returned.flow),
+                    Err(Refused::Bad(why)) => Verdict::Refuse(terms.not_let_in(exchange, &why)),
+                    Err(Refused::Away(why)) => Verdict::Refuse(terms.away(exchange, &why)),
+                }))
+            }),
+        )
     }
 
     /// Too many codes of this client were bad, or are asked about just now.

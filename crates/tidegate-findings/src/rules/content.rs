@@ -1,0 +1,207 @@
+//! What is served: files, certificates, tickets, what is not there; and tables of limits that are too small.
+
+use super::{Seen, of, of_server, percent, were};
+use crate::window::{Sample, Window, all, only, over, round_up, share, under};
+use tidegate_modules::status::{CertificateInfo, Change, RateKind, RateReport};
+use tidegate_stats::Handshake;
+
+/// Of the look-ups, those that the file cache could not answer.
+const MISSES: f64 = 0.1;
+/// Look-ups in the window, and their share of the requests, without which that is no matter.
+const LOOKUPS: f64 = 1000.0;
+const OF_REQUESTS: f64 = 0.1;
+/// Of the handshakes, those whose ticket was good for nothing, and those that were not resumed.
+const TICKETS_REFUSED: f64 = 0.05;
+const NOT_RESUMED: f64 = 0.5;
+/// Seconds before the end of a certificate, and the part of its life.
+const ENDS: f64 = 21.0 * 86_400.0;
+const PART: f64 = 0.25;
+/// Of the answers, and in a second, those that say 404.
+const NOT_FOUND: f64 = 0.3;
+const NOT_FOUND_RATE: f64 = 10.0;
+
+pub(super) fn file_cache_small(window: &Window<'_>) -> Vec<Seen> {
+    let counted = &window.now().counted;
+    let lookups = |sample: &Sample| sample.counted.cache_lookups();
+    let missed = share(window.step(|sample| sample.counted.cache_misses), window.step(lookups));
+    let evicted = window.step(|sample| sample.counted.cache_evictions);
+    let of_requests = share(window.risen(lookups), window.risen(|sample| sample.counted.requests));
+    let ratio = all([
+        over(missed, MISSES),
+        over(window.risen(lookups) as f64, LOOKUPS),
+        over(of_requests, OF_REQUESTS),
+        only(evicted > 0),
+    ]);
+    let sentence = || {
+        format!(
+            "the file cache answers {} of its look-ups only and has dropped {evicted} files in ten seconds to make room for others",
+            percent(1.0 - missed)
+        )
+    };
+    of_server(ratio, sentence, || {
+        let cache = &window.settings().file_cache;
+        if counted.cache_entries.current * 10 >= counted.cache_entries.limit * 9 {
+            return Change::of(
+                "file-cache entries",
+                cache.entries,
+                u64::from(cache.entries) * 2,
+                "all of them are taken; what is dropped now comes back",
+            );
+        }
+        let size = tidegate_config::size_text;
+        Change::of(
+            "file-cache memory",
+            size(cache.memory),
+            size(cache.memory.saturating_mul(2)),
+            "of each worker: it is full, and what is dropped now comes back",
+        )
+    })
+}
+
+pub(super) fn tickets(window: &Window<'_>) -> Vec<Seen> {
+    let kind = |kind| move |sample: &Sample| sample.counted.tls_handshakes.count(kind);
+    let all_of = window.risen(|sample| sample.counted.tls_handshakes.total());
+    let refused = share(window.risen(kind(Handshake::Refused)), all_of);
+    let resumed = share(window.risen(kind(Handshake::Resumed)), all_of);
+    let ratio = all([over(refused, TICKETS_REFUSED), over(1.0 - resumed, NOT_RESUMED), only(all_of >= 100)]);
+    let sentence = || {
+        format!(
+            "{} of the clients that connect show a ticket that is good for nothing here, and {} of all are resumed: the others pay for a full handshake",
+            percent(refused),
+            percent(resumed)
+        )
+    };
+    of_server(ratio, sentence, || {
+        Change::told(
+            "tickets are kept over reloads and upgrades, not over restarts, nor between servers: use `tidegate upgrade` in place of a restart, and send clients back to the same server",
+        )
+    })
+}
+
+pub(super) fn certificate_ends(window: &Window<'_>) -> Vec<Seen> {
+    let now = window.now().info.now;
+    let nearness = |info: &CertificateInfo| {
+        let left = info.not_after?.saturating_sub(now);
+        let life = info.not_after?.saturating_sub(info.not_before.unwrap_or(0)).max(1) as f64;
+        Some((under(left.max(0) as f64, ENDS.min(PART * life)), left))
+    };
+    let near: Vec<(f64, i64, &CertificateInfo)> = window
+        .now()
+        .info
+        .certificates
+        .iter()
+        .filter_map(|info| nearness(info).map(|(ratio, left)| (ratio, left, info)))
+        .collect();
+    let Some((ratio, left, info)) = near.iter().max_by(|one, other| one.0.total_cmp(&other.0)) else {
+        return Vec::new();
+    };
+    let others = near.iter().filter(|(ratio, ..)| *ratio >= 1.0).count().saturating_sub(1);
+    let sentence = || {
+        let name = info.names.first().map_or("nobody", String::as_str);
+        let when = match left {
+            ..=0 => "has expired: clients refuse it".to_owned(),
+            left => format!(
+                "expires in {} days and {} hours: then clients refuse it",
+                left / 86_400,
+                left / 3600 % 24
+            ),
+        };
+        let more = if others > 0 { format!("; and {others} more") } else { String::new() };
+        format!("the certificate for {name} ({}) {when}{more}", info.source)
+    };
+    // One finding however many there are.
+    of("certificates", *ratio, sentence, || match info.source.contains('/') {
+        true => {
+            Change::told(format!("renew {} ; it is taken up as soon as the file has changed", info.source))
+        }
+        false => Change::told("it should have been renewed: the error log says why it was not (`acme`)"),
+    })
+    .into_iter()
+    .collect()
+}
+
+pub(super) fn not_found_storm(window: &Window<'_>) -> Vec<Seen> {
+    let not_found = |sample: &Sample| sample.counted.responses.count(404);
+    let of_all = share(window.step(not_found), window.step(|sample| sample.counted.responses.total()));
+    let rate = window.step(not_found) as f64 / window.step_seconds();
+    let ratio = all([over(of_all, NOT_FOUND), over(rate, NOT_FOUND_RATE)]);
+    let sentence = || {
+        let place =
+            busiest_errors(window).map(|place| format!(", most of them of {place}")).unwrap_or_default();
+        format!(
+            "{} of the answers are 404, {rate:.0} in a second{place}: somebody asks for what is not there",
+            percent(of_all)
+        )
+    };
+    of_server(ratio, sentence, || {
+        Change::told(
+            "see what is asked for (`access-log` with `only=errors`): `redirect` what has moved, `ban` (`statuses=\"404\"`) keeps out who guesses",
+        )
+    })
+}
+
+/// The route with the most answers of 4xx.
+fn busiest_errors(window: &Window<'_>) -> Option<String> {
+    let errors = |sample: &Sample, site: &str, route: &str| {
+        let routes = sample.info.series.site(site).map(|site| site.routes.as_slice()).unwrap_or_default();
+        routes.iter().find(|(name, _)| name == route).map_or(0, |(_, figures)| figures.class(4))
+    };
+    let sites = window.now().info.series.sites.iter();
+    let routes =
+        sites.flat_map(|site| site.routes.iter().map(|(route, _)| (site.name.as_str(), route.as_str())));
+    let risen = routes.map(|(site, route)| (window.risen(|sample| errors(sample, site, route)), site, route));
+    risen.max().filter(|(count, ..)| *count > 0).map(|(_, site, route)| format!("{site} {route}"))
+}
+
+pub(super) fn files_cut(window: &Window<'_>) -> Vec<Seen> {
+    let cut = |sample: &Sample| sample.counted.responses_cut;
+    let sentence = || {
+        format!(
+            "{} cut short {} since a file could not be read to the end that was announced: its client has a part of it",
+            were(window.risen(cut), "answer"),
+            window.span()
+        )
+    };
+    of_server(window.events(cut), sentence, || {
+        Change::told(
+            "put a new version beside a file and rename it into its place, in place of writing into it; else look at the disk: the error log names the files",
+        )
+    })
+}
+
+pub(super) fn limit_keys(window: &Window<'_>) -> Vec<Seen> {
+    let of_rate = |rate: &RateReport| {
+        let same = |other: &&RateReport| other.name == rate.name && other.kind == rate.kind;
+        let crowded = |sample: &Sample| sample.info.rates.iter().find(same).map_or(0, |rate| rate.crowded);
+        if window.risen(crowded) == 0 {
+            return None;
+        }
+        let settings = window.settings();
+        let (kind, keys) = match rate.kind {
+            RateKind::Limit => {
+                ("limit", settings.rates().find(|limit| limit.name == rate.name).map(|limit| limit.keys))
+            }
+            RateKind::Bandwidth => {
+                ("bandwidth", settings.bandwidths().find(|of| of.name == rate.name).map(|of| of.keys))
+            }
+            RateKind::Ban => ("ban", settings.bans().find(|ban| ban.name == rate.name).map(|ban| ban.keys)),
+        };
+        let (keys, name) = (keys?, format!("{kind} {}", rate.name));
+        let sentence = || {
+            format!(
+                "{name}: {} judged together with others {}, since there is room for {keys} of whom it counts: somebody may pay for somebody else",
+                were(window.risen(crowded), "request"),
+                window.span()
+            )
+        };
+        of(name.clone(), window.events(crowded), sentence, || {
+            Change::of(
+                &format!("{name} keys"),
+                keys,
+                round_up(2.0 * f64::from(keys), 1),
+                "twice as many, of 32 bytes each at most",
+            )
+        })
+    };
+    window.now().info.rates.iter().filter_map(of_rate).collect()
+}

@@ -1,0 +1,91 @@
+//! What the server needs beside its clients: logs, disks, its own processes, name servers, directories.
+
+use super::{Seen, bytes, of, of_server, percent, were};
+use crate::window::{Sample, Window, over, under};
+use tidegate_modules::status::Change;
+
+/// Of a file system, what is left.
+const LEFT: f64 = 0.05;
+
+pub(super) fn log_slow(window: &Window<'_>) -> Vec<Seen> {
+    let lost = |sample: &Sample| sample.info.log_lines_lost;
+    let sentence = || {
+        format!(
+            "{} lost {}: whoever takes the log does not take it fast enough",
+            were(window.risen(lost), "log line"),
+            window.span()
+        )
+    };
+    of_server(window.events(lost), sentence, || {
+        Change::told("write less (`access-log` with `only=errors`), or to a disk or a daemon that keeps up")
+    })
+}
+
+pub(super) fn disk_full(window: &Window<'_>) -> Vec<Seen> {
+    let folder = |folder: &crate::Folder| {
+        let left = folder.free as f64 / folder.size.max(1) as f64;
+        let path = folder.path.display().to_string();
+        let sentence = || {
+            format!(
+                "the file system of {} ({path}) has {} left, {} of it: when it is full, what is written there is lost",
+                folder.purpose,
+                bytes(folder.free),
+                percent(left)
+            )
+        };
+        of(path.clone(), under(left, LEFT), sentence, || {
+            Change::told(format!(
+                "make room there (`du -xh {path} | sort -h`), rotate logs, or write {} elsewhere",
+                folder.purpose
+            ))
+        })
+    };
+    window.now().host.folders.iter().filter(|folder| folder.size > 0).filter_map(folder).collect()
+}
+
+pub(super) fn server_crashes(window: &Window<'_>) -> Vec<Seen> {
+    let restarts =
+        |sample: &Sample| sample.info.processes.iter().map(|process| process.restarts).sum::<u64>();
+    let ended = window.risen(restarts);
+    let sentence = || {
+        let ended = were(ended, "server process").replace("processs", "processes");
+        format!("{ended} replaced {} after ending by mistake, with the connections they had", window.span())
+    };
+    of_server(over(ended as f64, 1.0), sentence, || {
+        Change::told(
+            "the error log says how each ended; a signal 9 is the kernel's, for want of memory, anything else is a fault worth reporting",
+        )
+    })
+}
+
+pub(super) fn names_unanswered(window: &Window<'_>) -> Vec<Seen> {
+    let silent = |sample: &Sample| sample.counted.dns_unanswered + sample.counted.dns_refused;
+    let sentence = || {
+        format!(
+            "{} without an answer of name servers {}: rules by the name of a client wait for them, and answer 503",
+            were(window.risen(silent), "client"),
+            window.span()
+        )
+    };
+    of_server(window.events(silent), sentence, || {
+        Change::told(
+            "name servers that answer, near by, in `dns`; or rules by address (`allow`, `deny`) in place of `name=`",
+        )
+    })
+}
+
+pub(super) fn directory_fails(window: &Window<'_>) -> Vec<Seen> {
+    let failed = |sample: &Sample| sample.counted.directory_failures + sample.counted.logins_unanswered;
+    let sentence = || {
+        format!(
+            "{} not answered {}, by a directory that is away or too slow: who is not in the user cache cannot log in",
+            were(window.risen(failed), "login"),
+            window.span()
+        )
+    };
+    of_server(window.events(failed), sentence, || {
+        Change::told(
+            "name a second server in `ldap`, and let the `cache` of `users` remember for longer, so that those who are known get in meanwhile",
+        )
+    })
+}
