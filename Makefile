@@ -2,6 +2,8 @@
 
 DIR    ?= examples/site
 LISTEN ?= 127.0.0.1:8080
+# The console is for this machine: where others are listened for there is none.
+CONSOLE ?= $(if $(filter 127.%,$(LISTEN)),--console)
 
 # rustup puts cargo where a fresh shell does not look yet.
 export PATH := $(PATH):$(HOME)/.cargo/bin
@@ -29,8 +31,9 @@ help:
 
 run: ready
 	@cargo xtask site
+	@cargo xtask console
 	@cargo build --release --locked --package tidegate
-	@exec target/release/tidegate serve '$(DIR)' --listen '$(LISTEN)'
+	@exec target/release/tidegate serve '$(DIR)' --listen '$(LISTEN)' $(CONSOLE)
 
 test: ready
 	@cargo xtask test

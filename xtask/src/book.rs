@@ -17,7 +17,10 @@ const CHAPTERS: &[(&str, &[&str])] = &[
     ("Coming from", &["from-nginx", "from-apache", "from-lighttpd", "from-caddy", "from-haproxy"]),
     ("What it serves", &["static-files", "applications", "pools", "balancing", "http2", "tls"]),
     ("Who gets in, and how much", &["access", "limits"]),
-    ("Looking after it", &["logs", "log-shipping", "bench", "measured", "security", "testing"]),
+    (
+        "Looking after it",
+        &["watching", "console", "logs", "log-shipping", "bench", "measured", "security", "testing"],
+    ),
 ];
 
 /// Builds the site into `target/book`.

@@ -5,6 +5,7 @@
 
 mod bench;
 mod book;
+mod console;
 mod first_hour;
 mod fuzz;
 mod miri;
@@ -40,6 +41,8 @@ enum Task {
     Random(random::Arguments),
     /// Install through apt what tests and benches need
     Tools(tools::Arguments),
+    /// Build the console (console/) where Node.js is, for the program to take it in
+    Console(console::Arguments),
     /// Make the generated files of examples/site
     Site,
     /// Build the program as packages carry it: all crates as one, debug lines in a file beside it
@@ -90,6 +93,7 @@ fn run(task: Task) -> anyhow::Result<()> {
         Task::Miri => miri::run(),
         Task::Random(arguments) => random::run(&arguments),
         Task::Tools(arguments) => tools::run(&arguments),
+        Task::Console(arguments) => console::run(&arguments),
         Task::Site => site::run(),
         Task::Package => package::run(),
         Task::Book => book::run(),

@@ -109,6 +109,8 @@ fn steps(arguments: &Arguments) -> Result<Vec<Step>> {
         Step { name: "tools", command: task(&["tools", "--for", "test"])? },
         Step { name: "fmt", command: cargo(&["fmt", "--all", "--check"]) },
         Step { name: "tidy", command: task(&["tidy"])? },
+        // Before whatever builds the program, which takes it in.
+        Step { name: "console", command: task(&["console", "--test"])? },
         Step {
             name: "clippy",
             command: cargo(&["clippy", "--workspace", "--all-targets", "--locked", "--", "-D", "warnings"]),
@@ -203,7 +205,7 @@ fn notes(step: &str, log: &str) -> Vec<String> {
         let tests = count_tests(log);
         return vec![format!("{} tests passed, {} ignored", tests.passed, tests.ignored)];
     }
-    let own = ["tools: ", "tidy: ", "instructions: ", "fuzz: "];
+    let own = ["tools: ", "tidy: ", "console: ", "instructions: ", "fuzz: "];
     let lines = log.lines().filter(|line| own.iter().any(|prefix| line.starts_with(prefix)));
     // What a test leaves out for want of something must be seen.
     let skipped = log.lines().filter(|line| line.contains("SKIPPED"));

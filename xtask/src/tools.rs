@@ -99,6 +99,8 @@ const TOOLS: &[Tool] = &[
     tool("ecj", "ecj", TEST, "compiles the Java application"),
     tool("/usr/share/java/hsqldb.jar", "libhsqldb-java", TEST, "the database of the Java application"),
     tool("chromium", "chromium", TEST, "a browser"),
+    tool("node", "nodejs", TEST, "builds the console and tests it in the browser"),
+    tool("npm", "npm", TEST, "installs what the console is built of"),
     server("slapd", "slapd", "slapd", TEST, "the directory of the tests of logins"),
     server("rsyslogd", "rsyslog", "rsyslog", TEST, "the daemon of the tests of logs that go to syslog"),
     server("promtool", "prometheus", "prometheus", TEST, "says what Prometheus thinks of the metrics"),

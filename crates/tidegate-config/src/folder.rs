@@ -13,10 +13,14 @@ use crate::disk::{Disk, RealDisk, What};
 use crate::environment::ProcessEnvironment;
 use crate::lower;
 use crate::settings::{
-    Listener, NetworkSet, Origin, PathPattern, Settings, Shared, Site, SiteLog, SiteTls, SocketAccess,
+    AccessRule, AccessRules, Action, ListenAddress, Listener, Network, NetworkSet, Origin, PathPattern,
+    Route, Settings, Shared, Site, SiteLog, SiteTls, SocketAccess,
 };
 use crate::source::Source;
 use crate::value::{self, Value, Written};
+
+/// Where the console of a folder is.
+const CONSOLE: &str = "/.console/";
 
 /// What the origins and diagnostics of arguments name as their file.
 const COMMAND_LINE: &str = "<command line>";
@@ -78,6 +82,35 @@ pub fn from_folder(folder: &Path, listen: &[String]) -> Result<Settings, Vec<Dia
     Ok(settings)
 }
 
+/// The same settings with the console at `/.console/`, for clients of this machine.
+///
+/// # Errors
+/// No address is one of this machine alone: who wants a console there writes settings that say who may see it.
+pub fn with_console(mut settings: Settings) -> Result<Settings, Vec<Diagnostic>> {
+    if !settings.listeners.iter().any(is_of_this_machine) {
+        let message = "`--console` needs an address that this machine alone can reach";
+        let help =
+            "add `--listen 127.0.0.1:8080`, or write settings with a route that says who may see the console";
+        return Err(vec![Diagnostic::error(message).help(help)]);
+    }
+    for site in &mut settings.sites {
+        let site = Arc::make_mut(site);
+        let Some(plain) = site.routes.last() else { continue };
+        let mut console = plain.clone();
+        console.pattern = PathPattern::Prefix(CONSOLE.to_owned());
+        console.action = Action::Console { prefix: CONSOLE.to_owned() };
+        let local = AccessRule::of(true, Network::Local, plain.origin.clone());
+        console.access.levels.push(AccessRules::from(vec![local]).into());
+        let path = PathPattern::Exact(CONSOLE.trim_end_matches('/').to_owned());
+        site.routes.splice(0..0, [Route { pattern: path, ..console.clone() }, console]);
+    }
+    Ok(settings)
+}
+
+fn is_of_this_machine(listener: &Listener) -> bool {
+    matches!(listener.address, ListenAddress::Tcp(address) if address.ip().is_loopback())
+}
+
 fn listener(text: &str, others: &[Listener]) -> Result<Listener, Box<Diagnostic>> {
     let source = Source::new(COMMAND_LINE, text);
     let folder = std::env::current_dir().unwrap_or_else(|_| Path::new("/").to_owned());
@@ -115,8 +148,6 @@ fn listener(text: &str, others: &[Listener]) -> Result<Listener, Box<Diagnostic>
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::settings::{Action, ListenAddress};
-
     #[test]
     fn serves_a_folder_with_listings() {
         let settings = from_folder(Path::new("."), &[]).unwrap();
@@ -127,6 +158,20 @@ mod tests {
         );
         assert_eq!(files.index, ["index.html"]);
         assert_eq!(settings.limits.connections, 20000);
+    }
+
+    #[test]
+    fn a_console_is_for_this_machine() {
+        let settings = with_console(from_folder(Path::new("."), &[]).unwrap()).unwrap();
+        let route = &settings.sites[0].routes[1];
+        assert_eq!(route.action, Action::Console { prefix: CONSOLE.to_owned() });
+        assert!(route.access.levels[0].has_any_for_this_machine());
+        for (listen, is_sound) in
+            [("[::1]:1", true), (":1", false), ("192.0.2.1:1", false), ("unix:/x", false)]
+        {
+            let settings = from_folder(Path::new("."), &[listen.to_owned()]).unwrap();
+            assert_eq!(with_console(settings).is_ok(), is_sound, "{listen}");
+        }
     }
 
     #[test]

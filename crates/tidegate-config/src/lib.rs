@@ -37,7 +37,7 @@ mod written;
 
 pub use diagnostic::{Diagnostic, Severity};
 pub use environment::{Environment, ProcessEnvironment};
-pub use folder::from_folder;
+pub use folder::{from_folder, with_console};
 pub use format::{format, format_source};
 pub use load::{Loaded, RejectedSite, effective, load_file, load_str};
 pub use reference::reference;

@@ -455,6 +455,11 @@ pub enum Action {
     Cgi(Box<gateway::Application>),
     /// The status page with statistics and cache control (R4, R5).
     Status,
+    /// The console: the same figures live, in a browser (R5, R6).
+    Console {
+        /// What the paths of its pages begin with; ends in a slash.
+        prefix: String,
+    },
     /// `fastcgi`
     Fastcgi(Box<gateway::Application>),
     /// `scgi`

@@ -44,8 +44,9 @@ fn within(context: Context, text: &str) -> String {
         Context::FileCache => format!("file-cache {{ {text} }}\n{listen}{site}"),
         Context::Statistics => format!("statistics {{ {text} }}\n{listen}{site}"),
         Context::Site => {
-            let is_answer =
-                ["root", "redirect", "respond", "status"].iter().any(|name| text.starts_with(name));
+            let is_answer = ["root", "redirect", "respond", "status", "console"]
+                .iter()
+                .any(|name| text.starts_with(name));
             let root = if is_answer { "" } else { "root \".\"" };
             format!("{listen}site {{ {root}\n{text}\n }}\n")
         }

@@ -407,7 +407,8 @@ fn root_of(route: &Route) -> Option<&Path> {
         | Action::HandTo { .. }
         | Action::Redirect { .. }
         | Action::Respond { .. }
-        | Action::Status => return None,
+        | Action::Status
+        | Action::Console { .. } => return None,
     };
     Some(root).filter(|root| *root != Path::new(""))
 }

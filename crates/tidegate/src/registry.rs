@@ -25,6 +25,7 @@ use tidegate_core::worker::{self, LogSet, MakeRegistry};
 use tidegate_core::{Filter, Gate, Handler};
 use tidegate_io::runtime;
 use tidegate_modules::compress::CompressFilter;
+use tidegate_modules::console::Console;
 use tidegate_modules::cors::Preflight;
 use tidegate_modules::files::{self, Files};
 use tidegate_modules::gateway::consult::Consulted;
@@ -316,6 +317,11 @@ impl Registry {
                 let names =
                     Names::new(settings.sites.iter().flat_map(|site| &site.names).map(|name| (name, 0)));
                 Rc::new(StatusPage::new(Rc::new(self.view.clone()), Rc::new(names)))
+            }
+            Action::Console { prefix } => {
+                let names =
+                    Names::new(settings.sites.iter().flat_map(|site| &site.names).map(|name| (name, 0)));
+                Rc::new(Console::new(Rc::new(self.view.clone()), Rc::new(names), prefix))
             }
         })
     }

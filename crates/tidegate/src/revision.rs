@@ -12,7 +12,9 @@ use tidegate_config::settings::gateway::Destination;
 use tidegate_config::settings::{
     AccessFormat, AccessLog, Action, HostPattern, ListenAddress, Listener, LogTarget, Origin, Site, User,
 };
-use tidegate_config::{Loaded, ProcessEnvironment, RejectedSite, Settings, from_folder, load_file};
+use tidegate_config::{
+    Loaded, ProcessEnvironment, RejectedSite, Settings, from_folder, load_file, with_console,
+};
 use tidegate_core::tls::PairKey;
 use tidegate_tls::Pair;
 
@@ -56,6 +58,8 @@ pub enum SettingsFrom {
         folder: PathBuf,
         /// As `listen` takes them; empty for the default.
         listen: Vec<String>,
+        /// With the console, for this machine.
+        console: bool,
     },
     /// A settings file.
     File(PathBuf),
@@ -80,7 +84,9 @@ impl ServeOptions {
     pub fn load(&self) -> Reading {
         let mut loaded = match &self.settings {
             SettingsFrom::File(path) => load_file(path, &ProcessEnvironment),
-            SettingsFrom::Folder { folder, listen } => match from_folder(folder, listen) {
+            SettingsFrom::Folder { folder, listen, console } => match from_folder(folder, listen)
+                .and_then(|settings| if *console { with_console(settings) } else { Ok(settings) })
+            {
                 Ok(settings) => Loaded { settings: Some(settings), ..Loaded::default() },
                 Err(diagnostics) => Loaded { diagnostics, ..Loaded::default() },
             },
@@ -367,7 +373,8 @@ fn keep_applications<'a>(
             | Action::HandTo { .. }
             | Action::Redirect { .. }
             | Action::Respond { .. }
-            | Action::Status => continue,
+            | Action::Status
+            | Action::Console { .. } => continue,
         };
         keep_application(settings, present, to);
     }

@@ -8,7 +8,7 @@ use super::architecture::{Architecture, Library};
 use super::commit_time;
 use crate::workspace;
 
-/// Builds the program for a kind of processor, with the site of the documents in it where there is one; strips it and
+/// Builds the program for a kind of processor, with the console and the site of the documents in it where there are; strips it and
 /// puts its debug lines beside it.
 pub fn build(
     output: &Path,
@@ -17,6 +17,7 @@ pub fn build(
     book: Option<&Path>,
 ) -> Result<PathBuf> {
     architecture.prepared(library)?;
+    crate::console::offer();
     let folder = output.join("build");
     let mut cargo = workspace::cargo();
     cargo.args(["build", "--profile", "dist", "--locked", "--package", "tidegate"]);

@@ -101,6 +101,13 @@ pub(super) const DIRECTIVES: &[Directive] = &[
         ..Directive::new("status", INSIDE)
     },
     Directive {
+        doc: "The console: the figures of the server live, in a browser. The pattern of its route ends in `/*`. Who may see it is \
+              decided as for `status`: without an `allow` in the route itself only clients of this machine, and only for an address, \
+              `localhost`, and the names that sites have. It shows and changes nothing.",
+        example: "console",
+        ..Directive::new("console", INSIDE)
+    },
+    Directive {
         arguments: &[
             some("codes", Kind::Number { least: 400, most: 599 }),
             one_or("path", Kind::SitePath, &["off"]),

@@ -13,7 +13,7 @@ use crate::value::{Value, is_name, pattern_text};
 
 /// What says where the answers of a site or a route come from.
 const ANSWERS: &[&str] =
-    &["root", "alias", "redirect", "respond", "status", "fastcgi", "scgi", "cgi", "proxy"];
+    &["root", "alias", "redirect", "respond", "status", "console", "fastcgi", "scgi", "cgi", "proxy"];
 
 /// Lowers a route, or the site itself as its last route.
 pub(super) fn route(
@@ -59,13 +59,13 @@ pub(super) fn route(
         ignored_try(checker, item);
     }
     // Who may see a status page may control the server's cache: only an `allow` beside it opens it to others.
-    if action == Action::Status && item.child("allow").is_none() {
-        let status = item.child("status").unwrap_or(item);
+    let figures = ["status", "console"].iter().find_map(|name| item.child(name));
+    if let Some(figures) = figures.filter(|_| action.always_answers() && item.child("allow").is_none()) {
         if let Some(rule) = access::refusing(&inherited.access.levels, Network::Local) {
             let warning = access::warning(Network::Local, rule);
-            checker.diagnostics.push(warning.at(&status.file.source, status.header.clone()));
+            checker.diagnostics.push(warning.at(&figures.file.source, figures.header.clone()));
         }
-        let rule = AccessRule::of(true, Network::Local, status.origin());
+        let rule = AccessRule::of(true, Network::Local, figures.origin());
         inherited.access.levels.push(AccessRules::from(vec![rule]).into());
     }
     // A site has its own; a route has them only where it says so.
@@ -116,9 +116,12 @@ fn action(
 ) -> Action {
     // The root of a site is for its routes too, so it may stand beside an answer of the site's own.
     let answers: &[&str] = if is_site {
-        &["redirect", "respond", "status", "fastcgi", "scgi", "cgi", "proxy"]
+        &["redirect", "respond", "status", "console", "fastcgi", "scgi", "cgi", "proxy"]
     } else {
-        &["redirect", "respond", "hand-to", "status", "fastcgi", "scgi", "cgi", "proxy", "root", "alias"]
+        &[
+            "redirect", "respond", "hand-to", "status", "console", "fastcgi", "scgi", "cgi", "proxy", "root",
+            "alias",
+        ]
     };
     // Scripts lie below a root: it may stand beside them.
     let takes_root = ["fastcgi", "scgi", "cgi"].iter().any(|name| item.child(name).is_some());
@@ -149,6 +152,7 @@ fn action(
             hand_to(checker, item, item.child("rewrite").unwrap_or(item))
         }
         Some(("status", _)) => Action::Status,
+        Some(("console", child)) => console(checker, child, pattern),
         Some(("fastcgi", child)) => gateway::fastcgi(checker, disk, child, inherited),
         Some(("scgi", child)) => gateway::scgi(checker, disk, child, pattern, inherited),
         Some(("cgi", child)) => cgi(checker, disk, item, child, pattern, inherited),
@@ -195,11 +199,27 @@ fn rewrite(checker: &mut Checker<'_>, item: &Item, action: &Action, pattern: &Pa
         Action::Redirect { .. } => "redirect",
         Action::Respond { .. } => "respond",
         Action::Status => "status",
+        Action::Console { .. } => "console",
         _ => return rewrite.texts().pop(),
     };
     let message = format!("`rewrite` stands beside `{needless}`, which looks at no path");
     checker.diagnostics.push(rewrite.error(message).help("keep one of the two"));
     None
+}
+
+/// Its pages and its data lie below the part before the star.
+fn console(checker: &mut Checker<'_>, item: &Item, pattern: &PathPattern) -> Action {
+    let prefix = match pattern {
+        PathPattern::Prefix(prefix) if prefix.ends_with('/') => prefix.clone(),
+        _ => {
+            let message =
+                "`console` cannot stand in this route: it is several pages, which lie below a folder";
+            let help = "end the pattern in `/*`, as in `route \"/.console/*\" { console }`";
+            checker.diagnostics.push(item.error(message).help(help));
+            String::new()
+        }
+    };
+    Action::Console { prefix }
 }
 
 fn respond_action(checker: &mut Checker<'_>, item: &Item) -> Action {

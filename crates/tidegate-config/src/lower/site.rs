@@ -79,9 +79,10 @@ pub(super) fn site(
     let everything = PathPattern::Prefix("/".to_owned());
     let is_taken =
         routes.iter().any(|route| route.conditions.is_empty() && covers(&route.pattern, &everything));
-    let says_nothing = ["root", "redirect", "respond", "status", "fastcgi", "scgi", "cgi", "proxy"]
-        .iter()
-        .all(|name| item.child(name).is_none());
+    let says_nothing =
+        ["root", "redirect", "respond", "status", "console", "fastcgi", "scgi", "cgi", "proxy"]
+            .iter()
+            .all(|name| item.child(name).is_none());
     paths_of_folders(&mut routes, inherited.root.as_deref());
     routes.push(if is_taken && says_nothing {
         // A route for everything leaves nothing to the site itself, so it need not say what to answer.
@@ -353,13 +354,15 @@ fn names_of_routes(checker: &mut Checker<'_>, site: &Item, routes: &[Route], wri
 /// for that path alone. Behind all that were written, so that one for that very path has the first word.
 fn paths_of_folders(routes: &mut Vec<Route>, of_site: Option<&Path>) {
     let folders = routes.iter().filter_map(|route| {
-        let (PathPattern::Prefix(prefix), Action::Files(files)) = (&route.pattern, &route.action) else {
-            return None;
-        };
+        let PathPattern::Prefix(prefix) = &route.pattern else { return None };
         let path = prefix.strip_suffix('/').filter(|path| !path.is_empty())?;
-        // What lies below the root of the site is found there.
-        (files.strip_prefix.is_some() || Some(&*files.root) != of_site)
-            .then(|| Route { pattern: PathPattern::Exact(path.to_owned()), ..route.clone() })
+        let leads_to_it = match &route.action {
+            // What lies below the root of the site is found there.
+            Action::Files(files) => files.strip_prefix.is_some() || Some(&*files.root) != of_site,
+            Action::Console { .. } => true,
+            _ => false,
+        };
+        leads_to_it.then(|| Route { pattern: PathPattern::Exact(path.to_owned()), ..route.clone() })
     });
     let folders: Vec<Route> = folders.collect();
     routes.extend(folders);

@@ -13,7 +13,8 @@ impl Action {
             | Action::HandTo { .. }
             | Action::Redirect { .. }
             | Action::Respond { .. }
-            | Action::Status => false,
+            | Action::Status
+            | Action::Console { .. } => false,
         }
     }
 
@@ -42,10 +43,10 @@ impl Action {
         }
     }
 
-    /// Whether it is served however busy the server is.
+    /// Whether it is served however busy the server is: it shows the figures of the server to who may see them.
     pub fn always_answers(&self) -> bool {
         match self {
-            Action::Status => true,
+            Action::Status | Action::Console { .. } => true,
             Action::Cgi(_)
             | Action::Fastcgi(_)
             | Action::Scgi(_)

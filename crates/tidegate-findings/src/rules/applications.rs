@@ -60,7 +60,8 @@ fn gateway_of(route: &Route) -> Option<&Gateway> {
         | Action::Redirect { .. }
         | Action::Respond { .. }
         | Action::HandTo { .. }
-        | Action::Status => None,
+        | Action::Status
+        | Action::Console { .. } => None,
     }
 }
 

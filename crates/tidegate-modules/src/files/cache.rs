@@ -78,7 +78,6 @@ impl FileCache {
             stats,
             watcher,
         };
-        cache.publish_limits();
         cache.publish();
         cache.publish_limits();
         cache
@@ -89,7 +88,6 @@ impl FileCache {
         self.clear();
         self.is_started = limits.enabled;
         self.limits = limits;
-        self.publish_limits();
         self.publish();
         self.publish_limits();
     }
@@ -367,13 +365,6 @@ impl FileCache {
             }
         }
         true
-    }
-
-    /// What this worker's share may come to.
-    fn publish_limits(&self) {
-        self.stats.cache_entries.set_limit(u64::from(self.limits.entries));
-        self.stats.cache_bytes.set_limit(self.limits.memory);
-        self.stats.cache_descriptors.set_limit(u64::from(self.limits.descriptors));
     }
 
     fn publish(&mut self) {

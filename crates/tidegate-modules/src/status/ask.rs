@@ -127,7 +127,7 @@ impl Format {
         ("application/openmetrics-text; version=0.0.1", Format::OpenMetrics),
     ];
 
-    pub(super) fn media_type(self) -> &'static str {
+    pub(crate) fn media_type(self) -> &'static str {
         match self {
             Format::Html => "text/html; charset=utf-8",
             Format::Text => "text/plain; charset=utf-8",
@@ -186,7 +186,7 @@ impl Action {
 /// Whether the host that is asked for is this server's by itself: an address, this machine, or a name of the settings.
 /// Any other name may be a stranger's that leads here for a moment only, so that a page of that name reads what is meant
 /// for this machine (DNS rebinding). Who names none is no browser.
-pub(super) fn is_our_host(authority: &str, names: &Names) -> bool {
+pub(crate) fn is_our_host(authority: &str, names: &Names) -> bool {
     let host = host(authority);
     host.is_empty()
         || host.starts_with('[')
@@ -198,7 +198,7 @@ pub(super) fn is_our_host(authority: &str, names: &Names) -> bool {
 
 /// Whether a browser that sends this does so for a page of this very host. Who is no browser sends neither
 /// field, and cannot be tricked into sending the request either.
-pub(super) fn is_same_site(exchange: &Exchange<'_>) -> bool {
+pub(crate) fn is_same_site(exchange: &Exchange<'_>) -> bool {
     let is_near = |value: &[u8]| value == b"same-origin" || value == b"none";
     let is_ours = |origin: &[u8]| {
         std::str::from_utf8(origin).ok().and_then(|origin| origin.split_once("://")).is_some_and(

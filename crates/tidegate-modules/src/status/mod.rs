@@ -40,6 +40,7 @@ mod workers;
 mod xml;
 
 pub use ask::Format;
+pub(crate) use ask::{is_our_host, is_same_site};
 pub use busiest::busiest_report;
 pub use finding::{Change, Finding, TurnedAway, findings_report};
 pub use history::{HistoryRange, history_report};
@@ -197,6 +198,15 @@ pub struct ProcessInfo {
     pub workers: usize,
     /// How often a process in this place had to be replaced because it ended by mistake.
     pub restarts: u64,
+    /// Requests whose head it has read.
+    #[serde(default)]
+    pub requests: u64,
+    /// Connections that it has open.
+    #[serde(default)]
+    pub connections: u64,
+    /// What it has used.
+    #[serde(default)]
+    pub used: Used,
 }
 
 /// A certificate that is served.
@@ -242,7 +252,7 @@ impl StatusPage {
     }
 
     fn is_for_another(&self, exchange: &Exchange<'_>) -> bool {
-        !ask::is_our_host(exchange.authority, &self.names)
+        !is_our_host(exchange.authority, &self.names)
     }
 }
 
@@ -260,7 +270,7 @@ impl Handler for StatusPage {
         };
         match (question.action, exchange.method) {
             (None, Method::Get | Method::Head) => self.show(question),
-            (Some(action), Method::Post) if ask::is_same_site(exchange) => self.change(action, question),
+            (Some(action), Method::Post) if is_same_site(exchange) => self.change(action, question),
             (Some(_), Method::Post) => Reply::Ready(answer::explained(
                 Status::FORBIDDEN,
                 "The cache can be changed from the status page itself, not from another site.",
@@ -314,7 +324,7 @@ impl Handler for StatusPage {
                 Foreseen::Head(Box::new(head))
             }
             // What it does is done by a server that runs.
-            (Some(_), Method::Post) if ask::is_same_site(exchange) => Foreseen::Application,
+            (Some(_), Method::Post) if is_same_site(exchange) => Foreseen::Application,
             _ => Foreseen::Handler,
         }
     }

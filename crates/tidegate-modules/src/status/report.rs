@@ -139,6 +139,9 @@ impl Server {
             "uptime": self.since(process.started),
             "workers": process.workers,
             "restarts": process.restarts,
+            "requests": process.requests,
+            "connections": process.connections,
+            "used": used_to_json(&process.used),
         })
     }
 

@@ -19,8 +19,15 @@ impl StatusSource for Fake {
     fn gather(&self) -> LocalFuture<Option<(ServerInfo, Snapshot)>> {
         let stats = tidegate_stats::Worker::default();
         stats.requests.add(42);
-        let process =
-            ProcessInfo { pid: 78, state: "serving".into(), started: 1_000_000_001, workers: 2, restarts: 1 };
+        let process = ProcessInfo {
+            pid: 78,
+            state: "serving".into(),
+            started: 1_000_000_001,
+            workers: 2,
+            restarts: 1,
+            requests: 42,
+            ..ProcessInfo::default()
+        };
         let info = ServerInfo {
             certificates: Vec::new(),
             is_draining: false,
@@ -302,6 +309,6 @@ fn a_name_that_is_not_ours_may_be_anybodys() {
         ("notlocalhost", false),
         ("0x7f.1", false),
     ] {
-        assert_eq!(ask::is_our_host(authority, &names), is_ours, "{authority}");
+        assert_eq!(is_our_host(authority, &names), is_ours, "{authority}");
     }
 }

@@ -1,4 +1,4 @@
-//! What settings open to strangers that hardly anybody means to open, for `check`: a status page, secrets below a root,
+//! What settings open to strangers that hardly anybody means to open, for `check`: a status page or a console, secrets below a root,
 //! scripts in folders that uploads go to.
 //!
 //! Whether a stranger gets something is not guessed from the settings: a request for it is sent through the phases that
@@ -18,7 +18,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use tidegate_config::settings::gateway::{Application, Script};
 use tidegate_config::settings::{
-    Action, CollectorAddress, Files, Identification, LogTarget, Origin, Route, Site,
+    Action, CollectorAddress, Files, Identification, LogTarget, Origin, PathPattern, Route, Site,
 };
 use tidegate_config::{Diagnostic, Loaded, Settings};
 use tidegate_core::decoration::Decoration;
@@ -70,7 +70,7 @@ pub fn look(loaded: &mut Loaded, config: &Path) {
     dangers.collectors();
     for site in &settings.sites {
         dangers.roots(site);
-        dangers.status(site);
+        dangers.figures(site);
         dangers.secrets(site, &secrets);
         dangers.uploads(site);
     }
@@ -213,17 +213,26 @@ impl Dangers<'_> {
         }
     }
 
-    /// A status page that everybody sees.
-    fn status(&mut self, site: &Site) {
-        for route in site.routes.iter().filter(|route| matches!(route.action, Action::Status)) {
-            let Some(path) = route.pattern.shortest() else { continue };
+    /// A status page or a console that everybody sees.
+    fn figures(&mut self, site: &Site) {
+        for route in site.routes.iter().filter(|route| route.action.always_answers()) {
+            // The path of a folder without its slash is the same again.
+            let is_same_again =
+                matches!((&route.action, &route.pattern), (Action::Console { .. }, PathPattern::Exact(_)));
+            let Some(path) = route.pattern.shortest().filter(|_| !is_same_again) else { continue };
             let is_open = |stranger: &IpAddr| {
                 let answers = self.route_of(site, path.as_bytes(), *stranger);
-                answers.is_some_and(|answers| matches!(answers.action, Action::Status))
+                answers.is_some_and(|answers| answers.action.always_answers())
             };
             if STRANGERS.iter().any(is_open) {
-                let message =
-                    format!("everybody may see the status page {path}, and empty the file cache by it");
+                let message = match route.action {
+                    Action::Console { .. } => {
+                        format!(
+                            "everybody may see the console {path}: who asks for what, and what the server runs"
+                        )
+                    }
+                    _ => format!("everybody may see the status page {path}, and empty the file cache by it"),
+                };
                 self.warn(
                     &route.origin,
                     message,

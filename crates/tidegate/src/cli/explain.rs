@@ -324,13 +324,15 @@ fn wait(reply: Reply, runtime: &Runtime, poller: &mut Poller) -> Result<Response
 
 fn load(arguments: &Arguments) -> Result<Found> {
     let from = match (&arguments.dir, &arguments.config) {
-        (Some(folder), _) => SettingsFrom::Folder { folder: folder.clone(), listen: Vec::new() },
+        (Some(folder), _) => {
+            SettingsFrom::Folder { folder: folder.clone(), listen: Vec::new(), console: false }
+        }
         (None, Some(path)) => SettingsFrom::File(path.clone()),
         (None, None) => SettingsFrom::File(default_config()?),
     };
     let mut loaded = match from {
         SettingsFrom::File(path) => load_file(&path, &ProcessEnvironment),
-        SettingsFrom::Folder { folder, listen } => match from_folder(&folder, &listen) {
+        SettingsFrom::Folder { folder, listen, .. } => match from_folder(&folder, &listen) {
             Ok(settings) => return Ok(Found { settings, access: Vec::new(), denied: Vec::new() }),
             Err(diagnostics) => Loaded { diagnostics, ..Loaded::default() },
         },

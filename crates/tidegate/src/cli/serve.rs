@@ -6,6 +6,7 @@ use crate::master::{Master, Read};
 use crate::revision::{Reading, ServeOptions, SettingsFrom};
 use anyhow::{Result, anyhow, bail};
 use clap::Args;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use tidegate_config::Diagnostic;
@@ -41,6 +42,12 @@ pub struct Arguments {
     /// takes a free one.
     #[arg(long, value_name = "ADDR", conflicts_with = "config")]
     listen: Vec<String>,
+    /// Show what the server does on a page at /.console/, to clients of this machine
+    ///
+    /// Only where an address of this machine alone is listened on. With --config a route of the settings does it:
+    /// `route "/.console/*" { console }`.
+    #[arg(long, conflicts_with = "config")]
+    console: bool,
     /// Settings file
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
@@ -80,10 +87,14 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
     // the run-time has had SIGPIPE ignored since before `main`.
     keep_inherited_to_oneself();
     let mut handover = Handover::take()?;
+    let has_console = arguments.console;
     match start(arguments, handover.as_ref()) {
         Ok((mut master, notes)) => {
             for address in master.listening() {
                 complain(&format!("listening on {address}\n"));
+                if has_console && is_of_this_machine(&address) {
+                    complain(&format!("console: {address}/.console/\n"));
+                }
             }
             match handover.take().is_none_or(|handover| master.take_over(handover, &notes)) {
                 true => master.run(),
@@ -98,6 +109,12 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
             Err(error)
         }
     }
+}
+
+/// Whether a URL that is listened on is one that this machine alone can reach.
+fn is_of_this_machine(url: &str) -> bool {
+    let address = url.split_once("://").and_then(|(_, address)| address.parse::<SocketAddr>().ok());
+    address.is_some_and(|address| address.ip().is_loopback())
 }
 
 /// Starts the master; what whoever asked for an upgrade should know comes with it.
@@ -149,6 +166,7 @@ fn options(arguments: Arguments) -> Result<ServeOptions> {
         None => SettingsFrom::Folder {
             folder: arguments.folder.unwrap_or_else(|| ".".into()),
             listen: arguments.listen,
+            console: arguments.console,
         },
     };
     let mut words = std::env::args_os();

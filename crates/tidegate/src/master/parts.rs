@@ -47,7 +47,8 @@ fn connections(action: &Action) -> Option<Connections> {
         | Action::HandTo { .. }
         | Action::Redirect { .. }
         | Action::Respond { .. }
-        | Action::Status => None,
+        | Action::Status
+        | Action::Console { .. } => None,
     }
 }
 
@@ -61,7 +62,8 @@ fn connections_mut(action: &mut Action) -> Option<&mut Connections> {
         | Action::HandTo { .. }
         | Action::Redirect { .. }
         | Action::Respond { .. }
-        | Action::Status => None,
+        | Action::Status
+        | Action::Console { .. } => None,
     }
 }
 

@@ -110,9 +110,22 @@ impl Gathered {
     }
 }
 
+impl Member {
+    /// What is told of it, with what it has told of itself last.
+    fn told(&self) -> ProcessInfo {
+        let Figures { counted, used, .. } = &self.last;
+        ProcessInfo {
+            requests: counted.requests,
+            connections: counted.connections.current,
+            used: *used,
+            ..self.info.clone()
+        }
+    }
+}
+
 impl Facts {
-    /// By the processes of this server, of one moment: whoever ends meanwhile is either among the members or in the past. One that does not answer has still
-    /// counted what it told last.
+    /// By the processes of this server, of one moment: whoever ends meanwhile is either among the members or in the past. One
+    /// that does not answer has still counted what it told last.
     fn sum(&self, with_series: bool) -> Figures {
         let mut sum = Figures { log_lines_lost: self.own_losses, ..Figures::default() };
         for more in [&self.past].into_iter().chain(self.members.iter().map(|member| &member.last)) {
@@ -452,7 +465,7 @@ impl StatusRegistry {
             turned_away: facts.turned_away.clone(),
             by_worker: figures.workers.clone(),
             lanes: figures.lanes.clone(),
-            processes: facts.members.iter().map(|member| member.info.clone()).collect(),
+            processes: facts.members.iter().map(Member::told).collect(),
         }
     }
 

@@ -211,9 +211,8 @@ fn folders(action: &Action) -> Vec<&Path> {
             root.into_iter().chain(script).chain(sent).collect()
         }
         Action::Proxy(proxy) => proxy.gateway.sendfile.iter().map(|folder| folder.root.as_path()).collect(),
-        Action::HandTo { .. } | Action::Redirect { .. } | Action::Respond { .. } | Action::Status => {
-            Vec::new()
-        }
+        Action::HandTo { .. } | Action::Redirect { .. } | Action::Respond { .. } => Vec::new(),
+        Action::Status | Action::Console { .. } => Vec::new(),
     }
 }
 

@@ -26,6 +26,7 @@ impl Servers {
                     started: server.started,
                     workers: server.layout.workers,
                     restarts: self.places.get(server.place).map_or(0, |place| place.restarts),
+                    ..ProcessInfo::default() // what it has counted is asked for with the report
                 },
                 link: Some(server.link.clone()),
                 last: Figures::default(),
@@ -34,7 +35,7 @@ impl Servers {
         }
         for place in self.places.iter().filter(|place| place.next_try.is_some()) {
             let (state, restarts) = ("waiting".to_owned(), place.restarts);
-            let info = ProcessInfo { pid: 0, state, started: now, workers: 0, restarts };
+            let info = ProcessInfo { state, started: now, restarts, ..ProcessInfo::default() };
             members.push(Member { id: 0, info, link: None, last: Figures::default(), glance: Weak::new() });
         }
         let links: Vec<Served> = members

@@ -1,0 +1,119 @@
+// The frame around every page: where one can go, what is asked for, and what is wrong.
+
+import { effect } from "@preact/signals";
+import type { FunctionComponent } from "preact";
+import { useEffect } from "preact/hooks";
+import { duration } from "./format";
+import { onKey } from "./keys";
+import { paused, report, trouble } from "./live";
+import { Certificates } from "./pages/certificates";
+import { Limits } from "./pages/limits";
+import { Overview } from "./pages/overview";
+import { Pools } from "./pages/pools";
+import { Requests } from "./pages/requests";
+import { Sites } from "./pages/sites";
+import { SlowRequests } from "./pages/slow";
+import { PAGES, type Page, RANGES, type Range, format, go, place } from "./route";
+
+const SHOWN: Record<Page, [title: string, page: FunctionComponent]> = {
+  overview: ["Overview", Overview],
+  sites: ["Sites and routes", Sites],
+  requests: ["In flight", Requests],
+  slow: ["Slow", SlowRequests],
+  pools: ["Pools", Pools],
+  limits: ["Limits", Limits],
+  certificates: ["Certificates", Certificates],
+};
+
+const RANGE_NAMES: Record<Range, string> = { "10m": "10 min", "6h": "6 h", "14d": "14 d", days: "years" };
+
+effect(() => {
+  document.title = `${SHOWN[place.value.page][0]} – Tidegate console`;
+});
+
+export function App() {
+  const { page } = place.value;
+  const [title, Shown] = SHOWN[page];
+  useEffect(() => {
+    document.addEventListener("keydown", onKey);
+    return () => document.removeEventListener("keydown", onKey);
+  }, []);
+  return (
+    <>
+      <a class="skip" href="#main" onClick={toMain}>
+        To the figures
+      </a>
+      <header>
+        <Name />
+        <nav aria-label="Pages">
+          {PAGES.map((name) => (
+            <a
+              key={name}
+              href={format({ ...place.value, page: name, filter: "", sort: "" })}
+              aria-current={name === page ? "page" : undefined}
+            >
+              {SHOWN[name][0]}
+            </a>
+          ))}
+        </nav>
+        <Controls />
+      </header>
+      <main id="main" tabIndex={-1}>
+        <h1>{title}</h1>
+        <Trouble />
+        {report.value ? <Shown /> : trouble.value ? null : <p class="empty">Asking the server …</p>}
+      </main>
+    </>
+  );
+}
+
+function toMain(event: Event) {
+  // The part behind `#` is the page that is shown, so the link must not change it.
+  event.preventDefault();
+  document.getElementById("main")?.focus();
+}
+
+function Name() {
+  const server = report.value?.server;
+  return (
+    <p class="name">
+      <strong>Tidegate</strong>{" "}
+      {server && (
+        <span>
+          {server.version} · {server.state} for {duration(server.uptime)} · revision {server.revision}
+        </span>
+      )}
+    </p>
+  );
+}
+
+function Controls() {
+  return (
+    <div class="controls">
+      <div role="group" aria-label="Time range of graphs">
+        {RANGES.map((range) => (
+          <button
+            type="button"
+            key={range}
+            aria-pressed={place.value.range === range}
+            onClick={() => go({ range, at: null })}
+          >
+            {RANGE_NAMES[range]}
+          </button>
+        ))}
+      </div>
+      <button type="button" aria-pressed={paused.value} onClick={() => (paused.value = !paused.value)}>
+        {paused.value ? "Go on" : "Pause"}
+      </button>
+    </div>
+  );
+}
+
+function Trouble() {
+  return (
+    <div role="status">
+      {trouble.value && <p class="trouble">{trouble.value} What is shown is what it told last.</p>}
+      {paused.value && <p class="note">Paused: the figures stand still.</p>}
+    </div>
+  );
+}

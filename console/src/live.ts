@@ -1,0 +1,140 @@
+// What the pages show, and the one loop that keeps it up to date: one question under way at a time, none while
+// nobody looks.
+
+import { computed, effect, signal } from "@preact/signals";
+import { Unanswered, ask } from "./api";
+import type { DaysReport, HistoryReport, Report, SlowReport, UnderwayReport } from "./report";
+import { type Page, type Range, place } from "./route";
+import { type Point, point } from "./sample";
+import { EMPTY, type Series, append, fromDays, fromHistory, joined, marked } from "./series";
+
+/** Points that are kept of what is asked here: ten minutes. */
+const KEPT = 600;
+/** Two reports that are further apart make no point, seconds. */
+const PAUSE = 5;
+/** Milliseconds between two questions. */
+const EVERY = 1000;
+/** How often the server is asked for what it remembers, seconds. */
+const REMEMBERED_EVERY: Record<Range, number> = { "10m": 300, "6h": 10, "14d": 300, days: 3600 };
+/** Pages that show sites, which make the report large, and how often they are asked for, seconds. */
+const SITES_EVERY: Partial<Record<Page, number>> = { overview: 5, sites: 2 };
+
+export const paused = signal(false);
+export const trouble = signal<string | null>(null);
+export const report = signal<Report | null>(null);
+/** The last report that told of sites, the one before, and the seconds between the two. */
+export const sites = signal<{ now: Report; before: Report | null; seconds: number } | null>(null);
+export const underway = signal<UnderwayReport | null>(null);
+export const slow = signal<SlowReport | null>(null);
+
+/** The figures of the last second; whatever range the graphs have. */
+export const latest = signal<Point | null>(null);
+
+const watched = signal<Series>(EMPTY);
+const remembered = signal<{ range: Range; series: Series } | null>(null);
+/** Whether the server remembers at all; `null` before it has been asked. */
+export const remembers = signal<boolean | null>(null);
+
+/** What the graphs draw. */
+export const series = computed<Series>(() => {
+  const { range } = place.value;
+  const told = remembered.value?.range === range ? remembered.value.series : null;
+  if (range !== "10m") return told ?? EMPTY;
+  return told ? joined(told, watched.value, KEPT) : watched.value;
+});
+
+let taken = 0;
+/** The clock of the server less that of this machine, seconds. */
+let ahead: number | null = null;
+let sitesTaken = Number.NEGATIVE_INFINITY;
+let historyTaken = Number.NEGATIVE_INFINITY;
+
+/** Asks for what the page wants. */
+async function round(): Promise<void> {
+  const { page } = place.value;
+  const started = performance.now() / 1000;
+  const withSites = SITES_EVERY[page] !== undefined && started - sitesTaken >= (SITES_EVERY[page] ?? 0) - 0.1;
+  const told = await ask<Report>(withSites ? "status" : "status?sites=none");
+  learn(told, performance.now() / 1000, withSites);
+  if (page === "requests") underway.value = await ask<UnderwayReport>("requests");
+  if (page === "slow") slow.value = await ask<SlowReport>("slow");
+  await remember(started);
+}
+
+function learn(told: Report, at: number, withSites: boolean): void {
+  const before = report.value;
+  const here = Date.now() / 1000;
+  // The clock of the graphs is the server's, as it is in what the server remembers; it tells whole seconds alone.
+  ahead ??= Date.parse(told.server.now) / 1000 - here;
+  const now = here + ahead;
+  if (before) {
+    const gap = at - taken;
+    // After a pause the rates would be those of the pause; the server may know better.
+    const made = gap < PAUSE ? point(before, told, gap) : null;
+    if (gap >= PAUSE) historyTaken = Number.NEGATIVE_INFINITY;
+    watched.value = append(watched.value, now, made, KEPT);
+    latest.value = made;
+    if (before.server.revision !== told.server.revision) {
+      watched.value = marked(watched.value, now, `revision ${told.server.revision}`);
+    } else if (before.server.pid !== told.server.pid) {
+      watched.value = marked(watched.value, now, "upgrade");
+    }
+  }
+  if (withSites) {
+    const last = sites.value?.now ?? null;
+    sites.value = { now: told, before: last, seconds: last ? at - sitesTaken : 0 };
+    sitesTaken = at;
+  }
+  [report.value, taken] = [told, at];
+}
+
+/** Asks for what the server remembers, where that is due. */
+async function remember(now: number): Promise<void> {
+  const { range } = place.value;
+  const isDue = remembered.value?.range !== range || now - historyTaken >= REMEMBERED_EVERY[range];
+  if (!isDue || (remembers.value === false && now - historyTaken < 60)) return;
+  historyTaken = now;
+  try {
+    const told = await ask<HistoryReport | DaysReport>(`history?range=${range}`);
+    remembered.value = { range, series: "days" in told ? fromDays(told) : fromHistory(told) };
+    remembers.value = true;
+  } catch (error) {
+    // A server that does not remember is no trouble: what is seen here is drawn.
+    if (!(error instanceof Unanswered) || error.status !== 404) throw error;
+    remembers.value = false;
+  }
+}
+
+/** Goes on for as long as the page is there. */
+async function loop(): Promise<never> {
+  for (;;) {
+    const began = performance.now();
+    if (!paused.value && !document.hidden) {
+      try {
+        await round();
+        trouble.value = null;
+      } catch (error) {
+        trouble.value = error instanceof Error ? error.message : String(error);
+      }
+    }
+    // A report that takes long, as one of very many sites does, is asked for less often.
+    const took = performance.now() - began;
+    await new Promise<void>((wake) => {
+      wakeUp = wake;
+      setTimeout(wake, Math.max(EVERY - took, 4 * took, 50));
+    });
+  }
+}
+
+let wakeUp: () => void = () => {};
+
+/** Begins to ask. */
+export function start(): void {
+  document.addEventListener("visibilitychange", () => wakeUp());
+  // Another page or range wants something else at once.
+  effect(() => {
+    void [place.value.page, place.value.range, paused.value];
+    wakeUp();
+  });
+  void loop();
+}

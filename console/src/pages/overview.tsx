@@ -1,0 +1,179 @@
+// What the server does: what limits it first, then figures of this moment, then graphs.
+
+import { bytes, count, duration, moment, percent, whole } from "../format";
+import { latest, remembers, report, series, sites } from "../live";
+import { Chart, type Line } from "../parts/chart";
+import { Findings } from "../parts/findings";
+import { Tile } from "../parts/meter";
+import { Processes, Workers } from "../parts/processes";
+import type { Report } from "../report";
+import { format, go, place } from "../route";
+import { routesOf } from "./routes";
+
+const CLASSES: Line[] = [
+  { column: "responses_2xx", title: "2xx", color: "--c1" },
+  { column: "responses_3xx", title: "3xx", color: "--c2" },
+  { column: "responses_4xx", title: "4xx", color: "--c3" },
+  { column: "responses_5xx", title: "5xx", color: "--c4" },
+];
+const TIMES: Line[] = [
+  { column: "p50", title: "50th", color: "--c1" },
+  { column: "p90", title: "90th", color: "--c2" },
+  { column: "p99", title: "99th", color: "--c3" },
+  { column: "p999", title: "99.9th", color: "--c4" },
+];
+const CONNECTIONS: Line[] = [
+  { column: "connections", title: "open", color: "--c1" },
+  { column: "in_flight", title: "in flight", color: "--c2" },
+  { column: "waiting", title: "waiting", color: "--c3" },
+  { column: "idle", title: "idle", color: "--c5" },
+];
+const TURNED_AWAY: Line[] = [
+  { column: "refused", title: "refused", color: "--c3" },
+  { column: "responses_5xx", title: "5xx", color: "--c4" },
+];
+const CPU: Line[] = [
+  { column: "cpu_servers", title: "servers", color: "--c1" },
+  { column: "cpu_master", title: "master", color: "--c2" },
+];
+const MEMORY: Line[] = [
+  { column: "resident_servers", title: "servers", color: "--c1" },
+  { column: "resident_master", title: "master", color: "--c2" },
+];
+const BYTES: Line[] = [
+  { column: "sent_bytes", title: "sent", color: "--c1" },
+  { column: "received_bytes", title: "received", color: "--c2" },
+];
+const RATIOS: Line[] = [{ column: "cache_hit_ratio", title: "file cache hits", color: "--c1" }];
+const HANDSHAKES: Line[] = [
+  { column: "tls_full", title: "full", color: "--c3" },
+  { column: "tls_resumed", title: "resumed", color: "--c1" },
+];
+
+const rate = (value: number | null | undefined) => (value == null ? "–" : `${count(value)}/s`);
+const bytesRate = (value: number | null | undefined) => (value == null ? "–" : `${bytes(value)}/s`);
+
+export function Overview() {
+  const told = report.value;
+  if (!told) return null;
+  const seen = series.value;
+  return (
+    <>
+      <Findings findings={told.findings} />
+      <Now told={told} />
+      <Moment />
+      <div class="charts">
+        <Chart title="Answers a second, by class" series={seen} lines={CLASSES} show={rate} />
+        <Chart title="Time to answer, percentiles" series={seen} lines={TIMES} show={duration} isLogarithmic />
+        <Chart title="Connections and requests" series={seen} lines={shownOf(CONNECTIONS)} show={count} />
+        <Chart title="Turned away and failed, a second" series={seen} lines={TURNED_AWAY} show={rate} />
+        <Chart title="Processor time (100 % is one processor)" series={seen} lines={CPU} show={percent} />
+        <Chart title="Memory of processes" series={seen} lines={MEMORY} show={bytes} isBytes />
+        <Chart title="Bytes a second" series={seen} lines={BYTES} show={bytesRate} isBytes />
+        <Chart title="File cache: share of hits" series={seen} lines={RATIOS} show={percent} top={1} />
+        {told.stats.tls_handshakes.total > 0 && (
+          <Chart title="TLS handshakes a second" series={seen} lines={HANDSHAKES} show={rate} />
+        )}
+      </div>
+      <Changes />
+      <Busiest />
+      <Processes server={told.server} />
+      <Workers workers={told.workers} />
+      {remembers.value === false && (
+        <p class="note">
+          This server does not remember its figures: the graphs begin when this page was opened, and longer ranges are
+          empty.
+        </p>
+      )}
+    </>
+  );
+}
+
+/** What the history of a server does not have is drawn only where it was seen here. */
+function shownOf(lines: Line[]): Line[] {
+  return lines.filter(
+    ({ column }) => column !== "idle" || series.value.columns[column]?.some((value) => value !== null),
+  );
+}
+
+/** The figures of this moment. */
+function Now({ told }: { told: Report }) {
+  const { stats, server } = told;
+  const last = (name: string) => latest.value?.[name];
+  const { connections, in_flight, queued, keep_alive } = stats;
+  const failing = last("responses_5xx") ?? 0;
+  const limit = (level: { limit?: number }) => (level.limit ? `of ${whole(level.limit)}` : undefined);
+  const isFull = (level: { current: number; limit?: number }) => !!level.limit && level.current >= 0.9 * level.limit;
+  const cpu = (last("cpu_servers") ?? 0) + (last("cpu_master") ?? 0);
+  const memory = server.used.servers.resident_bytes + server.used.master.resident_bytes;
+  return (
+    <dl class="tiles" aria-label="Now">
+      <Tile name="Requests" value={rate(last("requests"))} note={`${whole(stats.requests)} in all`} />
+      <Tile name="Median time" value={duration(last("p50"))} note={`99th ${duration(last("p99"))}`} />
+      <Tile
+        name="Errors (5xx)"
+        value={rate(last("responses_5xx"))}
+        note={`${whole(stats.responses["5xx"])} in all`}
+        isBad={failing > 0}
+      />
+      <Tile
+        name="Connections"
+        value={whole(connections.current)}
+        note={limit(connections)}
+        isBad={isFull(connections)}
+      />
+      <Tile name="Idle" value={whole(keep_alive.current)} note={limit(keep_alive)} />
+      <Tile name="In flight" value={whole(in_flight.current)} note={limit(in_flight)} isBad={isFull(in_flight)} />
+      <Tile name="Waiting" value={whole(queued.current)} note={limit(queued)} isBad={queued.current > 0} />
+      <Tile name="Sent" value={bytesRate(last("sent_bytes"))} note={`${bytes(stats.sent_bytes)} in all`} />
+      <Tile name="Processor" value={percent(cpu)} note="of one" />
+      <Tile name="Memory" value={bytes(memory)} />
+    </dl>
+  );
+}
+
+/** The moment that a link leads to. */
+function Moment() {
+  const { at } = place.value;
+  if (at === null) return null;
+  return (
+    <p class="note">
+      Marked: {moment(at)}, {new Date(at * 1000).toISOString()}. This address leads here again.{" "}
+      <button type="button" onClick={() => go({ at: null })}>
+        Unmark
+      </button>
+    </p>
+  );
+}
+
+/** What the broken lines of the graphs are, the last ones. */
+function Changes() {
+  const marks = [...series.value.marks].sort((one, other) => one.at - other.at).slice(-8);
+  if (marks.length === 0) return null;
+  return <p class="note">Broken lines: {marks.map(({ at, what }) => `${moment(at)} ${what}`).join(", ")}.</p>;
+}
+
+/** Which routes the time goes to. */
+function Busiest() {
+  const told = sites.value;
+  if (!told) return null;
+  const routes = routesOf(told.now, told.before, told.seconds).filter(({ seconds }) => seconds > 0);
+  const busiest = routes.sort((one, other) => other.seconds - one.seconds).slice(0, 5);
+  if (busiest.length === 0) return null;
+  return (
+    <section aria-labelledby="busiest">
+      <h2 id="busiest">Where the time goes</h2>
+      <ol class="busiest">
+        {busiest.map((route) => (
+          <li key={`${route.site} ${route.route}`}>
+            <a href={format({ ...place.value, page: "sites", filter: `${route.site} ${route.route}` })}>
+              {route.site} {route.route}
+            </a>{" "}
+            <strong>{percent(route.share)}</strong> of all time
+            {route.rate !== null && `, ${rate(route.rate)}`}, 99th {duration(route.p99)}
+          </li>
+        ))}
+      </ol>
+    </section>
+  );
+}

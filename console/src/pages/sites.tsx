@@ -1,0 +1,80 @@
+// Every route of every site, those first that cost the most time.
+
+import { bytes, count, duration, whole } from "../format";
+import { sites } from "../live";
+import { Share } from "../parts/meter";
+import { type Column, Table } from "../parts/table";
+import { type RouteRow, routesOf } from "./routes";
+
+const COLUMNS: Column<RouteRow>[] = [
+  { name: "site", title: "Site", key: ({ site }) => site, isText: true },
+  { name: "route", title: "Route", key: ({ route }) => route, isText: true },
+  {
+    name: "seconds",
+    title: "Share of time",
+    help: "All times of its requests together, of those of all routes",
+    key: ({ seconds }) => seconds,
+    show: ({ share }) => <Share of={share} />,
+  },
+  {
+    name: "rate",
+    title: "Now",
+    help: "Requests a second",
+    key: ({ rate }) => rate,
+    show: ({ rate }) => (rate === null ? "–" : `${count(rate)}/s`),
+  },
+  { name: "requests", title: "Requests", key: ({ requests }) => requests, show: ({ requests }) => whole(requests) },
+  { name: "mean", title: "Mean", key: ({ mean }) => mean, show: ({ mean }) => duration(mean) },
+  {
+    name: "p50",
+    title: "50th",
+    help: "Half of the requests took no longer",
+    key: ({ p50 }) => p50,
+    show: ({ p50 }) => duration(p50),
+  },
+  {
+    name: "p99",
+    title: "99th",
+    help: "One of a hundred took longer",
+    key: ({ p99 }) => p99,
+    show: ({ p99 }) => duration(p99),
+  },
+  {
+    name: "queue",
+    title: "Queue 99th",
+    help: "Waiting for a place, of those who had to",
+    key: ({ queue }) => queue,
+    show: ({ queue }) => duration(queue),
+  },
+  {
+    name: "application",
+    title: "Application 99th",
+    help: "From the first byte to an application until the head of its answer",
+    key: ({ application }) => application,
+    show: ({ application }) => duration(application),
+  },
+  { name: "refused", title: "4xx", key: ({ refused }) => refused, show: ({ refused }) => whole(refused) },
+  {
+    name: "failed",
+    title: "5xx",
+    key: ({ failed }) => failed,
+    show: ({ failed }) => (failed > 0 ? <span class="bad">{whole(failed)}</span> : "0"),
+  },
+  { name: "sent", title: "Sent", key: ({ sent }) => sent, show: ({ sent }) => bytes(sent) },
+];
+
+export function Sites() {
+  const told = sites.value;
+  if (!told) return <p class="empty">Asking the server …</p>;
+  return (
+    <Table
+      caption="Routes"
+      rows={routesOf(told.now, told.before, told.seconds)}
+      columns={COLUMNS}
+      id={({ site, route }) => `${site}\n${route}`}
+      order="-seconds"
+      texts={({ site, route }) => [site, route]}
+      empty="There is no site."
+    />
+  );
+}

@@ -1,0 +1,74 @@
+// From two reports to a point of the graphs: rates, ratios and percentiles of the time between them. Pure.
+
+import type { Report, Times } from "./report";
+
+/** What a point tells, by the names that the history of the server has. */
+export type Point = Record<string, number | null>;
+
+const QUANTILES: [string, number][] = [
+  ["p50", 0.5],
+  ["p90", 0.9],
+  ["p99", 0.99],
+  ["p999", 0.999],
+];
+
+/** Rates between two reports that were taken `seconds` apart; `null` where the server has begun to count anew. */
+export function point(before: Report, after: Report, seconds: number): Point | null {
+  const [old, now] = [before.stats, after.stats];
+  if (seconds <= 0 || now.requests < old.requests || before.server.started !== after.server.started) return null;
+  const rate = (of: (report: Report) => number) => Math.max(0, (of(after) - of(before)) / seconds);
+  const made: Point = {
+    requests: rate((report) => report.stats.requests),
+    received_bytes: rate((report) => report.stats.received_bytes),
+    sent_bytes: rate((report) => report.stats.sent_bytes),
+    connections: now.connections.current,
+    in_flight: now.in_flight.current,
+    waiting: now.queued.current,
+    idle: now.keep_alive.current,
+    refused: rate(refused),
+    cpu_servers: rate((report) => report.server.used.servers.cpu_seconds),
+    cpu_master: rate((report) => report.server.used.master.cpu_seconds),
+    resident_servers: after.server.used.servers.resident_bytes,
+    resident_master: after.server.used.master.resident_bytes,
+    cache_hit_ratio: ratio(now.cache_hits - old.cache_hits, now.cache_misses - old.cache_misses),
+    tls_full: rate((report) => report.stats.tls_handshakes.full ?? 0),
+    tls_resumed: rate((report) => report.stats.tls_handshakes.resumed ?? 0),
+  };
+  for (const name of ["1xx", "2xx", "3xx", "4xx", "5xx"]) {
+    made[`responses_${name}`] = rate((report) => report.stats.responses[name] ?? 0);
+  }
+  const between = difference(old.latency, now.latency);
+  for (const [name, share] of QUANTILES) made[name] = quantile(between, share);
+  return made;
+}
+
+/** Connections and requests that were turned away. */
+export function refused(report: Report): number {
+  const { connection_refusals, queue_refusals, requests_shed } = report.stats;
+  return connection_refusals.total + queue_refusals.total + requests_shed;
+}
+
+/** Hits among all; `null` where there was nothing. */
+export function ratio(hits: number, misses: number): number | null {
+  return hits + misses > 0 ? hits / (hits + misses) : null;
+}
+
+/** What has come into the buckets of a histogram, shortest first. */
+export function difference(before: Times, after: Times): [number, number][] {
+  const had = new Map(before.buckets ?? []);
+  return (after.buckets ?? [])
+    .map(([end, held]): [number, number] => [end, held - (had.get(end) ?? 0)])
+    .filter(([, held]) => held > 0)
+    .sort(([one], [other]) => one - other);
+}
+
+/** The end of the bucket that holds the quantile; `null` where nothing was counted. */
+export function quantile(buckets: [number, number][], share: number): number | null {
+  const total = buckets.reduce((sum, [, held]) => sum + held, 0);
+  let left = Math.ceil(total * share);
+  for (const [end, held] of buckets) {
+    left -= held;
+    if (left <= 0) return end;
+  }
+  return null;
+}

@@ -1,0 +1,163 @@
+// The console in a real browser, before a real server: `node browser.mjs CHROMIUM URL TIDEGATE CONTROL [SCREENSHOTS]`.
+// `crates/tidegate/tests/console.rs` starts the server and an application that fails or never answers, and runs this.
+
+import assert from "node:assert/strict";
+import { execFileSync } from "node:child_process";
+import { readFileSync } from "node:fs";
+import { createRequire } from "node:module";
+import { join } from "node:path";
+import { chromium } from "playwright-core";
+
+const [executablePath, url, tidegate, control, shots] = process.argv.slice(2);
+const axe = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
+const PAGES = ["overview", "sites", "requests", "slow", "pools", "limits", "certificates"];
+const [WIDE, NARROW] = [
+  { width: 1400, height: 900 },
+  { width: 390, height: 844 },
+];
+
+const browser = await chromium.launch({ executablePath, args: ["--no-sandbox"] });
+const said = [];
+
+async function open(options) {
+  // axe-core is put into the page, which the page itself would not let anybody do.
+  const context = await browser.newContext({ viewport: WIDE, ...options });
+  const page = await context.newPage();
+  page.setDefaultTimeout(20_000);
+  page.on("pageerror", (error) => said.push(`an error: ${error.message}`));
+  page.on("console", (message) => {
+    // A server that remembers nothing, or has no findings, says so with 404.
+    if (message.type() === "error" && !message.text().includes("404")) said.push(message.text());
+  });
+  page.on("request", (request) => {
+    if (!request.url().startsWith(new URL("/", url).href) && !request.url().startsWith("data:"))
+      said.push(`it asks ${request.url()}`);
+  });
+  page.on("dialog", (dialog) => {
+    said.push(`a dialog: ${dialog.message()}`);
+    void dialog.dismiss();
+  });
+  await page.goto(url);
+  return page;
+}
+
+/** Leads to a page of the console. */
+async function go(page, name, query = "") {
+  await page.evaluate((hash) => {
+    location.hash = hash;
+  }, `#/${name}${query}`);
+  await page.locator(`nav a[aria-current=page][href^="#/${name}"]`).waitFor();
+}
+
+/** The figure of a tile. */
+const tile = (page, name) => page.locator("dt", { hasText: name }).locator("xpath=following-sibling::dd/strong");
+
+/** Waits until a text matches. */
+async function until(locator, pattern) {
+  await locator.filter({ hasText: pattern }).first().waitFor();
+}
+
+async function dataOfAllPages(page) {
+  await until(tile(page, "Requests"), /\/s$/);
+  await until(page.locator(".busiest"), /a\.test \/fail\/\*/);
+  await page.locator(".chart canvas").first().waitFor();
+  await go(page, "sites");
+  await until(page.locator("tbody tr"), /a\.test\s*\/fail\/\*/);
+  await page.locator("input[type=search]").fill("fail");
+  await until(page.locator(".filter [role=status]"), /^1 of \d+$/);
+  await page.getByRole("button", { name: "5xx" }).click();
+  await page.locator("th[aria-sort=descending]", { hasText: "5xx" }).waitFor();
+  await go(page, "requests");
+  // What a client has chosen is text.
+  await until(page.locator("tbody code"), "GET /hang/?<img src=x onerror=alert(1)>".slice(0, 10));
+  assert.equal(await page.locator("tbody img").count(), 0);
+  await go(page, "slow");
+  await page.locator("caption, .empty").first().waitFor({ state: "attached" });
+  await go(page, "limits");
+  await until(page.locator("tbody tr"), /limit "?few/);
+  await go(page, "pools");
+  await until(page.locator("h2"), /Upstream app/);
+  await go(page, "certificates");
+  await until(page.locator(".empty"), /No certificate/);
+  await go(page, "overview");
+}
+
+async function updatesGoOn(page) {
+  const requests = async () =>
+    Number(
+      (
+        await page.locator("dt", { hasText: "Requests" }).locator("xpath=following-sibling::dd/span").innerText()
+      ).replace(/\D/g, ""),
+    );
+  for (const [command, sign] of [
+    ["reload", /revision 2/],
+    ["upgrade", /serving for/],
+  ]) {
+    const before = await requests();
+    execFileSync(tidegate, [command, "--control", control]);
+    await until(page.locator(".name"), sign);
+    await page.waitForFunction((before) => {
+      const note = [...document.querySelectorAll("dt")]
+        .find((dt) => dt.textContent === "Requests")
+        ?.nextElementSibling?.querySelector("span");
+      return Number(note?.textContent.replace(/\D/g, "")) > before;
+    }, before);
+    await page.locator(".trouble").waitFor({ state: "detached" });
+  }
+}
+
+async function keysAndPause(page) {
+  await page.keyboard.press("p");
+  await page.getByRole("button", { name: "Go on" }).waitFor();
+  await page.keyboard.press("p");
+  await page.keyboard.press("2");
+  await until(page.locator("h1"), "Sites and routes");
+  await page.keyboard.press("/");
+  assert.equal(await page.evaluate(() => document.activeElement?.getAttribute("type")), "search");
+  await go(page, "overview");
+  await page.locator(".canvas").first().focus();
+  await page.keyboard.press("ArrowLeft");
+  await page.keyboard.press("Enter");
+  await until(page.locator(".note"), /Marked/);
+  assert.match(page.url(), /at=\d+/);
+  await page.keyboard.press("Escape");
+}
+
+/** Nothing serious by axe-core, and nothing wider than the window. */
+async function isSound(page, kind) {
+  for (const name of PAGES) {
+    await go(page, name);
+    await page.locator("h1").waitFor();
+    if (name !== "overview") await page.locator("caption, .empty, h2").first().waitFor({ state: "attached" });
+    await page.evaluate(axe);
+    const { violations } = await page.evaluate(() => globalThis.axe.run());
+    const serious = violations.filter(({ impact }) => impact === "serious" || impact === "critical");
+    for (const { id, nodes } of serious)
+      said.push(
+        `axe, ${kind}, ${name}: ${id}: ${nodes
+          .map(({ html }) => html)
+          .join(" | ")
+          .slice(0, 500)}`,
+      );
+    const beyond = await page.evaluate(
+      () => document.documentElement.scrollWidth - document.documentElement.clientWidth,
+    );
+    if (beyond > 0) said.push(`${kind}, ${name}: wider than the window by ${beyond}`);
+    if (shots) await page.screenshot({ path: join(shots, `${kind}-${name}.png`), fullPage: true });
+  }
+}
+
+try {
+  const page = await open({ colorScheme: "light" });
+  await dataOfAllPages(page);
+  await keysAndPause(page);
+  await isSound(page, "light");
+  await go(page, "overview");
+  await updatesGoOn(page);
+  await isSound(await open({ colorScheme: "dark" }), "dark");
+  await isSound(await open({ viewport: NARROW }), "narrow");
+} finally {
+  await browser.close();
+}
+assert.deepEqual(said, []);
+console.log("all is well");

@@ -1,0 +1,95 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import type { Report } from "../src/report";
+import { difference, point, quantile, ratio } from "../src/sample";
+
+const times = (buckets: [number, number][]) => ({
+  count: 0,
+  sum: 0,
+  mean: 0,
+  p50: 0,
+  p90: 0,
+  p99: 0,
+  p999: 0,
+  max: 0,
+  buckets,
+});
+
+/** A report with these counts, and nothing of anything else. */
+function told(requests: number, buckets: [number, number][], started = "2026-01-01T00:00:00Z"): Report {
+  const kinds = { total: 0 };
+  const level = { current: 3, peak: 4 };
+  const used = { cpu_seconds: requests / 1024, resident_bytes: 7, descriptors: 1 };
+  return {
+    server: { started, used: { servers: used, master: used } },
+    stats: {
+      requests,
+      responses: { total: requests, "2xx": requests, codes: {} },
+      received_bytes: requests * 10,
+      sent_bytes: requests * 100,
+      connections: level,
+      in_flight: level,
+      queued: level,
+      keep_alive: level,
+      latency: times(buckets),
+      cache_hits: requests,
+      cache_misses: 0,
+      tls_handshakes: kinds,
+      connection_refusals: kinds,
+      queue_refusals: kinds,
+      requests_shed: 0,
+    },
+  } as unknown as Report;
+}
+
+test("two reports make rates", () => {
+  const made = point(
+    told(100, [[0.001, 100]]),
+    told(300, [
+      [0.001, 110],
+      [0.5, 190],
+    ]),
+    2,
+  );
+  assert.ok(made);
+  assert.equal(made.requests, 100);
+  assert.equal(made.responses_2xx, 100);
+  assert.equal(made.responses_5xx, 0);
+  assert.equal(made.sent_bytes, 10_000);
+  assert.equal(made.cpu_servers, 100 / 1024);
+  assert.equal(made.connections, 3);
+  assert.equal(made.cache_hit_ratio, 1);
+  assert.deepEqual([made.p50, made.p99], [0.5, 0.5]);
+});
+
+test("counts that begin anew are a gap", () => {
+  assert.equal(point(told(300, []), told(100, []), 1), null);
+  assert.equal(point(told(100, []), told(300, [], "2026-01-02T00:00:00Z"), 1), null);
+  assert.equal(point(told(100, []), told(300, []), 0), null);
+});
+
+test("percentiles of what has come since", () => {
+  const between = difference(
+    times([
+      [0.001, 5],
+      [0.1, 1],
+    ]),
+    times([
+      [0.1, 2],
+      [0.001, 104],
+    ]),
+  );
+  assert.deepEqual(between, [
+    [0.001, 99],
+    [0.1, 1],
+  ]);
+  assert.equal(quantile(between, 0.5), 0.001);
+  assert.equal(quantile(between, 0.99), 0.001);
+  assert.equal(quantile(between, 0.999), 0.1);
+  assert.equal(quantile([], 0.5), null);
+});
+
+test("a ratio of nothing is none", () => {
+  assert.equal(ratio(0, 0), null);
+  assert.equal(ratio(3, 1), 0.75);
+});
