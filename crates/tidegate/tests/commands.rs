@@ -10,8 +10,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// What is not run here, and why.
-const APART: [(&str, &str); 3] = [
+const APART: [(&str, &str); 4] = [
     ("docs --serve", "serves until it is ended, and this program is built without the site"),
+    ("tidegate tail", "goes on until it is ended: `tests/live.rs` has it"),
     ("bench idle", "15,000 connections: the tests of the bench have fewer"),
     ("https://", "wants a server with TLS: the tests of the bench have one"),
 ];

@@ -594,7 +594,6 @@ fn add_counts(sum: &mut Figures, more: &Figures) {
     sum.counted.merge(&more.counted);
     sum.log_lines_lost += more.log_lines_lost;
     sum.used.add(&more.used);
-    sum.series.merge(&more.series);
     sum.workers.extend_from_slice(&more.workers);
     lanes::merge(&mut sum.lanes, &more.lanes);
     balance::report::merge(&mut sum.groups, &more.groups);
