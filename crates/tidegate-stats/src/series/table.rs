@@ -572,7 +572,7 @@ mod tests {
         table.set_slow_after(ids[0], None);
         assert!(!is_slow(ids[0], 400));
         (0..4).for_each(|_| table.learn());
-        assert!(is_slow(ids[0], 30));
+        assert!(is_slow(ids[0], 50));
     }
 
     #[test]
