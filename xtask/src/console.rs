@@ -67,7 +67,8 @@ fn install() -> Result<()> {
     if changed(&installed).is_some_and(|installed| changed(&lock).is_some_and(|lock| lock <= installed)) {
         return Ok(());
     }
-    npm(&["ci", "--silent", "--no-audit", "--no-fund", "--ignore-scripts"])
+    // Not `npm ci`, which refuses a lock file without the packages of platforms that a registry does not have.
+    npm(&["install", "--no-save", "--silent", "--no-audit", "--no-fund", "--ignore-scripts"])
 }
 
 fn build() -> Result<()> {
