@@ -2,7 +2,7 @@
 
 use super::control_socket::Server;
 use super::{complain, print};
-use crate::master::control::Request;
+use crate::master::control::{Request, Subject};
 use anyhow::{Result, bail};
 use clap::{Args, Subcommand, ValueEnum};
 use std::net::IpAddr;
@@ -391,18 +391,18 @@ pub fn status(arguments: &StatusArguments) -> Result<ExitCode> {
         Some(Part::History | Part::Settings) if arguments.action.is_some() => {
             bail!("this is only shown here")
         }
-        Some(Part::Settings) => Request::Settings(form),
+        Some(Part::Settings) => Request::Show(Subject::Settings, form),
         Some(Part::History) => {
             let default = HistoryRange::Recent(Range::Minutes);
-            Request::History(arguments.range.unwrap_or(default), form)
+            Request::Show(Subject::History(arguments.range.unwrap_or(default)), form)
         }
         Some(Part::Requests | Part::Slow | Part::Busiest) if arguments.action.is_some() => {
             bail!("requests are only shown here; `tidegate cancel ID` ends one that is under way")
         }
-        Some(Part::Requests) => Request::Requests(form),
-        Some(Part::Slow) => Request::Slow(form),
-        Some(Part::Findings) => Request::Findings(form),
-        Some(Part::Busiest) => Request::Busiest(form),
+        Some(Part::Requests) => Request::Show(Subject::Requests, form),
+        Some(Part::Slow) => Request::Show(Subject::Slow, form),
+        Some(Part::Findings) => Request::Show(Subject::Findings, form),
+        Some(Part::Busiest) => Request::Show(Subject::Busiest, form),
         Some(Part::Cache) => {
             let question = match arguments.action {
                 None => "report",

@@ -5,6 +5,8 @@
 //! answered on the connection's own thread, orders go to the master. A client that dawdles costs a thread,
 //! of which there are few, and never holds up the master.
 
+mod request;
+
 use super::Event;
 use super::proof::{self, Operator, Proof, Proven};
 use super::sealing;
@@ -18,7 +20,7 @@ use rustix::process::{geteuid, getppid, getuid};
 use std::collections::VecDeque;
 use std::fs;
 use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write};
-use std::net::{IpAddr, Shutdown};
+use std::net::Shutdown;
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
@@ -27,9 +29,9 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use tidegate_config::Settings;
-use tidegate_core::selection::Selection;
-use tidegate_modules::gateway::balance::groups::{SteeringOrder, Way};
-use tidegate_modules::status::{Format, HistoryRange};
+use tidegate_modules::status::Format;
+
+pub use request::{Request, Subject, is_request_id};
 
 /// The longest request line, bytes.
 const LINE: u64 = 8 << 10;
@@ -42,230 +44,6 @@ const COMMANDS: usize = 16;
 const STRANGERS: usize = 16;
 /// How long the master waits for a last reply to leave.
 const FAREWELL: Duration = Duration::from_secs(1);
-
-/// What an operator asks of the server.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Request {
-    /// A report.
-    Status(Format),
-    /// A question to every worker about its file cache: `report`, `list`, `start`, `stop`, `restart`, each
-    /// also with ` json` behind it.
-    Cache(String),
-    /// The requests under way, as text or JSON.
-    Requests(Format),
-    /// The requests that were slow for their route.
-    Slow(Format),
-    /// What limits the server, as text or JSON.
-    Findings(Format),
-    /// What there was, as text or JSON.
-    History(HistoryRange, Format),
-    /// What the settings in force say, and where.
-    Settings(Format),
-    /// What comes most often.
-    Busiest(Format),
-    /// One of those under way is to end.
-    Cancel(String),
-    /// Those of a selection are to end; `is_rehearsal` only says which those are.
-    CancelAll { selection: Selection, is_rehearsal: bool },
-    /// What one who watches requests end has not been told yet; without a selection it watches no longer.
-    Tail { name: String, selection: Option<Selection> },
-    /// Who is banned.
-    Bans,
-    /// Somebody is banned no longer.
-    Lift(IpAddr),
-    /// Take up new settings.
-    Reload {
-        /// Whether names that the files no longer hold may go.
-        allows_loss: bool,
-        /// The settings file that the operator means; `None` is the server's, whatever it is.
-        config: Option<PathBuf>,
-    },
-    /// End; `now` cuts what is in flight.
-    Stop {
-        /// Whether to wait for nothing.
-        now: bool,
-        /// The settings file of the server that is meant.
-        config: Option<PathBuf>,
-    },
-    /// What a member of an upstream group is to get.
-    Steer {
-        /// The name of its group.
-        group: String,
-        /// The member as written.
-        member: String,
-        /// What is said of it.
-        order: SteeringOrder,
-    },
-    /// Replace the processes of a pool.
-    RestartPool(String),
-    /// Open the logs anew, after a rotation.
-    ReopenLogs,
-    /// Hand over to a new program.
-    Upgrade {
-        /// `None` is the one that was started.
-        binary: Option<PathBuf>,
-        /// Whether names that the files no longer hold may go.
-        allows_loss: bool,
-    },
-}
-
-impl Request {
-    /// As a line, without its end.
-    pub fn to_line(&self) -> String {
-        match self {
-            Request::Status(Format::Text | Format::Html) => "status text".into(),
-            Request::Status(Format::Json) => "status json".into(),
-            Request::Status(Format::Xml) => "status xml".into(),
-            Request::Status(Format::Prometheus) => "status prometheus".into(),
-            Request::Status(Format::OpenMetrics) => "status openmetrics".into(),
-            Request::Cache(question) => format!("cache {question}").trim_end().into(),
-            Request::Requests(Format::Json) => "requests json".into(),
-            Request::Requests(_) => "requests text".into(),
-            Request::Slow(Format::Json) => "slow json".into(),
-            Request::Slow(_) => "slow text".into(),
-            Request::Findings(Format::Json) => "findings json".into(),
-            Request::Findings(_) => "findings text".into(),
-            Request::History(range, Format::Json) => format!("history {} json", range.name()),
-            Request::History(range, _) => format!("history {} text", range.name()),
-            Request::Settings(Format::Json) => "settings json".into(),
-            Request::Settings(_) => "settings text".into(),
-            Request::Busiest(Format::Json) => "busiest json".into(),
-            Request::Busiest(_) => "busiest text".into(),
-            Request::Cancel(id) => format!("cancel {id}"),
-            Request::CancelAll { selection, is_rehearsal } => {
-                format!("cancel-all {} {selection}", if *is_rehearsal { "dry" } else { "now" })
-            }
-            Request::Tail { name, selection: Some(selection) } => format!("tail {name} {selection}"),
-            Request::Tail { name, selection: None } => format!("tail-end {name}"),
-            Request::Bans => "bans".into(),
-            Request::Lift(address) => format!("lift {address}"),
-            Request::Reload { allows_loss, config } => {
-                line("reload", ("allow-loss", *allows_loss), ("of", config.as_deref()))
-            }
-            // Neither name holds a line end or a tab: the settings refuse both.
-            Request::Steer { group, member, order } => {
-                let said = match order {
-                    SteeringOrder::Way(Way::Serve) => "serve".to_owned(),
-                    SteeringOrder::Way(Way::Drain) => "drain".to_owned(),
-                    SteeringOrder::Way(Way::Pause) => "pause".to_owned(),
-                    SteeringOrder::Weight(None) => "weight=own".to_owned(),
-                    SteeringOrder::Weight(Some(weight)) => format!("weight={weight}"),
-                };
-                format!("upstream {said} {group}\t{member}")
-            }
-            Request::RestartPool(name) => format!("restart-pool {name}"),
-            Request::ReopenLogs => "reopen-logs".into(),
-            Request::Stop { now, config } => line("stop", ("now", *now), ("of", config.as_deref())),
-            Request::Upgrade { binary, allows_loss } => {
-                line("upgrade", ("allow-loss", *allows_loss), ("to", binary.as_deref()))
-            }
-        }
-    }
-
-    /// Reads a line.
-    pub fn parse(line: &str) -> Option<Request> {
-        let (word, rest) = line.split_once(' ').unwrap_or((line, ""));
-        Some(match (word, rest) {
-            ("status", "" | "text") => Request::Status(Format::Text),
-            ("status", "json") => Request::Status(Format::Json),
-            ("status", "xml") => Request::Status(Format::Xml),
-            ("status", "prometheus") => Request::Status(Format::Prometheus),
-            ("status", "openmetrics") => Request::Status(Format::OpenMetrics),
-            ("cache", question) => Request::Cache(question.into()),
-            ("requests", "" | "text") => Request::Requests(Format::Text),
-            ("requests", "json") => Request::Requests(Format::Json),
-            ("slow", "" | "text") => Request::Slow(Format::Text),
-            ("slow", "json") => Request::Slow(Format::Json),
-            ("findings", "" | "text") => Request::Findings(Format::Text),
-            ("findings", "json") => Request::Findings(Format::Json),
-            ("history", rest) => {
-                let (range, format) = rest.split_once(' ').unwrap_or((rest, "text"));
-                let format = match format {
-                    "json" => Format::Json,
-                    "text" => Format::Text,
-                    _ => return None,
-                };
-                Request::History(HistoryRange::from_name(range)?, format)
-            }
-            ("settings", "" | "text") => Request::Settings(Format::Text),
-            ("settings", "json") => Request::Settings(Format::Json),
-            ("busiest", "" | "text") => Request::Busiest(Format::Text),
-            ("busiest", "json") => Request::Busiest(Format::Json),
-            ("cancel", id) if is_request_id(id) => Request::Cancel(id.into()),
-            ("cancel-all", rest) => {
-                let (how, selection) = rest.split_once(' ')?;
-                let is_rehearsal = match how {
-                    "dry" => true,
-                    "now" => false,
-                    _ => return None,
-                };
-                let selection: Selection = selection.parse().ok()?;
-                // All of them are meant by nobody.
-                let is_some = !selection.is_everything();
-                is_some.then_some(Request::CancelAll { selection, is_rehearsal })?
-            }
-            ("tail", rest) => {
-                let (name, selection) = rest.split_once(' ')?;
-                let selection = Some(selection.parse().ok()?);
-                is_request_id(name).then(|| Request::Tail { name: name.into(), selection })?
-            }
-            ("tail-end", name) if is_request_id(name) => Request::Tail { name: name.into(), selection: None },
-            ("bans", "") => Request::Bans,
-            ("lift", address) => Request::Lift(address.parse().ok()?),
-            ("upstream", rest) => {
-                let (said, names) = rest.split_once(' ')?;
-                let (group, member) = names.split_once('\t')?;
-                let order = match said {
-                    "serve" => SteeringOrder::Way(Way::Serve),
-                    "drain" => SteeringOrder::Way(Way::Drain),
-                    "pause" => SteeringOrder::Way(Way::Pause),
-                    "weight=own" => SteeringOrder::Weight(None),
-                    other => SteeringOrder::Weight(Some(other.strip_prefix("weight=")?.parse().ok()?)),
-                };
-                Request::Steer { group: group.into(), member: member.into(), order }
-            }
-            ("restart-pool", name) if !name.is_empty() => Request::RestartPool(name.into()),
-            ("reopen-logs", "") => Request::ReopenLogs,
-            ("reload", rest) => {
-                let (allows_loss, config) = parse_order(rest, "allow-loss", "of")?;
-                Request::Reload { allows_loss, config }
-            }
-            ("stop", rest) => {
-                let (now, config) = parse_order(rest, "now", "of")?;
-                Request::Stop { now, config }
-            }
-            ("upgrade", rest) => {
-                let (allows_loss, binary) = parse_order(rest, "allow-loss", "to")?;
-                Request::Upgrade { binary, allows_loss }
-            }
-            _ => return None,
-        })
-    }
-}
-
-/// Whether this may be the id of a request: numbers and dashes, not many.
-pub fn is_request_id(id: &str) -> bool {
-    (1..=64).contains(&id.len()) && id.bytes().all(|byte| byte.is_ascii_hexdigit() || byte == b'-')
-}
-
-/// An order with its word and its path, each of which may be left out; the path is last and may hold spaces.
-fn line(order: &str, (word, is_said): (&str, bool), (what, path): (&str, Option<&Path>)) -> String {
-    let word = if is_said { format!(" {word}") } else { String::new() };
-    let path = path.map(|path| format!(" {what} {}", path.display())).unwrap_or_default();
-    format!("{order}{word}{path}")
-}
-
-fn parse_order(rest: &str, word: &str, what: &str) -> Option<(bool, Option<PathBuf>)> {
-    let (is_said, rest) = match rest.strip_prefix(word) {
-        Some(rest) if rest.is_empty() || rest.starts_with(' ') => (true, rest.trim_start()),
-        _ => (false, rest),
-    };
-    match rest.split_once(' ') {
-        None if rest.is_empty() => Some((is_said, None)),
-        Some((before, path)) if before == what && !path.is_empty() => Some((is_said, Some(path.into()))),
-        _ => None,
-    }
-}
 
 /// What came of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -659,14 +437,9 @@ fn serve(
             let (is_ok, text) = status_registry.cache(question, format);
             return respond(&Reply { is_ok, text });
         }
-        Some(Request::Requests(format)) => return respond(&Reply::ok(status_registry.requests(format))),
-        Some(Request::Slow(format)) => return respond(&Reply::ok(status_registry.slow(format))),
-        Some(Request::Findings(format)) => return respond(&Reply::ok(status_registry.findings(format))),
-        Some(Request::History(range, format)) => {
-            return respond(&Reply::ok(status_registry.history(range, format)));
+        Some(Request::Show(subject, format)) => {
+            return respond(&Reply::ok(status_registry.show(subject, format)));
         }
-        Some(Request::Settings(format)) => return respond(&Reply::ok(status_registry.settings(format))),
-        Some(Request::Busiest(format)) => return respond(&Reply::ok(status_registry.busiest(format))),
         Some(Request::Cancel(id)) => {
             let (is_ok, text) = status_registry.cancel(&id);
             return respond(&Reply { is_ok, text });
@@ -709,78 +482,6 @@ fn respond(mut stream: &UnixStream, proven: Option<&Proven>, reply: &Reply) {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn requests_survive_their_line() {
-        for request in [
-            Request::Status(Format::Text),
-            Request::Status(Format::Json),
-            Request::Status(Format::Prometheus),
-            Request::Status(Format::OpenMetrics),
-            Request::Status(Format::Xml),
-            Request::Bans,
-            Request::Requests(Format::Text),
-            Request::Requests(Format::Json),
-            Request::Slow(Format::Json),
-            Request::Findings(Format::Text),
-            Request::Findings(Format::Json),
-            Request::Settings(Format::Json),
-            Request::History(HistoryRange::Days, Format::Json),
-            Request::History(HistoryRange::Recent(tidegate_stats::history::Range::Hours), Format::Text),
-            Request::Busiest(Format::Text),
-            Request::Busiest(Format::Json),
-            Request::Cancel("17-0-3f-12".into()),
-            Request::CancelAll { selection: "site=a b\tstatus=5xx".parse().unwrap(), is_rehearsal: true },
-            Request::CancelAll { selection: "client=10.0.0.0/8".parse().unwrap(), is_rehearsal: false },
-            Request::Tail {
-                name: "1a-2".into(),
-                selection: Some("route=/x y/*\tat-least=10".parse().unwrap()),
-            },
-            Request::Tail { name: "1a-2".into(), selection: Some(Selection::default()) },
-            Request::Tail { name: "1a-2".into(), selection: None },
-            Request::Steer {
-                group: "my app".into(),
-                member: "unix:/run/a b.sock".into(),
-                order: SteeringOrder::Way(Way::Drain),
-            },
-            Request::Steer {
-                group: "app".into(),
-                member: "10.0.0.1:80".into(),
-                order: SteeringOrder::Weight(Some(7)),
-            },
-            Request::Steer { group: "a".into(), member: "b".into(), order: SteeringOrder::Weight(None) },
-            Request::RestartPool("my php".into()),
-            Request::ReopenLogs,
-            Request::Lift("192.0.2.1".parse().unwrap()),
-            Request::Lift("2001:db8::1".parse().unwrap()),
-            Request::Cache("list".into()),
-            Request::Cache(String::new()),
-            Request::Reload { allows_loss: false, config: None },
-            Request::Reload { allows_loss: true, config: None },
-            Request::Reload { allows_loss: true, config: Some("/etc/of a/b.kdl".into()) },
-            Request::Stop { now: false, config: None },
-            Request::Stop { now: true, config: Some("/etc/b.kdl".into()) },
-            Request::Upgrade { binary: None, allows_loss: false },
-            Request::Upgrade { binary: Some("/opt/a b/tidegate".into()), allows_loss: true },
-        ] {
-            assert_eq!(Request::parse(&request.to_line()), Some(request.clone()), "{request:?}");
-        }
-        assert_eq!(Request::parse("reload everything"), None);
-        assert_eq!(Request::parse("cancel all of them"), None);
-        for refused in [
-            "cancel-all now ",
-            "cancel-all now",
-            "cancel-all soon site=a",
-            "cancel-all dry x=y",
-            "tail ../x ",
-            "tail-end ",
-        ] {
-            assert_eq!(Request::parse(refused), None, "{refused}");
-        }
-        assert_eq!(Request::parse("reload of"), None);
-        assert_eq!(Request::parse("stop nowhere"), None);
-        assert_eq!(Request::parse(""), None);
-    }
 
     #[test]
     fn a_socket_takes_the_place_of_a_stale_one_and_leaves_a_successors() {

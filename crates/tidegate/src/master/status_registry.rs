@@ -4,6 +4,7 @@
 //! The master's main thread keeps it up to date. The control socket and the server processes ask it, from
 //! threads of their own; it asks the server processes in turn, over their links.
 
+use super::control::Subject;
 use super::history::HistoryKeeper;
 use super::pools::Pools;
 use super::rates::Rates;
@@ -24,7 +25,7 @@ use tidegate_core::{log, series};
 use tidegate_io::usage::Usage;
 use tidegate_modules::gateway::balance::{self, report::GroupReport};
 use tidegate_modules::status::{
-    self, Finding, Format, HistoryRange, InForce, ProcessInfo, ServerInfo, TurnedAway, lanes, providers,
+    self, Finding, Format, InForce, ProcessInfo, ServerInfo, TurnedAway, lanes, providers,
 };
 use tidegate_stats::series::{SeriesFigures, SeriesNames};
 use tidegate_tls::Slot;
@@ -224,12 +225,6 @@ impl StatusRegistry {
     /// The tables of limits of a new revision.
     pub fn set_rates(&self, rates: Rates) {
         self.facts().rates = rates;
-    }
-
-    /// What the settings say, and where.
-    pub fn settings(&self, format: Format) -> String {
-        let written = self.facts().written.clone();
-        status::settings_report(&written.in_force(&ProcessEnvironment), format)
     }
 
     /// The settings of a new revision as they were written.
@@ -475,30 +470,23 @@ impl StatusRegistry {
         status::report(self.server(&figures), figures.counted, format)
     }
 
-    /// The requests under way.
-    pub fn requests(&self, format: Format) -> String {
-        status::requests_report(&self.ask_all("requests"), format)
-    }
-
-    /// The requests that were slow.
-    pub fn slow(&self, format: Format) -> String {
-        status::slow_report(&self.ask_all("slow"), format)
-    }
-
-    /// The paths, hosts, clients, user agents and referrers that come most often.
-    pub fn busiest(&self, format: Format) -> String {
-        status::busiest_report(&self.ask("busiest"), format)
-    }
-
-    /// What limits the server, and which limits have turned somebody away. Asks nobody: it is as it was found last.
-    pub fn findings(&self, format: Format) -> String {
-        let facts = self.facts();
-        status::findings_report(&facts.findings, &facts.turned_away, format)
-    }
-
-    /// What there was.
-    pub fn history(&self, range: HistoryRange, format: Format) -> String {
-        self.history.report(range, format)
+    /// What is shown beside the report.
+    pub fn show(&self, subject: Subject, format: Format) -> String {
+        match subject {
+            Subject::Requests => status::requests_report(&self.ask_all("requests"), format),
+            Subject::Slow => status::slow_report(&self.ask_all("slow"), format),
+            Subject::Busiest => status::busiest_report(&self.ask("busiest"), format),
+            // Asks nobody: it is as it was found last.
+            Subject::Findings => {
+                let facts = self.facts();
+                status::findings_report(&facts.findings, &facts.turned_away, format)
+            }
+            Subject::Settings => {
+                let written = self.facts().written.clone();
+                status::settings_report(&written.in_force(&ProcessEnvironment), format)
+            }
+            Subject::History(range) => self.history.report(range, format),
+        }
     }
 
     /// Ends a request by its id. Whether it was there, and what to say.

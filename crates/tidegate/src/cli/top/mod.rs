@@ -11,7 +11,7 @@ mod terminal;
 use super::control_socket::Server;
 use super::print;
 use super::printable::printable;
-use crate::master::control::Request;
+use crate::master::control::{Request, Subject};
 use anyhow::{Result, anyhow};
 use draw::Choices;
 use model::{Order, View};
@@ -86,7 +86,12 @@ impl Source {
         let ask = |request| self.server.ask_for(&request);
         let report = ask(Request::Status(Format::Json))?;
         let at = self.began.elapsed().as_secs_f64();
-        Sample::read(at, &report, &ask(Request::Requests(Format::Json))?, &ask(Request::Slow(Format::Json))?)
+        Sample::read(
+            at,
+            &report,
+            &ask(Request::Show(Subject::Requests, Format::Json))?,
+            &ask(Request::Show(Subject::Slow, Format::Json))?,
+        )
     }
 
     /// Asks again and again, each time after an interval, until nobody listens.
