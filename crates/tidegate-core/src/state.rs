@@ -121,10 +121,11 @@ impl RequestState {
         Some(self.trace.get_or_init(|| trace).clone())
     }
 
-    /// The same for a request that is kept, which takes the content along.
+    /// The same for a request that is kept, which takes the content along, and why there is none.
     pub(crate) fn keep(&mut self) -> RequestState {
         let _ = self.trace(); // whatever it comes to is written down where both see it
-        RequestState { body: self.body.take(), ..self.copy(self.signals.share()) }
+        let (body, too_large) = (self.body.take(), self.too_large.take());
+        RequestState { body, too_large, ..self.copy(self.signals.share()) }
     }
 
     /// The same for another request, without content.
