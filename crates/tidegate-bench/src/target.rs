@@ -107,7 +107,7 @@ impl Url {
     /// [`TargetError::Unknown`].
     pub fn resolve(&self) -> Result<Vec<Address>, TargetError> {
         if let Some(path) = &self.socket {
-            return Ok(vec![Address::Unix(path.clone())]);
+            return Ok(vec![Address::Unix(path.as_path().into())]);
         }
         if let Ok(ip) = self.host.parse::<IpAddr>() {
             return Ok(vec![Address::Tcp(SocketAddr::new(ip, self.port))]);

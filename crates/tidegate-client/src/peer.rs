@@ -309,7 +309,7 @@ mod tests {
     use super::*;
 
     fn address(name: &str) -> Address {
-        Address::Unix(name.into())
+        Address::Unix(std::path::Path::new(name).into())
     }
 
     fn peer(name: &str) -> Arc<Peer> {

@@ -7,6 +7,7 @@
 
 use crate::exchange::Exchange;
 use crate::remote::Remote;
+use smallvec::SmallVec;
 use std::cell::{Cell, OnceCell, RefCell};
 use std::rc::Rc;
 use tidegate_config::settings::{self, UpstreamStage};
@@ -23,6 +24,8 @@ const ID_MAX: usize = 128;
 const ID_BYTES: usize = 16;
 /// Ids made of the random bytes of one call.
 const IDS_AT_ONCE: usize = 32;
+/// Traces of requests before that a thread keeps for the next ones.
+const SPARE: usize = 16;
 /// Members that are told of: more are not tried for one request.
 const TRIES_MAX: usize = 16;
 
@@ -51,7 +54,7 @@ pub struct Trace {
     of: Rc<Traced>,
     id: Option<String>,
     route: Cell<Option<usize>>,
-    tries: RefCell<Vec<Try>>,
+    tries: RefCell<SmallVec<[Try; 1]>>,
     /// Of all tries together.
     times: Cell<PhaseTimes>,
 }
@@ -80,23 +83,26 @@ struct Try {
 }
 
 impl Trace {
-    /// For a request of a site. The one before it, where nobody has it any more, gives its memory.
+    /// For a request of a site, in the memory of one before it that nobody has any more.
     #[cold]
     pub(crate) fn begin(of: &Rc<Traced>, remote: &Remote, fields: &Fields<'_>) -> Option<Rc<Trace>> {
         thread_local! {
-            static BEFORE: RefCell<Option<Rc<Trace>>> = const { RefCell::new(None) };
+            static BEFORE: RefCell<(usize, [Option<Rc<Trace>>; SPARE])> = const { RefCell::new((0, [const { None }; SPARE])) };
         }
         let id = of.has_id.then(|| told_by_proxy(remote, fields).or_else(new_id)).flatten();
-        BEFORE.with_borrow_mut(|before| {
-            let mut spare = before.as_mut().and_then(Rc::get_mut);
-            let mut tries = spare.as_mut().map(|spare| std::mem::take(&mut spare.tries)).unwrap_or_default();
-            tries.get_mut().clear();
-            let trace = Trace { of: of.clone(), id, route: Cell::new(None), tries, times: Cell::default() };
-            match spare {
-                Some(spare) => *spare = trace,
-                None => *before = Some(Rc::new(trace)),
+        BEFORE.with_borrow_mut(|(next, before)| {
+            // The one of the last request is still near; where somebody has it, the one that was had longest ago may be free.
+            if before.get_mut(*next)?.as_mut().is_some_and(|trace| Rc::get_mut(trace).is_none()) {
+                *next = (*next + 1) % SPARE;
             }
-            before.clone()
+            let spare = before.get_mut(*next)?;
+            let (tries, times) = (RefCell::default(), Cell::default());
+            let trace = Trace { of: of.clone(), id, route: Cell::new(None), tries, times };
+            match spare.as_mut().and_then(Rc::get_mut) {
+                Some(spare) => *spare = trace,
+                None => *spare = Some(Rc::new(trace)),
+            }
+            spare.clone()
         })
     }
 
@@ -199,7 +205,11 @@ impl Trace {
             let after = |stage: u64| if *status == 0 { 0 } else { 1 + stage * 1_000_000 };
             let (connected, answered) = (after(1), after(2));
             Try {
-                member: Some(member.parse().map_or_else(|_| Address::Unix(member.into()), Address::Tcp)),
+                member: Some(
+                    member
+                        .parse()
+                        .map_or_else(|_| Address::Unix(std::path::Path::new(member).into()), Address::Tcp),
+                ),
                 status: *status,
                 began: 1,
                 connected,
@@ -347,8 +357,10 @@ mod tests {
         second.begin_try(None);
         let address = Rc::as_ptr(&second);
         drop(second);
-        let third = begin();
-        assert!(std::ptr::eq(Rc::as_ptr(&third), address) && third.tries() == 0);
+        // The memory of the first is not to be had, that of the second comes round.
+        let more: Vec<_> = (0..SPARE).map(|_| begin()).collect();
+        assert!(more.iter().any(|trace| std::ptr::eq(Rc::as_ptr(trace), address)));
+        assert!(more.iter().all(|trace| trace.tries() == 0 && !Rc::ptr_eq(trace, &first)));
         assert_eq!(first.tries(), 1);
     }
 }

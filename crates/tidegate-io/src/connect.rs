@@ -11,7 +11,8 @@ use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
-use std::path::PathBuf;
+use std::path::Path;
+use std::sync::Arc;
 
 /// Where a peer listens.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -19,7 +20,7 @@ pub enum Address {
     /// An address and a port.
     Tcp(SocketAddr),
     /// A unix socket.
-    Unix(PathBuf),
+    Unix(Arc<Path>),
 }
 
 impl fmt::Display for Address {
@@ -60,7 +61,7 @@ pub fn connect(to: &Address, source: Option<SocketAddr>) -> io::Result<(Stream, 
             (fd, result)
         }
         Address::Unix(path) => {
-            let address = SocketAddrUnix::new(path)?;
+            let address = SocketAddrUnix::new(&**path)?;
             let fd = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
             let result = connect_to(&fd, &address);
             (fd, result)

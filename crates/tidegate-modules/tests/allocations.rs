@@ -242,9 +242,8 @@ impl Passing {
     }
 }
 
-/// What an operator may ask about a request that waits for an application: its line, in two pieces, and whom it has asked, where that
-/// is the path of a socket.
-const TOLD: u64 = 3;
+/// What an operator may ask about a request that waits for an application.
+const TOLD: u64 = 1;
 
 /// What an answer by HTTP costs: the request as it is sent, what waits for its answer, its head and its content.
 #[test]

@@ -329,7 +329,7 @@ impl<F> Output<F> {
 
     /// Exactly once for each response: counters, histogram, access line.
     #[inline]
-    pub(super) fn count(&self, cx: &mut Ctx, told: Option<Told<'_>>, request: &Request) {
+    pub(super) fn count(&self, cx: &mut Ctx, told: Told<'_>, request: &Request) {
         tally(
             cx,
             told,

@@ -3,7 +3,7 @@
 use super::content::Incoming;
 use super::decide::{Decision, Outcome, RequestHead};
 use super::preface::{FirstBytes, judge_first_bytes};
-use super::send::Output;
+use super::send::{Output, Told};
 use super::{Connection, Request, Timer, Work, faults};
 use crate::admission::Admitted;
 use crate::answer;
@@ -350,7 +350,7 @@ impl Connection {
         held: Option<Held>,
     ) -> io::Result<()> {
         if held.as_ref().is_some_and(|held| held.on_answer(response.status)) {
-            return self.sever(cx, response.status, &request, (sink, entry));
+            return self.sever(cx, response.status, &request, Told::AtHand(sink, entry));
         }
         if let Some(mut output) = self.start_and_count(cx, response, &request, is_last, sink, entry)? {
             let record = cx.capture(entry, sink);

@@ -11,7 +11,7 @@ use super::receive::push_interim;
 use super::stream::Http1Framer;
 use super::{Connection, Request, Work};
 use crate::context::Ctx;
-use crate::log::{AccessRecord, Ending, Sink};
+use crate::log::{AccessRecord, Ending, Record, Sink};
 use crate::rate::{Held, Pace};
 use crate::response::{Body, Head, Message, Response};
 use crate::slow::SlowEnd;
@@ -99,8 +99,7 @@ impl Work {
     pub(super) fn abandon(&mut self, cx: &mut Ctx) {
         if let Some(mut output) = self.output.take() {
             output.give_up();
-            let entry = self.record.as_ref().map(|record| (record.sink, record.entry()));
-            output.count(cx, told(&entry), &self.request);
+            output.count(cx, Told::of(self.record.as_deref()), &self.request);
         }
     }
 }
@@ -121,15 +120,42 @@ pub(super) struct Done<'a> {
 }
 
 /// What may be told of a request, and the log that it is told to.
-pub(super) type Told<'a> = (Option<Sink>, &'a AccessRecord<'a>);
+#[derive(Clone, Copy)]
+pub(super) enum Told<'a> {
+    /// Nobody would be.
+    Nothing,
+    /// Its head is still at hand.
+    AtHand(Option<Sink>, &'a AccessRecord<'a>),
+    /// It was captured, and is read only where somebody is told.
+    Captured(&'a Record),
+}
 
-/// The same of what was captured.
-pub(super) fn told<'a>(captured: &'a Option<(Option<Sink>, AccessRecord<'a>)>) -> Option<Told<'a>> {
-    captured.as_ref().map(|(log, entry)| (*log, entry))
+impl<'a> Told<'a> {
+    /// Of what was captured, if it was.
+    pub(super) fn of(record: Option<&'a Record>) -> Told<'a> {
+        record.map_or(Told::Nothing, Told::Captured)
+    }
+
+    fn log(self) -> Option<Sink> {
+        match self {
+            Told::Nothing => None,
+            Told::AtHand(log, _) => log,
+            Told::Captured(record) => record.sink,
+        }
+    }
+
+    #[inline]
+    fn read(self, read: impl FnOnce(Option<&AccessRecord<'_>>)) {
+        match self {
+            Told::Nothing => read(None),
+            Told::AtHand(_, entry) => read(Some(entry)),
+            Told::Captured(record) => read(Some(&record.entry())),
+        }
+    }
 }
 
 #[inline]
-pub(super) fn tally(cx: &mut Ctx, told: Option<Told<'_>>, request: &Request, done: &Done<'_>) {
+pub(super) fn tally(cx: &mut Ctx, told: Told<'_>, request: &Request, done: &Done<'_>) {
     let nanos = monotonic_ns().saturating_sub(request.started);
     cx.stats.sent_bytes.add(done.sent);
     cx.stats.responses.add(done.status.0);
@@ -143,29 +169,23 @@ pub(super) fn tally(cx: &mut Ctx, told: Option<Told<'_>>, request: &Request, don
     if is_slow && !status.is_informational() {
         let (status, now) = (status.0, cx.now);
         let end = SlowEnd { series, now, nanos, status, received, sent };
-        cx.slow.remember(&end, told.map(|(_, entry)| entry));
+        told.read(|entry| cx.slow.remember(&end, entry));
     }
     if cx.tails.is_active() {
         let end = TailEnd { series, status: status.0, received, sent, nanos };
-        cx.tails.tell(&cx.engine, &end, told.map(|(_, entry)| entry));
+        told.read(|entry| cx.tails.tell(&cx.engine, &end, entry));
     }
     if done.is_cut {
         cx.stats.responses_cut.add(1);
     }
-    if let Some((Some(sink), entry)) = told {
-        cx.log.line(
-            sink,
-            entry,
-            &Ending {
-                status: done.status.0,
-                received: request.received,
-                sent: done.sent,
-                head: done.head,
-                nanos,
-                fields: done.fields,
-            },
-        );
-    }
+    let Some(sink) = told.log() else { return };
+    let Done { status, sent, head, fields, .. } = *done;
+    let end = Ending { status: status.0, received: request.received, sent, head, nanos, fields };
+    told.read(|entry| {
+        if let Some(entry) = entry {
+            cx.log.line(sink, entry, &end);
+        }
+    });
 }
 
 impl Connection {
@@ -238,7 +258,7 @@ impl Connection {
         sink: Option<Sink>,
         entry: &AccessRecord<'_>,
     ) -> io::Result<Option<Output>> {
-        let told = Some((sink, entry));
+        let told = Told::AtHand(sink, entry);
         let started = match self.as_it_is(&response, request) {
             // The hot path: there is nothing to keep of it.
             Some(message) if !cx.log.shows_responses() => match self.send_prebuilt(cx, message, is_last) {
@@ -397,7 +417,7 @@ impl Connection {
         request: &Request,
         told: Told<'_>,
     ) -> io::Result<()> {
-        Output::begun(status, 0, 0).count(cx, Some(told), request);
+        Output::begun(status, 0, 0).count(cx, told, request);
         Err(self.severed())
     }
 
@@ -570,8 +590,7 @@ impl Connection {
     pub(super) fn finish_response(&mut self, cx: &mut Ctx) {
         let Some(work) = &mut self.work else { return };
         if let Some(output) = work.output.take() {
-            let entry = work.record.as_ref().map(|record| (record.sink, record.entry()));
-            output.count(cx, told(&entry), &work.request);
+            output.count(cx, Told::of(work.record.as_deref()), &work.request);
         }
         self.end_content(cx);
         let is_receiving = self.is_receiving();

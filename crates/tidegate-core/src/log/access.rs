@@ -6,6 +6,7 @@ use super::{Sink, Writer, push_escaped, push_json_escaped};
 use crate::client_names::ClientNames;
 use crate::trace::{Asked, Trace};
 use crate::user::Identity;
+use smallvec::SmallVec;
 use std::io::Write;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -101,9 +102,12 @@ impl EntryFields<'_> {
     }
 }
 
+/// Bytes of text that are kept without memory of their own: most request lines.
+const HEAD: usize = 96;
+
 /// An [`AccessRecord`] that outlives its request's buffer: for responses that do not finish at once.
 pub struct Record {
-    text: Box<[u8]>,
+    text: SmallVec<[u8; HEAD]>,
     /// Ends of method, target, authority and referer in `text`.
     ends: [u32; 4],
     client: Peer,
@@ -121,7 +125,9 @@ impl Record {
     /// Bytes of memory.
     pub(crate) fn held(&self) -> usize {
         let fields = self.fields.iter().map(|field| size_of::<KeptField>() + field.0.len() + field.1.len());
-        size_of::<Record>() + self.text.len() + fields.sum::<usize>()
+        size_of::<Record>()
+            + if self.text.spilled() { self.text.capacity() } else { 0 }
+            + fields.sum::<usize>()
     }
 
     /// Copies what the line needs.
@@ -133,7 +139,7 @@ impl Record {
             entry.referer,
             entry.user_agent,
         ];
-        let mut text = Vec::with_capacity(parts.iter().map(|p| p.len()).sum());
+        let mut text = SmallVec::with_capacity(parts.iter().map(|p| p.len()).sum());
         let mut ends = [0; 4];
         for (n, part) in parts.iter().enumerate() {
             text.extend_from_slice(part);
@@ -150,7 +156,7 @@ impl Record {
             _ => None,
         });
         Box::new(Record {
-            text: text.into(),
+            text,
             ends,
             client: entry.client,
             scheme: entry.scheme,

@@ -22,7 +22,7 @@ impl From<PoolAddress> for Address {
     fn from(address: PoolAddress) -> Address {
         match address {
             PoolAddress::Tcp(address) => Address::Tcp(address),
-            PoolAddress::Unix(path) => Address::Unix(path),
+            PoolAddress::Unix(path) => Address::Unix(path.into()),
         }
     }
 }
@@ -31,7 +31,7 @@ impl From<Address> for PoolAddress {
     fn from(address: Address) -> PoolAddress {
         match address {
             Address::Tcp(address) => PoolAddress::Tcp(address),
-            Address::Unix(path) => PoolAddress::Unix(path),
+            Address::Unix(path) => PoolAddress::Unix(path.to_path_buf()),
         }
     }
 }

@@ -235,7 +235,7 @@ impl Upstream {
                 };
             }
             Destination::Tcp(address) => Address::Tcp(*address),
-            Destination::Unix(path) => Address::Unix(path.clone()),
+            Destination::Unix(path) => Address::Unix(path.as_path().into()),
         };
         let most = match settings.connections {
             Connections::Auto => Some(USUAL_PLACES),

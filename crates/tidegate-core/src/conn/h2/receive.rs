@@ -1,6 +1,7 @@
 //! Reading: frames to events, requests to the engine, content to whoever takes it.
 
 use super::super::decide::{Decision, RequestHead};
+use super::super::send::Told;
 use super::super::{Connection, Request, faults};
 use super::send::Output;
 use super::{Http2, Incoming, StreamWork, Unread, WIDE_WINDOW, kind_of_error};
@@ -196,7 +197,7 @@ impl Connection {
         let output = match ready {
             Ok(response) => {
                 if held.as_ref().is_some_and(|held| held.on_answer(response.status)) {
-                    return self.sever(cx, response.status, &request, (sink, &entry));
+                    return self.sever(cx, response.status, &request, Told::AtHand(sink, &entry));
                 }
                 let pace = held.as_ref().and_then(Held::take_pace);
                 let output = self.start_stream(h2, cx, stream, response, &request, pace);
@@ -204,7 +205,7 @@ impl Connection {
                     if let Some(incoming) = incoming {
                         incoming.sink.fail(RequestBodyError::Interrupted); // nobody reads after the answer
                     }
-                    output.count(cx, Some((sink, &entry)), &request);
+                    output.count(cx, Told::AtHand(sink, &entry), &request);
                     end_stream(h2, cx, stream, &request);
                     return self.flush_if_full(h2);
                 }

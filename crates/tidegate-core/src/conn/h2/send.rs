@@ -5,7 +5,7 @@
 //! costs does not depend on what it has asked for.
 
 use super::super::output::{self, FRONT, Framer, HeadParts, Piece, Pieces, Source, Step};
-use super::super::send::told;
+use super::super::send::Told;
 use super::super::{Connection, Request};
 use super::receive::{BATCH_MAX, end_stream, push_interim};
 use super::{Http2, StreamWork};
@@ -104,8 +104,7 @@ fn opened(mut response: Response) -> (Response, Option<BodySink>) {
 impl StreamWork {
     /// Exactly once for each response.
     pub(super) fn count(&self, cx: &mut Ctx) {
-        let entry = self.record.as_ref().map(|record| (record.sink, record.entry()));
-        self.output.count(cx, told(&entry), &self.request);
+        self.output.count(cx, Told::of(self.record.as_deref()), &self.request);
     }
 }
 

@@ -292,7 +292,7 @@ mod tests {
         let states = |groups: &Groups| groups.named("app").unwrap().report().members.map_states();
         let group = one.named("app").unwrap();
         let report = |outcome| {
-            let address = tidegate_io::connect::Address::Unix("/a".into());
+            let address = tidegate_io::connect::Address::Unix(std::path::Path::new("/a").into());
             (0..5).for_each(|_| group.on_outcome(0, &group.members[0], &address, outcome));
         };
         report(crate::gateway::balance::Outcome::Failed);

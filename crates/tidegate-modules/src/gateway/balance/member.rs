@@ -38,7 +38,7 @@ impl Member {
     pub(super) fn new(settings: upstream::Member) -> Arc<Member> {
         let addresses = match &settings.address {
             MemberAddress::Tcp(address) => Addresses::Known([Address::Tcp(*address)].into()),
-            MemberAddress::Unix(path) => Addresses::Known([Address::Unix(path.clone())].into()),
+            MemberAddress::Unix(path) => Addresses::Known([Address::Unix(path.as_path().into())].into()),
             MemberAddress::Name { .. } => Addresses::Awaited,
         };
         Arc::new(Member {
