@@ -347,11 +347,21 @@ fn totals_of_days_outlive_a_stop() {
         for _ in 0..4 {
             ask(&server, "a.test", "/");
         }
-        wait_for_history(&server, round * 4);
+        // What has come about since the last look is in them as well.
         assert_eq!(server.tell(&["stop"]).code, Some(0));
         server.wait();
         assert!(folder.path("totals.json").exists());
     }
+    // Whoever takes over goes on with them.
+    let mut server = Server::with_config(&folder, text);
+    let upgraded = server.tell(&["upgrade"]);
+    assert_eq!(upgraded.code, Some(0), "{}{}", upgraded.stdout, upgraded.stderr);
+    server.wait();
+    wait_for_history(&server, 12);
+    assert_eq!(server.tell(&["stop"]).code, Some(0));
+    let kept: Value = serde_json::from_slice(&std::fs::read(folder.path("totals.json")).unwrap()).unwrap();
+    let kept = kept["days"].as_array().unwrap().iter().map(|day| day["requests"].as_u64().unwrap());
+    assert_eq!(kept.sum::<u64>(), 12);
     // What somebody has made of it is no reason not to start.
     folder.write("totals.json", "{\"days\": nonsense");
     let mut server = Server::with_config(&folder, text);

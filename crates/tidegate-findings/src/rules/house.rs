@@ -44,9 +44,12 @@ pub(super) fn disk_full(window: &Window<'_>) -> Vec<Seen> {
 }
 
 pub(super) fn server_crashes(window: &Window<'_>) -> Vec<Seen> {
-    let restarts =
-        |sample: &Sample| sample.info.processes.iter().map(|process| process.restarts).sum::<u64>();
-    let ended = window.risen(restarts);
+    // Those that finish what is open had the places of others, which tell of them too.
+    let of_now = |sample: &Sample| -> u64 {
+        let now = sample.info.processes.iter().filter(|process| process.state != "draining");
+        now.map(|process| process.restarts).sum()
+    };
+    let ended = window.risen(of_now);
     let sentence = || {
         let ended = were(ended, "server process").replace("processs", "processes");
         format!("{ended} replaced {} after ending by mistake, with the connections they had", window.span())

@@ -12,6 +12,7 @@ use scene::{Scene, has, replay, settings, watch};
 use std::collections::BTreeSet;
 use std::path::Path;
 use tidegate_findings::{PAGE, TurnedAwayLog, names};
+use tidegate_modules::status::ProcessInfo;
 use tidegate_stats::{ConnectionRefusal, GatewayFailure, QueueRefusal};
 
 fn cases() -> impl Iterator<Item = &'static Case> {
@@ -97,6 +98,21 @@ fn a_moment_raises_nothing_that_has_to_last() {
             scene.host.times.stolen += 300;
         }
         assert!(findings.is_empty(), "look {look}: {findings:#?}");
+    });
+}
+
+#[test]
+fn processes_that_finish_what_is_open_have_not_crashed() {
+    watch(&settings(), 200, |look, scene, findings| {
+        if look == 0 {
+            scene.info.processes[0].restarts = 3; // long ago
+        }
+        if look == 150 {
+            // A reload has begun another process in its place.
+            let old = ProcessInfo { state: "draining".into(), ..scene.info.processes[0].clone() };
+            scene.info.processes.push(old);
+        }
+        assert!(look < 150 || !has(findings, "server-crashes"), "{findings:#?}");
     });
 }
 

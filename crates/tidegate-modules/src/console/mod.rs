@@ -6,7 +6,7 @@
 //! | nothing | the page |
 //! | `api/status` | the report on the server, as `tidegate status --json`; `?sites=none` leaves out what sites have counted |
 //! | `api/requests`, `api/slow` | the requests under way; those that were slow |
-//! | `api/findings` | what limits the server, where it says so |
+//! | `api/findings` | what limits the server, and whom its limits have turned away |
 //! | `api/history?range=10m`, `6h`, `14d`, `days` | what the server remembers, where it does |
 //!
 //! It only reads. Who may see it is for the access rules of its route; where the figures come from is what the status page has
@@ -14,15 +14,17 @@
 
 mod assets;
 
-use crate::status::{Format, StatusSource, is_our_host, is_same_site, report, requests_report, slow_report};
-use serde_json::{Value, json};
+use crate::status::{
+    Format, HistoryRange, StatusSource, findings_report, is_our_host, is_same_site, report, requests_report,
+    slow_report,
+};
+use serde_json::json;
 use std::rc::Rc;
 use tidegate_core::explain::Foreseen;
 use tidegate_core::hosts::Names;
 use tidegate_core::{Exchange, Handler, Pass, Reply, Response, answer};
 use tidegate_http::path::encode_path;
 use tidegate_http::{Method, Status};
-use tidegate_stats::series::SeriesFigures;
 
 /// Scripts, styles and figures come from here alone; nothing may frame the page.
 const CONTENT_POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; \
@@ -44,17 +46,12 @@ pub struct Console {
 /// What the console is asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Data {
-    Status,
-    StatusWithoutSites,
+    Status { with_sites: bool },
     Findings,
     Requests,
     Slow,
-    /// How far back, as in the question to the master.
-    History(&'static str),
+    History(HistoryRange),
 }
-
-/// How far back history goes.
-const RANGES: [&str; 4] = ["10m", "6h", "14d", "days"];
 
 impl Data {
     /// Of a path below `api/`; `None` where there is no such data.
@@ -62,15 +59,11 @@ impl Data {
         let mut pairs = query.unwrap_or_default().split('&').filter_map(|pair| pair.split_once('='));
         let mut value = |wanted| pairs.find(|(name, _)| *name == wanted).map(|(_, value)| value);
         Some(match name {
-            b"status" if value("sites") == Some("none") => Data::StatusWithoutSites,
-            b"status" => Data::Status,
+            b"status" => Data::Status { with_sites: value("sites") != Some("none") },
             b"findings" => Data::Findings,
             b"requests" => Data::Requests,
             b"slow" => Data::Slow,
-            b"history" => {
-                let range = value("range").unwrap_or("10m");
-                Data::History(RANGES.into_iter().find(|known| *known == range)?)
-            }
+            b"history" => Data::History(HistoryRange::from_name(value("range").unwrap_or("10m"))?),
             _ => return None,
         })
     }
@@ -122,18 +115,18 @@ impl Console {
                 Data::Requests => told(requests_report(&source.ask_all("requests").await, Format::Json)),
                 Data::Slow => told(slow_report(&source.ask_all("slow").await, Format::Json)),
                 Data::History(range) => {
-                    let answer = source.ask_all(&format!("history {range} json")).await.pop();
+                    let answer = source.ask_all(&format!("history {} json", range.name())).await.pop();
                     // A server that remembers nothing answers with a sentence.
                     answer.filter(|text| text.starts_with('{')).map_or_else(untold, told)
                 }
-                Data::Status | Data::StatusWithoutSites | Data::Findings => {
-                    let Some((mut info, counted)) = source.gather().await else { return silent() };
-                    if data == Data::StatusWithoutSites {
-                        info.series = SeriesFigures::default();
-                    }
-                    let text = report(info, counted, Format::Json);
-                    if data == Data::Findings { findings(&text) } else { told(text) }
-                }
+                Data::Status { with_sites } => match source.gather(with_sites).await {
+                    Some((info, counted)) => told(report(info, counted, Format::Json)),
+                    None => silent(),
+                },
+                Data::Findings => match source.gather(false).await {
+                    Some((info, _)) => told(findings_report(&info.findings, &info.turned_away, Format::Json)),
+                    None => silent(),
+                },
             }
         }))
     }
@@ -169,14 +162,6 @@ impl Handler for Console {
             }
         ));
         Foreseen::Handler
-    }
-}
-
-/// `findings` of the report, where it has them.
-fn findings(text: &str) -> Response {
-    match serde_json::from_str::<Value>(text).ok().as_mut().and_then(|report| report.get_mut("findings")) {
-        Some(findings) => told(format!("{}\n", json!({ "findings": findings.take() }))),
-        None => untold(),
     }
 }
 

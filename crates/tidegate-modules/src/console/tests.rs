@@ -1,7 +1,7 @@
 //! The console as a whole, before a source that answers at once.
 
 use super::*;
-use crate::status::ServerInfo;
+use crate::status::{ServerInfo, TurnedAway};
 use std::task::{Context, Poll, Waker};
 use tidegate_config::settings::{Access, HostPattern};
 use tidegate_core::gate::admit;
@@ -14,10 +14,13 @@ use tidegate_stats::series::{SeriesFigures, SiteFigures};
 struct Fake;
 
 impl StatusSource for Fake {
-    fn gather(&self) -> LocalFuture<Option<(ServerInfo, Snapshot)>> {
+    fn gather(&self, with_series: bool) -> LocalFuture<Option<(ServerInfo, Snapshot)>> {
         let site = SiteFigures { name: "<a>".into(), ..SiteFigures::default() };
         let series = SeriesFigures { sites: vec![site], ..SeriesFigures::default() };
-        let info = ServerInfo { version: "0.1.0".into(), series, ..ServerInfo::default() };
+        let series = if with_series { series } else { SeriesFigures::default() };
+        let limit = TurnedAway { limit: "limits connections".into(), count: 3, ..TurnedAway::default() };
+        let turned_away = vec![limit];
+        let info = ServerInfo { version: "0.1.0".into(), series, turned_away, ..ServerInfo::default() };
         Box::pin(std::future::ready(Some((info, Snapshot::default()))))
     }
 
@@ -105,11 +108,13 @@ fn data_is_json_and_kept_by_nobody() {
 
 #[test]
 fn findings_are_those_of_the_report() {
-    assert_eq!(findings("{}").status.0, 404);
-    let Body::Bytes(body) = findings(r#"{"findings":[{"name":"x"}],"stats":{}}"#).body else {
-        panic!("bytes")
-    };
-    assert_eq!(body, b"{\"findings\":[{\"name\":\"x\"}]}\n");
+    let answer = ask("GET", "/.console/api/findings", &[("Host", "localhost")]);
+    assert_eq!(answer.status, 200);
+    let told: serde_json::Value = serde_json::from_slice(&answer.body).unwrap();
+    assert_eq!(
+        (&told["findings"], &told["turned_away"][0]["limit"]),
+        (&json!([]), &json!("limits connections"))
+    );
 }
 
 #[test]

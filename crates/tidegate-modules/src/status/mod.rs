@@ -76,9 +76,9 @@ const CONTENT_POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; for
 
 /// Where the page gets what it shows.
 pub trait StatusSource {
-    /// What the server is, and what all its workers have counted, those of other processes too; `None` when
-    /// nobody answers.
-    fn gather(&self) -> LocalFuture<Option<(ServerInfo, Snapshot)>>;
+    /// What the server is, and what all its workers have counted, those of other processes too; `with_series`: for each site and
+    /// route as well, which is most of it. `None` when nobody answers.
+    fn gather(&self, with_series: bool) -> LocalFuture<Option<(ServerInfo, Snapshot)>>;
 
     /// Asks every worker (`Registry::ask`) and waits for the answers, in any order; a worker that has ended
     /// may be left out. The questions of this page: `requests`, `slow` and `busiest` (answered with a JSON object), `cache report` (answered with a JSON object), `cache
@@ -340,7 +340,7 @@ impl StatusPage {
             View::Busiest => return table(source, "busiest", busiest_report, question),
             View::Findings => {
                 return Reply::Later(Box::pin(async move {
-                    let Some((info, _)) = source.gather().await else { return silent() };
+                    let Some((info, _)) = source.gather(false).await else { return silent() };
                     content(format, findings_report(&info.findings, &info.turned_away, format), refresh)
                 }));
             }
@@ -355,7 +355,7 @@ impl StatusPage {
             View::CacheList if format.has_cache() => true,
             _ => {
                 return Reply::Later(Box::pin(async move {
-                    let Some((info, counted)) = source.gather().await else { return silent() };
+                    let Some((info, counted)) = source.gather(true).await else { return silent() };
                     content(format, report::Server { info, counted }.write(format, refresh), refresh)
                 }));
             }

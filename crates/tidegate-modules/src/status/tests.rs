@@ -16,7 +16,7 @@ struct Fake {
 }
 
 impl StatusSource for Fake {
-    fn gather(&self) -> LocalFuture<Option<(ServerInfo, Snapshot)>> {
+    fn gather(&self, _: bool) -> LocalFuture<Option<(ServerInfo, Snapshot)>> {
         let stats = tidegate_stats::Worker::default();
         stats.requests.add(42);
         let process = ProcessInfo {

@@ -33,16 +33,14 @@ impl Day {
         Day { day: self.day, totals }
     }
 
-    /// Days that came from elsewhere.
+    /// Days that came from elsewhere, without those that are yet to come: a clock was wrong then.
     ///
     /// # Errors
-    /// There cannot be so many, or one is yet to come.
+    /// There cannot be so many.
     pub fn checked(days: Vec<Day>, now: u64) -> Result<Vec<Day>, Unusable> {
-        match days.len() > DAYS {
-            true => Err(Unusable::TooMuch),
-            false if days.iter().any(|day| day.day > now / DAY) => Err(Unusable::Future),
-            false => Ok(days.into_iter().map(Day::in_order).collect()),
-        }
+        let until_now = days.into_iter().filter(|day| day.day <= now / DAY);
+        let days: Vec<Day> = until_now.take(DAYS + 1).map(Day::in_order).collect();
+        if days.len() > DAYS { Err(Unusable::TooMuch) } else { Ok(days) }
     }
 }
 
@@ -122,6 +120,17 @@ impl Days {
 
     pub(super) fn merge(&mut self, other: Days) {
         other.0.into_iter().for_each(|Day { day, totals }| self.add_to(day, &totals));
+    }
+
+    /// Takes in days that are told elsewhere too: of each the one that has counted more.
+    pub(super) fn reconcile(&mut self, other: impl IntoIterator<Item = Day>) {
+        for Day { day, totals } in other {
+            match self.0.iter_mut().find(|known| known.day == day) {
+                Some(known) if known.totals.requests < totals.requests => known.totals = totals,
+                Some(_) => {}
+                None => self.add_to(day, &totals),
+            }
+        }
     }
 
     pub(super) fn iter(&self) -> impl ExactSizeIterator<Item = &Day> {

@@ -106,9 +106,17 @@ impl History {
         }
     }
 
+    /// Of a server that has counted before anybody looked: the first observation is where it begins.
+    pub fn of_one_that_runs(now: Moment) -> History {
+        History { last: None, ..History::new(now) }
+    }
+
     /// Takes in what was observed. Rates are of the time since the observation before.
     pub fn record(&mut self, now: Moment, observed: Observation) {
-        let Some((last, before)) = &self.last else { return };
+        let Some((last, before)) = &self.last else {
+            self.last = Some((now, observed));
+            return;
+        };
         let elapsed = now.monotonic.saturating_sub(last.monotonic);
         if elapsed.is_zero() {
             return; // what it has more comes with the next
@@ -173,5 +181,10 @@ impl History {
     /// Adds totals of days that a server before has kept.
     pub fn inherit_days(&mut self, days: impl IntoIterator<Item = Day>) {
         self.days.merge(days.into_iter().collect());
+    }
+
+    /// Takes in totals of days that may tell of the same requests, from another place that they are kept in.
+    pub fn reconcile_days(&mut self, days: impl IntoIterator<Item = Day>) {
+        self.days.reconcile(days);
     }
 }

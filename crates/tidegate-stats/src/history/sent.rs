@@ -41,18 +41,15 @@ pub(super) struct SentFilling {
 /// Why what came is no history.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unusable {
-    /// It tells of a time to come.
-    Future,
     /// It has more days, marks or levels than there can be.
     TooMuch,
 }
 
 impl std::fmt::Display for Unusable {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        out.write_str(match self {
-            Unusable::Future => "it tells of a time to come",
-            Unusable::TooMuch => "it has more than a history can have",
-        })
+        match self {
+            Unusable::TooMuch => out.write_str("it has more than a history can have"),
+        }
     }
 }
 
@@ -68,18 +65,18 @@ impl History {
         }
     }
 
-    /// What a predecessor has sent, to be taken over with [`History::inherit`].
+    /// What a predecessor has sent, to be taken over with [`History::inherit`], without what is told of a time to come.
     ///
     /// # Errors
-    /// It cannot be true.
+    /// It has more than a history can have.
     pub fn from_sent(sent: SentHistory, now: Moment) -> Result<History, Unusable> {
         if sent.levels.len() > LEVELS.len() || sent.marks.len() > MARKS {
             return Err(Unusable::TooMuch);
         }
-        let mut history = History { last: None, ..History::new(now) };
+        let mut history = History::of_one_that_runs(now);
         for level in &sent.levels {
             if let Some(own) = history.levels.iter_mut().find(|own| own.resolution() == level.resolution) {
-                own.take(level, now.wall)?;
+                own.take(level, now.wall);
             }
         }
         history.inherit_days(Day::checked(sent.days, now.wall)?);
@@ -114,15 +111,14 @@ impl Level {
         Some(SentLevel { resolution: self.resolution(), newest, series, filling })
     }
 
-    fn take(&mut self, sent: &SentLevel, now: u64) -> Result<(), Unusable> {
+    fn take(&mut self, sent: &SentLevel, now: u64) {
         if sent.newest > now / self.resolution() {
-            return Err(Unusable::Future);
+            return; // by a clock that was wrong
         }
         for (name, values) in &sent.series {
             self.set(name, sent.newest, values);
         }
         let filling = sent.filling.as_ref().and_then(|filling| Filling::of(sent.newest, filling));
         self.set_filling(sent.newest, filling);
-        Ok(())
     }
 }

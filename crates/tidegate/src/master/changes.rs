@@ -176,7 +176,8 @@ impl Master {
         else {
             return None;
         };
-        successor.tell(&self.status_registry.last_figures(), self.status_registry.history.hand_over());
+        let figures = self.status_registry.last_figures();
+        self.status_registry.history.hand_over(|history| successor.tell(&figures, history));
         let said = format!(
             "{}process {} serves; process {} finishes what is open, for {} s at most",
             successor.notes,

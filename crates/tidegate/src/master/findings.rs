@@ -75,7 +75,7 @@ fn watch(told: &Receiver<Arc<Settings>>, status: &StatusRegistry) {
 /// The server and its machine now; `None` while it ends.
 fn sample(status: &StatusRegistry, settings: &Arc<Settings>, at: Duration) -> Option<Sample> {
     let routes: usize = settings.sites.iter().map(|site| site.routes.len()).sum();
-    let figures = if routes <= ROUTES { status.figures_with_series() } else { status.figures() };
+    let figures = if routes <= ROUTES { status.own_figures_with_series() } else { status.own_figures() };
     let mut info = status.server(&figures);
     if routes > ROUTES {
         info.series = Default::default(); // as it was when somebody asked for it

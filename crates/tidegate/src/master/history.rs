@@ -10,6 +10,7 @@ use super::totals::{self, Totals};
 use crate::link::Figures;
 use crate::version::VERSION;
 use serde::Deserialize;
+use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -39,17 +40,34 @@ fn observation(figures: &Figures) -> Observation {
 #[derive(Default)]
 pub struct HistoryKeeper {
     state: Mutex<State>,
-    /// What keeps the totals of days.
-    pub totals: Totals,
+    totals: Totals,
 }
 
 #[derive(Default)]
 struct State {
     history: Option<History>,
+    /// Settings have said before whether there is one.
+    is_begun: bool,
     /// When the predecessor has told what it had counted, and what that was.
     before: Option<(u64, Observation)>,
-    /// It was handed to a successor, who goes on with it.
+    /// A predecessor may still tell what there was: until then the file of totals is its own.
+    awaits_predecessor: bool,
+    /// A successor was told what has been counted, and is told what comes behind that: here it ends.
+    is_told: bool,
+    /// The successor has it, and goes on with it.
     is_handed_over: bool,
+    /// Where the totals of days go.
+    totals_path: Option<PathBuf>,
+    /// What lay there is in the days of the history: another file would lose what it has.
+    totals_known: bool,
+}
+
+impl State {
+    /// What is to be written, and where: not before it is known what lies there.
+    fn totals(&self) -> Option<(PathBuf, Vec<Day>)> {
+        let history = self.history.as_ref().filter(|_| self.totals_known && !self.is_handed_over)?;
+        Some((self.totals_path.clone()?, history.days().cloned().collect()))
+    }
 }
 
 impl HistoryKeeper {
@@ -57,19 +75,69 @@ impl HistoryKeeper {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether there is one from now on. One that there is goes on.
-    pub fn switch(&self, is_on: bool) {
+    /// A predecessor will tell what there was.
+    pub fn await_predecessor(&self) {
+        self.state().awaits_predecessor = true;
+    }
+
+    /// New settings are in force: whether there is a history from now on, and where the totals of days go. A history that there is
+    /// goes on; one that ends leaves its totals.
+    pub fn adopt(&self, is_on: bool, totals_path: Option<PathBuf>) {
         let mut state = self.state();
-        match is_on {
-            true => drop(state.history.get_or_insert_with(|| History::new(now()))),
-            false => state.history = None,
+        let has_moved = state.totals_path != totals_path;
+        if !is_on {
+            if let Some((path, days)) = state.totals() {
+                self.totals.begin_writing(path, days);
+            }
+            (state.history, state.totals_known) = (None, false);
+        } else if state.history.is_none() {
+            let is_new = !state.is_begun;
+            state.history = Some(if is_new { History::new(now()) } else { History::of_one_that_runs(now()) });
+        } else if has_moved {
+            state.totals_known = false;
+        }
+        state.is_begun = true;
+        let has_days = state.history.as_ref().is_some_and(|history| history.days().len() > 0);
+        state.totals_path = totals_path;
+        let is_missing = state.history.is_some() && !state.totals_known && !state.awaits_predecessor;
+        drop(state);
+        if is_missing {
+            self.load_totals(has_days);
+        }
+    }
+
+    /// Takes in the totals of days that lie in the file. `is_moved`: the days here may tell of the same requests.
+    fn load_totals(&self, is_moved: bool) {
+        let path = self.state().totals_path.clone();
+        let days = path.as_deref().map(totals::load).unwrap_or_default();
+        let mut state = self.state();
+        if state.totals_path != path {
+            return; // other settings have come meanwhile
+        }
+        let Some(history) = &mut state.history else { return };
+        match is_moved {
+            true => history.reconcile_days(days),
+            false => history.inherit_days(days),
+        }
+        state.totals_known = true;
+    }
+
+    /// The predecessor has ended. One that has sent no history has left its totals in the file.
+    pub fn predecessor_has_ended(&self) {
+        let mut state = self.state();
+        state.awaits_predecessor = false;
+        let is_missing = state.history.is_some() && !state.totals_known;
+        drop(state);
+        if is_missing {
+            self.load_totals(false);
         }
     }
 
     /// Takes in what this server's own processes show.
     pub fn record(&self, figures: &Figures) {
         let mut state = self.state();
-        if let Some(history) = state.history.as_mut() {
+        let State { history, is_told: false, .. } = &mut *state else { return };
+        if let Some(history) = history {
             history.record(now(), observation(figures));
         }
     }
@@ -81,13 +149,19 @@ impl HistoryKeeper {
         }
     }
 
-    /// For a successor, once; from then on it is the successor's.
-    pub fn hand_over(&self) -> Option<SentHistory> {
-        let mut state = self.state();
-        if std::mem::replace(&mut state.is_handed_over, true) {
-            return None;
+    /// Gives it to a successor, once, with what has been counted: from then on it is the successor's, where `tell` says that it was
+    /// told. One whose totals are not known yet stays: the successor finds them where they are.
+    pub fn hand_over(&self, tell: impl FnOnce(Option<SentHistory>) -> bool) {
+        let state = self.state();
+        let is_whole = state.totals_known && !state.is_handed_over;
+        let history = state.history.as_ref().filter(|_| is_whole).map(History::to_send);
+        let has_history = history.is_some();
+        drop(state);
+        if tell(history) {
+            let mut state = self.state();
+            state.is_told = true;
+            state.is_handed_over |= has_history;
         }
-        state.history.as_ref().map(History::to_send)
     }
 
     /// The predecessor has said what it had counted, once when this server took over and once more at its end. What it has
@@ -103,9 +177,8 @@ impl HistoryKeeper {
         }
     }
 
-    /// Goes on with what a predecessor has sent: a frame with figures, and perhaps a history beside them. Whether there was
-    /// one.
-    pub fn inherit(&self, frame: &[u8]) -> bool {
+    /// Goes on with what a predecessor has sent: a frame with figures, and perhaps a history beside them.
+    pub fn inherit(&self, frame: &[u8]) {
         #[derive(Deserialize)]
         struct Beside {
             #[serde(default)]
@@ -113,23 +186,24 @@ impl HistoryKeeper {
         }
         let now = now();
         let sent = match serde_json::from_slice(frame) {
-            Ok(Beside { history: None }) => return false,
+            Ok(Beside { history: None }) => return,
             Ok(Beside { history: Some(sent) }) => {
                 History::from_sent(*sent, now).map_err(|error| error.to_string())
             }
             Err(error) => Err(error.to_string()),
         };
-        match (sent, &mut self.state().history) {
-            (Ok(sent), Some(history)) => history.inherit(sent),
-            (Err(why), Some(_)) => {
-                log::warn(format_args!(
-                    "the history of the server before cannot be used, and begins anew: {why}"
-                ));
-                return false;
+        let mut state = self.state();
+        let Some(history) = &mut state.history else { return };
+        match sent {
+            Ok(sent) => {
+                history.inherit(sent);
+                drop(state);
+                self.load_totals(true); // these settings may have them in another file
             }
-            (_, None) => return false,
+            Err(why) => log::warn(format_args!(
+                "the history of the server before cannot be used, and begins anew: {why}"
+            )),
         }
-        true
     }
 
     /// The report.
@@ -144,47 +218,31 @@ impl HistoryKeeper {
         Some(self.report(HistoryRange::from_name(range)?, format))
     }
 
-    /// The totals of days, unless a successor has them.
-    pub fn days(&self) -> Option<Vec<Day>> {
-        let state = self.state();
-        let history = state.history.as_ref().filter(|_| !state.is_handed_over)?;
-        Some(history.days().cloned().collect())
+    /// Writes the totals of days when it is time.
+    fn look_at_totals(&self) {
+        self.totals.look(|| self.totals());
     }
 
-    /// Adds the totals of days that a server before has kept in the file.
-    pub fn load_totals(&self) {
-        let Some(path) = self.totals.path() else { return };
-        let days = totals::load(&path);
-        if let Some(history) = &mut self.state().history {
-            history.inherit_days(days);
-        }
+    /// The totals of days and where they are to be written, unless a successor has them.
+    pub fn totals(&self) -> Option<(PathBuf, Vec<Day>)> {
+        self.state().totals()
     }
 }
 
 /// The thread that looks.
+#[derive(Default)]
 pub struct HistoryTicker {
     thread: Option<Sender<()>>,
-    /// The totals of days come from a predecessor, and not from the file.
-    is_heir: bool,
 }
 
 impl HistoryTicker {
-    /// Of a server that takes over from a predecessor, or of one that begins.
-    pub fn new(is_heir: bool) -> HistoryTicker {
-        HistoryTicker { thread: None, is_heir }
-    }
-
     /// New settings are in force: looks from now on, or no longer.
     pub fn adopt(&mut self, settings: &Settings, status: &Arc<StatusRegistry>) {
         let is_on = settings.statistics.history;
-        status.history.switch(is_on);
-        status.history.totals.set_path(totals::path_for(settings));
+        status.history.adopt(is_on, totals::path_for(settings));
         if !is_on {
             self.thread = None;
         } else if self.thread.is_none() {
-            if !std::mem::take(&mut self.is_heir) {
-                status.history.load_totals();
-            }
             let (sender, ends) = channel();
             let status = status.clone();
             let started = std::thread::Builder::new().name("tidegate-past".into());
@@ -198,7 +256,7 @@ impl HistoryTicker {
 
 fn look(status: &StatusRegistry) {
     status.look();
-    status.history.totals.look(|| status.history.days());
+    status.history.look_at_totals();
 }
 
 /// Looks just behind each full second, so that each has one look, until the other end of `ends` is gone. Only the part of a second
@@ -226,22 +284,69 @@ mod tests {
     }
 
     fn requests_of_days(keeper: &HistoryKeeper) -> u64 {
-        keeper.days().unwrap().iter().map(|day| day.totals.requests).sum()
+        let state = keeper.state();
+        state.history.as_ref().unwrap().days().map(|day| day.totals.requests).sum()
     }
 
     fn frame(keeper: &HistoryKeeper) -> Vec<u8> {
-        serde_json::to_vec(&serde_json::json!({ "history": keeper.hand_over(), "counted": {} })).unwrap()
+        let mut frame = Vec::new();
+        keeper.hand_over(|history| {
+            frame = serde_json::to_vec(&serde_json::json!({ "history": history, "counted": {} })).unwrap();
+            true
+        });
+        frame
+    }
+
+    /// A keeper with a history, of a server that begins.
+    fn begun(totals: Option<PathBuf>) -> HistoryKeeper {
+        let keeper = HistoryKeeper::default();
+        keeper.adopt(true, totals);
+        keeper
+    }
+
+    /// One that takes over.
+    fn heir(totals: Option<PathBuf>) -> HistoryKeeper {
+        let keeper = HistoryKeeper::default();
+        keeper.await_predecessor();
+        keeper.adopt(true, totals);
+        keeper
+    }
+
+    /// A file of totals that says so many requests of a day long ago; its folder goes with it.
+    struct Kept(PathBuf);
+
+    impl Kept {
+        fn with(name: &str, requests: u64) -> Kept {
+            let name = format!("tidegate-history-{name}-{}", std::process::id());
+            let kept = Kept(std::env::temp_dir().join(name));
+            std::fs::create_dir_all(&kept.0).unwrap();
+            let mut day = Day { day: 19_000, ..Day::default() };
+            day.totals.requests = requests;
+            assert!(totals::keep(&kept.path(), vec![day]));
+            kept
+        }
+
+        fn path(&self) -> PathBuf {
+            self.0.join("totals.json")
+        }
+    }
+
+    impl Drop for Kept {
+        fn drop(&mut self) {
+            let _ = std::fs::remove_dir_all(&self.0);
+        }
     }
 
     #[test]
     fn a_successor_has_the_history_and_what_is_finished_later() {
-        let (old, new) = (HistoryKeeper::default(), HistoryKeeper::default());
-        old.switch(true);
-        new.switch(true);
+        let (old, new) = (begun(Some("/no/such/totals".into())), heir(Some("/no/such/totals".into())));
         old.record(&figures(100));
         let frame = frame(&old);
-        assert!(old.days().is_none(), "they are the successor's");
-        assert!(old.hand_over().is_none(), "once");
+        assert!(old.totals().is_none(), "they are the successor's");
+        old.hand_over(|history| {
+            assert!(history.is_none(), "once");
+            true
+        });
         new.hear_before(&figures(100));
         new.inherit(&frame);
         new.record(&figures(7));
@@ -250,6 +355,56 @@ mod tests {
         let report = new.answer("10m json").unwrap();
         assert!(report.contains("upgrade to "), "{report}");
         assert!(new.answer("1y json").is_none() && new.answer("days").is_none());
+    }
+
+    #[test]
+    fn a_successor_that_was_not_told_has_no_history() {
+        let old = begun(Some("/no/such/totals".into()));
+        old.hand_over(|history| {
+            assert!(history.is_some());
+            false
+        });
+        assert!(old.totals().is_some(), "it is gone, and nobody else would write them");
+    }
+
+    #[test]
+    fn what_lies_in_the_file_is_known_before_it_is_written_anew() {
+        let file = Kept::with("known", 40);
+        let new = heir(Some(file.path()));
+        new.record(&figures(2));
+        assert!(new.totals().is_none(), "the predecessor still has them");
+        new.hand_over(|history| {
+            assert!(history.is_none(), "whoever comes next finds them in the file");
+            true
+        });
+        new.adopt(true, Some(file.path()));
+        assert!(new.totals().is_none(), "a reload changes nothing of it");
+        new.record(&figures(900)); // which the successor was told, too
+        new.predecessor_has_ended();
+        assert_eq!((requests_of_days(&new), new.totals().is_some()), (42, true));
+        new.adopt(true, Some(file.path()));
+        assert_eq!(requests_of_days(&new), 42, "once");
+        // Somewhere else there may be others, and some of the same.
+        let other = Kept::with("other", 50);
+        new.adopt(true, Some(other.path()));
+        assert_eq!((requests_of_days(&new), new.totals().unwrap().0), (52, other.path()));
+    }
+
+    #[test]
+    fn off_and_on_counts_nothing_twice() {
+        let file = Kept::with("twice", 40);
+        let keeper = begun(Some(file.path()));
+        keeper.record(&figures(10));
+        keeper.adopt(false, None);
+        assert!(keeper.totals().is_none());
+        // A thread writes them.
+        while keeper.totals.is_writing() {
+            std::thread::yield_now();
+        }
+        keeper.adopt(true, Some(file.path()));
+        keeper.record(&figures(500));
+        keeper.record(&figures(503));
+        assert_eq!(requests_of_days(&keeper), 40 + 10 + 3, "nobody has looked meanwhile");
     }
 
     #[test]
@@ -263,7 +418,7 @@ mod tests {
         ] {
             let keeper = HistoryKeeper::default();
             keeper.inherit(broken); // without one
-            keeper.switch(true);
+            keeper.adopt(true, None);
             keeper.record(&figures(1));
             keeper.inherit(broken);
             assert_eq!(requests_of_days(&keeper), 1);
@@ -276,11 +431,12 @@ mod tests {
         let keeper = HistoryKeeper::default();
         keeper.record(&figures(1));
         keeper.mark("revision 2");
-        assert!(keeper.days().is_none() && keeper.hand_over().is_none());
+        assert!(keeper.totals().is_none());
         assert!(keeper.answer("6h text").unwrap().contains("statistics off"));
-        keeper.switch(true);
-        keeper.switch(false);
-        assert!(keeper.days().is_none());
+        keeper.adopt(true, Some("/no/such/totals".into()));
+        assert!(keeper.totals().is_some());
+        keeper.adopt(false, None);
+        assert!(keeper.totals().is_none());
     }
 
     #[test]

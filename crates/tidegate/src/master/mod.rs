@@ -273,6 +273,9 @@ impl Master {
             written: Arc::new(read.written),
         };
         let tls = Tls::new(handover.map(|left| left.tickets.as_slice()))?;
+        if handover.is_some() {
+            status_registry.history.await_predecessor();
+        }
         warnings.extend(shortage_of_address_space(current.settings.limits.memory));
         say_what_is_missing(&current.fitted(), limit, &warnings);
         let mut master = Master {
@@ -291,7 +294,7 @@ impl Master {
             upstreams,
             load_hooks: LoadHooks::default(),
             findings: FindingsWatch::default(),
-            history: HistoryTicker::new(handover.is_some()),
+            history: HistoryTicker::default(),
             control: None,
             next_alive: notifier.watchdog().map(|every| Instant::now() + every),
             notifier,
@@ -587,9 +590,9 @@ impl Master {
         if ending.successor.is_some() {
             self.hear_predecessor_out(&mut ending, until);
         }
+        let figures = self.status_registry.last_figures();
         if let Some(successor) = &ending.successor {
-            let figures = self.status_registry.figures_with_series();
-            successor.tell(&figures, self.status_registry.history.hand_over());
+            self.status_registry.history.hand_over(|history| successor.tell(&figures, history));
             if ending.is_followed && !successor.has_ended(until) {
                 said += &format!("; process {}, which was taking over, still ends", successor.pid);
             }
@@ -598,9 +601,7 @@ impl Master {
             let lines = kept_bans::lines(&self.current.rates);
             self.disk.run("who is banned", move || kept_bans::keep(&path, &lines));
         }
-        if let (Some(path), Some(days)) =
-            (self.status_registry.history.totals.path(), self.status_registry.history.days())
-        {
+        if let Some((path, days)) = self.status_registry.history.totals() {
             self.disk.run("the totals of days", move || totals::keep(&path, days));
         }
         log::info(&said);

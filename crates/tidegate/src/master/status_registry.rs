@@ -68,6 +68,8 @@ struct Facts {
     certificates: Vec<(String, Arc<Slot>)>,
     workers: usize,
     members: Vec<Member>,
+    /// Questions after what was counted that were asked.
+    questions: u64,
     /// Counted by processes that have ended.
     past: Figures,
     /// Counted before an upgrade, by the predecessor's processes.
@@ -89,10 +91,36 @@ pub struct Member {
     pub info: ProcessInfo,
     /// The way to it.
     pub link: Option<Arc<Link>>,
-    /// What it had counted when it was last asked.
-    pub last: Figures,
+    /// What it has told.
+    pub told: Told,
+}
+
+/// What a server process has told of what it has counted.
+#[derive(Clone, Default)]
+pub struct Told {
+    last: Figures,
+    /// The question that this answers, by its number, and the one that told of sites and routes last.
+    number: u64,
+    number_of_series: u64,
     /// The question of the history that it has not answered yet.
-    pub glance: Weak<()>,
+    glance: Weak<()>,
+}
+
+impl Told {
+    /// Takes in the answer to a question. Several may ask at once: an answer to one that was asked earlier says less.
+    fn take(&mut self, number: u64, with_series: bool, mut figures: Figures) {
+        if with_series && number > self.number_of_series {
+            self.number_of_series = number;
+            self.last.series = std::mem::take(&mut figures.series);
+            self.last.used.descriptors = figures.used.descriptors;
+        }
+        if number > self.number {
+            self.number = number;
+            figures.series = std::mem::take(&mut self.last.series);
+            figures.used.descriptors = self.last.used.descriptors;
+            self.last = figures;
+        }
+    }
 }
 
 /// What was heard of processes.
@@ -114,7 +142,7 @@ impl Gathered {
 impl Member {
     /// What is told of it, with what it has told of itself last.
     fn told(&self) -> ProcessInfo {
-        let Figures { counted, used, .. } = &self.last;
+        let Figures { counted, used, .. } = &self.told.last;
         ProcessInfo {
             requests: counted.requests,
             connections: counted.connections.current,
@@ -129,7 +157,7 @@ impl Facts {
     /// that does not answer has still counted what it told last.
     fn sum(&self, with_series: bool) -> Figures {
         let mut sum = Figures { log_lines_lost: self.own_losses, ..Figures::default() };
-        for more in [&self.past].into_iter().chain(self.members.iter().map(|member| &member.last)) {
+        for more in [&self.past].into_iter().chain(self.members.iter().map(|member| &member.told.last)) {
             add_counts(&mut sum, more);
             if with_series {
                 sum.series.merge(&more.series);
@@ -165,8 +193,7 @@ impl StatusRegistry {
         let mut facts = self.facts();
         for member in &mut members {
             if let Some(known) = facts.members.iter_mut().find(|known| known.id == member.id) {
-                member.last = std::mem::take(&mut known.last);
-                member.glance = std::mem::take(&mut known.glance);
+                member.told = std::mem::take(&mut known.told);
             }
         }
         facts.members = members;
@@ -177,7 +204,7 @@ impl StatusRegistry {
         let mut facts = self.facts();
         let Some(place) = facts.members.iter().position(|member| member.id == id && id != 0) else { return };
         let member = facts.members.remove(place);
-        add(&mut facts.past, &retired(last.unwrap_or(member.last)));
+        add(&mut facts.past, &retired(last.unwrap_or(member.told.last)));
     }
 
     /// What a predecessor's processes have counted so far.
@@ -255,9 +282,19 @@ impl StatusRegistry {
 
     /// What all processes have counted, those that have ended too, but not by sites and routes.
     pub fn figures(&self) -> Figures {
-        let mut sum = self.gather(Question::Figures, PATIENCE, false).own;
+        let mut sum = self.own_figures();
         add_counts(&mut sum, &self.facts().before);
         sum
+    }
+
+    /// The same without what a predecessor has counted: it arrives at once, and was not of a moment.
+    pub fn own_figures(&self) -> Figures {
+        self.gather(Question::Figures, PATIENCE, false).own
+    }
+
+    /// The same of each site and route as well.
+    pub fn own_figures_with_series(&self) -> Figures {
+        self.by_name(self.gather(Question::FiguresWithSeries, PATIENCE, false).own)
     }
 
     /// The same with what each site and route has counted.
@@ -276,8 +313,12 @@ impl StatusRegistry {
 
     /// With the predecessor's, by the names that there are now.
     fn with_names(&self, mut figures: Figures) -> Figures {
+        add(&mut figures, &self.facts().before);
+        self.by_name(figures)
+    }
+
+    fn by_name(&self, mut figures: Figures) -> Figures {
         let facts = self.facts();
-        add(&mut figures, &facts.before);
         match facts.in_force.statistics_off {
             true => figures.series = SeriesFigures::default(),
             false => figures.series.keep(&facts.series),
@@ -298,15 +339,18 @@ impl StatusRegistry {
     fn gather(&self, question: Question, patience: Duration, is_glance: bool) -> Gathered {
         let (sender, answers) = channel();
         let (mut asked, mut heard, mut silent) = (0, 0, 0);
-        for member in &mut self.facts().members {
+        let mut facts = self.facts();
+        facts.questions += 1;
+        let number = facts.questions;
+        for member in &mut facts.members {
             let Some(link) = &member.link else { continue };
-            if is_glance && member.glance.strong_count() > 0 {
+            if is_glance && member.told.glance.strong_count() > 0 {
                 silent += 1;
                 continue;
             }
             let glance = Arc::new(());
             if is_glance {
-                member.glance = Arc::downgrade(&glance);
+                member.told.glance = Arc::downgrade(&glance);
             }
             let (sender, id) = (sender.clone(), member.id);
             asked += 1;
@@ -315,28 +359,24 @@ impl StatusRegistry {
                 drop(glance);
             });
         }
-        drop(sender);
+        drop((facts, sender));
         let deadline = Instant::now() + patience;
+        let with_series = question == Question::FiguresWithSeries;
         // Ends early where a process goes: its end of the channel is dropped.
         while heard < asked
             && let Ok((id, answer)) = answers.recv_timeout(deadline.saturating_duration_since(Instant::now()))
         {
-            let Answer::Figures(mut figures) = answer else {
+            let Answer::Figures(figures) = answer else {
                 asked -= 1;
                 silent += 1;
                 continue;
             };
             heard += 1;
             if let Some(member) = self.facts().members.iter_mut().find(|member| member.id == id) {
-                if question == Question::Figures {
-                    // As they were told last.
-                    figures.series = std::mem::take(&mut member.last.series);
-                    figures.used.descriptors = member.last.used.descriptors;
-                }
-                member.last = *figures;
+                member.told.take(number, with_series, *figures);
             }
         }
-        let own = self.facts().sum(question == Question::FiguresWithSeries);
+        let own = self.facts().sum(with_series);
         Gathered { own, heard, silent: silent + asked - heard }
     }
 
@@ -401,9 +441,9 @@ impl StatusRegistry {
         let asking = std::thread::Builder::new().name("tidegate-ask".into());
         let started = asking.spawn(move || {
             let said = match question {
-                Question::Figures | Question::FiguresWithSeries => {
-                    let figures = status_registry.figures_with_series();
-                    Answer::Report(Box::new((status_registry.server(&figures), figures.counted)))
+                Question::Figures => status_registry.answer_with(status_registry.figures()),
+                Question::FiguresWithSeries => {
+                    status_registry.answer_with(status_registry.figures_with_series())
                 }
                 Question::Workers(question) if question.starts_with("history ") => {
                     let asked = question.trim_start_matches("history ");
@@ -424,6 +464,10 @@ impl StatusRegistry {
         if started.is_err() {
             self.asking.fetch_sub(1, Relaxed);
         }
+    }
+
+    fn answer_with(&self, figures: Figures) -> Answer {
+        Answer::Report(Box::new((self.server(&figures), figures.counted)))
     }
 
     /// What the server is.
@@ -630,11 +674,31 @@ mod tests {
     }
 
     #[test]
+    fn an_answer_to_an_earlier_question_takes_nothing_back() {
+        let mut told = Told::default();
+        let requests = |told: &Told| told.last.counted.requests;
+        told.take(2, false, figures(20));
+        told.take(1, true, figures(10));
+        assert_eq!((requests(&told), told.last.used.descriptors), (20, 7), "sites and routes it tells first");
+        told.take(3, false, Figures { used: Used::default(), ..figures(30) });
+        assert_eq!((requests(&told), told.last.used.descriptors), (30, 7), "not asked for");
+    }
+
+    #[test]
+    fn what_a_predecessor_has_counted_is_not_of_a_moment() {
+        let status_registry = StatusRegistry::new();
+        status_registry.set_before(figures(1000));
+        assert_eq!(status_registry.own_figures().counted.requests, 0);
+        assert_eq!(status_registry.own_figures_with_series().counted.requests, 0);
+        assert_eq!(status_registry.figures_with_series().counted.requests, 1000);
+    }
+
+    #[test]
     fn counts_outlive_their_process_and_gauges_do_not() {
         let status_registry = StatusRegistry::new();
         let member = |id, last| {
             let info = ProcessInfo::default();
-            Member { id, info, link: None, last, glance: Weak::new() }
+            Member { id, info, link: None, told: Told { last, ..Told::default() } }
         };
         status_registry.set_members(vec![member(1, figures(5)), member(2, figures(7))]);
         assert_eq!(status_registry.figures().counted.requests, 12);

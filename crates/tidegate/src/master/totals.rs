@@ -43,7 +43,16 @@ pub fn load(path: &Path) -> Vec<Day> {
     let days = read(path).map_err(|error| error.to_string()).and_then(|text| {
         let Some(text) = text else { return Ok(Vec::new()) };
         let kept: Kept = serde_json::from_str(&text).map_err(|error| error.to_string())?;
-        Day::checked(kept.days, now).map_err(|error| error.to_string())
+        let told = kept.days.len();
+        let days = Day::checked(kept.days, now).map_err(|error| error.to_string())?;
+        if days.len() < told {
+            let future = told - days.len();
+            log::warn(format_args!(
+                "the totals of days in {} have {future} that are yet to come, which are left out",
+                path.display()
+            ));
+        }
+        Ok(days)
     });
     days.unwrap_or_else(|error| {
         log::warn(format_args!("the totals of days begin anew: {} cannot be used: {error}", path.display()));
@@ -69,49 +78,45 @@ pub fn keep(path: &Path, days: Vec<Day>) -> bool {
 
 /// Writes the file every few minutes.
 pub struct Totals {
-    path: Mutex<Option<PathBuf>>,
     next: Mutex<Instant>,
     is_writing: Arc<AtomicBool>,
 }
 
 impl Default for Totals {
     fn default() -> Totals {
-        Totals {
-            path: Mutex::default(),
-            next: Mutex::new(Instant::now() + EVERY),
-            is_writing: Arc::default(),
-        }
+        Totals { next: Mutex::new(Instant::now() + EVERY), is_writing: Arc::default() }
     }
 }
 
 impl Totals {
-    /// Where they go from now on.
-    pub fn set_path(&self, path: Option<PathBuf>) {
-        *self.path.lock().unwrap_or_else(PoisonError::into_inner) = path;
-    }
-
-    /// Where they go.
-    pub fn path(&self) -> Option<PathBuf> {
-        self.path.lock().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
-    /// Writes them when it is time.
-    pub fn look(&self, days: impl FnOnce() -> Option<Vec<Day>>) {
+    /// Writes them when it is time: where, and which.
+    pub fn look(&self, days: impl FnOnce() -> Option<(PathBuf, Vec<Day>)>) {
         let mut next = self.next.lock().unwrap_or_else(PoisonError::into_inner);
         if Instant::now() < *next {
             return;
         }
         *next = Instant::now() + EVERY;
-        let Some(path) = self.path() else { return };
+        drop(next);
+        if let Some((path, days)) = days() {
+            self.begin_writing(path, days);
+        }
+    }
+
+    /// Whether a thread is at it.
+    #[cfg(test)]
+    pub fn is_writing(&self) -> bool {
+        self.is_writing.load(Relaxed)
+    }
+
+    /// Writes them now, on a thread.
+    pub fn begin_writing(&self, path: PathBuf, days: Vec<Day>) {
         if self.is_writing.swap(true, Relaxed) {
             return; // the file system hangs, and the time before is still at it
         }
-        let (days, is_writing) = (days(), self.is_writing.clone());
+        let is_writing = self.is_writing.clone();
         let thread = std::thread::Builder::new().name("tidegate-totals".into());
         let started = thread.spawn(move || {
-            if let Some(days) = days {
-                keep(&path, days);
-            }
+            keep(&path, days);
             is_writing.store(false, Relaxed);
         });
         if started.is_err() {
@@ -138,7 +143,11 @@ mod tests {
         let days = vec![day(19_000, 5), day(19_001, 7)];
         assert!(keep(&path, days.clone()));
         assert_eq!(load(&path), days);
-        for wrong in ["", "{", "{\"days\":7}", "{\"days\":[{\"day\":99999999}]}"] {
+        // A day that is yet to come costs no other.
+        let ahead = serde_json::to_string(&Kept { days: [days.clone(), vec![day(99_999_999, 1)]].concat() });
+        std::fs::write(&path, ahead.unwrap()).unwrap();
+        assert_eq!(load(&path), days);
+        for wrong in ["", "{", "{\"days\":7}"] {
             std::fs::write(&path, wrong).unwrap();
             assert_eq!(load(&path), [], "{wrong}");
             assert_eq!(std::fs::read_to_string(folder.join("totals.json.wrong")).unwrap(), wrong);
@@ -154,7 +163,6 @@ mod tests {
     #[test]
     fn they_are_written_when_it_is_time() {
         let totals = Totals::default();
-        totals.set_path(Some("/no/such/folder/totals.json".into()));
         totals.look(|| panic!("it is not time"));
         *totals.next.lock().unwrap() = Instant::now();
         let mut asked = 0;

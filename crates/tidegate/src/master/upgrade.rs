@@ -345,8 +345,9 @@ impl Successor {
         self.process.as_ref().is_none_or(|process| process.ends_within(left))
     }
 
-    /// Tells it what has been counted until now, so that its reports go on from there, and the first time what there was.
-    pub fn tell(&self, figures: &Figures, history: Option<SentHistory>) {
+    /// Tells it what has been counted until now, so that its reports go on from there, and the first time what there was. `false`: it
+    /// hears nothing any more.
+    pub fn tell(&self, figures: &Figures, history: Option<SentHistory>) -> bool {
         // Each program passes over what it does not know.
         #[derive(Serialize)]
         struct Words<'w> {
@@ -355,9 +356,8 @@ impl Successor {
             #[serde(skip_serializing_if = "Option::is_none")]
             history: Option<SentHistory>,
         }
-        if let Ok(bytes) = serde_json::to_vec(&Words { figures, history }) {
-            let _ = passing::send(self.link.as_fd(), &bytes, &[]);
-        }
+        let words = serde_json::to_vec(&Words { figures, history });
+        words.is_ok_and(|bytes| passing::send(self.link.as_fd(), &bytes, &[]).is_ok())
     }
 }
 
@@ -441,17 +441,13 @@ impl Handover {
         let status_registry = status_registry.clone();
         let hearing = std::thread::Builder::new().name("tidegate-before".into());
         let _ = hearing.spawn(move || {
-            let mut has_history = false;
             while let Ok(Some((bytes, _))) = passing::receive(link.as_fd()) {
                 if let Ok(figures) = serde_json::from_slice(&bytes) {
                     status_registry.set_before(figures);
                 }
-                has_history |= status_registry.history.inherit(&bytes);
+                status_registry.history.inherit(&bytes);
             }
-            // One that has no history to give has no totals either, but for those of the file.
-            if !has_history {
-                status_registry.history.load_totals();
-            }
+            status_registry.history.predecessor_has_ended();
             // Nobody hears it where this server has ended.
             let _ = events.send(Event::PredecessorEnded);
         });

@@ -28,8 +28,8 @@ impl StatusView {
 }
 
 impl StatusSource for StatusView {
-    fn gather(&self) -> LocalFuture<Option<(ServerInfo, Snapshot)>> {
-        let answer = self.ask(Question::FiguresWithSeries);
+    fn gather(&self, with_series: bool) -> LocalFuture<Option<(ServerInfo, Snapshot)>> {
+        let answer = self.ask(if with_series { Question::FiguresWithSeries } else { Question::Figures });
         Box::pin(async move {
             match answer.await {
                 Some(Answer::Report(report)) => Some(*report),

@@ -1,10 +1,8 @@
 //! What others are told of the server processes: the status registry, pools and upstream groups.
 
 use super::super::pools::Served;
-use super::super::status_registry::Member;
+use super::super::status_registry::{Member, Told};
 use super::{Servers, State};
-use crate::link::Figures;
-use std::sync::Weak;
 use tidegate_modules::status::ProcessInfo;
 
 impl Servers {
@@ -29,14 +27,13 @@ impl Servers {
                     ..ProcessInfo::default() // what it has counted is asked for with the report
                 },
                 link: Some(server.link.clone()),
-                last: Figures::default(),
-                glance: Weak::new(),
+                told: Told::default(),
             });
         }
         for place in self.places.iter().filter(|place| place.next_try.is_some()) {
             let (state, restarts) = ("waiting".to_owned(), place.restarts);
             let info = ProcessInfo { state, started: now, restarts, ..ProcessInfo::default() };
-            members.push(Member { id: 0, info, link: None, last: Figures::default(), glance: Weak::new() });
+            members.push(Member { id: 0, info, link: None, told: Told::default() });
         }
         let links: Vec<Served> = members
             .iter()
