@@ -48,6 +48,9 @@ const CONCEALED: &str = "(not shown)";
 /// Directives whose arguments from this one on may be secrets: keys and passwords for applications.
 const SECRETS: [(&str, usize); 2] = [("request-header", 1), ("param", 1)];
 
+/// Properties that are secrets, each with its directive.
+const SECRET_PROPERTIES: [(&str, &str); 2] = [("authority", "eab-key"), ("dns-update", "key")];
+
 /// What is in force in a block: what is written there, what it inherits, and defaults.
 fn block(view: &View<'_>, context: Context, nodes: Vec<(&File, &Node)>, outer: &[InForce]) -> Json {
     let known = |node: &Node| directives::find(context, &node.name);
@@ -183,6 +186,11 @@ fn directive(
                 let known = argument.map(|known| (known.kind, known.words));
                 arguments.push(written(view, file, entry, known));
             }
+            Some(name)
+                if view.is_for_status && SECRET_PROPERTIES.contains(&(directive.name, name.as_str())) =>
+            {
+                properties.insert(name.clone(), json!(CONCEALED));
+            }
             Some(name) => {
                 let known = directive.properties.iter().find(|known| known.name == name);
                 let kind = known.map(|known| (known.kind, &[][..]));
@@ -285,6 +293,27 @@ fn without_user(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Whatever is called like a secret is the name of a file, or not told.
+    #[test]
+    fn what_is_called_a_secret_is_one() {
+        let is_called =
+            |name: &str| ["key", "secret", "password", "token"].iter().any(|word| name.contains(word));
+        for directive in directives::all() {
+            let named = directive.properties.iter().filter(|property| is_called(property.name));
+            for property in named.filter(|property| !property.name.ends_with("-name")) {
+                let is_kept = matches!(property.kind, Kind::File | Kind::Choice(_) | Kind::Number { .. })
+                    || SECRET_PROPERTIES.contains(&(directive.name, property.name));
+                assert!(is_kept, "{} {}=: {:?}", directive.name, property.name, property.kind);
+            }
+            if is_called(directive.name) {
+                let is_text =
+                    |kind| matches!(kind, Kind::Text { .. } | Kind::FieldTemplate | Kind::FieldValue);
+                let is_told = directive.arguments.iter().any(|argument| is_text(argument.kind));
+                assert!(!is_told || directive.name.ends_with("-endpoint"), "{}", directive.name);
+            }
+        }
+    }
 
     #[test]
     fn addresses_are_told_without_passwords() {

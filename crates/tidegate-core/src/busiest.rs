@@ -83,15 +83,20 @@ impl Busiest {
     #[cold]
     pub(crate) fn count(&mut self, sample: &Sample<'_>) {
         let weight = u64::from(self.interval);
-        let path = sample.target.split(['?', '#']).next().unwrap_or_default();
+        // What stands behind it may be a secret.
+        let without_query = |target: &'_ [u8]| {
+            target.iter().position(|byte| matches!(byte, b'?' | b'#')).unwrap_or(target.len())
+        };
         let octets = match sample.client.ip().map(|ip| ip.to_canonical()) {
             Some(IpAddr::V4(ip)) => ip.to_ipv6_mapped().octets(),
             Some(IpAddr::V6(ip)) => ip.octets(),
             None => [0; 16],
         };
         let field = |name| sample.fields.first(name).unwrap_or_default();
-        let (path, host) = (path.as_bytes(), sample.authority.as_bytes());
-        let names = [path, host, &octets, field("user-agent"), field("referer")];
+        let (path, host, referrer) =
+            (sample.target.as_bytes(), sample.authority.as_bytes(), field("referer"));
+        let (path, referrer) = (&path[..without_query(path)], &referrer[..without_query(referrer)]);
+        let names = [path, host, &octets, field("user-agent"), referrer];
         for (sketch, name) in self.now.iter_mut().zip(names) {
             if !name.is_empty() {
                 sketch.add(name, weight);
@@ -154,7 +159,8 @@ mod tests {
     use tidegate_http::Field;
 
     fn count(busiest: &mut Busiest, target: &str, times: usize) {
-        let fields = [Field { name: "User-Agent", value: b"a \"b\"\x1b" }];
+        let agent = Field { name: "User-Agent", value: b"a \"b\"\x1b" };
+        let fields = [agent, Field { name: "Referer", value: b"http://b.test/c?token=secret" }];
         let fields = Fields::new(&fields);
         let client = Peer::Tcp("192.0.2.7:80".parse().unwrap());
         for _ in 0..times {
@@ -175,7 +181,7 @@ mod tests {
             "\"hosts\":[{\"total\":15,\"bound\":0,\"names\":[[\"a.test\",15,0]]}",
             "\"clients\":[{\"total\":15,\"bound\":0,\"names\":[[\"192.0.2.7\",15,0]]}",
             r#"[["a \"b\"\u001b",15,0]]"#,
-            "\"referrers\":[{\"total\":0,\"bound\":0,\"names\":[]}",
+            "\"referrers\":[{\"total\":15,\"bound\":0,\"names\":[[\"http://b.test/c\",15,0]]}",
         ] {
             assert!(json.contains(part), "{part}: {json}");
         }

@@ -33,6 +33,9 @@ impl Exchange<'_> {
         if let Some(stats) = self.state.site.as_ref().and_then(|site| site.series.stats.as_ref()) {
             stats.series.took(self.series(), Phase::Queue, Elapsed::nanos(nanos));
         }
+        if let Some(trace) = self.state.trace() {
+            trace.took(Phase::Queue, nanos);
+        }
     }
 }
 
@@ -60,6 +63,7 @@ pub fn number(settings: &Settings, directory: &Arc<SeriesDirectory>, stats: &Arc
     let ids = directory.adopt(&names(settings));
     if !settings.statistics.of_sites {
         // Requests under way are still told with their site and route.
+        directory.name_for(&stats.series);
         let ids = ids.into_iter().map(SiteIds::uncounted);
         return ids.map(|ids| SiteSeries { ids, stats: None }).collect();
     }

@@ -49,10 +49,23 @@ pub struct LimitOrigins(pub Vec<(String, Origin)>);
 
 impl LimitOrigins {
     /// What a limit is called in a message: its name, and where it is written.
-    pub fn said(&self, name: &str) -> String {
-        match self.0.iter().find(|(known, _)| known == name) {
-            Some((_, origin)) => format!("`{name}` ({origin})"),
-            None => format!("`{name}`, by default,"),
+    pub fn said<'s>(&'s self, name: &'s str) -> SaidLimit<'s> {
+        let known = self.0.iter().find(|(known, _)| known == name);
+        SaidLimit { name, origin: known.map(|(_, origin)| origin) }
+    }
+}
+
+/// A limit by its name and where it stands, for a sentence.
+pub struct SaidLimit<'s> {
+    name: &'s str,
+    origin: Option<&'s Origin>,
+}
+
+impl std::fmt::Display for SaidLimit<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.origin {
+            Some(origin) => write!(f, "`{}` ({origin})", self.name),
+            None => write!(f, "`{}`, by default,", self.name),
         }
     }
 }

@@ -208,12 +208,18 @@ impl Later {
             self.stage = Stage::Done;
             return Poll::Ready(self.ledger.busy());
         }
-        while let Stage::Preparing { future, .. } = &mut self.stage {
+        while let Stage::Preparing { future, need, .. } = &mut self.stage {
+            let need = *need;
             match self.holdings.charge(|| future.as_mut().poll(cx)) {
                 Poll::Pending if self.count_preparing() => return Poll::Pending,
                 Poll::Pending => {
                     self.leave();
-                    self.ledger.refuse(QueueRefusal::Full, self.account.peer, "incoming-bodies");
+                    let (why, limit) = (QueueRefusal::Full, self.ledger.limits().of_preparing(need));
+                    match need {
+                        Need::Content | Need::Decision => self.ledger.refuse(why, self.account.peer, limit),
+                        // The limit that it was about to wait for counts it.
+                        Need::Turn => self.ledger.say_refused(why, self.account.peer, limit),
+                    }
                     return Poll::Ready(self.ledger.busy());
                 }
                 Poll::Ready(reply) => {

@@ -97,6 +97,14 @@ impl FlightLimits {
         }
     }
 
+    /// The setting that bounds those that cannot run yet.
+    fn of_preparing(&self, need: Need) -> &'static str {
+        match need {
+            Need::Decision | Need::Turn if self.in_flight > self.incoming_bodies => "in-flight",
+            Need::Content | Need::Decision | Need::Turn => "incoming-bodies",
+        }
+    }
+
     /// Of those that cannot run yet: nobody waits for a turn.
     fn preparing(&self, need: Need) -> Bounds<QueueRefusal> {
         let places = match need {
@@ -126,7 +134,13 @@ impl Ledger {
     #[cold]
     fn refuse(&self, why: QueueRefusal, client: Peer, limit: &str) {
         self.stats.queue_refusals.add(why, 1);
-        let limit = self.origins.borrow().said(limit);
+        self.say_refused(why, client, limit);
+    }
+
+    /// The same of one that is counted elsewhere.
+    fn say_refused(&self, why: QueueRefusal, client: Peer, limit: &str) {
+        let origins = self.origins.borrow();
+        let limit = origins.said(limit);
         let reason = match why {
             QueueRefusal::Full => "as many requests as it allows are under way or wait",
             QueueRefusal::Age => "the request has waited for its turn as long as it allows",

@@ -215,6 +215,7 @@ impl LimitQueue {
             counts: counts.clone(),
             ticket,
             deadline: None,
+            has_begun: false,
             has_waited: false,
             is_told: false,
         })
@@ -424,7 +425,8 @@ pub(super) struct Waiter {
     counts: Arc<Counts>,
     ticket: u64,
     deadline: Option<Deadline>,
-    /// Somebody has asked for it.
+    /// Somebody has asked for it, and once more: whoever finds that the server has no room for who waits does not ask again.
+    has_begun: bool,
     has_waited: bool,
     is_told: bool,
 }
@@ -434,7 +436,7 @@ impl Future for Waiter {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Permit>> {
         let this = &mut *self;
-        this.has_waited = true;
+        this.has_waited = std::mem::replace(&mut this.has_begun, true);
         loop {
             let Line { queue, key } = &this.line;
             match queue.look(key, this.ticket, monotonic_ns(), cx.waker()) {

@@ -164,7 +164,7 @@ impl Drop for Making {
     }
 }
 
-/// Ready when a form is made no longer: it is there, or whoever wanted it has gone.
+/// Ready when a form is made no longer: it is there, or whoever wanted it has gone; at once where as many wait as may.
 struct Made {
     entry: Rc<FileEntry>,
     coding: Coding,
@@ -178,6 +178,9 @@ impl Future for Made {
         let form = encoded.iter_mut().find(|(coding, _)| *coding == self.coding);
         let Some((_, Encoded::Making(waiting))) = form else { return Poll::Ready(()) };
         if !waiting.iter().any(|waker| waker.will_wake(cx.waker())) {
+            if waiting.len() >= WAITING {
+                return Poll::Ready(()); // gets the file as it is
+            }
             waiting.push(cx.waker().clone());
         }
         Poll::Pending

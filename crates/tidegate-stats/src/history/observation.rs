@@ -50,14 +50,18 @@ impl Observation {
         }
         counts[RECEIVED] = counted.received_bytes;
         counts[SENT] = counted.sent_bytes;
-        counts[REFUSED] = counted.connections_refused
-            + counted.requests_shed
-            + refusals.count(QueueRefusal::Full)
-            + refusals.count(QueueRefusal::Age);
+        let refused = [
+            counted.connections_refused,
+            counted.requests_shed,
+            refusals.count(QueueRefusal::Full),
+            refusals.count(QueueRefusal::Age),
+        ];
+        counts[REFUSED] = refused.into_iter().fold(0, u64::saturating_add);
         counts[CACHE_HITS] = counted.cache_hits;
         counts[CACHE_LOOKUPS] = counted.cache_lookups();
         let handshakes = &counted.tls_handshakes;
-        counts[TLS_FULL] = handshakes.count(Handshake::Full) + handshakes.count(Handshake::Refused);
+        counts[TLS_FULL] =
+            handshakes.count(Handshake::Full).saturating_add(handshakes.count(Handshake::Refused));
         counts[TLS_RESUMED] = handshakes.count(Handshake::Resumed);
         counts[ACCEPTED] = counted.connections_accepted;
         counts[HTTP2_REQUESTS] = counted.http2_streams;
@@ -119,7 +123,7 @@ impl Rise {
             received_bytes: self.counts[RECEIVED],
             sent_bytes: self.counts[SENT],
             connections: self.counts[ACCEPTED],
-            tls_handshakes: self.counts[TLS_FULL] + self.counts[TLS_RESUMED],
+            tls_handshakes: self.counts[TLS_FULL].saturating_add(self.counts[TLS_RESUMED]),
             refused: self.counts[REFUSED],
             responses,
             statuses: self.statuses.clone(),

@@ -80,9 +80,9 @@ impl SeriesDirectory {
         self.names().sites.clone()
     }
 
-    /// The names of a number: the site, and the route if it is one.
+    /// The names of a number: the site, and the route if it is one. Those that nothing is counted of have them, too.
     pub fn name(&self, id: SeriesId) -> Option<SeriesName> {
-        self.names().names.get(id.number() as usize).cloned()
+        self.names().names.get(id.counted().number() as usize).cloned()
     }
 }
 

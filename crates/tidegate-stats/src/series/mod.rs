@@ -48,6 +48,11 @@ impl SeriesId {
         SeriesId::of(self.number() | UNCOUNTED)
     }
 
+    /// The one that it would be counted under.
+    pub fn counted(self) -> SeriesId {
+        SeriesId::of(self.number() & !UNCOUNTED)
+    }
+
     /// As a number.
     #[inline]
     pub fn number(self) -> u32 {

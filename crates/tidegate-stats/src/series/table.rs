@@ -490,8 +490,13 @@ impl SeriesTable {
 impl SeriesDirectory {
     /// Has a table know all numbers that were given, and their names.
     pub fn extend(self: &Arc<Self>, table: &SeriesTable) {
-        table.names.get_or_init(|| self.clone());
+        self.name_for(table);
         table.prepare(&self.sites());
+    }
+
+    /// Has a table know the names alone: nothing is counted by site and route, and requests have one all the same.
+    pub fn name_for(self: &Arc<Self>, table: &SeriesTable) {
+        table.names.get_or_init(|| self.clone());
     }
 }
 
@@ -665,6 +670,19 @@ mod tests {
             table.read().into_iter().map(|(id, figures)| (id.number(), figures)).collect();
         let total = &read[&ids[0].number()].times.total;
         assert_eq!((table.folded(), total.count(), (total.sum_nanos() + 500) / 1_000_000), (1, 1, 2));
+    }
+
+    #[test]
+    fn what_is_not_counted_has_a_name() {
+        let (directory, table) = (Arc::<SeriesDirectory>::default(), SeriesTable::default());
+        let names = SeriesNames { site: "a.test".into(), routes: vec!["/x".into()] };
+        let id = directory.adopt(&[names])[0].routes[0].uncounted();
+        directory.name_for(&table);
+        table.answered(id, &ended(200, 1000));
+        let name =
+            table.name(id).map(|(site, route)| (site.to_string(), route.map(|route| route.to_string())));
+        assert_eq!(name, Some(("a.test".to_owned(), Some("/x".to_owned()))));
+        assert!(table.read().iter().all(|(of, _)| *of != id && *of != id.counted()));
     }
 
     #[test]
