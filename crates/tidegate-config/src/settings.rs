@@ -195,7 +195,7 @@ pub struct Written {
 }
 
 /// Where something was written.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 pub struct Origin {
     /// The file as the operator named it; `<command line>` for what came from arguments.
     pub file: Arc<str>,

@@ -5,6 +5,7 @@ use crate::check::{Checker, File, Rules};
 use crate::effective;
 use crate::environment::Environment;
 use crate::include::TopNode;
+use crate::settings::Origin;
 use crate::source::Source;
 use crate::syntax;
 use serde_json::{Value as Json, json};
@@ -18,6 +19,17 @@ pub struct WrittenSettings {
     files: Vec<(Source, Arc<Path>)>,
     /// Directives of the top level, each with its value.
     arguments: Vec<(&'static str, String)>,
+    /// Where a mistake has cost sites, or nobody has said that they may go.
+    stayed: Option<Stayed>,
+}
+
+/// Which sites are in force, where those are not all that the files have.
+#[derive(Debug, Clone, PartialEq)]
+struct Stayed {
+    /// Those of the files.
+    fresh: HashSet<Origin>,
+    /// Those of earlier revisions, each with the file that it stood in.
+    earlier: Vec<(Origin, Source, Arc<Path>)>,
 }
 
 impl WrittenSettings {
@@ -26,7 +38,39 @@ impl WrittenSettings {
         let mut seen: HashSet<&str> = HashSet::new();
         let files = nodes.iter().map(|top| &top.file).filter(|file| seen.insert(&file.source.name));
         let files = files.map(|file| (file.source.clone(), file.folder.clone())).collect();
-        WrittenSettings { files, arguments: Vec::new() }
+        WrittenSettings { files, ..WrittenSettings::default() }
+    }
+
+    /// Of the sites in force, `fresh` are as these files have them, and `earlier` as they were in the revision `before`.
+    pub fn keep(&mut self, fresh: HashSet<Origin>, earlier: &[Origin], before: &WrittenSettings) {
+        let of_before = |at: &Origin| {
+            let stayed = before.stayed.iter().flat_map(|stayed| &stayed.earlier);
+            let stayed =
+                stayed.filter(|(origin, ..)| origin == at).map(|(_, source, folder)| (source, folder));
+            let file = before.files.iter().filter(|(source, _)| source.name == at.file);
+            let (source, folder) = stayed.chain(file.map(|(source, folder)| (source, folder))).next()?;
+            Some((at.clone(), source.clone(), folder.clone()))
+        };
+        self.stayed = Some(Stayed { fresh, earlier: earlier.iter().filter_map(of_before).collect() });
+    }
+
+    /// Every directive of the top level that is in force.
+    fn nodes(&self) -> Vec<TopNode> {
+        let nodes_of = |(source, folder): (&Source, &Arc<Path>)| {
+            let file = File { source: source.clone(), folder: folder.clone() };
+            let parsed = syntax::parse(source).nodes.into_iter().filter(|node| node.name != "include");
+            parsed.map(move |node| TopNode { file: file.clone(), node, mistakes: 0..0, lost: None })
+        };
+        let mut nodes: Vec<TopNode> =
+            self.files.iter().flat_map(|(source, folder)| nodes_of((source, folder))).collect();
+        let Some(Stayed { fresh, earlier }) = &self.stayed else { return nodes };
+        let at = |top: &TopNode| top.file.source.origin(top.node.name_range.start);
+        let is_site = |top: &TopNode| top.node.name == "site";
+        nodes.retain(|top| !is_site(top) || fresh.contains(&at(top)));
+        for (origin, source, folder) in earlier {
+            nodes.extend(nodes_of((source, folder)).filter(|top| is_site(top) && at(top) == *origin));
+        }
+        nodes
     }
 
     /// An argument of the command says this in place of the files.
@@ -37,12 +81,7 @@ impl WrittenSettings {
     /// Every value that is in force, as a list of directives in the form of `check --print-effective`, but for three things:
     /// what is inherited is not repeated, secrets are not told, and properties that are not written are named as `defaults`.
     pub fn in_force(&self, environment: &dyn Environment) -> Json {
-        let mut nodes = Vec::new();
-        for (source, folder) in &self.files {
-            let file = File { source: source.clone(), folder: folder.clone() };
-            let parsed = syntax::parse(source).nodes.into_iter().filter(|node| node.name != "include");
-            nodes.extend(parsed.map(|node| TopNode { file: file.clone(), node, mistakes: 0..0, lost: None }));
-        }
+        let nodes = self.nodes();
         let mut checker = Checker::new(environment);
         checker.rules = Rules::of(&nodes);
         let mut told = effective::for_status(&checker, &nodes);

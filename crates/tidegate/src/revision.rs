@@ -151,7 +151,7 @@ pub fn workers(settings: &Settings) -> usize {
 }
 
 /// What a reload leaves as it was, and what it takes away.
-#[derive(Debug, Default, PartialEq, Eq)]
+#[derive(Debug, Default, PartialEq)]
 pub struct Kept {
     /// Sites that stay as they were because of a mistake.
     pub mistaken: Vec<String>,
@@ -164,6 +164,8 @@ pub struct Kept {
     pub unlisted: Vec<String>,
     /// Addresses that are no longer listened on, as was allowed.
     pub closed: Vec<String>,
+    /// The sites that stay as they were, for whichever of these reasons.
+    pub sites: Vec<Arc<Site>>,
 }
 
 /// What is served, by its name; `None` is the site without one.
@@ -233,6 +235,7 @@ pub fn keep_served(loaded: &mut Loaded, present: &Settings, allows_loss: bool) -
         list.reverse();
     }
     keep_applications(settings, present, back.iter().map(|(_, site)| site));
+    kept.sites = back.iter().map(|(_, site)| site.clone()).collect();
     let mut fresh = std::mem::take(&mut settings.sites).into_iter();
     let mut taken = 0;
     for (before, site) in back.into_iter().rev() {

@@ -15,7 +15,7 @@ use crate::revision::{self, Kept, Reading, ServeOptions, keep_served};
 use anyhow::{Result, anyhow};
 use std::collections::HashSet;
 use std::sync::Arc;
-use tidegate_config::settings::LogTarget;
+use tidegate_config::settings::{LogTarget, Origin, Site};
 use tidegate_config::{Diagnostic, Loaded, Settings, WrittenSettings};
 use tidegate_core::log;
 use tidegate_core::tls::{TlsFiles, key_of, pair_files};
@@ -84,16 +84,24 @@ pub(super) const READERS: usize = 4;
 /// sites many.
 pub(super) fn read(options: &ServeOptions, present: &Present, allows_loss: bool) -> Read {
     let Reading { mut loaded, pairs, mut seen, access } = options.load();
-    let Kept { mistaken, missing, lost, unlisted, closed } =
+    let Kept { mistaken, missing, lost, unlisted, closed, sites } =
         keep_served(&mut loaded, &present.settings, allows_loss);
     loaded.answer_for_rejected(|files| pairs.contains_key(&key_of(files)));
     let (said, warnings) = sayings(&loaded, &present.warnings);
     let mut found = Found { said, kept: Vec::new(), has_errors: loaded.has_errors() };
     let mut notes = Vec::new();
-    let written = Arc::new(std::mem::take(&mut loaded.written));
+    let mut written = std::mem::take(&mut loaded.written);
     let Some(settings) = loaded.settings else {
         return Read { found, notes, outcome: Err(anyhow!("")) };
     };
+    if !sites.is_empty() {
+        let stays = |site: &Arc<Site>| sites.iter().any(|kept| Arc::ptr_eq(kept, site));
+        let fresh =
+            settings.sites.iter().filter(|site| !stays(site)).map(|site| site.origin.clone()).collect();
+        let earlier: Vec<Origin> = sites.iter().map(|site| site.origin.clone()).collect();
+        written.keep(fresh, &earlier, &present.written);
+    }
+    let written = Arc::new(written);
     if !missing.is_empty() {
         found.said.push_str(&format!(
             "no site of {} is written for {} any more: what is served stays as it was; run `tidegate reload \
