@@ -214,13 +214,22 @@ pub enum ToMaster {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Question {
     /// Of a server: what its workers have counted. Of the master: the report on all of it.
-    Figures,
-    /// Of a server: the same with what each site and route has counted.
-    FiguresWithSeries,
+    Figures(Extent),
     /// Of a server: what each worker says to this. Of the master: what all workers say.
     Workers(String),
     /// Of a server: whether it is well.
     Wellness,
+}
+
+/// How much of the figures is wanted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum Extent {
+    /// Those of the whole process.
+    Totals,
+    /// Those of each site and route as well, which are most of them.
+    Series,
+    /// How many descriptors are open as well, which takes the longer the more there are.
+    Whole,
 }
 
 /// How a server process is.
@@ -545,7 +554,9 @@ mod tests {
         };
         assert!(!bytes.is_empty());
         let (sender, answer) = channel::<Answer>();
-        master.ask(ToServer::Question, Question::Figures, move |answer| sender.send(answer).unwrap());
+        master.ask(ToServer::Question, Question::Figures(Extent::Totals), move |answer| {
+            sender.send(answer).unwrap()
+        });
         drop(there);
         let end = answer.recv_timeout(WAIT).map(drop);
         assert_eq!(end, Err(RecvTimeoutError::Disconnected), "nobody will answer any more");

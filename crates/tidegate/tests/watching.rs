@@ -306,6 +306,11 @@ fn the_history_outlives_reloads_kills_and_upgrades() {
     let pid = server.processes()[0];
     kill_process(pid, Signal::KILL).unwrap();
     serving(&server, 1, &[pid]);
+    // Whoever has looked at the whole has looked at sites and routes as well.
+    let status = server.status();
+    let sites = status["sites"].as_array().unwrap().iter();
+    let of_sites: u64 = sites.map(|site| site["requests"].as_u64().unwrap()).sum();
+    assert_eq!(of_sites, 50, "{}", status["sites"]);
     round(10);
     assert_eq!(server.tell(&["upgrade"]).code, Some(0));
     wait_for(|| (requests_of_days(&server) == 60).then_some(()), "the successor to have the history");
@@ -362,7 +367,7 @@ fn totals_of_days_outlive_a_stop() {
     let kept: Value = serde_json::from_slice(&std::fs::read(folder.path("totals.json")).unwrap()).unwrap();
     let kept = kept["days"].as_array().unwrap().iter().map(|day| day["requests"].as_u64().unwrap());
     assert_eq!(kept.sum::<u64>(), 12);
-    // What somebody has made of it is no reason not to start.
+    // What somebody has put there is no reason not to start, and stays.
     folder.write("totals.json", "{\"days\": nonsense");
     let mut server = Server::with_config(&folder, text);
     // A thread of its own writes the log: the line may stand behind those of the start.
@@ -370,8 +375,10 @@ fn totals_of_days_outlive_a_stop() {
     if !server.seen.iter().any(|line| line.contains(said)) {
         server.line(said);
     }
-    assert!(folder.path("totals.json.wrong").exists());
     assert_eq!(requests_of_days(&server), 0);
+    ask(&server, "a.test", "/");
+    assert_eq!(server.tell(&["stop"]).code, Some(0));
+    assert_eq!(std::fs::read_to_string(folder.path("totals.json")).unwrap(), "{\"days\": nonsense");
 }
 
 /// A process that does not answer is a gap, and holds up neither the history nor the end of the server.

@@ -10,7 +10,7 @@ use super::logs::Logs;
 use super::{access_log, check_folder, check_log, limits, listen, login, rates, written_or_default};
 use crate::check::{Checker, Item, duration, number};
 use crate::directive::Context;
-use crate::disk::Disk;
+use crate::disk::{Disk, What};
 use crate::include::TopNode;
 use crate::settings::{
     Busy, CountryDatabase, ErrorLog, FileCache, Level, LogTarget, Origin, Settings, Statistics, User, Written,
@@ -109,6 +109,7 @@ pub(crate) fn server(checker: &mut Checker<'_>, disk: &dyn Disk, nodes: &[TopNod
         hooks: super::load_hook::hooks(checker, disk, &items, super::load_hook::OF_THE_SERVER),
         drain_timeout: find("drain-timeout").map(|item| duration(&item)).unwrap_or_default(),
     };
+    one_purpose_each(checker, &items);
     let inherited = Inherited::top(checker, &items, &settings.limits.request);
     // Who is required of may be asked further in.
     let known = login::Known::of(&settings, &items);
@@ -117,6 +118,33 @@ pub(crate) fn server(checker: &mut Checker<'_>, disk: &dyn Disk, nodes: &[TopNod
     let mut rates = rates::Names::new(has_store);
     rates.check(checker, &items);
     Server { settings, inherited, listeners: listener_items, logs, known, rates }
+}
+
+/// What is written to one file for two purposes is lost for both.
+fn one_purpose_each(checker: &mut Checker<'_>, items: &[Item]) {
+    let path = |item: &Item| match item.first() {
+        Some(Value::Path(path) | Value::LogTarget(LogTarget::File(path))) => Some(path.clone()),
+        _ => None,
+    };
+    let statistics = items.iter().filter(|item| item.directive.name == "statistics");
+    let totals = statistics.filter_map(|item| item.child("totals"));
+    let mut known: Vec<(PathBuf, &'static str)> = Vec::new();
+    for item in items.iter().chain(totals) {
+        let name = item.directive.name;
+        if !matches!(name, "access-log" | "error-log" | "pid-file" | "bans-file" | "control" | "totals") {
+            continue;
+        }
+        let Some(path) = path(item) else { continue };
+        let is_log = |name: &str| name.ends_with("-log");
+        match known.iter().find(|(other, _)| *other == path) {
+            Some((_, other)) if is_log(name) && is_log(other) => {} // said where logs are
+            Some((_, other)) => {
+                let message = format!("`{name}` is the file of `{other}`, too: {}", path.display());
+                checker.diagnostics.push(item.error_at(0, message).help("give each a file of its own"));
+            }
+            None => known.push((path, name)),
+        }
+    }
 }
 
 /// What an `error-log` with mistakes in it becomes; the mistakes have been said.
@@ -253,6 +281,11 @@ fn own_file(
         checker.diagnostics.push(
             item.error_at(0, format!("{what} needs the name of a file")).help("name a file in a folder"),
         );
+        return None;
+    }
+    if let What::Folder = disk.what(path) {
+        let message = format!("{what} cannot be {}: that is a folder", path.display());
+        checker.diagnostics.push(item.error_at(0, message).help("name a file in it"));
         return None;
     }
     check_folder(checker, disk, item, path, what);

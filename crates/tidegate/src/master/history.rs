@@ -109,7 +109,7 @@ impl HistoryKeeper {
     /// Takes in the totals of days that lie in the file. `is_moved`: the days here may tell of the same requests.
     fn load_totals(&self, is_moved: bool) {
         let path = self.state().totals_path.clone();
-        let days = path.as_deref().map(totals::load).unwrap_or_default();
+        let Some(days) = path.as_deref().map_or(Some(Vec::new()), totals::load) else { return };
         let mut state = self.state();
         if state.totals_path != path {
             return; // other settings have come meanwhile

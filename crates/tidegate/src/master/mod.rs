@@ -15,6 +15,7 @@ mod disk;
 mod findings;
 mod history;
 mod kept_bans;
+mod kept_file;
 mod load;
 pub mod logs;
 mod looks;

@@ -274,7 +274,7 @@ impl Rates {
         let line = |(client, left, table): (Client, Duration, &Table)| {
             let until =
                 now.saturating_add(i64::try_from(left.as_secs()).unwrap_or(i64::MAX)).saturating_add(1);
-            format!("{}\n", serde_json::json!([table.identity.name, client.to_string(), until]))
+            KeptBan { name: table.identity.name.clone(), client, until }.line()
         };
         self.banned().into_iter().map(line).collect()
     }
@@ -283,10 +283,7 @@ impl Rates {
     pub fn ban_again(&self, lines: &str, now: i64) -> (usize, usize) {
         let (mut banned, mut wrong) = (0, 0);
         for line in lines.lines() {
-            let read = serde_json::from_str::<(String, String, i64)>(line).ok();
-            let read =
-                read.and_then(|(name, client, until)| Some((name, client.parse::<Client>().ok()?, until)));
-            let Some((name, client, until)) = read else {
+            let Some(KeptBan { name, client, until }) = KeptBan::parse(line) else {
                 wrong += 1;
                 continue;
             };
@@ -375,6 +372,26 @@ fn in_units(seconds: u64) -> String {
         (0, 0, _) => format!("{minutes} min {} s", seconds % 60),
         (0, _, _) => format!("{hours} h {} min", minutes % 60),
         _ => format!("{days} d {} h", hours % 24),
+    }
+}
+
+/// A ban that outlives a stop: a line of JSON.
+pub struct KeptBan {
+    name: String,
+    client: Client,
+    /// Seconds since 1970.
+    until: i64,
+}
+
+impl KeptBan {
+    /// Reads such a line.
+    pub fn parse(line: &str) -> Option<KeptBan> {
+        let (name, client, until) = serde_json::from_str::<(String, String, i64)>(line).ok()?;
+        Some(KeptBan { name, client: client.parse().ok()?, until })
+    }
+
+    fn line(&self) -> String {
+        format!("{}\n", serde_json::json!([self.name, self.client.to_string(), self.until]))
     }
 }
 

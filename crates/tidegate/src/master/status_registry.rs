@@ -9,7 +9,7 @@ use super::history::HistoryKeeper;
 use super::pools::Pools;
 use super::rates::Rates;
 use crate::certificates;
-use crate::link::{Answer, Figures, Link, Question, ToMaster, ToServer, Wellness};
+use crate::link::{Answer, Extent, Figures, Link, Question, ToMaster, ToServer, Wellness};
 use crate::version::VERSION;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -32,6 +32,9 @@ use tidegate_tls::Slot;
 
 /// How long server processes may take to answer.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// Sites and routes whose figures the history asks for in a second, and after how many seconds at the latest.
+const NAMES_A_SECOND: usize = 200;
+const SECONDS: usize = 60;
 /// How long the history waits for them: the next second is to be seen as well.
 const GLANCE: Duration = Duration::from_secs(1);
 /// Questions of server processes that are answered at once.
@@ -70,6 +73,8 @@ struct Facts {
     members: Vec<Member>,
     /// Questions after what was counted that were asked.
     questions: u64,
+    /// Looks of the history.
+    looks: usize,
     /// Counted by processes that have ended.
     past: Figures,
     /// Counted before an upgrade, by the predecessor's processes.
@@ -108,11 +113,13 @@ pub struct Told {
 
 impl Told {
     /// Takes in the answer to a question. Several may ask at once: an answer to one that was asked earlier says less.
-    fn take(&mut self, number: u64, with_series: bool, mut figures: Figures) {
-        if with_series && number > self.number_of_series {
+    fn take(&mut self, number: u64, extent: Extent, mut figures: Figures) {
+        if extent >= Extent::Whole {
+            self.last.used.descriptors = figures.used.descriptors;
+        }
+        if extent >= Extent::Series && number > self.number_of_series {
             self.number_of_series = number;
             self.last.series = std::mem::take(&mut figures.series);
-            self.last.used.descriptors = figures.used.descriptors;
         }
         if number > self.number {
             self.number = number;
@@ -289,22 +296,22 @@ impl StatusRegistry {
 
     /// The same without what a predecessor has counted: it arrives at once, and was not of a moment.
     pub fn own_figures(&self) -> Figures {
-        self.gather(Question::Figures, PATIENCE, false).own
+        self.gather(Extent::Totals, PATIENCE, false).own
     }
 
     /// The same of each site and route as well.
     pub fn own_figures_with_series(&self) -> Figures {
-        self.by_name(self.gather(Question::FiguresWithSeries, PATIENCE, false).own)
+        self.by_name(self.gather(Extent::Whole, PATIENCE, false).own)
     }
 
     /// The same with what each site and route has counted.
     pub fn figures_with_series(&self) -> Figures {
-        self.with_names(self.gather(Question::FiguresWithSeries, PATIENCE, false).own)
+        self.with_names(self.gather(Extent::Whole, PATIENCE, false).own)
     }
 
     /// The same for a successor: the history goes up to this moment, and no further.
     pub fn last_figures(&self) -> Figures {
-        let gathered = self.gather(Question::FiguresWithSeries, PATIENCE, false);
+        let gathered = self.gather(Extent::Whole, PATIENCE, false);
         if gathered.is_sound() {
             self.history.record(&gathered.own);
         }
@@ -330,13 +337,24 @@ impl StatusRegistry {
     /// Looks at the server for its history. A process that has not answered the last time is not asked again, and counts as it
     /// was told last; where none answers nothing is known.
     pub fn look(&self) {
-        let gathered = self.gather(Question::Figures, GLANCE, true);
+        let extent = self.extent_of_look();
+        let gathered = self.gather(extent, GLANCE, true);
         if gathered.is_sound() {
             self.history.record(&gathered.own);
         }
     }
 
-    fn gather(&self, question: Question, patience: Duration, is_glance: bool) -> Gathered {
+    /// Sites and routes are looked at each second as well, so that a process which ends costs no more of them than of the rest; where
+    /// there are many, less often.
+    fn extent_of_look(&self) -> Extent {
+        let mut facts = self.facts();
+        let names: usize = facts.series.iter().map(|site| 1 + site.routes.len()).sum();
+        facts.looks += 1;
+        let every = (1 + names / NAMES_A_SECOND).min(SECONDS);
+        if facts.looks.is_multiple_of(every) { Extent::Series } else { Extent::Totals }
+    }
+
+    fn gather(&self, extent: Extent, patience: Duration, is_glance: bool) -> Gathered {
         let (sender, answers) = channel();
         let (mut asked, mut heard, mut silent) = (0, 0, 0);
         let mut facts = self.facts();
@@ -354,14 +372,13 @@ impl StatusRegistry {
             }
             let (sender, id) = (sender.clone(), member.id);
             asked += 1;
-            link.ask(ToServer::Question, question.clone(), move |answer| {
+            link.ask(ToServer::Question, Question::Figures(extent), move |answer| {
                 let _ = sender.send((id, answer));
                 drop(glance);
             });
         }
         drop((facts, sender));
         let deadline = Instant::now() + patience;
-        let with_series = question == Question::FiguresWithSeries;
         // Ends early where a process goes: its end of the channel is dropped.
         while heard < asked
             && let Ok((id, answer)) = answers.recv_timeout(deadline.saturating_duration_since(Instant::now()))
@@ -373,10 +390,10 @@ impl StatusRegistry {
             };
             heard += 1;
             if let Some(member) = self.facts().members.iter_mut().find(|member| member.id == id) {
-                member.told.take(number, with_series, *figures);
+                member.told.take(number, extent, *figures);
             }
         }
-        let own = self.facts().sum(with_series);
+        let own = self.facts().sum(extent >= Extent::Series);
         Gathered { own, heard, silent: silent + asked - heard }
     }
 
@@ -441,8 +458,8 @@ impl StatusRegistry {
         let asking = std::thread::Builder::new().name("tidegate-ask".into());
         let started = asking.spawn(move || {
             let said = match question {
-                Question::Figures => status_registry.answer_with(status_registry.figures()),
-                Question::FiguresWithSeries => {
+                Question::Figures(Extent::Totals) => status_registry.answer_with(status_registry.figures()),
+                Question::Figures(Extent::Series | Extent::Whole) => {
                     status_registry.answer_with(status_registry.figures_with_series())
                 }
                 Question::Workers(question) if question.starts_with("history ") => {
@@ -677,10 +694,10 @@ mod tests {
     fn an_answer_to_an_earlier_question_takes_nothing_back() {
         let mut told = Told::default();
         let requests = |told: &Told| told.last.counted.requests;
-        told.take(2, false, figures(20));
-        told.take(1, true, figures(10));
+        told.take(2, Extent::Totals, figures(20));
+        told.take(1, Extent::Whole, figures(10));
         assert_eq!((requests(&told), told.last.used.descriptors), (20, 7), "sites and routes it tells first");
-        told.take(3, false, Figures { used: Used::default(), ..figures(30) });
+        told.take(3, Extent::Totals, Figures { used: Used::default(), ..figures(30) });
         assert_eq!((requests(&told), told.last.used.descriptors), (30, 7), "not asked for");
     }
 

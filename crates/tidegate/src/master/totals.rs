@@ -5,7 +5,7 @@
 //! a stop, and a line in the log. Each time has a thread of its own, one at most, so that a file system that hangs holds up
 //! nobody.
 
-use super::kept_bans::{read, write};
+use super::kept_file::KeptFile;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -37,11 +37,20 @@ pub fn path_for(settings: &Settings) -> Option<PathBuf> {
     statistics.totals.clone().or_else(of_service).filter(|_| statistics.history)
 }
 
-/// What the file has. What is wrong with it is said, and it is moved aside: the next one would take its place.
-pub fn load(path: &Path) -> Vec<Day> {
+/// Whether a text is what this writes.
+fn is_own(text: &str) -> bool {
+    serde_json::from_str::<Kept>(text).is_ok()
+}
+
+fn file(path: &Path) -> KeptFile<'_> {
+    KeptFile { path, is_own }
+}
+
+/// What the file has; `None` where it cannot be used, which is said: it is not to be written then either.
+pub fn load(path: &Path) -> Option<Vec<Day>> {
     let now = u64::try_from(wall_seconds()).unwrap_or(0);
-    let days = read(path).map_err(|error| error.to_string()).and_then(|text| {
-        let Some(text) = text else { return Ok(Vec::new()) };
+    let days = file(path).read().map_err(|error| error.to_string()).and_then(|text| {
+        let Some(text) = text.filter(|text| !text.trim().is_empty()) else { return Ok(Vec::new()) };
         let kept: Kept = serde_json::from_str(&text).map_err(|error| error.to_string())?;
         let told = kept.days.len();
         let days = Day::checked(kept.days, now).map_err(|error| error.to_string())?;
@@ -54,19 +63,19 @@ pub fn load(path: &Path) -> Vec<Day> {
         }
         Ok(days)
     });
-    days.unwrap_or_else(|error| {
-        log::warn(format_args!("the totals of days begin anew: {} cannot be used: {error}", path.display()));
-        let mut aside = path.as_os_str().to_owned();
-        aside.push(".wrong");
-        let _ = std::fs::rename(path, aside);
-        Vec::new()
+    days.map_err(|error| {
+        log::error(format_args!(
+            "the totals of days begin anew and are lost by a stop: {} cannot be used and stays as it is: {error}",
+            path.display()
+        ));
     })
+    .ok()
 }
 
 /// Writes the file.
 pub fn keep(path: &Path, days: Vec<Day>) -> bool {
     let text = serde_json::to_string(&Kept { days }).map_err(std::io::Error::from);
-    let written = text.and_then(|text| write(path, &(text + "\n")));
+    let written = text.and_then(|text| file(path).write(&(text + "\n")));
     if let Err(error) = &written {
         log::warn(format_args!(
             "the totals of days would be lost by a stop: {} cannot be written: {error}",
@@ -139,23 +148,26 @@ mod tests {
         let folder = std::env::temp_dir().join(format!("tidegate-totals-{}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
         let path = folder.join("totals.json");
-        assert_eq!(load(&path), []);
+        assert_eq!(load(&path), Some(Vec::new()));
         let days = vec![day(19_000, 5), day(19_001, 7)];
         assert!(keep(&path, days.clone()));
-        assert_eq!(load(&path), days);
+        assert_eq!(load(&path).as_ref(), Some(&days));
         // A day that is yet to come costs no other.
         let ahead = serde_json::to_string(&Kept { days: [days.clone(), vec![day(99_999_999, 1)]].concat() });
         std::fs::write(&path, ahead.unwrap()).unwrap();
-        assert_eq!(load(&path), days);
-        for wrong in ["", "{", "{\"days\":7}"] {
+        assert_eq!(load(&path).as_ref(), Some(&days));
+        // What somebody else has written is not read, and not lost.
+        for wrong in ["{", "{\"days\":7}", "a page", "[]"] {
             std::fs::write(&path, wrong).unwrap();
-            assert_eq!(load(&path), [], "{wrong}");
-            assert_eq!(std::fs::read_to_string(folder.join("totals.json.wrong")).unwrap(), wrong);
+            assert_eq!(load(&path), None, "{wrong}");
+            assert!(!keep(&path, days.clone()), "{wrong}");
+            assert_eq!(std::fs::read_to_string(&path).unwrap(), wrong);
         }
         // Where it cannot be written nothing else happens.
         assert!(!keep(&folder.join("no/such/folder/totals.json"), days.clone()));
         std::fs::create_dir_all(folder.join("taken/below")).unwrap();
         assert!(!keep(&folder.join("taken"), days));
+        assert!(folder.join("taken/below").is_dir());
         assert!(!folder.join("taken.new").exists(), "nothing is left of it");
         std::fs::remove_dir_all(&folder).unwrap();
     }

@@ -18,7 +18,7 @@ pub mod view;
 mod wellness;
 
 use crate::descriptors;
-use crate::link::{Answer, Begin, Figures, Link, Question, ToMaster, ToServer};
+use crate::link::{Answer, Begin, Extent, Figures, Link, Question, ToMaster, ToServer};
 use crate::registry::Stores;
 use anyhow::{Context, Result, bail};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2};
@@ -212,11 +212,15 @@ impl Members {
         }
     }
 
-    /// With what each site and route has counted, and how many descriptors are open: what takes its time.
-    fn figures_with_series(&self) -> Figures {
+    /// As much of them as is wanted.
+    fn figures_to(&self, extent: Extent) -> Figures {
         let mut figures = self.figures();
-        figures.used = Usage::now().into();
-        if let Ok(workers) = self.workers.read() {
+        if extent >= Extent::Whole {
+            figures.used = Usage::now().into();
+        }
+        if extent >= Extent::Series
+            && let Ok(workers) = self.workers.read()
+        {
             figures.series = SeriesFigures::of(&self.series, workers.iter().map(|(_, stats)| &stats.series));
         }
         figures
@@ -245,13 +249,8 @@ impl Members {
 
 fn answer(link: &Arc<Link>, members: &Arc<Members>, number: u64, question: Question) {
     let question = match question {
-        Question::Figures => {
-            let figures = Answer::Figures(Box::new(members.figures()));
-            link.send(&ToMaster::Answer(number, figures), Vec::new());
-            return;
-        }
-        Question::FiguresWithSeries => {
-            let figures = Answer::Figures(Box::new(members.figures_with_series()));
+        Question::Figures(extent) => {
+            let figures = Answer::Figures(Box::new(members.figures_to(extent)));
             link.send(&ToMaster::Answer(number, figures), Vec::new());
             return;
         }

@@ -2,7 +2,7 @@
 
 use super::view::StatusView;
 use super::{Event, Members};
-use crate::link::{Link, ToMaster, ToServer};
+use crate::link::{Extent, Link, ToMaster, ToServer};
 use crate::master::logs::use_pool_logs;
 use crate::registry::{Registry, Stores};
 use crate::server::privileges;
@@ -398,7 +398,7 @@ impl Server {
         self.workers.iter().for_each(|worker| worker.send(Command::Stop));
         self.wait_for_workers(Some(Instant::now() + STOP_PATIENCE));
         self.writer.flush();
-        self.tell(&ToMaster::Ended { figures: Box::new(self.members.figures_with_series()), cut });
+        self.tell(&ToMaster::Ended { figures: Box::new(self.members.figures_to(Extent::Whole)), cut });
         // The master answers `Stop` when it has heard that.
         let deadline = Instant::now() + FAREWELL;
         while let Ok(event) = self.events.recv_timeout(deadline.saturating_duration_since(Instant::now())) {

@@ -1,7 +1,7 @@
 //! The status page's view of the whole server, from a worker: the master is asked over the link, and the
 //! worker goes on meanwhile.
 
-use crate::link::{Answer, Link, Question, ToMaster};
+use crate::link::{Answer, Extent, Link, Question, ToMaster};
 use std::sync::Arc;
 use tidegate_io::LocalFuture;
 use tidegate_io::oneshot::{Promised, promise};
@@ -29,7 +29,7 @@ impl StatusView {
 
 impl StatusSource for StatusView {
     fn gather(&self, with_series: bool) -> LocalFuture<Option<(ServerInfo, Snapshot)>> {
-        let answer = self.ask(if with_series { Question::FiguresWithSeries } else { Question::Figures });
+        let answer = self.ask(Question::Figures(if with_series { Extent::Whole } else { Extent::Totals }));
         Box::pin(async move {
             match answer.await {
                 Some(Answer::Report(report)) => Some(*report),
