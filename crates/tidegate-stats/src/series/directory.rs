@@ -19,6 +19,16 @@ pub struct SeriesNames {
 /// What a number stands for: a site, and one of its routes if it is not the site itself.
 pub type SeriesName = (Arc<str>, Option<Arc<str>>);
 
+/// What a number is told as.
+pub(super) enum Place {
+    Site(Arc<str>),
+    Route(Arc<str>, Arc<str>),
+    /// A route that this site has no more.
+    GoneOf(Arc<str>),
+    /// Of a site that there is no more.
+    Gone,
+}
+
 /// The numbers of a site and of its routes.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct SiteIds {
@@ -48,6 +58,8 @@ struct Names {
     names: Vec<(Arc<str>, Option<Arc<str>>)>,
     /// By number: who takes the times that have no histogram of their own.
     sites: Vec<SeriesId>,
+    /// By number: whether the settings in force have it. `None`: none are in force yet.
+    in_force: Option<Vec<bool>>,
 }
 
 impl Default for SeriesDirectory {
@@ -73,6 +85,36 @@ impl SeriesDirectory {
             SiteIds { unrouted, routes: routes.collect() }
         });
         ids.collect()
+    }
+
+    /// Settings with these names are in force: what others have counted is told together.
+    pub fn settle(&self, sites: &[SeriesNames]) {
+        let ids = self.adopt(sites);
+        let mut names = self.names();
+        let mut in_force = vec![false; names.names.len()];
+        let of_site = |site: &SiteIds| site.routes.iter().copied().chain([site.unrouted]).collect::<Vec<_>>();
+        for id in ids.iter().flat_map(of_site).chain([SeriesId::NONE]) {
+            if let Some(is_in_force) = in_force.get_mut(id.number() as usize) {
+                *is_in_force = true;
+            }
+        }
+        names.in_force = Some(in_force);
+    }
+
+    /// What a number is told as: by its names, or with others where the settings in force do not have it.
+    pub(super) fn place(&self, id: SeriesId) -> Option<Place> {
+        let names = self.names();
+        let (site, route) = names.names.get(id.number() as usize)?.clone();
+        let is_in_force = |id: SeriesId| {
+            names.in_force.as_ref().is_none_or(|all| all.get(id.number() as usize).is_some_and(|is| *is))
+        };
+        let of_site = names.sites.get(id.number() as usize).copied().unwrap_or(id);
+        Some(match route {
+            _ if !is_in_force(of_site) => Place::Gone,
+            Some(_) if !is_in_force(id) => Place::GoneOf(site),
+            Some(route) => Place::Route(site, route),
+            None => Place::Site(site),
+        })
     }
 
     /// For each number, the one of its site.

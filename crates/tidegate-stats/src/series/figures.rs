@@ -1,10 +1,12 @@
 //! What sites and routes have counted, as plain values with their names: added up over workers, processes and upgrades.
 
+use super::directory::Place;
 use super::{OTHER, SeriesDirectory, SeriesId, SeriesNames, SeriesTable};
 use crate::histogram::Distribution;
 use crate::table::Reading;
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Of all sites. Sites and routes that have counted nothing are left out.
@@ -182,20 +184,39 @@ impl SeriesFigures {
             }
             figures.folded = figures.folded.wrapping_add(table.folded());
         }
-        let mut sites: HashMap<String, usize> = HashMap::new();
-        for (number, counted) in (0..).zip(by_number) {
-            let Some((site, route)) = directory.name(SeriesId::of(number)).filter(|_| !counted.is_empty())
-            else {
-                continue;
+        let mut sites: HashMap<Arc<str>, usize> = HashMap::new();
+        let mut gone = RouteFigures::default();
+        for (number, counted) in (0..).zip(by_number).filter(|(_, counted)| !counted.is_empty()) {
+            let list = &mut figures.sites;
+            let mut of = |site: Arc<str>| {
+                *sites.entry(site).or_insert_with_key(|site| {
+                    list.push(SiteFigures { name: site.to_string(), ..SiteFigures::default() });
+                    list.len() - 1
+                })
             };
-            let at = *sites.entry(site.to_string()).or_insert_with(|| {
-                figures.sites.push(SiteFigures { name: site.to_string(), ..SiteFigures::default() });
-                figures.sites.len() - 1
-            });
-            match route {
-                Some(route) => figures.sites[at].routes.push((route.to_string(), counted)),
-                None => figures.sites[at].unrouted = counted,
+            match directory.place(SeriesId::of(number)) {
+                Some(Place::Site(site)) => {
+                    let at = of(site);
+                    list[at].unrouted = counted;
+                }
+                Some(Place::Route(site, route)) => {
+                    let at = of(site);
+                    list[at].routes.push((route.to_string(), counted));
+                }
+                Some(Place::GoneOf(site)) => {
+                    let at = of(site);
+                    list[at].route(OTHER).merge(&counted);
+                }
+                Some(Place::Gone) => gone.merge(&counted),
+                None => {}
             }
+        }
+        if !gone.is_empty() {
+            figures.sites.push(SiteFigures {
+                name: OTHER.to_owned(),
+                unrouted: gone,
+                ..SiteFigures::default()
+            });
         }
         figures
     }
@@ -294,6 +315,7 @@ impl SiteFigures {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::series::Answered;
 
     fn site(name: &str, routes: &[(&str, u64)]) -> SiteFigures {
         let figures = |count: &u64| RouteFigures { answers: [0, *count, 0, 0, 0], ..RouteFigures::default() };
@@ -314,6 +336,44 @@ mod tests {
             rows.map(|(route, count)| (site.name.clone(), route, count))
         });
         all.collect()
+    }
+
+    /// However often settings change, what a process tells has no more names than those in force.
+    #[test]
+    fn a_process_tells_of_names_that_are_gone_together() {
+        let (directory, table) = (Arc::<SeriesDirectory>::default(), SeriesTable::default());
+        let names =
+            |site: &str, routes: &[String]| SeriesNames { site: site.into(), routes: routes.to_vec() };
+        let count = |id: SeriesId| {
+            let elapsed = crate::Elapsed::nanos(1000);
+            let answered = Answered { status: 200, received: 1, sent: 1, elapsed, has_first_byte: false };
+            table.answered(id, &answered);
+        };
+        let told = || counts(&SeriesFigures::of(&directory, [&table]));
+        for revision in 0..20 {
+            let sites =
+                [names("a", &["/*".into(), format!("/{revision}")]), names(&format!("b{revision}"), &[])];
+            let ids = directory.adopt(&sites);
+            directory.extend(&table);
+            directory.settle(&sites);
+            ids[0].routes.iter().copied().chain([ids[1].unrouted]).for_each(count);
+        }
+        let row = |site: &str, route: &str, count| (site.to_owned(), route.to_owned(), count);
+        let expected = [
+            row("a", "/*", 20),
+            row("a", "/19", 1),
+            row("a", "_other", 19),
+            row("b19", "-", 1),
+            row("_other", "-", 19),
+        ];
+        let mut now = told();
+        now.sort();
+        let mut expected = expected.to_vec();
+        expected.sort();
+        assert_eq!(now, expected);
+        // What comes back has what it had.
+        directory.settle(&[names("a", &["/*".into(), "/7".into()])]);
+        assert!(told().contains(&row("a", "/7", 1)));
     }
 
     #[test]

@@ -19,6 +19,7 @@ use tidegate_core::admission::Shared;
 use tidegate_core::listen::Listener;
 use tidegate_core::log::{self, Writer};
 use tidegate_core::rate::TablePlace;
+use tidegate_core::series;
 use tidegate_core::tls::TlsFiles;
 use tidegate_core::worker::{self, Command, Handle};
 use tidegate_io::off_limits;
@@ -328,6 +329,7 @@ impl Server {
         self.stores.access.settle(present);
         self.stores.rates.settle(present);
         self.stores.logins.settle(present);
+        self.stores.series.settle(&series::names(present));
     }
 
     fn use_error_log(&self, settings: &Settings) {

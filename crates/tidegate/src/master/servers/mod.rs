@@ -608,8 +608,12 @@ impl Servers {
     pub fn has_wellness(&mut self, id: u64, wellness: &Wellness, revision: &Revision) {
         let Some(server) = self.list.iter_mut().find(|server| server.id == id) else { return };
         let (pid, is_looked_at) = (server.pid, server.next_look().is_some());
-        let Some(pulse) = server.pulse.as_mut().filter(|_| is_looked_at) else { return };
+        let Some(pulse) = server.pulse.as_mut() else { return };
+        // One that answers while it takes up settings is as alive as any.
         let has_to_go = pulse.answered(Instant::now(), wellness.silent == 0);
+        if !is_looked_at {
+            return;
+        }
         if let Some(limit) = &wellness.lowered {
             log::error(format_args!(
                 "the limit of {limit} of server process {pid} was lowered from outside, and another takes its place: whoever \

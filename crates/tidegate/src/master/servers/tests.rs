@@ -358,14 +358,20 @@ fn has_ended_for_good(stage: &Stage, id: u64) -> bool {
 
 #[test]
 fn one_that_answers_nothing_for_long_is_ended_and_one_that_answers_is_not() {
-    let (mut stage, revision) = (Stage::new(2), revision(1, 2));
+    let (mut stage, revision) = (Stage::new(3), revision(1, 3));
     let (silent, well) = (stage.serving(0, &revision), stage.serving(1, &revision));
+    let busy = stage.serving(2, &revision);
     let mut now = Instant::now();
     for _ in 0..4 {
         now += Duration::from_secs(60);
         stage.servers.look_at_pulses(now);
         stage.servers.has_wellness(well, &Wellness::default(), &revision);
+        // Its answers come while it takes up settings, each time.
+        stage.servers.commit(busy);
+        stage.servers.has_wellness(busy, &Wellness::default(), &revision);
+        stage.says(busy, ToMaster::Committed, &revision);
     }
+    assert!(stage.server(busy).pulse.is_some(), "it has answered");
     assert!(stage.server(silent).pulse.is_none(), "it was ended");
     stage.told.remove(&silent); // with its end of the link
     stage.hears_of_the_end(silent);
