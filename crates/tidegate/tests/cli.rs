@@ -339,9 +339,20 @@ fn upgrade_keeps_the_port_answering() {
 #[test]
 fn a_broken_program_leaves_the_old_one_serving() {
     let folder = Folder::new("broken");
-    let mut server = Server::with_config(&folder, &site("one"));
+    let mut server = Server::with_config(&folder, &format!("pid-file \"pid\"\n{}", site("one")));
     let pid = server.child.id();
     let load = Load::on(&server.address);
+    // One that ends when it has taken the names of the old one.
+    let control = folder.path("control");
+    let steals =
+        format!("#!/bin/sh\nrm {0}\necho 1 > {1}\nexit 7\n", control.display(), folder.path("pid").display());
+    let steals = folder.write("steals", &steals);
+    fs::set_permissions(&steals, fs::Permissions::from_mode(0o755)).unwrap();
+    let outcome = server.tell(&["upgrade", "--binary", &steals]);
+    assert!(outcome.stderr.contains(&format!("process {pid} goes on")), "{}", outcome.stderr);
+    assert_eq!(server.status()["server"]["pid"], pid);
+    assert_eq!(fs::read_to_string(folder.path("pid")).unwrap(), format!("{pid}\n"));
+    assert!(!folder.path(&format!("control.{pid}")).exists(), "its second name is gone");
     let crashes = folder.write("crashes", "#!/bin/sh\nexit 7\n");
     fs::set_permissions(&crashes, fs::Permissions::from_mode(0o755)).unwrap();
     let plain = folder.write("plain", "no program");

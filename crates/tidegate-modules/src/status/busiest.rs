@@ -3,7 +3,7 @@
 
 use super::Format;
 use super::report::date;
-use super::requests::{printable, write_table};
+use super::requests::{cell_of, write_table};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use std::fmt::Write;
@@ -93,7 +93,7 @@ fn to_text(sums: &[Sum], since: i64, silent: u64) -> String {
         table.extend(sum.top(SHOWN).into_iter().map(|(bytes, Frequency { count, error })| {
             let share = count as f64 / sum.total().max(1) as f64 * 100.0;
             let error = if error == 0 { "-".to_owned() } else { format!("<= {error}") };
-            [count.to_string(), format!("{share:.1}%"), error, printable(&name(bytes))]
+            [count.to_string(), format!("{share:.1}%"), error, cell_of(&name(bytes))]
         }));
         write_table(&mut text, &table);
         let _ = writeln!(text, "{} requests; what is not kept has {} at most", sum.total(), sum.bound());

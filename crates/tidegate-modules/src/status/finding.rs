@@ -4,6 +4,7 @@
 
 use super::ask::Format;
 use super::html::Escaped;
+use super::printable::printable;
 use super::report::{Row, Section, date, label};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -191,12 +192,13 @@ pub fn findings_report(findings: &[Finding], turned_away: &[TurnedAway], format:
         let Finding { name, sentence, change, page, since, also_seen, .. } = finding;
         let _ = writeln!(
             text,
-            "{name}: {sentence}\n  change: {}\n  since {}, see {page}",
-            change.text,
+            "{name}: {}\n  change: {}\n  since {}, see {page}",
+            printable(sentence),
+            printable(&change.text),
             date(*since)
         );
         if !also_seen.is_empty() {
-            let _ = writeln!(text, "  also seen: {}", also_seen.join(", "));
+            let _ = writeln!(text, "  also seen: {}", printable(&also_seen.join(", ")));
         }
     }
     if let Some(section) = turned_away_section(turned_away) {
@@ -241,6 +243,10 @@ mod tests {
         ] {
             assert!(text.contains(part), "{part}\n{text}");
         }
+        let hostile = Finding { sentence: "no \u{1b}[31mluck\rforged".into(), ..finding() };
+        let of_it = findings_report(std::slice::from_ref(&hostile), &[], Format::Text);
+        assert!(of_it.starts_with("queue-full: no ?[31mluck?forged\n"), "{of_it}");
+        assert_eq!(section(&[hostile]).unwrap().rows[0].value, "no ?[31mluck?forged");
         let json: Value =
             serde_json::from_str(&findings_report(&[finding()], &[turned], Format::Json)).unwrap();
         assert_eq!(

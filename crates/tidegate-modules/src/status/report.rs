@@ -2,6 +2,7 @@
 
 use super::ask::Format;
 use super::html;
+use super::printable::printable;
 use super::{CertificateInfo, ProcessInfo, RateKind, ServerInfo, Used};
 use super::{finding, lanes, performance, pools, providers, rates, sites, upstreams, workers, xml};
 use serde_json::{Value, json};
@@ -28,7 +29,8 @@ pub(super) struct Row {
 
 impl Row {
     pub(super) fn new(label: impl Into<String>, value: impl Into<String>) -> Row {
-        Row { label: label.into(), value: value.into(), help: "" }
+        let [label, value] = [label.into(), value.into()].map(|text| printable(&text));
+        Row { label, value, help: "" }
     }
 }
 

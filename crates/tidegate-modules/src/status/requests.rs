@@ -2,6 +2,7 @@
 //! say to the questions `requests` and `slow`.
 
 use super::Format;
+use super::printable::printable;
 use super::report::date;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -110,7 +111,7 @@ pub(super) fn write_table<const N: usize>(text: &mut String, table: &[[String; N
     let width = |column: usize| table.iter().map(|row| length(&row[column])).max().unwrap_or(0);
     let widths: Vec<usize> = (0..N).map(width).collect();
     for row in table {
-        let cells = row.iter().zip(&widths).map(|(cell, width)| format!("{:width$}", printable(cell)));
+        let cells = row.iter().zip(&widths).map(|(cell, width)| format!("{:width$}", cell_of(cell)));
         let line = cells.collect::<Vec<_>>().join("  ");
         let _ = writeln!(text, "{}", line.trim_end());
     }
@@ -237,8 +238,9 @@ pub fn slow_report(answers: &[String], format: Format) -> String {
 }
 
 /// What a client has sent reaches a terminal, and no more of it than columns can be made of.
-pub(super) fn printable(text: &str) -> String {
-    text.chars().take(CELL).map(|char| if char.is_control() { '?' } else { char }).collect()
+pub(super) fn cell_of(text: &str) -> String {
+    let end = text.char_indices().nth(CELL).map_or(text.len(), |(end, _)| end);
+    printable(&text[..end])
 }
 
 #[cfg(test)]

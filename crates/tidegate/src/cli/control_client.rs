@@ -9,7 +9,7 @@ use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use tidegate_modules::gateway::balance::groups::{SteeringOrder, Way};
-use tidegate_modules::status::{Format, HistoryRange};
+use tidegate_modules::status::{Format, HistoryRange, printable_json};
 use tidegate_stats::history::Range;
 
 /// Tells what a server is doing.
@@ -471,7 +471,9 @@ fn ask(server: &Server, request: &Request) -> Result<ExitCode> {
 fn ask_and_say(server: &Server, request: &Request, done: &str) -> Result<ExitCode> {
     let reply = server.ask(request)?;
     if reply.is_ok {
-        return print(if reply.text.is_empty() { done } else { &reply.text });
+        // What strangers have chosen is among it.
+        let text = if request.is_for_programs() { printable_json(&reply.text) } else { reply.text };
+        return print(if text.is_empty() { done } else { &text });
     }
     complain(&reply.text);
     if !reply.text.ends_with('\n') {

@@ -18,7 +18,6 @@ mod keep;
 mod launch;
 mod loops;
 mod man;
-mod printable;
 mod select;
 mod serve;
 mod sign_url;

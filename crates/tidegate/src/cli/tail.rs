@@ -5,7 +5,6 @@
 
 use super::complain;
 use super::control_socket::Server;
-use super::printable::printable;
 use super::select::{Which, named};
 use super::units::{bytes, seconds};
 use crate::master::control::Request;
@@ -21,6 +20,7 @@ use std::time::{Duration, Instant};
 use tidegate_config::read_duration;
 use tidegate_core::selection::{Selection, StatusRange};
 use tidegate_modules::status::{TailReport, TailRow};
+use tidegate_modules::status::{printable, printable_json};
 
 /// How long it waits before it asks again.
 const PAUSE: Duration = Duration::from_millis(250);
@@ -147,7 +147,7 @@ impl Printer {
         let mut text = String::new();
         for row in &report.rows {
             match self.as_json {
-                true => text += &serde_json::to_string(row)?,
+                true => text += &printable_json(&serde_json::to_string(row)?),
                 false => text += &line(row, self.is_colored),
             }
             text.push('\n');

@@ -3,7 +3,8 @@
 //! What is asked for meanwhile waits for its end. The master goes on with everything else: it comes back here with what server
 //! processes and the new program say.
 
-use super::control::{Reply, Request, Responder};
+use super::control::{ControlSocket, HeldSocket, Reply, Request, Responder};
+use super::pid_file::PidFile;
 use super::reload::Reload;
 use super::upgrade::{self, Estate, Starting, Successor};
 use super::{Ending, Event, Master, PATIENCE, SIGINT, SIGTERM, WAITING};
@@ -29,7 +30,7 @@ pub(super) enum Order {
 /// How far an upgrade is.
 pub(super) enum Upgrade {
     /// The new program starts; its thread bounds how long that takes.
-    Starting { starting: Starting, responder: Option<Responder> },
+    Starting { starting: Starting, responder: Option<Responder>, held: Option<HeldSocket> },
     /// It serves; the processes before it are about to accept no more.
     HandingOver {
         successor: Successor,
@@ -79,7 +80,8 @@ impl Master {
                 self.give_up_reload(*reload);
                 return None;
             }
-            Change::Upgrade(Upgrade::Starting { starting, responder }) => {
+            Change::Upgrade(Upgrade::Starting { starting, responder, held }) => {
+                self.disk.run("the control socket", move || drop(held));
                 (starting.give_up(is_hurried), responder)
             }
             Change::Upgrade(Upgrade::HandingOver { successor, responder, .. }) => {
@@ -124,10 +126,13 @@ impl Master {
             names: revision::served_names(&self.current.settings),
             allows_loss,
         };
+        let control = self.control.as_ref().map(ControlSocket::place);
+        let held = self.disk.run("the control socket", move || control.map(HeldSocket::hold));
         match upgrade::launch(&executable, &self.options.arguments, estate, self.sender.clone()) {
             Ok(starting) => {
                 log::info(format_args!("upgrade: starting {}", executable.display()));
-                self.change = Some(Change::Upgrade(Upgrade::Starting { starting, responder }));
+                let held = held.flatten();
+                self.change = Some(Change::Upgrade(Upgrade::Starting { starting, responder, held }));
             }
             Err(error) => {
                 report_failed_upgrade(&format!("{error:#}"), responder);
@@ -138,13 +143,15 @@ impl Master {
     /// The new program serves, or does not.
     pub(super) fn has_upgraded(&mut self) {
         let is_meant = |change: &mut Change| matches!(change, Change::Upgrade(Upgrade::Starting { .. }));
-        let Some(Change::Upgrade(Upgrade::Starting { starting, responder })) = self.change.take_if(is_meant)
+        let Some(Change::Upgrade(Upgrade::Starting { starting, responder, held })) =
+            self.change.take_if(is_meant)
         else {
             return;
         };
         let outcome = starting.outcome().unwrap_or_else(|| Err("nothing is known of it".into()));
         match outcome {
             Ok(successor) => {
+                self.disk.run("the control socket", move || drop(held));
                 self.notifier.succeeded_by(successor.pid);
                 // Who connects when this is told meets the new one.
                 self.servers.is_ending = true;
@@ -159,10 +166,24 @@ impl Master {
                 }));
             }
             Err(why) => {
+                self.put_names_back(held);
                 report_failed_upgrade(&why, responder);
                 self.begin_next();
             }
         }
+    }
+
+    /// A new program that has ended may have put its own in the places of the control socket and the pid file.
+    fn put_names_back(&self, held: Option<HeldSocket>) {
+        let pid_file = self.pid_file.as_ref().map(|file| PidFile::at(file.path()));
+        self.disk.run("the control socket", move || {
+            if let Some(held) = held {
+                held.put_back();
+            }
+            if let Some(pid_file) = pid_file {
+                pid_file.put_back();
+            }
+        });
     }
 
     /// When nobody accepts here any more, this server ends.

@@ -271,6 +271,11 @@ impl Drop for Draft {
 }
 
 impl ControlSocket {
+    /// Where it is, and which one it is.
+    pub fn place(&self) -> (PathBuf, Option<(u64, u64)>) {
+        (self.path.clone(), self.identity)
+    }
+
     /// Removes it from its place with its proof, unless a successor's lies there, which has taken the proof over.
     pub fn remove(&self) {
         if self.identity.is_some() && identity(&self.path) == self.identity {
@@ -278,6 +283,41 @@ impl ControlSocket {
             if let Some(proof) = &self.proof {
                 proof.remove();
             }
+        }
+    }
+}
+
+/// A control socket whose place somebody else may take who does not stay.
+pub struct HeldSocket {
+    path: PathBuf,
+    held: Option<PathBuf>,
+    identity: Option<(u64, u64)>,
+}
+
+impl HeldSocket {
+    /// Gives the socket at a place a second name, before a successor puts its own there.
+    pub fn hold((path, identity): (PathBuf, Option<(u64, u64)>)) -> HeldSocket {
+        let held = beside(&path);
+        let _ = fs::remove_file(&held);
+        let is_held = fs::hard_link(&path, &held).is_ok();
+        HeldSocket { path, held: is_held.then_some(held), identity }
+    }
+
+    /// Puts it back in its place, unless it is there, or another server answers there.
+    pub fn put_back(mut self) {
+        let is_gone = identity(&self.path) != self.identity && owner(&self.path).is_none();
+        if let Some(held) = self.held.take_if(|_| is_gone)
+            && fs::rename(&held, &self.path).is_err()
+        {
+            self.held = Some(held);
+        }
+    }
+}
+
+impl Drop for HeldSocket {
+    fn drop(&mut self) {
+        if let Some(held) = &self.held {
+            let _ = fs::remove_file(held);
         }
     }
 }

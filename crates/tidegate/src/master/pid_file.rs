@@ -6,6 +6,7 @@ use super::control::beside;
 use anyhow::{Context, Result};
 use std::fs;
 use std::path::{Path, PathBuf};
+use tidegate_core::log;
 
 /// A pid file that this process has written.
 pub struct PidFile {
@@ -40,12 +41,23 @@ impl PidFile {
         &self.path
     }
 
+    /// Writes it anew if somebody else has who did not stay.
+    pub fn put_back(&self) {
+        if !self.names_us()
+            && let Err(error) = PidFile::write(&self.path)
+        {
+            log::error(format_args!("{error:#}"));
+        }
+    }
+
     /// Removes the file if it still names this process.
     pub fn remove(&self) {
-        let names_us =
-            fs::read_to_string(&self.path).is_ok_and(|text| text.trim() == std::process::id().to_string());
-        if names_us {
+        if self.names_us() {
             let _ = fs::remove_file(&self.path);
         }
+    }
+
+    fn names_us(&self) -> bool {
+        fs::read_to_string(&self.path).is_ok_and(|text| text.trim() == std::process::id().to_string())
     }
 }

@@ -11,6 +11,7 @@
 
 use super::pace::{Bucket, pause};
 use crate::gateway::places::Demand;
+use crate::status::printable;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -249,7 +250,7 @@ impl Machine {
         let was_asked = matches!(process.stage, Stage::Draining { .. } | Stage::Stopping { .. });
         if !was_asked && !self.is_stopping {
             self.restarts += 1;
-            self.last_failure = Some(how.to_owned());
+            self.last_failure = Some(printable(how)); // with what the application has written last
             let age = now.saturating_sub(process.started);
             // Killed from outside, while others of its kind serve, says nothing about the program.
             let is_no_fault =

@@ -10,7 +10,6 @@ mod terminal;
 
 use super::control_socket::Server;
 use super::print;
-use super::printable::printable;
 use crate::master::control::{Request, Subject};
 use anyhow::{Result, anyhow};
 use draw::Choices;
@@ -25,6 +24,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 use terminal::{Key, Terminal};
 use tidegate_modules::status::Format;
+use tidegate_modules::status::printable;
 
 /// Columns of a frame that goes to no terminal.
 const WIDTH: u16 = 120;

@@ -1,11 +1,11 @@
 //! What `tidegate top` shows, out of two reports of a server: rates of what has happened between them, and rows in the order
 //! that was asked for. Knows no terminal and no clock.
 
-use super::super::printable::printable;
 use super::super::units::{bytes, count, seconds};
 use super::report::{Finding, Level, Report, Route, Sample, Server, Site, Slow, SlowRow, Times, UnderWay};
 use std::collections::HashMap;
 use std::hash::Hash;
+use tidegate_modules::status::printable;
 
 /// What routes are sorted by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, clap::ValueEnum)]

@@ -63,6 +63,15 @@ pub enum Request {
 }
 
 impl Request {
+    /// Whether the answer is JSON.
+    pub fn is_for_programs(&self) -> bool {
+        match self {
+            Request::Status(format) | Request::Show(_, format) => *format == Format::Json,
+            Request::Cache(question) => question.ends_with(" json"),
+            _ => false,
+        }
+    }
+
     /// As a line, without its end.
     pub fn to_line(&self) -> String {
         match self {
