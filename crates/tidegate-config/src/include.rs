@@ -119,7 +119,7 @@ impl<'a, 'b> Reader<'a, 'b> {
         }
         let names = parsed.outline.iter().flat_map(|(_, names)| names.iter().cloned()).collect();
         let origin = Origin { file: file.source.name.clone(), line: 1, column: 1 };
-        Some(RejectedSite { names, has_unread_names: true, origin, is_whole_file: true })
+        Some(RejectedSite { names, has_unread_names: true, origin, is_whole_file: true, before: usize::MAX })
     }
 
     fn include(&mut self, file: &File, node: &Node) {
@@ -186,7 +186,13 @@ impl<'a, 'b> Reader<'a, 'b> {
                     self.checker.diagnostics.push(item.error_at(0, message).help(help));
                     let origin = Origin { file: shown(&path, file).into(), line: 1, column: 1 };
                     let names = Vec::new();
-                    let site = RejectedSite { names, has_unread_names: true, origin, is_whole_file: true };
+                    let site = RejectedSite {
+                        names,
+                        has_unread_names: true,
+                        origin,
+                        is_whole_file: true,
+                        before: usize::MAX,
+                    };
                     unread.push(LeftOut {
                         site,
                         diagnostics: vec![Range { start: at, end: at + 1 }],

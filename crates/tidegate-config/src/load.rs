@@ -78,6 +78,7 @@ impl Loaded {
                     has_unread_names: false,
                     origin: site.origin.clone(),
                     is_whole_file: false,
+                    before: at,
                 });
             }
         }
@@ -96,6 +97,9 @@ impl Loaded {
         } else {
             let mut at = 0..;
             settings.sites.retain(|_| !at.next().is_some_and(|at| rejected.contains_key(&at)));
+            for site in &mut self.rejected {
+                site.before -= rejected.keys().filter(|gone| **gone < site.before).count();
+            }
             self.unserved.extend(found_out);
             self.settings = Some(settings);
         }
@@ -142,6 +146,8 @@ pub struct RejectedSite {
     /// The file could not be read as KDL: all sites of `origin.file` are lost, and `names` are those that
     /// could be made out.
     pub is_whole_file: bool,
+    /// Sites that are served and stand before it; of a whole file it is not known, and all do.
+    pub before: usize,
 }
 
 /// Loads a file and all it includes.

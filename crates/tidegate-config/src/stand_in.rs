@@ -36,9 +36,14 @@ impl Loaded {
             let mut site = stand_in(rejected, read, why);
             site.names = names.into_iter().flatten().collect();
             site.tls.certificates.retain(&is_readable);
-            stand_ins.push(Arc::new(site));
+            stand_ins.push((rejected.before, Arc::new(site)));
         }
-        settings.sites.extend(stand_ins);
+        // Where it stood: the first site is also that of strangers.
+        stand_ins.sort_by_key(|(before, _)| *before);
+        for (already, (before, site)) in stand_ins.into_iter().enumerate() {
+            let at = before.saturating_add(already).min(settings.sites.len());
+            settings.sites.insert(at, site);
+        }
     }
 }
 
@@ -117,6 +122,17 @@ mod tests {
                 stand_ins(&format!("{good}{text}")).into_iter().map(|(names, _)| names).collect();
             assert_eq!(found, names, "{what}");
         }
+    }
+
+    #[test]
+    fn it_stands_where_it_stood() {
+        let text = "listen \":1\"\nsite \"a.x\" { respnd 200 }\nsite \"b.x\" { respond 200 }\n\
+            site \"c.x\" { root \"/not/there\" }\nsite \"d.x\" { respond 200 }\nsite \"e.x\" { respnd 200 }\n";
+        let mut loaded = crate::load_str("a.kdl", text, Path::new("/"), &BTreeMap::new());
+        loaded.answer_for_rejected(|_| true);
+        let sites = loaded.settings.unwrap().sites;
+        let names: Vec<String> = sites.iter().map(|site| crate::lower::host_text(&site.names[0])).collect();
+        assert_eq!(names, ["a.x", "b.x", "c.x", "d.x", "e.x"]);
     }
 
     #[test]

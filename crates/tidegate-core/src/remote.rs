@@ -25,6 +25,8 @@ pub struct Remote {
     /// A trusted proxy names its client by something that is no address; `client` is then who has said so. Such a request is
     /// refused: whoever it is, it is not the proxy, for which rules by address would take it.
     pub(crate) is_unreadable: bool,
+    /// The client that was found names somebody in front of it in turn, whom nobody believes.
+    names_another: bool,
     /// `http` or `https`, where a trusted proxy says which of them its client speaks.
     told_scheme: Option<&'static str>,
     /// The request of a peer on this machine has fields that proxies write. Looked for only where a site has an
@@ -45,6 +47,7 @@ impl Remote {
             is_trusted: false,
             is_proxy: false,
             is_unreadable: false,
+            names_another: false,
             told_scheme: None,
             is_passed_on: false,
         }
@@ -81,6 +84,7 @@ impl Remote {
             is_trusted: true,
             is_proxy: is_trusted(client),
             is_unreadable,
+            names_another: !chain.is_empty(),
             told_scheme: told_scheme(fields, hops),
             is_passed_on: false,
         }
@@ -128,9 +132,9 @@ impl Remote {
         self.client == self.peer && Network::Local.covers(self.peer.ip()) && has_proxy_fields(fields)
     }
 
-    /// Whether the peer may speak for somebody else, whom nobody knows: it sends what proxies send, and is not trusted to.
+    /// Whether the client may speak for somebody else, whom nobody knows: it sends what proxies send, and is not trusted to.
     pub(crate) fn may_stand_in(&self, fields: &Fields<'_>) -> bool {
-        self.client == self.peer && (self.is_passed_on || has_proxy_fields(fields))
+        self.names_another || self.client == self.peer && (self.is_passed_on || has_proxy_fields(fields))
     }
 
     /// The same request where other peers are trusted proxies.
@@ -140,7 +144,7 @@ impl Remote {
 
     /// A proxy speaks here for somebody whom it does not name, or is not believed to.
     pub(crate) fn is_stand_in(&self) -> bool {
-        self.is_passed_on && self.client == self.peer
+        self.names_another || self.is_passed_on && self.client == self.peer
     }
 }
 
@@ -313,6 +317,7 @@ mod tests {
     #[test]
     fn who_stands_in_for_somebody() {
         let (nobody, here) = (NetworkSet::default(), NetworkSet::from(vec![Network::Local]));
+        let proxy = NetworkSet::from(vec![Network::Prefix { address: "10.0.0.0".parse().unwrap(), bits: 8 }]);
         for (trusted, peer, name, value, expected) in [
             (&nobody, "127.0.0.1", "Accept", "*/*", false),
             (&nobody, "127.0.0.1", "Cookie", "via", false),
@@ -324,6 +329,9 @@ mod tests {
             (&here, "127.0.0.1", "X-Forwarded-For", "127.0.0.1", false),
             (&here, "127.0.0.1", "X-Forwarded-For", "", true),
             (&here, "127.0.0.1", "X-Real-IP", "192.0.2.1", true),
+            // A trusted proxy has it from a client of this machine that has it from somebody.
+            (&proxy, "10.0.0.1", "X-Forwarded-For", "192.0.2.1, 127.0.0.1", true),
+            (&proxy, "10.0.0.1", "X-Forwarded-For", "127.0.0.1", false),
             (&here, "127.0.0.1", "Accept", "*/*", false),
         ] {
             let fields = [Field { name, value: value.as_bytes() }];
@@ -334,7 +342,8 @@ mod tests {
             assert_eq!(remote.is_stand_in(), expected, "{trusted:?} {peer:?} {name}: {value}");
             // Whatever another route trusts, it stays known, without the fields as well.
             assert_eq!(remote.seen_behind(&here, &fields).seen_behind(trusted, &fields), remote);
-            assert_eq!(remote.seen_behind(&nobody, &Fields::default()).is_stand_in(), remote.is_passed_on);
+            let is_known = remote.is_passed_on;
+            assert_eq!(remote.seen_behind(&nobody, &Fields::default()).is_stand_in(), is_known);
         }
     }
 }

@@ -128,7 +128,8 @@ pub(crate) fn sites(
             }
             let origin = item.origin();
             let read = vec![Arc::new(site)];
-            let site = RejectedSite { names, has_unread_names, origin, is_whole_file: false };
+            let before = server.settings.sites.len();
+            let site = RejectedSite { names, has_unread_names, origin, is_whole_file: false, before };
             left_out.push(LeftOut { site, diagnostics: vec![mistakes.clone(), start..end], read });
         }
     }
