@@ -5,7 +5,7 @@ use crate::log;
 use crate::notes;
 use crate::remote::Unreadable;
 use crate::response::{Author, Body, Response};
-use std::fmt::Display;
+use std::fmt::{self, Display};
 use tidegate_http::Status;
 
 /// An error with a small page that says what it is and what the reader can do.
@@ -23,6 +23,7 @@ pub fn refused(exchange: &Exchange<'_>, status: Status, why: impl Display) -> Re
     let (method, client) = (exchange.method_token, exchange.state.remote.client);
     let site = exchange.state.site.as_ref();
     let target = site.map_or(exchange.target, |site| site.shown_target(exchange.target));
+    let why = OneLine(why);
     match exchange.authority {
         "" => log::info(format_args!("{} for {client}, {method} {target}: {why}", status.0)),
         host => log::info(format_args!("{} for {client}, {method} {target} at {host}: {why}", status.0)),
@@ -45,11 +46,29 @@ pub(crate) fn without_path(
     status: Status,
     why: impl Display,
 ) -> Response {
+    let why = OneLine(why);
     match host {
         "" => log::info(format_args!("{} for {client}, {method} {target}: {why}", status.0)),
         host => log::info(format_args!("{} for {client}, {method} {target} at {host}: {why}", status.0)),
     }
     error(status)
+}
+
+/// A reason in which names stand that clients have chosen: none of them begins a line of the log.
+struct OneLine<T>(T);
+
+impl<T: Display> Display for OneLine<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        struct Lines<'f, 'o>(&'f mut fmt::Formatter<'o>);
+        impl fmt::Write for Lines<'_, '_> {
+            fn write_str(&mut self, text: &str) -> fmt::Result {
+                let mut lines = text.split('\n');
+                self.0.write_str(lines.next().unwrap_or_default())?;
+                lines.try_for_each(|line| write!(self.0, "\\n{line}"))
+            }
+        }
+        fmt::write(&mut Lines(f), format_args!("{}", self.0))
+    }
 }
 
 /// How a refusal just given could be changed, for whoever wants the request explained.
