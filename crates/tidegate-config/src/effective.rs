@@ -248,9 +248,8 @@ fn written(
     let filled;
     let is_bare = !matches!(file.source.slice(&entry.value_range).chars().next(), Some('"' | '#'));
     let (plain, written) = match &entry.value {
-        Literal::Text(text) if view.is_for_status && text.contains("${") && may_hold_a_secret(known) => {
-            return json!(text); // as it was written
-        }
+        // As it was written: passwords come by variables.
+        Literal::Text(text) if view.is_for_status && text.contains("${") => return json!(text),
         Literal::Text(text) => {
             filled = substitute(text, view.checker.environment).unwrap_or_default();
             (json!(filled), Written::Text { text: &filled, is_bare })
@@ -263,30 +262,20 @@ fn written(
         Ok(Value::Number(number)) if !matches!(kind, Kind::Size { .. } | Kind::Speed { .. }) => json!(number),
         Ok(Value::Path(path) | Value::LogTarget(LogTarget::File(path))) => json!(path.display().to_string()),
         _ if view.is_for_status => {
-            plain.as_str().map_or_else(|| plain.clone(), |text| json!(without_user(text)))
+            plain.as_str().map_or_else(|| plain.clone(), |text| json!(without_secrets(text)))
         }
         _ => plain,
     }
 }
 
-/// Whether it is a text of any kind: passwords come by variables.
-fn may_hold_a_secret(known: Option<(Kind, &'static [&'static str])>) -> bool {
-    use Kind::{Destination, FieldTemplate, FieldValue, FileOrService, Service, Target, Text, Url};
-    known.is_none_or(|(kind, _)| {
-        matches!(
-            kind,
-            Text { .. } | FieldValue | FieldTemplate | Url | Service | FileOrService | Destination | Target
-        )
-    })
-}
-
-/// An address without the user and password in it.
-fn without_user(text: &str) -> String {
+/// An address without the user and password in it, and without its query.
+fn without_secrets(text: &str) -> String {
     let Some((scheme, rest)) = text.split_once("://") else { return text.to_owned() };
-    let authority = rest.split(['/', '?']).next().unwrap_or_default();
+    let (rest, query) = rest.split_once('?').map_or((rest, ""), |(rest, _)| (rest, "?(not shown)"));
+    let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
     match authority.rsplit_once('@') {
-        Some((user, _)) => format!("{scheme}://{CONCEALED}{}", &rest[user.len()..]),
-        None => text.to_owned(),
+        Some((_, host)) => format!("{scheme}://{CONCEALED}@{host}{path}{query}"),
+        None => format!("{scheme}://{rest}{query}"),
     }
 }
 
@@ -316,13 +305,25 @@ mod tests {
     }
 
     #[test]
+    fn what_comes_by_variables_is_told_as_written() {
+        let environment = std::collections::BTreeMap::from([("T".to_owned(), "geheim".to_owned())]);
+        let text = "listen \":1\"\nsite \"${T}.test\" { access-log \"/tmp/${T}.log\"; route \"/${T}/*\" { rewrite \"/${T}\" }; respond 200 }\n";
+        let loaded = crate::load_str("a.kdl", text, std::path::Path::new("/"), &environment);
+        assert!(loaded.settings.is_some(), "{}", loaded.render(false));
+        let told = loaded.written.in_force(&environment).to_string();
+        assert!(!told.contains("geheim") && told.contains("/${T}/*"), "{told}");
+    }
+
+    #[test]
     fn addresses_are_told_without_passwords() {
         for (text, told) in [
             ("redis://u:p@h:1/0", "redis://(not shown)@h:1/0"),
             ("http://h/a@b", "http://h/a@b"),
             ("u@h", "u@h"),
+            ("http://h/hook?tok=secret", "http://h/hook?(not shown)"),
+            ("http://u@h?tok=secret", "http://(not shown)@h?(not shown)"),
         ] {
-            assert_eq!(without_user(text), told);
+            assert_eq!(without_secrets(text), told);
         }
     }
 }
