@@ -9,24 +9,43 @@ use crate::source::Source;
 use crate::syntax;
 use serde_json::{Value as Json, json};
 use std::collections::HashSet;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
+
+/// A file of the settings as it was read.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Document {
+    /// Absolute, as it was asked for: what it leads to may be elsewhere.
+    pub path: PathBuf,
+    /// The whole text; where it is no UTF-8, with U+FFFD in place of what is none.
+    pub text: Arc<str>,
+}
 
 /// The files of a revision, and what arguments have put in their place.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct WrittenSettings {
     files: Vec<(Source, Arc<Path>)>,
+    /// All of them, also those that hold nothing but an `include`; the main one first.
+    documents: Vec<Document>,
     /// Directives of the top level, each with its value.
     arguments: Vec<(&'static str, String)>,
 }
 
 impl WrittenSettings {
     /// Those that these nodes stand in, each once.
-    pub(crate) fn of(nodes: &[TopNode]) -> WrittenSettings {
+    pub(crate) fn of(nodes: &[TopNode], read: Vec<(PathBuf, Source)>) -> WrittenSettings {
         let mut seen: HashSet<&str> = HashSet::new();
         let files = nodes.iter().map(|top| &top.file).filter(|file| seen.insert(&file.source.name));
         let files = files.map(|file| (file.source.clone(), file.folder.clone())).collect();
-        WrittenSettings { files, arguments: Vec::new() }
+        let mut seen: HashSet<PathBuf> = HashSet::new();
+        let read = read.into_iter().filter(|(path, _)| seen.insert(path.clone()));
+        let documents = read.map(|(path, source)| Document { path, text: source.text }).collect();
+        WrittenSettings { files, documents, arguments: Vec::new() }
+    }
+
+    /// The files that were read, the main one first; none where the settings are of no file.
+    pub fn documents(&self) -> &[Document] {
+        &self.documents
     }
 
     /// An argument of the command says this in place of the files.

@@ -318,7 +318,7 @@ impl Registry {
                     Names::new(settings.sites.iter().flat_map(|site| &site.names).map(|name| (name, 0)));
                 Rc::new(StatusPage::new(Rc::new(self.view.clone()), Rc::new(names)))
             }
-            Action::Console { prefix } => {
+            Action::Console { prefix, .. } => {
                 let names =
                     Names::new(settings.sites.iter().flat_map(|site| &site.names).map(|name| (name, 0)));
                 Rc::new(Console::new(Rc::new(self.view.clone()), Rc::new(names), prefix))
