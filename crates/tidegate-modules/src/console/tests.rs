@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::status::ServerInfo;
+use std::os::fd::OwnedFd;
 use std::task::{Context, Poll, Waker};
 use tidegate_config::settings::{Access, HostPattern};
 use tidegate_core::gate::admit;
@@ -19,6 +20,10 @@ impl StatusSource for Fake {
         let series = SeriesFigures { sites: vec![site], ..SeriesFigures::default() };
         let info = ServerInfo { version: "0.1.0".into(), series, ..ServerInfo::default() };
         Box::pin(std::future::ready(Some((info, Snapshot::default()))))
+    }
+
+    fn admin(&self) -> LocalFuture<Option<OwnedFd>> {
+        Box::pin(std::future::ready(None))
     }
 
     fn ask_all(&self, question: &str) -> LocalFuture<Vec<String>> {
@@ -55,7 +60,7 @@ fn ask(method: &str, target: &str, fields: &[(&str, &str)]) -> Answer {
         ..Exchange::empty()
     };
     let names = Names::new([(&HostPattern::Exact("a.test".into()), 0)].into_iter());
-    let console = Console::new(Rc::new(Fake), Rc::new(names), "/.console/");
+    let console = Console::new(Rc::new(Fake), Rc::new(names), "/.console/", false);
     let pass = admit(&Access::default(), &exchange).unwrap();
     let response = match console.handle(&mut exchange, pass) {
         Reply::Ready(response) => response,
