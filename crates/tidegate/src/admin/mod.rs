@@ -18,8 +18,6 @@ mod problem;
 mod reads;
 mod settings;
 mod streams;
-#[cfg(test)]
-mod tests;
 
 use crate::link::Link;
 use crate::server::privileges::{become_user, close_memory};
