@@ -8,6 +8,7 @@ use crate::status::StatusSource;
 use std::fmt::Write as _;
 use std::future::poll_fn;
 use std::io;
+use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
@@ -25,6 +26,9 @@ use tidegate_wire::h1::{BodyDecoder, BodyLength, HeadLimits};
 const CONTENT_MAX: usize = 4 << 20;
 /// How long the API may take to begin its answer: it may have to take up settings.
 const PATIENCE: Duration = Duration::from_secs(200);
+/// How often a connection is asked for, and what is between: a process that has crashed is there again after a second.
+const TRIES: u32 = 30;
+const PAUSE: Duration = Duration::from_millis(100);
 /// Bytes that are read at once.
 const PIECE: usize = 16 << 10;
 /// What a head of an answer may be like.
@@ -104,8 +108,8 @@ fn too_large() -> Response {
 
 /// Asks, and passes the answer on as it comes.
 async fn ask(source: Rc<dyn StatusSource>, method: Method, mut head: String, content: Vec<u8>) -> Response {
-    let Some(connection) = source.admin().await else {
-        return problem(Status::NOT_FOUND, "there is no admin API for now");
+    let Some(connection) = connection(&*source).await else {
+        return problem(Status::SERVICE_UNAVAILABLE, "there is no admin API for now: the error log says why");
     };
     if !content.is_empty() {
         let _ = write!(head, "Content-Length: {}\r\n", content.len());
@@ -126,6 +130,17 @@ async fn ask(source: Rc<dyn StatusSource>, method: Method, mut head: String, con
         }
         None => problem(Status::GATEWAY_TIMEOUT, "the admin API does not answer"),
     }
+}
+
+/// A connection, also where the process of the API is just being started.
+async fn connection(source: &dyn StatusSource) -> Option<OwnedFd> {
+    for _ in 0..TRIES {
+        if let Some(connection) = source.admin().await {
+            return Some(connection);
+        }
+        timer::after(PAUSE).await;
+    }
+    None
 }
 
 async fn send(watched: &Watched, mut bytes: &[u8]) -> io::Result<()> {

@@ -32,7 +32,8 @@ impl Master {
 
     /// An answer has come.
     pub fn answered(&self, number: u64, reply: Reply) {
-        if let Some(waits) = self.waiting().remove(&number) {
+        let waits = self.waiting().remove(&number);
+        if let Some(waits) = waits {
             let _ = waits.send(reply);
         }
     }

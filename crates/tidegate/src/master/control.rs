@@ -431,7 +431,7 @@ fn serve(
     };
     let request = match answer(request, status_registry) {
         Ok(reply) => return respond(&reply),
-        Err(order) => order,
+        Err(order) => *order,
     };
     let (reply, replies) = channel();
     let (sent, is_sent) = channel();
@@ -447,7 +447,7 @@ fn serve(
 }
 
 /// Answers a question about the state; an order comes back, which is for the master.
-pub fn answer(request: Request, status_registry: &StatusRegistry) -> Result<Reply, Request> {
+pub fn answer(request: Request, status_registry: &StatusRegistry) -> Result<Reply, Box<Request>> {
     let told = |(is_ok, text)| Reply { is_ok, text };
     Ok(match request {
         Request::Status(form) => Reply::ok(status_registry.report(form)),
@@ -466,7 +466,7 @@ pub fn answer(request: Request, status_registry: &StatusRegistry) -> Result<Repl
         Request::Tail { name, selection } => told(status_registry.tail(&name, selection.as_ref())),
         Request::Bans => Reply::ok(status_registry.rates().bans()),
         Request::Lift(address) => told(status_registry.lift(address)),
-        order => return Err(order),
+        order => return Err(Box::new(order)),
     })
 }
 

@@ -138,7 +138,7 @@ impl Office {
         }
         let is_rehearsal = matches!(request, Request::CancelAll { is_rehearsal: true, .. });
         let reply = control::answer(request, &self.status_registry)
-            .unwrap_or_else(|order| control::order(&self.events, order));
+            .unwrap_or_else(|order| control::order(&self.events, *order));
         let (outcome, text) = (if reply.is_ok { "done" } else { "refused" }, reply.text.trim().to_owned());
         if !is_rehearsal {
             let line: String = line.chars().map(|c| if c.is_control() { ' ' } else { c }).take(500).collect();

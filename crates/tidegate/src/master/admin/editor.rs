@@ -10,6 +10,7 @@ use super::history::{History, as_files, tag_of_files, what_changed};
 use crate::admin::messages::{By, CheckInput, Checked, FileText, Refusal, Reply, RevisionInfo};
 use crate::master::Event;
 use crate::master::control;
+use rustix::io::Errno;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -160,12 +161,12 @@ impl Editor {
         let Ok(_changing) = self.changing.try_lock() else {
             return Err((Refusal::Conflict, "another change is under way: try again when it is done".into()));
         };
-        if let Some(other) = &*lock(&self.unconfirmed)
-            && wanted.what.is_none()
-        {
+        let waiting = lock(&self.unconfirmed)
+            .as_ref()
+            .map(|other| format!("revision {} of {}", other.revision, other.by));
+        if let Some(other) = waiting.filter(|_| wanted.what.is_none()) {
             let why = format!(
-                "revision {} of {} waits to be confirmed: confirm it, restore another one, or wait until it has gone",
-                other.revision, other.by
+                "{other} waits to be confirmed: confirm it, restore another one, or wait until it has gone"
             );
             return Err((Refusal::Conflict, why));
         }
@@ -237,7 +238,10 @@ impl Editor {
         let before = number();
         lock(&self.history).expect(next, by, what);
         if let Err(why) = write_all(present, next) {
-            return Err((Refusal::Failed, format!("{why:#}; nothing has changed")));
+            let is_read_only = why.downcast_ref::<Errno>() == Some(&Errno::ROFS);
+            let help =
+                if is_read_only { "; under systemd, `ReadWritePaths=` of the unit allows it" } else { "" };
+            return Err((Refusal::Failed, format!("{why:#}{help}; nothing has changed")));
         }
         let reply = self.reload();
         if reply.is_ok {

@@ -237,7 +237,7 @@ mod tests {
         let one = "listen \":1\"\nsite \"a.test\" { respond 200 }\n";
         let two =
             "workers 2\nlisten \":1\"\n\nsite \"a.test\" { respond 200 }\nsite \"b.test\" { respond 200 }\n";
-        let mut add = |history: &mut History, number, text| {
+        let add = |history: &mut History, number, text| {
             history.add(number, &settings(text), &documents(text));
             for (number, before, after) in history.take_undescribed() {
                 history.describe(number, what_changed(&before, &after));
