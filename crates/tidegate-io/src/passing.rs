@@ -155,6 +155,18 @@ mod tests {
     }
 
     #[test]
+    fn who_is_trusted_with_less_may_not_send_more() {
+        for (bytes, is_taken) in [(&b"1234"[..], true), (b"12345", false)] {
+            let (here, there) = pair().unwrap();
+            send(here.as_fd(), bytes, &[]).unwrap();
+            assert_eq!(receive_within(there.as_fd(), 4, 0).is_ok(), is_taken);
+        }
+        let (here, there) = pair().unwrap();
+        send(here.as_fd(), b"", &[here.as_fd()]).unwrap();
+        assert!(receive_within(there.as_fd(), 4, 0).is_err());
+    }
+
+    #[test]
     fn a_frame_that_breaks_off_or_is_too_long_is_an_error() {
         for bytes in
             [&b"\x05\0\0\0\0\0\0\0ab"[..], b"\xff\xff\xff\xff\0\0\0\0", b"\x01\0", b"\0\0\0\0\x01\0\0\0"]

@@ -295,7 +295,7 @@ fn one_that_crashes_is_started_again_and_costs_nobody_a_request() {
     let folder = Folder::new("crash");
     let mut server = server(&folder);
     let load = running::Load::on(&server.address);
-    let first = admin_process(&server).expect("it runs");
+    let first = wait_for(|| admin_process(&server), "the process");
     kill_process(first, Signal::KILL).unwrap();
     server.line("the process of the admin API has ended");
     assert_eq!(over(&folder, "GET", "session", "", "").status, 200, "who connects meanwhile waits");

@@ -117,7 +117,8 @@ impl Editor {
 
     /// The texts of one.
     pub fn revision(&self, number: u64) -> Option<Vec<FileText>> {
-        lock(&self.history).documents(number).map(|documents| as_files(&documents))
+        let documents = lock(&self.history).documents(number);
+        documents.map(|documents| as_files(&documents))
     }
 
     /// The revision in force, and what its files hold now.
@@ -202,8 +203,10 @@ impl Editor {
         let Some(files) = self.revision(revision) else {
             return Err((Refusal::Missing, format!("revision {revision} is not known any more, or not yet")));
         };
-        let known: Vec<FileText> = as_files(&lock(&self.history).in_force().1);
-        if let Some(gone) = files.iter().find(|file| !known.iter().any(|known| known.path == file.path)) {
+        let (_, known) = lock(&self.history).in_force();
+        let is_known =
+            |file: &FileText| known.iter().any(|known| known.path.as_os_str() == file.path.as_str());
+        if let Some(gone) = files.iter().find(|file| !is_known(file)) {
             let why = format!(
                 "{} was a part of revision {revision} and is none of the settings in force: put it back by hand",
                 gone.path
@@ -236,7 +239,8 @@ impl Editor {
     ) -> Result<(u64, Vec<String>), (Refusal, String)> {
         let number = || lock(&self.history).in_force().0;
         let before = number();
-        lock(&self.history).expect(next, by, what);
+        let tag = tag_of_files(next);
+        lock(&self.history).expect(tag, by, what);
         if let Err(why) = write_all(present, next) {
             let is_read_only = why.downcast_ref::<Errno>() == Some(&Errno::ROFS);
             let help =
@@ -254,7 +258,8 @@ impl Editor {
             log::error(format_args!("admin: {why:#}: the settings before could not be put back"));
         } else if number() != before {
             // Some of it was taken up.
-            lock(&self.history).expect(present, by, Some("put back: not all of it was taken up".into()));
+            let (tag, what) = (tag_of_files(present), "put back: not all of it was taken up".to_owned());
+            lock(&self.history).expect(tag, by, Some(what));
             let back = self.reload();
             said += if back.is_ok { "the settings before are in force again\n" } else { &back.text };
         }

@@ -39,9 +39,9 @@ struct Kept {
 }
 
 impl History {
-    /// These texts are about to be taken up, and who wants it.
-    pub fn expect(&mut self, files: &[FileText], by: &By, what: Option<String>) {
-        self.expected = Some((tag_of_files(files), by.clone(), what));
+    /// The texts of this tag are about to be taken up, and who wants it.
+    pub fn expect(&mut self, tag: String, by: &By, what: Option<String>) {
+        self.expected = Some((tag, by.clone(), what));
     }
 
     /// A revision is in force.
@@ -61,8 +61,7 @@ impl History {
             }
         });
         let documents: Vec<Document> = shared.collect();
-        let tag = tag_of_documents(&documents);
-        let expected = self.expected.take_if(|(expected, ..)| *expected == tag);
+        let expected = self.expected.take_if(|(expected, ..)| *expected == tag_of_documents(&documents));
         let what = match (&expected, &self.settings) {
             (Some((_, _, Some(what))), _) => what.clone(),
             (_, None) => "the server has started".to_owned(),
@@ -246,7 +245,7 @@ mod tests {
         };
         assert_eq!(add(&mut history, 1, one).what, "the server has started");
         let by = By { who: "anna".into(), from: "::1".into() };
-        history.expect(&as_files(&documents(two)), &by, None);
+        history.expect(tag_of_files(&as_files(&documents(two))), &by, None);
         let info = add(&mut history, 2, two);
         assert_eq!(info.who, "anna");
         assert_eq!(info.what, "settings changed: site b.test added, the server");

@@ -276,7 +276,10 @@ impl Keeper {
                 self.running = Some(running);
             }
             Err(error) => {
-                log::error(format_args!("there is no admin API for now: {error:#}"));
+                log::error(format_args!(
+                    "there is no admin API for now: {error:#}; this is tried again in {} s",
+                    self.pause.as_secs()
+                ));
                 self.try_again();
             }
         }
