@@ -19,7 +19,7 @@ const CHAPTERS: &[(&str, &[&str])] = &[
     ("Who gets in, and how much", &["access", "limits"]),
     (
         "Looking after it",
-        &["watching", "console", "logs", "log-shipping", "bench", "measured", "security", "testing"],
+        &["watching", "console", "admin", "logs", "log-shipping", "bench", "measured", "security", "testing"],
     ),
 ];
 

@@ -23,6 +23,8 @@ pub enum Context {
     FileCache,
     /// Inside `statistics { … }`.
     Statistics,
+    /// Inside `admin { … }`.
+    Admin,
     /// Inside `site { … }`.
     Site,
     /// Inside `route { … }`.
@@ -57,19 +59,22 @@ pub enum Context {
     Tokens,
     /// Inside `openid { … }`.
     Openid,
+    /// Inside `console { … }`.
+    Console,
     /// Inside `match { … }`.
     Match,
 }
 
 impl Context {
     /// Every context, in the order of the reference.
-    pub const ALL: [Self; 24] = [
+    pub const ALL: [Self; 26] = [
         Self::Top,
         Self::Listen,
         Self::Limits,
         Self::RequestLimits,
         Self::FileCache,
         Self::Statistics,
+        Self::Admin,
         Self::Site,
         Self::Route,
         Self::Listing,
@@ -87,6 +92,7 @@ impl Context {
         Self::Forward,
         Self::Tokens,
         Self::Openid,
+        Self::Console,
         Self::Match,
     ];
 
@@ -99,6 +105,7 @@ impl Context {
             Self::RequestLimits => "in `limits` of a site or a route",
             Self::FileCache => "in `file-cache`",
             Self::Statistics => "in `statistics`",
+            Self::Admin => "in `admin`",
             Self::Site => "in `site`",
             Self::Route => "in `route`",
             Self::Listing => "in `listing`",
@@ -116,6 +123,7 @@ impl Context {
             Self::Forward => "in `forward`",
             Self::Tokens => "in `tokens`",
             Self::Openid => "in `openid`",
+            Self::Console => "in `console`",
             Self::Match => "in `match`",
         }
     }
@@ -129,6 +137,7 @@ impl Context {
             Self::RequestLimits => "request-limits",
             Self::FileCache => "file-cache",
             Self::Statistics => "statistics",
+            Self::Admin => "admin",
             Self::Site => "site",
             Self::Route => "route",
             Self::Listing => "listing",
@@ -146,6 +155,7 @@ impl Context {
             Self::Forward => "forward",
             Self::Tokens => "tokens",
             Self::Openid => "openid",
+            Self::Console => "console",
             Self::Match => "match",
         }
     }

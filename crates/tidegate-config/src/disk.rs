@@ -3,6 +3,7 @@
 //! A parameter of loading, so that the fuzz target and the table's own tests never touch a disk.
 
 use rustix::fs::{Mode, OFlags};
+use std::collections::HashMap;
 use std::ffi::OsString;
 use std::fs;
 use std::io;
@@ -110,6 +111,41 @@ impl Disk for RealDisk {
 
     fn identity(&self, path: &Path) -> PathBuf {
         fs::canonicalize(path).unwrap_or_else(|_| path.to_owned())
+    }
+}
+
+/// The same, where some files have other texts.
+pub(crate) struct WithTexts<'a> {
+    /// By absolute paths.
+    pub texts: &'a HashMap<PathBuf, String>,
+}
+
+impl Disk for WithTexts<'_> {
+    fn what(&self, path: &Path) -> What {
+        RealDisk.what(path)
+    }
+
+    fn may_write(&self, path: &Path) -> bool {
+        RealDisk.may_write(path)
+    }
+
+    fn may_enter(&self, path: &Path) -> bool {
+        RealDisk.may_enter(path)
+    }
+
+    fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
+        match self.texts.get(path) {
+            Some(text) => Ok(text.clone().into_bytes()),
+            None => RealDisk.read(path),
+        }
+    }
+
+    fn names(&self, folder: &Path) -> io::Result<Vec<OsString>> {
+        RealDisk.names(folder)
+    }
+
+    fn identity(&self, path: &Path) -> PathBuf {
+        RealDisk.identity(path)
     }
 }
 

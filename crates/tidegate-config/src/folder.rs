@@ -98,7 +98,7 @@ pub fn with_console(mut settings: Settings) -> Result<Settings, Vec<Diagnostic>>
         let Some(plain) = site.routes.last() else { continue };
         let mut console = plain.clone();
         console.pattern = PathPattern::Prefix(CONSOLE.to_owned());
-        console.action = Action::Console { prefix: CONSOLE.to_owned() };
+        console.action = Action::Console { prefix: CONSOLE.to_owned(), may_change: false };
         let local = AccessRule::of(true, Network::Local, plain.origin.clone());
         console.access.levels.push(AccessRules::from(vec![local]).into());
         let path = PathPattern::Exact(CONSOLE.trim_end_matches('/').to_owned());
@@ -164,7 +164,7 @@ mod tests {
     fn a_console_is_for_this_machine() {
         let settings = with_console(from_folder(Path::new("."), &[]).unwrap()).unwrap();
         let route = &settings.sites[0].routes[1];
-        assert_eq!(route.action, Action::Console { prefix: CONSOLE.to_owned() });
+        assert_eq!(route.action, Action::Console { prefix: CONSOLE.to_owned(), may_change: false });
         assert!(route.access.levels[0].has_any_for_this_machine());
         for (listen, is_sound) in
             [("[::1]:1", true), (":1", false), ("192.0.2.1:1", false), ("unix:/x", false)]

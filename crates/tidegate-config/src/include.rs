@@ -51,6 +51,8 @@ pub(crate) struct Reader<'a, 'b> {
     bytes: usize,
     /// A mistake of form concerns more than sites.
     pub is_fatal: bool,
+    /// The files that were read, each with its absolute path.
+    pub read: Vec<(PathBuf, Source)>,
 }
 
 impl<'a, 'b> Reader<'a, 'b> {
@@ -64,12 +66,14 @@ impl<'a, 'b> Reader<'a, 'b> {
             files: 0,
             bytes: 0,
             is_fatal: false,
+            read: Vec::new(),
         }
     }
 
     /// Reads a text that is the main file.
     pub fn main(&mut self, source: Source, folder: &Path, path: Option<&Path>) {
         self.open.extend(path.map(|path| self.disk.identity(path)));
+        self.read.extend(path.map(|path| (path.to_owned(), source.clone())));
         self.source(source, folder, true);
     }
 
@@ -172,7 +176,9 @@ impl<'a, 'b> Reader<'a, 'b> {
                 Ok(bytes) => {
                     self.open.push(self.disk.identity(&path));
                     let folder = path.parent().unwrap_or(Path::new("/")).to_owned();
-                    self.source(Source::from_bytes(&shown(&path, file), &bytes), &folder, false);
+                    let source = Source::from_bytes(&shown(&path, file), &bytes);
+                    self.read.push((path, source.clone()));
+                    self.source(source, &folder, false);
                     self.open.pop();
                 }
                 Err(error) => {

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use crate::check::{Checker, Rules};
 use crate::diagnostic::Diagnostic;
-use crate::disk::{Disk, RealDisk};
+use crate::disk::{Disk, RealDisk, WithTexts};
 use crate::environment::Environment;
 use crate::include::{Reader, TopNode, unreadable};
 use crate::lower;
@@ -152,12 +152,18 @@ pub struct RejectedSite {
 
 /// Loads a file and all it includes.
 pub fn load_file(path: &Path, environment: &dyn Environment) -> Loaded {
+    load_texts(path, &HashMap::new(), environment)
+}
+
+/// Loads a file and all it includes, but for these files their texts in place of what lies on the disk; each by its absolute path.
+pub fn load_texts(path: &Path, texts: &HashMap<PathBuf, String>, environment: &dyn Environment) -> Loaded {
     let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
-    match RealDisk.read(&absolute) {
+    let disk = WithTexts { texts };
+    match disk.read(&absolute) {
         Ok(bytes) => {
             let folder = absolute.parent().map_or_else(|| PathBuf::from("/"), Path::to_owned);
             let source = Source::from_bytes(&path.display().to_string(), &bytes);
-            load(source, &folder, Some(&absolute), environment, &RealDisk)
+            load(source, &folder, Some(&absolute), environment, &disk)
         }
         Err(error) => {
             Loaded { diagnostics: vec![unreadable(path, &error).in_force(NOTHING)], ..Loaded::default() }
@@ -199,7 +205,7 @@ pub(crate) fn load(
     let mut checker = Checker::new(environment);
     let mut reader = Reader::new(&mut checker, disk);
     reader.main(source, folder, path);
-    let (nodes, mut left_out, is_fatal) = (reader.nodes, reader.lost, reader.is_fatal);
+    let (nodes, mut left_out, is_fatal, files) = (reader.nodes, reader.lost, reader.is_fatal, reader.read);
     let read = checker.diagnostics.len();
     checker.rules = Rules::of(&nodes);
     let mut server = lower::server(&mut checker, disk, &nodes);
@@ -243,7 +249,7 @@ pub(crate) fn load(
         rejected: left_out.into_iter().map(|left| left.site).collect(),
         contested,
         sources: sources_of(&nodes),
-        written: WrittenSettings::of(&nodes),
+        written: WrittenSettings::of(&nodes, files),
     }
 }
 

@@ -54,7 +54,7 @@ writes it the one way.
   on the settings it has.
 ";
 
-const SECTIONS: [(&str, Context, &str); 24] = [
+const SECTIONS: [(&str, Context, &str); 26] = [
     ("Top level", Context::Top, "What stands outside every block."),
     ("In `listen`", Context::Listen, "`listen \":80\" { backlog 8192 }`"),
     ("In `limits`", Context::Limits, "`limits { body-size \"1GiB\" }`"),
@@ -65,6 +65,7 @@ const SECTIONS: [(&str, Context, &str); 24] = [
     ),
     ("In `file-cache`", Context::FileCache, "`file-cache { entries 50000 }`"),
     ("In `statistics`", Context::Statistics, "`statistics { history off }`"),
+    ("In `admin`", Context::Admin, "`admin { socket \"admin.sock\" }`"),
     (
         "In `site`",
         Context::Site,
@@ -118,6 +119,7 @@ const SECTIONS: [(&str, Context, &str); 24] = [
         Context::Openid,
         "`openid \"https://id.example.com\" { client \"tidegate\" secret-file=\"openid-secret\"; session-keys \"session-keys\" }`",
     ),
+    ("In `console`", Context::Console, "`console { change }`"),
     (
         "In `match`",
         Context::Match,

@@ -15,6 +15,7 @@ pub mod tls;
 pub mod upstream;
 
 mod access;
+mod admin;
 mod ban;
 mod bandwidth;
 mod country;
@@ -40,6 +41,7 @@ mod tokens;
 mod values;
 
 pub use access::{Access, AccessRule, AccessRules, ClientFacts, Whom};
+pub use admin::{Admin, AdminListener, TOKEN_LEAST, read_token};
 pub use ban::Ban;
 pub use bandwidth::Bandwidth;
 pub use country::Country;
@@ -143,6 +145,8 @@ pub struct Settings {
     /// Path of the control socket; `None` lets the command choose (beside the pid file).
     #[serde(with = "crate::path_encoding::optional_path")]
     pub control: Option<PathBuf>,
+    /// The admin API; `None`: there is none.
+    pub admin: Option<Admin>,
     /// Where request bodies wait that have to be complete.
     pub spill: gateway::Spill,
     /// Where that is written which is judged by the machine alone.
@@ -459,6 +463,8 @@ pub enum Action {
     Console {
         /// What the paths of its pages begin with; ends in a slash.
         prefix: String,
+        /// Who is let in may change things by the admin API.
+        may_change: bool,
     },
     /// `fastcgi`
     Fastcgi(Box<gateway::Application>),

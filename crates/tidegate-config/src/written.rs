@@ -10,13 +10,24 @@ use crate::source::Source;
 use crate::syntax;
 use serde_json::{Value as Json, json};
 use std::collections::HashSet;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
+
+/// A file of the settings as it was read.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Document {
+    /// Absolute, as it was asked for: what it leads to may be elsewhere.
+    pub path: PathBuf,
+    /// The whole text; where it is no UTF-8, with U+FFFD in place of what is none.
+    pub text: Arc<str>,
+}
 
 /// The files of a revision, and what arguments have put in their place.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct WrittenSettings {
     files: Vec<(Source, Arc<Path>)>,
+    /// All of them, also those that hold nothing but an `include`; the main one first.
+    documents: Vec<Document>,
     /// Directives of the top level, each with its value.
     arguments: Vec<(&'static str, String)>,
     /// Where a mistake has cost sites, or nobody has said that they may go.
@@ -34,11 +45,19 @@ struct Stayed {
 
 impl WrittenSettings {
     /// Those that these nodes stand in, each once.
-    pub(crate) fn of(nodes: &[TopNode]) -> WrittenSettings {
+    pub(crate) fn of(nodes: &[TopNode], read: Vec<(PathBuf, Source)>) -> WrittenSettings {
         let mut seen: HashSet<&str> = HashSet::new();
         let files = nodes.iter().map(|top| &top.file).filter(|file| seen.insert(&file.source.name));
         let files = files.map(|file| (file.source.clone(), file.folder.clone())).collect();
-        WrittenSettings { files, ..WrittenSettings::default() }
+        let mut seen: HashSet<PathBuf> = HashSet::new();
+        let read = read.into_iter().filter(|(path, _)| seen.insert(path.clone()));
+        let documents = read.map(|(path, source)| Document { path, text: source.text }).collect();
+        WrittenSettings { files, documents, ..WrittenSettings::default() }
+    }
+
+    /// The files that were read, the main one first; none where the settings are of no file.
+    pub fn documents(&self) -> &[Document] {
+        &self.documents
     }
 
     /// Of the sites in force, `fresh` are as these files have them, and `earlier` as they were in the revision `before`.

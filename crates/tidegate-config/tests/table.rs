@@ -42,6 +42,11 @@ fn within(context: Context, text: &str) -> String {
             "limits {{ head-size \"1MiB\"; target-size \"1MiB\" }}\n{listen}site {{ root \".\"; limits {{ {text} }} }}\n"
         ),
         Context::FileCache => format!("file-cache {{ {text} }}\n{listen}{site}"),
+        Context::Admin => format!("admin {{ {text} }}\n{listen}{site}"),
+        Context::Console => format!(
+            "users \"staff\" {{ htpasswd \"staff\" }}\nadmin {{ }}\n{listen}site {{ root \".\"; login basic \"staff\"\n\
+             route \"/c/*\" {{ console {{ {text} }} }} }}\n"
+        ),
         Context::Statistics => format!("statistics {{ {text} }}\n{listen}{site}"),
         Context::Site => {
             let is_answer = ["root", "redirect", "respond", "status", "console"]

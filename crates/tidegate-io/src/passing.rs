@@ -59,13 +59,25 @@ pub fn send(link: BorrowedFd<'_>, bytes: &[u8], descriptors: &[BorrowedFd<'_>]) 
 /// The link is broken or ends within a frame, the frame is malformed, or this process may hold no more
 /// descriptors.
 pub fn receive(link: BorrowedFd<'_>) -> io::Result<Option<(Vec<u8>, Vec<OwnedFd>)>> {
+    receive_within(link, FRAME_MAX, DESCRIPTORS_MAX)
+}
+
+/// The same from one who is trusted with no more than so many bytes and descriptors.
+///
+/// # Errors
+/// As [`receive`]; more than that is a malformed frame.
+pub fn receive_within(
+    link: BorrowedFd<'_>,
+    bytes_max: usize,
+    descriptors_max: usize,
+) -> io::Result<Option<(Vec<u8>, Vec<OwnedFd>)>> {
     let mut head = [0; 8];
     if !receive_all(link, &mut head)? {
         return Ok(None);
     }
     let number = |part: &[u8]| part.iter().rev().fold(0usize, |sum, byte| sum << 8 | usize::from(*byte));
     let (length, count) = (number(&head[..4]), number(&head[4..]));
-    if length > FRAME_MAX || count > DESCRIPTORS_MAX {
+    if length > bytes_max || count > descriptors_max {
         return Err(io::Error::new(ErrorKind::InvalidData, "a malformed message between processes"));
     }
     let mut descriptors: Vec<OwnedFd> = Vec::new();
@@ -140,6 +152,18 @@ mod tests {
         assert_eq!((bytes.len(), given.len()), (0, 1));
         tidegate_testkit::join(sender, "all to be sent");
         assert!(receive(there.as_fd()).unwrap().is_none());
+    }
+
+    #[test]
+    fn who_is_trusted_with_less_may_not_send_more() {
+        for (bytes, is_taken) in [(&b"1234"[..], true), (b"12345", false)] {
+            let (here, there) = pair().unwrap();
+            send(here.as_fd(), bytes, &[]).unwrap();
+            assert_eq!(receive_within(there.as_fd(), 4, 0).is_ok(), is_taken);
+        }
+        let (here, there) = pair().unwrap();
+        send(here.as_fd(), b"", &[here.as_fd()]).unwrap();
+        assert!(receive_within(there.as_fd(), 4, 0).is_err());
     }
 
     #[test]

@@ -150,6 +150,11 @@ pub enum ToServer {
 
 /// What comes over a link.
 pub trait Message: DeserializeOwned {
+    /// The longest frame that is taken, bytes.
+    const FRAME_MAX: usize = passing::FRAME_MAX;
+    /// The most descriptors of a frame.
+    const DESCRIPTORS_MAX: usize = passing::DESCRIPTORS_MAX;
+
     /// What stands for a frame that cannot be read; `None`: the other end cannot be talked to.
     fn unreadable(frame: &[u8], why: String) -> Option<Self>;
 }
@@ -219,6 +224,8 @@ pub enum Question {
     Workers(String),
     /// Of a server: whether it is well.
     Wellness,
+    /// Of the master: a connection to the admin API.
+    Admin,
 }
 
 /// How much of the figures is wanted.
@@ -279,7 +286,27 @@ pub enum Answer {
     Workers(Vec<String>),
     /// Of one server process.
     Wellness(Wellness),
+    /// A connection to the admin API, where there is one.
+    Admin {
+        /// It travels beside the message.
+        #[serde(skip)]
+        connection: Option<OwnedFd>,
+    },
 }
+
+impl Answer {
+    /// With the descriptors that have come with it.
+    pub fn with(self, mut descriptors: Vec<OwnedFd>) -> Answer {
+        match self {
+            Answer::Admin { .. } => Answer::Admin { connection: descriptors.pop() },
+            other => other,
+        }
+    }
+}
+
+/// What service managers tell the master in its environment, which is not for the processes that it starts.
+pub const OF_THE_MASTER: [&str; 6] =
+    ["NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID", "LISTEN_FDS", "LISTEN_PID", "LISTEN_FDNAMES"];
 
 type Then = Box<dyn FnOnce(Answer) + Send>;
 
@@ -323,7 +350,7 @@ impl Link {
         let own = link.clone();
         std::thread::Builder::new().name("tidegate-link".into()).spawn(move || {
             let outcome = loop {
-                match passing::receive(socket.as_fd()) {
+                match passing::receive_within(socket.as_fd(), M::FRAME_MAX, M::DESCRIPTORS_MAX) {
                     Ok(Some((bytes, descriptors))) => {
                         let message = serde_json::from_slice(&bytes)
                             .or_else(|error| M::unreadable(&bytes, error.to_string()).ok_or(error));
@@ -394,6 +421,11 @@ impl Link {
             let _ = rustix::net::shutdown(&*self.socket, rustix::net::Shutdown::Both);
         }
         is_told
+    }
+
+    /// Ends it: the other end hears so.
+    pub fn close(&self) {
+        let _ = rustix::net::shutdown(&*self.socket, rustix::net::Shutdown::Both);
     }
 
     /// Whether anything can still come from the other end.

@@ -4,6 +4,7 @@
 //! server processes and never touches a byte of a client; `server` is such a process, `link` what the two say to
 //! each other.
 
+mod admin;
 mod certificates;
 mod cli;
 mod descriptors;

@@ -113,6 +113,8 @@ impl Findings<'_> {
             let assigned = users::assign(&mut self.settings.clone(), users::can_be_anybody());
             wrong.extend(assigned.err());
         }
+        let of_admin = self.settings.admin.as_ref().and_then(|admin| admin.user.as_ref());
+        wrong.extend(of_admin.and_then(|user| users::identity(Some(user)).err()));
         for (origin, message) in users::out_of_reach(self.settings) {
             let warning = Diagnostic::warning(message);
             match origin {

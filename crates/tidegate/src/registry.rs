@@ -318,10 +318,10 @@ impl Registry {
                     Names::new(settings.sites.iter().flat_map(|site| &site.names).map(|name| (name, 0)));
                 Rc::new(StatusPage::new(Rc::new(self.view.clone()), Rc::new(names)))
             }
-            Action::Console { prefix } => {
+            Action::Console { prefix, may_change } => {
                 let names =
                     Names::new(settings.sites.iter().flat_map(|site| &site.names).map(|name| (name, 0)));
-                Rc::new(Console::new(Rc::new(self.view.clone()), Rc::new(names), prefix))
+                Rc::new(Console::new(Rc::new(self.view.clone()), Rc::new(names), prefix, *may_change))
             }
         })
     }

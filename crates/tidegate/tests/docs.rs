@@ -67,6 +67,7 @@ impl Ground {
         fs::write(path.join("etc/tidegate/url-keys"), "a2V5IG9mIHNpZ25lZCBVUkxzIGluIHRoaXMgdGVzdCE=\n")
             .unwrap();
         fs::write(path.join("etc/tidegate/ldap-password"), "sesame\n").unwrap();
+        fs::write(path.join("etc/tidegate/admin.token"), "0123456789abcdef0123456789abcdef\n").unwrap();
         fs::write(path.join("etc/tidegate/openid-secret"), "sesame\n").unwrap();
         let key = include_str!("../../tidegate-config/tests/example/session-keys");
         fs::write(path.join("etc/tidegate/session-keys"), key).unwrap();

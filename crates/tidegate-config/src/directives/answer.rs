@@ -1,8 +1,8 @@
 //! What is answered without files, and the fields of answers.
 
 use crate::directive::{
-    Apply, Argument, Context, Count, Directive, Inheritance, Kind, OFF, Property, one, one_or, optional,
-    some, some_or,
+    Apply, Argument, Children, Context, Count, Directive, Inheritance, Kind, OFF, Property, one, one_or,
+    optional, some, some_or,
 };
 use crate::lower::inherit::{self, Inherited};
 
@@ -103,9 +103,16 @@ pub(super) const DIRECTIVES: &[Directive] = &[
     Directive {
         doc: "The console: the figures of the server live, in a browser. The pattern of its route ends in `/*`. Who may see it is \
               decided as for `status`: without an `allow` in the route itself only clients of this machine, and only for an address, \
-              `localhost`, and the names that sites have. It shows and changes nothing.",
+              `localhost`, and the names that sites have. It shows and changes nothing, unless `change` stands in its block.",
+        children: Children::Block(Context::Console),
         example: "console",
         ..Directive::new("console", INSIDE)
+    },
+    Directive {
+        doc: "Who is let in may read and change the settings, and operate the server, through this console. Takes an `admin` at the top, and a \
+              `login` or a `require certificate` in force on the route: every change is logged with who made it.",
+        example: "change",
+        ..Directive::new("change", &[Context::Console])
     },
     Directive {
         arguments: &[

@@ -7,6 +7,7 @@ use crate::lower::logs::FACILITIES;
 const TOP: &[Context] = &[Context::Top];
 const CACHE: &[Context] = &[Context::FileCache];
 const STATISTICS: &[Context] = &[Context::Statistics];
+const ADMIN: &[Context] = &[Context::Admin];
 
 /// What a daemon that collects logs is told of us.
 pub(super) const FACILITY: Property = Property {
@@ -159,6 +160,42 @@ pub(super) const DIRECTIVES: &[Directive] = &[
               lies beside the pid file. Who may write to it may control the server.",
         example: "control \"tidegate.sock\"",
         ..Directive::new("control", TOP)
+    },
+    Directive {
+        children: Children::Block(Context::Admin),
+        doc: "The admin API: a process of its own through which settings are read, checked, changed and put back, and the server is \
+              operated, over HTTP. Without it there is no such process. Who is let in is said in the block, and by each route with \
+              `console { change }`.",
+        example: "admin { socket \"admin.sock\" }",
+        ..Directive::new("admin", TOP)
+    },
+    Directive {
+        arguments: &[one("path", Kind::File)],
+        doc: "A unix socket of the admin API, for the user that starts the server and for root alone (mode 0600).",
+        example: "socket \"admin.sock\"",
+        ..Directive::new("socket", ADMIN)
+    },
+    Directive {
+        arguments: &[one("name", Kind::Text { most: 64 })],
+        doc: "Whom the process of the admin API becomes where the server is started as root, by name or number. Without it, \
+              `nobody`. Another than the user of the server processes keeps these apart.",
+        example: "user \"tidegate-admin\"",
+        ..Directive::new("user", ADMIN)
+    },
+    Directive {
+        arguments: &[one("address", Kind::Address)],
+        properties: &[Property {
+            name: "token-file",
+            kind: Kind::File,
+            default: None,
+            doc: "A file whose first line is the token that every request has to show (`Authorization: Bearer …`): 32 \
+                  characters or more, nothing for others to read.",
+        }],
+        repeats: true,
+        doc: "An address of the admin API, of this machine alone: it speaks no TLS. From elsewhere it is reached through a route \
+              with `console { change }`, or a tunnel.",
+        example: "listen \"127.0.0.1:9443\" token-file=\"admin.token\"",
+        ..Directive::new("listen", ADMIN)
     },
     Directive {
         arguments: &[one("path", Kind::File)],

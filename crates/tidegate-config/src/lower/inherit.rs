@@ -94,6 +94,8 @@ pub(crate) struct Applications {
     pub upstreams: BTreeSet<String>,
     /// What the checks of an upstream speak, where it has any: `tcp`, `http` or `fastcgi`.
     pub checks: HashMap<String, String>,
+    /// There is an admin API.
+    pub has_admin: bool,
 }
 
 impl Applications {
@@ -115,6 +117,7 @@ impl Applications {
         });
         Self {
             kinds: kinds.collect(),
+            has_admin: items.iter().any(|item| item.directive.name == "admin"),
             pools: named("pool"),
             upstreams: named("upstream"),
             checks: groups.filter_map(check).filter(|(_, kind)| kind != "off").collect(),

@@ -4,6 +4,7 @@
 //! the top level to a site to a route. Bounds and defaults are not known here: they come from the table.
 
 mod access;
+mod admin;
 mod dead;
 mod directory;
 mod dns;

@@ -152,7 +152,7 @@ fn action(
             hand_to(checker, item, item.child("rewrite").unwrap_or(item))
         }
         Some(("status", _)) => Action::Status,
-        Some(("console", child)) => console(checker, child, pattern),
+        Some(("console", child)) => console(checker, child, pattern, inherited),
         Some(("fastcgi", child)) => gateway::fastcgi(checker, disk, child, inherited),
         Some(("scgi", child)) => gateway::scgi(checker, disk, child, pattern, inherited),
         Some(("cgi", child)) => cgi(checker, disk, item, child, pattern, inherited),
@@ -208,7 +208,7 @@ fn rewrite(checker: &mut Checker<'_>, item: &Item, action: &Action, pattern: &Pa
 }
 
 /// Its pages and its data lie below the part before the star.
-fn console(checker: &mut Checker<'_>, item: &Item, pattern: &PathPattern) -> Action {
+fn console(checker: &mut Checker<'_>, item: &Item, pattern: &PathPattern, inherited: &Inherited) -> Action {
     let prefix = match pattern {
         PathPattern::Prefix(prefix) if prefix.ends_with('/') => prefix.clone(),
         _ => {
@@ -219,7 +219,27 @@ fn console(checker: &mut Checker<'_>, item: &Item, pattern: &PathPattern) -> Act
             String::new()
         }
     };
-    Action::Console { prefix }
+    let change = item.child("change");
+    if let Some(change) = change {
+        check_change(checker, change, inherited);
+    }
+    Action::Console { prefix, may_change: change.is_some() }
+}
+
+/// What changes something needs to know who does.
+fn check_change(checker: &mut Checker<'_>, item: &Item, inherited: &Inherited) {
+    let of_certificate = &inherited.identification.certificates;
+    if inherited.identification.login.is_none() && of_certificate.is_empty() {
+        let message =
+            "`change` stands in a route that lets in whoever comes: nobody would know who changes what";
+        let help = "write a `login` in the route, or a `require certificate`; or take `change` out";
+        checker.diagnostics.push(item.error(message).help(help));
+    }
+    if !inherited.applications.has_admin {
+        let message = "`change` goes through the admin API, and there is none";
+        let help = "write `admin { }` at the top level, or take `change` out";
+        checker.diagnostics.push(item.error(message).help(help));
+    }
 }
 
 fn respond_action(checker: &mut Checker<'_>, item: &Item) -> Action {

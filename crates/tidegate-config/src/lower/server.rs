@@ -96,6 +96,10 @@ pub(crate) fn server(checker: &mut Checker<'_>, disk: &dyn Disk, nodes: &[TopNod
         pid_file: own_file(checker, disk, &items, "pid-file", "the pid file"),
         bans_file: own_file(checker, disk, &items, "bans-file", "the file of bans"),
         control: own_file(checker, disk, &items, "control", "the control socket"),
+        admin: items
+            .iter()
+            .find(|item| item.directive.name == "admin")
+            .map(|item| super::admin::admin(checker, disk, item)),
         spill: find("spill").map_or_else(super::gateway::spill_nowhere, |item| super::gateway::spill(&item)),
         written: Written {
             spill: origin_of(items.iter().find(|item| item.directive.name == "spill")),

@@ -6,8 +6,8 @@
 
 use super::gateway::BackendTls;
 use super::{
-    AccountFiles, Acme, CertificateFiles, Directory, DirectoryBind, KeySource, LimitStore, OpenId, Settings,
-    TokenKey, Tokens, UrlKeys, UserSource,
+    AccountFiles, Acme, Admin, AdminListener, CertificateFiles, Directory, DirectoryBind, KeySource,
+    LimitStore, OpenId, Settings, TokenKey, Tokens, UrlKeys, UserSource,
 };
 use std::path::{Path, PathBuf};
 
@@ -24,6 +24,8 @@ pub enum SecretKind {
     Groups,
     /// A password by which the server itself logs in.
     Password,
+    /// What the admin API asks for.
+    AdminToken,
     /// Keys that sign URLs.
     UrlKeys,
     /// Keys that sessions are sealed with.
@@ -48,6 +50,7 @@ impl SecretKind {
             SecretKind::Passwords => "passwords",
             SecretKind::Groups => "groups of users",
             SecretKind::Password => "a password",
+            SecretKind::AdminToken => "the token of the admin API",
             SecretKind::UrlKeys => "keys that sign URLs",
             SecretKind::SessionKeys => "keys that seal sessions",
             SecretKind::TokenKeys => "keys that sign tokens",
@@ -66,8 +69,9 @@ impl Settings {
             users,
             limit_store,
             url_keys,
-            pid_file: _,  // nothing secret, but kept from applications
-            control: _,   // that too
+            pid_file: _, // nothing secret, but kept from applications
+            control: _,  // that too
+            admin,
             bans_file: _, // and that
             workers: _,
             processes: _,
@@ -94,6 +98,7 @@ impl Settings {
         found.acme(acme);
         users.iter().for_each(|users| found.users(users));
         limit_store.iter().for_each(|store| found.limit_store(store));
+        admin.iter().for_each(|admin| found.admin(admin));
         for UrlKeys { file, name: _, keys: _, origin: _ } in url_keys {
             found.add(file, SecretKind::UrlKeys);
         }
@@ -133,6 +138,13 @@ impl Found {
     fn pair(&mut self, pair: &CertificateFiles) {
         let CertificateFiles { key, certificate: _, origin: _ } = pair;
         self.add(key, SecretKind::PrivateKey);
+    }
+
+    fn admin(&mut self, admin: &Admin) {
+        let Admin { socket: _, user: _, listeners, origin: _ } = admin;
+        for AdminListener { address: _, token_file } in listeners {
+            self.add(token_file, SecretKind::AdminToken);
+        }
     }
 
     fn acme(&mut self, acme: &Acme) {

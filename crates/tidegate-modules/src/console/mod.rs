@@ -8,10 +8,12 @@
 //! | `api/requests`, `api/slow` | the requests under way; those that were slow |
 //! | `api/findings` | what limits the server, and whom its limits have turned away |
 //! | `api/history?range=10m`, `6h`, `14d`, `days` | what the server remembers, where it does |
+//! | `api/v1/…` | what the admin API answers (`admin`), where its route may change things |
 //!
-//! It only reads. Who may see it is for the access rules of its route; where the figures come from is what the status page has
+//! But for that it only reads. Who may see it is for the access rules of its route; where the figures come from is what the status page has
 //! too ([`StatusSource`]). The sources of page and script are in `console/` of the repository.
 
+mod admin;
 mod assets;
 
 use crate::status::{
@@ -32,6 +34,9 @@ const CONTENT_POLICY: &str = "default-src 'none'; script-src 'self'; style-src '
 
 const ANOTHER_HOST: &str =
     "the console is for an address, localhost, or a name that a site has in the settings";
+/// What paths of the admin API begin with.
+const ADMIN: &[u8] = b"api/v1/";
+const ONLY_SHOWS: &str = "this console only shows: `console { change }` and an `admin` let it change things";
 const ANOTHER_SITE: &str = "the data of the console is for its own page, not for one of another site";
 
 /// Answers with the console and its data.
@@ -41,6 +46,8 @@ pub struct Console {
     names: Rc<Names>,
     /// What the paths of its route begin with.
     prefix: String,
+    /// Who is let in may change things.
+    may_change: bool,
 }
 
 /// What the console is asked for.
@@ -71,9 +78,9 @@ impl Data {
 
 impl Console {
     /// The console of a route whose paths begin with `prefix`; it shows what `source` knows, to who asks for an address or one of
-    /// `names`.
-    pub fn new(source: Rc<dyn StatusSource>, names: Rc<Names>, prefix: &str) -> Console {
-        Console { source, names, prefix: prefix.to_owned() }
+    /// `names`. Where it may change things, the admin API answers there too.
+    pub fn new(source: Rc<dyn StatusSource>, names: Rc<Names>, prefix: &str, may_change: bool) -> Console {
+        Console { source, names, prefix: prefix.to_owned(), may_change }
     }
 
     /// Why a request is refused whatever it asks for.
@@ -134,8 +141,19 @@ impl Console {
 
 impl Handler for Console {
     fn handle(&self, exchange: &mut Exchange<'_>, _: Pass) -> Reply {
+        let of_admin = self.below(exchange).starts_with(ADMIN).then(|| self.below(exchange).to_vec());
         if let Some(why) = self.refusal(exchange) {
-            return Reply::Ready(answer::refused(exchange, Status::FORBIDDEN, why));
+            let refused = answer::refused(exchange, Status::FORBIDDEN, why);
+            return Reply::Ready(match of_admin {
+                Some(_) => admin::problem(Status::FORBIDDEN, why),
+                None => refused,
+            });
+        }
+        if let Some(below) = of_admin {
+            return match self.may_change {
+                true => admin::pass_on(&self.source, exchange, &below),
+                false => Reply::Ready(admin::problem(Status::NOT_FOUND, ONLY_SHOWS)),
+            };
         }
         match exchange.method {
             Method::Get | Method::Head => self.get(exchange),
@@ -155,6 +173,7 @@ impl Handler for Console {
         say(format!(
             "console: {}",
             match below.strip_prefix(b"api/") {
+                Some(_) if below.starts_with(ADMIN) && self.may_change => "the admin API answers",
                 Some(_) => "data for its page",
                 None if assets::find(below).is_some() => "a file of its page",
                 None if below.is_empty() => "a page which says that this program was built without it",

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::status::{ServerInfo, TurnedAway};
+use std::os::fd::OwnedFd;
 use std::task::{Context, Poll, Waker};
 use tidegate_config::settings::{Access, HostPattern};
 use tidegate_core::gate::admit;
@@ -22,6 +23,10 @@ impl StatusSource for Fake {
         let turned_away = vec![limit];
         let info = ServerInfo { version: "0.1.0".into(), series, turned_away, ..ServerInfo::default() };
         Box::pin(std::future::ready(Some((info, Snapshot::default()))))
+    }
+
+    fn admin(&self) -> LocalFuture<Option<OwnedFd>> {
+        Box::pin(std::future::ready(None))
     }
 
     fn ask_all(&self, question: &str) -> LocalFuture<Vec<String>> {
@@ -58,7 +63,7 @@ fn ask(method: &str, target: &str, fields: &[(&str, &str)]) -> Answer {
         ..Exchange::empty()
     };
     let names = Names::new([(&HostPattern::Exact("a.test".into()), 0)].into_iter());
-    let console = Console::new(Rc::new(Fake), Rc::new(names), "/.console/");
+    let console = Console::new(Rc::new(Fake), Rc::new(names), "/.console/", false);
     let pass = admit(&Access::default(), &exchange).unwrap();
     let response = match console.handle(&mut exchange, pass) {
         Reply::Ready(response) => response,

@@ -61,6 +61,7 @@ use crate::gateway::supervise::status::PoolStatus;
 use ask::{Action, Question, View};
 use cache::CacheState;
 use serde::{Deserialize, Serialize};
+use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use tidegate_core::explain::Foreseen;
 use tidegate_core::hosts::Names;
@@ -87,6 +88,10 @@ pub trait StatusSource {
     /// list` (a JSON array of objects), `cache start`, `cache stop`, `cache restart` (`ok`, or what is
     /// wrong). `history RANGE text` and `history RANGE json` the master answers itself, once, with the report.
     fn ask_all(&self, question: &str) -> LocalFuture<Vec<String>>;
+
+    /// A connection to the admin API, which believes what is said there of who asks; `None` where there is none, or where it
+    /// is not for server processes. Non-blocking, and for HTTP/1.1.
+    fn admin(&self) -> LocalFuture<Option<OwnedFd>>;
 }
 
 /// What the server is.

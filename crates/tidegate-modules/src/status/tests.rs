@@ -2,6 +2,7 @@
 
 use super::*;
 use std::cell::RefCell;
+use std::os::fd::OwnedFd;
 use std::task::{Context, Poll, Waker};
 use tidegate_config::settings::Access;
 use tidegate_config::settings::HostPattern;
@@ -56,6 +57,10 @@ impl StatusSource for Fake {
             used_by_master: Used::default(),
         };
         Box::pin(std::future::ready(Some((info, stats.snapshot()))))
+    }
+
+    fn admin(&self) -> LocalFuture<Option<OwnedFd>> {
+        Box::pin(std::future::ready(None))
     }
 
     fn ask_all(&self, question: &str) -> LocalFuture<Vec<String>> {

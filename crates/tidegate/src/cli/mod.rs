@@ -7,6 +7,7 @@ mod bench;
 mod cancel;
 mod cgi_stub;
 mod check;
+mod check_texts;
 mod completions;
 mod control_client;
 mod control_socket;
@@ -104,6 +105,12 @@ enum Command {
     /// A server process; `serve` starts it.
     #[command(hide = true)]
     Server,
+    /// The process of the admin API; `serve` starts it.
+    #[command(hide = true)]
+    Admin,
+    /// Checks texts for the admin API.
+    #[command(hide = true)]
+    CheckTexts,
     /// Prints the reference of all settings, as Markdown.
     #[command(hide = true)]
     Reference,
@@ -134,6 +141,8 @@ pub fn run() -> ExitCode {
     let outcome = match arguments().command {
         Command::Serve(arguments) => serve::run(arguments),
         Command::Server => crate::server::run(),
+        Command::Admin => crate::admin::run(),
+        Command::CheckTexts => check_texts::run(),
         Command::Guard => guard::run()
             .map(|()| ExitCode::SUCCESS)
             .map_err(|error| anyhow::anyhow!("cannot hear the server: {error}")),

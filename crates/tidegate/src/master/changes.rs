@@ -118,6 +118,9 @@ impl Master {
         allows_loss: bool,
         responder: Option<Responder>,
     ) {
+        if let Some(why) = self.admin.waits() {
+            return report_failed_upgrade(why, responder);
+        }
         let executable = executable.unwrap_or_else(|| self.options.executable.clone());
         let estate = Estate {
             sockets: &self.current.sockets,

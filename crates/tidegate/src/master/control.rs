@@ -466,38 +466,12 @@ fn serve(
     guests.leave(stream);
     let Some(_place) = guests.take_place() else { return refuse_all_at_once(stream) };
     let respond = |reply: &Reply| respond(stream, proven.as_ref(), reply);
-    let request = match Request::parse(line) {
-        None => return respond(&Reply::failed("the server does not know this command")),
-        Some(Request::Status(form)) => return respond(&Reply::ok(status_registry.report(form))),
-        Some(Request::Cache(question)) => {
-            let (question, format) = match question.strip_suffix("json") {
-                Some(question) => (question.trim_end(), Format::Json),
-                None => (question.as_str(), Format::Text),
-            };
-            let (is_ok, text) = status_registry.cache(question, format);
-            return respond(&Reply { is_ok, text });
-        }
-        Some(Request::Show(subject, format)) => {
-            return respond(&Reply::ok(status_registry.show(subject, format)));
-        }
-        Some(Request::Cancel(id)) => {
-            let (is_ok, text) = status_registry.cancel(&id);
-            return respond(&Reply { is_ok, text });
-        }
-        Some(Request::CancelAll { selection, is_rehearsal }) => {
-            let (is_ok, text) = status_registry.cancel_all(&selection, is_rehearsal);
-            return respond(&Reply { is_ok, text });
-        }
-        Some(Request::Tail { name, selection }) => {
-            let (is_ok, text) = status_registry.tail(&name, selection.as_ref());
-            return respond(&Reply { is_ok, text });
-        }
-        Some(Request::Bans) => return respond(&Reply::ok(status_registry.rates().bans())),
-        Some(Request::Lift(address)) => {
-            let (is_ok, text) = status_registry.lift(address);
-            return respond(&Reply { is_ok, text });
-        }
-        Some(order) => order,
+    let Some(request) = Request::parse(line) else {
+        return respond(&Reply::failed("the server does not know this command"));
+    };
+    let request = match answer(request, status_registry) {
+        Ok(reply) => return respond(&reply),
+        Err(order) => *order,
     };
     let (reply, replies) = channel();
     let (sent, is_sent) = channel();
@@ -510,6 +484,40 @@ fn serve(
         Err(_) => respond(&Reply::failed("the server has ended before this was done")),
     }
     let _ = sent.send(());
+}
+
+/// Answers a question about the state; an order comes back, which is for the master.
+pub fn answer(request: Request, status_registry: &StatusRegistry) -> Result<Reply, Box<Request>> {
+    let told = |(is_ok, text)| Reply { is_ok, text };
+    Ok(match request {
+        Request::Status(form) => Reply::ok(status_registry.report(form)),
+        Request::Cache(question) => {
+            let (question, format) = match question.strip_suffix("json") {
+                Some(question) => (question.trim_end(), Format::Json),
+                None => (question.as_str(), Format::Text),
+            };
+            told(status_registry.cache(question, format))
+        }
+        Request::Show(subject, format) => Reply::ok(status_registry.show(subject, format)),
+        Request::Cancel(id) => told(status_registry.cancel(&id)),
+        Request::CancelAll { selection, is_rehearsal } => {
+            told(status_registry.cancel_all(&selection, is_rehearsal))
+        }
+        Request::Tail { name, selection } => told(status_registry.tail(&name, selection.as_ref())),
+        Request::Bans => Reply::ok(status_registry.rates().bans()),
+        Request::Lift(address) => told(status_registry.lift(address)),
+        order => return Err(Box::new(order)),
+    })
+}
+
+/// Has the master carry out an order, and waits until it is done.
+pub fn order(events: &Sender<Event>, request: Request) -> Reply {
+    let (reply, replies) = channel();
+    let (_sent, is_sent) = channel();
+    if events.send(Event::Order(request, Responder { reply, sent: is_sent })).is_err() {
+        return Reply::failed("the server is ending");
+    }
+    replies.recv().unwrap_or_else(|_| Reply::failed("the server has ended before this was done"))
 }
 
 fn respond(mut stream: &UnixStream, proven: Option<&Proven>, reply: &Reply) {

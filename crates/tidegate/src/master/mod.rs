@@ -8,6 +8,7 @@
 pub mod access;
 mod acme;
 mod activation;
+pub mod admin;
 mod changes;
 pub mod control;
 mod credentials;
@@ -28,7 +29,7 @@ pub mod rates;
 mod reload;
 mod rotation;
 pub mod sealing;
-mod servers;
+pub mod servers;
 mod sockets;
 mod status_registry;
 mod tls;
@@ -46,6 +47,7 @@ use crate::link::{ToMaster, Wellness};
 use crate::revision::{self, ServeOptions, SettingsFrom};
 use crate::server::privileges;
 use access::{AccessReading, AccessState};
+use admin::AdminApi;
 use anyhow::{Context, Result};
 use changes::{Change, Order, Upgrade};
 use control::{ControlSocket, Reply, Request, Responder};
@@ -156,6 +158,7 @@ pub struct Master {
     upstreams: Arc<Upstreams>,
     load_hooks: LoadHooks,
     findings: FindingsWatch,
+    admin: AdminApi,
     history: HistoryTicker,
     control: Option<ControlSocket>,
     notifier: Notifier,
@@ -279,6 +282,7 @@ impl Master {
         }
         warnings.extend(shortage_of_address_space(current.settings.limits.memory));
         say_what_is_missing(&current.fitted(), limit, &warnings);
+        let admin = AdminApi::new(&options, &status_registry, &sender);
         let mut master = Master {
             options,
             current,
@@ -295,6 +299,7 @@ impl Master {
             upstreams,
             load_hooks: LoadHooks::default(),
             findings: FindingsWatch::default(),
+            admin,
             history: HistoryTicker::default(),
             control: None,
             next_alive: notifier.watchdog().map(|every| Instant::now() + every),
@@ -351,6 +356,7 @@ impl Master {
         self.load_hooks.adopt(&self.current.settings, &self.status_registry);
         self.status_registry.set_certificates(self.tls.certificates(&self.current.settings));
         self.findings.adopt(&self.current.settings, &self.status_registry);
+        self.admin.adopt(self.current.number, &self.current.settings, &self.current.written);
     }
 
     /// Every address that is listened on, as a reader would type it.
@@ -555,6 +561,7 @@ impl Master {
         self.status_registry.set_draining();
         self.servers.is_ending = true;
         self.servers.forced.clear();
+        self.disk.run("the settings that nobody has confirmed", self.admin.ending());
         if ending.successor.is_some() {
             self.control = None; // its place is the successor's
             self.next_alive = None;

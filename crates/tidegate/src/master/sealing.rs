@@ -191,7 +191,8 @@ fn home_before(path: &Path) -> Option<PathBuf> {
     proof::homes().into_iter().find(|home| folder.starts_with(home))
 }
 
-fn starts_something(settings: &Settings) -> bool {
+/// Whether settings have programs started.
+pub fn starts_something(settings: &Settings) -> bool {
     let has_processes = |application: &Application| matches!(application, Application::Processes(_));
     let of_pools = settings.pools.iter().flat_map(|pool| &pool.hooks);
     let mut hooks = of_pools.chain(settings.load_hooks().map(|(_, hook)| hook));

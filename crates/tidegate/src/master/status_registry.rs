@@ -4,6 +4,7 @@
 //! The master's main thread keeps it up to date. The control socket and the server processes ask it, from
 //! threads of their own; it asks the server processes in turn, over their links.
 
+use super::admin::Door;
 use super::control::Subject;
 use super::history::HistoryKeeper;
 use super::pools::Pools;
@@ -48,6 +49,7 @@ pub struct StatusRegistry {
     facts: Mutex<Facts>,
     asking: AtomicUsize,
     pools: OnceLock<Arc<Pools>>,
+    admin: OnceLock<Arc<Door>>,
     /// What there was, second by second.
     pub history: HistoryKeeper,
 }
@@ -182,8 +184,14 @@ impl StatusRegistry {
             facts: Mutex::default(),
             asking: AtomicUsize::new(0),
             pools: OnceLock::new(),
+            admin: OnceLock::new(),
             history: HistoryKeeper::default(),
         })
+    }
+
+    /// Names the door of the admin API, for server processes.
+    pub fn set_admin(&self, door: Arc<Door>) {
+        let _ = self.admin.set(door);
     }
 
     /// Names the pools, which are part of the report.
@@ -449,6 +457,12 @@ impl StatusRegistry {
     /// Answers a server process, for its status page. Another thread waits for the other processes; when too
     /// many wait already the question stays without an answer, and the page says so.
     pub fn answer(self: &Arc<Self>, link: &Arc<Link>, number: u64, question: Question) {
+        if question == Question::Admin {
+            let connection = self.admin.get().and_then(|admin| admin.connect());
+            let answer = ToServer::Answer(number, Answer::Admin { connection: None });
+            link.send(&answer, connection.into_iter().collect());
+            return;
+        }
         if self.asking.fetch_add(1, Relaxed) >= ASKING {
             self.asking.fetch_sub(1, Relaxed);
             link.send(&ToServer::Answer(number, Answer::Workers(Vec::new())), Vec::new());
@@ -474,6 +488,7 @@ impl StatusRegistry {
                 }
                 Question::Workers(question) => Answer::Workers(status_registry.ask(&question)),
                 Question::Wellness => Answer::Wellness(Wellness::default()), // of servers alone
+                Question::Admin => Answer::Admin { connection: None },       // answered before
             };
             link.send(&ToServer::Answer(number, said), Vec::new());
             status_registry.asking.fetch_sub(1, Relaxed);

@@ -106,7 +106,7 @@ pub fn run() -> Result<ExitCode> {
         link,
         move |link, message, descriptors| match message {
             ToServer::Question(number, question) => answer(link, &asked, number, question),
-            ToServer::Answer(number, answer) => link.answered(number, answer),
+            ToServer::Answer(number, answer) => link.answered(number, answer.with(descriptors)),
             ToServer::Pool(update) => told.apply(update),
             ToServer::LetGo(addresses) => told.let_go(addresses),
             ToServer::Upstreams(findings) => told.groups().learn(&findings),
@@ -256,6 +256,7 @@ fn answer(link: &Arc<Link>, members: &Arc<Members>, number: u64, question: Quest
         }
         Question::Workers(question) => Some(question),
         Question::Wellness => None,
+        Question::Admin => return, // of the master alone
     };
     // Workers answer between two turns: another thread waits for them.
     let (link, members) = (link.clone(), members.clone());

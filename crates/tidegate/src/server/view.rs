@@ -2,6 +2,7 @@
 //! worker goes on meanwhile.
 
 use crate::link::{Answer, Extent, Link, Question, ToMaster};
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use tidegate_io::LocalFuture;
 use tidegate_io::oneshot::{Promised, promise};
@@ -33,6 +34,16 @@ impl StatusSource for StatusView {
         Box::pin(async move {
             match answer.await {
                 Some(Answer::Report(report)) => Some(*report),
+                _ => None,
+            }
+        })
+    }
+
+    fn admin(&self) -> LocalFuture<Option<OwnedFd>> {
+        let answer = self.ask(Question::Admin);
+        Box::pin(async move {
+            match answer.await {
+                Some(Answer::Admin { connection }) => connection,
                 _ => None,
             }
         })

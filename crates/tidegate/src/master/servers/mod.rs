@@ -25,7 +25,7 @@ use super::status_registry::{self, StatusRegistry};
 use super::upstreams::Upstreams;
 use super::{logs::Logs, upgrade};
 use crate::certificates::CertificateWatch;
-use crate::link::{Answer, Begin, Link, Question, ToMaster, ToServer, Wellness};
+use crate::link::{Answer, Begin, Link, OF_THE_MASTER, Question, ToMaster, ToServer, Wellness};
 use crate::server::privileges;
 use anyhow::{Context, Result};
 use pause::{ordinal, pause};
@@ -185,9 +185,7 @@ impl Servers {
         link.order(&begin, Vec::new());
         let mut command = Command::new(&self.executable);
         command.arg0("tidegate").arg("server").stdin(Stdio::from(theirs));
-        for name in
-            ["NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID", "LISTEN_FDS", "LISTEN_PID", "LISTEN_FDNAMES"]
-        {
+        for name in OF_THE_MASTER {
             command.env_remove(name);
         }
         let child = command.env_remove(upgrade::VARIABLE).spawn().context("cannot start a server process")?;

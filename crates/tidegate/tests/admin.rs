@@ -1,0 +1,378 @@
+//! The admin API as its users have it: settings read, changed and put back over its socket, through the console's route with a login, and
+//! by a token; and what strangers, other sites and forged fields get.
+
+mod running;
+
+use running::{Folder, Server, get, wait_for};
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::{Value, json};
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use tidegate_testkit::WAIT;
+
+/// `anna`, whose password is `secret`.
+const STAFF: &str = "anna:$apr1$Jl7kt8fa$jdyeSnOjE4sek6wrJ17JX.\n";
+const ANNA: &str = "Authorization: Basic YW5uYTpzZWNyZXQ=\r\n";
+const TOKEN: &str = "0123456789abcdef0123456789abcdef";
+const JSON: &str = "Content-Type: application/json\r\n";
+
+const SITES: &str = "// the sites, which lie apart\nsite \"localhost\" {\n    respond 200 \"one\"\n    route \"/.console/*\" { console { change }; login basic \"staff\" }\n    route \"/shows/*\" { console }\n}\n";
+
+fn server(folder: &Folder) -> Server<'_> {
+    folder.write("staff", STAFF);
+    folder.write("token", TOKEN);
+    fs::create_dir_all(folder.path("sites")).unwrap();
+    folder.write("sites/a.kdl", SITES);
+    let main = "// a comment\nlisten \"127.0.0.1:0\"\nusers \"staff\" { htpasswd \"staff\" }\n\
+                admin { socket \"admin.sock\"; listen \"127.0.0.1:0\" token-file=\"token\" }\ninclude \"sites/*.kdl\"\n";
+    let mut server = Server::with_config(folder, main);
+    server.line("the admin API listens on");
+    wait_for(|| UnixStream::connect(folder.path("admin.sock")).ok(), "the admin socket");
+    server
+}
+
+struct Answer {
+    status: u16,
+    head: String,
+    body: String,
+}
+
+impl Answer {
+    fn json(&self) -> Value {
+        serde_json::from_str(&self.body).unwrap_or_else(|error| panic!("{error}: {}", self.body))
+    }
+}
+
+/// One request on a connection of its own.
+fn ask(mut stream: impl Read + Write, method: &str, path: &str, fields: &str, body: &str) -> Answer {
+    let length = if body.is_empty() { String::new() } else { format!("Content-Length: {}\r\n", body.len()) };
+    let host = if fields.contains("Host:") { "" } else { "Host: localhost\r\n" };
+    let head = format!("{method} {path} HTTP/1.1\r\n{host}Connection: close\r\n{fields}{length}\r\n{body}");
+    let _ = stream.write_all(head.as_bytes());
+    let mut answer = Vec::new();
+    let _ = stream.read_to_end(&mut answer);
+    let answer = String::from_utf8_lossy(&answer).into_owned();
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap_or_else(|| panic!("{method} {path}: {answer:?}"));
+    let status = head.split(' ').nth(1).and_then(|status| status.parse().ok()).expect("a status");
+    Answer { status, head: head.to_owned(), body: body.to_owned() }
+}
+
+/// Over the socket.
+fn over(folder: &Folder, method: &str, path: &str, fields: &str, body: &str) -> Answer {
+    let stream = UnixStream::connect(folder.path("admin.sock")).unwrap();
+    stream.set_read_timeout(Some(WAIT)).unwrap();
+    ask(stream, method, &format!("/api/v1/{path}"), fields, body)
+}
+
+fn through(server: &Server<'_>, method: &str, path: &str, fields: &str, body: &str) -> Answer {
+    let stream = TcpStream::connect(&server.address).unwrap();
+    stream.set_read_timeout(Some(WAIT)).unwrap();
+    ask(stream, method, path, fields, body)
+}
+
+fn tag(folder: &Folder) -> String {
+    over(folder, "GET", "settings", "", "").json()["etag"].as_str().unwrap().to_owned()
+}
+
+fn put(folder: &Folder, tag: &str, files: &[(&Path, &str)], confirm_within: Option<u64>) -> Answer {
+    let files: Vec<Value> = files.iter().map(|(path, text)| json!({ "path": path, "text": text })).collect();
+    let body = json!({ "files": files, "confirm_within": confirm_within }).to_string();
+    over(folder, "PUT", "settings", &format!("{JSON}If-Match: \"{tag}\"\r\n"), &body)
+}
+
+#[test]
+fn of_two_editors_one_hears_that_the_other_was_there() {
+    let folder = Folder::new("editors");
+    let server = server(&folder);
+    let first = over(&folder, "GET", "settings", "", "");
+    let told = first.json();
+    let seen = told["etag"].as_str().unwrap();
+    assert!(first.head.contains(&format!("etag: \"{seen}\"")), "{}", first.head);
+    assert_eq!(told["files"][0]["is_main"], true);
+    let site = folder.path("sites/a.kdl");
+    let changed = SITES.replace("one", "two");
+    let answer = put(&folder, seen, &[(&site, &changed)], None);
+    assert_eq!((answer.status, answer.json()["revision"].as_u64()), (200, Some(2)), "{}", answer.body);
+    assert_eq!(server.body("/"), "two");
+    assert_eq!(fs::read_to_string(&site).unwrap(), changed, "comments and layout stay");
+    let late = put(&folder, seen, &[(&site, SITES)], None);
+    assert_eq!(late.status, 412, "{}", late.body);
+    assert_eq!(server.body("/"), "two");
+    let files = json!({ "files": [] }).to_string();
+    assert_eq!(over(&folder, "PUT", "settings", JSON, &files).status, 428);
+    assert_eq!(over(&folder, "PUT", "settings", &format!("{JSON}If-Match: *\r\n"), &files).status, 428);
+    // Somebody with an editor of their own is an editor, too.
+    let seen = tag(&folder);
+    fs::write(&site, changed.replace("two", "three")).unwrap();
+    assert_eq!(put(&folder, &seen, &[(&site, SITES)], None).status, 412);
+    assert_eq!(server.tell(&["reload"]).code, Some(0));
+    let list = over(&folder, "GET", "revisions", "", "").json();
+    let who: Vec<&str> = list.as_array().unwrap().iter().filter_map(|one| one["who"].as_str()).collect();
+    assert_eq!(who.len(), 3, "{list}");
+    assert_ne!(who[0], who[1], "{list}");
+    assert_eq!(over(&folder, "GET", "revisions/1", "", "").json()["files"][1]["text"], SITES);
+    let fields = format!("If-Match: \"{}\"\r\n", tag(&folder));
+    let back = over(&folder, "POST", "revisions/1/restore", &fields, "");
+    assert_eq!(back.status, 200, "{}", back.body);
+    assert_eq!((server.body("/"), fs::read_to_string(&site).unwrap()), ("one".into(), SITES.into()));
+    assert_eq!(over(&folder, "GET", "revisions", "", "").json()[0]["what"], "revision 1 restored");
+}
+
+#[test]
+fn what_is_not_taken_up_leaves_files_and_server_as_they_were() {
+    let folder = Folder::new("refused");
+    let server = server(&folder);
+    let (main, site) = (folder.path("tidegate.kdl"), folder.path("sites/a.kdl"));
+    let before = fs::read_to_string(&main).unwrap();
+    let seen = tag(&folder);
+    let as_before = |what: &str| {
+        assert_eq!(fs::read_to_string(&main).unwrap(), before, "{what}");
+        assert_eq!(fs::read_to_string(&site).unwrap(), SITES, "{what}");
+        assert_eq!((tag(&folder), server.body("/")), (seen.clone(), "one".to_owned()), "{what}");
+        let list = over(&folder, "GET", "revisions", "", "").json();
+        assert_eq!(list.as_array().unwrap().len(), 1, "{what}: {list}");
+    };
+    let mistaken = put(&folder, &seen, &[(&site, &SITES.replace("respond", "respnd"))], None);
+    assert_eq!(mistaken.status, 422, "{}", mistaken.body);
+    assert!(mistaken.head.contains("application/problem+json"), "{}", mistaken.head);
+    let told = &mistaken.json()["diagnostics"][0];
+    assert_eq!((told["line"].as_u64(), told["column"].as_u64()), (Some(3), Some(5)), "{told}");
+    assert_eq!(told["file"], site.to_str().unwrap());
+    as_before("a mistake");
+    // Nothing is wrong with the texts, and the server cannot do it all the same.
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let more = format!("{before}listen \"{}\"\n", taken.local_addr().unwrap());
+    let refused = put(&folder, &seen, &[(&main, &more), (&site, &SITES.replace("one", "two"))], None);
+    assert_eq!(refused.status, 422, "{}", refused.body);
+    assert!(refused.body.contains("cannot listen"), "{}", refused.body);
+    as_before("an address that is taken");
+    for name in ["/etc/passwd", "sites/a.kdl", "/tmp/../etc/passwd", ""] {
+        let other = put(&folder, &seen, &[(Path::new(name), "x")], None);
+        assert_eq!(other.status, 403, "{name}: {}", other.body);
+    }
+    let other = folder.path("sites/b.kdl");
+    assert_eq!(put(&folder, &seen, &[(&other, "site { respond 204 }\n")], None).status, 403);
+    assert!(!other.exists());
+    as_before("a file of no settings");
+    // The second of two files cannot be written: the first one is as it was.
+    fs::set_permissions(folder.path("sites"), fs::Permissions::from_mode(0o777)).unwrap();
+    let next = format!("{before}// more\n");
+    let open = put(&folder, &seen, &[(&main, &next), (&site, &SITES.replace("one", "two"))], None);
+    assert_eq!(open.status, 500, "{}", open.body);
+    as_before("a folder that everybody may write to");
+    let check = json!({ "files": [{ "path": site, "text": SITES.replace("one", "two") }] }).to_string();
+    let checked = over(&folder, "POST", "settings/check", JSON, &check).json();
+    assert_eq!(checked["changes"]["sites"], json!([{ "name": "localhost", "what": "changed" }]), "{checked}");
+    assert!(checked["diff"].as_str().unwrap().contains("+    respond 200 \"two\""), "{checked}");
+    as_before("a check");
+}
+
+#[test]
+fn what_nobody_confirms_goes() {
+    let folder = Folder::new("confirm");
+    let mut server = server(&folder);
+    let site = folder.path("sites/a.kdl");
+    let two = SITES.replace("one", "two");
+    let answer = put(&folder, &tag(&folder), &[(&site, &two)], Some(1));
+    assert_eq!(answer.status, 200, "{}", answer.body);
+    assert!(answer.json()["confirm_by"].is_string(), "{}", answer.body);
+    assert_eq!(put(&folder, &tag(&folder), &[(&site, SITES)], None).status, 409);
+    wait_for(|| (server.body("/") == "one").then_some(()), "the settings before");
+    assert_eq!(fs::read_to_string(&site).unwrap(), SITES);
+    let answer = put(&folder, &tag(&folder), &[(&site, &two)], Some(600));
+    let revision = answer.json()["revision"].clone();
+    let confirm = |revision: &Value| {
+        over(&folder, "POST", "settings/confirm", JSON, &json!({ "revision": revision }).to_string()).status
+    };
+    assert_eq!(confirm(&json!(1)), 404);
+    assert_eq!((confirm(&revision), confirm(&revision)), (204, 404));
+    let three = SITES.replace("one", "three");
+    assert_eq!(put(&folder, &tag(&folder), &[(&site, &three)], Some(600)).status, 200);
+    assert_eq!(server.body("/"), "three");
+    server.signal(Signal::TERM);
+    server.wait();
+    assert_eq!(
+        fs::read_to_string(&site).unwrap(),
+        two,
+        "a server that ends leaves nothing that nobody has confirmed"
+    );
+    assert!(!folder.path("admin.sock").exists());
+}
+
+#[test]
+fn a_browser_comes_through_a_route_with_a_login_and_means_it() {
+    let folder = Folder::new("route");
+    let mut server = server(&folder);
+    let api = "/.console/api/v1";
+    assert_eq!(through(&server, "GET", &format!("{api}/session"), "", "").status, 401);
+    assert_eq!(through(&server, "GET", "/shows/api/v1/session", "", "").status, 404, "it only shows");
+    let session = through(&server, "GET", &format!("{api}/session"), ANNA, "");
+    assert_eq!(session.json()["user"], "anna", "{}", session.body);
+    // Who asks is said by the server, whatever the client says.
+    let forged = format!("{ANNA}Tidegate-User: root\r\ntidegate-client: ::1\r\nTidegate_User: root\r\n");
+    assert_eq!(through(&server, "GET", &format!("{api}/session"), &forged, "").json()["user"], "anna");
+    let csrf = session.json()["csrf"].as_str().unwrap().to_owned();
+    let with = |more: &str| format!("{ANNA}X-Tidegate-CSRF: {csrf}\r\n{JSON}{more}");
+    let reopen = format!("{api}/logs/reopen");
+    for (fields, status) in [
+        (ANNA.to_owned(), 403),
+        (format!("{ANNA}X-Tidegate-CSRF: {}\r\n", "0".repeat(64)), 403),
+        (format!("{ANNA}X-Tidegate-CSRF: {csrf}\r\nX-Tidegate-CSRF: {csrf}\r\n"), 403),
+        (with("Sec-Fetch-Site: cross-site\r\n"), 403),
+        (with("Sec-Fetch-Site: same-site\r\n"), 403),
+        (with("Origin: http://evil.example\r\n"), 403),
+        (with("Sec-Fetch-Site: same-origin\r\n"), 204),
+    ] {
+        let answer = through(&server, "POST", &reopen, &fields, "");
+        assert_eq!(answer.status, status, "{fields}{}", answer.body);
+    }
+    assert_eq!(through(&server, "TRACE", &reopen, &with(""), "").status, 405);
+    let site = folder.path("sites/a.kdl");
+    let settings = through(&server, "GET", &format!("{api}/settings"), ANNA, "").json();
+    let body = json!({ "files": [{ "path": site, "text": SITES.replace("one", "two") }] }).to_string();
+    let put = |fields: &str, body: &str| through(&server, "PUT", &format!("{api}/settings"), fields, body);
+    let matching = format!("If-Match: \"{}\"\r\n", settings["etag"].as_str().unwrap());
+    let plain = format!("{ANNA}X-Tidegate-CSRF: {csrf}\r\nContent-Type: text/plain\r\n{matching}");
+    assert_eq!(put(&plain, &body).status, 415);
+    assert_eq!(put(&format!("{ANNA}{JSON}{matching}"), &body).status, 403);
+    assert_eq!(put(&with(&matching), "{\"files\":").status, 400);
+    assert_eq!(put(&with(&matching), &"x".repeat(5 << 20)).status, 413);
+    assert_eq!(server.body("/"), "one");
+    assert_eq!(put(&with(&matching), &body).status, 200);
+    assert_eq!(server.body("/"), "two");
+    server.line("admin: anna from 127.0.0.1 has changed the settings: revision 2");
+}
+
+#[test]
+fn strangers_at_the_address_get_nothing() {
+    let folder = Folder::new("token");
+    let server = server(&folder);
+    let said = server.seen.iter().find(|line| line.contains("the admin API listens on")).unwrap();
+    let address = said.split("http://").nth(1).unwrap().split(',').next().unwrap().to_owned();
+    let to = |fields: &str| {
+        let stream = TcpStream::connect(&address).unwrap();
+        stream.set_read_timeout(Some(WAIT)).unwrap();
+        ask(stream, "GET", "/api/v1/session", fields, "").status
+    };
+    let bearer = format!("Authorization: Bearer {TOKEN}\r\n");
+    for (fields, status) in [
+        (String::new(), 401),
+        ("Authorization: Bearer\r\n".to_owned(), 401),
+        (bearer.replace("abcdef\r", "abcdee\r"), 401),
+        (bearer.replace("Bearer", "Basic"), 401),
+        (format!("{bearer}{bearer}"), 401),
+        ("Tidegate-User: root\r\n".to_owned(), 401),
+        (format!("{bearer}Host: evil.example\r\n"), 403),
+        (format!("{bearer}Host: 127.0.0.1.evil.example:9443\r\n"), 403),
+        (format!("{bearer}Origin: null\r\n"), 403),
+        (format!("{bearer}Sec-Fetch-Site: none\r\n"), 403),
+        (format!("{bearer}Host: 127.0.0.1:9443\r\n"), 200),
+        (bearer, 200),
+    ] {
+        assert_eq!(to(&fields), status, "{fields}");
+    }
+    let mode = fs::metadata(folder.path("admin.sock")).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+}
+
+/// The process of the admin API of a server.
+fn admin_process(server: &Server<'_>) -> Option<Pid> {
+    let parent = format!("PPid:\t{}\n", server.child.id());
+    fs::read_dir("/proc").unwrap().filter_map(Result::ok).find_map(|entry| {
+        let said = fs::read_to_string(entry.path().join("cmdline")).ok()?;
+        let status = fs::read_to_string(entry.path().join("status")).ok()?;
+        let is_it = said.split('\0').nth(1) == Some("admin") && status.contains(&parent);
+        is_it.then(|| Pid::from_raw(entry.file_name().to_str()?.parse().ok()?))?
+    })
+}
+
+#[test]
+fn one_that_crashes_is_started_again_and_costs_nobody_a_request() {
+    let folder = Folder::new("crash");
+    let mut server = server(&folder);
+    let load = running::Load::on(&server.address);
+    let first = wait_for(|| admin_process(&server), "the process");
+    kill_process(first, Signal::KILL).unwrap();
+    server.line("the process of the admin API has ended");
+    assert_eq!(over(&folder, "GET", "session", "", "").status, 200, "who connects meanwhile waits");
+    assert_ne!(admin_process(&server), Some(first));
+    load.end();
+}
+
+#[test]
+fn streams_tell_and_are_few() {
+    let folder = Folder::new("streams");
+    let server = server(&folder);
+    let open = |path: &str| {
+        let mut stream = UnixStream::connect(folder.path("admin.sock")).unwrap();
+        stream.set_read_timeout(Some(WAIT)).unwrap();
+        write!(stream, "GET /api/v1/{path} HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
+        BufReader::new(stream)
+    };
+    let line_with = |stream: &mut BufReader<UnixStream>, text: &str| {
+        let found = stream.lines().map_while(Result::ok).find(|line| line.contains(text));
+        found.unwrap_or_else(|| panic!("no line with {text}"))
+    };
+    let mut tail = open("tail?site=localhost&status=2xx");
+    line_with(&mut tail, "text/event-stream");
+    let mut events = open("events");
+    line_with(&mut events, "text/event-stream");
+    get(&server.address, "/told").unwrap();
+    assert!(line_with(&mut tail, "data: ").contains("\"target\":\"/told\""));
+    assert_eq!(server.tell(&["reload"]).code, Some(0));
+    line_with(&mut events, "event: revision");
+    assert!(line_with(&mut events, "data: ").contains("\"revision\":2"));
+    assert_eq!(over(&folder, "GET", "tail?status=x", "", "").status, 400);
+    let mut others: Vec<_> = (0..14).map(|_| open("events")).collect();
+    others.iter_mut().for_each(|stream| drop(line_with(stream, "text/event-stream")));
+    assert_eq!(over(&folder, "GET", "events", "", "").status, 503);
+    others.pop();
+    wait_for(
+        || {
+            let mut one = open("events");
+            let mut first = String::new();
+            one.read_line(&mut first).unwrap();
+            first.contains(" 200 ").then_some(())
+        },
+        "a place for a stream",
+    );
+}
+
+/// Every path of the document is one that answers, with a problem where nothing is there to be asked.
+#[test]
+fn every_path_of_the_document_answers() {
+    let folder = Folder::new("openapi");
+    let _server = server(&folder);
+    let document = over(&folder, "GET", "openapi.json", "", "").json();
+    let mut count = 0;
+    for (path, methods) in document["paths"].as_object().unwrap() {
+        for (method, described) in methods.as_object().unwrap() {
+            if ["/api/v1/tail", "/api/v1/events"].contains(&path.as_str()) {
+                continue; // they do not end
+            }
+            let asked: String = path
+                .split(['{', '}'])
+                .enumerate()
+                .map(|(at, part)| if at % 2 == 1 { "7" } else { part })
+                .collect();
+            let name = asked.strip_prefix("/api/v1/").unwrap();
+            let body = if described["requestBody"].is_object() { "{}" } else { "" };
+            let answer = over(&folder, &method.to_ascii_uppercase(), name, JSON, body);
+            let is_known = answer.status != 405 && !answer.body.contains("there is nothing at");
+            assert!(is_known && answer.status != 500, "{method} {path}: {} {}", answer.status, answer.body);
+            if answer.status >= 400 {
+                assert!(answer.head.contains("application/problem+json"), "{method} {path}: {}", answer.head);
+                let told = answer.json();
+                assert!(told["detail"].is_string() && told["status"] == answer.status, "{told}");
+            }
+            count += 1;
+        }
+    }
+    assert!(count > 20, "only {count} were asked for");
+    assert_eq!(over(&folder, "GET", "nothing", "", "").status, 404);
+    assert_eq!(over(&folder, "DELETE", "settings", "", "").status, 405);
+}
