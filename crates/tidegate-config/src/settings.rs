@@ -31,6 +31,7 @@ mod openid;
 mod rates;
 mod route_index;
 pub mod rules;
+mod sampling;
 mod secrets;
 mod service;
 mod shared;
@@ -66,6 +67,7 @@ pub use openid::OpenId;
 pub use rates::{Bound, Limit, RequestRate};
 pub use route_index::RouteIndex;
 pub use rules::{Clause, Condition, Cors, FieldMode, MoreField, Regex, TextPattern};
+pub use sampling::Sampling;
 pub use secrets::SecretKind;
 pub use service::ServiceAddress;
 pub use shared::{Shared, once};
@@ -306,6 +308,8 @@ pub struct Site {
     pub trusted_proxies: Shared<NetworkSet>,
     /// Each of its requests has an id.
     pub has_request_id: bool,
+    /// Each belongs to a trace (W3C Trace Context), of which so many are sampled; `None`: what clients send is passed on.
+    pub sampling: Option<Sampling>,
     /// Where its requests are logged.
     pub access_log: SiteLog,
     /// The listeners that it answers on, as they are written; none for all.

@@ -58,6 +58,7 @@ mod tail;
 pub mod template;
 pub mod tls;
 pub mod trace;
+pub mod trace_context;
 pub mod user;
 pub mod worker;
 

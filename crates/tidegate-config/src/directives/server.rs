@@ -213,6 +213,7 @@ pub(super) const DIRECTIVES: &[Directive] = &[
               | `{time}`, `{time-iso}`, `{time-unix}` | `10/Oct/2000:13:55:36 +0000`, `2000-10-10T13:55:36Z`, \
               `971186136` |\n\
               | `{request-id}` | the id of the request, see `request-id` |\n\
+              | `{trace-id}` | the id of its trace, see `trace-context` |\n\
               | `{user}` | who has logged in |\n\
               | `{site}`, `{route}` | the first name of the site, and the pattern of the route that the request came to |\n\
               | `{upstream}`, `{upstream-status}` | the application that was asked, and the status of its answer; where \
