@@ -12,7 +12,7 @@
 //! | `cache` | the report on the file cache; with `list` (or `list` alone) every entry of it |
 //! | `start`, `stop`, `restart` | changes the file cache; only by POST, and not from another site |
 //! | `refresh=N` | the browser asks again every N seconds |
-//! | `format=html`, `text`, `json`, `xml`, `prometheus`, `openmetrics` | the form; else the end of the path, else `Accept` decides |
+//! | `format=html`, `text`, `json`, `xml`, `prometheus`, `openmetrics`, `protobuf` | the form; else the end of the path, else `Accept` decides |
 //!
 //! Who may see the page is for the access rules of its route. `ask` reads the request, `cache` merges what
 //! the workers answer, `report` has the rows, `html` writes the page. The binary implements
@@ -356,7 +356,7 @@ impl StatusPage {
             _ => {
                 return Reply::Later(Box::pin(async move {
                     let Some((info, counted)) = source.gather().await else { return silent() };
-                    content(format, report::Server { info, counted }.write(format, refresh), refresh)
+                    content(format, report::Server { info, counted }.body(format, refresh), refresh)
                 }));
             }
         };
@@ -387,8 +387,8 @@ impl StatusPage {
                 // A reload of the page that follows changes nothing again.
                 Format::Html => finish(Response::empty(Status::SEE_OTHER).with("Location", "?cache"), None),
                 Format::Json => content(Format::Json, format!("{{\"workers\":{}}}\n", answers.len()), None),
-                Format::Text | Format::Xml | Format::Prometheus | Format::OpenMetrics => {
-                    content(Format::Text, "ok\n".into(), None)
+                Format::Text | Format::Xml | Format::Prometheus | Format::OpenMetrics | Format::Protobuf => {
+                    content(Format::Text, "ok\n", None)
                 }
             }
         }))
@@ -415,8 +415,8 @@ fn silent() -> Response {
     finish(answer::explained(Status::SERVICE_UNAVAILABLE, sentence), None)
 }
 
-fn content(format: Format, text: String, refresh: Option<u32>) -> Response {
-    finish(Response::content(Status::OK, format.media_type(), text), refresh)
+fn content(format: Format, body: impl Into<Vec<u8>>, refresh: Option<u32>) -> Response {
+    finish(Response::content(Status::OK, format.media_type(), body), refresh)
 }
 
 /// The fields of every answer. The figures are of this moment only.
