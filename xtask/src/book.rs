@@ -19,7 +19,17 @@ const CHAPTERS: &[(&str, &[&str])] = &[
     ("Who gets in, and how much", &["access", "limits"]),
     (
         "Looking after it",
-        &["watching", "console", "logs", "log-shipping", "bench", "measured", "security", "testing"],
+        &[
+            "watching",
+            "prometheus",
+            "console",
+            "logs",
+            "log-shipping",
+            "bench",
+            "measured",
+            "security",
+            "testing",
+        ],
     ),
 ];
 

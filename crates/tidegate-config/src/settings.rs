@@ -28,6 +28,7 @@ mod logs;
 pub mod network_table;
 mod networks;
 mod openid;
+mod otlp;
 mod rates;
 mod route_index;
 pub mod rules;
@@ -64,6 +65,7 @@ pub use network_table::NetworkTable;
 pub(crate) use networks::first_address;
 pub use networks::{Network, NetworkSet};
 pub use openid::OpenId;
+pub use otlp::Otlp;
 pub use rates::{Bound, Limit, RequestRate};
 pub use route_index::RouteIndex;
 pub use rules::{Clause, Condition, Cors, FieldMode, MoreField, Regex, TextPattern};
@@ -582,6 +584,8 @@ pub struct Statistics {
     /// Where the totals of days are kept over a stop; absolute.
     #[serde(with = "crate::path_encoding::optional_path")]
     pub totals: Option<PathBuf>,
+    /// Who is told of it.
+    pub otlp: Option<Otlp>,
 }
 
 /// The file cache of each worker (R4).

@@ -18,6 +18,7 @@ mod load_hook;
 mod login;
 pub(crate) mod logs;
 mod openid;
+mod otlp;
 mod overlap;
 mod placeholders;
 mod pool;

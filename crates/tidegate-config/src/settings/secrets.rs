@@ -7,7 +7,7 @@
 use super::gateway::BackendTls;
 use super::{
     AccountFiles, Acme, CertificateFiles, Directory, DirectoryBind, KeySource, LimitStore, OpenId, Settings,
-    TokenKey, Tokens, UrlKeys, UserSource,
+    Statistics, TokenKey, Tokens, UrlKeys, UserSource,
 };
 use std::path::{Path, PathBuf};
 
@@ -81,7 +81,7 @@ impl Settings {
             limits: _,
             busy: _,
             file_cache: _,
-            statistics: _,
+            statistics: Statistics { otlp, of_sites: _, history: _, totals: _ },
             access_log: _,
             error_log: _,
             server_field: _,
@@ -93,6 +93,8 @@ impl Settings {
         self.pairs().for_each(|pair| found.pair(pair));
         found.acme(acme);
         users.iter().for_each(|users| found.users(users));
+        let fields = otlp.as_ref().and_then(|otlp| otlp.headers_file.as_ref());
+        fields.into_iter().for_each(|file| found.add(file, SecretKind::Password));
         limit_store.iter().for_each(|store| found.limit_store(store));
         for UrlKeys { file, name: _, keys: _, origin: _ } in url_keys {
             found.add(file, SecretKind::UrlKeys);

@@ -38,7 +38,7 @@ pub(crate) use placeholders::{
 };
 pub(crate) use quantity::{RATE_MOST, SIZE_UNITS, TIME_UNITS};
 pub use quantity::{duration_text, size_text};
-pub(crate) use service::ServiceUrl;
+pub(crate) use service::{ServiceUrl, collector_host};
 pub(crate) use upstream::host_and_port;
 pub(crate) use variables::{foreign as foreign_variable, foreign_in_text, meant_by_constant, placeholder_in};
 

@@ -67,8 +67,8 @@ use tidegate_core::{Exchange, Handler, Pass, Reply, Response, answer};
 use tidegate_http::{Method, Status};
 use tidegate_io::LocalFuture;
 use tidegate_io::usage::Usage;
-use tidegate_stats::Snapshot;
 use tidegate_stats::series::SeriesFigures;
+use tidegate_stats::{Exposition, Snapshot};
 
 /// Nothing may be loaded, run or framed; forms lead back here.
 const CONTENT_POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; form-action 'self'; \
@@ -151,6 +151,18 @@ pub struct ServerInfo {
     /// By the master.
     #[serde(default)]
     pub used_by_master: Used,
+    /// What became of what the collector of the settings was told; `None` where there is none.
+    #[serde(default)]
+    pub otlp: Option<OtlpReport>,
+}
+
+/// What was told to a collector by OTLP.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OtlpReport {
+    /// Messages that it has taken.
+    pub taken: u64,
+    /// Messages that it has not.
+    pub lost: u64,
 }
 
 /// What processes have used of the machine.
@@ -230,6 +242,11 @@ pub struct CertificateInfo {
 /// The report on the server, for whoever asks: the page, or the control socket.
 pub fn report(server: ServerInfo, counted: Snapshot, format: Format) -> String {
     report::Server { info: server, counted }.write(format, None)
+}
+
+/// All metrics, for whoever tells them to others.
+pub fn exposition(server: ServerInfo, counted: Snapshot) -> Exposition {
+    report::Server { info: server, counted }.exposition()
 }
 
 /// The report on the file cache out of what the workers say to `cache report` and, with the entries,

@@ -182,6 +182,23 @@ impl Server {
         let help = "Server processes that were replaced because they had ended by mistake.";
         let rows =
             rows.into_iter().chain([("process_restarts_total", "counter", help, restarts.to_string())]);
+        let otlp = info.otlp.iter().flat_map(|otlp| {
+            [
+                (
+                    "otlp_messages_total",
+                    "counter",
+                    "Messages that the collector has taken.",
+                    otlp.taken.to_string(),
+                ),
+                (
+                    "otlp_lost_total",
+                    "counter",
+                    "Messages that the collector has not taken.",
+                    otlp.lost.to_string(),
+                ),
+            ]
+        });
+        let rows = rows.chain(otlp);
         pools::write_prometheus(text, &self.info.pools);
         upstreams::write_prometheus(text, &self.info.upstreams);
         rates::write_prometheus(text, &self.info.rates);

@@ -19,6 +19,7 @@ mod load;
 pub mod logs;
 mod looks;
 mod notify;
+mod otlp;
 mod parts;
 mod pid_file;
 mod pools;
@@ -55,6 +56,7 @@ use load::LoadHooks;
 use logs::Logs;
 use looks::Looks;
 use notify::Notifier;
+use otlp::Teller;
 use pid_file::PidFile;
 use pools::Pools;
 use rates::Rates;
@@ -155,6 +157,7 @@ pub struct Master {
     upstreams: Arc<Upstreams>,
     load_hooks: LoadHooks,
     findings: FindingsWatch,
+    otlp: Teller,
     history: HistoryTicker,
     control: Option<ControlSocket>,
     notifier: Notifier,
@@ -291,6 +294,7 @@ impl Master {
             upstreams,
             load_hooks: LoadHooks::default(),
             findings: FindingsWatch::default(),
+            otlp: Teller::default(),
             history: HistoryTicker::new(handover.is_some()),
             control: None,
             next_alive: notifier.watchdog().map(|every| Instant::now() + every),
@@ -347,6 +351,7 @@ impl Master {
         self.load_hooks.adopt(&self.current.settings, &self.status_registry);
         self.status_registry.set_certificates(self.tls.certificates(&self.current.settings));
         self.findings.adopt(&self.current.settings, &self.status_registry);
+        self.otlp.adopt(&self.current.settings, &self.status_registry);
     }
 
     /// Every address that is listened on, as a reader would type it.

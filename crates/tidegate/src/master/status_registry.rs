@@ -25,8 +25,9 @@ use tidegate_core::{log, series};
 use tidegate_io::usage::Usage;
 use tidegate_modules::gateway::balance::{self, report::GroupReport};
 use tidegate_modules::status::{
-    self, Finding, Format, InForce, ProcessInfo, ServerInfo, TurnedAway, lanes, providers,
+    self, Finding, Format, InForce, OtlpReport, ProcessInfo, ServerInfo, TurnedAway, lanes, providers,
 };
+use tidegate_stats::Exposition;
 use tidegate_stats::series::{SeriesFigures, SeriesNames};
 use tidegate_tls::Slot;
 
@@ -47,6 +48,8 @@ pub struct StatusRegistry {
     pools: OnceLock<Arc<Pools>>,
     /// What there was, second by second.
     pub history: HistoryKeeper,
+    /// What the collector of OpenTelemetry has taken; `None` where there is none.
+    otlp: Mutex<Option<OtlpReport>>,
 }
 
 #[derive(Default)]
@@ -148,6 +151,7 @@ impl StatusRegistry {
             asking: AtomicUsize::new(0),
             pools: OnceLock::new(),
             history: HistoryKeeper::default(),
+            otlp: Mutex::default(),
         })
     }
 
@@ -245,6 +249,22 @@ impl StatusRegistry {
     /// The master's own lost log lines.
     pub fn set_own_losses(&self, lines: u64) {
         self.facts().own_losses = lines;
+    }
+
+    /// What the collector of OpenTelemetry has taken so far; `None`: there is none.
+    pub fn set_otlp(&self, report: Option<OtlpReport>) {
+        *self.otlp.lock().unwrap_or_else(PoisonError::into_inner) = report;
+    }
+
+    /// All metrics as they are now.
+    pub fn exposition(&self) -> Exposition {
+        let figures = self.figures_with_series();
+        status::exposition(self.server(&figures), figures.counted)
+    }
+
+    /// When the server started, seconds since 1970.
+    pub fn started(&self) -> i64 {
+        self.started
     }
 
     /// What was found last.
@@ -460,6 +480,7 @@ impl StatusRegistry {
             turned_away: facts.turned_away.clone(),
             by_worker: figures.workers.clone(),
             lanes: figures.lanes.clone(),
+            otlp: *self.otlp.lock().unwrap_or_else(PoisonError::into_inner),
             processes: facts.members.iter().map(Member::told).collect(),
         }
     }
