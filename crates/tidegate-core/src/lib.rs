@@ -52,6 +52,7 @@ pub mod site;
 #[doc(hidden)]
 mod slow;
 pub mod solo;
+mod spans;
 pub mod state;
 pub mod subrequest;
 mod tail;

@@ -213,6 +213,20 @@ impl Trace {
 
 #[cfg(test)]
 impl Trace {
+    /// One that is sampled, or is not.
+    pub(crate) fn sampled(is_sampled: bool) -> Rc<Trace> {
+        let of = Traced { site: "a.test".into(), routes: Vec::new(), has_id: false, sampling: None };
+        let sampling = Sampling::of_millionths(if is_sampled { 1_000_000 } else { 0 });
+        Rc::new(Trace {
+            of: Rc::new(of),
+            id: None,
+            context: TraceContext::begin(sampling, false, &Fields::default()),
+            route: Cell::new(None),
+            tries: RefCell::default(),
+            times: Cell::default(),
+        })
+    }
+
     /// One of members that have answered so, by their addresses or the paths of their sockets; each took a millisecond for each stage that it has come to.
     pub(crate) fn made(id: Option<&str>, site: &str, route: &str, tries: &[(&str, u16)]) -> Rc<Trace> {
         let routes = vec![route.to_owned()];
@@ -251,6 +265,11 @@ impl Asked<'_> {
     /// Its address; empty where it has none.
     pub(crate) fn member(&self) -> String {
         self.0.member.as_ref().map(Address::to_string).unwrap_or_default()
+    }
+
+    /// How long ago it was chosen, nanoseconds.
+    pub(crate) fn began_ago(&self) -> u64 {
+        monotonic_ns().saturating_sub(self.0.began)
     }
 
     /// What it has answered.

@@ -5,10 +5,12 @@ mod running;
 use opentelemetry_proto::tonic::collector::metrics::v1::{
     ExportMetricsPartialSuccess, ExportMetricsServiceRequest, ExportMetricsServiceResponse,
 };
+use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
 use opentelemetry_proto::tonic::common::v1::any_value::Value;
 use opentelemetry_proto::tonic::common::v1::{AnyValue, KeyValue};
 use opentelemetry_proto::tonic::metrics::v1::metric::Data;
 use opentelemetry_proto::tonic::metrics::v1::number_data_point::Value as Number;
+use opentelemetry_proto::tonic::trace::v1::Span;
 use prost::Message;
 use running::{Folder, Server, get, wait_for};
 use std::io::{BufRead, BufReader, Read, Write};
@@ -177,7 +179,7 @@ fn what_is_not_taken_is_counted_and_told_once() {
     let mut server = server(&folder, &address, "timeout=\"500ms\"");
     server.line("it answers 503");
     server.line("it answers 307, and redirects are not followed");
-    server.line("has not taken all: 3 points were rejected: \"too old\"");
+    server.line("has not taken all metrics: 3 were rejected: \"too old\"");
     server.line("takes metrics again");
     for _ in 0..7 {
         receive(&told, "a message");
@@ -201,4 +203,78 @@ fn a_collector_that_never_answers_holds_up_nothing() {
     server.signal(rustix::process::Signal::TERM);
     assert!(server.wait().success());
     drop(held);
+}
+
+/// The spans of the first message that has any.
+fn spans(told: &Receiver<Told>) -> Vec<Span> {
+    wait_for(
+        || {
+            let told = receive(told, "a message");
+            let message = ExportTraceServiceRequest::decode(&told.body[..]).ok();
+            let message = message.filter(|_| told.head.starts_with("POST /base/v1/traces "))?;
+            Some(message.resource_spans[0].scope_spans[0].spans.clone())
+        },
+        "spans",
+    )
+}
+
+#[test]
+fn a_sampled_request_is_a_span_and_its_tries_are_below_it() {
+    let folder = Folder::new("otlp-traces");
+    // The collector is away at first: what was sampled until it is back is told then.
+    let (address, told) = collector(vec![answer("503 Service Unavailable", "Retry-After: 1\r\n"), ok(&[])]);
+    let application = TcpListener::bind("127.0.0.1:0").unwrap();
+    let member = application.local_addr().unwrap();
+    let answers = std::thread::spawn(move || {
+        let mut stream = BufReader::new(application.accept().unwrap().0);
+        let mut head = String::new();
+        while !head.ends_with("\r\n\r\n") {
+            stream.read_line(&mut head).unwrap();
+        }
+        stream
+            .get_mut()
+            .write_all(b"HTTP/1.1 500 Oh\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+            .unwrap();
+        head
+    });
+    let text = format!(
+        "workers 1\nlisten \"127.0.0.1:0\"\nstatistics {{ otlp \"http://{address}/base\" interval=\"1s\" }}\n\
+         trusted-proxies \"127.0.0.1\"\ntrace-context begin sample=\"0%\"\n\
+         site {{ respond 200 \"x\"; route \"/app/*\" {{ proxy \"http://{member}\" }} }}\n"
+    );
+    let server = Server::with_config(&folder, &text);
+    let parent = "00f067aa0ba902b7";
+    let trace = "4bf92f3577b34da6a3ce929d0e0e4736";
+    // The first question makes workers keep what is sampled: it has been asked when there is a first message.
+    receive(&told, "a message");
+    get(&server.address, "/not-sampled").unwrap();
+    let mut stream = TcpStream::connect(&server.address).unwrap();
+    let request = format!(
+        "GET /app/a%20b?c=d HTTP/1.1\r\nHost: a.test\r\nUser-Agent: test\r\ntraceparent: 00-{trace}-{parent}-01\r\n\
+         tracestate: a=1\r\nConnection: close\r\n\r\n"
+    );
+    stream.write_all(request.as_bytes()).unwrap();
+    let mut answered = String::new();
+    stream.read_to_string(&mut answered).unwrap();
+    assert!(answered.starts_with("HTTP/1.1 500 "), "{answered}");
+    let head = tidegate_testkit::join(answers, "the application");
+    let told = spans(&told);
+    let [server_span, client_span] = &told[..] else { panic!("{told:?}") };
+    let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+    assert_eq!(
+        (hex(&server_span.trace_id).as_str(), hex(&server_span.parent_span_id).as_str()),
+        (trace, parent)
+    );
+    let passed = format!("traceparent: 00-{trace}-{}-01\r\n", hex(&server_span.span_id));
+    assert!(head.to_ascii_lowercase().contains(&passed), "{passed} in {head}");
+    assert_eq!((server_span.name.as_str(), server_span.trace_state.as_str()), ("GET /app/*", "a=1"));
+    assert!(server_span.attributes.contains(&attribute("user_agent.original", "test")), "{server_span:?}");
+    assert_eq!(server_span.status.as_ref().map(|status| status.code), Some(2));
+    assert_eq!((&client_span.parent_span_id, client_span.name.as_str()), (&server_span.span_id, "GET"));
+    assert!(client_span.attributes.contains(&attribute("server.address", "127.0.0.1")), "{client_span:?}");
+    assert!(client_span.start_time_unix_nano >= server_span.start_time_unix_nano);
+    assert!(client_span.end_time_unix_nano <= server_span.end_time_unix_nano);
+    let said = || server.tell(&["status", "--prometheus"]).stdout;
+    wait_for(|| said().contains("\ntidegate_otlp_spans_total 1\n").then_some(()), "the span to be counted");
+    assert!(said().contains("\ntidegate_otlp_spans_lost_total 0\n"));
 }

@@ -432,8 +432,9 @@ pub(super) const DIRECTIVES: &[Directive] = &[
                       `#` are comments. It is read with the settings.",
             },
         ],
-        doc: "A collector of OpenTelemetry that is told all metrics, by OTLP over HTTP with protocol buffers: the address that \
-              `/v1/metrics` is put behind ([Prometheus and OpenTelemetry](prometheus.md)). One that does not answer costs \
+        doc: "A collector of OpenTelemetry that is told all metrics, and of the requests that `trace-context` samples, by OTLP over HTTP \
+              with protocol buffers: the address that `/v1/metrics` and `/v1/traces` are put behind \
+              ([Prometheus and OpenTelemetry](prometheus.md)). One that does not answer costs \
               nothing but that it is not told.",
         example: "otlp \"http://127.0.0.1:4318\" interval=\"15s\"",
         ..Directive::new("otlp", STATISTICS)

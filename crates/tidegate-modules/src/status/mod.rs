@@ -159,10 +159,16 @@ pub struct ServerInfo {
 /// What was told to a collector by OTLP.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OtlpReport {
-    /// Messages that it has taken.
+    /// Messages with metrics that it has taken.
     pub taken: u64,
-    /// Messages that it has not.
+    /// Messages with metrics that it has not.
     pub lost: u64,
+    /// Sampled requests that it has taken.
+    #[serde(default)]
+    pub spans: u64,
+    /// Sampled requests that it has not, or that had no room.
+    #[serde(default)]
+    pub spans_lost: u64,
 }
 
 /// What processes have used of the machine.

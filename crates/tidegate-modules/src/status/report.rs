@@ -184,19 +184,16 @@ impl Server {
             rows.into_iter().chain([("process_restarts_total", "counter", help, restarts.to_string())]);
         let otlp = info.otlp.iter().flat_map(|otlp| {
             [
+                ("otlp_messages_total", "Messages with metrics that the collector has taken.", otlp.taken),
+                ("otlp_lost_total", "Messages with metrics that the collector has not taken.", otlp.lost),
+                ("otlp_spans_total", "Sampled requests that the collector has taken.", otlp.spans),
                 (
-                    "otlp_messages_total",
-                    "counter",
-                    "Messages that the collector has taken.",
-                    otlp.taken.to_string(),
-                ),
-                (
-                    "otlp_lost_total",
-                    "counter",
-                    "Messages that the collector has not taken.",
-                    otlp.lost.to_string(),
+                    "otlp_spans_lost_total",
+                    "Sampled requests that the collector has not taken.",
+                    otlp.spans_lost,
                 ),
             ]
+            .map(|(name, help, count)| (name, "counter", help, count.to_string()))
         });
         let rows = rows.chain(otlp);
         pools::write_prometheus(text, &self.info.pools);

@@ -53,7 +53,7 @@ impl StatusSource for Fake {
             lanes: Vec::new(),
             left_out: Vec::new(),
             used: Used { cpu_micros: 12_345_678, resident: 4096, descriptors: 17 },
-            otlp: Some(OtlpReport { taken: 3, lost: 1 }),
+            otlp: Some(OtlpReport::default()),
             used_by_master: Used::default(),
         };
         Box::pin(std::future::ready(Some((info, stats.snapshot()))))

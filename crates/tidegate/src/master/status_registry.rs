@@ -262,6 +262,11 @@ impl StatusRegistry {
         status::exposition(self.server(&figures), figures.counted)
     }
 
+    /// What each worker tells of sampled requests that have ended, to one who comes again within `lease`.
+    pub fn spans(&self, lease: Duration) -> Vec<String> {
+        self.ask_all(&format!("spans {}", lease.as_secs()))
+    }
+
     /// When the server started, seconds since 1970.
     pub fn started(&self) -> i64 {
         self.started

@@ -4,10 +4,9 @@
 //! How long requests took has the name and the attributes of the semantic conventions for HTTP servers; everything else is
 //! `tidegate.` and what it is called for Prometheus, without the unit.
 
-use crate::version::VERSION;
+use super::resource::{Origin, scope, text};
 use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceRequest;
-use opentelemetry_proto::tonic::common::v1::any_value::Value;
-use opentelemetry_proto::tonic::common::v1::{AnyValue, InstrumentationScope, KeyValue};
+use opentelemetry_proto::tonic::common::v1::KeyValue;
 use opentelemetry_proto::tonic::metrics::v1::exponential_histogram_data_point::Buckets;
 use opentelemetry_proto::tonic::metrics::v1::metric::Data;
 use opentelemetry_proto::tonic::metrics::v1::number_data_point::Value as Number;
@@ -15,7 +14,6 @@ use opentelemetry_proto::tonic::metrics::v1::{
     AggregationTemporality, ExponentialHistogram, ExponentialHistogramDataPoint, Gauge, Metric,
     NumberDataPoint, ResourceMetrics, ScopeMetrics, Sum,
 };
-use opentelemetry_proto::tonic::resource::v1::Resource;
 use tidegate_stats::{Exponential, Family, FamilyKind, Series};
 
 /// Families that the semantic conventions have a name for.
@@ -26,24 +24,6 @@ const ATTRIBUTES: [(&str, &str); 2] = [("site", "server.address"), ("route", "ht
 /// Units by which names for Prometheus end, as UCUM has them.
 const UNITS: [(&str, &str); 2] = [("_seconds", "s"), ("_bytes", "By")];
 
-/// Who tells.
-pub(super) struct Origin {
-    /// `service.instance.id`.
-    pub instance: String,
-    /// Since when it counts: seconds since 1970.
-    pub started: i64,
-}
-
-/// An id of this server, of random bits: a UUID of version 4.
-pub(super) fn instance_id() -> String {
-    let mut bytes = [0; 16];
-    let _ = tidegate_tls::fill_random(&mut bytes); // without it the id is that of nobody
-    let bits = u128::from_be_bytes(bytes) & !(0xf << 76) & !(0b11 << 62) | (4 << 76) | (0b10 << 62);
-    let digits = format!("{bits:032x}");
-    let parts = [0..8, 8..12, 12..16, 16..20, 20..32].map(|part| digits.get(part).unwrap_or_default());
-    parts.join("-")
-}
-
 /// All of it, as of `now` (seconds since 1970, and nanoseconds).
 pub(super) fn message(
     families: &[Family],
@@ -53,35 +33,16 @@ pub(super) fn message(
 ) -> ExportMetricsServiceRequest {
     let times = Times { start: nanos((origin.started, 0)), now: nanos(now) };
     let metrics = ScopeMetrics {
-        scope: Some(InstrumentationScope {
-            name: "tidegate".into(),
-            version: VERSION.into(),
-            ..InstrumentationScope::default()
-        }),
+        scope: Some(scope()),
         metrics: families.iter().map(|family| metric(family, times)).collect(),
         ..ScopeMetrics::default()
     };
     ExportMetricsServiceRequest {
         resource_metrics: vec![ResourceMetrics {
-            resource: Some(resource(origin, service)),
+            resource: Some(origin.resource(service)),
             scope_metrics: vec![metrics],
             ..ResourceMetrics::default()
         }],
-    }
-}
-
-/// Who it is that tells, by the semantic conventions for resources.
-fn resource(origin: &Origin, service: &str) -> Resource {
-    let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
-    let attributes = [
-        ("service.name", service),
-        ("service.version", VERSION),
-        ("service.instance.id", &origin.instance),
-        ("host.name", &host),
-    ];
-    Resource {
-        attributes: attributes.into_iter().map(|(name, value)| attribute(name, value)).collect(),
-        ..Resource::default()
     }
 }
 
@@ -173,17 +134,9 @@ fn buckets(exponential: &Exponential) -> Option<Buckets> {
 fn attributes(series: &Series, is_conventional: bool) -> Vec<KeyValue> {
     let named = |(label, value): &(String, String)| {
         let known = ATTRIBUTES.iter().find(|(name, _)| is_conventional && *name == label);
-        attribute(known.map_or(label.as_str(), |(_, name)| name), value)
+        text(known.map_or(label.as_str(), |(_, name)| name), value)
     };
     series.labels.iter().map(named).collect()
-}
-
-fn attribute(name: &str, value: &str) -> KeyValue {
-    KeyValue {
-        key: name.to_owned(),
-        value: Some(AnyValue { value: Some(Value::StringValue(value.to_owned())) }),
-        ..KeyValue::default()
-    }
 }
 
 #[cfg(test)]
@@ -198,10 +151,10 @@ mod tests {
     }
 
     fn told(family: &Family) -> Metric {
-        let origin = Origin { instance: instance_id(), started: 7 };
+        let origin = Origin::new(7);
         let message = message(std::slice::from_ref(family), &origin, "web", (9, 5));
         let resource = message.resource_metrics[0].resource.as_ref().unwrap();
-        assert_eq!(resource.attributes[0], attribute("service.name", "web"));
+        assert_eq!(resource.attributes[0], text("service.name", "web"));
         message.resource_metrics[0].scope_metrics[0].metrics[0].clone()
     }
 
@@ -225,7 +178,7 @@ mod tests {
                 (points[0].start_time_unix_nano, points[0].time_unix_nano),
                 (7_000_000_000, 9_000_000_005)
             );
-            assert_eq!(points[0].attributes[0], attribute("site", "a.test"));
+            assert_eq!(points[0].attributes[0], text("site", "a.test"));
         }
     }
 
@@ -241,15 +194,6 @@ mod tests {
         assert_eq!((point.count, point.sum, point.scale, point.zero_count), (13, Some(2.5), 3, 1));
         let positive = point.positive.as_ref().unwrap();
         assert_eq!((positive.offset, &positive.bucket_counts[..]), (-3, &[3, 0, 4, 5][..]));
-        assert_eq!(point.attributes[1], attribute("http.route", "/*"));
-    }
-
-    #[test]
-    fn ids_are_uuids_of_version_4() {
-        let (one, other) = (instance_id(), instance_id());
-        assert_ne!(one, other);
-        let parts: Vec<_> = one.split('-').map(str::len).collect();
-        assert_eq!(parts, [8, 4, 4, 4, 12]);
-        assert!(one.as_bytes()[14] == b'4' && b"89ab".contains(&one.as_bytes()[19]), "{one}");
+        assert_eq!(point.attributes[1], text("http.route", "/*"));
     }
 }
