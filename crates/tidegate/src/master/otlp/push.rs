@@ -23,7 +23,9 @@ const ANSWER_MAX: usize = 64 * 1024;
 /// The way to collectors. Connections are kept between messages.
 pub(super) struct Collector {
     runtime: Runtime,
-    client: Client<HttpsConnector<HttpConnector>, Full<Bytes>>,
+    plain: Client<HttpConnector, Full<Bytes>>,
+    /// For `https`; where the system trusts nobody, why there is none.
+    secure: Result<Client<HttpsConnector<HttpConnector>, Full<Bytes>>, String>,
 }
 
 /// A message that was not taken.
@@ -44,14 +46,15 @@ impl Failure {
 }
 
 impl Collector {
-    /// For collectors whose certificates the system trusts. An error is a sentence.
+    /// With the certificates that the system trusts. An error is a sentence.
     pub(super) fn new() -> Result<Collector, String> {
         let runtime =
             Builder::new_current_thread().enable_all().build().map_err(|error| error.to_string())?;
-        let builder =
-            HttpsConnectorBuilder::new().try_with_platform_verifier().map_err(|error| error.to_string())?;
-        let connector = builder.https_or_http().enable_http1().build();
-        Ok(Collector { runtime, client: Client::builder(TokioExecutor::new()).build(connector) })
+        let plain = Client::builder(TokioExecutor::new()).build_http();
+        let secure = HttpsConnectorBuilder::new().try_with_platform_verifier();
+        let secure = secure.map(|builder| builder.https_only().enable_http1().build());
+        let secure = secure.map(|connector| Client::builder(TokioExecutor::new()).build(connector));
+        Ok(Collector { runtime, plain, secure: secure.map_err(|error| error.to_string()) })
     }
 
     /// Sends a message. What was answered; nothing where that is no answer of OTLP.
@@ -73,8 +76,12 @@ impl Collector {
     }
 
     async fn exchange(&self, request: Request<Full<Bytes>>) -> Result<Bytes, Failure> {
-        let answer =
-            self.client.request(request).await.map_err(|error| Failure::of_the_way(innermost(&error)))?;
+        let answer = match (request.uri().scheme_str(), &self.secure) {
+            (Some("https"), Ok(secure)) => secure.request(request),
+            (Some("https"), Err(why)) => return Err(Failure::of_the_way(why.clone())),
+            _ => self.plain.request(request),
+        };
+        let answer = answer.await.map_err(|error| Failure::of_the_way(innermost(&error)))?;
         match answer.status() {
             status if status.is_success() => Ok(body_of(answer).await),
             status => Err(failure(status, &answer)),
