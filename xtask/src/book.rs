@@ -19,7 +19,18 @@ const CHAPTERS: &[(&str, &[&str])] = &[
     ("Who gets in, and how much", &["access", "limits"]),
     (
         "Looking after it",
-        &["watching", "console", "admin", "logs", "log-shipping", "bench", "measured", "security", "testing"],
+        &[
+            "watching",
+            "prometheus",
+            "console",
+            "admin",
+            "logs",
+            "log-shipping",
+            "bench",
+            "measured",
+            "security",
+            "testing",
+        ],
     ),
 ];
 

@@ -103,7 +103,13 @@ const TOOLS: &[Tool] = &[
     tool("npm", "npm", TEST, "installs what the console is built of"),
     server("slapd", "slapd", "slapd", TEST, "the directory of the tests of logins"),
     server("rsyslogd", "rsyslog", "rsyslog", TEST, "the daemon of the tests of logs that go to syslog"),
-    server("promtool", "prometheus", "prometheus", TEST, "says what Prometheus thinks of the metrics"),
+    server(
+        "promtool",
+        "prometheus",
+        "prometheus",
+        TEST,
+        "says what Prometheus thinks of the metrics, and scrapes them",
+    ),
     server("redis-server", "redis-server", "redis-server", TEST, "the store of the tests of shared limits"),
 ];
 

@@ -187,6 +187,8 @@ pub enum Kind {
     },
     /// So many in a time: `"10/s"`.
     Rate,
+    /// A share of something, in millionths: `"1%"`, `"0.25%"`.
+    Share,
     /// An amount of bytes in each second: `"1MiB/s"`.
     Speed {
         /// The least that fits.

@@ -259,7 +259,11 @@ fn written(
     };
     let Some((kind, words)) = known else { return plain };
     match value::read(kind, words, written, &file.folder) {
-        Ok(Value::Number(number)) if !matches!(kind, Kind::Size { .. } | Kind::Speed { .. }) => json!(number),
+        Ok(Value::Number(number))
+            if !matches!(kind, Kind::Size { .. } | Kind::Speed { .. } | Kind::Share) =>
+        {
+            json!(number)
+        }
         Ok(Value::Path(path) | Value::LogTarget(LogTarget::File(path))) => json!(path.display().to_string()),
         _ if view.is_for_status => {
             plain.as_str().map_or_else(|| plain.clone(), |text| json!(without_secrets(text)))

@@ -71,6 +71,7 @@ pub fn from_folder(folder: &Path, listen: &[String]) -> Result<Settings, Vec<Dia
         routes: vec![route],
         trusted_proxies: Shared::default(),
         has_request_id: false,
+        sampling: None,
         access_log: SiteLog::Inherited,
         bound: Vec::new(),
         tls: SiteTls::default(),

@@ -142,6 +142,9 @@ fn value(kind: Kind, words: &[&str]) -> Value {
         Kind::Rate => {
             json!({ "type": "string", "pattern": format!("^0*({})/[smhd]$", numbers(1, crate::value::RATE_MOST)) })
         }
+        Kind::Share => {
+            json!({ "type": "string", "pattern": "^(100(\\.0{1,4})?|[1-9]?[0-9](\\.[0-9]{1,4})?)%$" })
+        }
         Kind::Choice(choice) => json!({ "enum": choice.iter().chain(words).collect::<Vec<_>>() }),
         // The bound is in bytes, of which a character has at most four; the schema counts characters.
         Kind::Text { most } => json!({ "type": "string", "maxLength": most }),
@@ -302,6 +305,10 @@ mod tests {
                     let unit = ["s", "m", "h", "d", "ms", "min", ""][unit];
                     json!(format!("{}/{unit}", within(1, value::RATE_MOST)))
                 }
+                Kind::Share => {
+                    let fraction = ["", ".5", ".0001", ".00001", "."][unit % 5];
+                    json!(format!("{}{fraction}%", within(0, 100)))
+                }
                 Kind::Text { most } => json!("x".repeat(usize::try_from(beside(most as u64)).unwrap_or(0))),
                 Kind::Choice(choice) if near => json!(choice[unit % choice.len()]),
                 _ => json!(word),
@@ -310,7 +317,7 @@ mod tests {
             prop_assert!(schema || !check, "check takes {} for {:?}, and the schema does not", found, kind);
             let is_bounded = matches!(
                 kind,
-                Kind::Number { .. } | Kind::Status { .. } | Kind::Size { .. } | Kind::Duration { .. } | Kind::Speed { .. } | Kind::Rate | Kind::Choice(_) | Kind::Text { .. }
+                Kind::Number { .. } | Kind::Status { .. } | Kind::Size { .. } | Kind::Duration { .. } | Kind::Speed { .. } | Kind::Rate | Kind::Share | Kind::Choice(_) | Kind::Text { .. }
             );
             prop_assert!(check || !schema || !is_bounded, "the schema takes {} for {:?}, and check does not", found, kind);
             for word in words {

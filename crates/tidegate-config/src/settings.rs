@@ -29,9 +29,11 @@ mod logs;
 pub mod network_table;
 mod networks;
 mod openid;
+mod otlp;
 mod rates;
 mod route_index;
 pub mod rules;
+mod sampling;
 mod secrets;
 mod service;
 mod shared;
@@ -65,9 +67,11 @@ pub use network_table::NetworkTable;
 pub(crate) use networks::first_address;
 pub use networks::{Network, NetworkSet};
 pub use openid::OpenId;
+pub use otlp::Otlp;
 pub use rates::{Bound, Limit, RequestRate};
 pub use route_index::RouteIndex;
 pub use rules::{Clause, Condition, Cors, FieldMode, MoreField, Regex, TextPattern};
+pub use sampling::Sampling;
 pub use secrets::SecretKind;
 pub use service::ServiceAddress;
 pub use shared::{Shared, once};
@@ -310,6 +314,8 @@ pub struct Site {
     pub trusted_proxies: Shared<NetworkSet>,
     /// Each of its requests has an id.
     pub has_request_id: bool,
+    /// Each belongs to a trace (W3C Trace Context), of which so many are sampled; `None`: what clients send is passed on.
+    pub sampling: Option<Sampling>,
     /// Where its requests are logged.
     pub access_log: SiteLog,
     /// The listeners that it answers on, as they are written; none for all.
@@ -584,6 +590,8 @@ pub struct Statistics {
     /// Where the totals of days are kept over a stop; absolute.
     #[serde(with = "crate::path_encoding::optional_path")]
     pub totals: Option<PathBuf>,
+    /// Who is told of it.
+    pub otlp: Option<Otlp>,
 }
 
 /// The file cache of each worker (R4).

@@ -75,6 +75,7 @@ fn stand_in(rejected: &RejectedSite, read: Option<&Site>, why: String) -> Site {
         routes: vec![route],
         trusted_proxies: read.map_or_else(Shared::default, |site| site.trusted_proxies.clone()),
         has_request_id: false,
+        sampling: None,
         access_log: SiteLog::Inherited,
         bound: read.map(|site| site.bound.clone()).unwrap_or_default(),
         tls: SiteTls { certificates, ..SiteTls::default() },

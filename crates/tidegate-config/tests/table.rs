@@ -229,7 +229,8 @@ fn every_inheritable_row_changes_a_route() {
         forget_origins(&mut site);
         let routes: Vec<_> = site["routes"].as_array().unwrap()[..2].to_vec();
         // Who is believed is said once for a site, and by a route only where it differs; requests have ids in all of it.
-        (routes, [site["trusted_proxies"].clone(), site["has_request_id"].clone()])
+        let traced = site["sampling"].clone();
+        (routes, [site["trusted_proxies"].clone(), site["has_request_id"].clone(), traced])
     };
     // What does away with others needs others.
     let around = |name: &str| if name == "access" { "deny \"all\"" } else { "" };

@@ -7,6 +7,7 @@ use crate::crowd::Share;
 use crate::engine::Engine;
 use crate::log::{AccessBuffers, AccessRecord, Record, Sink};
 use crate::slow::SlowRequests;
+use crate::spans::Spans;
 use crate::tail::Tails;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -40,6 +41,8 @@ pub struct Ctx {
     pub(crate) busiest: Busiest,
     /// Operators who watch requests end.
     pub(crate) tails: Tails,
+    /// Sampled requests that have ended.
+    pub(crate) spans: Spans,
     /// Who is let in, who waits, who is turned away.
     pub admission: Admission,
     /// Turns of the worker, modulo 2^32: the order in which connections fell idle.
@@ -85,6 +88,7 @@ impl Ctx {
             slow: SlowRequests::default(),
             busiest: Busiest::new(now),
             tails: Tails::default(),
+            spans: Spans::default(),
             admission,
             turn: 0,
             share: Share::default(),
@@ -108,7 +112,7 @@ impl Ctx {
     /// Whether anybody is told of a request that ends, whose log is this.
     #[inline]
     pub(crate) fn tells(&self, log: Option<Sink>) -> bool {
-        log.is_some() || self.tails.is_active()
+        log.is_some() || self.tails.is_active() || self.spans.is_active()
     }
 
     /// Copies what is told of a request at its end, where anybody is told: also the operator who asks what it waits for.
@@ -126,6 +130,7 @@ impl Ctx {
             self.stats.series.learn();
             self.stats.busy_micros.raise_to(thread_cpu_ns() / 1_000);
             self.tails.on_second(self.second());
+            self.spans.on_second(self.second());
             self.busiest.on_second(now);
         }
     }

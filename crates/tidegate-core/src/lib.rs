@@ -52,12 +52,14 @@ pub mod site;
 #[doc(hidden)]
 mod slow;
 pub mod solo;
+mod spans;
 pub mod state;
 pub mod subrequest;
 mod tail;
 pub mod template;
 pub mod tls;
 pub mod trace;
+pub mod trace_context;
 pub mod user;
 pub mod worker;
 

@@ -159,7 +159,7 @@ impl Site {
             index: RouteIndex::of(config.routes.iter().map(|route| &route.pattern)),
             has_holds: config.routes.iter().any(settings::Route::is_held),
             traced: OnceCell::new(),
-            traces_all: config.has_request_id,
+            traces_all: config.has_request_id || config.sampling.is_some(),
             config,
             routes,
             access_log,
@@ -237,8 +237,7 @@ impl Site {
 
     /// With what the lines of its log want to know.
     pub fn logging(self, log: Option<&AccessLog>) -> Site {
-        let traces_all = self.config.has_request_id || log.is_some_and(AccessLog::shows_trace);
-        Site { traces_all, ..self }
+        Site { traces_all: self.traces_all || log.is_some_and(AccessLog::shows_trace), ..self }
     }
 
     /// How it and its routes are called in what is told of requests.

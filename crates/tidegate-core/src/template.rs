@@ -8,6 +8,7 @@
 use crate::exchange::Exchange;
 use crate::hosts::host;
 use crate::request_values::{self, routed_path};
+use crate::trace_context::TraceContext;
 use smallvec::SmallVec;
 use std::borrow::Cow;
 use std::fmt::Write;
@@ -71,6 +72,8 @@ pub enum Asked {
     User,
     /// `{request-id}`
     RequestId,
+    /// `{trace-id}`
+    TraceId,
     /// `{groups}`: the groups of who has logged in, with commas between them.
     Groups,
     /// `{value.NAME}`
@@ -147,6 +150,7 @@ impl<'s> Scope<'s> {
             (None, None) if name == "country" => Asked::Country,
             (None, None) if name == "user" => Asked::User,
             (None, None) if name == "request-id" => Asked::RequestId,
+            (None, None) if name == "trace-id" => Asked::TraceId,
             (None, None) if name == "groups" => Asked::Groups,
             (None, Some(("client", "name"))) => Asked::ClientName,
             (None, Some((_, ""))) => return None,
@@ -425,6 +429,9 @@ impl Asked {
             }
             Asked::User => Cow::Borrowed(exchange.user().map_or(&[], |user| user.name.as_bytes())),
             Asked::RequestId => Cow::Borrowed(exchange.request_id().unwrap_or_default().as_bytes()),
+            Asked::TraceId => {
+                Cow::Borrowed(exchange.trace_context().map_or("", TraceContext::trace_id).as_bytes())
+            }
             Asked::Groups => {
                 // No group reads as two.
                 let groups = exchange.user().map_or(&[][..], |user| &user.groups);

@@ -7,10 +7,11 @@
 
 use crate::exchange::Exchange;
 use crate::remote::Remote;
+use crate::trace_context::{TraceContext, digits};
 use smallvec::SmallVec;
 use std::cell::{Cell, OnceCell, RefCell};
 use std::rc::Rc;
-use tidegate_config::settings::{self, UpstreamStage};
+use tidegate_config::settings::{self, Sampling, UpstreamStage};
 use tidegate_http::Fields;
 use tidegate_io::clock::monotonic_ns;
 use tidegate_io::connect::Address;
@@ -35,6 +36,7 @@ pub(crate) struct Traced {
     site: String,
     routes: Vec<String>,
     has_id: bool,
+    sampling: Option<Sampling>,
 }
 
 impl Traced {
@@ -44,6 +46,7 @@ impl Traced {
             site: config.names.first().map(ToString::to_string).unwrap_or_default(),
             routes: config.routes.iter().map(|route| route.pattern.to_string()).collect(),
             has_id: config.has_request_id,
+            sampling: config.sampling,
         })
     }
 }
@@ -53,6 +56,7 @@ impl Traced {
 pub struct Trace {
     of: Rc<Traced>,
     id: Option<String>,
+    context: Option<TraceContext>,
     route: Cell<Option<usize>>,
     tries: RefCell<SmallVec<[Try; 1]>>,
     /// Of all tries together.
@@ -90,6 +94,8 @@ impl Trace {
             static BEFORE: RefCell<(usize, [Option<Rc<Trace>>; SPARE])> = const { RefCell::new((0, [const { None }; SPARE])) };
         }
         let id = of.has_id.then(|| told_by_proxy(remote, fields).or_else(new_id)).flatten();
+        let begin = |sampling| TraceContext::begin(sampling, remote.is_trusted, fields);
+        let context = of.sampling.and_then(begin);
         BEFORE.with_borrow_mut(|(next, before)| {
             // The one of the last request is still near; where somebody has it, the one that was had longest ago may be free.
             if before.get_mut(*next)?.as_mut().is_some_and(|trace| Rc::get_mut(trace).is_none()) {
@@ -97,7 +103,7 @@ impl Trace {
             }
             let spare = before.get_mut(*next)?;
             let (tries, times) = (RefCell::default(), Cell::default());
-            let trace = Trace { of: of.clone(), id, route: Cell::new(None), tries, times };
+            let trace = Trace { of: of.clone(), id, context, route: Cell::new(None), tries, times };
             match spare.as_mut().and_then(Rc::get_mut) {
                 Some(spare) => *spare = trace,
                 None => *spare = Some(Rc::new(trace)),
@@ -114,6 +120,16 @@ impl Trace {
     /// The id, where the site gives one.
     pub fn id(&self) -> Option<&str> {
         self.id.as_deref()
+    }
+
+    /// The trace that it belongs to, where the site has `trace-context begin`.
+    pub fn context(&self) -> Option<&TraceContext> {
+        self.context.as_ref()
+    }
+
+    /// The id of that trace; empty where there is none.
+    pub(crate) fn trace_id(&self) -> &str {
+        self.context().map_or("", TraceContext::trace_id)
     }
 
     /// The first name of the site; empty where it has none.
@@ -197,10 +213,24 @@ impl Trace {
 
 #[cfg(test)]
 impl Trace {
+    /// One that is sampled, or is not.
+    pub(crate) fn sampled(is_sampled: bool) -> Rc<Trace> {
+        let of = Traced { site: "a.test".into(), routes: Vec::new(), has_id: false, sampling: None };
+        let sampling = Sampling::of_millionths(if is_sampled { 1_000_000 } else { 0 });
+        Rc::new(Trace {
+            of: Rc::new(of),
+            id: None,
+            context: TraceContext::begin(sampling, false, &Fields::default()),
+            route: Cell::new(None),
+            tries: RefCell::default(),
+            times: Cell::default(),
+        })
+    }
+
     /// One of members that have answered so, by their addresses or the paths of their sockets; each took a millisecond for each stage that it has come to.
     pub(crate) fn made(id: Option<&str>, site: &str, route: &str, tries: &[(&str, u16)]) -> Rc<Trace> {
         let routes = vec![route.to_owned()];
-        let of = Traced { site: site.to_owned(), routes, has_id: true };
+        let of = Traced { site: site.to_owned(), routes, has_id: true, sampling: None };
         let made = |(member, status): &(&str, u16)| {
             let after = |stage: u64| if *status == 0 { 0 } else { 1 + stage * 1_000_000 };
             let (connected, answered) = (after(1), after(2));
@@ -220,6 +250,7 @@ impl Trace {
         Rc::new(Trace {
             of: Rc::new(of),
             id: id.map(str::to_owned),
+            context: None,
             route: Cell::new(Some(0)),
             tries: RefCell::new(tries.iter().map(made).collect()),
             times: Cell::default(),
@@ -234,6 +265,11 @@ impl Asked<'_> {
     /// Its address; empty where it has none.
     pub(crate) fn member(&self) -> String {
         self.0.member.as_ref().map(Address::to_string).unwrap_or_default()
+    }
+
+    /// How long ago it was chosen, nanoseconds.
+    pub(crate) fn began_ago(&self) -> u64 {
+        monotonic_ns().saturating_sub(self.0.began)
     }
 
     /// What it has answered.
@@ -260,6 +296,11 @@ impl Exchange<'_> {
         self.state.trace.get()?.id()
     }
 
+    /// The trace that the request belongs to, where its site has `trace-context begin`.
+    pub fn trace_context(&self) -> Option<&TraceContext> {
+        self.state.trace.get()?.context()
+    }
+
     /// For who asks others about it; `None` where it came from nobody.
     pub fn watcher(&self) -> Option<Rc<Trace>> {
         self.state.trace()
@@ -274,9 +315,14 @@ fn told_by_proxy(remote: &Remote, fields: &Fields<'_>) -> Option<String> {
     is_fit.then(|| String::from_utf8(told.to_vec()).ok()).flatten()
 }
 
-/// 128 random bits, of a generator of this thread that the kernel has seeded: 32 at a time. `None` where the system has no
-/// random numbers.
+/// 128 random bits as text. `None` where the system has no random numbers.
 fn new_id() -> Option<String> {
+    String::from_utf8(digits::<ID_BYTES, { 2 * ID_BYTES }>(random()?).to_vec()).ok()
+}
+
+/// Random bytes of a generator of this thread that the kernel has seeded: those of many ids at a time. `None` where the system
+/// has none.
+pub(crate) fn random<const BYTES: usize>() -> Option<[u8; BYTES]> {
     struct Pool {
         bytes: [u8; ID_BYTES * IDS_AT_ONCE],
         used: usize,
@@ -284,21 +330,19 @@ fn new_id() -> Option<String> {
     thread_local! {
         static POOL: OnceCell<RefCell<Pool>> = const { OnceCell::new() };
     }
-    const HEX: &[u8; 16] = b"0123456789abcdef";
     POOL.with(|pool| {
         let empty = || RefCell::new(Pool { bytes: [0; ID_BYTES * IDS_AT_ONCE], used: usize::MAX });
         let mut pool = pool.get_or_init(empty).borrow_mut();
-        if pool.used.saturating_add(ID_BYTES) > pool.bytes.len() {
+        if pool.used.saturating_add(BYTES) > pool.bytes.len() {
             tidegate_tls::fill_random(&mut pool.bytes).ok()?;
             pool.used = 0;
         }
         let start = pool.used;
-        pool.used += ID_BYTES;
-        let bytes = pool.bytes.get_mut(start..start + ID_BYTES)?;
-        let digits = |byte: &u8| [HEX[usize::from(byte >> 4)], HEX[usize::from(byte & 15)]].map(char::from);
-        let id = bytes.iter().flat_map(digits).collect();
+        pool.used += BYTES;
+        let bytes = pool.bytes.get_mut(start..start + BYTES)?;
+        let random = (&*bytes).try_into().ok();
         bytes.fill(0); // nobody finds in memory what has been given out
-        Some(id)
+        random
     })
 }
 
@@ -348,7 +392,7 @@ mod tests {
 
     #[test]
     fn only_what_is_done_with_gives_its_memory() {
-        let of = Rc::new(Traced { site: "a".into(), routes: Vec::new(), has_id: true });
+        let of = Rc::new(Traced { site: "a".into(), routes: Vec::new(), has_id: true, sampling: None });
         let begin = || Trace::begin(&of, &Remote::direct(Peer::Unix), &Fields::default()).unwrap();
         let first = begin();
         first.begin_try(None);

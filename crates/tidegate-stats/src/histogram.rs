@@ -216,6 +216,11 @@ impl Distribution {
         end_in_seconds((power + 20).max(0) as usize * PER_OCTAVE)
     }
 
+    /// The same buckets by their numbers.
+    pub(crate) fn numbered(&self) -> impl Iterator<Item = (usize, u64)> + '_ {
+        self.buckets.iter().map(|(bucket, count)| (usize::from(*bucket), *count))
+    }
+
     /// The buckets that hold something, shortest first: the longest duration of the bucket in nanoseconds,
     /// and how many it holds.
     pub fn buckets(&self) -> impl Iterator<Item = (u64, u64)> + '_ {

@@ -12,23 +12,27 @@
 pub mod busiest;
 mod cell;
 mod exponential;
+mod exposition;
 mod histogram;
 pub mod history;
 mod json;
 mod kind;
 mod openmetrics;
 mod prometheus;
+mod protobuf;
 pub mod series;
 mod table;
 mod text;
 mod worker;
 
 pub use cell::{Counter, Gauge, Level};
+pub use exposition::{Buckets, Exponential, Exposition, Family, FamilyKind, Schema, Series};
 pub use histogram::{Distribution, Elapsed, Histogram};
 pub use kind::{
     AcceptError, ConnectionFault, ConnectionRefusal, Flush, GatewayFailure, Handshake, Kind, KindCounts,
     Kinds, ParseError, QueueRefusal, StatusCounts, Statuses, StreamReset, Timeout, TlsError,
 };
 pub use openmetrics::{OPENMETRICS_CONTENT_TYPE, openmetrics};
+pub use protobuf::{PROTOBUF_CONTENT_TYPE, protobuf};
 pub use table::{Description, Metric, Reading, Unit, View};
 pub use worker::{Snapshot, Worker};

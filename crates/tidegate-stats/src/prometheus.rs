@@ -5,8 +5,7 @@
 
 use std::fmt::Write;
 
-use crate::histogram::Distribution;
-use crate::json::Seconds;
+use crate::exposition::{Exposition, Schema};
 use crate::table::{Description, Unit, View};
 use crate::worker::Snapshot;
 
@@ -18,21 +17,20 @@ impl Snapshot {
     /// The media type of [`to_prometheus`](Snapshot::to_prometheus).
     pub const PROMETHEUS_CONTENT_TYPE: &'static str = "text/plain; version=0.0.4; charset=utf-8";
 
-    /// The report in the text exposition format.
-    pub fn to_prometheus(&self) -> String {
-        let mut text = String::with_capacity(8192);
-        family(&mut text, "tidegate_workers", "gauge", "Worker threads that were added up.");
-        sample(&mut text, "tidegate_workers", None, self.workers);
+    /// Appends the report.
+    pub fn write_prometheus(&self, out: &mut Exposition) {
+        family(&mut out.text, "tidegate_workers", "gauge", "Worker threads that were added up.");
+        sample(&mut out.text, "tidegate_workers", None, self.workers);
         for (description, view) in self.rows() {
-            metric(&mut text, &description, view);
+            metric(out, &description, view);
         }
-        text
     }
 }
 
-fn metric(text: &mut String, description: &Description, view: View<'_>) {
+fn metric(out: &mut Exposition, description: &Description, view: View<'_>) {
     let name = stem(description);
     let help = description.help;
+    let text = &mut out.text;
     match view {
         View::Count(count) => {
             let name = format!("{name}_total");
@@ -53,14 +51,7 @@ fn metric(text: &mut String, description: &Description, view: View<'_>) {
         }
         View::Distribution(times) => {
             family(text, &name, "histogram", help);
-            let bucket = format!("{name}_bucket");
-            for bound in BOUNDS {
-                let label = Distribution::bound(bound).to_string();
-                sample(text, &bucket, Some(("le", &label)), times.count_up_to(bound));
-            }
-            sample(text, &bucket, Some(("le", "+Inf")), times.count());
-            sample(text, &format!("{name}_sum"), None, Seconds(times.sum_nanos()));
-            sample(text, &format!("{name}_count"), None, times.count());
+            out.histogram(&name, "", times, Schema::Fine);
         }
         View::Kinds { label, names, counts } => {
             let name = format!("{name}_total");

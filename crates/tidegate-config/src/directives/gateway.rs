@@ -283,6 +283,24 @@ pub(super) const DIRECTIVES: &[Directive] = &[
         ..Directive::new("request-id", &[Context::Top, Context::Site])
     },
     Directive {
+        arguments: &[one("word", Kind::Choice(&["pass", "begin"]))],
+        properties: &[Property {
+            name: "sample",
+            kind: Kind::Share,
+            default: Some("1%"),
+            doc: "How many of the traces that begin here are sampled: their requests are told of in traces and exemplars.",
+        }],
+        inheritance: Inheritance::Replaces(Apply::to_route(|route, item| route.sampling = lower::sampling(item))),
+        default: Some("trace-context pass"),
+        doc: "What is done about the fields `traceparent` and `tracestate` ([W3C Trace Context](https://www.w3.org/TR/trace-context/)). \
+              `pass` does nothing: applications get what clients send. With `begin` each request belongs to a trace: to that of a valid \
+              `traceparent` of one of the `trusted-proxies`, sampled if it says so, with its `tracestate` up to 512 bytes; else to a new \
+              one. Applications get `traceparent` (`HTTP_TRACEPARENT`) with the id of this server's own span, in place of \
+              what clients send by these names; access logs have the trace as `{trace-id}`.",
+        example: "trace-context begin sample=\"5%\"",
+        ..Directive::new("trace-context", &[Context::Top, Context::Site])
+    },
+    Directive {
         arguments: &[one("folder", Kind::File)],
         properties: &[Property {
             name: "size",

@@ -1,6 +1,6 @@
 //! What the server as a whole is told: listeners, limits, the file cache, logs, its own files.
 
-use super::{DAY, GIB, SECOND, TIB, bound};
+use super::{DAY, GIB, HOUR, SECOND, TIB, bound};
 use crate::directive::{Argument, Children, Context, Count, Directive, Kind, Property, any, one, one_or};
 use crate::lower::logs::FACILITIES;
 
@@ -250,6 +250,7 @@ pub(super) const DIRECTIVES: &[Directive] = &[
               | `{time}`, `{time-iso}`, `{time-unix}` | `10/Oct/2000:13:55:36 +0000`, `2000-10-10T13:55:36Z`, \
               `971186136` |\n\
               | `{request-id}` | the id of the request, see `request-id` |\n\
+              | `{trace-id}` | the id of its trace, see `trace-context` |\n\
               | `{user}` | who has logged in |\n\
               | `{site}`, `{route}` | the first name of the site, and the pattern of the route that the request came to |\n\
               | `{upstream}`, `{upstream-status}` | the application that was asked, and the status of its answer; where \
@@ -438,5 +439,41 @@ pub(super) const DIRECTIVES: &[Directive] = &[
               none, the totals begin anew with each start.",
         example: "totals \"totals.json\"",
         ..Directive::new("totals", STATISTICS)
+    },
+    Directive {
+        arguments: &[one("collector", Kind::Text { most: 512 })],
+        properties: &[
+            Property {
+                name: "interval",
+                kind: Kind::Duration { least: SECOND, most: HOUR },
+                default: Some("10s"),
+                doc: "How often it is told.",
+            },
+            Property {
+                name: "timeout",
+                kind: Kind::Duration { least: 100, most: 60 * SECOND },
+                default: Some("10s"),
+                doc: "How long it may take to answer.",
+            },
+            Property {
+                name: "service",
+                kind: Kind::Text { most: 128 },
+                default: Some("tidegate"),
+                doc: "What the server is called there (`service.name`).",
+            },
+            Property {
+                name: "headers",
+                kind: Kind::File,
+                default: None,
+                doc: "A file of fields to send along, each on a line, such as `authorization: Bearer …`; at most 16. Lines that begin with \
+                      `#` are comments. It is read with the settings.",
+            },
+        ],
+        doc: "A collector of OpenTelemetry that is told all metrics, and of the requests that `trace-context` samples, by OTLP over HTTP \
+              with protocol buffers: the address that `/v1/metrics` and `/v1/traces` are put behind \
+              ([Prometheus and OpenTelemetry](prometheus.md)). One that does not answer costs \
+              nothing but that it is not told.",
+        example: "otlp \"http://127.0.0.1:4318\" interval=\"15s\"",
+        ..Directive::new("otlp", STATISTICS)
     },
 ];

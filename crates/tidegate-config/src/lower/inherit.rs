@@ -15,7 +15,8 @@ use crate::lower::rules::{Names, method};
 use crate::lower::{access, limits, login, placeholders, rates};
 use crate::settings::{
     Access, AccessRule, AccessRules, Ban, Bandwidth, Coding, Compress, Cors, FieldMode, Identification,
-    Limit, Listing, MoreField, Network, NetworkSet, RequestLimits, Shared, Symlinks, TextPattern, Try, Whom,
+    Limit, Listing, MoreField, Network, NetworkSet, RequestLimits, Sampling, Shared, Symlinks, TextPattern,
+    Try, Whom,
 };
 use crate::value::{Value, ValueError, field_names_agree};
 use crate::{directives, lower};
@@ -73,6 +74,7 @@ pub(crate) struct Inherited {
     pub hsts: Option<String>,
     pub trusted_proxies: Shared<NetworkSet>,
     pub has_request_id: bool,
+    pub sampling: Option<Sampling>,
     pub bucket: Option<String>,
     pub slow_after: Option<Duration>,
     pub server_timing: Shared<NetworkSet>,

@@ -19,6 +19,7 @@ mod load_hook;
 mod login;
 pub(crate) mod logs;
 mod openid;
+mod otlp;
 mod overlap;
 mod placeholders;
 mod pool;
@@ -48,7 +49,7 @@ use crate::load::{LeftOut, RejectedSite};
 use crate::settings::gateway::Destination;
 use crate::settings::{
     AccessFormat, AccessLog, Action, HostPattern, Listing, LogTarget, NetworkSet, Origin, PathPattern, Route,
-    Settings, Site,
+    Sampling, Settings, Site,
 };
 use crate::source::Source;
 use crate::suggest;
@@ -291,6 +292,12 @@ pub(crate) fn default_item(directive: &Directive, context: Context) -> Option<It
     let node = Node::parse(text)?;
     let file = File { source: Source::new(crate::source::DEFAULT, text), folder: Arc::from(Path::new("/")) };
     Checker::new(&Nothing).item(&file, &node, context)
+}
+
+/// What `trace-context` says.
+pub(crate) fn sampling(item: &Item) -> Option<Sampling> {
+    let Some(Value::Number(millionths)) = item.property("sample") else { return None };
+    item.is_word("begin").then(|| Sampling::of_millionths(millionths))
 }
 
 /// The networks that an item names; none where it is a word such as `none`.

@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::inherit::Inherited;
 use super::limits::small;
 use super::logs::Logs;
-use super::{access_log, check_folder, check_log, limits, listen, login, rates, written_or_default};
+use super::{access_log, check_folder, check_log, limits, listen, login, otlp, rates, written_or_default};
 use crate::check::{Checker, Item, duration, number};
 use crate::directive::Context;
 use crate::disk::{Disk, What};
@@ -257,6 +257,10 @@ fn statistics(checker: &mut Checker<'_>, disk: &dyn Disk, items: &[Item]) -> Sta
         of_sites: !is_off,
         history: !is_off && !history.is_some_and(|item| item.is_word("off")),
         totals: own_file(checker, disk, children, "totals", "the file of totals"),
+        otlp: children
+            .iter()
+            .find(|item| item.directive.name == "otlp")
+            .and_then(|item| otlp::otlp(checker, disk, item)),
     }
 }
 

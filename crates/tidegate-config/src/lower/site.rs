@@ -108,13 +108,14 @@ pub(super) fn site(
     let taken = login::taken(checker, item, &server.known, &routes, &inherited);
     routes.splice(0..0, taken);
     let hooks = load_hook::hooks(checker, disk, &item.children, load_hook::OF_SITES);
-    let has_request_id = inherited.has_request_id;
+    let (has_request_id, sampling) = (inherited.has_request_id, inherited.sampling);
     let origin = item.origin();
     let mut site = Site {
         names,
         routes,
         trusted_proxies,
         has_request_id,
+        sampling,
         access_log,
         bound,
         tls,

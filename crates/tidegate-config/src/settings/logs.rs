@@ -171,6 +171,8 @@ pub enum LogPart {
     TimeUnix,
     /// `{request-id}`
     RequestId,
+    /// `{trace-id}`
+    TraceId,
     /// `{site}`: the first name of the site that has the request.
     Site,
     /// `{route}`: the pattern of the route that it came to first.
@@ -210,8 +212,8 @@ pub enum TimeUnit {
 impl AccessFormat {
     fn shows_trace(&self) -> bool {
         let is_traced = |part: &LogPart| {
-            use LogPart::{RequestId, Route, Site, Upstream, UpstreamStatus, UpstreamTime};
-            matches!(part, RequestId | Site | Route | Upstream | UpstreamStatus | UpstreamTime(..))
+            use LogPart::{RequestId, Route, Site, TraceId, Upstream, UpstreamStatus, UpstreamTime};
+            matches!(part, RequestId | TraceId | Site | Route | Upstream | UpstreamStatus | UpstreamTime(..))
         };
         match self {
             AccessFormat::Common | AccessFormat::Combined => false,

@@ -7,7 +7,7 @@
 use super::gateway::BackendTls;
 use super::{
     AccountFiles, Acme, Admin, AdminListener, CertificateFiles, Directory, DirectoryBind, KeySource,
-    LimitStore, OpenId, Settings, TokenKey, Tokens, UrlKeys, UserSource,
+    LimitStore, OpenId, Settings, Statistics, TokenKey, Tokens, UrlKeys, UserSource,
 };
 use std::path::{Path, PathBuf};
 
@@ -85,7 +85,7 @@ impl Settings {
             limits: _,
             busy: _,
             file_cache: _,
-            statistics: _,
+            statistics: Statistics { otlp, of_sites: _, history: _, totals: _ },
             access_log: _,
             error_log: _,
             server_field: _,
@@ -97,6 +97,8 @@ impl Settings {
         self.pairs().for_each(|pair| found.pair(pair));
         found.acme(acme);
         users.iter().for_each(|users| found.users(users));
+        let fields = otlp.as_ref().and_then(|otlp| otlp.headers_file.as_ref());
+        fields.into_iter().for_each(|file| found.add(file, SecretKind::Password));
         limit_store.iter().for_each(|store| found.limit_store(store));
         admin.iter().for_each(|admin| found.admin(admin));
         for UrlKeys { file, name: _, keys: _, origin: _ } in url_keys {

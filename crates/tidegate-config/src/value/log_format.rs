@@ -36,6 +36,7 @@ const PLACEHOLDERS: &[(&str, LogPart)] = &[
     ("time-iso", LogPart::TimeIso),
     ("time-unix", LogPart::TimeUnix),
     ("request-id", LogPart::RequestId),
+    ("trace-id", LogPart::TraceId),
     ("site", LogPart::Site),
     ("route", LogPart::Route),
     ("upstream", LogPart::Upstream),

@@ -38,7 +38,7 @@ pub(crate) use placeholders::{
 };
 pub(crate) use quantity::{RATE_MOST, SIZE_UNITS, TIME_UNITS};
 pub use quantity::{duration_text, size_text};
-pub(crate) use service::ServiceUrl;
+pub(crate) use service::{ServiceUrl, collector_host};
 pub(crate) use upstream::host_and_port;
 pub(crate) use variables::{foreign as foreign_variable, foreign_in_text, meant_by_constant, placeholder_in};
 
@@ -156,6 +156,7 @@ pub(crate) fn read(
         (Kind::Duration { least, most }, _) => quantity::duration(written, least, most).map(Value::Duration),
         (Kind::Speed { least, most }, _) => quantity::speed(written, least, most).map(Value::Number),
         (Kind::Rate, _) => quantity::rate(written).map(|(count, time)| Value::Rate(count, time)),
+        (Kind::Share, _) => quantity::share(written).map(Value::Number),
         (Kind::Address, Written::Number(number)) => {
             names::address(&number.to_string(), folder).map(Value::Address)
         }
@@ -241,6 +242,7 @@ fn read_text(
         | Kind::Size { .. }
         | Kind::Duration { .. }
         | Kind::Rate
+        | Kind::Share
         | Kind::Speed { .. }
         | Kind::Status { .. } => Err(ValueError::new(
             format!("`{text}` does not fit"),
@@ -298,6 +300,7 @@ impl Kind {
                 size_text(least),
                 size_text(most)
             ),
+            Self::Share => "a share from 0% to 100%, such as `\"1%\"`".to_owned(),
             Self::Rate => {
                 "a number for each second, minute, hour or day, such as `\"10/s\"` or `\"5/m\"`".to_owned()
             }

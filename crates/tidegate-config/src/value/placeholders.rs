@@ -22,6 +22,7 @@ const IN_FIELDS: &[&str] = &[
     "query",
     "request-id",
     "scheme",
+    "trace-id",
     "uri",
     "user",
 ];

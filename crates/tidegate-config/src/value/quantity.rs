@@ -119,6 +119,36 @@ pub(super) fn duration(written: Written<'_>, least: u64, most: u64) -> Result<Du
     }
 }
 
+/// Reads a share, in millionths.
+pub(super) fn share(written: Written<'_>) -> Result<u64, ValueError> {
+    let text = match written {
+        Written::Number(number) => number.to_string(),
+        Written::Text { text, .. } => text.to_owned(),
+        Written::Other => String::new(),
+    };
+    let help = "a share is from 0% to 100%, with at most four digits behind the point, such as `\"1%\"` or `\"0.25%\"`";
+    let error = |near: Option<String>| {
+        Err(ValueError::new(format!("`{text}` is no share"), near.unwrap_or_default() + help))
+    };
+    let is_number = |text: &str, most: usize| {
+        (1..=most).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_digit())
+    };
+    let number = text.strip_suffix('%').unwrap_or(&text);
+    let (whole, fraction) = number.split_once('.').unwrap_or((number, "0"));
+    let has_idle_zero = whole.len() > 1 && whole.starts_with('0');
+    if !is_number(whole, 3) || !is_number(fraction, 4) || has_idle_zero {
+        return error(None);
+    }
+    if number.len() == text.len() {
+        return error(Some(format!("write `\"{text}%\"`; ")));
+    }
+    let millionths = format!("{whole}{fraction:0<4}").parse().unwrap_or(u64::MAX);
+    if millionths > SHARE_WHOLE { error(None) } else { Ok(millionths) }
+}
+
+/// All of something, as a share.
+const SHARE_WHOLE: u64 = 1_000_000;
+
 /// The most that a rate counts.
 pub(crate) const RATE_MOST: u64 = 1_000_000_000;
 
@@ -269,6 +299,36 @@ mod tests {
         {
             assert!(size(text(written), 0, u64::MAX).is_err(), "{written}");
         }
+    }
+
+    #[test]
+    fn shares() {
+        for (written, millionths) in [
+            ("1%", 10_000),
+            ("0%", 0),
+            ("100%", 1_000_000),
+            ("0.25%", 2_500),
+            ("99.9999%", 999_999),
+            ("100.0%", 1_000_000),
+        ] {
+            assert_eq!(share(text(written)), Ok(millionths), "{written}");
+        }
+        for (written, help) in [
+            ("1", "write `\"1%\"`; a share"),
+            ("101%", "a share"),
+            ("100.0001%", "a share"),
+            ("1.00001%", "a share"),
+            ("01%", "a share"),
+            ("1.%", "a share"),
+            (".5%", "a share"),
+            ("-1%", "a share"),
+            ("1 %", "a share"),
+            ("", "a share"),
+        ] {
+            let error = share(text(written)).unwrap_err();
+            assert!(error.help.starts_with(help), "{written}: {error:?}");
+        }
+        assert!(share(Written::Number(5)).unwrap_err().help.starts_with("write `\"5%\"`"));
     }
 
     #[test]

@@ -36,6 +36,13 @@ pub(super) fn is_url(text: &str) -> bool {
     text.contains("://")
 }
 
+/// The host of the address of a collector, which may be on any scheme of the two, and has no query; `None`: it is none.
+pub(crate) fn collector_host(text: &str) -> Option<String> {
+    let rest = text.strip_prefix("https://").or_else(|| text.strip_prefix("http://"))?;
+    let url = url(&format!("https://{rest}")).ok()?;
+    (!url.path.contains('?')).then_some(url.host)
+}
+
 /// Reads one.
 pub(super) fn url(text: &str) -> Result<ServiceUrl, ValueError> {
     let bad =

@@ -175,6 +175,10 @@ pub(super) fn tally(cx: &mut Ctx, told: Told<'_>, request: &Request, done: &Done
         let end = TailEnd { series, status: status.0, received, sent, nanos };
         told.read(|entry| cx.tails.tell(&cx.engine, &end, entry));
     }
+    if cx.spans.is_active() {
+        let end = TailEnd { series, status: status.0, received, sent, nanos };
+        told.read(|entry| cx.spans.tell(&end, entry));
+    }
     if done.is_cut {
         cx.stats.responses_cut.add(1);
     }

@@ -353,6 +353,7 @@ fn push_journal_fields(out: &mut Vec<u8>, entry: &AccessRecord<'_>, ending: &End
         ("SITE", trace.map_or("", |trace| trace.site())),
         ("ROUTE", trace.map_or("", |trace| trace.route())),
         ("REQUEST_ID", trace.and_then(|trace| trace.id()).unwrap_or_default()),
+        ("TRACE_ID", trace.map_or("", |trace| trace.trace_id())),
         ("HOST", entry.authority),
         ("METHOD", entry.method),
         ("TARGET", entry.target),
@@ -458,9 +459,12 @@ fn push_json(out: &mut Vec<u8>, time: &[u8], entry: &AccessRecord<'_>, ending: &
         }
     }
     if let Some(trace) = entry.trace {
-        for (name, value) in
-            [("request_id", trace.id().unwrap_or_default()), ("site", trace.site()), ("route", trace.route())]
-        {
+        for (name, value) in [
+            ("request_id", trace.id().unwrap_or_default()),
+            ("trace_id", trace.trace_id()),
+            ("site", trace.site()),
+            ("route", trace.route()),
+        ] {
             if !value.is_empty() {
                 let _ = write!(out, "\",\"{name}\":\"");
                 push_json_escaped(out, value.as_bytes());

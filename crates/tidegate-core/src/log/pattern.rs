@@ -62,6 +62,7 @@ pub(super) fn push(
             LogPart::RequestId => {
                 push_value(out, entry.trace.and_then(|trace| trace.id()).unwrap_or_default().as_bytes())
             }
+            LogPart::TraceId => push_value(out, entry.trace.map_or("", |trace| trace.trace_id()).as_bytes()),
             LogPart::Site => push_value(out, entry.trace.map_or("", |trace| trace.site()).as_bytes()),
             LogPart::Route => push_value(out, entry.trace.map_or("", |trace| trace.route()).as_bytes()),
             LogPart::Upstream => {

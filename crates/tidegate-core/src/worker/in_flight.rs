@@ -26,6 +26,7 @@ impl Worker {
             ("cancel", id) => Some(if self.cancel(id) { "cancelled" } else { "none" }.to_owned()),
             ("cancel-all", which) => Some(self.cancel_all(which)),
             ("tail", who) => Some(self.tail(who)),
+            ("spans", lease) => Some(self.cx.spans.take(lease.parse().unwrap_or(0), self.cx.second())),
             ("tail-end", name) => {
                 self.cx.tails.end(name);
                 Some("ended".to_owned())

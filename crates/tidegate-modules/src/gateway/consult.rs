@@ -15,6 +15,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use tidegate_config::settings::{Forward, Site};
 use tidegate_core::trace::REQUEST_ID;
+use tidegate_core::trace_context;
 use tidegate_core::user::Granted;
 use tidegate_core::{Body, Exchange, Response};
 use tidegate_http::path::encode_path;
@@ -93,13 +94,14 @@ impl Consulted {
         h1::begin_request(&mut out, "GET", &self.path, host).ok()?;
         let is_trusted = exchange.state.remote.is_trusted;
         let has_connection = exchange.fields.contains("connection");
-        let request_id = exchange.request_id();
+        let (request_id, trace) = (exchange.request_id(), exchange.trace_context());
         for field in exchange.fields.iter() {
             let is_asked = fields::is_unambiguous(field.name)
                 && !ends_here(field.name)
                 && !is_forwarded(field.name)
                 && !is_of_this_request(field.name)
                 && (request_id.is_none() || !field.is(REQUEST_ID))
+                && (trace.is_none() || !trace_context::is_field(field.name))
                 && (is_credential(field.name) || !self.granted.replaces(field.name))
                 && fields::may_pass(field.name, is_trusted, &[])
                 && !(has_connection && named_by_connection(exchange, field.name));
@@ -111,6 +113,9 @@ impl Consulted {
         out.extend_from_slice(self.via.line());
         if let Some(id) = request_id {
             append_field(&mut out, "X-Request-Id", id.as_bytes()).ok()?;
+        }
+        for (name, value) in trace.iter().flat_map(|trace| trace.fields()) {
+            append_field(&mut out, name, value).ok()?;
         }
         // The path that routes are chosen by, and not one of its spellings.
         let query = exchange.query.map(|query| format!("?{query}")).unwrap_or_default();

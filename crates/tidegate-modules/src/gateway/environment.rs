@@ -8,6 +8,7 @@ use std::net::SocketAddr;
 use tidegate_core::Exchange;
 use tidegate_core::hosts::{self, host_of};
 use tidegate_core::trace::REQUEST_ID;
+use tidegate_core::trace_context;
 use tidegate_http::{IpText, ip_text};
 use tidegate_io::socket::Peer;
 use tidegate_wire::cgi::{ClientCertificate, Environment, Sink};
@@ -41,6 +42,7 @@ pub fn write(
     let host = hosts::host(exchange.authority);
     let is_trusted = exchange.state.remote.is_trusted;
     let serial = exchange.client().map(|client| serial_of(&client.serial)).unwrap_or_default();
+    let trace = exchange.trace_context();
     let environment = Environment {
         server_name: [&*host, &link.site, server_addr.as_str()]
             .into_iter()
@@ -69,6 +71,7 @@ pub fn write(
         }),
         is_early: exchange.is_early,
         request_id: exchange.request_id(),
+        trace: trace.map(|trace| (trace.traceparent(), trace.tracestate())),
         fields: exchange.fields,
         extra: params,
         ..Environment::default() // what is fixed
@@ -88,6 +91,7 @@ pub fn write(
         (fields::may_pass(name, is_trusted, &link.passed_fields) || exchange.is_granted(field))
             && !(is_known && fields::is_certificate(name))
             && !(has_id && field.is(REQUEST_ID))
+            && !(trace.is_some() && trace_context::is_field(name))
     });
 }
 

@@ -57,7 +57,7 @@ pub fn is_certificate(name: &str) -> bool {
 
 /// Names that mean something in a head alone: framing, routing, what a request is asked with, who asks, and what decides
 /// about an answer (RFC 9110 section 6.5.1); and the id of a request, which is the server's where it gives them. Whoever merges trailers into the head all the same must not find them there.
-const OF_HEADS: [&str; 54] = [
+const OF_HEADS: [&str; 56] = [
     "accept-ranges",
     "age",
     "authentication-info",
@@ -99,6 +99,8 @@ const OF_HEADS: [&str; 54] = [
     "set-cookie",
     "strict-transport-security",
     "te",
+    "traceparent",
+    "tracestate",
     "trailer",
     "transfer-encoding",
     "upgrade",

@@ -23,6 +23,7 @@ use tidegate_config::settings::{self, FieldMode};
 use tidegate_core::explain::Foreseen;
 use tidegate_core::template::{Scope, Template};
 use tidegate_core::trace::REQUEST_ID;
+use tidegate_core::trace_context;
 use tidegate_core::{Exchange, Handler, Pass, Reply, answer};
 use tidegate_http::path::{behind_prefix, encode_path, without_dot_segments};
 use tidegate_http::words::eq_ignore_case;
@@ -158,6 +159,7 @@ impl Proxy {
         let has_connection = exchange.fields.contains("connection");
         let client = exchange.client();
         let request_id = exchange.request_id();
+        let trace = exchange.trace_context();
         let mut is_early = exchange.is_early;
         // Of fields that are only set where there are none: whether the client's go on.
         let mut is_there = vec![false; self.more_fields.len()];
@@ -172,7 +174,8 @@ impl Proxy {
             }
             let is_ours = is_forwarded(field.name)
                 || client.is_some() && fields::is_certificate(field.name)
-                || request_id.is_some() && field.is(REQUEST_ID);
+                || request_id.is_some() && field.is(REQUEST_ID)
+                || trace.is_some() && trace_context::is_field(field.name);
             let ends_here = ends_here(field.name)
                 || !fields::is_unambiguous(field.name)
                 // What the client says of its connection takes nothing away that it has not sent.
@@ -198,6 +201,12 @@ impl Proxy {
         }
         if let Some(id) = request_id.filter(|_| !is_set(REQUEST_ID)) {
             put(lines, "X-Request-Id", id.as_bytes());
+        }
+        if let Some(trace) = trace {
+            trace
+                .fields()
+                .filter(|(name, _)| !is_set(name))
+                .for_each(|(name, value)| put(lines, name, value));
         }
         if is_early && !is_set("early-data") {
             lines.extend_from_slice(b"Early-Data: 1\r\n");

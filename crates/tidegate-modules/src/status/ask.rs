@@ -6,7 +6,7 @@ use std::net::Ipv4Addr;
 use tidegate_core::Exchange;
 use tidegate_core::hosts::{Names, host};
 use tidegate_http::accept;
-use tidegate_stats::{OPENMETRICS_CONTENT_TYPE, Snapshot};
+use tidegate_stats::{OPENMETRICS_CONTENT_TYPE, PROTOBUF_CONTENT_TYPE, Snapshot};
 
 /// The longest interval of refreshing, seconds.
 const REFRESH_MAX: u32 = 3600;
@@ -55,6 +55,8 @@ pub enum Format {
     Prometheus,
     /// The same as OpenMetrics.
     OpenMetrics,
+    /// The same as protocol buffers, with native histograms.
+    Protobuf,
 }
 
 impl Question {
@@ -111,12 +113,13 @@ impl Question {
 
     /// Seconds until the page asks again: not for programs that ask in an order of their own.
     pub(super) fn refresh_shown(&self) -> Option<u32> {
-        self.refresh.filter(|_| !matches!(self.format, Format::Prometheus | Format::OpenMetrics))
+        self.refresh
+            .filter(|_| !matches!(self.format, Format::Prometheus | Format::OpenMetrics | Format::Protobuf))
     }
 }
 
 impl Format {
-    const OFFERED: [(&'static str, Format); 8] = [
+    const OFFERED: [(&'static str, Format); 9] = [
         ("text/html", Format::Html),
         ("text/plain", Format::Text),
         ("application/json", Format::Json),
@@ -125,6 +128,7 @@ impl Format {
         ("text/plain; version=0.0.4", Format::Prometheus),
         ("application/openmetrics-text; version=1.0.0", Format::OpenMetrics),
         ("application/openmetrics-text; version=0.0.1", Format::OpenMetrics),
+        (PROTOBUF_CONTENT_TYPE, Format::Protobuf),
     ];
 
     pub(crate) fn media_type(self) -> &'static str {
@@ -135,6 +139,7 @@ impl Format {
             Format::Xml => "application/xml; charset=utf-8",
             Format::Prometheus => Snapshot::PROMETHEUS_CONTENT_TYPE,
             Format::OpenMetrics => OPENMETRICS_CONTENT_TYPE,
+            Format::Protobuf => PROTOBUF_CONTENT_TYPE,
         }
     }
 
@@ -151,9 +156,11 @@ impl Format {
             "xml" => Format::Xml,
             "prometheus" => Format::Prometheus,
             "openmetrics" => Format::OpenMetrics,
+            "protobuf" => Format::Protobuf,
             _ => {
                 return Err("<code>format</code> is one of <code>html</code>, <code>text</code>, \
-                    <code>json</code>, <code>xml</code>, <code>prometheus</code> and <code>openmetrics</code>.");
+                    <code>json</code>, <code>xml</code>, <code>prometheus</code>, <code>openmetrics</code> and \
+                    <code>protobuf</code>.");
             }
         })
     }

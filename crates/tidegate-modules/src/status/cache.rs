@@ -62,7 +62,9 @@ impl CacheState {
         match format {
             Format::Html => html::cache(self.is_enabled(), &self.sections(), self.shown(), refresh),
             Format::Json => self.to_json(),
-            Format::Text | Format::Xml | Format::Prometheus | Format::OpenMetrics => self.to_text(pid),
+            Format::Text | Format::Xml | Format::Prometheus | Format::OpenMetrics | Format::Protobuf => {
+                self.to_text(pid)
+            }
         }
     }
 

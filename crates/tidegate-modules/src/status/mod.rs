@@ -12,7 +12,7 @@
 //! | `cache` | the report on the file cache; with `list` (or `list` alone) every entry of it |
 //! | `start`, `stop`, `restart` | changes the file cache; only by POST, and not from another site |
 //! | `refresh=N` | the browser asks again every N seconds |
-//! | `format=html`, `text`, `json`, `xml`, `prometheus`, `openmetrics` | the form; else the end of the path, else `Accept` decides |
+//! | `format=html`, `text`, `json`, `xml`, `prometheus`, `openmetrics`, `protobuf` | the form; else the end of the path, else `Accept` decides |
 //!
 //! Who may see the page is for the access rules of its route. `ask` reads the request, `cache` merges what
 //! the workers answer, `report` has the rows, `html` writes the page. The binary implements
@@ -70,8 +70,8 @@ use tidegate_core::{Exchange, Handler, Pass, Reply, Response, answer};
 use tidegate_http::{Method, Status};
 use tidegate_io::LocalFuture;
 use tidegate_io::usage::Usage;
-use tidegate_stats::Snapshot;
 use tidegate_stats::series::SeriesFigures;
+use tidegate_stats::{Exposition, Snapshot};
 
 /// Nothing may be loaded, run or framed; forms lead back here.
 const CONTENT_POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; form-action 'self'; \
@@ -158,6 +158,24 @@ pub struct ServerInfo {
     /// By the master.
     #[serde(default)]
     pub used_by_master: Used,
+    /// What became of what the collector of the settings was told; `None` where there is none.
+    #[serde(default)]
+    pub otlp: Option<OtlpReport>,
+}
+
+/// What was told to a collector by OTLP.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OtlpReport {
+    /// Messages with metrics that it has taken.
+    pub taken: u64,
+    /// Messages with metrics that it has not.
+    pub lost: u64,
+    /// Sampled requests that it has taken.
+    #[serde(default)]
+    pub spans: u64,
+    /// Sampled requests that it has not, or that had no room.
+    #[serde(default)]
+    pub spans_lost: u64,
 }
 
 /// What processes have used of the machine.
@@ -237,6 +255,11 @@ pub struct CertificateInfo {
 /// The report on the server, for whoever asks: the page, or the control socket.
 pub fn report(server: ServerInfo, counted: Snapshot, format: Format) -> String {
     report::Server { info: server, counted }.write(format, None)
+}
+
+/// All metrics, for whoever tells them to others.
+pub fn exposition(server: ServerInfo, counted: Snapshot) -> Exposition {
+    report::Server { info: server, counted }.exposition()
 }
 
 /// The report on the file cache out of what the workers say to `cache report` and, with the entries,
@@ -363,7 +386,7 @@ impl StatusPage {
             _ => {
                 return Reply::Later(Box::pin(async move {
                     let Some((info, counted)) = source.gather(true).await else { return silent() };
-                    content(format, report::Server { info, counted }.write(format, refresh), refresh)
+                    content(format, report::Server { info, counted }.body(format, refresh), refresh)
                 }));
             }
         };
@@ -394,8 +417,8 @@ impl StatusPage {
                 // A reload of the page that follows changes nothing again.
                 Format::Html => finish(Response::empty(Status::SEE_OTHER).with("Location", "?cache"), None),
                 Format::Json => content(Format::Json, format!("{{\"workers\":{}}}\n", answers.len()), None),
-                Format::Text | Format::Xml | Format::Prometheus | Format::OpenMetrics => {
-                    content(Format::Text, "ok\n".into(), None)
+                Format::Text | Format::Xml | Format::Prometheus | Format::OpenMetrics | Format::Protobuf => {
+                    content(Format::Text, "ok\n", None)
                 }
             }
         }))
@@ -422,8 +445,8 @@ fn silent() -> Response {
     finish(answer::explained(Status::SERVICE_UNAVAILABLE, sentence), None)
 }
 
-fn content(format: Format, text: String, refresh: Option<u32>) -> Response {
-    finish(Response::content(Status::OK, format.media_type(), text), refresh)
+fn content(format: Format, body: impl Into<Vec<u8>>, refresh: Option<u32>) -> Response {
+    finish(Response::content(Status::OK, format.media_type(), body), refresh)
 }
 
 /// The fields of every answer. The figures are of this moment only.

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use std::fmt::Write;
 use tidegate_http::HttpDate;
 use tidegate_stats::series::{RouteFigures, write_buckets};
-use tidegate_stats::{Snapshot, openmetrics};
+use tidegate_stats::{Exposition, Snapshot, openmetrics, protobuf};
 
 /// Where values begin in the text report, as in the report of `tidegate-stats`.
 const VALUE_COLUMN: usize = 40;
@@ -41,6 +41,15 @@ pub(super) struct Server {
 }
 
 impl Server {
+    /// The same as bytes: not every form is text.
+    pub(super) fn body(&self, format: Format, refresh: Option<u32>) -> Vec<u8> {
+        match format {
+            Format::Protobuf => protobuf(&self.exposition().families()),
+            _ => self.write(format, refresh).into_bytes(),
+        }
+    }
+
+    /// As text; what is none is as the text of Prometheus.
     pub(super) fn write(&self, format: Format, refresh: Option<u32>) -> String {
         match format {
             Format::Html => {
@@ -89,8 +98,8 @@ impl Server {
             }
             Format::Json => self.to_json(),
             Format::Xml => xml::write(&self.info, &self.counted, &self.buckets()),
-            Format::Prometheus => self.to_prometheus(),
-            Format::OpenMetrics => openmetrics(&self.to_prometheus()),
+            Format::Prometheus | Format::Protobuf => self.exposition().text,
+            Format::OpenMetrics => openmetrics(&self.exposition().text),
         }
     }
 
@@ -147,11 +156,20 @@ impl Server {
         })
     }
 
-    fn to_prometheus(&self) -> String {
+    /// All metrics.
+    pub(super) fn exposition(&self) -> Exposition {
         let info = &self.info;
-        let mut text = self.counted.to_prometheus();
-        info.series.write_prometheus(&mut text);
-        write_buckets(&mut text, &self.buckets());
+        let mut out = Exposition::default();
+        self.counted.write_prometheus(&mut out);
+        info.series.write_prometheus(&mut out);
+        write_buckets(&mut out, &self.buckets());
+        self.write_facts(&mut out.text);
+        out
+    }
+
+    /// Appends what the server is and has used, for Prometheus.
+    fn write_facts(&self, text: &mut String) {
+        let info = &self.info;
         let rows = [
             ("start_time_seconds", "gauge", "When the server started, since 1970.", info.started.to_string()),
             ("settings_revision", "gauge", "Number of the settings in force.", info.revision.to_string()),
@@ -166,10 +184,24 @@ impl Server {
         let help = "Server processes that were replaced because they had ended by mistake.";
         let rows =
             rows.into_iter().chain([("process_restarts_total", "counter", help, restarts.to_string())]);
-        pools::write_prometheus(&mut text, &self.info.pools);
-        upstreams::write_prometheus(&mut text, &self.info.upstreams);
-        rates::write_prometheus(&mut text, &self.info.rates);
-        finding::write_prometheus(&mut text, &self.info.findings);
+        let otlp = info.otlp.iter().flat_map(|otlp| {
+            [
+                ("otlp_messages_total", "Messages with metrics that the collector has taken.", otlp.taken),
+                ("otlp_lost_total", "Messages with metrics that the collector has not taken.", otlp.lost),
+                ("otlp_spans_total", "Sampled requests that the collector has taken.", otlp.spans),
+                (
+                    "otlp_spans_lost_total",
+                    "Sampled requests that the collector has not taken.",
+                    otlp.spans_lost,
+                ),
+            ]
+            .map(|(name, help, count)| (name, "counter", help, count.to_string()))
+        });
+        let rows = rows.chain(otlp);
+        pools::write_prometheus(text, &self.info.pools);
+        upstreams::write_prometheus(text, &self.info.upstreams);
+        rates::write_prometheus(text, &self.info.rates);
+        finding::write_prometheus(text, &self.info.findings);
         for (name, kind, help, value) in rows {
             let _ = writeln!(text, "# HELP tidegate_{name} {help}\n# TYPE tidegate_{name} {kind}");
             let _ = writeln!(text, "tidegate_{name} {value}");
@@ -198,7 +230,6 @@ impl Server {
             let source = label(&info.source);
             let _ = writeln!(text, "tidegate_certificate_expiry_seconds{{source=\"{source}\"}} {not_after}");
         }
-        text
     }
 
     fn certificate(&self, info: &CertificateInfo) -> Value {

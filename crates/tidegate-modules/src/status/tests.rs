@@ -54,6 +54,7 @@ impl StatusSource for Fake {
             lanes: Vec::new(),
             left_out: Vec::new(),
             used: Used { cpu_micros: 12_345_678, resident: 4096, descriptors: 17 },
+            otlp: Some(OtlpReport::default()),
             used_by_master: Used::default(),
         };
         Box::pin(std::future::ready(Some((info, stats.snapshot()))))
@@ -120,7 +121,7 @@ fn ask(source: &Rc<Fake>, method: &str, target: &str, fields: &[(&str, &str)]) -
     let Head::Fields(lines) = &response.head else { panic!("prebuilt") };
     let head = String::from_utf8(lines.as_bytes().to_vec()).unwrap();
     let body = match response.body {
-        Body::Bytes(bytes) => String::from_utf8(bytes).unwrap(),
+        Body::Bytes(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
         _ => String::new(),
     };
     Answer { status: response.status.0, head, body }
@@ -130,6 +131,8 @@ fn ask(source: &Rc<Fake>, method: &str, target: &str, fields: &[(&str, &str)]) -
 fn forms() {
     let prometheus = "text/plain; version=0.0.4; charset=utf-8";
     let openmetrics = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+    let protobuf =
+        "application/vnd.google.protobuf; proto=io.prometheus.client.MetricFamily; encoding=delimited";
     let scraper = "application/openmetrics-text;version=1.0.0;q=0.5,text/plain;version=0.0.4;q=0.3,*/*;q=0.1";
     for (target, accept, media_type) in [
         ("/.perf", None, "text/html; charset=utf-8"),
@@ -140,6 +143,15 @@ fn forms() {
         ("/.perf", Some("text/plain;version=0.0.4"), prometheus),
         ("/.perf", Some(scraper), openmetrics),
         ("/.perf?format=openmetrics", None, openmetrics),
+        ("/.perf?format=protobuf", None, protobuf),
+        ("/.perf", Some(&format!("{protobuf},{scraper}")), protobuf),
+        (
+            "/.perf",
+            Some(
+                "application/vnd.google.protobuf;proto=another;encoding=delimited,text/plain;version=0.0.4;q=0.1",
+            ),
+            prometheus,
+        ),
         ("/.perf?format=xml", Some("text/html"), "application/xml; charset=utf-8"),
         ("/.perf.xml", None, "application/xml; charset=utf-8"),
         ("/.perf", Some("image/png"), "text/html; charset=utf-8"),

@@ -5,9 +5,9 @@
 //! Requests that came to no route of their site have the route [`UNROUTED`].
 
 use super::{NO_SITE, OTHER, RouteFigures, SeriesFigures};
+use crate::exposition::{Exposition, Schema};
 use crate::histogram::Distribution;
-use crate::json::Seconds;
-use crate::prometheus::{BOUNDS, escape_label, family};
+use crate::prometheus::{escape_label, family};
 use std::fmt::Write;
 
 /// Sites that are told apart.
@@ -27,7 +27,8 @@ struct Row {
 
 impl SeriesFigures {
     /// Appends the families of metrics of sites and routes in the text exposition format.
-    pub fn write_prometheus(&self, text: &mut String) {
+    pub fn write_prometheus(&self, out: &mut Exposition) {
+        let text = &mut out.text;
         let counted = self.rows(ROUTES);
         let name = "tidegate_requests_total";
         family(text, name, "counter", "Requests that have ended, by class of their status; 1xx are tunnels.");
@@ -62,12 +63,13 @@ impl SeriesFigures {
             let name = format!("tidegate_request_{name}_seconds");
             let has_any = timed.iter().any(|row| !row.figures.times.rows()[phase].2.is_empty());
             if has_any {
-                family(text, &name, "histogram", help);
+                family(&mut out.text, &name, "histogram", help);
             }
             for Row { labels, figures } in timed.iter().filter(|_| has_any) {
-                write_histogram(text, &name, labels, figures.times.rows()[phase].2);
+                write_histogram(out, &name, labels, figures.times.rows()[phase].2);
             }
         }
+        let text = &mut out.text;
         let name = "tidegate_times_folded_total";
         family(
             text,
@@ -114,7 +116,8 @@ impl SeriesFigures {
 }
 
 /// Appends the families of performance buckets, by name.
-pub fn write_buckets(text: &mut String, buckets: &[(String, RouteFigures)]) {
+pub fn write_buckets(out: &mut Exposition, buckets: &[(String, RouteFigures)]) {
+    let text = &mut out.text;
     let labels = |name: &str| format!("bucket=\"{}\"", escape_label(name));
     let name = "tidegate_bucket_requests_total";
     family(
@@ -133,23 +136,15 @@ pub fn write_buckets(text: &mut String, buckets: &[(String, RouteFigures)]) {
         family(text, name, "histogram", "How long requests of a performance bucket took.");
     }
     for (bucket, figures) in buckets {
-        write_histogram(text, name, &labels(bucket), &figures.times.total);
+        write_histogram(out, name, &labels(bucket), &figures.times.total);
     }
 }
 
 /// The samples of a histogram with these labels; nothing where it is empty.
-fn write_histogram(text: &mut String, name: &str, labels: &str, times: &Distribution) {
-    if times.is_empty() {
-        return;
+fn write_histogram(out: &mut Exposition, name: &str, labels: &str, times: &Distribution) {
+    if !times.is_empty() {
+        out.histogram(name, labels, times, Schema::Coarse);
     }
-    for bound in BOUNDS {
-        let (end, count) = (Distribution::bound(bound), times.count_up_to(bound));
-        let _ = writeln!(text, "{name}_bucket{{{labels},le=\"{end}\"}} {count}");
-    }
-    let count = times.count();
-    let _ = writeln!(text, "{name}_bucket{{{labels},le=\"+Inf\"}} {count}");
-    let _ = writeln!(text, "{name}_sum{{{labels}}} {}", Seconds(times.sum_nanos()));
-    let _ = writeln!(text, "{name}_count{{{labels}}} {count}");
 }
 
 #[cfg(test)]
@@ -168,8 +163,9 @@ mod tests {
             routes: vec![("regex=\"\\.php$\"".into(), figures(3))],
             ..SiteFigures::default()
         };
-        let mut text = String::new();
-        SeriesFigures { sites: vec![site], folded: 0 }.write_prometheus(&mut text);
+        let mut out = Exposition::default();
+        SeriesFigures { sites: vec![site], folded: 0 }.write_prometheus(&mut out);
+        let text = out.text;
         let line = r#"tidegate_requests_total{site="a.test",route="regex=\"\\.php$\"",class="2xx"} 3"#;
         assert!(text.contains(line), "{text}");
     }
@@ -189,8 +185,9 @@ mod tests {
         };
         let mut all = SeriesFigures { sites: names.iter().rev().map(site).collect(), folded: 0 };
         all.keep(&names);
-        let mut text = String::new();
-        all.write_prometheus(&mut text);
+        let mut out = Exposition::default();
+        all.write_prometheus(&mut out);
+        let text = out.text;
         let counts: Vec<(&str, u64)> = text
             .lines()
             .filter_map(|line| line.strip_prefix("tidegate_requests_total"))
@@ -204,11 +201,11 @@ mod tests {
         assert!(counts.contains(&("{site=\"_other\",route=\"_other\",class=\"2xx\"}", 1200)));
         // Another one that has counted changes nobody's name.
         all.sites.remove(0);
-        let mut fewer = String::new();
+        let mut fewer = Exposition::default();
         all.write_prometheus(&mut fewer);
         let of_other = |text: &str| {
             text.lines().filter(|line| line.contains("_other")).map(str::to_owned).collect::<Vec<_>>()
         };
-        assert_eq!(of_other(&text), of_other(&fewer));
+        assert_eq!(of_other(&text), of_other(&fewer.text));
     }
 }

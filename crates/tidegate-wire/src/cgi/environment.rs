@@ -85,6 +85,8 @@ pub struct Environment<'a> {
     pub is_early: bool,
     /// `HTTP_X_REQUEST_ID`, where the server gives ids.
     pub request_id: Option<&'a str>,
+    /// `HTTP_TRACEPARENT`, and `HTTP_TRACESTATE` unless it is empty, where the server begins traces.
+    pub trace: Option<(&'a str, &'a str)>,
     /// `CONTENT_TYPE` and the `HTTP_…` variables come from here.
     pub fields: Fields<'a>,
     /// From the settings; these take the place of those above, and an empty value leaves one out.
@@ -168,6 +170,12 @@ impl Environment<'_> {
         }
         if let Some(id) = self.request_id {
             beside.put("HTTP_X_REQUEST_ID", id.as_bytes());
+        }
+        if let Some((parent, state)) = self.trace {
+            beside.put("HTTP_TRACEPARENT", parent.as_bytes());
+            if !state.is_empty() {
+                beside.put("HTTP_TRACESTATE", state.as_bytes());
+            }
         }
         self.fields(&mut beside, accepts);
     }

@@ -21,6 +21,7 @@ mod load;
 pub mod logs;
 mod looks;
 mod notify;
+mod otlp;
 mod parts;
 mod pid_file;
 mod pools;
@@ -58,6 +59,7 @@ use load::LoadHooks;
 use logs::Logs;
 use looks::Looks;
 use notify::Notifier;
+use otlp::Teller;
 use pid_file::PidFile;
 use pools::Pools;
 use rates::Rates;
@@ -159,6 +161,7 @@ pub struct Master {
     load_hooks: LoadHooks,
     findings: FindingsWatch,
     admin: AdminApi,
+    otlp: Teller,
     history: HistoryTicker,
     control: Option<ControlSocket>,
     notifier: Notifier,
@@ -300,6 +303,7 @@ impl Master {
             load_hooks: LoadHooks::default(),
             findings: FindingsWatch::default(),
             admin,
+            otlp: Teller::default(),
             history: HistoryTicker::default(),
             control: None,
             next_alive: notifier.watchdog().map(|every| Instant::now() + every),
@@ -357,6 +361,7 @@ impl Master {
         self.status_registry.set_certificates(self.tls.certificates(&self.current.settings));
         self.findings.adopt(&self.current.settings, &self.status_registry);
         self.admin.adopt(self.current.number, &self.current.settings, &self.current.written);
+        self.otlp.adopt(&self.current.settings, &self.status_registry);
     }
 
     /// Every address that is listened on, as a reader would type it.

@@ -26,8 +26,9 @@ use tidegate_core::{log, series};
 use tidegate_io::usage::Usage;
 use tidegate_modules::gateway::balance::{self, report::GroupReport};
 use tidegate_modules::status::{
-    self, Finding, Format, InForce, ProcessInfo, ServerInfo, TurnedAway, lanes, providers,
+    self, Finding, Format, InForce, OtlpReport, ProcessInfo, ServerInfo, TurnedAway, lanes, providers,
 };
+use tidegate_stats::Exposition;
 use tidegate_stats::series::{SeriesFigures, SeriesNames};
 use tidegate_tls::Slot;
 
@@ -52,6 +53,8 @@ pub struct StatusRegistry {
     admin: OnceLock<Arc<Door>>,
     /// What there was, second by second.
     pub history: HistoryKeeper,
+    /// What the collector of OpenTelemetry has taken; `None` where there is none.
+    otlp: Mutex<Option<OtlpReport>>,
 }
 
 #[derive(Default)]
@@ -186,6 +189,7 @@ impl StatusRegistry {
             pools: OnceLock::new(),
             admin: OnceLock::new(),
             history: HistoryKeeper::default(),
+            otlp: Mutex::default(),
         })
     }
 
@@ -287,6 +291,27 @@ impl StatusRegistry {
     /// The master's own lost log lines.
     pub fn set_own_losses(&self, lines: u64) {
         self.facts().own_losses = lines;
+    }
+
+    /// What the collector of OpenTelemetry has taken so far; `None`: there is none.
+    pub fn set_otlp(&self, report: Option<OtlpReport>) {
+        *self.otlp.lock().unwrap_or_else(PoisonError::into_inner) = report;
+    }
+
+    /// All metrics as they are now.
+    pub fn exposition(&self) -> Exposition {
+        let figures = self.figures_with_series();
+        status::exposition(self.server(&figures), figures.counted)
+    }
+
+    /// What each worker tells of sampled requests that have ended, to one who comes again within `lease`.
+    pub fn spans(&self, lease: Duration) -> Vec<String> {
+        self.ask_all(&format!("spans {}", lease.as_secs()))
+    }
+
+    /// When the server started, seconds since 1970.
+    pub fn started(&self) -> i64 {
+        self.started
     }
 
     /// What was found last.
@@ -536,6 +561,7 @@ impl StatusRegistry {
             turned_away: facts.turned_away.clone(),
             by_worker: figures.workers.clone(),
             lanes: figures.lanes.clone(),
+            otlp: *self.otlp.lock().unwrap_or_else(PoisonError::into_inner),
             processes: facts.members.iter().map(Member::told).collect(),
         }
     }

@@ -78,7 +78,7 @@ impl Request {
             Request::Status(Format::Text | Format::Html) => "status text".into(),
             Request::Status(Format::Json) => "status json".into(),
             Request::Status(Format::Xml) => "status xml".into(),
-            Request::Status(Format::Prometheus) => "status prometheus".into(),
+            Request::Status(Format::Prometheus | Format::Protobuf) => "status prometheus".into(),
             Request::Status(Format::OpenMetrics) => "status openmetrics".into(),
             Request::Cache(question) => format!("cache {question}").trim_end().into(),
             Request::Show(subject, format) => {

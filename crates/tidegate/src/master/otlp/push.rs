@@ -1,0 +1,117 @@
+//! A message on its way to a collector: one POST with protocol buffers, and what its answer means (OTLP/HTTP).
+//!
+//! The collector may be slow, away or hostile: a message takes at most the time of the settings, an answer is read up to a bound,
+//! and no redirect is followed.
+
+use super::user_agent;
+use http_body_util::{BodyExt, Full, Limited};
+use hyper::body::{Bytes, Incoming};
+use hyper::header::{CONTENT_TYPE, RETRY_AFTER, USER_AGENT};
+use hyper::{Request, Response, StatusCode};
+use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
+use hyper_util::client::legacy::Client;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::TokioExecutor;
+use std::error::Error;
+use std::time::Duration;
+use tidegate_config::settings::Otlp;
+use tokio::runtime::{Builder, Runtime};
+
+/// Bytes of an answer that are read.
+const ANSWER_MAX: usize = 64 * 1024;
+
+/// The way to collectors. Connections are kept between messages.
+pub(super) struct Collector {
+    runtime: Runtime,
+    plain: Client<HttpConnector, Full<Bytes>>,
+    /// For `https`; where the system trusts nobody, why there is none.
+    secure: Result<Client<HttpsConnector<HttpConnector>, Full<Bytes>>, String>,
+}
+
+/// A message that was not taken.
+#[derive(Debug)]
+pub(super) struct Failure {
+    /// In words.
+    pub why: String,
+    /// How long the collector wants to be left alone, where it has said so.
+    pub wait: Option<Duration>,
+    /// The fault may pass. If not, the collector answers the same to the same, but the next message is another one.
+    pub may_be_retried: bool,
+}
+
+impl Failure {
+    fn of_the_way(why: String) -> Failure {
+        Failure { why, wait: None, may_be_retried: true }
+    }
+}
+
+impl Collector {
+    /// With the certificates that the system trusts. An error is a sentence.
+    pub(super) fn new() -> Result<Collector, String> {
+        let runtime =
+            Builder::new_current_thread().enable_all().build().map_err(|error| error.to_string())?;
+        let plain = Client::builder(TokioExecutor::new()).build_http();
+        let secure = HttpsConnectorBuilder::new().try_with_platform_verifier();
+        let secure = secure.map(|builder| builder.https_only().enable_http1().build());
+        let secure = secure.map(|connector| Client::builder(TokioExecutor::new()).build(connector));
+        Ok(Collector { runtime, plain, secure: secure.map_err(|error| error.to_string()) })
+    }
+
+    /// Sends a message. What was answered; nothing where that is no answer of OTLP.
+    pub(super) fn send(&self, otlp: &Otlp, path: &str, message: Vec<u8>) -> Result<Bytes, Failure> {
+        let mut request = Request::post(format!("{}{path}", otlp.url))
+            .header(CONTENT_TYPE, "application/x-protobuf")
+            .header(USER_AGENT, user_agent());
+        for (name, value) in &otlp.headers {
+            request = request.header(name, value);
+        }
+        let request = request.body(Full::from(message));
+        let request = request.map_err(|error| Failure::of_the_way(error.to_string()))?;
+        self.runtime.block_on(async {
+            match tokio::time::timeout(otlp.timeout, self.exchange(request)).await {
+                Ok(outcome) => outcome,
+                Err(_) => Err(Failure::of_the_way("it does not answer in time".to_owned())),
+            }
+        })
+    }
+
+    async fn exchange(&self, request: Request<Full<Bytes>>) -> Result<Bytes, Failure> {
+        let answer = match (request.uri().scheme_str(), &self.secure) {
+            (Some("https"), Ok(secure)) => secure.request(request),
+            (Some("https"), Err(why)) => return Err(Failure::of_the_way(why.clone())),
+            _ => self.plain.request(request),
+        };
+        let answer = answer.await.map_err(|error| Failure::of_the_way(innermost(&error)))?;
+        match answer.status() {
+            status if status.is_success() => Ok(body_of(answer).await),
+            status => Err(failure(status, &answer)),
+        }
+    }
+}
+
+/// The body of an answer; nothing where it is too long or breaks off.
+async fn body_of(answer: Response<Incoming>) -> Bytes {
+    let body = Limited::new(answer.into_body(), ANSWER_MAX).collect().await;
+    body.map(|body| body.to_bytes()).unwrap_or_default()
+}
+
+/// What an answer that is none means: which ones may be sent again, the specification lists.
+fn failure(status: StatusCode, answer: &Response<Incoming>) -> Failure {
+    let may_be_retried = matches!(status.as_u16(), 429 | 502 | 503 | 504);
+    let seconds =
+        answer.headers().get(RETRY_AFTER).and_then(|value| value.to_str().ok()?.trim().parse().ok());
+    let why = match status.is_redirection() {
+        true => format!("it answers {}, and redirects are not followed", status.as_u16()),
+        false => format!("it answers {}", status.as_u16()),
+    };
+    Failure { why, wait: seconds.map(Duration::from_secs), may_be_retried }
+}
+
+/// What an error comes from in the end: `Connection refused`, and not that a request has failed.
+fn innermost(error: &dyn Error) -> String {
+    let mut innermost = error;
+    while let Some(source) = innermost.source() {
+        innermost = source;
+    }
+    innermost.to_string()
+}
