@@ -3,16 +3,22 @@
 import { effect } from "@preact/signals";
 import type { FunctionComponent } from "preact";
 import { useEffect } from "preact/hooks";
+import { isOffered, isSessionKnown, session } from "./admin";
 import { duration } from "./format";
 import { onKey } from "./keys";
 import { paused, report, trouble } from "./live";
 import { Certificates } from "./pages/certificates";
+import { Explain } from "./pages/explain";
 import { Limits } from "./pages/limits";
 import { Overview } from "./pages/overview";
 import { Pools } from "./pages/pools";
 import { Requests } from "./pages/requests";
+import { Settings } from "./pages/settings";
 import { Sites } from "./pages/sites";
 import { SlowRequests } from "./pages/slow";
+import { Tail } from "./pages/tail";
+import { Confirm, Outcome } from "./parts/confirm";
+import { PendingBanner } from "./parts/pending";
 import { PAGES, type Page, RANGES, type Range, format, go, place } from "./route";
 
 const SHOWN: Record<Page, [title: string, page: FunctionComponent]> = {
@@ -23,6 +29,9 @@ const SHOWN: Record<Page, [title: string, page: FunctionComponent]> = {
   pools: ["Pools", Pools],
   limits: ["Limits", Limits],
   certificates: ["Certificates", Certificates],
+  tail: ["Tail", Tail],
+  settings: ["Settings", Settings],
+  explain: ["Explain", Explain],
 };
 
 const RANGE_NAMES: Record<Range, string> = { "10m": "10 min", "6h": "6 h", "14d": "14 d", days: "years" };
@@ -46,7 +55,7 @@ export function App() {
       <header>
         <Name />
         <nav aria-label="Pages">
-          {PAGES.map((name) => (
+          {PAGES.filter(isOffered).map((name) => (
             <a
               key={name}
               href={format({ ...place.value, page: name, filter: "", sort: "" })}
@@ -61,9 +70,25 @@ export function App() {
       <main id="main" tabIndex={-1}>
         <h1>{title}</h1>
         <Trouble />
-        {report.value ? <Shown /> : trouble.value ? null : <p class="empty">Asking the server …</p>}
+        <PendingBanner />
+        <Outcome />
+        <Content page={page} Shown={Shown} />
       </main>
+      <Confirm />
     </>
+  );
+}
+
+function Content({ page, Shown }: { page: Page; Shown: FunctionComponent }) {
+  if (!report.value) return trouble.value ? null : <p class="empty">Asking the server …</p>;
+  if (isOffered(page)) return <Shown />;
+  if (!isSessionKnown.value) return <p class="empty">Asking the server …</p>;
+  return (
+    <p class="empty">
+      {session.value
+        ? `${session.value.user} may not see this page.`
+        : "This server has no admin API, or does not tell you of it: tidegate docs console says how that is asked for."}
+    </p>
   );
 }
 

@@ -2,6 +2,7 @@
 // nobody looks.
 
 import { computed, effect, signal } from "@preact/signals";
+import { begin, isSessionKnown } from "./admin";
 import { Unanswered, ask } from "./api";
 import type { DaysReport, HistoryReport, Report, SlowReport, UnderwayReport } from "./report";
 import { type Page, type Range, place } from "./route";
@@ -48,6 +49,11 @@ let taken = 0;
 let ahead: number | null = null;
 let sitesTaken = Number.NEGATIVE_INFINITY;
 let historyTaken = Number.NEGATIVE_INFINITY;
+/** The server and its settings when it was asked who one is, and when that was. */
+let introduced = "";
+let introducedAt = 0;
+/** Seconds until a question that was not answered is asked again. */
+const REFUSED_FOR = 10;
 
 /** Asks for what the page wants. */
 async function round(): Promise<void> {
@@ -56,6 +62,7 @@ async function round(): Promise<void> {
   const withSites = SITES_EVERY[page] !== undefined && started - sitesTaken >= (SITES_EVERY[page] ?? 0) - 0.1;
   const told = await ask<Report>(withSites ? "status" : "status?sites=none");
   learn(told, performance.now() / 1000, withSites);
+  await introduce(told, started);
   if (page === "requests") underway.value = await ask<UnderwayReport>("requests");
   if (page === "slow") slow.value = await ask<SlowReport>("slow");
   await remember(started);
@@ -86,6 +93,15 @@ function learn(told: Report, at: number, withSites: boolean): void {
     sitesTaken = at;
   }
   [report.value, taken] = [told, at];
+}
+
+/** Asks who one is to the server: at first, and again where it may be another server, or other settings. */
+async function introduce(told: Report, now: number): Promise<void> {
+  const { pid, revision } = told.server;
+  const known = `${pid} ${revision}`;
+  if (introduced === known && (isSessionKnown.value || now - introducedAt < REFUSED_FOR)) return;
+  [introduced, introducedAt] = [known, now];
+  await begin();
 }
 
 /** Asks for what the server remembers, where that is due. */

@@ -3,7 +3,18 @@
 
 import { signal } from "@preact/signals";
 
-export const PAGES = ["overview", "sites", "requests", "slow", "pools", "limits", "certificates"] as const;
+export const PAGES = [
+  "overview",
+  "sites",
+  "requests",
+  "slow",
+  "pools",
+  "limits",
+  "certificates",
+  "tail",
+  "settings",
+  "explain",
+] as const;
 export type Page = (typeof PAGES)[number];
 
 export const RANGES = ["10m", "6h", "14d", "days"] as const;
