@@ -23,6 +23,22 @@ async function type(page, text) {
   await page.keyboard.insertText(text);
 }
 
+const POOL = {
+  state: "up",
+  retry_after: null,
+  requests: 9,
+  in_use: 0,
+  waiting: 0,
+  oldest_wait: 0,
+  refused: { full: 0, too_old: 0, down: 0 },
+  abandoned: 0,
+  restarts: 0,
+  last_failure: null,
+  opcache: null,
+  processes: [],
+};
+const MEMBER = { name: "10.0.0.1:3000", state: "up", backup: false, weight: 1, in_use: 0, requests: 9, failures: 0 };
+
 const isApplicable = (page) => page.locator("button.main:enabled", { hasText: "Apply …" }).waitFor();
 
 /** Without the API there are no such pages. */
@@ -237,6 +253,72 @@ async function goneBack(page, state) {
   assert.match(state.inForce().texts[0], /64MiB/);
 }
 
+/** Whatever an operator does is asked about first. */
+async function operate() {
+  const { url, state, close } = await play(upstream);
+  state.report = (report) => ({
+    ...report,
+    pools: [{ ...POOL, name: "php 8" }],
+    upstreams: [{ ...POOL, name: "app", retries: 0, ejections: 0, members: [MEMBER] }],
+    bans: [{ name: "guess", crowded: 0 }],
+  });
+  const page = await open(url, { expected: ["403", "409", "422"] });
+  const toldThat = (text) => until(page.locator(".done"), text);
+  await until(page.locator("nav a"), "Tail");
+  await go(page, "pools");
+  await button(page, "Restart the pool php 8").click();
+  await until(page.locator("dialog"), /replaced one by one/);
+  await isSound(page, "light dialog", said, shots);
+  await button(page, "Leave it").click();
+  assert.deepEqual(state.done, []);
+  await button(page, "Restart the pool php 8").click();
+  state.next.set("POST pools/php%208/restart", { status: 409, detail: "The pool `php 8` is down." });
+  await button(page, "Restart it").click();
+  await until(page.locator("dialog .trouble"), /is down/);
+  await button(page, "Restart it").click();
+  await toldThat(/php 8 is being restarted/);
+  const member = button(page, "Change the member 10.0.0.1:3000 of app");
+  await member.click();
+  await button(page, "Do it").click();
+  await toldThat(/told to drain/);
+  await member.click();
+  await page.getByLabel("Weight").fill("5");
+  await button(page, "Do it").click();
+  await toldThat(/weighs 5/);
+  await isSound(page, "light pools", said, shots);
+  await go(page, "requests");
+  await page
+    .getByRole("button", { name: /^End the request/ })
+    .first()
+    .click();
+  await button(page, "End it").click();
+  await toldThat(/1 request is ended/);
+  await page.locator("summary").click();
+  await page.getByLabel("Site").fill("a.test");
+  await page.getByLabel("Older than").fill("1.5");
+  await button(page, "See which").click();
+  await until(page.locator("dialog pre"), /2 requests would be ended/);
+  await button(page, "End them").click();
+  await toldThat(/2 requests are ended/);
+  await go(page, "limits");
+  await until(page.locator("pre"), /192\.0\.2\.7 for 5 min/);
+  await page.getByLabel("Client").fill("192.0.2.7");
+  await button(page, "Lift the ban …").click();
+  await button(page, "Lift it").click();
+  await toldThat(/is let in again/);
+  const [id] = state.done.splice(3, 1);
+  assert.match(id, /^POST requests\/cancel \{"id":".+"\}$/);
+  assert.deepEqual(state.done, [
+    "POST pools/php 8/restart {}",
+    'PATCH upstreams/app/members/10.0.0.1:3000 {"way":"drain"}',
+    'PATCH upstreams/app/members/10.0.0.1:3000 {"weight":5}',
+    'POST requests/cancel {"selection":"site=a.test\\tat-least=1500"}',
+    "DELETE bans/192.0.2.7 {}",
+  ]);
+  await page.close();
+  close();
+}
+
 /** Each page in the dark, and on a telephone. */
 async function looks() {
   const { url, close } = await play(upstream);
@@ -273,6 +355,7 @@ try {
   await withoutApi();
   await tail();
   await settings();
+  await operate();
   await looks();
 } finally {
   await browser.close();

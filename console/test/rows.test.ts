@@ -3,6 +3,7 @@ import { test } from "node:test";
 import { fillsOf, hitsOf } from "../src/pages/hits";
 import { phasesOf, phasesText } from "../src/pages/phases";
 import { routesOf } from "../src/pages/routes";
+import { isEverything, selectionOf } from "../src/pages/selection";
 import { filtered, sorted } from "../src/parts/sorting";
 import type { Report, Slow } from "../src/report";
 
@@ -112,4 +113,14 @@ test("limits that were hit, the most frequent first", () => {
     fillsOf(told).map(({ member }) => member),
     ["connections", "queued"],
   );
+});
+
+test("which requests are meant, as the server reads it", () => {
+  const nothing = { site: "", route: "", client: "", upstream: "", seconds: "" };
+  assert.ok(isEverything(nothing) && !isEverything({ ...nothing, seconds: "0" }));
+  assert.equal(selectionOf({ ...nothing, site: "a.test", seconds: "1.5" }), "site=a.test\tat-least=1500");
+  assert.equal(selectionOf({ ...nothing, route: "/a b/*", client: "10.0.0.0/8" }), "route=/a b/*\tclient=10.0.0.0/8");
+  for (const wrong of [{ site: "a\tclient=b" }, { seconds: "soon" }, { seconds: "-1" }]) {
+    assert.throws(() => selectionOf({ ...nothing, ...wrong }));
+  }
 });
