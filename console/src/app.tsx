@@ -65,10 +65,12 @@ export function App() {
             </a>
           ))}
         </nav>
-        <Controls />
       </header>
       <main id="main" tabIndex={-1}>
-        <h1>{title}</h1>
+        <div class="title">
+          <h1>{title}</h1>
+          <Controls page={page} />
+        </div>
         <Trouble />
         <PendingBanner />
         <Outcome />
@@ -112,24 +114,30 @@ function Name() {
   );
 }
 
-function Controls() {
+function Controls({ page }: { page: Page }) {
   return (
     <div class="controls">
-      <div role="group" aria-label="Time range of graphs">
-        {RANGES.map((range) => (
-          <button
-            type="button"
-            key={range}
-            aria-pressed={place.value.range === range}
-            onClick={() => go({ range, at: null })}
-          >
-            {RANGE_NAMES[range]}
-          </button>
-        ))}
-      </div>
+      {page === "overview" && <Ranges />}
       <button type="button" aria-pressed={paused.value} onClick={() => (paused.value = !paused.value)}>
         {paused.value ? "Go on" : "Pause"}
       </button>
+    </div>
+  );
+}
+
+function Ranges() {
+  return (
+    <div role="group" aria-label="Time range of graphs">
+      {RANGES.map((range) => (
+        <button
+          type="button"
+          key={range}
+          aria-pressed={place.value.range === range}
+          onClick={() => go({ range, at: null, from: null, until: null })}
+        >
+          {RANGE_NAMES[range]}
+        </button>
+      ))}
     </div>
   );
 }

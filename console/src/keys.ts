@@ -9,6 +9,8 @@ export function onKey(event: KeyboardEvent): void {
   const target = event.composedPath()[0];
   const typed =
     target instanceof HTMLElement && (target.matches("input, select, textarea") || target.isContentEditable);
+  // Escape empties a filter; it leads out of it as well.
+  if (event.key === "Escape" && target instanceof HTMLInputElement && target.type === "search") target.blur();
   if (typed || document.querySelector("dialog[open]") || event.ctrlKey || event.altKey || event.metaKey) return;
   const page = /^\d$/.test(event.key) ? PAGES[(Number(event.key) + 9) % 10] : undefined;
   if (page && isOffered(page)) go({ page, filter: "", sort: "" });

@@ -16,6 +16,15 @@ async function dataOfAllPages(page) {
   await until(tile(page, "Requests"), /\/s$/);
   await until(page.locator(".busiest"), /a\.test \/fail\/\*/);
   await page.locator(".chart canvas").first().waitFor();
+  // The heat map: drawn, and told to who does not see it.
+  const heat = page.locator("figure", { hasText: "how many took how long" });
+  await until(heat.locator(".legend"), /most .+ to .+ slowest/s);
+  await heat.locator("tbody tr").first().waitFor({ state: "attached" });
+  await page.waitForFunction(() => {
+    const canvas = document.querySelector("canvas.heat");
+    const { data } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
+    return data.some((value) => value > 0);
+  });
   await go(page, "sites");
   await until(page.locator("tbody tr"), /a\.test\s*\/fail\/\*/);
   await page.locator("input[type=search]").fill("fail");
@@ -67,15 +76,41 @@ async function keysAndPause(page) {
   await page.keyboard.press("p");
   await page.keyboard.press("2");
   await until(page.locator("h1"), "Sites and routes");
+  await page.getByRole("button", { name: "A row for each site" }).click();
+  await page.getByRole("button", { name: "a.test" }).click();
+  await until(page.locator("tbody tr"), /a\.test\s*\/fail/);
   await page.keyboard.press("/");
   assert.equal(await page.evaluate(() => document.activeElement?.getAttribute("type")), "search");
-  await go(page, "overview");
+  await page.keyboard.press("Escape");
+  await page.keyboard.press("1");
+  await until(page.locator("h1"), "Overview");
   await page.locator(".canvas").first().focus();
   await page.keyboard.press("ArrowLeft");
   await page.keyboard.press("Enter");
   await until(page.locator(".note"), /Marked/);
   assert.match(page.url(), /at=\d+/);
   await page.keyboard.press("Escape");
+  // A part of the range, by keys and by drawing over it; the address leads there again.
+  await page.keyboard.press("+");
+  await until(page.locator(".note"), /Shown/);
+  assert.match(page.url(), /from=\d+&until=\d+/);
+  await page.keyboard.press("Escape");
+  await page.locator(".note", { hasText: "Shown" }).waitFor({ state: "detached" });
+  const { x, y, width } = await page.locator(".u-over").first().boundingBox();
+  await page.mouse.move(x + width - 120, y + 40);
+  await page.mouse.down();
+  await page.mouse.move(x + width - 5, y + 40, { steps: 5 });
+  await page.mouse.up();
+  await until(page.locator(".note"), /Shown/);
+  assert.doesNotMatch(page.url(), /[?&]at=/);
+  const link = page.url();
+  await page.goto("about:blank");
+  await page.goto(link);
+  await until(page.locator(".note"), /Shown/);
+  await page.getByRole("button", { name: "Copy the link" }).click();
+  await until(page.locator(".note"), /Copied|Shown/);
+  await page.getByRole("button", { name: "Whole range" }).click();
+  await page.locator(".note", { hasText: "Shown" }).waitFor({ state: "detached" });
 }
 
 async function areSound(page, kind) {

@@ -1,6 +1,7 @@
 // Requests as they end, the newest first: as many as a person reads, of those that the filters leave.
 
 import { signal } from "@preact/signals";
+import type { ComponentChildren } from "preact";
 import { useEffect } from "preact/hooks";
 import { bytes, duration, moment, whole } from "../format";
 import { Status } from "../parts/meter";
@@ -128,54 +129,52 @@ function choose(event: SubmitEvent): void {
   status.value = String(form.get("status") ?? "").trim();
 }
 
+const COLUMNS: [title: string, isText: boolean, show: (row: Ended) => ComponentChildren][] = [
+  ["Ended", false, ({ at }) => moment(at)],
+  ["Status", false, ({ status }) => <Status of={status} />],
+  ["Took", false, ({ took }) => duration(took)],
+  ["Sent", false, ({ sent }) => bytes(sent)],
+  [
+    "Request",
+    true,
+    (row) => (
+      <button type="button" class="link" title="Explain this request" onClick={() => explain(row)}>
+        <code>
+          {row.method} {row.host}
+          {row.target}
+        </code>
+      </button>
+    ),
+  ],
+  ["Site and route", true, ({ site, route }) => `${site} ${route}`],
+  ["Client", true, ({ client }) => client],
+  ["Application", true, ({ upstream }) => upstream],
+];
+
+/** In the order in which they came, so that there is nothing to sort. */
 function Rows({ rows }: { rows: Ended[] }) {
   if (rows.length === 0) return <p class="empty">No request has ended since.</p>;
   return (
     <div class="scrolled" role="region" aria-label="Requests as they end" tabIndex={0}>
-      <table>
+      <table role="table">
         <caption>Requests as they end</caption>
-        <thead>
-          <tr>
-            <th scope="col">Ended</th>
-            <th scope="col">Status</th>
-            <th scope="col">Took</th>
-            <th scope="col">Sent</th>
-            <th scope="col" class="text">
-              Request
-            </th>
-            <th scope="col" class="text">
-              Site and route
-            </th>
-            <th scope="col" class="text">
-              Client
-            </th>
-            <th scope="col" class="text">
-              Application
-            </th>
+        <thead role="rowgroup">
+          <tr role="row">
+            {COLUMNS.map(([title, isText]) => (
+              <th scope="col" role="columnheader" key={title} class={isText ? "text" : undefined}>
+                {title}
+              </th>
+            ))}
           </tr>
         </thead>
-        <tbody>
+        <tbody role="rowgroup">
           {rows.map((row) => (
-            <tr key={row.number}>
-              <td>{moment(row.at)}</td>
-              <td>
-                <Status of={row.status} />
-              </td>
-              <td>{duration(row.took)}</td>
-              <td>{bytes(row.sent)}</td>
-              <td class="text">
-                <button type="button" class="link" title="Explain this request" onClick={() => explain(row)}>
-                  <code>
-                    {row.method} {row.host}
-                    {row.target}
-                  </code>
-                </button>
-              </td>
-              <td class="text">
-                {row.site} {row.route}
-              </td>
-              <td class="text">{row.client}</td>
-              <td class="text">{row.upstream}</td>
+            <tr role="row" key={row.number}>
+              {COLUMNS.map(([title, isText, show]) => (
+                <td role="cell" key={title} class={isText ? "text" : undefined} data-title={title}>
+                  {show(row)}
+                </td>
+              ))}
             </tr>
           ))}
         </tbody>
