@@ -14,14 +14,14 @@ export interface Session {
   csrf: string;
 }
 
-/** A mistake in settings; lines and columns from 1, columns in characters. */
+/** A mistake in settings; lines and columns from 1, columns in characters; without a place where no text is to blame. */
 export interface Diagnostic {
   severity: "error" | "warning" | "notice";
-  file: string;
-  line: number;
-  column: number;
-  end_line?: number;
-  end_column?: number;
+  file: string | null;
+  line: number | null;
+  column: number | null;
+  end_line?: number | null;
+  end_column?: number | null;
   message: string;
   help?: string | null;
 }

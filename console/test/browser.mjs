@@ -18,7 +18,7 @@ async function dataOfAllPages(page) {
   await page.locator(".chart canvas").first().waitFor();
   // The heat map: drawn, and told to who does not see it.
   const heat = page.locator("figure", { hasText: "how many took how long" });
-  await until(heat.locator(".legend"), /most .+ to .+ slowest/s);
+  await until(heat.locator(".legend"), /most.+ to .+slowest/);
   await heat.locator("tbody tr").first().waitFor({ state: "attached" });
   await page.waitForFunction(() => {
     const canvas = document.querySelector("canvas.heat");

@@ -57,6 +57,7 @@ export async function play(upstream, { may = ["view", "operate", "settings"], is
     slowness: 0,
     confirm: null,
     confirmWithin: null,
+    isWaiting: false,
     tails: new Set(),
     row: tailRow,
     inForce: () => revisions.at(-1),
@@ -190,9 +191,9 @@ const HANDLERS = [
         : problem(422, `\`${query.get("url")}\` is no URL: write it as http://example.com/path.`),
   ],
   [/^GET tail$/, tail],
-  [/^GET bans$/, ({ json }) => json(200, { text: "192.0.2.7 for 5 min more by `guess`\n" })],
+  [/^GET bans$/, ({ json }) => json(200, { bans: [{ ban: "guess", client: "192.0.2.7", until: 2_000_000_000 }] })],
   [/^POST pools\/[^/]+\/restart$/, done],
-  [/^PATCH upstreams\/[^/]+\/members\/[^/]+$/, done],
+  [/^PATCH upstreams\/[^/]+\/members\/.+$/, done],
   [/^DELETE bans\/[^/]+$/, done],
   [
     /^POST requests\/cancel$/,
@@ -241,6 +242,10 @@ function put({ state, body, json, problem, asked }) {
   if (!asked.headers["if-match"]) return problem(428, "Say with If-Match which settings you have begun with.");
   const had = state.inForce();
   if (asked.headers["if-match"] !== etagOf(had.texts)) return problem(412, "Somebody else has changed the settings.");
+  if (body.files.some(({ path }) => !PATHS.includes(path)))
+    return problem(403, "This file is no part of the settings.");
+  if (state.isWaiting)
+    return problem(409, `Revision ${had.revision} waits to be confirmed: confirm it or go back first.`);
   const { diagnostics } = check(state, body.files);
   if (diagnostics.some(({ severity }) => severity === "error"))
     return problem(422, "The settings are wrong.", { diagnostics });
@@ -258,11 +263,16 @@ function restore({ state, body, json, problem, asked, name }) {
 
 function applied(state, json, texts, within, what) {
   clearTimeout(state.confirm);
+  state.isWaiting = !!within;
   const had = state.inForce();
   const revision = add(state, "anna", what, texts);
   state.done.push(`applied ${revision}`);
   const seconds = within && (state.confirmWithin ?? within);
-  if (within) state.confirm = setTimeout(() => add(state, "nobody", "not confirmed", had.texts), seconds * 1000);
+  if (within)
+    state.confirm = setTimeout(() => {
+      state.isWaiting = false;
+      add(state, "nobody", "not confirmed", had.texts);
+    }, seconds * 1000);
   const confirm_by = within ? new Date(Date.now() + seconds * 1000).toISOString() : null;
   json(200, { revision, etag: etagOf(texts), notes: ["Two sites were set up anew."], confirm_by });
 }
@@ -270,6 +280,7 @@ function applied(state, json, texts, within, what) {
 function confirm({ state, body, answer, problem }) {
   if (body.revision !== state.inForce().revision) return problem(409, "This revision waits for nobody.");
   clearTimeout(state.confirm);
+  state.isWaiting = false;
   state.done.push(`confirmed ${body.revision}`);
   answer.writeHead(204).end();
 }

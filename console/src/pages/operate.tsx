@@ -3,11 +3,16 @@
 import { signal, useSignal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
 import { call, may, sentence } from "../admin";
+import { moment } from "../format";
 import { ask } from "../parts/confirm";
+import { type Column, Table } from "../parts/table";
 import type { Member, Underway } from "../report";
 import { type Chosen, isEverything, selectionOf } from "./selection";
 
 const NOTHING: Chosen = { site: "", route: "", client: "", upstream: "", seconds: "" };
+
+/** A name as a part of a path. The server takes a slash as it is, and no other. */
+const part = (name: string) => encodeURIComponent(name).replaceAll("%2F", "/");
 
 /** A button for who may operate. */
 function Operate({ label, of, run }: { label: string; of: string; run: () => void }) {
@@ -31,7 +36,7 @@ export function RestartPool({ name }: { name: string }) {
       ),
       label: "Restart it",
       run: async () => {
-        await call("POST", `pools/${encodeURIComponent(name)}/restart`);
+        await call("POST", `pools/${part(name)}/restart`);
         return `The pool ${name} is being restarted.`;
       },
     });
@@ -91,7 +96,7 @@ async function steer(group: string, member: string, way: Way, weight: string): P
   if (way === "weigh" && !/^\d{0,6}$/.test(weight))
     throw new Error(`\`${weight}\` is no weight: write a whole number.`);
   const body = way === "weigh" ? { weight: weight === "" ? null : Number(weight) } : { way };
-  await call("PATCH", `upstreams/${encodeURIComponent(group)}/members/${encodeURIComponent(member)}`, { body });
+  await call("PATCH", `upstreams/${part(group)}/members/${part(member)}`, { body });
   if (way === "weigh") return `The member ${member} weighs ${weight || "what the settings say"}.`;
   return `The member ${member} is told to ${way}.`;
 }
@@ -187,57 +192,64 @@ async function endMany(selection: string): Promise<void> {
   });
 }
 
+interface Ban {
+  /** The `ban` of the settings. */
+  ban: string;
+  client: string;
+  /** Seconds since 1970. */
+  until: number;
+}
+
+const BANS: Column<Ban>[] = [
+  { name: "client", title: "Client", key: ({ client }) => client, isText: true },
+  { name: "ban", title: "Ban", key: ({ ban }) => ban, isText: true },
+  { name: "until", title: "Until", key: ({ until }) => until, show: ({ until }) => moment(until) },
+];
+
 /** Who is banned, and the way to let them in again. */
 export function Bans() {
-  const [told, address] = [useSignal(""), useSignal("")];
+  const all = useSignal<Ban[]>([]);
+  const trouble = useSignal<string | null>(null);
   const fetchAll = async () => {
     try {
-      const { text } = await call<{ text?: string }>("GET", "bans");
-      told.value = text ?? "";
+      all.value = (await call<{ bans: Ban[] }>("GET", "bans")).bans;
+      trouble.value = null;
     } catch (error) {
-      told.value = sentence(error);
+      trouble.value = sentence(error);
     }
   };
   useEffect(() => void fetchAll(), []);
-  const lift = (event: SubmitEvent) => {
-    event.preventDefault();
-    const client = address.value;
-    ask({
-      title: `Lift the ban of ${client}?`,
-      what: <p>This client is let in again, and what was counted of it is forgotten.</p>,
-      label: "Lift it",
-      run: async () => {
-        await call("DELETE", `bans/${encodeURIComponent(client)}`);
-        await fetchAll();
-        return `${client} is let in again.`;
-      },
-    });
+  const lift: Column<Ban> = {
+    name: "way",
+    title: "Operate",
+    key: ({ client }) => client,
+    show: ({ client }) => <Operate label="Lift" of={`the ban of ${client}`} run={() => liftBan(client, fetchAll)} />,
   };
   return (
     <section aria-labelledby="banned">
       <h2 id="banned">Who is banned</h2>
-      {told.value && (
-        <div class="scrolled" role="region" aria-label="Who is banned" tabIndex={0}>
-          <pre>{told.value}</pre>
-        </div>
-      )}
-      {may("operate") && (
-        <form class="fields" onSubmit={lift}>
-          <label>
-            Client{" "}
-            <input
-              type="text"
-              autocomplete="off"
-              placeholder="192.0.2.7"
-              value={address.value}
-              onInput={(event) => (address.value = event.currentTarget.value.trim())}
-            />
-          </label>
-          <button type="submit" disabled={!address.value}>
-            Lift the ban …
-          </button>
-        </form>
-      )}
+      <div role="status">{trouble.value && <p class="trouble">{trouble.value}</p>}</div>
+      <Table
+        caption="Who is banned"
+        rows={all.value}
+        columns={may("operate") ? [...BANS, lift] : BANS}
+        id={({ ban, client }) => `${ban} ${client}`}
+        order="-until"
+        empty="Nobody is banned."
+      />
     </section>
   );
+}
+
+function liftBan(client: string, done: () => Promise<void>): void {
+  ask({
+    title: `Lift the ban of ${client}?`,
+    what: <p>This client is let in again, and what was counted of it is forgotten.</p>,
+    label: "Lift it",
+    run: async () => {
+      await call("DELETE", `bans/${part(client)}`);
+      await done();
+      return `${client} is let in again.`;
+    },
+  });
 }

@@ -152,7 +152,7 @@ export class Editor {
   }
 
   /** Puts the cursor to a place; lines and columns from 1. */
-  goTo(line: number, column: number): void {
+  goTo(line: number | null, column: number | null): void {
     const at = offset(this.view.state.doc, line, column);
     this.view.dispatch({ selection: { anchor: at }, effects: EditorView.scrollIntoView(at, { y: "center" }) });
     this.view.focus();
@@ -197,9 +197,9 @@ function extensionsOf(schema: () => Schema | null, changed: (text: string) => vo
 }
 
 /** Of a line and a column in characters; the nearest place that there is. */
-function offset(doc: Text, line: number, column: number): number {
-  const at = doc.line(Math.min(Math.max(1, line), doc.lines));
-  const characters = Array.from(at.text).slice(0, Math.max(0, column - 1));
+function offset(doc: Text, line: number | null, column: number | null): number {
+  const at = doc.line(Math.min(Math.max(1, line ?? 1), doc.lines));
+  const characters = Array.from(at.text).slice(0, Math.max(0, (column ?? 1) - 1));
   return at.from + characters.join("").length;
 }
 

@@ -113,7 +113,7 @@ function Edit({ go }: { go: (to: View) => void }) {
     };
   }, []);
   const goTo = ({ file, line, column }: Diagnostic) => {
-    shown.value = file;
+    shown.value = file ?? "";
     editor.current?.goTo(line, column);
   };
   return (
@@ -226,9 +226,13 @@ function Said({ goTo }: { goTo: (told: Diagnostic) => void }) {
       <ul>
         {first.map((told, index) => (
           <li key={index} class={told.severity}>
-            <button type="button" onClick={() => goTo(told)}>
-              {told.severity} {named(told.file)}:{told.line}:{told.column}
-            </button>{" "}
+            {told.file === null ? (
+              <strong>{told.severity}</strong>
+            ) : (
+              <button type="button" onClick={() => goTo(told)}>
+                {told.severity} {named(told.file)}:{told.line}:{told.column}
+              </button>
+            )}{" "}
             {told.message} {told.help && <span class="faint">{told.help}</span>}
           </li>
         ))}

@@ -39,12 +39,9 @@ export function Review({ back, overtaken }: { back: () => void; overtaken: () =>
       <div role="alert">
         {trouble.value && <p class="trouble">{trouble.value}</p>}
         <ul>
-          {refused.value.map(({ file, line, column, message, help }, index) => (
+          {refused.value.map((told, index) => (
             <li key={index}>
-              <code>
-                {file}:{line}:{column}
-              </code>{" "}
-              {message} {help}
+              <code>{placeOf(told)}</code> {told.message} {told.help}
             </li>
           ))}
         </ul>
@@ -76,6 +73,9 @@ export function Review({ back, overtaken }: { back: () => void; overtaken: () =>
   );
 }
 
+/** `FILE:LINE:COLUMN`; nothing where no text is to blame. */
+const placeOf = ({ file, line, column }: Diagnostic) => (file === null ? "" : `${file}:${line}:${column}`);
+
 /** How many sites are named one by one. */
 const NAMED = 40;
 
@@ -98,9 +98,9 @@ function Changes({ changes, diagnostics }: Checked) {
         )}
         {sites.length === 0 && !server && <li>Nothing that is served changes: comments and layout alone.</li>}
       </ul>
-      {warnings.map(({ file, line, message }, index) => (
+      {warnings.map((told, index) => (
         <p class="note" key={index}>
-          {file}:{line}: {message}
+          {placeOf(told)} {told.message}
         </p>
       ))}
     </>
