@@ -114,7 +114,11 @@ function Name() {
   );
 }
 
+/** Pages without figures that could stand still. */
+const OTHERS: readonly Page[] = ["tail", "settings", "explain"];
+
 function Controls({ page }: { page: Page }) {
+  if (OTHERS.includes(page)) return null;
   return (
     <div class="controls">
       {page === "overview" && <Ranges />}

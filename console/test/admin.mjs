@@ -110,7 +110,7 @@ async function tail() {
 
 async function settings() {
   const { url, state, close } = await play(upstream);
-  const page = await open(url, { expected: ["403", "412", "422", "ERR_"] });
+  const page = await open(url, { expected: ["403", "412", "422", "428", "ERR_"] });
   const asked = [];
   page.on("request", (request) => asked.push(request.url()));
   await until(page.locator("nav a"), "Settings");
@@ -189,6 +189,9 @@ async function unanswered(page, state) {
   await button(page, "Apply it").click();
   await until(page.locator(".trouble"), /does not take it up/);
   await until(page.locator("[role=alert] li"), /\/srv\/gone is missing/);
+  state.next.set("PUT settings", { status: 428, detail: "Say with If-Match which settings you have begun with." });
+  await button(page, "Apply it").click();
+  await until(page.locator(".trouble"), /Say with If-Match/);
   state.next.set("PUT settings", "break");
   await button(page, "Apply it").click();
   await until(page.locator(".pending"), /Revision 9 is in force/);
@@ -264,15 +267,17 @@ async function goneBack(page, state) {
   assert.match(state.inForce().texts[0], /64MiB/);
 }
 
+const withApplications = (report) => ({
+  ...report,
+  pools: [{ ...POOL, name: "php 8" }],
+  upstreams: [{ ...POOL, name: "app", retries: 0, ejections: 0, members: [MEMBER] }],
+  bans: [{ name: "guess", crowded: 0 }],
+});
+
 /** Whatever an operator does is asked about first. */
 async function operate() {
   const { url, state, close } = await play(upstream);
-  state.report = (report) => ({
-    ...report,
-    pools: [{ ...POOL, name: "php 8" }],
-    upstreams: [{ ...POOL, name: "app", retries: 0, ejections: 0, members: [MEMBER] }],
-    bans: [{ name: "guess", crowded: 0 }],
-  });
+  state.report = withApplications;
   const page = await open(url, { expected: ["403", "409", "422"] });
   const toldThat = (text) => until(page.locator(".done"), text);
   await until(page.locator("nav a"), "Tail");
@@ -330,11 +335,12 @@ async function operate() {
 
 /** Each page in the dark, and on a telephone. */
 async function looks() {
-  const { url, close } = await play(upstream);
   for (const [kind, options] of [
     ["dark", { colorScheme: "dark" }],
     ["narrow", { viewport: NARROW }],
   ]) {
+    const { url, state, close } = await play(upstream);
+    state.report = withApplications;
     const page = await open(url, options);
     await until(page.locator("nav a"), "Tail");
     await go(page, "tail");
@@ -350,14 +356,33 @@ async function looks() {
     await button(page, "Apply …").click();
     await page.locator(".changes").waitFor();
     await isSound(page, `${kind} review`, said, shots);
+    await button(page, "Back to the texts").click();
+    await button(page, "Revisions").click();
+    await button(page, "Look at revision 6").click();
+    await page.locator(".difference").waitFor();
+    await isSound(page, `${kind} revisions`, said, shots);
+    await button(page, "Back to the texts").click();
+    state.overtake([MAIN.replace("16MiB", "8MiB"), SITES]);
+    await button(page, "Bring both together").click();
+    await isSound(page, `${kind} conflict`, said, shots);
+    await button(page, "Take both, theirs first").click();
+    await button(page, "Take this into the editor").click();
+    await until(page.locator(".said"), "No mistakes.");
     await go(page, "explain");
     await page.getByLabel("URL").fill("http://a.test/app/x");
     await button(page, "Explain").click();
     await page.locator("pre").waitFor();
     await isSound(page, `${kind} explain`, said, shots);
+    for (const name of ["limits", "requests", "pools"]) {
+      await go(page, name);
+      await page.locator("caption").first().waitFor({ state: "attached" });
+      await isSound(page, `${kind} ${name} of an operator`, said, shots);
+    }
+    await button(page, "Change the member unix:/run/app.sock of app").click();
+    await isSound(page, `${kind} dialog`, said, shots);
     await page.close();
+    close();
   }
-  close();
 }
 
 try {

@@ -21,15 +21,24 @@ mkdirSync(folder, { recursive: true });
 /** Writes what is seen as WebP, which Chromium can make. */
 async function picture(page, name) {
   const png = (await page.screenshot({ caret: "initial" })).toString("base64");
-  const webp = await studio.evaluate(async (png) => {
-    const image = new Image();
-    image.src = `data:image/png;base64,${png}`;
-    await image.decode();
-    const canvas = document.createElement("canvas");
-    [canvas.width, canvas.height] = [image.width, image.height];
-    canvas.getContext("2d").drawImage(image, 0, 0);
-    return canvas.toDataURL("image/webp", 0.8).split(",")[1];
-  }, png);
+  const webp = await studio.evaluate(
+    async ([png, most]) => {
+      const image = new Image();
+      image.src = `data:image/png;base64,${png}`;
+      await image.decode();
+      const canvas = document.createElement("canvas");
+      [canvas.width, canvas.height] = [image.width, image.height];
+      canvas.getContext("2d").drawImage(image, 0, 0);
+      let made = "";
+      // As good as its bound allows.
+      for (let quality = 0.9; quality >= 0.3; quality -= 0.05) {
+        made = canvas.toDataURL("image/webp", quality).split(",")[1];
+        if (made.length * 0.75 <= most) break;
+      }
+      return made;
+    },
+    [png, MOST],
+  );
   const bytes = Buffer.from(webp, "base64");
   assert.ok(bytes.length <= MOST, `${name} has ${bytes.length} bytes`);
   writeFileSync(join(folder, name), bytes);
@@ -37,7 +46,7 @@ async function picture(page, name) {
 }
 
 try {
-  const page = await open(url, { viewport: { width: 1280, height: 860 } });
+  const page = await open(url, { viewport: { width: 1180, height: 760 } });
   await page.waitForTimeout(Number(seconds) * 1000);
   await picture(page, "console-overview.webp");
   const settings = await open(url, { viewport: { width: 1000, height: 640 } });

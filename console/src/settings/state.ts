@@ -111,16 +111,23 @@ export function rebase(files: readonly File[]): void {
   for (const { path, text } of files) write(path, text);
 }
 
+/** What an answer leaves out, such as the difference of texts with mistakes. */
+const NOTHING: Checked = {
+  diagnostics: [],
+  diff: "",
+  changes: { sites: [], server: false, needs_new_processes: false },
+};
+
 /** Asks what the server thinks of the texts; the answer is `said`. */
 export async function check(): Promise<void> {
   const files = texts.value.map(({ path, text }) => ({ path, text }));
   const asked = keyOf(files);
   if (said.value && !checkTrouble.value) return;
   try {
-    const answer = await call<Checked>("POST", "settings/check", { body: { files } });
+    const answer = await call<Partial<Checked>>("POST", "settings/check", { body: { files } });
     if (asked !== key.value) return;
     checkTrouble.value = null;
-    checked.value = { key: asked, said: answer };
+    checked.value = { key: asked, said: { ...NOTHING, ...answer, diff: answer.diff ?? "" } };
   } catch (error) {
     if (asked === key.value) checkTrouble.value = sentence(error);
   }
@@ -190,7 +197,8 @@ async function attempt(
   isConfirmed: boolean,
 ): Promise<Outcome> {
   try {
-    const applied = await ask();
+    const applied = { ...(await ask()) };
+    applied.notes ??= [];
     if (applied.confirm_by) {
       // The clocks may differ: what counts is when the answer came.
       pending.value = waiting(applied.revision, had, files);
