@@ -151,8 +151,10 @@ async function settings() {
   await isApplicable(page);
   await until(page.locator(".said"), "No mistakes.");
 
-  // It survives a reload of the page.
+  // Whoever leaves is asked; the text survives a reload of the page.
+  const question = page.waitForEvent("dialog");
   await page.reload();
+  assert.equal((await question).type(), "beforeunload");
   await until(editor(page), /32MiB/);
   await isApplicable(page);
 

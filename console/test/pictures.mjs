@@ -46,10 +46,10 @@ async function picture(page, name) {
 }
 
 try {
-  const page = await open(url, { viewport: { width: 1180, height: 760 } });
+  const page = await open(url, { viewport: { width: 1400, height: 1000 }, deviceScaleFactor: 0.75 });
   await page.waitForTimeout(Number(seconds) * 1000);
   await picture(page, "console-overview.webp");
-  const settings = await open(url, { viewport: { width: 1000, height: 640 } });
+  const settings = await open(url, { viewport: { width: 1000, height: 680 } });
   await until(settings.locator("nav a"), "Settings");
   await go(settings, "settings");
   const editor = settings.locator(".cm-content");
@@ -61,6 +61,7 @@ try {
   for (const key of ["ArrowUp", "ArrowUp", "End"]) await editor.press(key);
   await editor.pressSequentially("t");
   await until(settings.locator(".cm-completionInfo"), /./);
+  await until(settings.locator(".said"), /bogus/);
   await picture(settings, "console-settings.webp");
 } finally {
   await browser.close();

@@ -103,6 +103,7 @@ test("what the schema of the server knows", () => {
   assert.ok(challenge && argumentAt(challenge, 3)?.values.includes("dns-01"));
   const log = top?.get("error-log");
   assert.ok(log?.properties.find(({ name }) => name === "level")?.values.includes("info"));
+  assert.match(top?.get("statistics")?.docs ?? "", /what there was \(watching\)/);
   assert.equal(schemaOf(null).within([])?.size, 0);
 });
 

@@ -114,7 +114,7 @@ function Now({ told }: { told: Report }) {
   const cpu = (last("cpu_servers") ?? 0) + (last("cpu_master") ?? 0);
   const memory = server.used.servers.resident_bytes + server.used.master.resident_bytes;
   return (
-    <dl class="tiles" aria-label="Now">
+    <dl class="tiles now" aria-label="Now">
       <Tile name="Requests" value={rate(last("requests"))} note={`${whole(stats.requests)} in all`} />
       <Tile name="Median time" value={duration(last("p50"))} note={`99th ${duration(last("p99"))}`} />
       <Tile

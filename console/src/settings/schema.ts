@@ -79,22 +79,25 @@ function directiveOf(node: Node | undefined): Directive | null {
   const rest = typeof given?.items === "object" ? [given.items] : [];
   return {
     name,
-    docs: node.description ?? "",
+    docs: text(node.description),
     example: (node.$comment ?? "").replace(/^in KDL: /, ""),
     arguments: [...(given?.prefixItems ?? []), ...rest].map((item) => ({
       title: item.title ?? "",
-      docs: item.description ?? "",
+      docs: text(item.description),
       values: valuesOf(item),
     })),
     isOpenEnded: rest.length > 0,
     properties: Object.entries(properties?.properties ?? {}).map(([name, item]) => ({
       name,
-      docs: item.description ?? "",
+      docs: text(item.description),
       values: valuesOf(item),
     })),
     children: children?.$ref ?? null,
   };
 }
+
+/** A description as a line of text: links lead nowhere here. */
+const text = (description = ""): string => description.replace(/\[([^\]]*)\]\([^)]*\)/g, "$1");
 
 /** The values that may stand there, where they can be told one by one. */
 function valuesOf(node: Node): string[] {
