@@ -206,7 +206,7 @@ function options(lines: Line[], of: Properties, cursor: { value: number | null }
     cursor: {
       y: false,
       drag: { x: true, y: false, setScale: false, dist: 8 },
-      sync: { key: "time" },
+      sync: ALONE,
       points: { show: false },
     },
     scales: { x: { range: atLeastAMinute }, y: isLogarithmic ? { distr: 3, range } : { range } },
@@ -265,8 +265,14 @@ const dragged = new WeakSet<uPlot>();
 /** Shows a part of the range; a few seconds at least. */
 function narrow(from: number, until: number): void {
   const [first, last] = [Math.floor(from), Math.ceil(until)];
-  if (last - first >= 3) go({ from: first, until: last });
+  if (Number.isSafeInteger(first) && Number.isSafeInteger(last) && last - first >= 3) go({ from: first, until: last });
 }
+
+/** The cursor is that of all graphs; what is drawn over belongs to one, since others may have no width to read it by. */
+const ALONE: uPlot.Cursor.Sync = {
+  key: "time",
+  filters: { pub: (type) => type === "mousemove" || type === "mouseleave" },
+};
 
 /** A click keeps the moment in the address, so that a link leads to it. */
 function keep(plot: uPlot) {
