@@ -3,16 +3,22 @@
 import { effect } from "@preact/signals";
 import type { FunctionComponent } from "preact";
 import { useEffect } from "preact/hooks";
+import { isOffered, isSessionKnown, session } from "./admin";
 import { duration } from "./format";
 import { onKey } from "./keys";
 import { paused, report, trouble } from "./live";
 import { Certificates } from "./pages/certificates";
+import { Explain } from "./pages/explain";
 import { Limits } from "./pages/limits";
 import { Overview } from "./pages/overview";
 import { Pools } from "./pages/pools";
 import { Requests } from "./pages/requests";
+import { Settings } from "./pages/settings";
 import { Sites } from "./pages/sites";
 import { SlowRequests } from "./pages/slow";
+import { Tail } from "./pages/tail";
+import { Confirm, Outcome } from "./parts/confirm";
+import { PendingBanner } from "./parts/pending";
 import { PAGES, type Page, RANGES, type Range, format, go, place } from "./route";
 
 const SHOWN: Record<Page, [title: string, page: FunctionComponent]> = {
@@ -23,6 +29,9 @@ const SHOWN: Record<Page, [title: string, page: FunctionComponent]> = {
   pools: ["Pools", Pools],
   limits: ["Limits", Limits],
   certificates: ["Certificates", Certificates],
+  tail: ["Tail", Tail],
+  settings: ["Settings", Settings],
+  explain: ["Explain", Explain],
 };
 
 const RANGE_NAMES: Record<Range, string> = { "10m": "10 min", "6h": "6 h", "14d": "14 d", days: "years" };
@@ -46,7 +55,7 @@ export function App() {
       <header>
         <Name />
         <nav aria-label="Pages">
-          {PAGES.map((name) => (
+          {PAGES.filter(isOffered).map((name) => (
             <a
               key={name}
               href={format({ ...place.value, page: name, filter: "", sort: "" })}
@@ -56,14 +65,32 @@ export function App() {
             </a>
           ))}
         </nav>
-        <Controls />
       </header>
       <main id="main" tabIndex={-1}>
-        <h1>{title}</h1>
+        <div class="title">
+          <h1>{title}</h1>
+          <Controls page={page} />
+        </div>
         <Trouble />
-        {report.value ? <Shown /> : trouble.value ? null : <p class="empty">Asking the server …</p>}
+        <PendingBanner />
+        <Outcome />
+        <Content page={page} Shown={Shown} />
       </main>
+      <Confirm />
     </>
+  );
+}
+
+function Content({ page, Shown }: { page: Page; Shown: FunctionComponent }) {
+  if (!report.value) return trouble.value ? null : <p class="empty">Asking the server …</p>;
+  if (isOffered(page)) return <Shown />;
+  if (!isSessionKnown.value) return <p class="empty">Asking the server …</p>;
+  return (
+    <p class="empty">
+      {session.value
+        ? `${session.value.user} may not see this page.`
+        : "This server has no admin API, or does not tell you of it: tidegate docs console says how that is asked for."}
+    </p>
   );
 }
 
@@ -87,24 +114,34 @@ function Name() {
   );
 }
 
-function Controls() {
+/** Pages without figures that could stand still. */
+const OTHERS: readonly Page[] = ["tail", "settings", "explain"];
+
+function Controls({ page }: { page: Page }) {
+  if (OTHERS.includes(page)) return null;
   return (
     <div class="controls">
-      <div role="group" aria-label="Time range of graphs">
-        {RANGES.map((range) => (
-          <button
-            type="button"
-            key={range}
-            aria-pressed={place.value.range === range}
-            onClick={() => go({ range, at: null })}
-          >
-            {RANGE_NAMES[range]}
-          </button>
-        ))}
-      </div>
+      {page === "overview" && <Ranges />}
       <button type="button" aria-pressed={paused.value} onClick={() => (paused.value = !paused.value)}>
         {paused.value ? "Go on" : "Pause"}
       </button>
+    </div>
+  );
+}
+
+function Ranges() {
+  return (
+    <div role="group" aria-label="Time range of graphs">
+      {RANGES.map((range) => (
+        <button
+          type="button"
+          key={range}
+          aria-pressed={place.value.range === range}
+          onClick={() => go({ range, at: null, from: null, until: null })}
+        >
+          {RANGE_NAMES[range]}
+        </button>
+      ))}
     </div>
   );
 }

@@ -2,11 +2,13 @@
 // nobody looks.
 
 import { computed, effect, signal } from "@preact/signals";
+import { begin, isSessionKnown } from "./admin";
 import { Unanswered, ask } from "./api";
+import { type Column, columnOf } from "./heat";
 import type { DaysReport, HistoryReport, Report, SlowReport, UnderwayReport } from "./report";
 import { type Page, type Range, place } from "./route";
-import { type Point, point } from "./sample";
-import { EMPTY, type Series, append, fromDays, fromHistory, joined, marked } from "./series";
+import { type Point, point, processPoint } from "./sample";
+import { EMPTY, type Series, append, fromDays, fromHistory, joined, marked, pruned, within } from "./series";
 
 /** Points that are kept of what is asked here: ten minutes. */
 const KEPT = 600;
@@ -35,8 +37,18 @@ const remembered = signal<{ range: Range; series: Series } | null>(null);
 /** Whether the server remembers at all; `null` before it has been asked. */
 export const remembers = signal<boolean | null>(null);
 
-/** What the graphs draw. */
+/** How long requests took, for as long as the page is open. */
+export const heat = signal<Column[]>([]);
+/** Processor time and memory of each process, likewise. */
+export const processes = signal<Series>(EMPTY);
+
+/** What the graphs draw: the whole range, or the part of it that was chosen. */
 export const series = computed<Series>(() => {
+  const { from, until } = place.value;
+  return from === null || until === null ? whole.value : within(whole.value, from, until);
+});
+
+const whole = computed<Series>(() => {
   const { range } = place.value;
   const told = remembered.value?.range === range ? remembered.value.series : null;
   if (range !== "10m") return told ?? EMPTY;
@@ -48,6 +60,11 @@ let taken = 0;
 let ahead: number | null = null;
 let sitesTaken = Number.NEGATIVE_INFINITY;
 let historyTaken = Number.NEGATIVE_INFINITY;
+/** The server and its settings when it was asked who one is, and when that was. */
+let introduced = "";
+let introducedAt = 0;
+/** Seconds until a question that was not answered is asked again. */
+const REFUSED_FOR = 10;
 
 /** Asks for what the page wants. */
 async function round(): Promise<void> {
@@ -56,6 +73,7 @@ async function round(): Promise<void> {
   const withSites = SITES_EVERY[page] !== undefined && started - sitesTaken >= (SITES_EVERY[page] ?? 0) - 0.1;
   const told = await ask<Report>(withSites ? "status" : "status?sites=none");
   learn(told, performance.now() / 1000, withSites);
+  await introduce(told, started);
   if (page === "requests") underway.value = await ask<UnderwayReport>("requests");
   if (page === "slow") slow.value = await ask<SlowReport>("slow");
   await remember(started);
@@ -73,6 +91,10 @@ function learn(told: Report, at: number, withSites: boolean): void {
     const made = gap < PAUSE ? point(before, told, gap) : null;
     if (gap >= PAUSE) historyTaken = Number.NEGATIVE_INFINITY;
     watched.value = append(watched.value, now, made, KEPT);
+    if (made) {
+      heat.value = [...heat.value, columnOf(before, told, now, gap)].slice(-KEPT);
+      processes.value = pruned(append(processes.value, now, processPoint(before, told, gap), KEPT));
+    }
     latest.value = made;
     if (before.server.revision !== told.server.revision) {
       watched.value = marked(watched.value, now, `revision ${told.server.revision}`);
@@ -86,6 +108,15 @@ function learn(told: Report, at: number, withSites: boolean): void {
     sitesTaken = at;
   }
   [report.value, taken] = [told, at];
+}
+
+/** Asks who one is to the server: at first, and again where it may be another server, or other settings. */
+async function introduce(told: Report, now: number): Promise<void> {
+  const { pid, revision } = told.server;
+  const known = `${pid} ${revision}`;
+  if (introduced === known && (isSessionKnown.value || now - introducedAt < REFUSED_FOR)) return;
+  [introduced, introducedAt] = [known, now];
+  await begin();
 }
 
 /** Asks for what the server remembers, where that is due. */

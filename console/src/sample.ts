@@ -42,6 +42,19 @@ export function point(before: Report, after: Report, seconds: number): Point | n
   return made;
 }
 
+/** Processor time and memory of each server process, as `cpu PID` and `resident PID`; those that are new have none yet. */
+export function processPoint(before: Report, after: Report, seconds: number): Point {
+  const had = new Map(before.server.processes.map(({ pid, used }) => [pid, used]));
+  const made: Point = {};
+  for (const { pid, used } of after.server.processes) {
+    const then = had.get(pid);
+    if (!used || !then || seconds <= 0) continue;
+    made[`cpu ${pid}`] = Math.max(0, (used.cpu_seconds - then.cpu_seconds) / seconds);
+    made[`resident ${pid}`] = used.resident_bytes;
+  }
+  return made;
+}
+
 /** Connections and requests that were turned away. */
 export function refused(report: Report): number {
   const { connection_refusals, queue_refusals, requests_shed } = report.stats;

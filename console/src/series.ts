@@ -30,6 +30,25 @@ export function append(series: Series, at: number, point: Point | null, most: nu
   return { times, columns, marks: series.marks.filter((mark) => mark.at >= first) };
 }
 
+/** Without the columns that nothing is known of any more. */
+export function pruned({ times, columns, marks }: Series): Series {
+  const known = Object.entries(columns).filter(([, column]) => column.some((value) => value !== null));
+  return { times, columns: Object.fromEntries(known), marks };
+}
+
+/** What is between two moments, both included. */
+export function within({ times, columns, marks }: Series, from: number, until: number): Series {
+  const start = times.findIndex((time) => time >= from);
+  const later = times.findIndex((time) => time > until);
+  const [first, end] = [start < 0 ? times.length : start, later < 0 ? times.length : later];
+  const cut = Object.entries(columns).map(([name, column]) => [name, column.slice(first, end)] as const);
+  return {
+    times: times.slice(first, end),
+    columns: Object.fromEntries(cut),
+    marks: marks.filter(({ at }) => at >= from && at <= until),
+  };
+}
+
 /** What the server remembers, and behind it what has been seen here since; the last `most` points. */
 export function joined(told: Series, seen: Series, most: number): Series {
   const last = told.times.at(-1) ?? 0;

@@ -3,64 +3,28 @@
 
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
-import { readFileSync } from "node:fs";
-import { createRequire } from "node:module";
-import { join } from "node:path";
-import { chromium } from "playwright-core";
+import { NARROW, go, isSound, look, until } from "./looks.mjs";
 
-const [executablePath, url, tidegate, control, shots] = process.argv.slice(2);
-const axe = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
+const [chromium, url, tidegate, control, shots] = process.argv.slice(2);
 const PAGES = ["overview", "sites", "requests", "slow", "pools", "limits", "certificates"];
-const [WIDE, NARROW] = [
-  { width: 1400, height: 900 },
-  { width: 390, height: 844 },
-];
-
-const browser = await chromium.launch({ executablePath, args: ["--no-sandbox"] });
-const said = [];
-
-async function open(options) {
-  // axe-core is put into the page, which the page itself would not let anybody do.
-  const context = await browser.newContext({ viewport: WIDE, ...options });
-  const page = await context.newPage();
-  page.setDefaultTimeout(20_000);
-  page.on("pageerror", (error) => said.push(`an error: ${error.message}`));
-  page.on("console", (message) => {
-    // A server that remembers nothing, or has no findings, says so with 404.
-    if (message.type() === "error" && !message.text().includes("404")) said.push(message.text());
-  });
-  page.on("request", (request) => {
-    if (!request.url().startsWith(new URL("/", url).href) && !request.url().startsWith("data:"))
-      said.push(`it asks ${request.url()}`);
-  });
-  page.on("dialog", (dialog) => {
-    said.push(`a dialog: ${dialog.message()}`);
-    void dialog.dismiss();
-  });
-  await page.goto(url);
-  return page;
-}
-
-/** Leads to a page of the console. */
-async function go(page, name, query = "") {
-  await page.evaluate((hash) => {
-    location.hash = hash;
-  }, `#/${name}${query}`);
-  await page.locator(`nav a[aria-current=page][href^="#/${name}"]`).waitFor();
-}
+const { browser, said, open } = await look(chromium);
 
 /** The figure of a tile. */
 const tile = (page, name) => page.locator("dt", { hasText: name }).locator("xpath=following-sibling::dd/strong");
-
-/** Waits until a text matches. */
-async function until(locator, pattern) {
-  await locator.filter({ hasText: pattern }).first().waitFor();
-}
 
 async function dataOfAllPages(page) {
   await until(tile(page, "Requests"), /\/s$/);
   await until(page.locator(".busiest"), /a\.test \/fail\/\*/);
   await page.locator(".chart canvas").first().waitFor();
+  // The heat map: drawn, and told to who does not see it.
+  const heat = page.locator("figure", { hasText: "how many took how long" });
+  await until(heat.locator(".legend"), /most.+ to .+slowest/);
+  await heat.locator("tbody tr").first().waitFor({ state: "attached" });
+  await page.waitForFunction(() => {
+    const canvas = document.querySelector("canvas.heat");
+    const { data } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
+    return data.some((value) => value > 0);
+  });
   await go(page, "sites");
   await until(page.locator("tbody tr"), /a\.test\s*\/fail\/\*/);
   await page.locator("input[type=search]").fill("fail");
@@ -112,50 +76,61 @@ async function keysAndPause(page) {
   await page.keyboard.press("p");
   await page.keyboard.press("2");
   await until(page.locator("h1"), "Sites and routes");
+  await page.getByRole("button", { name: "A row for each site" }).click();
+  await page.getByRole("button", { name: "a.test" }).click();
+  await until(page.locator("tbody tr"), /a\.test\s*\/fail/);
   await page.keyboard.press("/");
   assert.equal(await page.evaluate(() => document.activeElement?.getAttribute("type")), "search");
-  await go(page, "overview");
+  await page.keyboard.press("Escape");
+  await page.keyboard.press("1");
+  await until(page.locator("h1"), "Overview");
   await page.locator(".canvas").first().focus();
   await page.keyboard.press("ArrowLeft");
   await page.keyboard.press("Enter");
   await until(page.locator(".note"), /Marked/);
   assert.match(page.url(), /at=\d+/);
   await page.keyboard.press("Escape");
+  // A part of the range, by keys and by drawing over it; the address leads there again.
+  await page.keyboard.press("+");
+  await until(page.locator(".note"), /Shown/);
+  assert.match(page.url(), /from=\d+&until=\d+/);
+  await page.keyboard.press("Escape");
+  await page.locator(".note", { hasText: "Shown" }).waitFor({ state: "detached" });
+  const { x, y, width } = await page.locator(".u-over").first().boundingBox();
+  await page.mouse.move(x + width - 120, y + 40);
+  await page.mouse.down();
+  await page.mouse.move(x + width - 5, y + 40, { steps: 5 });
+  await page.mouse.up();
+  await until(page.locator(".note"), /Shown/);
+  assert.doesNotMatch(page.url(), /[?&]at=/);
+  const link = page.url();
+  await page.goto("about:blank");
+  await page.goto(link);
+  await until(page.locator(".note"), /Shown/);
+  await page.getByRole("button", { name: "Copy the link" }).click();
+  await until(page.locator(".note"), /Copied|Shown/);
+  await page.getByRole("button", { name: "Whole range" }).click();
+  await page.locator(".note", { hasText: "Shown" }).waitFor({ state: "detached" });
 }
 
-/** Nothing serious by axe-core, and nothing wider than the window. */
-async function isSound(page, kind) {
+async function areSound(page, kind) {
   for (const name of PAGES) {
     await go(page, name);
     await page.locator("h1").waitFor();
     if (name !== "overview") await page.locator("caption, .empty, h2").first().waitFor({ state: "attached" });
-    await page.evaluate(axe);
-    const { violations } = await page.evaluate(() => globalThis.axe.run());
-    const serious = violations.filter(({ impact }) => impact === "serious" || impact === "critical");
-    for (const { id, nodes } of serious)
-      said.push(
-        `axe, ${kind}, ${name}: ${id}: ${nodes
-          .map(({ html }) => html)
-          .join(" | ")
-          .slice(0, 500)}`,
-      );
-    const beyond = await page.evaluate(
-      () => document.documentElement.scrollWidth - document.documentElement.clientWidth,
-    );
-    if (beyond > 0) said.push(`${kind}, ${name}: wider than the window by ${beyond}`);
-    if (shots) await page.screenshot({ path: join(shots, `${kind}-${name}.png`), fullPage: true });
+    await isSound(page, `${kind} ${name}`, said, shots);
   }
 }
 
 try {
-  const page = await open({ colorScheme: "light" });
+  const page = await open(url, { colorScheme: "light" });
   await dataOfAllPages(page);
   await keysAndPause(page);
-  await isSound(page, "light");
+  await areSound(page, "light");
   await go(page, "overview");
   await updatesGoOn(page);
-  await isSound(await open({ colorScheme: "dark" }), "dark");
-  await isSound(await open({ viewport: NARROW }), "narrow");
+  await areSound(await open(url, { colorScheme: "dark" }), "dark");
+  await areSound(await open(url, { viewport: NARROW }), "narrow");
 } finally {
   await browser.close();
 }

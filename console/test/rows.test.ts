@@ -2,7 +2,8 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { fillsOf, hitsOf } from "../src/pages/hits";
 import { phasesOf, phasesText } from "../src/pages/phases";
-import { routesOf } from "../src/pages/routes";
+import { type RouteRow, routesOf, sitesOf } from "../src/pages/routes";
+import { isEverything, selectionOf } from "../src/pages/selection";
 import { filtered, sorted } from "../src/parts/sorting";
 import type { Report, Slow } from "../src/report";
 
@@ -111,5 +112,39 @@ test("limits that were hit, the most frequent first", () => {
   assert.deepEqual(
     fillsOf(told).map(({ member }) => member),
     ["connections", "queued"],
+  );
+});
+
+test("which requests are meant, as the server reads it", () => {
+  const nothing = { site: "", route: "", client: "", upstream: "", seconds: "" };
+  assert.ok(isEverything(nothing) && !isEverything({ ...nothing, seconds: "0" }));
+  assert.equal(selectionOf({ ...nothing, site: "a.test", seconds: "1.5" }), "site=a.test\tat-least=1500");
+  assert.equal(selectionOf({ ...nothing, route: "/a b/*", client: "10.0.0.0/8" }), "route=/a b/*\tclient=10.0.0.0/8");
+  for (const wrong of [{ site: "a\tclient=b" }, { seconds: "soon" }, { seconds: "-1" }]) {
+    assert.throws(() => selectionOf({ ...nothing, ...wrong }));
+  }
+});
+
+test("sites are their routes together", () => {
+  const row = { requests: 2, rate: 1, seconds: 3, share: 0.25, p50: 9, refused: 1, failed: 0, sent: 5 };
+  const rows = [
+    { ...row, site: "a", route: "/x" },
+    { ...row, site: "a", route: "/y", rate: null },
+    { ...row, site: "b", route: "/", requests: 0 },
+  ] as unknown as RouteRow[];
+  assert.deepEqual(
+    sitesOf(rows).map(({ site, route, requests, rate, mean, share, p50 }) => [
+      site,
+      route,
+      requests,
+      rate,
+      mean,
+      share,
+      p50,
+    ]),
+    [
+      ["a", "2 routes", 4, 1, 1.5, 0.5, null],
+      ["b", "/", 0, 1, null, 0.25, null],
+    ],
   );
 });

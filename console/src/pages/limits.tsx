@@ -1,11 +1,13 @@
 // Limits that have turned somebody away, and how near the others are.
 
+import { may } from "../admin";
 import { bytes, moment, whole } from "../format";
 import { report } from "../live";
 import { Share } from "../parts/meter";
 import { type Column, Table } from "../parts/table";
 import type { Rate, TurnedAway } from "../report";
 import { type Fill, type Hit, fill, fillsOf, hitsOf } from "./hits";
+import { Bans } from "./operate";
 
 const HITS: Column<Hit>[] = [
   { name: "times", title: "How often", key: ({ times }) => times, show: ({ times }) => whole(times) },
@@ -106,6 +108,7 @@ export function Limits() {
         order="-fill"
         empty="No level has a limit."
       />
+      {told.bans.length > 0 && may("view") && <Bans />}
       {told.bandwidths.length > 0 && (
         <>
           <h2>Bandwidths</h2>

@@ -1,13 +1,16 @@
 // What the server does: what limits it first, then figures of this moment, then graphs.
 
 import { bytes, count, duration, moment, percent, whole } from "../format";
-import { latest, remembers, report, series, sites } from "../live";
+import { heat, latest, processes, remembers, report, series, sites } from "../live";
 import { Chart, type Line } from "../parts/chart";
 import { Findings } from "../parts/findings";
+import { HeatMap, type Span } from "../parts/heatmap";
+import { CopyLink } from "../parts/link";
 import { Tile } from "../parts/meter";
 import { Processes, Workers } from "../parts/processes";
 import type { Report } from "../report";
 import { format, go, place } from "../route";
+import { within } from "../series";
 import { routesOf } from "./routes";
 
 const CLASSES: Line[] = [
@@ -65,12 +68,16 @@ export function Overview() {
       <div class="charts">
         <Chart title="Answers a second, by class" series={seen} lines={CLASSES} show={rate} />
         <Chart title="Time to answer, percentiles" series={seen} lines={TIMES} show={duration} isLogarithmic />
+        {place.value.range === "10m" && (
+          <HeatMap title="Time to answer, how many took how long" columns={heat.value} span={span()} />
+        )}
         <Chart title="Connections and requests" series={seen} lines={shownOf(CONNECTIONS)} show={count} />
         <Chart title="Turned away and failed, a second" series={seen} lines={TURNED_AWAY} show={rate} />
         <Chart title="Processor time (100 % is one processor)" series={seen} lines={CPU} show={percent} />
         <Chart title="Memory of processes" series={seen} lines={MEMORY} show={bytes} isBytes />
         <Chart title="Bytes a second" series={seen} lines={BYTES} show={bytesRate} isBytes />
         <Chart title="File cache: share of hits" series={seen} lines={RATIOS} show={percent} top={1} />
+        <EachProcess />
         {told.stats.tls_handshakes.total > 0 && (
           <Chart title="TLS handshakes a second" series={seen} lines={HANDSHAKES} show={rate} />
         )}
@@ -107,7 +114,7 @@ function Now({ told }: { told: Report }) {
   const cpu = (last("cpu_servers") ?? 0) + (last("cpu_master") ?? 0);
   const memory = server.used.servers.resident_bytes + server.used.master.resident_bytes;
   return (
-    <dl class="tiles" aria-label="Now">
+    <dl class="tiles now" aria-label="Now">
       <Tile name="Requests" value={rate(last("requests"))} note={`${whole(stats.requests)} in all`} />
       <Tile name="Median time" value={duration(last("p50"))} note={`99th ${duration(last("p99"))}`} />
       <Tile
@@ -126,23 +133,58 @@ function Now({ told }: { told: Report }) {
       <Tile name="In flight" value={whole(in_flight.current)} note={limit(in_flight)} isBad={isFull(in_flight)} />
       <Tile name="Waiting" value={whole(queued.current)} note={limit(queued)} isBad={queued.current > 0} />
       <Tile name="Sent" value={bytesRate(last("sent_bytes"))} note={`${bytes(stats.sent_bytes)} in all`} />
-      <Tile name="Processor" value={percent(cpu)} note="of one" />
+      <Tile name="Processor" value={percent(cpu)} note="of one core" />
       <Tile name="Memory" value={bytes(memory)} />
     </dl>
   );
 }
 
-/** The moment that a link leads to. */
+/** What the graphs of the last minutes show: the part that was chosen, or all that is known. */
+function span(): Span | null {
+  const { from, until } = place.value;
+  if (from !== null && until !== null) return { from, until };
+  const [first, last] = [series.value.times[0], series.value.times.at(-1)];
+  return first === undefined || last === undefined ? null : { from: Math.min(first, last - 60), until: last };
+}
+
+/** The moment, or the part of the range, that a link leads to. */
 function Moment() {
-  const { at } = place.value;
-  if (at === null) return null;
+  const { at, from, until } = place.value;
+  if (at === null && (from === null || until === null)) return null;
   return (
     <p class="note">
-      Marked: {moment(at)}, {new Date(at * 1000).toISOString()}. This address leads here again.{" "}
-      <button type="button" onClick={() => go({ at: null })}>
-        Unmark
+      {at !== null && `Marked: ${moment(at)}. `}
+      {from !== null && until !== null && `Shown: ${moment(from)} to ${moment(until)}. `}
+      <CopyLink />{" "}
+      <button type="button" onClick={() => go({ at: null, from: null, until: null })}>
+        {from === null ? "Unmark" : "Whole range"}
       </button>
     </p>
+  );
+}
+
+/** Colours of lines that are told apart by their names. */
+const COLOURS = ["--c1", "--c2", "--c3", "--c4", "--c5"];
+/** Processes that are drawn one by one. */
+const MOST = 10;
+
+/** Each server process, where there are several. */
+function EachProcess() {
+  const { range, from, until } = place.value;
+  const all = report.value?.server.processes ?? [];
+  if (range !== "10m" || all.length < 2) return null;
+  const seen = from !== null && until !== null ? within(processes.value, from, until) : processes.value;
+  const lines = (what: string): Line[] =>
+    all.slice(0, MOST).map(({ pid }, index) => ({
+      column: `${what} ${pid}`,
+      title: String(pid),
+      color: COLOURS[index % COLOURS.length] ?? "--c1",
+    }));
+  return (
+    <>
+      <Chart title="Processor time of each server process" series={seen} lines={lines("cpu")} show={percent} />
+      <Chart title="Memory of each server process" series={seen} lines={lines("resident")} show={bytes} isBytes />
+    </>
   );
 }
 

@@ -1,11 +1,13 @@
 // Applications: the pools that the server runs itself, and the servers elsewhere that it asks.
 
+import { may } from "../admin";
 import { bytes, duration, percent, whole } from "../format";
 import { report } from "../live";
 import { Share, Tile } from "../parts/meter";
 import { type Column, Table } from "../parts/table";
 import type { Member, Opcache, Pool, Refused, Upstream } from "../report";
 import { ratio } from "../sample";
+import { RestartPool, SteerMember } from "./operate";
 
 export function Pools() {
   const told = report.value;
@@ -35,7 +37,7 @@ function PoolSection({ pool }: { pool: Pool }) {
   return (
     <section aria-label={`Pool ${pool.name}`}>
       <h2>
-        Pool {pool.name} <State of={pool.state} />
+        Pool {pool.name} <State of={pool.state} /> <RestartPool name={pool.name} />
       </h2>
       {pool.last_failure && (
         <p class="trouble">
@@ -83,7 +85,7 @@ function UpstreamSection({ upstream }: { upstream: Upstream }) {
       <Table
         caption={`Members of ${upstream.name}`}
         rows={upstream.members}
-        columns={members(upstream.members)}
+        columns={members(upstream)}
         id={({ name }) => name}
         order="name"
         empty="It has no member."
@@ -92,9 +94,9 @@ function UpstreamSection({ upstream }: { upstream: Upstream }) {
   );
 }
 
-function members(all: Member[]): Column<Member>[] {
+function members({ name: group, members: all }: Upstream): Column<Member>[] {
   const total = all.reduce((sum, { requests }) => sum + requests, 0);
-  return [
+  const columns: Column<Member>[] = [
     { name: "name", title: "Member", key: ({ name }) => name, isText: true },
     {
       name: "state",
@@ -119,6 +121,15 @@ function members(all: Member[]): Column<Member>[] {
       show: ({ failures }) => (failures > 0 ? <span class="bad">{whole(failures)}</span> : "0"),
     },
   ];
+  if (may("operate")) {
+    columns.push({
+      name: "way",
+      title: "Operate",
+      key: ({ state }) => state,
+      show: (member) => <SteerMember group={group} member={member} />,
+    });
+  }
+  return columns;
 }
 
 function State({ of }: { of: string }) {

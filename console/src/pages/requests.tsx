@@ -1,9 +1,11 @@
 // The requests that are under way, the oldest first.
 
+import { may } from "../admin";
 import { bytes, duration, whole } from "../format";
 import { underway } from "../live";
 import { type Column, Table } from "../parts/table";
 import type { Underway } from "../report";
+import { CancelMany, CancelRequest } from "./operate";
 
 const phase = ({ phase, status }: Underway) => (status === undefined ? phase : `${phase} ${status}`);
 const line = ({ method, target }: Underway) => [method, target].filter(Boolean).join(" ");
@@ -28,20 +30,30 @@ const COLUMNS: Column<Underway>[] = [
   },
 ];
 
+/** For who may end requests. */
+const OPERATE: Column<Underway> = {
+  name: "way",
+  title: "Operate",
+  key: ({ id }) => id,
+  show: (row) => <CancelRequest row={row} />,
+};
+
 export function Requests() {
   const told = underway.value;
   if (!told) return <p class="empty">Asking the server …</p>;
   return (
     <>
       <p>
-        {whole(told.count)} under way, {whole(told.requests.length)} told, the oldest of them; the question of this
-        page is one. What is answered at once is never here. <code>tidegate cancel ID</code> ends one.
+        {whole(told.count)} under way, this page's own question among them.
+        {told.count > told.requests.length && ` The oldest ${whole(told.requests.length)} are shown.`} What is answered
+        at once is never here. <code>tidegate cancel ID</code> ends one.
         {told.silent_workers > 0 && ` ${told.silent_workers} workers do not answer.`}
       </p>
+      <CancelMany />
       <Table
         caption="Requests under way"
         rows={told.requests}
-        columns={COLUMNS}
+        columns={may("operate") ? [...COLUMNS, OPERATE] : COLUMNS}
         id={({ id }) => id}
         order="-age"
         texts={(row) => [

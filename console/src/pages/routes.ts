@@ -60,3 +60,30 @@ export function routesOf(now: Report, before: Report | null, seconds: number): R
     };
   });
 }
+
+/** A row for each site: its routes together. Percentiles of theirs cannot be added up. */
+export function sitesOf(routes: readonly RouteRow[]): RouteRow[] {
+  const bySite = new Map<string, RouteRow[]>();
+  for (const row of routes) bySite.set(row.site, [...(bySite.get(row.site) ?? []), row]);
+  return [...bySite].map(([site, rows]) => {
+    const sum = (of: (row: RouteRow) => number) => rows.reduce((total, row) => total + of(row), 0);
+    const [requests, seconds] = [sum((row) => row.requests), sum((row) => row.seconds)];
+    const isKnown = rows.some(({ rate }) => rate !== null);
+    return {
+      site,
+      route: rows.length === 1 ? (rows[0]?.route ?? "") : `${rows.length} routes`,
+      requests,
+      rate: isKnown ? sum((row) => row.rate ?? 0) : null,
+      seconds,
+      share: sum((row) => row.share),
+      mean: requests > 0 ? seconds / requests : null,
+      p50: null,
+      p99: null,
+      queue: null,
+      application: null,
+      refused: sum((row) => row.refused),
+      failed: sum((row) => row.failed),
+      sent: sum((row) => row.sent),
+    };
+  });
+}

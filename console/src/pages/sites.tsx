@@ -1,10 +1,12 @@
 // Every route of every site, those first that cost the most time.
 
+import { signal } from "@preact/signals";
 import { bytes, count, duration, whole } from "../format";
 import { sites } from "../live";
 import { Share } from "../parts/meter";
 import { type Column, Table } from "../parts/table";
-import { type RouteRow, routesOf } from "./routes";
+import { go, place } from "../route";
+import { type RouteRow, routesOf, sitesOf } from "./routes";
 
 const COLUMNS: Column<RouteRow>[] = [
   { name: "site", title: "Site", key: ({ site }) => site, isText: true },
@@ -63,18 +65,62 @@ const COLUMNS: Column<RouteRow>[] = [
   { name: "sent", title: "Sent", key: ({ sent }) => sent, show: ({ sent }) => bytes(sent) },
 ];
 
+/** What only a route has. */
+const OF_ROUTES = ["p50", "p99", "queue", "application"];
+
+/** Sites lead to their routes. */
+const OF_SITES: Column<RouteRow>[] = COLUMNS.filter(({ name }) => !OF_ROUTES.includes(name)).map((column) =>
+  column.name === "site"
+    ? {
+        ...column,
+        show: ({ site }) => (
+          <button type="button" class="link" onClick={() => show(false, site)}>
+            {site}
+          </button>
+        ),
+      }
+    : column,
+);
+
+/** Whether the routes of a site are one row. */
+const isBySite = signal(false);
+
+function show(bySite: boolean, filter: string): void {
+  isBySite.value = bySite;
+  go({ filter, sort: "" });
+}
+
 export function Sites() {
   const told = sites.value;
   if (!told) return <p class="empty">Asking the server …</p>;
+  const isUncounted = told.now.sites.length === 0 && told.now.server.sites.length > 0;
+  const routes = routesOf(told.now, told.before, told.seconds);
   return (
-    <Table
-      caption="Routes"
-      rows={routesOf(told.now, told.before, told.seconds)}
-      columns={COLUMNS}
-      id={({ site, route }) => `${site}\n${route}`}
-      order="-seconds"
-      texts={({ site, route }) => [site, route]}
-      empty="There is no site."
-    />
+    <>
+      <div class="controls">
+        <div role="group" aria-label="Rows">
+          {[false, true].map((bySite) => (
+            <button
+              type="button"
+              key={String(bySite)}
+              aria-pressed={isBySite.value === bySite}
+              onClick={() => show(bySite, place.value.filter)}
+            >
+              {bySite ? "A row for each site" : "A row for each route"}
+            </button>
+          ))}
+        </div>
+      </div>
+      <Table
+        key={String(isBySite.value)}
+        caption={isBySite.value ? "Sites" : "Routes"}
+        rows={isBySite.value ? sitesOf(routes) : routes}
+        columns={isBySite.value ? OF_SITES : COLUMNS}
+        id={({ site, route }) => `${site}\n${route}`}
+        order="-seconds"
+        texts={({ site, route }) => [site, route]}
+        empty={isUncounted ? "Sites are not counted here: the settings say `statistics off`." : "There is no site."}
+      />
+    </>
   );
 }

@@ -38,8 +38,10 @@ export function SlowRequests() {
   return (
     <>
       <p>
-        What took longer than 99.9 % of the requests of its route, and at least ten milliseconds. With an access log
-        of the site the request and its client are known, and where the log tells who was asked, the phases.
+        What took longer than 99.9 % of the requests of its route, and at least ten milliseconds; where a route has not
+        had a thousand yet, longer than half a second; and where <code>slow-after</code> says it, longer than that. With
+        an access log of the site the request and its client are known, and where the log tells who was asked, the
+        phases.
       </p>
       <ul class="legend" aria-label="Phases">
         <li>
@@ -65,7 +67,7 @@ export function SlowRequests() {
         id={(row) => `${row.at} ${row.took} ${row.site} ${row.route} ${row.client ?? ""} ${line(row)}`}
         order="-took"
         texts={(row) => [row.site, row.route, line(row), row.client ?? "", String(row.status)]}
-        empty="No request was slow."
+        empty="No request was slow. With `statistics off` none is told."
       />
     </>
   );

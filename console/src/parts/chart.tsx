@@ -5,7 +5,7 @@ import { useSignal } from "@preact/signals";
 import { useEffect, useId, useRef } from "preact/hooks";
 import uPlot from "uplot";
 import { moment } from "../format";
-import { place, go } from "../route";
+import { REACH, go, place } from "../route";
 import { type Series, nearest } from "../series";
 
 export interface Line {
@@ -76,10 +76,12 @@ export function Chart(properties: Properties) {
   const move = (event: KeyboardEvent) => {
     const steps: Record<string, number> = { ArrowLeft: -1, ArrowRight: 1, PageUp: -10, PageDown: 10 };
     const step = steps[event.key];
+    if (event.key === "+") narrowed(series.times, shown, 1 / 2);
+    if (event.key === "-") narrowed(series.times, shown, 2);
     if (event.key === "Enter" && cursor.value !== null) go({ at: Math.round(series.times[cursor.value] ?? 0) });
     if (event.key === "Escape") {
       cursor.value = null;
-      go({ at: null });
+      go({ at: null, from: null, until: null });
     }
     if (step === undefined || series.times.length === 0) return;
     event.preventDefault();
@@ -101,7 +103,7 @@ export function Chart(properties: Properties) {
         hidden={known.length === 0}
         tabIndex={0}
         role="img"
-        aria-label={`${title}. Arrow keys move through time, Enter keeps the moment.`}
+        aria-label={`${title}. Arrow keys move through time, Enter keeps the moment, plus and minus zoom.`}
         onKeyDown={move}
         onBlur={() => (cursor.value = null)}
       />
@@ -124,6 +126,16 @@ function Legend(of: { lines: Line[]; series: Series; at: number; show: Propertie
       {isHeld && time !== undefined && <span class="time">{moment(time)}</span>}
     </p>
   );
+}
+
+/** Zooms around a point; beyond what there is ends the zoom. */
+function narrowed(times: number[], at: number, by: number): void {
+  const [first, last, middle] = [times[0], times.at(-1), times[at]];
+  if (first === undefined || last === undefined || middle === undefined) return;
+  if (by > 1 && place.value.from === null) return;
+  const half = ((last - first) * by) / 2;
+  if (2 * half >= REACH[place.value.range]) go({ from: null, until: null });
+  else narrow(middle - half, middle + half);
 }
 
 /** A dozen points of it as a table. */
@@ -165,7 +177,8 @@ const marks = {
   },
 };
 
-const style = (name: string) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+/** A colour of the style sheet, which follows the system. */
+export const colour = (name: string) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 
 /** 1 B to 1 PiB. */
 const POWERS_OF_TWO = Array.from({ length: 51 }, (_, power) => 2 ** power);
@@ -174,11 +187,14 @@ const POWERS_OF_TWO = Array.from({ length: 51 }, (_, power) => 2 ** power);
 const isDecade = (value: number) => Math.abs(Math.log10(value) - Math.round(Math.log10(value))) < 1e-6;
 
 /** The first seconds are no graph of their own. */
-const atLeastAMinute: uPlot.Scale.Range = (_, low, high) => [Math.min(low, high - 60), high];
+const atLeastAMinute: uPlot.Scale.Range = (_, low, high) => {
+  const { from, until } = place.value;
+  return from !== null && until !== null ? [from, until] : [Math.min(low, high - 60), high];
+};
 
 function options(lines: Line[], of: Properties, cursor: { value: number | null }): uPlot.Options {
   const { show, isLogarithmic = false, isBytes = false, top } = of;
-  const axis = { stroke: () => style("--faint"), font: "11px system-ui", ticks: { show: false } };
+  const axis = { stroke: () => colour("--faint"), font: "11px system-ui", ticks: { show: false } };
   const range: uPlot.Scale.Range = (_, low, high) => {
     if (isLogarithmic) return [Math.min(low ?? 1e-4, 1e-4), Math.max(high ?? 0.1, 0.1)];
     return [0, Math.max(top ?? 0, (high ?? 0) * 1.1) || 1];
@@ -187,7 +203,12 @@ function options(lines: Line[], of: Properties, cursor: { value: number | null }
     width: 300,
     height: HEIGHT,
     legend: { show: false },
-    cursor: { y: false, drag: { x: false, y: false }, sync: { key: "time" }, points: { show: false } },
+    cursor: {
+      y: false,
+      drag: { x: true, y: false, setScale: false, dist: 8 },
+      sync: ALONE,
+      points: { show: false },
+    },
     scales: { x: { range: atLeastAMinute }, y: isLogarithmic ? { distr: 3, range } : { range } },
     axes: [
       { ...axis, space: 70, size: 24, grid: { show: false }, ...times() },
@@ -198,7 +219,7 @@ function options(lines: Line[], of: Properties, cursor: { value: number | null }
         ...(isBytes && { incrs: POWERS_OF_TWO }),
         filter: (_, splits) => splits.map((split) => (isLogarithmic && !isDecade(split) ? null : split)),
         grid: {
-          stroke: () => style("--line"),
+          stroke: () => colour("--line"),
           width: 1,
           filter: (_, splits) => splits.map((split) => (isLogarithmic && !isDecade(split) ? null : split)),
         },
@@ -209,7 +230,7 @@ function options(lines: Line[], of: Properties, cursor: { value: number | null }
       {},
       ...lines.map(({ title, color }) => ({
         label: title,
-        stroke: () => style(color),
+        stroke: () => colour(color),
         width: 1.5,
         points: { show: false },
         spanGaps: false,
@@ -221,13 +242,41 @@ function options(lines: Line[], of: Properties, cursor: { value: number | null }
         (plot) =>
           (cursor.value = plot.cursor.left !== undefined && plot.cursor.left >= 0 ? (plot.cursor.idx ?? null) : null),
       ],
+      setSelect: [zoom],
       ready: [(plot) => plot.over.addEventListener("click", () => keep(plot))],
     },
   };
 }
 
+/** What was drawn over becomes the range. */
+function zoom(plot: uPlot) {
+  const { left, width } = plot.select;
+  if (width <= 0) return;
+  const [from, until] = [plot.posToVal(left, "x"), plot.posToVal(left + width, "x")];
+  narrow(from, until);
+  // The click that ends it keeps no moment.
+  dragged.add(plot);
+  setTimeout(() => dragged.delete(plot));
+  plot.setSelect({ left: 0, top: 0, width: 0, height: 0 }, false);
+}
+
+const dragged = new WeakSet<uPlot>();
+
+/** Shows a part of the range; a few seconds at least. */
+function narrow(from: number, until: number): void {
+  const [first, last] = [Math.floor(from), Math.ceil(until)];
+  if (Number.isSafeInteger(first) && Number.isSafeInteger(last) && last - first >= 3) go({ from: first, until: last });
+}
+
+/** The cursor is that of all graphs; what is drawn over belongs to one, since others may have no width to read it by. */
+const ALONE: uPlot.Cursor.Sync = {
+  key: "time",
+  filters: { pub: (type) => type === "mousemove" || type === "mouseleave" },
+};
+
 /** A click keeps the moment in the address, so that a link leads to it. */
 function keep(plot: uPlot) {
+  if (dragged.delete(plot)) return;
   const time = plot.cursor.idx == null ? undefined : plot.data[0][plot.cursor.idx];
   if (time !== undefined) go({ at: Math.round(time) });
 }
@@ -251,8 +300,8 @@ function times(): Pick<uPlot.Axis, "values"> {
 function drawMarks(plot: uPlot) {
   const { ctx, bbox } = plot;
   const kept = place.value.at;
-  const all = (marks.of.get(plot) ?? []).map(({ at }) => ({ at, color: style("--faint") }));
-  if (kept !== null) all.push({ at: kept, color: style("--link") });
+  const all = (marks.of.get(plot) ?? []).map(({ at }) => ({ at, color: colour("--faint") }));
+  if (kept !== null) all.push({ at: kept, color: colour("--link") });
   for (const { at, color } of all) {
     const x = Math.round(plot.valToPos(at, "x", true));
     if (!(x >= bbox.left && x <= bbox.left + bbox.width)) continue;

@@ -40,6 +40,11 @@ export function Phases({ phases, whole, label }: { phases: Phase[]; whole: numbe
   );
 }
 
+/** A status code; failures of the server stand out. */
+export function Status({ of }: { of: number }) {
+  return of >= 500 ? <span class="bad">{of}</span> : <span>{of}</span>;
+}
+
 /** A figure with its name. */
 export function Tile({
   name,

@@ -1,6 +1,7 @@
 // The processes of the server, and how evenly they share the work.
 
-import { bytes, duration, whole } from "../format";
+import { bytes, duration, percent, whole } from "../format";
+import { processes as perProcess } from "../live";
 import type { Process, ServerFacts, Worker } from "../report";
 import { Share } from "./meter";
 import { type Column, Table } from "./table";
@@ -41,6 +42,13 @@ export function Processes({ server }: { server: ServerFacts }) {
   if (processes.some(({ used }) => used)) {
     columns.push(
       {
+        name: "now",
+        title: "Processor now",
+        help: "100 % is one processor",
+        key: ({ pid }) => cpuNow(pid),
+        show: ({ pid }) => percent(cpuNow(pid)),
+      },
+      {
         name: "cpu",
         title: "Processor time",
         key: ({ used }) => used?.cpu_seconds,
@@ -68,6 +76,9 @@ export function Processes({ server }: { server: ServerFacts }) {
     </section>
   );
 }
+
+/** Of the last second. */
+const cpuNow = (pid: number) => perProcess.value.columns[`cpu ${pid}`]?.at(-1);
 
 /** The workers one by one, where the server tells of them. */
 export function Workers({ workers }: { workers: Worker[] | undefined }) {

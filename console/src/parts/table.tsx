@@ -1,4 +1,5 @@
-// A table that is sorted by its heads and filtered by a word, and shows no more rows than a person reads.
+// A table that is sorted by its heads and filtered by a word, and shows no more rows than a person reads. Where the window is
+// narrow its rows are cards, which take the roles of a table from its elements: so they are said.
 
 import { useSignal } from "@preact/signals";
 import type { ComponentChildren } from "preact";
@@ -28,8 +29,8 @@ interface Properties<Row> {
   empty: string;
 }
 
-/** Rows that are shown at first, and with each demand for more. */
-const SHOWN = 50;
+/** Rows that are shown at first; a demand for more brings some times as many. On a telephone each takes several lines. */
+const SHOWN = globalThis.matchMedia?.("(max-width: 40rem)").matches ? 15 : 50;
 
 export function Table<Row>({ caption, rows, columns, id, order, texts, empty }: Properties<Row>) {
   const more = useSignal(SHOWN);
@@ -47,20 +48,25 @@ export function Table<Row>({ caption, rows, columns, id, order, texts, empty }: 
         <p class="empty">{empty}</p>
       ) : (
         <div class="scrolled" role="region" aria-label={caption} tabIndex={0}>
-          <table>
+          <table role="table">
             <caption>{caption}</caption>
-            <thead>
-              <tr>
+            <thead role="rowgroup">
+              <tr role="row">
                 {columns.map((column) => (
                   <Head key={column.name} column={column} chosen={chosen} choose={choose} />
                 ))}
               </tr>
             </thead>
-            <tbody>
+            <tbody role="rowgroup">
               {inOrder.slice(0, more.value).map((row) => (
-                <tr key={id(row)}>
+                <tr role="row" key={id(row)}>
                   {columns.map((column) => (
-                    <td key={column.name} class={column.isText ? "text" : undefined}>
+                    <td
+                      role="cell"
+                      key={column.name}
+                      class={column.isText ? "text" : undefined}
+                      data-title={column.title}
+                    >
                       {column.show ? column.show(row) : column.key(row)}
                     </td>
                   ))}
@@ -94,6 +100,7 @@ function Head<Row>(of: { column: Column<Row>; chosen: string; choose: (sort: str
   return (
     <th
       scope="col"
+      role="columnheader"
       class={column.isText ? "text" : undefined}
       aria-sort={isChosen ? (isDescending ? "descending" : "ascending") : undefined}
     >

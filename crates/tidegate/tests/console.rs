@@ -1,5 +1,6 @@
 //! The console in a real browser: data on every page, updates that survive a reload and an upgrade, names that clients chose as
-//! text, nothing that axe-core calls serious, nothing wider than a telephone. What is looked at is in `console/test/browser.mjs`.
+//! text, nothing that axe-core calls serious, nothing wider than a telephone. What is looked at is in `console/test/browser.mjs`, and
+//! what wants an admin API in `console/test/admin.mjs`, before a played one.
 //!
 //! Where the browser, Node.js or the console is missing the test says so and passes on a contributor's machine; with `CI` set it
 //! fails. `cargo xtask tools` and `cargo xtask console --test` provide them.
@@ -7,6 +8,7 @@
 mod running;
 
 use running::{BINARY, Folder, Server};
+use std::ffi::OsStr;
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};
@@ -104,17 +106,27 @@ fn a_browser_shows_what_the_server_does() {
     });
     let port = address.rsplit(':').next().unwrap();
     let url = format!("http://localhost:{port}/.console/");
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../console/test/browser.mjs");
+    let control = server.control.as_ref().unwrap();
+    let said = [
+        look(&chromium, &folder, "browser.mjs", &[url.as_ref(), BINARY.as_ref(), control.as_ref()]),
+        look(&chromium, &folder, "admin.mjs", &[url.as_ref()]),
+    ];
+    is_over.store(true, SeqCst);
+    load.join().unwrap();
+    for said in said {
+        assert!(said.ends_with("all is well\n"), "{said}");
+    }
+}
+
+/// Has the browser look at what a script of `console/test` wants to see: what the script says of it.
+fn look(chromium: &Path, folder: &Folder, script: &str, arguments: &[&OsStr]) -> String {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../console/test").join(script);
     let mut node = Command::new("node");
-    node.arg(script).arg(chromium).arg(&url).arg(BINARY).arg(server.control.as_ref().unwrap());
+    node.arg(script).arg(chromium).args(arguments);
     if let Some(shots) = std::env::var_os("TIDEGATE_SCREENSHOTS") {
         fs::create_dir_all(&shots).unwrap();
         node.arg(shots);
     }
     let output = node.env("HOME", &folder.0).output_in_time();
-    is_over.store(true, SeqCst);
-    load.join().unwrap();
-    let said =
-        format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    assert!(output.status.success() && said.contains("all is well"), "{said}");
+    format!("{}{}", String::from_utf8_lossy(&output.stderr), String::from_utf8_lossy(&output.stdout))
 }
