@@ -453,6 +453,7 @@ fn serve(
             return respond(&Reply { is_ok, text });
         }
         Some(Request::Bans) => return respond(&Reply::ok(status_registry.rates().bans())),
+        Some(Request::LiftAll) => return respond(&Reply::ok(status_registry.lift_all())),
         Some(Request::Lift(address)) => {
             let (is_ok, text) = status_registry.lift(address);
             return respond(&Reply { is_ok, text });
