@@ -354,8 +354,7 @@ impl<'a> Checker<'a> {
                 let switch = switch_help(item.directive, &entry.value)
                     .filter(|_| entry.name.is_none() && matches!(kind, Kind::Choice(_)));
                 let help = switch.unwrap_or(error.help);
-                let help = meant(item.directive.name, &entry.value)
-                    .map_or(help.clone(), |meant| format!("{meant}; {help}"));
+                let help = meant(item.directive.name, &entry.value).unwrap_or(help);
                 self.diagnostics.push(
                     Diagnostic::error(format!("`{}`: {}", item.directive.name, error.message))
                         .at(&item.file.source, range.clone())
@@ -462,9 +461,9 @@ impl<'a> Checker<'a> {
 /// What is written in place of a value whose directive leaves no doubt of what is meant.
 fn meant(directive: &str, value: &Literal) -> Option<String> {
     match (directive, value) {
-        ("mode", Literal::Integer(bits)) => {
-            Some(format!("write the permission bits in octal and in quotes, `mode \"0{bits}\"`"))
-        }
+        ("mode", Literal::Integer(bits)) => Some(format!(
+            "write the permission bits in octal and in quotes, `mode \"0{bits}\"`; who may write may connect"
+        )),
         ("bucket", Literal::Text(name)) => {
             value::meant_token(name).map(|name| format!("write `bucket \"{name}\"`"))
         }
