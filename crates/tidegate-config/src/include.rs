@@ -89,6 +89,7 @@ impl<'a, 'b> Reader<'a, 'b> {
             self.is_fatal = true;
             return;
         }
+        parsed.explain_unquoted(&file.source);
         parsed.explain_foreign(&file.source);
         let start = self.checker.diagnostics.len();
         let lost = self.lost_sites(&file, &parsed, is_main).map(|site| {

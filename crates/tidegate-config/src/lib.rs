@@ -47,5 +47,5 @@ pub use source::Source;
 pub use suggest::nearest;
 pub use token_keys::read_published_keys;
 pub use url_keys::read_url_keys;
-pub use value::{duration_text, read_duration, size_text};
+pub use value::{duration_text, literal_word, read_duration, size_text};
 pub use written::{Document, WrittenSettings};

@@ -1,7 +1,7 @@
 //! Texts of the settings with placeholders: the address of `redirect`, the path of `rewrite` and `hand-to`, the values of
 //! `header` and `request-header`.
 //!
-//! What is no placeholder is text, braces included, so that JSON may stand in a field. What a client has sent is encoded for
+//! What is no placeholder is text, braces included, so that JSON may stand in a field; `{{client}}` is the text `{client}`. What a client has sent is encoded for
 //! the place that it is put into, so that it ends no field, begins no parameter, and names neither a folder nor a host that
 //! the text does not.
 
@@ -14,6 +14,7 @@ use std::borrow::Cow;
 use std::fmt::Write;
 use std::ops::Range;
 use std::rc::Rc;
+use tidegate_config::literal_word;
 use tidegate_config::settings::{Country, PathPattern, Route, Shared, ValueMap, Values};
 use tidegate_http::path::{PathError, encode_path, normalise, without_host};
 use tidegate_http::{Target, language, query};
@@ -186,6 +187,11 @@ impl Template {
     pub fn parse(text: &str, scope: Scope<'_>) -> Template {
         let (mut pieces, mut plain, mut rest) = (Vec::new(), String::new(), text);
         while let Some(first) = rest.chars().next() {
+            if let Some(word) = literal_word(rest) {
+                plain.extend(["{", word, "}"]);
+                rest = &rest[word.len() + 4..];
+                continue;
+            }
             let inside =
                 rest.strip_prefix('{').and_then(|rest| rest.split_once('}')).map(|(inside, _)| inside);
             let piece = inside.and_then(|inside| {
@@ -541,6 +547,14 @@ mod tests {
             ("{path}", false),
         ] {
             assert_eq!(Template::parse(text, Scope::default()).fixed(), fixed.then_some(text), "{text}");
+        }
+        for (text, literal) in [
+            ("{{client}}", "{client}"),
+            ("a{{x_y:-z}}b", "a{x_y:-z}b"),
+            ("{{{client}}", "{{client}"),
+            ("{\"a\":{\"b\":{}}}", "{\"a\":{\"b\":{}}}"),
+        ] {
+            assert_eq!(Template::parse(text, Scope::default()).fixed(), Some(literal), "{text}");
         }
         let pieces = [Piece::Text("{".into()), Piece::Path, Piece::Query, Piece::Text("}".into())];
         assert_eq!(Template::parse("{{path}{query}}", Scope::default()).pieces, pieces);

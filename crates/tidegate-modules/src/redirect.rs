@@ -79,6 +79,8 @@ pub struct Respond {
     media_type: String,
     /// `None`: nobody has said it.
     body: Option<String>,
+    /// What the server's short page says; `None`: what it says of every such status.
+    sentence: Option<&'static str>,
 }
 
 impl Respond {
@@ -89,7 +91,18 @@ impl Respond {
             true => "text/html; charset=utf-8",
             false => "text/plain; charset=utf-8",
         });
-        Respond { status: Status(status), media_type: media_type.into(), body: body.map(str::to_owned) }
+        Respond {
+            status: Status(status),
+            media_type: media_type.into(),
+            body: body.map(str::to_owned),
+            sentence: None,
+        }
+    }
+
+    /// What stands in for a site that is left out for a mistake: nobody should look for load.
+    pub fn left_out(status: u16) -> Respond {
+        let sentence = "This site is not served because of a mistake in its settings. The error log of the server names it.";
+        Respond { sentence: Some(sentence), ..Respond::new(status, None, None) }
     }
 
     fn is_short_page(&self) -> bool {
@@ -100,7 +113,10 @@ impl Respond {
 impl Handler for Respond {
     fn handle(&self, _: &mut Exchange<'_>, _: Pass) -> Reply {
         if self.is_short_page() {
-            return Reply::Ready(answer::error(self.status));
+            return Reply::Ready(match self.sentence {
+                Some(sentence) => answer::explained(self.status, sentence),
+                None => answer::error(self.status),
+            });
         }
         Reply::Ready(match &self.body {
             Some(body) if !body.is_empty() && self.status.has_body() => {

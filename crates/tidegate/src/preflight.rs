@@ -24,7 +24,7 @@ use tidegate_core::admission::memory_for_connections;
 use tidegate_core::tls::{PairKey, TlsError, automatic_names, key_of, read_clients, read_roots};
 use tidegate_io::clock::wall_seconds;
 use tidegate_tls::acme::local::is_local;
-use tidegate_tls::{Certificate, Pair};
+use tidegate_tls::{Certificate, NOT_FOR_THIS_USER, Pair};
 
 /// Findings, each with the place of the site that it costs where it is an error of one.
 struct Findings<'a> {
@@ -371,8 +371,15 @@ impl Findings<'_> {
             self.pairs.insert(key.clone(), read.map_err(|error| error.to_string()));
         }
         if let Some(Err(error)) = self.pairs.get(&key) {
-            let help =
-                "no client is served without it: name a file that is there and whole, or take the line out";
+            let help = match error.contains(NOT_FOR_THIS_USER) {
+                true => {
+                    "no client is served without it: start the server as root, which reads it before it becomes its `user`, or let \
+                         the user read it that starts it (`chown`, `chmod 600`)"
+                }
+                false => {
+                    "no client is served without it: name a file that is there and whole, or take the line out"
+                }
+            };
             let error = Diagnostic::error(error.clone()).help(help);
             self.add(site, &files.origin, error);
         }

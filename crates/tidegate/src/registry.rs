@@ -294,6 +294,7 @@ impl Registry {
             }
             Action::Redirect { to, status } => Rc::new(Redirect::new(to, *status, Scope::of(route))),
             Action::HandTo { to } => Rc::new(HandTo::new(to, Scope::of(route))),
+            Action::Respond { status, .. } if site.left_out.is_some() => Rc::new(Respond::left_out(*status)),
             Action::Respond { status, body, media_type } => {
                 Rc::new(Respond::new(*status, body.as_deref(), media_type.as_deref()))
             }

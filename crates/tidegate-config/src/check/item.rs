@@ -83,6 +83,19 @@ impl Item {
         self.unknown.iter().any(|word| suggest::means(word, context, names))
     }
 
+    /// The line as it was written, without one of its properties.
+    pub(crate) fn written_without(&self, property: &str) -> String {
+        let slice = |placed: &Placed| self.file.source.slice(&placed.range);
+        let mut line = self.directive.name.to_owned();
+        for placed in &self.arguments {
+            line.extend([" ", slice(placed)]);
+        }
+        for (name, placed) in self.properties.iter().filter(|(name, _)| *name != property) {
+            line.extend([" ", *name, "=", slice(placed)]);
+        }
+        line
+    }
+
     /// The numbers among its arguments.
     pub(crate) fn numbers(&self) -> impl Iterator<Item = u64> {
         self.arguments.iter().filter_map(|placed| match placed.value {

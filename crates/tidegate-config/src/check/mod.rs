@@ -224,6 +224,9 @@ impl<'a> Checker<'a> {
         let property = directive.properties.iter().find(|property| property.name == text);
         let help = match property {
             Some(property) => format!("write `{}={}`", property.name, property.default.unwrap_or("…")),
+            None if self.fitting_property(item, entry, range).is_some() => {
+                self.fitting_property(item, entry, range).unwrap_or_default()
+            }
             None if switch_help(directive, &entry.value).is_some() => {
                 switch_help(directive, &entry.value).unwrap_or_default()
             }
@@ -243,6 +246,34 @@ impl<'a> Checker<'a> {
                 .at(&item.file.source, range.clone())
                 .help(help),
         );
+    }
+
+    /// What is said of a value that stands alone and fits one of the properties that is not given.
+    fn fitting_property(&self, item: &Item, entry: &Entry, range: &Range<usize>) -> Option<String> {
+        let written = match &entry.value {
+            Literal::Text(text) => Written::Text { text, is_bare: false },
+            Literal::Integer(number) => Written::Number(*number),
+            Literal::Other => return None,
+        };
+        let mut properties = item.directive.properties.iter();
+        let property = properties.find(|property| {
+            let is_narrow = matches!(
+                property.kind,
+                Kind::Number { .. }
+                    | Kind::Choice(_)
+                    | Kind::Duration { .. }
+                    | Kind::Size { .. }
+                    | Kind::Rate
+            );
+            is_narrow
+                && !item.properties.iter().any(|(known, _)| *known == property.name)
+                && value::read(property.kind, &[], written, &item.file.folder).is_ok()
+        })?;
+        let written = format!("{}={}", property.name, item.file.source.slice(range));
+        Some(match item.directive.arguments.is_empty() {
+            true => format!("write `{} {written}`", item.directive.name),
+            false => format!("write `{written}`"),
+        })
     }
 
     fn property(&mut self, item: &mut Item, entry: &Entry, name: &str, range: Range<usize>) {
@@ -323,6 +354,7 @@ impl<'a> Checker<'a> {
                 let switch = switch_help(item.directive, &entry.value)
                     .filter(|_| entry.name.is_none() && matches!(kind, Kind::Choice(_)));
                 let help = switch.unwrap_or(error.help);
+                let help = meant(item.directive.name, &entry.value).unwrap_or(help);
                 self.diagnostics.push(
                     Diagnostic::error(format!("`{}`: {}", item.directive.name, error.message))
                         .at(&item.file.source, range.clone())
@@ -423,6 +455,19 @@ impl<'a> Checker<'a> {
                 item.pairs.push((key, value));
             }
         }
+    }
+}
+
+/// What is written in place of a value whose directive leaves no doubt of what is meant.
+fn meant(directive: &str, value: &Literal) -> Option<String> {
+    match (directive, value) {
+        ("mode", Literal::Integer(bits)) => Some(format!(
+            "write the permission bits in octal and in quotes, `mode \"0{bits}\"`; who may write may connect"
+        )),
+        ("bucket", Literal::Text(name)) => {
+            value::meant_token(name).map(|name| format!("write `bucket \"{name}\"`"))
+        }
+        _ => None,
     }
 }
 

@@ -194,6 +194,7 @@ pub(super) const DIRECTIVES: &[Directive] = &[
               `missing` it is only sent where the answer has none. `{client}`, `{country}` (its country, as the `country-database` says), `{language}` (of `languages`), `{host}`, `{method}`, `{path}`, `{query}`, `{scheme}`, `{uri}`, `{user}` (who has logged in) and `{groups}` (those of that user, with commas between them) are \
               filled in, and `{header.NAME}`, `{cookie.NAME}`, `{query.NAME}`, `{value.NAME}`, `{1}` and `{id}` (stars and \
               groups of the route), with a default where one may be empty, `{cookie.ab:-a}`; `{path}` is the path that the client has asked for, also where `index` or `try` lead to another. \
+              A word in brackets that is no placeholder is a mistake; a word that is meant as it is stands in two of them, `{{word}}`. Other text in brackets, such as JSON, is left as it is. \
               Fields that the server itself must get right are refused.",
         example: "header \"X-Content-Type-Options\" \"nosniff\"",
         ..Directive::new("header", EVERYWHERE)

@@ -193,9 +193,11 @@ pub(super) const DIRECTIVES: &[Directive] = &[
                 name: "by",
                 kind: Kind::FieldTemplate,
                 default: Some("{client}"),
-                doc: "What is counted by itself: a text with placeholders. Requests for which it is the same count \
-                  together. Of an IPv6 address `{client}` is the network of 64 bits here, which is what one customer has. \
-                  A text without a placeholder makes one count of all.",
+                doc: "What is counted by itself: a text with placeholders, which are `{client}`, `{client.name}`, `{country}`, \
+                  `{groups}`, `{host}`, `{method}`, `{path}`, `{query}`, `{request-id}`, `{scheme}`, `{uri}`, `{user}`, \
+                  `{header.NAME}`, `{cookie.NAME}`, `{query.NAME}`, `{value.NAME}`, and `{1}` and `{id}` (stars and groups of \
+                  the route). Requests for which it is the same count together. Of an IPv6 address `{client}` is the network of 64 bits here, which is what one customer has. \
+                  A text without a placeholder makes one count of all: write `\"all\"`.",
             },
             Property {
                 name: "keys",

@@ -242,8 +242,8 @@ pub(super) const DIRECTIVES: &[Directive] = &[
               | `{tls-version}`, `{tls-cipher}` | of TLS, such as `TLSv1.3` |\n\
               | `{method}`, `{target}`, `{protocol}` | the request line, as sent |\n\
               | `{path}`, `{query}` | the target before and behind its `?` |\n\
-              | `{status}` | of the response; 499 where the client left before it |\n\
-              | `{bytes}` | of the response, without its head |\n\
+              | `{status}` | of the response; 499 where the client left before it, or an operator has cancelled the request |\n\
+              | `{bytes}` | of the content of the response: without its head, and without chunks and frames |\n\
               | `{bytes-in}`, `{bytes-out}` | of request and response, heads included |\n\
               | `{duration}`, `{duration-ms}`, `{duration-us}` | from the complete request head to the last byte \
               of the response handed to the kernel: seconds, milliseconds, microseconds |\n\
@@ -434,7 +434,8 @@ pub(super) const DIRECTIVES: &[Directive] = &[
         "history off"),
     Directive {
         arguments: &[one("path", Kind::File)],
-        doc: "A file that keeps the totals of days over a stop; it is written every five minutes, and at the end. Without it, \
+        doc: "A file that keeps the totals of days over a stop; it is written every five minutes, and at the end. It is this \
+              server's own: two that name the same one overwrite each other's. Without it, \
               `totals.json` in the folder that the service manager has for such things (`STATE_DIRECTORY`); where there is \
               none, the totals begin anew with each start.",
         example: "totals \"totals.json\"",

@@ -6,7 +6,7 @@ use crate::check::{duration, number};
 use crate::directive::Context;
 use crate::settings::gateway::{Connections, Destination, Gateway};
 use crate::settings::{Forward, Remembering};
-use crate::value::Value;
+use crate::value::{Value, asks_for_user, is_constant};
 use std::collections::BTreeSet;
 use std::time::Duration;
 
@@ -50,7 +50,7 @@ pub(super) fn forward(
             checker.diagnostics.push(child.error(message).help(help));
             return None;
         };
-        if crate::value::asks_for_user(&by) || !by.contains('{') {
+        if asks_for_user(&by) || is_constant(&by) {
             let message = "with this all clients would share one decision";
             let help = "name what tells one user from another: `by=\"{cookie.session}\"`";
             checker.diagnostics.push(child.error(message).help(help));

@@ -30,6 +30,35 @@ pub(super) fn check(checker: &mut Checker<'_>, server: &Server, nodes: &[TopNode
     spill(checker, &server.settings, nodes);
     listeners(checker, server);
     circles(checker, server, nodes);
+    statistics(checker, nodes);
+}
+
+/// Warns of what goes by the figures of sites and routes where none are kept.
+fn statistics(checker: &mut Checker<'_>, nodes: &[TopNode]) {
+    let is_off = |top: &TopNode| top.node.name == "statistics" && name_of(&top.node) == Some("off");
+    let Some(off) = nodes.iter().find(|top| is_off(top)) else { return };
+    let (line, _) = off.file.source.position(off.node.name_range.start);
+    let place = format!("`statistics off` in {}:{line}", off.file.source.name);
+    let mut inside: Vec<(&Source, &Node)> = nodes.iter().map(|top| (&top.file.source, &top.node)).collect();
+    let mut found = Vec::new();
+    while let Some((source, node)) = inside.pop() {
+        let what = match node.name.as_str() {
+            "slow-after" => Some("no slow request is remembered"),
+            "bucket" => Some("no request is counted in it"),
+            "console" => Some("it has neither sites and routes nor a history to show"),
+            _ => None,
+        };
+        found.extend(what.map(|what| (source, node, what)));
+        inside.extend(node.children.iter().flatten().map(|child| (source, child)));
+    }
+    found.sort_by_key(|(source, node, _)| (source.name.clone(), node.name_range.start));
+    for (source, node, what) in found {
+        let message = format!("`{}` beside {place}: {what}", node.name);
+        let help =
+            "take one of the two out; `statistics { history off }` keeps the figures of sites and routes";
+        let warning = Diagnostic::warning(message).at(source, node.name_range.clone());
+        checker.diagnostics.push(warning.help(help));
+    }
 }
 
 /// A text, and the definitions that it stands in.

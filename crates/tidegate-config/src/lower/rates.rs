@@ -6,12 +6,16 @@ use std::num::{NonZeroU32, NonZeroU64};
 
 use crate::check::{Checker, Item, Placed};
 use crate::diagnostic::Diagnostic;
+use crate::directive::Kind;
 use crate::settings::pool::Queue;
 use crate::settings::{Ban, Bandwidth, Bound, Limit, RequestRate};
-use crate::value::{Value, meant_by_constant};
+use crate::value::{Value, foreign_variable, is_constant, meant_by_constant};
 
 /// What a `limit` may bound; one of them has to be given.
 const BOUNDS: [&str; 3] = ["requests", "concurrent", "connections"];
+
+/// What one writes where one count for all is meant.
+const FOR_ALL: [&str; 6] = ["all", "everybody", "everyone", "everything", "total", ""];
 
 /// What to do where something is shared and there is no store.
 const NO_STORE: &str =
@@ -54,7 +58,10 @@ impl Names {
             };
             let problem = problem.or_else(|| self.unshared(item));
             if let Some((message, help)) = problem {
-                let help = format!("{help}: `{}`", item.directive.example);
+                let help = match help.contains('`') {
+                    true => help,
+                    false => format!("{help}: `{}`", item.directive.example),
+                };
                 checker.diagnostics.push(item.error(message).help(help));
                 continue;
             }
@@ -126,7 +133,7 @@ fn misplaced(item: &Item, bound: &str) -> Option<(String, String)> {
     let belongs = [("burst", "requests"), ("queue", "concurrent"), ("age", "concurrent")];
     if let Some((property, owner)) = belongs.into_iter().find(|(name, owner)| has(name) && *owner != bound) {
         let message = format!("`{property}` belongs to `{owner}`, and this limits `{bound}`");
-        return Some((message, format!("take `{property}` out")));
+        return Some((message, format!("write `{}`", item.written_without(property))));
     }
     let is_alone = has("age") && !has("queue");
     is_alone.then(|| {
@@ -139,11 +146,28 @@ fn misplaced(item: &Item, bound: &str) -> Option<(String, String)> {
 pub(super) fn constant(checker: &mut Checker<'_>, item: &Item, so: &str, property: &str) {
     let written = item.properties.iter().find(|(name, _)| *name == property);
     let Some((_, Placed { value: Value::Text(text), range })) = written else { return };
-    let Some(meant) = meant_by_constant(text) else { return };
-    let message =
-        format!("`{text}` stays as it is written, so that {so}: placeholders are written in curly brackets");
+    let (message, help) = match meant_by_constant(text) {
+        Some(meant) => (
+            format!(
+                "`{text}` stays as it is written, so that {so}: placeholders are written in curly brackets"
+            ),
+            format!("write `{property}=\"{{{meant}}}\"`"),
+        ),
+        None if is_constant(text)
+            && !FOR_ALL.contains(&&**text)
+            && foreign_variable(Kind::FieldTemplate, text).is_none() =>
+        {
+            (
+                format!("`{text}` is the same for every request, so that {so}"),
+                format!(
+                    "write `{property}=\"{{client}}\"` where each client is counted by itself, `{property}=\"all\"` where one for all is meant"
+                ),
+            )
+        }
+        None => return,
+    };
     let warning = Diagnostic::warning(message).at(&item.file.source, range.clone());
-    checker.diagnostics.push(warning.help(format!("write `{property}=\"{{{meant}}}\"`")));
+    checker.diagnostics.push(warning.help(help));
 }
 
 /// Whether a burst takes longer to come back than any key is remembered; then it would be a smaller one.

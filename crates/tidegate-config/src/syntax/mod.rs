@@ -6,6 +6,7 @@
 pub(crate) mod document;
 pub(crate) mod grammar;
 pub(crate) mod lexer;
+mod unquoted;
 
 use std::ops::Range;
 

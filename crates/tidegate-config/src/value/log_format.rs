@@ -143,8 +143,11 @@ fn placeholder(name: &str) -> Result<LogPart, ValueError> {
         }
     }
     let known = PLACEHOLDERS.iter().map(|(known, _)| *known);
+    let names: Vec<&str> = known.clone().collect();
+    let meant = super::variables::meant_in_log(name, &names);
+    let meant = meant.map(|(whose, meant)| format!("{whose} is `{{{meant}}}`; "));
     let near = crate::suggest::nearest(name, known.clone());
-    let near = near.map(|word| format!("did you mean `{{{word}}}`? ")).unwrap_or_default();
+    let near = meant.or_else(|| near.map(|word| format!("did you mean `{{{word}}}`? "))).unwrap_or_default();
     let known: Vec<String> = known.map(|known| format!("`{{{known}}}`")).collect();
     Err(ValueError::new(
         format!("`{{{name}}}` is not known in a log"),
@@ -178,6 +181,11 @@ mod tests {
         let cases = [
             ("combimed", "did you mean `combined`?"),
             ("{statsu}", "did you mean `{status}`?"),
+            ("{header.X-Key}", "`{header.X-Key}` of fields, redirects and limits is `{request.X-Key}`"),
+            ("{uri}", "`{uri}` of fields, redirects and limits is `{target}`"),
+            ("{remote_addr}", "`{remote_addr}` of nginx is `{client}`"),
+            ("{http_referer}", "`{http_referer}` of nginx is `{request.referer}`"),
+            ("{duration_ms}", "did you mean `{duration-ms}`?"),
             ("{client", "write `{{` or `}}`"),
             ("client}", "write `{{` or `}}`"),
             ("{request.}", "such as `{request.Content-Type}`"),

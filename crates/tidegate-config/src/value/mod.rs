@@ -27,14 +27,15 @@ use crate::settings::{
 pub(crate) use names::field_names_agree;
 pub(crate) use names::network as read_network;
 pub(crate) use names::{
-    country as read_country, host as read_host, is_token, time_window as read_time_window,
+    country as read_country, host as read_host, is_token, meant_token, time_window as read_time_window,
 };
 pub(crate) use paths::{
     IS_EXPRESSION, covers, file as read_file, is_name, location_of_nginx, pattern as read_pattern,
     pattern_text,
 };
+pub use placeholders::literal_word;
 pub(crate) use placeholders::{
-    asks_for_user, asks_for_value, names as placeholder_names, unknown as unknown_placeholder,
+    asks_for_user, asks_for_value, is_constant, names as placeholder_names, unknown as unknown_placeholder,
 };
 pub(crate) use quantity::{RATE_MOST, SIZE_UNITS, TIME_UNITS};
 pub use quantity::{duration_text, size_text};
@@ -164,7 +165,11 @@ pub(crate) fn read(
             format!("the number {number} stands where a string is due"),
             format!(
                 "{}expected is {}",
-                if kind.is_free_text() { "put it in quotes; " } else { "" },
+                if kind.is_free_text() {
+                    format!("put it in quotes, `\"{number}\"`; ")
+                } else {
+                    String::new()
+                },
                 expected()
             ),
         )),

@@ -273,8 +273,16 @@ pub(super) fn token(text: &str) -> Result<String, ValueError> {
     }
     Err(ValueError::new(
         format!("`{text}` is no name that can stand here"),
-        "it holds letters, digits and `-`: `\"utf-8\"`",
+        "it holds letters, digits and `-`, 64 at most",
     ))
+}
+
+/// The name that is meant by a text which is none: one without what cannot stand in it.
+pub(crate) fn meant_token(text: &str) -> Option<String> {
+    let words = text.split(|character: char| !is_token(character.encode_utf8(&mut [0; 4])));
+    let words: Vec<&str> = words.filter(|word| !word.is_empty()).collect();
+    let meant = words.join("-");
+    (text.is_ascii() && !meant.is_empty() && meant.len() <= 64).then_some(meant)
 }
 
 /// Reads tokens with commas between them.

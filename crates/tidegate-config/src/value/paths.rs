@@ -403,6 +403,14 @@ fn only_names_its_host(text: &str) -> Result<(), ValueError> {
 
 /// Reads the path that a request is for in place of its own, with a query perhaps.
 pub(super) fn rewrite(text: &str) -> Result<String, ValueError> {
+    if text.starts_with('@') {
+        return Err(ValueError::new(
+            format!("`{text}` is the name of a route, and no path of the site"),
+            format!(
+                "what leads to a name is `try`: write `try \"{text}\"`, or `try \"{{path}}\" \"{text}\"` where files come first"
+            ),
+        ));
+    }
     if !text.starts_with('/') && !text.starts_with("{path}") {
         return Err(ValueError::new(
             format!("`{text}` is no path of the site"),
@@ -417,6 +425,15 @@ pub(super) fn rewrite(text: &str) -> Result<String, ValueError> {
         return Err(ValueError::new(
             format!("the path `{path}` is none that a request can have"),
             "write it without `.`, `..` and doubled `/`",
+        ));
+    }
+    if path.contains('*') {
+        return Err(ValueError::new(
+            format!("`{path}` is a pattern, and this is the one path that is asked for"),
+            format!(
+                "write `\"{}\"`, where `{{1}}` is what the first star of the route stands for; a star itself is `%2A`",
+                path.replacen('*', "{1}", 1)
+            ),
         ));
     }
     let is_refused = |character: &char| {

@@ -111,7 +111,27 @@ pub(super) fn speed(written: Written<'_>, least: u64, most: u64) -> Result<u64, 
 pub(super) fn duration(written: Written<'_>, least: u64, most: u64) -> Result<Duration, ValueError> {
     let text = |milliseconds| duration_text(Duration::from_millis(milliseconds));
     let help = || format!("a time is a number with ms, s, m, h or d, from {} to {}", text(least), text(most));
-    let time = amount(written, "time", &TIME_UNITS, &TIME_SLIPS, help)?;
+    let time = amount(written, "time", &TIME_UNITS, &TIME_SLIPS, help).map_err(|error| {
+        let number = match written {
+            Written::Number(number) => u64::try_from(number).ok(),
+            Written::Text { text, .. } => text.parse::<u64>().ok(),
+            Written::Other => None,
+        };
+        // Of a number alone nobody knows which is meant, where both may stand.
+        let fits = |factor: u64| {
+            number
+                .and_then(|number| number.checked_mul(factor))
+                .is_some_and(|time| (least..=most).contains(&time))
+        };
+        match number {
+            Some(number) if fits(1) && fits(1000) && number > 0 => {
+                let either =
+                    format!("milliseconds or seconds? write `\"{number}ms\"` or `\"{number}s\"`; {}", help());
+                ValueError::new(error.message, either)
+            }
+            _ => error,
+        }
+    })?;
     if (least..=most).contains(&time) {
         Ok(Duration::from_millis(time))
     } else {
@@ -199,6 +219,17 @@ fn in_days(number: &str, unit: &str) -> Option<String> {
     Some(format!("{}d", number.parse::<u64>().ok()?.checked_mul(days)?))
 }
 
+/// A number with a point in a unit, as a whole number of a smaller one: `0.2s` is `200ms`.
+fn whole(text: &str, units: &[(&str, u64)]) -> Option<String> {
+    let (whole, rest) = text.split_once(['.', ','])?;
+    let digits = rest.find(|character: char| !character.is_ascii_digit())?;
+    let (part, unit) = rest.split_at(digits);
+    let (_, factor) = units.iter().find(|(name, _)| *name == unit.trim())?;
+    let scale = 10u64.checked_pow(u32::try_from(part.len()).ok()?)?;
+    let amount = format!("{whole}{part}").parse::<u64>().ok()?.checked_mul(*factor)?;
+    (!part.is_empty() && amount.is_multiple_of(scale)).then(|| in_units(amount / scale, units))
+}
+
 /// Several times in one, as `1h30m`, in one unit.
 fn summed(text: &str) -> Option<String> {
     let (mut rest, mut sum) = (text, 0u64);
@@ -240,6 +271,7 @@ fn amount(
             format!("`{text}` has a unit that is not known")
         };
         let near = meant.map(|unit| format!("{number}{unit}")).or_else(|| in_days(number, unit));
+        let near = near.or_else(|| whole(&text, units));
         let near = near.or_else(|| (what == "time").then(|| summed(&text)).flatten());
         let near = near.map(|near| format!("write `\"{near}\"`; ")).unwrap_or_default();
         return Err(ValueError::new(problem, format!("{near}{}", help())));
@@ -361,7 +393,20 @@ mod tests {
     fn a_missing_or_foreign_unit_is_named() {
         let bare = duration(Written::Number(30), 0, 60_000).unwrap_err();
         assert_eq!(bare.message, "`30` has no unit");
-        assert!(bare.help.starts_with("write `\"30s\"`"), "{}", bare.help);
+        assert!(
+            bare.help.starts_with("milliseconds or seconds? write `\"30ms\"` or `\"30s\"`"),
+            "{}",
+            bare.help
+        );
+        let seconds = duration(Written::Number(30), 1000, 60_000).unwrap_err();
+        assert!(seconds.help.starts_with("write `\"30s\"`"), "{}", seconds.help);
+        for (written, meant) in [("0.2s", "200ms"), ("1.5h", "90m"), ("2,5m", "150s")] {
+            let error = duration(text(written), 0, u64::MAX).unwrap_err();
+            assert!(error.help.starts_with(&format!("write `\"{meant}\"`; ")), "{}", error.help);
+        }
+        assert!(duration(text("0.0001s"), 0, 60_000).unwrap_err().help.starts_with("a time is"));
+        let half = size(text("1.5GiB"), 0, u64::MAX).unwrap_err();
+        assert!(half.help.starts_with("write `\"1536MiB\"`"), "{}", half.help);
         let slip = size(text("64k"), 0, u64::MAX).unwrap_err();
         assert!(slip.help.starts_with("write `\"64KiB\"`"), "{}", slip.help);
         let summed = duration(text("1h30m"), 0, 86_400_000).unwrap_err();

@@ -136,30 +136,66 @@ pub(crate) fn meant_by_constant(text: &str) -> Option<String> {
         (true, "m") => Some("method"),
         _ => None,
     };
-    let by_hand = || match dashed.as_str() {
-        "ip" | "src" | "addr" | "address" | "remote" | "client-ip" | "remote-ip" | "remote-host"
-        | "client-addr" | "remote-addr" => Some("client".to_owned()),
-        "username" | "remote-user" => Some("user".to_owned()),
-        "url" | "request-uri" => Some("uri".to_owned()),
-        _ => None,
-    };
-    let of_family = || {
-        let (family, rest) = name.split_once(['.', ':', '_'])?;
-        let family = match family.to_ascii_lowercase().as_str() {
-            "header" | "http" => "header",
-            "cookie" => "cookie",
-            "query" | "arg" => "query",
-            _ => return None,
-        };
-        (!rest.is_empty()).then(|| format!("{family}.{}", rest.replace('_', "-")))
-    };
     let same = known.iter().find(|known| **known == dashed).map(|known| (*known).to_owned());
     let found = same
         .or_else(|| of_others().map(str::to_owned))
-        .or_else(by_hand)
+        .or_else(|| of_another_name(&dashed).map(str::to_owned))
         .or_else(|| placeholder(&lower, false, known).flatten())
-        .or_else(of_family);
+        .or_else(|| of_family(name));
     found.or_else(|| text.contains('$').then(|| "client".to_owned()))
+}
+
+/// What other servers and people call what is `{client}`, `{user}` and `{uri}` here; with `-` in place of `_`.
+fn of_another_name(dashed: &str) -> Option<&'static str> {
+    Some(match dashed {
+        "ip" | "src" | "addr" | "address" | "remote" | "client-ip" | "remote-ip" | "remote-host"
+        | "client-addr" | "client-address" | "remote-addr" | "remote-address" | "real-ip" => "client",
+        "username" | "user-name" | "remote-user" => "user",
+        "url" | "request-uri" | "target" => "uri",
+        _ => return None,
+    })
+}
+
+/// The part of a request that a name with its family in front stands for, `http_x_key` for instance.
+fn of_family(name: &str) -> Option<String> {
+    let (family, rest) = name.split_once(['.', ':', '_'])?;
+    let family = match family.to_ascii_lowercase().as_str() {
+        "header" | "http" => "header",
+        "request" if name.contains('.') => "header",
+        "cookie" => "cookie",
+        "query" | "arg" => "query",
+        _ => return None,
+    };
+    (!rest.is_empty()).then(|| format!("{family}.{}", rest.replace('_', "-")))
+}
+
+/// Whose name that of a placeholder is which is not known, and the placeholder that is meant, one of `known` or of a family.
+pub(super) fn meant_by_name(name: &str, known: &[&str]) -> Option<(String, String)> {
+    let said = |whose: &str, meant: String| Some((format!("`{{{name}}}` {whose}"), meant));
+    let lower = name.to_ascii_lowercase();
+    if known.contains(&lower.as_str()) {
+        return said("in small letters", lower);
+    }
+    if let Some(placeholder) = placeholder(&lower, false, known) {
+        return said("of nginx", placeholder?);
+    }
+    if let Some(field) = name.strip_prefix("request.").filter(|field| !field.is_empty()) {
+        return said("of a log", format!("header.{field}"));
+    }
+    if let Some(of_caddy) = name.strip_prefix("http.request.") {
+        let meant = match of_caddy.split_once('.') {
+            Some((family @ ("header" | "cookie"), rest)) => format!("{family}.{rest}"),
+            Some(("uri", "query")) => "query".to_owned(),
+            Some((family, "path" | "host")) => of_caddy.get(family.len() + 1..)?.replace("host", "client"),
+            None => of_caddy.to_owned(),
+            _ => return None,
+        };
+        let is_known = meant.contains('.') || known.contains(&meant.as_str());
+        return is_known.then(|| said("of Caddy", meant)).flatten();
+    }
+    let whose = if lower == "target" { "of a log" } else { "of other servers" };
+    let meant = of_another_name(&lower.replace('_', "-")).filter(|meant| known.contains(meant))?;
+    said(whose, meant.to_owned())
 }
 
 /// The first placeholder of a text in which none is filled in: one that is known elsewhere, so that JSON is left alone.
@@ -169,9 +205,32 @@ pub(crate) fn placeholder_in(text: &str) -> Option<&str> {
         let name = inside.split_once(":-").map_or(inside, |(name, _)| name);
         let is_number = !name.is_empty() && name.len() < 3 && name.bytes().all(|byte| byte.is_ascii_digit());
         let is_known = Kind::FieldTemplate.placeholders().contains(&name)
-            || ["header.", "cookie.", "query.", "value."].iter().any(|family| name.starts_with(family));
+            || ["header.", "cookie.", "query.", "value.", "request."]
+                .iter()
+                .any(|family| name.starts_with(family))
+            || name.contains('_') && placeholder(name, false, &[]).is_some();
         (is_number || is_known).then_some(inside)
     })
+}
+
+/// The placeholder of a log for a name that logs do not know: whose name it is, and what is meant.
+pub(super) fn meant_in_log(name: &str, known: &[&str]) -> Option<(String, String)> {
+    let said = |whose: &str, meant: String| Some((format!("`{{{name}}}` {whose}"), meant));
+    let lower = name.to_ascii_lowercase();
+    if known.contains(&lower.as_str()) {
+        return said("in small letters", lower);
+    }
+    if let Some(field) = name.strip_prefix("header.").filter(|field| !field.is_empty()) {
+        return said("of fields, redirects and limits", format!("request.{field}"));
+    }
+    if name == "uri" {
+        return said("of fields, redirects and limits", "target".to_owned());
+    }
+    if let Some(placeholder) = placeholder(&lower, true, &[]) {
+        return said("of nginx", placeholder?);
+    }
+    let meant = of_another_name(&lower.replace('_', "-"))?;
+    said("of other servers", if meant == "uri" { "target" } else { meant }.to_owned())
 }
 
 /// The placeholder for a variable, where there is one; `None` where the name is none of nginx's.
@@ -182,12 +241,15 @@ fn placeholder(name: &str, is_log: bool, known: &[&str]) -> Option<Option<String
         return Some(is_there.then(|| meant.to_owned()));
     }
     let family = FAMILIES.iter().find(|family| name.len() > family.len() && name.starts_with(**family))?;
-    let side = match *family {
-        "http_" => "request",
-        "sent_http_" => "response",
-        _ => return Some(None),
-    };
-    Some(is_log.then(|| format!("{side}.{}", name[family.len()..].replace('_', "-"))))
+    let rest = &name[family.len()..];
+    Some(match (*family, is_log) {
+        ("http_", true) => Some(format!("request.{}", rest.replace('_', "-"))),
+        ("sent_http_", true) => Some(format!("response.{}", rest.replace('_', "-"))),
+        ("http_", false) => Some(format!("header.{}", rest.replace('_', "-"))),
+        ("cookie_", false) => Some(format!("cookie.{rest}")),
+        ("arg_", false) => Some(format!("query.{rest}")),
+        _ => None,
+    })
 }
 
 #[cfg(test)]
@@ -250,7 +312,8 @@ mod tests {
                 "$upstream_response_time $ssl_cipher",
                 Some("write `\"{upstream-duration} {tls-cipher}\"`"),
             ),
-            (Kind::FieldTemplate, "$http_x_a", Some("known are `{client}`")),
+            (Kind::FieldTemplate, "$http_x_a", Some("write `\"{header.x-a}\"`")),
+            (Kind::FieldTemplate, "$ssl_client_s_dn", Some("known are `{client}`")),
             (Kind::LogFormat, "{client} $status", Some("write `\"{client} {status}\"`")),
             (Kind::LogFormat, "{client} $http_user_agent", Some("write `\"{client} {request.user-agent}\"`")),
             (Kind::LogFormat, "{client} $remote_user", Some("write `\"{client} {user}\"`")),

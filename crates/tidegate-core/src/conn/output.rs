@@ -46,8 +46,8 @@ pub(super) struct Output<F> {
     early_byte: Option<u8>,
     /// Takes what the client sends, where the response opens a tunnel; until the request does.
     tunnel: Option<BodySink>,
-    /// Bytes of the head.
-    head: u32,
+    /// Bytes of the head, and of what frames content where that counts as sent: no content.
+    overhead: u32,
     /// Bytes of head and content that have left the source.
     pub(super) sent: u64,
     /// A file could not be read as far as was announced.
@@ -100,6 +100,8 @@ pub(super) struct HeadParts<'r> {
 pub(super) trait Framer {
     /// The last frame of content can say that it is the last.
     const MARKS_LAST: bool;
+    /// What frames content is counted among the bytes that are sent.
+    const COUNTS_FRAMING: bool;
 
     /// Appends the head. `is_end`: nothing follows.
     fn head(&mut self, parts: &HeadParts<'_>, is_end: bool, out: &mut Vec<u8>);
@@ -144,7 +146,7 @@ impl<F: Default> Output<F> {
             has_begun: false,
             early_byte: None,
             tunnel: None,
-            head: 0,
+            overhead: 0,
             sent: 0,
             is_cut: false,
             has_first_byte: false,
@@ -165,7 +167,7 @@ impl<F: Default> Output<F> {
     /// A response of which so many bytes have left, the first of them its head.
     #[inline]
     pub(super) fn begun(status: Status, head: usize, sent: usize) -> Output<F> {
-        Output { status, has_begun: true, head: head as u32, sent: sent as u64, ..Output::unbegun() }
+        Output { status, has_begun: true, overhead: head as u32, sent: sent as u64, ..Output::unbegun() }
     }
 }
 
@@ -289,6 +291,12 @@ impl<F> Output<F> {
         may && matches!(self.source, Source::Stream(_))
     }
 
+    /// Counts bytes that were sent and are no content.
+    #[inline]
+    pub(super) fn count_overhead(&mut self, bytes: usize) {
+        self.overhead = self.overhead.saturating_add(bytes as u32);
+    }
+
     /// Whether content has come where an end might have.
     pub(super) fn has_early_byte(&self) -> bool {
         self.early_byte.is_some()
@@ -337,7 +345,7 @@ impl<F> Output<F> {
             &Done {
                 status: self.status,
                 sent: self.sent,
-                head: self.head.into(),
+                overhead: self.overhead.into(),
                 is_cut: self.is_cut,
                 has_first_byte: self.has_first_byte,
                 fields: self.fields.as_deref(),
@@ -395,7 +403,11 @@ impl<F> Output<F> {
                 if is_last {
                     self.source = Source::None;
                 }
-                return framer.data(buffer, count, is_last).map(Step::Framed);
+                let framed = framer.data(buffer, count, is_last)?;
+                if M::COUNTS_FRAMING {
+                    self.count_overhead(framed.len().saturating_sub(count));
+                }
+                return Ok(Step::Framed(framed));
             }
             Chunk::Trailers(lines) => lines,
             Chunk::End => FieldLines::new(),

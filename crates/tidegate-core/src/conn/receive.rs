@@ -107,12 +107,17 @@ impl Connection {
                             }
                             FirstBytes::Unknown => {
                                 cx.stats.parse_errors.add(faults::kind_of(error), 1);
+                                let peer = self.peer;
+                                log::info(format_args!(
+                                    "no answer for {peer}, which speaks no HTTP: {error}"
+                                ));
                                 return Err(io::ErrorKind::InvalidData.into());
                             }
                         }
                     }
                     cx.stats.parse_errors.add(faults::kind_of(error), 1);
                     self.count_unread(cx, Status(error.status()));
+                    log::info(format_args!("{} for {}: {error}", error.status(), self.peer));
                     // Who asks for the head alone gets it, however the rest of the request reads (RFC 9110 section 9.3.2).
                     let head_only = data[at..].starts_with(b"HEAD ");
                     (self.unread, at) = (true, data.len());

@@ -109,8 +109,8 @@ pub(super) struct Done<'a> {
     pub status: Status,
     /// Bytes of head and content that left.
     pub sent: u64,
-    /// Bytes of that head.
-    pub head: u64,
+    /// Bytes of that head, and of what frames the content among them.
+    pub overhead: u64,
     /// A file could not be read as far as was announced.
     pub is_cut: bool,
     /// Its first byte has been timed.
@@ -183,8 +183,8 @@ pub(super) fn tally(cx: &mut Ctx, told: Told<'_>, request: &Request, done: &Done
         cx.stats.responses_cut.add(1);
     }
     let Some(sink) = told.log() else { return };
-    let Done { status, sent, head, fields, .. } = *done;
-    let end = Ending { status: status.0, received: request.received, sent, head, nanos, fields };
+    let Done { status, sent, overhead, fields, .. } = *done;
+    let end = Ending { status: status.0, received: request.received, sent, overhead, nanos, fields };
     told.read(|entry| {
         if let Some(entry) = entry {
             cx.log.line(sink, entry, &end);
@@ -267,10 +267,10 @@ impl Connection {
             // The hot path: there is nothing to keep of it.
             Some(message) if !cx.log.shows_responses() => match self.send_prebuilt(cx, message, is_last) {
                 Ok(Begun { head, sent, is_complete: true }) => {
-                    let (sent, head) = (sent as u64, head as u64);
+                    let (sent, overhead) = (sent as u64, head as u64);
                     let (is_cut, has_first_byte) = (false, false);
                     let status = response.status;
-                    let done = Done { status, sent, head, is_cut, has_first_byte, fields: None };
+                    let done = Done { status, sent, overhead, is_cut, has_first_byte, fields: None };
                     tally(cx, told, request, &done);
                     return Ok(None);
                 }

@@ -26,6 +26,7 @@ pub(super) struct Http1Framer {
 
 impl Framer for Http1Framer {
     const MARKS_LAST: bool = false; // a length, the last chunk or the end of the connection tells it
+    const COUNTS_FRAMING: bool = true;
 
     fn head(&mut self, parts: &HeadParts<'_>, _: bool, out: &mut Vec<u8>) {
         match parts.head {
@@ -132,6 +133,7 @@ impl Connection {
                     Ok(Step::Ended) => {
                         // Only its end is in the batch: the head was held, or has left.
                         output.sent += self.batch.len() as u64;
+                        output.count_overhead(self.batch.len());
                         if !self.batch.is_empty() || !self.held.is_empty() {
                             let mut end = std::mem::take(&mut *self.batch);
                             let sent = self.send_behind_held(&end, false);

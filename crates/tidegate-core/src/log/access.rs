@@ -75,8 +75,8 @@ pub struct Ending<'a> {
     pub received: u64,
     /// Bytes of the response with its framing, its head included.
     pub sent: u64,
-    /// Bytes of that head.
-    pub head: u64,
+    /// Bytes of that head, and of that framing.
+    pub overhead: u64,
     /// From the complete head to the last byte handed to the kernel, nanoseconds.
     pub nanos: u64,
     /// Fields of the response, where [`AccessBuffers::shows_responses`].
@@ -84,9 +84,9 @@ pub struct Ending<'a> {
 }
 
 impl Ending<'_> {
-    /// Bytes of the body sent, with its framing.
+    /// Bytes of the content sent, without its framing.
     pub fn bytes(&self) -> u64 {
-        self.sent.saturating_sub(self.head)
+        self.sent.saturating_sub(self.overhead)
     }
 }
 

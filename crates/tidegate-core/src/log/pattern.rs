@@ -163,7 +163,7 @@ mod tests {
             status: 206,
             received: 100,
             sent: 1250,
-            head: 250,
+            overhead: 250,
             nanos: 1_002_003_004,
             fields: Some(&lines),
         };

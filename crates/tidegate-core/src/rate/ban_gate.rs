@@ -15,6 +15,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::time::Duration;
+use tidegate_config::duration_text;
 use tidegate_config::settings::{Ban, LimitStore, Shared};
 use tidegate_http::{Method, Status, delay_seconds};
 use tidegate_io::socket::Peer;
@@ -166,7 +167,7 @@ impl Watch {
         let terms = Terms { count: *count, within: *within, lasts: *lasts };
         let now = clock::monotonic_ns();
         if self.rule.bans.count(self.client, terms, now) {
-            log::warn(format_args!("{} is banned for {} s by `{name}`", self.client, lasts.as_secs()));
+            log::warn(format_args!("{} is banned for {} by `{name}`", self.client, duration_text(*lasts)));
             if let Some(nodes) = &self.rule.nodes {
                 nodes.banned(name, self.client, *lasts, now);
             }
@@ -194,11 +195,12 @@ impl fmt::Display for Said<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Ban { name, count, statuses, origin, within, lasts, .. } = self.0;
         let statuses: Vec<String> = statuses.iter().map(u16::to_string).collect();
-        let (statuses, within, lasts) = (statuses.join(" or "), within.as_secs(), lasts.as_secs());
+        let (statuses, within, lasts) =
+            (statuses.join(" or "), duration_text(*within), duration_text(*lasts));
         let everywhere = if self.0.is_shared { ", on all servers of the `limit-store`" } else { "" };
         write!(
             f,
-            "the ban `{name}` ({origin}): {count} answers with {statuses} within {within} s ban a client for {lasts} s{everywhere}"
+            "the ban `{name}` ({origin}): {count} answers with {statuses} within {within} ban a client for {lasts}{everywhere}"
         )
     }
 }

@@ -52,7 +52,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     }
     loops::look(&mut loaded);
     dangers::look(&mut loaded, &path);
-    let assigned = assigned(&loaded);
+    let (notice, assigned) = assigned(&loaded);
     let errors = loaded.diagnostics.iter().filter(|diagnostic| diagnostic.is_error()).count();
     let warnings = loaded.diagnostics.len() - errors;
     if arguments.print_effective && errors == 0 {
@@ -63,7 +63,11 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
         print(&as_json(&loaded.diagnostics))?;
     } else {
         complain(&loaded.render(has_color()));
-        let found = format!("{}, {}", counted(errors, "error"), counted(warnings, "warning"));
+        let mut found = format!("{}, {}", counted(errors, "error"), counted(warnings, "warning"));
+        if let Some(notice) = notice {
+            print(&format!("notice: {notice}\n"))?;
+            found += ", 1 notice";
+        }
         let summary = format!("{}: {}{found}\n", path.display(), what_is_there(&loaded));
         for assigned in assigned {
             print(&format!("{assigned}\n"))?;
@@ -73,17 +77,18 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     Ok(if errors > 0 { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-/// Whom pools and hooks run as, where the server is started by whoever checks, and where by root: most servers are.
-fn assigned(loaded: &Loaded) -> Vec<String> {
-    let Some(settings) = &loaded.settings else { return Vec::new() };
+/// What there is to say of whom the server runs as, and whom pools and hooks run as, where the server is started by whoever
+/// checks, and where by root: most servers are.
+fn assigned(loaded: &Loaded) -> (Option<String>, Vec<String>) {
+    let Some(settings) = &loaded.settings else { return (None, Vec::new()) };
     let by = |is_root| users::assign(&mut settings.clone(), is_root).unwrap_or_default();
     let own = users::can_be_anybody();
     let server = users::identity(settings.user.as_ref()).ok().and_then(|(_, warning)| warning);
-    let mut lines: Vec<String> = server.into_iter().chain(by(own).iter().map(Assigned::to_string)).collect();
+    let mut lines: Vec<String> = by(own).iter().map(Assigned::to_string).collect();
     if !own {
         lines.extend(by(true).iter().map(|assigned| format!("started by root, {assigned}")));
     }
-    lines
+    (server, lines)
 }
 
 fn what_is_there(loaded: &Loaded) -> String {

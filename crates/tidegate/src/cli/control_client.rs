@@ -181,6 +181,7 @@ Examples:
   tidegate bans
   tidegate bans lift 203.0.113.7
   tidegate bans lift 2001:db8::1                   of IPv6 the network of 64 bits
+  tidegate bans lift all                           everybody, and says how many that were
 
 Exit codes:
   0  done
@@ -197,9 +198,31 @@ pub struct BansArguments {
 enum BansAction {
     /// Lets a client in again, and forgets what was counted of it
     Lift {
-        /// An address of the client; of IPv6 its network of 64 bits is meant
-        address: IpAddr,
+        /// An address of the client, of IPv6 its network of 64 bits is meant; or `all`
+        #[arg(value_name = "ADDRESS|all")]
+        who: Lifted,
     },
+}
+
+/// Whose bans are lifted.
+#[derive(Clone, Copy)]
+enum Lifted {
+    All,
+    At(IpAddr),
+}
+
+impl std::str::FromStr for Lifted {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Lifted, String> {
+        if text == "all" {
+            return Ok(Lifted::All);
+        }
+        let address = text.strip_suffix("/64").unwrap_or(text).parse();
+        address
+            .map(Lifted::At)
+            .map_err(|_| "this is no address; write one as `tidegate bans` shows it, or `all`".into())
+    }
 }
 
 /// Drains, pauses and weighs the members of upstream groups.
@@ -428,7 +451,8 @@ pub fn reload(arguments: &ReloadArguments) -> Result<ExitCode> {
 pub fn bans(arguments: &BansArguments) -> Result<ExitCode> {
     let request = match &arguments.action {
         None => Request::Bans,
-        Some(BansAction::Lift { address }) => Request::Lift(*address),
+        Some(BansAction::Lift { who: Lifted::All }) => Request::LiftAll,
+        Some(BansAction::Lift { who: Lifted::At(address) }) => Request::Lift(*address),
     };
     ask(&arguments.server, &request)
 }

@@ -505,6 +505,7 @@ pub fn answer(request: Request, status_registry: &StatusRegistry) -> Result<Repl
         }
         Request::Tail { name, selection } => told(status_registry.tail(&name, selection.as_ref())),
         Request::Bans => Reply::ok(status_registry.rates().bans()),
+        Request::LiftAll => Reply::ok(status_registry.lift_all()),
         Request::Lift(address) => told(status_registry.lift(address)),
         order => return Err(Box::new(order)),
     })

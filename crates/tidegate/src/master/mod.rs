@@ -520,7 +520,12 @@ impl Master {
                     .send(Reply::ok("the logs are being opened anew; the error log says when they are\n"));
             }
             Event::Order(
-                Request::Status(_) | Request::Cache(_) | Request::Show(..) | Request::Bans | Request::Lift(_),
+                Request::Status(_)
+                | Request::Cache(_)
+                | Request::Show(..)
+                | Request::Bans
+                | Request::Lift(_)
+                | Request::LiftAll,
                 responder,
             ) => {
                 responder.send(Reply::failed("this is not for the master to answer"));

@@ -316,6 +316,19 @@ impl Rates {
         }
     }
 
+    /// Lifts all bans: of whom.
+    pub fn lift_all(&self) -> Vec<Client> {
+        let now = clock::monotonic_ns();
+        let lift = |(client, _, table): (Client, Duration, &Table)| match &table.table {
+            rate::Table::Ban(bans) => bans.lift(client, now).then_some(client),
+            _ => None,
+        };
+        let mut clients: Vec<Client> = self.banned().into_iter().filter_map(lift).collect();
+        clients.sort_unstable_by_key(Client::to_string);
+        clients.dedup();
+        clients
+    }
+
     /// How many requests of a site are under way, and how many there have been, where hooks have that counted.
     pub fn load_of(&self, site: &str) -> (u64, u64) {
         let (load, requests) = (Limit::of_load(site), Limit::of_requests(site));

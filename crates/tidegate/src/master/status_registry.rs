@@ -434,14 +434,30 @@ impl StatusRegistry {
     /// said of it.
     pub fn lift(&self, address: IpAddr) -> (bool, String) {
         let lifted = self.rates().lift(address);
-        if let Some(client) = Client::at(address) {
-            let (facts, at) = (self.facts(), tidegate_io::clock::monotonic_ns());
-            // Each tells of it: one of them may just be going.
-            for link in facts.members.iter().filter_map(|member| member.link.as_ref()) {
+        self.tell_lifted(Client::at(address).as_slice());
+        lifted
+    }
+
+    /// The same for everybody who is banned here: how many that were.
+    pub fn lift_all(&self) -> String {
+        let clients = self.rates().lift_all();
+        self.tell_lifted(&clients);
+        match clients.len() {
+            0 => "Nobody is banned.\n".to_owned(),
+            1 => "1 client is banned no longer\n".to_owned(),
+            many => format!("{many} clients are banned no longer\n"),
+        }
+    }
+
+    /// Tells the servers that share bans of it.
+    fn tell_lifted(&self, clients: &[Client]) {
+        let (facts, at) = (self.facts(), tidegate_io::clock::monotonic_ns());
+        // Each tells of it: one of them may just be going.
+        for link in facts.members.iter().filter_map(|member| member.link.as_ref()) {
+            for client in clients {
                 link.send(&ToServer::Lifted { client: client.to_string(), at }, Vec::new());
             }
         }
-        lifted
     }
 
     /// What every worker of every process that serves says to a question, in their order.

@@ -144,8 +144,9 @@ pub fn unknown(settings: &Settings) -> Vec<anyhow::Error> {
     for listener in &settings.listeners {
         let owner = listener.access.owner.as_deref().and_then(|name| find_user(name).err());
         let group = listener.access.group.as_deref().and_then(|name| find_group(name).err());
-        let at = || Place::new(&listener.origin, "`listen`");
-        said.extend([owner, group].into_iter().flatten().map(|error| error.context(at())));
+        let wrong = [(owner, "`owner` of `listen`"), (group, "`group` of `listen`")];
+        let at = |what| Place::new(&listener.origin, what);
+        said.extend(wrong.into_iter().filter_map(|(error, what)| Some(error?.context(at(what)))));
     }
     let user = |name: &Option<String>| name.as_deref().and_then(|name| find_user(name).err());
     let group = |name: &Option<String>| name.as_deref().and_then(|name| find_group(name).err());

@@ -293,6 +293,9 @@ fn other_quotes(rest: &str) -> Option<(usize, &str)> {
     Some((first.len_utf8() + at + last.len_utf8(), &line[..at]))
 }
 
+/// How the message of a word ends that needs quotes.
+pub(crate) const UNQUOTED: &str = "must be in quotes";
+
 /// A size with the unit of another manner, in ours: in quotes alone it would be the next mistake.
 fn meant_size(word: &str) -> Option<String> {
     let (number, unit) = word.split_at(word.find(|character: char| !character.is_ascii_digit())?);
@@ -324,18 +327,18 @@ fn classify(word: &str) -> Result<TokenKind, (String, String)> {
             Ok(TokenKind::Literal)
         } else if let Some(size) = meant_size(word) {
             Err((
-                format!("`{word}` begins like a number but is none: it must be in quotes"),
+                format!("`{word}` begins like a number but is none: it {UNQUOTED}"),
                 format!("write `\"{size}\"`"),
             ))
         } else {
-            quote("begins like a number but is none: it must be in quotes")
+            quote(&format!("begins like a number but is none: it {UNQUOTED}"))
         };
     }
     if unsigned_start.starts_with(|character: char| character.is_ascii_digit()) {
-        return quote("must be in quotes");
+        return quote(UNQUOTED);
     }
     if word.contains(['/', '[', ']', '#']) {
-        return quote("must be in quotes");
+        return quote(UNQUOTED);
     }
     Ok(TokenKind::Word)
 }

@@ -11,6 +11,7 @@ use crate::conn::deadlines::reading_terms;
 use crate::context::Ctx;
 use crate::interim::{Interim, InterimQueue};
 use crate::limits::say_too_large;
+use crate::log;
 use crate::rate::Held;
 use crate::reply::Reply;
 use std::io;
@@ -98,6 +99,7 @@ impl Connection {
                 if let StreamError::Malformed(malformed) = error {
                     cx.stats.parse_errors.add(faults::kind_of_malformed(malformed), 1);
                     self.count_unread(cx, Status::BAD_REQUEST);
+                    log::info(format_args!("a stream of {} is reset: {malformed}", self.peer));
                 }
                 if let Some(stream) = stream {
                     self.abandon_stream(h2, stream, cx);

@@ -39,6 +39,7 @@ struct Http2Framer<'w> {
 
 impl Framer for Http2Framer<'_> {
     const MARKS_LAST: bool = true;
+    const COUNTS_FRAMING: bool = false;
 
     #[inline]
     fn head(&mut self, parts: &HeadParts<'_>, is_end: bool, out: &mut Vec<u8>) {

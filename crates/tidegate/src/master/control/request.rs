@@ -26,6 +26,8 @@ pub enum Request {
     Bans,
     /// Somebody is banned no longer.
     Lift(IpAddr),
+    /// Nobody is banned any longer.
+    LiftAll,
     /// Take up new settings.
     Reload {
         /// Whether names that the files no longer hold may go.
@@ -96,6 +98,7 @@ impl Request {
             Request::Tail { name, selection: None } => format!("tail-end {name}"),
             Request::Bans => "bans".into(),
             Request::Lift(address) => format!("lift {address}"),
+            Request::LiftAll => "lift all".into(),
             Request::Reload { allows_loss, config } => {
                 line("reload", ("allow-loss", *allows_loss), ("of", config.as_deref()))
             }
@@ -153,6 +156,7 @@ impl Request {
             }
             ("tail-end", name) if is_request_id(name) => Request::Tail { name: name.into(), selection: None },
             ("bans", "") => Request::Bans,
+            ("lift", "all") => Request::LiftAll,
             ("lift", address) => Request::Lift(address.parse().ok()?),
             ("upstream", rest) => {
                 let (said, names) = rest.split_once(' ')?;
@@ -309,6 +313,7 @@ mod tests {
             Request::RestartPool("my php".into()),
             Request::ReopenLogs,
             Request::Lift("192.0.2.1".parse().unwrap()),
+            Request::LiftAll,
             Request::Lift("2001:db8::1".parse().unwrap()),
             Request::Cache("list".into()),
             Request::Cache(String::new()),

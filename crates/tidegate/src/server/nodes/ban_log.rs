@@ -15,6 +15,7 @@ use std::mem;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
+use tidegate_config::duration_text;
 use tidegate_config::settings::LimitStore;
 use tidegate_core::log;
 use tidegate_core::rate::{BanEvent, Client, NodeState};
@@ -195,8 +196,8 @@ fn apply(last: Last, time: u64, state: &NodeState) {
         let name = &event.ban;
         match left {
             Some(left) => {
-                let seconds = left.as_secs();
-                log::warn(format_args!("{client} is banned for {seconds} s by `{name}` of another server"));
+                let left = duration_text(Duration::from_secs(left.as_secs()));
+                log::warn(format_args!("{client} is banned for {left} by `{name}` of another server"));
             }
             None => log::info(format_args!("{client} is banned no longer by `{name}`: lifted elsewhere")),
         }
