@@ -26,8 +26,8 @@ mod worker;
 pub use cell::{Counter, Gauge, Level};
 pub use histogram::{Distribution, Elapsed, Histogram};
 pub use kind::{
-    AcceptError, ConnectionFault, ConnectionRefusal, Eviction, Flush, GatewayFailure, Handshake, Kind, KindCounts,
-    Kinds, ParseError, QueueRefusal, StatusCounts, Statuses, StreamReset, Timeout, TlsError,
+    AcceptError, ConnectionFault, ConnectionRefusal, Eviction, Flush, GatewayFailure, Handshake, Kind,
+    KindCounts, Kinds, ParseError, QueueRefusal, StatusCounts, Statuses, StreamReset, Timeout, TlsError,
 };
 pub use openmetrics::{OPENMETRICS_CONTENT_TYPE, openmetrics};
 pub use table::{Description, Metric, Reading, Unit, View};

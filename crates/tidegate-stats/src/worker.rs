@@ -8,8 +8,8 @@
 use crate::cell::{Counter, Gauge};
 use crate::histogram::Histogram;
 use crate::kind::{
-    AcceptError, ConnectionFault, ConnectionRefusal, Eviction, Flush, GatewayFailure, Handshake, Kinds, ParseError,
-    QueueRefusal, Statuses, StreamReset, Timeout, TlsError,
+    AcceptError, ConnectionFault, ConnectionRefusal, Eviction, Flush, GatewayFailure, Handshake, Kinds,
+    ParseError, QueueRefusal, Statuses, StreamReset, Timeout, TlsError,
 };
 use crate::table::metrics;
 

@@ -117,9 +117,8 @@ fn without_histograms_left_times_are_the_sites() {
 fn what_is_folded_is_in_the_sum_of_whom_it_is_counted_with() {
     let (table, ids) = with_routes(BLOCKS);
     let site = SeriesId::of(1);
-    let answer = |id, millis: u64| {
-        table.answered(id, &Answered { has_first_byte: true, ..ended(200, millis * 1000) })
-    };
+    let answer =
+        |id, millis: u64| table.answered(id, &Answered { has_first_byte: true, ..ended(200, millis * 1000) });
     table.answered(site, &ended(404, 1000));
     answer(site, 3);
     for id in &ids {
@@ -136,10 +135,7 @@ fn what_is_folded_is_in_the_sum_of_whom_it_is_counted_with() {
         (total.count(), (total.sum_nanos() + 500) / 1_000_000)
     };
     assert_eq!(told(ids[0]), (1, 1), "what took steps is the site's");
-    assert!(
-        !read.contains_key(&ids[BLOCKS - 1].number()) || told(ids[BLOCKS - 1]).0 == 0,
-        "all of it is"
-    );
+    assert!(!read.contains_key(&ids[BLOCKS - 1].number()) || told(ids[BLOCKS - 1]).0 == 0, "all of it is");
     let folded = table.folded();
     let at_once = folded - 4;
     assert_eq!(told(site), (2 + at_once + 2, u128::from(1 + 3 + at_once + 200)));
@@ -177,8 +173,7 @@ fn what_is_not_counted_has_a_name() {
     let id = directory.adopt(&[names])[0].routes[0].uncounted();
     directory.name_for(&table);
     table.answered(id, &ended(200, 1000));
-    let name =
-        table.name(id).map(|(site, route)| (site.to_string(), route.map(|route| route.to_string())));
+    let name = table.name(id).map(|(site, route)| (site.to_string(), route.map(|route| route.to_string())));
     assert_eq!(name, Some(("a.test".to_owned(), Some("/x".to_owned()))));
     assert!(table.read().iter().all(|(of, _)| *of != id && *of != id.counted()));
 }
