@@ -1,5 +1,6 @@
 //! Tests of the lines and histograms of a worker.
 
+use super::super::{SeriesFigures, SeriesNames};
 use super::*;
 use crate::series::SeriesNames;
 
@@ -189,4 +190,26 @@ fn a_bucket_that_wraps_loses_nothing() {
     table.answered(ids[0], &ended(200, 1000));
     table.answered(ids[0], &ended(200, 1000));
     assert_eq!(table.read()[0].1.times.total.count(), (1 << 32) + 1);
+}
+
+#[test]
+fn failures_are_counted_for_the_route_that_had_them() {
+    let (directory, table) = (Arc::new(SeriesDirectory::default()), SeriesTable::default());
+    let names = SeriesNames { site: "a".into(), routes: vec!["/x".into(), "/y".into()] };
+    let ids = directory.adopt(&[names]);
+    table.prepare(&directory.sites());
+    let request =
+        Answered { status: 502, received: 1, sent: 1, elapsed: Elapsed::nanos(5), has_first_byte: false };
+    for id in ids[0].routes.iter().copied() {
+        table.answered(id, &request);
+    }
+    table.failed(ids[0].routes[1], GatewayFailure::Down);
+    table.failed(ids[0].routes[1], GatewayFailure::Down);
+    table.failed(ids[0].routes[1].uncounted(), GatewayFailure::Down);
+    let mut figures = SeriesFigures::of(&directory, [&table]);
+    figures.merge(&SeriesFigures::of(&directory, [&table]));
+    let site = figures.site("a").unwrap();
+    let failed: Vec<u64> = site.routes.iter().map(|(_, route)| route.failed(GatewayFailure::Down)).collect();
+    assert_eq!(failed, [0, 4]);
+    assert_eq!(site.total().failed(GatewayFailure::Silent), 0);
 }
