@@ -423,6 +423,8 @@ mod tests {
             memory_file_size: u64::from(settings.file_cache.memory_file_size),
         };
         let mut cache = FileCache::new(settings.file_cache.clone(), Arc::default(), None);
+        let one = settings::FileCache { entries: 1, ..settings.file_cache.clone() };
+        let mut small = FileCache::new(one, Arc::default(), None);
         for path in [b"/a.bin", b"/b.bin"] {
             let Found::File(found) = lookup.locate(path, Patience::Wait).unwrap().found else {
                 panic!("a file")
@@ -433,6 +435,7 @@ mod tests {
             let entry = Rc::new(maker.entry(&lookup, (path, 0), contents, 0));
             assert_eq!(entry.descriptors(), 0, "20,000 bytes are held in memory");
             cache.insert(0, path, &entry, &root, &[]);
+            small.insert(0, path, &entry, &root, &[]);
         }
         let is_there = |cache: &FileCache, path: &[u8]| !matches!(cache.look_up(0, path, 0), Cached::Nothing);
         let full = cache.bytes;
@@ -443,6 +446,12 @@ mod tests {
         cache.drop_unused();
         cache.drop_unused();
         assert_eq!((cache.bytes, cache.slots.len(), cache.table.len()), (0, 0, 0));
+        // That makes no room: only what was dropped for another did.
+        let of = |cache: &FileCache| {
+            (cache.stats.snapshot().cache_evictions, cache.stats.snapshot().cache_expirations)
+        };
+        assert_eq!((of(&cache), of(&small)), ((0, 2), (1, 0)));
+        assert_eq!(small.stats.snapshot().cache_eviction_reasons.count(Eviction::Entries), 1);
         std::fs::remove_dir_all(&folder).unwrap();
     }
 }

@@ -1,8 +1,7 @@
 //! Tests of the lines and histograms of a worker.
 
-use super::super::{SeriesFigures, SeriesNames};
 use super::*;
-use crate::series::SeriesNames;
+use crate::series::{SeriesFigures, SeriesNames};
 
 fn ended(status: u16, micros: u64) -> Answered {
     let elapsed = Elapsed::nanos(micros * 1000);
