@@ -14,7 +14,7 @@ mod upstreams;
 
 pub(crate) use applications::gateway_of;
 
-use crate::window::{Quoted, Window, round_up};
+use crate::window::{Quoted, Window};
 use std::time::Duration;
 use tidegate_modules::status::Change;
 
@@ -230,24 +230,29 @@ struct FullQueue<'q> {
 
 impl FullQueue<'_> {
     /// By Little's law it is of use up to what is answered within its age: what is behind that is refused all the same, later.
-    /// Nor is more of use than has ever come.
+    /// Nor is more of use than has ever come, of which who is refused comes again and again.
     fn change(&self) -> Change {
         let answered = self.rate * self.age.as_secs_f64();
-        let came = u64::from(self.length).saturating_add(self.refused);
         let (rate, age) = (self.rate, tidegate_config::duration_text(self.age));
-        if answered <= f64::from(self.length) {
+        // The rate is never the same twice.
+        if answered < (1.25 * f64::from(self.length)).max(1.0) {
             return Change::told(format!(
                 "a longer queue would not help: {rate:.1} requests get a place in a second, {answered:.0} in the `age` of the queue ({age}), and \
                  `{}` is {}; {}",
                 self.setting, self.length, self.instead
             ));
         }
-        let new = round_up(answered.min(came as f64), 1);
-        let how = format!(
-            "{answered:.0} get a place in its `age`: {rate:.1} in a second for {age}; and {came} have come at most: {} and those refused in \
-             ten seconds",
-            self.length
-        );
+        let came = u64::from(self.length).saturating_add(self.refused);
+        let answered = answered as u64;
+        let (new, why) = if came < answered {
+            (
+                came,
+                format!("{} and the {} that were refused in ten seconds at most", self.length, self.refused),
+            )
+        } else {
+            (answered, "what is behind that is refused all the same, later".to_owned())
+        };
+        let how = format!("{why}; {rate:.1} get a place in a second, {answered} in the `age` of {age}");
         Change::of(self.setting, self.length, new, &how)
     }
 }
