@@ -199,7 +199,7 @@ pub(super) fn retries(window: &Window<'_>) -> Vec<Seen> {
 fn retries_of_group(window: &Window<'_>, report: &GroupReport) -> Option<Seen> {
     let name = report.name.as_str();
     let settings = window.settings().upstreams.iter().find(|upstream| upstream.name == name)?;
-    let window = &window.quoting(setting_of(name, |upstream| upstream.retry.clone()));
+    let window = &window.quoting(setting_of(name, |upstream| upstream.retry));
     let retries = |sample: &Sample| group(sample, name).map_or(0, |group| group.retries);
     let asked = |sample: &Sample| {
         group(sample, name).map_or(0, |group| group.members.iter().map(|member| member.requests).sum())

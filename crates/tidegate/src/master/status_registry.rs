@@ -670,6 +670,7 @@ mod tests {
         Figures {
             counted: stats.snapshot(),
             log_lines_lost: 1,
+            log_losses: BTreeMap::from([("a.log".into(), 1)]),
             workers: Vec::new(),
             lanes: Vec::new(),
             used: Used { cpu_micros: 3, resident: 5, descriptors: 7 },
@@ -713,7 +714,7 @@ mod tests {
         status_registry.has_ended(2, Some(figures(100)));
         status_registry.set_before(figures(1000));
         let sum = status_registry.figures();
-        assert_eq!((sum.counted.requests, sum.log_lines_lost), (1014, 3));
+        assert_eq!((sum.counted.requests, sum.log_lines_lost, sum.log_losses["a.log"]), (1014, 3, 3));
         assert_eq!((sum.counted.connections.current, sum.counted.workers), (0, 0));
         // What they had open when they ended has ended: three connections each, and no request was answered.
         assert_eq!((sum.counted.connections_closed, sum.counted.requests_lost), (9, 1014));
