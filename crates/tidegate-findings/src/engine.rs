@@ -1,11 +1,12 @@
 //! When a finding is raised, and when it goes.
 //!
 //! A rule says how far a figure is above its threshold, as a ratio. At one and above in as many looks running as the rule asks
-//! for, the finding is raised; when the ratio has been below a half for ten minutes, it goes. What follows from another finding
-//! that is raised is not shown by itself, but as "also seen" of that one.
+//! for, the finding is raised; when the ratio has been below a half for ten minutes, it goes; and at once when a value that it
+//! quotes is no longer in force. What follows from another finding that is raised, of the same application or of the whole
+//! machine, is not shown by itself, but as "also seen" of that one.
 
-use crate::rules::{PAGE, RULES, Rule, Seen};
-use crate::window::{Sample, Window};
+use crate::rules::{Concern, PAGE, RULES, Rule, Seen, follows};
+use crate::window::{Quoted, Sample, Window};
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 use tidegate_modules::status::{Change, Finding};
@@ -53,8 +54,14 @@ struct State {
     is_raised: bool,
     /// When the figure was last at half the threshold or above.
     last_high: Duration,
+    /// When it was last at the threshold or above, seconds since 1970; and how far above it is now.
+    until: i64,
+    ratio: f64,
     sentence: String,
     change: Change,
+    length: String,
+    quoted: Vec<Quoted>,
+    concerns: Vec<Concern>,
 }
 
 impl Engine {
@@ -74,7 +81,12 @@ impl Engine {
         while self.samples.get(1).is_some_and(|second| now.saturating_sub(second.at) >= self.windows.long) {
             self.samples.pop_front();
         }
-        let window = Window::new(self.samples.make_contiguous());
+        let samples = self.samples.make_contiguous();
+        // Who has changed a setting need not be told what it was.
+        if let Some(sample) = samples.last() {
+            self.states.retain(|_, state| state.quoted.iter().all(|quoted| quoted.is_in_force(sample)));
+        }
+        let window = Window::new(samples);
         let looks = RULES.iter().enumerate().flat_map(|(place, rule)| {
             (rule.look)(&window).into_iter().take(SUBJECTS).map(move |seen| (place, rule, seen))
         });
@@ -84,7 +96,7 @@ impl Engine {
         }
         for (key, state) in &mut self.states {
             if !found.contains_key(key) {
-                state.streak = 0;
+                (state.streak, state.ratio) = (0, 0.0);
             }
         }
         for (key, (rule, seen)) in found {
@@ -93,7 +105,7 @@ impl Engine {
                 let state = self.states.entry(key).or_insert_with(|| State::begin(wall));
                 state.look(rule, seen, ratio, (now, wall));
             } else if let Some(state) = self.states.get_mut(&key) {
-                state.streak = 0;
+                (state.streak, state.ratio) = (0, ratio);
             }
         }
         let clear = self.windows.clear;
@@ -111,28 +123,33 @@ impl Engine {
             .filter(|(_, state)| state.is_raised)
             .map(|((place, subject), state)| (*place, subject.as_str(), state))
             .collect();
-        let is_raised = |name: &str| raised.iter().any(|(place, ..)| RULES[*place].name == name);
-        let cause = |rule: &Rule| rule.suppressed_by.iter().copied().find(|name| is_raised(name));
-        let mut shown: Vec<Finding> = Vec::new();
-        for (place, subject, state) in raised.iter().filter(|(place, ..)| cause(&RULES[*place]).is_none()) {
-            shown.push(state.finding(&RULES[*place], subject));
+        let cause = |(place, _, state): &(usize, &str, &State)| {
+            let is_cause = |other: &&(usize, &str, &State)| {
+                RULES[*place].suppressed_by.contains(&RULES[other.0].name)
+                    && follows(&state.concerns, &other.2.concerns)
+            };
+            raised.iter().find(is_cause)
+        };
+        let mut shown: Vec<(&(usize, &str, &State), Finding)> = Vec::new();
+        for one in raised.iter().filter(|one| cause(one).is_none()) {
+            let (place, subject, state) = one;
+            shown.push((one, state.finding(&RULES[*place], subject)));
         }
-        for (place, subject, _) in &raised {
-            let mut rule = &RULES[*place];
+        for symptom in &raised {
+            let mut of = symptom;
             // A cause may follow from another one. No rule is its own cause, by however many steps.
             for _ in RULES {
-                let Some(name) = cause(rule) else { break };
-                let Some(of) = RULES.iter().find(|rule| rule.name == name) else { break };
-                rule = of;
+                let Some(other) = cause(of) else { break };
+                of = other;
             }
-            let symptom = &RULES[*place];
-            if rule.name != symptom.name
-                && let Some(finding) = shown.iter_mut().find(|finding| finding.name == rule.name)
+            if !std::ptr::eq(of, symptom)
+                && let Some((_, finding)) = shown.iter_mut().find(|(one, _)| std::ptr::eq(*one, of))
                 && finding.also_seen.len() < BESIDE
             {
-                finding.also_seen.push(format!("{} ({subject})", symptom.name));
+                finding.also_seen.push(format!("{} ({})", RULES[symptom.0].name, symptom.1));
             }
         }
+        let mut shown: Vec<Finding> = shown.into_iter().map(|(_, finding)| finding).collect();
         shown.truncate(MOST);
         shown
     }
@@ -145,14 +162,19 @@ impl State {
             since: wall,
             is_raised: false,
             last_high: Duration::ZERO,
+            until: wall,
+            ratio: 0.0,
             sentence: String::new(),
             change: Change::default(),
+            length: String::new(),
+            quoted: Vec::new(),
+            concerns: Vec::new(),
         }
     }
 
     /// The figure is at half the threshold or above.
     fn look(&mut self, rule: &Rule, seen: Seen, ratio: f64, (now, wall): (Duration, i64)) {
-        self.last_high = now;
+        (self.last_high, self.ratio) = (now, ratio);
         if ratio < 1.0 {
             self.streak = 0;
             return;
@@ -162,20 +184,42 @@ impl State {
         }
         self.streak = self.streak.saturating_add(1);
         self.is_raised |= self.streak >= rule.looks;
+        self.until = wall;
         (self.sentence, self.change) = (seen.sentence, seen.change);
+        (self.length, self.quoted, self.concerns) = (seen.length, seen.quoted, seen.concerns);
+    }
+
+    /// The sentence, which says so where it is of what has passed.
+    fn told(&self) -> String {
+        if self.ratio >= 1.0 {
+            return self.sentence.clone();
+        }
+        let since = if self.ratio > 0.0 { "less since" } else { "none since" };
+        let until = format!("until {} UTC, {since}", time_of_day(self.until));
+        let span = format!("in the last {}", self.length);
+        match self.sentence.contains(&span) {
+            true => self.sentence.replacen(&span, &format!("in the {} {until},", self.length), 1),
+            false => format!("{} ({until})", self.sentence),
+        }
     }
 
     fn finding(&self, rule: &Rule, subject: &str) -> Finding {
         Finding {
             name: rule.name.to_owned(),
             subject: subject.to_owned(),
-            sentence: self.sentence.clone(),
+            sentence: self.told(),
             change: self.change.clone(),
             page: format!("{PAGE}#{}", rule.name),
             since: self.since,
             also_seen: Vec::new(),
         }
     }
+}
+
+/// `12:58`
+fn time_of_day(seconds: i64) -> String {
+    let minutes = seconds.rem_euclid(86_400) / 60;
+    format!("{:02}:{:02}", minutes / 60, minutes % 60)
 }
 
 #[cfg(test)]

@@ -1,6 +1,8 @@
 //! Samples of the last minutes, and the arithmetic of rules: what has risen since, rates, shares, and ratios to thresholds.
 
 use crate::host::Host;
+use std::fmt;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 use tidegate_config::Settings;
@@ -49,10 +51,28 @@ impl Sample {
     }
 }
 
+/// A value that a finding quotes, and whether it is still in force.
+#[derive(Clone)]
+pub struct Quoted(Rc<dyn Fn(&Sample) -> bool>);
+
+impl Quoted {
+    /// Whether the value was the same when this was sampled.
+    pub fn is_in_force(&self, sample: &Sample) -> bool {
+        (self.0)(sample)
+    }
+}
+
+impl fmt::Debug for Quoted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Quoted")
+    }
+}
+
 /// Samples in their order; one at least.
 pub struct Window<'w> {
     samples: &'w [Sample],
     now: &'w Sample,
+    quoted: Vec<Quoted>,
 }
 
 impl<'w> Window<'w> {
@@ -61,7 +81,39 @@ impl<'w> Window<'w> {
     /// # Panics
     /// Where there is none.
     pub fn new(samples: &'w [Sample]) -> Window<'w> {
-        Window { samples, now: samples.last().expect("whoever looks has taken a sample") }
+        let now = samples.last().expect("whoever looks has taken a sample");
+        Window { samples, now, quoted: Vec::new() }
+    }
+
+    /// The part of it in which a setting was what it is now: what has happened before is the fault of another value.
+    pub fn quoting<T: PartialEq + 'static>(&self, value: impl Fn(&Settings) -> T + 'static) -> Window<'w> {
+        let settings = self.now.settings.clone();
+        let present = value(&settings);
+        // Most often nothing was changed at all.
+        self.since(move |sample| {
+            Arc::ptr_eq(&sample.settings, &settings) || value(&sample.settings) == present
+        })
+    }
+
+    /// The same of what the machine bounds, or the server has made of its settings.
+    pub fn quoting_bound<T: PartialEq + 'static>(
+        &self,
+        value: impl Fn(&Sample) -> T + 'static,
+    ) -> Window<'w> {
+        let present = value(self.now);
+        self.since(move |sample| value(sample) == present)
+    }
+
+    fn since(&self, is_in_force: impl Fn(&Sample) -> bool + 'static) -> Window<'w> {
+        let other = self.samples.iter().rposition(|sample| !is_in_force(sample));
+        let first = other.map_or(0, |place| (place + 1).min(self.samples.len() - 1));
+        let quoted = self.quoted.iter().cloned().chain([Quoted(Rc::new(is_in_force))]).collect();
+        Window { samples: &self.samples[first..], now: self.now, quoted }
+    }
+
+    /// What a finding of this window quotes.
+    pub fn quoted(&self) -> Vec<Quoted> {
+        self.quoted.clone()
     }
 
     /// The newest.
@@ -94,10 +146,15 @@ impl<'w> Window<'w> {
         self.now.at.saturating_sub(self.before().at).as_secs_f64().max(f64::EPSILON)
     }
 
+    /// `5m`.
+    pub fn length(&self) -> String {
+        let seconds = self.now.at.saturating_sub(self.first().at).as_secs();
+        tidegate_config::duration_text(Duration::from_secs(seconds.max(1)))
+    }
+
     /// `in the last 5m`.
     pub fn span(&self) -> String {
-        let seconds = self.now.at.saturating_sub(self.first().at).as_secs();
-        format!("in the last {}", tidegate_config::duration_text(Duration::from_secs(seconds.max(1))))
+        format!("in the last {}", self.length())
     }
 
     /// How much a count has risen in the window.
@@ -118,6 +175,15 @@ impl<'w> Window<'w> {
     /// The most that a count has risen from one look to the next.
     pub fn worst_step(&self, count: impl Fn(&Sample) -> u64) -> u64 {
         self.steps(count).into_iter().max().unwrap_or(0)
+    }
+
+    /// The most that a count has risen in a second, by the mean from one look to the next.
+    pub fn worst_rate(&self, count: impl Fn(&Sample) -> u64) -> f64 {
+        let rate = |pair: &[Sample]| {
+            let seconds = pair[1].at.saturating_sub(pair[0].at).as_secs_f64().max(1.0);
+            count(&pair[1]).saturating_sub(count(&pair[0])) as f64 / seconds
+        };
+        self.samples.windows(2).map(rate).fold(0.0, f64::max)
     }
 
     /// How much a count rises in a second.

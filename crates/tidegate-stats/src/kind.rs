@@ -214,6 +214,20 @@ kinds! {
 }
 
 kinds! {
+    /// Why an entry of the file cache was dropped for another: the bound that was reached.
+    Eviction, "bound" {
+        /// There were as many as may be.
+        Entries "entries",
+        /// Their contents took all the memory.
+        Memory "memory",
+        /// They held all the descriptors that are for files.
+        Descriptors "descriptors",
+        /// The process has few descriptors left, and connections need them more.
+        Process "process_descriptors",
+    }
+}
+
+kinds! {
     /// Why a stream of HTTP/2 was reset.
     StreamReset, "cause" {
         /// The client wanted it no more.

@@ -29,8 +29,8 @@ pub use cell::{Counter, Gauge, Level};
 pub use exposition::{Buckets, Exponential, Exposition, Family, FamilyKind, Schema, Series};
 pub use histogram::{Distribution, Elapsed, Histogram};
 pub use kind::{
-    AcceptError, ConnectionFault, ConnectionRefusal, Flush, GatewayFailure, Handshake, Kind, KindCounts,
-    Kinds, ParseError, QueueRefusal, StatusCounts, Statuses, StreamReset, Timeout, TlsError,
+    AcceptError, ConnectionFault, ConnectionRefusal, Eviction, Flush, GatewayFailure, Handshake, Kind,
+    KindCounts, Kinds, ParseError, QueueRefusal, StatusCounts, Statuses, StreamReset, Timeout, TlsError,
 };
 pub use openmetrics::{OPENMETRICS_CONTENT_TYPE, openmetrics};
 pub use protobuf::{PROTOBUF_CONTENT_TYPE, protobuf};

@@ -8,8 +8,8 @@
 use crate::cell::{Counter, Gauge};
 use crate::histogram::Histogram;
 use crate::kind::{
-    AcceptError, ConnectionFault, ConnectionRefusal, Flush, GatewayFailure, Handshake, Kinds, ParseError,
-    QueueRefusal, Statuses, StreamReset, Timeout, TlsError,
+    AcceptError, ConnectionFault, ConnectionRefusal, Eviction, Flush, GatewayFailure, Handshake, Kinds,
+    ParseError, QueueRefusal, Statuses, StreamReset, Timeout, TlsError,
 };
 use crate::table::metrics;
 
@@ -68,6 +68,8 @@ metrics! {
         gateway_requests: Counter, Count, "Application Requests", "Requests for applications.";
         gateway_failures: Kinds<GatewayFailure, { GatewayFailure::COUNT }>, Count, "Application Failures",
             "Times that an application could not be asked or has not answered.";
+        gateway_errors: Kinds<GatewayFailure, { GatewayFailure::COUNT }>, Count, "Application Errors",
+            "Requests that clients got an error for in place of an application's answer. What another member has answered is none.";
         gateway_retries: Counter, Count, "Application Retries",
             "Requests sent once more: to another member, or because an old connection turned out to be closed.";
         gateway_queue_delay: Histogram, Seconds, "Application Queueing Delay",
@@ -110,6 +112,9 @@ metrics! {
             "Entries compared with the file system because of their age.";
         cache_invalidations: Counter, Count, "Cache Invalidations", "Entries dropped because the file had changed.";
         cache_evictions: Counter, Count, "Cache Evictions", "Entries dropped to make room.";
+        cache_eviction_reasons: Kinds<Eviction, { Eviction::COUNT }>, Count, "Eviction Reasons",
+            "What there was no room for.";
+        cache_expirations: Counter, Count, "Cache Expirations", "Entries dropped since nobody asked for them.";
     }
     // Of a whole process: no worker writes these, whoever reports fills them in.
     "NativePool" {

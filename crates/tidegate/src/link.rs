@@ -9,7 +9,7 @@
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::io::{self, ErrorKind};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
@@ -255,6 +255,9 @@ pub struct Figures {
     pub counted: Snapshot,
     /// By its log writer.
     pub log_lines_lost: u64,
+    /// The same of each log that has lost some.
+    #[serde(default)]
+    pub log_losses: BTreeMap<String, u64>,
     /// By each worker that there is.
     #[serde(default)]
     pub workers: Vec<WorkerFigures>,

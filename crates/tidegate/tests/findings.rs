@@ -51,39 +51,49 @@ fn what_limits_a_server_is_said() {
     let folder = Folder::new("findings");
     // It takes connections and says nothing.
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    // And here nobody is.
+    let away = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let text = format!(
         "workers 1\nlisten \"127.0.0.1:0\"\n\
          limits {{ connections 20; in-flight 2; queue length=2 age=\"1m\" }}\n\
          pool \"bad\" {{ command \"/bin/false\" }}\n\
          site \"a.test\" {{\n\
          route \"/app/*\" {{ proxy \"http://{}\" {{ timeout \"1s\" }} }}\n\
+         route \"/away/*\" {{ proxy \"http://{away}\" }}\n\
+         route \"/one/*\" {{ proxy \"http://{}\" {{ connections 1; queue length=0; timeout \"1s\" }} }}\n\
          route \"/bad/*\" {{ proxy \"http://bad\" }}\n\
          route \"/once\" {{ limit \"once\" requests=\"1/h\"; respond 200 }}\n\
          route \"/.perf\" {{ status }}\n\
          respond 200 \"fine\" }}\n",
+        silent.local_addr().unwrap(),
         silent.local_addr().unwrap()
     );
     let server = Server::with_config(&folder, &text);
     let nothing = server.tell(&["status", "findings"]).stdout;
     assert!(nothing.starts_with("nothing limits this server at the moment\n"), "{nothing}");
 
-    let wanted = ["connections-limit", "queue-full", "application-slow", "pool-crashes"];
+    let wanted = ["connections-limit", "queue-full", "application-slow", "application-down", "pool-crashes"];
     let told = wait_for(
         || {
             // Two of ten have a place, two wait, and nobody is answered within the second.
-            let waiting: Vec<TcpStream> = (0..10).map(|_| send(&server, &request("/app/x"))).collect();
-            for mut stream in waiting {
-                let _ = stream.read_to_end(&mut Vec::new());
-            }
+            let all = |count, path: &str| {
+                let waiting: Vec<TcpStream> = (0..count).map(|_| send(&server, &request(path))).collect();
+                for mut stream in waiting {
+                    let _ = stream.read_to_end(&mut Vec::new());
+                }
+            };
+            all(10, "/app/x");
+            all(3, "/away/x");
+            all(2, "/one/x");
             // Heads that do not end hold their connections.
             let held: Vec<TcpStream> = (0..30).map(|_| send(&server, "GET / HTTP/1.1\r\n")).collect();
             drop(held);
             (0..2).for_each(|_| drop(send(&server, &request("/once")).read_to_end(&mut Vec::new())));
             let told = findings(&server);
             // Those two may have found no place yet, since the server had not seen the connections before them end.
-            let is_all =
-                wanted.iter().all(|name| is_told(&told, name)) && limit(&told, "limit once").is_some();
-            is_all.then_some(told)
+            let is_all = wanted.iter().all(|name| is_told(&told, name));
+            let limits = ["limit once", "queue of route a.test /one/*"];
+            (is_all && limits.iter().all(|name| limit(&told, name).is_some())).then_some(told)
         },
         "the findings",
     );
@@ -97,13 +107,22 @@ fn what_limits_a_server_is_said() {
         (&slow["subject"], &slow["also_seen"][0]),
         (&"a.test /app/*".into(), &"queue-full (the server)".into())
     );
+    let down = finding(&told, "application-down").unwrap();
+    assert_eq!(down["subject"], away.to_string(), "{down}");
+    assert!(down["sentence"].as_str().unwrap().contains("(route a.test /away/*)"), "{down}");
     let crashes = finding(&told, "pool-crashes").unwrap();
     assert!(crashes["sentence"].as_str().unwrap().contains("ended with status 1"), "{crashes}");
 
-    let away = |name: &str| limit(&told, name).unwrap_or_else(|| panic!("{name}: {told}"));
-    assert!(away("limit once")["setting"].as_str().unwrap().ends_with("tidegate.kdl:8"), "{told}");
-    assert!(away("limits queue length")["count"].as_u64().unwrap() >= 6);
-    assert_eq!(away("limits connections")["setting"], "connections 20");
+    let turned = |name: &str| limit(&told, name).unwrap_or_else(|| panic!("{name}: {told}"));
+    assert!(turned("limit once")["setting"].as_str().unwrap().ends_with("tidegate.kdl:10"), "{told}");
+    assert!(turned("limits queue length")["count"].as_u64().unwrap() >= 6);
+    assert!(turned("queue of route a.test /one/*")["setting"].as_str().unwrap().ends_with("tidegate.kdl:8"));
+    let setting = |name: &str| turned(name)["setting"].as_str().unwrap().to_owned();
+    assert!(
+        setting("limits connections").starts_with("connections 20 (")
+            && setting("limits connections").ends_with("tidegate.kdl:3)"),
+        "{told}"
+    );
 
     // The same in every form, on the page as well.
     let outcome = server.tell(&["reload"]);

@@ -190,6 +190,18 @@ impl Writer {
         self.counts.lost.load(Relaxed)
     }
 
+    /// The same of each log that has lost some, by its name.
+    pub fn lost_by_log(&self) -> BTreeMap<String, u64> {
+        let mut lost = BTreeMap::new();
+        for log in self.logs().iter().filter(|log| log.state != State::Closed) {
+            let count = log.account.lost.load(Relaxed);
+            if count > 0 {
+                *lost.entry(log.target.to_string()).or_default() += count;
+            }
+        }
+        lost
+    }
+
     /// Opens the files anew after a rotation; the sentences say what failed (the old file stays in use).
     /// What was handed over before goes to the old files.
     pub fn reopen(&self) -> Vec<String> {

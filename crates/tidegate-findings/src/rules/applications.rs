@@ -1,42 +1,48 @@
-//! Applications: silent, away, slower than their `timeout`; members that come and go; connections and retries.
+//! Applications: silent, away, slower than their `timeout`. What counts is what clients got: a failure that another member has
+//! made up for is none.
 
-use super::{Seen, of, of_server, percent, time, were};
-use crate::window::{Sample, Window, all, only, over, round_up, share};
+use super::{Concern, Seen, WORTH_A_WORD, of, time, were};
+use crate::window::{Sample, Window, all, over, round_up};
+use std::collections::BTreeMap;
 use std::time::Duration;
+use tidegate_config::Settings;
 use tidegate_config::settings::gateway::{Destination, Gateway};
 use tidegate_config::settings::{Action, Route};
-use tidegate_modules::gateway::balance::report::GroupReport;
 use tidegate_modules::status::Change;
-use tidegate_stats::GatewayFailure;
+use tidegate_stats::GatewayFailure::{self, Down, Silent, Unreachable};
 use tidegate_stats::series::RouteFigures;
 
 /// Of `timeout`, what one answer of a hundred takes.
 const NEAR: f64 = 0.8;
 /// Answers without which a percentile means nothing.
 const ANSWERS: f64 = 50.0;
-/// Members put aside in the window.
-const EJECTIONS: f64 = 3.0;
-/// A member that fails so much more often than the others.
-const WORSE: f64 = 10.0;
-/// Of the requests to an application, those that needed a new connection.
-const NEW: f64 = 0.5;
-/// New connections to it in a second, which begin to cost.
-const CONNECTS: f64 = 100.0;
-/// Of the ports for outgoing connections, those that are taken by connections that have ended.
-const PORTS: f64 = 0.8;
-/// Of the requests to applications, those that were sent once more.
-const RETRIED: f64 = 0.05;
+/// Of the time that applications take, what one of them takes that holds up the others.
+const MOST_TIME: f64 = 0.5;
+/// What failures are told of where the routes are not counted by themselves.
+const UNNAMED: &str = "applications";
 
 /// A route with an application behind it.
-struct Behind<'w> {
+pub(super) struct Behind<'w> {
     site: String,
     name: String,
-    gateway: &'w Gateway,
+    pub(super) gateway: &'w Gateway,
+    pub(super) settings: &'w Settings,
 }
 
 impl Behind<'_> {
-    fn subject(&self) -> String {
+    /// `a.test /app/*`
+    pub(super) fn subject(&self) -> String {
         format!("{} {}", self.site, self.name)
+    }
+
+    /// `a.test /app/* (upstream app)`
+    fn with_application(&self) -> String {
+        format!("{} ({})", self.subject(), application(self.settings, &self.gateway.to))
+    }
+
+    /// It is a matter of this application.
+    pub(super) fn concern(&self) -> Concern {
+        Concern::Application(key(&self.gateway.to))
     }
 
     /// What its route has counted.
@@ -45,12 +51,59 @@ impl Behind<'_> {
         site.routes.iter().find(|(name, _)| *name == self.name).map(|(_, figures)| figures)
     }
 
-    fn count(&self, window: &Window<'_>, of: impl Fn(&RouteFigures) -> u64) -> u64 {
-        window.risen(|sample| self.figures(sample).map_or(0, &of))
+    /// A figure of it.
+    pub(super) fn figure(&self, sample: &Sample, of: impl Fn(&RouteFigures) -> u64) -> u64 {
+        self.figures(sample).map_or(0, of)
+    }
+
+    /// Requests that clients got an error for, for one of these reasons.
+    pub(super) fn failed(&self, sample: &Sample, reasons: &[GatewayFailure]) -> u64 {
+        self.figure(sample, |figures| reasons.iter().map(|why| figures.failed(*why)).sum())
+    }
+
+    /// How long the application took in the window, all requests together: seconds.
+    pub(super) fn seconds(&self, window: &Window<'_>) -> f64 {
+        let times = window.times_of(|sample| Some(&self.figures(sample)?.times.application));
+        let silent = window.risen(|sample| self.failed(sample, &[Silent]));
+        times.sum_nanos() as f64 / 1e9 + silent as f64 * self.gateway.timeout.as_secs_f64()
+    }
+
+    /// A value of the settings of this route, for a window that quotes it.
+    pub(super) fn setting<T: 'static>(
+        &self,
+        value: impl Fn(&Gateway) -> T + 'static,
+    ) -> impl Fn(&Settings) -> Option<T> + 'static {
+        let (site, name) = (self.site.clone(), self.name.clone());
+        move |settings| {
+            let routes = routes(settings);
+            let same = routes.into_iter().find(|route| route.site == site && route.name == name);
+            same.map(|route| value(route.gateway))
+        }
     }
 }
 
-fn gateway_of(route: &Route) -> Option<&Gateway> {
+/// What an application is known by: the name of a pool or an upstream, which have none in common, or its address.
+fn key(to: &Destination) -> String {
+    match to {
+        Destination::Named(name) => name.clone(),
+        Destination::Tcp(address) => address.to_string(),
+        Destination::Unix(path) => format!("unix:{}", path.display()),
+    }
+}
+
+/// What it is called: `upstream app`, `pool php`, `127.0.0.1:9000`.
+pub(super) fn application(settings: &Settings, to: &Destination) -> String {
+    match to {
+        Destination::Named(name) if settings.pools.iter().any(|pool| pool.name == *name) => {
+            format!("pool {name}")
+        }
+        Destination::Named(name) => format!("upstream {name}"),
+        Destination::Tcp(_) | Destination::Unix(_) => key(to),
+    }
+}
+
+/// The application of a route, where it has one.
+pub(crate) fn gateway_of(route: &Route) -> Option<&Gateway> {
     match &route.action {
         Action::Fastcgi(application) | Action::Scgi(application) | Action::Cgi(application) => {
             Some(&application.gateway)
@@ -65,74 +118,114 @@ fn gateway_of(route: &Route) -> Option<&Gateway> {
     }
 }
 
-/// Routes with an application, of those that have counted something.
-fn behind<'w>(window: &Window<'w>) -> Vec<Behind<'w>> {
+/// Routes with an application.
+fn routes(settings: &Settings) -> Vec<Behind<'_>> {
     let mut found = Vec::new();
-    let settings = window.settings();
     for (site, told) in settings.sites.iter().zip(tidegate_modules::status::series_names(settings)) {
         for (route, name) in site.routes.iter().zip(told.routes) {
             let site = told.site.clone();
-            found.extend(gateway_of(route).map(|gateway| Behind { site, name, gateway }));
+            found.extend(gateway_of(route).map(|gateway| Behind { site, name, gateway, settings }));
         }
     }
+    found
+}
+
+/// Of these, those that have counted something.
+pub(super) fn behind<'w>(window: &Window<'w>) -> Vec<Behind<'w>> {
+    let mut found = routes(window.settings());
     found.retain(|route| route.figures(window.now()).is_some());
     found
 }
 
-/// The route with the most errors of servers, and how many.
-fn worst<'r, 'w>(window: &Window<'_>, routes: &'r [Behind<'w>]) -> Option<&'r Behind<'w>> {
-    let errors = |route: &&Behind<'_>| route.count(window, |figures| figures.class(5));
-    routes.iter().max_by_key(errors).filter(|route| errors(route) > 0)
-}
-
-fn failures(sample: &Sample, reasons: &[GatewayFailure]) -> u64 {
-    reasons.iter().map(|reason| sample.counted.gateway_failures.count(*reason)).sum()
+/// Failures that clients heard of, of routes that are not counted by themselves.
+fn unnamed(sample: &Sample, routes: &[Behind<'_>], reasons: &[GatewayFailure]) -> u64 {
+    let all: u64 = reasons.iter().map(|why| sample.counted.gateway_errors.count(*why)).sum();
+    all.saturating_sub(routes.iter().map(|route| route.failed(sample, reasons)).sum())
 }
 
 pub(super) fn slow(window: &Window<'_>) -> Vec<Seen> {
     let routes = behind(window);
-    let mut seen: Vec<Seen> = routes.iter().filter_map(|route| nearly_too_slow(window, route)).collect();
-    let silent = |sample: &Sample| failures(sample, &[GatewayFailure::Silent]);
-    let route = worst(window, &routes);
-    let subject = route.map_or_else(|| "applications".to_owned(), Behind::subject);
-    let timeout = route.map(|route| tidegate_config::duration_text(route.gateway.timeout));
+    let all_seconds: f64 = routes.iter().map(|route| route.seconds(window)).sum();
+    let of_route = |route: &Behind<'_>| {
+        // Of one route one thing is said.
+        let seen = [given_up(window, route), nearly_too_slow(window, route)].into_iter().flatten();
+        let seen = seen.max_by(|one, other| one.ratio.total_cmp(&other.ratio))?;
+        let mut concerns = vec![route.concern()];
+        if route.seconds(window) >= MOST_TIME * all_seconds {
+            concerns.push(Concern::InFlight);
+        }
+        Some(seen.concerning(concerns))
+    };
+    let mut seen: Vec<Seen> = routes.iter().filter_map(of_route).collect();
+    let silent = |sample: &Sample| unnamed(sample, &routes, &[Silent]);
+    seen.extend(of(
+        window,
+        UNNAMED,
+        window.events(silent),
+        || {
+            let silent = were(window.risen(silent), "request");
+            format!(
+                "{silent} given up {} since an application said nothing within its `timeout`, on routes that are not counted by themselves; \
+                 clients got 504, or a part of the answer",
+                window.span()
+            )
+        },
+        find_it,
+    ));
+    seen
+}
+
+fn find_it() -> Change {
+    Change::told(
+        "find what it waits for: `tidegate status slow` shows the requests, `tidegate status requests` those under way; a longer `timeout` \
+         makes clients wait, and no answer come sooner",
+    )
+}
+
+/// Answers that do not come.
+fn given_up(window: &Window<'_>, route: &Behind<'_>) -> Option<Seen> {
+    let silent = |sample: &Sample| route.failed(sample, &[Silent]);
+    if window.risen(silent) == 0 {
+        return None;
+    }
+    let window = &window.quoting(route.setting(|gateway| (gateway.timeout, gateway.to.clone())));
     let sentence = || {
-        let timeout = timeout.as_deref().map(|time| format!(" ({time})")).unwrap_or_default();
-        let silent = were(window.risen(silent), "request");
+        let (timeout, silent) =
+            (tidegate_config::duration_text(route.gateway.timeout), were(window.risen(silent), "request"));
         format!(
-            "{subject}: {silent} given up {} since the application said nothing within its `timeout`{timeout}; clients got 504",
+            "{}: {silent} given up {} since the application said nothing within its `timeout` ({timeout}); clients got 504, or a part of the \
+             answer",
+            route.with_application(),
             window.span()
         )
     };
-    let given_up = of(subject.clone(), window.events(silent), sentence, || {
-        Change::told(
-            "find what it waits for: `tidegate status slow` shows the requests, `tidegate status requests` those under way; a longer \
-             `timeout` makes clients wait, and no answer come sooner",
-        )
-    });
-    // Of one route one thing is said.
-    if let Some(given_up) = given_up {
-        seen.retain(|known| known.subject != given_up.subject);
-        seen.push(given_up);
-    }
-    seen
+    of(window, route.subject(), window.events(silent), sentence, find_it)
 }
 
 /// Answers that come, but late.
 fn nearly_too_slow(window: &Window<'_>, route: &Behind<'_>) -> Option<Seen> {
-    let times = window.times_of(|sample| Some(&route.figures(sample)?.times.application));
+    let ratio_of = |window: &Window<'_>| {
+        let times = window.times_of(|sample| Some(&route.figures(sample)?.times.application));
+        let late = times.quantile(0.99).as_secs_f64();
+        let near = over(late, NEAR * route.gateway.timeout.as_secs_f64());
+        (all([near, over(times.count() as f64, ANSWERS)]), times)
+    };
+    if ratio_of(window).0 < WORTH_A_WORD {
+        return None;
+    }
+    let window = &window.quoting(route.setting(|gateway| (gateway.timeout, gateway.to.clone())));
+    let (ratio, times) = ratio_of(window);
     let (late, latest) = (times.quantile(0.99).as_secs_f64(), times.quantile(0.999).as_secs_f64());
     let timeout = route.gateway.timeout;
-    let ratio = all([over(late, NEAR * timeout.as_secs_f64()), over(times.count() as f64, ANSWERS)]);
     let sentence = || {
         let limit = tidegate_config::duration_text(timeout);
         format!(
             "{}: one answer of a hundred takes {} and longer, close to the `timeout` of {limit}: what takes longer is given up",
-            route.subject(),
+            route.with_application(),
             time(late)
         )
     };
-    of(route.subject(), ratio, sentence, || {
+    of(window, route.subject(), ratio, sentence, || {
         let new = Duration::from_secs(round_up(1.5 * latest, 5));
         let text = tidegate_config::duration_text;
         Change::of(
@@ -145,149 +238,75 @@ fn nearly_too_slow(window: &Window<'_>, route: &Behind<'_>) -> Option<Seen> {
 }
 
 pub(super) fn down(window: &Window<'_>) -> Vec<Seen> {
-    let away = |sample: &Sample| failures(sample, &[GatewayFailure::Unreachable, GatewayFailure::Down]);
     let routes = behind(window);
-    let subject = worst(window, &routes).map_or_else(|| "applications".to_owned(), Behind::subject);
+    let mut by_application: BTreeMap<String, Vec<&Behind<'_>>> = BTreeMap::new();
+    for route in &routes {
+        by_application.entry(key(&route.gateway.to)).or_default().push(route);
+    }
+    let mut seen: Vec<Seen> = by_application.values().filter_map(|routes| away(window, routes)).collect();
+    let unnamed = |sample: &Sample| unnamed(sample, &routes, &[Unreachable, Down]);
+    seen.extend(of(
+        window,
+        UNNAMED,
+        window.events(unnamed),
+        || {
+            format!(
+                "{} turned away {} since nothing accepts connections where an application should be, on routes that are not counted by \
+                 themselves; clients got 502 or 503",
+                were(window.risen(unnamed), "request"),
+                window.span()
+            )
+        },
+        start_it,
+    ));
+    seen
+}
+
+fn start_it() -> Change {
+    Change::told(
+        "start the application, or correct the address of its route, `pool` or `upstream`; the error log says what was tried",
+    )
+}
+
+/// An application that is away for these routes, which lead to it.
+fn away(window: &Window<'_>, routes: &[&Behind<'_>]) -> Option<Seen> {
+    let to = &routes.first()?.gateway.to;
+    let away = |sample: &Sample| -> u64 {
+        routes.iter().map(|route| route.failed(sample, &[Unreachable, Down])).sum()
+    };
+    if window.risen(away) == 0 {
+        return None;
+    }
+    let window = &window.quoting(place_of(to));
+    let name = application(window.settings(), to);
     let sentence = || {
+        let risen = |route: &&&Behind<'_>| window.risen(|sample| route.failed(sample, &[Unreachable, Down]));
+        let hit: Vec<_> = routes.iter().filter(|route| risen(route) > 0).collect();
+        let most =
+            hit.iter().max_by_key(|route| risen(route)).map(|route| route.subject()).unwrap_or_default();
+        let others = match hit.len() {
+            0 | 1 => String::new(),
+            several => format!(" and {} more", several - 1),
+        };
         format!(
-            "{subject}: {} turned away {} since nothing accepts connections there; clients got 502 or 503",
+            "{name}: {} turned away {} (route {most}{others}) since nothing accepts connections there; clients got 502 or 503",
             were(window.risen(away), "request"),
             window.span()
         )
     };
-    of(subject.clone(), window.events(away), sentence, || {
-        Change::told("start the application, or correct the address of its route, `pool` or `upstream`; the error log says what was tried")
-    })
-    .into_iter()
-    .collect()
+    let seen = of(window, name.clone(), window.events(away), sentence, start_it)?;
+    Some(seen.concerning([Concern::Application(key(to))]))
 }
 
-fn group<'s>(sample: &'s Sample, name: &str) -> Option<&'s GroupReport> {
-    sample.info.upstreams.iter().find(|group| group.name == name)
-}
-
-pub(super) fn member_flaps(window: &Window<'_>) -> Vec<Seen> {
-    let of_group = |report: &GroupReport| {
-        let name = report.name.as_str();
-        let ejected = window.risen(|sample| group(sample, name).map_or(0, |group| group.ejections));
-        let failed = |member: &str| {
-            window.risen(|sample| {
-                let members = group(sample, name).map(|group| group.members.as_slice()).unwrap_or_default();
-                members.iter().find(|known| known.name == member).map_or(0, |member| member.failures)
-            })
-        };
-        let mut failures: Vec<(u64, &str)> =
-            report.members.iter().map(|member| (failed(&member.name), member.name.as_str())).collect();
-        failures.sort_unstable();
-        let (most, member) = *failures.last()?;
-        let median = failures.get((failures.len() - 1) / 2).map_or(0, |(count, _)| *count);
-        let is_worse = all([over(most as f64, WORSE * median.max(1) as f64), only(failures.len() > 1)]);
-        let ratio = over(ejected as f64, EJECTIONS).max(is_worse);
-        let sentence = || {
-            format!(
-                "{member} of upstream {name} has failed {} {}, its siblings {median}; members were put aside {ejected} times",
-                were(most, "request").trim_end_matches(" were").trim_end_matches(" was"),
-                window.span()
-            )
-        };
-        of(format!("{name} {member}"), ratio, sentence, || {
-            Change::told(format!(
-                "take it out while you look at it: `tidegate upstream drain {name} {member}`, and back with `serve`"
-            ))
-        })
-    };
-    window.now().info.upstreams.iter().filter_map(of_group).collect()
-}
-
-pub(super) fn queue_full(window: &Window<'_>) -> Vec<Seen> {
-    let of_group = |report: &GroupReport| {
-        let name = report.name.as_str();
-        let refused = |sample: &Sample| group(sample, name).map_or(0, |group| group.demand.refused_full);
-        let settings = window.settings().upstreams.iter().find(|upstream| upstream.name == name)?;
-        let old = settings.queue.length;
-        let new = round_up(f64::from(old) + 1.5 * window.worst_step(refused) as f64, 16);
-        let sentence = || {
-            let refused = were(window.risen(refused), "request");
-            format!(
-                "upstream {name}: {refused} refused {} since its queue was full, which has room for {old}",
-                window.span()
-            )
-        };
-        of(name, window.events(refused), sentence, || {
-            let how =
-                "and 1.5 times what was refused in the worst ten seconds; or more `places` of its members";
-            Change::of(&format!("upstream {name} queue length"), old, new, how)
-        })
-    };
-    window.now().info.upstreams.iter().filter_map(of_group).collect()
-}
-
-pub(super) fn reconnects(window: &Window<'_>) -> Vec<Seen> {
-    let ports = window
-        .now()
-        .host
-        .ports
-        .map_or(f64::INFINITY, |(first, last)| last.saturating_sub(first) as f64 + 1.0);
-    let waiting = window.now().host.time_wait as f64;
-    let of_route = |route: Behind<'_>| {
-        let connects = route.count(window, |figures| figures.times.connect.count());
-        let answers = route.count(window, |figures| figures.times.application.count());
-        let rate = connects as f64 / window.seconds();
-        // Many ports are taken long before that is noticed otherwise.
-        let costs = over(rate, CONNECTS).max(over(waiting, PORTS * ports));
-        let ratio = all([over(share(connects, answers.max(connects)), NEW), costs]);
-        let busy = window.times_of(|sample| Some(&route.figures(sample)?.times.application));
-        let at_once = busy.sum_nanos() as f64 / 1e9 / window.seconds();
-        let workers = window.now().info.workers.max(1) as f64;
-        let (old, new) = (route.gateway.keep, round_up((2.0 * at_once / workers).max(8.0), 8));
-        let sentence = || {
-            format!(
-                "{}: {rate:.0} connections to the application are opened in a second, one for {} of its requests",
-                route.subject(),
-                percent(share(connects, answers.max(connects)))
-            )
-        };
-        of(route.subject(), ratio, sentence, || {
-            if u64::from(old) < new {
-                return Change::of(
-                    "keep",
-                    old,
-                    new,
-                    "idle connections of each worker: twice what is under way at once",
-                );
-            }
-            Change::told(
-                "the application closes its connections: let it keep them open, longer than `keep-timeout`",
-            )
-        })
-    };
-    let is_tcp = |route: &Behind<'_>| !matches!(route.gateway.to, Destination::Unix(_));
-    behind(window).into_iter().filter(is_tcp).filter_map(of_route).collect()
-}
-
-pub(super) fn retries(window: &Window<'_>) -> Vec<Seen> {
-    let asked = window.step(|sample| sample.counted.gateway_requests);
-    let again = share(window.step(|sample| sample.counted.gateway_retries), asked);
-    let enough = window.risen(|sample| sample.counted.gateway_requests) >= 100;
-    let ratio = all([over(again, RETRIED), only(enough)]);
-    let sentence = || {
-        format!(
-            "{} of the requests to applications are sent once more: what fails gets even more to do",
-            percent(again)
-        )
-    };
-    of_server(ratio, sentence, || {
-        let upstreams = window.settings().upstreams.iter().filter(|upstream| upstream.retry.times > 0);
-        match upstreams.max_by_key(|upstream| upstream.retry.budget) {
-            Some(upstream) if upstream.retry.budget > 5 => Change::of(
-                &format!("upstream {} retry budget", upstream.name),
-                upstream.retry.budget,
-                5,
-                "per cent of its requests; then see which member fails",
-            ),
-            _ => Change::told(
-                "connections that the application had closed are tried anew: set `keep-timeout` below the time that it keeps them",
-            ),
-        }
-    })
+/// Where an application is, as the settings say.
+fn place_of(to: &Destination) -> impl Fn(&Settings) -> String + 'static {
+    let to = to.clone();
+    move |settings| {
+        let Destination::Named(name) = &to else { return String::new() };
+        let pool = settings.pools.iter().find(|pool| pool.name == *name);
+        let upstream = settings.upstreams.iter().find(|upstream| upstream.name == *name);
+        let members = upstream
+            .map(|upstream| upstream.members.iter().map(|member| &member.address).collect::<Vec<_>>());
+        format!("{:?} {members:?}", pool.map(|pool| &pool.application))
+    }
 }

@@ -2,8 +2,9 @@
 
 use super::{Seen, of, of_server, percent, were};
 use crate::window::{Sample, Window, all, only, over, round_up, share, under};
+use tidegate_config::Settings;
 use tidegate_modules::status::{CertificateInfo, Change, RateKind, RateReport};
-use tidegate_stats::Handshake;
+use tidegate_stats::{Eviction, Handshake};
 
 /// Of the look-ups, those that the file cache could not answer.
 const MISSES: f64 = 0.1;
@@ -21,41 +22,59 @@ const NOT_FOUND: f64 = 0.3;
 const NOT_FOUND_RATE: f64 = 10.0;
 
 pub(super) fn file_cache_small(window: &Window<'_>) -> Vec<Seen> {
-    let counted = &window.now().counted;
+    let window = &window.quoting(|settings| {
+        let cache = &settings.file_cache;
+        (cache.entries, cache.memory, cache.descriptors)
+    });
     let lookups = |sample: &Sample| sample.counted.cache_lookups();
     let missed = share(window.step(|sample| sample.counted.cache_misses), window.step(lookups));
-    let evicted = window.step(|sample| sample.counted.cache_evictions);
+    let evicted = |bound| window.step(|sample| sample.counted.cache_eviction_reasons.count(bound));
+    let Some((dropped, bound)) =
+        Eviction::ALL.map(|bound| (evicted(bound), bound)).into_iter().max_by_key(|(count, _)| *count)
+    else {
+        return Vec::new();
+    };
     let of_requests = share(window.risen(lookups), window.risen(|sample| sample.counted.requests));
     let ratio = all([
         over(missed, MISSES),
         over(window.risen(lookups) as f64, LOOKUPS),
         over(of_requests, OF_REQUESTS),
-        only(evicted > 0),
+        only(dropped > 0),
     ]);
     let sentence = || {
         format!(
-            "the file cache answers {} of its look-ups only and has dropped {evicted} files in ten seconds to make room for others",
-            percent(1.0 - missed)
+            "the file cache answers {} of its look-ups only and has dropped {dropped} files in ten seconds to make room for others, since {}",
+            percent(1.0 - missed),
+            match bound {
+                Eviction::Entries => "all of its `entries` were taken",
+                Eviction::Memory => "its `memory` was full",
+                Eviction::Descriptors => "all of its `descriptors` were taken",
+                Eviction::Process => "the process had few descriptors left",
+            }
         )
     };
-    of_server(ratio, sentence, || {
-        let cache = &window.settings().file_cache;
-        if counted.cache_entries.current * 10 >= counted.cache_entries.limit * 9 {
-            return Change::of(
-                "file-cache entries",
-                cache.entries,
-                u64::from(cache.entries) * 2,
-                "all of them are taken; what is dropped now comes back",
-            );
+    of_server(window, ratio, sentence, || larger_cache(window, bound))
+}
+
+/// More of what was used up.
+fn larger_cache(window: &Window<'_>, bound: Eviction) -> Change {
+    let cache = &window.settings().file_cache;
+    let how = "twice as much for each worker: what is dropped now is asked for again";
+    match bound {
+        Eviction::Entries => {
+            Change::of("file-cache entries", cache.entries, u64::from(cache.entries) * 2, how)
         }
-        let size = tidegate_config::size_text;
-        Change::of(
-            "file-cache memory",
-            size(cache.memory),
-            size(cache.memory.saturating_mul(2)),
-            "of each worker: it is full, and what is dropped now comes back",
-        )
-    })
+        Eviction::Memory => {
+            let size = tidegate_config::size_text;
+            Change::of("file-cache memory", size(cache.memory), size(cache.memory.saturating_mul(2)), how)
+        }
+        Eviction::Descriptors => {
+            Change::of("file-cache descriptors", cache.descriptors, u64::from(cache.descriptors) * 2, how)
+        }
+        Eviction::Process => Change::told(
+            "let the process hold more descriptors: `LimitNOFILE=` of the service (`ulimit -Hn`), then restart the server",
+        ),
+    }
 }
 
 pub(super) fn tickets(window: &Window<'_>) -> Vec<Seen> {
@@ -71,7 +90,7 @@ pub(super) fn tickets(window: &Window<'_>) -> Vec<Seen> {
             percent(resumed)
         )
     };
-    of_server(ratio, sentence, || {
+    of_server(window, ratio, sentence, || {
         Change::told(
             "tickets are kept over reloads and upgrades, not over restarts, nor between servers: use `tidegate upgrade` in place of a restart, and send clients back to the same server",
         )
@@ -110,7 +129,7 @@ pub(super) fn certificate_ends(window: &Window<'_>) -> Vec<Seen> {
         format!("the certificate for {name} ({}) {when}{more}", info.source)
     };
     // One finding however many there are.
-    of("certificates", *ratio, sentence, || match info.source.contains('/') {
+    of(window, "certificates", *ratio, sentence, || match info.source.contains('/') {
         true => {
             Change::told(format!("renew {} ; it is taken up as soon as the file has changed", info.source))
         }
@@ -133,7 +152,7 @@ pub(super) fn not_found_storm(window: &Window<'_>) -> Vec<Seen> {
             percent(of_all)
         )
     };
-    of_server(ratio, sentence, || {
+    of_server(window, ratio, sentence, || {
         Change::told(
             "see what is asked for (`access-log` with `only=errors`): `redirect` what has moved, `ban` (`statuses=\"404\"`) keeps out who guesses",
         )
@@ -162,11 +181,21 @@ pub(super) fn files_cut(window: &Window<'_>) -> Vec<Seen> {
             window.span()
         )
     };
-    of_server(window.events(cut), sentence, || {
+    of_server(window, window.events(cut), sentence, || {
         Change::told(
             "put a new version beside a file and rename it into its place, in place of writing into it; else look at the disk: the error log names the files",
         )
     })
+}
+
+/// The `keys` of a limit, a bandwidth or a ban.
+fn keys_of(rate: &RateReport) -> impl Fn(&Settings) -> Option<u32> + 'static {
+    let (kind, name) = (rate.kind, rate.name.clone());
+    move |settings| match kind {
+        RateKind::Limit => settings.rates().find(|limit| limit.name == name).map(|limit| limit.keys),
+        RateKind::Bandwidth => settings.bandwidths().find(|of| of.name == name).map(|of| of.keys),
+        RateKind::Ban => settings.bans().find(|ban| ban.name == name).map(|ban| ban.keys),
+    }
 }
 
 pub(super) fn limit_keys(window: &Window<'_>) -> Vec<Seen> {
@@ -176,17 +205,14 @@ pub(super) fn limit_keys(window: &Window<'_>) -> Vec<Seen> {
         if window.risen(crowded) == 0 {
             return None;
         }
-        let settings = window.settings();
-        let (kind, keys) = match rate.kind {
-            RateKind::Limit => {
-                ("limit", settings.rates().find(|limit| limit.name == rate.name).map(|limit| limit.keys))
-            }
-            RateKind::Bandwidth => {
-                ("bandwidth", settings.bandwidths().find(|of| of.name == rate.name).map(|of| of.keys))
-            }
-            RateKind::Ban => ("ban", settings.bans().find(|ban| ban.name == rate.name).map(|ban| ban.keys)),
+        let keys = keys_of(rate)(window.settings());
+        let kind = match rate.kind {
+            RateKind::Limit => "limit",
+            RateKind::Bandwidth => "bandwidth",
+            RateKind::Ban => "ban",
         };
         let (keys, name) = (keys?, format!("{kind} {}", rate.name));
+        let window = &window.quoting(keys_of(rate));
         let sentence = || {
             format!(
                 "{name}: {} judged together with others {}, since there is room for {keys} of whom it counts: somebody may pay for somebody else",
@@ -194,7 +220,7 @@ pub(super) fn limit_keys(window: &Window<'_>) -> Vec<Seen> {
                 window.span()
             )
         };
-        of(name.clone(), window.events(crowded), sentence, || {
+        of(window, name.clone(), window.events(crowded), sentence, || {
             Change::of(
                 &format!("{name} keys"),
                 keys,

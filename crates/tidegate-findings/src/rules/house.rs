@@ -1,22 +1,43 @@
 //! What the server needs beside its clients: logs, disks, its own processes, name servers, directories.
 
-use super::{Seen, bytes, of, of_server, percent, were};
+use super::{Concern, Seen, bytes, concerning, of, of_server, percent, were};
 use crate::window::{Sample, Window, over, under};
+use std::path::Path;
 use tidegate_modules::status::Change;
 
 /// Of a file system, what is left.
 const LEFT: f64 = 0.05;
 
 pub(super) fn log_slow(window: &Window<'_>) -> Vec<Seen> {
-    let lost = |sample: &Sample| sample.info.log_lines_lost;
+    let named =
+        window.now().info.log_losses.keys().filter_map(|log| {
+            let lost = |sample: &Sample| sample.info.log_losses.get(log).copied().unwrap_or(0);
+            let folder = Path::new(log).parent().filter(|folder| folder.is_absolute());
+            let seen = lost_lines(window, log, lost)?;
+            Some(seen.concerning(
+                folder.map(|folder| Concern::Folder(folder.into())).into_iter().collect::<Vec<_>>(),
+            ))
+        });
+    let mut seen: Vec<Seen> = named.collect();
+    // What was lost by a log that is closed meanwhile is known of all together alone.
+    if seen.is_empty() {
+        let others = |sample: &Sample| {
+            sample.info.log_lines_lost.saturating_sub(sample.info.log_losses.values().sum())
+        };
+        seen.extend(lost_lines(window, "logs that are closed", others));
+    }
+    seen
+}
+
+fn lost_lines(window: &Window<'_>, log: &str, lost: impl Fn(&Sample) -> u64) -> Option<Seen> {
     let sentence = || {
         format!(
-            "{} lost {}: whoever takes the log does not take it fast enough",
-            were(window.risen(lost), "log line"),
+            "{} lost {} by {log}: whoever takes it does not take it fast enough",
+            were(window.risen(&lost), "log line"),
             window.span()
         )
     };
-    of_server(window.events(lost), sentence, || {
+    of(window, log, window.events(&lost), sentence, || {
         Change::told("write less (`access-log` with `only=errors`), or to a disk or a daemon that keeps up")
     })
 }
@@ -33,12 +54,13 @@ pub(super) fn disk_full(window: &Window<'_>) -> Vec<Seen> {
                 percent(left)
             )
         };
-        of(path.clone(), under(left, LEFT), sentence, || {
+        let seen = of(window, path.clone(), under(left, LEFT), sentence, || {
             Change::told(format!(
                 "make room there (`du -xh {path} | sort -h`), rotate logs, or write {} elsewhere",
                 folder.purpose
             ))
-        })
+        });
+        seen.map(|seen| seen.concerning([Concern::Folder(folder.path.clone())]))
     };
     window.now().host.folders.iter().filter(|folder| folder.size > 0).filter_map(folder).collect()
 }
@@ -54,11 +76,12 @@ pub(super) fn server_crashes(window: &Window<'_>) -> Vec<Seen> {
         let ended = were(ended, "server process").replace("processs", "processes");
         format!("{ended} replaced {} after ending by mistake, with the connections they had", window.span())
     };
-    of_server(over(ended as f64, 1.0), sentence, || {
+    let seen = of_server(window, over(ended as f64, 1.0), sentence, || {
         Change::told(
             "the error log says how each ended; a signal 9 is the kernel's, for want of memory, anything else is a fault worth reporting",
         )
-    })
+    });
+    concerning(seen, Concern::Kills)
 }
 
 pub(super) fn names_unanswered(window: &Window<'_>) -> Vec<Seen> {
@@ -70,7 +93,7 @@ pub(super) fn names_unanswered(window: &Window<'_>) -> Vec<Seen> {
             window.span()
         )
     };
-    of_server(window.events(silent), sentence, || {
+    of_server(window, window.events(silent), sentence, || {
         Change::told(
             "name servers that answer, near by, in `dns`; or rules by address (`allow`, `deny`) in place of `name=`",
         )
@@ -86,7 +109,7 @@ pub(super) fn directory_fails(window: &Window<'_>) -> Vec<Seen> {
             window.span()
         )
     };
-    of_server(window.events(failed), sentence, || {
+    of_server(window, window.events(failed), sentence, || {
         Change::told(
             "name a second server in `ldap`, and let the `cache` of `users` remember for longer, so that those who are known get in meanwhile",
         )

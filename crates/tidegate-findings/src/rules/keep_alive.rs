@@ -3,6 +3,7 @@
 use super::{Seen, of_server, percent};
 use crate::window::{Sample, Window, all, only, over, round_up, share};
 use std::time::Duration;
+use tidegate_config::Settings;
 use tidegate_modules::status::Change;
 use tidegate_stats::{Flush, Handshake};
 
@@ -18,6 +19,7 @@ const LONG_ENOUGH: Duration = Duration::from_secs(15);
 const REFUSED: f64 = 0.2;
 
 pub(super) fn flushed(window: &Window<'_>) -> Vec<Seen> {
+    let window = &window.quoting(|settings| settings.limits.keep_alive_connections);
     let flushed = |sample: &Sample| sample.counted.keep_alive_flush_reasons.count(Flush::Maximum);
     let of_hits = share(window.step(flushed), window.step(|sample| sample.counted.keep_alive_hits));
     let limits = &window.settings().limits;
@@ -38,13 +40,14 @@ pub(super) fn flushed(window: &Window<'_>) -> Vec<Seen> {
             limits.keep_alive_connections
         )
     };
-    of_server(ratio, sentence, || {
+    of_server(window, ratio, sentence, || {
         let how = "1.25 times those that idle and those that were closed in one `keep-alive-timeout`";
         Change::of("limits keep-alive-connections", limits.keep_alive_connections, new, how)
     })
 }
 
 pub(super) fn too_short(window: &Window<'_>) -> Vec<Seen> {
+    let window = &window.quoting(|settings| settings.limits.request.keep_alive_timeout);
     let timeout = window.settings().limits.request.keep_alive_timeout;
     let timed_out = |sample: &Sample| sample.counted.keep_alive_timeouts;
     let of_closed = share(window.step(timed_out), window.step(|sample| sample.counted.connections_closed));
@@ -67,19 +70,23 @@ pub(super) fn too_short(window: &Window<'_>) -> Vec<Seen> {
             percent(returned)
         )
     };
-    of_server(ratio, sentence, || {
+    of_server(window, ratio, sentence, || {
         Change::of("limits keep-alive-timeout", text(timeout), text(new), "idle connections are cheap here")
     })
 }
 
-pub(super) fn refused(window: &Window<'_>) -> Vec<Seen> {
-    let refused = |sample: &Sample| sample.counted.keep_alive_refusals;
-    let of_requests = share(window.step(refused), window.step(|sample| sample.counted.requests));
-    let settings = window.settings();
+/// The least `keep-alive-requests` of all.
+fn fewest_requests(settings: &Settings) -> Option<u32> {
     let routes =
         settings.sites.iter().flat_map(|site| &site.routes).filter_map(|route| route.limits.as_ref());
-    let bounds = routes.chain([&settings.limits.request]).filter_map(|limits| limits.keep_alive_requests);
-    let Some(least) = bounds.min() else { return Vec::new() };
+    routes.chain([&settings.limits.request]).filter_map(|limits| limits.keep_alive_requests).min()
+}
+
+pub(super) fn refused(window: &Window<'_>) -> Vec<Seen> {
+    let window = &window.quoting(fewest_requests);
+    let refused = |sample: &Sample| sample.counted.keep_alive_refusals;
+    let of_requests = share(window.step(refused), window.step(|sample| sample.counted.requests));
+    let Some(least) = fewest_requests(window.settings()) else { return Vec::new() };
     let ratio = all([over(of_requests, REFUSED), only(window.is_busy())]);
     let sentence = || {
         format!(
@@ -88,7 +95,7 @@ pub(super) fn refused(window: &Window<'_>) -> Vec<Seen> {
             percent(of_requests)
         )
     };
-    of_server(ratio, sentence, || {
+    of_server(window, ratio, sentence, || {
         Change::of(
             "limits keep-alive-requests",
             least,

@@ -1,6 +1,6 @@
 //! Memory and descriptors: of the process, of its cgroup, of the machine.
 
-use super::{Seen, bytes, of_server, percent, were};
+use super::{Concern, Seen, bytes, of_server, percent, were};
 use crate::window::{Sample, Window, all, only, over, round_up};
 use tidegate_modules::status::Change;
 use tidegate_stats::{AcceptError, ConnectionRefusal};
@@ -25,24 +25,25 @@ fn processes(sample: &Sample) -> u64 {
 }
 
 pub(super) fn descriptors(window: &Window<'_>) -> Vec<Seen> {
-    let refused = |sample: &Sample| {
-        let counted = &sample.counted;
-        counted.accept_errors.count(AcceptError::ProcessDescriptors)
-            + counted.connection_refusals.count(ConnectionRefusal::Descriptors)
-    };
+    let window = &window.quoting_bound(|sample| sample.host.descriptors);
+    let refused = |sample: &Sample| sample.counted.connection_refusals.count(ConnectionRefusal::Descriptors);
+    // One that waits is tried again, and fails again: that is no further connection.
+    let failed = |sample: &Sample| sample.counted.accept_errors.count(AcceptError::ProcessDescriptors);
     let sample = window.now();
     let limit = sample.host.descriptors.unwrap_or(u64::MAX);
     let held = sample.info.used.descriptors / processes(sample);
-    let ratio = over(held as f64, DESCRIPTORS * limit as f64).max(window.events(refused));
+    let ratio =
+        over(held as f64, DESCRIPTORS * limit as f64).max(window.events(refused)).max(window.events(failed));
     let wanted = wanted_descriptors(window);
     let sentence = || {
         let refused = were(window.risen(refused), "connection");
         format!(
-            "a server process holds {held} of {limit} descriptors; {refused} turned away {} for want of one",
-            window.span()
+            "a server process holds {held} of {limit} descriptors; {refused} turned away {} for want of one, and accepting has failed {} times",
+            window.span(),
+            window.risen(failed)
         )
     };
-    of_server(ratio, sentence, || {
+    of_server(window, ratio, sentence, || {
         Change::of(
             "LimitNOFILE",
             limit,
@@ -63,6 +64,9 @@ fn wanted_descriptors(window: &Window<'_>) -> u64 {
 
 pub(super) fn descriptors_too_few(window: &Window<'_>) -> Vec<Seen> {
     let Some(limit) = window.now().host.descriptors else { return Vec::new() };
+    let window = &window
+        .quoting(|settings| settings.limits.connections)
+        .quoting_bound(|sample| sample.host.descriptors);
     let settings = window.settings();
     let connections = u64::from(settings.limits.connections);
     let room = limit.saturating_sub(OWN + limit / SHARE).saturating_mul(u64::from(settings.processes.max(1)));
@@ -75,7 +79,7 @@ pub(super) fn descriptors_too_few(window: &Window<'_>) -> Vec<Seen> {
              connections`: beyond them accepting stops"
         )
     };
-    of_server(ratio, sentence, || {
+    of_server(window, ratio, sentence, || {
         let how = format!(
             "of the service, or `ulimit -Hn`; or set `limits connections {room}`, so that who comes too much is told so"
         );
@@ -92,7 +96,7 @@ pub(super) fn system_descriptors(window: &Window<'_>) -> Vec<Seen> {
             window.span()
         )
     };
-    of_server(window.events(failed), sentence, || {
+    of_server(window, window.events(failed), sentence, || {
         Change::told(
             "raise `fs.file-max` (`sysctl`), or find who holds them: `cat /proc/sys/fs/file-nr`, `lsof`",
         )
@@ -100,6 +104,9 @@ pub(super) fn system_descriptors(window: &Window<'_>) -> Vec<Seen> {
 }
 
 pub(super) fn memory_limit(window: &Window<'_>) -> Vec<Seen> {
+    let window = &window
+        .quoting(|settings| settings.limits.unsent_size)
+        .quoting_bound(|sample| sample.counted.buffer.limit);
     let short = |sample: &Sample| {
         sample.counted.memory_resets + sample.counted.connection_refusals.count(ConnectionRefusal::Memory)
     };
@@ -114,7 +121,7 @@ pub(super) fn memory_limit(window: &Window<'_>) -> Vec<Seen> {
             bytes(limit)
         )
     };
-    of_server(window.events(short), sentence, || {
+    of_server(window, window.events(short), sentence, || {
         let size = tidegate_config::size_text;
         if sample.host.available.is_none_or(|available| new < available / 2) {
             return Change::of(
@@ -136,6 +143,7 @@ pub(super) fn memory_limit(window: &Window<'_>) -> Vec<Seen> {
 }
 
 pub(super) fn cgroup_memory(window: &Window<'_>) -> Vec<Seen> {
+    let window = &window.quoting_bound(|sample| sample.host.cgroup.memory_most);
     let Some(most) = window.now().host.cgroup.memory_most else { return Vec::new() };
     let cgroup = &window.now().host.cgroup;
     let held =
@@ -155,7 +163,7 @@ pub(super) fn cgroup_memory(window: &Window<'_>) -> Vec<Seen> {
             window.span()
         )
     };
-    of_server(ratio, sentence, || {
+    let seen = of_server(window, ratio, sentence, || {
         let size = tidegate_config::size_text;
         Change::of(
             "MemoryMax",
@@ -163,10 +171,16 @@ pub(super) fn cgroup_memory(window: &Window<'_>) -> Vec<Seen> {
             size(new),
             "of the service or container: 1.3 times the most that was used; or `file-cache memory` and pools smaller",
         )
-    })
+    });
+    let concerns: &[Concern] = match kills {
+        0 => &[Concern::Machine, Concern::Memory],
+        _ => &[Concern::Machine, Concern::Memory, Concern::Kills],
+    };
+    seen.into_iter().map(|seen| seen.concerning(concerns)).collect()
 }
 
 pub(super) fn swapping(window: &Window<'_>) -> Vec<Seen> {
+    let window = &window.quoting(|settings| settings.file_cache.memory);
     let own = |sample: &Sample| {
         let is_server = |pid: u32| sample.info.processes.iter().any(|process| process.pid == pid);
         let processes = sample.host.processes.iter().filter(|process| is_server(process.pid));
@@ -181,7 +195,7 @@ pub(super) fn swapping(window: &Window<'_>) -> Vec<Seen> {
             "the server waits for {faults:.0} pages of its memory a second, which were swapped out: each holds up a worker for a disk"
         )
     };
-    of_server(ratio, sentence, || {
+    of_server(window, ratio, sentence, || {
         let size = tidegate_config::size_text;
         Change::of(
             "file-cache memory",
@@ -193,6 +207,7 @@ pub(super) fn swapping(window: &Window<'_>) -> Vec<Seen> {
 }
 
 pub(super) fn tcp_memory(window: &Window<'_>) -> Vec<Seen> {
+    let window = &window.quoting(|settings| settings.limits.unsent_size);
     let aborts = |sample: &Sample| sample.host.tcp.memory_aborts;
     let used = window.now().host.tcp_pages.map_or(0.0, |(used, most)| used as f64 / most as f64);
     let ratio = window.events(aborts).max(over(used, TCP_SHARE));
@@ -204,7 +219,7 @@ pub(super) fn tcp_memory(window: &Window<'_>) -> Vec<Seen> {
             window.span()
         )
     };
-    of_server(ratio, sentence, || {
+    of_server(window, ratio, sentence, || {
         let (old, size) = (window.settings().limits.unsent_size, tidegate_config::size_text);
         let new = (old / 2).max(16 << 10);
         Change::of(

@@ -10,8 +10,12 @@ mod memory;
 mod network;
 mod pools;
 mod processors;
+mod upstreams;
 
-use crate::window::Window;
+pub(crate) use applications::gateway_of;
+
+use crate::window::{Quoted, Window};
+use std::time::Duration;
 use tidegate_modules::status::Change;
 
 /// The page that explains findings.
@@ -41,6 +45,40 @@ pub(crate) struct Seen {
     pub ratio: f64,
     pub sentence: String,
     pub change: Change,
+    /// How long was looked back, as the sentence says it: `5m`.
+    pub length: String,
+    /// What of the settings and the machine the words quote.
+    pub quoted: Vec<Quoted>,
+    /// What it is a matter of beside its subject. Something else follows from it only where it is a matter of the same.
+    pub concerns: Vec<Concern>,
+}
+
+/// What something is a matter of.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Concern {
+    /// The machine, and so everything on it.
+    Machine,
+    /// Memory of the machine.
+    Memory,
+    /// Processes of the server that the kernel has killed.
+    Kills,
+    /// Places of `limits in-flight`.
+    InFlight,
+    /// An application: a pool, an upstream, or an address.
+    Application(String),
+    /// A log, or what is written below a folder.
+    Folder(std::path::PathBuf),
+}
+
+impl Seen {
+    fn concerning(self, concerns: impl Into<Vec<Concern>>) -> Seen {
+        Seen { concerns: concerns.into(), ..self }
+    }
+}
+
+/// Whether what is a matter of `symptom` may follow from what is one of `cause`.
+pub(crate) fn follows(symptom: &[Concern], cause: &[Concern]) -> bool {
+    matches!(cause, [Concern::Machine]) || symptom.iter().any(|concern| cause.contains(concern))
 }
 
 const fn rule(
@@ -114,10 +152,10 @@ pub(crate) const RULES: &[Rule] = &[
         pools::queue_full,
     ),
     rule("opcache-full", AT_ONCE, &[], pools::opcache_full),
-    rule("member-flaps", AT_ONCE, &[], applications::member_flaps),
-    rule("upstream-queue-full", AT_ONCE, &["application-slow", "member-flaps"], applications::queue_full),
-    rule("upstream-reconnects", STEADY, &["application-down"], applications::reconnects),
-    rule("retries-amplify", STEADY, &["application-down"], applications::retries),
+    rule("member-flaps", AT_ONCE, &[], upstreams::member_flaps),
+    rule("upstream-queue-full", AT_ONCE, &["application-slow", "member-flaps"], upstreams::queue_full),
+    rule("upstream-reconnects", STEADY, &["application-down"], upstreams::reconnects),
+    rule("retries-amplify", STEADY, &["application-down"], upstreams::retries),
     rule("file-cache-small", STEADY, &[], content::file_cache_small),
     rule("tickets", STEADY, &[], content::tickets),
     rule("certificate-ends", AT_ONCE, &[], content::certificate_ends),
@@ -136,23 +174,87 @@ pub fn names() -> impl Iterator<Item = &'static str> {
     RULES.iter().map(|rule| rule.name)
 }
 
+/// What is further below its threshold is nothing. Tests lower thresholds tenfold.
+const WORTH_A_WORD: f64 = 0.05;
+
 /// What most rules are about.
 const SERVER: &str = "the server";
 
 /// Of the server as a whole.
-fn of_server(ratio: f64, sentence: impl FnOnce() -> String, change: impl FnOnce() -> Change) -> Vec<Seen> {
-    of(SERVER, ratio, sentence, change).into_iter().collect()
+fn of_server(
+    window: &Window<'_>,
+    ratio: f64,
+    sentence: impl FnOnce() -> String,
+    change: impl FnOnce() -> Change,
+) -> Vec<Seen> {
+    let seen = of(window, SERVER, ratio, sentence, change);
+    seen.map(|seen| seen.concerning([Concern::Machine])).into_iter().collect()
+}
+
+/// The same, where it is a matter of something else.
+fn concerning(seen: Vec<Seen>, concern: Concern) -> Vec<Seen> {
+    seen.into_iter().map(|seen| seen.concerning([concern.clone()])).collect()
 }
 
 /// Of a subject. What is far below its threshold is not put into words.
 fn of(
+    window: &Window<'_>,
     subject: impl Into<String>,
     ratio: f64,
     sentence: impl FnOnce() -> String,
     change: impl FnOnce() -> Change,
 ) -> Option<Seen> {
-    // Tests lower thresholds tenfold.
-    (ratio >= 0.05).then(|| Seen { subject: subject.into(), ratio, sentence: sentence(), change: change() })
+    (ratio >= WORTH_A_WORD).then(|| Seen {
+        subject: subject.into(),
+        ratio,
+        sentence: sentence(),
+        change: change(),
+        length: window.length(),
+        quoted: window.quoted(),
+        concerns: Vec::new(),
+    })
+}
+
+/// A queue that was full.
+struct FullQueue<'q> {
+    setting: &'q str,
+    length: u32,
+    age: Duration,
+    /// Requests that get to their place in a second.
+    rate: f64,
+    /// Requests that were refused between two looks, at most.
+    refused: u64,
+    /// What helps where a longer queue does not.
+    instead: &'q str,
+}
+
+impl FullQueue<'_> {
+    /// By Little's law it is of use up to what is answered within its age: what is behind that is refused all the same, later.
+    /// Nor is more of use than has ever come, of which who is refused comes again and again.
+    fn change(&self) -> Change {
+        let answered = self.rate * self.age.as_secs_f64();
+        let (rate, age) = (self.rate, tidegate_config::duration_text(self.age));
+        // The rate is never the same twice.
+        if answered < (1.25 * f64::from(self.length)).max(1.0) {
+            return Change::told(format!(
+                "a longer queue would not help: {rate:.1} requests get a place in a second, {answered:.0} in the `age` of the queue ({age}), and \
+                 `{}` is {}; {}",
+                self.setting, self.length, self.instead
+            ));
+        }
+        let came = u64::from(self.length).saturating_add(self.refused);
+        let answered = answered as u64;
+        let (new, why) = if came < answered {
+            (
+                came,
+                format!("{} and the {} that were refused in ten seconds at most", self.length, self.refused),
+            )
+        } else {
+            (answered, "what is behind that is refused all the same, later".to_owned())
+        };
+        let how = format!("{why}; {rate:.1} get a place in a second, {answered} in the `age` of {age}");
+        Change::of(self.setting, self.length, new, &how)
+    }
 }
 
 /// `37 %`

@@ -1,6 +1,6 @@
 //! The network: what is lost on the way, and links that are full.
 
-use super::{Seen, bytes, of, of_server, percent};
+use super::{Concern, Seen, bytes, of, of_server, percent};
 use crate::window::{Sample, Window, all, over, share};
 use tidegate_modules::status::Change;
 
@@ -21,7 +21,7 @@ pub(super) fn retransmits(window: &Window<'_>) -> Vec<Seen> {
             lost * 100.0
         )
     };
-    of_server(ratio, sentence, || {
+    of_server(window, ratio, sentence, || {
         Change::told(
             "look at the links between here and the clients (`ip -s link`, `ethtool -S`, the provider); until then `sysctl -w \
              net.ipv4.tcp_congestion_control=bbr` loses less speed by it than cubic",
@@ -44,11 +44,12 @@ pub(super) fn link_full(window: &Window<'_>) -> Vec<Seen> {
                 percent(used)
             )
         };
-        of(link.name.as_str(), over(used, FULL), sentence, || {
+        let seen = of(window, link.name.as_str(), over(used, FULL), sentence, || {
             Change::told(
                 "send less (`compress`, `precompressed`, smaller pictures), share it out (`bandwidth`), or get a faster link",
             )
-        })
+        });
+        seen.map(|seen| seen.concerning([Concern::Machine]))
     };
     window.now().host.links.iter().filter_map(link).collect()
 }

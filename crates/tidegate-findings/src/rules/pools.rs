@@ -1,7 +1,8 @@
 //! Pools of processes: too small, too large, too heavy, crashing; and the cache of compiled scripts of PHP.
 
-use super::{Seen, bytes, of, percent, were};
+use super::{Concern, FullQueue, Seen, bytes, of, percent, were};
 use crate::window::{Sample, Window, all, only, over, round_up, under};
+use tidegate_config::Settings;
 use tidegate_config::settings::pool::{Application, Pool};
 use tidegate_modules::gateway::supervise::status::{OpcacheFigures, PoolStatus};
 use tidegate_modules::status::Change;
@@ -18,9 +19,25 @@ const PRESSED: f64 = 40.0;
 const IDLE: f64 = 0.3;
 /// How busy the places of a pool should be.
 const BUSY_PLACES: f64 = 0.7;
+/// Of the requests in flight, those of a pool that holds up the others.
+const MOST_IN_FLIGHT: f64 = 0.5;
 /// Of OPcache's memory, what is free, and what is lost to scripts that have changed.
 const FREE: f64 = 0.05;
 const WASTED: f64 = 0.1;
+
+/// A value of the settings of a pool, for a window that quotes it.
+fn setting_of<T: 'static>(
+    name: &str,
+    value: impl Fn(&Pool) -> T + 'static,
+) -> impl Fn(&Settings) -> Option<T> + 'static {
+    let name = name.to_owned();
+    move |settings| settings.pools.iter().find(|pool| pool.name == name).map(&value)
+}
+
+/// It is a matter of this pool.
+fn its(pool: &Pool) -> Concern {
+    Concern::Application(pool.name.clone())
+}
 
 /// Each pool with its settings.
 fn pools<'w>(window: &Window<'w>) -> impl Iterator<Item = (&'w PoolStatus, &'w Pool)> {
@@ -84,12 +101,13 @@ pub(super) fn crashes(window: &Window<'_>) -> Vec<Seen> {
                 window.span()
             )
         };
-        of(pool.name.as_str(), over(ended as f64, CRASHES), sentence, || {
+        let seen = of(window, pool.name.as_str(), over(ended as f64, CRASHES), sentence, || {
             Change::told(format!(
                 "look at what it writes before it ends (the error log, or the `output` of pool {}); nothing here keeps it alive",
                 pool.name
             ))
-        })
+        });
+        seen.map(|seen| seen.concerning([its(pool)]))
     };
     pools(window).filter_map(pool).collect()
 }
@@ -98,6 +116,7 @@ pub(super) fn memory(window: &Window<'_>) -> Vec<Seen> {
     let sample = window.now();
     let pool = |(status, pool): (&PoolStatus, &Pool)| {
         let Application::Processes(settings) = &pool.application else { return None };
+        let window = &window.quoting(setting_of(&pool.name, |pool| bound(pool).1));
         let processes = processes(window, status);
         let largest = processes.iter().map(|process| process.private).max().unwrap_or(0);
         let held: u64 = processes.iter().map(|process| process.private).sum();
@@ -116,14 +135,12 @@ pub(super) fn memory(window: &Window<'_>) -> Vec<Seen> {
                 bytes(free)
             )
         };
-        of(pool.name.as_str(), over(full as f64, MEMORY * free.max(1) as f64), sentence, || {
-            Change::of(
-                &format!("pool {} processes max", pool.name),
-                settings.max,
-                fitting,
-                "what fits into 80 % of the memory",
-            )
-        })
+        let ratio = over(full as f64, MEMORY * free.max(1) as f64);
+        let seen = of(window, pool.name.as_str(), ratio, sentence, || {
+            let setting = format!("pool {} processes max", pool.name);
+            Change::of(&setting, settings.max, fitting, "what fits into 80 % of the memory")
+        });
+        seen.map(|seen| seen.concerning([its(pool), Concern::Machine, Concern::Memory]))
     };
     pools(window).filter_map(pool).collect()
 }
@@ -132,6 +149,7 @@ pub(super) fn too_large(window: &Window<'_>) -> Vec<Seen> {
     let processors = window.processors();
     let pool = |(status, pool): (&PoolStatus, &Pool)| {
         let Application::Processes(settings) = &pool.application else { return None };
+        let window = &window.quoting(setting_of(&pool.name, |pool| bound(pool).1));
         let used = used(window, status);
         let in_use = status.demand.in_use as f64;
         let pressure = window.now().host.pressure.processor;
@@ -151,10 +169,11 @@ pub(super) fn too_large(window: &Window<'_>) -> Vec<Seen> {
                 percent(used / processors)
             )
         };
-        of(pool.name.as_str(), ratio, sentence, || {
+        let seen = of(window, pool.name.as_str(), ratio, sentence, || {
             let how = "the processors, divided by the share of one that a request uses; the others wait in the queue";
             Change::of(&format!("pool {} processes max", pool.name), settings.max, new, how)
-        })
+        });
+        seen.map(|seen| seen.concerning([its(pool), Concern::Machine]))
     };
     pools(window).filter_map(pool).collect()
 }
@@ -162,6 +181,7 @@ pub(super) fn too_large(window: &Window<'_>) -> Vec<Seen> {
 pub(super) fn too_small(window: &Window<'_>) -> Vec<Seen> {
     let pool = |(status, pool): (&PoolStatus, &Pool)| {
         let (setting, most) = bound(pool);
+        let window = &window.quoting(setting_of(&pool.name, |pool| (bound(pool).1, pool.places)));
         let (places, demand) = (places(pool), &status.demand);
         let idle = window.idle();
         let ratio = all([
@@ -180,37 +200,50 @@ pub(super) fn too_small(window: &Window<'_>) -> Vec<Seen> {
                 percent(idle)
             )
         };
-        of(pool.name.as_str(), ratio, sentence, || {
+        let in_flight = window.now().counted.in_flight.current as f64;
+        let mut concerns = vec![its(pool)];
+        if (demand.in_use + demand.waiting) as f64 >= MOST_IN_FLIGHT * in_flight {
+            concerns.push(Concern::InFlight);
+        }
+        let seen = of(window, pool.name.as_str(), ratio, sentence, || {
             Change::of(
                 &setting,
                 most,
                 new,
                 "what is under way and waits, at 70 %; each process takes memory of its own",
             )
-        })
+        });
+        seen.map(|seen| seen.concerning(concerns))
     };
     pools(window).filter_map(pool).collect()
 }
 
 pub(super) fn queue_full(window: &Window<'_>) -> Vec<Seen> {
     let pool = |(_, pool): (&PoolStatus, &Pool)| {
+        let window =
+            &window.quoting(setting_of(&pool.name, |pool| (pool.queue.clone(), bound(pool).1, pool.places)));
         let refused = |sample: &Sample| figure(sample, &pool.name, |pool| pool.demand.refused_full);
-        let worst = window.worst_step(refused);
-        let served = window.rate(|sample| figure(sample, &pool.name, |pool| pool.demand.requests));
-        let old = pool.queue.length;
-        let new = round_up((served * pool.queue.age.as_secs_f64()).max(f64::from(old) + worst as f64), 16);
+        let length = pool.queue.length;
         let sentence = || {
             let refused = were(window.risen(refused), "request");
             format!(
-                "pool {}: {refused} refused {} since its queue was full, which has room for {old}",
+                "pool {}: {refused} refused {} since its queue was full, which has room for {length}",
                 pool.name,
                 window.span()
             )
         };
-        of(pool.name.as_str(), window.events(refused), sentence, || {
-            let how = "what is served in the age of the queue, and at least what was refused in the worst ten seconds";
-            Change::of(&format!("pool {} queue length", pool.name), old, new, how)
-        })
+        let seen = of(window, pool.name.as_str(), window.events(refused), sentence, || {
+            let queue = FullQueue {
+                setting: &format!("pool {} queue length", pool.name),
+                length,
+                age: pool.queue.age,
+                rate: window.worst_rate(|sample| figure(sample, &pool.name, |pool| pool.demand.requests)),
+                refused: window.worst_step(refused),
+                instead: "let answers come sooner, or more at once where there are processors and memory for more processes",
+            };
+            queue.change()
+        });
+        seen.map(|seen| seen.concerning([its(pool)]))
     };
     pools(window).filter_map(pool).collect()
 }
@@ -220,6 +253,12 @@ pub(super) fn opcache_full(window: &Window<'_>) -> Vec<Seen> {
     let figures = |status: &PoolStatus| status.opcache.as_ref().and_then(|opcache| opcache.figures);
     let pool = |(status, pool): (&PoolStatus, &Pool)| {
         let OpcacheFigures { used, free, wasted, .. } = figures(status)?;
+        let name = pool.name.clone();
+        let window = &window.quoting_bound(move |sample| {
+            let status = sample.info.pools.iter().find(|pool| pool.name == name)?;
+            figures(status)
+                .map(|figures| figures.used.saturating_add(figures.free).saturating_add(figures.wasted))
+        });
         let all = used.saturating_add(free).saturating_add(wasted).max(1);
         let of_all = |part: u64| part as f64 / all as f64;
         let emptied = window.risen(|sample| {
@@ -239,10 +278,11 @@ pub(super) fn opcache_full(window: &Window<'_>) -> Vec<Seen> {
                 window.span()
             )
         };
-        of(pool.name.as_str(), ratio, sentence, || {
+        let seen = of(window, pool.name.as_str(), ratio, sentence, || {
             let how = "MiB, in php.ini: 1.5 times what its scripts take; then `tidegate pool restart`";
             Change::of("opcache.memory_consumption", all / MEBIBYTE, new, how)
-        })
+        });
+        seen.map(|seen| seen.concerning([its(pool)]))
     };
     pools(window).filter_map(pool).collect()
 }

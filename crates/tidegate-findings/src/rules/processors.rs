@@ -32,7 +32,7 @@ pub(super) fn steal(window: &Window<'_>) -> Vec<Seen> {
     let stolen = share(window.step(|sample| sample.host.times.stolen), all);
     let sentence =
         || format!("the host gave this machine {} less of its processors than it asked for", percent(stolen));
-    of_server(over(stolen, STOLEN), sentence, || {
+    of_server(window, over(stolen, STOLEN), sentence, || {
         Change::told(
             "nothing here helps: ask the provider for processors of one's own, or move to a host that is less full",
         )
@@ -40,6 +40,7 @@ pub(super) fn steal(window: &Window<'_>) -> Vec<Seen> {
 }
 
 pub(super) fn throttled(window: &Window<'_>) -> Vec<Seen> {
+    let window = &window.quoting_bound(|sample| (sample.host.cgroup.quota, sample.info.workers));
     let Some(quota) = window.now().host.cgroup.quota else { return Vec::new() };
     let periods = window.step(|sample| sample.host.cgroup.periods);
     let used_up = share(window.step(|sample| sample.host.cgroup.throttled), periods);
@@ -53,7 +54,7 @@ pub(super) fn throttled(window: &Window<'_>) -> Vec<Seen> {
             percent(used_up)
         )
     };
-    of_server(over(used_up, THROTTLED), sentence, || {
+    of_server(window, over(used_up, THROTTLED), sentence, || {
         let fitting = quota.ceil() as usize;
         if workers > fitting {
             return Change::of(
@@ -91,6 +92,7 @@ fn busy_workers(window: &Window<'_>) -> Vec<f64> {
 }
 
 pub(super) fn workers_too_few(window: &Window<'_>) -> Vec<Seen> {
+    let window = &window.quoting_bound(|sample| sample.info.workers);
     let processors = window.processors().floor() as usize;
     let busy = busy_workers(window);
     let least = busy.iter().copied().fold(f64::INFINITY, f64::min);
@@ -105,12 +107,13 @@ pub(super) fn workers_too_few(window: &Window<'_>) -> Vec<Seen> {
             percent(window.idle())
         )
     };
-    of_server(ratio, sentence, || {
+    of_server(window, ratio, sentence, || {
         Change::of("workers", workers, per_process, "as many as there are processors, which `auto` is")
     })
 }
 
 pub(super) fn workers_too_many(window: &Window<'_>) -> Vec<Seen> {
+    let window = &window.quoting_bound(|sample| sample.info.workers);
     let (workers, processors) = (window.now().info.workers, window.processors());
     let ratio = all([over(workers as f64, TOO_MANY * processors), over(window.busy(), WELL_USED)]);
     let new = (processors.ceil() as usize).div_ceil(usize::from(window.settings().processes.max(1)));
@@ -120,12 +123,13 @@ pub(super) fn workers_too_many(window: &Window<'_>) -> Vec<Seen> {
             percent(window.busy())
         )
     };
-    of_server(ratio, sentence, || {
+    of_server(window, ratio, sentence, || {
         Change::of("workers", workers, new, "as many as there are processors, which `auto` is")
     })
 }
 
 pub(super) fn worker_imbalance(window: &Window<'_>) -> Vec<Seen> {
+    let window = &window.quoting(|settings| settings.limits.streams);
     let busy = busy_workers(window);
     let most = busy.iter().copied().fold(0.0, f64::max);
     let mean = busy.iter().sum::<f64>() / busy.len().max(1) as f64;
@@ -139,7 +143,7 @@ pub(super) fn worker_imbalance(window: &Window<'_>) -> Vec<Seen> {
             percent(mean)
         )
     };
-    of_server(ratio, sentence, || {
+    of_server(window, ratio, sentence, || {
         let streams = window.settings().limits.streams;
         let fewer = (streams / 2).max(16);
         Change::of(
@@ -165,7 +169,7 @@ pub(super) fn worker_blocked(window: &Window<'_>) -> Vec<Seen> {
             percent(window.idle())
         )
     };
-    of_server(ratio, sentence, || {
+    of_server(window, ratio, sentence, || {
         Change::told(
             "see which routes are slow (`tidegate status slow`) and whether a file system that is hung, or a log on one, is theirs; report it if none is",
         )
@@ -173,6 +177,7 @@ pub(super) fn worker_blocked(window: &Window<'_>) -> Vec<Seen> {
 }
 
 pub(super) fn overload(window: &Window<'_>) -> Vec<Seen> {
+    let window = &window.quoting_bound(|sample| sample.info.workers);
     let shed = |sample: &Sample| {
         sample.counted.requests_shed + sample.counted.connection_refusals.count(ConnectionRefusal::Overload)
     };
@@ -188,19 +193,28 @@ pub(super) fn overload(window: &Window<'_>) -> Vec<Seen> {
             window.risen(|sample| sample.counted.overloads)
         )
     };
-    of_server(window.events(turned), sentence, || {
-        if workers < processors && window.idle() > IDLE {
+    of_server(window, window.events(turned), sentence, || {
+        let idle = window.idle();
+        if workers < processors && idle > IDLE {
             return Change::of("workers", workers, processors, "as many as there are processors");
+        }
+        if idle > IDLE {
+            return Change::told(format!(
+                "{} of the processors are idle, and workers are held up by something else: see which bucket takes the time (*Performance \
+                 Counters*) and what is slow (`tidegate status slow`)",
+                percent(idle)
+            ));
         }
         Change::told(format!(
             "the processors are the limit, of which {} are in use: add processors or servers, see which bucket takes the time (*Performance \
              Counters*), or bound who asks for the most with `limit`",
-            percent(1.0 - window.idle())
+            percent(1.0 - idle)
         ))
     })
 }
 
 pub(super) fn disk_waits(window: &Window<'_>) -> Vec<Seen> {
+    let window = &window.quoting(|settings| settings.file_cache.memory);
     let queue = window.now().counted.native_queue.current;
     let pressure = window.now().host.pressure.disk;
     let reading = window.now().counted.native_threads.current;
@@ -213,7 +227,7 @@ pub(super) fn disk_waits(window: &Window<'_>) -> Vec<Seen> {
             "{queue} calls wait for a thread that waits for a disk, and everything waited for a disk {pressure:.0} % of the time: files are read cold"
         )
     };
-    of_server(ratio, sentence, || {
+    of_server(window, ratio, sentence, || {
         let size = tidegate_config::size_text;
         let new = memory.saturating_mul(2).max(1 << 20);
         match window.now().host.available {

@@ -1,10 +1,12 @@
 //! For each rule what raises it, and what is close to that and does not.
 
-use super::scene::{GIBIBYTE, Happening};
+use super::scene::{APP, GIBIBYTE, Happening, PHP};
 use std::time::Duration;
 use tidegate_findings::Folder;
 use tidegate_modules::gateway::supervise::status::{OpcacheFigures, OpcacheState, OpcacheStatus};
-use tidegate_stats::{AcceptError, ConnectionRefusal, Flush, GatewayFailure, Handshake, QueueRefusal};
+use tidegate_stats::{
+    AcceptError, ConnectionRefusal, Eviction, Flush, GatewayFailure, Handshake, QueueRefusal,
+};
 
 /// A rule, what raises it, and what would if the threshold were a tenth; `None` where one event is enough.
 pub type Case = (&'static str, Happening, Option<Happening>);
@@ -24,7 +26,7 @@ fn opcache(free: u64, wasted: u64) -> Option<OpcacheStatus> {
     Some(OpcacheStatus { state: OpcacheState::On, why: None, figures: Some(figures), age: Duration::ZERO })
 }
 
-fn disk(free: u64) -> Vec<Folder> {
+pub fn disk(free: u64) -> Vec<Folder> {
     vec![Folder {
         path: "/var/log".into(),
         purpose: "the access log".into(),
@@ -211,6 +213,7 @@ pub const SERVER: &[Case] = &[
         Some(|s| {
             s.idle();
             s.stats.in_flight.set(60);
+            s.stats.queued.set(3);
             (0..100).for_each(|_| s.stats.queue_delay.record(Duration::from_millis(20)));
         }),
     ),
@@ -239,11 +242,11 @@ pub const SERVER: &[Case] = &[
         "file-cache-small",
         |s| {
             s.stats.cache_misses.add(2_000);
-            s.stats.cache_evictions.add(1_500);
+            s.stats.cache_eviction_reasons.add(Eviction::Memory, 1_500);
         },
         Some(|s| {
             s.stats.cache_misses.add(200);
-            s.stats.cache_evictions.add(100);
+            s.stats.cache_eviction_reasons.add(Eviction::Memory, 100);
         }),
     ),
     (
@@ -276,8 +279,8 @@ pub const SERVER: &[Case] = &[
 pub const APPLICATIONS: &[Case] = &[
     (
         "application-slow",
-        |s| s.stats.gateway_failures.add(GatewayFailure::Silent, 3),
-        Some(|s| s.stats.gateway_failures.add(GatewayFailure::Silent, 3 * u64::from(s.is_once()))),
+        |s| s.fail(APP, GatewayFailure::Silent, 3),
+        Some(|s| s.fail(APP, GatewayFailure::Silent, 3 * u64::from(s.is_once()))),
     ),
     (
         // The same without anybody who was given up.
@@ -287,8 +290,8 @@ pub const APPLICATIONS: &[Case] = &[
     ),
     (
         "application-down",
-        |s| s.stats.gateway_failures.add(GatewayFailure::Down, 3),
-        Some(|s| s.stats.gateway_failures.add(GatewayFailure::Unreachable, 3 * u64::from(s.is_once()))),
+        |s| s.fail(PHP, GatewayFailure::Down, 3),
+        Some(|s| s.fail(APP, GatewayFailure::Unreachable, 3 * u64::from(s.is_once()))),
     ),
     (
         "pool-crashes",
@@ -355,5 +358,12 @@ pub const APPLICATIONS: &[Case] = &[
         |s| (0..2_000).for_each(|_| s.connect.record(Duration::from_millis(1))),
         Some(|s| (0..300).for_each(|_| s.connect.record(Duration::from_millis(1)))),
     ),
+    (
+        // The same before the one address of a route.
+        "upstream-queue-full",
+        |s| s.fail(2, GatewayFailure::QueueFull, 4),
+        Some(|s| s.fail(2, GatewayFailure::QueueFull, 4 * u64::from(s.is_once()))),
+    ),
+    ("retries-amplify", |s| s.info.upstreams[0].retries += 90, Some(|s| s.info.upstreams[0].retries += 20)),
     ("retries-amplify", |s| s.stats.gateway_retries.add(300), Some(|s| s.stats.gateway_retries.add(40))),
 ];

@@ -6,9 +6,10 @@
 
 mod cases;
 mod scene;
+mod told;
 
 use cases::Case;
-use scene::{Scene, has, replay, settings, watch};
+use scene::{APP, Scene, has, replay, settings, watch};
 use std::collections::BTreeSet;
 use std::path::Path;
 use tidegate_findings::{PAGE, TurnedAwayLog, names};
@@ -121,7 +122,7 @@ fn what_follows_from_something_else_is_shown_beside_it() {
     let findings = replay(&settings(), 1.0, |scene: &mut Scene| {
         scene.host.times.stolen += 300;
         scene.stats.requests_shed.add(50);
-        scene.stats.gateway_failures.add(GatewayFailure::Silent, 3);
+        scene.fail(APP, GatewayFailure::Silent, 300);
         scene.stats.queue_refusals.add(QueueRefusal::Full, 5);
     });
     let shown: Vec<&str> = findings.iter().map(|finding| finding.name.as_str()).collect();
@@ -146,12 +147,27 @@ fn values_are_computed() {
                 as scene::Happening,
             "limits connections",
             "1000",
-            "2048", // 1.5 times 1040, rounded up
+            "1040", // as many as came, which are less than half as many again
         ),
-        // 200 a second wait two seconds at most.
+        // Most of those come again and again.
+        (
+            "connections-limit",
+            |s| s.stats.connection_refusals.add(ConnectionRefusal::Connections, 30_000),
+            "limits connections",
+            "1000",
+            "5120", // 1500 and the 3000 of a second, rounded up
+        ),
+        // 200 a second wait two seconds at most, which were 400; but 5 were refused.
         (
             "queue-full",
             |s| s.stats.queue_refusals.add(QueueRefusal::Full, 5),
+            "limits queue length",
+            "50",
+            "55",
+        ),
+        (
+            "queue-full",
+            |s| s.stats.queue_refusals.add(QueueRefusal::Full, 50_000),
             "limits queue length",
             "50",
             "400",

@@ -12,7 +12,7 @@ use tidegate_modules::gateway::pool_directory::{PoolAddress, PoolPhase};
 use tidegate_modules::gateway::supervise::status::{PoolStatus, ProcessStatus};
 use tidegate_modules::status::{CertificateInfo, Finding, ProcessInfo, RateReport, ServerInfo};
 use tidegate_stats::series::{RouteFigures, SiteFigures};
-use tidegate_stats::{Histogram, Metric, Worker};
+use tidegate_stats::{GatewayFailure, Histogram, Kinds, Metric, Worker};
 
 const SETTINGS: &str = r#"
 workers 2
@@ -27,16 +27,32 @@ site "a.test" {
     limit "api" requests="1/s" keys=100
     route "/php/*" { fastcgi "php" { mount "/php" } }
     route "/app/*" { proxy "http://app" { timeout "10s"; keep off } }
-    respond 200
+    proxy "http://10.0.0.9:80" { connections 2; queue length=3 age="5s" }
 }
 "#;
 
 pub const GIBIBYTE: u64 = 1 << 30;
 
 pub fn settings() -> Arc<Settings> {
-    let loaded = load_str("test.kdl", SETTINGS, Path::new("/"), &BTreeMap::new());
+    load(SETTINGS)
+}
+
+/// The same with something else in the place of something.
+pub fn settings_with(old: &str, new: &str) -> Arc<Settings> {
+    assert!(SETTINGS.contains(old), "{old}");
+    load(&SETTINGS.replace(old, new))
+}
+
+fn load(text: &str) -> Arc<Settings> {
+    let loaded = load_str("test.kdl", text, Path::new("/"), &BTreeMap::new());
     Arc::new(loaded.settings.clone().unwrap_or_else(|| panic!("{}", loaded.render(false))))
 }
+
+type Failures = Kinds<GatewayFailure, { GatewayFailure::COUNT }>;
+
+/// Places of the routes of the scene.
+pub const PHP: usize = 0;
+pub const APP: usize = 1;
 
 /// What is made up.
 pub struct Scene {
@@ -47,6 +63,8 @@ pub struct Scene {
     /// Times that the application of `/app/*` took, and those that it took to connect to it.
     pub application: Histogram,
     pub connect: Histogram,
+    /// Of each route, what clients got in place of an application's answer.
+    failures: [Failures; 3],
     step: u64,
 }
 
@@ -83,8 +101,17 @@ impl Scene {
             not_after: Some(1_000_000_000 + 60 * 86_400),
             ..CertificateInfo::default()
         });
-        let (application, connect) = Default::default();
-        Scene { stats, info, host: host(), settings: settings.clone(), application, connect, step: 0 }
+        let (application, connect, failures) = Default::default();
+        Scene {
+            stats,
+            info,
+            host: host(),
+            settings: settings.clone(),
+            application,
+            connect,
+            failures,
+            step: 0,
+        }
     }
 
     /// Ten seconds of a server that is well, at 70 % of what it can do.
@@ -135,6 +162,14 @@ impl Scene {
         routes[2].1.answers[3] += 300;
     }
 
+    /// Requests of a route, by its place, whose clients got an error in place of an application's answer.
+    pub fn fail(&mut self, route: usize, why: GatewayFailure, count: u64) {
+        self.stats.gateway_failures.add(why, count);
+        self.stats.gateway_errors.add(why, count);
+        self.failures[route].add(why, count);
+        self.info.series.sites[0].routes[route].1.answers[4] += count;
+    }
+
     /// The processors are not what is short.
     pub fn idle(&mut self) {
         self.host.times.idle += 800;
@@ -153,6 +188,9 @@ impl Scene {
     pub fn sample(&self) -> Sample {
         let mut info = self.info.clone();
         info.now = info.started + 10 * self.step as i64;
+        for (failures, (_, route)) in self.failures.iter().zip(&mut info.series.sites[0].routes) {
+            route.failures = Some(failures.read());
+        }
         let times = &mut info.series.sites[0].routes[1].1.times;
         (times.application, times.connect) = (self.application.read(), self.connect.read());
         let mut counted = self.stats.snapshot();

@@ -16,7 +16,7 @@ use tidegate_config::settings;
 use tidegate_io::file::Root;
 use tidegate_io::notify::Change;
 use tidegate_io::{Key, Slab, descriptors};
-use tidegate_stats::Worker as Stats;
+use tidegate_stats::{Eviction, Worker as Stats};
 
 /// Descriptors that are kept where there are hardly any.
 const DESCRIPTORS_SHORT: u32 = 64;
@@ -210,7 +210,7 @@ impl FileCache {
         let before = self.descriptors;
         for key in keys {
             if self.drop_key(key) {
-                self.stats.cache_evictions.add(1);
+                self.count_eviction(Eviction::Process);
             }
         }
         before - self.descriptors
@@ -223,8 +223,13 @@ impl FileCache {
         let keys: Vec<Key> = self.slots.keys().filter(is_unused).collect();
         for key in keys {
             self.drop_key(key);
-            self.stats.cache_evictions.add(1);
+            self.stats.cache_expirations.add(1);
         }
+    }
+
+    fn count_eviction(&self, bound: Eviction) {
+        self.stats.cache_evictions.add(1);
+        self.stats.cache_eviction_reasons.add(bound, 1);
     }
 
     /// Drops everything.
@@ -278,6 +283,7 @@ impl FileCache {
             "revalidations": stats.cache_revalidations,
             "invalidations": stats.cache_invalidations,
             "evictions": stats.cache_evictions,
+            "expirations": stats.cache_expirations,
             "settings": {
                 "max_age_seconds": self.limits.max_age.as_secs_f64(),
                 "memory_file_size": self.limits.memory_file_size,
@@ -341,14 +347,20 @@ impl FileCache {
         // Where they have run out, connections need them more. One that is in use anyway costs nothing more.
         let is_short = wanted > 0 && descriptors::are_short();
         let most = if is_short { DESCRIPTORS_SHORT } else { self.limits.descriptors };
-        let is_over = |cache: &FileCache| {
-            cache.slots.len() >= cache.limits.entries as usize
-                || (cache.bytes + bytes) as u64 > cache.limits.memory
-                || cache.descriptors + wanted > most.min(cache.limits.descriptors) as usize
+        let reached = |cache: &FileCache| {
+            if cache.slots.len() >= cache.limits.entries as usize {
+                Some(Eviction::Entries)
+            } else if (cache.bytes + bytes) as u64 > cache.limits.memory {
+                Some(Eviction::Memory)
+            } else if cache.descriptors + wanted > most.min(cache.limits.descriptors) as usize {
+                Some(if is_short { Eviction::Process } else { Eviction::Descriptors })
+            } else {
+                None
+            }
         };
         // Twice around: the first pass takes the second chances away.
         let mut steps = 2 * self.slots.capacity() + 1;
-        while is_over(self) {
+        while let Some(bound) = reached(self) {
             if steps == 0 || self.slots.is_empty() {
                 return false;
             }
@@ -361,7 +373,7 @@ impl FileCache {
                     .is_some_and(|slot| !(slot.is_used.replace(false) || is_short && slot.entry.is_in_use()))
             {
                 self.drop_key(key);
-                self.stats.cache_evictions.add(1);
+                self.count_eviction(bound);
             }
         }
         true
@@ -411,6 +423,8 @@ mod tests {
             memory_file_size: u64::from(settings.file_cache.memory_file_size),
         };
         let mut cache = FileCache::new(settings.file_cache.clone(), Arc::default(), None);
+        let one = settings::FileCache { entries: 1, ..settings.file_cache.clone() };
+        let mut small = FileCache::new(one, Arc::default(), None);
         for path in [b"/a.bin", b"/b.bin"] {
             let Found::File(found) = lookup.locate(path, Patience::Wait).unwrap().found else {
                 panic!("a file")
@@ -421,6 +435,7 @@ mod tests {
             let entry = Rc::new(maker.entry(&lookup, (path, 0), contents, 0));
             assert_eq!(entry.descriptors(), 0, "20,000 bytes are held in memory");
             cache.insert(0, path, &entry, &root, &[]);
+            small.insert(0, path, &entry, &root, &[]);
         }
         let is_there = |cache: &FileCache, path: &[u8]| !matches!(cache.look_up(0, path, 0), Cached::Nothing);
         let full = cache.bytes;
@@ -431,6 +446,12 @@ mod tests {
         cache.drop_unused();
         cache.drop_unused();
         assert_eq!((cache.bytes, cache.slots.len(), cache.table.len()), (0, 0, 0));
+        // That makes no room: only what was dropped for another did.
+        let of = |cache: &FileCache| {
+            (cache.stats.snapshot().cache_evictions, cache.stats.snapshot().cache_expirations)
+        };
+        assert_eq!((of(&cache), of(&small)), ((0, 2), (1, 0)));
+        assert_eq!(small.stats.snapshot().cache_eviction_reasons.count(Eviction::Entries), 1);
         std::fs::remove_dir_all(&folder).unwrap();
     }
 }

@@ -5,23 +5,36 @@ use std::fmt;
 use std::rc::Rc;
 use tidegate_core::log;
 use tidegate_stats::GatewayFailure;
+use tidegate_stats::series::SeriesId;
 
 /// A request in messages: `example.com /a.php`.
 #[derive(Clone)]
 pub(super) struct About {
     link: Rc<Link>,
     target: Rc<str>,
+    /// What a broken answer counts for; `None`: for no route.
+    series: Option<SeriesId>,
 }
 
 impl About {
     pub(super) fn new(link: &Rc<Link>, target: &str) -> About {
-        About { link: link.clone(), target: target.into() }
+        About { link: link.clone(), target: target.into(), series: None }
+    }
+
+    /// The same of a request that counts for a route.
+    pub(super) fn counted_as(self, series: Option<SeriesId>) -> About {
+        About { series, ..self }
     }
 
     /// The application has failed in the middle of an answer. The client is told by nothing but the end.
     #[cold]
     pub(super) fn broke_off(&self, why: GatewayFailure, how: &dyn fmt::Display) {
-        self.link.shared.stats.gateway_failures.add(why, 1);
+        let stats = &self.link.shared.stats;
+        stats.gateway_failures.add(why, 1);
+        stats.gateway_errors.add(why, 1);
+        if let Some(series) = self.series {
+            stats.series.failed(series, why);
+        }
         log::error(format_args!("{self}: {}: its answer broke off: {how}", self.link.name));
     }
 

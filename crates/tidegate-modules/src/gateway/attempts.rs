@@ -77,8 +77,25 @@ impl Failure {
 struct Attempts {
     at_once: u32,
     wants_new: bool,
-    /// Why an earlier member has failed: what the client hears when there is no other.
-    before: Option<Box<Response>>,
+    /// How an earlier member has failed: what the client hears when there is no other.
+    before: Option<Box<Error>>,
+}
+
+/// What a client gets in place of an application's answer.
+struct Error {
+    answer: Response,
+    /// Why; `None` where the client itself is to blame.
+    why: Option<GatewayFailure>,
+}
+
+impl Error {
+    /// It is what the client gets: counted.
+    fn told(self, link: &Link, routing: &RoutingState) -> Response {
+        if let Some(why) = self.why {
+            routing.gave_up(&link.shared.stats, why);
+        }
+        self.answer
+    }
 }
 
 /// What has been done for a request already.
@@ -112,9 +129,10 @@ pub(super) async fn until_answered<A: Attempt>(mut request: A, begun: Begun) -> 
             match Box::pin(place(link, routing)).await {
                 Ok(waited_for) => pick = Some(waited_for),
                 Err(refused) => {
-                    let (answer, about) = (attempts.before.take(), request.about());
-                    let (link, _) = request.way();
-                    return answer.map_or_else(|| refuse(link, &about, &refused), |answer| *answer);
+                    let (error, about) = (attempts.before.take(), request.about());
+                    let (link, routing) = request.way();
+                    let error = error.map_or_else(|| refuse(link, &about, &refused), |error| *error);
+                    return error.told(link, routing);
                 }
             }
         }
@@ -164,7 +182,7 @@ impl Attempts {
             request.rewind();
             return None;
         }
-        let answer = failed(link, &about, &fault, pick.as_ref());
+        let error = failed(link, &about, &fault, pick.as_ref());
         let is_sent = !matches!(fault, Fault::Unreachable(_));
         match (&fault, pick) {
             (Fault::Client, _) | (_, None) => {}
@@ -173,7 +191,7 @@ impl Attempts {
         }
         // Where nothing was sent somebody else may have it, whatever the request is.
         if !may_repeat || !link.upstream.may_retry(routing, is_sent) {
-            return Some(answer);
+            return Some(error.told(link, routing));
         }
         link.shared.stats.gateway_retries.add(1);
         if is_sent {
@@ -181,16 +199,16 @@ impl Attempts {
             self.wants_new = link.upstream.is_pool();
             request.rewind();
         }
-        self.before = Some(Box::new(answer));
+        self.before = Some(Box::new(error));
         None
     }
 }
 
 /// Says and counts a fault; what the client hears of it.
-fn failed(link: &Link, about: &About, fault: &Fault, pick: Option<&Selection>) -> Response {
+fn failed(link: &Link, about: &About, fault: &Fault, pick: Option<&Selection>) -> Error {
     let (failures, name) = (&link.shared.stats.gateway_failures, &link.name);
     match fault {
-        Fault::Client => answer::error(Status::BAD_REQUEST),
+        Fault::Client => Error { answer: answer::error(Status::BAD_REQUEST), why: None },
         Fault::Unreachable(error) => {
             failures.add(GatewayFailure::Unreachable, 1);
             let is_late = error.kind() == io::ErrorKind::TimedOut;
@@ -201,20 +219,22 @@ fn failed(link: &Link, about: &About, fault: &Fault, pick: Option<&Selection>) -
                 }
                 _ => unreachable(about, name, &why),
             }
-            answer::error(if is_late { Status::GATEWAY_TIMEOUT } else { Status::BAD_GATEWAY })
+            let status = if is_late { Status::GATEWAY_TIMEOUT } else { Status::BAD_GATEWAY };
+            Error { answer: answer::error(status), why: Some(GatewayFailure::Unreachable) }
         }
         Fault::Silent => {
             failures.add(GatewayFailure::Silent, 1);
             log::error(format_args!("{about}: {name}: no answer within {:?}", link.timeout));
-            answer::error(Status::GATEWAY_TIMEOUT)
+            Error { answer: answer::error(Status::GATEWAY_TIMEOUT), why: Some(GatewayFailure::Silent) }
         }
         Fault::Application(kind, said) => {
             failures.add(*kind, 1);
             log::error(format_args!("{about}: {name}: {said}"));
-            match kind {
+            let answer = match kind {
                 GatewayFailure::Overloaded => answer::busy(Some(1)),
                 _ => answer::error(Status::BAD_GATEWAY),
-            }
+            };
+            Error { answer, why: Some(*kind) }
         }
     }
 }
@@ -224,7 +244,7 @@ fn unreachable(about: &About, whom: &dyn std::fmt::Display, why: &str) {
 }
 
 /// The answer to a request that got no place.
-fn refuse(link: &Link, about: &About, refused: &Refused) -> Response {
+fn refuse(link: &Link, about: &About, refused: &Refused) -> Error {
     let why = match refused {
         Refused::Full { .. } => GatewayFailure::QueueFull,
         Refused::TooOld { .. } => GatewayFailure::QueueAge,
@@ -237,5 +257,5 @@ fn refuse(link: &Link, about: &About, refused: &Refused) -> Response {
         }
         _ => log::info(format_args!("503: {about}: {}: {refused}", link.name)),
     }
-    answer::busy(Some(refused.retry_after_seconds()))
+    Error { answer: answer::busy(Some(refused.retry_after_seconds())), why: Some(why) }
 }

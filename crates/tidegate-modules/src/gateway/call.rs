@@ -282,7 +282,7 @@ impl Call {
 
     /// The request in messages.
     fn about(&self) -> About {
-        About::new(&self.link, self.target.as_str())
+        About::new(&self.link, self.target.as_str()).counted_as(self.routing.series())
     }
 
     #[cold]

@@ -313,7 +313,7 @@ impl Proxy {
             range: self.link.sendfile.range_of(exchange),
             routing: RoutingState::of(&self.link, exchange, may_repeat),
             back: self.redirects.as_ref().map(|redirects| redirects.back(exchange)),
-            about: About::new(&self.link, exchange.target),
+            about: About::new(&self.link, exchange.target).counted_as(Some(exchange.series())),
         };
         call.run()
     }

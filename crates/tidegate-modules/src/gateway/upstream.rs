@@ -15,7 +15,7 @@ use tidegate_core::trace::Trace;
 use tidegate_http::Status;
 use tidegate_io::connect::Address;
 use tidegate_stats::series::{Phase, SeriesId};
-use tidegate_stats::{Elapsed, Worker as Stats};
+use tidegate_stats::{Elapsed, GatewayFailure, Worker as Stats};
 
 /// Requests that wait for the beginning of their answers at one address, or at one member of a group, where the settings
 /// say no number: an application that hangs fills its own queue and no more (FAULTS 58).
@@ -91,6 +91,20 @@ impl RoutingState {
         }
         if let Some(series) = self.series {
             stats.series.took(series, phase, elapsed);
+        }
+    }
+
+    /// What it counts for; `None`: for no route.
+    pub(super) fn series(&self) -> Option<SeriesId> {
+        self.series
+    }
+
+    /// Its client gets an error in place of an application's answer: counted, for its route as well.
+    #[cold]
+    pub(super) fn gave_up(&self, stats: &Stats, why: GatewayFailure) {
+        stats.gateway_errors.add(why, 1);
+        if let Some(series) = self.series {
+            stats.series.failed(series, why);
         }
     }
 

@@ -61,6 +61,7 @@ use crate::gateway::supervise::status::PoolStatus;
 use ask::{Action, Question, View};
 use cache::CacheState;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use tidegate_core::explain::Foreseen;
@@ -122,6 +123,9 @@ pub struct ServerInfo {
     pub is_draining: bool,
     /// Log lines that could not be written.
     pub log_lines_lost: u64,
+    /// The same of each log that has lost some, by its name.
+    #[serde(default)]
+    pub log_losses: BTreeMap<String, u64>,
     /// The server processes, in their order.
     pub processes: Vec<ProcessInfo>,
     /// Applications behind the server.

@@ -33,6 +33,7 @@ impl StatusSource for Fake {
             certificates: Vec::new(),
             is_draining: false,
             log_lines_lost: 0,
+            log_losses: Default::default(),
             version: "0.1.0".into(),
             pid: 77,
             started: 1_000_000_000,

@@ -3,6 +3,7 @@
 use super::directory::Place;
 use super::{OTHER, SeriesDirectory, SeriesId, SeriesNames, SeriesTable};
 use crate::histogram::Distribution;
+use crate::kind::{GatewayFailure, KindCounts};
 use crate::table::Reading;
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
@@ -51,6 +52,10 @@ pub struct RouteFigures {
     pub nanos: u64,
     /// Requests of the server's own that were handed on to it.
     pub handed_on: u64,
+    /// Requests that clients got an error for in place of an application's answer, by reason. What another member has
+    /// answered is none of them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub failures: Option<KindCounts<GatewayFailure>>,
     /// How long it took.
     #[serde(skip_serializing_if = "Times::is_empty")]
     pub times: Times,
@@ -130,6 +135,11 @@ impl RouteFigures {
         self.requests().wrapping_add(self.handed_on)
     }
 
+    /// Requests that clients got an error for in place of an application's answer, for a reason.
+    pub fn failed(&self, why: GatewayFailure) -> u64 {
+        self.failures.as_ref().map_or(0, |failures| failures.count(why))
+    }
+
     /// Whether nothing was counted.
     pub fn is_empty(&self) -> bool {
         self.requests() == 0 && self.handed_on == 0 && self.times.is_empty()
@@ -144,6 +154,9 @@ impl RouteFigures {
         self.sent = self.sent.wrapping_add(other.sent);
         self.nanos = self.nanos.wrapping_add(other.nanos);
         self.handed_on = self.handed_on.wrapping_add(other.handed_on);
+        if let Some(theirs) = &other.failures {
+            self.failures.get_or_insert_default().merge(theirs);
+        }
         self.times.merge(&other.times);
     }
 }

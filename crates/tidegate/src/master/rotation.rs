@@ -133,7 +133,7 @@ impl Master {
             log::info("the logs were opened anew");
         }
         done.failures.iter().for_each(log::error);
-        self.status_registry.set_own_losses(self.writer.lost_lines());
+        self.status_registry.set_own_losses(self.writer.lost_lines(), self.writer.lost_by_log());
     }
 
     /// Takes these into use, here and in server processes.

@@ -12,6 +12,7 @@ use super::rates::Rates;
 use crate::certificates;
 use crate::link::{Answer, Extent, Figures, Link, Question, ToMaster, ToServer, Wellness};
 use crate::version::VERSION;
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::mpsc::channel;
@@ -85,7 +86,7 @@ struct Facts {
     /// Counted before an upgrade, by the predecessor's processes.
     before: Figures,
     /// The master's own log writer's losses.
-    own_losses: u64,
+    own_losses: (u64, BTreeMap<String, u64>),
     /// What limits the server, as it was found last.
     findings: Vec<Finding>,
     /// Limits that have turned somebody away.
@@ -168,7 +169,8 @@ impl Facts {
     /// By the processes of this server, of one moment: whoever ends meanwhile is either among the members or in the past. One
     /// that does not answer has still counted what it told last.
     fn sum(&self, with_series: bool) -> Figures {
-        let mut sum = Figures { log_lines_lost: self.own_losses, ..Figures::default() };
+        let (log_lines_lost, log_losses) = self.own_losses.clone();
+        let mut sum = Figures { log_lines_lost, log_losses, ..Figures::default() };
         for more in [&self.past].into_iter().chain(self.members.iter().map(|member| &member.told.last)) {
             add_counts(&mut sum, more);
             if with_series {
@@ -288,9 +290,9 @@ impl StatusRegistry {
         self.facts().is_draining = true;
     }
 
-    /// The master's own lost log lines.
-    pub fn set_own_losses(&self, lines: u64) {
-        self.facts().own_losses = lines;
+    /// The master's own lost log lines, of all logs and of each.
+    pub fn set_own_losses(&self, lines: u64, by_log: BTreeMap<String, u64>) {
+        self.facts().own_losses = (lines, by_log);
     }
 
     /// What the collector of OpenTelemetry has taken so far; `None`: there is none.
@@ -565,6 +567,7 @@ impl StatusRegistry {
                 .collect(),
             is_draining: facts.is_draining,
             log_lines_lost: figures.log_lines_lost,
+            log_losses: figures.log_losses.clone(),
             used: figures.used,
             used_by_master: Usage::now().into(),
             pools,
@@ -699,6 +702,9 @@ fn add(sum: &mut Figures, more: &Figures) {
 fn add_counts(sum: &mut Figures, more: &Figures) {
     sum.counted.merge(&more.counted);
     sum.log_lines_lost += more.log_lines_lost;
+    for (log, lines) in &more.log_losses {
+        *sum.log_losses.entry(log.clone()).or_default() += lines;
+    }
     sum.used.add(&more.used);
     sum.workers.extend_from_slice(&more.workers);
     lanes::merge(&mut sum.lanes, &more.lanes);
@@ -738,6 +744,7 @@ mod tests {
         Figures {
             counted: stats.snapshot(),
             log_lines_lost: 1,
+            log_losses: BTreeMap::from([("a.log".into(), 1)]),
             workers: Vec::new(),
             lanes: Vec::new(),
             used: Used { cpu_micros: 3, resident: 5, descriptors: 7 },
@@ -781,7 +788,7 @@ mod tests {
         status_registry.has_ended(2, Some(figures(100)));
         status_registry.set_before(figures(1000));
         let sum = status_registry.figures();
-        assert_eq!((sum.counted.requests, sum.log_lines_lost), (1014, 3));
+        assert_eq!((sum.counted.requests, sum.log_lines_lost, sum.log_losses["a.log"]), (1014, 3, 3));
         assert_eq!((sum.counted.connections.current, sum.counted.workers), (0, 0));
         // What they had open when they ended has ended: three connections each, and no request was answered.
         assert_eq!((sum.counted.connections_closed, sum.counted.requests_lost), (9, 1014));

@@ -205,6 +205,7 @@ impl Members {
             workers: by_worker,
             lanes: lanes::lanes(),
             log_lines_lost: self.writer.lost_lines(),
+            log_losses: self.writer.lost_by_log(),
             groups: self.directory.groups().report(),
             providers: self.logins.get().map(|logins| logins.providers()).unwrap_or_default(),
             used: Usage::without_descriptors().into(),
