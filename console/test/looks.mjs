@@ -22,7 +22,7 @@ async function open(browser, said, url, { expected = ["404"], ...options } = {})
   const context = await browser.newContext({ viewport: WIDE, ...options });
   const page = await context.newPage();
   page.setDefaultTimeout(20_000);
-  page.on("pageerror", (error) => said.push(`an error: ${error.message}`));
+  page.on("pageerror", (error) => said.push(`an error: ${error.stack ?? error.message}`));
   page.on("console", (message) => {
     if (message.type() === "error" && !expected.some((status) => message.text().includes(status)))
       said.push(message.text());

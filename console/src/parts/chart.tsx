@@ -6,6 +6,7 @@ import { useEffect, useId, useRef } from "preact/hooks";
 import uPlot from "uplot";
 import { moment } from "../format";
 import { REACH, go, place } from "../route";
+import { decades, fromZero } from "../scale";
 import { type Series, nearest } from "../series";
 
 export interface Line {
@@ -35,7 +36,7 @@ const HEIGHT = 150;
 const ROWS = 12;
 
 export function Chart(properties: Properties) {
-  const { title, series, lines, show } = properties;
+  const { title, series, lines, show, isLogarithmic = false } = properties;
   const canvas = useRef<HTMLDivElement>(null);
   const plot = useRef<uPlot | null>(null);
   const cursor = useSignal<number | null>(null);
@@ -64,7 +65,8 @@ export function Chart(properties: Properties) {
   }, [names]);
 
   useEffect(() => {
-    const data = known.map(({ column }) => series.columns[column] ?? []);
+    const fits = (value: number | null) => (isLogarithmic && value !== null && value <= 0 ? null : value);
+    const data = known.map(({ column }) => (series.columns[column] ?? []).map(fits));
     marks.set(plot.current, series.marks);
     plot.current?.setData([series.times, ...data]);
   }, [series, names]);
@@ -196,8 +198,7 @@ function options(lines: Line[], of: Properties, cursor: { value: number | null }
   const { show, isLogarithmic = false, isBytes = false, top } = of;
   const axis = { stroke: () => colour("--faint"), font: "11px system-ui", ticks: { show: false } };
   const range: uPlot.Scale.Range = (_, low, high) => {
-    if (isLogarithmic) return [Math.min(low ?? 1e-4, 1e-4), Math.max(high ?? 0.1, 0.1)];
-    return [0, Math.max(top ?? 0, (high ?? 0) * 1.1) || 1];
+    return isLogarithmic ? decades(low, high) : fromZero(high, top);
   };
   return {
     width: 300,

@@ -56,7 +56,7 @@ impl Traced {
 pub struct Trace {
     of: Rc<Traced>,
     id: Option<String>,
-    context: Option<TraceContext>,
+    context: Option<Box<TraceContext>>,
     route: Cell<Option<usize>>,
     tries: RefCell<SmallVec<[Try; 1]>>,
     /// Of all tries together.
@@ -95,7 +95,7 @@ impl Trace {
         }
         let id = of.has_id.then(|| told_by_proxy(remote, fields).or_else(new_id)).flatten();
         let begin = |sampling| TraceContext::begin(sampling, remote.is_trusted, fields);
-        let context = of.sampling.and_then(begin);
+        let context = of.sampling.and_then(begin).map(Box::new);
         BEFORE.with_borrow_mut(|(next, before)| {
             // The one of the last request is still near; where somebody has it, the one that was had longest ago may be free.
             if before.get_mut(*next)?.as_mut().is_some_and(|trace| Rc::get_mut(trace).is_none()) {
@@ -124,7 +124,7 @@ impl Trace {
 
     /// The trace that it belongs to, where the site has `trace-context begin`.
     pub fn context(&self) -> Option<&TraceContext> {
-        self.context.as_ref()
+        self.context.as_deref()
     }
 
     /// The id of that trace; empty where there is none.
@@ -220,7 +220,7 @@ impl Trace {
         Rc::new(Trace {
             of: Rc::new(of),
             id: None,
-            context: TraceContext::begin(sampling, false, &Fields::default()),
+            context: TraceContext::begin(sampling, false, &Fields::default()).map(Box::new),
             route: Cell::new(None),
             tries: RefCell::default(),
             times: Cell::default(),

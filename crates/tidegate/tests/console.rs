@@ -1,6 +1,6 @@
 //! The console in a real browser: data on every page, updates that survive a reload and an upgrade, names that clients chose as
 //! text, nothing that axe-core calls serious, nothing wider than a telephone. What is looked at is in `console/test/browser.mjs`, and
-//! what wants an admin API in `console/test/admin.mjs`, before a played one.
+//! what wants an admin API in `console/test/admin.mjs`, before a played one, and in `console/test/change.mjs`, at the real one.
 //!
 //! Where the browser, Node.js or the console is missing the test says so and passes on a contributor's machine; with `CI` set it
 //! fails. `cargo xtask tools` and `cargo xtask console --test` provide them.
@@ -76,6 +76,8 @@ fn a_browser_shows_what_the_server_does() {
     let app = application();
     let config = format!(
         "listen \"127.0.0.1:0\"\n\
+         admin\n\
+         users \"staff\" {{ htpasswd \"staff\" }}\n\
          upstream \"app\" {{ member \"{app}\" }}\n\
          site \"a.test\" {{\n\
              respond 200 \"ok\"\n\
@@ -84,8 +86,14 @@ fn a_browser_shows_what_the_server_does() {
              route \"/hang/*\" {{ proxy \"app\" }}\n\
              route \"/few\" {{ limit \"few\" requests=\"1/m\"; respond 200 \"ok\" }}\n\
          }}\n\
-         site \"localhost\" {{ respond 200 \"ok\"; route \"/.console/*\" {{ console }} }}\n"
+         site \"localhost\" {{\n\
+             respond 200 \"ok\"\n\
+             route \"/text\" {{ respond 200 \"first\" }}\n\
+             route \"/.console/*\" {{ console }}\n\
+             route \"/.change/*\" {{ console {{ change }}; login basic \"staff\" }}\n\
+         }}\n"
     );
+    folder.write("staff", "anna:$apr1$Jl7kt8fa$jdyeSnOjE4sek6wrJ17JX.\n"); // whose password is `secret`
     let server = Server::with_config(&folder, &config);
     let address = server.address.clone();
     let mut hanging = TcpStream::connect(&address).unwrap();
@@ -110,6 +118,7 @@ fn a_browser_shows_what_the_server_does() {
     let said = [
         look(&chromium, &folder, "browser.mjs", &[url.as_ref(), BINARY.as_ref(), control.as_ref()]),
         look(&chromium, &folder, "admin.mjs", &[url.as_ref()]),
+        look(&chromium, &folder, "change.mjs", &[format!("http://localhost:{port}/.change/").as_ref()]),
     ];
     is_over.store(true, SeqCst);
     load.join().unwrap();

@@ -1,0 +1,15 @@
+// How far a scale reaches. uPlot draws axes step by step: one whose end is no number, or whose beginning is zero where steps are
+// powers of ten, would have no end.
+
+const finite = (value: number | null | undefined) => (Number.isFinite(value) ? (value as number) : 0);
+
+/** Of times: from a tenth of a millisecond to a tenth of a second at least. */
+export function decades(low: number | null, high: number | null): [number, number] {
+  const lowest = finite(low);
+  return [lowest > 1e-9 ? Math.min(lowest, 1e-4) : 1e-4, Math.max(finite(high), 0.1)];
+}
+
+/** Of anything else: from zero to a little above what there is, or to `top` at least. */
+export function fromZero(high: number | null, top = 0): [number, number] {
+  return [0, Math.max(top, finite(high) * 1.1) || 1];
+}
