@@ -171,6 +171,46 @@ fn what_is_not_taken_up_leaves_files_and_server_as_they_were() {
     as_before("a check");
 }
 
+/// Whatever is in the way at that moment, what somebody else has written meanwhile stays.
+#[test]
+fn what_nobody_confirms_goes_later_where_it_cannot_go_at_once() {
+    let folder = Folder::new("confirm-later");
+    let mut server = server(&folder);
+    let (site, other) = (folder.path("sites/a.kdl"), folder.path("sites/b.kdl"));
+    fs::write(&other, "site \"b.test\" { respond 200 \"b\" }\n").unwrap();
+    assert_eq!(server.tell(&["reload"]).code, Some(0));
+    let two = SITES.replace("one", "two");
+    assert_eq!(put(&folder, &tag(&folder), &[(&site, &two)], Some(1)).status, 200);
+    // A folder that everybody may write to is not written to.
+    let sites = folder.path("sites");
+    fs::set_permissions(&sites, fs::Permissions::from_mode(0o777)).unwrap();
+    fs::write(&other, "site \"b.test\" { respond 200 \"by hand\" }\n").unwrap();
+    server.line("cannot be put back, which is tried again");
+    assert_eq!(server.body("/"), "two");
+    fs::set_permissions(&sites, fs::Permissions::from_mode(0o755)).unwrap();
+    wait_for(|| (server.body("/") == "one").then_some(()), "the settings before");
+    assert_eq!(fs::read_to_string(&site).unwrap(), SITES);
+    assert!(fs::read_to_string(&other).unwrap().contains("by hand"), "it was none of that change");
+    // A file of the change that somebody has changed again is not lost either.
+    assert_eq!(put(&folder, &tag(&folder), &[(&site, &two)], Some(1)).status, 200);
+    fs::write(&site, two.replace("two", "three")).unwrap();
+    server.line("was changed by somebody else since revision");
+    assert!(fs::read_to_string(&site).unwrap().contains("three"));
+}
+
+/// However many of one there are, those of another are seen.
+#[test]
+fn every_change_is_a_line_of_the_log() {
+    let folder = Folder::new("audit");
+    let mut server = server(&folder);
+    for _ in 0..30 {
+        over(&folder, "DELETE", "bans/192.0.2.7", JSON, "");
+    }
+    for _ in 0..30 {
+        server.line("admin: root from the admin socket wants `lift 192.0.2.7`: refused");
+    }
+}
+
 #[test]
 fn what_nobody_confirms_goes() {
     let folder = Folder::new("confirm");

@@ -42,6 +42,11 @@ pub fn info(message: impl std::fmt::Display) {
     say(Level::Info, Location::caller(), &message);
 }
 
+/// What is written whatever else is, so that nobody's deeds vanish behind those of another: never left out as one of many.
+pub fn always(message: impl std::fmt::Display) {
+    write_line(Level::Info, &message.to_string());
+}
+
 /// What the writer has to say of a log: into the error log, unless that is the one.
 pub(super) fn say_of_log(sink: Sink, message: std::fmt::Arguments<'_>) {
     let is_error_log = ERROR_LOG.read().is_ok_and(|log| log.as_ref().is_some_and(|log| log.sink == sink));

@@ -133,6 +133,7 @@ impl Master {
         let held = self.disk.run("the control socket", move || control.map(HeldSocket::hold));
         match upgrade::launch(&executable, &self.options.arguments, estate, self.sender.clone()) {
             Ok(starting) => {
+                self.admin.set_upgrading(true);
                 log::info(format_args!("upgrade: starting {}", executable.display()));
                 let held = held.flatten();
                 self.change = Some(Change::Upgrade(Upgrade::Starting { starting, responder, held }));
@@ -169,6 +170,7 @@ impl Master {
                 }));
             }
             Err(why) => {
+                self.admin.set_upgrading(false);
                 self.put_names_back(held);
                 report_failed_upgrade(&why, responder);
                 self.begin_next();

@@ -94,6 +94,8 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const WAITING: usize = 8;
 /// How long the end waits for processes that were ended by force.
 const END_PATIENCE: Duration = Duration::from_secs(5);
+/// How often the end looks whether a change of the settings has come to its own.
+const LOOK: Duration = Duration::from_millis(20);
 
 /// What the master waits for.
 pub enum Event {
@@ -608,6 +610,7 @@ impl Master {
         if ending.successor.is_some() {
             self.hear_predecessor_out(&mut ending, until);
         }
+        self.settle_admin();
         let figures = self.status_registry.last_figures();
         if let Some(successor) = &ending.successor {
             self.status_registry.history.hand_over(|history| successor.tell(&figures, history));
@@ -633,6 +636,19 @@ impl Master {
         for responder in ending.waiting {
             responder.send_and_wait(Reply::ok(format!("{said}\n")));
         }
+    }
+
+    /// A change of the settings that was under way waits for this thread to say that it is not taken up, and puts the files back.
+    fn settle_admin(&mut self) {
+        let until = Instant::now() + PATIENCE;
+        while self.admin.is_changing() && Instant::now() < until {
+            match self.next_event(Some(Instant::now() + LOOK)) {
+                Some(Event::Order(_, responder)) => responder.send(Reply::failed("the server is ending")),
+                Some(event) => drop(self.obey_servers(event)),
+                None => {}
+            }
+        }
+        self.disk.run("the settings that nobody has confirmed", self.admin.last_look());
     }
 
     /// Whether what a look at files has found counts. What is about to be replaced by what a reload has read, which the server

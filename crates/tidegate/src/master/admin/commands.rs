@@ -14,6 +14,8 @@ use tidegate_core::log;
 
 /// Commands that are carried out at once.
 const AT_ONCE: usize = 16;
+/// Of these, such as have a process look at settings, which may take half a minute: no confirmation waits for them.
+const HELPED: usize = 4;
 /// The longest line, bytes.
 const LINE: usize = 8 << 10;
 
@@ -24,6 +26,7 @@ pub struct Office {
     status_registry: Arc<StatusRegistry>,
     events: Sender<Event>,
     busy: Arc<AtomicUsize>,
+    helped: Arc<AtomicUsize>,
 }
 
 impl Office {
@@ -38,6 +41,7 @@ impl Office {
             status_registry: status_registry.clone(),
             events: events.clone(),
             busy: Arc::default(),
+            helped: Arc::default(),
         }
     }
 
@@ -54,18 +58,20 @@ impl Office {
         let refuse = |why: &str| {
             link.send(&ToAdmin::Reply(number, Reply::Refused(Refusal::Busy, why.into())), Vec::new());
         };
-        let place = self.busy.fetch_update(Relaxed, Relaxed, |busy| (busy < AT_ONCE).then_some(busy + 1));
+        let is_helped = matches!(command, Command::Check(_) | Command::Explain { .. });
+        let (places, most) = if is_helped { (&self.helped, HELPED) } else { (&self.busy, AT_ONCE) };
+        let place = places.fetch_update(Relaxed, Relaxed, |busy| (busy < most).then_some(busy + 1));
         if place.is_err() {
             return refuse("too much is asked for at once: try again");
         }
-        let (own, back) = (self.clone(), link.clone());
+        let (own, back, taken) = (self.clone(), link.clone(), places.clone());
         let doing = std::thread::Builder::new().name("tidegate-admin-do".into()).spawn(move || {
             let reply = own.carry_out(command).unwrap_or_else(|(why, said)| Reply::Refused(why, said));
-            own.busy.fetch_sub(1, Relaxed);
+            taken.fetch_sub(1, Relaxed);
             back.send(&ToAdmin::Reply(number, reply), Vec::new());
         });
         if doing.is_err() {
-            self.busy.fetch_sub(1, Relaxed);
+            places.fetch_sub(1, Relaxed);
             refuse("there is no thread to do it: try again");
         }
     }
@@ -142,7 +148,7 @@ impl Office {
         let (outcome, text) = (if reply.is_ok { "done" } else { "refused" }, reply.text.trim().to_owned());
         if !is_rehearsal {
             let line: String = line.chars().map(|c| if c.is_control() { ' ' } else { c }).take(500).collect();
-            log::info(format_args!("admin: {by} wants `{line}`: {outcome}"));
+            log::always(format_args!("admin: {by} wants `{line}`: {outcome}"));
         }
         if reply.is_ok { Ok(Reply::Text(text)) } else { Err((Refusal::Missing, text)) }
     }

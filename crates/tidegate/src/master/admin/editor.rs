@@ -4,7 +4,7 @@
 //! One change at a time. All of it is done on threads of their own, which may wait for disks and for the master; the master itself
 //! only tells which revision is in force ([`Editor::adopt`]).
 
-use super::files::{read_all, replace};
+use super::files::{read, read_all, replace};
 use super::helper;
 use super::history::{History, as_files, tag_of_files, what_changed};
 use crate::admin::messages::{By, CheckInput, Checked, FileText, Refusal, Reply, RevisionInfo};
@@ -12,6 +12,8 @@ use crate::master::Event;
 use crate::master::control;
 use rustix::io::Errno;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::SeqCst;
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -21,6 +23,8 @@ use tidegate_io::clock::wall_seconds;
 
 /// The longest time that a revision may wait to be confirmed, seconds.
 const CONFIRM_MAX: u64 = 3600;
+/// When it is tried again to put back what nobody has confirmed.
+const AGAIN: Duration = Duration::from_secs(2);
 
 /// The settings in the hands of editors.
 pub struct Editor {
@@ -30,18 +34,31 @@ pub struct Editor {
     unconfirmed: Mutex<Option<Unconfirmed>>,
     /// Somebody has confirmed, or put something in its place.
     is_settled: Condvar,
+    /// No change is begun any more.
+    is_ending: AtomicBool,
+    /// None is begun for now.
+    is_upgrading: AtomicBool,
     events: Sender<Event>,
     /// The settings file; `None` where the settings are of none.
     main: Option<PathBuf>,
 }
 
 /// A revision that goes unless somebody confirms it.
+#[derive(Clone)]
 struct Unconfirmed {
     revision: u64,
-    /// The texts before.
-    before: Vec<FileText>,
+    /// What was written for it.
+    written: Vec<Rewritten>,
     until: Instant,
     by: By,
+}
+
+/// A file that a change has written.
+#[derive(Clone)]
+struct Rewritten {
+    path: String,
+    before: String,
+    after: String,
 }
 
 /// A change that somebody wants.
@@ -73,6 +90,8 @@ impl Editor {
             changing: Mutex::default(),
             unconfirmed: Mutex::default(),
             is_settled: Condvar::new(),
+            is_ending: AtomicBool::new(false),
+            is_upgrading: AtomicBool::new(false),
             events,
             main,
         })
@@ -162,6 +181,13 @@ impl Editor {
         let Ok(_changing) = self.changing.try_lock() else {
             return Err((Refusal::Conflict, "another change is under way: try again when it is done".into()));
         };
+        if self.is_ending.load(SeqCst) {
+            return Err((Refusal::Conflict, "the server is ending".into()));
+        }
+        if self.is_upgrading.load(SeqCst) {
+            let why = "the server is being upgraded: try again when that is done";
+            return Err((Refusal::Conflict, why.into()));
+        }
         let waiting = lock(&self.unconfirmed)
             .as_ref()
             .map(|other| format!("revision {} of {}", other.revision, other.by));
@@ -192,9 +218,12 @@ impl Editor {
         self.is_settled.notify_all();
         let confirm_by = match confirm_within {
             None => None,
-            Some(seconds) => Some(self.await_confirmation(revision, present, seconds, &wanted.by)?),
+            Some(seconds) => {
+                let written = rewritten(&present, &next);
+                Some(self.await_confirmation(revision, written, seconds, &wanted.by)?)
+            }
         };
-        log::info(format_args!("admin: {} has changed the settings: revision {revision}", wanted.by));
+        log::always(format_args!("admin: {} has changed the settings: revision {revision}", wanted.by));
         Ok(Reply::Written { revision, tag: tag_of_files(&next), notes, confirm_by })
     }
 
@@ -222,7 +251,7 @@ impl Editor {
         match unconfirmed.take_if(|waiting| waiting.revision == revision) {
             Some(_) => {
                 self.is_settled.notify_all();
-                log::info(format_args!("admin: {by} has confirmed revision {revision}"));
+                log::always(format_args!("admin: {by} has confirmed revision {revision}"));
                 Ok(Reply::Text(String::new()))
             }
             None => Err((Refusal::Missing, format!("revision {revision} does not wait to be confirmed"))),
@@ -276,12 +305,12 @@ impl Editor {
     fn await_confirmation(
         self: &Arc<Editor>,
         revision: u64,
-        before: Vec<FileText>,
+        written: Vec<Rewritten>,
         seconds: u64,
         by: &By,
     ) -> Result<i64, (Refusal, String)> {
         let until = Instant::now() + Duration::from_secs(seconds);
-        *lock(&self.unconfirmed) = Some(Unconfirmed { revision, before, until, by: by.clone() });
+        *lock(&self.unconfirmed) = Some(Unconfirmed { revision, written, until, by: by.clone() });
         let own = self.clone();
         let waiting = std::thread::Builder::new().name("tidegate-confirm".into());
         if let Err(error) = waiting.spawn(move || own.wait_for_confirmation(revision)) {
@@ -308,43 +337,117 @@ impl Editor {
             unconfirmed = woken.map_or_else(|poisoned| poisoned.into_inner().0, |(guard, _)| guard);
         }
         drop(unconfirmed);
-        // Another change may have begun, such as one that puts something else in its place.
-        let _changing = lock(&self.changing);
-        let Some(gone) = lock(&self.unconfirmed).take_if(|waiting| waiting.revision == revision) else {
-            return;
-        };
-        let by = By { who: "the server".into(), from: gone.by.from };
-        let outcome = self.read().and_then(|(_, present)| {
-            let what = format!("revision {revision} was not confirmed");
-            self.take_up(&present, &joined(&present, &gone.before), &by, Some(what))
-        });
-        match outcome {
-            Ok((back, _)) => log::warn(format_args!(
-                "admin: nobody has confirmed revision {revision}: the settings before are in force as revision {back}"
-            )),
-            Err((_, why)) => log::error(format_args!(
-                "admin: nobody has confirmed revision {revision}, and the settings before could not be put back: {why}"
-            )),
+        let mut said = String::new();
+        while !self.has_gone(revision, &mut said) {
+            let waiting = lock(&self.unconfirmed);
+            drop(self.is_settled.wait_timeout(waiting, AGAIN));
         }
     }
 
-    /// The server ends: what nobody has confirmed goes from the disk.
-    pub fn end(&self) {
-        let Some(gone) = lock(&self.unconfirmed).take() else { return };
-        let outcome = self.read().and_then(|(_, present)| {
-            write_all(&present, &joined(&present, &gone.before))
-                .map_err(|why| (Refusal::Failed, format!("{why:#}")))
-        });
-        match outcome {
-            Ok(()) => log::warn(format_args!(
-                "admin: nobody has confirmed revision {}: the files hold the settings before",
-                gone.revision
-            )),
-            Err((_, why)) => {
-                log::error(format_args!("admin: the settings before could not be put back: {why}"))
+    /// Puts the texts before back and has them taken up, unless somebody has settled it meanwhile. `false`: something is in the way,
+    /// which is said when it is something else than `said`.
+    fn has_gone(&self, revision: u64, said: &mut String) -> bool {
+        // Another change may have begun, such as one that puts something else in its place.
+        let _changing = lock(&self.changing);
+        let is_meant = |waiting: &&Unconfirmed| waiting.revision == revision;
+        let Some(gone) = lock(&self.unconfirmed).as_ref().filter(is_meant).cloned() else { return true };
+        if self.is_ending.load(SeqCst) {
+            return true; // the end puts it back
+        }
+        match put_back(&gone).and_then(|()| self.take_up_again(&gone)) {
+            Ok(back) => {
+                log::always(format_args!(
+                    "admin: nobody has confirmed revision {revision} of {}: the settings before are in force as revision {back}",
+                    gone.by
+                ));
+                *lock(&self.unconfirmed) = None;
+                true
+            }
+            Err(why) => {
+                if *said != why {
+                    log::error(format_args!(
+                        "admin: nobody has confirmed revision {revision}, and the settings before cannot be put back, which is \
+                         tried again: {why}"
+                    ));
+                    *said = why;
+                }
+                false
             }
         }
     }
+
+    /// Has the files taken up as any reload would. The revision that came of it.
+    fn take_up_again(&self, gone: &Unconfirmed) -> Result<u64, String> {
+        let by = By { who: "the server".into(), from: gone.by.from.clone() };
+        if let Ok((_, files)) = self.read() {
+            let what = format!("revision {} was not confirmed", gone.revision);
+            lock(&self.history).expect(tag_of_files(&files), &by, Some(what));
+        }
+        let before = lock(&self.history).in_force().0;
+        let reply = self.reload();
+        let now = lock(&self.history).in_force().0;
+        // A mistake that somebody else has made leaves its site as it was, and is no reason to keep what nobody has confirmed.
+        if reply.is_ok || now != before { Ok(now) } else { Err(reply.text.trim().to_owned()) }
+    }
+
+    /// Whether a new program is about to take over.
+    pub fn set_upgrading(&self, is_upgrading: bool) {
+        self.is_upgrading.store(is_upgrading, SeqCst);
+    }
+
+    /// Whether somebody changes the files.
+    pub fn is_changing(&self) -> bool {
+        self.changing.try_lock().is_err()
+    }
+
+    /// The server ends: no change is begun any more, and what nobody has confirmed goes from the disk.
+    pub fn end(&self) {
+        self.is_ending.store(true, SeqCst);
+        self.is_settled.notify_all();
+        let Some(gone) = lock(&self.unconfirmed).take() else { return };
+        match put_back(&gone) {
+            Ok(()) => log::always(format_args!(
+                "admin: nobody has confirmed revision {}: the files hold the settings before",
+                gone.revision
+            )),
+            Err(why) => log::error(format_args!(
+                "admin: nobody has confirmed revision {}, and the settings before could not be put back: {why}",
+                gone.revision
+            )),
+        }
+    }
+}
+
+/// What differs between texts of the same files.
+fn rewritten(present: &[FileText], next: &[FileText]) -> Vec<Rewritten> {
+    let differing = present.iter().zip(next).filter(|(before, after)| before.text != after.text);
+    let rewritten = differing.map(|(before, after)| Rewritten {
+        path: before.path.clone(),
+        before: before.text.clone(),
+        after: after.text.clone(),
+    });
+    rewritten.collect()
+}
+
+/// Puts back what a change has written, and nothing else: a text that somebody else has written since stays, which is said.
+fn put_back(gone: &Unconfirmed) -> Result<(), String> {
+    let mut wrong = Vec::new();
+    for Rewritten { path, before, after } in &gone.written {
+        let outcome = match read(Path::new(path)) {
+            Ok(there) if there.text == *before => Ok(()),
+            Ok(there) if there.text == *after => replace(Path::new(path), after, before),
+            Ok(_) => {
+                log::error(format_args!(
+                    "admin: {path} was changed by somebody else since revision {}, which nobody has confirmed: it stays as it is",
+                    gone.revision
+                ));
+                Ok(())
+            }
+            Err(why) => Err(why),
+        };
+        wrong.extend(outcome.err().map(|why| format!("{why:#}")));
+    }
+    if wrong.is_empty() { Ok(()) } else { Err(wrong.join("; ")) }
 }
 
 /// Whether these texts may be written at all.

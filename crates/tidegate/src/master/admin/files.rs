@@ -24,7 +24,8 @@ pub fn read_all(documents: &[Document]) -> Result<Vec<FileText>> {
     documents.iter().map(|document| read(&document.path)).collect()
 }
 
-fn read(path: &Path) -> Result<FileText> {
+/// The text of one.
+pub fn read(path: &Path) -> Result<FileText> {
     let at = || format!("{} cannot be read", path.display());
     // What has become a pipe meanwhile is not waited for.
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;

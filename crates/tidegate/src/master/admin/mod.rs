@@ -38,6 +38,8 @@ use tidegate_io::passing;
 
 /// First and last pause before a process that has ended is started again.
 const PAUSES: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
+/// How long what runs goes on with settings that are no longer in force: who has changed them is to be told.
+const RENEWAL: Duration = Duration::from_secs(1);
 /// One that has served for so long was sound.
 const SOUND: Duration = Duration::from_secs(60);
 
@@ -140,6 +142,7 @@ impl AdminApi {
                 last: 0,
                 next_try: None,
                 pause: PAUSES.0,
+                is_stale: false,
             };
             match std::thread::Builder::new().name("tidegate-admin".into()).spawn(move || keeper.run(&told)) {
                 Ok(_) => *thread = Some(sender),
@@ -151,11 +154,30 @@ impl AdminApi {
         }
     }
 
-    /// A sentence, where a revision waits to be confirmed: nothing else takes over until then.
+    /// A sentence, where a revision waits to be confirmed, or is being made: nothing else takes over until then.
     pub fn waits(&self) -> Option<&'static str> {
+        if self.is_changing() {
+            return Some("the settings are being changed: try again when that is done");
+        }
         self.editor.waits().then_some(
             "a revision of the settings waits to be confirmed: confirm it first, or put another back",
         )
+    }
+
+    /// Whether a change of the settings is under way, which may wait for the master.
+    pub fn is_changing(&self) -> bool {
+        self.editor.is_changing()
+    }
+
+    /// A new program is about to take over, or is not: whether changes are begun.
+    pub fn set_upgrading(&self, is_upgrading: bool) {
+        self.editor.set_upgrading(is_upgrading);
+    }
+
+    /// What nobody has confirmed goes from the disk, also what was under way when that was done first. Waits for disks.
+    pub fn last_look(&self) -> impl FnOnce() + Send + 'static {
+        let editor = self.editor.clone();
+        move || editor.end()
     }
 
     /// The server ends: what nobody has confirmed goes from the disk, and nobody is served any more. Waits for disks.
@@ -192,6 +214,8 @@ struct Keeper {
     last: u64,
     next_try: Option<Instant>,
     pause: Duration,
+    /// What runs is of settings that are no longer in force.
+    is_stale: bool,
 }
 
 struct Running {
@@ -216,7 +240,7 @@ impl Keeper {
                     let _ = done.send(());
                     return;
                 }
-                Err(RecvTimeoutError::Timeout) => self.start(),
+                Err(RecvTimeoutError::Timeout) => self.renew(),
                 Err(RecvTimeoutError::Disconnected) => return,
             }
         }
@@ -230,15 +254,27 @@ impl Keeper {
         };
         self.wanted = wanted;
         if !is_same {
-            self.stop();
-            self.sockets = None;
-            self.pause = PAUSES.0;
-            self.start();
+            self.is_stale = true;
+            match self.running {
+                // Who has changed this is to hear so first.
+                Some(_) => self.next_try = Some(Instant::now() + RENEWAL),
+                None => self.renew(),
+            }
         }
         let described = self.editor.describe();
         for info in described.into_iter().chain(self.editor.in_force()).take(1) {
             self.door.tell(&ToAdmin::Revision(info));
         }
+    }
+
+    /// Starts the process, with other sockets where the settings say so.
+    fn renew(&mut self) {
+        if std::mem::take(&mut self.is_stale) {
+            self.stop();
+            self.sockets = None;
+            self.pause = PAUSES.0;
+        }
+        self.start();
     }
 
     fn stop(&mut self) {
