@@ -12,6 +12,7 @@ use crate::master::users;
 use crate::server::privileges;
 use rustix::fs::{Access, AtFlags, CWD, accessat, statfs};
 use std::collections::{HashMap, HashSet};
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use tidegate_config::settings::gateway::{BackendTls, BackendTrust};
 use tidegate_config::settings::pool::{Application, Place, Pool, Processes};
@@ -59,6 +60,7 @@ pub fn look(loaded: &mut Loaded) -> Read {
     };
     findings.users();
     findings.directories();
+    findings.tokens();
     findings.spill();
     findings.made_later();
     findings.listeners();
@@ -127,6 +129,21 @@ impl Findings<'_> {
             match origin {
                 Some(origin) => self.add(None, origin, Diagnostic::error(message)),
                 None => self.list.push((None, Diagnostic::error(message))),
+            }
+        }
+    }
+
+    /// Whoever may read a token may do with the server what they like.
+    fn tokens(&mut self) {
+        let listeners = self.settings.admin.iter().flat_map(|admin| &admin.listeners);
+        for file in listeners.map(|listener| &listener.token_file) {
+            if std::fs::metadata(file).is_ok_and(|there| there.mode() & 0o004 != 0) {
+                let message = format!(
+                    "everybody on this machine may read the token {}, and with it change the server",
+                    file.display()
+                );
+                let help = format!("give it to nobody else: `chmod 600 {}`", file.display());
+                self.list.push((None, Diagnostic::warning(message).help(help)));
             }
         }
     }
