@@ -14,7 +14,7 @@ use crate::worker::Snapshot;
 pub(crate) const BOUNDS: std::ops::RangeInclusive<i32> = -14..=6;
 
 impl Snapshot {
-    /// The media type of [`to_prometheus`](Snapshot::to_prometheus).
+    /// The media type of what [`Exposition`](crate::Exposition) writes as text.
     pub const PROMETHEUS_CONTENT_TYPE: &'static str = "text/plain; version=0.0.4; charset=utf-8";
 
     /// Appends the report.
