@@ -16,6 +16,8 @@ const KEPT = 600;
 const PAUSE = 5;
 /** Milliseconds between two questions. */
 const EVERY = 1000;
+/** How long it waits at most: one answer that was late, as on a machine that was busy for a moment, is no reason to look away. */
+const SELDOM = 5000;
 /** How often the server is asked for what it remembers, seconds. */
 const REMEMBERED_EVERY: Record<Range, number> = { "10m": 300, "6h": 10, "14d": 300, days: 3600 };
 /** Pages that show sites, which make the report large, and how often they are asked for, seconds. */
@@ -152,7 +154,7 @@ async function loop(): Promise<never> {
     const took = performance.now() - began;
     await new Promise<void>((wake) => {
       wakeUp = wake;
-      setTimeout(wake, Math.max(EVERY - took, 4 * took, 50));
+      setTimeout(wake, Math.max(EVERY - took, Math.min(4 * took, SELDOM), 50));
     });
   }
 }
