@@ -7,11 +7,18 @@ test("every scale has an end", () => {
     [0, 0, [1e-4, 0.1]],
     [null, null, [1e-4, 0.1]],
     [0.2, 3, [1e-4, 3]],
-    [2e-6, 0.01, [2e-6, 0.1]],
+    [2e-6, 0.01, [1e-6, 0.1]],
+    [0.95e-4, 0.01, [1e-5, 0.1]],
+    [1e-5, 0.01, [1e-5, 0.1]],
+    [1e-12, 0.01, [1e-4, 0.1]],
     [-1, Number.POSITIVE_INFINITY, [1e-4, 0.1]],
     [Number.NaN, Number.NaN, [1e-4, 0.1]],
   ] as const)
     assert.deepEqual(decades(low, high), expected, `${low} ${high}`);
+  for (let low = 1.1e-9; low < 1; low *= 1.007) {
+    const [first] = decades(low, 1);
+    assert.ok(first <= low && /^1e-\d+$/.test(first.toExponential()), `${low}: ${first}`);
+  }
   assert.deepEqual(fromZero(null), [0, 1]);
   assert.deepEqual(fromZero(Number.POSITIVE_INFINITY, 1), [0, 1]);
   assert.deepEqual(fromZero(10), [0, 11]);
