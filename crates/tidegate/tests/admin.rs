@@ -187,6 +187,9 @@ fn what_nobody_confirms_goes_later_where_it_cannot_go_at_once() {
     fs::write(&other, "site \"b.test\" { respond 200 \"by hand\" }\n").unwrap();
     server.line("cannot be put back, which is tried again");
     assert_eq!(server.body("/"), "two");
+    // Nobody is told that it stays while it goes.
+    let late = over(&folder, "POST", "settings/confirm", JSON, &json!({ "revision": 3 }).to_string());
+    assert_eq!(late.status, 409, "{}", late.body);
     fs::set_permissions(&sites, fs::Permissions::from_mode(0o755)).unwrap();
     wait_for(|| (server.body("/") == "one").then_some(()), "the settings before");
     assert_eq!(fs::read_to_string(&site).unwrap(), SITES);
@@ -196,6 +199,19 @@ fn what_nobody_confirms_goes_later_where_it_cannot_go_at_once() {
     fs::write(&site, two.replace("two", "three")).unwrap();
     server.line("was changed by somebody else since revision");
     assert!(fs::read_to_string(&site).unwrap().contains("three"));
+}
+
+/// The process that answers is another one then: whoever has changed that hears of it first.
+#[test]
+fn a_change_of_the_api_itself_is_answered() {
+    let folder = Folder::new("admin-itself");
+    let _server = server(&folder);
+    let main = folder.path("tidegate.kdl");
+    let text = fs::read_to_string(&main).unwrap();
+    let less = text.replace("; listen \"127.0.0.1:0\" token-file=\"token\" }", " }");
+    assert_ne!(less, text);
+    let answer = put(&folder, &tag(&folder), &[(&main, &less)], None);
+    assert_eq!((answer.status, answer.json()["revision"].as_u64()), (200, Some(2)), "{}", answer.body);
 }
 
 /// However many of one there are, those of another are seen.

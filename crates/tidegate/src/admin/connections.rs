@@ -21,7 +21,7 @@ const CONNECTIONS: usize = 64;
 const HEAD: Duration = Duration::from_secs(10);
 /// Bytes that a connection buffers.
 const BUFFER: usize = 64 << 10;
-/// How long it rests where nothing can be accepted.
+/// How long it rests where nothing can be accepted: descriptors are short then, of which no event tells that there are some again.
 const PAUSE: Duration = Duration::from_millis(200);
 
 /// Where a request has come from.

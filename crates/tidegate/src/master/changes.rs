@@ -118,7 +118,10 @@ impl Master {
         allows_loss: bool,
         responder: Option<Responder>,
     ) {
+        // First, so that none begins behind the question whether one is under way.
+        self.admin.set_upgrading(true);
         if let Some(why) = self.admin.waits() {
+            self.admin.set_upgrading(false);
             return report_failed_upgrade(why, responder);
         }
         let executable = executable.unwrap_or_else(|| self.options.executable.clone());
@@ -133,12 +136,13 @@ impl Master {
         let held = self.disk.run("the control socket", move || control.map(HeldSocket::hold));
         match upgrade::launch(&executable, &self.options.arguments, estate, self.sender.clone()) {
             Ok(starting) => {
-                self.admin.set_upgrading(true);
                 log::info(format_args!("upgrade: starting {}", executable.display()));
                 let held = held.flatten();
                 self.change = Some(Change::Upgrade(Upgrade::Starting { starting, responder, held }));
             }
             Err(error) => {
+                self.admin.set_upgrading(false);
+                self.disk.run("the control socket", move || drop(held));
                 report_failed_upgrade(&format!("{error:#}"), responder);
             }
         }

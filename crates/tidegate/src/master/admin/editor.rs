@@ -51,6 +51,8 @@ struct Unconfirmed {
     written: Vec<Rewritten>,
     until: Instant,
     by: By,
+    /// Its time is over: nobody confirms it any more.
+    is_going: bool,
 }
 
 /// A file that a change has written.
@@ -248,6 +250,11 @@ impl Editor {
     /// A revision that waits for it stays.
     pub fn confirm(&self, revision: u64, by: &By) -> Outcome {
         let mut unconfirmed = lock(&self.unconfirmed);
+        if unconfirmed.as_ref().is_some_and(|waiting| waiting.revision == revision && waiting.is_going) {
+            let why =
+                format!("the time of revision {revision} is over, and the texts before are being put back");
+            return Err((Refusal::Conflict, why));
+        }
         match unconfirmed.take_if(|waiting| waiting.revision == revision) {
             Some(_) => {
                 self.is_settled.notify_all();
@@ -310,7 +317,8 @@ impl Editor {
         by: &By,
     ) -> Result<i64, (Refusal, String)> {
         let until = Instant::now() + Duration::from_secs(seconds);
-        *lock(&self.unconfirmed) = Some(Unconfirmed { revision, written, until, by: by.clone() });
+        *lock(&self.unconfirmed) =
+            Some(Unconfirmed { revision, written, until, by: by.clone(), is_going: false });
         let own = self.clone();
         let waiting = std::thread::Builder::new().name("tidegate-confirm".into());
         if let Err(error) = waiting.spawn(move || own.wait_for_confirmation(revision)) {
@@ -349,8 +357,12 @@ impl Editor {
     fn has_gone(&self, revision: u64, said: &mut String) -> bool {
         // Another change may have begun, such as one that puts something else in its place.
         let _changing = lock(&self.changing);
-        let is_meant = |waiting: &&Unconfirmed| waiting.revision == revision;
-        let Some(gone) = lock(&self.unconfirmed).as_ref().filter(is_meant).cloned() else { return true };
+        let gone =
+            lock(&self.unconfirmed).as_mut().filter(|waiting| waiting.revision == revision).map(|waiting| {
+                waiting.is_going = true;
+                waiting.clone()
+            });
+        let Some(gone) = gone else { return true };
         if self.is_ending.load(SeqCst) {
             return true; // the end puts it back
         }
