@@ -69,6 +69,16 @@ export function percent(share: number | null | undefined): string {
   return share == null || !Number.isFinite(share) ? "–" : `${short(share * 100)} %`;
 }
 
+/** A time below an axis: hours and minutes, seconds where there are any, and the day at midnight. */
+export function tick(at: number): string {
+  const then = new Date(at * 1000);
+  const pad = (number: number) => number.toString().padStart(2, "0");
+  if (then.getHours() + then.getMinutes() + then.getSeconds() === 0)
+    return `${then.getMonth() + 1}-${pad(then.getDate())}`;
+  const seconds = then.getSeconds() ? `:${pad(then.getSeconds())}` : "";
+  return `${pad(then.getHours())}:${pad(then.getMinutes())}${seconds}`;
+}
+
 /** Seconds since 1970 as local time; the date where it is not today. */
 export function moment(at: number, now = Date.now() / 1000): string {
   const [then, today] = [new Date(at * 1000), new Date(now * 1000)];

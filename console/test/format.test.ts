@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { bytes, count, duration, moment, percent, whole } from "../src/format";
+import { bytes, count, duration, moment, percent, tick, whole } from "../src/format";
 
 test("figures as a person reads them", () => {
   for (const [told, expected] of [
@@ -43,4 +43,10 @@ test("moments of another day have a date", () => {
   const at = new Date(2026, 0, 31, 9, 5, 7).getTime() / 1000;
   assert.equal(moment(at, at + 60), "09:05:07");
   assert.equal(moment(at, at + 86_400), "2026-01-31 09:05:07");
+});
+
+test("below every axis a time reads the same", () => {
+  const at = (hours: number, minutes: number, seconds: number) =>
+    tick(new Date(2026, 4, 7, hours, minutes, seconds).getTime() / 1000);
+  assert.deepEqual([at(15, 15, 0), at(15, 15, 30), at(9, 0, 0), at(0, 0, 0)], ["15:15", "15:15:30", "09:00", "5-07"]);
 });

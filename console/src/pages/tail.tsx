@@ -6,7 +6,8 @@ import { useEffect } from "preact/hooks";
 import { bytes, duration, moment, whole } from "../format";
 import { Status } from "../parts/meter";
 import { filtered } from "../parts/sorting";
-import { go, place } from "../route";
+import { FilterInput } from "../parts/table";
+import { place } from "../route";
 import { listen } from "../stream";
 import { explain } from "./explain";
 import { type Ended, KEPT, keep, rowOf } from "./tail-rows";
@@ -103,14 +104,7 @@ function Filters() {
         Status <input name="status" type="text" value={status.value} placeholder="5xx" autocomplete="off" size={8} />
       </label>
       <button type="submit">Choose</button>
-      <label>
-        Filter{" "}
-        <input
-          type="search"
-          value={place.value.filter}
-          onInput={(event) => go({ filter: event.currentTarget.value })}
-        />
-      </label>
+      <FilterInput />
       <button type="button" aria-pressed={isPaused.value} onClick={() => (isPaused.value = !isPaused.value)}>
         {isPaused.value ? "Go on with the tail" : "Pause the tail"}
       </button>

@@ -4,7 +4,7 @@
 import { useSignal } from "@preact/signals";
 import { useEffect, useId, useRef } from "preact/hooks";
 import uPlot from "uplot";
-import { moment } from "../format";
+import { moment, tick } from "../format";
 import { REACH, go, place } from "../route";
 import { decades, fromZero } from "../scale";
 import { type Series, nearest } from "../series";
@@ -212,7 +212,7 @@ function options(lines: Line[], of: Properties, cursor: { value: number | null }
     },
     scales: { x: { range: atLeastAMinute }, y: isLogarithmic ? { distr: 3, range } : { range } },
     axes: [
-      { ...axis, space: 70, size: 24, grid: { show: false }, ...times() },
+      { ...axis, space: 70, size: 24, grid: { show: false }, values: (_, splits) => splits.map(tick) },
       {
         ...axis,
         size: 66,
@@ -280,21 +280,6 @@ function keep(plot: uPlot) {
   if (dragged.delete(plot)) return;
   const time = plot.cursor.idx == null ? undefined : plot.data[0][plot.cursor.idx];
   if (time !== undefined) go({ at: Math.round(time) });
-}
-
-/** Hours and minutes; days where the range is long. */
-function times(): Pick<uPlot.Axis, "values"> {
-  const pad = (number: number) => number.toString().padStart(2, "0");
-  return {
-    values: (_, splits) =>
-      splits.map((at) => {
-        const then = new Date(at * 1000);
-        if (then.getHours() + then.getMinutes() + then.getSeconds() === 0)
-          return `${then.getMonth() + 1}-${pad(then.getDate())}`;
-        const seconds = then.getSeconds() ? `:${pad(then.getSeconds())}` : "";
-        return `${pad(then.getHours())}:${pad(then.getMinutes())}${seconds}`;
-      }),
-  };
 }
 
 /** Revisions and upgrades, and the moment that is kept, as lines from top to bottom. */

@@ -3,7 +3,7 @@
 
 import { useSignal } from "@preact/signals";
 import { useEffect, useId, useRef } from "preact/hooks";
-import { count, duration, moment } from "../format";
+import { count, duration, moment, tick } from "../format";
 import { type Column, endOf, extentOf, summaryOf } from "../heat";
 import { colour } from "./chart";
 
@@ -190,6 +190,6 @@ function axes(paper: CanvasRenderingContext2D, { x, y, low, high, width, height,
   const step = [10, 30, 60, 120, 300, 600].find((step) => length / step <= width / 90) ?? 1200;
   for (let at = Math.ceil(span.from / step) * step; at <= span.until; at += step) {
     if (x(at) < LEFT + 20 || x(at) > width - 24) continue;
-    paper.fillText(moment(at).slice(step % 60 === 0 ? -8 : -5, step % 60 === 0 ? -3 : undefined), x(at), height - 4);
+    paper.fillText(tick(at), x(at), height - 4);
   }
 }

@@ -112,17 +112,20 @@ function Head<Row>(of: { column: Column<Row>; chosen: string; choose: (sort: str
   );
 }
 
+/** The word that chooses rows, which stands in the address. */
+export function FilterInput() {
+  return (
+    <label>
+      Filter{" "}
+      <input type="search" value={place.value.filter} onInput={(event) => go({ filter: event.currentTarget.value })} />
+    </label>
+  );
+}
+
 function Filter({ found, all }: { found: number; all: number }) {
   return (
     <p class="filter">
-      <label>
-        Filter{" "}
-        <input
-          type="search"
-          value={place.value.filter}
-          onInput={(event) => go({ filter: event.currentTarget.value })}
-        />
-      </label>{" "}
+      <FilterInput />{" "}
       <span role="status">{place.value.filter ? `${found} of ${all}` : `${all} in all`}</span>
     </p>
   );
