@@ -8,6 +8,7 @@ pub mod access_data;
 pub mod admission;
 mod ahead;
 pub mod answer;
+pub mod apart;
 mod batch;
 pub mod body;
 pub mod body_stream;

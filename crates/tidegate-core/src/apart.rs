@@ -1,0 +1,70 @@
+//! Requests of the server's own that go on without their client: what fills a cache.
+//!
+//! They are answered by the handler that would have answered the client, behind the same gates, which the client has passed.
+
+use crate::exchange::Exchange;
+use crate::reply::Reply;
+use crate::signals::Signals;
+use crate::state::RequestState;
+use std::cell::OnceCell;
+use tidegate_http::Fields;
+
+/// Whether the client waits for what it has set off.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Awaited {
+    /// Its line in a log tells who was asked, and how long that took.
+    ByClient,
+    /// It has its answer already.
+    ByNobody,
+}
+
+impl Exchange<'_> {
+    /// Asks for the same with other fields, and without content. The reply hears nothing of the client any more: it may go, and
+    /// what it holds of limits goes with it. A client that waits for it says so with [`Exchange::answer_after`], and does
+    /// that for the application that is asked here ([`Exchange::waits_for`]).
+    pub fn ask_apart(
+        &mut self,
+        fields: Fields<'_>,
+        awaited: Awaited,
+        handler: impl FnOnce(&mut Exchange<'_>) -> Reply,
+    ) -> Reply {
+        let mut state = RequestState { holds: None, ..self.state.copy(Signals::default()) };
+        if awaited == Awaited::ByNobody {
+            state.trace = OnceCell::new();
+        }
+        let mut inner = Exchange { fields, state, ..*self };
+        let reply = handler(&mut inner);
+        if awaited == Awaited::ByClient {
+            self.waits_for(inner.state.signals.upstream());
+        }
+        reply
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::body;
+    use tidegate_http::{Field, Status};
+
+    #[test]
+    fn what_is_asked_apart_is_not_given_up_with_the_client() {
+        let mut exchange = Exchange::empty();
+        let (sink, content) = body::pipe(Some(3));
+        exchange.state.body = Some(content);
+        let fields = [Field { name: "If-None-Match", value: b"\"1\"" }];
+        for (awaited, upstream) in [(Awaited::ByNobody, 0), (Awaited::ByClient, 7)] {
+            let reply = exchange.ask_apart(Fields::new(&fields), awaited, |inner| {
+                assert_eq!(inner.field("if-none-match"), Some(&b"\"1\""[..]));
+                assert!(inner.state.body.is_none() && inner.interim().is_none());
+                inner.ends_with_client();
+                inner.waits_for(7);
+                Reply::status(Status::OK)
+            });
+            assert!(matches!(reply, Reply::Ready(_)));
+            assert!(!exchange.state.signals.abandons());
+            assert_eq!(exchange.state.signals.upstream(), upstream);
+        }
+        assert!(sink.has_reader(), "the content is still the client's");
+    }
+}
