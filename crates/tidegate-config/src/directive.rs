@@ -21,6 +21,10 @@ pub enum Context {
     RequestLimits,
     /// Inside `file-cache { … }`.
     FileCache,
+    /// Inside `cache { … }` of the top level.
+    CacheStore,
+    /// Inside `cache { … }` of a site or a route.
+    Cache,
     /// Inside `statistics { … }`.
     Statistics,
     /// Inside `admin { … }`.
@@ -67,12 +71,14 @@ pub enum Context {
 
 impl Context {
     /// Every context, in the order of the reference.
-    pub const ALL: [Self; 26] = [
+    pub const ALL: [Self; 28] = [
         Self::Top,
         Self::Listen,
         Self::Limits,
         Self::RequestLimits,
         Self::FileCache,
+        Self::CacheStore,
+        Self::Cache,
         Self::Statistics,
         Self::Admin,
         Self::Site,
@@ -104,6 +110,8 @@ impl Context {
             Self::Limits => "in `limits`",
             Self::RequestLimits => "in `limits` of a site or a route",
             Self::FileCache => "in `file-cache`",
+            Self::CacheStore => "in `cache`",
+            Self::Cache => "in `cache` of a site or a route",
             Self::Statistics => "in `statistics`",
             Self::Admin => "in `admin`",
             Self::Site => "in `site`",
@@ -136,6 +144,8 @@ impl Context {
             Self::Limits => "limits",
             Self::RequestLimits => "request-limits",
             Self::FileCache => "file-cache",
+            Self::CacheStore => "cache-store",
+            Self::Cache => "cache",
             Self::Statistics => "statistics",
             Self::Admin => "admin",
             Self::Site => "site",

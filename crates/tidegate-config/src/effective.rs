@@ -68,7 +68,7 @@ fn block(view: &View<'_>, context: Context, nodes: Vec<(&File, &Node)>, outer: &
         list.push(InForce { directive, json });
     }
     let inherited = outer.iter().filter(|outer| {
-        outer.directive.inheritance.is_some()
+        comes_down(outer)
             && directives::find(context, outer.directive.name).is_some()
             && !list.iter().any(|inner| hides(inner, outer))
     });
@@ -100,7 +100,7 @@ fn block(view: &View<'_>, context: Context, nodes: Vec<(&File, &Node)>, outer: &
     // `access off` has done its work where it stands.
     let is_inherited = |known: &&InForce| {
         let name = known.directive.name;
-        name == "limits" || (name != "access" && known.directive.inheritance.is_some())
+        name == "limits" || (name != "access" && comes_down(known))
     };
     let inner: Vec<InForce> = match view.is_for_status {
         true => Vec::new(),
@@ -129,6 +129,15 @@ fn complete_limits(list: &mut [InForce], outer: &[InForce]) {
             own.push(child.clone());
         }
     }
+}
+
+/// Whether the levels inside have it too.
+fn comes_down(known: &InForce) -> bool {
+    // At the top level the word also defines stores, which nobody inherits.
+    let is_store = |child: &Json| child["directive"] == "memory" || child["directive"] == "disk";
+    known.directive.inheritance.is_some()
+        || known.directive.name == "cache"
+            && !known.json["children"].as_array().is_some_and(|children| children.iter().any(is_store))
 }
 
 /// Whether two directives set the same thing.

@@ -18,6 +18,7 @@ mod access;
 mod admin;
 mod ban;
 mod bandwidth;
+pub(crate) mod cache;
 mod country;
 mod directory;
 mod directory_filter;
@@ -46,6 +47,7 @@ pub use access::{Access, AccessRule, AccessRules, ClientFacts, Whom};
 pub use admin::{Admin, AdminListener, TOKEN_LEAST, read_token};
 pub use ban::Ban;
 pub use bandwidth::Bandwidth;
+pub use cache::{CacheBypass, CacheDisk, CacheQuery, CacheStore, DefaultLifetime, RouteCache};
 pub use country::Country;
 pub use directory::{
     Directory, DirectoryBind, DirectoryGroups, DirectorySecurity, DirectoryServer, GroupsBy,
@@ -132,6 +134,8 @@ pub struct Settings {
     pub busy: Busy,
     /// The file cache of each worker.
     pub file_cache: FileCache,
+    /// Where responses are stored, in source order; no two have the same name.
+    pub caches: Vec<CacheStore>,
     /// What is counted beside the figures of the whole server.
     pub statistics: Statistics,
     /// Where access lines go unless a site says otherwise; `None` when off.
@@ -399,6 +403,8 @@ pub struct Route {
     pub languages: Shared<Vec<String>>,
     /// `Cache-Control` of successful responses (from `expires` or `cache-control`).
     pub cache_control: Option<String>,
+    /// What is kept of its responses; `None`: nothing.
+    pub cache: Option<Shared<RouteCache>>,
     /// Values of `Link` fields that browsers are told of before an answer that has to be waited for.
     pub early_hints: Vec<String>,
     /// Status to path within the site, from `error-page`.

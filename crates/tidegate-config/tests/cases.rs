@@ -96,6 +96,9 @@ fn show(loaded: &Loaded) -> String {
     for upstream in &settings.upstreams {
         let _ = writeln!(out, "upstream {upstream:#?}");
     }
+    for store in &settings.caches {
+        let _ = writeln!(out, "cache {store:?}");
+    }
     for pool in &settings.pools {
         let _ = writeln!(out, "pool {pool:#?}");
     }
@@ -141,6 +144,9 @@ fn show(loaded: &Loaded) -> String {
             }
             for required in &route.identification.requirements {
                 let _ = writeln!(out, "    require {:?} {:?}", required.what, required.names);
+            }
+            if let Some(cache) = &route.cache {
+                let _ = writeln!(out, "    {cache:?}");
             }
             for rate in &route.rates {
                 let _ = writeln!(

@@ -11,7 +11,9 @@ use tidegate_config::{directives, format, json_schema, load_str, reference};
 
 /// A document that holds the text in a block of a context.
 fn within(context: Context, text: &str) -> String {
-    let listen = if text.starts_with("login") {
+    let listen = if text.starts_with("cache \"main\"") && context != Context::Top {
+        "cache \"main\" { memory \"64MiB\" }\nlisten \"127.0.0.1:1\"\n"
+    } else if text.starts_with("login") {
         "users \"staff\" { htpasswd \"staff\" }\nlisten \"127.0.0.1:1\"\n"
     } else if text.starts_with("signed") {
         "url-keys \"downloads\" \"url-keys\"\nlisten \"127.0.0.1:1\"\n"
@@ -40,6 +42,15 @@ fn within(context: Context, text: &str) -> String {
         Context::Limits => format!("limits {{ {text} }}\n{listen}{site}"),
         Context::RequestLimits => format!(
             "limits {{ head-size \"1MiB\"; target-size \"1MiB\" }}\n{listen}site {{ root \".\"; limits {{ {text} }} }}\n"
+        ),
+        Context::CacheStore => {
+            let memory = if text.starts_with("memory") { "" } else { "memory \"1GiB\"\n" };
+            format!(
+                "cache \"main\" {{ {memory}{text} }}\n{listen}site {{ proxy \"http://127.0.0.1:2\"; cache \"main\" }}\n"
+            )
+        }
+        Context::Cache => format!(
+            "cache \"main\" {{ memory \"64MiB\" }}\n{listen}site {{ proxy \"http://127.0.0.1:2\"; cache \"main\" {{ {text} }} }}\n"
         ),
         Context::FileCache => format!("file-cache {{ {text} }}\n{listen}{site}"),
         Context::Admin => format!("admin {{ {text} }}\n{listen}{site}"),
@@ -138,6 +149,7 @@ fn loads(directive: &Directive, context: Context, text: &str) {
         "no `listen` speaks TLS",
         "nobody gets in here",
         "nothing uses",
+        "`cache` does nothing here",
         "this leads back",
     ];
     let is_absent = |message: &str| absent.iter().any(|what| message.starts_with(what));
@@ -220,7 +232,7 @@ fn every_inheritable_row_changes_a_route() {
     let base = &Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/example");
     let routes = |top: &str, site: &str| {
         let text = format!(
-            "url-keys \"downloads\" \"url-keys\"\nusers \"staff\" {{ htpasswd \"staff\" }}\nlisten \"127.0.0.1:1\"\n{top}\nsite {{ root \"/\"\n{site}\nroute \"/p/*\" {{ proxy \"http://127.0.0.1:1\" }}\n\
+            "cache \"main\" {{ memory \"64MiB\" }}\nurl-keys \"downloads\" \"url-keys\"\nusers \"staff\" {{ htpasswd \"staff\" }}\nlisten \"127.0.0.1:1\"\n{top}\nsite {{ root \"/\"\n{site}\nroute \"/p/*\" {{ proxy \"http://127.0.0.1:1\" }}\n\
              route \"/x/*\" {{ default-type \"a/b\" }}\n }}\n"
         );
         let loaded = load_str("s", &text, base, &BTreeMap::new());

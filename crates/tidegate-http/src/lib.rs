@@ -7,6 +7,7 @@
 
 pub mod accept;
 pub mod authority;
+pub mod cache;
 pub mod cache_control;
 pub mod coding;
 pub mod conditional;

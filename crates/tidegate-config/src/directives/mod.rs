@@ -4,6 +4,7 @@
 //! other is lowered in `lower`. The tests hold its example and its default to what the row says.
 
 mod answer;
+mod cache;
 mod directory;
 mod files;
 mod forward;
@@ -22,7 +23,7 @@ mod upstream;
 use crate::directive::{Argument, Context, Directive};
 
 /// The parts of the table, in the order of the reference.
-const PARTS: [&[Directive]; 15] = [
+const PARTS: [&[Directive]; 16] = [
     server::DIRECTIVES,
     limits::DIRECTIVES,
     site::DIRECTIVES,
@@ -32,6 +33,7 @@ const PARTS: [&[Directive]; 15] = [
     directory::DIRECTIVES,
     forward::DIRECTIVES,
     answer::DIRECTIVES,
+    cache::DIRECTIVES,
     gateway::DIRECTIVES,
     pool::DIRECTIVES,
     upstream::DIRECTIVES,

@@ -30,6 +30,7 @@ pub(super) fn check(checker: &mut Checker<'_>, server: &Server, nodes: &[TopNode
     spill(checker, &server.settings, nodes);
     listeners(checker, server);
     circles(checker, server, nodes);
+    super::cache::check_unused(checker, server, nodes);
     statistics(checker, nodes);
 }
 

@@ -11,12 +11,13 @@ use std::time::Duration;
 use crate::check::{Checker, Item, number};
 use crate::diagnostic::{Diagnostic, Severity};
 use crate::directive::Context;
+use crate::lower::cache::{self, Stores};
 use crate::lower::rules::{Names, method};
 use crate::lower::{access, limits, login, placeholders, rates};
 use crate::settings::{
     Access, AccessRule, AccessRules, Ban, Bandwidth, Coding, Compress, Cors, FieldMode, Identification,
-    Limit, Listing, MoreField, Network, NetworkSet, RequestLimits, Sampling, Shared, Symlinks, TextPattern,
-    Try, Whom,
+    Limit, Listing, MoreField, Network, NetworkSet, RequestLimits, RouteCache, Sampling, Shared, Symlinks,
+    TextPattern, Try, Whom,
 };
 use crate::value::{Value, ValueError, field_names_agree};
 use crate::{directives, lower};
@@ -66,6 +67,9 @@ pub(crate) struct Inherited {
     pub languages: Shared<Vec<String>>,
     pub cors: Option<Shared<Cors>>,
     pub cache_control: Option<String>,
+    pub cache: Option<Shared<RouteCache>>,
+    /// What the stores say that it may be kept in.
+    pub stores: Arc<Stores>,
     pub early_hints: Vec<String>,
     pub error_pages: Vec<(u16, String)>,
     pub intercepts: bool,
@@ -137,6 +141,7 @@ impl Inherited {
             limits: limits.clone(),
             limits_of_server,
             level: "the server".to_owned(),
+            stores: cache::by_name(items),
             ..Self::default()
         };
         for directive in directives::in_context(Context::Top) {
@@ -146,6 +151,7 @@ impl Inherited {
                 directive.inheritance.apply_to_route(&mut inherited, &item);
             }
         }
+        inherited.cache = cache::of_server(items).and_then(|item| cache::usage(&inherited.stores, item));
         inherited.names = inherited.names.with(checker, items);
         let values = inherited.names.values.clone();
         let has_languages =
@@ -249,6 +255,7 @@ impl Inherited {
         for item in items {
             item.directive.inheritance.apply_to_route(self, item);
         }
+        cache::check_uses(checker, &self.stores, items);
         self.end_access(checker, items);
         if let Some(block) = has("limits").filter(|item| item.directive.inheritance.is_some()) {
             limits::check(checker, block, &mut self.limits, &self.limits_of_server);

@@ -5,6 +5,7 @@
 
 mod access;
 mod admin;
+pub(crate) mod cache;
 mod dead;
 mod directory;
 mod dns;
@@ -206,6 +207,7 @@ pub(crate) fn consistency(
         checker.diagnostics.push(Diagnostic::error(message).help("add `site { root \"/srv/www\" }`"));
     }
     upstream::reach(checker, settings);
+    cache::check_roots(checker, settings, nodes);
     certificates(checker, server, left_out);
     login::without_tls(checker, settings, nodes);
     login::limits_of_nobody(checker, settings, nodes);

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use super::inherit::Inherited;
-use super::{access, gateway, placeholders};
+use super::{access, cache, gateway, placeholders};
 use crate::check::{Checker, Item, number};
 use crate::diagnostic::Diagnostic;
 use crate::directive::Context;
@@ -71,7 +71,8 @@ pub(super) fn route(
     // A site has its own; a route has them only where it says so.
     let is_own = !is_site && item.child("trusted-proxies").is_some();
     let trusted_proxies = is_own.then(|| inherited.trusted_proxies.clone());
-    Route { trusted_proxies, conditions, rewrite, ..with(inherited, pattern, action, item.origin()) }
+    let cache = cache::of_route(checker, item, &inherited, &action, is_site);
+    Route { trusted_proxies, conditions, rewrite, cache, ..with(inherited, pattern, action, item.origin()) }
 }
 
 /// A route with the values in force.
@@ -94,6 +95,7 @@ pub(super) fn with(inherited: Inherited, pattern: PathPattern, action: Action, o
         languages: inherited.languages,
         cors: inherited.cors,
         cache_control: inherited.cache_control,
+        cache: None,
         early_hints: inherited.early_hints,
         error_pages: inherited.error_pages,
         intercepts: inherited.intercepts,

@@ -28,6 +28,8 @@ pub(crate) struct Server {
     pub logs: Logs,
     /// What logins may name.
     pub known: login::Known,
+    /// The store that all of it uses.
+    pub cache: Option<Item>,
     /// What the limits of each name say.
     pub rates: rates::Names,
 }
@@ -89,6 +91,7 @@ pub(crate) fn server(checker: &mut Checker<'_>, disk: &dyn Disk, nodes: &[TopNod
         limits: limits::server(checker, &items),
         busy: busy(checker, disk, &items),
         file_cache: file_cache(checker, &items),
+        caches: super::cache::stores(checker, disk, &items),
         statistics: statistics(checker, disk, &items),
         access_log: find("access-log").and_then(|item| access_log(checker, disk, &item)),
         error_log: find("error-log").map_or(FALLBACK_ERROR_LOG, |item| error_log(checker, disk, &item)),
@@ -121,7 +124,8 @@ pub(crate) fn server(checker: &mut Checker<'_>, disk: &dyn Disk, nodes: &[TopNod
     let has_store = items.iter().any(|item| item.directive.name == "limit-store");
     let mut rates = rates::Names::new(has_store);
     rates.check(checker, &items);
-    Server { settings, inherited, listeners: listener_items, logs, known, rates }
+    let cache = super::cache::of_server(&items).cloned();
+    Server { settings, inherited, listeners: listener_items, logs, known, cache, rates }
 }
 
 /// What is written to one file for two purposes is lost for both.

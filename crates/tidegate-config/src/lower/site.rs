@@ -3,7 +3,9 @@
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
-use super::{Claims, Server, access_log, dead, host_text, idle, load_hook, login, overlap, route, tls};
+use super::{
+    Claims, Server, access_log, cache, dead, host_text, idle, load_hook, login, overlap, route, tls,
+};
 use crate::check::{Checker, Item, number};
 use crate::diagnostic::{Diagnostic, Severity};
 use crate::directive::Context;
@@ -92,6 +94,9 @@ pub(super) fn site(
         route::route(checker, disk, item, everything, &inherited, true)
     });
     unused_try(checker, item, &routes);
+    if let Some(own) = item.child("cache").filter(|_| inherited.cache.is_some()) {
+        cache::check_effect(checker, own, routes.iter());
+    }
     sources(checker, item, &routes);
     stripped(checker, &routes, &written);
     pages(checker, disk, item, &routes);

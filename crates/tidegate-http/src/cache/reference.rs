@@ -1,0 +1,1 @@
+//! References to a URI of the same origin (RFC 3986 section 5).
