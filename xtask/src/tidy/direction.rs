@@ -15,13 +15,14 @@ struct Rule {
 
 /// The leaves know nothing of each other, save that `wire` speaks in the words of `http` and `tls` runs on
 /// `io`. What stands higher uses what stands lower, never sideways.
-const RULES: [Rule; 14] = [
+const RULES: [Rule; 15] = [
     Rule { name: "tidegate-http", may_use: &[] },
     Rule { name: "tidegate-wire", may_use: &["tidegate-http"] },
     Rule { name: "tidegate-io", may_use: &[] },
     Rule { name: "tidegate-tls", may_use: &["tidegate-io"] },
     Rule { name: "tidegate-config", may_use: &[] },
     Rule { name: "tidegate-stats", may_use: &[] },
+    Rule { name: "tidegate-cache", may_use: &["tidegate-http", "tidegate-io"] },
     Rule { name: "tidegate-client", may_use: LEAVES },
     Rule { name: "tidegate-core", may_use: LEAVES },
     Rule {
@@ -33,6 +34,7 @@ const RULES: [Rule; 14] = [
             "tidegate-tls",
             "tidegate-config",
             "tidegate-stats",
+            "tidegate-cache",
             "tidegate-client",
             "tidegate-core",
         ],
@@ -60,6 +62,7 @@ const RULES: [Rule; 14] = [
             "tidegate-tls",
             "tidegate-config",
             "tidegate-stats",
+            "tidegate-cache",
             "tidegate-client",
             "tidegate-core",
             "tidegate-modules",
@@ -148,6 +151,10 @@ mod tests {
             ("tidegate-config", "tidegate-http", false, 1),
             ("tidegate-core", "tidegate-modules", false, 1),
             ("tidegate-modules", "tidegate-core", false, 0),
+            ("tidegate-cache", "tidegate-http", false, 0),
+            ("tidegate-cache", "tidegate-core", false, 1),
+            ("tidegate-core", "tidegate-cache", false, 1),
+            ("tidegate-modules", "tidegate-cache", false, 0),
             ("tidegate-bench", "tidegate-core", false, 1),
             ("tidegate-bench", "tidegate-client", false, 0),
             ("tidegate", "tidegate-modules", false, 0),

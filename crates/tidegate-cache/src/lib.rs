@@ -1,0 +1,34 @@
+//! The store of the response cache: what was fetched once is handed to many, from memory, while it is still coming in.
+//!
+//! A [`Store`] finds what is stored under a key ([`Store::look_up`]), has one request fetch what all of them want
+//! ([`Store::join`]), and keeps it within an exact limit of memory: bytes are reserved before they are allocated and given back
+//! when the last who holds them lets go. A [`Fill`] brings in content block by block, [`Reader`]s follow it at their own speed.
+//! [`Store::purge`] takes as long for a million entries as for one.
+//!
+//! Called by the handler that stands before applications, by the sandbox and by operators; used by the worker threads of a
+//! process together. It knows no socket and reads no clock: whoever calls says what time it is, in Unix seconds. What may be
+//! stored and how it may be used, `tidegate_http::cache` decides.
+//!
+//! Locks: those of a shard of the index, of the eviction queues, of a flight, of a content and of the purges are never held
+//! together, so there is no order to keep; wakers are woken, and entries dropped, outside of all.
+
+mod content;
+pub mod disk;
+mod entry;
+mod figures;
+mod fill;
+mod flight;
+mod ghost;
+mod purge;
+mod reader;
+pub mod s3fifo;
+mod store;
+
+pub use content::Content;
+pub use entry::{Entry, StoredHead};
+pub use figures::{Figures, Filter, Listed};
+pub use fill::{Fill, Full};
+pub use flight::{Flight, Join, Landing, Lead};
+pub use purge::{Purge, Purged, group_mark, tag_mark};
+pub use reader::Reader;
+pub use store::{Found, Limits, Store, Swept, Unstorable};
