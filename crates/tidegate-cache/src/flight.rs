@@ -39,6 +39,11 @@ impl Lead {
         todo!()
     }
 
+    /// How many wait for it.
+    pub fn followers(&self) -> usize {
+        todo!()
+    }
+
     /// There was no response; those who wait may answer with the same status.
     pub fn fail(self, status: u16) {
         let _ = status;

@@ -133,7 +133,7 @@ impl Remote {
     }
 
     /// Whether the client may speak for somebody else, whom nobody knows: it sends what proxies send, and is not trusted to.
-    pub(crate) fn may_stand_in(&self, fields: &Fields<'_>) -> bool {
+    pub fn may_stand_in(&self, fields: &Fields<'_>) -> bool {
         self.names_another || self.client == self.peer && (self.is_passed_on || has_proxy_fields(fields))
     }
 

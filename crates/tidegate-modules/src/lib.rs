@@ -1,7 +1,8 @@
-//! What answers requests: static files, listings, redirects, fixed answers, the status page, the console; and what
+//! What answers requests: static files, listings, redirects, fixed answers, the status page, the console; what keeps answers; and what
 //! changes responses on their way out. Each module is a file or folder with the skeleton of the others:
 //! settings in, a [`tidegate_core::Handler`] or [`tidegate_core::Filter`] out.
 
+pub mod cache;
 pub mod compress;
 pub mod console;
 pub mod cors;

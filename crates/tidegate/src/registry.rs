@@ -24,6 +24,7 @@ use tidegate_core::tls::TlsStore;
 use tidegate_core::worker::{self, LogSet, MakeRegistry};
 use tidegate_core::{Filter, Gate, Handler};
 use tidegate_io::runtime;
+use tidegate_modules::cache::{CacheDirectory, Cached};
 use tidegate_modules::compress::CompressFilter;
 use tidegate_modules::console::Console;
 use tidegate_modules::cors::Preflight;
@@ -49,6 +50,8 @@ use tidegate_stats::series::SeriesDirectory;
 pub struct Stores {
     /// Of what access asks of files.
     pub access: Arc<AccessStore>,
+    /// Of responses.
+    pub caches: Arc<CacheDirectory>,
     /// Of applications.
     pub directory: Arc<PoolDirectory>,
     /// Of who has logged in.
@@ -103,8 +106,9 @@ impl Registry {
         assumed: Option<Assumed>,
     ) -> Registry {
         let logins = Arc::new(LoginStore::silent(tls.clone()));
-        let (directory, rates, series) = (PoolDirectory::new(), Arc::default(), Arc::default());
-        let stores = Stores { access, directory, logins, rates, tls, series };
+        let (caches, directory) = (Arc::default(), PoolDirectory::new());
+        let (rates, series) = (Arc::default(), Arc::default());
+        let stores = Stores { access, caches, directory, logins, rates, tls, series };
         let assumed = assumed.map(Rc::new);
         Registry {
             notes: Some(notes),
@@ -140,7 +144,8 @@ impl Registry {
         for (site, series) in settings.sites.iter().zip(series) {
             let mut routes = Vec::with_capacity(site.routes.len());
             for route in &site.routes {
-                let mut handler = self.handler_for(settings, &files, &applications, site, route)?;
+                let handler = self.handler_for(settings, &files, &applications, site, route)?;
+                let mut handler = self.kept(settings, site, route, handler);
                 let rehearsed = |handler: Rc<dyn Handler>| match &self.notes {
                     Some(notes) => Rc::new(Rehearsed::new(handler, notes.clone())) as Rc<dyn Handler>,
                     None => handler,
@@ -246,6 +251,26 @@ impl Registry {
         gates.extend(paced.into_iter().map(|gate| Rc::new(gate) as Rc<dyn Gate>));
         gates.extend(by_user);
         Ok(gates)
+    }
+
+    /// A handler whose answers are kept, where the route says so.
+    fn kept(
+        &self,
+        settings: &Settings,
+        site: &Site,
+        route: &Route,
+        handler: Rc<dyn Handler>,
+    ) -> Rc<dyn Handler> {
+        let Some(cache) = &route.cache else { return handler };
+        let Some(store) = settings.caches.iter().find(|store| store.name == cache.store) else {
+            return handler;
+        };
+        let name = site.names.first().map(ToString::to_string).unwrap_or_default();
+        let conditions = route.conditions.iter().map(|condition| format!(" {condition}"));
+        let place = format!("{}{}", route.pattern, conditions.collect::<String>());
+        let store = self.stores.caches.store(store, settings.processes);
+        let ranges = route.limits.as_ref().unwrap_or(&settings.limits.request).ranges;
+        Rc::new(Cached::new(store, cache, (&name, &place), ranges, handler))
     }
 
     /// The way to a service that the server itself asks.
@@ -404,6 +429,7 @@ mod tests {
         let access = Arc::<AccessStore>::default();
         let stores = Stores {
             access: access.clone(),
+            caches: Arc::default(),
             directory: directory.clone(),
             logins: logins.clone(),
             rates: rates.clone(),

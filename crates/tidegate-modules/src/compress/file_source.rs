@@ -10,12 +10,12 @@ use tidegate_core::body_stream::{BodyStream, Chunk, Splice};
 use tidegate_core::response::FilePiece;
 use tidegate_io::file::{Patience, read_at};
 
-pub(super) struct FileSource {
+pub(crate) struct FileSource {
     piece: FilePiece,
 }
 
 impl FileSource {
-    pub(super) fn new(piece: FilePiece) -> FileSource {
+    pub(crate) fn new(piece: FilePiece) -> FileSource {
         FileSource { piece }
     }
 }

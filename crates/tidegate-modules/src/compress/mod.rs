@@ -7,7 +7,7 @@
 //! [`applies`] first. What a client sends is never decoded here.
 
 mod encoder;
-mod file_source;
+pub(crate) mod file_source;
 mod filter;
 mod stream;
 

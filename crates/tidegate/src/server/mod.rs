@@ -130,7 +130,8 @@ pub fn run() -> Result<ExitCode> {
     let logins = Arc::new(LoginStore::new(tls.clone(), rates.clone()));
     let _ = members.logins.set(logins.clone());
     let series = members.series.clone();
-    let stores = Stores { access, directory, logins, rates, tls, series };
+    let caches = Arc::default();
+    let stores = Stores { access, caches, directory, logins, rates, tls, series };
     orders::Server::new(link, writer, members, stores, (sender, events), warning).run();
     Ok(ExitCode::SUCCESS)
 }

@@ -324,6 +324,7 @@ impl Server {
 
     /// What belongs to no settings but `present` goes, but for what requests under way use.
     fn let_go(&self, present: &Settings) {
+        self.stores.caches.keep(present);
         self.stores.directory.keep(present);
         self.stores.tls.settle(&TlsFiles::default());
         self.stores.access.settle(present);

@@ -1,0 +1,233 @@
+//! One fetch for the store: what comes of it is decided at the head, and the content belongs to the store from then on, not to
+//! the client that has set it off.
+
+use super::handoff::Giver;
+use super::place::Place;
+use super::policy::{Class, Policy};
+use crate::compress::file_source::FileSource;
+use std::future::poll_fn;
+use std::io;
+use std::pin::pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use tidegate_cache::{Entry, Fill, Full, Lead, Reader, StoredHead};
+use tidegate_core::body_stream::BodyStream;
+use tidegate_core::{Body, Reply, Response};
+use tidegate_http::cache::{self, Answered, Asked, NotStored, Times, Varying};
+use tidegate_http::{Field, FieldLines, Fields, Method, Status};
+use tidegate_io::clock::wall_seconds;
+use tidegate_io::runtime;
+
+/// How long it is remembered that something is not stored, seconds.
+const REMEMBERED: u32 = 120;
+/// What is left to come is fetched to its end although nobody reads it any more, bytes.
+const WORTH_ENDING: u64 = 16 << 20;
+
+/// What a fetch has come to, for the client that has set it off.
+pub(super) enum Outcome {
+    /// It is stored, or on its way, and will be read to its end.
+    Stored(Arc<Entry>, Came),
+    /// It is for this client alone, for this reason.
+    Alone(Response, &'static str),
+    /// It cannot be had; what is stored may be good enough.
+    Failed(Response),
+}
+
+/// How an entry has come to be.
+pub(super) enum Came {
+    /// The application has made it anew. The reader is there so that what does not fit into the store is kept for the client.
+    Fetched(Option<Reader>),
+    /// A 304 has confirmed it.
+    Confirmed,
+}
+
+/// One fetch.
+pub(super) struct Fetch {
+    pub(super) policy: Rc<Policy>,
+    pub(super) class: Class,
+    pub(super) lead: Lead,
+    /// What the application was asked with.
+    pub(super) fields: FieldLines,
+    /// What is stored of the same key, and has been asked about.
+    pub(super) known: Vec<Arc<Entry>>,
+    /// When, Unix seconds.
+    pub(super) asked: i64,
+    /// Purging goes by it.
+    pub(super) place: Place,
+}
+
+impl Fetch {
+    /// Waits for the answer, tells whom it was made for, and stores the content. Ends with the client only where nobody else
+    /// waits, and nothing is stored yet.
+    pub(super) async fn run(self, reply: Reply, giver: Option<Giver<Outcome>>) {
+        let mut answer = pin!(reply.settled());
+        let response = poll_fn(|cx| {
+            if let Poll::Ready(response) = answer.as_mut().poll(cx) {
+                return Poll::Ready(Some(response));
+            }
+            let is_unwanted = giver.as_ref().is_some_and(|giver| giver.poll_unwanted(cx).is_ready());
+            if is_unwanted && self.lead.followers() == 0 { Poll::Ready(None) } else { Poll::Pending }
+        });
+        let Some(response) = response.await else { return };
+        let tell = |outcome| {
+            if let Some(giver) = giver {
+                giver.give(outcome);
+            }
+        };
+        self.decide(response, tell).await;
+    }
+
+    /// What becomes of an answer.
+    async fn decide(self, response: Response, tell: impl FnOnce(Outcome)) {
+        let now = wall_seconds();
+        let status = response.status;
+        if is_failure(&response) {
+            tell(Outcome::Failed(response));
+            return self.lead.fail(status.0);
+        }
+        let times = Times { asked: self.asked, answered: now };
+        if status == Status::NOT_MODIFIED && !self.known.is_empty() {
+            return self.confirmed(response, times, tell);
+        }
+        let head = match self.storable(&response, times) {
+            Ok(head) => head,
+            Err(why) => {
+                tell(Outcome::Alone(response, why.as_str()));
+                return self.lead.pass(now, REMEMBERED);
+            }
+        };
+        let len = response.body.len();
+        if matches!(response.body, Body::Parts(_) | Body::Tunnel { .. }) {
+            tell(Outcome::Alone(response, "parts"));
+            return self.lead.pass(now, REMEMBERED);
+        }
+        match self.lead.store(head, len, now) {
+            Ok((entry, fill)) => {
+                let reader = entry.content().reader(0..u64::MAX);
+                tell(Outcome::Stored(entry, Came::Fetched(reader)));
+                fill_up(fill, response.body, len).await;
+            }
+            Err(_) => tell(Outcome::Alone(response, "no-room")),
+        }
+    }
+
+    /// What of a response is stored.
+    fn storable(&self, response: &Response, times: Times) -> Result<StoredHead, NotStored> {
+        let rules = self.policy.rules(self.class);
+        let lines = response.head.lines();
+        let answered = Answered { status: response.status, fields: lines };
+        self.with_asked(|asked| {
+            let freshness = cache::storable(asked, &answered, times, &rules)?;
+            if !Policy::is_for(self.class, &freshness) {
+                return Err(NotStored::Authorization);
+            }
+            let varying = Varying::of(&answered, asked.fields)?;
+            let mut stored = cache::stored_fields(&answered, times.answered, &rules);
+            self.policy.hide_tags(&mut stored);
+            Ok(self.place.head(&self.policy, (response.status.0, stored), (freshness, varying), lines))
+        })
+    }
+
+    /// What the application was asked.
+    fn with_asked<R>(&self, f: impl FnOnce(&Asked<'_>) -> R) -> R {
+        let fields: Vec<_> = self.fields.iter().map(|(name, value)| Field { name, value }).collect();
+        let fields = Fields::new(&fields);
+        f(&Asked { method: Method::Get, fields, has_content: false, is_obeyed: false })
+    }
+
+    /// A 304 (RFC 9111 section 4.3.4): what it speaks of holds for a while longer.
+    fn confirmed(self, response: Response, times: Times, tell: impl FnOnce(Outcome)) {
+        let lines = response.head.lines();
+        let selected = cache::selected_by_304(self.known.iter().map(|entry| &entry.head().lines), lines);
+        let Some(entry) = selected.first().and_then(|index| self.known.get(*index)) else {
+            // It is about something else: who waits asks anew, and without conditions.
+            return tell(Outcome::Alone(Response::empty(Status::BAD_GATEWAY), "304 for what is not stored"));
+        };
+        let rules = self.policy.rules(self.class);
+        let old = entry.head();
+        let stored = Answered { status: Status(old.status), fields: &old.lines };
+        let (lines, freshness) =
+            self.with_asked(|asked| cache::refreshed(asked, &stored, lines, times, &rules));
+        // What confirms it may say that it is not to be kept: then it is good for this once.
+        let freshness = freshness.unwrap_or_else(|_| old.freshness.expired(times.answered));
+        let head = StoredHead { lines, freshness, ..old.clone() };
+        let entry = self.lead.refresh(entry, head, times.answered);
+        tell(Outcome::Stored(entry, Came::Confirmed));
+    }
+}
+
+/// Whether nothing of use has come: what is stale may be better (RFC 5861 section 4).
+fn is_failure(response: &Response) -> bool {
+    matches!(response.status.0, 500 | 502 | 503 | 504)
+}
+
+/// Moves content into the store, to its end or until that is worth nothing any more.
+async fn fill_up(mut fill: Fill, body: Body, len: Option<u64>) {
+    let mut source: Box<dyn BodyStream> = match body {
+        Body::Stream { stream, .. } => stream,
+        Body::File(piece) => Box::new(FileSource::new(piece)),
+        Body::Bytes(bytes) => return fill_from(fill, &bytes).await,
+        Body::Prebuilt(message) => {
+            let bytes = message.encoded().body().to_vec();
+            return fill_from(fill, &bytes).await;
+        }
+        Body::Empty => return fill_from(fill, &[]).await,
+        Body::Parts(_) | Body::Tunnel { .. } => return,
+    };
+    let mut room = Vec::new();
+    loop {
+        // Where it is cut short it is not stored, and readers see that it ends too early.
+        let Ok(count) = poll_fn(|cx| pull(cx, &mut *source, &mut room)).await else { return };
+        if count == 0 {
+            if len.is_none_or(|len| len == fill.filled()) {
+                fill.complete();
+            }
+            return;
+        }
+        if append(&mut fill, &room).await.is_err() {
+            return;
+        }
+        if fill.readers() == 0 && !is_worth_ending(fill.filled(), len) {
+            return;
+        }
+    }
+}
+
+/// Moves content into the store that is here as a whole.
+async fn fill_from(mut fill: Fill, bytes: &[u8]) {
+    if append(&mut fill, bytes).await.is_ok() {
+        fill.complete();
+    }
+}
+
+/// Appends all of it, as there is room.
+async fn append(fill: &mut Fill, mut bytes: &[u8]) -> Result<(), Full> {
+    while !bytes.is_empty() {
+        poll_fn(|cx| fill.poll_room(cx)).await;
+        let count = fill.append(bytes)?;
+        bytes = bytes.get(count..).unwrap_or_default();
+    }
+    Ok(())
+}
+
+/// Takes what has come, in place of what is in `room`: the bytes, none at the end.
+fn pull(cx: &mut Context<'_>, source: &mut dyn BodyStream, room: &mut Vec<u8>) -> Poll<io::Result<usize>> {
+    runtime::with_scratch(|buffer| {
+        let chunk = match source.poll_chunk(cx, buffer) {
+            Poll::Pending => return Poll::Pending,
+            Poll::Ready(chunk) => chunk?,
+        };
+        room.clear();
+        room.extend_from_slice(&buffer[..chunk.len()]);
+        Poll::Ready(Ok(chunk.len()))
+    })
+}
+
+/// Whether what is left is fetched although nobody reads it: little, or less than has come.
+fn is_worth_ending(come: u64, len: Option<u64>) -> bool {
+    match len {
+        Some(len) => len.saturating_sub(come) <= WORTH_ENDING.max(come),
+        None => come <= WORTH_ENDING,
+    }
+}

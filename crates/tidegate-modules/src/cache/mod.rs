@@ -1,0 +1,416 @@
+//! `cache "main"`: answers of applications that are kept for whoever asks next (RFC 9111, a shared cache).
+//!
+//! [`Cached`] stands before the handler of a route. It looks the request up, and says in `Cache-Status` (RFC 9211) what came of
+//! that; what is not there it has the handler make, once for all who ask meanwhile (`fetch`). What may be stored, for how long and for whom
+//! is the policy of `tidegate_http::cache`; where it lies is for `tidegate_cache`.
+
+mod directory;
+mod fetch;
+mod handoff;
+mod place;
+mod policy;
+mod serve;
+mod source;
+
+pub use directory::CacheDirectory;
+
+use fetch::{Came, Fetch, Outcome};
+use handoff::{Giver, handoff};
+use place::Place;
+use policy::{Class, Policy};
+use serve::Source;
+use std::rc::Rc;
+use std::sync::Arc;
+use tidegate_cache::{Entry, Found, Join, Landing, Lead, Reader, Store};
+use tidegate_config::settings::RouteCache;
+use tidegate_core::apart::Awaited;
+use tidegate_core::explain::Foreseen;
+use tidegate_core::{Exchange, Handler, Pass, Reply, Response, answer};
+use tidegate_http::cache::{self, Bypass, CacheStatus, Forward, Use};
+use tidegate_http::{Field, Fields, Method, Status};
+use tidegate_io::runtime;
+
+/// How often a request waits for a fetch of others that turns out not to be for it; then it goes on alone.
+const MOST_FLIGHTS: u8 = 3;
+
+/// A handler whose answers are kept.
+pub struct Cached(Rc<Shared>);
+
+struct Shared {
+    store: Arc<Store>,
+    policy: Rc<Policy>,
+    inner: Rc<dyn Handler>,
+}
+
+/// What has been found for a request.
+struct Finding {
+    /// Under which its fetch is known, and what comes of it.
+    key: Vec<u8>,
+    /// All that is stored there.
+    known: Vec<Arc<Entry>>,
+    /// Of those, the one for this request.
+    fitting: Option<Arc<Entry>>,
+    /// It is known not to be stored.
+    is_hopeless: bool,
+}
+
+/// A request whose application is asked.
+struct Asking {
+    finding: Finding,
+    class: Class,
+    /// Why it is asked, for `Cache-Status`.
+    forward: Forward,
+    /// Fetches of others that it has waited for.
+    flights: u8,
+}
+
+impl Cached {
+    /// Before a handler of a route. `place` is what its site and itself are called, and no others.
+    pub fn new(
+        store: Arc<Store>,
+        settings: &RouteCache,
+        place: (&str, &str),
+        ranges: u16,
+        inner: Rc<dyn Handler>,
+    ) -> Cached {
+        Cached(Rc::new(Shared { store, policy: Rc::new(Policy::new(settings, place, ranges)), inner }))
+    }
+}
+
+impl Handler for Cached {
+    fn handle(&self, exchange: &mut Exchange<'_>, pass: Pass) -> Reply {
+        self.0.look_up(exchange, pass, 0)
+    }
+
+    fn explain(&self, exchange: &Exchange<'_>, say: &mut dyn FnMut(String)) -> Foreseen {
+        self.0.foresee(exchange, say);
+        self.0.inner.explain(exchange, say)
+    }
+}
+
+impl Shared {
+    /// Answers from the store, or asks.
+    fn look_up(self: &Rc<Self>, exchange: &mut Exchange<'_>, pass: Pass, flights: u8) -> Reply {
+        let asked = self.policy.asked(exchange);
+        if let Err(why) = cache::lookup_allowed(&asked) {
+            return self.pass_by(exchange, pass, why);
+        }
+        let class = self.policy.class(exchange);
+        if class == Class::PastTheCache {
+            return self.go_alone(exchange, pass, Forward::Bypass, "cookie");
+        }
+        let finding = self.find(exchange, class);
+        let forward = match &finding.fitting {
+            Some(entry) => {
+                let verdict = cache::usable(&asked, &entry.freshness(exchange.now), exchange.now);
+                match verdict.use_ {
+                    Use::Fresh | Use::Stale => {
+                        let status = CacheStatus::hit(self.policy.name(), verdict.ttl);
+                        match self.serve(exchange, entry, status, verdict.why.as_str()) {
+                            Some(reply) => return reply,
+                            None => return self.go_alone(exchange, pass, Forward::Miss, "let go of"),
+                        }
+                    }
+                    Use::StaleWhileRevalidate => {
+                        let status = CacheStatus::hit(self.policy.name(), verdict.ttl);
+                        let Some(reply) = self.serve(exchange, entry, status, verdict.why.as_str()) else {
+                            return self.go_alone(exchange, pass, Forward::Miss, "let go of");
+                        };
+                        let asking = Asking { finding, class, forward: Forward::Stale, flights };
+                        self.refresh_behind(exchange, pass, &asking);
+                        return reply;
+                    }
+                    Use::Validate | Use::Fetch => verdict.why.forward(),
+                }
+            }
+            None if finding.known.is_empty() => Forward::UriMiss,
+            None => Forward::VaryMiss,
+        };
+        if cache::only_if_cached(&asked) {
+            let status = CacheStatus::forwarded(self.policy.name(), forward);
+            let response = answer::error(Status::GATEWAY_TIMEOUT);
+            return Reply::Ready(self.tell(exchange, response, status, "only-if-cached"));
+        }
+        if finding.is_hopeless {
+            return self.go_alone(exchange, pass, forward, "known not to be stored");
+        }
+        if let Some(why) = fetches_in_part(exchange) {
+            return self.go_alone(exchange, pass, forward, why);
+        }
+        self.ask(exchange, pass, Asking { finding, class, forward, flights })
+    }
+
+    /// What is stored for a request: by requests like it, or by others, for everybody.
+    fn find(&self, exchange: &Exchange<'_>, class: Class) -> Finding {
+        let mut key = Vec::with_capacity(exchange.target.len() + exchange.authority.len() + 96);
+        self.policy.key(exchange, class, &mut key);
+        let is_fitting = |entry: &&Arc<Entry>| {
+            let head = entry.head();
+            Policy::is_for(class, &head.freshness) && head.varying.fits(exchange.fields)
+        };
+        let own = self.store.look_up(&key, exchange.now);
+        let is_hopeless = matches!(own, Found::Pass);
+        let known = if let Found::Stored(known) = own { known.into_vec() } else { Vec::new() };
+        let fitting = known.iter().find(is_fitting).cloned();
+        let own = Finding { key, known, fitting, is_hopeless };
+        if own.fitting.is_some() {
+            return own;
+        }
+        let other = if class == Class::Anyone { Class::Cookies } else { Class::Anyone };
+        let mut key = own.key.clone();
+        Policy::key_of_class(&mut key, other);
+        match self.store.look_up(&key, exchange.now) {
+            Found::Stored(known) => match known.iter().find(is_fitting).cloned() {
+                Some(fitting) if fitting.head().freshness.is_shared() => {
+                    Finding { key, known: known.into_vec(), fitting: Some(fitting), is_hopeless: false }
+                }
+                _ => own,
+            },
+            _ => own,
+        }
+    }
+
+    /// Fetches it, or waits for who does already.
+    fn ask(self: &Rc<Self>, exchange: &mut Exchange<'_>, pass: Pass, asking: Asking) -> Reply {
+        let shared = self.clone();
+        match self.store.join(&asking.finding.key, exchange.now) {
+            Join::Lead(lead) => {
+                let (giver, taker) = handoff();
+                self.fetch(exchange, pass, lead, &asking, Some(giver));
+                exchange.ends_with_client();
+                exchange.answer_after(taker, move |outcome, exchange| shared.led(exchange, outcome, &asking))
+            }
+            Join::Follow(_) if !self.policy.collapses() => {
+                self.go_alone(exchange, pass, asking.forward, "not collapsed")
+            }
+            Join::Follow(_) if asking.class == Class::Credentials => {
+                self.go_alone(exchange, pass, asking.forward, "authorization")
+            }
+            Join::Follow(_) if asking.flights >= MOST_FLIGHTS => {
+                self.go_alone(exchange, pass, asking.forward, "others were not alike")
+            }
+            Join::Follow(flight) => {
+                exchange.ends_with_client();
+                exchange.answer_after(flight, move |landing, exchange| {
+                    shared.followed(exchange, pass, landing, &asking)
+                })
+            }
+        }
+    }
+
+    /// Has the application asked, by a task that does not end with the client.
+    fn fetch(
+        &self,
+        exchange: &mut Exchange<'_>,
+        pass: Pass,
+        lead: Lead,
+        asking: &Asking,
+        giver: Option<Giver<Outcome>>,
+    ) {
+        let Finding { known, fitting, .. } = &asking.finding;
+        let others = known.iter().filter(|entry| entry.content().is_complete());
+        let conditions = cache::validators(
+            fitting.as_ref().map(|entry| &entry.head().lines),
+            others.map(|entry| &entry.head().lines),
+        );
+        let fields = Policy::fetch_fields(exchange.fields, &conditions);
+        let awaited = if giver.is_some() { Awaited::ByClient } else { Awaited::ByNobody };
+        let reply = {
+            let fields: Vec<_> = fields.iter().map(|(name, value)| Field { name, value }).collect();
+            exchange.ask_apart(Fields::new(&fields), awaited, |inner| self.inner.handle(inner, pass))
+        };
+        let fetch = Fetch {
+            policy: self.policy.clone(),
+            class: asking.class,
+            lead,
+            fields,
+            known: known.clone(),
+            asked: exchange.now,
+            place: Place::of(exchange),
+        };
+        runtime::with(|runtime| runtime.spawn(fetch.run(reply, giver)));
+    }
+
+    /// Asks whether what was just sent still holds. Who else asks meanwhile gets it as well, for as long as that is allowed.
+    fn refresh_behind(&self, exchange: &mut Exchange<'_>, pass: Pass, asking: &Asking) {
+        if let Join::Lead(lead) = self.store.join(&asking.finding.key, exchange.now) {
+            self.fetch(exchange, pass, lead, asking, None);
+        }
+    }
+
+    /// The answer for the client that has set off a fetch.
+    fn led(&self, exchange: &mut Exchange<'_>, outcome: Option<Outcome>, asking: &Asking) -> Reply {
+        let status = CacheStatus::forwarded(self.policy.name(), asking.forward);
+        match outcome {
+            Some(Outcome::Stored(entry, came)) => {
+                let (status, reader) = match came {
+                    Came::Fetched(reader) => (status.stored(true), reader),
+                    Came::Confirmed => (status.forward_status(Status::NOT_MODIFIED), None),
+                };
+                let reply = self.serve_by(exchange, &entry, reader, status, "");
+                reply.unwrap_or_else(|| Reply::Ready(answer::error(Status::BAD_GATEWAY)))
+            }
+            Some(Outcome::Alone(response, why)) => Reply::Ready(self.tell(exchange, response, status, why)),
+            Some(Outcome::Failed(response)) => match self.in_need(exchange, asking) {
+                Some(reply) => reply,
+                None => Reply::Ready(self.tell(exchange, response, status, "failed")),
+            },
+            None => Reply::Ready(answer::error(Status::BAD_GATEWAY)),
+        }
+    }
+
+    /// The answer for a client that has waited for the fetch of another.
+    fn followed(
+        self: &Rc<Self>,
+        exchange: &mut Exchange<'_>,
+        pass: Pass,
+        landing: Landing,
+        asking: &Asking,
+    ) -> Reply {
+        match landing {
+            Landing::Stored(entry) if self.is_for_another(exchange, &entry, asking.class) => {
+                let status = CacheStatus::forwarded(self.policy.name(), asking.forward).collapsed(true);
+                match self.serve(exchange, &entry, status, "") {
+                    Some(reply) => reply,
+                    None => self.go_alone(exchange, pass, asking.forward, "let go of"),
+                }
+            }
+            Landing::Stored(_) => self.look_up(exchange, pass, asking.flights + 1),
+            Landing::Pass => self.go_alone(exchange, pass, asking.forward, "not stored"),
+            Landing::Failed(status) => match (self.in_need(exchange, asking), status) {
+                (Some(reply), _) => reply,
+                (None, Some(status)) => {
+                    let status_line =
+                        CacheStatus::forwarded(self.policy.name(), asking.forward).collapsed(true);
+                    let response = answer::error(Status(status));
+                    Reply::Ready(self.tell(exchange, response, status_line, "failed"))
+                }
+                (None, None) => self.look_up(exchange, pass, asking.flights + 1),
+            },
+        }
+    }
+
+    /// Whether what has just been fetched for one client may be sent to another without asking again.
+    fn is_for_another(&self, exchange: &Exchange<'_>, entry: &Entry, class: Class) -> bool {
+        let head = entry.head();
+        let verdict =
+            cache::usable(&self.policy.asked(exchange), &entry.freshness(exchange.now), exchange.now);
+        Policy::is_for(class, &head.freshness)
+            && head.varying.fits(exchange.fields)
+            && matches!(verdict.use_, Use::Fresh)
+    }
+
+    /// What is stored, where the application has failed and that is good enough (RFC 5861 section 4).
+    fn in_need(&self, exchange: &mut Exchange<'_>, asking: &Asking) -> Option<Reply> {
+        let entry = asking.finding.fitting.as_ref()?;
+        let freshness = entry.freshness(exchange.now);
+        if !cache::usable_on_error(&self.policy.asked(exchange), &freshness, exchange.now) {
+            return None;
+        }
+        let status = CacheStatus::hit(self.policy.name(), freshness.ttl(exchange.now));
+        self.serve(exchange, entry, status, "stale-if-error")
+    }
+
+    /// Sends what is stored, or is on its way into the store. `None`: it is being let go of.
+    fn serve(
+        &self,
+        exchange: &Exchange<'_>,
+        entry: &Entry,
+        status: CacheStatus<'_>,
+        detail: &str,
+    ) -> Option<Reply> {
+        self.serve_by(exchange, entry, None, status, detail)
+    }
+
+    fn serve_by(
+        &self,
+        exchange: &Exchange<'_>,
+        entry: &Entry,
+        reader: Option<Reader>,
+        status: CacheStatus<'_>,
+        detail: &str,
+    ) -> Option<Reply> {
+        entry.touch();
+        let head = entry.head();
+        let mut lines = head.lines.clone();
+        cache::set_age(&mut lines, head.freshness.age(exchange.now));
+        self.policy.say(exchange, status, detail, &mut lines);
+        let source = Source::Memory(entry.content().clone());
+        serve::respond(exchange, head, lines, (&source, reader), self.policy.ranges).map(Reply::Ready)
+    }
+
+    /// Has the application answer this client, and nobody else.
+    fn go_alone(
+        self: &Rc<Self>,
+        exchange: &mut Exchange<'_>,
+        pass: Pass,
+        forward: Forward,
+        why: &'static str,
+    ) -> Reply {
+        let shared = self.clone();
+        let is_told = self.policy.obeys(exchange);
+        self.inner.handle(exchange, pass).map(move |mut response| {
+            let status = CacheStatus::forwarded(shared.policy.name(), forward);
+            let status = if is_told { status.detail(why) } else { status };
+            shared.policy.hide_tags(response.fields_mut());
+            status.append_to(response.fields_mut());
+            response
+        })
+    }
+
+    /// The same for a request that no cache answers, and that may have changed what is stored.
+    fn pass_by(self: &Rc<Self>, exchange: &mut Exchange<'_>, pass: Pass, why: Bypass) -> Reply {
+        let changes = (why == Bypass::Method).then(|| (exchange.method, Place::of(exchange)));
+        let (store, now) = (self.store.clone(), exchange.now);
+        self.go_alone(exchange, pass, why.forward(), why.as_str()).map(move |response| {
+            if let Some((method, place)) = changes {
+                place.changed(&store, method, &response, now);
+            }
+            response
+        })
+    }
+
+    /// Says in a response that was made for this client alone what was done.
+    fn tell(
+        &self,
+        exchange: &Exchange<'_>,
+        mut response: Response,
+        status: CacheStatus<'_>,
+        detail: &str,
+    ) -> Response {
+        let lines = response.fields_mut();
+        self.policy.hide_tags(lines);
+        self.policy.say(exchange, status, detail, lines);
+        response
+    }
+
+    /// Says what would be looked up.
+    fn foresee(&self, exchange: &Exchange<'_>, say: &mut dyn FnMut(String)) {
+        let asked = self.policy.asked(exchange);
+        let name = self.policy.name();
+        if let Err(why) = cache::lookup_allowed(&asked) {
+            return say(format!("cache {name}: goes past it ({})", why.as_str()));
+        }
+        say(match self.policy.class(exchange) {
+            Class::PastTheCache => format!("cache {name}: goes past it, for a cookie of `bypass`"),
+            Class::Anyone => format!("cache {name}: looked up, and answered for everybody"),
+            Class::Cookies => {
+                format!(
+                    "cache {name}: looked up; with a cookie, only what says `public` or `s-maxage` is used or stored"
+                )
+            }
+            Class::Credentials => format!(
+                "cache {name}: looked up; for who says who it is, only what says `public` or `s-maxage` is used or stored"
+            ),
+        });
+    }
+}
+
+/// Why the whole is not fetched for a request: HEAD asks for no content, and a range may begin far behind what comes first.
+fn fetches_in_part(exchange: &Exchange<'_>) -> Option<&'static str> {
+    if exchange.method == Method::Head {
+        return Some("head");
+    }
+    let range = exchange.fields.first("range")?;
+    (!range.trim_ascii().starts_with(b"bytes=0-")).then_some("range")
+}

@@ -1,0 +1,252 @@
+//! What the settings of a route make of the rules of a shared cache: whose requests are looked up, under which key, and what is said of it.
+
+use std::borrow::Cow;
+use tidegate_config::settings::{CacheBypass, CacheQuery, RouteCache};
+use tidegate_core::Exchange;
+use tidegate_http::cache::key::{self, KeyRules, QueryRules, Resource};
+use tidegate_http::cache::{Asked, CacheStatus, DefaultLifetime, Freshness, Rules};
+use tidegate_http::path::encode_path;
+use tidegate_http::{Authority, FieldLines, Fields};
+
+/// Fields by which some applications take a request for another one than it is. No key holds them, so whoever sends one would
+/// choose what others get.
+const UNKEYED: [&str; 13] = [
+    "X-Forwarded-Path",
+    "X-Forwarded-Prefix",
+    "X-Forwarded-Scheme",
+    "X-Forwarded-Server",
+    "X-Forwarded-Uri",
+    "X-Host",
+    "X-HTTP-Method",
+    "X-HTTP-Method-Override",
+    "X-Method-Override",
+    "X-Original-Host",
+    "X-Original-URL",
+    "X-Original-URI",
+    "X-Rewrite-URL",
+];
+/// What asks for a part, or for what has changed: the store asks for itself.
+const OF_THE_CLIENT: [&str; 4] = ["If-Modified-Since", "If-None-Match", "If-Range", "Range"];
+
+/// Whom a request could be answered for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Class {
+    /// Nothing tells this client from any other.
+    Anyone,
+    /// It has cookies: what is kept for it has to say that it is for everybody.
+    Cookies,
+    /// It shows who it is. The same, and it does not wait for the fetch of another.
+    Credentials,
+    /// It has a cookie that leads past the cache.
+    PastTheCache,
+}
+
+/// What the settings of a route say.
+pub(super) struct Policy {
+    settings: RouteCache,
+    rules: Rules,
+    key_rules: KeyRules,
+    site: String,
+    /// Site and route, which are a part of each key: what one of them answers is not for another.
+    place: String,
+    /// Ranges that are answered at most.
+    pub(super) ranges: u16,
+}
+
+impl Policy {
+    pub(super) fn new(settings: &RouteCache, (site, route): (&str, &str), ranges: u16) -> Policy {
+        let lifetimes = settings.default_lifetimes.iter();
+        let lifetimes = lifetimes.filter_map(|lifetime| {
+            let statuses = lifetime.first..=lifetime.last;
+            settings.default_lifetime(lifetime.first)?;
+            let seconds = u32::try_from(lifetime.lifetime.as_secs()).unwrap_or(u32::MAX);
+            Some(DefaultLifetime { statuses, seconds })
+        });
+        let rules = Rules {
+            default_lifetimes: lifetimes.collect(),
+            heuristic: settings.heuristic,
+            keeps_set_cookie: settings.stores_set_cookie,
+            stale_while_revalidate: settings.stale_while_revalidate,
+            stale_if_error: settings.stale_if_error,
+            no_vary_search: settings.no_vary_search,
+            ..Rules::default()
+        };
+        let query = QueryRules {
+            is_sorted: settings.query == CacheQuery::Sorted,
+            dropped: settings.query_drop.clone(),
+            kept: match settings.query {
+                CacheQuery::Ignored => Some(Vec::new()),
+                _ => Some(settings.query_only.clone()).filter(|kept| !kept.is_empty()),
+            },
+        };
+        let key_rules = KeyRules { query, cookies: settings.cookies.clone() };
+        let place = format!("{site} {route}");
+        Policy { settings: settings.clone(), rules, key_rules, site: site.to_owned(), place, ranges }
+    }
+
+    /// The name of the store, which `Cache-Status` says.
+    pub(super) fn name(&self) -> &str {
+        &self.settings.store
+    }
+
+    /// Whether requests wait for the fetches of others.
+    pub(super) fn collapses(&self) -> bool {
+        self.settings.collapses
+    }
+
+    /// The rules for requests of a class.
+    pub(super) fn rules(&self, class: Class) -> Rules {
+        Rules { ignores_cookies: class == Class::Anyone, ..self.rules.clone() }
+    }
+
+    /// Whether this client may force a fetch, and is told why something was done.
+    pub(super) fn obeys(&self, exchange: &Exchange<'_>) -> bool {
+        let remote = &exchange.state.remote;
+        !self.settings.obeyed.is_empty()
+            && self.settings.obeyed.covers(remote.client.ip())
+            && !remote.may_stand_in(&exchange.fields)
+    }
+
+    /// What of a request decides.
+    pub(super) fn asked<'e>(&self, exchange: &Exchange<'e>) -> Asked<'e> {
+        Asked {
+            method: exchange.method,
+            fields: exchange.fields,
+            has_content: exchange.state.body.is_some(),
+            is_obeyed: self.obeys(exchange),
+        }
+    }
+
+    /// Whom a request could be answered for.
+    pub(super) fn class(&self, exchange: &Exchange<'_>) -> Class {
+        let is_known = exchange.user().is_some() || exchange.client().is_some();
+        if self.settings.is_behind_login || is_known || exchange.fields.contains("authorization") {
+            return Class::Credentials;
+        }
+        let mut cookies = exchange.fields.all("cookie").flat_map(names_of_cookies).peekable();
+        if cookies.peek().is_none() {
+            return Class::Anyone;
+        }
+        let is_keyed = |name: &[u8]| self.settings.cookies.iter().any(|keyed| keyed.as_bytes() == name);
+        match &self.settings.bypass {
+            CacheBypass::Named(named) => {
+                let leads_past = |name: &[u8]| named.iter().any(|pattern| fits(pattern, name));
+                if cookies.any(leads_past) { Class::PastTheCache } else { Class::Anyone }
+            }
+            CacheBypass::Unknown => {
+                if cookies.all(is_keyed) {
+                    Class::Anyone
+                } else {
+                    Class::Cookies
+                }
+            }
+        }
+    }
+
+    /// Whether what is stored may be used for requests of a class.
+    pub(super) fn is_for(class: Class, freshness: &Freshness) -> bool {
+        class == Class::Anyone || freshness.is_shared()
+    }
+
+    /// Whose tags these are: those of a site mean nothing to another.
+    pub(super) fn site(&self) -> &str {
+        &self.site
+    }
+
+    /// Appends the key of a request.
+    pub(super) fn key(&self, exchange: &Exchange<'_>, class: Class, key: &mut Vec<u8>) {
+        let target = target(exchange);
+        let resource = Resource {
+            scheme: exchange.scheme,
+            authority: authority(exchange),
+            site: &self.place,
+            target: &target,
+            fields: exchange.fields,
+        };
+        key.push(u8::from(class != Class::Anyone));
+        key::write(key, &resource, &self.key_rules, None);
+        if !target.as_bytes().starts_with(exchange.path) {
+            key.extend_from_slice(exchange.path); // `index` or `try` have led here
+        }
+    }
+
+    /// The same request as one of another class.
+    pub(super) fn key_of_class(key: &mut [u8], class: Class) {
+        if let Some(first) = key.first_mut() {
+            *first = u8::from(class != Class::Anyone);
+        }
+    }
+
+    /// Fields for the application: those of the client that a key holds or that choose nothing, and the conditions of the store.
+    pub(super) fn fetch_fields(fields: Fields<'_>, conditions: &FieldLines) -> FieldLines {
+        let mut lines = FieldLines::new();
+        let is_left_out = |name: &str| {
+            UNKEYED.iter().chain(&OF_THE_CLIENT).any(|left_out| left_out.eq_ignore_ascii_case(name))
+        };
+        for field in fields.iter().filter(|field| !is_left_out(field.name)) {
+            lines.push_read(field.name, field.value);
+        }
+        lines.append(conditions);
+        lines
+    }
+
+    /// Takes away what is meant for this cache alone.
+    pub(super) fn hide_tags(&self, lines: &mut FieldLines) {
+        for name in &self.settings.tag_fields {
+            lines.remove(name);
+        }
+    }
+
+    /// The tags of a response.
+    pub(super) fn tags<'l>(&'l self, lines: &'l FieldLines) -> impl Iterator<Item = &'l [u8]> {
+        let values = self.settings.tag_fields.iter().flat_map(|name| lines.all(name));
+        let words = values.flat_map(|value| value.split(|byte| matches!(byte, b' ' | b',' | b'\t')));
+        words.filter(|word| !word.is_empty()).take(tidegate_http::cache::groups::MOST_TAGS)
+    }
+
+    /// Says in the head of a response what was done.
+    pub(super) fn say(
+        &self,
+        exchange: &Exchange<'_>,
+        status: CacheStatus<'_>,
+        detail: &str,
+        lines: &mut FieldLines,
+    ) {
+        let is_told = !detail.is_empty() && self.obeys(exchange);
+        let status = if is_told { status.detail(detail) } else { status };
+        status.append_to(lines);
+    }
+}
+
+/// Path and query that the application is asked for.
+pub(super) fn target<'e>(exchange: &Exchange<'e>) -> Cow<'e, str> {
+    if !exchange.is_rewritten() && exchange.target.starts_with('/') {
+        return Cow::Borrowed(exchange.target);
+    }
+    let mut target = encode_path(exchange.path);
+    if let Some(query) = exchange.query {
+        target.push('?');
+        target.push_str(query);
+    }
+    Cow::Owned(target)
+}
+
+/// Host and port as the client has said them.
+pub(super) fn authority<'e>(exchange: &Exchange<'e>) -> Authority<'e> {
+    // A client of HTTP/1.0 need not say it.
+    Authority::parse(exchange.authority.as_bytes()).unwrap_or(Authority { host: "-", port: None })
+}
+
+/// The names of the cookies of a field (RFC 6265 section 4.2.1).
+fn names_of_cookies(value: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let pairs = value.split(|byte| *byte == b';').map(<[u8]>::trim_ascii).filter(|pair| !pair.is_empty());
+    pairs.map(|pair| pair.split(|byte| *byte == b'=').next().unwrap_or(pair).trim_ascii())
+}
+
+/// Whether a name is meant by a pattern, in which a `*` at the end is anything.
+fn fits(pattern: &str, name: &[u8]) -> bool {
+    match pattern.strip_suffix('*') {
+        Some(beginning) => name.starts_with(beginning.as_bytes()),
+        None => pattern.as_bytes() == name,
+    }
+}
