@@ -1,10 +1,19 @@
 //! The stores of a process: they outlive the settings that name them.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::Duration;
 use tidegate_cache::{Limits, Store};
 use tidegate_config::Settings;
 use tidegate_config::settings::CacheStore;
+use tidegate_io::clock::wall_seconds;
+use tidegate_io::runtime;
+use tidegate_io::timer;
+
+/// How often what was purged is looked for.
+const SWEEP_EVERY: Duration = Duration::from_secs(1);
+/// Entries looked at each time: a worker does it between requests.
+const SWEPT_AT_ONCE: usize = 4096;
 
 /// The stores of a process, by name. Each server process has an equal part of what a store may have.
 #[derive(Default)]
@@ -16,7 +25,11 @@ impl CacheDirectory {
     /// The store of this name, made where there is none yet, for one of so many processes.
     pub fn store(&self, settings: &CacheStore, processes: u16) -> Arc<Store> {
         let mut stores = self.stores.lock().unwrap_or_else(PoisonError::into_inner);
-        let make = || Store::new(&settings.name, limits(settings, processes), None);
+        let make = || {
+            let store = Store::new(&settings.name, limits(settings, processes), None);
+            runtime::try_with(|runtime| runtime.spawn(sweep(Arc::downgrade(&store))));
+            store
+        };
         stores.entry(settings.name.clone()).or_insert_with(make).clone()
     }
 
@@ -45,4 +58,13 @@ impl CacheDirectory {
 
 fn limits(settings: &CacheStore, processes: u16) -> Limits {
     Limits { memory: settings.memory / u64::from(processes.max(1)), object: settings.object_size }
+}
+
+/// Takes out what was purged, for as long as somebody has the store.
+async fn sweep(store: Weak<Store>) {
+    loop {
+        timer::after(SWEEP_EVERY).await;
+        let Some(store) = store.upgrade() else { return };
+        store.sweep(SWEPT_AT_ONCE, wall_seconds());
+    }
 }
