@@ -122,7 +122,7 @@ impl Fetch {
             if !Policy::is_for(self.class, &freshness) {
                 return Err(NotStored::Authorization);
             }
-            let varying = Varying::of(&answered, asked.fields)?;
+            let varying = Varying::of(&answered, asked.fields, &rules)?;
             let mut stored = cache::stored_fields(&answered, times.answered, &rules);
             self.policy.hide_tags(&mut stored);
             Ok(self.place.head(&self.policy, (response.status.0, stored), (freshness, varying), lines))
@@ -147,8 +147,7 @@ impl Fetch {
         let rules = self.policy.rules(self.class);
         let old = entry.head();
         let stored = Answered { status: Status(old.status), fields: &old.lines };
-        let (lines, freshness) =
-            self.with_asked(|asked| cache::refreshed(asked, &stored, lines, times, &rules));
+        let (lines, freshness) = cache::refreshed(&stored, lines, times, &rules);
         // What confirms it may say that it is not to be kept: then it is good for this once.
         let freshness = freshness.unwrap_or_else(|_| old.freshness.expired(times.answered));
         let head = StoredHead { lines, freshness, ..old.clone() };
