@@ -265,12 +265,8 @@ impl Registry {
         let Some(store) = settings.caches.iter().find(|store| store.name == cache.store) else {
             return handler;
         };
-        let name = site.names.first().map(ToString::to_string).unwrap_or_default();
-        let conditions = route.conditions.iter().map(|condition| format!(" {condition}"));
-        let place = format!("{}{}", route.pattern, conditions.collect::<String>());
         let store = self.stores.caches.store(store, settings.processes);
-        let ranges = route.limits.as_ref().unwrap_or(&settings.limits.request).ranges;
-        Rc::new(Cached::new(store, cache, (&name, &place), ranges, handler))
+        Rc::new(Cached::new(store, cache, (site, route), settings, handler))
     }
 
     /// The way to a service that the server itself asks.

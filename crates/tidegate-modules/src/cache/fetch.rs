@@ -119,7 +119,7 @@ impl Fetch {
         let answered = Answered { status: response.status, fields: lines };
         self.with_asked(|asked| {
             let freshness = cache::storable(asked, &answered, times, &rules)?;
-            if !Policy::is_for(self.class, &freshness) {
+            if !Policy::is_for(self.class, &freshness, lines) {
                 return Err(NotStored::Authorization);
             }
             let varying = Varying::of(&answered, asked.fields, &rules)?;

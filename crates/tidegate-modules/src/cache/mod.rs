@@ -9,6 +9,7 @@ mod fetch;
 mod handoff;
 mod place;
 mod policy;
+mod prepared;
 mod serve;
 mod source;
 
@@ -18,12 +19,16 @@ use fetch::{Came, Fetch, Outcome};
 use handoff::{Giver, handoff};
 use place::Place;
 use policy::{Class, Policy};
+use prepared::Prepared;
 use serve::Source;
+use smallvec::SmallVec;
+use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::Arc;
 use tidegate_cache::{Entry, Found, Join, Landing, Lead, Reader, Store};
-use tidegate_config::settings::RouteCache;
+use tidegate_config::settings::{Route, RouteCache, Settings, Site};
 use tidegate_core::apart::Awaited;
+use tidegate_core::decoration::Decoration;
 use tidegate_core::explain::Foreseen;
 use tidegate_core::{Exchange, Handler, Pass, Reply, Response, answer};
 use tidegate_http::cache::{self, Bypass, CacheStatus, Forward, Use};
@@ -40,14 +45,21 @@ struct Shared {
     store: Arc<Store>,
     policy: Rc<Policy>,
     inner: Rc<dyn Handler>,
+    /// Where all that the route does to a response can be done beforehand.
+    prepared: Option<Prepared>,
+    /// Memory for a key.
+    scratch: Cell<Vec<u8>>,
 }
+
+/// What is stored under one key.
+type Variants = SmallVec<[Arc<Entry>; 1]>;
 
 /// What has been found for a request.
 struct Finding {
-    /// Under which its fetch is known, and what comes of it.
-    key: Vec<u8>,
-    /// All that is stored there.
-    known: Vec<Arc<Entry>>,
+    /// For whom what is stored is, and the fetch of this request.
+    class: Class,
+    /// All that is stored for those.
+    known: Variants,
     /// Of those, the one for this request.
     fitting: Option<Arc<Entry>>,
     /// It is known not to be stored.
@@ -65,15 +77,24 @@ struct Asking {
 }
 
 impl Cached {
-    /// Before a handler of a route. `place` is what its site and itself are called, and no others.
+    /// Before a handler of a route.
     pub fn new(
         store: Arc<Store>,
-        settings: &RouteCache,
-        place: (&str, &str),
-        ranges: u16,
+        cache: &RouteCache,
+        (site, route): (&Site, &Route),
+        server: &Settings,
         inner: Rc<dyn Handler>,
     ) -> Cached {
-        Cached(Rc::new(Shared { store, policy: Rc::new(Policy::new(settings, place, ranges)), inner }))
+        let name = site.names.first().map(ToString::to_string).unwrap_or_default();
+        let conditions = route.conditions.iter().map(|condition| format!(" {condition}"));
+        let place = format!("{}{}", route.pattern, conditions.collect::<String>());
+        let ranges = route.limits.as_ref().unwrap_or(&server.limits.request).ranges;
+        let decoration = Decoration::of(route);
+        let is_plain =
+            !decoration.has_placeholders() && route.compress.is_none() && route.server_timing.is_empty();
+        let prepared = is_plain.then(|| Prepared::new(decoration, server.server_field.clone()));
+        let policy = Rc::new(Policy::new(cache, (&name, &place), ranges));
+        Cached(Rc::new(Shared { store, policy, inner, prepared, scratch: Cell::default() }))
     }
 }
 
@@ -105,6 +126,9 @@ impl Shared {
                 let verdict = cache::usable(&asked, &entry.freshness(exchange.now), exchange.now);
                 match verdict.use_ {
                     Use::Fresh | Use::Stale => {
+                        if let Some(reply) = self.hit(exchange, entry, verdict.ttl) {
+                            return reply;
+                        }
                         let status = CacheStatus::hit(self.policy.name(), verdict.ttl);
                         match self.serve(exchange, entry, status, verdict.why.as_str()) {
                             Some(reply) => return reply,
@@ -142,38 +166,54 @@ impl Shared {
 
     /// What is stored for a request: by requests like it, or by others, for everybody.
     fn find(&self, exchange: &Exchange<'_>, class: Class) -> Finding {
-        let mut key = Vec::with_capacity(exchange.target.len() + exchange.authority.len() + 96);
-        self.policy.key(exchange, class, &mut key);
         let is_fitting = |entry: &&Arc<Entry>| {
             let head = entry.head();
-            Policy::is_for(class, &head.freshness) && head.varying.fits(exchange.fields)
+            Policy::is_for(class, &head.freshness, &head.lines) && head.varying.fits(exchange.fields)
         };
-        let own = self.store.look_up(&key, exchange.now);
-        let is_hopeless = matches!(own, Found::Pass);
-        let known = if let Found::Stored(known) = own { known.into_vec() } else { Vec::new() };
-        let fitting = known.iter().find(is_fitting).cloned();
-        let own = Finding { key, known, fitting, is_hopeless };
-        if own.fitting.is_some() {
-            return own;
+        let (own, other) = match class {
+            Class::Anyone => (Class::Anyone, Class::Cookies),
+            _ => (Class::Cookies, Class::Anyone),
+        };
+        let mut finding = Finding { class: own, known: Variants::new(), fitting: None, is_hopeless: false };
+        match self.with_key(exchange, own, |key| self.store.look_up(key, exchange.now)) {
+            Found::Stored(known) => {
+                finding.fitting = known.iter().find(is_fitting).cloned();
+                finding.known = known;
+            }
+            Found::Pass => finding.is_hopeless = true,
+            Found::Nothing => {}
         }
-        let other = if class == Class::Anyone { Class::Cookies } else { Class::Anyone };
-        let mut key = own.key.clone();
-        Policy::key_of_class(&mut key, other);
-        match self.store.look_up(&key, exchange.now) {
-            Found::Stored(known) => match known.iter().find(is_fitting).cloned() {
-                Some(fitting) if fitting.head().freshness.is_shared() => {
-                    Finding { key, known: known.into_vec(), fitting: Some(fitting), is_hopeless: false }
-                }
-                _ => own,
-            },
-            _ => own,
+        if finding.fitting.is_none()
+            && let Found::Stored(known) =
+                self.with_key(exchange, other, |key| self.store.look_up(key, exchange.now))
+            && let Some(fitting) = known.iter().find(is_fitting).cloned()
+            && Policy::is_for(other, &fitting.head().freshness, &fitting.head().lines)
+            && Policy::is_for(own, &fitting.head().freshness, &fitting.head().lines)
+        {
+            return Finding { class: other, known, fitting: Some(fitting), is_hopeless: false };
         }
+        finding
+    }
+
+    /// Lends the key of a request.
+    fn with_key<R>(&self, exchange: &Exchange<'_>, class: Class, f: impl FnOnce(&[u8]) -> R) -> R {
+        let mut key = self.scratch.take();
+        key.clear();
+        self.policy.key(exchange, class, &mut key);
+        let result = f(&key);
+        self.scratch.set(key);
+        result
+    }
+
+    /// Begins to fetch it, or finds who does already.
+    fn join(&self, exchange: &Exchange<'_>, finding: &Finding) -> Join {
+        self.with_key(exchange, finding.class, |key| self.store.join(key, exchange.now))
     }
 
     /// Fetches it, or waits for who does already.
     fn ask(self: &Rc<Self>, exchange: &mut Exchange<'_>, pass: Pass, asking: Asking) -> Reply {
         let shared = self.clone();
-        match self.store.join(&asking.finding.key, exchange.now) {
+        match self.join(exchange, &asking.finding) {
             Join::Lead(lead) => {
                 let (giver, taker) = handoff();
                 self.fetch(exchange, pass, lead, &asking, Some(giver));
@@ -224,7 +264,7 @@ impl Shared {
             class: asking.class,
             lead,
             fields,
-            known: known.clone(),
+            known: known.to_vec(),
             asked: exchange.now,
             place: Place::of(exchange),
         };
@@ -233,7 +273,7 @@ impl Shared {
 
     /// Asks whether what was just sent still holds. Who else asks meanwhile gets it as well, for as long as that is allowed.
     fn refresh_behind(&self, exchange: &mut Exchange<'_>, pass: Pass, asking: &Asking) {
-        if let Join::Lead(lead) = self.store.join(&asking.finding.key, exchange.now) {
+        if let Join::Lead(lead) = self.join(exchange, &asking.finding) {
             self.fetch(exchange, pass, lead, asking, None);
         }
     }
@@ -295,7 +335,7 @@ impl Shared {
         let head = entry.head();
         let verdict =
             cache::usable(&self.policy.asked(exchange), &entry.freshness(exchange.now), exchange.now);
-        Policy::is_for(class, &head.freshness)
+        Policy::is_for(class, &head.freshness, &head.lines)
             && head.varying.fits(exchange.fields)
             && matches!(verdict.use_, Use::Fresh)
     }
@@ -320,6 +360,14 @@ impl Shared {
         detail: &str,
     ) -> Option<Reply> {
         self.serve_by(exchange, entry, None, status, detail)
+    }
+
+    /// The same for a plain request, by a message that is there already.
+    fn hit(&self, exchange: &Exchange<'_>, entry: &Entry, ttl: i64) -> Option<Reply> {
+        let prepared = self.prepared.as_ref().filter(|_| !self.policy.obeys(exchange))?;
+        let response = prepared.hit(exchange, entry, || CacheStatus::hit(self.policy.name(), ttl))?;
+        entry.touch();
+        Some(Reply::Ready(response))
     }
 
     fn serve_by(

@@ -5,6 +5,7 @@ use tidegate_config::settings::{CacheBypass, CacheQuery, RouteCache};
 use tidegate_core::Exchange;
 use tidegate_http::cache::key::{self, KeyRules, QueryRules, Resource};
 use tidegate_http::cache::{Asked, CacheStatus, DefaultLifetime, Freshness, Rules};
+use tidegate_http::field::list_elements;
 use tidegate_http::path::encode_path;
 use tidegate_http::{Authority, FieldLines, Fields};
 
@@ -143,9 +144,10 @@ impl Policy {
         }
     }
 
-    /// Whether what is stored may be used for requests of a class.
-    pub(super) fn is_for(class: Class, freshness: &Freshness) -> bool {
-        class == Class::Anyone || freshness.is_shared()
+    /// Whether what is stored, with these fields, may be used for requests of a class.
+    pub(super) fn is_for(class: Class, freshness: &Freshness, lines: &FieldLines) -> bool {
+        // Visitors without a cookie are one variant of what varies by it; each of the others is one of its own.
+        class == Class::Anyone || freshness.is_shared() && !varies_by_cookie(lines)
     }
 
     /// Whose tags these are: those of a site mean nothing to another.
@@ -167,13 +169,6 @@ impl Policy {
         key::write(key, &resource, &self.key_rules, None);
         if !target.as_bytes().starts_with(exchange.path) {
             key.extend_from_slice(exchange.path); // `index` or `try` have led here
-        }
-    }
-
-    /// The same request as one of another class.
-    pub(super) fn key_of_class(key: &mut [u8], class: Class) {
-        if let Some(first) = key.first_mut() {
-            *first = u8::from(class != Class::Anyone);
         }
     }
 
@@ -241,6 +236,10 @@ pub(super) fn authority<'e>(exchange: &Exchange<'e>) -> Authority<'e> {
 fn names_of_cookies(value: &[u8]) -> impl Iterator<Item = &[u8]> {
     let pairs = value.split(|byte| *byte == b';').map(<[u8]>::trim_ascii).filter(|pair| !pair.is_empty());
     pairs.map(|pair| pair.split(|byte| *byte == b'=').next().unwrap_or(pair).trim_ascii())
+}
+
+fn varies_by_cookie(lines: &FieldLines) -> bool {
+    lines.all("Vary").flat_map(list_elements).any(|name| name.eq_ignore_ascii_case(b"cookie"))
 }
 
 /// Whether a name is meant by a pattern, in which a `*` at the end is anything.
