@@ -49,6 +49,8 @@ pub struct Begin {
     pub is_recovery: bool,
     /// A folder for files without a name (`spill`).
     pub spill: Option<PathBuf>,
+    /// Folders of `cache`: what lies there may be written, and nothing else.
+    pub caches: Vec<PathBuf>,
     /// What tells this server from all others, where requests may come back to it.
     pub server: u64,
 }
@@ -61,6 +63,8 @@ pub type Inode = Option<(u64, u64)>;
 pub struct Found {
     /// At the paths of [`Begin::readable`].
     pub readable: Vec<Inode>,
+    /// At the paths of [`Begin::caches`].
+    pub caches: Vec<Inode>,
     /// Beside the ways to what is sealed.
     pub beside: Vec<(PathBuf, Inode)>,
 }

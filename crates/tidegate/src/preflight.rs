@@ -7,6 +7,7 @@
 
 use crate::certificates;
 use crate::link::Identity;
+use crate::master::cache_folders;
 use crate::master::rates::Extent;
 use crate::master::users;
 use crate::server::privileges;
@@ -21,7 +22,7 @@ use tidegate_config::settings::{
 };
 use tidegate_config::{Diagnostic, Loaded, Settings};
 use tidegate_core::access_data::{AccessFile, AccessReader, DataKey, DataKind, database_of, lists_of};
-use tidegate_core::admission::memory_for_connections;
+use tidegate_core::admission::{memory_for_connections, memory_of_process};
 use tidegate_core::tls::{PairKey, TlsError, automatic_names, key_of, read_clients, read_roots};
 use tidegate_io::clock::wall_seconds;
 use tidegate_tls::acme::local::is_local;
@@ -70,6 +71,7 @@ pub fn look(loaded: &mut Loaded) -> Read {
         findings.logs();
         findings.wildcards();
         findings.tables();
+        findings.caches();
     }
     // One that cannot be found out has been said.
     let identity = users::identity(settings.user.as_ref()).ok().and_then(|(identity, _)| identity);
@@ -217,6 +219,41 @@ impl Findings<'_> {
                 let help = "let that user look into the folders on the way (`chmod o+x`), or name another one with `temporary`";
                 self.add(None, &pool.origin, Diagnostic::warning(message).help(help));
             }
+        }
+    }
+
+    /// Whether responses can be stored where the settings say, and as many of them.
+    fn caches(&mut self) {
+        let settings = self.settings;
+        // One that cannot be found out has been said.
+        let identity = users::identity(settings.user.as_ref()).ok().and_then(|(identity, _)| identity);
+        for disk in cache_folders::of(settings) {
+            let wrong = match disk.path.is_dir() {
+                true => cache_folders::can_be_used(&disk.path, identity.as_ref()),
+                false => may_make(&disk.path),
+            };
+            if let Err(why) = wrong {
+                let message = format!("nothing can be stored in the folder {}: {why}", disk.path.display());
+                let help = "without it the store goes on with what else it has; let the server's user have the folder alone, or \
+                            name another one";
+                self.add(None, &disk.origin, Diagnostic::warning(message).help(help));
+            }
+        }
+        let stores = settings.caches.iter().map(|store| store.memory).sum::<u64>();
+        let stores = stores.saturating_mul(settings.processes.into());
+        let connections = memory_for_connections(settings.limits.memory);
+        let all = memory_of_process();
+        if let Some(last) = settings.caches.last().filter(|_| stores.saturating_add(connections) > all) {
+            let mib = |bytes: u64| bytes.div_ceil(1 << 20);
+            let message = format!(
+                "the stores of responses may take {} MiB of memory in all processes and connections {} MiB (`limits memory`), and \
+                 there are {} MiB",
+                mib(stores),
+                mib(connections),
+                mib(all)
+            );
+            let help = "lower `memory` of the stores: what lies on a disk is held in memory by the kernel as far as there is room";
+            self.add(None, &last.origin, Diagnostic::warning(message).help(help));
         }
     }
 

@@ -545,6 +545,11 @@ pub fn memory_for_connections(configured: Option<u64>) -> u64 {
     Bound::of_process().for_connections(configured)
 }
 
+/// Bytes that this process may have at all: what its cgroup, its address space or the machine bounds it to.
+pub fn memory_of_process() -> u64 {
+    Bound::of_process().memory
+}
+
 /// The share of worker `number` in what all workers have together.
 fn share(all: u64, number: usize, settings: &Settings) -> u64 {
     let available = || std::thread::available_parallelism().map_or(1, usize::from);

@@ -5,7 +5,7 @@ use tidegate_http::cache::{
 };
 use tidegate_http::{Fields, Method, Status};
 
-use super::{NOW, fresh, lines, stored};
+use super::{NOW, fields, fresh, lines, stored};
 
 /// The seconds, or why not.
 fn table(rows: &[(&str, &str, u16, &str, Result<u32, NotStored>)], rules: &Rules) {
@@ -118,8 +118,8 @@ fn only_answers_to_get() {
         let found = storable(&asked(method, has_content, true), &answered, times, &rules);
         assert_eq!(found.err(), expected, "{method:?}");
     }
-    let no_store = super::lines("Cache-Control: no-store");
-    let fields = super::fields(&no_store);
+    let no_store = lines("Cache-Control: no-store");
+    let fields = fields(&no_store);
     let stranger = Asked { fields: Fields::new(&fields), ..asked(Method::Get, false, false) };
     assert!(
         storable(&stranger, &answered, times, &rules).is_ok(),

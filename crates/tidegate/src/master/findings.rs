@@ -4,6 +4,7 @@
 //! Workers are asked for nothing that they have not counted anyway. The thread ends with the master, which never waits for it;
 //! a reload tells it of the new settings, and what it knows stays.
 
+use super::cache_folders;
 use super::status_registry::StatusRegistry;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -137,8 +138,9 @@ fn folders(settings: &Settings) -> Vec<(PathBuf, &'static str)> {
     let error_log = file(&settings.error_log.target).map(|folder| (folder, "the error log"));
     let spill = Some((settings.spill.folder.clone(), "`spill`"));
     let storage = settings.acme.storage.clone().map(|folder| (folder, "`acme` storage"));
+    let caches = cache_folders::paths(settings).into_iter().map(|folder| (folder, "`cache`"));
     let mut found: Vec<(PathBuf, &'static str)> =
-        error_log.into_iter().chain(spill).chain(storage).chain(logs).collect();
+        error_log.into_iter().chain(spill).chain(storage).chain(caches).chain(logs).collect();
     found.sort();
     found.dedup_by(|one, other| one.0 == other.0);
     found.truncate(FOLDERS);

@@ -9,6 +9,7 @@ pub mod access;
 mod acme;
 mod activation;
 pub mod admin;
+pub mod cache_folders;
 mod changes;
 pub mod control;
 mod credentials;
@@ -226,6 +227,7 @@ impl Master {
         let workers = revision::workers(&settings);
         let (identity, warning) = users::identity(settings.user.as_ref())?;
         let assigned = users::assign(&mut settings, users::can_be_anybody())?;
+        let without_folder = cache_folders::make(&settings, identity.as_ref());
         let layout = Layout::of(&settings, workers, identity);
         let logs = Logs::open(&settings, &HashSet::new(), &Wanted::default())?;
         let files = TlsFiles::read(&settings, &TlsFiles::default(), &read.pairs)?;
@@ -235,6 +237,7 @@ impl Master {
         let present = handover.map_or(&given, |left| &left.sockets);
         let sockets = Sockets::open(&settings, layout.total(), present)?;
         warnings.extend(activation::unused(&given, &sockets));
+        warnings.extend(without_folder);
         let none = Rates::default();
         let rates = Rates::open(&settings, handover.map_or(&none, |left| &left.rates))?;
         let draft = control::open(&options, &settings, handover.is_some())?;

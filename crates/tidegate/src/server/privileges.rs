@@ -27,6 +27,7 @@ pub fn look(begin: &Begin) -> Found {
     let beside = if begin.sealed.is_empty() { Vec::new() } else { seal::beside(&begin.sealed) };
     Found {
         readable: begin.readable.iter().flatten().map(|path| inode_of(path)).collect(),
+        caches: begin.caches.iter().map(|path| inode_of(path)).collect(),
         beside: beside
             .into_iter()
             .map(|path| (inode_of(&path), path))
@@ -55,7 +56,8 @@ pub fn give_up(begin: &Begin) -> Result<Option<String>> {
             let answers = |path: &&PathBuf| unanswered::examine(path).is_ok();
             let readable = readable.iter().filter(answers).cloned().collect();
             let spill = begin.spill.as_deref().filter(|path| unanswered::examine(path).is_ok());
-            confine(&outermost(readable), spill)
+            let caches = begin.caches.iter().filter(answers).map(PathBuf::as_path);
+            confine(&outermost(readable), spill, caches)
         }
         None => Ok(None),
     }
@@ -80,9 +82,13 @@ pub fn become_user(identity: &Identity) -> Result<()> {
     Ok(())
 }
 
-/// Reads below `readable`, writes files without a name in `spill`, connects, and nothing else that landlock knows. What this kernel does not have of
+/// Reads below `readable`, writes files without a name in `spill`, makes and removes what lies below `caches`, connects, and nothing else that landlock knows. What this kernel does not have of
 /// it is left out; a kernel without landlock is worth a word.
-fn confine(readable: &[PathBuf], spill: Option<&Path>) -> Result<Option<String>> {
+fn confine<'p>(
+    readable: &[PathBuf],
+    spill: Option<&Path>,
+    caches: impl Iterator<Item = &'p Path>,
+) -> Result<Option<String>> {
     let read = AccessFs::from_read(ABI::V5) & !AccessFs::Execute;
     // Opened one after the other: there may be more of them than descriptors.
     let readable = readable.iter().filter_map(|path| {
@@ -96,7 +102,12 @@ fn confine(readable: &[PathBuf], spill: Option<&Path>) -> Result<Option<String>>
         let access = read | AccessFs::MakeReg | AccessFs::WriteFile | AccessFs::RemoveFile;
         Ok(PathBeneath::new(fd, access))
     });
-    let rules = readable.chain(spill);
+    let caches = caches.filter_map(|path| {
+        let files = AccessFs::MakeReg | AccessFs::WriteFile | AccessFs::RemoveFile | AccessFs::Truncate;
+        let folders = AccessFs::MakeDir | AccessFs::RemoveDir | AccessFs::Refer;
+        Some(Ok(PathBeneath::new(PathFd::new(path).ok()?, read | files | folders)))
+    });
+    let rules = readable.chain(spill).chain(caches);
     let confined = Ruleset::default()
         .set_compatibility(CompatLevel::BestEffort)
         .handle_access(AccessFs::from_all(ABI::V5))
@@ -227,14 +238,23 @@ mod tests {
         let folder = std::env::temp_dir().join(format!("tidegate-confined-{}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
         std::fs::write(folder.join("f"), "here").unwrap();
+        let cache = folder.with_extension("cache");
+        std::fs::create_dir_all(&cache).unwrap();
+        let (made, kept) = (cache.join("made"), cache.clone());
         let allowed = vec![folder.clone(), PathBuf::from("/no/such/folder")];
         let confined = std::thread::spawn(move || {
             rustix::thread::set_no_new_privs(true).unwrap();
-            if let Some(warning) = confine(&allowed, None).unwrap() {
+            if let Some(warning) = confine(&allowed, None, [kept.as_path()].into_iter()).unwrap() {
                 eprintln!("SKIPPED: {warning}");
                 return;
             }
             assert_eq!(std::fs::read_to_string(allowed[0].join("f")).unwrap(), "here");
+            std::fs::create_dir(&made).unwrap();
+            std::fs::write(kept.join("aside"), "stored").unwrap();
+            std::fs::rename(kept.join("aside"), made.join("f")).unwrap();
+            assert_eq!(std::fs::read_to_string(made.join("f")).unwrap(), "stored");
+            std::fs::remove_file(made.join("f")).unwrap();
+            std::fs::remove_dir(&made).unwrap();
             assert!(std::fs::read("/etc/passwd").is_err(), "reads elsewhere");
             assert!(std::fs::write(allowed[0].join("g"), "").is_err(), "writes");
             assert!(std::fs::remove_file(allowed[0].join("f")).is_err(), "removes");
@@ -243,6 +263,7 @@ mod tests {
         });
         confined.join().unwrap();
         std::fs::remove_dir_all(&folder).unwrap();
+        std::fs::remove_dir_all(&cache).unwrap();
     }
 
     #[test]

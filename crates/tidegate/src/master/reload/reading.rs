@@ -9,7 +9,7 @@ use super::super::sealing::ControlPaths;
 use super::super::servers::Layout;
 use super::super::sockets::{Addresses, NewSockets};
 use super::super::wanted::Wanted;
-use super::super::{sealing, users};
+use super::super::{cache_folders, sealing, users};
 use crate::certificates::CertificateWatch;
 use crate::revision::{self, Kept, Reading, ServeOptions, keep_served};
 use anyhow::{Result, anyhow};
@@ -221,6 +221,7 @@ impl Draft {
         }
         let (identity, warning) = users::identity(settings.user.as_ref())?;
         notes.extend(warning.filter(|_| settings.user != present.settings.user));
+        notes.extend(cache_folders::make(&settings, identity.as_ref()));
         let layout = Layout::of(&settings, revision::workers(&settings), identity).sealed(&settings);
         let warnings = present.warnings.clone();
         for pair in pair_files(&settings) {

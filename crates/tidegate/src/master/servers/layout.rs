@@ -2,15 +2,17 @@
 
 use super::super::access::AccessState;
 use super::super::rates::Rates;
-use super::super::{parts, sealing, users};
+use super::super::{cache_folders, parts, sealing, users};
 use super::{CertificateWatch, Logs, Sockets};
 use crate::link::{Found, Identity, Inode};
 use crate::server::privileges;
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use tidegate_config::settings::pool::Sealed;
 use tidegate_config::{Settings, WrittenSettings};
 use tidegate_core::tls::TlsFiles;
+use tidegate_modules::gateway::supervise::seal;
 
 /// What server processes are made of. Where it changes, they are replaced.
 #[derive(Clone, PartialEq, Eq)]
@@ -28,6 +30,8 @@ pub struct Layout {
     pub sealed: Option<(Vec<PathBuf>, Vec<Seen>)>,
     /// Where they may put what has to be complete before it is passed on; `None`: nowhere.
     pub spill: Option<PathBuf>,
+    /// Where they may store responses, with device and inode; none where nothing confines them.
+    pub caches: Vec<Seen>,
 }
 
 /// A path, and device and inode of what lay there.
@@ -49,6 +53,7 @@ impl Layout {
     /// thread while it serves.
     pub fn of(settings: &Settings, workers: usize, identity: Option<Identity>) -> Layout {
         let readable = || privileges::readable(settings).into_iter().map(seen).collect();
+        let caches = || cache_folders::paths(settings).into_iter().map(seen).collect();
         Layout {
             workers,
             processes: usize::from(settings.processes),
@@ -56,6 +61,7 @@ impl Layout {
             readable: settings.sandbox.then(readable),
             sealed: None,
             spill: privileges::spill(settings),
+            caches: if settings.sandbox { caches() } else { Vec::new() },
         }
     }
 
@@ -64,8 +70,10 @@ impl Layout {
     pub fn sealed(self, settings: &Settings) -> Layout {
         let reads_all = |paths: &Vec<Seen>| paths.iter().any(|(path, _)| path == Path::new("/"));
         let sealed = sealing::of(settings).filter(|_| self.readable.as_ref().is_some_and(reads_all));
-        let sealed =
-            sealed.map(|sealed| (sealed.paths.clone(), sealed.beside.iter().cloned().map(seen).collect()));
+        let sealed = sealed.map(|sealed| {
+            let (paths, beside) = without_caches(settings, sealed);
+            (paths, beside.into_iter().map(seen).collect())
+        });
         Layout { sealed, ..self }
     }
 
@@ -74,6 +82,7 @@ impl Layout {
         if let Some(readable) = &mut self.readable {
             readable.iter_mut().zip(found.readable).for_each(|((_, there), found)| *there = found);
         }
+        self.caches.iter_mut().zip(found.caches).for_each(|((_, there), found)| *there = found);
         if let Some((_, beside)) = &mut self.sealed {
             *beside = found.beside;
         }
@@ -98,9 +107,23 @@ impl Layout {
         };
         (self.workers, self.processes, &self.identity) == (next.workers, next.processes, &next.identity)
             && (next.spill.is_none() || self.spill == next.spill)
+            && holds_all(&self.caches, &next.caches)
             && may_read
             && may_follow
     }
+}
+
+/// What server processes are kept from, and what lies beside the ways there: all that applications are kept from but the
+/// responses that are stored.
+fn without_caches(settings: &Settings, sealed: &Sealed) -> (Vec<PathBuf>, Vec<PathBuf>) {
+    let caches: HashSet<PathBuf> =
+        cache_folders::of(settings).flat_map(|disk| seal::with_ways(&disk.path)).collect();
+    if caches.is_empty() {
+        return (sealed.paths.clone(), sealed.beside.clone());
+    }
+    let paths: Vec<PathBuf> = sealed.paths.iter().filter(|path| !caches.contains(*path)).cloned().collect();
+    let beside = seal::beside(&paths);
+    (paths, beside)
 }
 
 /// Settings with all that goes with them.
@@ -155,10 +178,15 @@ mod tests {
             readable: Some(paths.iter().map(|path| (PathBuf::from(path), Some((1, 2)))).collect()),
             sealed: None,
             spill: None,
+            caches: Vec::new(),
         };
         assert!(layout(2, &["/a", "/b"]).suits(&layout(2, &["/b"])));
         assert!(!layout(2, &["/a"]).suits(&layout(2, &["/a", "/b"])));
         assert!(!layout(2, &["/a"]).suits(&layout(3, &["/a"])));
+        let caches = |there| Layout { caches: vec![("/c".into(), there)], ..layout(2, &["/a"]) };
+        assert!(caches(Some((1, 2))).suits(&layout(2, &["/a"])), "one that is not needed any more");
+        assert!(caches(None).suits(&caches(None)) && !layout(2, &["/a"]).suits(&caches(Some((1, 2)))));
+        assert!(!caches(None).suits(&caches(Some((1, 2)))), "it has been made since");
         let open = Layout { readable: None, ..layout(2, &[]) };
         let sealed = |beside: &[&str]| {
             let beside = beside.iter().map(|path| (PathBuf::from(path), Some((1, 2)))).collect();

@@ -179,6 +179,7 @@ impl Servers {
             sealed: layout.sealed.as_ref().map(|(paths, _)| paths.clone()).unwrap_or_default(),
             is_recovery: matches!(start, Start::Recovery { .. }),
             spill: layout.spill.clone(),
+            caches: layout.caches.iter().map(|(path, _)| path.clone()).collect(),
             server: self.name,
         };
         let (id, link, gives) = self.watch(ours)?;

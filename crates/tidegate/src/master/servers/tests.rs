@@ -309,7 +309,7 @@ fn a_process_says_itself_what_it_may_read() {
     let id = stage.serving(0, &revision);
     assert!(stage.server(id).layout.suits(&at(2)));
     let readable = vec![Some((1, 3)), Some((9, 9))]; // beside its roots what it reads of the system
-    stage.says(id, ToMaster::Found(Found { readable, beside: Vec::new() }), &revision);
+    stage.says(id, ToMaster::Found(Found { readable, ..Found::default() }), &revision);
     assert!(stage.server(id).layout.suits(&at(3)) && !stage.server(id).layout.suits(&at(2)));
 }
 
