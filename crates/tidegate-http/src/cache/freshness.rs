@@ -70,7 +70,8 @@ const NO_CACHE: u8 = 2;
 const IMMUTABLE: u8 = 4;
 const HAS_VALIDATOR: u8 = 8;
 const IS_SHARED: u8 = 16;
-const ALL_FLAGS: u8 = 31;
+const IS_FOR_EVERYBODY: u8 = 32;
+const ALL_FLAGS: u8 = 63;
 
 /// The claims of a response beside its lifetime.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -80,6 +81,7 @@ pub(super) struct Claims {
     pub(super) immutable: bool,
     pub(super) has_validator: bool,
     pub(super) is_shared: bool,
+    pub(super) is_for_everybody: bool,
 }
 
 impl Freshness {
@@ -99,7 +101,8 @@ impl Freshness {
                 | flag(claims.no_cache, NO_CACHE)
                 | flag(claims.immutable, IMMUTABLE)
                 | flag(claims.has_validator, HAS_VALIDATOR)
-                | flag(claims.is_shared, IS_SHARED),
+                | flag(claims.is_shared, IS_SHARED)
+                | flag(claims.is_for_everybody, IS_FOR_EVERYBODY),
         }
     }
 
@@ -133,6 +136,13 @@ impl Freshness {
     #[inline]
     pub const fn is_shared(&self) -> bool {
         self.flags & IS_SHARED != 0
+    }
+
+    /// Whether it says so with every user of a site in mind: `public`, `s-maxage` or a targeted field. Only such
+    /// are for requests with cookies of their own.
+    #[inline]
+    pub const fn is_for_everybody(&self) -> bool {
+        self.flags & IS_FOR_EVERYBODY != 0
     }
 
     /// How old it is, in seconds (section 4.2.3). A clock that goes back makes nothing younger than it came.

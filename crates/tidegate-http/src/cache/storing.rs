@@ -198,6 +198,7 @@ pub(super) fn measured(
         immutable: control.immutable,
         has_validator,
         is_shared: directives.is_shared(),
+        is_for_everybody: directives.is_for_everybody(),
     };
     let mut freshness = Freshness::new(times.answered, initial_age(date, age_said, times), claims);
     if let Some((seconds, source)) = found {

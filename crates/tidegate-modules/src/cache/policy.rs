@@ -146,8 +146,15 @@ impl Policy {
 
     /// Whether what is stored, with these fields, may be used for requests of a class.
     pub(super) fn is_for(class: Class, freshness: &Freshness, lines: &FieldLines) -> bool {
-        // Visitors without a cookie are one variant of what varies by it; each of the others is one of its own.
-        class == Class::Anyone || freshness.is_shared() && !varies_by_cookie(lines)
+        match class {
+            Class::Anyone => true,
+            // Visitors without a cookie are one variant of what varies by it; each of the others is one of its own.
+            Class::Cookies => freshness.is_for_everybody() && !varies_by_cookie(lines),
+            Class::Credentials => {
+                freshness.is_shared() && freshness.is_for_everybody() && !varies_by_cookie(lines)
+            }
+            Class::PastTheCache => false,
+        }
     }
 
     /// Whose tags these are: those of a site mean nothing to another.
