@@ -10,8 +10,8 @@ use tidegate_http::{FieldLines, Status};
 use tidegate_io::paged::PagedFile;
 use tidegate_wire::{h1, h2};
 
-/// One response: status, fields and body. The connection adds `Date`, `Server`, framing and connection
-/// fields; handlers never set those.
+/// One response: status, fields and body. The connection adds `Server`, framing and connection fields; handlers never set
+/// those. It adds `Date` as well, unless an application has said it.
 pub struct Response {
     /// Status code.
     pub status: Status,
@@ -191,6 +191,16 @@ impl Part {
 }
 
 impl Response {
+    /// Whether its maker says when it was made: then the connection does not.
+    #[inline]
+    pub(crate) fn is_dated(&self) -> bool {
+        self.author == Author::Application
+            && match &self.head {
+                Head::Fields(lines) | Head::Final(lines) => lines.contains("Date"),
+                Head::Prebuilt(message) => message.is_dated,
+            }
+    }
+
     /// A response without fields or content.
     pub fn empty(status: Status) -> Response {
         Response {
@@ -256,12 +266,14 @@ impl Response {
 }
 
 /// A message encoded once for HTTP/1.1 keep-alive clients: the head, and for small bodies the body behind
-/// it, so that one `send(2)` answers. Its date is stamped anew at most once a second.
+/// it, so that one `send(2)` answers. Its date is stamped anew at most once a second, unless it is among its lines.
 pub struct Message {
     encoded: RefCell<h1::Prebuilt>,
     stamped: Cell<i64>,
     lines: FieldLines,
     server: bool,
+    /// The date is among the lines, and stays what it is.
+    is_dated: bool,
     body_len: Option<u64>,
     /// The fields for HTTP/2, once a client of it has asked.
     block: OnceCell<h2::FieldBlock>,
@@ -277,10 +289,11 @@ impl Message {
         body_len: Option<u64>,
         body: &[u8],
     ) -> Rc<Message> {
+        let is_dated = lines.contains("Date");
         let parts = h1::ResponseParts {
             status: status.0,
             reason: status.reason(),
-            date: Some(&[b' '; 29]),
+            date: (!is_dated).then_some(&[b' '; 29]),
             server,
             field_lines: lines.as_bytes(),
             framing: body_len.map_or(h1::ResponseFraming::None, h1::ResponseFraming::Length),
@@ -292,6 +305,7 @@ impl Message {
             stamped: Cell::new(i64::MIN),
             lines,
             server: server.is_some(),
+            is_dated,
             body_len,
             block: OnceCell::new(),
         })

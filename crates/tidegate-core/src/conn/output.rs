@@ -93,7 +93,8 @@ pub(super) struct HeadParts<'r> {
     pub server: Option<&'r str>,
     /// Wall clock, seconds, and the same as `Date` has it.
     pub now: i64,
-    pub date: &'r [u8; 29],
+    /// `None` where the head has one.
+    pub date: Option<&'r [u8; 29]>,
 }
 
 /// How a protocol puts a message on the wire.

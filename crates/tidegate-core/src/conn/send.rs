@@ -359,7 +359,7 @@ impl Connection {
             len,
             server: cx.engine.settings.server_field.as_deref(),
             now: cx.now,
-            date: &cx.date,
+            date: (!response.is_dated()).then_some(&cx.date),
         };
         let mut framer = Http1Framer { framing, connection };
         framer.head(&parts, framing == ResponseFraming::None, &mut self.batch);

@@ -31,13 +31,17 @@ impl Framer for Http1Framer {
     fn head(&mut self, parts: &HeadParts<'_>, _: bool, out: &mut Vec<u8>) {
         match parts.head {
             Head::Prebuilt(message) => {
-                message.stamped(parts.now, parts.date).append_head(out, self.connection);
+                let message = match parts.date {
+                    Some(date) => message.stamped(parts.now, date),
+                    None => message.encoded(),
+                };
+                message.append_head(out, self.connection);
             }
             Head::Fields(lines) | Head::Final(lines) => {
                 let parts = ResponseParts {
                     status: parts.status.0,
                     reason: parts.status.reason(),
-                    date: Some(parts.date),
+                    date: parts.date,
                     server: parts.server,
                     field_lines: lines.as_bytes(),
                     framing: self.framing,

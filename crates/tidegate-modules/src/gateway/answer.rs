@@ -9,7 +9,7 @@ use thiserror::Error;
 use tidegate_client::http1::HeadReader;
 use tidegate_core::interim::{Interim, InterimQueue};
 use tidegate_http::words::eq_ignore_case;
-use tidegate_http::{Field, FieldLines, Status, field, parse_decimal};
+use tidegate_http::{Field, FieldLines, HttpDate, Status, field, parse_decimal};
 use tidegate_wire::cgi::{self, CgiError};
 use tidegate_wire::fastcgi::{Event, FastCgiError, ProtocolStatus, ResponseDecoder};
 use tidegate_wire::h1::{
@@ -475,7 +475,8 @@ impl AnswerHead {
         let is = |other: &str| eq_ignore_case(name.as_bytes(), other.as_bytes());
         let ends_here = match name.len() {
             2 => is("te"),
-            4 => is("date"),
+            // It is the application's to say when it has made its answer (RFC 9110 section 6.6.1).
+            4 if is("date") => self.lines.contains("Date") || HttpDate::parse(value, 0).is_none(),
             6 => is("server"),
             7 => is("upgrade"),
             8 => {

@@ -51,8 +51,8 @@ impl Framer for Http2Framer<'_> {
             ),
             Head::Fields(lines) | Head::Final(lines) => (parts.server, FieldSource::Lines(lines), parts.len),
         };
-        let date = Some(parts.date);
-        let parts = ResponseParts { status: parts.status.0, date, server, fields, content_length };
+        let (status, date) = (parts.status.0, parts.date);
+        let parts = ResponseParts { status, date, server, fields, content_length };
         self.wire.send_response(self.stream, &parts, is_end, out);
     }
 
@@ -145,7 +145,7 @@ impl Connection {
             len: len.filter(|_| status.has_body()),
             server: cx.engine.settings.server_field.as_deref(),
             now: cx.now,
-            date: &cx.date,
+            date: (!response.is_dated()).then_some(&cx.date),
         };
         Http2Framer { wire: &mut h2.wire, stream }.head(&parts, !has_content, &mut h2.batch);
         let head = h2.batch.len() - begin;
