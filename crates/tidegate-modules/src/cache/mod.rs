@@ -31,7 +31,7 @@ use tidegate_core::apart::Awaited;
 use tidegate_core::decoration::Decoration;
 use tidegate_core::explain::Foreseen;
 use tidegate_core::{Exchange, Handler, Pass, Reply, Response, answer};
-use tidegate_http::cache::{self, Bypass, CacheStatus, Forward, Use};
+use tidegate_http::cache::{self, Bypass, CacheStatus, Forward, Use, Why};
 use tidegate_http::{Field, Fields, Method, Status};
 use tidegate_io::runtime;
 
@@ -123,17 +123,14 @@ impl Shared {
         let finding = self.find(exchange, class);
         let forward = match &finding.fitting {
             Some(entry) => {
-                let verdict = cache::usable(&asked, &entry.freshness(exchange.now), exchange.now);
+                let verdict = cache::usable(&asked, &entry.freshness(), exchange.now);
                 match verdict.use_ {
                     Use::Fresh | Use::Stale => {
                         if let Some(reply) = self.hit(exchange, entry, verdict.ttl) {
                             return reply;
                         }
                         let status = CacheStatus::hit(self.policy.name(), verdict.ttl);
-                        match self.serve(exchange, entry, status, verdict.why.as_str()) {
-                            Some(reply) => return reply,
-                            None => return self.go_alone(exchange, pass, Forward::Miss, "let go of"),
-                        }
+                        return self.serve_or_ask(exchange, pass, entry, status, verdict.why.as_str());
                     }
                     Use::StaleWhileRevalidate => {
                         let status = CacheStatus::hit(self.policy.name(), verdict.ttl);
@@ -215,6 +212,14 @@ impl Shared {
         let shared = self.clone();
         match self.join(exchange, &asking.finding) {
             Join::Lead(lead) => {
+                // It may have come in since it was looked for.
+                let mut stored = lead.stored().iter();
+                if let Some(entry) = stored.find(|entry| self.is_for_another(exchange, entry, asking.class)) {
+                    let entry = entry.clone();
+                    lead.serve(&entry);
+                    let status = CacheStatus::hit(self.policy.name(), entry.freshness().ttl(exchange.now));
+                    return self.serve_or_ask(exchange, pass, &entry, status, Why::Fresh.as_str());
+                }
                 let (giver, taker) = handoff();
                 self.fetch(exchange, pass, lead, &asking, Some(giver));
                 exchange.ends_with_client();
@@ -310,10 +315,7 @@ impl Shared {
         match landing {
             Landing::Stored(entry) if self.is_for_another(exchange, &entry, asking.class) => {
                 let status = CacheStatus::forwarded(self.policy.name(), asking.forward).collapsed(true);
-                match self.serve(exchange, &entry, status, "") {
-                    Some(reply) => reply,
-                    None => self.go_alone(exchange, pass, asking.forward, "let go of"),
-                }
+                self.serve_or_ask(exchange, pass, &entry, status, "")
             }
             Landing::Stored(_) => self.look_up(exchange, pass, asking.flights + 1),
             Landing::Pass => self.go_alone(exchange, pass, asking.forward, "not stored"),
@@ -333,8 +335,7 @@ impl Shared {
     /// Whether what has just been fetched for one client may be sent to another without asking again.
     fn is_for_another(&self, exchange: &Exchange<'_>, entry: &Entry, class: Class) -> bool {
         let head = entry.head();
-        let verdict =
-            cache::usable(&self.policy.asked(exchange), &entry.freshness(exchange.now), exchange.now);
+        let verdict = cache::usable(&self.policy.asked(exchange), &entry.freshness(), exchange.now);
         Policy::is_for(class, &head.freshness, &head.lines)
             && head.varying.fits(exchange.fields)
             && matches!(verdict.use_, Use::Fresh)
@@ -343,7 +344,7 @@ impl Shared {
     /// What is stored, where the application has failed and that is good enough (RFC 5861 section 4).
     fn in_need(&self, exchange: &mut Exchange<'_>, asking: &Asking) -> Option<Reply> {
         let entry = asking.finding.fitting.as_ref()?;
-        let freshness = entry.freshness(exchange.now);
+        let freshness = entry.freshness();
         if !cache::usable_on_error(&self.policy.asked(exchange), &freshness, exchange.now) {
             return None;
         }
@@ -360,6 +361,21 @@ impl Shared {
         detail: &str,
     ) -> Option<Reply> {
         self.serve_by(exchange, entry, None, status, detail)
+    }
+
+    /// The same; what is being let go of, the application is asked for.
+    fn serve_or_ask(
+        self: &Rc<Self>,
+        exchange: &mut Exchange<'_>,
+        pass: Pass,
+        entry: &Entry,
+        status: CacheStatus<'_>,
+        detail: &str,
+    ) -> Reply {
+        match self.serve(exchange, entry, status, detail) {
+            Some(reply) => reply,
+            None => self.go_alone(exchange, pass, Forward::Miss, "let go of"),
+        }
     }
 
     /// The same for a plain request, by a message that is there already.
