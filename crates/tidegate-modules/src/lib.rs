@@ -2,6 +2,7 @@
 //! changes responses on their way out. Each module is a file or folder with the skeleton of the others:
 //! settings in, a [`tidegate_core::Handler`] or [`tidegate_core::Filter`] out.
 
+pub mod cache_desk;
 pub mod compress;
 pub mod console;
 pub mod cors;
