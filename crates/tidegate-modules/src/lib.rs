@@ -3,6 +3,7 @@
 //! settings in, a [`tidegate_core::Handler`] or [`tidegate_core::Filter`] out.
 
 pub mod cache;
+pub mod cache_desk;
 pub mod compress;
 pub mod console;
 pub mod cors;

@@ -23,6 +23,7 @@ use tidegate_core::access_data::DataPlace;
 use tidegate_core::rate::TablePlace;
 use tidegate_core::tls::TlsUpdate;
 use tidegate_io::passing;
+use tidegate_modules::cache_desk::{CacheOrder, CacheReply};
 use tidegate_modules::gateway::balance::groups::Finding;
 use tidegate_modules::gateway::balance::report::GroupReport;
 use tidegate_modules::gateway::pool_directory::{PoolAddress, PoolDemand, PoolUpdate};
@@ -230,6 +231,8 @@ pub enum Question {
     Wellness,
     /// Of the master: a connection to the admin API.
     Admin,
+    /// Of a server: what its stores of responses say to this.
+    Stores(CacheOrder),
 }
 
 /// How much of the figures is wanted.
@@ -293,6 +296,8 @@ pub enum Answer {
     Workers(Vec<String>),
     /// Of one server process.
     Wellness(Wellness),
+    /// Of the stores of one server process.
+    Stores(CacheReply),
     /// A connection to the admin API, where there is one.
     Admin {
         /// It travels beside the message.

@@ -4,6 +4,7 @@
 
 mod ask;
 mod bench;
+mod cache;
 mod cancel;
 mod cgi_stub;
 mod check;
@@ -76,6 +77,7 @@ enum Command {
     Cancel(cancel::Arguments),
     Reload(control_client::ReloadArguments),
     Bans(control_client::BansArguments),
+    Cache(cache::Arguments),
     Stop(control_client::StopArguments),
     Upgrade(control_client::UpgradeArguments),
     Upstream(control_client::UpstreamArguments),
@@ -155,6 +157,7 @@ pub fn run() -> ExitCode {
         Command::Cancel(arguments) => cancel::run(&arguments),
         Command::Reload(arguments) => control_client::reload(&arguments),
         Command::Bans(arguments) => control_client::bans(&arguments),
+        Command::Cache(arguments) => cache::run(&arguments),
         Command::Stop(arguments) => control_client::stop(&arguments),
         Command::Upgrade(arguments) => control_client::upgrade(&arguments),
         Command::Upstream(arguments) => control_client::upstream(&arguments),

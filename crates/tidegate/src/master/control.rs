@@ -11,6 +11,7 @@ use super::Event;
 use super::proof::{self, Operator, Proof, Proven};
 use super::sealing;
 use super::status_registry::StatusRegistry;
+use super::stores;
 use crate::revision::ServeOptions;
 use anyhow::{Context, Result, bail};
 use rustix::fs::Mode;
@@ -504,6 +505,7 @@ pub fn answer(request: Request, status_registry: &StatusRegistry) -> Result<Repl
             told(status_registry.cancel_all(&selection, is_rehearsal))
         }
         Request::Tail { name, selection } => told(status_registry.tail(&name, selection.as_ref())),
+        Request::Stores(order) => told(stores::carry_out(status_registry, &order)),
         Request::Bans => Reply::ok(status_registry.rates().bans()),
         Request::LiftAll => Reply::ok(status_registry.lift_all()),
         Request::Lift(address) => told(status_registry.lift(address)),

@@ -34,6 +34,7 @@ pub mod sealing;
 pub mod servers;
 mod sockets;
 mod status_registry;
+mod stores;
 mod tls;
 mod totals;
 pub mod upgrade;

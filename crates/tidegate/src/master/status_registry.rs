@@ -72,6 +72,8 @@ struct Facts {
     /// The tables of limits.
     rates: Rates,
     written: Arc<WrittenSettings>,
+    /// Stores of responses.
+    caches: Vec<String>,
     /// Upstream groups, and the members of each.
     groups: Vec<(String, Vec<String>)>,
     certificates: Vec<(String, Arc<Slot>)>,
@@ -248,6 +250,7 @@ impl StatusRegistry {
         facts.left_out = left_out.into_iter().map(why).collect();
         let members = |group: &Upstream| group.members.iter().map(|member| member.name.clone()).collect();
         facts.groups = settings.upstreams.iter().map(|group| (group.name.clone(), members(group))).collect();
+        facts.caches = settings.caches.iter().map(|store| store.name.clone()).collect();
         facts.workers = workers;
         facts.series = series::names(settings);
         facts.in_force = InForce::of(settings, &listeners, workers);
@@ -530,8 +533,9 @@ impl StatusRegistry {
                     Answer::Workers(Vec::new())
                 }
                 Question::Workers(question) => Answer::Workers(status_registry.ask(&question)),
+                Question::Stores(order) => Answer::Stores(order.nothing()), // of the operator alone
                 Question::Wellness => Answer::Wellness(Wellness::default()), // of servers alone
-                Question::Admin => Answer::Admin { connection: None },       // answered before
+                Question::Admin => Answer::Admin { connection: None },      // answered before
             };
             link.send(&ToServer::Answer(number, said), Vec::new());
             status_registry.asking.fetch_sub(1, Relaxed);
@@ -583,6 +587,14 @@ impl StatusRegistry {
             otlp: *self.otlp.lock().unwrap_or_else(PoisonError::into_inner),
             processes: facts.members.iter().map(Member::told).collect(),
         }
+    }
+
+    /// The stores of responses, by name, and the ways to the processes that have some.
+    pub fn stores(&self) -> (Vec<String>, Vec<Arc<Link>>) {
+        let facts = self.facts();
+        let is_asked = |member: &&Member| matches!(member.info.state.as_str(), "serving" | "draining");
+        let members = facts.members.iter().filter(is_asked);
+        (facts.caches.clone(), members.filter_map(|member| member.link.clone()).collect())
     }
 
     /// The report.

@@ -39,6 +39,7 @@ use tidegate_core::worker::Asker;
 use tidegate_io::blocking;
 use tidegate_io::passing;
 use tidegate_io::usage::Usage;
+use tidegate_modules::cache_desk::{CacheDesk, CacheOrder, CacheReply};
 use tidegate_modules::gateway::pool_directory::PoolDirectory;
 use tidegate_modules::login::LoginStore;
 use tidegate_modules::status::{WorkerFigures, lanes};
@@ -95,6 +96,7 @@ pub fn run() -> Result<ExitCode> {
         directory: directory.clone(),
         access: access.clone(),
         logins: OnceLock::new(),
+        stores: OnceLock::new(),
         series: Arc::default(),
         limits,
     });
@@ -174,6 +176,8 @@ struct Members {
     access: Arc<AccessStore>,
     /// Once the memory of limits is there.
     logins: OnceLock<Arc<LoginStore>>,
+    /// The stores of responses, once there are any.
+    stores: OnceLock<Arc<dyn CacheDesk>>,
     /// What sites and routes are called.
     series: Arc<SeriesDirectory>,
     /// When it began.
@@ -228,6 +232,10 @@ impl Members {
         figures
     }
 
+    fn carry_out(&self, order: &CacheOrder) -> CacheReply {
+        self.stores.get().map_or_else(|| order.nothing(), |desk| order.carry_out(&**desk))
+    }
+
     fn ask(&self, question: &str) -> Vec<String> {
         let told = self.hear(question).into_iter();
         told.map(|answer| answer.unwrap_or_else(|| "this worker does not answer".into())).collect()
@@ -250,23 +258,23 @@ impl Members {
 }
 
 fn answer(link: &Arc<Link>, members: &Arc<Members>, number: u64, question: Question) {
-    let question = match question {
+    match question {
         Question::Figures(extent) => {
             let figures = Answer::Figures(Box::new(members.figures_to(extent)));
             link.send(&ToMaster::Answer(number, figures), Vec::new());
             return;
         }
-        Question::Workers(question) => Some(question),
-        Question::Wellness => None,
         Question::Admin => return, // of the master alone
-    };
-    // Workers answer between two turns: another thread waits for them.
+        Question::Workers(_) | Question::Wellness | Question::Stores(_) => {}
+    }
+    // Workers answer between two turns, and stores may ask a disk: another thread waits for them.
     let (link, members) = (link.clone(), members.clone());
     let asking = std::thread::Builder::new().name("tidegate-ask".into());
     let _ = asking.spawn(move || {
         let said = match question {
-            Some(question) => Answer::Workers(members.ask(&question)),
-            None => {
+            Question::Workers(question) => Answer::Workers(members.ask(&question)),
+            Question::Stores(order) => Answer::Stores(members.carry_out(&order)),
+            Question::Wellness | Question::Figures(_) | Question::Admin => {
                 let silent = members.hear("").iter().filter(|said| said.is_none()).count();
                 Answer::Wellness(members.limits.examine(silent))
             }

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::mpsc::Sender;
 use tidegate_core::log;
+use tidegate_modules::cache_desk::CacheOrder;
 
 /// Commands that are carried out at once.
 const AT_ONCE: usize = 16;
@@ -111,6 +112,7 @@ impl Office {
         let request = parse(line)?;
         match request {
             Request::Status(_) | Request::Show(..) | Request::Bans | Request::Tail { .. } => {}
+            Request::Stores(CacheOrder::List(_) | CacheOrder::Show(_) | CacheOrder::Figures { .. }) => {}
             _ => return Err((Refusal::Forbidden, "this is no question".into())),
         }
         match control::answer(request, &self.status_registry) {
@@ -137,6 +139,7 @@ impl Office {
             Request::Cancel(_)
             | Request::CancelAll { .. }
             | Request::Lift(_)
+            | Request::Stores(CacheOrder::Purge(_))
             | Request::Steer { .. }
             | Request::RestartPool(_)
             | Request::ReopenLogs => {}

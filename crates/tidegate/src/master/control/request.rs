@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use tidegate_core::selection::Selection;
+use tidegate_modules::cache_desk::CacheOrder;
 use tidegate_modules::gateway::balance::groups::{SteeringOrder, Way};
 use tidegate_modules::status::{Format, HistoryRange};
 
@@ -14,6 +15,8 @@ pub enum Request {
     /// A question to every worker about its file cache: `report`, `list`, `start`, `stop`, `restart`, each
     /// also with ` json` behind it.
     Cache(String),
+    /// What lies in the stores of responses, what of it is to go, how they do. The answer is JSON.
+    Stores(CacheOrder),
     /// Something beside the report, as text or JSON.
     Show(Subject, Format),
     /// One of those under way is to end.
@@ -70,6 +73,7 @@ impl Request {
         match self {
             Request::Status(format) | Request::Show(_, format) => *format == Format::Json,
             Request::Cache(question) => question.ends_with(" json"),
+            Request::Stores(_) => true,
             _ => false,
         }
     }
@@ -83,6 +87,8 @@ impl Request {
             Request::Status(Format::Prometheus | Format::Protobuf) => "status prometheus".into(),
             Request::Status(Format::OpenMetrics) => "status openmetrics".into(),
             Request::Cache(question) => format!("cache {question}").trim_end().into(),
+            // JSON of one line: it escapes line ends.
+            Request::Stores(order) => format!("stores {}", serde_json::to_string(order).unwrap_or_default()),
             Request::Show(subject, format) => {
                 let form = if *format == Format::Json { "json" } else { "text" };
                 match subject {
@@ -132,6 +138,7 @@ impl Request {
             ("status", "prometheus") => Request::Status(Format::Prometheus),
             ("status", "openmetrics") => Request::Status(Format::OpenMetrics),
             ("cache", question) => Request::Cache(question.into()),
+            ("stores", order) => Request::Stores(serde_json::from_str(order).ok()?),
             ("requests" | "slow" | "findings" | "busiest" | "settings" | "history", rest) => {
                 let (subject, form) = Subject::parse(word, rest)?;
                 Request::Show(subject, form)
@@ -271,6 +278,7 @@ fn parse_order(rest: &str, word: &str, what: &str) -> Option<(bool, Option<PathB
 #[cfg(test)]
 mod tests {
     use super::*;
+    use tidegate_modules::cache_desk::{PurgeWanted, PurgeWhat};
     use tidegate_stats::history::Range;
 
     #[test]
@@ -316,6 +324,12 @@ mod tests {
             Request::LiftAll,
             Request::Lift("2001:db8::1".parse().unwrap()),
             Request::Cache("list".into()),
+            Request::Stores(CacheOrder::Purge(PurgeWanted {
+                what: PurgeWhat::Tag { name: "a b\n".into(), host: None },
+                is_soft: true,
+                store: Some("main".into()),
+            })),
+            Request::Stores(CacheOrder::Figures { store: None }),
             Request::Cache(String::new()),
             Request::Reload { allows_loss: false, config: None },
             Request::Reload { allows_loss: true, config: None },

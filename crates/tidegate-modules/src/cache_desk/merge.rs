@@ -1,0 +1,132 @@
+//! The answers of several processes as one.
+
+use super::{CacheReply, DiskFigures, LISTED, StoreFigures, TierFigures, Verification};
+
+/// Most broken files that are told of by name.
+const NAMED: usize = 1000;
+
+/// Adds the answer of another process to the same order; of another kind it is left out.
+pub fn merge(all: &mut CacheReply, more: CacheReply) {
+    match (all, more) {
+        (CacheReply::Purged(all), CacheReply::Purged(more)) => {
+            all.entries = all.entries.saturating_add(more.entries);
+            all.is_marked |= more.is_marked;
+        }
+        (CacheReply::Listed(all), CacheReply::Listed(more)) => {
+            all.extend(more);
+            all.truncate(LISTED as usize);
+        }
+        (CacheReply::Shown(all), CacheReply::Shown(more)) => all.extend(more),
+        (CacheReply::Figures(all), CacheReply::Figures(more)) => {
+            for store in more {
+                match all.iter_mut().find(|known| known.store == store.store) {
+                    Some(known) => add(known, store),
+                    None => all.push(store),
+                }
+            }
+        }
+        (CacheReply::Verified(all), CacheReply::Verified(more)) => add_verification(all, more),
+        _ => {}
+    }
+}
+
+fn add(all: &mut StoreFigures, more: StoreFigures) {
+    add_tier(&mut all.memory, &more.memory);
+    for disk in more.disks {
+        match all.disks.iter_mut().find(|known| known.folder == disk.folder) {
+            Some(known) => add_disk(known, disk),
+            None => all.disks.push(disk),
+        }
+    }
+    let (requests, others) = (&mut all.requests, more.requests);
+    requests.hits += others.hits;
+    requests.stale_hits += others.stale_hits;
+    requests.revalidated += others.revalidated;
+    requests.misses += others.misses;
+    requests.collapsed += others.collapsed;
+    requests.bypassed += others.bypassed;
+    all.stored += more.stored;
+    all.without_room += more.without_room;
+    all.fetches += more.fetches;
+    all.purged += more.purged;
+    for (reason, count) in more.not_stored {
+        match all.not_stored.iter_mut().find(|(known, _)| *known == reason) {
+            Some((_, known)) => *known += count,
+            None => all.not_stored.push((reason, count)),
+        }
+    }
+}
+
+fn add_tier(all: &mut TierFigures, more: &TierFigures) {
+    all.entries += more.entries;
+    all.bytes += more.bytes;
+    all.limit += more.limit;
+    all.evicted += more.evicted;
+}
+
+/// A folder is one process's; what the others say of it is only that.
+fn add_disk(all: &mut DiskFigures, more: DiskFigures) {
+    if all.is_of_another && !more.is_of_another {
+        *all = more;
+    } else if !more.is_of_another {
+        let limit = all.tier.limit.max(more.tier.limit);
+        add_tier(&mut all.tier, &more.tier);
+        all.tier.limit = limit;
+        all.broken_pieces += more.broken_pieces;
+        all.is_out = all.is_out.take().or(more.is_out);
+    }
+}
+
+fn add_verification(all: &mut Verification, more: Verification) {
+    all.is_done &= more.is_done;
+    all.files += more.files;
+    all.files_in_all += more.files_in_all;
+    all.pieces += more.pieces;
+    all.broken.extend(more.broken);
+    all.broken.truncate(NAMED);
+    all.unread.extend(more.unread);
+    all.unread.truncate(NAMED);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cache_desk::{Purged, RequestFigures};
+
+    #[test]
+    fn processes_are_added_up() {
+        let store = |hits, is_of_another| StoreFigures {
+            store: "main".into(),
+            memory: TierFigures { entries: 1, bytes: 10, limit: 100, evicted: 2 },
+            disks: vec![DiskFigures {
+                folder: "/c".into(),
+                tier: TierFigures {
+                    entries: if is_of_another { 0 } else { 7 },
+                    limit: 50,
+                    ..TierFigures::default()
+                },
+                is_of_another,
+                ..DiskFigures::default()
+            }],
+            requests: RequestFigures { hits, ..RequestFigures::default() },
+            not_stored: vec![("private".into(), 1)],
+            ..StoreFigures::default()
+        };
+        let mut all = CacheReply::Figures(vec![store(3, true)]);
+        merge(&mut all, CacheReply::Figures(vec![store(4, false)]));
+        merge(&mut all, CacheReply::Figures(vec![store(5, true)]));
+        let CacheReply::Figures(stores) = all else { panic!("figures") };
+        let [one] = stores.as_slice() else { panic!("one store") };
+        assert_eq!((one.requests.hits, one.memory.limit, one.memory.entries), (12, 300, 3));
+        assert_eq!(
+            (one.disks[0].tier.entries, one.disks[0].tier.limit),
+            (7, 50),
+            "one process has the folder"
+        );
+        assert_eq!(one.not_stored, [("private".to_owned(), 3)]);
+        let mut purged = CacheReply::Purged(Purged { entries: 1, is_marked: false });
+        merge(&mut purged, CacheReply::Purged(Purged { entries: 2, is_marked: true }));
+        merge(&mut purged, CacheReply::Listed(Vec::new()));
+        assert_eq!(purged, CacheReply::Purged(Purged { entries: 3, is_marked: true }));
+    }
+}
