@@ -18,6 +18,8 @@ mod entry;
 mod figures;
 mod fill;
 mod flight;
+#[doc(hidden)]
+pub mod fuzzing;
 mod ghost;
 mod purge;
 mod reader;
