@@ -35,7 +35,9 @@ fn bounded(fields: &FieldLines, name: &str) -> Vec<String> {
 /// Takes the tags out of a response that goes to a client without being stored, but for what `rules` keep.
 pub fn strip_tags(lines: &mut FieldLines, rules: &Rules) {
     if !rules.keeps_tags {
-        TAG_FIELDS.iter().for_each(|name| drop(lines.remove(name)));
+        for name in TAG_FIELDS {
+            lines.remove(name);
+        }
     }
 }
 
