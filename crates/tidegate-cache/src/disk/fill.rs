@@ -108,6 +108,15 @@ impl DiskFill {
         }
         let length = object.header().entity_length;
         let size = super::folder::size_of(object.file()).map_or(entry.size, |(_, blocks)| blocks);
+        // Who is killed meanwhile leaves a journal that says too much, and never too little.
+        let most = volume.blocks(layout::file_length(object.content_offset(), length));
+        let stored = lock(&volume.index).stored(entry.id).map(|stored| Stored { size: most.max(size), ..stored });
+        if let Some(stored) = stored
+            && let Err(error) = volume.write_journal(&[Record::Stored(stored)])
+        {
+            lock(&volume.index).end_filling(entry.id, (size, 0), 0, false);
+            return Err(error);
+        }
         let mut fill = DiskFill {
             volume: volume.clone(),
             id: entry.id,
@@ -254,7 +263,6 @@ impl DiskFill {
             Target::Resumed { object, size } => {
                 self.settle(&object, size, is_whole);
                 let stored = lock(&self.volume.index).stored(self.id).ok_or(DiskError::Gone)?;
-                self.volume.write_journal(&[Record::Stored(stored)])?;
                 Ok(DiskEntry::of(self.volume.disk, &stored))
             }
             Target::Done => Err(DiskError::Gone),
@@ -309,7 +317,13 @@ impl DiskFill {
         let now = super::folder::size_of(object.file()).map_or(size, |(_, blocks)| blocks);
         let reserved = std::mem::take(&mut self.reserved);
         let grown = now.saturating_sub(size).min(reserved);
-        lock(&self.volume.index).end_filling(self.id, grown, reserved, is_whole);
+        let mut index = lock(&self.volume.index);
+        index.end_filling(self.id, (size + grown, grown), reserved, is_whole);
+        let stored = index.stored(self.id);
+        drop(index);
+        if let Some(stored) = stored {
+            self.volume.note(&stored);
+        }
     }
 }
 

@@ -60,6 +60,8 @@ pub(super) struct Slot {
     folder: OwnedFd,
     owner: OwnedFd,
     pub(super) number: u16,
+    /// It was made just now, so there is nothing in it.
+    pub(super) is_new: bool,
 }
 
 /// Opens a folder of the settings: makes it where it is missing, and refuses it where something else is in it. Returns the
@@ -154,11 +156,11 @@ impl Slot {
 
     fn lock(folder: &OwnedFd, number: u16) -> rustix::io::Result<Option<Slot>> {
         let name = format!("slot-{number}");
-        make_folder(folder, &name)?;
+        let is_new = make_folder(folder, &name)?;
         let folder = open_subfolder(folder, &name)?;
         let owner = openat(&folder, OWNER, OFlags::CREATE | OFlags::RDWR | OFlags::CLOEXEC, FILE_MODE)?;
         match flock(&owner, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => Ok(Some(Slot { folder, owner: owner, number })),
+            Ok(()) => Ok(Some(Slot { folder, owner, number, is_new })),
             Err(Errno::WOULDBLOCK) => Ok(None),
             Err(error) => Err(error),
         }
@@ -247,10 +249,10 @@ impl Slot {
         openat(&self.folder, path_of(id), flags, Mode::empty())
     }
 
-    /// Deletes an object. One that is gone already is no error.
+    /// Deletes an object. One that is gone already is no error, nor is a folder of that name, which is not ours.
     pub(super) fn unlink(&self, id: Id) -> rustix::io::Result<()> {
         match unlinkat(&self.folder, path_of(id), AtFlags::empty()) {
-            Ok(()) | Err(Errno::NOENT | Errno::NOTDIR) => Ok(()),
+            Ok(()) | Err(Errno::NOENT | Errno::NOTDIR | Errno::ISDIR) => Ok(()),
             Err(error) => Err(error),
         }
     }
@@ -289,7 +291,7 @@ impl Slot {
     fn make_folders(&self, hash: u128) -> rustix::io::Result<()> {
         let path = folder_of(hash);
         make_folder(&self.folder, &path[..1])?;
-        make_folder(&self.folder, &path)
+        make_folder(&self.folder, &path).map(drop)
     }
 
     /// What a process that was killed had begun to write.
@@ -402,10 +404,12 @@ fn open_subfolder(folder: &OwnedFd, name: &str) -> rustix::io::Result<OwnedFd> {
     openat(folder, name, flags, Mode::empty())
 }
 
-fn make_folder(folder: &OwnedFd, name: &str) -> rustix::io::Result<()> {
+/// Makes a folder; whether it was not there.
+fn make_folder(folder: &OwnedFd, name: &str) -> rustix::io::Result<bool> {
     match mkdirat(folder, name, FOLDER_MODE) {
-        Err(Errno::EXIST) => Ok(()),
-        made => made,
+        Ok(()) => Ok(true),
+        Err(Errno::EXIST) => Ok(false),
+        Err(error) => Err(error),
     }
 }
 

@@ -345,15 +345,14 @@ impl Index {
         !std::mem::replace(&mut opened.is_filled, true)
     }
 
-    /// More of it is there: so many of the reserved bytes are its own now.
-    pub(super) fn end_filling(&mut self, id: Id, grown: u64, reserved: u64, is_whole: bool) {
+    /// More of it is there: so many of the reserved bytes are its own now, and with them it has `size` bytes.
+    pub(super) fn end_filling(&mut self, id: Id, (size, grown): (u64, u64), reserved: u64, is_whole: bool) {
         self.release(reserved);
         let place = self.find(id);
         let Some(opened) = self.opened.get_mut(&id) else { return };
         opened.is_filled = false;
         if let Some(place) = place {
-            let size = self.queues.get(place).map_or(0, |(_, size, _)| size);
-            self.queues.resize(place, size + grown);
+            self.queues.resize(place, size);
             if let Some(item) = self.queues.get_mut(place) {
                 item.is_whole |= is_whole;
             }

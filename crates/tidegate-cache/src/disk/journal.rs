@@ -6,7 +6,7 @@
 //! | ---: | --- |
 //! | 8 | `TGINDEX` and a zero |
 //! | 4 | version: 1 |
-//! | 4 | zero |
+//! | 4 | 1: written before a scan was done, so that files are missing from it; else 0 |
 //! | 16 | boot id of the kernel under which it was written |
 //! | 8 + n | frames: length (4), CRC-32 of what follows (4), records of 48 bytes |
 //!
@@ -122,6 +122,7 @@ fn read_file(
     if read_full(&file, &mut start, 0)? < START || start[..8] != *MAGIC || start[8..12] != VERSION.to_le_bytes() {
         return Ok(false);
     }
+    let is_partial = start[12..16] != [0; 4];
     let is_of_this_boot = boot.is_some_and(|boot| start[16..] == boot);
     let (mut at, mut frame) = (START as u64, Vec::new());
     let is_whole = loop {
@@ -149,7 +150,7 @@ fn read_file(
         }
     };
     found.bytes += at;
-    Ok(is_whole && is_of_this_boot)
+    Ok(is_whole && !is_partial && is_of_this_boot)
 }
 
 /// Reads the next frame; `false`: there is none, or it is damaged.
@@ -176,18 +177,19 @@ fn read_frame(file: &OwnedFd, at: &mut u64, frame: &mut Vec<u8>) -> rustix::io::
 impl Journal {
     /// Begins a journal after all that was found.
     pub(super) fn begin(slot: BorrowedFd<'_>, boot: Option<BootId>, found: &Found) -> rustix::io::Result<Journal> {
-        Journal::create(slot, boot.unwrap_or_default(), found.next, found.bytes, found.journals)
+        let is_partial = !found.is_whole;
+        Journal::create(slot, (boot.unwrap_or_default(), is_partial), found.next, found.bytes, found.journals)
     }
 
     fn create(
         slot: BorrowedFd<'_>,
-        boot: BootId,
+        (boot, is_partial): (BootId, bool),
         number: u32,
         older: u64,
         older_journals: usize,
     ) -> rustix::io::Result<Journal> {
         let file = create(slot, &file_name(false, number))?;
-        write_all(&file, &start(boot), 0)?;
+        write_all(&file, &start(boot, is_partial), 0)?;
         Ok(Journal { file, boot, number, length: START as u64, older, older_journals, pending: Vec::new() })
     }
 
@@ -228,17 +230,13 @@ impl Journal {
         self.bytes() > 2 * snapshot + SHORT || self.older_journals > MOST_JOURNALS
     }
 
-    /// Begins the next journal, so that a snapshot can be made of all before it.
-    pub(super) fn turn(&mut self, slot: BorrowedFd<'_>) -> rustix::io::Result<()> {
+    /// Begins the next journal, and the snapshot of all before it. `is_partial`: a scan is not done.
+    pub(super) fn turn(&mut self, slot: BorrowedFd<'_>, is_partial: bool) -> rustix::io::Result<Snapshot> {
         self.flush()?;
         let older = self.older + self.length;
-        *self = Journal::create(slot, self.boot, self.number + 1, older, self.older_journals + 1)?;
-        Ok(())
-    }
-
-    /// The number that a snapshot made now gets.
-    pub(super) fn number(&self) -> u32 {
-        self.number
+        let state = (self.boot, is_partial);
+        *self = Journal::create(slot, state, self.number + 1, older, self.older_journals + 1)?;
+        Snapshot::begin(slot, state, self.number)
     }
 
     /// A snapshot with this journal's number is there: what is older goes.
@@ -263,9 +261,9 @@ pub(super) struct Snapshot {
 
 impl Snapshot {
     /// Begins the snapshot of all that the journals before `number` say.
-    pub(super) fn begin(slot: BorrowedFd<'_>, boot: Option<BootId>, number: u32) -> rustix::io::Result<Snapshot> {
+    fn begin(slot: BorrowedFd<'_>, (boot, is_partial): (BootId, bool), number: u32) -> rustix::io::Result<Snapshot> {
         let file = create(slot, UNFINISHED)?;
-        write_all(&file, &start(boot.unwrap_or_default()), 0)?;
+        write_all(&file, &start(boot, is_partial), 0)?;
         Ok(Snapshot { file, number, length: START as u64, records: Vec::new() })
     }
 
@@ -323,10 +321,11 @@ fn file_name(is_snapshot: bool, number: u32) -> String {
     if is_snapshot { format!("index-{number}") } else { format!("journal-{number}") }
 }
 
-fn start(boot: BootId) -> [u8; START] {
+fn start(boot: BootId, is_partial: bool) -> [u8; START] {
     let mut start = [0; START];
     start[..8].copy_from_slice(MAGIC);
     start[8..12].copy_from_slice(&VERSION.to_le_bytes());
+    start[12] = u8::from(is_partial);
     start[16..].copy_from_slice(&boot);
     start
 }

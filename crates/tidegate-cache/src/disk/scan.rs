@@ -75,6 +75,10 @@ impl Volume {
         let is_done = guard.is_none();
         drop(guard);
         self.shrink();
+        if is_done {
+            // From now on the journal knows every file, and the next process need not scan.
+            self.save()?;
+        }
         Ok(is_done)
     }
 
@@ -94,6 +98,10 @@ impl Volume {
     }
 
     fn come_across(&self, scan: &mut Scan, id: Id) -> Result<(), DiskError> {
+        if lock(&self.index).has_seen(id) {
+            return Ok(());
+        }
+        self.wait_for_publishers();
         if lock(&self.index).has_seen(id) {
             return Ok(());
         }

@@ -8,14 +8,14 @@
 
 use super::folder::{self, Slot, size_of};
 use super::index::{Index, Leaving, Stored};
-use super::journal::{self, Journal, Record, Snapshot};
+use super::journal::{self, Journal, Record};
 use super::layout::BootId;
 use super::scan::Scan;
 use super::{DiskEntry, DiskError, Id, Trouble};
 use rustix::io::Errno;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU16, AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use tidegate_io::locking::lock;
 
 /// Objects that are evicted at a time to get below the limit again, and places that a snapshot copies under the lock.
@@ -60,6 +60,10 @@ pub(super) struct Volume {
     block: u64,
     pub(super) index: Mutex<Index>,
     journal: Mutex<Journal>,
+    /// Held shared from an object's record in the journal to its place in the index, so that no snapshot is taken in between.
+    publishing: RwLock<()>,
+    /// Held by who makes a snapshot.
+    saving: Mutex<()>,
     pub(super) scan: Mutex<Option<Scan>>,
     pub(super) is_scanned: AtomicBool,
     /// Whether the file system knows files without a name; found out by the first.
@@ -88,7 +92,8 @@ impl Volume {
     ) -> Result<Volume, Trouble> {
         let slot = Slot::claim(folder, slots, seed)?;
         let stat = rustix::fs::fstatvfs(folder).map_err(|error| Trouble::system("cannot be asked for its size", error))?;
-        let found = journal::read(slot.folder(), boot);
+        let mut found = journal::read(slot.folder(), boot);
+        found.is_whole |= slot.is_new;
         let mut index = Index::new(limit);
         index.expect(found.stored.len());
         found.stored.iter().for_each(|stored| index.restore(stored, found.is_whole));
@@ -102,6 +107,8 @@ impl Volume {
             block: stat.f_frsize.clamp(512, 1 << 20),
             index: Mutex::new(index),
             journal: Mutex::new(journal),
+            publishing: RwLock::new(()),
+            saving: Mutex::new(()),
             is_scanned: AtomicBool::new(scan.is_none()),
             scan: Mutex::new(scan),
             knows_unnamed: AtomicBool::new(true),
@@ -114,7 +121,7 @@ impl Volume {
             counts: Counts::default(),
         };
         volume.guess_folders(&found.stored);
-        volume.settle_overhead();
+        volume.settle(&lock(&volume.journal), 0);
         Ok(volume)
     }
 
@@ -269,6 +276,11 @@ impl Volume {
         }
     }
 
+    /// What an object is now, for the journal.
+    pub(super) fn note(&self, stored: &Stored) {
+        lock(&self.journal).note(&Record::Stored(*stored));
+    }
+
     fn flush_if_much(&self) {
         if lock(&self.journal).pending() > PENDING {
             let _ = self.write_journal(&[]);
@@ -289,12 +301,8 @@ impl Volume {
         let mut journal = lock(&self.journal);
         records.iter().for_each(|record| journal.note(record));
         let written = journal.flush();
-        let total = journal.bytes();
+        self.settle(&journal, bytes);
         drop(journal);
-        let mut index = lock(&self.index);
-        index.release(self.blocks(bytes));
-        index.set_overhead(self.overhead(total));
-        drop(index);
         written.map_err(|error| self.fault(error))
     }
 
@@ -303,9 +311,12 @@ impl Volume {
         self.blocks(journal) + FIXED_BLOCKS * self.block + self.folder_bytes.load(Relaxed)
     }
 
-    fn settle_overhead(&self) {
-        let total = lock(&self.journal).bytes();
-        lock(&self.index).set_overhead(self.overhead(total));
+    /// Bytes that were reserved for journal, snapshot or folders are theirs now, as many as they take.
+    fn settle(&self, journal: &Journal, reserved: u64) {
+        let overhead = self.overhead(journal.bytes());
+        let mut index = lock(&self.index);
+        index.release(self.blocks(reserved));
+        index.set_overhead(overhead);
     }
 
     /// Folders that hold something take a block at least. What they take really, `tick` finds out by and by, since each has to
@@ -331,11 +342,15 @@ impl Volume {
             let mut folders = lock(&self.folders);
             std::mem::replace(&mut folders[usize::from(folder::folder_number(hash))], size)
         };
-        if size != before {
-            self.folder_bytes.fetch_add(u64::from(size), Relaxed);
-            self.folder_bytes.fetch_sub(u64::from(before), Relaxed);
-            self.settle_overhead();
+        if size == before {
+            return;
         }
+        // It has grown already: where nothing can go, that is how it is.
+        let grown = u64::from(size.saturating_sub(before));
+        let reserved = self.reserve(grown).map_or(0, |()| grown);
+        self.folder_bytes.fetch_add(u64::from(size), Relaxed);
+        self.folder_bytes.fetch_sub(u64::from(before), Relaxed);
+        self.settle(&lock(&self.journal), reserved);
     }
 
     /// A file to write an object into.
@@ -349,6 +364,7 @@ impl Volume {
 
     /// Gives a file that is complete its name and its place in the index. `reserved` is given back.
     pub(super) fn publish(&self, file: &folder::Unnamed, stored: &Stored, reserved: u64) -> Result<(), DiskError> {
+        let publishing = self.publishing.read().unwrap_or_else(PoisonError::into_inner);
         self.write_journal(&[Record::Stored(*stored)])?;
         if let Err(error) = self.slot.name(file, stored.id) {
             lock(&self.journal).note(&Record::Removed(stored.id));
@@ -365,6 +381,7 @@ impl Volume {
             index.insert(stored, reserved);
             older.into_iter().filter_map(|id| index.remove(id)).collect()
         };
+        drop(publishing);
         self.delete(older);
         self.counts.stored.fetch_add(1, Relaxed);
         self.weigh_folder(stored.id.hash);
@@ -431,21 +448,19 @@ impl Volume {
 
     /// Makes a snapshot of the index, after which the journal is short.
     pub(super) fn save(&self) -> Result<(), DiskError> {
+        let _saving = lock(&self.saving);
         let bytes = journal::snapshot_length(lock(&self.index).len() + STEP as usize);
         self.reserve(bytes)?;
         let saved = self.write_snapshot();
-        lock(&self.index).release(self.blocks(bytes));
-        self.settle_overhead();
+        self.settle(&lock(&self.journal), bytes);
         saved.map_err(|error| self.fault(error))
     }
 
     fn write_snapshot(&self) -> rustix::io::Result<()> {
-        let number = {
-            let mut journal = lock(&self.journal);
-            journal.turn(self.slot.folder())?;
-            journal.number()
-        };
-        let mut snapshot = Snapshot::begin(self.slot.folder(), self.boot, number)?;
+        let is_partial = !self.is_scanned.load(Relaxed);
+        let mut snapshot = lock(&self.journal).turn(self.slot.folder(), is_partial)?;
+        // What the journals before know is in the index once those who wrote it are through.
+        self.wait_for_publishers();
         let mut place = 0;
         loop {
             {
@@ -489,6 +504,11 @@ impl Volume {
         end
     }
 
+    /// Waits for objects that have their name and not yet their place in the index.
+    pub(super) fn wait_for_publishers(&self) {
+        drop(self.publishing.write().unwrap_or_else(PoisonError::into_inner));
+    }
+
     /// An object that a scan or a probe has come across: taken into the index if it is one.
     pub(super) fn adopt(&self, id: Id) -> Result<(), DiskError> {
         let stored = match self.examine(id) {
@@ -504,7 +524,7 @@ impl Volume {
         if !index.has_seen(id) {
             index.restore(&stored, true);
             drop(index);
-            lock(&self.journal).note(&Record::Stored(stored));
+            self.note(&stored);
         }
         Ok(())
     }

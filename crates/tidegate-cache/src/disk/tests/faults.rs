@@ -77,14 +77,14 @@ fn a_folder_that_vanishes_is_made_anew() {
 fn folders_below_come_back() {
     let folder = Folder::new("below");
     let disks = folder.open(8 * MIB, BOOT);
-    (0..20).for_each(|number| drop(store(&disks, number, 10).unwrap()));
+    (0..20).for_each(|number| put(&disks, number, 10));
     for entry in fs::read_dir(folder.0.join("cache/slot-0")).unwrap().flatten() {
         if entry.file_type().unwrap().is_dir() {
             fs::remove_dir_all(entry.path()).unwrap();
         }
     }
     (0..20).for_each(|number| assert_eq!(fetch(&disks, number), None));
-    (0..20).for_each(|number| drop(store(&disks, number, 10).unwrap()));
+    (0..20).for_each(|number| put(&disks, number, 10));
     assert_eq!(folder.objects().len(), 20);
 }
 
@@ -104,12 +104,22 @@ fn a_full_file_system_costs_objects_and_nothing_else() {
     (0..100).for_each(|number| drop(store(&disks, number, 50_000)));
     let kept = (0..100).filter(|number| fetch(&disks, *number).is_some_and(|bytes| bytes == content(*number, 50_000)));
     let kept = kept.count();
-    disks.tick(0, NOW + RETRY);
+    // Somebody else fills what our limit still has.
+    (0..100).for_each(|number| {
+        disks.forget(key(number).1);
+    });
+    let filler = path.join("filler");
+    let _ = fs::write(&filler, vec![1; 4 * MIB as usize]);
+    let refused = (300..310).filter(|number| store(&disks, *number, 50_000).is_err()).count();
+    let notice = disks.tick(0, NOW + 1);
+    fs::remove_file(&filler).unwrap();
+    disks.tick(0, NOW + 2 * RETRY);
     let is_back = store(&disks, 200, 50_000).is_ok();
     let (figures, is_right) = (disks.figures(), fetch(&disks, 200).is_some_and(|bytes| bytes == content(200, 50_000)));
     drop(disks);
     let unmounted = mount(&["umount"]);
     assert!(kept >= 20 && is_back && is_right, "{kept} kept, {figures:?}");
-    assert!(figures[0].limit < 2 * MIB, "{figures:?}");
+    assert!(figures[0].limit < 3 * MIB && figures[0].faults > 0, "{figures:?}");
+    assert!(refused > 0 && notice.is_some_and(|notice| notice.to_string().contains("is full: ")), "{refused}");
     assert!(unmounted.is_ok_and(|status| status.success()));
 }

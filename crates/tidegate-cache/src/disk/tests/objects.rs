@@ -185,7 +185,7 @@ fn objects_go_to_disks_by_their_sizes() {
 fn a_sweep_removes_what_is_named_step_by_step() {
     let folder = Folder::new("sweep");
     let disks = folder.open(64 * MIB, BOOT);
-    (0..300).for_each(|number| drop(store(&disks, number, 10).unwrap()));
+    (0..300).for_each(|number| put(&disks, number, 10));
     let even: Vec<u128> = (0..300).step_by(2).map(|number| key(number).1).collect();
     let (mut from, mut removed, mut steps) = (Some(0), 0, 0);
     while let Some(place) = from {

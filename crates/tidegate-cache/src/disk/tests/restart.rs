@@ -3,7 +3,7 @@
 use super::*;
 
 fn fill_up(disks: &Disks, count: u64) {
-    (0..count).for_each(|number| drop(store(disks, number, 1000).unwrap()));
+    (0..count).for_each(|number| put(disks, number, 1000));
 }
 
 fn served(disks: &Disks, count: u64) -> u64 {
@@ -59,12 +59,18 @@ fn without_a_journal_look_ups_go_by_the_path() {
     assert_eq!(fetch(&disks, 7).unwrap(), content(7, 1000), "by its path");
     assert_eq!(disks.figures()[0].objects, 1);
     store(&disks, 99, 1000).unwrap();
+    disks.scan_step(0, 1000);
+    disks.save(0);
+    drop(disks);
+    let disks = folder.open(16 * MIB, BOOT);
+    assert!(disks.may_probe(), "ended before the scan was done: it goes on");
     scan(&disks);
     assert_eq!((served(&disks, 50), disks.figures()[0].objects), (50, 51));
     assert_eq!(fs::read(slot.join("notes")).unwrap(), b"mine", "what is not ours stays");
     drop(disks);
     let disks = folder.open(16 * MIB, BOOT);
-    assert_eq!(disks.figures()[0].objects, 51, "the journal knows again");
+    let figures = &disks.figures()[0];
+    assert_eq!((figures.objects, figures.is_scanning), (51, false), "the journal knows again");
 }
 
 /// What a scan finds beyond the limit goes.
@@ -72,7 +78,7 @@ fn without_a_journal_look_ups_go_by_the_path() {
 fn a_scan_keeps_to_the_limit() {
     let folder = Folder::new("smaller-scan");
     let disks = folder.open(16 * MIB, BOOT);
-    (0..100).for_each(|number| drop(store(&disks, number, 50_000).unwrap()));
+    (0..100).for_each(|number| put(&disks, number, 50_000));
     drop(disks);
     let disks = folder.open(2 * MIB, OTHER_BOOT);
     scan(&disks);
@@ -141,6 +147,7 @@ fn the_journal_is_kept_short() {
         }
     }
     assert!((200 << 10..400 << 10).contains(&longest), "{longest} bytes");
+    disks.tick(0, NOW);
     drop(disks);
     for _ in 0..20 {
         let disks = folder.open(16 * MIB, BOOT);

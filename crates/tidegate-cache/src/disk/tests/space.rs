@@ -69,15 +69,51 @@ fn fills_reserve_what_they_write() {
     assert!(matches!(disks.create(0, &long), Err(DiskError::TooLarge)));
 }
 
+/// Threads of the pool at work on the same objects, with ticks, snapshots and a scan among them.
+#[test]
+fn many_at_once_leave_the_sums_right() {
+    let folder = Folder::new("many");
+    let limit = 4 * MIB;
+    put(&folder.open(limit, BOOT), 1, 10);
+    let disks = folder.open(limit, OTHER_BOOT);
+    let work = |thread: u64| {
+        let mut random = fastrand::Rng::with_seed(thread);
+        for turn in 0..150 {
+            let number = random.u64(..60);
+            match random.u8(..10) {
+                0 => drop(disks.forget(key(number).1)),
+                1 => drop(disks.tick(0, NOW + turn)),
+                2 => disks.save(0),
+                3 => drop(disks.scan_step(0, 100)),
+                4..7 => drop(store(&disks, number, number * 4000)),
+                _ => {
+                    let served = fetch(&disks, number);
+                    assert!(served.is_none_or(|bytes| bytes == content(number, number * 4000) || number == 1));
+                }
+            }
+            assert!(disks.figures()[0].used <= limit, "{:?}", disks.figures());
+        }
+    };
+    let work = &work;
+    std::thread::scope(|scope| (0..4).for_each(|thread| drop(scope.spawn(move || work(thread)))));
+    scan(&disks);
+    let figures = &disks.figures()[0];
+    assert_eq!((figures.reserved, figures.lingering, figures.faults, &figures.trouble), (0, 0, 0, &None), "{figures:?}");
+    assert!(folder.used() <= figures.used, "{} on the disk, {figures:?}", folder.used());
+    let volume = disks.volume(0).unwrap();
+    assert_eq!(lock(&volume.index).usage().leaving, 0);
+    assert_eq!(figures.objects, folder.objects().len() as u64);
+}
+
 #[test]
 fn what_is_used_stays() {
     let folder = Folder::new("used");
     let disks = folder.open(3 * MIB, BOOT);
-    (0..20).for_each(|number| drop(store(&disks, number, 20_000).unwrap()));
+    (0..20).for_each(|number| put(&disks, number, 20_000));
     for _ in 0..3 {
         (0..20).for_each(|number| drop(fetch(&disks, number).unwrap()));
     }
-    (100..400).for_each(|number| drop(store(&disks, number, 20_000).unwrap()));
+    (100..400).for_each(|number| put(&disks, number, 20_000));
     let kept = (0..20).filter(|number| fetch(&disks, *number).is_some()).count();
     assert!(kept >= 18, "{kept} of 20 after a scan over ten times as many");
 }
@@ -86,7 +122,7 @@ fn what_is_used_stays() {
 fn a_smaller_size_holds_after_some_ticks() {
     let folder = Folder::new("smaller");
     let disks = folder.open(8 * MIB, BOOT);
-    (0..100).for_each(|number| drop(store(&disks, number, 50_000).unwrap()));
+    (0..100).for_each(|number| put(&disks, number, 50_000));
     disks.set_size(0, 2 * MIB);
     disks.tick(0, NOW + 1);
     let figures = &disks.figures()[0];
