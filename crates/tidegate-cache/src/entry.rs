@@ -27,7 +27,7 @@ pub struct StoredHead {
     /// The requests that it is for.
     pub varying: Varying,
     /// What it is purged by beside its place: made by [`tag_mark`](crate::tag_mark) and [`group_mark`](crate::group_mark). The
-    /// first 128 are looked at.
+    /// first 512 are looked at.
     pub tags: Box<[u64]>,
     /// The host that was asked, as in the key: normalised, with a port where it is not the scheme's own.
     pub host: Box<str>,
@@ -212,7 +212,7 @@ impl Entry {
         self.flags.fetch_or(GONE, SeqCst);
     }
 
-    pub(crate) fn uses_count(&self) -> u8 {
+    pub fn uses_count(&self) -> u8 {
         self.uses.get()
     }
 

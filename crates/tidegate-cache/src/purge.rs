@@ -18,7 +18,7 @@ const MOST_NOTES: usize = 16 * 1024;
 /// The most lengths of prefixes that are told apart, each of which costs an entry a hash.
 const MOST_LENGTHS: usize = 32;
 /// The most tags of an entry that are looked at.
-pub(crate) const MOST_TAGS: usize = 128;
+pub(crate) const MOST_TAGS: usize = 512;
 
 /// What is to go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

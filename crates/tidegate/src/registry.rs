@@ -265,8 +265,7 @@ impl Registry {
         let Some(store) = settings.caches.iter().find(|store| store.name == cache.store) else {
             return handler;
         };
-        let store = self.stores.caches.store(store, settings.processes);
-        Rc::new(Cached::new(store, cache, (site, route), settings, handler))
+        Rc::new(Cached::new(&self.stores.caches, (store, cache), (site, route), settings, handler))
     }
 
     /// The way to a service that the server itself asks.

@@ -204,8 +204,7 @@ impl Index {
     /// An object that an earlier process has left.
     pub(super) fn restore(&mut self, stored: &Stored, is_seen: bool) {
         let _ = self.take(stored.id);
-        let place =
-            self.queues.restore(item_of(stored, is_seen), stored.size, stored.uses, stored.is_main);
+        let place = self.queues.restore(item_of(stored, is_seen), stored.size, stored.uses, stored.is_main);
         self.link(stored.id, place);
     }
 

@@ -198,7 +198,9 @@ impl fmt::Display for Notice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let folder = self.folder.display();
         match &self.trouble {
-            Some(trouble) => write!(f, "cache folder {folder} {trouble}; nothing is stored there until that has changed"),
+            Some(trouble) => {
+                write!(f, "cache folder {folder} {trouble}; nothing is stored there until that has changed")
+            }
             None => write!(f, "cache folder {folder} is in use"),
         }
     }
@@ -498,7 +500,8 @@ impl Disk {
 
     fn set_volume(&self, volume: Option<Arc<Volume>>) {
         // What is dropped may close files: not under the lock.
-        let before = std::mem::replace(&mut *self.volume.write().unwrap_or_else(PoisonError::into_inner), volume);
+        let before =
+            std::mem::replace(&mut *self.volume.write().unwrap_or_else(PoisonError::into_inner), volume);
         drop(before);
     }
 
@@ -570,7 +573,11 @@ impl Disk {
     fn figures(&self) -> DiskFigures {
         let claim_trouble = || self.claim.try_lock().ok().and_then(|claim| claim.trouble.clone());
         let Some(volume) = self.volume() else {
-            return DiskFigures { folder: self.folder.clone(), trouble: claim_trouble(), ..DiskFigures::default() };
+            return DiskFigures {
+                folder: self.folder.clone(),
+                trouble: claim_trouble(),
+                ..DiskFigures::default()
+            };
         };
         let (usage, objects, limit, index_memory) = {
             let index = lock(&volume.index);

@@ -91,7 +91,8 @@ impl Volume {
         boot: Option<BootId>,
     ) -> Result<Volume, Trouble> {
         let slot = Slot::claim(folder, slots, seed)?;
-        let stat = rustix::fs::fstatvfs(folder).map_err(|error| Trouble::system("cannot be asked for its size", error))?;
+        let stat = rustix::fs::fstatvfs(folder)
+            .map_err(|error| Trouble::system("cannot be asked for its size", error))?;
         let mut found = journal::read(slot.folder(), boot);
         found.is_whole |= slot.is_new;
         let mut index = Index::new(limit);
@@ -355,7 +356,8 @@ impl Volume {
 
     /// A file to write an object into.
     pub(super) fn create(&self, id: Id) -> Result<folder::Unnamed, DiskError> {
-        let unnamed = self.slot.create(id, self.knows_unnamed.load(Relaxed)).map_err(|error| self.fault(error))?;
+        let unnamed =
+            self.slot.create(id, self.knows_unnamed.load(Relaxed)).map_err(|error| self.fault(error))?;
         if unnamed.is_temporary() {
             self.knows_unnamed.store(false, Relaxed);
         }
@@ -363,7 +365,12 @@ impl Volume {
     }
 
     /// Gives a file that is complete its name and its place in the index. `reserved` is given back.
-    pub(super) fn publish(&self, file: &folder::Unnamed, stored: &Stored, reserved: u64) -> Result<(), DiskError> {
+    pub(super) fn publish(
+        &self,
+        file: &folder::Unnamed,
+        stored: &Stored,
+        reserved: u64,
+    ) -> Result<(), DiskError> {
         let publishing = self.publishing.read().unwrap_or_else(PoisonError::into_inner);
         self.write_journal(&[Record::Stored(*stored)])?;
         if let Err(error) = self.slot.name(file, stored.id) {

@@ -3,7 +3,7 @@
 use super::Store;
 use crate::entry::Entry;
 use crate::figures::{Figures, Filter, Listed};
-use crate::purge::MOST_TAGS;
+use crate::purge::{MOST_TAGS, Standing};
 use std::sync::Arc;
 use tidegate_io::locking::lock;
 
@@ -24,6 +24,11 @@ impl Store {
 
     /// At most `most` entries that the filter lets through and no purge has taken, in no order.
     pub fn list(&self, filter: &Filter<'_>, most: usize) -> Vec<Listed> {
+        self.entries(filter, most).iter().map(describe).collect()
+    }
+
+    /// The same, whole.
+    pub fn entries(&self, filter: &Filter<'_>, most: usize) -> Vec<Arc<Entry>> {
         let mut listed = Vec::new();
         for shard in &self.shards {
             let left = most - listed.len();
@@ -35,8 +40,7 @@ impl Store {
                 let all = shard.slots().flat_map(|slot| &slot.variants);
                 all.filter(|entry| lets_through(filter, entry)).take(left).cloned().collect()
             };
-            let is_there = |entry: &&Arc<Entry>| entry.check() != crate::purge::Standing::Purged;
-            listed.extend(entries.iter().filter(is_there).map(describe));
+            listed.extend(entries.into_iter().filter(|entry| entry.check() != Standing::Purged));
         }
         listed
     }

@@ -77,6 +77,11 @@ impl Varying {
         self.members().map(|member| member.name)
     }
 
+    /// Names and normalised values, for operators; no value where there was no such field.
+    pub fn told(&self) -> impl Iterator<Item = (&str, Option<&[u8]>)> {
+        self.members().map(|member| (member.name, (member.form != Form::Absent).then_some(member.value)))
+    }
+
     /// Whether the response is one for every request.
     #[inline]
     pub fn is_empty(&self) -> bool {

@@ -1,5 +1,6 @@
 //! The stores of a process: they outlive the settings that name them.
 
+use super::counts::StoreCounts;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
@@ -18,17 +19,24 @@ const SWEPT_AT_ONCE: usize = 4096;
 /// The stores of a process, by name. Each server process has an equal part of what a store may have.
 #[derive(Default)]
 pub struct CacheDirectory {
-    stores: Mutex<HashMap<String, Arc<Store>>>,
+    stores: Mutex<HashMap<String, Kept>>,
+}
+
+/// A store, and what came of the requests to it.
+#[derive(Clone)]
+pub(super) struct Kept {
+    pub(super) store: Arc<Store>,
+    pub(super) counts: Arc<StoreCounts>,
 }
 
 impl CacheDirectory {
     /// The store of this name, made where there is none yet, for one of so many processes.
-    pub fn store(&self, settings: &CacheStore, processes: u16) -> Arc<Store> {
+    pub(super) fn store(&self, settings: &CacheStore, processes: u16) -> Kept {
         let mut stores = self.stores.lock().unwrap_or_else(PoisonError::into_inner);
         let make = || {
             let store = Store::new(&settings.name, limits(settings, processes), None);
             runtime::try_with(|runtime| runtime.spawn(sweep(Arc::downgrade(&store))));
-            store
+            Kept { store, counts: Arc::default() }
         };
         stores.entry(settings.name.clone()).or_insert_with(make).clone()
     }
@@ -41,7 +49,7 @@ impl CacheDirectory {
             let named = settings.caches.iter();
             named
                 .filter_map(|cache| {
-                    Some((stores.get(&cache.name)?.clone(), limits(cache, settings.processes)))
+                    Some((stores.get(&cache.name)?.store.clone(), limits(cache, settings.processes)))
                 })
                 .collect()
         };
@@ -50,9 +58,13 @@ impl CacheDirectory {
         }
     }
 
-    /// All of them.
-    pub fn all(&self) -> Vec<Arc<Store>> {
-        self.stores.lock().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
+    /// The store of this name, or all of them, in the order of their names.
+    pub(super) fn named(&self, name: Option<&str>) -> Vec<Kept> {
+        let stores = self.stores.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kept: Vec<_> =
+            stores.iter().filter(|(known, _)| name.is_none_or(|name| name == *known)).collect();
+        kept.sort_unstable_by_key(|(name, _)| *name);
+        kept.into_iter().map(|(_, kept)| kept.clone()).collect()
     }
 }
 

@@ -1,6 +1,7 @@
 //! One fetch for the store: what comes of it is decided at the head, and the content belongs to the store from then on, not to
 //! the client that has set it off.
 
+use super::counts::Counts;
 use super::handoff::Giver;
 use super::place::Place;
 use super::policy::{Class, Policy};
@@ -45,6 +46,7 @@ pub(super) enum Came {
 /// One fetch.
 pub(super) struct Fetch {
     pub(super) policy: Rc<Policy>,
+    pub(super) counts: Arc<Counts>,
     pub(super) class: Class,
     pub(super) lead: Lead,
     /// What the application was asked with.
@@ -93,6 +95,7 @@ impl Fetch {
         let head = match self.storable(&response, times) {
             Ok(head) => head,
             Err(why) => {
+                self.counts.not_stored(why);
                 tell(Outcome::Alone(response, why.as_str()));
                 return self.lead.pass(now, REMEMBERED);
             }

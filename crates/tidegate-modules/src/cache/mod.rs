@@ -4,6 +4,8 @@
 //! that; what is not there it has the handler make, once for all who ask meanwhile (`fetch`). What may be stored, for how long and for whom
 //! is the policy of `tidegate_http::cache`; where it lies is for `tidegate_cache`.
 
+mod counts;
+mod desk;
 mod directory;
 mod fetch;
 mod handoff;
@@ -15,6 +17,8 @@ mod source;
 
 pub use directory::CacheDirectory;
 
+use counts::{Counts, Event};
+use directory::Kept;
 use fetch::{Came, Fetch, Outcome};
 use handoff::{Giver, handoff};
 use place::Place;
@@ -26,7 +30,7 @@ use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::Arc;
 use tidegate_cache::{Entry, Found, Join, Landing, Lead, Reader, Store};
-use tidegate_config::settings::{Route, RouteCache, Settings, Site};
+use tidegate_config::settings::{CacheStore, Route, RouteCache, Settings, Site};
 use tidegate_core::apart::Awaited;
 use tidegate_core::decoration::Decoration;
 use tidegate_core::explain::Foreseen;
@@ -43,6 +47,7 @@ pub struct Cached(Rc<Shared>);
 
 struct Shared {
     store: Arc<Store>,
+    counts: Arc<Counts>,
     policy: Rc<Policy>,
     inner: Rc<dyn Handler>,
     /// Where all that the route does to a response can be done beforehand.
@@ -79,8 +84,8 @@ struct Asking {
 impl Cached {
     /// Before a handler of a route.
     pub fn new(
-        store: Arc<Store>,
-        cache: &RouteCache,
+        directory: &CacheDirectory,
+        (store, cache): (&CacheStore, &RouteCache),
         (site, route): (&Site, &Route),
         server: &Settings,
         inner: Rc<dyn Handler>,
@@ -94,7 +99,9 @@ impl Cached {
             !decoration.has_placeholders() && route.compress.is_none() && route.server_timing.is_empty();
         let prepared = is_plain.then(|| Prepared::new(decoration, server.server_field.clone()));
         let policy = Rc::new(Policy::new(cache, (&name, &place), ranges));
-        Cached(Rc::new(Shared { store, policy, inner, prepared, scratch: Cell::default() }))
+        let Kept { store, counts } = directory.store(store, server.processes);
+        let counts = counts.begin();
+        Cached(Rc::new(Shared { store, counts, policy, inner, prepared, scratch: Cell::default() }))
     }
 }
 
@@ -126,6 +133,8 @@ impl Shared {
                 let verdict = cache::usable(&asked, &entry.freshness(), exchange.now);
                 match verdict.use_ {
                     Use::Fresh | Use::Stale => {
+                        let is_stale = verdict.use_ == Use::Stale;
+                        self.counts.count(if is_stale { Event::StaleHit } else { Event::Hit });
                         if let Some(reply) = self.hit(exchange, entry, verdict.ttl) {
                             return reply;
                         }
@@ -137,6 +146,7 @@ impl Shared {
                         let Some(reply) = self.serve(exchange, entry, status, verdict.why.as_str()) else {
                             return self.go_alone(exchange, pass, Forward::Miss, "let go of");
                         };
+                        self.counts.count(Event::StaleHit);
                         let asking = Asking { finding, class, forward: Forward::Stale, flights };
                         self.refresh_behind(exchange, pass, &asking);
                         return reply;
@@ -217,6 +227,7 @@ impl Shared {
                 if let Some(entry) = stored.find(|entry| self.is_for_another(exchange, entry, asking.class)) {
                     let entry = entry.clone();
                     lead.serve(&entry);
+                    self.counts.count(Event::Hit);
                     let status = CacheStatus::hit(self.policy.name(), entry.freshness().ttl(exchange.now));
                     return self.serve_or_ask(exchange, pass, &entry, status, Why::Fresh.as_str());
                 }
@@ -266,6 +277,7 @@ impl Shared {
         };
         let fetch = Fetch {
             policy: self.policy.clone(),
+            counts: self.counts.clone(),
             class: asking.class,
             lead,
             fields,
@@ -289,13 +301,22 @@ impl Shared {
         match outcome {
             Some(Outcome::Stored(entry, came)) => {
                 let (status, reader) = match came {
-                    Came::Fetched(reader) => (status.stored(true), reader),
-                    Came::Confirmed => (status.forward_status(Status::NOT_MODIFIED), None),
+                    Came::Fetched(reader) => {
+                        self.counts.count(Event::Miss);
+                        (status.stored(true), reader)
+                    }
+                    Came::Confirmed => {
+                        self.counts.count(Event::Revalidated);
+                        (status.forward_status(Status::NOT_MODIFIED), None)
+                    }
                 };
                 let reply = self.serve_by(exchange, &entry, reader, status, "");
                 reply.unwrap_or_else(|| Reply::Ready(answer::error(Status::BAD_GATEWAY)))
             }
-            Some(Outcome::Alone(response, why)) => Reply::Ready(self.tell(exchange, response, status, why)),
+            Some(Outcome::Alone(response, why)) => {
+                self.counts.count(Event::Miss);
+                Reply::Ready(self.tell(exchange, response, status, why))
+            }
             Some(Outcome::Failed(response)) => match self.in_need(exchange, asking) {
                 Some(reply) => reply,
                 None => Reply::Ready(self.tell(exchange, response, status, "failed")),
@@ -315,6 +336,7 @@ impl Shared {
         match landing {
             Landing::Stored(entry) if self.is_for_another(exchange, &entry, asking.class) => {
                 let status = CacheStatus::forwarded(self.policy.name(), asking.forward).collapsed(true);
+                self.counts.count(Event::Collapsed);
                 self.serve_or_ask(exchange, pass, &entry, status, "")
             }
             Landing::Stored(_) => self.look_up(exchange, pass, asking.flights + 1),
@@ -349,6 +371,7 @@ impl Shared {
             return None;
         }
         let status = CacheStatus::hit(self.policy.name(), freshness.ttl(exchange.now));
+        self.counts.count(Event::StaleHit);
         self.serve(exchange, entry, status, "stale-if-error")
     }
 
@@ -411,6 +434,8 @@ impl Shared {
         forward: Forward,
         why: &'static str,
     ) -> Reply {
+        let is_past = matches!(forward, Forward::Bypass | Forward::Method);
+        self.counts.count(if is_past { Event::Bypassed } else { Event::Miss });
         let shared = self.clone();
         let is_told = self.policy.obeys(exchange);
         self.inner.handle(exchange, pass).map(move |mut response| {

@@ -6,6 +6,9 @@ use tidegate_core::{Exchange, Response};
 use tidegate_http::cache::{Base, Freshness, Varying, groups, invalidated};
 use tidegate_http::{Authority, FieldLines, Method};
 
+/// In place of a host or an origin: what an operator names without one. No answer reaches so far.
+pub(super) const EVERYWHERE: &str = "*";
+
 /// Host and target of a request.
 pub(super) struct Place {
     scheme: &'static str,
@@ -37,8 +40,11 @@ impl Place {
     ) -> StoredHead {
         let origin = self.origin();
         let groups = groups::groups(answered);
-        let groups = groups.iter().map(|group| group_mark(&origin, group.as_bytes()));
-        let tags = policy.tags(answered).map(|tag| tag_mark(policy.site(), tag)).chain(groups).collect();
+        let groups = groups.iter().map(|group| group.as_bytes());
+        let groups = groups.flat_map(|group| [group_mark(&origin, group), group_mark(EVERYWHERE, group)]);
+        let tags = policy.tags(answered);
+        let tags = tags.flat_map(|tag| [tag_mark(&self.host, tag), tag_mark(EVERYWHERE, tag)]);
+        let tags = tags.chain(groups).collect();
         let (host, target) = (self.host.clone(), self.target.clone());
         StoredHead { status, lines, freshness, varying, tags, host, target }
     }

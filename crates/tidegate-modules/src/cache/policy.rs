@@ -47,7 +47,6 @@ pub(super) struct Policy {
     settings: RouteCache,
     rules: Rules,
     key_rules: KeyRules,
-    site: String,
     /// Site and route, which are a part of each key: what one of them answers is not for another.
     place: String,
     /// Ranges that are answered at most.
@@ -82,7 +81,7 @@ impl Policy {
         };
         let key_rules = KeyRules { query, cookies: settings.cookies.clone() };
         let place = format!("{site} {route}");
-        Policy { settings: settings.clone(), rules, key_rules, site: site.to_owned(), place, ranges }
+        Policy { settings: settings.clone(), rules, key_rules, place, ranges }
     }
 
     /// The name of the store, which `Cache-Status` says.
@@ -155,11 +154,6 @@ impl Policy {
             }
             Class::PastTheCache => false,
         }
-    }
-
-    /// Whose tags these are: those of a site mean nothing to another.
-    pub(super) fn site(&self) -> &str {
-        &self.site
     }
 
     /// Appends the key of a request.
@@ -237,6 +231,11 @@ pub(super) fn target<'e>(exchange: &Exchange<'e>) -> Cow<'e, str> {
 pub(super) fn authority<'e>(exchange: &Exchange<'e>) -> Authority<'e> {
     // A client of HTTP/1.0 need not say it.
     Authority::parse(exchange.authority.as_bytes()).unwrap_or(Authority { host: "-", port: None })
+}
+
+/// The scheme in a key that [`Policy::key`] has made: behind the class and its length.
+pub(super) fn scheme_of(key: &[u8]) -> &'static str {
+    if key.get(5..).is_some_and(|rest| rest.starts_with(b"https")) { "https" } else { "http" }
 }
 
 /// The names of the cookies of a field (RFC 6265 section 4.2.1).

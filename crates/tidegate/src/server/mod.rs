@@ -39,6 +39,7 @@ use tidegate_core::worker::Asker;
 use tidegate_io::blocking;
 use tidegate_io::passing;
 use tidegate_io::usage::Usage;
+use tidegate_modules::cache::CacheDirectory;
 use tidegate_modules::cache_desk::{CacheDesk, CacheOrder, CacheReply};
 use tidegate_modules::gateway::pool_directory::PoolDirectory;
 use tidegate_modules::login::LoginStore;
@@ -132,7 +133,8 @@ pub fn run() -> Result<ExitCode> {
     let logins = Arc::new(LoginStore::new(tls.clone(), rates.clone()));
     let _ = members.logins.set(logins.clone());
     let series = members.series.clone();
-    let caches = Arc::default();
+    let caches = Arc::<CacheDirectory>::default();
+    let _ = members.stores.set(caches.clone());
     let stores = Stores { access, caches, directory, logins, rates, tls, series };
     orders::Server::new(link, writer, members, stores, (sender, events), warning).run();
     Ok(ExitCode::SUCCESS)

@@ -7,7 +7,9 @@ fn fill_up(disks: &Disks, count: u64) {
 }
 
 fn served(disks: &Disks, count: u64) -> u64 {
-    (0..count).filter(|number| fetch(disks, *number).is_some_and(|bytes| bytes == content(*number, 1000))).count() as u64
+    (0..count)
+        .filter(|number| fetch(disks, *number).is_some_and(|bytes| bytes == content(*number, 1000)))
+        .count() as u64
 }
 
 #[test]
@@ -136,7 +138,11 @@ fn the_journal_is_kept_short() {
     let disks = folder.open(16 * MIB, BOOT);
     let length = || {
         let files = fs::read_dir(folder.0.join("cache/slot-0")).unwrap().flatten();
-        files.filter_map(|file| file.metadata().ok()).filter(fs::Metadata::is_file).map(|meta| meta.len()).sum::<u64>()
+        files
+            .filter_map(|file| file.metadata().ok())
+            .filter(fs::Metadata::is_file)
+            .map(|meta| meta.len())
+            .sum::<u64>()
     };
     let mut longest = 0;
     for round in 0..4000 {
@@ -201,7 +207,12 @@ fn each_process_has_a_slot_and_its_share() {
 #[test]
 fn a_folder_that_is_not_ours_is_refused_and_left_alone() {
     let table = [
-        ("files", "important.txt", "text", "holds `important.txt`, which is not of a cache; name a folder that is empty"),
+        (
+            "files",
+            "important.txt",
+            "text",
+            "holds `important.txt`, which is not of a cache; name a folder that is empty",
+        ),
         ("version", "tidegate-cache", "tidegate-cache 2 00", "was written by another version of Tidegate"),
         ("marker", "tidegate-cache", "", "was written by another version of Tidegate"),
     ];

@@ -1,0 +1,117 @@
+//! What came of the requests to routes with a store. Each route on each worker counts for itself; who wants to know adds up.
+
+use crate::cache_desk::RequestFigures;
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use tidegate_http::cache::NotStored;
+
+/// What came of a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Event {
+    Hit,
+    /// With what is stale.
+    StaleHit,
+    Revalidated,
+    Miss,
+    Collapsed,
+    Bypassed,
+}
+
+/// Of one route on one worker, which alone writes.
+pub(super) struct Counts {
+    events: [AtomicU64; 6],
+    of: Arc<StoreCounts>,
+}
+
+/// Of all routes with the same store.
+#[derive(Default)]
+pub(super) struct StoreCounts {
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    routes: Vec<Weak<Counts>>,
+    /// Of routes that are gone.
+    before: [u64; 6],
+    not_stored: BTreeMap<&'static str, u64>,
+}
+
+impl StoreCounts {
+    /// Of one route more.
+    pub(super) fn begin(self: &Arc<Self>) -> Arc<Counts> {
+        let counts = Arc::new(Counts { events: Default::default(), of: self.clone() });
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        if state.routes.len() == state.routes.capacity() {
+            state.routes.retain(|route| route.strong_count() > 0);
+        }
+        state.routes.push(Arc::downgrade(&counts));
+        counts
+    }
+
+    /// What came of all requests.
+    pub(super) fn requests(&self) -> RequestFigures {
+        let (routes, mut sums) = {
+            let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+            (state.routes.iter().filter_map(Weak::upgrade).collect::<Vec<_>>(), state.before)
+        };
+        for route in &routes {
+            route.add_to(&mut sums);
+        }
+        let [hits, stale_hits, revalidated, misses, collapsed, bypassed] = sums;
+        RequestFigures { hits: hits + stale_hits, stale_hits, revalidated, misses, collapsed, bypassed }
+    }
+
+    /// How many responses were not stored, by the reason.
+    pub(super) fn not_stored(&self) -> Vec<(String, u64)> {
+        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.not_stored.iter().map(|(why, count)| ((*why).to_owned(), *count)).collect()
+    }
+}
+
+impl Counts {
+    #[inline]
+    pub(super) fn count(&self, event: Event) {
+        if let Some(count) = self.events.get(event as usize) {
+            count.store(count.load(Relaxed) + 1, Relaxed);
+        }
+    }
+
+    /// A response was not stored, after a fetch: these are few enough for a lock.
+    pub(super) fn not_stored(&self, why: NotStored) {
+        let mut state = self.of.state.lock().unwrap_or_else(PoisonError::into_inner);
+        *state.not_stored.entry(why.as_str()).or_default() += 1;
+    }
+
+    fn add_to(&self, sums: &mut [u64; 6]) {
+        sums.iter_mut().zip(&self.events).for_each(|(sum, count)| *sum += count.load(Relaxed));
+    }
+}
+
+impl Drop for Counts {
+    fn drop(&mut self) {
+        let mut state = self.of.state.lock().unwrap_or_else(PoisonError::into_inner);
+        self.add_to(&mut state.before);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_route_has_counted_outlives_it() {
+        let store = Arc::<StoreCounts>::default();
+        let (one, other) = (store.begin(), store.begin());
+        [Event::Hit, Event::StaleHit, Event::Miss].into_iter().for_each(|event| one.count(event));
+        other.count(Event::Hit);
+        one.not_stored(NotStored::Private);
+        drop(one);
+        (0..100).for_each(|_| drop(store.begin()));
+        let RequestFigures { hits, stale_hits, misses, .. } = store.requests();
+        assert_eq!((hits, stale_hits, misses), (3, 1, 1));
+        assert_eq!(store.not_stored(), [("private".to_owned(), 1)]);
+        assert!(store.state.lock().unwrap().routes.len() < 10);
+    }
+}

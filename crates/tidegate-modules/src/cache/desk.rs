@@ -1,0 +1,157 @@
+//! What operators ask of the stores of a process.
+
+use super::directory::{CacheDirectory, Kept};
+use super::place::{EVERYWHERE, host};
+use super::policy::scheme_of;
+use crate::cache_desk::{CacheDesk, EntryPlace, ListWanted, Listed, PurgeWanted, PurgeWhat, Purged};
+use crate::cache_desk::{ShowWanted, Shown, StoreFigures, TierFigures, Verification};
+use tidegate_cache::{Entry, Filter, Purge, group_mark, tag_mark};
+use tidegate_http::Authority;
+use tidegate_io::clock::wall_seconds;
+
+/// A URL as stored responses know it.
+struct Place {
+    host: Box<str>,
+    target: String,
+}
+
+impl Place {
+    /// `None`: there is no host in it.
+    fn of(url: &str) -> Option<Place> {
+        let (scheme, rest) = url.split_once("://")?;
+        let end = rest.find(['/', '?']).unwrap_or(rest.len());
+        let (authority, target) = rest.split_at(end);
+        let host = host(&scheme.to_ascii_lowercase(), Authority::parse(authority.as_bytes()).ok()?);
+        let slash = if target.starts_with('/') { "" } else { "/" };
+        Some(Place { host, target: format!("{slash}{target}") })
+    }
+}
+
+impl CacheDesk for CacheDirectory {
+    fn purge(&self, wanted: &PurgeWanted) -> Purged {
+        let now = wall_seconds();
+        let stores = self.named(wanted.store.as_deref());
+        let purge = |what: &Purge<'_>| {
+            stores.iter().for_each(|kept| {
+                kept.store.purge(what, wanted.is_soft, now);
+            });
+        };
+        let scope = |host: &Option<String>| host.as_deref().unwrap_or(EVERYWHERE).to_ascii_lowercase();
+        match &wanted.what {
+            PurgeWhat::All => purge(&Purge::All),
+            PurgeWhat::Host(host) => purge(&Purge::Host(&host.to_ascii_lowercase())),
+            PurgeWhat::Url(url) | PurgeWhat::Prefix(url) => {
+                let Some(Place { host, target }) = Place::of(url) else { return Purged::default() };
+                purge(&match &wanted.what {
+                    PurgeWhat::Url(_) => Purge::Url { host: &host, target: &target },
+                    _ => Purge::Prefix { host: &host, prefix: &target },
+                });
+            }
+            PurgeWhat::Tag { name, host } => purge(&Purge::Mark(tag_mark(&scope(host), name.as_bytes()))),
+            PurgeWhat::Group { name, host: None } => {
+                purge(&Purge::Mark(group_mark(EVERYWHERE, name.as_bytes())));
+            }
+            PurgeWhat::Group { name, host: Some(host) } => {
+                for scheme in ["http", "https"] {
+                    let origin = format!("{scheme}://{}", host.to_ascii_lowercase());
+                    purge(&Purge::Mark(group_mark(&origin, name.as_bytes())));
+                }
+            }
+        }
+        Purged { entries: 0, is_marked: true }
+    }
+
+    fn list(&self, wanted: &ListWanted) -> Vec<Listed> {
+        let place = wanted.prefix.as_deref().and_then(Place::of);
+        if wanted.prefix.is_some() && place.is_none() {
+            return Vec::new();
+        }
+        let host = wanted.host.as_ref().map(|host| host.to_ascii_lowercase());
+        let scope = host.as_deref().unwrap_or(EVERYWHERE);
+        let filter = Filter {
+            host: place.as_ref().map(|place| &*place.host).or(host.as_deref()),
+            prefix: place.as_ref().map(|place| place.target.as_str()),
+            mark: wanted.tag.as_ref().map(|tag| tag_mark(scope, tag.as_bytes())),
+        };
+        let mut found = Vec::new();
+        for kept in self.named(wanted.store.as_deref()) {
+            let most = (wanted.most as usize).saturating_sub(found.len());
+            found.extend(kept.store.entries(&filter, most).iter().map(|entry| told(&kept, entry)));
+        }
+        found
+    }
+
+    fn show(&self, wanted: &ShowWanted) -> Vec<Shown> {
+        let Some(Place { host, target }) = Place::of(&wanted.url) else { return Vec::new() };
+        let filter = Filter { host: Some(&host), prefix: Some(&target), mark: None };
+        let mut found = Vec::new();
+        for kept in self.named(wanted.store.as_deref()) {
+            let entries = kept.store.entries(&filter, MOST_SHOWN);
+            let same = entries.iter().filter(|entry| *entry.head().target == *target);
+            found.extend(same.map(|entry| shown(&kept, entry)));
+        }
+        found
+    }
+
+    fn figures(&self, store: Option<&str>) -> Vec<StoreFigures> {
+        let told = |kept: Kept| {
+            let figures = kept.store.figures();
+            StoreFigures {
+                store: kept.store.name().to_owned(),
+                memory: TierFigures {
+                    entries: figures.entries,
+                    bytes: figures.bytes,
+                    limit: figures.limit,
+                    evicted: figures.evicted,
+                },
+                disks: Vec::new(),
+                requests: kept.counts.requests(),
+                stored: figures.fills,
+                without_room: figures.refused + figures.passed_on,
+                not_stored: kept.counts.not_stored(),
+                fetches: figures.filling,
+                purged: figures.purged,
+            }
+        };
+        self.named(store).into_iter().map(told).collect()
+    }
+
+    fn verify(&self, _: Option<&str>) -> Verification {
+        Verification { is_done: true, ..Verification::default() }
+    }
+}
+
+/// Variants of one URL that are shown at most, in one store.
+const MOST_SHOWN: usize = 1000;
+
+fn told(kept: &Kept, entry: &Entry) -> Listed {
+    let (head, content, freshness, now) = (entry.head(), entry.content(), entry.freshness(), wall_seconds());
+    let place = if content.is_complete() { EntryPlace::Memory } else { EntryPlace::Filling };
+    Listed {
+        store: kept.store.name().to_owned(),
+        url: format!("{}://{}{}", scheme_of(entry.key()), head.host, head.target),
+        status: head.status,
+        size: content.filled(),
+        age: u64::from(freshness.age(now)),
+        ttl: freshness.ttl(now),
+        uses: u64::from(entry.uses_count()),
+        place,
+    }
+}
+
+fn shown(kept: &Kept, entry: &Entry) -> Shown {
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let head = entry.head();
+    let varies_by = head.varying.told();
+    Shown {
+        entry: told(kept, entry),
+        varies_by: varies_by
+            .map(|(name, value)| (name.to_owned(), text(value.unwrap_or_default())))
+            .collect(),
+        fields: head.lines.iter().map(|(name, value)| (name.to_owned(), text(value))).collect(),
+        lifetime_from: head.freshness.source.as_str().to_owned(),
+        tags: Vec::new(),
+        file: None,
+        is_complete: entry.content().is_complete(),
+    }
+}
