@@ -317,7 +317,7 @@ impl Store {
     }
 
     /// They have left the index.
-    fn left(&self, outgoing: &[Arc<Entry>]) {
+    pub(crate) fn left(&self, outgoing: &[Arc<Entry>]) {
         if !outgoing.is_empty() {
             self.counters.leave(outgoing.len());
             self.dequeue(outgoing);
