@@ -13,7 +13,9 @@ use crate::reader::Reader;
 use smallvec::SmallVec;
 use std::collections::VecDeque;
 use std::ops::Range;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
+use std::sync::atomic::{
+    AtomicBool, AtomicU8, AtomicU64, Ordering::Acquire, Ordering::Relaxed, Ordering::Release,
+};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 use std::task::{Context, Poll, Waker};
 use tidegate_io::locking::lock;
@@ -348,8 +350,7 @@ impl Content {
         drop(waiting);
         let blocks = self.filling.read().unwrap_or_else(PoisonError::into_inner);
         let has_room = blocks.back().is_some_and(|last| last.room() > 0);
-        has_room
-            || slowest.is_none_or(|slowest| blocks.front().is_none_or(|first| first.end() <= slowest))
+        has_room || slowest.is_none_or(|slowest| blocks.front().is_none_or(|first| first.end() <= slowest))
     }
 
     /// Wakes who waits for what has been put.

@@ -121,7 +121,11 @@ impl Entry {
     /// How it may be used: as its head says, stale from a soft purge on.
     #[inline]
     pub fn freshness(&self) -> Freshness {
-        if self.is_expired() { self.head.freshness.expired(self.expired_at.load(Relaxed)) } else { self.head.freshness }
+        if self.is_expired() {
+            self.head.freshness.expired(self.expired_at.load(Relaxed))
+        } else {
+            self.head.freshness
+        }
     }
 
     /// What it holds. May still be coming in.

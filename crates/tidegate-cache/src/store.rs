@@ -23,8 +23,8 @@ use tidegate_io::locking::lock;
 use xxhash_rust::xxh3::xxh3_128_with_seed;
 
 use room::Queues;
-pub use sweep::Swept;
 use sweep::Sweeping;
+pub use sweep::Swept;
 
 /// Shards of the index: a power of two, more than there are threads.
 const SHARDS: usize = 64;
@@ -116,7 +116,8 @@ impl Store {
         let (found, emptied) = {
             let mut shard = self.shard(&hashed);
             let variants = variants_of(&mut shard, &hashed, &mut outgoing);
-            let found = if variants.is_empty() { absent(&mut shard, &hashed, now) } else { Found::Stored(variants) };
+            let found =
+                if variants.is_empty() { absent(&mut shard, &hashed, now) } else { Found::Stored(variants) };
             shard.hits += u64::from(matches!(found, Found::Stored(_)));
             let emptied = if outgoing.is_empty() { None } else { shard.remove_if_empty(&hashed) };
             (found, emptied)
@@ -263,9 +264,8 @@ impl Store {
     /// The flight is over; whoever asks from now on leads the next.
     pub(crate) fn end_flight(&self, hashed: &Hashed<'_>, cell: &Arc<FlightCell>) {
         let mut shard = self.shard(hashed);
-        let flight = shard
-            .get(hashed)
-            .and_then(|slot| slot.flight.take_if(|flight| Arc::ptr_eq(flight, cell)));
+        let flight =
+            shard.get(hashed).and_then(|slot| slot.flight.take_if(|flight| Arc::ptr_eq(flight, cell)));
         let emptied = shard.remove_if_empty(hashed);
         drop(shard);
         drop((flight, emptied));
@@ -346,6 +346,3 @@ fn absent(shard: &mut Shard, hashed: &Hashed<'_>, now: i64) -> Found {
     shard.misses += 1;
     Found::Nothing
 }
-
-#[cfg(test)]
-mod tests;

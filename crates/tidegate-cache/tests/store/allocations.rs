@@ -34,7 +34,10 @@ fn what_is_allocated_is_reserved() {
         allocated += allocation_counter::measure(run).bytes_current;
         let reserved = store.figures().bytes as i64;
         assert!(allocated <= reserved, "{name}: {allocated} bytes allocated, {reserved} reserved");
-        assert!(reserved < allocated * 2 + 16 * 1024, "{name}: {allocated} bytes allocated, {reserved} reserved");
+        assert!(
+            reserved < allocated * 2 + 16 * 1024,
+            "{name}: {allocated} bytes allocated, {reserved} reserved"
+        );
     };
     for number in 0..600_usize {
         let target = format!("/{number}");

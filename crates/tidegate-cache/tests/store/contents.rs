@@ -9,7 +9,8 @@ const BLOCK: usize = 64 * 1024;
 
 #[test]
 fn every_size_comes_out_as_it_went_in() {
-    for len in [0, 1, 4095, 4096, 4097, 20_480, 20_481, BLOCK - 1, BLOCK, BLOCK + 1, 3 * BLOCK, 5 * BLOCK + 7] {
+    for len in [0, 1, 4095, 4096, 4097, 20_480, 20_481, BLOCK - 1, BLOCK, BLOCK + 1, 3 * BLOCK, 5 * BLOCK + 7]
+    {
         for is_announced in [true, false] {
             for step in [1000, BLOCK, 10 * BLOCK] {
                 let store = store(4 * MIB);
@@ -49,7 +50,9 @@ fn ranges() {
     let store = store(MIB);
     let content = bytes(5, 200_000);
     let entry = put(&store, "/a", &content).unwrap();
-    for range in [0..1, 0..200_000, 65_535..65_537, 199_999..200_000, 199_999..u64::MAX, 200_000..200_001, 7..7] {
+    for range in
+        [0..1, 0..200_000, 65_535..65_537, 199_999..200_000, 199_999..u64::MAX, 200_000..200_001, 7..7]
+    {
         let mut reader = entry.content().reader(range.clone()).unwrap();
         let wanted = &content[range.start as usize..200_000.min(range.end) as usize];
         assert_eq!(reader.left(), Some(wanted.len() as u64));

@@ -85,7 +85,14 @@ fn name(target: u8) -> String {
 impl Model {
     fn new() -> Model {
         let store = Store::new("main", Limits { memory: 600_000, object: 300_000 }, None);
-        Model { store, limit: 600_000, known: HashMap::new(), fills: Vec::new(), readers: Vec::new(), seed: 0 }
+        Model {
+            store,
+            limit: 600_000,
+            known: HashMap::new(),
+            fills: Vec::new(),
+            readers: Vec::new(),
+            seed: 0,
+        }
     }
 
     fn content(&mut self, len: usize) -> Vec<u8> {
@@ -93,9 +100,18 @@ impl Model {
         bytes(self.seed, len)
     }
 
-    fn begin(&mut self, target: u8, language: u8, tag: u8, announced: bool, content: Vec<u8>) -> Option<Filling> {
+    fn begin(
+        &mut self,
+        target: u8,
+        language: u8,
+        tag: u8,
+        announced: bool,
+        content: Vec<u8>,
+    ) -> Option<Filling> {
         let target_name = name(target);
-        let Join::Lead(lead) = self.store.join(target_name.as_bytes(), NOW) else { panic!("no flight stays") };
+        let Join::Lead(lead) = self.store.join(target_name.as_bytes(), NOW) else {
+            panic!("no flight stays")
+        };
         let head = head_of(&target_name, ["", "de", "fr"][usize::from(language)], &[u64::from(tag)]);
         let len = announced.then_some(content.len() as u64);
         let (entry, fill) = lead.store(head, len, NOW).ok()?;

@@ -111,7 +111,8 @@ fn a_flood_of_purges_is_bounded_and_takes_what_it_has_to() {
     put(&store, "/late", b"x").unwrap();
     assert!(found(&store, "/late").is_some());
     // Nothing is under way now: the notes are forgotten in time.
-    let widened = (0..40_000).filter(|number| store.purge(&Purge::Mark(*number), false, NOW).is_widened).count();
+    let widened =
+        (0..40_000).filter(|number| store.purge(&Purge::Mark(*number), false, NOW).is_widened).count();
     assert_eq!(widened, 0);
     assert!(found(&store, "/late").is_some());
 }

@@ -5,7 +5,9 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::task::{Context, Poll, Wake, Waker};
-use tidegate_cache::{Entry, Fill, Found, Join, Landing, Lead, Limits, Reader, Store, StoredHead, Unstorable};
+use tidegate_cache::{
+    Entry, Fill, Found, Join, Landing, Lead, Limits, Reader, Store, StoredHead, Unstorable,
+};
 use tidegate_http::FieldLines;
 use tidegate_http::cache::{Freshness, Varying};
 
