@@ -2,6 +2,7 @@
 //!
 //! Called when a response is stored, and with answers that invalidate.
 
+use super::Rules;
 use super::directives::strings;
 use crate::field::{FieldLines, trim};
 
@@ -29,6 +30,15 @@ pub(super) fn invalidated_groups(fields: &FieldLines) -> Vec<String> {
 
 fn bounded(fields: &FieldLines, name: &str) -> Vec<String> {
     strings(fields, name).filter(|group| group.len() <= LONGEST_GROUP).take(MOST_GROUPS).collect()
+}
+
+/// Takes the tags out of a response that goes to a client without being stored, but for what `rules` keep.
+pub fn strip_tags(lines: &mut FieldLines, rules: &Rules) {
+    if !rules.keeps_tags {
+        for name in TAG_FIELDS {
+            lines.remove(name);
+        }
+    }
 }
 
 /// The tags of a response, for purging: `Cache-Tag` has commas between them, `Surrogate-Key` spaces.

@@ -45,11 +45,26 @@ pub struct QueryRules {
     pub kept: Option<Vec<String>>,
 }
 
-/// Appends the key. `search` is what an earlier response for the same path has said of its query, for a second
-/// look-up where the first has found nothing.
+/// Appends the key: that of the URL, and the cookies. `search` is what an earlier response for the same path has
+/// said of its query, for a second look-up where the first has found nothing.
 ///
 /// Without rules nothing is allocated but what `out` needs.
 pub fn write(out: &mut Vec<u8>, resource: &Resource<'_>, rules: &KeyRules, search: Option<&NoVarySearch>) {
+    write_url(out, resource, &rules.query, search);
+    for name in &rules.cookies {
+        let value = cookie(resource.fields, name);
+        out.push(u8::from(value.is_some()));
+        push_part(out, |out| out.extend_from_slice(value.unwrap_or_default()));
+    }
+}
+
+/// Appends what the keys of a URL begin with, whatever the cookies, and those of no other one: for purging.
+pub fn write_url(
+    out: &mut Vec<u8>,
+    resource: &Resource<'_>,
+    rules: &QueryRules,
+    search: Option<&NoVarySearch>,
+) {
     push_part(out, |out| {
         out.extend(resource.scheme.bytes().map(|byte| byte.to_ascii_lowercase()));
     });
@@ -62,12 +77,7 @@ pub fn write(out: &mut Vec<u8>, resource: &Resource<'_>, rules: &KeyRules, searc
         }
     });
     push_part(out, |out| out.extend_from_slice(resource.site.as_bytes()));
-    push_part(out, |out| push_target(out, resource.target, &rules.query, search));
-    for name in &rules.cookies {
-        let value = cookie(resource.fields, name);
-        out.push(u8::from(value.is_some()));
-        push_part(out, |out| out.extend_from_slice(value.unwrap_or_default()));
-    }
+    push_part(out, |out| push_target(out, resource.target, rules, search));
 }
 
 /// Appends how many bytes `write` writes (4 bytes, little-endian), and those.

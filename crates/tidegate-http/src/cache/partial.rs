@@ -101,7 +101,7 @@ impl<'a> Strong<'a> {
 
 /// `Last-Modified`, where it is a second older than `Date` at least: within the second there may have been
 /// another change.
-fn strong_date(fields: &FieldLines) -> Option<i64> {
+pub(super) fn strong_date(fields: &FieldLines) -> Option<i64> {
     let date = |name: &str| HttpDate::parse(fields.first(name)?, 0).map(|date| date.0);
     let (modified, made) = (date("Last-Modified")?, date("Date")?);
     (modified < made).then_some(modified)

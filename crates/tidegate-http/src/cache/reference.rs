@@ -24,7 +24,7 @@ pub(super) fn target_of(reference: &[u8], base: &Base<'_>) -> Option<String> {
     };
     if let Some(rest) = rest.strip_prefix("//") {
         let end = rest.find(['/', '?']).unwrap_or(rest.len());
-        let authority = Authority::parse(rest[..end].as_bytes()).ok()?;
+        let authority = Authority::parse(&rest.as_bytes()[..end]).ok()?;
         return is_same_host(&authority, base).then(|| resolved(&rest[end..]));
     }
     // `http:path` is a relic that nobody reads alike.

@@ -5,7 +5,7 @@
 
 use super::directives::Directives;
 use super::freshness::Freshness;
-use super::partial::Strong;
+use super::partial::{Strong, strong_date};
 use super::storing::{NotStored, add_date, age_said, kept_fields, measured, response_allows};
 use super::{Answered, Rules, Times};
 use crate::conditional::Validators;
@@ -149,11 +149,20 @@ pub fn head_says(stored: &FieldLines, length: Option<u64>, answered: &Answered<'
     if new.contains("ETag") || new.contains("Last-Modified") { HeadSays::Update } else { HeadSays::Nothing }
 }
 
-/// What the conditions of a client are held against (section 4.3.2), for [`crate::conditional::evaluate`] and
-/// [`crate::conditional::if_range`]. Without a `Last-Modified` the time counts at which the response was made.
+/// What `If-None-Match` and `If-Modified-Since` of a client are held against (section 4.3.2), for
+/// [`crate::conditional::evaluate`]. Without a `Last-Modified` the time counts at which the response was made.
 pub fn current_validators<'a>(stored: &'a FieldLines, freshness: &Freshness) -> Validators<'a> {
     let etag = stored.first("ETag").and_then(EntityTag::parse);
     let date = |name: &str| HttpDate::parse(stored.first(name)?, freshness.answered).map(|date| date.0);
     let modified = date("Last-Modified").or_else(|| date("Date")).unwrap_or(freshness.answered);
     Validators::new(etag, Some(modified))
+}
+
+/// What `If-Range` of a client is held against, for [`crate::conditional::if_range`]: strong validators alone.
+pub fn range_validators(stored: &FieldLines) -> Validators<'_> {
+    match Strong::of(stored) {
+        Some(Strong::Tag(tag)) => Validators::new(Some(tag), strong_date(stored)),
+        Some(Strong::Date(modified)) => Validators::new(None, Some(modified)),
+        None => Validators::new(None, None),
+    }
 }

@@ -1,7 +1,7 @@
 //! Groups, tags, and what a change makes invalid.
 
-use tidegate_http::cache::groups::{LONGEST_GROUP, MOST_GROUPS, MOST_TAGS, groups, tags};
-use tidegate_http::cache::{Base, invalidated};
+use tidegate_http::cache::groups::{LONGEST_GROUP, MOST_GROUPS, MOST_TAGS, groups, strip_tags, tags};
+use tidegate_http::cache::{Base, Rules, invalidated};
 use tidegate_http::{Authority, Method, Status};
 
 use super::lines;
@@ -38,6 +38,18 @@ fn tags_of_a_response() {
     assert_eq!(found("Surrogate-Key: a  b\nCache-Tag: c"), ["c", "a", "b"]);
     assert_eq!(found(&format!("Cache-Tag: {}", "a,".repeat(500))).len(), MOST_TAGS);
     assert_eq!(found(&format!("Cache-Tag: {}", "a".repeat(1025))), [""; 0]);
+}
+
+#[test]
+fn tags_are_for_caches() {
+    let keeping = Rules { keeps_tags: true, ..Rules::default() };
+    for (rules, expected) in
+        [(Rules::default(), "X-A: 1"), (keeping, "cache-tag: a\nX-A: 1\nSurrogate-Key: b")]
+    {
+        let mut found = lines("cache-tag: a\nX-A: 1\nSurrogate-Key: b");
+        strip_tags(&mut found, &rules);
+        assert_eq!(found, lines(expected));
+    }
 }
 
 const BASE: Base<'_> = Base {

@@ -1,7 +1,7 @@
 //! What responses are stored under, and which queries are the same.
 
 use tidegate_http::cache::NoVarySearch;
-use tidegate_http::cache::key::{KeyRules, QueryRules, Resource, write};
+use tidegate_http::cache::key::{KeyRules, QueryRules, Resource, write, write_url};
 use tidegate_http::{Authority, Fields};
 
 use super::{fields, lines};
@@ -93,6 +93,9 @@ fn cookies() {
     assert_ne!(of("Cookie: lang=de"), of("Cookie: currency=de"));
     assert_ne!(of("Cookie: lang="), of("X-A: 1"), "an empty one is one");
     assert_eq!(of("Cookie: xlang=de"), of("X-A: 1"));
+    let mut url = Vec::new();
+    write_url(&mut url, &PLAIN, &rules.query, None);
+    assert!(of("Cookie: lang=de").starts_with(&url) && of("X-A: 1").starts_with(&url));
 }
 
 fn search(value: &str) -> Option<NoVarySearch> {

@@ -7,8 +7,10 @@ use tidegate_http::{Fields, Method, Status};
 
 use super::{NOW, fields, fresh, lines, stored};
 
-/// The seconds, or why not.
-fn table(rows: &[(&str, &str, u16, &str, Result<u32, NotStored>)], rules: &Rules) {
+/// The clause, a request, a status, a response, and its lifetime in seconds or why it is not stored.
+type Row<'a> = (&'a str, &'a str, u16, &'a str, Result<u32, NotStored>);
+
+fn table(rows: &[Row<'_>], rules: &Rules) {
     for (clause, request, status, response, expected) in rows {
         let found = stored(request, *status, response, rules).map(|freshness| freshness.lifetime);
         assert_eq!(found, *expected, "{clause}: {response}");

@@ -1,10 +1,10 @@
 //! Conditions to the origin, and what its answers make of what is stored.
 
 use tidegate_http::cache::{
-    Answered, HeadSays, NotStored, Rules, Times, current_validators, head_says, refreshed, selected_by_304,
-    updated, validators,
+    Answered, HeadSays, NotStored, Rules, Times, current_validators, head_says, range_validators, refreshed,
+    selected_by_304, updated, validators,
 };
-use tidegate_http::conditional::{Precondition, evaluate};
+use tidegate_http::conditional::{Precondition, evaluate, if_range};
 use tidegate_http::{FieldLines, Fields, Method, Status};
 
 use super::{NOW, fields, fresh, lines};
@@ -129,6 +129,26 @@ fn conditions_of_clients() {
         let (stored, request) = (lines(stored), lines(request));
         let current = current_validators(&stored, &fresh("Cache-Control: max-age=60"));
         let found = evaluate(Method::Get, Fields::new(&fields(&request)), &current, NOW + 5);
+        assert_eq!(found, expected, "{clause}");
+    }
+}
+
+#[test]
+#[rustfmt::skip]
+fn ranges_of_clients() {
+    for (clause, stored, request, expected) in [
+        ("9110-13.1.5 without", "ETag: \"a\"", "X-A: 1", true),
+        ("9110-13.1.5 tag", "ETag: \"a\"", "If-Range: \"a\"", true),
+        ("9110-13.1.5 another tag", "ETag: \"a\"", "If-Range: \"b\"", false),
+        ("9110-13.1.5 weak", "ETag: W/\"a\"", "If-Range: W/\"a\"", false),
+        ("9110-13.1.5 strong date", "Last-Modified: @-9\nDate: @0", "If-Range: @-9", true),
+        ("9110-13.1.5 date beside a tag", "ETag: \"a\"\nLast-Modified: @-9\nDate: @0", "If-Range: @-9", true),
+        ("9110-13.1.5 another date", "Last-Modified: @-9\nDate: @0", "If-Range: @-8", false),
+        ("9110-8.8.2.2 weak date", "Last-Modified: @0\nDate: @0", "If-Range: @0", false),
+        ("9110-13.1.5 Date is no validator", "Date: @0", "If-Range: @0", false),
+    ] {
+        let (stored, request) = (lines(stored), lines(request));
+        let found = if_range(Fields::new(&fields(&request)), &range_validators(&stored), NOW + 60);
         assert_eq!(found, expected, "{clause}");
     }
 }
