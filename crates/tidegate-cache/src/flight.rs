@@ -247,7 +247,7 @@ impl Lead {
     fn land_stored(&mut self, entry: &Arc<Entry>, replaces: bool) -> Result<(), Unstorable> {
         let mut outgoing = Outgoing::new();
         let is_in = self.store.insert(&self.hashed(), entry, self.cell.as_ref(), replaces, &mut outgoing);
-        self.store.dequeue(&outgoing);
+        self.store.left(&outgoing);
         if !is_in {
             entry.give_up();
             self.store.dequeue(std::slice::from_ref(entry));

@@ -88,13 +88,14 @@ impl Slot {
         });
     }
 
-    /// Adds the newest.
+    /// Adds the newest. Where there are too many, what it is to replace goes at once, or else the oldest.
     pub(crate) fn add(&mut self, entry: Arc<Entry>, outgoing: &mut Outgoing) {
-        if self.variants.len() >= MOST_VARIANTS
-            && let Some(oldest) = self.variants.pop()
-        {
-            oldest.give_up();
-            outgoing.push(oldest);
+        if self.variants.len() >= MOST_VARIANTS {
+            let is_same = |other: &Arc<Entry>| other.head().varying == entry.head().varying;
+            let at = self.variants.iter().rposition(is_same).unwrap_or(self.variants.len() - 1);
+            let gone = self.variants.remove(at);
+            gone.give_up();
+            outgoing.push(gone);
         }
         self.variants.insert(0, entry);
     }

@@ -232,6 +232,3 @@ fn worse(one: Standing, other: Standing) -> Standing {
         (Standing::Current, Standing::Current) => Standing::Current,
     }
 }
-
-#[cfg(test)]
-mod tests;

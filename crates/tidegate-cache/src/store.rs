@@ -317,7 +317,7 @@ impl Store {
     }
 
     /// They have left the index.
-    fn left(&self, outgoing: &[Arc<Entry>]) {
+    pub(crate) fn left(&self, outgoing: &[Arc<Entry>]) {
         if !outgoing.is_empty() {
             self.counters.leave(outgoing.len());
             self.dequeue(outgoing);
@@ -346,6 +346,3 @@ fn absent(shard: &mut Shard, hashed: &Hashed<'_>, now: i64) -> Found {
     shard.misses += 1;
     Found::Nothing
 }
-
-#[cfg(test)]
-mod tests;
