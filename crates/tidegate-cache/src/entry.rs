@@ -212,6 +212,7 @@ impl Entry {
         self.flags.fetch_or(GONE, SeqCst);
     }
 
+    /// How often it was used of late: 0 to 3.
     pub fn uses_count(&self) -> u8 {
         self.uses.get()
     }
