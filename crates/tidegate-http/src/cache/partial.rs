@@ -57,7 +57,8 @@ pub fn may_be_resumed(status: Status, stored: &FieldLines) -> bool {
 }
 
 /// Whether the bytes of a 206 may be put together with those of a stored response (section 3.4): both have the
-/// same strong validator. `length` is the whole length of the stored one, where it is known.
+/// same strong validator. `length` is the whole length of the stored one, where it is known. The fields of both
+/// are put together by [`super::updated`].
 pub fn combines(stored: &FieldLines, length: Option<u64>, new: &FieldLines) -> bool {
     let Some(range) = content_range(new) else { return false };
     let is_same_length = match (length, range.length) {

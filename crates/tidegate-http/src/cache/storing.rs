@@ -67,6 +67,20 @@ pub enum NotStored {
 }
 
 impl NotStored {
+    /// Whether it is for what this request is, and not for what the resource is: the response to another request
+    /// may be stored, so that nothing is to be remembered of it, or one client keeps all others from being served.
+    pub const fn is_of_request(self) -> bool {
+        matches!(
+            self,
+            NotStored::Method
+                | NotStored::Content
+                | NotStored::RequestNoStore
+                | NotStored::Authorization
+                | NotStored::Cookie
+                | NotStored::Part
+        )
+    }
+
     /// As `Cache-Status` writes it in `detail`: a token.
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -94,7 +108,7 @@ impl NotStored {
 /// [`super::Varying::of`] has to agree as well.
 ///
 /// # Errors
-/// It may not; the first reason of those that there are.
+/// It may not. What the response forbids comes before what the request forbids: it holds for others too.
 pub fn storable(
     asked: &Asked<'_>,
     answered: &Answered<'_>,
@@ -102,9 +116,10 @@ pub fn storable(
     rules: &Rules,
 ) -> Result<Freshness, NotStored> {
     let directives = Directives::of(answered.fields, rules);
-    request_allows(asked, answered, &directives, rules)?;
     response_allows(answered, &directives, rules)?;
-    measured(answered, &directives, age_said(answered.fields), times, rules)
+    let freshness = measured(answered, &directives, age_said(answered.fields), times, rules)?;
+    request_allows(asked, answered, &directives, rules)?;
+    Ok(freshness)
 }
 
 /// What a request forbids (sections 3, 3.5 and 5.2.1.5).
@@ -126,14 +141,8 @@ fn request_allows(
     if asked.fields.contains("authorization") && !directives.is_shared() {
         return Err(NotStored::Authorization);
     }
-    let is_for_everybody = directives.is_for_everybody();
-    if asked.fields.contains("cookie") && !rules.ignores_cookies && !is_for_everybody {
+    if asked.fields.contains("cookie") && !rules.ignores_cookies && !directives.is_for_everybody() {
         return Err(NotStored::Cookie);
-    }
-    let is_listed = || directives.listed.iter().any(|name| name.eq_ignore_ascii_case("set-cookie"));
-    let sets_cookie = answered.fields.contains("Set-Cookie");
-    if sets_cookie && !rules.keeps_set_cookie && !is_for_everybody && !is_listed() {
-        return Err(NotStored::SetCookie);
     }
     if answered.status == Status::PARTIAL_CONTENT && !asked.fields.contains("range") {
         return Err(NotStored::Part);
@@ -157,6 +166,11 @@ pub(super) fn response_allows(
     }
     if control.private {
         return Err(NotStored::Private);
+    }
+    let is_listed = || directives.listed.iter().any(|name| name.eq_ignore_ascii_case("set-cookie"));
+    let sets_cookie = answered.fields.contains("Set-Cookie");
+    if sets_cookie && !rules.keeps_set_cookie && !directives.is_for_everybody() && !is_listed() {
+        return Err(NotStored::SetCookie);
     }
     // An error that odd fields of one request have brought about must not reach everybody, unless somebody
     // has meant it so.
@@ -318,8 +332,8 @@ fn is_heuristic(status: Status) -> bool {
 
 /// The fields to store of a response that came at `now`, Unix seconds (section 3.1): without those of the
 /// connection, those that `Connection` names, those that `no-cache="f"` and `private="f"` name, `Age`, tags
-/// for purging and `Set-Cookie`, but for what `rules` keep. Of a 206 the fields of the whole: without
-/// `Content-Range` and `Content-Length`. A `Date` is added where there is no valid one (RFC 9110
+/// for purging and `Set-Cookie`, but for what `rules` keep. Of a 206 the fields of the whole, which has the status
+/// 200: without `Content-Range` and `Content-Length`. A `Date` is added where there is no valid one (RFC 9110
 /// section 6.6.1).
 pub fn stored_fields(answered: &Answered<'_>, now: i64, rules: &Rules) -> FieldLines {
     let mut stored = FieldLines::with_capacity(answered.fields.as_bytes().len() + 40);

@@ -13,6 +13,7 @@ use crate::date::HttpDate;
 use crate::decimal::parse_decimal;
 use crate::etag::EntityTag;
 use crate::field::FieldLines;
+use crate::status::Status;
 
 /// The conditions of a request to the origin (section 4.3.1). `chosen` is the stored response that is sent if
 /// it still holds; `others` are the other variants of the same URI that are complete, whose tags let the
@@ -115,7 +116,10 @@ pub fn refreshed(
     rules: &Rules,
 ) -> (FieldLines, Result<Freshness, NotStored>) {
     let lines = updated(stored.fields, new, times.answered, rules);
-    let now = Answered { status: stored.status, fields: &lines };
+    // What is stored of a part has the fields of the whole.
+    let is_part = stored.status == Status::PARTIAL_CONTENT;
+    let status = if is_part { Status::OK } else { stored.status };
+    let now = Answered { status, fields: &lines };
     let directives = Directives::of(&lines, rules);
     let freshness = response_allows(&now, &directives, rules)
         .and_then(|()| measured(&now, &directives, age_said(new), times, rules));

@@ -104,6 +104,19 @@ fn what_a_request_forbids() {
 }
 
 #[test]
+fn one_client_keeps_nobody_from_being_served() {
+    let why =
+        |request, response| stored(request, 200, response, &Rules::default()).expect_err("it is not stored");
+    assert!(why("Cookie: a=b", "Cache-Control: max-age=60").is_of_request());
+    assert!(why("Authorization: a", "Cache-Control: max-age=60").is_of_request());
+    assert!(why("Cache-Control: no-store", "Cache-Control: max-age=60").is_of_request());
+    for response in ["Cache-Control: no-store", "Cache-Control: private", "X-A: 1"] {
+        assert!(!why("", response).is_of_request(), "{response}");
+        assert!(!why("Cookie: a=b", response).is_of_request(), "{response}: for others neither");
+    }
+}
+
+#[test]
 fn only_answers_to_get() {
     let response = lines("Cache-Control: max-age=60");
     let answered = Answered { status: Status::OK, fields: &response };

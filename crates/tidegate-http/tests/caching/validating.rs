@@ -1,8 +1,8 @@
 //! Conditions to the origin, and what its answers make of what is stored.
 
 use tidegate_http::cache::{
-    Answered, HeadSays, NotStored, Rules, Times, current_validators, head_says, range_validators, refreshed,
-    selected_by_304, updated, validators,
+    Answered, HeadSays, NotStored, Rules, Times, current_validators, head_says, range_validators,
+    refreshed as refreshed_by, selected_by_304, updated, validators,
 };
 use tidegate_http::conditional::{Precondition, evaluate, if_range};
 use tidegate_http::{FieldLines, Fields, Method, Status};
@@ -81,7 +81,8 @@ fn a_304_makes_fresh() {
     let refreshed = |stored: &str, new: &str| {
         let stored = lines(stored);
         let times = Times { asked: NOW, answered: NOW };
-        refreshed(&Answered { status: Status::OK, fields: &stored }, &lines(new), times, &Rules::default()).1
+        refreshed_by(&Answered { status: Status::OK, fields: &stored }, &lines(new), times, &Rules::default())
+            .1
     };
     let stored = "Cache-Control: max-age=60\nDate: @-600\nETag: \"a\"";
     let found = refreshed(stored, "ETag: \"a\"").expect("9111-4.3.4 its own lifetime anew");
@@ -91,6 +92,11 @@ fn a_304_makes_fresh() {
     assert_eq!(refreshed(stored, "Cache-Control: no-store"), Err(NotStored::NoStore), "9111-3.2");
     assert_eq!(refreshed(stored, "Cache-Control: private"), Err(NotStored::Private), "9111-3.2");
     assert!(refreshed(stored, "Set-Cookie: a=b").is_ok(), "it is not stored");
+    let part = lines(stored);
+    let part = Answered { status: Status::PARTIAL_CONTENT, fields: &part };
+    let times = Times { asked: NOW, answered: NOW };
+    let (_, found) = refreshed_by(&part, &lines("ETag: \"a\""), times, &Rules::default());
+    assert!(found.is_ok(), "9111-3.4 a part is refreshed as the whole is");
 }
 
 #[test]
