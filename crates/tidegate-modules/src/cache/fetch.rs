@@ -97,7 +97,11 @@ impl Fetch {
             Err(why) => {
                 self.counts.not_stored(why);
                 tell(Outcome::Alone(response, why.as_str()));
-                return self.lead.pass(now, REMEMBERED);
+                // What one request has brought about says nothing of the next, but for those with cookies: they are many.
+                if !why.is_of_request() || self.class != Class::Anyone {
+                    self.lead.pass(now, REMEMBERED);
+                }
+                return;
             }
         };
         let len = response.body.len();

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use tidegate_cache::{Content, Reader, StoredHead};
 use tidegate_core::response::FilePiece;
 use tidegate_core::{Author, Body, Exchange, Head, Part, Response, answer};
-use tidegate_http::cache::current_validators;
+use tidegate_http::cache::{current_validators, range_validators};
 use tidegate_http::conditional::{evaluate, if_range};
 use tidegate_http::{
     ByteRange, FieldLines, Method, Precondition, Ranges, Selection, Status, multipart, range,
@@ -101,7 +101,7 @@ pub(super) fn respond(
         if exchange.method == Method::Get
             && let Some(value) = exchange.fields.single("range")
             && let Some(len) = source.len()
-            && if_range(exchange.fields, &validators, exchange.now)
+            && if_range(exchange.fields, &range_validators(&head.lines), exchange.now)
         {
             match range::select(value, len, ranges) {
                 Selection::Whole => {}
