@@ -26,7 +26,8 @@ fn check_object(bytes: &[u8]) {
     let mut again = Vec::new();
     assert!(header.write(Some(content), &mut again));
     assert_eq!(again, bytes[..content as usize]);
-    let last = layout::piece_range(layout::pieces(header.entity_length).saturating_sub(1), header.entity_length);
+    let last =
+        layout::piece_range(layout::pieces(header.entity_length).saturating_sub(1), header.entity_length);
     assert_eq!(last.end, header.entity_length);
     assert!(layout::file_length(content, header.entity_length) >= content + header.entity_length);
 }

@@ -38,7 +38,10 @@ fn a_killed_process_leaves_no_wrong_byte() {
         }
         let figures = &disks.figures()[0];
         let used = used(&folder.join("cache"));
-        assert!(used <= figures.used && figures.used <= LIMIT, "round {round}: {used} on the disk, {figures:?}");
+        assert!(
+            used <= figures.used && figures.used <= LIMIT,
+            "round {round}: {used} on the disk, {figures:?}"
+        );
     }
     std::fs::remove_dir_all(&folder).unwrap();
     assert!(served > ROUNDS * 5 && parts > 0, "{served} served, {parts} in part: too little was tried");
@@ -82,7 +85,13 @@ fn fill_until_killed(folder: &Path) {
     }
 }
 
-fn fill(disks: &Disks, key: &(Vec<u8>, u128), number: u64, choice: u8, random: &mut fastrand::Rng) -> Option<DiskEntry> {
+fn fill(
+    disks: &Disks,
+    key: &(Vec<u8>, u128),
+    number: u64,
+    choice: u8,
+    random: &mut fastrand::Rng,
+) -> Option<DiskEntry> {
     let bytes = content(number);
     let part = disks.look_up(key.1).filter(|entry| !entry.is_whole);
     let resumed = part.and_then(|entry| disks.resume(&entry, &key.0).ok());
@@ -133,7 +142,10 @@ fn check(disks: &Disks, number: u64) -> (u64, u64) {
         let range = layout::piece_range(piece, bytes.len() as u64);
         let mut buffer = vec![0; (range.end - range.start) as usize];
         assert_eq!(object.read_at(&mut buffer, range.start).unwrap(), buffer.len(), "{number}");
-        assert!(buffer == bytes[range.start as usize..range.end as usize], "{number}: piece {piece} is wrong");
+        assert!(
+            buffer == bytes[range.start as usize..range.end as usize],
+            "{number}: piece {piece} is wrong"
+        );
         there += 1;
     }
     (u64::from(there == object.pieces()), u64::from(there < object.pieces()))
@@ -145,7 +157,7 @@ fn key(number: u64) -> (Vec<u8>, u128) {
 
 fn content(number: u64) -> Vec<u8> {
     let mut random = fastrand::Rng::with_seed(number + 1000);
-    let length = if number % 4 == 0 { random.usize(300_000..1_500_000) } else { random.usize(..60_000) };
+    let length = if number.is_multiple_of(4) { random.usize(300_000..1_500_000) } else { random.usize(..60_000) };
     let mut bytes = vec![0; length];
     random.fill(&mut bytes);
     bytes

@@ -41,7 +41,10 @@ pub struct DiskFill {
 enum Target {
     New(Unnamed),
     /// A file that has its name. Its bytes on the disk before.
-    Resumed { object: OpenObject, size: u64 },
+    Resumed {
+        object: OpenObject,
+        size: u64,
+    },
     Done,
 }
 
@@ -110,7 +113,8 @@ impl DiskFill {
         let size = super::folder::size_of(object.file()).map_or(entry.size, |(_, blocks)| blocks);
         // Who is killed meanwhile leaves a journal that says too much, and never too little.
         let most = volume.blocks(layout::file_length(object.content_offset(), length));
-        let stored = lock(&volume.index).stored(entry.id).map(|stored| Stored { size: most.max(size), ..stored });
+        let stored =
+            lock(&volume.index).stored(entry.id).map(|stored| Stored { size: most.max(size), ..stored });
         if let Some(stored) = stored
             && let Err(error) = volume.write_journal(&[Record::Stored(stored)])
         {
@@ -302,7 +306,8 @@ impl DiskFill {
     fn write_table(&self, file: &OwnedFd, length: u64) -> rustix::io::Result<()> {
         let at = layout::table_offset(self.content, length);
         if self.table.len() as u64 == layout::pieces(length) {
-            let entries = self.table.iter().flat_map(|(piece, crc)| layout::entry(*crc, *piece, self.id.serial));
+            let entries =
+                self.table.iter().flat_map(|(piece, crc)| layout::entry(*crc, *piece, self.id.serial));
             return write_all(file, &entries.collect::<Vec<u8>>(), at);
         }
         for (piece, checksum) in &self.table {

@@ -76,7 +76,8 @@ pub(super) fn open_folder(path: &Path, seed: u64) -> Result<(OwnedFd, u64), Trou
         return Ok((folder, seed));
     }
     let names = names(&folder).map_err(|error| Trouble::system("cannot be listed", error))?;
-    let stranger = names.iter().find(|name| name.as_slice() != b"lost+found" && !name.starts_with(b"tidegate-cache."));
+    let stranger =
+        names.iter().find(|name| name.as_slice() != b"lost+found" && !name.starts_with(b"tidegate-cache."));
     if let Some(name) = stranger {
         let name = String::from_utf8_lossy(name).escape_debug().to_string();
         return Err(Trouble::Foreign(name));
@@ -122,7 +123,12 @@ fn read_seed(folder: &OwnedFd) -> Result<Option<u64>, Trouble> {
 
 fn write_marker(folder: &OwnedFd, seed: u64) -> rustix::io::Result<()> {
     let temporary = format!("{MARKER}.{:016x}", fastrand::u64(..));
-    let file = openat(folder, &temporary, OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::CLOEXEC, FILE_MODE)?;
+    let file = openat(
+        folder,
+        &temporary,
+        OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::CLOEXEC,
+        FILE_MODE,
+    )?;
     let written = pwrite(&file, format!("{MARKER_VERSION}{seed:016x}\n").as_bytes(), 0);
     let linked = written.and_then(|_| linkat(folder, &temporary, folder, MARKER, AtFlags::empty()));
     let _ = unlinkat(folder, &temporary, AtFlags::empty());
@@ -136,7 +142,8 @@ impl Slot {
     /// Takes the first slot below `slots` that nobody has, and empties it if its objects were hashed with another seed.
     pub(super) fn claim(folder: &OwnedFd, slots: u16, seed: u64) -> Result<Slot, Trouble> {
         for number in 0..slots.max(1) {
-            let claimed = Slot::lock(folder, number).map_err(|error| Trouble::system("has no slot for us", error))?;
+            let claimed =
+                Slot::lock(folder, number).map_err(|error| Trouble::system("has no slot for us", error))?;
             let Some(slot) = claimed else { continue };
             let text = format!("{seed:016x}");
             let owner = read_short(&slot.folder, OWNER).unwrap_or_default();
@@ -230,7 +237,9 @@ impl Slot {
             Some(name) => renameat(&self.folder, name, &self.folder, &path),
         };
         match link() {
-            Err(Errno::NOENT) if unnamed.temporary.is_some() => self.make_folders(id.hash).and_then(|()| link()),
+            Err(Errno::NOENT) if unnamed.temporary.is_some() => {
+                self.make_folders(id.hash).and_then(|()| link())
+            }
             linked => linked,
         }
     }

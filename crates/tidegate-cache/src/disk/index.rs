@@ -75,7 +75,6 @@ struct Opened {
 
 /// An object that was taken out; its bytes count until [`Index::has_left`].
 #[derive(Debug, Clone, Copy)]
-#[must_use]
 pub(super) struct Leaving {
     pub(super) id: Id,
     pub(super) size: u64,
@@ -204,8 +203,7 @@ impl Index {
     /// An object that an earlier process has left.
     pub(super) fn restore(&mut self, stored: &Stored, is_seen: bool) {
         let _ = self.take(stored.id);
-        let place =
-            self.queues.restore(item_of(stored, is_seen), stored.size, stored.uses, stored.is_main);
+        let place = self.queues.restore(item_of(stored, is_seen), stored.size, stored.uses, stored.is_main);
         self.link(stored.id, place);
     }
 

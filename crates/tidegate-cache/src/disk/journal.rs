@@ -81,8 +81,11 @@ pub(super) struct Found {
 pub(super) fn read(slot: BorrowedFd<'_>, boot: Option<BootId>) -> Found {
     let numbers = numbers(slot);
     let newest = numbers.iter().filter(|file| file.0).map(|file| file.1).max();
-    let mut files: Vec<(bool, u32)> =
-        numbers.iter().copied().filter(|file| if file.0 { Some(file.1) == newest } else { Some(file.1) >= newest }).collect();
+    let mut files: Vec<(bool, u32)> = numbers
+        .iter()
+        .copied()
+        .filter(|file| if file.0 { Some(file.1) == newest } else { Some(file.1) >= newest })
+        .collect();
     files.sort_by_key(|(is_snapshot, number)| (!is_snapshot, *number));
     let mut found = Found {
         is_whole: !files.is_empty() && boot.is_some(),
@@ -119,7 +122,10 @@ fn read_file(
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
     let file = openat(slot, name, flags, Mode::empty())?;
     let mut start = [0; START];
-    if read_full(&file, &mut start, 0)? < START || start[..8] != *MAGIC || start[8..12] != VERSION.to_le_bytes() {
+    if read_full(&file, &mut start, 0)? < START
+        || start[..8] != *MAGIC
+        || start[8..12] != VERSION.to_le_bytes()
+    {
         return Ok(false);
     }
     let is_partial = start[12..16] != [0; 4];
@@ -176,7 +182,11 @@ fn read_frame(file: &OwnedFd, at: &mut u64, frame: &mut Vec<u8>) -> rustix::io::
 
 impl Journal {
     /// Begins a journal after all that was found.
-    pub(super) fn begin(slot: BorrowedFd<'_>, boot: Option<BootId>, found: &Found) -> rustix::io::Result<Journal> {
+    pub(super) fn begin(
+        slot: BorrowedFd<'_>,
+        boot: Option<BootId>,
+        found: &Found,
+    ) -> rustix::io::Result<Journal> {
         let is_partial = !found.is_whole;
         Journal::create(slot, (boot.unwrap_or_default(), is_partial), found.next, found.bytes, found.journals)
     }
@@ -261,7 +271,11 @@ pub(super) struct Snapshot {
 
 impl Snapshot {
     /// Begins the snapshot of all that the journals before `number` say.
-    fn begin(slot: BorrowedFd<'_>, (boot, is_partial): (BootId, bool), number: u32) -> rustix::io::Result<Snapshot> {
+    fn begin(
+        slot: BorrowedFd<'_>,
+        (boot, is_partial): (BootId, bool),
+        number: u32,
+    ) -> rustix::io::Result<Snapshot> {
         let file = create(slot, UNFINISHED)?;
         write_all(&file, &start(boot, is_partial), 0)?;
         Ok(Snapshot { file, number, length: START as u64, records: Vec::new() })
@@ -312,7 +326,11 @@ fn numbers(slot: BorrowedFd<'_>) -> Vec<(bool, u32)> {
             Some(digits) => (true, digits),
             None => (false, name.strip_prefix("journal-")?),
         };
-        digits.parse::<u32>().ok().filter(|number| (1..u32::MAX).contains(number)).map(|number| (is_snapshot, number))
+        digits
+            .parse::<u32>()
+            .ok()
+            .filter(|number| (1..u32::MAX).contains(number))
+            .map(|number| (is_snapshot, number))
     };
     names(&slot).unwrap_or_default().iter().filter_map(number).collect()
 }

@@ -313,7 +313,8 @@ mod tests {
     }
 
     fn sample() -> Vec<u8> {
-        let head = Head { status: 200, freshness: b"fresh", lines: b"a: b\r\n", varying: b"v", tags: &[8; 16] };
+        let head =
+            Head { status: 200, freshness: b"fresh", lines: b"a: b\r\n", varying: b"v", tags: &[8; 16] };
         let mut bytes = Vec::new();
         assert!(header(b"https|a.example|/x", head).write(None, &mut bytes));
         bytes

@@ -39,11 +39,14 @@ fn open_file(volume: &Volume, id: Id, is_written: bool) -> Result<ReadFile, Disk
     let failed = |error: Errno| match error {
         Errno::NOENT if !volume.slot.has_vanished() => DiskError::Gone,
         // Something else has the name: a folder, a link, a pipe.
-        Errno::LOOP | Errno::ISDIR | Errno::NXIO | Errno::NOTDIR | Errno::INVAL => DiskError::Broken(Damage::Magic),
+        Errno::LOOP | Errno::ISDIR | Errno::NXIO | Errno::NOTDIR | Errno::INVAL => {
+            DiskError::Broken(Damage::Magic)
+        }
         error => volume.fault(error),
     };
     let file = volume.slot.open(id, is_written).map_err(failed)?;
-    let (length, _) = size_of(&file).map_err(|error| failed(Errno::from_io_error(&error).unwrap_or(Errno::IO)))?;
+    let (length, _) =
+        size_of(&file).map_err(|error| failed(Errno::from_io_error(&error).unwrap_or(Errno::IO)))?;
     let mut bytes = vec![0; FIRST_READ];
     let count = read_full(&file, &mut bytes, 0).map_err(failed)?;
     let content = layout::header_length(&bytes[..count])?;

@@ -43,7 +43,9 @@ impl Scan {
             self.listing = volume.slot.list(self.folder)?;
         }
         match self.listing.as_mut().and_then(Dir::read) {
-            Some(found) => Ok(parse_name(found?.file_name().to_bytes()).map_or(Step::Something, Step::Object)),
+            Some(found) => {
+                Ok(parse_name(found?.file_name().to_bytes()).map_or(Step::Something, Step::Object))
+            }
             None => {
                 self.listing = None;
                 self.folder += 1;

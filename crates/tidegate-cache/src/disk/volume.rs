@@ -91,7 +91,8 @@ impl Volume {
         boot: Option<BootId>,
     ) -> Result<Volume, Trouble> {
         let slot = Slot::claim(folder, slots, seed)?;
-        let stat = rustix::fs::fstatvfs(folder).map_err(|error| Trouble::system("cannot be asked for its size", error))?;
+        let stat = rustix::fs::fstatvfs(folder)
+            .map_err(|error| Trouble::system("cannot be asked for its size", error))?;
         let mut found = journal::read(slot.folder(), boot);
         found.is_whole |= slot.is_new;
         let mut index = Index::new(limit);
@@ -248,16 +249,19 @@ impl Volume {
     /// Removes all objects of a key, those that a scan has not found yet included.
     pub(super) fn forget(&self, hash: u128) -> u64 {
         let _ = self.probe(hash);
-        let leaving: Vec<Leaving> = {
-            let mut index = lock(&self.index);
-            let mut named = Vec::new();
-            index.visit(self.disk, hash, |entry| named.push(entry.id));
-            named.into_iter().filter_map(|id| index.remove(id)).collect()
-        };
+        let leaving = self.take_out(hash);
         let count = leaving.len() as u64;
         self.delete(leaving);
         self.flush_if_much();
         count
+    }
+
+    /// Takes all objects of a key out of the index. Touches no disk.
+    pub(super) fn take_out(&self, hash: u128) -> Vec<Leaving> {
+        let mut index = lock(&self.index);
+        let mut named = Vec::new();
+        index.visit(self.disk, hash, |entry| named.push(entry.id));
+        named.into_iter().filter_map(|id| index.remove(id)).collect()
     }
 
     /// Removes everything, found or not.
@@ -355,7 +359,8 @@ impl Volume {
 
     /// A file to write an object into.
     pub(super) fn create(&self, id: Id) -> Result<folder::Unnamed, DiskError> {
-        let unnamed = self.slot.create(id, self.knows_unnamed.load(Relaxed)).map_err(|error| self.fault(error))?;
+        let unnamed =
+            self.slot.create(id, self.knows_unnamed.load(Relaxed)).map_err(|error| self.fault(error))?;
         if unnamed.is_temporary() {
             self.knows_unnamed.store(false, Relaxed);
         }
@@ -363,7 +368,12 @@ impl Volume {
     }
 
     /// Gives a file that is complete its name and its place in the index. `reserved` is given back.
-    pub(super) fn publish(&self, file: &folder::Unnamed, stored: &Stored, reserved: u64) -> Result<(), DiskError> {
+    pub(super) fn publish(
+        &self,
+        file: &folder::Unnamed,
+        stored: &Stored,
+        reserved: u64,
+    ) -> Result<(), DiskError> {
         let publishing = self.publishing.read().unwrap_or_else(PoisonError::into_inner);
         self.write_journal(&[Record::Stored(*stored)])?;
         if let Err(error) = self.slot.name(file, stored.id) {

@@ -45,7 +45,8 @@ fn a_file_that_was_cut_is_not_served() {
     let (folder, path, bytes) = stored("cut");
     let all = 0..bytes.len();
     // Every length around what has a meaning, and some of the rest.
-    let cuts = all.filter(|cut| cut % 4099 == 0 || *cut < 140 || (4090..4110).contains(cut) || bytes.len() - cut < 40);
+    let cuts = all
+        .filter(|cut| cut % 4099 == 0 || *cut < 140 || (4090..4110).contains(cut) || bytes.len() - cut < 40);
     for cut in cuts {
         forget_boot(&folder);
         assert!(!check(&folder, &path, &bytes[..cut], BOOT, &format!("cut at {cut}")));

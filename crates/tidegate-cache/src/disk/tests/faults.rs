@@ -27,7 +27,10 @@ fn one_disk_fails_and_the_other_goes_on() {
     store(&disks, 2, 10).unwrap();
     // A clock that is set back delays nothing.
     volume.fault(Errno::IO);
-    assert!(disks.tick(0, NOW - 5000).is_some_and(|notice| notice.trouble.is_none()) || disks.figures()[0].trouble.is_none());
+    assert!(
+        disks.tick(0, NOW - 5000).is_some_and(|notice| notice.trouble.is_none())
+            || disks.figures()[0].trouble.is_none()
+    );
 }
 
 #[test]
@@ -102,7 +105,8 @@ fn a_full_file_system_costs_objects_and_nothing_else() {
     // A limit that the file system cannot hold: the free part is kept, and what others write is found out.
     let disks = folder.open(64 * MIB, BOOT);
     (0..100).for_each(|number| drop(store(&disks, number, 50_000)));
-    let kept = (0..100).filter(|number| fetch(&disks, *number).is_some_and(|bytes| bytes == content(*number, 50_000)));
+    let kept = (0..100)
+        .filter(|number| fetch(&disks, *number).is_some_and(|bytes| bytes == content(*number, 50_000)));
     let kept = kept.count();
     // Somebody else fills what our limit still has.
     (0..100).for_each(|number| {
@@ -115,11 +119,15 @@ fn a_full_file_system_costs_objects_and_nothing_else() {
     fs::remove_file(&filler).unwrap();
     disks.tick(0, NOW + 2 * RETRY);
     let is_back = store(&disks, 200, 50_000).is_ok();
-    let (figures, is_right) = (disks.figures(), fetch(&disks, 200).is_some_and(|bytes| bytes == content(200, 50_000)));
+    let (figures, is_right) =
+        (disks.figures(), fetch(&disks, 200).is_some_and(|bytes| bytes == content(200, 50_000)));
     drop(disks);
     let unmounted = mount(&["umount"]);
     assert!(kept >= 20 && is_back && is_right, "{kept} kept, {figures:?}");
     assert!(figures[0].limit < 3 * MIB && figures[0].faults > 0, "{figures:?}");
-    assert!(refused > 0 && notice.is_some_and(|notice| notice.to_string().contains("is full: ")), "{refused}");
+    assert!(
+        refused > 0 && notice.is_some_and(|notice| notice.to_string().contains("is full: ")),
+        "{refused}"
+    );
     assert!(unmounted.is_ok_and(|status| status.success()));
 }

@@ -15,7 +15,7 @@ fn record(number: u32) -> Stored {
         stored_at: number,
         size: 8192 + u64::from(number),
         uses: (number % 4) as u8,
-        is_main: number % 2 == 0,
+        is_main: number.is_multiple_of(2),
         is_whole: true,
         is_trusted: true,
     }
@@ -45,7 +45,8 @@ fn the_last_word_on_each_object_holds() {
     for round in 0..6 {
         let found = read(&slot);
         assert!(found.is_whole, "round {round}");
-        let by_id: BTreeMap<u32, Stored> = found.stored.iter().map(|stored| (stored.id.serial, *stored)).collect();
+        let by_id: BTreeMap<u32, Stored> =
+            found.stored.iter().map(|stored| (stored.id.serial, *stored)).collect();
         assert_eq!((&by_id, found.stored.len()), (&model, model.len()), "round {round}");
         let mut journal = Journal::begin(slot.as_fd(), BOOT, &found).unwrap();
         for _ in 0..300 {
@@ -98,7 +99,8 @@ fn a_torn_journal_is_read_up_to_the_tear() {
         fs::write(&path, &changed).unwrap();
         let found = read(&slot);
         assert!(!found.is_whole, "byte {at}");
-        let is_read = |stored: &Stored| *stored == Stored { is_trusted: stored.is_trusted, ..record(stored.stored_at) };
+        let is_read =
+            |stored: &Stored| *stored == Stored { is_trusted: stored.is_trusted, ..record(stored.stored_at) };
         assert!(found.stored.iter().all(is_read), "byte {at}");
     }
     for start in (32..bytes.len()).step_by(8) {

@@ -4,8 +4,7 @@ use super::*;
 use proptest::prelude::*;
 use std::os::fd::AsRawFd;
 
-const SIZES: [u64; 9] =
-    [0, 1, 100, 4088, 4096, PIECE - 1, PIECE, PIECE + 1, 3 * PIECE + 77];
+const SIZES: [u64; 9] = [0, 1, 100, 4088, 4096, PIECE - 1, PIECE, PIECE + 1, 3 * PIECE + 77];
 
 #[test]
 fn objects_of_any_length_come_back() {

@@ -7,7 +7,9 @@ fn fill_up(disks: &Disks, count: u64) {
 }
 
 fn served(disks: &Disks, count: u64) -> u64 {
-    (0..count).filter(|number| fetch(disks, *number).is_some_and(|bytes| bytes == content(*number, 1000))).count() as u64
+    (0..count)
+        .filter(|number| fetch(disks, *number).is_some_and(|bytes| bytes == content(*number, 1000)))
+        .count() as u64
 }
 
 #[test]
@@ -136,7 +138,11 @@ fn the_journal_is_kept_short() {
     let disks = folder.open(16 * MIB, BOOT);
     let length = || {
         let files = fs::read_dir(folder.0.join("cache/slot-0")).unwrap().flatten();
-        files.filter_map(|file| file.metadata().ok()).filter(fs::Metadata::is_file).map(|meta| meta.len()).sum::<u64>()
+        files
+            .filter_map(|file| file.metadata().ok())
+            .filter(fs::Metadata::is_file)
+            .map(|meta| meta.len())
+            .sum::<u64>()
     };
     let mut longest = 0;
     for round in 0..4000 {
@@ -156,6 +162,29 @@ fn the_journal_is_kept_short() {
     }
     let files = fs::read_dir(folder.0.join("cache/slot-0")).unwrap().count();
     assert!(files < 16 + 16, "{files} files after many restarts");
+}
+
+/// No figure of time, which is the machine's: what is read is one file, and each object once.
+#[test]
+fn an_index_of_many_objects_is_read_in_one_go() {
+    let folder = Folder::new("many-entries");
+    let count = 50_000;
+    {
+        let disks = folder.open(MIB << 20, BOOT);
+        let volume = disks.volume(0).unwrap();
+        let mut random = fastrand::Rng::with_seed(9);
+        let mut index = lock(&volume.index);
+        for _ in 0..count {
+            let id = Id { hash: random.u128(..), serial: random.u32(..) };
+            index.restore(&Stored { id, size: 8192, is_whole: true, is_trusted: true, ..Stored::default() }, true);
+        }
+        drop(index);
+        disks.save(0);
+    }
+    let disks = folder.open(MIB << 20, BOOT);
+    let figures = &disks.figures()[0];
+    assert_eq!((figures.objects, figures.is_scanning), (count, false));
+    assert!(figures.overhead < count * 48 + folder::FOLDERS as u64 * 4096 + MIB, "{figures:?}");
 }
 
 #[test]
@@ -201,7 +230,12 @@ fn each_process_has_a_slot_and_its_share() {
 #[test]
 fn a_folder_that_is_not_ours_is_refused_and_left_alone() {
     let table = [
-        ("files", "important.txt", "text", "holds `important.txt`, which is not of a cache; name a folder that is empty"),
+        (
+            "files",
+            "important.txt",
+            "text",
+            "holds `important.txt`, which is not of a cache; name a folder that is empty",
+        ),
         ("version", "tidegate-cache", "tidegate-cache 2 00", "was written by another version of Tidegate"),
         ("marker", "tidegate-cache", "", "was written by another version of Tidegate"),
     ];

@@ -88,7 +88,9 @@ fn many_at_once_leave_the_sums_right() {
                 4..7 => drop(store(&disks, number, number * 4000)),
                 _ => {
                     let served = fetch(&disks, number);
-                    assert!(served.is_none_or(|bytes| bytes == content(number, number * 4000) || number == 1));
+                    assert!(
+                        served.is_none_or(|bytes| bytes == content(number, number * 4000) || number == 1)
+                    );
                 }
             }
             assert!(disks.figures()[0].used <= limit, "{:?}", disks.figures());
@@ -98,7 +100,11 @@ fn many_at_once_leave_the_sums_right() {
     std::thread::scope(|scope| (0..4).for_each(|thread| drop(scope.spawn(move || work(thread)))));
     scan(&disks);
     let figures = &disks.figures()[0];
-    assert_eq!((figures.reserved, figures.lingering, figures.faults, &figures.trouble), (0, 0, 0, &None), "{figures:?}");
+    assert_eq!(
+        (figures.reserved, figures.lingering, figures.faults, &figures.trouble),
+        (0, 0, 0, &None),
+        "{figures:?}"
+    );
     assert!(folder.used() <= figures.used, "{} on the disk, {figures:?}", folder.used());
     let volume = disks.volume(0).unwrap();
     assert_eq!(lock(&volume.index).usage().leaving, 0);
