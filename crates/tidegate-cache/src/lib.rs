@@ -20,6 +20,8 @@ mod entry;
 mod figures;
 mod fill;
 mod flight;
+#[doc(hidden)]
+pub mod fuzzing;
 mod ghost;
 mod index;
 mod passes;

@@ -9,6 +9,8 @@
 //! Used for the memory tier and for each disk. It knows no time, no lock and no budget: the caller guards it, says how much is to
 //! stay, and asks for one victim after the other.
 
+mod places;
+
 use crate::ghost::Ghost;
 use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 

@@ -1,5 +1,656 @@
-//! The disk tier: folders on one or several disks below the memory tier.
+//! The disk tier: objects as files in folders, on one disk or several, each with its own limit and each failing alone.
+//!
+//! The store above asks [`Disks::look_up`], which touches no disk and takes no lock that is held over a system call; everything
+//! else waits for a disk and is called on the blocking pool, in the queue of that disk ([`Disks::queue_key`]), so that one that stalls holds up its
+//! own alone. No error here is an error to a client: what cannot be stored is not stored, what cannot be read is
+//! not there, and a disk that fails is out until [`Disks::tick`] finds it well again.
+//!
+//! What holds whatever happens to the process or the machine: bytes that are served are those that were stored, or none.
+//!
+//! - An object gets its name when it is complete, so a process that is killed leaves no part of one ([`fill`](self::fill)).
+//! - Each file says what it is: key, lengths and checksums are compared before it is used (`object`). What another
+//!   boot of the kernel has written may have lost pages with the power; its pieces are compared with their checksums first.
+//! - Nothing is synchronised with `fsync`: a cache may lose objects, and must not slow down for those it keeps.
+//! - The index is read from a snapshot and a journal (`journal`), or found by a scan (`scan`) while
+//!   look-ups already go by the path that derives from the hash.
+//! - What was removed is gone from the index at once, and from the disk before the call returns. A purge that is less than some
+//!   seconds old can be undone by a power cut, and by nothing else.
+//!
+//! `folder` has the names and the locks, `layout` the bytes of a file, `index` what is where, `volume` all of a slot.
 
-/// The folders of a store.
-#[derive(Debug)]
-pub struct Disks {}
+mod fill;
+mod folder;
+mod index;
+mod journal;
+pub mod layout;
+mod object;
+mod scan;
+#[cfg(test)]
+mod tests;
+mod volume;
+
+pub use fill::DiskFill;
+pub use layout::{Head, Header};
+pub use object::OpenObject;
+
+use index::{Leaving, Stored};
+use layout::{BootId, Damage};
+use rustix::io::Errno;
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
+use tidegate_io::blocking::QueueKey;
+use tidegate_io::locking::lock;
+use volume::{Health, Volume};
+
+/// A disk that fails is tried again after so many seconds.
+const RETRY: i64 = 10;
+/// Removals that a disk which is not there is told when it comes back; beyond, it is emptied.
+const MOST_OWED: usize = 65_536;
+
+/// A folder of the settings.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DiskSettings {
+    /// Where. Its parent has to be there.
+    pub folder: PathBuf,
+    /// Bytes that all slots of the folder may take together, as the file system counts.
+    pub size: u64,
+    /// Server processes: each has a slot with its share of the size.
+    pub slots: u16,
+}
+
+/// Tells an object from all others of its disk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub struct Id {
+    /// Of the key.
+    pub hash: u128,
+    /// Of one object of that key.
+    pub serial: u32,
+}
+
+/// An object that the index knows. What is true of it is in its file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DiskEntry {
+    /// Which disk, in the order of the settings.
+    pub disk: u16,
+    /// Which object of it.
+    pub id: Id,
+    /// As [`NewObject::mark`].
+    pub mark: u64,
+    /// As [`NewObject::variant`].
+    pub variant: u32,
+    /// Unix seconds.
+    pub stored_at: u32,
+    /// Bytes on the disk.
+    pub size: u64,
+    /// No piece is missing.
+    pub is_whole: bool,
+}
+
+impl DiskEntry {
+    fn of(disk: u16, stored: &Stored) -> DiskEntry {
+        DiskEntry {
+            disk,
+            id: stored.id,
+            mark: stored.mark,
+            variant: stored.variant,
+            stored_at: stored.stored_at,
+            size: stored.size,
+            is_whole: stored.is_whole,
+        }
+    }
+}
+
+/// What is to be stored.
+#[derive(Debug, Clone, Copy)]
+pub struct NewObject<'a> {
+    /// Of the key, with [`Disks::seed`].
+    pub hash: u128,
+    /// The full key.
+    pub key: &'a [u8],
+    /// The stored head.
+    pub head: Head<'a>,
+    /// Tells the variants of a key apart: a hash of the selecting fields. An object replaces the one of the same variant.
+    pub variant: u32,
+    /// A number of the caller's that a sweep can go by: a hash of site and host, for example.
+    pub mark: u64,
+    /// Of the entity, bytes, if it is known. For one that may be kept in part it has to be.
+    pub length: Option<u64>,
+    /// Unix seconds.
+    pub now: i64,
+}
+
+/// Why there is no object, or none can be stored.
+#[derive(Debug, thiserror::Error)]
+pub enum DiskError {
+    /// There is no such object, or no such disk, any more.
+    #[error("the object is not there any more")]
+    Gone,
+    /// The file has another key of the same hash.
+    #[error("the object has another key of the same hash")]
+    OtherKey,
+    /// It was damaged, and is removed.
+    #[error("the object was damaged and is removed: {0}")]
+    Broken(#[from] Damage),
+    /// A piece that was asked for is not there, or the object is not complete.
+    #[error("a part of the object is missing")]
+    Missing,
+    /// Somebody else fills it.
+    #[error("the object is filled by somebody else")]
+    Busy,
+    /// Our own mistake: bytes beyond the end, or a position within a piece.
+    #[error("the bytes do not belong where they were to be written")]
+    Order,
+    /// Larger than the disk's limit, or its head is longer than [`layout::LONGEST_HEADER`].
+    #[error("the object is too large for the disk")]
+    TooLarge,
+    /// Everything that could go is in use.
+    #[error("the disk has no room: all that could go is in use")]
+    NoRoom,
+    /// The disk fails or is full.
+    #[error("the disk is out")]
+    Out,
+    /// This process lacks something: descriptors, memory.
+    #[error(transparent)]
+    System(#[from] io::Error),
+}
+
+/// Why a disk is not in use.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Trouble {
+    /// Something that is not ours is in the folder.
+    #[error("holds `{0}`, which is not of a cache; name a folder that is empty")]
+    Foreign(String),
+    /// Another version has written it, or the file `tidegate-cache` was changed.
+    #[error("was written by another version of Tidegate; empty it, or name another folder")]
+    Version,
+    /// All slots belong to other processes.
+    #[error("belongs to another process, which is waited for")]
+    Owned,
+    /// What the system says.
+    #[error("{what}: {error}")]
+    System {
+        /// What the folder is or does.
+        what: &'static str,
+        /// The error of the system.
+        error: Errno,
+    },
+}
+
+impl Trouble {
+    fn system(what: &'static str, error: Errno) -> Trouble {
+        Trouble::System { what, error }
+    }
+}
+
+/// Something that an operator has to be told, once.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Notice {
+    /// Which disk.
+    pub folder: PathBuf,
+    /// Why it is not in use; `None`: it is again.
+    pub trouble: Option<Trouble>,
+}
+
+impl fmt::Display for Notice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let folder = self.folder.display();
+        match &self.trouble {
+            Some(trouble) => {
+                write!(f, "cache folder {folder} {trouble}; nothing is stored there until that has changed")
+            }
+            None => write!(f, "cache folder {folder} is in use"),
+        }
+    }
+}
+
+/// What a disk holds and does.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct DiskFigures {
+    /// Which disk.
+    pub folder: PathBuf,
+    /// Why it takes nothing.
+    pub trouble: Option<Trouble>,
+    /// What of it is found on it is served.
+    pub is_read: bool,
+    /// Which slot of the folder this process has.
+    pub slot: Option<u16>,
+    /// Objects.
+    pub objects: u64,
+    /// Bytes that may be taken: of the settings, or less where others fill the file system.
+    pub limit: u64,
+    /// Bytes that are spoken for, of all kinds.
+    pub used: u64,
+    /// Of these: reserved by fills.
+    pub reserved: u64,
+    /// Of these: unlinked and still open.
+    pub lingering: u64,
+    /// Of these: journal, snapshot and folders.
+    pub overhead: u64,
+    /// Bytes of memory of the index.
+    pub index_memory: u64,
+    /// Objects that were stored.
+    pub stored: u64,
+    /// Objects that made room.
+    pub evicted: u64,
+    /// Objects that were damaged.
+    pub broken: u64,
+    /// Errors of the disk.
+    pub faults: u64,
+    /// Objects for which there was no room.
+    pub no_room: u64,
+    /// It is not known yet what is on the disk: see [`Disks::scan_step`].
+    pub is_scanning: bool,
+}
+
+/// All disks of a cache.
+pub struct Disks {
+    disks: Box<[Disk]>,
+    seed: u64,
+    boot: Option<BootId>,
+}
+
+impl fmt::Debug for Disks {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.disks.iter().map(|disk| &disk.folder)).finish()
+    }
+}
+
+struct Disk {
+    folder: PathBuf,
+    slots: u16,
+    /// This process's share.
+    size: AtomicU64,
+    volume: RwLock<Option<Arc<Volume>>>,
+    /// Known from the first time that it could be opened on.
+    queue_key: OnceLock<QueueKey>,
+    owed: Mutex<Owed>,
+    /// Locked as long as a tick takes: by nobody who must not wait.
+    claim: Mutex<Claim>,
+}
+
+/// What is to be done before a disk is in use.
+#[derive(Debug, Default)]
+struct Claim {
+    trouble: Option<Trouble>,
+    said: Option<Trouble>,
+    tried_at: Option<i64>,
+    has_surplus: bool,
+}
+
+/// What was removed while a disk was not there.
+#[derive(Debug, Default)]
+struct Owed {
+    hashes: Vec<u128>,
+    is_everything: bool,
+}
+
+impl Disks {
+    /// Takes the folders. What cannot be had now is tried again by [`Disks::tick`]. Waits for the disks.
+    pub fn open(settings: &[DiskSettings], now: i64) -> Disks {
+        Disks::open_under(settings, now, read_boot_id())
+    }
+
+    fn open_under(settings: &[DiskSettings], now: i64, boot: Option<BootId>) -> Disks {
+        let mut seed = fastrand::u64(..);
+        // The first folder that has a seed gives it to all.
+        let is_known = |settings: &DiskSettings| folder::known_seed(&settings.folder);
+        if let Some(known) = settings.iter().find_map(is_known) {
+            seed = known;
+        }
+        let disk = |settings: &DiskSettings| Disk {
+            folder: settings.folder.clone(),
+            slots: settings.slots.max(1),
+            size: AtomicU64::new(settings.size / u64::from(settings.slots.max(1))),
+            volume: RwLock::new(None),
+            queue_key: OnceLock::new(),
+            owed: Mutex::default(),
+            claim: Mutex::new(Claim { has_surplus: true, ..Claim::default() }),
+        };
+        let disks = Disks { disks: settings.iter().map(disk).collect(), seed, boot };
+        for number in 0..disks.count() {
+            disks.tick(number, now);
+        }
+        // What is wrong at the start is said by the first tick.
+        disks.disks.iter().for_each(|disk| lock(&disk.claim).said = None);
+        disks
+    }
+
+    /// What keys have to be hashed with, so that what an earlier process has stored is found.
+    pub fn seed(&self) -> u64 {
+        self.seed
+    }
+
+    /// Disks, in use or not; each function that takes the number of one takes a smaller one.
+    pub fn count(&self) -> u16 {
+        self.disks.len() as u16
+    }
+
+    /// Where the work of a disk belongs in the blocking pool. Touches no disk.
+    pub fn queue_key(&self, disk: u16) -> QueueKey {
+        let known = self.disks.get(usize::from(disk)).and_then(|disk| disk.queue_key.get());
+        known.copied().unwrap_or(QueueKey::NO_DISK)
+    }
+
+    /// The newest object of a key. Touches no disk.
+    pub fn look_up(&self, hash: u128) -> Option<DiskEntry> {
+        let mut newest: Option<DiskEntry> = None;
+        self.variants(hash, |entry| {
+            if newest.is_none_or(|newest| newest.stored_at <= entry.stored_at) {
+                newest = Some(entry);
+            }
+        });
+        newest
+    }
+
+    /// Calls `visit` with each object of a key, in no order; it must not call into the disks. Touches no disk.
+    pub fn variants(&self, hash: u128, mut visit: impl FnMut(DiskEntry)) {
+        for disk in &self.disks {
+            disk.with(|volume| {
+                if volume.health() != Health::Out {
+                    lock(&volume.index).visit(volume.disk, hash, &mut visit);
+                }
+            });
+        }
+    }
+
+    /// Whether [`Disks::probe`] may find what [`Disks::look_up`] does not. Touches no disk.
+    pub fn may_probe(&self) -> bool {
+        let is_scanning =
+            |volume: &Volume| volume.health() != Health::Out && !volume.is_scanned.load(Relaxed);
+        self.disks.iter().any(|disk| disk.with(is_scanning).unwrap_or(false))
+    }
+
+    /// Looks for objects of a key on a disk that is still scanned. Waits for the disk.
+    pub fn probe(&self, disk: u16, hash: u128) -> Option<DiskEntry> {
+        let volume = self.readable(disk).ok()?;
+        volume.probe(hash).ok()?;
+        let mut newest: Option<DiskEntry> = None;
+        lock(&volume.index).visit(disk, hash, |entry| {
+            newest = newest.filter(|newest| newest.stored_at > entry.stored_at).or(Some(entry));
+        });
+        newest
+    }
+
+    /// Which disk a new object goes to, by their sizes; `None`: none takes anything. Touches no disk.
+    pub fn place(&self, hash: u128) -> Option<u16> {
+        let is_well = |disk: &&Disk| disk.with(|volume| volume.health() == Health::Well).unwrap_or(false);
+        let sizes = || self.disks.iter().enumerate().filter(|(_, disk)| is_well(disk));
+        let size = |disk: &Disk| disk.size.load(Relaxed);
+        let total: u128 = sizes().map(|(_, disk)| u128::from(size(disk))).sum();
+        // The lower half: the upper one names the folder.
+        let mut point = (u128::from(hash as u64) * total) >> 64;
+        let mut last = None;
+        for (number, disk) in sizes() {
+            last = Some(number as u16);
+            match point.checked_sub(u128::from(size(disk))) {
+                Some(rest) => point = rest,
+                None => break,
+            }
+        }
+        last
+    }
+
+    /// Begins to store an object. Waits for the disk.
+    ///
+    /// # Errors
+    /// [`DiskError::TooLarge`], [`DiskError::NoRoom`], [`DiskError::Out`], [`DiskError::System`].
+    pub fn create(&self, disk: u16, new: &NewObject<'_>) -> Result<DiskFill, DiskError> {
+        DiskFill::create(self.writable(disk)?, new)
+    }
+
+    /// Goes on with an object of which pieces are missing, at the first of them. Waits for the disk.
+    ///
+    /// # Errors
+    /// [`DiskError::Busy`]: somebody else does. As [`Disks::open_object`].
+    pub fn resume(&self, entry: &DiskEntry, key: &[u8]) -> Result<DiskFill, DiskError> {
+        DiskFill::resume(&self.writable(entry.disk)?, entry, key)
+    }
+
+    /// Opens an object to be read, which counts as a use. Waits for the disk.
+    ///
+    /// # Errors
+    /// [`DiskError::Gone`], [`DiskError::OtherKey`], [`DiskError::Broken`], [`DiskError::Out`], [`DiskError::System`].
+    pub fn open_object(&self, entry: &DiskEntry, key: &[u8]) -> Result<OpenObject, DiskError> {
+        OpenObject::open(&self.readable(entry.disk)?, entry, key)
+    }
+
+    /// Counts a use of an object that is open for longer. Touches no disk.
+    pub fn touch(&self, entry: &DiskEntry) {
+        if let Some(disk) = self.disks.get(usize::from(entry.disk)) {
+            disk.with(|volume| lock(&volume.index).touch(entry.id));
+        }
+    }
+
+    /// Removes an object; whether it was there. Waits for the disk.
+    pub fn remove(&self, entry: &DiskEntry) -> bool {
+        self.volume(entry.disk).is_some_and(|volume| volume.remove(entry.id))
+    }
+
+    /// Removes all objects of a key, also on disks that are not there now, as soon as they are; how many are gone. No look-up finds
+    /// one any more from the beginning on; then it waits for the disks.
+    pub fn forget(&self, hash: u128) -> u64 {
+        let taken: Vec<_> = self.disks.iter().map(|disk| disk.take_out(hash)).collect();
+        let mut removed = 0;
+        for (volume, leaving) in taken.into_iter().flatten() {
+            removed += leaving.len() as u64;
+            volume.delete(leaving);
+            removed += volume.forget(hash);
+        }
+        removed
+    }
+
+    /// Goes through a step of the index of a disk, from `from` (at first 0) on, `most` places, and removes the objects that
+    /// `predicate` names, which must not call into the disks. Returns where to go on; `None`: it was the last step. Waits for the
+    /// disk if something is removed.
+    pub fn sweep(
+        &self,
+        disk: u16,
+        from: u32,
+        most: u32,
+        removed: &mut u64,
+        mut predicate: impl FnMut(&DiskEntry) -> bool,
+    ) -> Option<u32> {
+        self.volume(disk)?.sweep(from, most, removed, &mut predicate)
+    }
+
+    /// Once a second, for each disk: takes it or tries it again, writes the journal, keeps the limit and some of the file system
+    /// free. Returns what an operator has to be told. Waits for the disk.
+    pub fn tick(&self, disk: u16, now: i64) -> Option<Notice> {
+        let at = self.disks.get(usize::from(disk))?;
+        at.tick(disk, now, self.seed, self.boot)
+    }
+
+    /// Looks at `most` files of a disk of which is not known yet what it holds. `true`: all is known. Waits for the disk.
+    pub fn scan_step(&self, disk: u16, most: u32) -> bool {
+        self.readable(disk).is_ok_and(|volume| volume.scan_step(most).unwrap_or(false))
+    }
+
+    /// At the end of the process: what is known is written, so that the next one begins with it. Waits for the disk.
+    pub fn save(&self, disk: u16) {
+        if let Ok(volume) = self.writable(disk) {
+            let _ = volume.save();
+        }
+    }
+
+    /// Another size for a disk, bytes for all slots together. What is too much goes with the next ticks.
+    pub fn set_size(&self, disk: u16, size: u64) {
+        if let Some(disk) = self.disks.get(usize::from(disk)) {
+            let share = size / u64::from(disk.slots);
+            disk.size.store(share, Relaxed);
+            disk.with(|volume| lock(&volume.index).set_limit(share));
+        }
+    }
+
+    /// What each disk holds and does. Touches no disk.
+    pub fn figures(&self) -> Vec<DiskFigures> {
+        self.disks.iter().map(Disk::figures).collect()
+    }
+
+    fn volume(&self, disk: u16) -> Option<Arc<Volume>> {
+        self.disks.get(usize::from(disk))?.volume()
+    }
+
+    fn readable(&self, disk: u16) -> Result<Arc<Volume>, DiskError> {
+        self.volume(disk).filter(|volume| volume.health() != Health::Out).ok_or(DiskError::Out)
+    }
+
+    fn writable(&self, disk: u16) -> Result<Arc<Volume>, DiskError> {
+        self.volume(disk).filter(|volume| volume.health() == Health::Well).ok_or(DiskError::Out)
+    }
+}
+
+impl Disk {
+    fn with<T>(&self, look: impl FnOnce(&Volume) -> T) -> Option<T> {
+        let volume = self.volume.read().unwrap_or_else(PoisonError::into_inner);
+        volume.as_deref().map(look)
+    }
+
+    fn volume(&self) -> Option<Arc<Volume>> {
+        self.volume.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn set_volume(&self, volume: Option<Arc<Volume>>) {
+        // What is dropped may close files: not under the lock.
+        let before =
+            std::mem::replace(&mut *self.volume.write().unwrap_or_else(PoisonError::into_inner), volume);
+        drop(before);
+    }
+
+    fn tick(&self, number: u16, now: i64, seed: u64, boot: Option<BootId>) -> Option<Notice> {
+        let mut claim = lock(&self.claim);
+        let volume = self.volume();
+        let is_well = volume.as_ref().is_some_and(|volume| volume.health() == Health::Well);
+        if !is_well && claim.is_due(now) {
+            claim.tried_at = Some(now);
+            match &volume {
+                Some(volume) if !volume.slot.has_vanished() => drop(volume.try_again()),
+                _ => {
+                    self.set_volume(None);
+                    claim.trouble = self.take(number, seed, boot).err();
+                }
+            }
+        }
+        let volume = self.volume();
+        if let Some(volume) = &volume {
+            if volume.health() == Health::Well {
+                volume.tick(self.size.load(Relaxed));
+                self.empty_surplus(&mut claim, volume);
+            }
+            claim.trouble = volume.trouble();
+        }
+        let is_news = claim.trouble != claim.said;
+        claim.said = claim.trouble.clone();
+        is_news.then(|| Notice { folder: self.folder.clone(), trouble: claim.trouble.clone() })
+    }
+
+    /// Takes a slot of the folder, and does what was owed to it.
+    fn take(&self, number: u16, seed: u64, boot: Option<BootId>) -> Result<(), Trouble> {
+        let (folder, known) = folder::open_folder(&self.folder, seed)?;
+        if let Some(queue_key) = folder::queue_key(&folder) {
+            let _ = self.queue_key.set(queue_key);
+        }
+        if known != seed {
+            folder::write_seed(&folder, seed).map_err(|error| Trouble::system("cannot be written", error))?;
+        }
+        let volume = Volume::claim(number, &folder, self.slots, seed, self.size.load(Relaxed), boot)?;
+        self.settle_debts(&volume);
+        let volume = Arc::new(volume);
+        self.set_volume(Some(volume.clone()));
+        // What came in between.
+        self.settle_debts(&volume);
+        Ok(())
+    }
+
+    fn settle_debts(&self, volume: &Volume) {
+        let owed = std::mem::take(&mut *lock(&self.owed));
+        if owed.is_everything {
+            volume.clear();
+        }
+        for hash in owed.hashes {
+            volume.forget(hash);
+        }
+    }
+
+    /// Slots that the settings do not know any more are emptied by who has the first.
+    fn empty_surplus(&self, claim: &mut Claim, volume: &Volume) {
+        if !claim.has_surplus || volume.slot.number != 0 {
+            return;
+        }
+        let Ok(folder) = folder::reopen(&self.folder) else { return };
+        claim.has_surplus = !folder::Slot::empty_surplus(&folder, self.slots).unwrap_or(false);
+    }
+
+    /// Takes all objects of a key out of the index, to be deleted, or notes that they have to be.
+    fn take_out(&self, hash: u128) -> Option<(Arc<Volume>, Vec<Leaving>)> {
+        let Some(volume) = self.volume() else {
+            lock(&self.owed).add(hash);
+            return None;
+        };
+        let leaving = volume.take_out(hash);
+        Some((volume, leaving))
+    }
+
+    fn figures(&self) -> DiskFigures {
+        let claim_trouble = || self.claim.try_lock().ok().and_then(|claim| claim.trouble.clone());
+        let Some(volume) = self.volume() else {
+            return DiskFigures {
+                folder: self.folder.clone(),
+                trouble: claim_trouble(),
+                ..DiskFigures::default()
+            };
+        };
+        let (usage, objects, limit, index_memory) = {
+            let index = lock(&volume.index);
+            (index.usage(), index.len() as u64, index.limit(), index.memory() as u64)
+        };
+        let counts = &volume.counts;
+        DiskFigures {
+            folder: self.folder.clone(),
+            trouble: volume.trouble(),
+            is_read: volume.health() != Health::Out,
+            slot: Some(volume.slot.number),
+            objects,
+            limit,
+            used: usage.sum(),
+            reserved: usage.reserved,
+            lingering: usage.lingering,
+            overhead: usage.overhead,
+            index_memory,
+            stored: counts.stored.load(Relaxed),
+            evicted: counts.evicted.load(Relaxed),
+            broken: counts.broken.load(Relaxed),
+            faults: counts.faults.load(Relaxed),
+            no_room: counts.no_room.load(Relaxed),
+            is_scanning: !volume.is_scanned.load(Relaxed),
+        }
+    }
+}
+
+impl Claim {
+    /// Whether it is time to try again. Somebody who may end at any moment is asked about each time.
+    fn is_due(&self, now: i64) -> bool {
+        let is_late = self.tried_at.is_none_or(|at| now < at || now - at >= RETRY);
+        is_late || self.trouble == Some(Trouble::Owned)
+    }
+}
+
+impl Owed {
+    fn add(&mut self, hash: u128) {
+        if self.hashes.len() < MOST_OWED {
+            self.hashes.push(hash);
+        } else {
+            *self = Owed { hashes: Vec::new(), is_everything: true };
+        }
+    }
+}
+
+/// The boot of this kernel; `None`: it does not say, and everything is compared with its checksums.
+fn read_boot_id() -> Option<BootId> {
+    let text = std::fs::read_to_string(Path::new("/proc/sys/kernel/random/boot_id")).ok()?;
+    let digits: String = text.trim().chars().filter(|character| *character != '-').collect();
+    let number = (digits.len() == 32).then(|| u128::from_str_radix(&digits, 16).ok()).flatten()?;
+    (number != 0).then(|| number.to_be_bytes())
+}

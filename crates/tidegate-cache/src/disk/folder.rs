@@ -1,0 +1,470 @@
+//! A folder of the settings, and the slot of it that this process owns: names, locks, and what is not ours.
+//!
+//! Called by `volume`. Every function waits for the disk.
+//!
+//! ```text
+//! FOLDER/tidegate-cache          version and seed of the hashes: "tidegate-cache 1 SEED"
+//! FOLDER/slot-0/owner            locked (flock) by the process that owns the slot; holds the seed its objects were hashed with
+//! FOLDER/slot-0/index-7          snapshot, see `journal`
+//! FOLDER/slot-0/journal-8        what has happened since
+//! FOLDER/slot-0/filling/         files that are written, where the file system knows no file without a name
+//! FOLDER/slot-0/a/3f/HASH-SERIAL objects; the folders are the first three digits of the hash
+//! ```
+//!
+//! Each server process takes the first slot that is free. While an upgrade's predecessor has them all, its successor waits.
+//! Nothing is ever deleted but files of these names below a slot.
+
+use super::{Id, Trouble};
+use rustix::fs::{
+    AtFlags, CWD, Dir, FileType, FlockOperation, Mode, OFlags, flock, fstat, linkat, mkdirat, openat,
+    renameat, unlinkat,
+};
+use rustix::io::{Errno, pread, pwrite};
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::path::Path;
+use tidegate_io::blocking::QueueKey;
+
+/// Says that a folder is ours.
+const MARKER: &str = "tidegate-cache";
+const MARKER_VERSION: &str = "tidegate-cache 1 ";
+/// Folders of objects in a slot.
+pub(super) const FOLDERS: u16 = 4096;
+/// A slot's folder for files that are not complete.
+const FILLING: &str = "filling";
+const OWNER: &str = "owner";
+/// Bytes read of a marker or an owner.
+const SHORT_FILE: usize = 128;
+
+const FILE_MODE: Mode = Mode::from_raw_mode(0o600);
+const FOLDER_MODE: Mode = Mode::from_raw_mode(0o700);
+
+/// A file that is written and has no name yet.
+#[derive(Debug)]
+pub(super) struct Unnamed {
+    pub(super) file: OwnedFd,
+    /// Its name in `filling`; `None`: it has none, and is gone when nobody has it open.
+    temporary: Option<String>,
+}
+
+impl Unnamed {
+    /// The file system knows no files without a name.
+    pub(super) fn is_temporary(&self) -> bool {
+        self.temporary.is_some()
+    }
+}
+
+/// The slot that this process owns. Its lock is given up when it is dropped.
+#[derive(Debug)]
+pub(super) struct Slot {
+    folder: OwnedFd,
+    owner: OwnedFd,
+    pub(super) number: u16,
+    /// It was made just now, so there is nothing in it.
+    pub(super) is_new: bool,
+}
+
+/// Opens a folder of the settings: makes it where it is missing, and refuses it where something else is in it. Returns the
+/// seed of its hashes; a new folder gets `seed`.
+pub(super) fn open_folder(path: &Path, seed: u64) -> Result<(OwnedFd, u64), Trouble> {
+    match mkdirat(CWD, path, FOLDER_MODE) {
+        Ok(()) | Err(Errno::EXIST) => {}
+        Err(error) => return Err(Trouble::system("cannot be made", error)),
+    }
+    let folder = reopen(path).map_err(|error| Trouble::system("cannot be opened", error))?;
+    if let Some(seed) = read_seed(&folder)? {
+        return Ok((folder, seed));
+    }
+    let names = names(&folder).map_err(|error| Trouble::system("cannot be listed", error))?;
+    let stranger =
+        names.iter().find(|name| name.as_slice() != b"lost+found" && !name.starts_with(b"tidegate-cache."));
+    if let Some(name) = stranger {
+        let name = String::from_utf8_lossy(name).escape_debug().to_string();
+        return Err(Trouble::Foreign(name));
+    }
+    write_marker(&folder, seed).map_err(|error| Trouble::system("cannot be written", error))?;
+    // Another process may have been sooner.
+    let seed = read_seed(&folder)?.unwrap_or(seed);
+    Ok((folder, seed))
+}
+
+/// The seed of a folder that is a cache already; `None` also where it cannot be read.
+pub(super) fn known_seed(path: &Path) -> Option<u64> {
+    read_seed(&reopen(path).ok()?).ok()?
+}
+
+/// Opens a folder that is there.
+pub(super) fn reopen(path: &Path) -> rustix::io::Result<OwnedFd> {
+    openat(CWD, path, OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())
+}
+
+/// Where the work of its disk belongs in the blocking pool.
+pub(super) fn queue_key(folder: &OwnedFd) -> Option<QueueKey> {
+    let stat = fstat(folder).ok()?;
+    Some(QueueKey::of_file((stat.st_dev, stat.st_ino)))
+}
+
+/// Another seed for a folder whose own is not that of the others. Each slot is emptied when it is claimed.
+pub(super) fn write_seed(folder: &OwnedFd, seed: u64) -> rustix::io::Result<()> {
+    unlinkat(folder, MARKER, AtFlags::empty())?;
+    write_marker(folder, seed)
+}
+
+/// The seed in the marker; `None`: there is no marker.
+fn read_seed(folder: &OwnedFd) -> Result<Option<u64>, Trouble> {
+    let text = match read_short(folder, MARKER) {
+        Ok(text) => text,
+        Err(Errno::NOENT) => return Ok(None),
+        Err(error) => return Err(Trouble::system("has a file `tidegate-cache` that cannot be read", error)),
+    };
+    let seed = text.trim_ascii_end().strip_prefix(MARKER_VERSION.as_bytes()).and_then(parse_hex);
+    seed.map(|seed| Some(seed as u64)).ok_or(Trouble::Version)
+}
+
+fn write_marker(folder: &OwnedFd, seed: u64) -> rustix::io::Result<()> {
+    let temporary = format!("{MARKER}.{:016x}", fastrand::u64(..));
+    let file = openat(
+        folder,
+        &temporary,
+        OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::CLOEXEC,
+        FILE_MODE,
+    )?;
+    let written = pwrite(&file, format!("{MARKER_VERSION}{seed:016x}\n").as_bytes(), 0);
+    let linked = written.and_then(|_| linkat(folder, &temporary, folder, MARKER, AtFlags::empty()));
+    let _ = unlinkat(folder, &temporary, AtFlags::empty());
+    match linked {
+        Ok(()) | Err(Errno::EXIST) => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
+impl Slot {
+    /// Takes the first slot below `slots` that nobody has, and empties it if its objects were hashed with another seed.
+    pub(super) fn claim(folder: &OwnedFd, slots: u16, seed: u64) -> Result<Slot, Trouble> {
+        for number in 0..slots.max(1) {
+            let claimed =
+                Slot::lock(folder, number).map_err(|error| Trouble::system("has no slot for us", error))?;
+            let Some(slot) = claimed else { continue };
+            let text = format!("{seed:016x}");
+            let owner = read_short(&slot.folder, OWNER).unwrap_or_default();
+            if owner != text.as_bytes() {
+                if !owner.is_empty() {
+                    slot.empty().map_err(|error| Trouble::system("cannot be emptied", error))?;
+                }
+                let written = rustix::fs::ftruncate(&slot.owner, 0);
+                let written = written.and_then(|()| pwrite(&slot.owner, text.as_bytes(), 0));
+                written.map_err(|error| Trouble::system("cannot be written", error))?;
+            }
+            slot.clear_filling();
+            return Ok(slot);
+        }
+        Err(Trouble::Owned)
+    }
+
+    fn lock(folder: &OwnedFd, number: u16) -> rustix::io::Result<Option<Slot>> {
+        let name = format!("slot-{number}");
+        let is_new = make_folder(folder, &name)?;
+        let folder = open_subfolder(folder, &name)?;
+        let owner = openat(&folder, OWNER, OFlags::CREATE | OFlags::RDWR | OFlags::CLOEXEC, FILE_MODE)?;
+        match flock(&owner, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => Ok(Some(Slot { folder, owner, number, is_new })),
+            Err(Errno::WOULDBLOCK) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The slots beyond those that the settings know, which nobody owns any more: emptied. `true`: none is left.
+    pub(super) fn empty_surplus(folder: &OwnedFd, slots: u16) -> rustix::io::Result<bool> {
+        let is_surplus = |name: &Vec<u8>| {
+            let number = name.strip_prefix(b"slot-").and_then(|digits| std::str::from_utf8(digits).ok());
+            number.and_then(|digits| digits.parse::<u16>().ok()).filter(|number| *number >= slots.max(1))
+        };
+        let mut is_done = true;
+        for number in names(folder)?.iter().filter_map(is_surplus) {
+            match Slot::lock(folder, number)? {
+                Some(slot) => {
+                    slot.empty()?;
+                    unlinkat(&slot.folder, OWNER, AtFlags::empty())?;
+                }
+                None => is_done = false,
+            }
+            // Goes only where nothing is left in it.
+            let _ = unlinkat(folder, format!("slot-{number}"), AtFlags::REMOVEDIR);
+        }
+        Ok(is_done)
+    }
+
+    pub(super) fn folder(&self) -> BorrowedFd<'_> {
+        self.folder.as_fd()
+    }
+
+    /// Whether the folder was deleted while it was open.
+    pub(super) fn has_vanished(&self) -> bool {
+        fstat(&self.folder).is_ok_and(|stat| stat.st_nlink == 0)
+    }
+
+    /// A file to write an object into, beside where it will be.
+    pub(super) fn create(&self, id: Id, is_unnamed: bool) -> rustix::io::Result<Unnamed> {
+        let flags = OFlags::RDWR | OFlags::CLOEXEC;
+        if is_unnamed {
+            let in_folder = || openat(&self.folder, folder_of(id.hash), flags | OFlags::TMPFILE, FILE_MODE);
+            let file = match in_folder() {
+                Err(Errno::NOENT) => self.make_folders(id.hash).and_then(|()| in_folder()),
+                file => file,
+            };
+            match file {
+                Ok(file) => return Ok(Unnamed { file, temporary: None }),
+                // The file system knows no such files.
+                Err(Errno::OPNOTSUPP | Errno::INVAL | Errno::ISDIR | Errno::NOSYS) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        make_folder(&self.folder, FILLING)?;
+        let name = format!("{FILLING}/{}", file_name(id));
+        let file = openat(&self.folder, &name, flags | OFlags::CREATE | OFlags::EXCL, FILE_MODE)?;
+        Ok(Unnamed { file, temporary: Some(name) })
+    }
+
+    /// Gives a file that is complete its name. From now on others find it.
+    pub(super) fn name(&self, unnamed: &Unnamed, id: Id) -> rustix::io::Result<()> {
+        let path = path_of(id);
+        let link = || match &unnamed.temporary {
+            // Within one folder as far as the kernel is concerned, so that a sandbox which forbids moves lets it pass.
+            None => {
+                let link = format!("/proc/self/fd/{}", unnamed.file.as_raw_fd());
+                linkat(CWD, link, &self.folder, &path, AtFlags::SYMLINK_FOLLOW)
+            }
+            Some(name) => renameat(&self.folder, name, &self.folder, &path),
+        };
+        match link() {
+            Err(Errno::NOENT) if unnamed.temporary.is_some() => {
+                self.make_folders(id.hash).and_then(|()| link())
+            }
+            linked => linked,
+        }
+    }
+
+    /// Gives a file up that never got a name.
+    pub(super) fn discard(&self, unnamed: &Unnamed) {
+        if let Some(name) = &unnamed.temporary {
+            let _ = unlinkat(&self.folder, name, AtFlags::empty());
+        }
+    }
+
+    /// Opens an object.
+    pub(super) fn open(&self, id: Id, is_written: bool) -> rustix::io::Result<OwnedFd> {
+        let access = if is_written { OFlags::RDWR } else { OFlags::RDONLY };
+        let flags = access | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
+        openat(&self.folder, path_of(id), flags, Mode::empty())
+    }
+
+    /// Deletes an object. One that is gone already is no error, nor is a folder of that name, which is not ours.
+    pub(super) fn unlink(&self, id: Id) -> rustix::io::Result<()> {
+        match unlinkat(&self.folder, path_of(id), AtFlags::empty()) {
+            Ok(()) | Err(Errno::NOENT | Errno::NOTDIR | Errno::ISDIR) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Bytes that a folder of objects takes itself; 0 where there is none.
+    pub(super) fn folder_size(&self, hash: u128) -> u64 {
+        let stat = rustix::fs::statat(&self.folder, folder_of(hash), AtFlags::SYMLINK_NOFOLLOW);
+        stat.map_or(0, |stat| stat.st_blocks as u64 * 512)
+    }
+
+    /// A folder of objects, to list it; `None`: there is none.
+    pub(super) fn list(&self, folder: u16) -> rustix::io::Result<Option<Dir>> {
+        let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::RDONLY | OFlags::CLOEXEC;
+        match openat(&self.folder, folder_path(folder), flags, Mode::empty()) {
+            Ok(folder) => Dir::new(folder).map(Some),
+            Err(Errno::NOENT | Errno::NOTDIR) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Writes a few bytes and takes them away again: whether the disk takes anything.
+    pub(super) fn try_writing(&self) -> rustix::io::Result<()> {
+        if self.has_vanished() {
+            return Err(Errno::NOENT);
+        }
+        make_folder(&self.folder, FILLING)?;
+        let name = format!("{FILLING}/try");
+        let flags = OFlags::CREATE | OFlags::WRONLY | OFlags::TRUNC | OFlags::CLOEXEC;
+        let file = openat(&self.folder, &name, flags, FILE_MODE)?;
+        // Delayed allocation finds out that a disk is full when it is flushed; a fill does not wait for that, a try does.
+        let written = write_all(&file, &[1; 4096], 0).and_then(|()| rustix::fs::fdatasync(&file));
+        let removed = unlinkat(&self.folder, &name, AtFlags::empty());
+        written.and(removed)
+    }
+
+    fn make_folders(&self, hash: u128) -> rustix::io::Result<()> {
+        let path = folder_of(hash);
+        make_folder(&self.folder, &path[..1])?;
+        make_folder(&self.folder, &path).map(drop)
+    }
+
+    /// What a process that was killed had begun to write.
+    fn clear_filling(&self) {
+        let Ok(folder) = open_subfolder(&self.folder, FILLING) else { return };
+        for name in names(&folder).unwrap_or_default() {
+            let _ = unlinkat(&folder, name, AtFlags::empty());
+        }
+    }
+
+    /// Deletes every object, snapshot and journal.
+    pub(super) fn empty(&self) -> rustix::io::Result<()> {
+        for folder in 0..FOLDERS {
+            let Some(mut listing) = self.list(folder)? else { continue };
+            while let Some(found) = listing.read() {
+                if let Some(id) = parse_name(found?.file_name().to_bytes()) {
+                    self.unlink(id)?;
+                }
+            }
+            let _ = unlinkat(&self.folder, folder_path(folder), AtFlags::REMOVEDIR);
+        }
+        for name in names(&self.folder)? {
+            if name.starts_with(b"index-") || name.starts_with(b"journal-") {
+                unlinkat(&self.folder, &name, AtFlags::empty())?;
+            } else if name != OWNER.as_bytes() {
+                // Goes where nothing is left in it.
+                let _ = unlinkat(&self.folder, &name, AtFlags::REMOVEDIR);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Gives all bytes to the file.
+pub(super) fn write_all(file: &OwnedFd, mut bytes: &[u8], mut at: u64) -> rustix::io::Result<()> {
+    while !bytes.is_empty() {
+        match pwrite(file, bytes, at) {
+            Ok(0) => return Err(Errno::IO),
+            Ok(count) => {
+                bytes = &bytes[count..];
+                at += count as u64;
+            }
+            Err(Errno::INTR) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+/// Reads until the buffer is full or the file ends.
+pub(super) fn read_full(file: impl AsFd, buffer: &mut [u8], at: u64) -> rustix::io::Result<usize> {
+    let mut count = 0;
+    while count < buffer.len() {
+        match pread(&file, &mut buffer[count..], at + count as u64) {
+            Ok(0) => break,
+            Ok(more) => count += more,
+            Err(Errno::INTR) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(count)
+}
+
+/// Length and bytes of the file system of a regular file.
+pub(super) fn size_of(file: impl AsFd) -> io::Result<(u64, u64)> {
+    let stat = fstat(file)?;
+    if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
+        return Err(io::Error::from(Errno::INVAL));
+    }
+    Ok((stat.st_size as u64, stat.st_blocks as u64 * 512))
+}
+
+/// The number of the folder of a hash.
+pub(super) fn folder_number(hash: u128) -> u16 {
+    (hash >> 116) as u16
+}
+
+/// The object that a file is named for.
+pub(super) fn parse_name(name: &[u8]) -> Option<Id> {
+    let (hash, serial) = name.split_at_checked(32)?;
+    let serial = serial.strip_prefix(b"-").filter(|serial| serial.len() == 8)?;
+    Some(Id { hash: parse_hex(hash)?, serial: parse_hex(serial)? as u32 })
+}
+
+fn parse_hex(digits: &[u8]) -> Option<u128> {
+    let is_hex = |byte: &u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(byte);
+    let is_number = !digits.is_empty() && digits.len() <= 32 && digits.iter().all(is_hex);
+    let digits = is_number.then(|| std::str::from_utf8(digits).ok()).flatten()?;
+    u128::from_str_radix(digits, 16).ok()
+}
+
+fn file_name(id: Id) -> String {
+    format!("{:032x}-{:08x}", id.hash, id.serial)
+}
+
+fn path_of(id: Id) -> String {
+    format!("{}/{}", folder_of(id.hash), file_name(id))
+}
+
+fn folder_of(hash: u128) -> String {
+    folder_path(folder_number(hash))
+}
+
+fn folder_path(folder: u16) -> String {
+    format!("{:x}/{:02x}", folder >> 8, folder & 0xff)
+}
+
+fn open_subfolder(folder: &OwnedFd, name: &str) -> rustix::io::Result<OwnedFd> {
+    let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::RDONLY | OFlags::CLOEXEC;
+    openat(folder, name, flags, Mode::empty())
+}
+
+/// Makes a folder; whether it was not there.
+fn make_folder(folder: &OwnedFd, name: &str) -> rustix::io::Result<bool> {
+    match mkdirat(folder, name, FOLDER_MODE) {
+        Ok(()) => Ok(true),
+        Err(Errno::EXIST) => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+fn read_short(folder: &OwnedFd, name: &str) -> rustix::io::Result<Vec<u8>> {
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
+    let file = openat(folder, name, flags, Mode::empty())?;
+    let mut bytes = vec![0; SHORT_FILE];
+    let count = read_full(&file, &mut bytes, 0)?;
+    bytes.truncate(count);
+    Ok(bytes)
+}
+
+/// The names in a folder.
+pub(super) fn names(folder: &OwnedFd) -> rustix::io::Result<Vec<Vec<u8>>> {
+    let mut names = Vec::new();
+    let mut listing = Dir::read_from(folder)?;
+    while let Some(found) = listing.read() {
+        let name = found?.file_name().to_bytes().to_owned();
+        if name != b"." && name != b".." {
+            names.push(name);
+        }
+    }
+    Ok(names)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_objects() {
+        let id = Id { hash: 0xa3f << 116 | 0x12, serial: 0xbeef };
+        assert_eq!(path_of(id), "a/3f/a3f00000000000000000000000000012-0000beef");
+        assert_eq!(parse_name(file_name(id).as_bytes()), Some(id));
+        let table: [&[u8]; 8] = [
+            b"",
+            b"a3f00000000000000000000000000012",
+            b"a3f00000000000000000000000000012-",
+            b"a3f00000000000000000000000000012-0000bee",
+            b"a3f00000000000000000000000000012-0000beef0",
+            b"A3f00000000000000000000000000012-0000beef",
+            b"+3f00000000000000000000000000012-0000beef",
+            b"a3f00000000000000000000000000012_0000beef",
+        ];
+        for name in table {
+            assert_eq!(parse_name(name), None, "{}", name.escape_ascii());
+        }
+    }
+}

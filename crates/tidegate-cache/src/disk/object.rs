@@ -1,0 +1,258 @@
+//! An object that is opened to be read: held to its key and its lengths, and to its checksums where another boot wrote it.
+//!
+//! Called on threads that may wait. What is wrong with a file takes it out of the index and off the disk; whoever asked hears that
+//! there is nothing.
+
+use super::folder::{read_full, size_of};
+use super::layout::{self, Damage, ENTRY, Header, PIECE};
+use super::volume::{Holder, Volume};
+use super::{DiskEntry, DiskError, Id};
+use rustix::io::Errno;
+use std::ops::Range;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use tidegate_io::locking::lock;
+
+/// What is read of a file at first: the whole header of most objects.
+const FIRST_READ: usize = layout::ALIGNMENT as usize;
+
+/// A file whose header was read and fits.
+pub(super) struct ReadFile {
+    pub(super) file: OwnedFd,
+    bytes: Vec<u8>,
+    content: u64,
+}
+
+impl ReadFile {
+    pub(super) fn header(&self) -> Header<'_> {
+        layout::fields(&self.bytes).expect("invariant: the bytes were parsed when they were read").0
+    }
+}
+
+/// Opens a file and holds its header to its name and its length.
+pub(super) fn read_file(volume: &Volume, id: Id) -> Result<ReadFile, DiskError> {
+    open_file(volume, id, false)
+}
+
+fn open_file(volume: &Volume, id: Id, is_written: bool) -> Result<ReadFile, DiskError> {
+    let failed = |error: Errno| match error {
+        Errno::NOENT if !volume.slot.has_vanished() => DiskError::Gone,
+        // Something else has the name: a folder, a link, a pipe.
+        Errno::LOOP | Errno::ISDIR | Errno::NXIO | Errno::NOTDIR | Errno::INVAL => {
+            DiskError::Broken(Damage::Magic)
+        }
+        error => volume.fault(error),
+    };
+    let file = volume.slot.open(id, is_written).map_err(failed)?;
+    let (length, _) =
+        size_of(&file).map_err(|error| failed(Errno::from_io_error(&error).unwrap_or(Errno::IO)))?;
+    let mut bytes = vec![0; FIRST_READ];
+    let count = read_full(&file, &mut bytes, 0).map_err(failed)?;
+    let content = layout::header_length(&bytes[..count])?;
+    if content > FIRST_READ {
+        bytes.resize(content, 0);
+        let more = read_full(&file, &mut bytes[FIRST_READ..], FIRST_READ as u64).map_err(failed)?;
+        bytes.truncate(FIRST_READ + more);
+    } else {
+        bytes.truncate(count);
+    }
+    let (header, content) = layout::parse(&bytes)?;
+    if header.hash != id.hash || header.serial != id.serial {
+        return Err(DiskError::Broken(Damage::Identity));
+    }
+    if length != layout::file_length(content, header.entity_length) {
+        return Err(DiskError::Broken(Damage::Length));
+    }
+    Ok(ReadFile { file, bytes, content })
+}
+
+/// An object that is open. The bytes it has on the disk count until it is dropped, so the descriptor must not outlive it.
+pub struct OpenObject {
+    // Before the holder: the file is closed when its bytes are given back.
+    read: ReadFile,
+    holder: Holder,
+    /// A bit for each piece that was compared; `None`: none needs to be.
+    verified: Option<Box<[AtomicU64]>>,
+}
+
+impl std::fmt::Debug for OpenObject {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("OpenObject").field("id", &self.holder.id).finish_non_exhaustive()
+    }
+}
+
+impl OpenObject {
+    pub(super) fn open(volume: &Arc<Volume>, entry: &DiskEntry, key: &[u8]) -> Result<OpenObject, DiskError> {
+        OpenObject::open_as(volume, entry, key, false)
+    }
+
+    pub(super) fn open_as(
+        volume: &Arc<Volume>,
+        entry: &DiskEntry,
+        key: &[u8],
+        is_written: bool,
+    ) -> Result<OpenObject, DiskError> {
+        let is_trusted = lock(&volume.index).begin_use(entry.id).ok_or(DiskError::Gone)?;
+        let holder = Holder { volume: volume.clone(), id: entry.id };
+        let read = match open_file(volume, entry.id, is_written) {
+            Ok(read) => read,
+            Err(error) => {
+                drop(holder);
+                match error {
+                    DiskError::Broken(_) => volume.remove_broken(entry.id),
+                    DiskError::Gone => drop(volume.remove(entry.id)),
+                    _ => {}
+                }
+                return Err(error);
+            }
+        };
+        let header = read.header();
+        if header.key != key {
+            return Err(DiskError::OtherKey);
+        }
+        let is_trusted = is_trusted || volume.boot == Some(header.boot);
+        let words = layout::pieces(header.entity_length).div_ceil(64);
+        let verified = (!is_trusted).then(|| (0..words).map(|_| AtomicU64::new(0)).collect());
+        Ok(OpenObject { read, holder, verified })
+    }
+
+    /// The header: key, stored head, length of the entity.
+    pub fn header(&self) -> Header<'_> {
+        self.read.header()
+    }
+
+    /// Where the content begins in the file: for `sendfile(2)`.
+    pub fn content_offset(&self) -> u64 {
+        self.read.content
+    }
+
+    /// The file, open for reading.
+    pub fn file(&self) -> BorrowedFd<'_> {
+        self.read.file.as_fd()
+    }
+
+    /// Which object of its disk it is.
+    pub fn id(&self) -> Id {
+        self.holder.id
+    }
+
+    pub(super) fn owned_file(&self) -> &OwnedFd {
+        &self.read.file
+    }
+
+    pub(super) fn volume(&self) -> &Arc<Volume> {
+        &self.holder.volume
+    }
+
+    /// Pieces of the entity.
+    pub fn pieces(&self) -> u64 {
+        layout::pieces(self.header().entity_length)
+    }
+
+    /// No piece need be verified before it is sent.
+    pub fn is_trusted(&self) -> bool {
+        self.verified.is_none()
+    }
+
+    /// What the table says of a piece; `None`: it is missing. Waits for the disk.
+    ///
+    /// # Errors
+    /// The disk fails.
+    pub fn checksum(&self, piece: u64) -> Result<Option<u32>, DiskError> {
+        let header = self.header();
+        if piece >= self.pieces() {
+            return Ok(None);
+        }
+        let mut entry = [0; ENTRY];
+        let at = layout::table_offset(self.read.content, header.entity_length) + piece * ENTRY as u64;
+        let count = read_full(self.file(), &mut entry, at).map_err(|error| self.volume().fault(error))?;
+        Ok(if count < ENTRY { None } else { layout::read_entry(entry, piece, header.serial) })
+    }
+
+    /// The bytes that are missing from `from` on, in whole pieces; `None`: nothing is. Waits for the disk.
+    ///
+    /// # Errors
+    /// The disk fails.
+    pub fn missing(&self, from: u64) -> Result<Option<Range<u64>>, DiskError> {
+        let header = self.header();
+        if header.is_whole {
+            return Ok(None);
+        }
+        let mut start = None;
+        for piece in from / PIECE..self.pieces() {
+            match (self.checksum(piece)?.is_some(), start) {
+                (false, None) => start = Some(piece * PIECE),
+                (true, Some(start)) => return Ok(Some(start..piece * PIECE)),
+                _ => {}
+            }
+        }
+        Ok(start.map(|start| start..header.entity_length))
+    }
+
+    /// Whether a piece was compared with its checksum, or needs not to be. Touches no disk.
+    pub fn is_verified(&self, piece: u64) -> bool {
+        let Some(verified) = &self.verified else { return true };
+        let word = usize::try_from(piece / 64).ok().and_then(|word| verified.get(word));
+        word.is_some_and(|word| word.load(Relaxed) & 1 << (piece % 64) != 0)
+    }
+
+    /// Compares a piece with its checksum, unless that was done or needs not to be: to be called before any byte of the piece is
+    /// sent. Waits for the disk.
+    ///
+    /// # Errors
+    /// [`DiskError::Broken`]: the bytes are not those that were stored; the object is gone. [`DiskError::Missing`]: the piece is not there.
+    pub fn verify_piece(&self, piece: u64) -> Result<(), DiskError> {
+        if self.is_verified(piece) && (self.header().is_whole || self.checksum(piece)?.is_some()) {
+            return Ok(());
+        }
+        self.compare_piece(piece)?;
+        let Some(verified) = &self.verified else { return Ok(()) };
+        if let Some(word) = usize::try_from(piece / 64).ok().and_then(|word| verified.get(word)) {
+            word.fetch_or(1 << (piece % 64), Relaxed);
+        }
+        let count: u64 = verified.iter().map(|word| u64::from(word.load(Relaxed).count_ones())).sum();
+        if count == self.pieces() {
+            lock(&self.volume().index).trust(self.holder.id);
+        }
+        Ok(())
+    }
+
+    /// Compares a piece with its checksum, whoever wrote it: `tidegate cache verify`. Waits for the disk.
+    ///
+    /// # Errors
+    /// As [`OpenObject::verify_piece`].
+    pub fn compare_piece(&self, piece: u64) -> Result<(), DiskError> {
+        let header = self.header();
+        let Some(checksum) = self.checksum(piece)? else {
+            if header.is_whole && piece < self.pieces() {
+                return Err(self.broken());
+            }
+            return Err(DiskError::Missing);
+        };
+        let range = layout::piece_range(piece, header.entity_length);
+        let mut bytes = vec![0; (range.end - range.start) as usize];
+        let count = read_full(self.file(), &mut bytes, self.read.content + range.start)
+            .map_err(|error| self.volume().fault(error))?;
+        if count < bytes.len() || crc32fast::hash(&bytes) != checksum {
+            return Err(self.broken());
+        }
+        Ok(())
+    }
+
+    /// Reads content into a buffer; the bytes that came. Waits for the disk. The pieces have to be verified.
+    ///
+    /// # Errors
+    /// The disk fails.
+    pub fn read_at(&self, buffer: &mut [u8], at: u64) -> Result<usize, DiskError> {
+        let left = self.header().entity_length.saturating_sub(at);
+        let count = usize::try_from(left).unwrap_or(usize::MAX).min(buffer.len());
+        read_full(self.file(), &mut buffer[..count], self.read.content + at)
+            .map_err(|error| self.volume().fault(error))
+    }
+
+    fn broken(&self) -> DiskError {
+        self.volume().remove_broken(self.holder.id);
+        DiskError::Broken(Damage::Piece)
+    }
+}

@@ -1,0 +1,133 @@
+//! Disks that fail: nobody is told but the operator, once; the others go on; the disk comes back.
+
+use super::*;
+use std::process::Command;
+
+#[test]
+fn one_disk_fails_and_the_other_goes_on() {
+    let (one, other) = (Folder::new("fails"), Folder::new("goes-on"));
+    let disks = Disks::open_under(&[one.settings(8 * MIB), other.settings(8 * MIB)], NOW, BOOT);
+    assert_eq!((disks.tick(0, NOW), disks.tick(1, NOW)), (None, None), "all is well");
+    let entry = store(&disks, 1, 5000).unwrap();
+    let volume = disks.volume(0).unwrap();
+    assert!(matches!(volume.fault(Errno::IO), DiskError::Out));
+    volume.fault(Errno::IO);
+    assert_eq!(disks.look_up(key(1).1), None);
+    assert!(matches!(disks.open_object(&entry, &key(1).0), Err(DiskError::Out)));
+    assert!((0..100).all(|number| disks.place(key(number).1) == Some(1)));
+    let notice = disks.tick(0, NOW + 1).unwrap();
+    assert!(notice.to_string().contains("fails: "), "{notice}");
+    assert_eq!((disks.tick(0, NOW + 2), disks.tick(1, NOW + 2)), (None, None), "said once, and of that disk");
+    // What is removed meanwhile is gone when it comes back.
+    assert!(disks.remove(&entry));
+    assert_eq!(one.objects().len(), 1);
+    assert_eq!(disks.tick(0, NOW + RETRY).unwrap().trouble, None);
+    assert!(one.objects().is_empty());
+    assert_eq!((fetch(&disks, 1), disks.figures()[0].faults), (None, 2));
+    store(&disks, 2, 10).unwrap();
+    // A clock that is set back delays nothing.
+    volume.fault(Errno::IO);
+    assert!(
+        disks.tick(0, NOW - 5000).is_some_and(|notice| notice.trouble.is_none())
+            || disks.figures()[0].trouble.is_none()
+    );
+}
+
+#[test]
+fn a_disk_that_is_full_is_still_read() {
+    for error in [Errno::NOSPC, Errno::DQUOT, Errno::ROFS] {
+        let folder = Folder::new(&format!("full-{}", error.raw_os_error()));
+        let disks = folder.open(8 * MIB, BOOT);
+        store(&disks, 1, 5000).unwrap();
+        assert!(matches!(disks.volume(0).unwrap().fault(error), DiskError::Out));
+        assert!(matches!(store(&disks, 2, 10), Err(DiskError::Out)));
+        assert_eq!(disks.place(key(1).1), None);
+        assert_eq!(fetch(&disks, 1).unwrap(), content(1, 5000));
+        disks.tick(0, NOW + RETRY);
+        assert!(store(&disks, 2, 10).is_ok(), "{error}");
+    }
+}
+
+#[test]
+fn what_this_process_lacks_is_no_fault_of_the_disk() {
+    let folder = Folder::new("descriptors");
+    let disks = folder.open(8 * MIB, BOOT);
+    assert!(matches!(disks.volume(0).unwrap().fault(Errno::MFILE), DiskError::System(_)));
+    assert!(store(&disks, 1, 10).is_ok());
+}
+
+#[test]
+fn a_folder_that_vanishes_is_made_anew() {
+    let folder = Folder::new("vanished");
+    let disks = folder.open(8 * MIB, BOOT);
+    store(&disks, 1, 5000).unwrap();
+    fs::remove_dir_all(folder.0.join("cache")).unwrap();
+    assert!(matches!(store(&disks, 2, 10), Err(DiskError::Out)));
+    assert_eq!(fetch(&disks, 1), None);
+    let notice = disks.tick(0, NOW + 1).unwrap().to_string();
+    assert!(notice.contains("has vanished"), "{notice}");
+    assert_eq!(disks.tick(0, NOW + RETRY).unwrap().trouble, None);
+    assert_eq!(fetch(&disks, 1), None);
+    store(&disks, 2, 10).unwrap();
+    // Without its parent there is nothing to make.
+    fs::remove_dir_all(&folder.0).unwrap();
+    assert!(store(&disks, 3, 10).is_err());
+    assert!(disks.tick(0, NOW + 3 * RETRY).unwrap().trouble.is_some());
+}
+
+/// A folder of objects that somebody has deleted is made again, and no reason to give the disk up.
+#[test]
+fn folders_below_come_back() {
+    let folder = Folder::new("below");
+    let disks = folder.open(8 * MIB, BOOT);
+    (0..20).for_each(|number| put(&disks, number, 10));
+    for entry in fs::read_dir(folder.0.join("cache/slot-0")).unwrap().flatten() {
+        if entry.file_type().unwrap().is_dir() {
+            fs::remove_dir_all(entry.path()).unwrap();
+        }
+    }
+    (0..20).for_each(|number| assert_eq!(fetch(&disks, number), None));
+    (0..20).for_each(|number| put(&disks, number, 10));
+    assert_eq!(folder.objects().len(), 20);
+}
+
+/// A real file system that is full. Needs the right to mount one.
+#[test]
+fn a_full_file_system_costs_objects_and_nothing_else() {
+    let folder = Folder::new("tmpfs");
+    let path = folder.0.join("cache");
+    fs::create_dir(&path).unwrap();
+    let mount = |arguments: &[&str]| Command::new(arguments[0]).args(&arguments[1..]).arg(&path).status();
+    if !mount(&["mount", "-t", "tmpfs", "-o", "size=2m", "tidegate"]).is_ok_and(|status| status.success()) {
+        eprintln!("SKIPPED: no right to mount a file system");
+        return;
+    }
+    // A limit that the file system cannot hold: the free part is kept, and what others write is found out.
+    let disks = folder.open(64 * MIB, BOOT);
+    (0..100).for_each(|number| drop(store(&disks, number, 50_000)));
+    let kept = (0..100)
+        .filter(|number| fetch(&disks, *number).is_some_and(|bytes| bytes == content(*number, 50_000)));
+    let kept = kept.count();
+    // Somebody else fills what our limit still has.
+    (0..100).for_each(|number| {
+        disks.forget(key(number).1);
+    });
+    let filler = path.join("filler");
+    let _ = fs::write(&filler, vec![1; 4 * MIB as usize]);
+    let refused = (300..310).filter(|number| store(&disks, *number, 50_000).is_err()).count();
+    let notice = disks.tick(0, NOW + 1);
+    fs::remove_file(&filler).unwrap();
+    disks.tick(0, NOW + 2 * RETRY);
+    let is_back = store(&disks, 200, 50_000).is_ok();
+    let (figures, is_right) =
+        (disks.figures(), fetch(&disks, 200).is_some_and(|bytes| bytes == content(200, 50_000)));
+    drop(disks);
+    let unmounted = mount(&["umount"]);
+    assert!(kept >= 20 && is_back && is_right, "{kept} kept, {figures:?}");
+    assert!(figures[0].limit < 3 * MIB && figures[0].faults > 0, "{figures:?}");
+    assert!(
+        refused > 0 && notice.is_some_and(|notice| notice.to_string().contains("is full: ")),
+        "{refused}"
+    );
+    assert!(unmounted.is_ok_and(|status| status.success()));
+}
