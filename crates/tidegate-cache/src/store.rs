@@ -1,8 +1,9 @@
 //! The store: the index of what is there, and who fetches what is not.
 //!
 //! Here is what callers see; `room` finds room and has entries go for it, `sweep` takes out what was purged, `list` tells of
-//! what there is.
+//! what there is, `below` is where the disks come in.
 
+mod below;
 mod list;
 mod room;
 mod sweep;
@@ -22,6 +23,7 @@ use thiserror::Error;
 use tidegate_io::locking::lock;
 use xxhash_rust::xxh3::xxh3_128_with_seed;
 
+use below::ForDisk;
 use room::Queues;
 use sweep::Sweeping;
 pub use sweep::Swept;
@@ -79,6 +81,9 @@ pub struct Store {
     pub(crate) counters: Counters,
     sweeping: Mutex<Sweeping>,
     disk: Option<Arc<Disks>>,
+    for_disk: Mutex<ForDisk>,
+    /// What was on the disks has been compared with so many purges.
+    disk_floor: AtomicU64,
 }
 
 impl Store {
@@ -86,7 +91,7 @@ impl Store {
     pub fn new(name: &str, limits: Limits, disk: Option<Arc<Disks>>) -> Arc<Store> {
         Arc::new(Store {
             name: name.into(),
-            seed: RandomState::new().hash_one(name),
+            seed: disk.as_ref().map_or_else(|| RandomState::new().hash_one(name), |disk| disk.seed()),
             shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
             budget: Budget::new(limits.memory),
             object: AtomicU64::new(limits.object),
@@ -95,7 +100,9 @@ impl Store {
             ids: AtomicU64::new(1),
             counters: Counters::default(),
             sweeping: Mutex::default(),
+            disk_floor: AtomicU64::new(if disk.is_some() { 0 } else { u64::MAX }),
             disk,
+            for_disk: Mutex::default(),
         })
     }
 
@@ -288,6 +295,9 @@ impl Store {
         };
         self.left(&outgoing);
         self.resize(entry);
+        if is_there {
+            self.offer_to_disk(entry);
+        }
         is_there
     }
 
