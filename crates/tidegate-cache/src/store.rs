@@ -135,8 +135,7 @@ impl Store {
     }
 
     /// Fetches, or waits for who does already.
-    pub fn join(self: &Arc<Self>, key: &[u8], now: i64) -> Join {
-        let _ = now;
+    pub fn join(self: &Arc<Self>, key: &[u8], _now: i64) -> Join {
         let hashed = self.hashed(key);
         let born = self.purges.count();
         let mut outgoing = Outgoing::new();
