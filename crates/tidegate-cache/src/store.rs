@@ -28,8 +28,8 @@ use room::Queues;
 use sweep::Sweeping;
 pub use sweep::Swept;
 
-/// Shards of the index: a power of two, more than there are threads.
-const SHARDS: usize = 64;
+/// Shards of the index: a power of two; so many that the sweeper, which takes one at a time, holds up nobody for long.
+const SHARDS: usize = 256;
 /// How often a place in the index is tried for that others take first.
 const TRIES: usize = 4;
 
