@@ -30,6 +30,8 @@ pub use sweep::Swept;
 
 /// Shards of the index: a power of two; so many that the sweeper, which takes one at a time, holds up nobody for long.
 const SHARDS: usize = 256;
+/// With full notes, so many purges lead to one sweep: what is under way for long may not let them be forgotten.
+const PURGES_A_SWEEP: u64 = 1024;
 /// How often a place in the index is tried for that others take first.
 const TRIES: usize = 4;
 
@@ -80,6 +82,8 @@ pub struct Store {
     ids: AtomicU64,
     pub(crate) counters: Counters,
     sweeping: Mutex<Sweeping>,
+    /// How many purges there had been when room was last made for their notes.
+    swept_for_room: AtomicU64,
     disk: Option<Arc<Disks>>,
     for_disk: Mutex<ForDisk>,
     /// What was on the disks has been compared with so many purges.
@@ -100,6 +104,7 @@ impl Store {
             ids: AtomicU64::new(1),
             counters: Counters::default(),
             sweeping: Mutex::default(),
+            swept_for_room: AtomicU64::new(0),
             disk_floor: AtomicU64::new(if disk.is_some() { 0 } else { u64::MAX }),
             disk,
             for_disk: Mutex::default(),
@@ -206,8 +211,11 @@ impl Store {
     /// Purges; takes the same time however much is stored. A soft purge makes stale what is there. What is being fetched
     /// counts as there.
     pub fn purge(&self, what: &Purge<'_>, is_soft: bool, now: i64) -> Purged {
-        if self.purges.is_full() {
-            // Once in many thousand purges; it is their work that is done here.
+        let count = self.purges.count();
+        let last = self.swept_for_room.load(Relaxed);
+        if self.purges.is_full() && count >= last.saturating_add(PURGES_A_SWEEP) {
+            // Once in many purges; it is their work that is done here.
+            self.swept_for_room.store(count, Relaxed);
             self.sweep_all(now);
         }
         self.purges.purge(what, is_soft, now)
