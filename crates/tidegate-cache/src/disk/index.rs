@@ -75,7 +75,6 @@ struct Opened {
 
 /// An object that was taken out; its bytes count until [`Index::has_left`].
 #[derive(Debug, Clone, Copy)]
-#[must_use]
 pub(super) struct Leaving {
     pub(super) id: Id,
     pub(super) size: u64,

@@ -33,14 +33,14 @@ pub use fill::DiskFill;
 pub use layout::{Head, Header};
 pub use object::OpenObject;
 
-use index::Stored;
+use index::{Leaving, Stored};
 use layout::{BootId, Damage};
 use rustix::io::Errno;
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 use tidegate_io::blocking::QueueKey;
 use tidegate_io::locking::lock;
 use volume::{Health, Volume};
@@ -264,6 +264,10 @@ struct Disk {
     /// This process's share.
     size: AtomicU64,
     volume: RwLock<Option<Arc<Volume>>>,
+    /// Known from the first time that it could be opened on.
+    queue_key: OnceLock<QueueKey>,
+    owed: Mutex<Owed>,
+    /// Locked as long as a tick takes: by nobody who must not wait.
     claim: Mutex<Claim>,
 }
 
@@ -273,10 +277,14 @@ struct Claim {
     trouble: Option<Trouble>,
     said: Option<Trouble>,
     tried_at: Option<i64>,
-    queue_key: Option<QueueKey>,
-    owed: Vec<u128>,
-    owes_all: bool,
     has_surplus: bool,
+}
+
+/// What was removed while a disk was not there.
+#[derive(Debug, Default)]
+struct Owed {
+    hashes: Vec<u128>,
+    is_everything: bool,
 }
 
 impl Disks {
@@ -297,6 +305,8 @@ impl Disks {
             slots: settings.slots.max(1),
             size: AtomicU64::new(settings.size / u64::from(settings.slots.max(1))),
             volume: RwLock::new(None),
+            queue_key: OnceLock::new(),
+            owed: Mutex::default(),
             claim: Mutex::new(Claim { has_surplus: true, ..Claim::default() }),
         };
         let disks = Disks { disks: settings.iter().map(disk).collect(), seed, boot };
@@ -318,10 +328,10 @@ impl Disks {
         self.disks.len() as u16
     }
 
-    /// Where the work of a disk belongs in the blocking pool.
+    /// Where the work of a disk belongs in the blocking pool. Touches no disk.
     pub fn queue_key(&self, disk: u16) -> QueueKey {
-        let known = self.disks.get(usize::from(disk)).and_then(|disk| lock(&disk.claim).queue_key);
-        known.unwrap_or(QueueKey::NO_DISK)
+        let known = self.disks.get(usize::from(disk)).and_then(|disk| disk.queue_key.get());
+        known.copied().unwrap_or(QueueKey::NO_DISK)
     }
 
     /// The newest object of a key. Touches no disk.
@@ -419,11 +429,15 @@ impl Disks {
         self.volume(entry.disk).is_some_and(|volume| volume.remove(entry.id))
     }
 
-    /// Removes all objects of a key, also on disks that are not there now, as soon as they are; how many are gone. Waits for the disks.
+    /// Removes all objects of a key, also on disks that are not there now, as soon as they are; how many are gone. No look-up finds
+    /// one any more from the beginning on; then it waits for the disks.
     pub fn forget(&self, hash: u128) -> u64 {
+        let taken: Vec<_> = self.disks.iter().map(|disk| disk.take_out(hash)).collect();
         let mut removed = 0;
-        for disk in &self.disks {
-            removed += disk.forget(hash);
+        for (volume, leaving) in taken.into_iter().flatten() {
+            removed += leaving.len() as u64;
+            volume.delete(leaving);
+            removed += volume.forget(hash);
         }
         removed
     }
@@ -515,7 +529,7 @@ impl Disk {
                 Some(volume) if !volume.slot.has_vanished() => drop(volume.try_again()),
                 _ => {
                     self.set_volume(None);
-                    claim.trouble = self.take(&mut claim, number, seed, boot).err();
+                    claim.trouble = self.take(number, seed, boot).err();
                 }
             }
         }
@@ -533,22 +547,31 @@ impl Disk {
     }
 
     /// Takes a slot of the folder, and does what was owed to it.
-    fn take(&self, claim: &mut Claim, number: u16, seed: u64, boot: Option<BootId>) -> Result<(), Trouble> {
+    fn take(&self, number: u16, seed: u64, boot: Option<BootId>) -> Result<(), Trouble> {
         let (folder, known) = folder::open_folder(&self.folder, seed)?;
-        claim.queue_key = folder::queue_key(&folder);
+        if let Some(queue_key) = folder::queue_key(&folder) {
+            let _ = self.queue_key.set(queue_key);
+        }
         if known != seed {
             folder::write_seed(&folder, seed).map_err(|error| Trouble::system("cannot be written", error))?;
         }
         let volume = Volume::claim(number, &folder, self.slots, seed, self.size.load(Relaxed), boot)?;
-        if claim.owes_all {
+        self.settle_debts(&volume);
+        let volume = Arc::new(volume);
+        self.set_volume(Some(volume.clone()));
+        // What came in between.
+        self.settle_debts(&volume);
+        Ok(())
+    }
+
+    fn settle_debts(&self, volume: &Volume) {
+        let owed = std::mem::take(&mut *lock(&self.owed));
+        if owed.is_everything {
             volume.clear();
         }
-        for hash in std::mem::take(&mut claim.owed) {
+        for hash in owed.hashes {
             volume.forget(hash);
         }
-        claim.owes_all = false;
-        self.set_volume(Some(Arc::new(volume)));
-        Ok(())
     }
 
     /// Slots that the settings do not know any more are emptied by who has the first.
@@ -560,14 +583,14 @@ impl Disk {
         claim.has_surplus = !folder::Slot::empty_surplus(&folder, self.slots).unwrap_or(false);
     }
 
-    fn forget(&self, hash: u128) -> u64 {
-        let mut claim = lock(&self.claim);
+    /// Takes all objects of a key out of the index, to be deleted, or notes that they have to be.
+    fn take_out(&self, hash: u128) -> Option<(Arc<Volume>, Vec<Leaving>)> {
         let Some(volume) = self.volume() else {
-            claim.owe(hash);
-            return 0;
+            lock(&self.owed).add(hash);
+            return None;
         };
-        drop(claim);
-        volume.forget(hash)
+        let leaving = volume.take_out(hash);
+        Some((volume, leaving))
     }
 
     fn figures(&self) -> DiskFigures {
@@ -612,13 +635,14 @@ impl Claim {
         let is_late = self.tried_at.is_none_or(|at| now < at || now - at >= RETRY);
         is_late || self.trouble == Some(Trouble::Owned)
     }
+}
 
-    fn owe(&mut self, hash: u128) {
-        if self.owed.len() < MOST_OWED {
-            self.owed.push(hash);
+impl Owed {
+    fn add(&mut self, hash: u128) {
+        if self.hashes.len() < MOST_OWED {
+            self.hashes.push(hash);
         } else {
-            self.owes_all = true;
-            self.owed = Vec::new();
+            *self = Owed { hashes: Vec::new(), is_everything: true };
         }
     }
 }

@@ -249,16 +249,19 @@ impl Volume {
     /// Removes all objects of a key, those that a scan has not found yet included.
     pub(super) fn forget(&self, hash: u128) -> u64 {
         let _ = self.probe(hash);
-        let leaving: Vec<Leaving> = {
-            let mut index = lock(&self.index);
-            let mut named = Vec::new();
-            index.visit(self.disk, hash, |entry| named.push(entry.id));
-            named.into_iter().filter_map(|id| index.remove(id)).collect()
-        };
+        let leaving = self.take_out(hash);
         let count = leaving.len() as u64;
         self.delete(leaving);
         self.flush_if_much();
         count
+    }
+
+    /// Takes all objects of a key out of the index. Touches no disk.
+    pub(super) fn take_out(&self, hash: u128) -> Vec<Leaving> {
+        let mut index = lock(&self.index);
+        let mut named = Vec::new();
+        index.visit(self.disk, hash, |entry| named.push(entry.id));
+        named.into_iter().filter_map(|id| index.remove(id)).collect()
     }
 
     /// Removes everything, found or not.

@@ -164,6 +164,32 @@ fn the_journal_is_kept_short() {
     assert!(files < 16 + 16, "{files} files after many restarts");
 }
 
+/// No figure of time, which is the machine's: what is read is one file, and each object once.
+#[test]
+fn an_index_of_many_objects_is_read_in_one_go() {
+    let folder = Folder::new("many-entries");
+    let count = 50_000;
+    {
+        let disks = folder.open(MIB << 20, BOOT);
+        let volume = disks.volume(0).unwrap();
+        let mut random = fastrand::Rng::with_seed(9);
+        let mut index = lock(&volume.index);
+        for _ in 0..count {
+            let id = Id { hash: random.u128(..), serial: random.u32(..) };
+            index.restore(
+                &Stored { id, size: 8192, is_whole: true, is_trusted: true, ..Stored::default() },
+                true,
+            );
+        }
+        drop(index);
+        disks.save(0);
+    }
+    let disks = folder.open(MIB << 20, BOOT);
+    let figures = &disks.figures()[0];
+    assert_eq!((figures.objects, figures.is_scanning), (count, false));
+    assert!(figures.overhead < count * 48 + folder::FOLDERS as u64 * 4096 + MIB, "{figures:?}");
+}
+
 #[test]
 fn a_folder_has_one_owner_and_the_next_one_waits() {
     let folder = Folder::new("owner");
