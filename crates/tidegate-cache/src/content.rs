@@ -1,16 +1,116 @@
 //! The content of a stored response, shared by whoever fills it and all who read it.
+//!
+//! Bytes lie in blocks of 64 KiB; what is smaller, and known to be, has one block of its own size. One thread appends, many
+//! read behind the watermark. While it is filled, reading copies under a shared lock, once it is complete under none.
+//!
+//! A content that is passed on keeps no more blocks than a window: the first is used again when all readers are beyond it.
+//!
+//! Locks: `filling` and `waiting`, never both. The watermark and the state are changed before `waiting` is taken to wake those who
+//! wait, and looked at again by who has put down its waker there: no wake-up is lost.
 
+use crate::budget::Reservation;
 use crate::reader::Reader;
+use smallvec::SmallVec;
+use std::collections::VecDeque;
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::atomic::{
+    AtomicBool, AtomicU8, AtomicU64, Ordering::Acquire, Ordering::Relaxed, Ordering::Release,
+};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
+use std::task::{Context, Poll, Waker};
+use tidegate_io::locking::lock;
+
+/// Bytes of a block; the last one of a content may be smaller.
+pub(crate) const BLOCK: usize = 64 * 1024;
+/// Blocks that a content which is passed on may use.
+const WINDOW: usize = 4;
+/// Bytes that a block costs beside its own: its place in a list that grows by doubling, both lists counted while it does.
+pub(crate) const BLOCK_COST: u64 = 3 * size_of::<Block>() as u64 + 16;
+
+const FILLING: u8 = 0;
+const COMPLETE: u8 = 1;
+const BROKEN: u8 = 2;
 
 /// The content of a stored response: bytes that one fills and many read.
-pub struct Content {}
+pub struct Content {
+    announced: Option<u64>,
+    /// The watermark.
+    filled: AtomicU64,
+    state: AtomicU8,
+    /// Some of it has been, or will be, let go of.
+    is_passing: AtomicBool,
+    whole: OnceLock<VecDeque<Block>>,
+    filling: RwLock<VecDeque<Block>>,
+    waiting: Mutex<Waiting>,
+}
+
+/// Some bytes that follow each other.
+pub(crate) struct Block {
+    /// Where they begin in the content.
+    at: u64,
+    bytes: Vec<u8>,
+    // Behind the bytes: memory is free before it is said to be.
+    reservation: Reservation,
+}
+
+impl Block {
+    /// An empty one of `capacity` bytes, for which `reservation` has been made.
+    pub(crate) fn new(at: u64, capacity: usize, reservation: Reservation) -> Block {
+        Block { at, bytes: Vec::with_capacity(capacity), reservation }
+    }
+
+    fn end(&self) -> u64 {
+        self.at + self.bytes.len() as u64
+    }
+
+    fn room(&self) -> usize {
+        self.bytes.capacity() - self.bytes.len()
+    }
+}
+
+/// Who reads, and who waits.
+#[derive(Default)]
+struct Waiting {
+    readers: Vec<Option<Seat>>,
+    count: usize,
+    /// Of the fill, for room.
+    filler: Option<Waker>,
+}
+
+/// A reader.
+struct Seat {
+    /// It has everything before this; while the content is not passed on this may lag behind.
+    position: u64,
+    waker: Option<Waker>,
+}
+
+type Wakers = SmallVec<[Waker; 4]>;
+
+/// What reading comes to.
+enum Copied {
+    Bytes(usize),
+    /// Nothing is here yet.
+    Nothing,
+    End,
+    Lost,
+}
 
 impl Content {
+    pub(crate) fn new(announced: Option<u64>) -> Content {
+        Content {
+            announced,
+            filled: AtomicU64::new(0),
+            state: AtomicU8::new(FILLING),
+            is_passing: AtomicBool::new(false),
+            whole: OnceLock::new(),
+            filling: RwLock::new(VecDeque::with_capacity(1)),
+            waiting: Mutex::default(),
+        }
+    }
+
     /// Bytes in all: announced by the origin, or counted when it is complete. `None`: not known yet.
     pub fn len(&self) -> Option<u64> {
-        todo!()
+        self.announced.or_else(|| self.is_complete().then(|| self.filled()))
     }
 
     /// Whether there is certainly nothing in it.
@@ -19,29 +119,325 @@ impl Content {
     }
 
     /// Bytes that are here by now.
+    #[inline]
     pub fn filled(&self) -> u64 {
-        todo!()
+        self.filled.load(Acquire)
     }
 
     /// Whether all of it is here.
+    #[inline]
     pub fn is_complete(&self) -> bool {
-        todo!()
+        self.state.load(Acquire) == COMPLETE
     }
 
     /// Whether the rest of it will never come.
+    #[inline]
     pub fn is_broken(&self) -> bool {
-        todo!()
+        self.state.load(Acquire) == BROKEN
+    }
+
+    /// Whether it does not fit into the store and is only for those who read it already.
+    #[inline]
+    pub fn is_passing(&self) -> bool {
+        self.is_passing.load(Acquire)
     }
 
     /// Reads these bytes, also those that are still to come. An end behind that of the content is its end. `None`: they have
     /// been let go of, or will be, since the content does not fit into the store; whoever wants them fetches them alone.
     pub fn reader(self: &Arc<Self>, range: Range<u64>) -> Option<Reader> {
-        let _ = range;
-        todo!()
+        let mut waiting = lock(&self.waiting);
+        // Who lets go of blocks asks here who needs them first.
+        if self.is_passing() && self.filled() > 0 {
+            return None;
+        }
+        waiting.count += 1;
+        let seat = Seat { position: range.start, waker: None };
+        let free = waiting.readers.iter().position(Option::is_none);
+        let index = free.unwrap_or(waiting.readers.len());
+        match free {
+            Some(index) => waiting.readers[index] = Some(seat),
+            None => waiting.readers.push(Some(seat)),
+        }
+        drop(waiting);
+        Some(Reader::new(self.clone(), index, range))
     }
 
     /// All of it, where it is complete and in one piece: content of up to 64 KiB.
     pub fn bytes(&self) -> Option<&[u8]> {
-        todo!()
+        let blocks = self.whole.get()?;
+        match blocks.len() {
+            0 => Some(&[]),
+            1 => Some(&blocks[0].bytes),
+            _ => None,
+        }
+    }
+
+    /// What the origin has said of its length.
+    pub(crate) fn announced(&self) -> Option<u64> {
+        self.announced
+    }
+
+    /// How many are reading.
+    pub(crate) fn readers(&self) -> usize {
+        lock(&self.waiting).count
+    }
+
+    pub(crate) fn poll_read(
+        &self,
+        cx: &mut Context<'_>,
+        seat: usize,
+        position: u64,
+        buffer: &mut [u8],
+    ) -> Poll<Result<usize, ()>> {
+        for is_waiting in [false, true] {
+            match self.copy(position, buffer) {
+                Copied::Bytes(count) => {
+                    if self.is_passing() {
+                        self.advance(seat, position + count as u64);
+                    }
+                    return Poll::Ready(Ok(count));
+                }
+                Copied::End => return Poll::Ready(Ok(0)),
+                Copied::Lost => return Poll::Ready(Err(())),
+                Copied::Nothing if !is_waiting => self.wait(seat, position, cx.waker()),
+                Copied::Nothing => {}
+            }
+        }
+        Poll::Pending
+    }
+
+    fn copy(&self, position: u64, buffer: &mut [u8]) -> Copied {
+        if let Some(blocks) = self.whole.get() {
+            return match copy_from(blocks, position, buffer) {
+                0 => Copied::End,
+                count => Copied::Bytes(count),
+            };
+        }
+        let state = self.state.load(Acquire);
+        let blocks = self.filling.read().unwrap_or_else(PoisonError::into_inner);
+        if let Some(whole) = self.whole.get() {
+            let count = copy_from(whole, position, buffer);
+            return if count > 0 { Copied::Bytes(count) } else { Copied::End };
+        }
+        if blocks.front().is_some_and(|first| position < first.at) {
+            return Copied::Lost;
+        }
+        match (copy_from(&blocks, position, buffer), state) {
+            (0, COMPLETE) => Copied::End,
+            (0, BROKEN) => Copied::Lost,
+            (0, _) => Copied::Nothing,
+            (count, _) => Copied::Bytes(count),
+        }
+    }
+
+    fn wait(&self, seat: usize, position: u64, waker: &Waker) {
+        let filler = {
+            let mut waiting = lock(&self.waiting);
+            if let Some(Some(seat)) = waiting.readers.get_mut(seat) {
+                seat.position = position;
+                match &mut seat.waker {
+                    Some(known) => known.clone_from(waker),
+                    none => *none = Some(waker.clone()),
+                }
+            }
+            waiting.filler.take()
+        };
+        wake(filler);
+    }
+
+    /// The reader has everything before `position`.
+    pub(crate) fn advance(&self, seat: usize, position: u64) {
+        let filler = {
+            let mut waiting = lock(&self.waiting);
+            if let Some(Some(seat)) = waiting.readers.get_mut(seat) {
+                seat.position = position;
+            }
+            waiting.filler.take()
+        };
+        wake(filler);
+    }
+
+    pub(crate) fn leave(&self, seat: usize) {
+        let (filler, gone) = {
+            let mut waiting = lock(&self.waiting);
+            let gone = waiting.readers.get_mut(seat).and_then(Option::take);
+            waiting.count -= usize::from(gone.is_some());
+            (waiting.filler.take(), gone)
+        };
+        // A waker may belong to anybody: not below a lock.
+        drop(gone);
+        wake(filler);
+    }
+}
+
+/// What the fill does.
+impl Content {
+    /// Appends what there is room for in the last block; answers how much.
+    pub(crate) fn put(&self, bytes: &[u8]) -> usize {
+        let mut blocks = self.filling.write().unwrap_or_else(PoisonError::into_inner);
+        let Some(last) = blocks.back_mut() else { return 0 };
+        let count = bytes.len().min(last.room());
+        last.bytes.extend_from_slice(&bytes[..count]);
+        drop(blocks);
+        self.filled.fetch_add(count as u64, Release);
+        count
+    }
+
+    pub(crate) fn add(&self, block: Block) {
+        self.filling.write().unwrap_or_else(PoisonError::into_inner).push_back(block);
+    }
+
+    /// What the next block should have room for: what is announced and not here yet; where nothing is, a small one first.
+    pub(crate) fn next_block(&self) -> usize {
+        let filled = self.filled();
+        match self.announced {
+            Some(len) => usize::try_from(len.saturating_sub(filled)).unwrap_or(BLOCK).min(BLOCK),
+            None if filled == 0 => BLOCK / 16,
+            None if filled < BLOCK as u64 => BLOCK / 4,
+            None => BLOCK,
+        }
+    }
+
+    /// From now on it is for its readers alone.
+    pub(crate) fn pass_on(&self) {
+        self.is_passing.store(true, Release);
+        // Whoever makes a reader at this moment has it before or sees the mark.
+        drop(lock(&self.waiting));
+    }
+
+    /// Makes the first block that all readers have behind them the last one; `false` where there is none. What else they
+    /// have behind them is let go of.
+    pub(crate) fn recycle(&self) -> bool {
+        let waiting = lock(&self.waiting);
+        let slowest = waiting.readers.iter().flatten().map(|seat| seat.position).min();
+        drop(waiting);
+        let Some(slowest) = slowest else { return false };
+        let mut gone: SmallVec<[Block; 1]> = SmallVec::new();
+        let mut blocks = self.filling.write().unwrap_or_else(PoisonError::into_inner);
+        while blocks.front().is_some_and(|first| first.end() <= slowest) {
+            gone.extend(blocks.pop_front());
+        }
+        let Some(mut block) = gone.pop() else { return false };
+        block.at = self.filled.load(Relaxed);
+        block.bytes.clear();
+        blocks.push_back(block);
+        drop(blocks);
+        true
+    }
+
+    /// Whether one that is passed on may have another block.
+    pub(crate) fn is_below_window(&self) -> bool {
+        self.filling.read().unwrap_or_else(PoisonError::into_inner).len() < WINDOW
+    }
+
+    /// Whether the last block has room, or there may be one that has.
+    pub(crate) fn poll_room(&self, cx: &mut Context<'_>) -> Poll<()> {
+        for is_waiting in [false, true] {
+            if self.has_room() {
+                return Poll::Ready(());
+            }
+            if !is_waiting {
+                let before = lock(&self.waiting).filler.replace(cx.waker().clone());
+                drop(before);
+            }
+        }
+        Poll::Pending
+    }
+
+    fn has_room(&self) -> bool {
+        let waiting = lock(&self.waiting);
+        let slowest = waiting.readers.iter().flatten().map(|seat| seat.position).min();
+        drop(waiting);
+        let blocks = self.filling.read().unwrap_or_else(PoisonError::into_inner);
+        let has_room = blocks.back().is_some_and(|last| last.room() > 0);
+        has_room || slowest.is_none_or(|slowest| blocks.front().is_none_or(|first| first.end() <= slowest))
+    }
+
+    /// Wakes who waits for what has been put.
+    pub(crate) fn wake_readers(&self) {
+        let wakers: Wakers =
+            lock(&self.waiting).readers.iter_mut().flatten().filter_map(|seat| seat.waker.take()).collect();
+        wakers.into_iter().for_each(Waker::wake);
+    }
+
+    /// All of it is here. One block that `exact` makes of all of them, or of the last one, takes their place.
+    pub(crate) fn complete(&self, exact: impl FnOnce(u64) -> Option<Reservation>) {
+        if self.is_passing() {
+            self.end(COMPLETE);
+            return;
+        }
+        let fitted = self.fitted(exact);
+        let mut blocks = self.filling.write().unwrap_or_else(PoisonError::into_inner);
+        let mut whole = std::mem::take(&mut *blocks);
+        let gone = fitted.map(|fitted| {
+            let first = whole.partition_point(|block| block.at < fitted.at);
+            let gone: SmallVec<[Block; 4]> = whole.drain(first..).collect();
+            whole.push_back(fitted);
+            gone
+        });
+        let _ = self.whole.set(whole);
+        drop(blocks);
+        drop(gone);
+        self.end(COMPLETE);
+    }
+
+    /// The blocks that are not full, as one that is. It is small, or the last one of a large content.
+    fn fitted(&self, exact: impl FnOnce(u64) -> Option<Reservation>) -> Option<Block> {
+        let blocks = self.filling.read().unwrap_or_else(PoisonError::into_inner);
+        let filled = self.filled();
+        let first = if filled <= BLOCK as u64 { 0 } else { blocks.len().checked_sub(1)? };
+        let spare: usize = blocks.range(first..).map(Block::room).sum();
+        let is_fit = spare == 0 && blocks.len() - first <= 1;
+        let at = blocks.get(first)?.at;
+        let len = usize::try_from(filled - at).ok()?;
+        if is_fit || len == 0 {
+            return None;
+        }
+        let reservation = exact(len as u64 + BLOCK_COST)?;
+        let mut fitted = Block::new(at, len, reservation);
+        blocks.range(first..).for_each(|block| fitted.bytes.extend_from_slice(&block.bytes));
+        Some(fitted)
+    }
+
+    /// The rest will not come.
+    pub(crate) fn break_off(&self) {
+        self.end(BROKEN);
+    }
+
+    fn end(&self, state: u8) {
+        self.state.store(state, Release);
+        self.wake_readers();
+    }
+
+    /// Bytes that its blocks have reserved.
+    pub(crate) fn reserved(&self) -> u64 {
+        let sum = |blocks: &VecDeque<Block>| blocks.iter().map(|block| block.reservation.bytes()).sum();
+        match self.whole.get() {
+            Some(whole) => sum(whole),
+            None => sum(&self.filling.read().unwrap_or_else(PoisonError::into_inner)),
+        }
+    }
+}
+
+/// Copies from as many blocks as the buffer has room for.
+fn copy_from(blocks: &VecDeque<Block>, position: u64, buffer: &mut [u8]) -> usize {
+    let first = blocks.partition_point(|block| block.end() <= position);
+    let mut count = 0;
+    for block in blocks.range(first..) {
+        let Some(at) = (position + count as u64).checked_sub(block.at) else { break };
+        let bytes = &block.bytes[at as usize..];
+        let taken = bytes.len().min(buffer.len() - count);
+        buffer[count..count + taken].copy_from_slice(&bytes[..taken]);
+        count += taken;
+        if count == buffer.len() {
+            break;
+        }
+    }
+    count
+}
+
+fn wake(waker: Option<Waker>) {
+    if let Some(waker) = waker {
+        waker.wake();
     }
 }

@@ -1,5 +1,8 @@
 //! What a store tells of itself.
 
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use tidegate_http::cache::Freshness;
+
 /// Counts and sizes of a store.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Figures {
@@ -67,6 +70,83 @@ pub struct Listed {
     pub stored: i64,
     /// How often it was used of late: 0 to 3.
     pub uses: u8,
+    /// How it may be used.
+    pub freshness: Freshness,
     /// Whether a soft purge has made it stale.
     pub is_expired: bool,
+}
+
+/// What is counted; what a look-up counts is in the shards, below their locks.
+#[derive(Debug, Default)]
+pub(crate) struct Counters {
+    entries: AtomicU64,
+    collapsed: AtomicU64,
+    fills: AtomicU64,
+    filling: AtomicU64,
+    broken: AtomicU64,
+    passed_on: AtomicU64,
+    refused: AtomicU64,
+    refreshed: AtomicU64,
+    evicted: AtomicU64,
+    purged: AtomicU64,
+}
+
+impl Counters {
+    pub(crate) fn figures(&self) -> Figures {
+        Figures {
+            entries: self.entries.load(Relaxed),
+            collapsed: self.collapsed.load(Relaxed),
+            fills: self.fills.load(Relaxed),
+            filling: self.filling.load(Relaxed),
+            broken: self.broken.load(Relaxed),
+            passed_on: self.passed_on.load(Relaxed),
+            refused: self.refused.load(Relaxed),
+            refreshed: self.refreshed.load(Relaxed),
+            evicted: self.evicted.load(Relaxed),
+            purged: self.purged.load(Relaxed),
+            ..Figures::default()
+        }
+    }
+
+    pub(crate) fn enter(&self) {
+        self.entries.fetch_add(1, Relaxed);
+    }
+
+    pub(crate) fn leave(&self, entries: usize) {
+        self.entries.fetch_sub(entries as u64, Relaxed);
+    }
+
+    pub(crate) fn collapse(&self) {
+        self.collapsed.fetch_add(1, Relaxed);
+    }
+
+    pub(crate) fn begin_fill(&self) {
+        self.fills.fetch_add(1, Relaxed);
+        self.filling.fetch_add(1, Relaxed);
+    }
+
+    pub(crate) fn end_fill(&self, is_whole: bool) {
+        self.filling.fetch_sub(1, Relaxed);
+        self.broken.fetch_add(u64::from(!is_whole), Relaxed);
+    }
+
+    pub(crate) fn pass_on(&self) {
+        self.passed_on.fetch_add(1, Relaxed);
+    }
+
+    pub(crate) fn refuse(&self) {
+        self.refused.fetch_add(1, Relaxed);
+    }
+
+    pub(crate) fn refresh(&self) {
+        self.refreshed.fetch_add(1, Relaxed);
+    }
+
+    pub(crate) fn evict(&self) {
+        self.evicted.fetch_add(1, Relaxed);
+    }
+
+    pub(crate) fn purge(&self, entries: usize) {
+        self.purged.fetch_add(entries as u64, Relaxed);
+    }
 }

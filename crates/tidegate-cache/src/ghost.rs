@@ -12,7 +12,7 @@ const FIRST_GROUPS: usize = 16;
 /// Hashes of what was evicted from the small queue.
 #[derive(Default)]
 pub(crate) struct Ghost {
-    /// A power of two of groups; none before the first eviction.
+    /// A power of two of groups, or none.
     groups: Box<[[u64; GROUP]]>,
     /// Evictions so far, from 1; wraps round, without 0.
     now: u32,
@@ -31,22 +31,28 @@ impl Ghost {
         size_of_val(&*self.groups)
     }
 
-    /// Bytes that the next [`Ghost::add`] allocates beside those it has; 0 for most. A table is at most half full.
-    pub(crate) fn growth(&self) -> usize {
-        self.next_groups().map_or(0, |groups| groups * size_of::<[u64; GROUP]>())
+    /// Bytes that [`Ghost::make_room`] would allocate beside those it has; 0 for most numbers.
+    pub(crate) fn growth(&self, entries: usize) -> usize {
+        self.next_groups(entries).map_or(0, |groups| groups * size_of::<[u64; GROUP]>())
     }
 
-    fn next_groups(&self) -> Option<usize> {
-        if self.groups.is_empty() {
-            return Some(FIRST_GROUPS);
-        }
-        let is_small = (self.reach as usize) > self.groups.len() * GROUP / 2;
-        is_small.then(|| self.groups.len() * 2)
+    fn next_groups(&self, entries: usize) -> Option<usize> {
+        let wanted = (2 * entries).div_ceil(GROUP).next_power_of_two().max(FIRST_GROUPS);
+        (wanted > self.groups.len()).then_some(wanted)
     }
 
-    /// It has been evicted.
+    /// There may be so many marks that count: the table is at most half full of them.
+    pub(crate) fn make_room(&mut self, entries: usize) {
+        let Some(groups) = self.next_groups(entries) else { return };
+        let before = std::mem::replace(&mut self.groups, vec![[0; GROUP]; groups].into_boxed_slice());
+        before.iter().flatten().filter(|mark| **mark != 0).for_each(|mark| self.put(*mark));
+    }
+
+    /// It has been evicted. Allocates nothing; without room it is not remembered.
     pub(crate) fn add(&mut self, hash: u64) {
-        self.grow();
+        if self.groups.is_empty() {
+            return;
+        }
         self.now = self.now.checked_add(1).unwrap_or(1);
         let mark = mark(hash, self.now);
         self.put(mark);
@@ -77,12 +83,6 @@ impl Ghost {
             *place = mark;
         }
     }
-
-    fn grow(&mut self) {
-        let Some(groups) = self.next_groups() else { return };
-        let before = std::mem::replace(&mut self.groups, vec![[0; GROUP]; groups].into_boxed_slice());
-        before.iter().flatten().filter(|mark| **mark != 0).for_each(|mark| self.put(*mark));
-    }
 }
 
 /// The upper half tells objects apart and gives the group, so that a larger table can be made of a smaller one.
@@ -111,13 +111,16 @@ mod tests {
         let mut ghost = Ghost::default();
         assert!(!ghost.take(hash(0)));
         ghost.set_reach(1000);
+        ghost.add(hash(0));
+        assert!(!ghost.take(hash(0)), "without room");
+        assert_eq!(ghost.growth(1000), 2048 * 8);
+        ghost.make_room(1000);
         (0..2000).for_each(|number| ghost.add(hash(number)));
         assert!((0..1000).all(|number| !ghost.take(hash(number))), "too old");
         let kept = (1000..2000).filter(|number| ghost.take(hash(*number))).count();
         assert!(kept > 950, "{kept}: lines that are full lose few");
         assert!((1000..2000).all(|number| !ghost.take(hash(number))), "asked once");
-        assert!(ghost.memory() >= 2000 * 8 && ghost.memory() <= 4096 * 8, "{}", ghost.memory());
-        assert_eq!(ghost.growth(), 0);
+        assert_eq!((ghost.memory(), ghost.growth(1000)), (2048 * 8, 0));
     }
 
     #[test]
@@ -125,6 +128,7 @@ mod tests {
         let mut ghost = Ghost::default();
         for number in 0..100_u64 {
             ghost.set_reach(number as usize + 1);
+            ghost.make_room(number as usize + 1);
             ghost.add(hash(number));
         }
         assert!((0..100).filter(|number| ghost.take(hash(*number))).count() > 90);

@@ -9,9 +9,11 @@
 //! process together. It knows no socket and reads no clock: whoever calls says what time it is, in Unix seconds. What may be
 //! stored and how it may be used, `tidegate_http::cache` decides.
 //!
-//! Locks: those of a shard of the index, of the eviction queues, of a flight, of a content and of the purges are never held
-//! together, so there is no order to keep; wakers are woken, and entries dropped, outside of all.
+//! Locks: those of a shard of the index, of the eviction queues, of a flight and of a content are never held together. That of the
+//! purges may be taken below that of a shard, and nothing below it, so there is no order that could be broken. Wakers are woken, and
+//! entries dropped, outside of all.
 
+mod budget;
 mod content;
 pub mod disk;
 mod entry;
@@ -21,6 +23,8 @@ mod flight;
 #[doc(hidden)]
 pub mod fuzzing;
 mod ghost;
+mod index;
+mod passes;
 mod purge;
 mod reader;
 pub mod s3fifo;

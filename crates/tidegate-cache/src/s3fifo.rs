@@ -130,14 +130,15 @@ impl<T: Queued> S3Fifo<T> {
         self.nodes.memory() + self.ghost.memory()
     }
 
-    /// At most so many bytes does the next [`S3Fifo::insert`] or [`S3Fifo::evict`] allocate beside those it has; 0 for most. What a
-    /// larger table replaces is given back by the same call, so [`S3Fifo::memory`] may grow by less.
+    /// At most so many bytes does the next [`S3Fifo::insert`] allocate beside those it has; 0 for most. What a larger table
+    /// replaces is given back by the same call, so [`S3Fifo::memory`] may grow by less. Nothing else allocates.
     pub fn growth(&self) -> usize {
-        self.nodes.growth() + self.ghost.growth()
+        self.nodes.growth() + self.ghost.growth(self.len() + 1)
     }
 
     /// Queues a new object of `size` bytes.
     pub fn insert(&mut self, item: T, size: u64) -> Place {
+        self.ghost.make_room(self.len() + 1);
         let is_back = self.ghost.take(item.hash());
         item.uses().set(0);
         let index = self.nodes.add(item, size);

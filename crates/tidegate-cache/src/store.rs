@@ -1,13 +1,35 @@
 //! The store: the index of what is there, and who fetches what is not.
+//!
+//! Here is what callers see; `room` finds room and has entries go for it, `sweep` takes out what was purged, `list` tells of
+//! what there is.
 
+mod list;
+mod room;
+mod sweep;
+
+use crate::budget::{Budget, Reservation};
 use crate::disk::Disks;
 use crate::entry::Entry;
-use crate::figures::{Figures, Filter, Listed};
-use crate::flight::Join;
-use crate::purge::{Purge, Purged};
+use crate::figures::Counters;
+use crate::flight::{Flight, FlightCell, Join, Lead};
+use crate::index::{Hashed, Outgoing, SLOT_COST, Shard, Slot};
+use crate::purge::{Purge, Purged, Purges, Standing};
 use smallvec::SmallVec;
-use std::sync::Arc;
+use std::hash::{BuildHasher, RandomState};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard};
 use thiserror::Error;
+use tidegate_io::locking::lock;
+use xxhash_rust::xxh3::xxh3_128_with_seed;
+
+use room::Queues;
+use sweep::Sweeping;
+pub use sweep::Swept;
+
+/// Shards of the index: a power of two, more than there are threads.
+const SHARDS: usize = 64;
+/// How often a place in the index is tried for that others take first.
+const TRIES: usize = 4;
 
 /// How much a store may have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,6 +55,7 @@ pub enum Unstorable {
 }
 
 /// What a look-up finds.
+#[derive(Debug)]
 pub enum Found {
     /// Nothing.
     Nothing,
@@ -42,76 +65,284 @@ pub enum Found {
     Stored(SmallVec<[Arc<Entry>; 1]>),
 }
 
-/// What a step of the sweeper did.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Swept {
-    /// Entries looked at.
-    pub visited: usize,
-    /// Entries taken out since they were purged.
-    pub removed: usize,
-    /// Whether it came to the end of a round: all that was purged before the round has gone.
-    pub is_round: bool,
-}
-
 /// Stored responses of one `cache` of the settings.
-pub struct Store {}
+pub struct Store {
+    name: Box<str>,
+    /// Of the hashes of keys: secret, so that nobody can make keys that meet.
+    seed: u64,
+    shards: Box<[Mutex<Shard>]>,
+    budget: Arc<Budget>,
+    object: AtomicU64,
+    queues: Mutex<Queues>,
+    pub(crate) purges: Arc<Purges>,
+    ids: AtomicU64,
+    pub(crate) counters: Counters,
+    sweeping: Mutex<Sweeping>,
+    disk: Option<Arc<Disks>>,
+}
 
 impl Store {
     /// An empty store.
     pub fn new(name: &str, limits: Limits, disk: Option<Arc<Disks>>) -> Arc<Store> {
-        let _ = (name, limits, disk);
-        todo!()
+        Arc::new(Store {
+            name: name.into(),
+            seed: RandomState::new().hash_one(name),
+            shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
+            budget: Budget::new(limits.memory),
+            object: AtomicU64::new(limits.object),
+            queues: Mutex::new(Queues::new(limits.memory)),
+            purges: Arc::default(),
+            ids: AtomicU64::new(1),
+            counters: Counters::default(),
+            sweeping: Mutex::default(),
+            disk,
+        })
     }
 
     /// The name in the settings.
     pub fn name(&self) -> &str {
-        todo!()
+        &self.name
     }
 
-    /// Other limits from now on. What is too much is evicted at once, as far as nobody is reading it.
-    pub fn set_limits(&self, limits: Limits) {
-        let _ = limits;
-        todo!()
+    /// The folders below the memory, where there are any.
+    pub fn disk(&self) -> Option<&Arc<Disks>> {
+        self.disk.as_ref()
     }
 
     /// What is stored under a key. Allocates nothing for one variant.
     pub fn look_up(&self, key: &[u8], now: i64) -> Found {
-        let _ = (key, now);
-        todo!()
+        let hashed = self.hashed(key);
+        let mut outgoing = Outgoing::new();
+        let (found, emptied) = {
+            let mut shard = self.shard(&hashed);
+            let variants = variants_of(&mut shard, &hashed, &mut outgoing);
+            let found =
+                if variants.is_empty() { absent(&mut shard, &hashed, now) } else { Found::Stored(variants) };
+            shard.hits += u64::from(matches!(found, Found::Stored(_)));
+            let emptied = if outgoing.is_empty() { None } else { shard.remove_if_empty(&hashed) };
+            (found, emptied)
+        };
+        drop(emptied);
+        self.left_purged(&outgoing);
+        found
     }
 
     /// Fetches, or waits for who does already.
     pub fn join(self: &Arc<Self>, key: &[u8], now: i64) -> Join {
-        let _ = (key, now);
-        todo!()
+        let _ = now;
+        let hashed = self.hashed(key);
+        let born = self.purges.count();
+        let mut outgoing = Outgoing::new();
+        let join = self.join_slot(&hashed, born, &mut outgoing);
+        self.left_purged(&outgoing);
+        join
     }
 
-    /// Removes what is stored under a key; answers whether there was anything.
+    fn join_slot(self: &Arc<Self>, hashed: &Hashed<'_>, born: u64, outgoing: &mut Outgoing) -> Join {
+        let mut room = None;
+        for _ in 0..TRIES {
+            let mut shard = self.shard(hashed);
+            let needed = SLOT_COST + hashed.key.len() as u64 + shard.growth();
+            if let Some(slot) = shard.get(hashed) {
+                slot.drop_purged(outgoing);
+                return self.join_flight(slot, born);
+            }
+            if let Some(mut had) = room.take_if(|room: &mut Reservation| room.bytes() >= needed) {
+                let own = had.split(SLOT_COST + hashed.key.len() as u64);
+                return self.join_flight(shard.add(Slot::new(hashed, own), had), born);
+            }
+            drop(shard);
+            drop(room.take());
+            room = self.reserve(needed);
+            if room.is_none() {
+                break;
+            }
+        }
+        let (key, stored) = (hashed.key.into(), SmallVec::new());
+        Join::Lead(Lead { store: self.clone(), hash: hashed.hash, key, cell: None, stored, born })
+    }
+
+    fn join_flight(self: &Arc<Self>, slot: &mut Slot, born: u64) -> Join {
+        if let Some(flight) = &slot.flight {
+            self.counters.collapse();
+            return Join::Follow(Flight::new(flight.clone(), born));
+        }
+        let cell = FlightCell::new(born);
+        slot.flight = Some(cell.clone());
+        Join::Lead(Lead {
+            store: self.clone(),
+            hash: slot.hash(),
+            key: slot.key.clone(),
+            cell: Some(cell),
+            stored: slot.variants.clone(),
+            born,
+        })
+    }
+
+    /// Removes what is stored under a key, and what is being fetched for it is not stored; answers whether there was anything.
     pub fn remove(&self, key: &[u8]) -> bool {
-        let _ = key;
-        todo!()
+        let hashed = self.hashed(key);
+        let mut outgoing = Outgoing::new();
+        let (flight, emptied) = {
+            let mut shard = self.shard(&hashed);
+            let flight = shard.get(&hashed).and_then(|slot| {
+                slot.take_where(|_| true, &mut outgoing);
+                slot.flight.take()
+            });
+            (flight, shard.remove_if_empty(&hashed))
+        };
+        let was_there = !outgoing.is_empty();
+        self.left(&outgoing);
+        drop((flight, emptied));
+        was_there
     }
 
-    /// Purges; takes the same time however much is stored. A soft purge makes stale what is there.
+    /// Purges; takes the same time however much is stored. A soft purge makes stale what is there. What is being fetched
+    /// counts as there.
     pub fn purge(&self, what: &Purge<'_>, is_soft: bool, now: i64) -> Purged {
-        let _ = (what, is_soft, now);
-        todo!()
+        if self.purges.is_full() {
+            // Once in many thousand purges; it is their work that is done here.
+            self.sweep_all(now);
+        }
+        self.purges.purge(what, is_soft, now)
+    }
+}
+
+/// What flights and fills ask of it.
+impl Store {
+    fn hashed<'a>(&self, key: &'a [u8]) -> Hashed<'a> {
+        Hashed { hash: xxh3_128_with_seed(key, self.seed), key }
     }
 
-    /// Takes out what was purged, `budget` entries looked at. To be called now and then: once a second is plenty.
-    pub fn sweep(&self, budget: usize, now: i64) -> Swept {
-        let _ = (budget, now);
-        todo!()
+    fn shard(&self, hashed: &Hashed<'_>) -> MutexGuard<'_, Shard> {
+        lock(&self.shards[(hashed.hash >> 96) as usize % SHARDS])
     }
 
-    /// Counts and sizes.
-    pub fn figures(&self) -> Figures {
-        todo!()
+    pub(crate) fn next_id(&self) -> u64 {
+        self.ids.fetch_add(1, Relaxed)
     }
 
-    /// At most `most` entries that the filter lets through, in no order.
-    pub fn list(&self, filter: &Filter<'_>, most: usize) -> Vec<Listed> {
-        let _ = (filter, most);
-        todo!()
+    pub(crate) fn object_limit(&self) -> u64 {
+        self.object.load(Relaxed)
     }
+
+    /// Puts an entry in for the flight that it came by, which ends; `false` where it may not be found: it was purged or
+    /// removed since it was asked for, or its content is broken.
+    pub(crate) fn insert(
+        &self,
+        hashed: &Hashed<'_>,
+        entry: &Arc<Entry>,
+        cell: Option<&Arc<FlightCell>>,
+        replaces: bool,
+        outgoing: &mut Outgoing,
+    ) -> bool {
+        let mut shard = self.shard(hashed);
+        shard.passes.remove(hashed.hash as u64);
+        let Some(slot) = shard.get(hashed) else { return false };
+        let is_meant = |flight: &Arc<FlightCell>| cell.is_some_and(|cell| Arc::ptr_eq(cell, flight));
+        let is_ours = slot.flight.take_if(|flight| is_meant(flight)).is_some();
+        let content = entry.content();
+        let is_usable = is_ours
+            && entry.check() != Standing::Purged
+            && !entry.is_gone()
+            && !content.is_broken()
+            && !content.is_passing();
+        if replaces {
+            slot.take_where(|old| Arc::ptr_eq(old.content(), content), outgoing);
+            slot.replace(entry.id(), &entry.head().varying, outgoing);
+        }
+        if is_usable {
+            slot.add(entry.clone(), outgoing);
+            self.counters.enter();
+        }
+        let emptied = shard.remove_if_empty(hashed);
+        drop(shard);
+        drop(emptied);
+        is_usable
+    }
+
+    /// The flight is over; whoever asks from now on leads the next.
+    pub(crate) fn end_flight(&self, hashed: &Hashed<'_>, cell: &Arc<FlightCell>) {
+        let mut shard = self.shard(hashed);
+        let flight =
+            shard.get(hashed).and_then(|slot| slot.flight.take_if(|flight| Arc::ptr_eq(flight, cell)));
+        let emptied = shard.remove_if_empty(hashed);
+        drop(shard);
+        drop((flight, emptied));
+    }
+
+    /// A content is complete: what it replaces goes. Answers whether it is stored.
+    pub(crate) fn completed(&self, entry: &Arc<Entry>) -> bool {
+        let hashed = self.hashed(entry.key());
+        let mut outgoing = Outgoing::new();
+        let is_there = {
+            let mut shard = self.shard(&hashed);
+            shard.get(&hashed).is_some_and(|slot| {
+                let is_same = |other: &&Arc<Entry>| Arc::ptr_eq(other.content(), entry.content());
+                let there = slot.variants.iter().find(is_same).cloned();
+                if let Some(there) = &there {
+                    slot.replace(there.id(), &there.head().varying, &mut outgoing);
+                }
+                there.is_some()
+            })
+        };
+        self.left(&outgoing);
+        self.resize(entry);
+        is_there
+    }
+
+    /// Takes out all that has the content of this entry.
+    pub(crate) fn unlink(&self, entry: &Arc<Entry>) {
+        self.unlink_where(entry, |other| Arc::ptr_eq(other.content(), entry.content()));
+        entry.give_up();
+    }
+
+    fn unlink_where(&self, entry: &Arc<Entry>, is_meant: impl Fn(&Arc<Entry>) -> bool) {
+        let hashed = self.hashed(entry.key());
+        let mut outgoing = Outgoing::new();
+        let emptied = {
+            let mut shard = self.shard(&hashed);
+            if let Some(slot) = shard.get(&hashed) {
+                slot.take_where(is_meant, &mut outgoing);
+            }
+            shard.remove_if_empty(&hashed)
+        };
+        self.left(&outgoing);
+        drop(emptied);
+    }
+
+    pub(crate) fn remember_pass(&self, hash: u128, until: i64) {
+        let mut shard = self.shard(&Hashed { hash, key: &[] });
+        shard.passes.add(hash as u64, until, &self.budget);
+    }
+
+    /// They have left the index.
+    pub(crate) fn left(&self, outgoing: &[Arc<Entry>]) {
+        if !outgoing.is_empty() {
+            self.counters.leave(outgoing.len());
+            self.dequeue(outgoing);
+        }
+    }
+
+    fn left_purged(&self, outgoing: &[Arc<Entry>]) {
+        if !outgoing.is_empty() {
+            self.counters.purge(outgoing.len());
+            self.left(outgoing);
+        }
+    }
+}
+
+fn variants_of(shard: &mut Shard, hashed: &Hashed<'_>, outgoing: &mut Outgoing) -> SmallVec<[Arc<Entry>; 1]> {
+    let Some(slot) = shard.get(hashed) else { return SmallVec::new() };
+    slot.drop_purged(outgoing);
+    slot.variants.clone()
+}
+
+fn absent(shard: &mut Shard, hashed: &Hashed<'_>, now: i64) -> Found {
+    if shard.passes.contains(hashed.hash as u64, now) {
+        shard.passed += 1;
+        return Found::Pass;
+    }
+    shard.misses += 1;
+    Found::Nothing
 }

@@ -6,9 +6,10 @@
 //! called for a hit ([`lookup_allowed`], [`usable`], [`Varying::fits`], [`CacheStatus`]) allocates nothing.
 //!
 //! The life of a request: [`lookup_allowed`], [`key::write`], [`Varying::fits`] on each variant, [`usable`]
-//! on the first that fits. Where the origin is asked: [`validators`], then for a 304
+//! on the first that fits, [`current_validators`] and [`range_validators`] for the conditions of the client,
+//! [`set_age`] and [`CacheStatus`] for the answer. Where the origin is asked: [`validators`], then for a 304
 //! [`selected_by_304`] and [`refreshed`], for anything else [`storable`], [`Varying::of`] and
-//! [`stored_fields`]; for an unsafe method [`invalidated`].
+//! [`stored_fields`]; for an origin that fails [`usable_on_error`]; for an unsafe method [`invalidated`].
 
 pub mod cdn_loop;
 mod directives;
@@ -36,7 +37,8 @@ pub use serving::{
 pub use status::{CacheStatus, Forward};
 pub use storing::{NotStored, storable, stored_fields};
 pub use validating::{
-    HeadSays, current_validators, head_says, refreshed, selected_by_304, updated, validators,
+    HeadSays, current_validators, head_says, range_validators, refreshed, selected_by_304, updated,
+    validators,
 };
 pub use varying::Varying;
 

@@ -128,8 +128,8 @@ impl Freshness {
         self.flags & HAS_VALIDATOR != 0
     }
 
-    /// Whether the response says that it is for shared caches: `public`, `s-maxage`, `must-revalidate` or a
-    /// targeted field. Only such are for requests with `Authorization`.
+    /// Whether the response says that it is for shared caches: `public`, `s-maxage` or `must-revalidate`. Only
+    /// such are for requests with `Authorization`.
     #[inline]
     pub const fn is_shared(&self) -> bool {
         self.flags & IS_SHARED != 0

@@ -2,7 +2,9 @@
 //!
 //! Called when a response is stored, and with answers that invalidate.
 
-use crate::field::FieldLines;
+use super::Rules;
+use super::directives::strings;
+use crate::field::{FieldLines, trim};
 
 /// The most groups of a response that count; RFC 9875 section 2 asks for at least 32.
 pub const MOST_GROUPS: usize = 128;
@@ -18,23 +20,30 @@ pub const TAG_FIELDS: [&str; 2] = ["Cache-Tag", "Surrogate-Key"];
 
 /// The groups that a response belongs to, of its origin alone.
 pub fn groups(fields: &FieldLines) -> Vec<String> {
-    let _ = fields;
-    Vec::new()
+    bounded(fields, "Cache-Groups")
 }
 
 /// The groups that an answer to an unsafe method makes invalid.
 pub(super) fn invalidated_groups(fields: &FieldLines) -> Vec<String> {
-    let _ = fields;
-    Vec::new()
+    bounded(fields, "Cache-Group-Invalidation")
+}
+
+fn bounded(fields: &FieldLines, name: &str) -> Vec<String> {
+    strings(fields, name).filter(|group| group.len() <= LONGEST_GROUP).take(MOST_GROUPS).collect()
+}
+
+/// Takes the tags out of a response that goes to a client without being stored, but for what `rules` keep.
+pub fn strip_tags(lines: &mut FieldLines, rules: &Rules) {
+    if !rules.keeps_tags {
+        for name in TAG_FIELDS {
+            lines.remove(name);
+        }
+    }
 }
 
 /// The tags of a response, for purging: `Cache-Tag` has commas between them, `Surrogate-Key` spaces.
 pub fn tags(fields: &FieldLines) -> impl Iterator<Item = &[u8]> {
     let commas = fields.all(TAG_FIELDS[0]).flat_map(|value| value.split(|byte| *byte == b','));
     let spaces = fields.all(TAG_FIELDS[1]).flat_map(|value| value.split(|byte| *byte == b' '));
-    commas
-        .chain(spaces)
-        .map(crate::field::trim)
-        .filter(|tag| !tag.is_empty() && tag.len() <= LONGEST_TAG)
-        .take(MOST_TAGS)
+    commas.chain(spaces).map(trim).filter(|tag| !tag.is_empty() && tag.len() <= LONGEST_TAG).take(MOST_TAGS)
 }

@@ -2,6 +2,8 @@
 //!
 //! Called with the answer to a request whose method is not safe.
 
+use super::groups::invalidated_groups;
+use super::reference::target_of;
 use crate::authority::Authority;
 use crate::field::FieldLines;
 use crate::method::Method;
@@ -27,9 +29,24 @@ pub struct Invalidated {
     pub groups: Vec<String>,
 }
 
-/// What the answer to a request makes invalid: nothing for a safe method or an error. `Location` and
-/// `Content-Location` count only where they name the same origin: else anybody could empty the cache of others.
+/// What the answer to a request makes invalid. Nothing for a safe method; for an error, the groups that it names
+/// alone. `Location` and `Content-Location` count only where they name the same origin: else anybody could empty
+/// the cache of others.
 pub fn invalidated(method: Method, status: Status, base: &Base<'_>, fields: &FieldLines) -> Invalidated {
-    let _ = (method, status, base, fields);
-    Invalidated::default()
+    let mut invalidated = Invalidated::default();
+    if method.is_safe() {
+        return invalidated;
+    }
+    invalidated.groups = invalidated_groups(fields);
+    if !matches!(status.0, 200..=399) {
+        return invalidated;
+    }
+    invalidated.targets.push(base.target.to_owned());
+    for name in ["Location", "Content-Location"] {
+        let target = fields.first(name).and_then(|reference| target_of(reference, base));
+        if let Some(target) = target.filter(|target| !invalidated.targets.contains(target)) {
+            invalidated.targets.push(target);
+        }
+    }
+    invalidated
 }

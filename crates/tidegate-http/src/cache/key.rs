@@ -4,8 +4,11 @@
 //! Called for every request to a place that is cached.
 
 use super::NoVarySearch;
+use super::reference::port;
 use crate::authority::Authority;
-use crate::field::Fields;
+use crate::decimal::push_decimal;
+use crate::field::{Fields, trim};
+use crate::query::decoded;
 
 /// What of a request chooses a resource.
 #[derive(Debug, Clone, Copy)]
@@ -42,8 +45,125 @@ pub struct QueryRules {
     pub kept: Option<Vec<String>>,
 }
 
-/// Appends the key. `search` is what an earlier response for the same path has said of its query.
+/// Appends the key: that of the URL, and the cookies. `search` is what an earlier response for the same path has
+/// said of its query, for a second look-up where the first has found nothing.
+///
+/// Without rules nothing is allocated but what `out` needs.
 pub fn write(out: &mut Vec<u8>, resource: &Resource<'_>, rules: &KeyRules, search: Option<&NoVarySearch>) {
-    let _ = (rules, search);
-    out.extend_from_slice(resource.target.as_bytes());
+    write_url(out, resource, &rules.query, search);
+    for name in &rules.cookies {
+        let value = cookie(resource.fields, name);
+        out.push(u8::from(value.is_some()));
+        push_part(out, |out| out.extend_from_slice(value.unwrap_or_default()));
+    }
+}
+
+/// Appends what the keys of a URL begin with, whatever the cookies, and those of no other one: for purging.
+pub fn write_url(
+    out: &mut Vec<u8>,
+    resource: &Resource<'_>,
+    rules: &QueryRules,
+    search: Option<&NoVarySearch>,
+) {
+    push_part(out, |out| {
+        out.extend(resource.scheme.bytes().map(|byte| byte.to_ascii_lowercase()));
+    });
+    push_part(out, |out| {
+        out.extend(resource.authority.host.bytes().map(|byte| byte.to_ascii_lowercase()));
+    });
+    push_part(out, |out| {
+        if let Some(port) = port(&resource.authority, resource.scheme) {
+            push_decimal(out, u64::from(port));
+        }
+    });
+    push_part(out, |out| out.extend_from_slice(resource.site.as_bytes()));
+    push_part(out, |out| push_target(out, resource.target, rules, search));
+}
+
+/// Appends how many bytes `write` writes (4 bytes, little-endian), and those.
+fn push_part(out: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>)) {
+    let start = out.len() + 4;
+    out.extend_from_slice(&[0; 4]);
+    write(out);
+    let length = u32::try_from(out.len() - start).unwrap_or(u32::MAX);
+    out[start - 4..start].copy_from_slice(&length.to_le_bytes());
+}
+
+/// The target behind a byte that says what was done to its query, so that one that was normalised is never
+/// taken for one that was sent so.
+fn push_target(out: &mut Vec<u8>, target: &str, rules: &QueryRules, search: Option<&NoVarySearch>) {
+    let (path, query) = match memchr::memchr(b'?', target.as_bytes()) {
+        Some(mark) => (&target[..mark], Some(&target[mark + 1..])),
+        None => (target, None),
+    };
+    if let Some(search) = search {
+        out.push(b'n');
+        push_part(out, |out| out.extend_from_slice(path.as_bytes()));
+        let mut chosen = Vec::new();
+        rules.push_chosen(&mut chosen, query.unwrap_or_default());
+        search.push_normal(out, &String::from_utf8_lossy(&chosen));
+    } else if rules.is_raw() || query.is_none() {
+        out.push(b'r');
+        out.extend_from_slice(target.as_bytes());
+    } else {
+        out.push(b'r');
+        out.extend_from_slice(path.as_bytes());
+        let mark = out.len();
+        out.push(b'?');
+        rules.push_chosen(out, query.unwrap_or_default());
+        // Nothing is left of the query: as if there had been none.
+        if out.len() == mark + 1 {
+            out.truncate(mark);
+        }
+    }
+}
+
+impl QueryRules {
+    /// Whether a query stays as it was sent.
+    fn is_raw(&self) -> bool {
+        !self.is_sorted && self.dropped.is_empty() && self.kept.is_none()
+    }
+
+    /// Appends the parameters that count, `&` between them.
+    fn push_chosen(&self, out: &mut Vec<u8>, query: &str) {
+        if self.is_raw() {
+            out.extend_from_slice(query.as_bytes());
+            return;
+        }
+        let mut pairs: Vec<&str> =
+            query.split('&').filter(|pair| !pair.is_empty() && self.counts(pair)).collect();
+        if self.is_sorted {
+            pairs.sort_by_key(|pair| name_of(pair));
+        }
+        for (at, pair) in pairs.iter().enumerate() {
+            if at > 0 {
+                out.push(b'&');
+            }
+            out.extend_from_slice(pair.as_bytes());
+        }
+    }
+
+    fn counts(&self, pair: &str) -> bool {
+        let name = decoded(name_of(pair));
+        let is_among = |names: &[String]| names.iter().any(|pattern| is_named(&name, pattern));
+        self.kept.as_ref().is_none_or(|kept| is_among(kept)) && !is_among(&self.dropped)
+    }
+}
+
+fn name_of(pair: &str) -> &str {
+    pair.split('=').next().unwrap_or_default()
+}
+
+/// Whether a name is this one, or begins as a pattern with `*` at its end does.
+fn is_named(name: &[u8], pattern: &str) -> bool {
+    match pattern.strip_suffix('*') {
+        Some(start) => name.starts_with(start.as_bytes()),
+        None => name == pattern.as_bytes(),
+    }
+}
+
+/// The value of the first cookie of a name (RFC 6265 section 5.4).
+fn cookie<'a>(fields: Fields<'a>, name: &str) -> Option<&'a [u8]> {
+    let mut pairs = fields.all("cookie").flat_map(|line| line.split(|byte| *byte == b';')).map(trim);
+    pairs.find_map(|pair| pair.strip_prefix(name.as_bytes())?.strip_prefix(b"="))
 }

@@ -1,0 +1,183 @@
+//! The index: what is stored, and who fetches, by key; in shards, each with a lock of its own.
+//!
+//! A key is found by a 128-bit hash with a secret seed and then compared in full. What a table allocates when it grows is
+//! reserved first ([`Shard::growth`]); what leaves a shard is handed out, so that nothing is dropped below its lock.
+
+use crate::budget::{Budget, Reservation};
+use crate::entry::Entry;
+use crate::flight::FlightCell;
+use crate::passes::Passes;
+use crate::purge::Standing;
+use hashbrown::HashTable;
+use hashbrown::hash_table;
+use smallvec::SmallVec;
+use std::sync::Arc;
+use tidegate_http::cache::Varying;
+
+/// Variants of a key; beyond, the oldest goes.
+pub(crate) const MOST_VARIANTS: usize = 16;
+
+/// Bytes that a slot costs beside its key: itself, and the counters of the key that it shares.
+pub(crate) const SLOT_COST: u64 = size_of::<Slot>() as u64 + 16;
+
+/// Entries on their way out; dropped by who has let go of the lock.
+pub(crate) type Outgoing = SmallVec<[Arc<Entry>; 1]>;
+
+/// A key as it is looked for.
+#[derive(Clone, Copy)]
+pub(crate) struct Hashed<'a> {
+    pub(crate) hash: u128,
+    pub(crate) key: &'a [u8],
+}
+
+/// What there is under a key.
+pub(crate) struct Slot {
+    hash: u128,
+    pub(crate) key: Arc<[u8]>,
+    /// The newest first.
+    pub(crate) variants: SmallVec<[Arc<Entry>; 1]>,
+    pub(crate) flight: Option<Arc<FlightCell>>,
+    _reservation: Reservation,
+}
+
+/// A part of the index.
+#[derive(Default)]
+pub(crate) struct Shard {
+    slots: HashTable<Box<Slot>>,
+    /// For the table.
+    reservation: Option<Reservation>,
+    pub(crate) passes: Passes,
+    pub(crate) hits: u64,
+    pub(crate) misses: u64,
+    pub(crate) passed: u64,
+}
+
+impl Slot {
+    /// A slot for a key, for which `reservation` has been made.
+    pub(crate) fn new(hashed: &Hashed<'_>, reservation: Reservation) -> Slot {
+        Slot {
+            hash: hashed.hash,
+            key: hashed.key.into(),
+            variants: SmallVec::new(),
+            flight: None,
+            _reservation: reservation,
+        }
+    }
+
+    pub(crate) fn hash(&self) -> u128 {
+        self.hash
+    }
+
+    /// Takes out what was purged.
+    pub(crate) fn drop_purged(&mut self, outgoing: &mut Outgoing) {
+        self.take_where(|entry| entry.check() == Standing::Purged, outgoing);
+    }
+
+    /// Takes out entries. They know that they are gone when the lock is let go of.
+    pub(crate) fn take_where(&mut self, is_meant: impl Fn(&Arc<Entry>) -> bool, outgoing: &mut Outgoing) {
+        if !self.variants.iter().any(&is_meant) {
+            return;
+        }
+        self.variants.retain(|entry| {
+            let is_meant = is_meant(entry);
+            if is_meant {
+                entry.give_up();
+                outgoing.push(entry.clone());
+            }
+            !is_meant
+        });
+    }
+
+    /// Adds the newest. Where there are too many, what it is to replace goes at once, or else the oldest.
+    pub(crate) fn add(&mut self, entry: Arc<Entry>, outgoing: &mut Outgoing) {
+        if self.variants.len() >= MOST_VARIANTS {
+            let is_same = |other: &Arc<Entry>| other.head().varying == entry.head().varying;
+            let at = self.variants.iter().rposition(is_same).unwrap_or(self.variants.len() - 1);
+            let gone = self.variants.remove(at);
+            gone.give_up();
+            outgoing.push(gone);
+        }
+        self.variants.insert(0, entry);
+    }
+
+    /// Takes out what is older than `id` and for the same requests.
+    pub(crate) fn replace(&mut self, id: u64, varying: &Varying, outgoing: &mut Outgoing) {
+        self.take_where(|entry| entry.id() < id && entry.head().varying == *varying, outgoing);
+    }
+
+    fn is_empty(&self) -> bool {
+        self.variants.is_empty() && self.flight.is_none()
+    }
+}
+
+impl Shard {
+    pub(crate) fn get(&mut self, hashed: &Hashed<'_>) -> Option<&mut Slot> {
+        self.slots.find_mut(hashed.hash as u64, |slot| is(slot, hashed)).map(|slot| &mut **slot)
+    }
+
+    /// Bytes that the table allocates for one key more, beside those it has: while it grows, both are there.
+    pub(crate) fn growth(&self) -> u64 {
+        let is_full = self.slots.len() >= self.slots.capacity();
+        if is_full { 2 * self.slots.allocation_size() as u64 + 128 } else { 0 }
+    }
+
+    /// Adds a key that is not there. `growth` is what [`Shard::growth`] has asked for.
+    pub(crate) fn add(&mut self, slot: Slot, growth: Reservation) -> &mut Slot {
+        let hash = slot.hash as u64;
+        let slot = Box::new(slot);
+        match &mut self.reservation {
+            Some(reservation) => reservation.join(growth),
+            none => *none = Some(growth),
+        }
+        let index = self.slots.insert_unique(hash, slot, |slot| slot.hash as u64).bucket_index();
+        self.settle();
+        self.slots.get_bucket_mut(index).expect("invariant: it was put there")
+    }
+
+    /// Gives back what the table has not needed.
+    fn settle(&mut self) {
+        let needed = self.slots.allocation_size() as u64;
+        if let Some(reservation) = &mut self.reservation {
+            let spare = reservation.bytes().saturating_sub(needed);
+            drop(reservation.split(spare));
+        }
+    }
+
+    /// Takes the slot out where nothing is left in it. The caller drops it.
+    pub(crate) fn remove_if_empty(&mut self, hashed: &Hashed<'_>) -> Option<Box<Slot>> {
+        let found = self.slots.find_entry(hashed.hash as u64, |slot| is(slot, hashed));
+        match found {
+            Ok(occupied) if occupied.get().is_empty() => Some(occupied.remove().0),
+            _ => None,
+        }
+    }
+
+    /// Every slot. Those that are empty behind `look` go.
+    pub(crate) fn walk(&mut self, mut look: impl FnMut(&mut Slot)) {
+        self.slots.retain(|slot| {
+            look(slot);
+            !slot.is_empty()
+        });
+    }
+
+    /// Every slot, to read.
+    pub(crate) fn slots(&self) -> hash_table::Iter<'_, Box<Slot>> {
+        self.slots.iter()
+    }
+
+    /// Gives memory back that a table which was once much larger holds.
+    pub(crate) fn shrink(&mut self, now: i64, budget: &Arc<Budget>) {
+        self.passes.shrink(now);
+        if self.slots.len() * 8 > self.slots.capacity() {
+            return;
+        }
+        let Some(meanwhile) = budget.reserve(self.slots.allocation_size() as u64 / 2 + 128) else { return };
+        self.slots.shrink_to_fit(|slot| slot.hash as u64);
+        drop(meanwhile);
+        self.settle();
+    }
+}
+
+fn is(slot: &Slot, hashed: &Hashed<'_>) -> bool {
+    slot.hash == hashed.hash && *slot.key == *hashed.key
+}

@@ -1,0 +1,134 @@
+//! Room for what comes: reserved within the limit, made by eviction.
+//!
+//! An entry that somebody is at work with would give no memory back by going: it stays. Where everything that is left is in
+//! use there is no room, and whoever asked does without.
+
+use super::{Limits, Store, TRIES, Unstorable};
+use crate::budget::Reservation;
+use crate::entry::Entry;
+use crate::s3fifo::S3Fifo;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use tidegate_io::locking::lock;
+
+/// The eviction queues, and the memory that is reserved for them.
+pub(super) struct Queues {
+    fifo: S3Fifo<Arc<Entry>>,
+    reservation: Option<Reservation>,
+}
+
+impl Queues {
+    pub(super) fn new(capacity: u64) -> Queues {
+        Queues { fifo: S3Fifo::new(capacity), reservation: None }
+    }
+
+    /// Queues an entry, for which `growth` is reserved.
+    fn insert(&mut self, entry: &Arc<Entry>, bytes: u64, growth: Option<Reservation>) {
+        let place = self.fifo.insert(entry.clone(), bytes);
+        entry.set_place(Some(place));
+        let Some(growth) = growth else { return };
+        match &mut self.reservation {
+            Some(reservation) => reservation.join(growth),
+            none => *none = Some(growth),
+        }
+        let needed = self.fifo.memory() as u64;
+        if let Some(reservation) = &mut self.reservation {
+            let spare = reservation.bytes().saturating_sub(needed);
+            drop(reservation.split(spare));
+        }
+    }
+}
+
+impl Store {
+    /// Other limits from now on. What is too much is evicted at once, as far as nobody is reading it.
+    pub fn set_limits(&self, limits: Limits) {
+        self.object.store(limits.object, Relaxed);
+        self.budget.set_limit(limits.memory);
+        lock(&self.queues).fifo.set_capacity(limits.memory);
+        while self.budget.reserved() > limits.memory && self.evict() {}
+    }
+
+    /// Reserves bytes; what is least worth goes for them. `None`: nothing is left that would free enough.
+    pub(crate) fn reserve(&self, bytes: u64) -> Option<Reservation> {
+        if bytes > self.budget.limit() {
+            return None;
+        }
+        loop {
+            if let Some(reservation) = self.budget.reserve(bytes) {
+                return Some(reservation);
+            }
+            if !self.evict() {
+                return self.budget.reserve(bytes);
+            }
+        }
+    }
+
+    /// Has one entry go; `false` where none may.
+    fn evict(&self) -> bool {
+        let victim = {
+            let mut queues = lock(&self.queues);
+            let victim = queues.fifo.evict(is_idle);
+            if let Some(victim) = &victim {
+                victim.set_place(None);
+            }
+            victim
+        };
+        let Some(victim) = victim else { return false };
+        self.unlink_where(&victim, |other| Arc::ptr_eq(other, &victim));
+        victim.give_up();
+        self.counters.evict();
+        true
+    }
+
+    /// Queues a new entry.
+    ///
+    /// # Errors
+    /// There is no room for its place.
+    pub(crate) fn enqueue(&self, entry: &Arc<Entry>) -> Result<(), Unstorable> {
+        let bytes = entry.bytes();
+        let mut room = None;
+        for _ in 0..TRIES {
+            let mut queues = lock(&self.queues);
+            let growth = queues.fifo.growth() as u64;
+            if growth <= room.as_ref().map_or(0, Reservation::bytes) {
+                queues.insert(entry, bytes, room);
+                return Ok(());
+            }
+            drop(queues);
+            drop(room.take());
+            room = self.reserve(growth);
+            if room.is_none() {
+                break;
+            }
+        }
+        Err(Unstorable::NoRoom)
+    }
+
+    /// Takes entries out of the queues.
+    pub(crate) fn dequeue(&self, entries: &[Arc<Entry>]) {
+        if entries.is_empty() {
+            return;
+        }
+        let mut queues = lock(&self.queues);
+        for entry in entries {
+            if let Some(place) = entry.place() {
+                entry.set_place(None);
+                queues.fifo.remove(place);
+            }
+        }
+    }
+
+    /// An entry has more or less content than before.
+    pub(crate) fn resize(&self, entry: &Arc<Entry>) {
+        let bytes = entry.bytes();
+        let mut queues = lock(&self.queues);
+        if let Some(place) = entry.place() {
+            queues.fifo.resize(place, bytes);
+        }
+    }
+}
+
+/// Whether nobody but index and queue has it, and nobody but it its content.
+fn is_idle(entry: &Arc<Entry>) -> bool {
+    Arc::strong_count(entry) <= 2 && Arc::strong_count(entry.content()) == 1
+}

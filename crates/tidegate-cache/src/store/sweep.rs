@@ -1,0 +1,83 @@
+//! Takes out what was purged, shard by shard, so that its memory comes free before somebody asks for it.
+//!
+//! At the end of a round every entry has been looked at, and what purges had noted before the round is forgotten; but not what
+//! was purged since the oldest response was asked for that is still to come.
+
+use super::Store;
+use crate::index::Outgoing;
+use crate::purge::Standing;
+use std::sync::{MutexGuard, TryLockError};
+use tidegate_io::locking::lock;
+
+/// What a step of the sweeper did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Swept {
+    /// Entries looked at.
+    pub visited: usize,
+    /// Entries taken out since they were purged.
+    pub removed: usize,
+    /// Whether it came to the end of a round: all that was purged before the round has gone.
+    pub is_round: bool,
+}
+
+/// How far the round has come.
+#[derive(Default)]
+pub(super) struct Sweeping {
+    next: usize,
+    /// Purges that every entry and every flight of this round is later than, or has been looked at for.
+    floor: u64,
+}
+
+impl Store {
+    /// Takes out what was purged: whole shards, until `budget` entries were looked at or a round is at its end. To be called
+    /// now and then; once a second is plenty. Does nothing while another thread does it.
+    pub fn sweep(&self, budget: usize, now: i64) -> Swept {
+        match self.sweeping.try_lock() {
+            Ok(sweeping) => self.sweep_with(sweeping, budget, now),
+            Err(TryLockError::Poisoned(poisoned)) => self.sweep_with(poisoned.into_inner(), budget, now),
+            Err(TryLockError::WouldBlock) => Swept::default(),
+        }
+    }
+
+    /// One whole round from its beginning.
+    pub(super) fn sweep_all(&self, now: i64) {
+        let mut sweeping = lock(&self.sweeping);
+        sweeping.next = 0;
+        self.sweep_with(sweeping, usize::MAX, now);
+    }
+
+    fn sweep_with(&self, mut sweeping: MutexGuard<'_, Sweeping>, budget: usize, now: i64) -> Swept {
+        let mut swept = Swept::default();
+        while swept.visited <= budget && !swept.is_round {
+            if sweeping.next == 0 {
+                sweeping.floor = self.purges.count();
+            }
+            let oldest = self.sweep_shard(sweeping.next, now, &mut swept);
+            sweeping.floor = sweeping.floor.min(oldest);
+            sweeping.next = (sweeping.next + 1) % self.shards.len();
+            swept.is_round = sweeping.next == 0;
+        }
+        if swept.is_round {
+            self.purges.forget(sweeping.floor);
+        }
+        swept
+    }
+
+    /// Answers when the oldest flight of the shard began, in purges.
+    fn sweep_shard(&self, shard: usize, now: i64, swept: &mut Swept) -> u64 {
+        let mut oldest = u64::MAX;
+        let mut outgoing = Outgoing::new();
+        {
+            let mut shard = lock(&self.shards[shard]);
+            shard.walk(|slot| {
+                swept.visited += slot.variants.len();
+                oldest = slot.flight.as_ref().map_or(oldest, |flight| oldest.min(flight.born));
+                slot.take_where(|entry| entry.check() == Standing::Purged, &mut outgoing);
+            });
+            shard.shrink(now, &self.budget);
+        }
+        swept.removed += outgoing.len();
+        self.left_purged(&outgoing);
+        oldest
+    }
+}
