@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 use tidegate_cache::disk::{DiskEntry, DiskSettings, Disks, Head, NewObject, layout};
 
 const CHILD: &str = "TIDEGATE_CACHE_KILLED";
-const ROUNDS: u64 = 25;
+const ROUNDS: u64 = 40;
 const KEYS: u64 = 40;
 const LIMIT: u64 = 12 << 20;
 const NOW: i64 = 1_800_000_000;
@@ -157,7 +157,8 @@ fn key(number: u64) -> (Vec<u8>, u128) {
 
 fn content(number: u64) -> Vec<u8> {
     let mut random = fastrand::Rng::with_seed(number + 1000);
-    let length = if number.is_multiple_of(4) { random.usize(300_000..1_500_000) } else { random.usize(..60_000) };
+    let length =
+        if number.is_multiple_of(4) { random.usize(300_000..1_500_000) } else { random.usize(..60_000) };
     let mut bytes = vec![0; length];
     random.fill(&mut bytes);
     bytes

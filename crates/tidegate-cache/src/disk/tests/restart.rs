@@ -176,7 +176,10 @@ fn an_index_of_many_objects_is_read_in_one_go() {
         let mut index = lock(&volume.index);
         for _ in 0..count {
             let id = Id { hash: random.u128(..), serial: random.u32(..) };
-            index.restore(&Stored { id, size: 8192, is_whole: true, is_trusted: true, ..Stored::default() }, true);
+            index.restore(
+                &Stored { id, size: 8192, is_whole: true, is_trusted: true, ..Stored::default() },
+                true,
+            );
         }
         drop(index);
         disks.save(0);
