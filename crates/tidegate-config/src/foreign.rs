@@ -291,7 +291,7 @@ mod tests {
     ];
     /// Names that examples refer to.
     const NAMES: &str = "users \"staff\" { htpasswd \"staff\" }\nupstream \"app\" { member \"127.0.0.1:1\" }\n\
-        rules \"secure\" { header \"A\" \"b\" }\n";
+        rules \"secure\" { header \"A\" \"b\" }\ncache \"main\" { memory \"1MiB\" }\n";
 
     /// Whatever names a file or a folder is given one that is there.
     fn here(folder: &std::path::Path, code: &str) -> String {
@@ -334,7 +334,8 @@ mod tests {
                     .iter()
                     .map(|place| {
                         let first = code.split(' ').next().unwrap_or_default();
-                        let defines = matches!(first, "users" | "upstream" | "rules" | "pool");
+                        let defines = matches!(first, "users" | "upstream" | "rules" | "pool")
+                            || code.starts_with("cache") && code.contains("memory");
                         let names = if defines { "" } else { NAMES };
                         let text = format!("{}{names}", place.replace("{}", &code));
                         // Files of keys are not part of the test; what is said of them comes after the words are understood.

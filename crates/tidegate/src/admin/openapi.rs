@@ -130,6 +130,18 @@ fn schemas() -> Value {
             object(&["id"], json!({ "id": text })),
             object(&["selection"], json!({ "selection": text, "dry_run": truth })),
         ] },
+        "Purge": object(&["what"], json!({
+            "what": { "oneOf": [
+                { "const": "all" },
+                object(&["url"], json!({ "url": text })),
+                object(&["prefix"], json!({ "prefix": text })),
+                object(&["host"], json!({ "host": text })),
+                object(&["tag"], json!({ "tag": object(&["name"], json!({ "name": text, "host": text })) })),
+                object(&["group"], json!({ "group": object(&["name"], json!({ "name": text, "host": text })) })),
+            ] },
+            "is_soft": truth,
+            "store": text,
+        })),
         "Text": object(&["text"], json!({ "text": text })),
         "Report": { "description": "As the report of the same name on the command line, with --json" }
     })

@@ -1,20 +1,22 @@
-//! What an operator does to the server: pools, members, requests, bans, logs. Each is a line of the control socket, made of what was
+//! What an operator does to the server: pools, members, requests, bans, stored responses, logs. Each is a line of the control socket, made of what was
 //! checked here and read once more by the master.
 
 use super::App;
 use super::guard::Caller;
 use super::messages::Command;
 use super::problem::Problem;
-use super::reads::content;
+use super::reads::{as_json, content};
 use crate::master::control::{Request, is_request_id};
 use axum::body::Bytes;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
+use axum::response::Response;
 use axum::{Extension, Json};
 use serde::{Deserialize, Deserializer};
 use serde_json::{Value, json};
 use std::net::IpAddr;
 use std::sync::Arc;
+use tidegate_modules::cache_desk::{CacheOrder, PurgeWanted};
 use tidegate_modules::gateway::balance::groups::{SteeringOrder, Way};
 
 async fn order(app: &App, caller: Caller, request: &Request) -> Result<String, Problem> {
@@ -131,4 +133,15 @@ pub async fn lift(
         address.parse().map_err(|_| Problem::wrong("an IPv4 or IPv6 address is let in again"))?;
     order(&app, caller, &Request::Lift(address)).await?;
     Ok(StatusCode::NO_CONTENT)
+}
+
+/// `POST caches/purge`
+pub async fn purge(
+    State(app): State<Arc<App>>,
+    Extension(caller): Extension<Caller>,
+    body: Bytes,
+) -> Result<Response, Problem> {
+    let wanted: PurgeWanted = content(&body)?;
+    let request = Request::Stores(CacheOrder::Purge(wanted));
+    Ok(as_json(order(&app, caller, &request).await?))
 }

@@ -219,6 +219,22 @@ pub const OPERATIONS: &[Operation] = &[
         ..NOTHING
     },
     Operation {
+        path: "/api/v1/caches",
+        summary: "How the stores of responses do",
+        answer: Some("Report"),
+        route: || get(reads::caches),
+        ..NOTHING
+    },
+    Operation {
+        method: "post",
+        path: "/api/v1/caches/purge",
+        summary: "Has stored responses be used no longer",
+        content: Some("Purge"),
+        answer: Some("Report"),
+        route: || post(operate::purge),
+        ..NOTHING
+    },
+    Operation {
         method: "post",
         path: "/api/v1/pools/{pool}/restart",
         summary: "Replaces the processes of a pool, one after the other",

@@ -4,6 +4,7 @@ use super::App;
 use super::guard::{self, Caller};
 use super::messages::Command;
 use super::problem::Problem;
+use crate::master::control::Request;
 use axum::extract::{Query, State};
 use axum::http::{HeaderValue, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
@@ -12,6 +13,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use std::sync::{Arc, OnceLock};
+use tidegate_modules::cache_desk::CacheOrder;
 
 /// Content of a request.
 ///
@@ -50,7 +52,7 @@ async fn report(app: &App, line: &str) -> Result<Response, Problem> {
     }
 }
 
-fn as_json(text: impl IntoResponse) -> Response {
+pub(super) fn as_json(text: impl IntoResponse) -> Response {
     let mut response = text.into_response();
     let kind = HeaderValue::from_static("application/json");
     response.headers_mut().insert(header::CONTENT_TYPE, kind);
@@ -109,6 +111,11 @@ pub async fn history(State(app): State<Arc<App>>, uri: Uri) -> Result<Response, 
 /// `GET bans`
 pub async fn bans(State(app): State<Arc<App>>) -> Result<Response, Problem> {
     Ok(as_json(app.master.text(Command::Bans).await?))
+}
+
+/// `GET caches`
+pub async fn caches(State(app): State<Arc<App>>) -> Result<Response, Problem> {
+    report(&app, &Request::Stores(CacheOrder::Figures { store: None }).to_line()).await
 }
 
 /// `GET schema`

@@ -5,7 +5,7 @@
 
 use super::users;
 use crate::link::Identity;
-use rustix::fs::{Dir, Mode, OFlags, fchmod, fchown, fstat, open};
+use rustix::fs::{Dir, Mode, OFlags, chmod, fchmod, fchown, fstat, open};
 use rustix::process::{Gid, Uid, geteuid};
 use std::fs::DirBuilder;
 use std::io;
@@ -41,13 +41,21 @@ fn make_one(path: &Path, identity: Option<&Identity>) -> Result<(), String> {
         Err(rustix::io::Errno::NOENT) => {}
         Err(error) => return Err(said(error.into())),
     }
-    // What is missing on the way is for everybody to go through, as `mkdir -p` has it.
-    if let Some(parent) = path.parent() {
-        let made = DirBuilder::new().recursive(true).mode(0o755).create(parent);
-        made.map_err(|error| format!("{} cannot be made: {error}", parent.display()))?;
-    }
+    make_way(path)?;
     DirBuilder::new().mode(0o700).create(path).map_err(|error| format!("it cannot be made: {error}"))?;
     take(path, &open_folder(path).map_err(|error| said(error.into()))?, identity)
+}
+
+/// Makes what is missing on the way to a folder, for everybody to go through whatever the umask says.
+fn make_way(path: &Path) -> Result<(), String> {
+    let missing: Vec<&Path> =
+        path.ancestors().skip(1).take_while(|folder| folder.symlink_metadata().is_err()).collect();
+    for folder in missing.into_iter().rev() {
+        let made = DirBuilder::new().mode(0o700).create(folder);
+        let opened = made.and_then(|()| Ok(chmod(folder, Mode::from_raw_mode(0o755))?));
+        opened.map_err(|error| format!("{} cannot be made: {error}", folder.display()))?;
+    }
+    Ok(())
 }
 
 fn open_folder(path: &Path) -> rustix::io::Result<OwnedFd> {
@@ -135,6 +143,7 @@ mod tests {
         let path = folder.0.join("way/cache");
         assert_eq!(make_one(&path, None), Ok(()));
         assert_eq!(fs::metadata(&path).unwrap().mode() & 0o777, 0o700);
+        assert_eq!(fs::metadata(folder.0.join("way")).unwrap().mode() & 0o777, 0o755);
         assert_eq!(make_one(&path, None), Ok(()), "it is there already");
         fs::set_permissions(&path, fs::Permissions::from_mode(0o770)).unwrap();
         assert!(make_one(&path, None).unwrap_err().contains("others may write"));

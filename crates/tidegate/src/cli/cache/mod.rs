@@ -13,7 +13,7 @@ use super::select::named;
 use super::{complain, print};
 use crate::master::control::Request;
 use anyhow::{Result, bail};
-use clap::{Args, Subcommand};
+use clap::{ArgGroup, Args, Subcommand};
 use std::process::ExitCode;
 use std::time::Duration;
 use tidegate_modules::cache_desk::{
@@ -114,7 +114,8 @@ struct StatsArguments {
 }
 
 #[derive(Args)]
-#[group(id = "what", required = true, multiple = true, args = ["url", "prefix", "host", "tag", "group", "all"])]
+#[group(skip)]
+#[command(group(ArgGroup::new("what").required(true).multiple(true).args(["url", "prefix", "host", "tag", "group", "all"])))]
 struct PurgeArguments {
     /// The response of this URL, with all its variants; may be given several times, as those below
     #[arg(long, value_name = "URL", value_parser = url::whole)]

@@ -315,7 +315,7 @@ mod tests {
             assert_eq!(outcome.cache_status.as_deref(), Some("far; hit, near; fwd=miss; stored"));
             assert_eq!(received(chunked, piece, 100).unwrap().content, b"hello", "{piece}");
             let unwanted = received(chunked, piece, 0).unwrap();
-            assert!(unwanted.content.is_empty() && unwanted.bytes == 26, "{piece} {unwanted:?}");
+            assert!(unwanted.content.is_empty() && unwanted.bytes == 24, "{piece} {unwanted:?}");
             for whole in [fixed, chunked] {
                 assert!(received(&whole[..whole.len() - 1], piece, 0).is_err(), "{piece}");
             }

@@ -13,6 +13,7 @@ pub fn text(reply: &CacheReply) -> String {
         CacheReply::Purged(purged) => self::purged(*purged, false),
         CacheReply::Listed(entries) => listed(entries),
         CacheReply::Shown(shown) => self::shown(shown),
+        CacheReply::Figures(stores) if stores.is_empty() => "No store is in use.\n".to_owned(),
         CacheReply::Figures(stores) => stores.iter().map(store).collect::<Vec<_>>().join("\n"),
         CacheReply::Verified(verified) => verification(verified),
     }
