@@ -42,7 +42,7 @@ mod xml;
 
 pub use ask::Format;
 pub(crate) use ask::{is_our_host, is_same_site};
-pub use busiest::busiest_report;
+pub use busiest::{BusiestName, BusiestNames, busiest_names, busiest_report};
 pub use finding::{Change, Finding, TurnedAway, findings_report};
 pub use history::{HistoryRange, history_report};
 pub(crate) use html::Escaped;

@@ -27,7 +27,8 @@ use tidegate_core::{log, series};
 use tidegate_io::usage::Usage;
 use tidegate_modules::gateway::balance::{self, report::GroupReport};
 use tidegate_modules::status::{
-    self, Finding, Format, InForce, OtlpReport, ProcessInfo, ServerInfo, TurnedAway, lanes, providers,
+    self, BusiestNames, Finding, Format, InForce, OtlpReport, ProcessInfo, ServerInfo, TurnedAway, lanes,
+    providers,
 };
 use tidegate_stats::Exposition;
 use tidegate_stats::series::{SeriesFigures, SeriesNames};
@@ -309,6 +310,11 @@ impl StatusRegistry {
     /// What each worker tells of sampled requests that have ended, to one who comes again within `lease`.
     pub fn spans(&self, lease: Duration) -> Vec<String> {
         self.ask_all(&format!("spans {}", lease.as_secs()))
+    }
+
+    /// The path and the client that have come most often in the last minutes.
+    pub fn busiest_names(&self) -> BusiestNames {
+        status::busiest_names(&self.ask("busiest"))
     }
 
     /// When the server started, seconds since 1970.
