@@ -735,6 +735,7 @@ fn retired(mut figures: Figures) -> Figures {
     figures.providers.clear();
     figures.workers.clear();
     figures.lanes.clear();
+    figures.series.without_exemplars();
     figures
 }
 

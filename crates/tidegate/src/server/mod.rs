@@ -223,6 +223,9 @@ impl Members {
             && let Ok(workers) = self.workers.read()
         {
             figures.series = SeriesFigures::of(&self.series, workers.iter().map(|(_, stats)| &stats.series));
+            if extent < Extent::Whole {
+                figures.series.without_exemplars();
+            }
         }
         figures
     }
