@@ -27,7 +27,7 @@ use tidegate_modules::gateway::balance::groups::Finding;
 use tidegate_modules::gateway::balance::report::GroupReport;
 use tidegate_modules::gateway::pool_directory::{PoolAddress, PoolDemand, PoolUpdate};
 use tidegate_modules::status::ProviderReport;
-use tidegate_modules::status::{LaneReport, ServerInfo, Used, WorkerFigures};
+use tidegate_modules::status::{LaneReport, Report, Used, WorkerFigures};
 use tidegate_stats::Snapshot;
 use tidegate_stats::series::SeriesFigures;
 
@@ -218,8 +218,10 @@ pub enum ToMaster {
 /// What either end may ask the other.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Question {
-    /// Of a server: what its workers have counted. Of the master: the report on all of it.
+    /// Of a server: what its workers have counted.
     Figures(Extent),
+    /// Of the master: a report on all of it.
+    Report(Report),
     /// Of a server: what each worker says to this. Of the master: what all workers say.
     Workers(String),
     /// Of a server: whether it is well.
@@ -283,8 +285,12 @@ pub struct Figures {
 pub enum Answer {
     /// Of one server process.
     Figures(Box<Figures>),
-    /// Of all of them.
-    Report(Box<(ServerInfo, Snapshot)>),
+    /// On all of them, where it could be had.
+    Report {
+        /// Sealed, beside the message.
+        #[serde(skip)]
+        memory: Option<OwnedFd>,
+    },
     /// One for each worker.
     Workers(Vec<String>),
     /// Of one server process.
@@ -302,6 +308,7 @@ impl Answer {
     pub fn with(self, mut descriptors: Vec<OwnedFd>) -> Answer {
         match self {
             Answer::Admin { .. } => Answer::Admin { connection: descriptors.pop() },
+            Answer::Report { .. } => Answer::Report { memory: descriptors.pop() },
             other => other,
         }
     }

@@ -14,6 +14,7 @@ use crate::link::{Answer, Extent, Figures, Link, Question, ToMaster, ToServer, W
 use crate::version::VERSION;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
+use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
@@ -24,11 +25,12 @@ use tidegate_config::{ProcessEnvironment, WrittenSettings};
 use tidegate_core::rate::Client;
 use tidegate_core::selection::Selection;
 use tidegate_core::{log, series};
+use tidegate_io::sealed;
 use tidegate_io::usage::Usage;
 use tidegate_modules::gateway::balance::{self, report::GroupReport};
 use tidegate_modules::status::{
-    self, BusiestNames, Finding, Format, InForce, OtlpReport, ProcessInfo, ServerInfo, TurnedAway, lanes,
-    providers,
+    self, BusiestNames, Finding, Format, InForce, OtlpReport, ProcessInfo, Report, ServerInfo, TurnedAway,
+    lanes, providers,
 };
 use tidegate_stats::Exposition;
 use tidegate_stats::series::{SeriesFigures, SeriesNames};
@@ -57,6 +59,8 @@ pub struct StatusRegistry {
     pub history: HistoryKeeper,
     /// What the collector of OpenTelemetry has taken; `None` where there is none.
     otlp: Mutex<Option<OtlpReport>>,
+    /// Held by who makes a report with sites and routes.
+    reporting: Mutex<()>,
 }
 
 #[derive(Default)]
@@ -193,6 +197,7 @@ impl StatusRegistry {
             admin: OnceLock::new(),
             history: HistoryKeeper::default(),
             otlp: Mutex::default(),
+            reporting: Mutex::default(),
         })
     }
 
@@ -303,6 +308,7 @@ impl StatusRegistry {
 
     /// All metrics as they are now.
     pub fn exposition(&self) -> Exposition {
+        let _alone = self.alone();
         let figures = self.figures_with_series();
         status::exposition(self.server(&figures), figures.counted)
     }
@@ -521,9 +527,12 @@ impl StatusRegistry {
         let asking = std::thread::Builder::new().name("tidegate-ask".into());
         let started = asking.spawn(move || {
             let said = match question {
-                Question::Figures(Extent::Totals) => status_registry.answer_with(status_registry.figures()),
-                Question::Figures(Extent::Series | Extent::Whole) => {
-                    status_registry.answer_with(status_registry.figures_with_series())
+                Question::Report(report) => {
+                    let memory = status_registry.sealed_report(report);
+                    let answer = ToServer::Answer(number, Answer::Report { memory: None });
+                    link.send(&answer, memory.into_iter().collect());
+                    status_registry.asking.fetch_sub(1, Relaxed);
+                    return;
                 }
                 Question::Workers(question) if question.starts_with("history ") => {
                     let asked = question.trim_start_matches("history ");
@@ -536,8 +545,10 @@ impl StatusRegistry {
                     Answer::Workers(Vec::new())
                 }
                 Question::Workers(question) => Answer::Workers(status_registry.ask(&question)),
-                Question::Wellness => Answer::Wellness(Wellness::default()), // of servers alone
-                Question::Admin => Answer::Admin { connection: None },       // answered before
+                // Of servers alone.
+                Question::Figures(_) => Answer::Workers(Vec::new()),
+                Question::Wellness => Answer::Wellness(Wellness::default()),
+                Question::Admin => Answer::Admin { connection: None }, // answered before
             };
             link.send(&ToServer::Answer(number, said), Vec::new());
             status_registry.asking.fetch_sub(1, Relaxed);
@@ -547,8 +558,17 @@ impl StatusRegistry {
         }
     }
 
-    fn answer_with(&self, figures: Figures) -> Answer {
-        Answer::Report(Box::new((self.server(&figures), figures.counted)))
+    /// A report in sealed memory; `None` where there is none to be had.
+    fn sealed_report(&self, report: Report) -> Option<OwnedFd> {
+        let _alone = report.has_series().then(|| self.alone());
+        let figures = if report.has_series() { self.figures_with_series() } else { self.figures() };
+        let bytes = report.write(self.server(&figures), figures.counted);
+        sealed::seal("tidegate-report", &bytes).ok()
+    }
+
+    /// Only one at a time makes a report with sites and routes: of ten thousand sites it takes a hundred megabytes.
+    fn alone(&self) -> MutexGuard<'_, ()> {
+        self.reporting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// What the server is.
@@ -593,6 +613,7 @@ impl StatusRegistry {
 
     /// The report.
     pub fn report(&self, format: Format) -> String {
+        let _alone = self.alone();
         let figures = self.figures_with_series();
         status::report(self.server(&figures), figures.counted, format)
     }

@@ -260,7 +260,7 @@ fn answer(link: &Arc<Link>, members: &Arc<Members>, number: u64, question: Quest
         }
         Question::Workers(question) => Some(question),
         Question::Wellness => None,
-        Question::Admin => return, // of the master alone
+        Question::Report(_) | Question::Admin => return, // of the master alone
     };
     // Workers answer between two turns: another thread waits for them.
     let (link, members) = (link.clone(), members.clone());
