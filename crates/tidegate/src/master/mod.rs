@@ -570,6 +570,9 @@ impl Master {
             ending.successor.get_or_insert(successor);
             ending.is_followed = true;
         }
+        if !ending.now {
+            self.otlp.collect();
+        }
         self.status_registry.set_draining();
         self.servers.is_ending = true;
         self.servers.forced.clear();
@@ -624,6 +627,9 @@ impl Master {
         }
         if let Some((path, days)) = self.status_registry.history.totals() {
             self.disk.run("the totals of days", move || totals::keep(&path, days));
+        }
+        if !ending.now {
+            self.otlp.finish(ending.successor.is_none());
         }
         log::info(&said);
         self.writer.flush();
