@@ -18,7 +18,7 @@ use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use tidegate_config::Settings;
 use tidegate_config::credentials::Credential;
-use tidegate_config::settings::{ListenAddress, LogTarget, once};
+use tidegate_config::settings::{Level, ListenAddress, LogTarget, once};
 use tidegate_core::access_data::DataPlace;
 use tidegate_core::rate::TablePlace;
 use tidegate_core::tls::TlsUpdate;
@@ -114,6 +114,8 @@ pub enum ToServer {
     Discard,
     /// Logs, opened anew; a descriptor for each.
     Logs(Vec<LogTarget>),
+    /// What the error log takes in place of what the settings say; `None`: what they say.
+    LogLevel(Option<Level>),
     /// Accept no more, finish what is open, end.
     Drain {
         /// Whether connections between requests are closed at once.

@@ -54,7 +54,7 @@ pub use providers::ProviderReport;
 pub use rates::{QueueReport, RateKind, RateReport};
 pub use rendering::Report;
 pub use requests::{requests_report, slow_report};
-pub use settings::settings_report;
+pub use settings::{add_log_level, settings_report};
 pub use tail::{CancelReport, TailReport, TailRow, cancel_report, tail_report};
 pub use workers::WorkerFigures;
 

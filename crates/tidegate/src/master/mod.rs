@@ -352,6 +352,9 @@ impl Master {
 
     /// A new revision is in force: its number.
     fn take_number(&mut self) {
+        if self.servers.log_level.is_some() {
+            self.set_log_level(None);
+        }
         let (addresses, total) = (self.listening(), self.current.layout.total());
         self.acme.adopt(&self.current.settings, &self.sender);
         self.history.adopt(&self.current.settings, &self.status_registry);
@@ -516,6 +519,10 @@ impl Master {
                 });
             }
             Event::Order(Request::RestartPool(name), responder) => self.restart_pool(name, responder),
+            Event::Order(Request::LogLevel(level), responder) => {
+                self.set_log_level(Some(level));
+                responder.send(Reply::ok(format!("the error log takes `{level}` until the next reload\n")));
+            }
             Event::Order(Request::ReopenLogs, responder) => {
                 self.reopen_logs();
                 responder

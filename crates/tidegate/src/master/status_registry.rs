@@ -20,7 +20,7 @@ use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::{Duration, Instant};
 use tidegate_config::settings::upstream::Upstream;
-use tidegate_config::settings::{Settings, Site};
+use tidegate_config::settings::{Level, Settings, Site};
 use tidegate_config::{ProcessEnvironment, WrittenSettings};
 use tidegate_core::rate::Client;
 use tidegate_core::selection::Selection;
@@ -77,6 +77,8 @@ struct Facts {
     /// The tables of limits.
     rates: Rates,
     written: Arc<WrittenSettings>,
+    /// What the error log takes in place of what they say.
+    log_level: Option<Level>,
     /// Upstream groups, and the members of each.
     groups: Vec<(String, Vec<String>)>,
     certificates: Vec<(String, Arc<Slot>)>,
@@ -284,6 +286,11 @@ impl StatusRegistry {
     /// The settings of a new revision as they were written.
     pub fn set_written(&self, written: Arc<WrittenSettings>) {
         self.facts().written = written;
+    }
+
+    /// What the error log takes in place of what the settings say.
+    pub fn set_log_level(&self, level: Option<Level>) {
+        self.facts().log_level = level;
     }
 
     /// The certificates of the revision in force, and where each comes from.
@@ -630,8 +637,15 @@ impl StatusRegistry {
                 status::findings_report(&facts.findings, &facts.turned_away, format)
             }
             Subject::Settings => {
-                let written = self.facts().written.clone();
-                status::settings_report(&written.in_force(&ProcessEnvironment), format)
+                let (written, level) = {
+                    let facts = self.facts();
+                    (facts.written.clone(), facts.log_level)
+                };
+                let mut in_force = written.in_force(&ProcessEnvironment);
+                if let Some(level) = level {
+                    status::add_log_level(&mut in_force, level.name());
+                }
+                status::settings_report(&in_force, format)
             }
             Subject::History(range) => self.history.report(range, format),
         }
