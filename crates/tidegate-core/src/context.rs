@@ -43,6 +43,8 @@ pub struct Ctx {
     pub(crate) tails: Tails,
     /// Sampled requests that have ended.
     pub(crate) spans: Spans,
+    /// Settings have requests sampled: their traces are told beside the times of routes.
+    pub(crate) samples: bool,
     /// Who is let in, who waits, who is turned away.
     pub admission: Admission,
     /// Turns of the worker, modulo 2^32: the order in which connections fell idle.
@@ -79,6 +81,7 @@ impl Ctx {
         let admission = Admission::new(shared, stats.clone(), &engine.settings, number);
         log.tick(now);
         let head_limits = head_limits(&engine.settings);
+        let samples = samples(&engine.settings, &stats);
         Ctx {
             engine: Rc::new(engine),
             head_limits,
@@ -89,6 +92,7 @@ impl Ctx {
             busiest: Busiest::new(now),
             tails: Tails::default(),
             spans: Spans::default(),
+            samples,
             admission,
             turn: 0,
             share: Share::default(),
@@ -134,6 +138,15 @@ impl Ctx {
             self.busiest.on_second(now);
         }
     }
+}
+
+/// Whether requests may be sampled; the worker makes room for their traces then.
+pub(crate) fn samples(settings: &Settings, stats: &Stats) -> bool {
+    let is_so = settings.sites.iter().any(|site| site.sampling.is_some());
+    if is_so {
+        stats.series.prepare_exemplars();
+    }
+    is_so
 }
 
 pub(crate) fn head_limits(settings: &Settings) -> HeadLimits {

@@ -10,7 +10,7 @@ mod reclaim;
 
 use crate::admission::Shared;
 use crate::conn::{Connection, Next};
-use crate::context::{Ctx, head_limits};
+use crate::context::{Ctx, head_limits, samples};
 use crate::crowd::Share;
 use crate::engine::Engine;
 use crate::listen::{self, Listener};
@@ -309,6 +309,7 @@ impl Worker {
             self.cx.log.add(sink, &log);
         }
         self.cx.head_limits = head_limits(&self.cx.engine.settings);
+        self.cx.samples = samples(&self.cx.engine.settings, &self.cx.stats);
     }
 
     fn run(&mut self) -> io::Result<()> {

@@ -41,6 +41,7 @@ impl Sample {
         // What has counted nothing reads the same when it is not there.
         self.info.rates.retain(|rate| rate.refused > 0 || rate.crowded > 0);
         self.host.folders = Vec::new();
+        self.info.series.without_exemplars();
         for site in &mut self.info.series.sites {
             site.unrouted.times = Default::default();
             for (_, route) in &mut site.routes {

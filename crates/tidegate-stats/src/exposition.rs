@@ -8,6 +8,7 @@ use crate::exponential::PER_OCTAVE;
 use crate::histogram::Distribution;
 use crate::json::Seconds;
 use crate::prometheus::BOUNDS;
+use crate::series::Exemplar;
 use std::collections::HashMap;
 use std::fmt::Write;
 
@@ -21,6 +22,8 @@ pub struct Exposition {
     pub text: String,
     /// By the name and the labels of the text.
     histograms: HashMap<(String, String), Exponential>,
+    /// By the name and the labels of a bucket, as the text has them.
+    exemplars: HashMap<String, Exemplar>,
 }
 
 /// How finely a histogram was counted, as the schema of native histograms and the scale of exponential ones.
@@ -123,6 +126,8 @@ pub struct Buckets {
     pub cumulative: Vec<(f64, u64)>,
     /// As it was counted.
     pub exponential: Option<Exponential>,
+    /// The bounds of buckets, and of each the last sampled request.
+    pub exemplars: Vec<(f64, Exemplar)>,
 }
 
 impl Exposition {
@@ -141,6 +146,17 @@ impl Exposition {
         let _ = writeln!(text, "{name}_sum{braced} {}", Seconds(times.sum_nanos()));
         let _ = writeln!(text, "{name}_count{braced} {count}");
         self.histograms.insert((name.to_owned(), labels.to_owned()), Exponential::of(times, schema));
+    }
+
+    /// Has a sampled request stand for the bucket of a histogram that it is in.
+    pub(crate) fn exemplar(&mut self, name: &str, labels: &str, exemplar: &Exemplar) {
+        let bucket = format!("{name}_bucket{{{labels},le=\"{}\"}}", exemplar.bound());
+        self.exemplars.insert(bucket, exemplar.clone());
+    }
+
+    /// The one of a bucket, by its name and labels in the text.
+    pub(crate) fn exemplar_of(&self, bucket: &str) -> Option<&Exemplar> {
+        self.exemplars.get(bucket)
     }
 
     /// What the text says, as data.
@@ -196,9 +212,14 @@ impl Exposition {
         let series = family.series.last_mut()?;
         let histogram = series.histogram.as_mut()?;
         match part {
-            "_bucket" if bound == "+Inf\"" => {}
             "_bucket" => {
-                histogram.cumulative.push((bound.trim_end_matches('"').parse().ok()?, value.parse().ok()?));
+                let bound: f64 = bound.trim_end_matches('"').parse().ok()?;
+                if let Some(exemplar) = self.exemplar_of(named) {
+                    histogram.exemplars.push((bound, exemplar.clone()));
+                }
+                if bound.is_finite() {
+                    histogram.cumulative.push((bound, value.parse().ok()?));
+                }
             }
             "_sum" => series.value = value.parse().ok()?,
             _ => {

@@ -5,6 +5,7 @@
 //! <https://prometheus.io/docs/instrumenting/exposition_formats/#protobuf-format>.
 
 use crate::exposition::{Exponential, Family, FamilyKind, Series};
+use crate::series::Exemplar;
 use prost::Message;
 
 /// The media type of [`protobuf`].
@@ -93,6 +94,28 @@ struct Bucket {
     cumulative_count: Option<u64>,
     #[prost(double, optional, tag = "2")]
     upper_bound: Option<f64>,
+    #[prost(message, optional, tag = "3")]
+    exemplar: Option<ExemplarMessage>,
+}
+
+/// `Exemplar`.
+#[derive(Clone, PartialEq, Message)]
+struct ExemplarMessage {
+    #[prost(message, repeated, tag = "1")]
+    label: Vec<LabelPair>,
+    #[prost(double, optional, tag = "2")]
+    value: Option<f64>,
+    #[prost(message, optional, tag = "3")]
+    timestamp: Option<Timestamp>,
+}
+
+/// `google.protobuf.Timestamp`.
+#[derive(Clone, PartialEq, Message)]
+struct Timestamp {
+    #[prost(int64, tag = "1")]
+    seconds: i64,
+    #[prost(int32, tag = "2")]
+    nanos: i32,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -122,10 +145,7 @@ impl MetricFamily {
 
 impl Metric {
     fn of(kind: FamilyKind, series: &Series) -> Metric {
-        let pair = |(name, value): &(String, String)| LabelPair {
-            name: Some(name.clone()),
-            value: Some(value.clone()),
-        };
+        let pair = |(name, value): &(String, String)| LabelPair::of(name, value);
         let value = |of| (kind == of).then_some(Value { value: Some(series.value) });
         Metric {
             label: series.labels.iter().map(pair).collect(),
@@ -136,12 +156,35 @@ impl Metric {
     }
 }
 
+impl LabelPair {
+    fn of(name: &str, value: &str) -> LabelPair {
+        LabelPair { name: Some(name.to_owned()), value: Some(value.to_owned()) }
+    }
+}
+
+impl ExemplarMessage {
+    fn of(exemplar: &Exemplar) -> ExemplarMessage {
+        let Exemplar { trace_id, span_id, at, .. } = exemplar;
+        let timestamp = Timestamp { seconds: (at / 1000) as i64, nanos: (at % 1000) as i32 * 1_000_000 };
+        ExemplarMessage {
+            label: vec![LabelPair::of("trace_id", trace_id), LabelPair::of("span_id", span_id)],
+            value: Some(exemplar.seconds()),
+            timestamp: Some(timestamp),
+        }
+    }
+}
+
 impl Histogram {
     fn of(series: &Series) -> Option<Histogram> {
         let buckets = series.histogram.as_ref()?;
         let classic = |(bound, count): &(f64, u64)| Bucket {
             cumulative_count: Some(*count),
             upper_bound: Some(*bound),
+            exemplar: buckets
+                .exemplars
+                .iter()
+                .find(|(of, _)| of == bound)
+                .map(|(_, exemplar)| ExemplarMessage::of(exemplar)),
         };
         let mut histogram = Histogram {
             sample_count: Some(buckets.count),
@@ -201,6 +244,28 @@ mod tests {
         assert_eq!(spans(&[]), (vec![(0, 0)], vec![]));
     }
 
+    #[test]
+    fn a_bucket_has_its_exemplar() {
+        let exemplar =
+            Exemplar { bucket: 14, trace_id: "a".into(), span_id: "b".into(), at: 2_003, nanos: 500_000_000 };
+        let buckets = Buckets {
+            count: 1,
+            cumulative: vec![(0.5, 0), (1.0, 1)],
+            exponential: None,
+            exemplars: vec![(1.0, exemplar)],
+        };
+        let series = Series { labels: Vec::new(), value: 0.5, histogram: Some(buckets) };
+        let told = Histogram::of(&series).unwrap().bucket;
+        assert_eq!(told[0].exemplar, None);
+        let exemplar = told[1].exemplar.as_ref().unwrap();
+        let labels: Vec<_> = exemplar.label.iter().map(|pair| (pair.name(), pair.value())).collect();
+        assert_eq!(labels, [("trace_id", "a"), ("span_id", "b")]);
+        assert_eq!(
+            (exemplar.value, exemplar.timestamp.clone()),
+            (Some(0.5), Some(Timestamp { seconds: 2, nanos: 3_000_000 }))
+        );
+    }
+
     /// As the wire format of protocol buffers has them.
     #[test]
     fn the_bytes_of_a_family() {
@@ -210,7 +275,12 @@ mod tests {
             histogram,
         };
         let exponential = Exponential { schema: Schema::Fine, zero_count: 0, buckets: vec![(-1, 1)] };
-        let buckets = Buckets { count: 1, cumulative: vec![(1.0, 1)], exponential: Some(exponential) };
+        let buckets = Buckets {
+            count: 1,
+            cumulative: vec![(1.0, 1)],
+            exponential: Some(exponential),
+            ..Buckets::default()
+        };
         let families = [
             Family {
                 name: "a".into(),

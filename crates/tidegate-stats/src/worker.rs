@@ -90,6 +90,10 @@ metrics! {
             "Time that what was ready waited for its turn: the least of each tenth of a second.";
         requests_shed: Counter, Count, "Requests Shed",
             "Requests on open connections that got the busy answer because of overload.";
+        requests_put_off: Counter, Count, "Requests Put Off",
+            "Requests that were refused for now (429, 503), with a time after which they may come again.";
+        requests_repeated: Counter, Count, "Requests Repeated",
+            "Requests put off that had been put off before, and came again before that time.";
         buffer: Gauge, Bytes, "Buffer Memory", "Bytes that connections own because they are stuck.";
         memory_resets: Counter, Count, "Memory Resets", "Stuck connections reset to free the bytes they owned.";
     }
@@ -115,6 +119,8 @@ metrics! {
         cache_eviction_reasons: Kinds<Eviction, { Eviction::COUNT }>, Count, "Eviction Reasons",
             "What there was no room for.";
         cache_expirations: Counter, Count, "Cache Expirations", "Entries dropped since nobody asked for them.";
+        file_compression: Histogram, Seconds, "File Compression",
+            "Time that it took to compress a file while it was sent: each time, those that are too large to be kept compressed.";
     }
     // Of a whole process: no worker writes these, whoever reports fills them in.
     "NativePool" {

@@ -18,7 +18,7 @@ use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use tidegate_config::Settings;
 use tidegate_config::credentials::Credential;
-use tidegate_config::settings::{ListenAddress, LogTarget, once};
+use tidegate_config::settings::{Level, ListenAddress, LogTarget, once};
 use tidegate_core::access_data::DataPlace;
 use tidegate_core::rate::TablePlace;
 use tidegate_core::tls::TlsUpdate;
@@ -28,7 +28,7 @@ use tidegate_modules::gateway::balance::groups::Finding;
 use tidegate_modules::gateway::balance::report::GroupReport;
 use tidegate_modules::gateway::pool_directory::{PoolAddress, PoolDemand, PoolUpdate};
 use tidegate_modules::status::ProviderReport;
-use tidegate_modules::status::{LaneReport, ServerInfo, Used, WorkerFigures};
+use tidegate_modules::status::{LaneReport, Report, Used, WorkerFigures};
 use tidegate_stats::Snapshot;
 use tidegate_stats::series::SeriesFigures;
 
@@ -119,6 +119,8 @@ pub enum ToServer {
     Discard,
     /// Logs, opened anew; a descriptor for each.
     Logs(Vec<LogTarget>),
+    /// What the error log takes in place of what the settings say; `None`: what they say.
+    LogLevel(Option<Level>),
     /// Accept no more, finish what is open, end.
     Drain {
         /// Whether connections between requests are closed at once.
@@ -223,8 +225,10 @@ pub enum ToMaster {
 /// What either end may ask the other.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Question {
-    /// Of a server: what its workers have counted. Of the master: the report on all of it.
+    /// Of a server: what its workers have counted.
     Figures(Extent),
+    /// Of the master: a report on all of it.
+    Report(Report),
     /// Of a server: what each worker says to this. Of the master: what all workers say.
     Workers(String),
     /// Of a server: whether it is well.
@@ -290,8 +294,12 @@ pub struct Figures {
 pub enum Answer {
     /// Of one server process.
     Figures(Box<Figures>),
-    /// Of all of them.
-    Report(Box<(ServerInfo, Snapshot)>),
+    /// On all of them, where it could be had.
+    Report {
+        /// Sealed, beside the message.
+        #[serde(skip)]
+        memory: Option<OwnedFd>,
+    },
     /// One for each worker.
     Workers(Vec<String>),
     /// Of one server process.
@@ -311,6 +319,7 @@ impl Answer {
     pub fn with(self, mut descriptors: Vec<OwnedFd>) -> Answer {
         match self {
             Answer::Admin { .. } => Answer::Admin { connection: descriptors.pop() },
+            Answer::Report { .. } => Answer::Report { memory: descriptors.pop() },
             other => other,
         }
     }

@@ -154,7 +154,7 @@ impl Registry {
                 if let Some(to) = &route.rewrite {
                     handler = rehearsed(Rc::new(Rewritten::new(to, Scope::of(route), handler)));
                 }
-                let made = site::Route::new(handler, filters_for(route), Decoration::of(route));
+                let made = site::Route::new(handler, filters_for(route, &self.stats), Decoration::of(route));
                 routes.push(made.behind(self.gates_for(settings, &applications, site, route)?));
             }
             let log = site.access_log.within(settings.access_log.as_ref());
@@ -360,9 +360,9 @@ fn callbacks_of(site: &Site, users: &[UserSource]) -> Vec<String> {
 }
 
 /// What changes the responses of a route, in order.
-fn filters_for(route: &Route) -> Vec<Rc<dyn Filter>> {
-    let compress = route.compress.as_ref().map(|settings| Rc::new(CompressFilter::new(settings)) as _);
-    compress.into_iter().collect()
+fn filters_for(route: &Route, stats: &Arc<Stats>) -> Vec<Rc<dyn Filter>> {
+    let compress = route.compress.as_ref();
+    compress.into_iter().map(|settings| Rc::new(CompressFilter::new(settings, stats)) as _).collect()
 }
 
 impl worker::Registry for Registry {

@@ -102,6 +102,8 @@ fn what_limits_a_server_is_said() {
     assert_eq!((&full["setting"], &full["old"]), (&"limits connections".into(), &"20".into()), "{full}");
     assert!(full["new"].as_str().unwrap().parse::<u64>().unwrap() >= 30, "{full}");
     assert_eq!(full["page"], "docs/findings.md#connections-limit");
+    let client = "; of all requests of the last minutes 100 % come from the client 127.0.0.1";
+    assert!(full["sentence"].as_str().unwrap().ends_with(client), "{full}");
     let slow = finding(&told, "application-slow").unwrap();
     assert_eq!(
         (&slow["subject"], &slow["also_seen"][0]),

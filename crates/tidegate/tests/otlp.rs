@@ -205,6 +205,27 @@ fn a_collector_that_never_answers_holds_up_nothing() {
     drop(held);
 }
 
+/// However long the interval is.
+#[test]
+fn what_was_not_told_yet_is_told_when_the_server_stops() {
+    let folder = Folder::new("otlp-last");
+    let (address, told) = collector(vec![ok(&[])]);
+    let text = format!(
+        "workers 1\nlisten \"127.0.0.1:0\"\nstatistics {{ otlp \"http://{address}/base\" interval=\"10m\" }}\n\
+         trace-context begin sample=\"100%\"\nsite \"a.test\" \"localhost\" {{ respond 404; route \"/x\" {{ respond 200 \"x\" }} }}\n"
+    );
+    let mut server = Server::with_config(&folder, &text);
+    receive(&told, "the first message");
+    (0..3).for_each(|_| drop(get(&server.address, "/x").unwrap()));
+    server.signal(rustix::process::Signal::TERM);
+    let last = receive(&told, "the last message");
+    assert!(last.head.starts_with("POST /base/v1/metrics "), "{}", last.head);
+    let metrics = ExportMetricsServiceRequest::decode(&last.body[..]).unwrap();
+    assert_eq!(requests(&metrics), Some(3.0));
+    assert_eq!(spans(&told).len(), 3);
+    assert!(server.wait().success());
+}
+
 /// The spans of the first message that has any.
 fn spans(told: &Receiver<Told>) -> Vec<Span> {
     wait_for(

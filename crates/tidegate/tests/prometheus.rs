@@ -36,7 +36,7 @@ impl Prometheus {
             .arg(format!("--config.file={config}"))
             .arg(format!("--storage.tsdb.path={}", folder.path("tsdb").display()))
             .arg(format!("--web.listen-address={address}"))
-            .args(["--enable-feature=native-histograms", "--log.level=error"])
+            .args(["--enable-feature=native-histograms,exemplar-storage", "--log.level=error"])
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .spawn();
@@ -52,25 +52,44 @@ impl Prometheus {
 
     /// The value of an expression that has one; `None` where there is nothing yet.
     fn value(&self, expression: &str) -> Option<f64> {
-        let encoded: String = expression.bytes().map(|byte| format!("%{byte:02x}")).collect();
-        let stream = TcpStream::connect(&self.address).ok()?;
-        let answer = exchange_with("prometheus", stream, &format!("/api/v1/query?query={encoded}"));
-        let is_query_wrong =
-            answer.as_ref().is_err_and(|error| error.to_string().contains("400 Bad Request"));
-        assert!(!is_query_wrong, "{expression}: {answer:?}");
-        let body = answer.ok()?;
-        let body: Value = serde_json::from_str(&body).ok()?;
+        let body = self.ask(&format!("/api/v1/query?query={}", encoded(expression)))?;
         assert_eq!(body["status"], "success", "{expression}: {body}");
         body["data"]["result"][0]["value"][1].as_str()?.parse().ok()
     }
+
+    /// The traces that stand for values of a metric; `None` where there is nothing yet.
+    fn traces(&self, selector: &str) -> Option<Vec<String>> {
+        let range = "start=2020-01-01T00:00:00Z&end=2100-01-01T00:00:00Z";
+        let body = self.ask(&format!("/api/v1/query_exemplars?query={}&{range}", encoded(selector)))?;
+        let exemplars = body["data"][0]["exemplars"].as_array()?.iter();
+        Some(exemplars.filter_map(|one| one["labels"]["trace_id"].as_str().map(str::to_owned)).collect())
+    }
+
+    fn ask(&self, path: &str) -> Option<Value> {
+        let stream = TcpStream::connect(&self.address).ok()?;
+        let answer = exchange_with("prometheus", stream, path);
+        let is_query_wrong =
+            answer.as_ref().is_err_and(|error| error.to_string().contains("400 Bad Request"));
+        assert!(!is_query_wrong, "{path}: {answer:?}");
+        serde_json::from_str(&answer.ok()?).ok()
+    }
+}
+
+fn encoded(text: &str) -> String {
+    text.bytes().map(|byte| format!("%{byte:02x}")).collect()
 }
 
 #[test]
 fn native_histograms_reach_a_real_prometheus() {
     let folder = Folder::new("prometheus-native");
-    let text = "workers 2\nlisten \"127.0.0.1:0\"\n\
-                site { route \"/.perf\" { status }; route \"/a\\\"b/*\" { respond 200 \"x\" }; respond 404 }\n";
-    let server = Server::with_config(&folder, text);
+    let log = folder.path("a.log");
+    let text = format!(
+        "workers 2\nlisten \"127.0.0.1:0\"\ntrace-context begin sample=\"100%\"\n\
+         access-log \"{}\" format=\"{{trace-id}} {{path}}\"\n\
+         site {{ route \"/.perf\" {{ status }}; route \"/a\\\"b/*\" {{ respond 200 \"x\" }}; respond 404 }}\n",
+        log.display()
+    );
+    let server = Server::with_config(&folder, &text);
     for number in 0..7 {
         get(&server.address, &format!("/a%22b/{number}")).unwrap();
     }
@@ -89,6 +108,9 @@ fn native_histograms_reach_a_real_prometheus() {
     assert!(median <= ours * 1.0001 && median >= ours / 1.2, "{median} of Prometheus, {ours} of our own");
     let below = told(&format!("histogram_fraction(0, 64, {times})"));
     assert!((below - 1.0).abs() < 1e-9, "{below}");
+    let traces = wait_for(|| prometheus.traces(times), "Prometheus to have exemplars");
+    let logged = wait_for(|| std::fs::read_to_string(&log).ok().filter(|log| !log.is_empty()), "the log");
+    assert!(traces.iter().all(|trace| logged.contains(&format!("{trace} /a"))), "{traces:?} of {logged}");
     assert!(told("histogram_count(tidegate_latency_seconds)") >= 7.0);
     assert_eq!(told("tidegate_requests_total{route=\"/a\\\"b/*\",class=\"2xx\"}"), 7.0);
 }

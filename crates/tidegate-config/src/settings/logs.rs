@@ -1,8 +1,10 @@
 //! Where logs go, and what their lines look like.
 
 use serde::{Deserialize, Serialize};
+use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::str::FromStr;
 use std::sync::Arc;
 
 /// An access log.
@@ -243,4 +245,32 @@ pub enum Level {
     Info,
     /// What helps to find a fault.
     Debug,
+}
+
+impl Level {
+    /// As settings name it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Level::Error => "error",
+            Level::Warn => "warn",
+            Level::Info => "info",
+            Level::Debug => "debug",
+        }
+    }
+}
+
+impl fmt::Display for Level {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for Level {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Level, String> {
+        let levels = [Level::Error, Level::Warn, Level::Info, Level::Debug];
+        let known = levels.into_iter().find(|level| level.name() == name);
+        known.ok_or_else(|| format!("{name:?} is no level: there are error, warn, info and debug"))
+    }
 }

@@ -13,6 +13,7 @@
 
 use super::Ledger;
 use super::addresses::subscriber;
+use super::put_off::{self, RequestKey};
 use super::shares::{self, Key};
 use super::turns::{Arrival, Bounds, Turn, TurnQueue, Turns};
 use crate::memory::{self, Holdings};
@@ -78,6 +79,8 @@ pub struct Account {
     pub head: u32,
     /// What its waiting counts for.
     pub series: SeriesId,
+    /// By what it is known when it comes again.
+    pub request: RequestKey,
 }
 
 impl Account {
@@ -203,6 +206,17 @@ impl Later {
     /// and may be gone; one that waits for a place gives up its turn to those who are there, and gets the
     /// busy answer in case it listens.
     pub fn poll(&mut self, cx: &mut Context<'_>, has_left: bool) -> Poll<Response> {
+        let polled = self.advance(cx, has_left);
+        if let Poll::Ready(response) = &polled
+            && put_off::is_refusal(response.status)
+            && !has_left
+        {
+            self.ledger.put_off(self.account.request, response);
+        }
+        polled
+    }
+
+    fn advance(&mut self, cx: &mut Context<'_>, has_left: bool) -> Poll<Response> {
         if has_left && self.ends_when_finished() {
             self.leave();
             self.stage = Stage::Done;

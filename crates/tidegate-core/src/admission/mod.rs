@@ -10,6 +10,7 @@
 //! | overload: the law, and what it is told | `overload`, `waits` | `limits overload-delay` |
 //! | requests of one address that are cancelled | `resets` | `exempt-addresses` |
 //! | memory that connections own | `memory` | `limits memory` |
+//! | requests that were refused and come again too soon | `put_off` | |
 //! | the answer to who is turned away | `busy` | `busy-answer` |
 //!
 //! One [`Admission`] for each worker, in its `Ctx`; what all workers of a process count together is in
@@ -21,6 +22,7 @@ mod busy;
 mod in_flight;
 mod memory;
 mod overload;
+mod put_off;
 mod resets;
 pub mod shares;
 pub mod turns;
@@ -29,6 +31,7 @@ mod waits;
 pub use in_flight::{Account, Later};
 pub use memory::{save_address_space, shortage_of_address_space};
 pub use overload::{Change, Overload, Queue};
+pub use put_off::RequestKey;
 
 use crate::log;
 use crate::remote::UNNAMED;
@@ -38,6 +41,7 @@ use addresses::Addresses;
 use busy::Busy;
 use in_flight::InFlight;
 use memory::{Bound, Retention};
+use put_off::PutOff;
 use resets::Resets;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -63,6 +67,7 @@ pub struct Shared {
     reserved: AtomicU32,
     addresses: Addresses,
     resets: Resets,
+    put_off: PutOff,
     in_flight: InFlight,
     /// The workers, to be woken.
     workers: Mutex<Vec<Weak<Remote>>>,
@@ -128,6 +133,15 @@ impl Ledger {
 
     fn busy(&self) -> Response {
         self.busy.borrow().response()
+    }
+
+    /// Counts a request that was answered so, where it is put off.
+    #[cold]
+    fn put_off(&self, request: RequestKey, response: &Response) {
+        let Some(wait) = put_off::wait_of(response.head.lines()) else { return };
+        self.stats.requests_put_off.add(1);
+        let is_repeated = self.shared.put_off.note(request, clock::monotonic_ns(), wait);
+        self.stats.requests_repeated.add(is_repeated.into());
     }
 
     /// Counts a request that is turned away, and tells the log by which limit.
@@ -348,6 +362,19 @@ impl Admission {
     pub fn on_reset(&self, peer: Peer, second: u32) -> bool {
         let Peer::Tcp(address) = peer else { return false };
         !self.is_exempt(peer) && self.ledger.shared.resets.add(address, second)
+    }
+
+    /// By what a client's request is known when it comes again.
+    pub(crate) fn key_of(&self, client: Peer, authority: &str, target: &str) -> RequestKey {
+        self.ledger.shared.put_off.key(client, authority, target)
+    }
+
+    /// A request was answered at once: notes it where it is put off.
+    #[inline]
+    pub(crate) fn on_answer(&self, request: impl FnOnce() -> RequestKey, response: &Response) {
+        if put_off::is_refusal(response.status) {
+            self.ledger.put_off(request(), response);
+        }
     }
 
     /// A request has begun at this time, monotonic nanoseconds.

@@ -5,7 +5,7 @@
 //! whether the server is too busy; then come the phases of the site (`phase`).
 
 use super::Connection;
-use crate::admission::{Account, Admission, Admitted};
+use crate::admission::{Account, Admission, Admitted, RequestKey};
 use crate::answer;
 use crate::body::{self, BodySink, RequestBody};
 use crate::busiest::Sample;
@@ -228,7 +228,14 @@ impl Connection {
         let asked = Asked { site, remote: &remote, is_tls, limits: limits.as_deref() };
         let (mut outcome, mut account) = (
             Outcome::Answered,
-            Account { site: 0, upstream: 0, peer: Peer::Unix, head: 0, series: SeriesId::NONE },
+            Account {
+                site: 0,
+                upstream: 0,
+                peer: Peer::Unix,
+                head: 0,
+                series: SeriesId::NONE,
+                request: RequestKey::NONE,
+            },
         );
         let series;
         let reply = match self.locate(&mut cx.admission, &cx.stats, engine, &asked, head, path) {
@@ -315,6 +322,7 @@ impl Connection {
                             peer: remote.client,
                             head: u32::try_from(head.size).unwrap_or(u32::MAX),
                             series,
+                            request: cx.admission.key_of(remote.client, head.authority, head.target),
                         };
                     }
                 }
@@ -323,6 +331,10 @@ impl Connection {
                 reply
             }
         };
+        if let Reply::Ready(response) = &reply {
+            let request = || cx.admission.key_of(entry.client, head.authority, head.target);
+            cx.admission.on_answer(request, response);
+        }
         let about = (content_sink.is_some() && head.content_length.is_none()).then(|| {
             format!("{}, {} {} at {}", entry.client, entry.method, entry.target, entry.authority).into()
         });

@@ -20,11 +20,11 @@ use std::io;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 use tidegate_http::{FieldLines, Status, Version};
-use tidegate_io::clock::monotonic_ns;
+use tidegate_io::clock::{monotonic_ns, wall};
 use tidegate_io::pipe::Pipe;
 use tidegate_io::{Key, runtime};
 use tidegate_stats::Elapsed;
-use tidegate_stats::series::Answered;
+use tidegate_stats::series::{Answered, SampledRequest, SeriesId};
 use tidegate_wire::h1::{self, ConnectionField, ResponseFraming};
 
 /// Bytes of a file sent in one turn.
@@ -179,6 +179,9 @@ pub(super) fn tally(cx: &mut Ctx, told: Told<'_>, request: &Request, done: &Done
         let end = TailEnd { series, status: status.0, received, sent, nanos };
         told.read(|entry| cx.spans.tell(&end, entry));
     }
+    if cx.samples {
+        told.read(|entry| tell_sampled(cx, series, nanos, entry));
+    }
     if done.is_cut {
         cx.stats.responses_cut.add(1);
     }
@@ -190,6 +193,18 @@ pub(super) fn tally(cx: &mut Ctx, told: Told<'_>, request: &Request, done: &Done
             cx.log.line(sink, entry, &end);
         }
     });
+}
+
+/// Tells the statistics of a route of a request that is sampled.
+fn tell_sampled(cx: &Ctx, series: SeriesId, nanos: u64, entry: Option<&AccessRecord<'_>>) {
+    let trace = entry.and_then(|entry| entry.trace);
+    let Some(context) = trace.and_then(|trace| trace.context()).filter(|context| context.is_sampled()) else {
+        return;
+    };
+    let (seconds, subsecond) = wall();
+    let at = u64::try_from(seconds).unwrap_or(0) * 1000 + u64::from(subsecond / 1_000_000);
+    let (trace_id, span_id) = (context.trace_id(), context.span_id());
+    cx.stats.series.sampled(series, &SampledRequest { trace_id, span_id, at, nanos });
 }
 
 impl Connection {

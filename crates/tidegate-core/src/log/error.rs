@@ -5,6 +5,7 @@ use super::thinning::{LeftOut, Thinning};
 use super::{Level, Sink, Writer, applications, push_escaped};
 use std::io::Write;
 use std::panic::Location;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use tidegate_io::clock::monotonic_ns;
 
@@ -15,12 +16,29 @@ struct ErrorLog {
 }
 
 static ERROR_LOG: RwLock<Option<ErrorLog>> = RwLock::new(None);
+/// The level that an operator has asked for in place of that of the log, by its place among [`LEVELS`] from 1; 0: none.
+static ASKED: AtomicUsize = AtomicUsize::new(0);
+const LEVELS: [Level; 4] = [Level::Error, Level::Warn, Level::Info, Level::Debug];
 static THINNING: Mutex<Thinning> = Mutex::new(Thinning::new());
 
 /// Sends what follows to `sink`. Before the first call lines go to standard error.
 pub fn set_error_log(writer: Arc<Writer>, sink: Sink, level: Level) {
     if let Ok(mut log) = ERROR_LOG.write() {
         *log = Some(ErrorLog { writer, sink, level });
+    }
+}
+
+/// Has messages up to this level be written in place of that of the log, which may be another one meanwhile; `None`: no longer.
+pub fn set_level(level: Option<Level>) {
+    let place = level.and_then(|level| LEVELS.iter().position(|known| *known == level));
+    ASKED.store(place.map_or(0, |place| place + 1), Relaxed);
+}
+
+impl ErrorLog {
+    /// The one in force.
+    fn level(&self) -> Level {
+        let asked = ASKED.load(Relaxed).checked_sub(1).and_then(|place| LEVELS.get(place));
+        asked.copied().unwrap_or(self.level)
     }
 }
 
@@ -80,11 +98,11 @@ pub(super) fn leaves_out() -> bool {
 /// The error log and its level; `None` before there is one.
 pub(super) fn error_log() -> Option<(Arc<Writer>, Sink, Level)> {
     let log = ERROR_LOG.read().ok()?;
-    log.as_ref().map(|log| (log.writer.clone(), log.sink, log.level))
+    log.as_ref().map(|log| (log.writer.clone(), log.sink, log.level()))
 }
 
 fn say(level: Level, location: &'static Location<'static>, message: &dyn std::fmt::Display) {
-    let is_wanted = ERROR_LOG.read().is_ok_and(|log| log.as_ref().is_none_or(|log| level <= log.level));
+    let is_wanted = ERROR_LOG.read().is_ok_and(|log| log.as_ref().is_none_or(|log| level <= log.level()));
     if !is_wanted {
         return;
     }
@@ -106,25 +124,15 @@ fn write_line(level: Level, message: &str) {
     let mut out = Vec::with_capacity(128);
     push_line(&mut out, level, message);
     match ERROR_LOG.read().ok().as_deref() {
-        Some(Some(log)) if level <= log.level => log.writer.write(log.sink, out),
+        Some(Some(log)) if level <= log.level() => log.writer.write(log.sink, out),
         Some(Some(_)) => {}
         _ => drop(std::io::stderr().write_all(&out)),
     }
 }
 
-/// How a level is called in lines.
-pub(super) fn level_name(level: Level) -> &'static str {
-    match level {
-        Level::Error => "error",
-        Level::Warn => "warn",
-        Level::Info => "info",
-        Level::Debug => "debug",
-    }
-}
-
 /// Appends a message with time and level; its further lines are indented.
 pub(super) fn push_line(out: &mut Vec<u8>, level: Level, message: &str) {
-    let name = level_name(level);
+    let name = level.name();
     out.extend_from_slice(&record::time());
     let _ = write!(out, " {name}: ");
     for (n, part) in message.split('\n').enumerate() {

@@ -21,7 +21,7 @@ pub use applications::{ApplicationLog, application, level_of, set_application_lo
 pub use access::{AccessBuffers, AccessRecord, Ending, EntryFields, KeptField, Record};
 pub use tidegate_config::settings::Level;
 
-pub use error::{always, error, info, set_error_log, warn};
+pub use error::{always, error, info, set_error_log, set_level, warn};
 pub use writer::{Sink, Writer, open_file};
 
 /// Appends `text` so that nothing of it can end the line, close a quote or reach a terminal: quotes,

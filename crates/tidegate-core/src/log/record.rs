@@ -5,7 +5,6 @@
 //! a client has sent, since all of that is escaped. Other lines are those of [`push_line`](super::error::push_line), whose level is read off them.
 
 use super::Level;
-use super::error::level_name;
 use tidegate_http::HttpDate;
 
 /// In front of an access line.
@@ -79,8 +78,7 @@ impl<'l> Record<'l> {
         }
         let Some((time, rest)) = line.split_first_chunk() else { return plain };
         let level = [Level::Error, Level::Warn, Level::Info, Level::Debug].into_iter().find_map(|level| {
-            let text =
-                rest.strip_prefix(b" ")?.strip_prefix(level_name(level).as_bytes())?.strip_prefix(b": ")?;
+            let text = rest.strip_prefix(b" ")?.strip_prefix(level.name().as_bytes())?.strip_prefix(b": ")?;
             Some((severity(level), text))
         });
         match level {

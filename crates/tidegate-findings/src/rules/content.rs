@@ -3,8 +3,9 @@
 use super::{Seen, of, of_server, percent, were};
 use crate::window::{Sample, Window, all, only, over, round_up, share, under};
 use tidegate_config::Settings;
+use tidegate_config::settings::{Action, Route, Site};
 use tidegate_modules::status::{CertificateInfo, Change, RateKind, RateReport};
-use tidegate_stats::{Eviction, Handshake};
+use tidegate_stats::{Eviction, Handshake, QueueRefusal};
 
 /// Of the look-ups, those that the file cache could not answer.
 const MISSES: f64 = 0.1;
@@ -20,6 +21,16 @@ const PART: f64 = 0.25;
 /// Of the answers, and in a second, those that say 404.
 const NOT_FOUND: f64 = 0.3;
 const NOT_FOUND_RATE: f64 = 10.0;
+
+/// Files compressed while they were sent, in the window; the share of the server's processor time, and of all that there is.
+const COMPRESSED_TIMES: f64 = 100.0;
+const COMPRESSED_OF_USED: f64 = 0.1;
+const COMPRESSED_OF_ALL: f64 = 0.02;
+/// Routes that are told by name.
+const ROUTES_NAMED: usize = 3;
+/// Of the requests that are put off, and in a second, those that were before and come too soon.
+const REPEATED: f64 = 0.5;
+const REPEATED_RATE: f64 = 5.0;
 
 pub(super) fn file_cache_small(window: &Window<'_>) -> Vec<Seen> {
     let window = &window.quoting(|settings| {
@@ -75,6 +86,56 @@ fn larger_cache(window: &Window<'_>, bound: Eviction) -> Change {
             "let the process hold more descriptors: `LimitNOFILE=` of the service (`ulimit -Hn`), then restart the server",
         ),
     }
+}
+
+pub(super) fn compress_again(window: &Window<'_>) -> Vec<Seen> {
+    let window = &window.quoting(compressing_routes);
+    let times = window.times(|sample| &sample.counted.file_compression);
+    let seconds = times.sum_nanos() as f64 / 1e9;
+    let used = window.risen(|sample| sample.info.used.cpu_micros) as f64 / 1e6;
+    let of_used = if used > 0.0 { seconds / used } else { 0.0 };
+    let of_all = seconds / window.seconds() / window.processors();
+    let ratio = all([
+        over(times.count() as f64, COMPRESSED_TIMES),
+        over(of_used, COMPRESSED_OF_USED),
+        over(of_all, COMPRESSED_OF_ALL),
+    ]);
+    let (routes, count) = (compressing_routes(window.settings()), times.count());
+    let sentence = || {
+        format!(
+            "{} compressed again each time that they were asked for {}, which took {} of the processor time that the server has used: files that \
+             are too large to be kept compressed{}",
+            were(count, "file"),
+            window.span(),
+            percent(of_used.min(1.0)),
+            told_routes(&routes)
+        )
+    };
+    of_server(window, ratio, sentence, || {
+        Change::told(
+            "compress them once: `precompressed \"br\" \"gz\"` in the route, and `find ROOT -type f -size +1M -exec brotli -k {} + -exec gzip -k {} +` \
+             whenever they change; or `compress off` in a route of such files",
+        )
+    })
+}
+
+/// Routes whose files are compressed while they are sent.
+fn compressing_routes(settings: &Settings) -> Vec<String> {
+    let is_one = |route: &Route| {
+        let Action::Files(files) = &route.action else { return false };
+        files.precompressed.is_empty()
+            && route.compress.as_ref().is_some_and(|compress| !compress.codings.is_empty())
+    };
+    let sites = settings.sites.iter().flat_map(|site| site.routes.iter().map(move |route| (site, route)));
+    let name = |site: &Site| site.names.first().map(ToString::to_string).unwrap_or_default();
+    let routes = sites.filter(|(_, route)| is_one(route));
+    routes.map(|(site, route)| format!("{} {}", name(site), route.pattern)).take(ROUTES_NAMED + 1).collect()
+}
+
+/// Nothing where they are many.
+fn told_routes(routes: &[String]) -> String {
+    let is_few = (1..=ROUTES_NAMED).contains(&routes.len());
+    if is_few { format!(" (route {})", routes.join(", ")) } else { String::new() }
 }
 
 pub(super) fn tickets(window: &Window<'_>) -> Vec<Seen> {
@@ -170,6 +231,41 @@ fn busiest_errors(window: &Window<'_>) -> Option<String> {
         sites.flat_map(|site| site.routes.iter().map(|(route, _)| (site.name.as_str(), route.as_str())));
     let risen = routes.map(|(site, route)| (window.risen(|sample| errors(sample, site, route)), site, route));
     risen.max().filter(|(count, ..)| *count > 0).map(|(_, site, route)| format!("{site} {route}"))
+}
+
+pub(super) fn retry_storm(window: &Window<'_>) -> Vec<Seen> {
+    let window = &window.quoting(|settings| settings.busy.retry_after);
+    let repeated = |sample: &Sample| sample.counted.requests_repeated;
+    let put_off = |sample: &Sample| sample.counted.requests_put_off;
+    let of_put_off = share(window.step(repeated), window.step(put_off));
+    let rate = window.step(repeated) as f64 / window.step_seconds();
+    let ratio = all([over(of_put_off, REPEATED), over(rate, REPEATED_RATE)]);
+    let sentence = || {
+        format!(
+            "{} of the requests that are refused for now (429, 503), {rate:.0} in a second, were refused before, and come again before the time in \
+             `Retry-After` is over: clients make more load of being turned away",
+            percent(of_put_off)
+        )
+    };
+    of_server(window, ratio, sentence, || {
+        // What limits refuse has a time that is computed: a longer one is for those of the busy answer.
+        let busy = |sample: &Sample| {
+            let counted = &sample.counted;
+            let full = [QueueRefusal::Full, QueueRefusal::Age].map(|why| counted.queue_refusals.count(why));
+            full.into_iter().sum::<u64>() + counted.requests_shed
+        };
+        let after = window.settings().busy.retry_after;
+        match 2 * window.step(busy) >= window.step(put_off) {
+            true => {
+                let text = tidegate_config::duration_text;
+                let how = "twice as long, for clients that keep to it; a `ban` (`statuses=\"503\"`) keeps out who does not";
+                Change::of("busy-answer retry-after", text(after), text(after.saturating_mul(2)), how)
+            }
+            false => Change::told(
+                "have clients wait for as long as `Retry-After` says, longer each time; a `ban` (`statuses=\"429\"`) keeps out who does not",
+            ),
+        }
+    })
 }
 
 pub(super) fn files_cut(window: &Window<'_>) -> Vec<Seen> {

@@ -250,6 +250,11 @@ pub const SERVER: &[Case] = &[
         }),
     ),
     (
+        "compress-again",
+        |s| (0..20).for_each(|_| s.stats.file_compression.record(Duration::from_millis(100))),
+        Some(|s| (0..20).for_each(|_| s.stats.file_compression.record(Duration::from_millis(20)))),
+    ),
+    (
         "tickets",
         |s| s.stats.tls_handshakes.add(Handshake::Refused, 300),
         Some(|s| s.stats.tls_handshakes.add(Handshake::Refused, 10)),
@@ -263,6 +268,17 @@ pub const SERVER: &[Case] = &[
         "not-found-storm",
         |s| (0..9_000).for_each(|_| s.stats.responses.add(404)),
         Some(|s| (0..1_000).for_each(|_| s.stats.responses.add(404))),
+    ),
+    (
+        "retry-storm",
+        |s| {
+            s.stats.requests_put_off.add(200);
+            s.stats.requests_repeated.add(160);
+        },
+        Some(|s| {
+            s.stats.requests_put_off.add(200);
+            s.stats.requests_repeated.add(40);
+        }),
     ),
     (
         "files-cut",

@@ -198,6 +198,18 @@ fn values_are_computed() {
             "8",
             "19",
         ),
+        // Most of them were refused by a queue that was full.
+        (
+            "retry-storm",
+            |s| {
+                s.stats.requests_put_off.add(200);
+                s.stats.requests_repeated.add(160);
+                s.stats.queue_refusals.add(QueueRefusal::Full, 200);
+            },
+            "busy-answer retry-after",
+            "1s",
+            "2s",
+        ),
         ("limit-keys", |s| s.info.rates[0].crowded += 4, "limit api keys", "100", "200"),
     ] {
         assert_eq!(change(name, happening), (setting.to_owned(), some(old), some(new)), "{name}");

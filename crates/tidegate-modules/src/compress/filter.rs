@@ -10,12 +10,14 @@ use super::file_source::FileSource;
 use super::stream::{BytesSource, EncodedStream, MessageSource};
 use super::{content_coding, is_worth_encoding, offered, token};
 use std::rc::Rc;
+use std::sync::Arc;
 use tidegate_config::settings::{Coding, Compress};
 use tidegate_core::filter::FilterHead;
 use tidegate_core::{Body, BodyStream, Exchange, Filter, ResponseFilter, memory};
 use tidegate_http::etag::entity_tags;
 use tidegate_http::field::list_elements;
 use tidegate_http::{CacheControl, ContentCoding, FieldLines, Status, coding};
+use tidegate_stats::Worker as Stats;
 
 /// Bodies up to this are encoded at once, and their length is known to the client.
 const SMALL: usize = 64 << 10;
@@ -26,12 +28,14 @@ const DIGESTS: [&str; 4] = ["Content-Digest", "Repr-Digest", "Digest", "Content-
 pub struct CompressFilter {
     settings: Rc<Compress>,
     offered: Box<[ContentCoding]>,
+    stats: Arc<Stats>,
 }
 
 impl CompressFilter {
-    /// With the settings of a route.
-    pub fn new(settings: &Compress) -> CompressFilter {
-        CompressFilter { settings: Rc::new(settings.clone()), offered: offered(settings).into() }
+    /// With the settings of a route, for a worker that counts there.
+    pub fn new(settings: &Compress, stats: &Arc<Stats>) -> CompressFilter {
+        let (settings, offered) = (Rc::new(settings.clone()), offered(settings).into());
+        CompressFilter { settings, offered, stats: stats.clone() }
     }
 
     /// The coding that the client likes best, and its level; `None` for none.
@@ -54,6 +58,7 @@ impl Filter for CompressFilter {
             chosen: self.choose(exchange),
             asks_weakly,
             made: Made::Nothing,
+            stats: self.stats.clone(),
         }))
     }
 
@@ -73,6 +78,7 @@ struct Compression {
     /// The client knows a weak tag.
     asks_weakly: bool,
     made: Made,
+    stats: Arc<Stats>,
 }
 
 /// What the content will be.
@@ -122,6 +128,8 @@ impl ResponseFilter for Compression {
             Made::Encoder(encoder, weight) => (encoder, weight),
         };
         let (len, mut may_end_with_trailers) = (body.len(), false);
+        // A file has the same bytes each time.
+        let timed = matches!(body, Body::File(_)).then_some(self.stats);
         let (source, flushes): (Box<dyn BodyStream>, bool) = match body {
             Body::Bytes(bytes) => (Box::new(BytesSource { bytes, taken: 0 }), false),
             Body::Prebuilt(message) => (Box::new(MessageSource { message, taken: 0 }), false),
@@ -132,7 +140,7 @@ impl ResponseFilter for Compression {
             }
             body @ (Body::Empty | Body::Parts(_) | Body::Tunnel { .. }) => return body,
         };
-        let stream = EncodedStream::new(encoder, source, len, flushes).weighing(weight);
+        let stream = EncodedStream::new(encoder, source, len, flushes).weighing(weight).timed(timed);
         Body::Stream { len: None, has_trailers: may_end_with_trailers, stream: Box::new(stream) }
     }
 }
@@ -242,7 +250,8 @@ mod tests {
         let fields: Vec<Field<'_>> =
             request.iter().map(|&(name, value)| Field { name, value: value.as_bytes() }).collect();
         let exchange = Exchange { fields: Fields::new(&fields), ..Exchange::empty() };
-        let filter = CompressFilter::new(&settings()).prepare(&exchange).expect("there are codings");
+        let filter =
+            CompressFilter::new(&settings(), &Arc::default()).prepare(&exchange).expect("there are codings");
         filter::apply(filter, response)
     }
 

@@ -5,13 +5,16 @@
 //! its source has nothing for now, what has been taken so far is flushed, so that a slow producer reaches
 //! its client.
 
-use super::encoder::{Encoder, Goal};
+use super::encoder::{Encoder, Goal, Step};
 use std::io;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use tidegate_core::body_stream::Splice;
 use tidegate_core::{BodyStream, Chunk, Message};
 use tidegate_http::FieldLines;
+use tidegate_io::clock::monotonic_ns;
+use tidegate_stats::Worker as Stats;
 
 /// Plain bytes held at most.
 const CHUNK: usize = 32 << 10;
@@ -35,6 +38,9 @@ pub(super) struct EncodedStream {
     trailers: FieldLines,
     /// This turn's share is used up: let others run first.
     rests: bool,
+    /// Nanoseconds that encoding took, and where that is counted.
+    took: u64,
+    timed: Option<Arc<Stats>>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -68,12 +74,34 @@ impl EncodedStream {
             state: State::Clean,
             trailers: FieldLines::new(),
             rests: false,
+            took: 0,
+            timed: None,
         }
     }
 
+    /// The same; how long encoding takes, all in all, is counted there.
+    pub(super) fn timed(mut self, stats: Option<Arc<Stats>>) -> EncodedStream {
+        self.timed = stats;
+        self
+    }
+
+    fn step(&mut self, goal: Goal, turn: usize, output: &mut [u8]) -> io::Result<Step> {
+        let input = match goal {
+            Goal::More => &self.chunk[self.taken..self.filled.min(self.taken + turn)],
+            Goal::Flush | Goal::Finish => &[],
+        };
+        let began = self.timed.is_some().then(monotonic_ns);
+        let step = self.encoder.step(goal, input, output);
+        if let Some(began) = began {
+            self.took += monotonic_ns().saturating_sub(began);
+        }
+        step
+    }
+
     /// The same, with an encoder of so many bytes.
-    pub(super) fn weighing(self, weight: usize) -> EncodedStream {
-        EncodedStream { weight, ..self }
+    pub(super) fn weighing(mut self, weight: usize) -> EncodedStream {
+        self.weight = weight;
+        self
     }
 
     /// Sees to it that the chunk holds something. `false` at the end of the source.
@@ -136,11 +164,7 @@ impl BodyStream for EncodedStream {
                     Poll::Pending => return Poll::Pending,
                 },
             };
-            let input = match goal {
-                Goal::More => &self.chunk[self.taken..self.filled.min(self.taken + turn)],
-                Goal::Flush | Goal::Finish => &[],
-            };
-            let step = self.encoder.step(goal, input, &mut buffer[written..])?;
+            let step = self.step(goal, turn, &mut buffer[written..])?;
             self.taken += step.read;
             written += step.written;
             turn -= step.read;
@@ -180,6 +204,14 @@ impl BodyStream for EncodedStream {
 
     fn held(&self) -> usize {
         self.weight + self.chunk.capacity() + self.trailers.as_bytes().len() + self.source.held()
+    }
+}
+
+impl Drop for EncodedStream {
+    fn drop(&mut self) {
+        if let Some(stats) = self.timed.as_ref().filter(|_| self.took > 0) {
+            stats.file_compression.record_nanos(self.took);
+        }
     }
 }
 

@@ -17,8 +17,7 @@ mod admin;
 mod assets;
 
 use crate::status::{
-    Format, HistoryRange, StatusSource, findings_report, is_our_host, is_same_site, report, requests_report,
-    slow_report,
+    Format, HistoryRange, Report, StatusSource, is_our_host, is_same_site, requests_report, slow_report,
 };
 use serde_json::json;
 use std::rc::Rc;
@@ -126,14 +125,14 @@ impl Console {
                     // A server that remembers nothing answers with a sentence.
                     answer.filter(|text| text.starts_with('{')).map_or_else(untold, told)
                 }
-                Data::Status { with_sites } => match source.gather(with_sites).await {
-                    Some((info, counted)) => told(report(info, counted, Format::Json)),
-                    None => silent(),
-                },
-                Data::Findings => match source.gather(false).await {
-                    Some((info, _)) => told(findings_report(&info.findings, &info.turned_away, Format::Json)),
-                    None => silent(),
-                },
+                Data::Status { with_sites } => {
+                    let report = if with_sites { Report::Server(Format::Json, None) } else { Report::Totals };
+                    source.report(report).await.map_or_else(silent, told)
+                }
+                Data::Findings => {
+                    let report = Report::Findings(Format::Json);
+                    source.report(report).await.map_or_else(silent, told)
+                }
             }
         }))
     }
@@ -201,7 +200,7 @@ fn silent() -> Response {
     )
 }
 
-fn told(json: String) -> Response {
+fn told(json: impl Into<Vec<u8>>) -> Response {
     finish(Response::content(Status::OK, Format::Json.media_type(), json).with("Cache-Control", "no-store"))
 }
 

@@ -1,7 +1,7 @@
 //! The console as a whole, before a source that answers at once.
 
 use super::*;
-use crate::status::{ServerInfo, TurnedAway};
+use crate::status::{Report, ServerInfo, TurnedAway};
 use std::os::fd::OwnedFd;
 use std::task::{Context, Poll, Waker};
 use tidegate_config::settings::{Access, HostPattern};
@@ -15,14 +15,14 @@ use tidegate_stats::series::{SeriesFigures, SiteFigures};
 struct Fake;
 
 impl StatusSource for Fake {
-    fn gather(&self, with_series: bool) -> LocalFuture<Option<(ServerInfo, Snapshot)>> {
+    fn report(&self, report: Report) -> LocalFuture<Option<Vec<u8>>> {
         let site = SiteFigures { name: "<a>".into(), ..SiteFigures::default() };
         let series = SeriesFigures { sites: vec![site], ..SeriesFigures::default() };
-        let series = if with_series { series } else { SeriesFigures::default() };
+        let series = if report.has_series() { series } else { SeriesFigures::default() };
         let limit = TurnedAway { limit: "limits connections".into(), count: 3, ..TurnedAway::default() };
         let turned_away = vec![limit];
         let info = ServerInfo { version: "0.1.0".into(), series, turned_away, ..ServerInfo::default() };
-        Box::pin(std::future::ready(Some((info, Snapshot::default()))))
+        Box::pin(std::future::ready(Some(report.write(info, Snapshot::default()))))
     }
 
     fn admin(&self) -> LocalFuture<Option<OwnedFd>> {

@@ -64,6 +64,11 @@ pub enum Cached {
 }
 
 impl FileCache {
+    /// Where its worker counts.
+    pub fn stats(&self) -> &Arc<Stats> {
+        &self.stats
+    }
+
     /// An empty cache. Without a watcher, age alone tells that a file may have changed.
     pub fn new(limits: settings::FileCache, stats: Arc<Stats>, watcher: Option<Watcher>) -> FileCache {
         let mut cache = FileCache {

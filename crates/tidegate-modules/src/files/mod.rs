@@ -140,7 +140,10 @@ impl Files {
             listing: files.listing.clone().map(Arc::new),
             ranges: route.limits.as_ref().unwrap_or(&server.limits.request).ranges,
             is_dressed_later: decoration.has_placeholders(),
-            stream_filter: maker.compress.as_ref().map(compress::CompressFilter::new),
+            stream_filter: maker
+                .compress
+                .as_ref()
+                .map(|settings| compress::CompressFilter::new(settings, shared.cache.borrow().stats())),
             maker,
         };
         Files { inner: Rc::new(inner) }

@@ -2,6 +2,7 @@
 //! from where it comes from.
 
 use super::HistoryRange;
+use serde::{Deserialize, Serialize};
 use std::net::Ipv4Addr;
 use tidegate_core::Exchange;
 use tidegate_core::hosts::{Names, host};
@@ -41,7 +42,7 @@ pub(super) enum Action {
 }
 
 /// The forms of a report.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Format {
     /// A page.
     Html,

@@ -42,8 +42,47 @@ struct OfSketch {
     names: Vec<(String, u64, u64)>,
 }
 
+/// The name of a kind that has come most often.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BusiestName {
+    /// Fit to be shown.
+    pub name: String,
+    /// Its requests: so many or less.
+    pub requests: u64,
+    /// By so many less at most.
+    pub error: u64,
+    /// Of all names together.
+    pub total: u64,
+}
+
+/// The busiest path and client of the last minutes.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct BusiestNames {
+    /// Without its query.
+    pub path: Option<BusiestName>,
+    /// Its address.
+    pub client: Option<BusiestName>,
+}
+
+/// The first of the report.
+pub fn busiest_names(answers: &[String]) -> BusiestNames {
+    let (sums, ..) = add_up(answers);
+    let [paths, _, clients, ..] = &sums;
+    let first = |sum: &Sum| {
+        let (bytes, Frequency { count, error }) = *sum.top(1).first()?;
+        Some(BusiestName { name: cell_of(&name(bytes)), requests: count, error, total: sum.total() })
+    };
+    BusiestNames { path: first(paths), client: first(clients) }
+}
+
 /// The report on them.
 pub fn busiest_report(answers: &[String], format: Format) -> String {
+    let (sums, since, silent) = add_up(answers);
+    if format == Format::Json { to_json(&sums, since, silent) } else { to_text(&sums, since, silent) }
+}
+
+/// All workers together: what each kind sums up to, since when, and how many have said nothing.
+fn add_up(answers: &[String]) -> ([Sum; KINDS.len()], i64, u64) {
     let mut sums: [Sum; KINDS.len()] = Default::default();
     let (mut since, mut silent) = (None, 0);
     for answer in answers {
@@ -62,8 +101,7 @@ pub fn busiest_report(answers: &[String], format: Format) -> String {
             }
         }
     }
-    let since = since.unwrap_or(0);
-    if format == Format::Json { to_json(&sums, since, silent) } else { to_text(&sums, since, silent) }
+    (sums, since.unwrap_or(0), silent)
 }
 
 fn name(bytes: &[u8]) -> String {
@@ -127,5 +165,11 @@ mod tests {
         assert_eq!(json["paths"]["top"][0], json!({ "name": "/a", "requests": 27, "error": 3 }));
         assert_eq!((&json["paths"]["error_bound"], &json["hosts"]["requests"]), (&json!(3), &json!(0)));
         assert_eq!(json["clients"]["top"][0]["name"], "192.0.2.7");
+        let BusiestNames { path, client } = busiest_names(&answers);
+        let of = |name: &str, requests, error, total| {
+            Some(BusiestName { name: name.into(), requests, error, total })
+        };
+        assert_eq!((path, client), (of("/a", 27, 3, 43), of("192.0.2.7", 8, 0, 8)));
+        assert_eq!(busiest_names(&[]), BusiestNames::default());
     }
 }

@@ -31,6 +31,7 @@ mod pools;
 mod printable;
 pub mod providers;
 mod rates;
+mod rendering;
 mod report;
 mod requests;
 mod settings;
@@ -42,7 +43,7 @@ mod xml;
 
 pub use ask::Format;
 pub(crate) use ask::{is_our_host, is_same_site};
-pub use busiest::busiest_report;
+pub use busiest::{BusiestName, BusiestNames, busiest_names, busiest_report};
 pub use finding::{Change, Finding, TurnedAway, findings_report};
 pub use history::{HistoryRange, history_report};
 pub(crate) use html::Escaped;
@@ -51,8 +52,9 @@ pub use lanes::LaneReport;
 pub use printable::{printable, printable_json};
 pub use providers::ProviderReport;
 pub use rates::{QueueReport, RateKind, RateReport};
+pub use rendering::Report;
 pub use requests::{requests_report, slow_report};
-pub use settings::settings_report;
+pub use settings::{add_log_level, settings_report};
 pub use tail::{CancelReport, TailReport, TailRow, cancel_report, tail_report};
 pub use workers::WorkerFigures;
 
@@ -80,9 +82,8 @@ const CONTENT_POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; for
 
 /// Where the page gets what it shows.
 pub trait StatusSource {
-    /// What the server is, and what all its workers have counted, those of other processes too; `with_series`: for each site and
-    /// route as well, which is most of it. `None` when nobody answers.
-    fn gather(&self, with_series: bool) -> LocalFuture<Option<(ServerInfo, Snapshot)>>;
+    /// A report, as it is sent, of all processes together; `None` where nobody can tell.
+    fn report(&self, report: Report) -> LocalFuture<Option<Vec<u8>>>;
 
     /// Asks every worker (`Registry::ask`) and waits for the answers, in any order; a worker that has ended
     /// may be left out. The questions of this page: `requests`, `slow` and `busiest` (answered with a JSON object), `cache report` (answered with a JSON object), `cache
@@ -374,8 +375,8 @@ impl StatusPage {
             View::Busiest => return table(source, "busiest", busiest_report, question),
             View::Findings => {
                 return Reply::Later(Box::pin(async move {
-                    let Some((info, _)) = source.gather(false).await else { return silent() };
-                    content(format, findings_report(&info.findings, &info.turned_away, format), refresh)
+                    let report = source.report(Report::Findings(format)).await;
+                    report.map_or_else(silent, |report| content(format, report, refresh))
                 }));
             }
             View::History(range) => {
@@ -389,8 +390,8 @@ impl StatusPage {
             View::CacheList if format.has_cache() => true,
             _ => {
                 return Reply::Later(Box::pin(async move {
-                    let Some((info, counted)) = source.gather(true).await else { return silent() };
-                    content(format, report::Server { info, counted }.body(format, refresh), refresh)
+                    let report = source.report(Report::Server(format, refresh)).await;
+                    report.map_or_else(silent, |report| content(format, report, refresh))
                 }));
             }
         };

@@ -99,7 +99,7 @@ impl Server {
             Format::Json => self.to_json(),
             Format::Xml => xml::write(&self.info, &self.counted, &self.buckets()),
             Format::Prometheus | Format::Protobuf => self.exposition().text,
-            Format::OpenMetrics => openmetrics(&self.exposition().text),
+            Format::OpenMetrics => openmetrics(&self.exposition()),
         }
     }
 

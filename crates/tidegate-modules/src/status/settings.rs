@@ -1,7 +1,7 @@
 //! The settings in force as a report: for each directive its value, and where it was written.
 
 use super::ask::Format;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 use std::fmt::Write;
 
 /// Where values and places begin.
@@ -16,6 +16,16 @@ pub fn settings_report(in_force: &Value, format: Format) -> String {
     let mut text = "Settings:\n-----\n".to_owned();
     list(in_force, 0, &mut text);
     text
+}
+
+/// Adds what an operator has asked for in place of the level of the error log.
+pub fn add_log_level(in_force: &mut Value, level: &str) {
+    let Some(directives) = in_force.as_array_mut() else { return };
+    let asked = json!({ "level": level });
+    match directives.iter_mut().find(|one| one["directive"] == "error-log") {
+        Some(log) => log["until_reload"] = asked,
+        None => directives.push(json!({ "directive": "error-log", "until_reload": asked })),
+    }
 }
 
 fn list(directives: &Value, depth: usize, text: &mut String) {
@@ -35,6 +45,9 @@ fn directive(told: &Value, depth: usize, text: &mut String) {
     line(text, depth, word("directive"), &values.join(" "), at);
     for (name, value) in defaults {
         line(text, depth + 1, name, &shown(value), "default");
+    }
+    for (name, value) in told["until_reload"].as_object().unwrap_or(&nothing) {
+        line(text, depth + 1, name, &shown(value), "`tidegate log-level`, until the next reload");
     }
     match &told["children"] {
         Value::Object(pairs) => {

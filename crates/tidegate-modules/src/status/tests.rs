@@ -17,7 +17,7 @@ struct Fake {
 }
 
 impl StatusSource for Fake {
-    fn gather(&self, _: bool) -> LocalFuture<Option<(ServerInfo, Snapshot)>> {
+    fn report(&self, report: Report) -> LocalFuture<Option<Vec<u8>>> {
         let stats = tidegate_stats::Worker::default();
         stats.requests.add(42);
         let process = ProcessInfo {
@@ -58,7 +58,7 @@ impl StatusSource for Fake {
             otlp: Some(OtlpReport::default()),
             used_by_master: Used::default(),
         };
-        Box::pin(std::future::ready(Some((info, stats.snapshot()))))
+        Box::pin(std::future::ready(Some(report.write(info, stats.snapshot()))))
     }
 
     fn admin(&self) -> LocalFuture<Option<OwnedFd>> {

@@ -1,6 +1,7 @@
 //! What sites and routes have counted, as plain values with their names: added up over workers, processes and upgrades.
 
 use super::directory::Place;
+use super::exemplars::{self, Exemplar};
 use super::{OTHER, SeriesDirectory, SeriesId, SeriesNames, SeriesTable};
 use crate::histogram::Distribution;
 use crate::kind::{GatewayFailure, KindCounts};
@@ -59,6 +60,9 @@ pub struct RouteFigures {
     /// How long it took.
     #[serde(skip_serializing_if = "Times::is_empty")]
     pub times: Times,
+    /// Of the buckets of how long all of it took: the last sampled requests.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub exemplars: Vec<Exemplar>,
 }
 
 /// How long requests took.
@@ -158,6 +162,7 @@ impl RouteFigures {
             self.failures.get_or_insert_default().merge(theirs);
         }
         self.times.merge(&other.times);
+        exemplars::merge(&mut self.exemplars, &other.exemplars);
     }
 }
 
@@ -194,6 +199,11 @@ impl SeriesFigures {
                     by_number.resize_with(at + 1, RouteFigures::default);
                 }
                 by_number[at].merge(&counted);
+            }
+            for (id, exemplar) in table.exemplars() {
+                if let Some(route) = by_number.get_mut(id.number() as usize) {
+                    exemplars::merge(&mut route.exemplars, &[exemplar]);
+                }
             }
             figures.folded = figures.folded.wrapping_add(table.folded());
         }
@@ -232,6 +242,14 @@ impl SeriesFigures {
             });
         }
         figures
+    }
+
+    /// Forgets single requests.
+    pub fn without_exemplars(&mut self) {
+        for site in &mut self.sites {
+            site.unrouted.exemplars = Vec::new();
+            site.routes.iter_mut().for_each(|(_, figures)| figures.exemplars = Vec::new());
+        }
     }
 
     /// Adds what was counted elsewhere.

@@ -10,11 +10,13 @@
 //! site is known counts for [`SeriesId::NONE`].
 
 mod directory;
+mod exemplars;
 mod figures;
 mod prometheus;
 mod table;
 
 pub use directory::{SeriesDirectory, SeriesName, SeriesNames, SiteIds};
+pub use exemplars::{Exemplar, SampledRequest};
 pub use figures::{RouteFigures, SeriesFigures, SiteFigures, Times};
 pub use prometheus::write_buckets;
 pub use table::{Answered, Phase, SeriesTable};

@@ -67,6 +67,10 @@ impl SeriesFigures {
             }
             for Row { labels, figures } in timed.iter().filter(|_| has_any) {
                 write_histogram(out, &name, labels, figures.times.rows()[phase].2);
+                // Of what the whole request took, which is the first of them.
+                for exemplar in figures.exemplars.iter().filter(|_| phase == 0) {
+                    out.exemplar(&name, labels, exemplar);
+                }
             }
         }
         let text = &mut out.text;

@@ -5,6 +5,7 @@
 //! from the store, which is cold and locks; with none left, times go to the histogram of the site, and are counted there
 //! as [`SeriesTable::folded`].
 
+use super::exemplars::{Exemplar, Exemplars, SampledRequest};
 use super::figures::{RouteFigures, Times};
 use super::{SeriesDirectory, SeriesId, SeriesName};
 use crate::cell::Counter;
@@ -160,6 +161,7 @@ pub struct SeriesTable {
     shelves: [OnceLock<Box<[Block; SHELF]>>; BLOCKS / SHELF],
     store: Mutex<Store>,
     folded: Counter,
+    exemplars: Exemplars,
     /// Whose idea of slow is looked at next.
     learner: AtomicU32,
     names: OnceLock<Arc<SeriesDirectory>>,
@@ -198,6 +200,7 @@ impl Default for SeriesTable {
             shelves: [const { OnceLock::new() }; BLOCKS / SHELF],
             store: Mutex::default(),
             folded: Counter::new(),
+            exemplars: Exemplars::default(),
             learner: AtomicU32::new(0),
             names: OnceLock::new(),
         };
@@ -340,6 +343,24 @@ impl SeriesTable {
         if let Some((_, rest)) = self.place(id) {
             self.record(rest, phase, elapsed);
         }
+    }
+
+    /// Makes room for sampled requests, which settings may have.
+    pub fn prepare_exemplars(&self) {
+        self.exemplars.prepare();
+    }
+
+    /// Remembers a sampled request of a route that is counted.
+    #[cold]
+    pub fn sampled(&self, id: SeriesId, request: &SampledRequest<'_>) {
+        if self.place(id).is_some() {
+            self.exemplars.remember(id, request);
+        }
+    }
+
+    /// The last sampled requests, by bucket.
+    pub(super) fn exemplars(&self) -> Vec<(SeriesId, Exemplar)> {
+        self.exemplars.read()
     }
 
     /// Counts a request of the server's own that was handed to a route.
@@ -489,6 +510,7 @@ impl SeriesTable {
                 connect: plain(Phase::Connect),
                 application: plain(Phase::Application),
             },
+            exemplars: Vec::new(),
         }
     }
 

@@ -126,6 +126,7 @@ fn schemas() -> Value {
             object(&["way"], json!({ "way": { "enum": ["serve", "drain", "pause"] } })),
             object(&["weight"], json!({ "weight": or_null("integer") })),
         ] },
+        "LogLevel": object(&["level"], json!({ "level": { "enum": ["error", "warn", "info", "debug"] } })),
         "Cancel": { "oneOf": [
             object(&["id"], json!({ "id": text })),
             object(&["selection"], json!({ "selection": text, "dry_run": truth })),

@@ -123,6 +123,24 @@ pub async fn reopen_logs(
     Ok(StatusCode::NO_CONTENT)
 }
 
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct LogLevel {
+    level: String,
+}
+
+/// `PATCH logs`
+pub async fn log_level(
+    State(app): State<Arc<App>>,
+    Extension(caller): Extension<Caller>,
+    body: Bytes,
+) -> Result<StatusCode, Problem> {
+    let LogLevel { level } = content(&body)?;
+    let level = level.parse().map_err(|why: String| Problem::wrong(&why))?;
+    order(&app, caller, &Request::LogLevel(level)).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
 /// `DELETE bans/ADDRESS`
 pub async fn lift(
     State(app): State<Arc<App>>,

@@ -261,6 +261,15 @@ pub const OPERATIONS: &[Operation] = &[
         ..NOTHING
     },
     Operation {
+        method: "patch",
+        path: "/api/v1/logs",
+        summary: "What the error log of all processes takes until settings are taken up",
+        content: Some("LogLevel"),
+        status: 204,
+        route: || patch(operate::log_level),
+        ..NOTHING
+    },
+    Operation {
         method: "post",
         path: "/api/v1/logs/reopen",
         summary: "Opens the logs anew, after a rotation",

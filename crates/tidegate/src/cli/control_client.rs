@@ -8,6 +8,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use tidegate_config::settings::Level;
 use tidegate_modules::gateway::balance::groups::{SteeringOrder, Way};
 use tidegate_modules::status::{Format, HistoryRange, printable_json};
 use tidegate_stats::history::Range;
@@ -340,6 +341,30 @@ pub struct LogsArguments {
 enum LogsAction {
     /// Opens the files at their paths, in place of those that are open
     Reopen,
+}
+
+/// Has the error log tell more or less, in all processes, until the next reload.
+#[derive(Args)]
+#[command(after_long_help = "\
+Examples:
+  tidegate log-level debug
+  tidegate reload                 what the settings say, again
+
+Exit codes:
+  0  it does
+  1  no server answers
+  2  the arguments are wrong")]
+pub struct LogLevelArguments {
+    /// error, warn, info or debug: what is less important is not written
+    #[arg(value_parser = str::parse::<Level>)]
+    level: Level,
+    #[command(flatten)]
+    server: Server,
+}
+
+/// `tidegate log-level`.
+pub fn log_level(arguments: &LogLevelArguments) -> Result<ExitCode> {
+    ask(&arguments.server, &Request::LogLevel(arguments.level))
 }
 
 /// `tidegate upstream`.

@@ -1,7 +1,8 @@
 //! What limits the server: a thread that samples the figures of all server processes and the machine every ten seconds, and
 //! keeps what the rules of `tidegate-findings` find in them.
 //!
-//! Workers are asked for nothing that they have not counted anyway. The thread ends with the master, which never waits for it;
+//! Workers are asked for nothing that they have not counted anyway; what comes most often only where there is a finding that a name
+//! is of use to. The thread ends with the master, which never waits for it;
 //! a reload tells it of the new settings, and what it knows stays.
 
 use super::cache_folders;
@@ -14,7 +15,7 @@ use std::time::{Duration, Instant};
 use tidegate_config::Settings;
 use tidegate_config::settings::LogTarget;
 use tidegate_core::log;
-use tidegate_findings::{Asked, Engine, Folder, Host, Sample, TurnedAwayLog, Windows};
+use tidegate_findings::{Asked, Engine, Folder, Host, Sample, TurnedAwayLog, Windows, name_busiest};
 use tidegate_modules::status::ServerInfo;
 
 /// How often it looks.
@@ -66,7 +67,9 @@ fn watch(told: &Receiver<Arc<Settings>>, status: &StatusRegistry) {
                     sample.host.folders = folders.read(&settings);
                     let turned_away = turned_away.take(&sample);
                     engine.take(sample);
-                    status.set_findings(engine.findings(), turned_away);
+                    let mut findings = engine.findings();
+                    name_busiest(&mut findings, || status.busiest_names());
+                    status.set_findings(findings, turned_away);
                 }
             }
         }

@@ -356,6 +356,9 @@ impl Master {
 
     /// A new revision is in force: its number.
     fn take_number(&mut self) {
+        if self.servers.log_level.is_some() {
+            self.set_log_level(None);
+        }
         let (addresses, total) = (self.listening(), self.current.layout.total());
         self.acme.adopt(&self.current.settings, &self.sender);
         self.history.adopt(&self.current.settings, &self.status_registry);
@@ -520,6 +523,10 @@ impl Master {
                 });
             }
             Event::Order(Request::RestartPool(name), responder) => self.restart_pool(name, responder),
+            Event::Order(Request::LogLevel(level), responder) => {
+                self.set_log_level(Some(level));
+                responder.send(Reply::ok(format!("the error log takes `{level}` until the next reload\n")));
+            }
             Event::Order(Request::ReopenLogs, responder) => {
                 self.reopen_logs();
                 responder
@@ -573,6 +580,9 @@ impl Master {
         if let Some(successor) = self.give_up_changes(ending.now) {
             ending.successor.get_or_insert(successor);
             ending.is_followed = true;
+        }
+        if !ending.now {
+            self.otlp.collect();
         }
         self.status_registry.set_draining();
         self.servers.is_ending = true;
@@ -628,6 +638,9 @@ impl Master {
         }
         if let Some((path, days)) = self.status_registry.history.totals() {
             self.disk.run("the totals of days", move || totals::keep(&path, days));
+        }
+        if !ending.now {
+            self.otlp.finish(ending.successor.is_none());
         }
         log::info(&said);
         self.writer.flush();

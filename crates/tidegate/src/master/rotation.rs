@@ -7,7 +7,7 @@ use crate::link::close_apart;
 use anyhow::{Context, Result};
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
-use tidegate_config::settings::LogTarget;
+use tidegate_config::settings::{Level, LogTarget};
 use tidegate_core::log;
 
 /// How long logs that have been opened wait for others, so that they are given to server processes together.
@@ -86,6 +86,13 @@ impl Master {
                 under_way.failures.push(format!("cannot reopen {target}: cannot start a thread: {error}"));
             }
         }
+    }
+
+    /// What the error log of all processes takes, until settings are taken up; `None`: what they say.
+    pub(super) fn set_log_level(&mut self, level: Option<Level>) {
+        log::set_level(level);
+        self.servers.give_log_level(level);
+        self.status_registry.set_log_level(level);
     }
 
     pub(super) fn have_reopened(&mut self, target: &LogTarget, outcome: Result<Logs, String>) {

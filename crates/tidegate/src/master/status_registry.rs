@@ -14,20 +14,23 @@ use crate::link::{Answer, Extent, Figures, Link, Question, ToMaster, ToServer, W
 use crate::version::VERSION;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
+use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::{Duration, Instant};
 use tidegate_config::settings::upstream::Upstream;
-use tidegate_config::settings::{Settings, Site};
+use tidegate_config::settings::{Level, Settings, Site};
 use tidegate_config::{ProcessEnvironment, WrittenSettings};
 use tidegate_core::rate::Client;
 use tidegate_core::selection::Selection;
 use tidegate_core::{log, series};
+use tidegate_io::sealed;
 use tidegate_io::usage::Usage;
 use tidegate_modules::gateway::balance::{self, report::GroupReport};
 use tidegate_modules::status::{
-    self, Finding, Format, InForce, OtlpReport, ProcessInfo, ServerInfo, TurnedAway, lanes, providers,
+    self, BusiestNames, Finding, Format, InForce, OtlpReport, ProcessInfo, Report, ServerInfo, TurnedAway,
+    lanes, providers,
 };
 use tidegate_stats::Exposition;
 use tidegate_stats::series::{SeriesFigures, SeriesNames};
@@ -56,6 +59,8 @@ pub struct StatusRegistry {
     pub history: HistoryKeeper,
     /// What the collector of OpenTelemetry has taken; `None` where there is none.
     otlp: Mutex<Option<OtlpReport>>,
+    /// Held by who makes a report with sites and routes.
+    reporting: Mutex<()>,
 }
 
 #[derive(Default)]
@@ -74,6 +79,8 @@ struct Facts {
     written: Arc<WrittenSettings>,
     /// Stores of responses.
     caches: Vec<String>,
+    /// What the error log takes in place of what they say.
+    log_level: Option<Level>,
     /// Upstream groups, and the members of each.
     groups: Vec<(String, Vec<String>)>,
     certificates: Vec<(String, Arc<Slot>)>,
@@ -194,6 +201,7 @@ impl StatusRegistry {
             admin: OnceLock::new(),
             history: HistoryKeeper::default(),
             otlp: Mutex::default(),
+            reporting: Mutex::default(),
         })
     }
 
@@ -283,6 +291,11 @@ impl StatusRegistry {
         self.facts().written = written;
     }
 
+    /// What the error log takes in place of what the settings say.
+    pub fn set_log_level(&self, level: Option<Level>) {
+        self.facts().log_level = level;
+    }
+
     /// The certificates of the revision in force, and where each comes from.
     pub fn set_certificates(&self, certificates: Vec<(String, Arc<Slot>)>) {
         self.facts().certificates = certificates;
@@ -305,6 +318,7 @@ impl StatusRegistry {
 
     /// All metrics as they are now.
     pub fn exposition(&self) -> Exposition {
+        let _alone = self.alone();
         let figures = self.figures_with_series();
         status::exposition(self.server(&figures), figures.counted)
     }
@@ -312,6 +326,11 @@ impl StatusRegistry {
     /// What each worker tells of sampled requests that have ended, to one who comes again within `lease`.
     pub fn spans(&self, lease: Duration) -> Vec<String> {
         self.ask_all(&format!("spans {}", lease.as_secs()))
+    }
+
+    /// The path and the client that have come most often in the last minutes.
+    pub fn busiest_names(&self) -> BusiestNames {
+        status::busiest_names(&self.ask("busiest"))
     }
 
     /// When the server started, seconds since 1970.
@@ -518,9 +537,12 @@ impl StatusRegistry {
         let asking = std::thread::Builder::new().name("tidegate-ask".into());
         let started = asking.spawn(move || {
             let said = match question {
-                Question::Figures(Extent::Totals) => status_registry.answer_with(status_registry.figures()),
-                Question::Figures(Extent::Series | Extent::Whole) => {
-                    status_registry.answer_with(status_registry.figures_with_series())
+                Question::Report(report) => {
+                    let memory = status_registry.sealed_report(report);
+                    let answer = ToServer::Answer(number, Answer::Report { memory: None });
+                    link.send(&answer, memory.into_iter().collect());
+                    status_registry.asking.fetch_sub(1, Relaxed);
+                    return;
                 }
                 Question::Workers(question) if question.starts_with("history ") => {
                     let asked = question.trim_start_matches("history ");
@@ -534,8 +556,10 @@ impl StatusRegistry {
                 }
                 Question::Workers(question) => Answer::Workers(status_registry.ask(&question)),
                 Question::Stores(order) => Answer::Stores(order.nothing()), // of the operator alone
-                Question::Wellness => Answer::Wellness(Wellness::default()), // of servers alone
-                Question::Admin => Answer::Admin { connection: None },      // answered before
+                // Of servers alone.
+                Question::Figures(_) => Answer::Workers(Vec::new()),
+                Question::Wellness => Answer::Wellness(Wellness::default()),
+                Question::Admin => Answer::Admin { connection: None }, // answered before
             };
             link.send(&ToServer::Answer(number, said), Vec::new());
             status_registry.asking.fetch_sub(1, Relaxed);
@@ -545,8 +569,17 @@ impl StatusRegistry {
         }
     }
 
-    fn answer_with(&self, figures: Figures) -> Answer {
-        Answer::Report(Box::new((self.server(&figures), figures.counted)))
+    /// A report in sealed memory; `None` where there is none to be had.
+    fn sealed_report(&self, report: Report) -> Option<OwnedFd> {
+        let _alone = report.has_series().then(|| self.alone());
+        let figures = if report.has_series() { self.figures_with_series() } else { self.figures() };
+        let bytes = report.write(self.server(&figures), figures.counted);
+        sealed::seal("tidegate-report", &bytes).ok()
+    }
+
+    /// Only one at a time makes a report with sites and routes: of ten thousand sites it takes a hundred megabytes.
+    fn alone(&self) -> MutexGuard<'_, ()> {
+        self.reporting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// What the server is.
@@ -599,6 +632,7 @@ impl StatusRegistry {
 
     /// The report.
     pub fn report(&self, format: Format) -> String {
+        let _alone = self.alone();
         let figures = self.figures_with_series();
         status::report(self.server(&figures), figures.counted, format)
     }
@@ -615,8 +649,15 @@ impl StatusRegistry {
                 status::findings_report(&facts.findings, &facts.turned_away, format)
             }
             Subject::Settings => {
-                let written = self.facts().written.clone();
-                status::settings_report(&written.in_force(&ProcessEnvironment), format)
+                let (written, level) = {
+                    let facts = self.facts();
+                    (facts.written.clone(), facts.log_level)
+                };
+                let mut in_force = written.in_force(&ProcessEnvironment);
+                if let Some(level) = level {
+                    status::add_log_level(&mut in_force, level.name());
+                }
+                status::settings_report(&in_force, format)
             }
             Subject::History(range) => self.history.report(range, format),
         }
@@ -741,6 +782,7 @@ fn retired(mut figures: Figures) -> Figures {
     figures.providers.clear();
     figures.workers.clear();
     figures.lanes.clear();
+    figures.series.without_exemplars();
     figures
 }
 

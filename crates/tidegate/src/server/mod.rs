@@ -230,6 +230,9 @@ impl Members {
             && let Ok(workers) = self.workers.read()
         {
             figures.series = SeriesFigures::of(&self.series, workers.iter().map(|(_, stats)| &stats.series));
+            if extent < Extent::Whole {
+                figures.series.without_exemplars();
+            }
         }
         figures
     }
@@ -266,7 +269,7 @@ fn answer(link: &Arc<Link>, members: &Arc<Members>, number: u64, question: Quest
             link.send(&ToMaster::Answer(number, figures), Vec::new());
             return;
         }
-        Question::Admin => return, // of the master alone
+        Question::Report(_) | Question::Admin => return, // of the master alone
         Question::Workers(_) | Question::Wellness | Question::Stores(_) => {}
     }
     // Workers answer between two turns, and stores may ask a disk: another thread waits for them.
@@ -276,7 +279,7 @@ fn answer(link: &Arc<Link>, members: &Arc<Members>, number: u64, question: Quest
         let said = match question {
             Question::Workers(question) => Answer::Workers(members.ask(&question)),
             Question::Stores(order) => Answer::Stores(members.carry_out(&order)),
-            Question::Wellness | Question::Figures(_) | Question::Admin => {
+            _ => {
                 let silent = members.hear("").iter().filter(|said| said.is_none()).count();
                 Answer::Wellness(members.limits.examine(silent))
             }

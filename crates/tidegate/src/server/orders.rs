@@ -225,6 +225,7 @@ impl Server {
                 }
                 self.tell(&ToMaster::LogsInUse);
             }
+            ToServer::LogLevel(level) => log::set_level(level),
             ToServer::Unreadable { prepare: Some(number), why } => {
                 self.unreadable = None;
                 self.tell(&ToMaster::Failed(number, unreadable(&why)));
@@ -429,7 +430,10 @@ impl Server {
                 }
                 // Who is still served is told of both.
                 Some(Event::Said(
-                    order @ (ToServer::Logs(_) | ToServer::Credentials(_) | ToServer::Access(_)),
+                    order @ (ToServer::Logs(_)
+                    | ToServer::LogLevel(_)
+                    | ToServer::Credentials(_)
+                    | ToServer::Access(_)),
                     files,
                 )) => {
                     let _ = self.obey(order, files);

@@ -1,13 +1,13 @@
 //! The status page's view of the whole server, from a worker: the master is asked over the link, and the
 //! worker goes on meanwhile.
 
-use crate::link::{Answer, Extent, Link, Question, ToMaster};
-use std::os::fd::OwnedFd;
+use crate::link::{Answer, Link, Question, ToMaster};
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use tidegate_io::LocalFuture;
 use tidegate_io::oneshot::{Promised, promise};
-use tidegate_modules::status::{ServerInfo, StatusSource};
-use tidegate_stats::Snapshot;
+use tidegate_io::sealed::SealedBytes;
+use tidegate_modules::status::{Report, StatusSource};
 
 /// The way to the master; `explain` has none.
 #[derive(Clone, Default)]
@@ -29,14 +29,13 @@ impl StatusView {
 }
 
 impl StatusSource for StatusView {
-    fn gather(&self, with_series: bool) -> LocalFuture<Option<(ServerInfo, Snapshot)>> {
-        let answer = self.ask(Question::Figures(if with_series { Extent::Whole } else { Extent::Totals }));
-        Box::pin(async move {
-            match answer.await {
-                Some(Answer::Report(report)) => Some(*report),
-                _ => None,
-            }
-        })
+    fn report(&self, report: Report) -> LocalFuture<Option<Vec<u8>>> {
+        let (bytes, promised) = promise();
+        if let Some(link) = &self.0 {
+            // The thread of the link reads it, so that the worker need not.
+            link.ask(ToMaster::Question, Question::Report(report), move |said| bytes.fulfil(read(said)));
+        }
+        Box::pin(async move { promised.await.flatten() })
     }
 
     fn admin(&self) -> LocalFuture<Option<OwnedFd>> {
@@ -58,4 +57,11 @@ impl StatusSource for StatusView {
             }
         })
     }
+}
+
+/// What lies in the memory of a report.
+fn read(answer: Answer) -> Option<Vec<u8>> {
+    let Answer::Report { memory } = answer else { return None };
+    let bytes = SealedBytes::map(memory?.as_fd()).ok()?;
+    Some(bytes.to_vec())
 }

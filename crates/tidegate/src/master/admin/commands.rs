@@ -142,7 +142,8 @@ impl Office {
             | Request::Stores(CacheOrder::Purge(_))
             | Request::Steer { .. }
             | Request::RestartPool(_)
-            | Request::ReopenLogs => {}
+            | Request::ReopenLogs
+            | Request::LogLevel(_) => {}
             _ => return Err((Refusal::Forbidden, "this cannot be ordered here".into())),
         }
         let is_rehearsal = matches!(request, Request::CancelAll { is_rehearsal: true, .. });

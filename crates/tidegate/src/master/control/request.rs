@@ -2,6 +2,7 @@
 
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
+use tidegate_config::settings::Level;
 use tidegate_core::selection::Selection;
 use tidegate_modules::cache_desk::CacheOrder;
 use tidegate_modules::gateway::balance::groups::{SteeringOrder, Way};
@@ -58,6 +59,8 @@ pub enum Request {
     RestartPool(String),
     /// Open the logs anew, after a rotation.
     ReopenLogs,
+    /// What the error log takes until the next reload.
+    LogLevel(Level),
     /// Hand over to a new program.
     Upgrade {
         /// `None` is the one that was started.
@@ -121,6 +124,7 @@ impl Request {
             }
             Request::RestartPool(name) => format!("restart-pool {name}"),
             Request::ReopenLogs => "reopen-logs".into(),
+            Request::LogLevel(level) => format!("log-level {level}"),
             Request::Stop { now, config } => line("stop", ("now", *now), ("of", config.as_deref())),
             Request::Upgrade { binary, allows_loss } => {
                 line("upgrade", ("allow-loss", *allows_loss), ("to", binary.as_deref()))
@@ -179,6 +183,7 @@ impl Request {
             }
             ("restart-pool", name) if !name.is_empty() => Request::RestartPool(name.into()),
             ("reopen-logs", "") => Request::ReopenLogs,
+            ("log-level", level) => Request::LogLevel(level.parse().ok()?),
             ("reload", rest) => {
                 let (allows_loss, config) = parse_order(rest, "allow-loss", "of")?;
                 Request::Reload { allows_loss, config }
@@ -320,6 +325,7 @@ mod tests {
             Request::Steer { group: "a".into(), member: "b".into(), order: SteeringOrder::Weight(None) },
             Request::RestartPool("my php".into()),
             Request::ReopenLogs,
+            Request::LogLevel(Level::Debug),
             Request::Lift("192.0.2.1".parse().unwrap()),
             Request::LiftAll,
             Request::Lift("2001:db8::1".parse().unwrap()),

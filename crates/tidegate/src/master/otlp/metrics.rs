@@ -4,14 +4,15 @@
 //! How long requests took has the name and the attributes of the semantic conventions for HTTP servers; everything else is
 //! `tidegate.` and what it is called for Prometheus, without the unit.
 
-use super::resource::{Origin, scope, text};
+use super::resource::{Origin, id_of, scope, text};
 use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceRequest;
 use opentelemetry_proto::tonic::common::v1::KeyValue;
+use opentelemetry_proto::tonic::metrics::v1::exemplar::Value as ExemplarValue;
 use opentelemetry_proto::tonic::metrics::v1::exponential_histogram_data_point::Buckets;
 use opentelemetry_proto::tonic::metrics::v1::metric::Data;
 use opentelemetry_proto::tonic::metrics::v1::number_data_point::Value as Number;
 use opentelemetry_proto::tonic::metrics::v1::{
-    AggregationTemporality, ExponentialHistogram, ExponentialHistogramDataPoint, Gauge, Metric,
+    AggregationTemporality, Exemplar, ExponentialHistogram, ExponentialHistogramDataPoint, Gauge, Metric,
     NumberDataPoint, ResourceMetrics, ScopeMetrics, Sum,
 };
 use tidegate_stats::{Exponential, Family, FamilyKind, Series};
@@ -115,7 +116,19 @@ fn histogram(series: &Series, times: Times, is_conventional: bool) -> Option<Exp
         zero_count: exponential.zero_count,
         zero_threshold: Exponential::ZERO_THRESHOLD,
         positive: buckets(exponential),
+        exemplars: counted.exemplars.iter().filter_map(|(_, exemplar)| told(exemplar)).collect(),
         ..ExponentialHistogramDataPoint::default()
+    })
+}
+
+/// A sampled request that stands for its bucket; `None` where its ids are none.
+fn told(exemplar: &tidegate_stats::series::Exemplar) -> Option<Exemplar> {
+    Some(Exemplar {
+        time_unix_nano: exemplar.at.saturating_mul(1_000_000),
+        trace_id: id_of(&exemplar.trace_id, 16)?,
+        span_id: id_of(&exemplar.span_id, 8)?,
+        value: Some(ExemplarValue::AsDouble(exemplar.seconds())),
+        ..Exemplar::default()
     })
 }
 
@@ -186,7 +199,8 @@ mod tests {
     fn buckets_are_dense_and_one_lower() {
         let exponential =
             Exponential { schema: Schema::Coarse, zero_count: 1, buckets: vec![(-2, 3), (0, 4), (1, 5)] };
-        let counts = Counts { count: 13, cumulative: Vec::new(), exponential: Some(exponential) };
+        let exponential = Some(exponential);
+        let counts = Counts { count: 13, exponential, ..Counts::default() };
         let metric = told(&family("tidegate_request_duration_seconds", FamilyKind::Histogram, Some(counts)));
         assert_eq!((metric.name.as_str(), metric.unit.as_str()), ("http.server.request.duration", "s"));
         let Some(Data::ExponentialHistogram(histogram)) = metric.data else { panic!("{metric:?}") };

@@ -63,6 +63,13 @@ fn attribute(name: &str, value: Value) -> KeyValue {
     KeyValue { key: name.to_owned(), value: Some(AnyValue { value: Some(value) }), ..KeyValue::default() }
 }
 
+/// What hexadecimal digits say, if they are as many as such an id has.
+pub(super) fn id_of(digits: &str, length: usize) -> Option<Vec<u8>> {
+    let pairs = (0..length).map(|at| digits.get(2 * at..2 * at + 2));
+    let bytes = pairs.map(|pair| u8::from_str_radix(pair?, 16).ok()).collect::<Option<Vec<_>>>()?;
+    (digits.len() == 2 * length).then_some(bytes)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -4,7 +4,7 @@
 //! Server processes keep what was not collected in bounded buffers (`core/spans.rs`), and here a bounded number waits for a
 //! collector that is away; what has no room is counted.
 
-use super::resource::{Origin, number, scope, text};
+use super::resource::{Origin, id_of, number, scope, text};
 use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
 use opentelemetry_proto::tonic::common::v1::KeyValue;
 use opentelemetry_proto::tonic::trace::v1::span::{Event, SpanKind};
@@ -115,9 +115,9 @@ impl Waiting {
 /// Of a request, and of the members that it was sent to; `None` where its ids are none.
 fn spans(row: &Row) -> Option<Vec<Span>> {
     let server = Span {
-        trace_id: bytes(&row.trace_id, 16)?,
-        span_id: bytes(&row.span_id, 8)?,
-        parent_span_id: bytes(&row.parent_id, 8).unwrap_or_default(),
+        trace_id: id_of(&row.trace_id, 16)?,
+        span_id: id_of(&row.span_id, 8)?,
+        parent_span_id: id_of(&row.parent_id, 8).unwrap_or_default(),
         trace_state: row.tracestate.clone(),
         flags: 1,
         name: format!("{} {}", method(&row.method), row.route).trim_end().to_owned(),
@@ -214,13 +214,6 @@ fn method(method: &str) -> &str {
     METHODS.iter().find(|known| **known == method).copied().unwrap_or("_OTHER")
 }
 
-/// What hexadecimal digits say, if they are as many as such an id has.
-fn bytes(digits: &str, length: usize) -> Option<Vec<u8>> {
-    let pairs = (0..length).map(|at| digits.get(2 * at..2 * at + 2));
-    let bytes = pairs.map(|pair| u8::from_str_radix(pair?, 16).ok()).collect::<Option<Vec<_>>>()?;
-    (digits.len() == 2 * length).then_some(bytes)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -284,7 +277,7 @@ mod tests {
         let lost = waiting.take_lost();
         assert_eq!(lost + waiting.clear(), 2002);
         for wrong in ["", "00f067aa0ba902b", "00f067aa0ba902b7ff", "zz f067aa0ba902b7", "é0f067aa0ba902b7"] {
-            assert_eq!(bytes(wrong, 8), None, "{wrong}");
+            assert_eq!(id_of(wrong, 8), None, "{wrong}");
         }
         waiting.collect(&[told(&ROW.replace("00f067aa0ba902b7", "none"), 1)]);
         assert_eq!((waiting.spans.len(), waiting.take_lost()), (0, 3));

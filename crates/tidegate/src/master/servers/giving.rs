@@ -9,7 +9,7 @@ use std::collections::HashSet;
 use std::io;
 use std::os::fd::OwnedFd;
 use tidegate_config::credentials::Credential;
-use tidegate_config::settings::LogTarget;
+use tidegate_config::settings::{Level, LogTarget};
 use tidegate_core::access_data::{self, AccessFile, DataPlace};
 use tidegate_core::log;
 use tidegate_core::tls::TlsUpdate;
@@ -50,8 +50,10 @@ impl Servers {
         let (places, memories) =
             copies(revision.access.files.all()).context("cannot copy what access asks of files")?;
         // One that is not told has ended, or does so now: that is what is heard of it.
+        let level = self.log_level;
         server.told(|link| {
-            link.order(&ToServer::Tls(update), Vec::new())
+            (level.is_none() || link.order(&ToServer::LogLevel(level), Vec::new()))
+                && link.order(&ToServer::Tls(update), Vec::new())
                 && (places.is_empty() || link.order(&ToServer::Access(places), memories))
                 && link.order_frame(frame, descriptors)
         });
@@ -62,6 +64,14 @@ impl Servers {
     pub fn give_tls(&mut self, update: &TlsUpdate) {
         for server in self.list.iter().filter(|server| !server.has_ended) {
             server.order(&ToServer::Tls(update.clone()), Vec::new());
+        }
+    }
+
+    /// Tells every process what the error log takes, those that begin later as well.
+    pub fn give_log_level(&mut self, level: Option<Level>) {
+        self.log_level = level;
+        for server in self.list.iter().filter(|server| !server.has_ended) {
+            server.order(&ToServer::LogLevel(level), Vec::new());
         }
     }
 

@@ -40,6 +40,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
 use std::time::{Duration, Instant};
+use tidegate_config::settings::Level;
 use tidegate_core::log;
 use tidegate_core::tls::TlsUpdate;
 use tidegate_io::passing;
@@ -114,6 +115,8 @@ pub struct Servers {
     last_id: u64,
     /// Times that a process was told to prepare.
     prepared: u64,
+    /// What the error log takes in place of what the settings say.
+    pub log_level: Option<Level>,
     status_registry: Arc<StatusRegistry>,
     pools: Arc<Pools>,
     upstreams: Arc<Upstreams>,
@@ -146,6 +149,7 @@ impl Servers {
             places: Vec::new(),
             last_id: 0,
             prepared: 0,
+            log_level: None,
             status_registry,
             pools,
             upstreams,

@@ -1,0 +1,166 @@
+//! Exemplars: of each bucket of a route's times the last sampled request, by the ids of its trace.
+//!
+//! A worker remembers them in a table of a fixed size, which is made where settings sample requests at all. A route and bucket
+//! have one place in it, which another one may take. See the OpenMetrics specification, section "Exemplars".
+
+use super::SeriesId;
+use crate::histogram::Distribution;
+use crate::prometheus::BOUNDS;
+use serde::{Deserialize, Serialize};
+use std::sync::{Mutex, PoisonError};
+
+/// Exemplars that a worker remembers.
+const PLACES: usize = 1024;
+/// Buckets that are exposed, the one without a bound among them.
+const BUCKETS: u32 = (*BOUNDS.end() - *BOUNDS.start() + 2) as u32;
+
+/// A sampled request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SampledRequest<'a> {
+    /// 32 hexadecimal digits.
+    pub trace_id: &'a str,
+    /// Sixteen hexadecimal digits.
+    pub span_id: &'a str,
+    /// When it ended: milliseconds since 1970.
+    pub at: u64,
+    /// How long it took.
+    pub nanos: u64,
+}
+
+/// The last sampled request of a bucket.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Exemplar {
+    /// Among those that are exposed, from 0.
+    pub(crate) bucket: u32,
+    /// 32 hexadecimal digits.
+    pub trace_id: String,
+    /// Sixteen hexadecimal digits.
+    pub span_id: String,
+    /// When it ended: milliseconds since 1970.
+    pub at: u64,
+    /// How long it took.
+    pub nanos: u64,
+}
+
+impl Exemplar {
+    /// The bound of its bucket as the reports write it.
+    pub(crate) fn bound(&self) -> String {
+        match BOUNDS.start() + self.bucket as i32 {
+            power if BOUNDS.contains(&power) => Distribution::bound(power).to_string(),
+            _ => "+Inf".to_owned(),
+        }
+    }
+
+    /// How long it took.
+    pub fn seconds(&self) -> f64 {
+        self.nanos as f64 / 1e9
+    }
+}
+
+/// Of each bucket the newer one.
+pub(super) fn merge(mine: &mut Vec<Exemplar>, theirs: &[Exemplar]) {
+    for exemplar in theirs.iter().filter(|exemplar| exemplar.bucket < BUCKETS) {
+        match mine.iter_mut().find(|known| known.bucket == exemplar.bucket) {
+            Some(known) if known.at < exemplar.at => *known = exemplar.clone(),
+            Some(_) => {}
+            None => mine.push(exemplar.clone()),
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Place {
+    series: u32,
+    bucket: u32,
+    trace_id: [u8; 32],
+    span_id: [u8; 16],
+    at: u64,
+    nanos: u64,
+}
+
+/// What a worker remembers. Empty until settings sample requests.
+#[derive(Debug, Default)]
+pub(super) struct Exemplars(Mutex<Vec<Option<Place>>>);
+
+impl Exemplars {
+    /// Makes room for some.
+    pub(super) fn prepare(&self) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).resize(PLACES, None);
+    }
+
+    /// Remembers a request, unless somebody reads at this moment.
+    pub(super) fn remember(&self, id: SeriesId, request: &SampledRequest<'_>) {
+        let Ok(mut places) = self.0.try_lock() else { return };
+        let (Ok(trace_id), Ok(span_id)) =
+            (request.trace_id.as_bytes().try_into(), request.span_id.as_bytes().try_into())
+        else {
+            return;
+        };
+        let seconds = request.nanos as f64 / 1e9;
+        let bucket = BOUNDS.take_while(|power| Distribution::bound(*power) < seconds).count() as u32;
+        let (series, &SampledRequest { at, nanos, .. }) = (id.number(), request);
+        let place = (series as usize).wrapping_mul(BUCKETS as usize).wrapping_add(bucket as usize) % PLACES;
+        if let Some(place) = places.get_mut(place) {
+            *place = Some(Place { series, bucket, trace_id, span_id, at, nanos });
+        }
+    }
+
+    /// All of them.
+    pub(super) fn read(&self) -> Vec<(SeriesId, Exemplar)> {
+        let places = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let digits = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        let told = |Place { series, bucket, trace_id, span_id, at, nanos }: Place| {
+            let (trace_id, span_id) = (digits(&trace_id), digits(&span_id));
+            (SeriesId::of(series), Exemplar { bucket, trace_id, span_id, at, nanos })
+        };
+        places.into_iter().flatten().map(told).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
+    const SPAN: &str = "00f067aa0ba902b7";
+
+    fn request(nanos: u64, at: u64) -> SampledRequest<'static> {
+        SampledRequest { trace_id: TRACE, span_id: SPAN, at, nanos }
+    }
+
+    #[test]
+    fn the_last_of_each_bucket_is_kept() {
+        let exemplars = Exemplars::default();
+        exemplars.remember(SeriesId::of(3), &request(1, 1));
+        assert!(exemplars.read().is_empty(), "nobody samples");
+        exemplars.prepare();
+        exemplars.remember(SeriesId::of(3), &SampledRequest { trace_id: "no id", ..request(1, 1) });
+        assert!(exemplars.read().is_empty());
+        for (nanos, at) in
+            [(1_000_000_000, 1), (1_000_000_001, 2), (900_000_000, 3), (64_000_000_001, 4), (1, 5)]
+        {
+            exemplars.remember(SeriesId::of(3), &request(nanos, at));
+        }
+        let told = exemplars.read();
+        let mut told: Vec<(String, u64)> = told.iter().map(|(_, one)| (one.bound(), one.at)).collect();
+        told.sort();
+        let of = |bound: &str, at| (bound.to_owned(), at);
+        assert_eq!(told, [of("+Inf", 4), of("0.00006103515625", 5), of("1", 3), of("2", 2)]);
+    }
+
+    #[test]
+    fn routes_share_a_bounded_table() {
+        let exemplars = Exemplars::default();
+        exemplars.prepare();
+        (0..100_000).for_each(|number| exemplars.remember(SeriesId::of(number), &request(1, 1)));
+        assert!(exemplars.read().len() <= PLACES);
+    }
+
+    #[test]
+    fn the_newer_one_stays() {
+        let of = |bucket, at| Exemplar { bucket, trace_id: TRACE.into(), span_id: SPAN.into(), at, nanos: 1 };
+        let mut mine = vec![of(1, 5), of(2, 5)];
+        merge(&mut mine, &[of(1, 4), of(2, 6), of(3, 1), of(BUCKETS, 9)]);
+        assert_eq!(mine, [of(1, 5), of(2, 6), of(3, 1)]);
+    }
+}
