@@ -61,6 +61,8 @@ pub(super) enum Fault {
     Silent,
     /// The client's content ended badly; the engine answers in place of whatever is said here.
     Client,
+    /// The application has given up the request while the client owed content. That says nothing of its health.
+    Owed(String),
     /// What came is no answer.
     Application(GatewayFailure, String),
 }
@@ -185,7 +187,7 @@ impl Attempts {
         let error = failed(link, &about, &fault, pick.as_ref());
         let is_sent = !matches!(fault, Fault::Unreachable(_));
         match (&fault, pick) {
-            (Fault::Client, _) | (_, None) => {}
+            (Fault::Client | Fault::Owed(_), _) | (_, None) => {}
             (Fault::Silent, Some(pick)) => pick.hung(routing),
             (_, Some(mut pick)) => pick.failed(routing),
         }
@@ -226,6 +228,10 @@ fn failed(link: &Link, about: &About, fault: &Fault, pick: Option<&Selection>) -
             failures.add(GatewayFailure::Silent, 1);
             log::error(format_args!("{about}: {name}: no answer within {:?}", link.timeout));
             Error { answer: answer::error(Status::GATEWAY_TIMEOUT), why: Some(GatewayFailure::Silent) }
+        }
+        Fault::Owed(said) => {
+            log::info(format_args!("502: {about}: {name}: {said}, while content of the client was still to come"));
+            Error { answer: answer::error(Status::BAD_GATEWAY), why: None }
         }
         Fault::Application(kind, said) => {
             failures.add(*kind, 1);

@@ -97,6 +97,8 @@ pub(super) enum Dialect {
 enum Fault {
     /// The connection was closed before anything of an answer came.
     Unanswered(io::Error),
+    /// The same, while the client owed content.
+    Owed(io::Error),
     /// It was closed, or failed, later.
     Broken(io::Error),
     Answer(AnswerError),
@@ -418,6 +420,7 @@ impl From<Fault> for attempts::Fault {
         use attempts::Fault::{Application, Client, Silent};
         match fault {
             Fault::Client => Client,
+            Fault::Owed(error) => attempts::Fault::Owed(error.to_string()),
             Fault::Silent => Silent,
             Fault::Answer(error) => Application(
                 match error {
@@ -465,8 +468,10 @@ struct Exchange {
     pick: Option<Selection>,
     is_reused: bool,
     is_sending: bool,
-    /// Monotonic, nanoseconds.
+    /// Monotonic, nanoseconds; later by what the client has let the application wait for its content.
     began: u64,
+    /// Since when the client is waited for: monotonic, nanoseconds.
+    owed_since: Option<u64>,
     silence: Silence,
     /// Armed on a new connection only.
     suspicion: Option<Pin<Box<Deadline>>>,
@@ -488,6 +493,7 @@ impl Exchange {
             pick,
             is_sending: true,
             began,
+            owed_since: None,
             silence: Silence::since(began, call.link.timeout),
             suspicion: None,
             starving: None,
@@ -535,6 +541,12 @@ impl Exchange {
         let Call { link, upload, target, .. } = call;
         let Some((connection, reader)) = &mut self.under_way else { return Poll::Ready(Err(Fault::Client)) };
         let mut is_refused = None;
+        // An application that gives up a client who owes it content has not failed.
+        let is_owed = self.owed_since.is_some();
+        let unanswered = |error| if is_owed { Fault::Owed(error) } else { Fault::Unanswered(error) };
+        if let Some(since) = self.owed_since.take() {
+            self.began += monotonic_ns().saturating_sub(since);
+        }
         if self.is_sending {
             match upload.poll_send(cx, connection) {
                 Poll::Pending => {}
@@ -568,7 +580,7 @@ impl Exchange {
                         })
                     });
                     return Poll::Ready(Err(if reader.is_empty() {
-                        Fault::Unanswered(end)
+                        unanswered(end)
                     } else {
                         Fault::Answer(AnswerError::Truncated)
                     }));
@@ -578,7 +590,7 @@ impl Exchange {
                 Poll::Ready(Ok((_, Err(error)))) => return Poll::Ready(Err(Fault::Answer(error))),
                 Poll::Ready(Err(error)) => {
                     return Poll::Ready(Err(if reader.is_empty() {
-                        Fault::Unanswered(error)
+                        unanswered(error)
                     } else {
                         Fault::Broken(error)
                     }));
@@ -587,10 +599,11 @@ impl Exchange {
             }
         }
         if let Some(error) = is_refused {
-            return Poll::Ready(Err(Fault::Unanswered(error)));
+            return Poll::Ready(Err(unanswered(error)));
         }
         if self.is_sending && upload.waits_for_client() {
             self.silence.ends(); // the client has a deadline of its own
+            self.owed_since = Some(monotonic_ns());
             return Poll::Pending;
         }
         // A new connection that is not served may stand behind idle ones.

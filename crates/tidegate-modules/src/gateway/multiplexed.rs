@@ -62,6 +62,8 @@ pub(super) struct Multiplexed {
 /// Why an attempt has failed.
 enum Fault {
     Stream(Http2Error),
+    /// The same, while the client owed content.
+    Owed(Http2Error),
     Silent,
     Client,
 }
@@ -103,8 +105,8 @@ impl Attempt for Multiplexed {
         weight.set(stream.held());
         let began = monotonic_ns();
         match self.head(&stream).await {
-            Ok(head) => {
-                let elapsed = Elapsed::nanos(monotonic_ns().saturating_sub(began));
+            Ok((head, owed)) => {
+                let elapsed = Elapsed::nanos(monotonic_ns().saturating_sub(began).saturating_sub(owed));
                 self.stats().gateway_delay.record_elapsed(elapsed);
                 self.routing.took(self.stats(), Phase::Application, elapsed);
                 let mut pick = pick.take();
@@ -163,11 +165,17 @@ impl Multiplexed {
         is_safe && self.upload.is_held
     }
 
-    /// Sends content, and waits for the head of the answer.
-    async fn head(&mut self, stream: &Http2Stream) -> Result<Answer, Fault> {
+    /// Sends content, and waits for the head of the answer. For how long content of the client was waited for comes with it,
+    /// nanoseconds.
+    async fn head(&mut self, stream: &Http2Stream) -> Result<(Answer, u64), Fault> {
         let Multiplexed { upload, interim, link, .. } = self;
         let mut silence = Silence::new(link.timeout);
+        let (mut owed, mut owed_since) = (0u64, None::<u64>);
         std::future::poll_fn(|cx| {
+            let is_owed = owed_since.is_some();
+            if let Some(since) = owed_since.take() {
+                owed += monotonic_ns().saturating_sub(since);
+            }
             if let Poll::Ready(Err(fault)) = upload.poll(cx, stream) {
                 return Poll::Ready(Err(fault));
             }
@@ -182,9 +190,12 @@ impl Multiplexed {
                             queue.push(Interim { status, lines });
                         }
                     }
-                    Poll::Ready(head) => return Poll::Ready(head.map_err(Fault::Stream)),
+                    Poll::Ready(Ok(head)) => return Poll::Ready(Ok((head, owed))),
+                    Poll::Ready(Err(error)) if is_owed => return Poll::Ready(Err(Fault::Owed(error))),
+                    Poll::Ready(Err(error)) => return Poll::Ready(Err(Fault::Stream(error))),
                     Poll::Pending if upload.waits_for_client => {
                         silence.ends(); // the client has a deadline of its own
+                        owed_since = Some(monotonic_ns());
                         return Poll::Pending;
                     }
                     Poll::Pending => return silence.poll(cx).map(|()| Err(Fault::Silent)),
@@ -241,6 +252,7 @@ impl From<Fault> for attempts::Fault {
         match fault {
             Fault::Client => attempts::Fault::Client,
             Fault::Silent => attempts::Fault::Silent,
+            Fault::Owed(error) => attempts::Fault::Owed(error.to_string()),
             Fault::Stream(error) => attempts::Fault::Application(kind_of(&error), error.to_string()),
         }
     }

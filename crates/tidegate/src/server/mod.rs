@@ -279,6 +279,7 @@ fn answer(link: &Arc<Link>, members: &Arc<Members>, number: u64, question: Quest
         let said = match question {
             Question::Workers(question) => Answer::Workers(members.ask(&question)),
             Question::Stores(order) => Answer::Stores(members.carry_out(&order)),
+            // The others have been answered.
             _ => {
                 let silent = members.hear("").iter().filter(|said| said.is_none()).count();
                 Answer::Wellness(members.limits.examine(silent))
