@@ -99,7 +99,7 @@ impl DiskFill {
 
     /// Goes on with an object of which pieces are missing.
     pub(super) fn resume(volume: &Arc<Volume>, entry: &DiskEntry, key: &[u8]) -> Result<DiskFill, DiskError> {
-        let object = OpenObject::open_as(volume, entry, key, true)?;
+        let object = OpenObject::open(volume, entry, Some(key), true)?;
         let mut table = BTreeMap::new();
         for piece in 0..object.pieces() {
             if let Some(checksum) = object.checksum(piece)? {
@@ -265,7 +265,9 @@ impl DiskFill {
                 published
             }
             Target::Resumed { object, size } => {
+                let rewritten = if is_whole { object.rewrite(None, true) } else { Ok(()) };
                 self.settle(&object, size, is_whole);
+                rewritten?;
                 let stored = lock(&self.volume.index).stored(self.id).ok_or(DiskError::Gone)?;
                 Ok(DiskEntry::of(self.volume.disk, &stored))
             }

@@ -414,7 +414,23 @@ impl Disks {
     /// # Errors
     /// [`DiskError::Gone`], [`DiskError::OtherKey`], [`DiskError::Broken`], [`DiskError::Out`], [`DiskError::System`].
     pub fn open_object(&self, entry: &DiskEntry, key: &[u8]) -> Result<OpenObject, DiskError> {
-        OpenObject::open(&self.readable(entry.disk)?, entry, key)
+        OpenObject::open(&self.readable(entry.disk)?, entry, Some(key), false)
+    }
+
+    /// As [`Disks::open_object`], whatever its key is: for operators who list and verify, and not to answer a request.
+    ///
+    /// # Errors
+    /// As [`Disks::open_object`].
+    pub fn examine(&self, entry: &DiskEntry) -> Result<OpenObject, DiskError> {
+        OpenObject::open(&self.readable(entry.disk)?, entry, None, false)
+    }
+
+    /// Gives an object another head: a 304 has refreshed it. Waits for the disk.
+    ///
+    /// # Errors
+    /// [`DiskError::TooLarge`]: the head does not fit before the content; the object keeps its own. Else as [`Disks::open_object`].
+    pub fn rewrite_head(&self, entry: &DiskEntry, key: &[u8], head: &Head<'_>) -> Result<(), DiskError> {
+        OpenObject::open(&self.writable(entry.disk)?, entry, Some(key), true)?.rewrite(Some(head), false)
     }
 
     /// Counts a use of an object that is open for longer. Touches no disk.

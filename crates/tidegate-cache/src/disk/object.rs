@@ -3,8 +3,8 @@
 //! Called on threads that may wait. What is wrong with a file takes it out of the index and off the disk; whoever asked hears that
 //! there is nothing.
 
-use super::folder::{read_full, size_of};
-use super::layout::{self, Damage, ENTRY, Header, PIECE};
+use super::folder::{read_full, size_of, write_all};
+use super::layout::{self, Damage, ENTRY, Head, Header, PIECE};
 use super::volume::{Holder, Volume};
 use super::{DiskEntry, DiskError, Id};
 use rustix::io::Errno;
@@ -47,24 +47,33 @@ fn open_file(volume: &Volume, id: Id, is_written: bool) -> Result<ReadFile, Disk
     let file = volume.slot.open(id, is_written).map_err(failed)?;
     let (length, _) =
         size_of(&file).map_err(|error| failed(Errno::from_io_error(&error).unwrap_or(Errno::IO)))?;
-    let mut bytes = vec![0; FIRST_READ];
-    let count = read_full(&file, &mut bytes, 0).map_err(failed)?;
-    let content = layout::header_length(&bytes[..count])?;
-    if content > FIRST_READ {
-        bytes.resize(content, 0);
-        let more = read_full(&file, &mut bytes[FIRST_READ..], FIRST_READ as u64).map_err(failed)?;
-        bytes.truncate(FIRST_READ + more);
-    } else {
-        bytes.truncate(count);
-    }
-    let (header, content) = layout::parse(&bytes)?;
+    let bytes = read_header(&file).map_err(failed)?;
+    let read = match layout::parse(&bytes) {
+        // Somebody may have given it another head just now.
+        Err(Damage::Checksum) => read_header(&file).map_err(failed)?,
+        _ => bytes,
+    };
+    let (header, content) = layout::parse(&read)?;
     if header.hash != id.hash || header.serial != id.serial {
         return Err(DiskError::Broken(Damage::Identity));
     }
     if length != layout::file_length(content, header.entity_length) {
         return Err(DiskError::Broken(Damage::Length));
     }
-    Ok(ReadFile { file, bytes, content })
+    Ok(ReadFile { file, bytes: read, content })
+}
+
+/// Reads a file up to its content, or what there is of it.
+fn read_header(file: &OwnedFd) -> rustix::io::Result<Vec<u8>> {
+    let mut bytes = vec![0; FIRST_READ];
+    let mut count = read_full(file, &mut bytes, 0)?;
+    let content = layout::header_length(&bytes[..count]).unwrap_or(0);
+    if content > FIRST_READ {
+        bytes.resize(content, 0);
+        count += read_full(file, &mut bytes[FIRST_READ..], FIRST_READ as u64)?;
+    }
+    bytes.truncate(count);
+    Ok(bytes)
 }
 
 /// An object that is open. The bytes it has on the disk count until it is dropped, so the descriptor must not outlive it.
@@ -83,14 +92,11 @@ impl std::fmt::Debug for OpenObject {
 }
 
 impl OpenObject {
-    pub(super) fn open(volume: &Arc<Volume>, entry: &DiskEntry, key: &[u8]) -> Result<OpenObject, DiskError> {
-        OpenObject::open_as(volume, entry, key, false)
-    }
-
-    pub(super) fn open_as(
+    /// Opens an object; without a key whatever its key is.
+    pub(super) fn open(
         volume: &Arc<Volume>,
         entry: &DiskEntry,
-        key: &[u8],
+        key: Option<&[u8]>,
         is_written: bool,
     ) -> Result<OpenObject, DiskError> {
         let is_trusted = lock(&volume.index).begin_use(entry.id).ok_or(DiskError::Gone)?;
@@ -108,13 +114,27 @@ impl OpenObject {
             }
         };
         let header = read.header();
-        if header.key != key {
+        if key.is_some_and(|key| header.key != key) {
             return Err(DiskError::OtherKey);
         }
         let is_trusted = is_trusted || volume.boot == Some(header.boot);
         let words = layout::pieces(header.entity_length).div_ceil(64);
         let verified = (!is_trusted).then(|| (0..words).map(|_| AtomicU64::new(0)).collect());
         Ok(OpenObject { read, holder, verified })
+    }
+
+    /// Gives the object another head, and says that it is whole, if it is. Who has it open keeps the one that was read. A process
+    /// that is killed meanwhile leaves the old one, the new one, or an object that is damaged and not served.
+    pub(super) fn rewrite(&self, head: Option<&Head<'_>>, is_whole: bool) -> Result<(), DiskError> {
+        let header = self.header();
+        let head = head.copied().unwrap_or(header.head);
+        let header = Header { head, is_whole: header.is_whole || is_whole, ..header };
+        let mut bytes = Vec::new();
+        if !header.write(Some(self.read.content), &mut bytes) {
+            return Err(DiskError::TooLarge);
+        }
+        let _rewriting = lock(&self.volume().rewriting);
+        write_all(&self.read.file, &bytes, 0).map_err(|error| self.volume().fault(error))
     }
 
     /// The header: key, stored head, length of the entity.

@@ -64,6 +64,8 @@ pub(super) struct Volume {
     publishing: RwLock<()>,
     /// Held by who makes a snapshot.
     saving: Mutex<()>,
+    /// Held by who writes the header of an object that others may read.
+    pub(super) rewriting: Mutex<()>,
     pub(super) scan: Mutex<Option<Scan>>,
     pub(super) is_scanned: AtomicBool,
     /// Whether the file system knows files without a name; found out by the first.
@@ -110,6 +112,7 @@ impl Volume {
             journal: Mutex::new(journal),
             publishing: RwLock::new(()),
             saving: Mutex::new(()),
+            rewriting: Mutex::new(()),
             is_scanned: AtomicBool::new(scan.is_none()),
             scan: Mutex::new(scan),
             knows_unnamed: AtomicBool::new(true),

@@ -114,6 +114,28 @@ fn a_key_of_the_same_hash_is_another_object() {
 }
 
 #[test]
+fn a_head_is_replaced_before_the_same_content() {
+    let folder = Folder::new("heads");
+    let disks = folder.open(64 * MIB, BOOT);
+    let (entry, key) = (store(&disks, 1, 5000).unwrap(), key(1).0);
+    let before = disks.open_object(&entry, &key).unwrap();
+    let head = Head { lines: b"age: 7\r\n", freshness: b"until next week", ..HEAD };
+    disks.rewrite_head(&entry, &key, &head).unwrap();
+    assert_eq!(before.header().head, HEAD, "whoever has it open keeps what was read");
+    let after = disks.examine(&entry).unwrap();
+    assert_eq!((after.header().head, after.header().key), (head, &key[..]));
+    let long = vec![b'a'; 5000];
+    let too_long = disks.rewrite_head(&entry, &key, &Head { lines: &long, ..HEAD });
+    assert!(matches!(too_long, Err(DiskError::TooLarge)));
+    assert!(matches!(disks.rewrite_head(&entry, b"other", &HEAD), Err(DiskError::OtherKey)));
+    drop((before, after, disks));
+    let disks = folder.open(64 * MIB, OTHER_BOOT);
+    let entry = disks.look_up(self::key(1).1).unwrap();
+    assert_eq!(disks.examine(&entry).unwrap().header().head, head);
+    assert_eq!(read(&disks, &entry, &key).unwrap(), content(1, 5000));
+}
+
+#[test]
 fn a_part_is_kept_and_the_rest_comes_later() {
     let folder = Folder::new("parts");
     let (key, size) = (key(1), 4 * PIECE + 100);
@@ -155,6 +177,7 @@ fn a_part_is_kept_and_the_rest_comes_later() {
     let entry = fill.finish().unwrap();
     assert!(entry.is_whole);
     assert_eq!(read(&disks, &entry, &key.0).unwrap(), bytes);
+    assert!(disks.examine(&entry).unwrap().header().is_whole);
     drop(disks);
     let disks = folder.open(64 * MIB, OTHER_BOOT);
     assert_eq!(fetch(&disks, 1).unwrap(), bytes);
