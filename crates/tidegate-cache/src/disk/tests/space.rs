@@ -62,6 +62,9 @@ fn fills_reserve_what_they_write() {
     drop(second);
     store(&disks, 2, MIB).unwrap();
     assert!(disks.look_up(one.1).is_none());
+    // What cannot be had costs nothing that is there.
+    assert!(matches!(disks.volume(0).unwrap().reserve(2 * MIB), Err(DiskError::NoRoom)));
+    assert!(disks.look_up(other.1).is_some());
     let too_large = disks.create(0, &new(&one, Some(2 * MIB)));
     assert!(matches!(too_large, Err(DiskError::TooLarge)));
     let long = vec![b'a'; layout::LONGEST_HEADER];
