@@ -72,7 +72,8 @@ impl Block {
 #[derive(Default)]
 struct Waiting {
     readers: Vec<Option<Seat>>,
-    count: usize,
+    /// Seats that nobody has.
+    free: Vec<usize>,
     /// Of the fill, for room.
     filler: Option<Waker>,
 }
@@ -82,6 +83,31 @@ struct Seat {
     /// It has everything before this; while the content is not passed on this may lag behind.
     position: u64,
     waker: Option<Waker>,
+}
+
+impl Waiting {
+    fn sit(&mut self, position: u64) -> usize {
+        let seat = Some(Seat { position, waker: None });
+        let index = self.free.pop().unwrap_or(self.readers.len());
+        match self.readers.get_mut(index) {
+            Some(place) => *place = seat,
+            None => self.readers.push(seat),
+        }
+        index
+    }
+
+    fn seat(&mut self, index: usize) -> Option<&mut Seat> {
+        self.readers.get_mut(index).and_then(Option::as_mut)
+    }
+
+    fn count(&self) -> usize {
+        self.readers.len() - self.free.len()
+    }
+
+    /// What all readers have.
+    fn slowest(&self) -> Option<u64> {
+        self.readers.iter().flatten().map(|seat| seat.position).min()
+    }
 }
 
 type Wakers = SmallVec<[Waker; 4]>;
@@ -145,21 +171,18 @@ impl Content {
     /// Reads these bytes, also those that are still to come. An end behind that of the content is its end. `None`: they have
     /// been let go of, or will be, since the content does not fit into the store; whoever wants them fetches them alone.
     pub fn reader(self: &Arc<Self>, range: Range<u64>) -> Option<Reader> {
+        // Of what is complete any number read without a lock.
+        if self.whole.get().is_some() {
+            return Some(Reader::new(self.clone(), None, range));
+        }
         let mut waiting = lock(&self.waiting);
         // Who lets go of blocks asks here who needs them first.
         if self.is_passing() && self.filled() > 0 {
             return None;
         }
-        waiting.count += 1;
-        let seat = Seat { position: range.start, waker: None };
-        let free = waiting.readers.iter().position(Option::is_none);
-        let index = free.unwrap_or(waiting.readers.len());
-        match free {
-            Some(index) => waiting.readers[index] = Some(seat),
-            None => waiting.readers.push(Some(seat)),
-        }
+        let seat = waiting.sit(range.start);
         drop(waiting);
-        Some(Reader::new(self.clone(), index, range))
+        Some(Reader::new(self.clone(), Some(seat), range))
     }
 
     /// All of it, where it is complete and in one piece: content of up to 64 KiB.
@@ -177,15 +200,15 @@ impl Content {
         self.announced
     }
 
-    /// How many are reading.
+    /// How many began to read before it was complete, and still do.
     pub(crate) fn readers(&self) -> usize {
-        lock(&self.waiting).count
+        lock(&self.waiting).count()
     }
 
     pub(crate) fn poll_read(
         &self,
         cx: &mut Context<'_>,
-        seat: usize,
+        seat: Option<usize>,
         position: u64,
         buffer: &mut [u8],
     ) -> Poll<Result<usize, ()>> {
@@ -230,10 +253,11 @@ impl Content {
         }
     }
 
-    fn wait(&self, seat: usize, position: u64, waker: &Waker) {
+    fn wait(&self, seat: Option<usize>, position: u64, waker: &Waker) {
+        let Some(seat) = seat else { return };
         let filler = {
             let mut waiting = lock(&self.waiting);
-            if let Some(Some(seat)) = waiting.readers.get_mut(seat) {
+            if let Some(seat) = waiting.seat(seat) {
                 seat.position = position;
                 match &mut seat.waker {
                     Some(known) => known.clone_from(waker),
@@ -246,10 +270,11 @@ impl Content {
     }
 
     /// The reader has everything before `position`.
-    pub(crate) fn advance(&self, seat: usize, position: u64) {
+    pub(crate) fn advance(&self, seat: Option<usize>, position: u64) {
+        let Some(seat) = seat else { return };
         let filler = {
             let mut waiting = lock(&self.waiting);
-            if let Some(Some(seat)) = waiting.readers.get_mut(seat) {
+            if let Some(seat) = waiting.seat(seat) {
                 seat.position = position;
             }
             waiting.filler.take()
@@ -257,11 +282,12 @@ impl Content {
         wake(filler);
     }
 
-    pub(crate) fn leave(&self, seat: usize) {
+    pub(crate) fn leave(&self, seat: Option<usize>) {
+        let Some(seat) = seat else { return };
         let (filler, gone) = {
             let mut waiting = lock(&self.waiting);
             let gone = waiting.readers.get_mut(seat).and_then(Option::take);
-            waiting.count -= usize::from(gone.is_some());
+            waiting.free.push(seat);
             (waiting.filler.take(), gone)
         };
         // A waker may belong to anybody: not below a lock.
@@ -308,9 +334,7 @@ impl Content {
     /// Makes the first block that all readers have behind them the last one; `false` where there is none. What else they
     /// have behind them is let go of.
     pub(crate) fn recycle(&self) -> bool {
-        let waiting = lock(&self.waiting);
-        let slowest = waiting.readers.iter().flatten().map(|seat| seat.position).min();
-        drop(waiting);
+        let slowest = lock(&self.waiting).slowest();
         let Some(slowest) = slowest else { return false };
         let mut gone: SmallVec<[Block; 1]> = SmallVec::new();
         let mut blocks = self.filling.write().unwrap_or_else(PoisonError::into_inner);
@@ -345,9 +369,7 @@ impl Content {
     }
 
     fn has_room(&self) -> bool {
-        let waiting = lock(&self.waiting);
-        let slowest = waiting.readers.iter().flatten().map(|seat| seat.position).min();
-        drop(waiting);
+        let slowest = lock(&self.waiting).slowest();
         let blocks = self.filling.read().unwrap_or_else(PoisonError::into_inner);
         let has_room = blocks.back().is_some_and(|last| last.room() > 0);
         has_room || slowest.is_none_or(|slowest| blocks.front().is_none_or(|first| first.end() <= slowest))

@@ -199,7 +199,8 @@ impl Entry {
         self.checked.store(count, SeqCst);
     }
 
-    pub(crate) fn born(&self) -> u64 {
+    /// How many purges there had been when its response was asked for.
+    pub fn born(&self) -> u64 {
         self.born
     }
 

@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 /// Marks of a group.
 const GROUP: usize = 4;
-/// Groups of a shard.
-const GROUPS: usize = 64;
+/// Groups of a shard: all shards together know 16,384 keys.
+const GROUPS: usize = 16;
 
 /// A key, and until when it counts: Unix seconds.
 #[derive(Clone, Copy, Default)]

@@ -9,12 +9,13 @@ use std::task::{Context, Poll};
 /// Reads a range of a [`Content`]. On any thread, and moved between threads.
 pub struct Reader {
     content: Arc<Content>,
-    seat: usize,
+    /// Where it waits; `None`: it need not, since all is there.
+    seat: Option<usize>,
     left: Range<u64>,
 }
 
 impl Reader {
-    pub(crate) fn new(content: Arc<Content>, seat: usize, range: Range<u64>) -> Reader {
+    pub(crate) fn new(content: Arc<Content>, seat: Option<usize>, range: Range<u64>) -> Reader {
         Reader { content, seat, left: range }
     }
 

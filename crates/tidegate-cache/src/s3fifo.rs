@@ -2,7 +2,7 @@
 //! SOSP'23).
 //!
 //! What is new enters a small queue of a tenth of the bytes. What has been used more than once when it comes to the end of it
-//! moves to the main queue; the rest is evicted and leaves a mark in the [ghost](crate::ghost) queue, by which it enters the main
+//! moves to the main queue; the rest is evicted and leaves a mark in the ghost queue, by which it enters the main
 //! queue if it comes back soon. At the end of the main queue, what has been used goes round once more. A use only
 //! counts up an atomic that saturates at 3: it takes no lock and moves nothing, so a hit costs one load nearly always.
 //!

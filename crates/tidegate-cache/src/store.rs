@@ -1,8 +1,9 @@
 //! The store: the index of what is there, and who fetches what is not.
 //!
 //! Here is what callers see; `room` finds room and has entries go for it, `sweep` takes out what was purged, `list` tells of
-//! what there is.
+//! what there is, `below` is where the disks come in.
 
+mod below;
 mod list;
 mod room;
 mod sweep;
@@ -22,12 +23,15 @@ use thiserror::Error;
 use tidegate_io::locking::lock;
 use xxhash_rust::xxh3::xxh3_128_with_seed;
 
+use below::ForDisk;
 use room::Queues;
 use sweep::Sweeping;
 pub use sweep::Swept;
 
-/// Shards of the index: a power of two, more than there are threads.
-const SHARDS: usize = 64;
+/// Shards of the index: a power of two; so many that the sweeper, which takes one at a time, holds up nobody for long.
+const SHARDS: usize = 256;
+/// With full notes, so many purges lead to one sweep: what is under way for long may not let them be forgotten.
+const PURGES_A_SWEEP: u64 = 1024;
 /// How often a place in the index is tried for that others take first.
 const TRIES: usize = 4;
 
@@ -78,7 +82,12 @@ pub struct Store {
     ids: AtomicU64,
     pub(crate) counters: Counters,
     sweeping: Mutex<Sweeping>,
+    /// How many purges there had been when room was last made for their notes.
+    swept_for_room: AtomicU64,
     disk: Option<Arc<Disks>>,
+    for_disk: Mutex<ForDisk>,
+    /// What was on the disks has been compared with so many purges.
+    disk_floor: AtomicU64,
 }
 
 impl Store {
@@ -86,7 +95,7 @@ impl Store {
     pub fn new(name: &str, limits: Limits, disk: Option<Arc<Disks>>) -> Arc<Store> {
         Arc::new(Store {
             name: name.into(),
-            seed: RandomState::new().hash_one(name),
+            seed: disk.as_ref().map_or_else(|| RandomState::new().hash_one(name), |disk| disk.seed()),
             shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
             budget: Budget::new(limits.memory),
             object: AtomicU64::new(limits.object),
@@ -95,7 +104,10 @@ impl Store {
             ids: AtomicU64::new(1),
             counters: Counters::default(),
             sweeping: Mutex::default(),
+            swept_for_room: AtomicU64::new(0),
+            disk_floor: AtomicU64::new(if disk.is_some() { 0 } else { u64::MAX }),
             disk,
+            for_disk: Mutex::default(),
         })
     }
 
@@ -128,8 +140,7 @@ impl Store {
     }
 
     /// Fetches, or waits for who does already.
-    pub fn join(self: &Arc<Self>, key: &[u8], now: i64) -> Join {
-        let _ = now;
+    pub fn join(self: &Arc<Self>, key: &[u8], _now: i64) -> Join {
         let hashed = self.hashed(key);
         let born = self.purges.count();
         let mut outgoing = Outgoing::new();
@@ -200,8 +211,11 @@ impl Store {
     /// Purges; takes the same time however much is stored. A soft purge makes stale what is there. What is being fetched
     /// counts as there.
     pub fn purge(&self, what: &Purge<'_>, is_soft: bool, now: i64) -> Purged {
-        if self.purges.is_full() {
-            // Once in many thousand purges; it is their work that is done here.
+        let count = self.purges.count();
+        let last = self.swept_for_room.load(Relaxed);
+        if self.purges.is_full() && count >= last.saturating_add(PURGES_A_SWEEP) {
+            // Once in many purges; it is their work that is done here.
+            self.swept_for_room.store(count, Relaxed);
             self.sweep_all(now);
         }
         self.purges.purge(what, is_soft, now)
@@ -288,6 +302,9 @@ impl Store {
         };
         self.left(&outgoing);
         self.resize(entry);
+        if is_there {
+            self.offer_to_disk(entry);
+        }
         is_there
     }
 

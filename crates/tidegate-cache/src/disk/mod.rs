@@ -7,7 +7,7 @@
 //!
 //! What holds whatever happens to the process or the machine: bytes that are served are those that were stored, or none.
 //!
-//! - An object gets its name when it is complete, so a process that is killed leaves no part of one ([`fill`](self::fill)).
+//! - An object gets its name when it is complete, so a process that is killed leaves no part of one (`fill`).
 //! - Each file says what it is: key, lengths and checksums are compared before it is used (`object`). What another
 //!   boot of the kernel has written may have lost pages with the power; its pieces are compared with their checksums first.
 //! - Nothing is synchronised with `fsync`: a cache may lose objects, and must not slow down for those it keeps.

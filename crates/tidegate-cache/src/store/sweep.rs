@@ -6,6 +6,7 @@
 use super::Store;
 use crate::index::Outgoing;
 use crate::purge::Standing;
+use std::sync::atomic::Ordering::SeqCst;
 use std::sync::{MutexGuard, TryLockError};
 use tidegate_io::locking::lock;
 
@@ -58,7 +59,7 @@ impl Store {
             swept.is_round = sweeping.next == 0;
         }
         if swept.is_round {
-            self.purges.forget(sweeping.floor);
+            self.purges.forget(sweeping.floor.min(self.disk_floor.load(SeqCst)));
         }
         swept
     }

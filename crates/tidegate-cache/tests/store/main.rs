@@ -1,6 +1,7 @@
 //! The store from outside: scenarios, properties, threads, memory.
 
 mod allocations;
+mod below;
 mod collapse;
 mod contents;
 mod evictions;

@@ -91,7 +91,7 @@ fn what_comes_later_is_not_purged_and_notes_are_forgotten() {
 fn a_sweep_in_steps_comes_round() {
     let store = filled();
     store.purge(&Purge::All, false, NOW);
-    let steps: Vec<_> = std::iter::from_fn(|| Some(store.sweep(0, NOW))).take(64).collect();
+    let steps: Vec<_> = std::iter::from_fn(|| Some(store.sweep(0, NOW))).take(256).collect();
     assert_eq!(steps.iter().map(|swept| swept.removed).sum::<usize>(), 4);
     assert!(steps.iter().any(|swept| swept.is_round));
     assert_eq!(store.figures().purged, 4);
