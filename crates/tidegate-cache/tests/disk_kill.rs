@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 use tidegate_cache::disk::{DiskEntry, DiskSettings, Disks, Head, NewObject, layout};
 
 const CHILD: &str = "TIDEGATE_CACHE_KILLED";
-const ROUNDS: u64 = 40;
+const ROUNDS: u64 = 100;
 const KEYS: u64 = 40;
 const LIMIT: u64 = 12 << 20;
 const NOW: i64 = 1_800_000_000;

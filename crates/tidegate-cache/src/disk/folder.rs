@@ -272,6 +272,18 @@ impl Slot {
         stat.map_or(0, |stat| stat.st_blocks as u64 * 512)
     }
 
+    /// The folders of objects that are there.
+    pub(super) fn folders(&self) -> Vec<u16> {
+        let mut found = Vec::new();
+        for upper in 0..16 {
+            let Ok(folder) = open_subfolder(&self.folder, &format!("{upper:x}")) else { continue };
+            let number = |name: &Vec<u8>| (name.len() == 2).then(|| parse_hex(name)).flatten();
+            let names = names(&folder).unwrap_or_default();
+            found.extend(names.iter().filter_map(number).map(|lower| upper << 8 | lower as u16));
+        }
+        found
+    }
+
     /// A folder of objects, to list it; `None`: there is none.
     pub(super) fn list(&self, folder: u16) -> rustix::io::Result<Option<Dir>> {
         let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::RDONLY | OFlags::CLOEXEC;

@@ -74,6 +74,8 @@ pub(super) struct Found {
     pub(super) is_whole: bool,
     bytes: u64,
     journals: usize,
+    /// The oldest number that was read.
+    first: u32,
     next: u32,
 }
 
@@ -89,6 +91,7 @@ pub(super) fn read(slot: BorrowedFd<'_>, boot: Option<BootId>) -> Found {
     files.sort_by_key(|(is_snapshot, number)| (!is_snapshot, *number));
     let mut found = Found {
         is_whole: !files.is_empty() && boot.is_some(),
+        first: newest.unwrap_or(0),
         next: numbers.iter().map(|file| file.1 + 1).max().unwrap_or(1),
         journals: files.iter().filter(|file| !file.0).count(),
         ..Found::default()
@@ -188,6 +191,9 @@ impl Journal {
         found: &Found,
     ) -> rustix::io::Result<Journal> {
         let is_partial = !found.is_whole;
+        // What a process that was killed has not finished, or not deleted any more.
+        let _ = unlinkat(slot, UNFINISHED, AtFlags::empty());
+        delete_before(slot, found.first);
         Journal::create(slot, (boot.unwrap_or_default(), is_partial), found.next, found.bytes, found.journals)
     }
 
@@ -198,8 +204,10 @@ impl Journal {
         older: u64,
         older_journals: usize,
     ) -> rustix::io::Result<Journal> {
-        let file = create(slot, &file_name(false, number))?;
+        // It has its name from the moment on that it can be read: whoever is killed in between leaves none.
+        let file = create(slot, UNFINISHED)?;
         write_all(&file, &start(boot, is_partial), 0)?;
+        renameat(slot, UNFINISHED, slot, file_name(false, number))?;
         Ok(Journal { file, boot, number, length: START as u64, older, older_journals, pending: Vec::new() })
     }
 
@@ -252,11 +260,7 @@ impl Journal {
     /// A snapshot with this journal's number is there: what is older goes.
     pub(super) fn has_snapshot(&mut self, slot: BorrowedFd<'_>, bytes: u64) {
         (self.older, self.older_journals) = (bytes, 0);
-        for (is_snapshot, number) in numbers(slot) {
-            if number < self.number {
-                let _ = unlinkat(slot, file_name(is_snapshot, number), AtFlags::empty());
-            }
-        }
+        delete_before(slot, self.number);
     }
 }
 
@@ -301,6 +305,15 @@ impl Snapshot {
         write_all(&self.file, &frame(&[]), self.length)?;
         renameat(slot, UNFINISHED, slot, file_name(true, self.number))?;
         Ok(self.length + FRAME_HEAD as u64)
+    }
+}
+
+/// Deletes snapshots and journals with smaller numbers.
+fn delete_before(slot: BorrowedFd<'_>, first: u32) {
+    for (is_snapshot, number) in numbers(slot) {
+        if number < first {
+            let _ = unlinkat(slot, file_name(is_snapshot, number), AtFlags::empty());
+        }
     }
 }
 

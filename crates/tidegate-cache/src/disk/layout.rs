@@ -387,6 +387,17 @@ mod tests {
         }
     }
 
+    /// What the fuzzer begins with is read; layout and corpus are changed together.
+    #[test]
+    fn the_corpus_is_read() {
+        let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus/cache_object");
+        for name in ["whole", "part", "short"] {
+            let bytes = std::fs::read(folder.join(name)).unwrap();
+            assert_eq!(parse(&bytes).is_ok(), name != "short", "{name}");
+            crate::fuzzing::fuzz_object(&bytes);
+        }
+    }
+
     proptest! {
         /// A checksum that fits vouches for nothing: lengths are held to their bounds all the same.
         #[test]

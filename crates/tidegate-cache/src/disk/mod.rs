@@ -479,7 +479,8 @@ impl Disks {
         at.tick(disk, now, self.seed, self.boot)
     }
 
-    /// Looks at `most` files of a disk of which is not known yet what it holds. `true`: all is known. Waits for the disk.
+    /// Looks at `most` files of a disk of which is not known yet what it holds. `true`: all is known; `false` also while the disk is
+    /// out. Waits for the disk.
     pub fn scan_step(&self, disk: u16, most: u32) -> bool {
         self.readable(disk).is_ok_and(|volume| volume.scan_step(most).unwrap_or(false))
     }
@@ -551,9 +552,14 @@ impl Disk {
         }
         let volume = self.volume();
         if let Some(volume) = &volume {
-            if volume.health() == Health::Well {
-                volume.tick(self.size.load(Relaxed));
-                self.empty_surplus(&mut claim, volume);
+            match volume.health() {
+                Health::Well => {
+                    volume.tick(self.size.load(Relaxed));
+                    self.empty_surplus(&mut claim, volume);
+                }
+                // Ours goes first where others have filled the disk.
+                Health::Full => volume.keep_free(self.size.load(Relaxed)),
+                Health::Out => {}
             }
             claim.trouble = volume.trouble();
         }

@@ -124,7 +124,7 @@ impl Volume {
             owed: Mutex::new(Vec::new()),
             counts: Counts::default(),
         };
-        volume.guess_folders(&found.stored);
+        volume.guess_folders();
         volume.settle(&lock(&volume.journal), 0);
         Ok(volume)
     }
@@ -193,8 +193,10 @@ impl Volume {
                 if index.reserve(bytes) {
                     return Ok(());
                 }
-                let mut wanted = (index.usage().sum() + bytes).saturating_sub(index.limit());
-                if bytes > index.limit() {
+                let usage = index.usage();
+                let mut wanted = (usage.sum() + bytes).saturating_sub(index.limit());
+                // What cannot be had costs nothing that is there.
+                if wanted > usage.objects {
                     wanted = 0;
                 }
                 while wanted > 0 && victims.len() < STEP as usize {
@@ -326,12 +328,13 @@ impl Volume {
         index.set_overhead(overhead);
     }
 
-    /// Folders that hold something take a block at least. What they take really, `tick` finds out by and by, since each has to
+    /// Folders that are there take a block at least. What they take really, `tick` finds out by and by, since each has to
     /// be asked for.
-    fn guess_folders(&self, stored: &[Stored]) {
+    fn guess_folders(&self) {
         let block = self.block as u32;
+        let there = self.slot.folders();
         let mut folders = lock(&self.folders);
-        stored.iter().for_each(|stored| folders[usize::from(folder::folder_number(stored.id.hash))] = block);
+        there.into_iter().for_each(|number| folders[usize::from(number)] = block);
         self.folder_bytes.store(folders.iter().map(|size| u64::from(*size)).sum(), Relaxed);
     }
 
@@ -426,7 +429,7 @@ impl Volume {
     }
 
     /// The limit is that of the settings, or less where others have filled the file system.
-    fn keep_free(&self, limit: u64) {
+    pub(super) fn keep_free(&self, limit: u64) {
         let limit = match rustix::fs::fstatvfs(self.slot.folder()) {
             Ok(stat) => {
                 let total = stat.f_blocks.saturating_mul(stat.f_frsize);

@@ -62,11 +62,28 @@ fn fills_reserve_what_they_write() {
     drop(second);
     store(&disks, 2, MIB).unwrap();
     assert!(disks.look_up(one.1).is_none());
+    // What cannot be had costs nothing that is there.
+    assert!(matches!(disks.volume(0).unwrap().reserve(2 * MIB), Err(DiskError::NoRoom)));
+    assert!(disks.look_up(other.1).is_some());
     let too_large = disks.create(0, &new(&one, Some(2 * MIB)));
     assert!(matches!(too_large, Err(DiskError::TooLarge)));
     let long = vec![b'a'; layout::LONGEST_HEADER];
     let long = NewObject { head: Head { lines: &long, ..HEAD }, ..new(&one, Some(1)) };
     assert!(matches!(disks.create(0, &long), Err(DiskError::TooLarge)));
+}
+
+/// Whoever else fills the file system: so much of it stays free that it is the smaller of two bounds.
+#[test]
+fn a_limit_is_what_the_file_system_has_left() {
+    let folder = Folder::new("left");
+    let disks = folder.open(u64::MAX / 2, BOOT);
+    let stat = rustix::fs::statvfs(&folder.0).unwrap();
+    let limit = disks.figures()[0].limit;
+    assert!(limit < stat.f_blocks * stat.f_frsize, "{limit}");
+    assert!(
+        limit + (400 << 20).min(stat.f_blocks * stat.f_frsize / 60)
+            < stat.f_bavail * stat.f_frsize + (64 << 20)
+    );
 }
 
 /// Threads of the pool at work on the same objects, with ticks, snapshots and a scan among them.

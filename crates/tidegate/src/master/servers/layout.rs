@@ -196,4 +196,26 @@ mod tests {
         assert!(!layout(2, &["/"]).suits(&sealed(&[])) && !sealed(&[]).suits(&layout(2, &["/"])));
         assert!(!open.suits(&layout(2, &[])) && !layout(2, &[]).suits(&open) && open.suits(&open));
     }
+
+    /// Applications of the same user are kept from what is stored, the processes that store it are not.
+    #[test]
+    fn server_processes_reach_what_they_store() {
+        let folder = std::env::temp_dir().join(format!("tidegate-layout-{}", std::process::id()));
+        let [cache, keys] = ["cache", "keys"].map(|name| folder.join(name));
+        [&cache, &keys].map(|path| std::fs::create_dir_all(path).unwrap());
+        let text = format!(
+            "listen \":1\"\ncache \"main\" {{ disk \"{}\" size=\"1MiB\" }}\nsite {{ respond 200 }}\n",
+            cache.display()
+        );
+        let loaded =
+            tidegate_config::load_str("a", &text, Path::new("/"), &tidegate_config::ProcessEnvironment);
+        let paths = [&cache, &keys].map(|path| seal::with_ways(path)).concat();
+        let (paths, beside) = without_caches(
+            &loaded.settings.unwrap(),
+            &Sealed { beside: seal::beside(&paths), paths, ..Sealed::default() },
+        );
+        assert!(paths.contains(&keys) && !paths.contains(&cache), "{paths:?}");
+        assert!(beside.contains(&cache.canonicalize().unwrap()), "{beside:?}");
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
 }
