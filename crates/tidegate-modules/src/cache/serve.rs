@@ -18,6 +18,7 @@ pub(super) enum Source {
     /// In memory, or still on its way.
     Memory(Arc<Content>),
     /// In a file, from an offset on.
+    #[expect(dead_code, reason = "for what lies on a disk")]
     File { file: Rc<PagedFile>, offset: u64, len: u64 },
 }
 
