@@ -93,7 +93,7 @@ pub(crate) fn asks_for_value(text: &str) -> Option<&str> {
 }
 
 /// The first placeholder of a text that is one of those that are looked for.
-pub(crate) fn asks_for<'t>(text: &'t str, is_one: impl Fn(&str) -> bool) -> Option<&'t str> {
+pub(crate) fn asks_for(text: &str, is_one: impl Fn(&str) -> bool) -> Option<&str> {
     inside(text).find(|name| is_one(name))
 }
 
