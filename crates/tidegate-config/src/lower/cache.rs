@@ -24,7 +24,7 @@ use crate::settings::{
 };
 use crate::suggest;
 use crate::syntax::document::{Literal, Node};
-use crate::value::Value;
+use crate::value::{Value, asks_for};
 
 /// The largest object of `auto`.
 const OBJECT_MOST: u64 = 1 << 30;
@@ -396,10 +396,42 @@ pub(super) fn of_route(
         heuristic: cache.heuristic && (!is_file || says == Some(true)),
         ..cache.clone()
     });
+    if let Some(cache) = &known {
+        check_told(checker, item, cache);
+    }
     if known.as_ref() != cache.as_deref() {
         cache = known.map(Shared::from);
     }
     cache
+}
+
+/// Warns of what an application is told of a client that has no part in the key: what it answers goes to others as well.
+fn check_told(checker: &mut Checker<'_>, item: &Item, cache: &RouteCache) {
+    let told = item.child("proxy").into_iter().flat_map(|proxy| &proxy.children);
+    let told = told.filter(|child| child.directive.name == "request-header");
+    for child in told {
+        let Some(value) = child.texts().into_iter().nth(1) else { continue };
+        let is_apart = |name: &str| match name.split_once('.') {
+            Some(("cookie", cookie)) => !cache.cookies.iter().any(|known| known == cookie),
+            Some(("header", _)) => true,
+            _ => matches!(name, "country" | "user" | "groups"),
+        };
+        let Some(name) = asks_for(&value, is_apart) else { continue };
+        let message = format!(
+            "the application is told `{{{name}}}` of the client, which is not in the key of the cache: what it makes of it goes \
+             to other clients as well"
+        );
+        let help = match name.strip_prefix("cookie.") {
+            Some(cookie) => {
+                format!("write `cookies \"{cookie}\"` in the block of `cache`, or `cache off` in this route")
+            }
+            None => {
+                "take it out where the answer depends on it, or write `cache off` in this route".to_owned()
+            }
+        };
+        let warning = Diagnostic { severity: Severity::Warning, ..child.error(message) };
+        checker.diagnostics.push(warning.help(help));
+    }
 }
 
 /// What answers without anything that could be stored.

@@ -35,7 +35,8 @@ pub(crate) use paths::{
 };
 pub use placeholders::literal_word;
 pub(crate) use placeholders::{
-    asks_for_user, asks_for_value, is_constant, names as placeholder_names, unknown as unknown_placeholder,
+    asks_for, asks_for_user, asks_for_value, is_constant, names as placeholder_names,
+    unknown as unknown_placeholder,
 };
 pub(crate) use quantity::{RATE_MOST, SIZE_UNITS, TIME_UNITS};
 pub use quantity::{duration_text, size_text};

@@ -92,6 +92,11 @@ pub(crate) fn asks_for_value(text: &str) -> Option<&str> {
     inside(text).find(|name| name.starts_with("value."))
 }
 
+/// The first placeholder of a text that is one of those that are looked for.
+pub(crate) fn asks_for(text: &str, is_one: impl Fn(&str) -> bool) -> Option<&str> {
+    inside(text).find(|name| is_one(name))
+}
+
 /// Whether it is the same text for every request.
 pub(crate) fn is_constant(text: &str) -> bool {
     !inside(text).any(|name| is_word(name) || name.starts_with("value."))

@@ -202,7 +202,7 @@ mod tests {
     fn server_processes_reach_what_they_store() {
         let folder = std::env::temp_dir().join(format!("tidegate-layout-{}", std::process::id()));
         let [cache, keys] = ["cache", "keys"].map(|name| folder.join(name));
-        [&cache, &keys].into_iter().for_each(|path| std::fs::create_dir_all(path).unwrap());
+        [&cache, &keys].iter().for_each(|path| std::fs::create_dir_all(path).unwrap());
         let text = format!(
             "listen \":1\"\ncache \"main\" {{ disk \"{}\" size=\"1MiB\" }}\nsite {{ respond 200 }}\n",
             cache.display()
