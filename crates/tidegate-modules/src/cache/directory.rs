@@ -16,7 +16,7 @@ const SWEEP_EVERY: Duration = Duration::from_secs(1);
 /// Entries looked at each time: a worker does it between requests.
 const SWEPT_AT_ONCE: usize = 4096;
 
-/// The stores of a process, by name. Each server process has an equal part of what a store may have.
+/// The stores of a process, by name.
 #[derive(Default)]
 pub struct CacheDirectory {
     stores: Mutex<HashMap<String, Kept>>,
@@ -30,11 +30,11 @@ pub(super) struct Kept {
 }
 
 impl CacheDirectory {
-    /// The store of this name, made where there is none yet, for one of so many processes.
-    pub(super) fn store(&self, settings: &CacheStore, processes: u16) -> Kept {
+    /// The store of this name, made where there is none yet.
+    pub(super) fn store(&self, settings: &CacheStore) -> Kept {
         let mut stores = self.stores.lock().unwrap_or_else(PoisonError::into_inner);
         let make = || {
-            let store = Store::new(&settings.name, limits(settings, processes), None);
+            let store = Store::new(&settings.name, limits(settings), None);
             runtime::try_with(|runtime| runtime.spawn(sweep(Arc::downgrade(&store))));
             Kept { store, counts: Arc::default() }
         };
@@ -47,11 +47,7 @@ impl CacheDirectory {
             let mut stores = self.stores.lock().unwrap_or_else(PoisonError::into_inner);
             stores.retain(|name, _| settings.caches.iter().any(|cache| cache.name == *name));
             let named = settings.caches.iter();
-            named
-                .filter_map(|cache| {
-                    Some((stores.get(&cache.name)?.store.clone(), limits(cache, settings.processes)))
-                })
-                .collect()
+            named.filter_map(|cache| Some((stores.get(&cache.name)?.store.clone(), limits(cache)))).collect()
         };
         for (store, limits) in changed {
             store.set_limits(limits);
@@ -68,8 +64,8 @@ impl CacheDirectory {
     }
 }
 
-fn limits(settings: &CacheStore, processes: u16) -> Limits {
-    Limits { memory: settings.memory / u64::from(processes.max(1)), object: settings.object_size }
+fn limits(settings: &CacheStore) -> Limits {
+    Limits { memory: settings.memory, object: settings.object_size }
 }
 
 /// Takes out what was purged, for as long as somebody has the store.

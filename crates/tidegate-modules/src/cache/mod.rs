@@ -99,7 +99,7 @@ impl Cached {
             !decoration.has_placeholders() && route.compress.is_none() && route.server_timing.is_empty();
         let prepared = is_plain.then(|| Prepared::new(decoration, server.server_field.clone()));
         let policy = Rc::new(Policy::new(cache, (&name, &place), ranges));
-        let Kept { store, counts } = directory.store(store, server.processes);
+        let Kept { store, counts } = directory.store(store);
         let counts = counts.begin();
         Cached(Rc::new(Shared { store, counts, policy, inner, prepared, scratch: Cell::default() }))
     }
@@ -121,6 +121,10 @@ impl Shared {
     fn look_up(self: &Rc<Self>, exchange: &mut Exchange<'_>, pass: Pass, flights: u8) -> Reply {
         let asked = self.policy.asked(exchange);
         if let Err(why) = cache::lookup_allowed(&asked) {
+            // Other caches empty themselves by it, for whoever asks; the application has not asked for such requests.
+            if exchange.method_token == "PURGE" {
+                return Reply::Ready(answer::error(Status::METHOD_NOT_ALLOWED).with("Allow", "GET, HEAD"));
+            }
             return self.pass_by(exchange, pass, why);
         }
         let class = self.policy.class(exchange);

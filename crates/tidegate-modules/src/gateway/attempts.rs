@@ -230,7 +230,9 @@ fn failed(link: &Link, about: &About, fault: &Fault, pick: Option<&Selection>) -
             Error { answer: answer::error(Status::GATEWAY_TIMEOUT), why: Some(GatewayFailure::Silent) }
         }
         Fault::Owed(said) => {
-            log::info(format_args!("502: {about}: {name}: {said}, while content of the client was still to come"));
+            log::info(format_args!(
+                "502: {about}: {name}: {said}, while content of the client was still to come"
+            ));
             Error { answer: answer::error(Status::BAD_GATEWAY), why: None }
         }
         Fault::Application(kind, said) => {
