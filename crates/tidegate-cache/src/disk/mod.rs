@@ -16,6 +16,9 @@
 //! - What was removed is gone from the index at once, and from the disk before the call returns. A purge that is less than some
 //!   seconds old can be undone by a power cut, and by nothing else.
 //!
+//! What was purged is noted in each slot ([`Disks::note_purges`]), since no purge looks at an object: a folder without its notes is emptied
+//! before it is used.
+//!
 //! `folder` has the names and the locks, `layout` the bytes of a file, `index` what is where, `volume` all of a slot.
 
 mod fill;
@@ -24,6 +27,8 @@ mod index;
 mod journal;
 pub mod layout;
 mod object;
+mod purges;
+mod rewrite;
 mod scan;
 #[cfg(test)]
 mod tests;
@@ -35,6 +40,7 @@ pub use object::OpenObject;
 
 use index::Stored;
 use layout::{BootId, Damage};
+use purges::Admit;
 use rustix::io::Errno;
 use std::fmt;
 use std::io;
@@ -248,8 +254,14 @@ pub struct DiskFigures {
 /// All disks of a cache.
 pub struct Disks {
     disks: Box<[Disk]>,
+    context: Context,
+}
+
+/// What every disk is taken with.
+struct Context {
     seed: u64,
     boot: Option<BootId>,
+    admit: Box<Admit>,
 }
 
 impl fmt::Debug for Disks {
@@ -264,6 +276,8 @@ struct Disk {
     /// This process's share.
     size: AtomicU64,
     volume: RwLock<Option<Arc<Volume>>>,
+    /// Not with the claim, whose lock is held over system calls.
+    queue_key: Mutex<QueueKey>,
     claim: Mutex<Claim>,
 }
 
@@ -273,7 +287,6 @@ struct Claim {
     trouble: Option<Trouble>,
     said: Option<Trouble>,
     tried_at: Option<i64>,
-    queue_key: Option<QueueKey>,
     owed: Vec<u128>,
     owes_all: bool,
     has_surplus: bool,
@@ -282,10 +295,20 @@ struct Claim {
 impl Disks {
     /// Takes the folders. What cannot be had now is tried again by [`Disks::tick`]. Waits for the disks.
     pub fn open(settings: &[DiskSettings], now: i64) -> Disks {
-        Disks::open_under(settings, now, read_boot_id())
+        Disks::open_with(settings, now, |_| Some(Vec::new()))
     }
 
-    fn open_under(settings: &[DiskSettings], now: i64, boot: Option<BootId>) -> Disks {
+    /// The same for who notes purges. Before anything in a folder is found, `admit` is called with what was noted there (nothing in
+    /// a new one) and says what is to be noted now; for `None` the folder is emptied, and it is called anew.
+    pub fn open_with(
+        settings: &[DiskSettings],
+        now: i64,
+        admit: impl Fn(&[u8]) -> Option<Vec<u8>> + Send + Sync + 'static,
+    ) -> Disks {
+        Disks::open_under(settings, now, read_boot_id(), Box::new(admit))
+    }
+
+    fn open_under(settings: &[DiskSettings], now: i64, boot: Option<BootId>, admit: Box<Admit>) -> Disks {
         let mut seed = fastrand::u64(..);
         // The first folder that has a seed gives it to all.
         let is_known = |settings: &DiskSettings| folder::known_seed(&settings.folder);
@@ -297,9 +320,11 @@ impl Disks {
             slots: settings.slots.max(1),
             size: AtomicU64::new(settings.size / u64::from(settings.slots.max(1))),
             volume: RwLock::new(None),
+            queue_key: Mutex::new(QueueKey::NO_DISK),
             claim: Mutex::new(Claim { has_surplus: true, ..Claim::default() }),
         };
-        let disks = Disks { disks: settings.iter().map(disk).collect(), seed, boot };
+        let context = Context { seed, boot, admit };
+        let disks = Disks { disks: settings.iter().map(disk).collect(), context };
         for number in 0..disks.count() {
             disks.tick(number, now);
         }
@@ -310,7 +335,7 @@ impl Disks {
 
     /// What keys have to be hashed with, so that what an earlier process has stored is found.
     pub fn seed(&self) -> u64 {
-        self.seed
+        self.context.seed
     }
 
     /// Disks, in use or not; each function that takes the number of one takes a smaller one.
@@ -320,8 +345,7 @@ impl Disks {
 
     /// Where the work of a disk belongs in the blocking pool.
     pub fn queue_key(&self, disk: u16) -> QueueKey {
-        let known = self.disks.get(usize::from(disk)).and_then(|disk| lock(&disk.claim).queue_key);
-        known.unwrap_or(QueueKey::NO_DISK)
+        self.disks.get(usize::from(disk)).map_or(QueueKey::NO_DISK, |disk| *lock(&disk.queue_key))
     }
 
     /// The newest object of a key. Touches no disk.
@@ -419,6 +443,20 @@ impl Disks {
         self.volume(entry.disk).is_some_and(|volume| volume.remove(entry.id))
     }
 
+    /// Takes the objects of a key, or the one of a variant, out of the index at once; their files go with the next tick. Touches no disk.
+    pub fn withdraw(&self, hash: u128, variant: Option<u32>) {
+        for disk in &self.disks {
+            disk.with(|volume| volume.withdraw(hash, variant));
+        }
+    }
+
+    /// Whether the index still knows an object. Touches no disk.
+    pub fn has(&self, entry: &DiskEntry) -> bool {
+        let at = self.disks.get(usize::from(entry.disk));
+        at.and_then(|disk| disk.with(|volume| lock(&volume.index).stored(entry.id).is_some()))
+            .unwrap_or(false)
+    }
+
     /// Removes all objects of a key, also on disks that are not there now, as soon as they are; how many are gone. Waits for the disks.
     pub fn forget(&self, hash: u128) -> u64 {
         let mut removed = 0;
@@ -446,7 +484,7 @@ impl Disks {
     /// free. Returns what an operator has to be told. Waits for the disk.
     pub fn tick(&self, disk: u16, now: i64) -> Option<Notice> {
         let at = self.disks.get(usize::from(disk))?;
-        at.tick(disk, now, self.seed, self.boot)
+        at.tick(disk, now, &self.context)
     }
 
     /// Looks at `most` files of a disk of which is not known yet what it holds. `true`: all is known. Waits for the disk.
@@ -505,7 +543,7 @@ impl Disk {
         drop(before);
     }
 
-    fn tick(&self, number: u16, now: i64, seed: u64, boot: Option<BootId>) -> Option<Notice> {
+    fn tick(&self, number: u16, now: i64, context: &Context) -> Option<Notice> {
         let mut claim = lock(&self.claim);
         let volume = self.volume();
         let is_well = volume.as_ref().is_some_and(|volume| volume.health() == Health::Well);
@@ -515,7 +553,7 @@ impl Disk {
                 Some(volume) if !volume.slot.has_vanished() => drop(volume.try_again()),
                 _ => {
                     self.set_volume(None);
-                    claim.trouble = self.take(&mut claim, number, seed, boot).err();
+                    claim.trouble = self.take(&mut claim, number, context).err();
                 }
             }
         }
@@ -533,13 +571,14 @@ impl Disk {
     }
 
     /// Takes a slot of the folder, and does what was owed to it.
-    fn take(&self, claim: &mut Claim, number: u16, seed: u64, boot: Option<BootId>) -> Result<(), Trouble> {
+    fn take(&self, claim: &mut Claim, number: u16, context: &Context) -> Result<(), Trouble> {
+        let seed = context.seed;
         let (folder, known) = folder::open_folder(&self.folder, seed)?;
-        claim.queue_key = folder::queue_key(&folder);
+        *lock(&self.queue_key) = folder::queue_key(&folder).unwrap_or(QueueKey::NO_DISK);
         if known != seed {
             folder::write_seed(&folder, seed).map_err(|error| Trouble::system("cannot be written", error))?;
         }
-        let volume = Volume::claim(number, &folder, self.slots, seed, self.size.load(Relaxed), boot)?;
+        let volume = Volume::claim(number, &folder, self.slots, self.size.load(Relaxed), context)?;
         if claim.owes_all {
             volume.clear();
         }

@@ -19,7 +19,7 @@ const FIRST_READ: usize = layout::ALIGNMENT as usize;
 
 /// A file whose header was read and fits.
 pub(super) struct ReadFile {
-    pub(super) file: OwnedFd,
+    pub(super) file: Arc<OwnedFd>,
     bytes: Vec<u8>,
     content: u64,
 }
@@ -64,7 +64,7 @@ fn open_file(volume: &Volume, id: Id, is_written: bool) -> Result<ReadFile, Disk
     if length != layout::file_length(content, header.entity_length) {
         return Err(DiskError::Broken(Damage::Length));
     }
-    Ok(ReadFile { file, bytes, content })
+    Ok(ReadFile { file: Arc::new(file), bytes, content })
 }
 
 /// An object that is open. The bytes it has on the disk count until it is dropped, so the descriptor must not outlive it.
@@ -130,6 +130,11 @@ impl OpenObject {
     /// The file, open for reading.
     pub fn file(&self) -> BorrowedFd<'_> {
         self.read.file.as_fd()
+    }
+
+    /// The same, for who keeps the object as long as that.
+    pub fn shared_file(&self) -> Arc<OwnedFd> {
+        self.read.file.clone()
     }
 
     /// Which object of its disk it is.

@@ -1,7 +1,8 @@
 //! Takes out what was purged, shard by shard, so that its memory comes free before somebody asks for it.
 //!
 //! At the end of a round every entry has been looked at, and what purges had noted before the round is forgotten; but not what
-//! was purged since the oldest response was asked for that is still to come.
+//! was purged since the oldest response was asked for that is still to come. Above disks nothing is forgotten: they may hold what
+//! it was about.
 
 use super::Store;
 use crate::index::Outgoing;
@@ -57,7 +58,7 @@ impl Store {
             sweeping.next = (sweeping.next + 1) % self.shards.len();
             swept.is_round = sweeping.next == 0;
         }
-        if swept.is_round {
+        if swept.is_round && !self.has_disks {
             self.purges.forget(sweeping.floor);
         }
         swept

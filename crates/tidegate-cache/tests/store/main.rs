@@ -3,6 +3,7 @@
 mod allocations;
 mod collapse;
 mod contents;
+mod disks;
 mod evictions;
 mod model;
 mod purges;

@@ -4,7 +4,8 @@ use super::directory::{CacheDirectory, Kept};
 use super::place::{EVERYWHERE, host};
 use super::policy::scheme_of;
 use crate::cache_desk::{CacheDesk, EntryPlace, ListWanted, Listed, PurgeWanted, PurgeWhat, Purged};
-use crate::cache_desk::{ShowWanted, Shown, StoreFigures, TierFigures, Verification};
+use crate::cache_desk::{DiskFigures, ShowWanted, Shown, StoreFigures, TierFigures, Verification};
+use tidegate_cache::disk::{self, Trouble};
 use tidegate_cache::{Entry, Filter, Purge, group_mark, tag_mark};
 use tidegate_http::Authority;
 use tidegate_io::clock::wall_seconds;
@@ -104,7 +105,7 @@ impl CacheDesk for CacheDirectory {
                     limit: figures.limit,
                     evicted: figures.evicted,
                 },
-                disks: Vec::new(),
+                disks: kept.store.disk_figures().into_iter().map(disk_told).collect(),
                 requests: kept.counts.requests(),
                 stored: figures.fills,
                 without_room: figures.refused + figures.passed_on,
@@ -121,12 +122,32 @@ impl CacheDesk for CacheDirectory {
     }
 }
 
+fn disk_told(figures: disk::DiskFigures) -> DiskFigures {
+    let is_of_another = figures.trouble == Some(Trouble::Owned);
+    DiskFigures {
+        folder: figures.folder,
+        tier: TierFigures {
+            entries: figures.objects,
+            bytes: figures.used,
+            limit: figures.limit,
+            evicted: figures.evicted,
+        },
+        is_out: figures.trouble.filter(|_| !is_of_another).map(|trouble| trouble.to_string()),
+        broken_pieces: figures.broken,
+        is_of_another,
+    }
+}
+
 /// Variants of one URL that are shown at most, in one store.
 const MOST_SHOWN: usize = 1000;
 
 fn told(kept: &Kept, entry: &Entry) -> Listed {
     let (head, content, freshness, now) = (entry.head(), entry.content(), entry.freshness(), wall_seconds());
-    let place = if content.is_complete() { EntryPlace::Memory } else { EntryPlace::Filling };
+    let place = match (content.is_complete(), content.file()) {
+        (false, _) => EntryPlace::Filling,
+        (true, Some(_)) => EntryPlace::Disk,
+        (true, None) => EntryPlace::Memory,
+    };
     Listed {
         store: kept.store.name().to_owned(),
         url: format!("{}://{}{}", scheme_of(entry.key()), head.host, head.target),

@@ -165,10 +165,10 @@ fn a_part_is_kept_and_the_rest_comes_later() {
 fn objects_go_to_disks_by_their_sizes() {
     let (one, other) = (Folder::new("first"), Folder::new("second"));
     let settings = [one.settings(30 * MIB), other.settings(10 * MIB)];
-    let disks = Disks::open_under(&settings, NOW, BOOT);
+    let disks = Disks::open_under(&settings, NOW, BOOT, admit());
     let placed = (0..4000).filter(|number| disks.place(key(*number).1) == Some(0)).count();
     assert!((2800..3200).contains(&placed), "{placed} of 4000 on three quarters");
-    let other_seed = Disks::open_under(&[other.settings(MIB)], NOW, BOOT).seed();
+    let other_seed = Disks::open_under(&[other.settings(MIB)], NOW, BOOT, admit()).seed();
     assert_eq!(disks.seed(), other_seed, "one seed for all");
     let at = |disk: u16| {
         let key = key(1);
