@@ -45,4 +45,4 @@ pub use purge::{Purge, Purged, group_mark, tag_mark};
 pub use reader::Reader;
 pub use store::{Found, Limits, Store, Swept, Unstorable};
 pub use stored_file::StoredFile;
-pub use tier::OnDisk;
+pub use tier::{DiskListed, OnDisk, Verified};

@@ -22,6 +22,7 @@ use thiserror::Error;
 use tidegate_io::locking::lock;
 use xxhash_rust::xxh3::xxh3_128_with_seed;
 
+pub(crate) use list::lets_through;
 use room::Queues;
 use sweep::Sweeping;
 pub use sweep::Swept;

@@ -397,7 +397,7 @@ fn file_name(id: Id) -> String {
     format!("{:032x}-{:08x}", id.hash, id.serial)
 }
 
-fn path_of(id: Id) -> String {
+pub(super) fn path_of(id: Id) -> String {
     format!("{}/{}", folder_of(id.hash), file_name(id))
 }
 

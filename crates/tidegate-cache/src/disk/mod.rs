@@ -24,6 +24,7 @@
 mod fill;
 mod folder;
 mod index;
+mod inspect;
 mod journal;
 pub mod layout;
 mod object;

@@ -84,13 +84,13 @@ impl std::fmt::Debug for OpenObject {
 
 impl OpenObject {
     pub(super) fn open(volume: &Arc<Volume>, entry: &DiskEntry, key: &[u8]) -> Result<OpenObject, DiskError> {
-        OpenObject::open_as(volume, entry, key, false)
+        OpenObject::open_as(volume, entry, Some(key), false)
     }
 
     pub(super) fn open_as(
         volume: &Arc<Volume>,
         entry: &DiskEntry,
-        key: &[u8],
+        key: Option<&[u8]>,
         is_written: bool,
     ) -> Result<OpenObject, DiskError> {
         let is_trusted = lock(&volume.index).begin_use(entry.id).ok_or(DiskError::Gone)?;
@@ -108,7 +108,7 @@ impl OpenObject {
             }
         };
         let header = read.header();
-        if header.key != key {
+        if key.is_some_and(|key| header.key != key) {
             return Err(DiskError::OtherKey);
         }
         let is_trusted = is_trusted || volume.boot == Some(header.boot);

@@ -21,7 +21,7 @@ impl Disks {
         (head, mark, now): (Head<'_>, u64, i64),
     ) -> Result<(), DiskError> {
         let volume = self.writable(entry.disk)?;
-        let object = OpenObject::open_as(&volume, entry, key, true)?;
+        let object = OpenObject::open_as(&volume, entry, Some(key), true)?;
         let stored_at = now.clamp(0, i64::from(u32::MAX)) as u32;
         let mut bytes = Vec::new();
         let header = Header { head, mark, stored_at, ..object.header() };

@@ -8,9 +8,11 @@
 //! was purged is written to each disk ([`Store::note_purges`]) before a process that comes later finds anything there.
 //! So what was purged, in memory or not, by this process or one before, is compared when it is read in.
 
+mod inspect;
 mod read;
 mod write;
 
+pub use inspect::{DiskListed, Verified};
 pub use read::OnDisk;
 
 use crate::disk::{DiskFigures, DiskSettings, Disks, Notice};

@@ -68,7 +68,7 @@ impl Store {
         }
     }
 
-    fn has_variant(&self, hashed: &Hashed<'_>, variant: u32) -> bool {
+    pub(super) fn has_variant(&self, hashed: &Hashed<'_>, variant: u32) -> bool {
         let mut shard = self.shard(hashed);
         let mut variants = shard.get(hashed).into_iter().flat_map(|slot| slot.variants.iter());
         variants

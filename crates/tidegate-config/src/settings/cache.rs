@@ -119,7 +119,7 @@ pub(crate) fn refusal(status: u16) -> Option<&'static str> {
         400 | 405..=407 | 411..=417 | 421 | 422 | 425 | 426 | 428 | 431 => {
             Some("it answers one request, and others would get it who asked rightly")
         }
-        401 | 402 | 403 => Some("it answers one client, and others would be turned away with it"),
+        401..=403 => Some("it answers one client, and others would be turned away with it"),
         408 | 423 | 424 | 429 | 499 => Some("it answers one moment of one client"),
         500.. => {
             Some("a failure would last as long as that; `stale-if-error` answers with what was there before")

@@ -2,6 +2,7 @@
 
 use super::counts::StoreCounts;
 use super::disks::{self, Opening};
+use super::verify::Verifying;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
@@ -21,6 +22,7 @@ const SWEPT_AT_ONCE: usize = 4096;
 #[derive(Default)]
 pub struct CacheDirectory {
     stores: Mutex<HashMap<String, Kept>>,
+    pub(super) verifying: Verifying,
 }
 
 /// A store, and what came of the requests to it.

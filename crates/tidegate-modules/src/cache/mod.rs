@@ -15,6 +15,7 @@ mod policy;
 mod prepared;
 mod serve;
 mod source;
+mod verify;
 
 pub use directory::CacheDirectory;
 
