@@ -3,6 +3,8 @@
 //! Bytes lie in blocks of 64 KiB; what is smaller, and known to be, has one block of its own size. One thread appends, many
 //! read behind the watermark. While it is filled, reading copies under a shared lock, once it is complete under none.
 //!
+//! A large content that was read in from a disk stays in its file, and has no block.
+//!
 //! A content that is passed on keeps no more blocks than a window: the first is used again when all readers are beyond it.
 //!
 //! Locks: `filling` and `waiting`, never both. The watermark and the state are changed before `waiting` is taken to wake those who
@@ -10,6 +12,7 @@
 
 use crate::budget::Reservation;
 use crate::reader::Reader;
+use crate::stored_file::StoredFile;
 use smallvec::SmallVec;
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -40,6 +43,8 @@ pub struct Content {
     /// Some of it has been, or will be, let go of.
     is_passing: AtomicBool,
     whole: OnceLock<VecDeque<Block>>,
+    /// Where all of it lies, in place of blocks.
+    file: Option<StoredFile>,
     filling: RwLock<VecDeque<Block>>,
     waiting: Mutex<Waiting>,
 }
@@ -57,6 +62,11 @@ impl Block {
     /// An empty one of `capacity` bytes, for which `reservation` has been made.
     pub(crate) fn new(at: u64, capacity: usize, reservation: Reservation) -> Block {
         Block { at, bytes: Vec::with_capacity(capacity), reservation }
+    }
+
+    /// A full one at the beginning of a content.
+    pub(crate) fn of(bytes: Vec<u8>, reservation: Reservation) -> Block {
+        Block { at: 0, bytes, reservation }
     }
 
     fn end(&self) -> u64 {
@@ -129,9 +139,31 @@ impl Content {
             state: AtomicU8::new(FILLING),
             is_passing: AtomicBool::new(false),
             whole: OnceLock::new(),
+            file: None,
             filling: RwLock::new(VecDeque::with_capacity(1)),
             waiting: Mutex::default(),
         }
+    }
+
+    /// One that is complete, in a file.
+    pub(crate) fn of_file(file: StoredFile) -> Content {
+        let len = file.len();
+        let state = AtomicU8::new(COMPLETE);
+        Content { filled: AtomicU64::new(len), state, file: Some(file), ..Content::new(Some(len)) }
+    }
+
+    /// One that is complete, in this block.
+    pub(crate) fn of_block(block: Option<Block>) -> Content {
+        let len = block.as_ref().map_or(0, Block::end);
+        let whole = OnceLock::from(block.into_iter().collect::<VecDeque<_>>());
+        let state = AtomicU8::new(COMPLETE);
+        Content { filled: AtomicU64::new(len), state, whole, ..Content::new(Some(len)) }
+    }
+
+    /// The file that all of it lies in, where it is not in memory.
+    #[inline]
+    pub fn file(&self) -> Option<&StoredFile> {
+        self.file.as_ref()
     }
 
     /// Bytes in all: announced by the origin, or counted when it is complete. `None`: not known yet.
@@ -169,8 +201,12 @@ impl Content {
     }
 
     /// Reads these bytes, also those that are still to come. An end behind that of the content is its end. `None`: they have
-    /// been let go of, or will be, since the content does not fit into the store; whoever wants them fetches them alone.
+    /// been let go of, or will be, since the content does not fit into the store; whoever wants them fetches them alone. Nor is there a
+    /// reader of what is in a file.
     pub fn reader(self: &Arc<Self>, range: Range<u64>) -> Option<Reader> {
+        if self.file.is_some() {
+            return None;
+        }
         // Of what is complete any number read without a lock.
         if self.whole.get().is_some() {
             return Some(Reader::new(self.clone(), None, range));
@@ -193,6 +229,11 @@ impl Content {
             1 => Some(&blocks[0].bytes),
             _ => None,
         }
+    }
+
+    /// Copies from what is complete and in memory; the bytes, 0 at the end.
+    pub(crate) fn read_at(&self, position: u64, buffer: &mut [u8]) -> usize {
+        self.whole.get().map_or(0, |blocks| copy_from(blocks, position, buffer))
     }
 
     /// What the origin has said of its length.

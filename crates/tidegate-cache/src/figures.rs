@@ -150,10 +150,6 @@ impl Counters {
         self.evicted.fetch_add(1, Relaxed);
     }
 
-    pub(crate) fn skip_disk(&self) {
-        self.not_written.fetch_add(1, Relaxed);
-    }
-
     pub(crate) fn purge(&self, entries: usize) {
         self.purged.fetch_add(entries as u64, Relaxed);
     }

@@ -110,7 +110,11 @@ impl Fill {
         let is_gone = self.entry.is_gone();
         self.content.complete(|bytes| if is_gone { None } else { store.reserve(bytes) });
         self.store.counters.end_fill(true);
-        self.store.completed(&self.entry)
+        let stored = self.store.completed(&self.entry);
+        if let Some(entry) = &stored {
+            self.store.write_behind(entry);
+        }
+        stored.is_some()
     }
 
     /// The rest will not come: readers see an error, and the entry goes. The same as dropping it.

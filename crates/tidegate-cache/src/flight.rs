@@ -236,6 +236,7 @@ impl Lead {
         if is_kept && self.store.enqueue(&new).is_ok() {
             // Purged meanwhile, it is told to nobody who came later.
             let _ = self.land_stored(&new, true);
+            self.store.refresh_on_disk(&new);
         } else {
             self.store.unlink(entry);
             self.land(Landing::Stored(new.clone()));

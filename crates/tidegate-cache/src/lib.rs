@@ -5,6 +5,9 @@
 //! when the last who holds them lets go. A [`Fill`] brings in content block by block, [`Reader`]s follow it at their own speed.
 //! [`Store::purge`] takes as long for a million entries as for one.
 //!
+//! Below the memory there may be disks (`tier`): what is complete is written to them behind everybody's back, and what the memory does not have
+//! any more is read in again.
+//!
 //! Called by the handler that stands before applications, by the sandbox and by operators; used by the worker threads of a
 //! process together. It knows no socket and reads no clock: whoever calls says what time it is, in Unix seconds. What may be
 //! stored and how it may be used, `tidegate_http::cache` decides.
@@ -16,6 +19,7 @@
 mod budget;
 mod content;
 pub mod disk;
+mod encoding;
 mod entry;
 mod figures;
 mod fill;
@@ -29,6 +33,8 @@ mod purge;
 mod reader;
 pub mod s3fifo;
 mod store;
+mod stored_file;
+mod tier;
 
 pub use content::Content;
 pub use entry::{Entry, StoredHead};
@@ -38,3 +44,5 @@ pub use flight::{Flight, Join, Landing, Lead};
 pub use purge::{Purge, Purged, group_mark, tag_mark};
 pub use reader::Reader;
 pub use store::{Found, Limits, Store, Swept, Unstorable};
+pub use stored_file::StoredFile;
+pub use tier::{DiskListed, OnDisk, Verified};

@@ -7,6 +7,8 @@
 //! The notes are bounded. Where they are full, a purge is of more than was asked for: a prefix of a shorter one or its host,
 //! anything else of all. Something purged in vain is fetched again; something kept in vain would be wrong.
 
+mod notes;
+
 use crate::entry::StoredHead;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering::Acquire, Ordering::Release};
@@ -148,6 +150,11 @@ impl Purges {
         let number = self.count() + 1;
         let (note, is_widened) = notes.note(what, number);
         note.set(number, is_soft, now);
+        if notes.all.hard == number {
+            // It stands for all that was noted before.
+            notes.by_hash.clear();
+            notes.lengths.clear();
+        }
         // Noted first: who sees the number sees the note.
         self.count.store(number, Release);
         Purged { number, is_widened }

@@ -3,27 +3,26 @@
 //! Here is what callers see; `room` finds room and has entries go for it, `sweep` takes out what was purged, `list` tells of
 //! what there is, `below` is where the disks come in.
 
-mod below;
 mod list;
 mod room;
 mod sweep;
 
 use crate::budget::{Budget, Reservation};
-use crate::disk::Disks;
 use crate::entry::Entry;
 use crate::figures::Counters;
 use crate::flight::{Flight, FlightCell, Join, Lead};
 use crate::index::{Hashed, Outgoing, SLOT_COST, Shard, Slot};
 use crate::purge::{Purge, Purged, Purges, Standing};
+use crate::tier::Tier;
 use smallvec::SmallVec;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use thiserror::Error;
 use tidegate_io::locking::lock;
 use xxhash_rust::xxh3::xxh3_128_with_seed;
 
-use below::ForDisk;
+pub(crate) use list::lets_through;
 use room::Queues;
 use sweep::Sweeping;
 pub use sweep::Swept;
@@ -84,18 +83,26 @@ pub struct Store {
     sweeping: Mutex<Sweeping>,
     /// How many purges there had been when room was last made for their notes.
     swept_for_room: AtomicU64,
-    disk: Option<Arc<Disks>>,
-    for_disk: Mutex<ForDisk>,
-    /// What was on the disks has been compared with so many purges.
-    disk_floor: AtomicU64,
+    has_disks: bool,
+    /// Below the memory; opened later, by a thread that may wait.
+    pub(crate) tier: OnceLock<Tier>,
 }
 
 impl Store {
-    /// An empty store.
-    pub fn new(name: &str, limits: Limits, disk: Option<Arc<Disks>>) -> Arc<Store> {
-        Arc::new(Store {
+    /// An empty store, in memory alone.
+    pub fn new(name: &str, limits: Limits) -> Arc<Store> {
+        Arc::new(Store::empty(name, limits, false))
+    }
+
+    /// An empty store that disks are opened for: what is purged until then is remembered for what they hold.
+    pub fn above_disks(name: &str, limits: Limits) -> Arc<Store> {
+        Arc::new(Store::empty(name, limits, true))
+    }
+
+    fn empty(name: &str, limits: Limits, has_disks: bool) -> Store {
+        Store {
             name: name.into(),
-            seed: disk.as_ref().map_or_else(|| RandomState::new().hash_one(name), |disk| disk.seed()),
+            seed: RandomState::new().hash_one(name),
             shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
             budget: Budget::new(limits.memory),
             object: AtomicU64::new(limits.object),
@@ -105,20 +112,14 @@ impl Store {
             counters: Counters::default(),
             sweeping: Mutex::default(),
             swept_for_room: AtomicU64::new(0),
-            disk_floor: AtomicU64::new(if disk.is_some() { 0 } else { u64::MAX }),
-            disk,
-            for_disk: Mutex::default(),
-        })
+            has_disks,
+            tier: OnceLock::new(),
+        }
     }
 
     /// The name in the settings.
     pub fn name(&self) -> &str {
         &self.name
-    }
-
-    /// The folders below the memory, where there are any.
-    pub fn disk(&self) -> Option<&Arc<Disks>> {
-        self.disk.as_ref()
     }
 
     /// What is stored under a key. Allocates nothing for one variant.
@@ -144,33 +145,36 @@ impl Store {
         let hashed = self.hashed(key);
         let born = self.purges.count();
         let mut outgoing = Outgoing::new();
-        let join = self.join_slot(&hashed, born, &mut outgoing);
+        let join = self.with_slot(&hashed, |slot| {
+            slot.drop_purged(&mut outgoing);
+            self.join_flight(slot, born)
+        });
         self.left_purged(&outgoing);
-        join
+        join.unwrap_or_else(|| {
+            let (key, stored) = (hashed.key.into(), SmallVec::new());
+            Join::Lead(Lead { store: self.clone(), hash: hashed.hash, key, cell: None, stored, born })
+        })
     }
 
-    fn join_slot(self: &Arc<Self>, hashed: &Hashed<'_>, born: u64, outgoing: &mut Outgoing) -> Join {
+    /// Lends the slot of a key, a new one where there is none yet; `None`: there is no room for one.
+    pub(crate) fn with_slot<R>(&self, hashed: &Hashed<'_>, f: impl FnOnce(&mut Slot) -> R) -> Option<R> {
         let mut room = None;
         for _ in 0..TRIES {
             let mut shard = self.shard(hashed);
             let needed = SLOT_COST + hashed.key.len() as u64 + shard.growth();
             if let Some(slot) = shard.get(hashed) {
-                slot.drop_purged(outgoing);
-                return self.join_flight(slot, born);
+                return Some(f(slot));
             }
             if let Some(mut had) = room.take_if(|room: &mut Reservation| room.bytes() >= needed) {
                 let own = had.split(SLOT_COST + hashed.key.len() as u64);
-                return self.join_flight(shard.add(Slot::new(hashed, own), had), born);
+                return Some(f(shard.add(Slot::new(hashed, own), had)));
             }
             drop(shard);
             drop(room.take());
             room = self.reserve(needed);
-            if room.is_none() {
-                break;
-            }
+            room.as_ref()?;
         }
-        let (key, stored) = (hashed.key.into(), SmallVec::new());
-        Join::Lead(Lead { store: self.clone(), hash: hashed.hash, key, cell: None, stored, born })
+        None
     }
 
     fn join_flight(self: &Arc<Self>, slot: &mut Slot, born: u64) -> Join {
@@ -205,12 +209,13 @@ impl Store {
         let was_there = !outgoing.is_empty();
         self.left(&outgoing);
         drop((flight, emptied));
+        self.withdraw(key);
         was_there
     }
 
     /// Purges; takes the same time however much is stored. A soft purge makes stale what is there. What is being fetched
     /// counts as there.
-    pub fn purge(&self, what: &Purge<'_>, is_soft: bool, now: i64) -> Purged {
+    pub fn purge(self: &Arc<Self>, what: &Purge<'_>, is_soft: bool, now: i64) -> Purged {
         let count = self.purges.count();
         let last = self.swept_for_room.load(Relaxed);
         if self.purges.is_full() && count >= last.saturating_add(PURGES_A_SWEEP) {
@@ -218,17 +223,19 @@ impl Store {
             self.swept_for_room.store(count, Relaxed);
             self.sweep_all(now);
         }
-        self.purges.purge(what, is_soft, now)
+        let purged = self.purges.purge(what, is_soft, now);
+        self.note_purges();
+        purged
     }
 }
 
 /// What flights and fills ask of it.
 impl Store {
-    fn hashed<'a>(&self, key: &'a [u8]) -> Hashed<'a> {
+    pub(crate) fn hashed<'a>(&self, key: &'a [u8]) -> Hashed<'a> {
         Hashed { hash: xxh3_128_with_seed(key, self.seed), key }
     }
 
-    fn shard(&self, hashed: &Hashed<'_>) -> MutexGuard<'_, Shard> {
+    pub(crate) fn shard(&self, hashed: &Hashed<'_>) -> MutexGuard<'_, Shard> {
         lock(&self.shards[(hashed.hash >> 96) as usize % SHARDS])
     }
 
@@ -285,27 +292,24 @@ impl Store {
         drop((flight, emptied));
     }
 
-    /// A content is complete: what it replaces goes. Answers whether it is stored.
-    pub(crate) fn completed(&self, entry: &Arc<Entry>) -> bool {
+    /// A content is complete: what it replaces goes. Answers with what is stored, perhaps under a newer head.
+    pub(crate) fn completed(&self, entry: &Arc<Entry>) -> Option<Arc<Entry>> {
         let hashed = self.hashed(entry.key());
         let mut outgoing = Outgoing::new();
-        let is_there = {
+        let there = {
             let mut shard = self.shard(&hashed);
-            shard.get(&hashed).is_some_and(|slot| {
+            shard.get(&hashed).and_then(|slot| {
                 let is_same = |other: &&Arc<Entry>| Arc::ptr_eq(other.content(), entry.content());
                 let there = slot.variants.iter().find(is_same).cloned();
                 if let Some(there) = &there {
                     slot.replace(there.id(), &there.head().varying, &mut outgoing);
                 }
-                there.is_some()
+                there
             })
         };
         self.left(&outgoing);
         self.resize(entry);
-        if is_there {
-            self.offer_to_disk(entry);
-        }
-        is_there
+        there
     }
 
     /// Takes out all that has the content of this entry.

@@ -14,6 +14,7 @@ use crate::clock::monotonic_ns;
 use crate::file::{FileFd, Patience, read_at};
 use rustix::fs::{Advice, Mode, OFlags, fadvise};
 use rustix::io::Errno;
+use std::any::Any;
 use std::cell::RefCell;
 use std::io;
 use std::num::NonZeroU64;
@@ -42,6 +43,17 @@ pub struct PagedFile {
     is_memory: Arc<OnceLock<bool>>,
     /// Opening it had to wait.
     is_slow: bool,
+    /// Who has opened it for all workers, and closes it.
+    owner: Option<Owner>,
+}
+
+/// What keeps a file open, and sees to it that the pool closes it.
+struct Owner(#[expect(dead_code, reason = "it is only held")] Arc<dyn Any + Send + Sync>);
+
+impl std::fmt::Debug for Owner {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Owner")
+    }
 }
 
 /// A range of the file.
@@ -81,6 +93,24 @@ impl PagedFile {
             known: RefCell::default(),
             is_memory: Arc::default(),
             is_slow,
+            owner: None,
+        }
+    }
+
+    /// A file that somebody has open for all workers, and keeps open for as long as this has `owner`. Touches no disk.
+    pub fn shared_with(
+        fd: Arc<OwnedFd>,
+        queue_key: QueueKey,
+        owner: Arc<dyn Any + Send + Sync>,
+    ) -> PagedFile {
+        let _ = fadvise(&fd, 0, None, Advice::Random);
+        PagedFile {
+            fd: Some(fd),
+            queue_key,
+            known: RefCell::default(),
+            is_memory: Arc::default(),
+            is_slow: false,
+            owner: Some(Owner(owner)),
         }
     }
 
@@ -184,7 +214,7 @@ impl PagedFile {
 impl Drop for PagedFile {
     fn drop(&mut self) {
         // What had to be waited for may be waited for in closing, too.
-        if self.is_slow || self.is_memory.get() == Some(&false) {
+        if self.owner.is_none() && (self.is_slow || self.is_memory.get() == Some(&false)) {
             let fd = self.fd.take();
             let _ = blocking::start(self.queue_key, move || drop(fd));
         }

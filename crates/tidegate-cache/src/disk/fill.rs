@@ -99,7 +99,7 @@ impl DiskFill {
 
     /// Goes on with an object of which pieces are missing.
     pub(super) fn resume(volume: &Arc<Volume>, entry: &DiskEntry, key: &[u8]) -> Result<DiskFill, DiskError> {
-        let object = OpenObject::open(volume, entry, Some(key), true)?;
+        let object = OpenObject::open_as(volume, entry, Some(key), true)?;
         let mut table = BTreeMap::new();
         for piece in 0..object.pieces() {
             if let Some(checksum) = object.checksum(piece)? {

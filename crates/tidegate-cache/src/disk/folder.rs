@@ -7,6 +7,7 @@
 //! FOLDER/slot-0/owner            locked (flock) by the process that owns the slot; holds the seed its objects were hashed with
 //! FOLDER/slot-0/index-7          snapshot, see `journal`
 //! FOLDER/slot-0/journal-8        what has happened since
+//! FOLDER/slot-0/purges         what was purged, see `purges`
 //! FOLDER/slot-0/filling/         files that are written, where the file system knows no file without a name
 //! FOLDER/slot-0/a/3f/HASH-SERIAL objects; the folders are the first three digits of the hash
 //! ```
@@ -323,7 +324,7 @@ impl Slot {
         }
     }
 
-    /// Deletes every object, snapshot and journal.
+    /// Deletes every object, snapshot, journal, and the notes of purges.
     pub(super) fn empty(&self) -> rustix::io::Result<()> {
         for folder in 0..FOLDERS {
             let Some(mut listing) = self.list(folder)? else { continue };
@@ -335,7 +336,7 @@ impl Slot {
             let _ = unlinkat(&self.folder, folder_path(folder), AtFlags::REMOVEDIR);
         }
         for name in names(&self.folder)? {
-            if name.starts_with(b"index-") || name.starts_with(b"journal-") {
+            if [&b"index-"[..], b"journal-", b"purges"].iter().any(|ours| name.starts_with(ours)) {
                 unlinkat(&self.folder, &name, AtFlags::empty())?;
             } else if name != OWNER.as_bytes() {
                 // Goes where nothing is left in it.
@@ -408,7 +409,7 @@ fn file_name(id: Id) -> String {
     format!("{:032x}-{:08x}", id.hash, id.serial)
 }
 
-fn path_of(id: Id) -> String {
+pub(super) fn path_of(id: Id) -> String {
     format!("{}/{}", folder_of(id.hash), file_name(id))
 }
 

@@ -268,6 +268,13 @@ impl Index {
         }
     }
 
+    /// Its head was replaced.
+    pub(super) fn restamp(&mut self, id: Id, mark: u64, stored_at: u32) {
+        if let Some(item) = self.find_mut(id) {
+            (item.mark, item.stored_at) = (mark, stored_at);
+        }
+    }
+
     fn take(&mut self, id: Id) -> Option<u64> {
         let place = self.find(id)?;
         let size = self.queues.get(place).map_or(0, |(_, size, _)| size);

@@ -16,14 +16,20 @@
 //! - What was removed is gone from the index at once, and from the disk before the call returns. A purge that is less than some
 //!   seconds old can be undone by a power cut, and by nothing else.
 //!
+//! What was purged is noted in each slot ([`Disks::note_purges`]), since no purge looks at an object: a folder without its notes is emptied
+//! before it is used.
+//!
 //! `folder` has the names and the locks, `layout` the bytes of a file, `index` what is where, `volume` all of a slot.
 
 mod fill;
 mod folder;
 mod index;
+mod inspect;
 mod journal;
 pub mod layout;
 mod object;
+mod purges;
+mod rewrite;
 mod scan;
 #[cfg(test)]
 mod tests;
@@ -35,6 +41,7 @@ pub use object::OpenObject;
 
 use index::{Leaving, Stored};
 use layout::{BootId, Damage};
+use purges::Admit;
 use rustix::io::Errno;
 use std::fmt;
 use std::io;
@@ -248,8 +255,14 @@ pub struct DiskFigures {
 /// All disks of a cache.
 pub struct Disks {
     disks: Box<[Disk]>,
+    context: Context,
+}
+
+/// What every disk is taken with.
+struct Context {
     seed: u64,
     boot: Option<BootId>,
+    admit: Box<Admit>,
 }
 
 impl fmt::Debug for Disks {
@@ -290,10 +303,20 @@ struct Owed {
 impl Disks {
     /// Takes the folders. What cannot be had now is tried again by [`Disks::tick`]. Waits for the disks.
     pub fn open(settings: &[DiskSettings], now: i64) -> Disks {
-        Disks::open_under(settings, now, read_boot_id())
+        Disks::open_with(settings, now, |_| Some(Vec::new()))
     }
 
-    fn open_under(settings: &[DiskSettings], now: i64, boot: Option<BootId>) -> Disks {
+    /// The same for who notes purges. Before anything in a folder is found, `admit` is called with what was noted there (nothing in
+    /// a new one) and says what is to be noted now; for `None` the folder is emptied, and it is called anew.
+    pub fn open_with(
+        settings: &[DiskSettings],
+        now: i64,
+        admit: impl Fn(&[u8]) -> Option<Vec<u8>> + Send + Sync + 'static,
+    ) -> Disks {
+        Disks::open_under(settings, now, read_boot_id(), Box::new(admit))
+    }
+
+    fn open_under(settings: &[DiskSettings], now: i64, boot: Option<BootId>, admit: Box<Admit>) -> Disks {
         let mut seed = fastrand::u64(..);
         // The first folder that has a seed gives it to all.
         let is_known = |settings: &DiskSettings| folder::known_seed(&settings.folder);
@@ -309,7 +332,8 @@ impl Disks {
             owed: Mutex::default(),
             claim: Mutex::new(Claim { has_surplus: true, ..Claim::default() }),
         };
-        let disks = Disks { disks: settings.iter().map(disk).collect(), seed, boot };
+        let context = Context { seed, boot, admit };
+        let disks = Disks { disks: settings.iter().map(disk).collect(), context };
         for number in 0..disks.count() {
             disks.tick(number, now);
         }
@@ -320,7 +344,7 @@ impl Disks {
 
     /// What keys have to be hashed with, so that what an earlier process has stored is found.
     pub fn seed(&self) -> u64 {
-        self.seed
+        self.context.seed
     }
 
     /// Disks, in use or not; each function that takes the number of one takes a smaller one.
@@ -414,7 +438,7 @@ impl Disks {
     /// # Errors
     /// [`DiskError::Gone`], [`DiskError::OtherKey`], [`DiskError::Broken`], [`DiskError::Out`], [`DiskError::System`].
     pub fn open_object(&self, entry: &DiskEntry, key: &[u8]) -> Result<OpenObject, DiskError> {
-        OpenObject::open(&self.readable(entry.disk)?, entry, Some(key), false)
+        OpenObject::open(&self.readable(entry.disk)?, entry, key)
     }
 
     /// As [`Disks::open_object`], whatever its key is: for operators who list and verify, and not to answer a request.
@@ -422,15 +446,7 @@ impl Disks {
     /// # Errors
     /// As [`Disks::open_object`].
     pub fn examine(&self, entry: &DiskEntry) -> Result<OpenObject, DiskError> {
-        OpenObject::open(&self.readable(entry.disk)?, entry, None, false)
-    }
-
-    /// Gives an object another head: a 304 has refreshed it. Waits for the disk.
-    ///
-    /// # Errors
-    /// [`DiskError::TooLarge`]: the head does not fit before the content; the object keeps its own. Else as [`Disks::open_object`].
-    pub fn rewrite_head(&self, entry: &DiskEntry, key: &[u8], head: &Head<'_>) -> Result<(), DiskError> {
-        OpenObject::open(&self.writable(entry.disk)?, entry, Some(key), true)?.rewrite(Some(head), false)
+        OpenObject::open_as(&self.readable(entry.disk)?, entry, None, false)
     }
 
     /// Counts a use of an object that is open for longer. Touches no disk.
@@ -443,6 +459,20 @@ impl Disks {
     /// Removes an object; whether it was there. Waits for the disk.
     pub fn remove(&self, entry: &DiskEntry) -> bool {
         self.volume(entry.disk).is_some_and(|volume| volume.remove(entry.id))
+    }
+
+    /// Takes the objects of a key, or the one of a variant, out of the index at once; their files go with the next tick. Touches no disk.
+    pub fn withdraw(&self, hash: u128, variant: Option<u32>) {
+        for disk in &self.disks {
+            disk.with(|volume| volume.withdraw(hash, variant));
+        }
+    }
+
+    /// Whether the index still knows an object. Touches no disk.
+    pub fn has(&self, entry: &DiskEntry) -> bool {
+        let at = self.disks.get(usize::from(entry.disk));
+        at.and_then(|disk| disk.with(|volume| lock(&volume.index).stored(entry.id).is_some()))
+            .unwrap_or(false)
     }
 
     /// Removes all objects of a key, also on disks that are not there now, as soon as they are; how many are gone. No look-up finds
@@ -476,7 +506,7 @@ impl Disks {
     /// free. Returns what an operator has to be told. Waits for the disk.
     pub fn tick(&self, disk: u16, now: i64) -> Option<Notice> {
         let at = self.disks.get(usize::from(disk))?;
-        at.tick(disk, now, self.seed, self.boot)
+        at.tick(disk, now, &self.context)
     }
 
     /// Looks at `most` files of a disk of which is not known yet what it holds. `true`: all is known; `false` also while the disk is
@@ -536,7 +566,7 @@ impl Disk {
         drop(before);
     }
 
-    fn tick(&self, number: u16, now: i64, seed: u64, boot: Option<BootId>) -> Option<Notice> {
+    fn tick(&self, number: u16, now: i64, context: &Context) -> Option<Notice> {
         let mut claim = lock(&self.claim);
         let volume = self.volume();
         let is_well = volume.as_ref().is_some_and(|volume| volume.health() == Health::Well);
@@ -546,7 +576,7 @@ impl Disk {
                 Some(volume) if !volume.slot.has_vanished() => drop(volume.try_again()),
                 _ => {
                     self.set_volume(None);
-                    claim.trouble = self.take(number, seed, boot).err();
+                    claim.trouble = self.take(number, context).err();
                 }
             }
         }
@@ -569,7 +599,8 @@ impl Disk {
     }
 
     /// Takes a slot of the folder, and does what was owed to it.
-    fn take(&self, number: u16, seed: u64, boot: Option<BootId>) -> Result<(), Trouble> {
+    fn take(&self, number: u16, context: &Context) -> Result<(), Trouble> {
+        let seed = context.seed;
         let (folder, known) = folder::open_folder(&self.folder, seed)?;
         if let Some(queue_key) = folder::queue_key(&folder) {
             let _ = self.queue_key.set(queue_key);
@@ -577,7 +608,7 @@ impl Disk {
         if known != seed {
             folder::write_seed(&folder, seed).map_err(|error| Trouble::system("cannot be written", error))?;
         }
-        let volume = Volume::claim(number, &folder, self.slots, seed, self.size.load(Relaxed), boot)?;
+        let volume = Volume::claim(number, &folder, self.slots, self.size.load(Relaxed), context)?;
         self.settle_debts(&volume);
         let volume = Arc::new(volume);
         self.set_volume(Some(volume.clone()));

@@ -19,7 +19,7 @@ const FIRST_READ: usize = layout::ALIGNMENT as usize;
 
 /// A file whose header was read and fits.
 pub(super) struct ReadFile {
-    pub(super) file: OwnedFd,
+    pub(super) file: Arc<OwnedFd>,
     bytes: Vec<u8>,
     content: u64,
 }
@@ -60,7 +60,7 @@ fn open_file(volume: &Volume, id: Id, is_written: bool) -> Result<ReadFile, Disk
     if length != layout::file_length(content, header.entity_length) {
         return Err(DiskError::Broken(Damage::Length));
     }
-    Ok(ReadFile { file, bytes: read, content })
+    Ok(ReadFile { file: Arc::new(file), bytes: read, content })
 }
 
 /// Reads a file up to its content, or what there is of it.
@@ -91,9 +91,21 @@ impl std::fmt::Debug for OpenObject {
     }
 }
 
+/// A head that takes the place of another, for the same content.
+pub(super) struct NewHead<'a> {
+    pub(super) head: Head<'a>,
+    /// As in [`Header`].
+    pub(super) mark: u64,
+    /// As in [`Header`].
+    pub(super) stored_at: u32,
+}
+
 impl OpenObject {
-    /// Opens an object; without a key whatever its key is.
-    pub(super) fn open(
+    pub(super) fn open(volume: &Arc<Volume>, entry: &DiskEntry, key: &[u8]) -> Result<OpenObject, DiskError> {
+        OpenObject::open_as(volume, entry, Some(key), false)
+    }
+
+    pub(super) fn open_as(
         volume: &Arc<Volume>,
         entry: &DiskEntry,
         key: Option<&[u8]>,
@@ -125,10 +137,12 @@ impl OpenObject {
 
     /// Gives the object another head, and says that it is whole, if it is. Who has it open keeps the one that was read. A process
     /// that is killed meanwhile leaves the old one, the new one, or an object that is damaged and not served.
-    pub(super) fn rewrite(&self, head: Option<&Head<'_>>, is_whole: bool) -> Result<(), DiskError> {
-        let header = self.header();
-        let head = head.copied().unwrap_or(header.head);
-        let header = Header { head, is_whole: header.is_whole || is_whole, ..header };
+    pub(super) fn rewrite(&self, head: Option<NewHead<'_>>, is_whole: bool) -> Result<(), DiskError> {
+        let mut header = self.header();
+        header.is_whole |= is_whole;
+        if let Some(new) = head {
+            (header.head, header.mark, header.stored_at) = (new.head, new.mark, new.stored_at);
+        }
         let mut bytes = Vec::new();
         if !header.write(Some(self.read.content), &mut bytes) {
             return Err(DiskError::TooLarge);
@@ -150,6 +164,11 @@ impl OpenObject {
     /// The file, open for reading.
     pub fn file(&self) -> BorrowedFd<'_> {
         self.read.file.as_fd()
+    }
+
+    /// The same, for who keeps the object as long as that.
+    pub fn shared_file(&self) -> Arc<OwnedFd> {
+        self.read.file.clone()
     }
 
     /// Which object of its disk it is.

@@ -10,8 +10,9 @@ use super::folder::{self, Slot, size_of};
 use super::index::{Index, Leaving, Stored};
 use super::journal::{self, Journal, Record};
 use super::layout::BootId;
+use super::purges;
 use super::scan::Scan;
-use super::{DiskEntry, DiskError, Id, Trouble};
+use super::{Context, DiskEntry, DiskError, Id, Trouble};
 use rustix::io::Errno;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU16, AtomicU64, Ordering::Relaxed};
@@ -77,8 +78,10 @@ pub(super) struct Volume {
     folder_bytes: AtomicU64,
     /// The first folder whose bytes are a guess.
     weighed: AtomicU16,
-    /// Deleted from the index while the disk did not let them be deleted.
+    /// Deleted from the index, and not yet from the disk.
     owed: Mutex<Vec<Leaving>>,
+    /// Bytes of the notes of purges, twice: while they are written, there are two of them.
+    purge_bytes: AtomicU64,
     pub(super) counts: Counts,
 }
 
@@ -88,11 +91,12 @@ impl Volume {
         disk: u16,
         folder: &OwnedFd,
         slots: u16,
-        seed: u64,
         limit: u64,
-        boot: Option<BootId>,
+        context: &Context,
     ) -> Result<Volume, Trouble> {
-        let slot = Slot::claim(folder, slots, seed)?;
+        let boot = context.boot;
+        let slot = Slot::claim(folder, slots, context.seed)?;
+        let noted = purges::admit(&slot, &context.admit)?;
         let stat = rustix::fs::fstatvfs(folder)
             .map_err(|error| Trouble::system("cannot be asked for its size", error))?;
         let mut found = journal::read(slot.folder(), boot);
@@ -122,6 +126,7 @@ impl Volume {
             folder_bytes: AtomicU64::new(0),
             weighed: AtomicU16::new(0),
             owed: Mutex::new(Vec::new()),
+            purge_bytes: AtomicU64::new(2 * noted),
             counts: Counts::default(),
         };
         volume.guess_folders();
@@ -269,6 +274,34 @@ impl Volume {
         named.into_iter().filter_map(|id| index.remove(id)).collect()
     }
 
+    /// Takes objects of a key out of the index; their files go with the next tick.
+    pub(super) fn withdraw(&self, hash: u128, variant: Option<u32>) {
+        let mut leaving: Vec<Leaving> = {
+            let mut index = lock(&self.index);
+            let mut named = Vec::new();
+            index.visit(self.disk, hash, |entry| {
+                if variant.is_none_or(|variant| variant == entry.variant) {
+                    named.push(entry.id);
+                }
+            });
+            named.into_iter().filter_map(|id| index.remove(id)).collect()
+        };
+        if !leaving.is_empty() {
+            lock(&self.owed).append(&mut leaving);
+        }
+    }
+
+    /// Writes what was purged.
+    pub(super) fn note_purges(&self, notes: &[u8]) -> Result<(), DiskError> {
+        let bytes = 2 * notes.len() as u64;
+        // Also where nothing can go to make room: a purge holds in any case.
+        let reserved = self.reserve(bytes).map_or(0, |()| bytes);
+        let written = purges::write(&self.slot, notes);
+        self.purge_bytes.store(bytes, Relaxed);
+        self.settle(&lock(&self.journal), reserved);
+        written.map_err(|error| self.fault(error))
+    }
+
     /// Removes everything, found or not.
     pub(super) fn clear(&self) {
         while !self.scan_step(STEP).unwrap_or(true) {}
@@ -317,7 +350,10 @@ impl Volume {
 
     /// Bytes that journal, snapshot and folders take, the sixteen upper folders and what marks the folder as ours included.
     fn overhead(&self, journal: u64) -> u64 {
-        self.blocks(journal) + FIXED_BLOCKS * self.block + self.folder_bytes.load(Relaxed)
+        self.blocks(journal)
+            + self.blocks(self.purge_bytes.load(Relaxed))
+            + FIXED_BLOCKS * self.block
+            + self.folder_bytes.load(Relaxed)
     }
 
     /// Bytes that were reserved for journal, snapshot or folders are theirs now, as many as they take.
@@ -413,6 +449,8 @@ impl Volume {
 
     /// Once a second: writes the journal, compares with what the file system has left, makes a snapshot where it pays.
     pub(super) fn tick(&self, limit: u64) {
+        let owed = std::mem::take(&mut *lock(&self.owed));
+        self.delete(owed);
         self.keep_free(limit);
         self.weigh_folders();
         let (is_long, has_pending) = {

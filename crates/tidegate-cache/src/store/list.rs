@@ -1,7 +1,7 @@
 //! What a store tells operators.
 
 use super::Store;
-use crate::entry::Entry;
+use crate::entry::{Entry, StoredHead};
 use crate::figures::{Figures, Filter, Listed};
 use crate::purge::{MOST_TAGS, Standing};
 use std::sync::Arc;
@@ -38,7 +38,7 @@ impl Store {
             let entries: Vec<Arc<Entry>> = {
                 let shard = lock(shard);
                 let all = shard.slots().flat_map(|slot| &slot.variants);
-                all.filter(|entry| lets_through(filter, entry)).take(left).cloned().collect()
+                all.filter(|entry| lets_through(filter, entry.head())).take(left).cloned().collect()
             };
             listed.extend(entries.into_iter().filter(|entry| entry.check() != Standing::Purged));
         }
@@ -46,8 +46,7 @@ impl Store {
     }
 }
 
-fn lets_through(filter: &Filter<'_>, entry: &Entry) -> bool {
-    let head = entry.head();
+pub(crate) fn lets_through(filter: &Filter<'_>, head: &StoredHead) -> bool {
     filter.host.is_none_or(|host| *host == *head.host)
         && filter.prefix.is_none_or(|prefix| head.target.starts_with(prefix))
         && filter.mark.is_none_or(|mark| head.tags.iter().take(MOST_TAGS).any(|tag| *tag == mark))

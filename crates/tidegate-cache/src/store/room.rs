@@ -48,6 +48,11 @@ impl Store {
         while self.budget.reserved() > limits.memory && self.evict() {}
     }
 
+    /// Bytes of memory that it may have.
+    pub(crate) fn memory_limit(&self) -> u64 {
+        self.budget.limit()
+    }
+
     /// Reserves bytes; what is least worth goes for them. `None`: nothing is left that would free enough.
     pub(crate) fn reserve(&self, bytes: u64) -> Option<Reservation> {
         if bytes > self.budget.limit() {

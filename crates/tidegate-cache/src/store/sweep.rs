@@ -1,12 +1,12 @@
 //! Takes out what was purged, shard by shard, so that its memory comes free before somebody asks for it.
 //!
 //! At the end of a round every entry has been looked at, and what purges had noted before the round is forgotten; but not what
-//! was purged since the oldest response was asked for that is still to come.
+//! was purged since the oldest response was asked for that is still to come. Above disks nothing is forgotten: they may hold what
+//! it was about.
 
 use super::Store;
 use crate::index::Outgoing;
 use crate::purge::Standing;
-use std::sync::atomic::Ordering::SeqCst;
 use std::sync::{MutexGuard, TryLockError};
 use tidegate_io::locking::lock;
 
@@ -58,8 +58,8 @@ impl Store {
             sweeping.next = (sweeping.next + 1) % self.shards.len();
             swept.is_round = sweeping.next == 0;
         }
-        if swept.is_round {
-            self.purges.forget(sweeping.floor.min(self.disk_floor.load(SeqCst)));
+        if swept.is_round && !self.has_disks {
+            self.purges.forget(sweeping.floor);
         }
         swept
     }

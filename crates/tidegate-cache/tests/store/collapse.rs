@@ -164,7 +164,7 @@ fn what_is_removed_while_it_is_fetched_is_not_stored() {
 
 #[test]
 fn without_room_for_a_key_one_fetches_alone() {
-    let store = Store::new("main", Limits { memory: 10, object: 10 }, None);
+    let store = Store::new("main", Limits { memory: 10, object: 10 });
     let first = lead(&store, b"/a");
     assert!(matches!(store.join(b"/a", NOW), Join::Lead(_)));
     assert_eq!(first.store(head("/a"), Some(1), NOW).err(), Some(Unstorable::NoRoom));

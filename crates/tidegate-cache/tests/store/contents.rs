@@ -128,7 +128,7 @@ fn more_than_announced_is_refused() {
 fn what_does_not_fit_is_passed_on_to_its_readers() {
     // Too large for the memory, and larger than the largest object.
     for (memory, object) in [(300 * KIB, u64::MAX), (MIB, 300 * KIB)] {
-        let store = Store::new("main", Limits { memory, object }, None);
+        let store = Store::new("main", Limits { memory, object });
         let content = bytes(4, 2_000_000);
         let (entry, mut fill) = lead(&store, b"/a").store(head("/a"), None, NOW).unwrap();
         let mut fast = entry.content().reader(0..u64::MAX).unwrap();

@@ -67,7 +67,7 @@ fn a_lower_limit_holds_at_once_and_all_comes_back() {
 
 #[test]
 fn larger_than_all_the_memory_evicts_nothing() {
-    let store = Store::new("main", Limits { memory: MIB, object: u64::MAX }, None);
+    let store = Store::new("main", Limits { memory: MIB, object: u64::MAX });
     put(&store, "/a", b"x").unwrap();
     let mut head = head("/b");
     head.lines.push("Large", vec![b'x'; 2 * MIB as usize]);

@@ -1,9 +1,9 @@
 //! The store from outside: scenarios, properties, threads, memory.
 
 mod allocations;
-mod below;
 mod collapse;
 mod contents;
+mod disks;
 mod evictions;
 mod model;
 mod purges;

@@ -84,7 +84,7 @@ fn name(target: u8) -> String {
 
 impl Model {
     fn new() -> Model {
-        let store = Store::new("main", Limits { memory: 600_000, object: 300_000 }, None);
+        let store = Store::new("main", Limits { memory: 600_000, object: 300_000 });
         Model {
             store,
             limit: 600_000,

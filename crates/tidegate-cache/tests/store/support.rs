@@ -17,7 +17,7 @@ pub const KIB: u64 = 1024;
 pub const MIB: u64 = 1024 * KIB;
 
 pub fn store(memory: u64) -> Arc<Store> {
-    Store::new("main", Limits { memory, object: memory }, None)
+    Store::new("main", Limits { memory, object: memory })
 }
 
 /// Fresh for an hour.

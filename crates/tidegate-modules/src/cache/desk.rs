@@ -4,8 +4,10 @@ use super::directory::{CacheDirectory, Kept};
 use super::place::{EVERYWHERE, host};
 use super::policy::scheme_of;
 use crate::cache_desk::{CacheDesk, EntryPlace, ListWanted, Listed, PurgeWanted, PurgeWhat, Purged};
-use crate::cache_desk::{ShowWanted, Shown, StoreFigures, TierFigures, Verification};
-use tidegate_cache::{Entry, Filter, Purge, group_mark, tag_mark};
+use crate::cache_desk::{DiskFigures, ShowWanted, Shown, StoreFigures, TierFigures, Verification};
+use std::path::PathBuf;
+use tidegate_cache::disk::{self, Trouble};
+use tidegate_cache::{DiskListed, Entry, Filter, Purge, StoredHead, group_mark, tag_mark};
 use tidegate_http::Authority;
 use tidegate_io::clock::wall_seconds;
 
@@ -77,6 +79,10 @@ impl CacheDesk for CacheDirectory {
         for kept in self.named(wanted.store.as_deref()) {
             let most = (wanted.most as usize).saturating_sub(found.len());
             found.extend(kept.store.entries(&filter, most).iter().map(|entry| told(&kept, entry)));
+            let most = (wanted.most as usize).saturating_sub(found.len());
+            found.extend(
+                kept.store.list_disks(&filter, most).iter().map(|listed| told_of_disk(&kept, listed)),
+            );
         }
         found
     }
@@ -89,6 +95,9 @@ impl CacheDesk for CacheDirectory {
             let entries = kept.store.entries(&filter, MOST_SHOWN);
             let same = entries.iter().filter(|entry| *entry.head().target == *target);
             found.extend(same.map(|entry| shown(&kept, entry)));
+            let listed = kept.store.list_disks(&filter, MOST_SHOWN);
+            let same = listed.iter().filter(|listed| *listed.head.target == *target);
+            found.extend(same.map(|listed| shown_of_disk(&kept, listed)));
         }
         found
     }
@@ -104,7 +113,7 @@ impl CacheDesk for CacheDirectory {
                     limit: figures.limit,
                     evicted: figures.evicted,
                 },
-                disks: Vec::new(),
+                disks: kept.store.disk_figures().into_iter().map(disk_told).collect(),
                 requests: kept.counts.requests(),
                 stored: figures.fills,
                 without_room: figures.refused + figures.passed_on,
@@ -116,8 +125,24 @@ impl CacheDesk for CacheDirectory {
         self.named(store).into_iter().map(told).collect()
     }
 
-    fn verify(&self, _: Option<&str>) -> Verification {
-        Verification { is_done: true, ..Verification::default() }
+    fn verify(&self, store: Option<&str>) -> Verification {
+        self.verifying.ask(|| self.named(store).into_iter().map(|kept| kept.store).collect())
+    }
+}
+
+fn disk_told(figures: disk::DiskFigures) -> DiskFigures {
+    let is_of_another = figures.trouble == Some(Trouble::Owned);
+    DiskFigures {
+        folder: figures.folder,
+        tier: TierFigures {
+            entries: figures.objects,
+            bytes: figures.used,
+            limit: figures.limit,
+            evicted: figures.evicted,
+        },
+        is_out: figures.trouble.filter(|_| !is_of_another).map(|trouble| trouble.to_string()),
+        broken_pieces: figures.broken,
+        is_of_another,
     }
 }
 
@@ -126,7 +151,11 @@ const MOST_SHOWN: usize = 1000;
 
 fn told(kept: &Kept, entry: &Entry) -> Listed {
     let (head, content, freshness, now) = (entry.head(), entry.content(), entry.freshness(), wall_seconds());
-    let place = if content.is_complete() { EntryPlace::Memory } else { EntryPlace::Filling };
+    let place = match (content.is_complete(), content.file()) {
+        (false, _) => EntryPlace::Filling,
+        (true, Some(_)) => EntryPlace::Disk,
+        (true, None) => EntryPlace::Memory,
+    };
     Listed {
         store: kept.store.name().to_owned(),
         url: format!("{}://{}{}", scheme_of(entry.key()), head.host, head.target),
@@ -139,19 +168,41 @@ fn told(kept: &Kept, entry: &Entry) -> Listed {
     }
 }
 
+fn told_of_disk(kept: &Kept, listed: &DiskListed) -> Listed {
+    let (head, now) = (&listed.head, wall_seconds());
+    Listed {
+        store: kept.store.name().to_owned(),
+        url: format!("{}://{}{}", scheme_of(&listed.key), head.host, head.target),
+        status: head.status,
+        size: listed.len,
+        age: u64::from(head.freshness.age(now)),
+        ttl: head.freshness.ttl(now),
+        uses: 0,
+        place: EntryPlace::Disk,
+    }
+}
+
 fn shown(kept: &Kept, entry: &Entry) -> Shown {
+    let is_complete = entry.content().is_complete();
+    show_head(told(kept, entry), entry.head(), None, is_complete)
+}
+
+fn shown_of_disk(kept: &Kept, listed: &DiskListed) -> Shown {
+    show_head(told_of_disk(kept, listed), &listed.head, Some(listed.file.clone()), true)
+}
+
+fn show_head(entry: Listed, head: &StoredHead, file: Option<PathBuf>, is_complete: bool) -> Shown {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    let head = entry.head();
     let varies_by = head.varying.told();
     Shown {
-        entry: told(kept, entry),
+        entry,
         varies_by: varies_by
             .map(|(name, value)| (name.to_owned(), text(value.unwrap_or_default())))
             .collect(),
         fields: head.lines.iter().map(|(name, value)| (name.to_owned(), text(value))).collect(),
         lifetime_from: head.freshness.source.as_str().to_owned(),
         tags: Vec::new(),
-        file: None,
-        is_complete: entry.content().is_complete(),
+        file,
+        is_complete,
     }
 }

@@ -1,6 +1,8 @@
 //! The stores of a process: they outlive the settings that name them.
 
 use super::counts::StoreCounts;
+use super::disks::{self, Opening};
+use super::verify::Verifying;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
@@ -20,23 +22,24 @@ const SWEPT_AT_ONCE: usize = 4096;
 #[derive(Default)]
 pub struct CacheDirectory {
     stores: Mutex<HashMap<String, Kept>>,
+    pub(super) verifying: Verifying,
 }
 
 /// A store, and what came of the requests to it.
 #[derive(Clone)]
 pub(super) struct Kept {
     pub(super) store: Arc<Store>,
+    pub(super) opening: Arc<Opening>,
     pub(super) counts: Arc<StoreCounts>,
 }
 
 impl CacheDirectory {
-    /// The store of this name, made where there is none yet.
-    pub(super) fn store(&self, settings: &CacheStore) -> Kept {
+    /// The store of this name, made where there is none yet, for one of so many processes.
+    pub(super) fn store(&self, settings: &CacheStore, processes: u16) -> Kept {
         let mut stores = self.stores.lock().unwrap_or_else(PoisonError::into_inner);
         let make = || {
-            let store = Store::new(&settings.name, limits(settings), None);
-            runtime::try_with(|runtime| runtime.spawn(sweep(Arc::downgrade(&store))));
-            Kept { store, counts: Arc::default() }
+            let (store, opening) = make_store(settings, processes);
+            Kept { store, opening, counts: Arc::default() }
         };
         stores.entry(settings.name.clone()).or_insert_with(make).clone()
     }
@@ -47,11 +50,21 @@ impl CacheDirectory {
             let mut stores = self.stores.lock().unwrap_or_else(PoisonError::into_inner);
             stores.retain(|name, _| settings.caches.iter().any(|cache| cache.name == *name));
             let named = settings.caches.iter();
-            named.filter_map(|cache| Some((stores.get(&cache.name)?.store.clone(), limits(cache)))).collect()
+            named.filter_map(|cache| Some((stores.get(&cache.name)?.store.clone(), cache))).collect()
         };
-        for (store, limits) in changed {
-            store.set_limits(limits);
+        for (store, cache) in changed {
+            store.set_limits(limits(cache));
+            // Other folders are taken by other processes: these may not even open them.
+            for disk in &cache.disks {
+                store.set_disk_size(&disk.path, disk.size);
+            }
         }
+    }
+
+    /// At the end of the process: what is known of disks is written for the next one. Waits, at most so long.
+    pub fn save(&self, patience: Duration) {
+        let stores: Vec<_> = self.named(None).into_iter().map(|kept| kept.store).collect();
+        disks::save(&stores, patience);
     }
 
     /// The store of this name, or all of them, in the order of their names.
@@ -62,6 +75,24 @@ impl CacheDirectory {
         kept.sort_unstable_by_key(|(name, _)| *name);
         kept.into_iter().map(|(_, kept)| kept.clone()).collect()
     }
+}
+
+fn make_store(settings: &CacheStore, processes: u16) -> (Arc<Store>, Arc<Opening>) {
+    let limits = limits(settings);
+    if settings.disks.is_empty() {
+        let store = Store::new(&settings.name, limits);
+        runtime::try_with(|runtime| runtime.spawn(sweep(Arc::downgrade(&store))));
+        return (store, Arc::default());
+    }
+    let store = Store::above_disks(&settings.name, limits);
+    let opening = Opening::begin();
+    let (held, folders) = (Arc::downgrade(&store), disks::disk_settings(settings, processes));
+    let told = opening.clone();
+    runtime::try_with(|runtime| {
+        runtime.spawn(sweep(held.clone()));
+        runtime.spawn(disks::open(held, folders, told));
+    });
+    (store, opening)
 }
 
 fn limits(settings: &CacheStore) -> Limits {

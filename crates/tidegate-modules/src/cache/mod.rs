@@ -7,6 +7,7 @@
 mod counts;
 mod desk;
 mod directory;
+mod disks;
 mod fetch;
 mod handoff;
 mod place;
@@ -14,11 +15,13 @@ mod policy;
 mod prepared;
 mod serve;
 mod source;
+mod verify;
 
 pub use directory::CacheDirectory;
 
 use counts::{Counts, Event};
 use directory::Kept;
+use disks::Opening;
 use fetch::{Came, Fetch, Outcome};
 use handoff::{Giver, handoff};
 use place::Place;
@@ -47,6 +50,7 @@ pub struct Cached(Rc<Shared>);
 
 struct Shared {
     store: Arc<Store>,
+    opening: Arc<Opening>,
     counts: Arc<Counts>,
     policy: Rc<Policy>,
     inner: Rc<dyn Handler>,
@@ -71,14 +75,31 @@ struct Finding {
     is_hopeless: bool,
 }
 
+/// What a request has waited for already.
+#[derive(Debug, Clone, Copy, Default)]
+struct Attempt {
+    /// Fetches of others.
+    flights: u8,
+    /// The opening of the disks.
+    has_waited: bool,
+    /// What a disk has.
+    has_read: bool,
+}
+
+impl Attempt {
+    fn after_flight(self) -> Attempt {
+        Attempt { flights: self.flights + 1, ..self }
+    }
+}
+
 /// A request whose application is asked.
 struct Asking {
     finding: Finding,
     class: Class,
     /// Why it is asked, for `Cache-Status`.
     forward: Forward,
-    /// Fetches of others that it has waited for.
-    flights: u8,
+    /// What it has waited for.
+    attempt: Attempt,
 }
 
 impl Cached {
@@ -99,15 +120,15 @@ impl Cached {
             !decoration.has_placeholders() && route.compress.is_none() && route.server_timing.is_empty();
         let prepared = is_plain.then(|| Prepared::new(decoration, server.server_field.clone()));
         let policy = Rc::new(Policy::new(cache, (&name, &place), ranges));
-        let Kept { store, counts } = directory.store(store);
+        let Kept { store, opening, counts } = directory.store(store, server.processes);
         let counts = counts.begin();
-        Cached(Rc::new(Shared { store, counts, policy, inner, prepared, scratch: Cell::default() }))
+        Cached(Rc::new(Shared { store, opening, counts, policy, inner, prepared, scratch: Cell::default() }))
     }
 }
 
 impl Handler for Cached {
     fn handle(&self, exchange: &mut Exchange<'_>, pass: Pass) -> Reply {
-        self.0.look_up(exchange, pass, 0)
+        self.0.look_up(exchange, pass, Attempt::default())
     }
 
     fn explain(&self, exchange: &Exchange<'_>, say: &mut dyn FnMut(String)) -> Foreseen {
@@ -118,7 +139,7 @@ impl Handler for Cached {
 
 impl Shared {
     /// Answers from the store, or asks.
-    fn look_up(self: &Rc<Self>, exchange: &mut Exchange<'_>, pass: Pass, flights: u8) -> Reply {
+    fn look_up(self: &Rc<Self>, exchange: &mut Exchange<'_>, pass: Pass, attempt: Attempt) -> Reply {
         let asked = self.policy.asked(exchange);
         if let Err(why) = cache::lookup_allowed(&asked) {
             // Other caches empty themselves by it, for whoever asks; the application has not asked for such requests.
@@ -132,6 +153,12 @@ impl Shared {
             return self.go_alone(exchange, pass, Forward::Bypass, "cookie");
         }
         let finding = self.find(exchange, class);
+        if finding.fitting.is_none()
+            && !finding.is_hopeless
+            && let Some(below) = self.below(exchange, &finding, attempt)
+        {
+            return self.ask_below(exchange, pass, below, attempt);
+        }
         let forward = match &finding.fitting {
             Some(entry) => {
                 let verdict = cache::usable(&asked, &entry.freshness(), exchange.now);
@@ -151,7 +178,7 @@ impl Shared {
                             return self.go_alone(exchange, pass, Forward::Miss, "let go of");
                         };
                         self.counts.count(Event::StaleHit);
-                        let asking = Asking { finding, class, forward: Forward::Stale, flights };
+                        let asking = Asking { finding, class, forward: Forward::Stale, attempt };
                         self.refresh_behind(exchange, pass, &asking);
                         return reply;
                     }
@@ -172,7 +199,7 @@ impl Shared {
         if let Some(why) = fetches_in_part(exchange) {
             return self.go_alone(exchange, pass, forward, why);
         }
-        self.ask(exchange, pass, Asking { finding, class, forward, flights })
+        self.ask(exchange, pass, Asking { finding, class, forward, attempt })
     }
 
     /// What is stored for a request: by requests like it, or by others, for everybody.
@@ -246,7 +273,7 @@ impl Shared {
             Join::Follow(_) if asking.class == Class::Credentials => {
                 self.go_alone(exchange, pass, asking.forward, "authorization")
             }
-            Join::Follow(_) if asking.flights >= MOST_FLIGHTS => {
+            Join::Follow(_) if asking.attempt.flights >= MOST_FLIGHTS => {
                 self.go_alone(exchange, pass, asking.forward, "others were not alike")
             }
             Join::Follow(flight) => {
@@ -343,7 +370,7 @@ impl Shared {
                 self.counts.count(Event::Collapsed);
                 self.serve_or_ask(exchange, pass, &entry, status, "")
             }
-            Landing::Stored(_) => self.look_up(exchange, pass, asking.flights + 1),
+            Landing::Stored(_) => self.look_up(exchange, pass, asking.attempt.after_flight()),
             Landing::Pass => self.go_alone(exchange, pass, asking.forward, "not stored"),
             Landing::Failed(status) => match (self.in_need(exchange, asking), status) {
                 (Some(reply), _) => reply,
@@ -353,7 +380,7 @@ impl Shared {
                     let response = answer::error(Status(status));
                     Reply::Ready(self.tell(exchange, response, status_line, "failed"))
                 }
-                (None, None) => self.look_up(exchange, pass, asking.flights + 1),
+                (None, None) => self.look_up(exchange, pass, asking.attempt.after_flight()),
             },
         }
     }
@@ -426,7 +453,7 @@ impl Shared {
         let mut lines = head.lines.clone();
         cache::set_age(&mut lines, head.freshness.age(exchange.now));
         self.policy.say(exchange, status, detail, &mut lines);
-        let source = Source::Memory(entry.content().clone());
+        let source = Source::of(entry.content());
         serve::respond(exchange, head, lines, (&source, reader), self.policy.ranges).map(Reply::Ready)
     }
 

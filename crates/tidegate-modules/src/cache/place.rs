@@ -1,6 +1,7 @@
 //! Where a request is addressed to: what stored responses are purged by.
 
 use super::policy::{Policy, authority, target};
+use std::sync::Arc;
 use tidegate_cache::{Purge, Store, StoredHead, group_mark, tag_mark};
 use tidegate_core::{Exchange, Response};
 use tidegate_http::cache::{Base, Freshness, Varying, groups, invalidated};
@@ -50,7 +51,7 @@ impl Place {
     }
 
     /// A request that is not safe has been answered: what it may have changed is asked for anew (RFC 9111 section 4.4).
-    pub(super) fn changed(&self, store: &Store, method: Method, response: &Response, now: i64) {
+    pub(super) fn changed(&self, store: &Arc<Store>, method: Method, response: &Response, now: i64) {
         let Ok(authority) = Authority::parse(self.host.as_bytes()) else { return };
         let base = Base { scheme: self.scheme, authority, target: &self.target };
         let gone = invalidated(method, response.status, &base, response.head.lines());

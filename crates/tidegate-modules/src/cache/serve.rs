@@ -18,11 +18,17 @@ pub(super) enum Source {
     /// In memory, or still on its way.
     Memory(Arc<Content>),
     /// In a file, from an offset on.
-    #[expect(dead_code, reason = "for what lies on a disk")]
     File { file: Rc<PagedFile>, offset: u64, len: u64 },
 }
 
 impl Source {
+    /// Where a stored content lies.
+    pub(super) fn of(content: &Arc<Content>) -> Source {
+        let Some(file) = content.file() else { return Source::Memory(content.clone()) };
+        let paged = PagedFile::shared_with(file.file().clone(), file.queue_key(), content.clone());
+        Source::File { file: Rc::new(paged), offset: file.offset(), len: file.len() }
+    }
+
     /// Bytes in all; `None` while nobody knows.
     pub(super) fn len(&self) -> Option<u64> {
         match self {

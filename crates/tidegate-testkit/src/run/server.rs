@@ -8,6 +8,7 @@ use crate::response::{read, show};
 use crate::step::{ServerAction, Source};
 use crate::token::{substitute, substitute_text};
 use serde_json::Value;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// How long `expect` waits, and how often it looks.
@@ -50,6 +51,15 @@ impl Player<'_> {
         Ok(())
     }
 
+    /// The server has ended; another one may be started in its folder.
+    fn begin_anew(&mut self) -> Result<(), String> {
+        if self.log.text().contains("panicked at") {
+            return Err("the server has panicked".to_owned());
+        }
+        (self.running, self.log, self.may_end) = (None, Arc::default(), false);
+        Ok(())
+    }
+
     pub(super) fn addresses(&self) -> Vec<Address> {
         self.log.wait_for(Duration::ZERO, |lines| Some(addresses(lines))).unwrap_or_default()
     }
@@ -63,7 +73,12 @@ impl Player<'_> {
 
     pub(super) fn server(&mut self, action: ServerAction) -> Result<(), String> {
         match action {
-            ServerAction::Start => self.start(),
+            ServerAction::Start => {
+                if self.running.is_some() && self.exit_code()?.is_some() {
+                    self.begin_anew()?;
+                }
+                self.start()
+            }
             ServerAction::Signal(signal) => {
                 self.start()?;
                 self.may_end |= signal == crate::process::Signal::Terminate;

@@ -31,6 +31,8 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const STOP_PATIENCE: Duration = Duration::from_secs(2);
 /// How long the process waits for its last words to be read.
 const FAREWELL: Duration = Duration::from_secs(1);
+/// How long disks of caches have to take what is to be kept; without it, the next process reads what it finds.
+const SAVE_PATIENCE: Duration = Duration::from_secs(2);
 /// How long a request has that has come when a drain was about to end.
 const LAST_MOMENT: Duration = Duration::from_secs(1);
 
@@ -401,6 +403,7 @@ impl Server {
         };
         self.workers.iter().for_each(|worker| worker.send(Command::Stop));
         self.wait_for_workers(Some(Instant::now() + STOP_PATIENCE));
+        self.stores.caches.save(SAVE_PATIENCE);
         self.writer.flush();
         self.tell(&ToMaster::Ended { figures: Box::new(self.members.figures_to(Extent::Whole)), cut });
         // The master answers `Stop` when it has heard that.

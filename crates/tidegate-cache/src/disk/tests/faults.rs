@@ -6,7 +6,7 @@ use std::process::Command;
 #[test]
 fn one_disk_fails_and_the_other_goes_on() {
     let (one, other) = (Folder::new("fails"), Folder::new("goes-on"));
-    let disks = Disks::open_under(&[one.settings(8 * MIB), other.settings(8 * MIB)], NOW, BOOT);
+    let disks = Disks::open_under(&[one.settings(8 * MIB), other.settings(8 * MIB)], NOW, BOOT, admit());
     assert_eq!((disks.tick(0, NOW), disks.tick(1, NOW)), (None, None), "all is well");
     let entry = store(&disks, 1, 5000).unwrap();
     let volume = disks.volume(0).unwrap();

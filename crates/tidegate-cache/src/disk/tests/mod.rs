@@ -17,6 +17,11 @@ pub(super) const BOOT: Option<BootId> = Some([1; 16]);
 pub(super) const OTHER_BOOT: Option<BootId> = Some([2; 16]);
 pub(super) const MIB: u64 = 1 << 20;
 
+/// No purge was ever noted.
+pub(super) fn admit() -> Box<Admit> {
+    Box::new(|_| Some(Vec::new()))
+}
+
 /// A folder that goes with the test.
 pub(super) struct Folder(pub(super) PathBuf);
 
@@ -34,7 +39,7 @@ impl Folder {
 
     /// Takes the folder, under a boot.
     pub(super) fn open(&self, size: u64, boot: Option<BootId>) -> Disks {
-        let disks = Disks::open_under(&[self.settings(size)], NOW, boot);
+        let disks = Disks::open_under(&[self.settings(size)], NOW, boot, admit());
         assert_eq!(disks.figures()[0].trouble, None);
         disks
     }

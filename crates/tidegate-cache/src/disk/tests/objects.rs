@@ -120,19 +120,20 @@ fn a_head_is_replaced_before_the_same_content() {
     let (entry, key) = (store(&disks, 1, 5000).unwrap(), key(1).0);
     let before = disks.open_object(&entry, &key).unwrap();
     let head = Head { lines: b"age: 7\r\n", freshness: b"until next week", ..HEAD };
-    disks.rewrite_head(&entry, &key, &head).unwrap();
+    disks.rewrite_head(&entry, &key, (head, 1, 1)).unwrap();
     assert_eq!(before.header().head, HEAD, "whoever has it open keeps what was read");
     let after = disks.examine(&entry).unwrap();
     assert_eq!((after.header().head, after.header().key), (head, &key[..]));
-    let long = vec![b'a'; 5000];
-    let too_long = disks.rewrite_head(&entry, &key, &Head { lines: &long, ..HEAD });
-    assert!(matches!(too_long, Err(DiskError::TooLarge)));
-    assert!(matches!(disks.rewrite_head(&entry, b"other", &HEAD), Err(DiskError::OtherKey)));
+    assert!(matches!(disks.rewrite_head(&entry, b"other", (HEAD, 1, 1)), Err(DiskError::OtherKey)));
     drop((before, after, disks));
     let disks = folder.open(64 * MIB, OTHER_BOOT);
     let entry = disks.look_up(self::key(1).1).unwrap();
     assert_eq!(disks.examine(&entry).unwrap().header().head, head);
     assert_eq!(read(&disks, &entry, &key).unwrap(), content(1, 5000));
+    let long = vec![b'a'; 5000];
+    let too_long = disks.rewrite_head(&entry, &key, (Head { lines: &long, ..HEAD }, 1, 1));
+    assert!(matches!(too_long, Err(DiskError::TooLarge)));
+    assert!(disks.look_up(self::key(1).1).is_none(), "the old head is worth nothing any more");
 }
 
 #[test]
@@ -188,10 +189,10 @@ fn a_part_is_kept_and_the_rest_comes_later() {
 fn objects_go_to_disks_by_their_sizes() {
     let (one, other) = (Folder::new("first"), Folder::new("second"));
     let settings = [one.settings(30 * MIB), other.settings(10 * MIB)];
-    let disks = Disks::open_under(&settings, NOW, BOOT);
+    let disks = Disks::open_under(&settings, NOW, BOOT, admit());
     let placed = (0..4000).filter(|number| disks.place(key(*number).1) == Some(0)).count();
     assert!((2800..3200).contains(&placed), "{placed} of 4000 on three quarters");
-    let other_seed = Disks::open_under(&[other.settings(MIB)], NOW, BOOT).seed();
+    let other_seed = Disks::open_under(&[other.settings(MIB)], NOW, BOOT, admit()).seed();
     assert_eq!(disks.seed(), other_seed, "one seed for all");
     let at = |disk: u16| {
         let key = key(1);

@@ -195,7 +195,7 @@ fn a_folder_has_one_owner_and_the_next_one_waits() {
     let folder = Folder::new("owner");
     let predecessor = folder.open(16 * MIB, BOOT);
     fill_up(&predecessor, 3);
-    let successor = Disks::open_under(&[folder.settings(16 * MIB)], NOW, BOOT);
+    let successor = Disks::open_under(&[folder.settings(16 * MIB)], NOW, BOOT, admit());
     assert_eq!(successor.seed(), predecessor.seed());
     assert_eq!(successor.figures()[0].trouble, Some(Trouble::Owned));
     let notice = successor.tick(0, NOW + 1).unwrap();
@@ -214,17 +214,17 @@ fn a_folder_has_one_owner_and_the_next_one_waits() {
 fn each_process_has_a_slot_and_its_share() {
     let folder = Folder::new("slots");
     let settings = |slots| [DiskSettings { slots, ..folder.settings(30 * MIB) }];
-    let processes: Vec<Disks> = (0..3).map(|_| Disks::open_under(&settings(3), NOW, BOOT)).collect();
+    let processes: Vec<Disks> = (0..3).map(|_| Disks::open_under(&settings(3), NOW, BOOT, admit())).collect();
     let slots: Vec<_> = processes.iter().map(|disks| disks.figures()[0].slot).collect();
     assert_eq!(slots, [Some(0), Some(1), Some(2)]);
     assert!(processes.iter().all(|disks| disks.figures()[0].limit <= 10 * MIB));
     processes.iter().for_each(|disks| fill_up(disks, 5));
     assert_eq!(folder.objects().len(), 15);
-    let waits = Disks::open_under(&settings(3), NOW, BOOT);
+    let waits = Disks::open_under(&settings(3), NOW, BOOT, admit());
     assert_eq!(waits.figures()[0].trouble, Some(Trouble::Owned));
     drop(processes);
     // Fewer processes: what the others had goes.
-    let one = Disks::open_under(&settings(1), NOW, BOOT);
+    let one = Disks::open_under(&settings(1), NOW, BOOT, admit());
     one.tick(0, NOW + 1);
     assert_eq!((served(&one, 5), folder.objects().len()), (5, 5));
     assert!(!folder.0.join("cache/slot-1").exists() && !folder.0.join("cache/slot-2").exists());
@@ -247,7 +247,7 @@ fn a_folder_that_is_not_ours_is_refused_and_left_alone() {
         fs::create_dir(folder.0.join("cache")).unwrap();
         let file = folder.0.join("cache").join(name);
         fs::write(&file, text).unwrap();
-        let disks = Disks::open_under(&[folder.settings(MIB)], NOW, BOOT);
+        let disks = Disks::open_under(&[folder.settings(MIB)], NOW, BOOT, admit());
         let notice = disks.tick(0, NOW).unwrap().to_string();
         assert!(notice.contains(expected) && notice.starts_with("cache folder /"), "{what}: {notice}");
         assert_eq!(fs::read_to_string(&file).unwrap(), text);

@@ -1,0 +1,40 @@
+//! Another head for an object whose content is still right: its origin has confirmed it (a 304).
+//!
+//! The header is written in place, before the content. Whoever reads it meanwhile, or after a power cut in between, finds
+//! that its checksum does not fit, and the object is lost: that is dear, and never wrong.
+
+use super::object::{NewHead, OpenObject};
+use super::{DiskEntry, DiskError, Disks, Head};
+use tidegate_io::locking::lock;
+
+impl Disks {
+    /// Puts another head into an object. One that does not fit before its content removes the object. Waits for the disk.
+    ///
+    /// # Errors
+    /// [`DiskError::TooLarge`]: it did not fit. As [`Disks::open_object`].
+    pub fn rewrite_head(
+        &self,
+        entry: &DiskEntry,
+        key: &[u8],
+        (head, mark, now): (Head<'_>, u64, i64),
+    ) -> Result<(), DiskError> {
+        let volume = self.writable(entry.disk)?;
+        let object = OpenObject::open_as(&volume, entry, Some(key), true)?;
+        let stored_at = now.clamp(0, i64::from(u32::MAX)) as u32;
+        if let Err(error) = object.rewrite(Some(NewHead { head, mark, stored_at }), false) {
+            if !matches!(error, DiskError::OtherKey) {
+                volume.remove(entry.id);
+            }
+            return Err(error);
+        }
+        let stored = {
+            let mut index = lock(&volume.index);
+            index.restamp(entry.id, mark, stored_at);
+            index.stored(entry.id)
+        };
+        if let Some(stored) = stored {
+            volume.note(&stored);
+        }
+        Ok(())
+    }
+}

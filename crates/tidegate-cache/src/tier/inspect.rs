@@ -1,0 +1,108 @@
+//! What operators are told of disks. Everything here waits for them.
+
+use crate::disk::{DiskEntry, DiskError};
+use crate::encoding::decode;
+use crate::entry::StoredHead;
+use crate::figures::Filter;
+use crate::purge::Standing;
+use crate::store::Store;
+use crate::store::lets_through;
+use std::path::PathBuf;
+
+/// Places of the index that are looked at each time.
+const PAGE: u32 = 256;
+/// Heads that are read for one list at most.
+const MOST_READ: usize = 50_000;
+
+/// A stored response that only a disk has.
+#[derive(Debug)]
+pub struct DiskListed {
+    /// The key that it is stored under.
+    pub key: Box<[u8]>,
+    /// Its head.
+    pub head: StoredHead,
+    /// Bytes of content.
+    pub len: u64,
+    /// Its file.
+    pub file: PathBuf,
+}
+
+/// What came of reading a file.
+#[derive(Debug)]
+pub enum Verified {
+    /// It is as it was written, in so many pieces.
+    Sound(u64),
+    /// It was not, and is gone.
+    Broken(PathBuf),
+    /// It could not be read.
+    Unread(PathBuf, DiskError),
+}
+
+impl Store {
+    /// At most `most` responses that the filter lets through, no purge has taken and the memory does not have, in no order.
+    pub fn list_disks(&self, filter: &Filter<'_>, most: usize) -> Vec<DiskListed> {
+        let (mut listed, mut read) = (Vec::new(), 0);
+        self.walk_disks(|object| {
+            read += 1;
+            listed.extend(self.describe_object(object, filter));
+            listed.len() < most && read < MOST_READ
+        });
+        listed.truncate(most);
+        listed
+    }
+
+    /// Reads every piece of every file and compares it with its checksum. `hear` is told of each file, and how many there are in all
+    /// by now.
+    pub fn verify_disks(&self, mut hear: impl FnMut(Verified, u64)) {
+        let Some(tier) = self.tier.get() else { return };
+        self.walk_disks(|object| {
+            let path = tier.disks.path(object);
+            let read = tier.disks.inspect(object).and_then(|open| {
+                (0..open.pieces()).try_for_each(|piece| match open.compare_piece(piece) {
+                    Err(DiskError::Missing) => Ok(()),
+                    compared => compared,
+                })?;
+                Ok(open.pieces())
+            });
+            let verified = match read {
+                Ok(pieces) => Verified::Sound(pieces),
+                // It has made room meanwhile.
+                Err(DiskError::Gone) => return true,
+                Err(DiskError::Broken(_)) => Verified::Broken(path),
+                Err(error) => Verified::Unread(path, error),
+            };
+            hear(verified, tier.disks.figures().iter().map(|figures| figures.objects).sum());
+            true
+        });
+    }
+
+    /// Every object that is there all the while, until `visit` says `false`.
+    fn walk_disks(&self, mut visit: impl FnMut(&DiskEntry) -> bool) {
+        let Some(tier) = self.tier.get() else { return };
+        for disk in 0..tier.disks.count() {
+            let mut next = Some(0);
+            while let Some(from) = next {
+                let (objects, then) = tier.disks.page(disk, from, PAGE);
+                if !objects.iter().all(&mut visit) {
+                    return;
+                }
+                next = then;
+            }
+        }
+    }
+
+    fn describe_object(&self, object: &DiskEntry, filter: &Filter<'_>) -> Option<DiskListed> {
+        let tier = self.tier.get()?;
+        let open = tier.disks.inspect(object).ok()?;
+        let header = open.header();
+        let head = decode(&header.head).filter(|head| lets_through(filter, head))?;
+        let is_wanted = self.purges.standing(&head, header.mark) != Standing::Purged
+            && !self.has_variant(&self.hashed(header.key), header.variant);
+        is_wanted.then(|| DiskListed {
+            key: header.key.into(),
+            head,
+            len: header.entity_length,
+            file: tier.disks.path(object),
+        })
+    }
+}

@@ -1,0 +1,160 @@
+//! The disks below the memory of a store.
+//!
+//! What is complete in memory is written behind (`write`); what the memory does not have is looked up in the index of the disks, which
+//! touches none, and read in on a thread that may wait (`read`). A disk only ever holds what was complete: what replaces an
+//! object takes it out of the index in the same moment, whether or not it is written itself.
+//!
+//! Purges look at no object. They are numbered, and each object has the number of the last one before it was asked for; what
+//! was purged is written to each disk ([`Store::note_purges`]) before a process that comes later finds anything there.
+//! So what was purged, in memory or not, by this process or one before, is compared when it is read in.
+
+mod inspect;
+mod read;
+mod write;
+
+pub use inspect::{DiskListed, Verified};
+pub use read::OnDisk;
+
+use crate::disk::{DiskFigures, DiskSettings, Disks, Notice};
+use crate::entry::Entry;
+use crate::store::Store;
+use std::collections::VecDeque;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
+use std::sync::{Arc, Mutex, Weak};
+use std::time::Duration;
+use tidegate_io::blocking::{self, QueueKey};
+use tidegate_io::locking::lock;
+use write::Waiting;
+use xxhash_rust::xxh3::xxh3_128_with_seed;
+
+/// Files of stored content that are kept open; beyond, the first goes, and is opened again when it is asked for.
+const MOST_OPEN: usize = 512;
+/// Files that a scan looks at each time.
+const SCANNED_AT_ONCE: u32 = 1024;
+
+/// The disks of a store, and what is under way between them and the memory.
+pub(crate) struct Tier {
+    pub(crate) disks: Disks,
+    waiting: Arc<Waiting>,
+    /// Entries whose content is in a file, the first that was opened first.
+    opened: Mutex<VecDeque<Weak<Entry>>>,
+    /// Of each disk.
+    noted: Box<[Noted]>,
+}
+
+/// How many purges a disk has noted.
+#[derive(Default)]
+struct Noted {
+    count: AtomicU64,
+    /// A job is to note more.
+    is_under_way: AtomicBool,
+}
+
+impl Tier {
+    fn hash(&self, key: &[u8]) -> u128 {
+        xxh3_128_with_seed(key, self.disks.seed())
+    }
+}
+
+impl Store {
+    /// Takes folders for what the memory has no room for. Once, for a store that was made by [`Store::above_disks`]. Waits for the disks.
+    pub fn open_disks(&self, settings: &[DiskSettings], now: i64) {
+        let purges = self.purges.clone();
+        let disks = Disks::open_with(settings, now, move |found| purges.admit(found, now));
+        let noted = (0..disks.count()).map(|_| Noted::default()).collect();
+        let tier = Tier { disks, waiting: Arc::default(), opened: Mutex::default(), noted };
+        let _ = self.tier.set(tier);
+    }
+
+    /// Disks, in use or not; 0 until they are opened.
+    pub fn disks(&self) -> u16 {
+        self.tier.get().map_or(0, |tier| tier.disks.count())
+    }
+
+    /// Where the work of a disk belongs in the blocking pool.
+    pub fn disk_queue(&self, disk: u16) -> QueueKey {
+        self.tier.get().map_or(QueueKey::NO_DISK, |tier| tier.disks.queue_key(disk))
+    }
+
+    /// What each disk holds and does. Touches no disk.
+    pub fn disk_figures(&self) -> Vec<DiskFigures> {
+        self.tier.get().map(|tier| tier.disks.figures()).unwrap_or_default()
+    }
+
+    /// Another size for the disk with this folder, bytes for all slots together.
+    pub fn set_disk_size(&self, folder: &Path, size: u64) {
+        let Some(tier) = self.tier.get() else { return };
+        let is_meant = |figures: &DiskFigures| figures.folder == folder;
+        if let Some(disk) = tier.disks.figures().iter().position(is_meant) {
+            tier.disks.set_size(disk as u16, size);
+        }
+    }
+
+    /// Once a second, for each disk: see [`Disks::tick`]. Returns what an operator has to be told. Waits for the disk.
+    pub fn tend_disk(&self, disk: u16, now: i64) -> Option<Notice> {
+        let tier = self.tier.get()?;
+        let notice = tier.disks.tick(disk, now);
+        tier.disks.scan_step(disk, SCANNED_AT_ONCE);
+        self.note_purges_on(disk);
+        notice
+    }
+
+    /// At the end of the process, for each disk: what waits to be written is, unless that takes too long, and what is known of the disk, so
+    /// that the next process begins with it. Waits for the disk.
+    pub fn save_disk(&self, disk: u16, patience: Duration) {
+        let Some(tier) = self.tier.get() else { return };
+        tier.waiting.wait(patience);
+        self.note_purges_on(disk);
+        tier.disks.save(disk);
+    }
+
+    /// Has all disks note what was purged, soon.
+    pub(crate) fn note_purges(self: &Arc<Self>) {
+        let Some(tier) = self.tier.get() else { return };
+        for (disk, noted) in (0..).zip(&tier.noted) {
+            if noted.is_under_way.swap(true, SeqCst) {
+                continue;
+            }
+            let store = self.clone();
+            // Where it is not started, the disk is told when it is tended.
+            let _ = blocking::start(tier.disks.queue_key(disk), move || store.note_purges_on(disk));
+        }
+    }
+
+    fn note_purges_on(&self, disk: u16) {
+        let Some(tier) = self.tier.get() else { return };
+        let Some(noted) = tier.noted.get(usize::from(disk)) else { return };
+        noted.is_under_way.store(false, SeqCst);
+        let count = self.purges.count();
+        if noted.count.load(Relaxed) != count && tier.disks.note_purges(disk, &self.purges.to_bytes()).is_ok()
+        {
+            noted.count.fetch_max(count, Relaxed);
+        }
+    }
+
+    /// Takes a key off the disks.
+    pub(crate) fn withdraw(&self, key: &[u8]) {
+        if let Some(tier) = self.tier.get() {
+            tier.disks.withdraw(tier.hash(key), None);
+        }
+    }
+
+    /// A file was opened, which stays open with its entry. The oldest goes where there are too many.
+    fn keep_open(&self, tier: &Tier, entry: &Arc<Entry>) {
+        let oldest = {
+            let mut opened = lock(&tier.opened);
+            opened.push_back(Arc::downgrade(entry));
+            if opened.len() > MOST_OPEN { opened.pop_front() } else { None }
+        };
+        if let Some(oldest) = oldest.and_then(|oldest| oldest.upgrade()) {
+            self.unlink(&oldest);
+        }
+    }
+
+    /// Lets go of files, so that a disk can have their room.
+    fn close_files(&self, tier: &Tier) {
+        let opened = std::mem::take(&mut *lock(&tier.opened));
+        opened.iter().filter_map(Weak::upgrade).for_each(|entry| self.unlink(&entry));
+    }
+}

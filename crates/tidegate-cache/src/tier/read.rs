@@ -1,0 +1,178 @@
+//! What the memory does not have is read in: its head, and its content where that is small; else its file stays open.
+//!
+//! Bytes that another boot of the kernel has written are all compared with their checksums before the first of them is sent. That is done
+//! once for an object, and nothing can turn out to be broken while it is on its way to a client.
+
+use super::Tier;
+use crate::content::{BLOCK, BLOCK_COST, Block, Content};
+use crate::disk::{DiskEntry, OpenObject};
+use crate::encoding::{decode, variant_of};
+use crate::entry::{ENTRY_COST, Entry, Making, StoredHead};
+use crate::index::{Hashed, MOST_VARIANTS, Outgoing};
+use crate::purge::Standing;
+use crate::store::Store;
+use crate::stored_file::StoredFile;
+use smallvec::SmallVec;
+use std::cmp::Reverse;
+use std::sync::Arc;
+use tidegate_io::blocking::QueueKey;
+
+/// Objects of a key that a disk has and the memory does not.
+#[derive(Debug)]
+pub struct OnDisk {
+    key: Box<[u8]>,
+    /// The newest first, one for each variant.
+    objects: SmallVec<[DiskEntry; 1]>,
+    /// Disks that may have more, since it is not known yet what they hold.
+    is_probing: bool,
+    queue_key: QueueKey,
+}
+
+impl OnDisk {
+    /// Where [`Store::read_in`] belongs in the blocking pool.
+    pub fn queue_key(&self) -> QueueKey {
+        self.queue_key
+    }
+}
+
+impl Store {
+    /// What the disks may have of a key beside `known`, for [`Store::read_in`]. Touches no disk.
+    pub fn on_disk(&self, key: &[u8], known: &[Arc<Entry>]) -> Option<OnDisk> {
+        let tier = self.tier.get()?;
+        let is_known = |variant| known.iter().any(|entry| variant_of(&entry.head().varying) == variant);
+        let mut objects = tier.newest(tier.hash(key));
+        objects.retain(|object| !is_known(object.variant));
+        let is_probing = objects.is_empty() && tier.disks.may_probe();
+        if objects.is_empty() && !is_probing {
+            return None;
+        }
+        let disk = objects.first().map_or(0, |object| object.disk);
+        // What lies on another disk is not worth a wait for two.
+        objects.retain(|object| object.disk == disk);
+        Some(OnDisk { key: key.into(), objects, is_probing, queue_key: tier.disks.queue_key(disk) })
+    }
+
+    /// Reads objects in; those that can be used are then found by [`Store::look_up`]. What was purged, or is broken, is removed.
+    /// Waits for the disk.
+    pub fn read_in(&self, on_disk: &OnDisk) {
+        let Some(tier) = self.tier.get() else { return };
+        let hashed = self.hashed(&on_disk.key);
+        let probed = if on_disk.is_probing { tier.probe(&on_disk.key) } else { SmallVec::new() };
+        for object in on_disk.objects.iter().chain(&probed) {
+            // Somebody else may have been sooner.
+            if !self.has_variant(&hashed, object.variant)
+                && let Some(entry) = self.read_object(tier, object, &hashed)
+            {
+                self.adopt(tier, object, &hashed, entry);
+            }
+        }
+    }
+
+    pub(super) fn has_variant(&self, hashed: &Hashed<'_>, variant: u32) -> bool {
+        let mut shard = self.shard(hashed);
+        let mut variants = shard.get(hashed).into_iter().flat_map(|slot| slot.variants.iter());
+        variants
+            .any(|entry| variant_of(&entry.head().varying) == variant && entry.check() != Standing::Purged)
+    }
+
+    /// `None`: it cannot be used, or there is no room for it.
+    fn read_object(&self, tier: &Tier, object: &DiskEntry, hashed: &Hashed<'_>) -> Option<Arc<Entry>> {
+        let open = tier.disks.open_object(object, hashed.key).ok()?;
+        let header = open.header();
+        let head = decode(&header.head).filter(|_| header.is_whole);
+        let (born, stored) = (header.mark, i64::from(header.stored_at));
+        let is_usable = |head: &StoredHead| self.purges.standing(head, born) != Standing::Purged;
+        let Some(head) = head.filter(is_usable) else {
+            drop(open);
+            tier.disks.remove(object);
+            return None;
+        };
+        if !open.is_trusted() {
+            (0..open.pieces()).try_for_each(|piece| open.verify_piece(piece)).ok()?;
+        }
+        let key: Arc<[u8]> = hashed.key.into();
+        let cost = ENTRY_COST + head.memory() + key.len() as u64 + 16;
+        let reservation = self.reserve(cost)?;
+        let content = match self.small_content(&open) {
+            Some(content) => content,
+            None => Content::of_file(StoredFile::new(open, tier.disks.queue_key(object.disk))),
+        };
+        Some(Arc::new(Entry::new(Making {
+            id: self.next_id(),
+            hash: (hashed.hash >> 64) as u64,
+            key,
+            head,
+            content: Arc::new(content),
+            stored,
+            born,
+            purges: self.purges.clone(),
+            reservation: Some(reservation),
+        })))
+    }
+
+    /// Content that is small, in memory. `None`: it is large, or there is no room.
+    fn small_content(&self, open: &OpenObject) -> Option<Content> {
+        let len = usize::try_from(open.header().entity_length).ok().filter(|len| *len <= BLOCK)?;
+        if len == 0 {
+            return Some(Content::of_block(None));
+        }
+        let reservation = self.reserve(len as u64 + BLOCK_COST)?;
+        let mut bytes = vec![0; len];
+        let count = open.read_at(&mut bytes, 0).ok()?;
+        (count == len).then(|| Content::of_block(Some(Block::of(bytes, reservation))))
+    }
+
+    /// Puts an entry in, unless there is one for the same requests, or the object has gone meanwhile.
+    fn adopt(&self, tier: &Tier, object: &DiskEntry, hashed: &Hashed<'_>, entry: Arc<Entry>) {
+        if self.enqueue(&entry).is_err() {
+            return entry.give_up();
+        }
+        let mut outgoing = Outgoing::new();
+        let is_in = self.with_slot(hashed, |slot| {
+            slot.drop_purged(&mut outgoing);
+            let is_free = slot.variants.len() < MOST_VARIANTS
+                && slot.variants.iter().all(|other| other.head().varying != entry.head().varying)
+                && entry.check() != Standing::Purged;
+            if is_free {
+                slot.add(entry.clone(), &mut outgoing);
+                self.counters.enter();
+            }
+            is_free
+        });
+        self.left(&outgoing);
+        if is_in != Some(true) {
+            entry.give_up();
+            self.dequeue(std::slice::from_ref(&entry));
+        } else if !tier.disks.has(object) {
+            self.unlink(&entry);
+        } else if entry.content().file().is_some() {
+            self.keep_open(tier, &entry);
+        }
+    }
+}
+
+impl Tier {
+    /// Objects of a hash, the newest first, one for each variant.
+    pub(super) fn newest(&self, hash: u128) -> SmallVec<[DiskEntry; 1]> {
+        let mut objects: SmallVec<[DiskEntry; 1]> = SmallVec::new();
+        self.disks.variants(hash, |object| objects.push(object));
+        objects.sort_unstable_by_key(|object| Reverse((object.stored_at, object.mark)));
+        let mut known: SmallVec<[u32; 4]> = SmallVec::new();
+        objects.retain(|object| {
+            let is_first = object.is_whole && !known.contains(&object.variant);
+            known.push(object.variant);
+            is_first
+        });
+        objects.truncate(MOST_VARIANTS);
+        objects
+    }
+
+    /// Looks for objects on disks of which is not known yet what they hold.
+    fn probe(&self, key: &[u8]) -> SmallVec<[DiskEntry; 1]> {
+        let hash = self.hash(key);
+        for disk in 0..self.disks.count() {
+            let _ = self.disks.probe(disk, hash);
+        }
+        self.newest(hash)
+    }
+}

@@ -1,0 +1,275 @@
+//! Memory above a disk: what is written behind, what is read in, and what of it nobody gets any more.
+
+use crate::support::*;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+use tidegate_cache::disk::DiskSettings;
+use tidegate_cache::{Entry, Limits, Purge, Store, StoredHead, tag_mark};
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A folder that goes with the test.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Folder {
+        let path = std::env::temp_dir().join(format!("tidegate-tier-{}-{name}", std::process::id()));
+        let _ = fs::remove_dir_all(&path);
+        fs::create_dir(&path).unwrap();
+        Folder(path)
+    }
+
+    /// A process that begins with what is there. The one before may still be closing files.
+    fn open(&self, memory: u64) -> Arc<Store> {
+        let store = Store::above_disks("main", Limits { memory, object: memory });
+        let settings = DiskSettings { folder: self.0.join("cache"), size: 64 * MIB, slots: 1 };
+        store.open_disks(&[settings], NOW);
+        while store.disk_figures()[0].trouble.is_some() {
+            store.tend_disk(0, NOW);
+            std::thread::yield_now();
+        }
+        store
+    }
+
+    /// Bytes of each file of an object are changed by this.
+    fn damage(&self, change: impl Fn(&mut Vec<u8>)) {
+        walk(&self.0, &mut |path| {
+            let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+            if name.len() == 41 {
+                let mut bytes = fs::read(path).unwrap();
+                change(&mut bytes);
+                fs::write(path, bytes).unwrap();
+            }
+        });
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn walk(path: &Path, visit: &mut dyn FnMut(&Path)) {
+    for found in fs::read_dir(path).unwrap() {
+        let found = found.unwrap().path();
+        if found.is_dir() { walk(&found, visit) } else { visit(&found) }
+    }
+}
+
+/// The end of a process that was told to end.
+fn end(store: Arc<Store>) {
+    store.save_disk(0, PATIENCE);
+}
+
+/// As a handler asks: the memory, else the disk, and then the memory again.
+fn get(store: &Arc<Store>, target: &str) -> Option<Arc<Entry>> {
+    found(store, target).or_else(|| {
+        store.read_in(&store.on_disk(target.as_bytes(), &[])?);
+        found(store, target)
+    })
+}
+
+fn content(entry: &Arc<Entry>) -> Vec<u8> {
+    use std::os::unix::fs::FileExt;
+    let Some(file) = entry.content().file() else { return entry.content().bytes().unwrap().to_vec() };
+    let mut bytes = vec![0; file.len() as usize];
+    let opened = fs::File::from(file.file().try_clone().unwrap());
+    opened.read_exact_at(&mut bytes, file.offset()).unwrap();
+    bytes
+}
+
+#[test]
+fn what_was_stored_is_there_after_a_restart() {
+    let folder = Folder::new("restart");
+    let sizes = [0, 1, 5000, 64 * 1024, 64 * 1024 + 1, 700_000];
+    let store = folder.open(8 * MIB);
+    for size in sizes {
+        put(&store, &format!("/{size}"), &bytes(size as u64, size)).unwrap();
+    }
+    end(store);
+    let store = folder.open(8 * MIB);
+    for size in sizes {
+        assert!(found(&store, &format!("/{size}")).is_none(), "{size} is not in memory yet");
+        let entry = get(&store, &format!("/{size}")).unwrap();
+        assert_eq!(content(&entry), bytes(size as u64, size), "{size}");
+        assert_eq!(entry.content().file().is_some(), size > 64 * 1024, "{size}");
+        assert_eq!((entry.head().status, entry.stored()), (200, NOW));
+        assert_eq!(entry.head().lines.first("content-type"), Some(&b"text/plain"[..]));
+        assert_eq!(entry.freshness().ttl(NOW), 3600);
+    }
+    assert!(get(&store, "/other").is_none());
+    assert!(store.figures().bytes <= store.figures().limit);
+}
+
+#[test]
+fn what_leaves_the_memory_is_read_in_again() {
+    let folder = Folder::new("evicted");
+    let store = folder.open(MIB);
+    for number in 0..200_u64 {
+        put(&store, &format!("/{number}"), &bytes(number, 30_000)).unwrap();
+        // All are written: none has to wait for the memory of another.
+        store.save_disk(0, PATIENCE);
+    }
+    assert!(store.figures().evicted > 100, "{:?}", store.figures());
+    for number in 0..200_u64 {
+        let entry = get(&store, &format!("/{number}")).unwrap();
+        assert_eq!(content(&entry), bytes(number, 30_000), "{number}");
+        assert!(store.figures().bytes <= MIB);
+    }
+}
+
+#[test]
+fn what_was_purged_is_never_read_in() {
+    let tag = tag_mark("example.org", b"news");
+    let purges = [
+        Purge::Url { host: "example.org", target: "/a/b" },
+        Purge::Prefix { host: "example.org", prefix: "/a/" },
+        Purge::Host("example.org"),
+        Purge::Mark(tag),
+        Purge::All,
+    ];
+    for (number, purge) in purges.iter().enumerate() {
+        // In memory; on the disk alone; before a restart; before a restart that did not hear of the end.
+        for place in 0..4 {
+            let folder = Folder::new(&format!("purged-{number}-{place}"));
+            let mut store = folder.open(MIB);
+            put_head(&store, head_of("/a/b", "", &[tag]), b"old").unwrap();
+            let other = StoredHead { host: "other.example".into(), ..head("/other") };
+            put_head(&store, other, b"kept").unwrap();
+            if place == 1 {
+                end(store);
+                store = folder.open(MIB);
+            }
+            store.save_disk(0, PATIENCE);
+            store.purge(purge, false, NOW);
+            if place == 2 {
+                end(store);
+                store = folder.open(MIB);
+            } else if place == 3 {
+                store.tend_disk(0, NOW);
+                drop(store);
+                store = folder.open(MIB);
+            }
+            assert!(get(&store, "/a/b").is_none(), "{purge:?} {place}");
+            assert_eq!(get(&store, "/other").is_some(), *purge != Purge::All, "{purge:?} {place}");
+            put_head(&store, head_of("/a/b", "", &[tag]), b"new").unwrap();
+            end(store);
+            let store = folder.open(MIB);
+            assert_eq!(content(&get(&store, "/a/b").unwrap()), b"new", "{purge:?} {place}");
+        }
+    }
+}
+
+#[test]
+fn a_soft_purge_holds_after_a_restart() {
+    let folder = Folder::new("soft");
+    let store = folder.open(MIB);
+    put(&store, "/a", b"old").unwrap();
+    store.purge(&Purge::Host("example.org"), true, NOW + 10);
+    end(store);
+    let store = folder.open(MIB);
+    let entry = get(&store, "/a").unwrap();
+    assert!(entry.is_expired() && entry.freshness().ttl(NOW + 11) < 0);
+}
+
+#[test]
+fn without_its_notes_a_folder_is_emptied() {
+    for is_torn in [false, true] {
+        let folder = Folder::new(&format!("notes-{is_torn}"));
+        let store = folder.open(MIB);
+        put(&store, "/a", b"old").unwrap();
+        end(store);
+        let notes = folder.0.join("cache/slot-0/purges");
+        if is_torn {
+            fs::write(&notes, b"torn").unwrap()
+        } else {
+            fs::remove_file(&notes).unwrap()
+        }
+        let store = folder.open(MIB);
+        assert!(get(&store, "/a").is_none(), "{is_torn}");
+        assert_eq!(store.disk_figures()[0].objects, 0);
+    }
+}
+
+#[test]
+fn what_is_new_takes_the_place_of_what_was() {
+    let folder = Folder::new("replaced");
+    let store = folder.open(MIB);
+    for round in 0..20_u64 {
+        put(&store, "/a", &bytes(round, 1000)).unwrap();
+        put_head(&store, head_of("/v", "de", &[]), &bytes(round, 10)).unwrap();
+        put_head(&store, head_of("/v", "en", &[]), &bytes(round + 100, 10)).unwrap();
+    }
+    store.save_disk(0, PATIENCE);
+    store.tend_disk(0, NOW);
+    assert_eq!(store.disk_figures()[0].objects, 3);
+    end(store);
+    let store = folder.open(MIB);
+    assert_eq!(content(&get(&store, "/a").unwrap()), bytes(19, 1000));
+    let known = get(&store, "/v").unwrap();
+    assert!(store.on_disk(b"/v", &[known]).is_some(), "the other variant is told apart");
+    assert!(store.remove(b"/a"));
+    assert!(get(&store, "/a").is_none(), "removed from the disk as well");
+}
+
+#[test]
+fn what_is_confirmed_is_confirmed_on_the_disk() {
+    for size in [10, 200_000] {
+        let folder = Folder::new(&format!("confirmed-{size}"));
+        let store = folder.open(MIB);
+        put(&store, "/a", &bytes(1, size)).unwrap();
+        end(store);
+        let store = folder.open(MIB);
+        let entry = get(&store, "/a").unwrap();
+        let mut newer = head("/a");
+        newer.lines.push("X-New", "yes");
+        lead(&store, b"/a").refresh(&entry, newer, NOW + 50);
+        drop(entry);
+        end(store);
+        let store = folder.open(MIB);
+        let entry = get(&store, "/a").unwrap();
+        assert_eq!(entry.head().lines.first("x-new"), Some(&b"yes"[..]), "{size}");
+        assert_eq!((content(&entry), entry.stored()), (bytes(1, size), NOW + 50));
+    }
+}
+
+#[test]
+fn a_damaged_object_is_as_good_as_none() {
+    let changes: [fn(&mut Vec<u8>); 4] = [
+        |bytes| bytes[200] ^= 1,
+        |bytes| bytes[20] ^= 1,
+        |bytes| bytes.truncate(5000),
+        |bytes| bytes.iter_mut().for_each(|byte| *byte = 0),
+    ];
+    for (number, change) in changes.iter().enumerate() {
+        let folder = Folder::new(&format!("damaged-{number}"));
+        let store = folder.open(MIB);
+        put(&store, "/a", &bytes(1, 100_000)).unwrap();
+        end(store);
+        folder.damage(change);
+        let store = folder.open(MIB);
+        assert!(get(&store, "/a").is_none(), "{number}");
+        assert!(store.on_disk(b"/a", &[]).is_none(), "{number}: nobody asks for it again");
+        put(&store, "/a", b"again").unwrap();
+        assert_eq!(content(&get(&store, "/a").unwrap()), b"again");
+    }
+}
+
+#[test]
+fn a_file_in_use_stays_while_it_is_removed() {
+    let folder = Folder::new("in-use");
+    let store = folder.open(MIB);
+    put(&store, "/a", &bytes(1, 300_000)).unwrap();
+    end(store);
+    let store = folder.open(MIB);
+    let entry = get(&store, "/a").unwrap();
+    store.purge(&Purge::All, false, NOW);
+    assert!(get(&store, "/a").is_none());
+    store.tend_disk(0, NOW);
+    assert_eq!(content(&entry), bytes(1, 300_000));
+    let figures = store.disk_figures().remove(0);
+    assert!(figures.lingering >= 300_000 || figures.objects == 1, "its bytes count: {figures:?}");
+}
