@@ -157,7 +157,8 @@ fn key(number: u64) -> (Vec<u8>, u128) {
 
 fn content(number: u64) -> Vec<u8> {
     let mut random = fastrand::Rng::with_seed(number + 1000);
-    let length = if number % 4 == 0 { random.usize(300_000..1_500_000) } else { random.usize(..60_000) };
+    let length =
+        if number.is_multiple_of(4) { random.usize(300_000..1_500_000) } else { random.usize(..60_000) };
     let mut bytes = vec![0; length];
     random.fill(&mut bytes);
     bytes

@@ -176,7 +176,10 @@ fn turn(store: &Arc<Store>, contents: &[Vec<u8>], random: &mut fastrand::Rng) {
     let target = format!("/{number}");
     let content = &contents[number];
     let entry = match (store.look_up(target.as_bytes(), NOW), random.u8(..20)) {
-        (_, 0) => return drop(store.remove(target.as_bytes())),
+        (_, 0) => {
+            store.remove(target.as_bytes());
+            return;
+        }
         (_, 1) => {
             store.purge(&Purge::Prefix { host: "example.org", prefix: &target }, random.bool(), NOW);
             return;
