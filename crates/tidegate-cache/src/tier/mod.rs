@@ -12,6 +12,7 @@
 mod inspect;
 mod read;
 mod spool;
+mod sweep;
 mod write;
 
 pub use inspect::{DiskListed, Verified};
@@ -26,6 +27,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
+use sweep::DiskSweep;
 use tidegate_io::blocking::{self, QueueKey};
 use tidegate_io::locking::lock;
 use write::Waiting;
@@ -55,6 +57,7 @@ struct DiskState {
     noted: Mutex<u64>,
     /// A job is to note more.
     is_noting: AtomicBool,
+    sweep: Mutex<DiskSweep>,
     /// Held, that of a hash, from the last look at an entry to its object's place in the index: what is replaced meanwhile must not
     /// take the place of its successor.
     finishing: [Mutex<()>; FINISHING],
@@ -125,6 +128,7 @@ impl Store {
         let tier = self.tier.get()?;
         let notice = tier.disks.tick(disk, now);
         tier.disks.scan_step(disk, SCANNED_AT_ONCE);
+        self.sweep_disk(disk);
         self.note_purges_on(disk);
         notice
     }

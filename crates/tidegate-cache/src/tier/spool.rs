@@ -161,7 +161,9 @@ impl Spool {
             object.variant == variant
                 && (i64::from(object.stored_at), object.mark) > (entry.stored(), entry.born())
         };
+        // It is not in the memory's index, so nobody looks at it before purges are forgotten.
         entry.check() != Standing::Purged
+            && self.store.purges.forgotten() <= entry.born()
             && !tier.newest(self.hash).iter().any(is_newer)
             && !self.store.has_newer(entry)
     }

@@ -333,3 +333,33 @@ fn what_memory_has_no_room_for_goes_to_the_disk() {
     let figures = store.disk_figures().remove(0);
     assert_eq!((figures.objects, figures.reserved), (2, 0), "{figures:?}");
 }
+
+#[test]
+fn so_many_purges_that_some_are_forgotten_take_what_they_were_about() {
+    let folder = Folder::new("many-purges");
+    let store = folder.open(MIB);
+    for number in 0..40 {
+        put(&store, &format!("/{number}"), b"old").unwrap();
+    }
+    end(store);
+    let store = folder.open(MIB);
+    for number in 0..40_000 {
+        let target = if number < 20 { format!("/{number}") } else { format!("/other/{number}") };
+        let purged = store.purge(&Purge::Url { host: "example.org", target: &target }, false, NOW);
+        assert!(!purged.is_widened, "{number}");
+        if number % 4000 == 0 {
+            // Rounds of the memory and of the disk.
+            (0..2).for_each(|_| drop(store.tend_disk(0, NOW)));
+            while !store.sweep(usize::MAX, NOW).is_round {}
+        }
+    }
+    assert_eq!(store.disk_figures()[0].objects, 20);
+    end(store);
+    let store = folder.open(MIB);
+    for number in 0..40 {
+        assert_eq!(get(&store, &format!("/{number}")).is_some(), number >= 20, "{number}");
+    }
+    store.purge(&Purge::All, false, NOW);
+    store.tend_disk(0, NOW);
+    assert_eq!(store.disk_figures()[0].objects, 0);
+}
