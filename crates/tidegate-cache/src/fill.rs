@@ -2,11 +2,13 @@
 //!
 //! While there is room, content comes in as fast as the origin sends it, so that an application is free again soon. Where there is
 //! none, and none can be made, the content is passed on: it leaves the index, and blocks that all readers have behind them are
-//! used again, so that each reader gets all of it, and the slowest sets the pace.
+//! used again, so that each reader gets all of it, and the slowest sets the pace. Where there are disks, one of them is such a reader,
+//! and has the content in the end.
 
 use crate::content::{BLOCK_COST, Block, Content};
 use crate::entry::Entry;
 use crate::store::Store;
+use crate::tier::Spool;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use thiserror::Error;
@@ -16,6 +18,8 @@ pub struct Fill {
     store: Arc<Store>,
     entry: Arc<Entry>,
     content: Arc<Content>,
+    /// On its way to a disk, since the memory has no room for it.
+    spool: Option<Arc<Spool>>,
     is_ended: bool,
 }
 
@@ -33,7 +37,12 @@ pub enum Full {
 impl Fill {
     pub(crate) fn new(store: Arc<Store>, entry: Arc<Entry>, content: Arc<Content>) -> Fill {
         store.counters.begin_fill();
-        Fill { store, entry, content, is_ended: false }
+        let mut fill = Fill { store, entry, content, spool: None, is_ended: false };
+        // Nothing has to go for what would not fit in the end.
+        if fill.content.announced().is_some_and(|len| len > fill.store.memory_limit()) {
+            fill.pass_on(true);
+        }
+        fill
     }
 
     /// Waits for room. At once while the content is stored; once it is only passed on, until its readers have read on: the
@@ -54,7 +63,7 @@ impl Fill {
             return Err(Full::Length);
         }
         if sum > self.store.object_limit() {
-            self.pass_on();
+            self.pass_on(false);
         }
         let mut taken = 0;
         while taken < bytes.len() {
@@ -86,12 +95,17 @@ impl Fill {
             self.store.resize(&self.entry);
             return true;
         }
-        self.pass_on();
+        self.pass_on(true);
         self.content.recycle()
     }
 
-    fn pass_on(&mut self) {
+    /// `is_storable`: a disk may have it.
+    fn pass_on(&mut self, is_storable: bool) {
+        if !is_storable && let Some(spool) = self.spool.take() {
+            spool.give_up();
+        }
         if !self.content.is_passing() {
+            self.spool = if is_storable { Spool::begin(&self.store, &self.entry) } else { None };
             self.content.pass_on();
             self.store.unlink(&self.entry);
             self.store.counters.pass_on();
@@ -122,9 +136,17 @@ impl Fill {
         drop(self);
     }
 
-    /// How many are reading.
+    /// How many are reading, disks apart.
     pub fn readers(&self) -> usize {
-        self.content.readers()
+        let is_spooled = self.spool.as_ref().is_some_and(|spool| !spool.is_given_up());
+        self.content.readers().saturating_sub(usize::from(is_spooled))
+    }
+
+    /// It has waited long for room: where it is a disk that is behind, that is not waited for any more.
+    pub fn give_up_slow_disk(&mut self) {
+        if let Some(spool) = self.spool.take_if(|spool| spool.written() < self.content.filled()) {
+            spool.give_up();
+        }
     }
 
     /// Bytes that are in.

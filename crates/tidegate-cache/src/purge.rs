@@ -130,6 +130,7 @@ struct Notes {
 #[derive(Default)]
 pub(crate) struct Purges {
     count: AtomicU64,
+    forgotten: AtomicU64,
     notes: RwLock<Notes>,
 }
 
@@ -138,6 +139,22 @@ impl Purges {
     #[inline]
     pub(crate) fn count(&self) -> u64 {
         self.count.load(Acquire)
+    }
+
+    /// How many purges there had been when everything was last purged, hard.
+    pub(crate) fn emptied(&self) -> u64 {
+        self.notes().all.hard
+    }
+
+    /// Whether it is time to forget some.
+    pub(crate) fn is_half_full(&self) -> bool {
+        let notes = self.notes();
+        notes.by_hash.len() >= MOST_NOTES / 2 || notes.lengths.len() >= MOST_LENGTHS / 2
+    }
+
+    /// How many purges are forgotten: who was asked for earlier can be judged only where it was looked at before.
+    pub(crate) fn forgotten(&self) -> u64 {
+        self.forgotten.load(Acquire)
     }
 
     /// Whether another purge would be widened.
@@ -184,6 +201,7 @@ impl Purges {
     /// noted until then has done its work.
     pub(crate) fn forget(&self, number: u64) {
         let mut notes = self.notes.write().unwrap_or_else(PoisonError::into_inner);
+        self.forgotten.fetch_max(number, Release);
         notes.by_hash.retain(|_, note| note.hard.max(note.soft) > number);
         notes.lengths.retain(|(_, last)| *last > number);
         if notes.by_hash.len() * 8 < notes.by_hash.capacity() {

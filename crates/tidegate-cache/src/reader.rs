@@ -19,6 +19,11 @@ impl Reader {
         Reader { content, seat, left: range }
     }
 
+    /// Where it sits in its content.
+    pub(crate) fn seat(&self) -> usize {
+        self.seat
+    }
+
     /// Copies what is here into `buffer`. 0: the range is at its end, or the buffer is empty. Waits for what is still to come.
     ///
     /// # Errors

@@ -312,6 +312,21 @@ impl Store {
         there
     }
 
+    /// Whether there is a newer one for the same requests.
+    pub(crate) fn has_newer(&self, entry: &Entry) -> bool {
+        let hashed = self.hashed(entry.key());
+        let mut shard = self.shard(&hashed);
+        let mut variants = shard.get(&hashed).into_iter().flat_map(|slot| slot.variants.iter());
+        variants.any(|other| other.id() > entry.id() && other.head().varying == entry.head().varying)
+    }
+
+    /// Takes out what is older and for the same requests as an entry that a disk has now.
+    pub(crate) fn supersede(&self, entry: &Arc<Entry>) {
+        self.unlink_where(entry, |other| {
+            other.id() < entry.id() && other.head().varying == entry.head().varying
+        });
+    }
+
     /// Takes out all that has the content of this entry.
     pub(crate) fn unlink(&self, entry: &Arc<Entry>) {
         self.unlink_where(entry, |other| Arc::ptr_eq(other.content(), entry.content()));

@@ -25,6 +25,11 @@ impl Disks {
         OpenObject::open_as(&self.readable(entry.disk)?, entry, None, false)
     }
 
+    /// Whether what a disk has can be read now. Touches no disk.
+    pub fn is_read(&self, disk: u16) -> bool {
+        self.readable(disk).is_ok()
+    }
+
     /// The file of an object; nothing where its disk has gone.
     pub fn path(&self, entry: &DiskEntry) -> PathBuf {
         let Some(volume) = self.volume(entry.disk) else { return PathBuf::new() };

@@ -5,7 +5,6 @@
 
 use super::object::{NewHead, OpenObject};
 use super::{DiskEntry, DiskError, Disks, Head};
-use tidegate_io::locking::lock;
 
 impl Disks {
     /// Puts another head into an object. One that does not fit before its content removes the object. Waits for the disk.
@@ -27,14 +26,14 @@ impl Disks {
             }
             return Err(error);
         }
-        let stored = {
-            let mut index = lock(&volume.index);
-            index.restamp(entry.id, mark, stored_at);
-            index.stored(entry.id)
-        };
-        if let Some(stored) = stored {
-            volume.note(&stored);
-        }
+        volume.restamp(entry.id, mark, stored_at);
         Ok(())
+    }
+
+    /// Another mark for an object, in the index alone. Its lock of the journal may wait for the disk.
+    pub fn restamp(&self, entry: &DiskEntry, mark: u64) {
+        if let Some(volume) = self.volume(entry.disk) {
+            volume.restamp(entry.id, mark, entry.stored_at);
+        }
     }
 }

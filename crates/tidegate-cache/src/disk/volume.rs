@@ -291,6 +291,18 @@ impl Volume {
         }
     }
 
+    /// What the index has of an object is to be this.
+    pub(super) fn restamp(&self, id: Id, mark: u64, stored_at: u32) {
+        let stored = {
+            let mut index = lock(&self.index);
+            index.restamp(id, mark, stored_at);
+            index.stored(id)
+        };
+        if let Some(stored) = stored {
+            self.note(&stored);
+        }
+    }
+
     /// Writes what was purged.
     pub(super) fn note_purges(&self, notes: &[u8]) -> Result<(), DiskError> {
         let bytes = 2 * notes.len() as u64;

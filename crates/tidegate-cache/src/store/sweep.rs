@@ -1,8 +1,8 @@
 //! Takes out what was purged, shard by shard, so that its memory comes free before somebody asks for it.
 //!
 //! At the end of a round every entry has been looked at, and what purges had noted before the round is forgotten; but not what
-//! was purged since the oldest response was asked for that is still to come. Above disks nothing is forgotten: they may hold what
-//! it was about.
+//! was purged since the oldest response was asked for that is still to come. Nor what a disk may
+//! still hold.
 
 use super::Store;
 use crate::index::Outgoing;
@@ -58,8 +58,10 @@ impl Store {
             sweeping.next = (sweeping.next + 1) % self.shards.len();
             swept.is_round = sweeping.next == 0;
         }
-        if swept.is_round && !self.has_disks {
-            self.purges.forget(sweeping.floor);
+        if swept.is_round {
+            let below = self.tier.get().map_or(0, |tier| tier.swept());
+            let floor = if self.has_disks { sweeping.floor.min(below) } else { sweeping.floor };
+            self.purges.forget(floor);
         }
         swept
     }

@@ -1,7 +1,8 @@
 //! The disks below the memory of a store.
 //!
 //! What is complete in memory is written behind (`write`); what the memory does not have is looked up in the index of the disks, which
-//! touches none, and read in on a thread that may wait (`read`). A disk only ever holds what was complete: what replaces an
+//! touches none, and read in on a thread that may wait (`read`). What the memory has no room for goes to a disk while it comes in
+//! (`spool`). A disk only ever holds what was complete: what replaces an
 //! object takes it out of the index in the same moment, whether or not it is written itself.
 //!
 //! Purges look at no object. They are numbered, and each object has the number of the last one before it was asked for; what
@@ -10,19 +11,23 @@
 
 mod inspect;
 mod read;
+mod spool;
+mod sweep;
 mod write;
 
 pub use inspect::{DiskListed, Verified};
 pub use read::OnDisk;
+pub(crate) use spool::Spool;
 
-use crate::disk::{DiskFigures, DiskSettings, Disks, Notice};
+use crate::disk::{DiskError, DiskFigures, DiskFill, DiskSettings, Disks, Notice};
 use crate::entry::Entry;
 use crate::store::Store;
 use std::collections::VecDeque;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
+use sweep::DiskSweep;
 use tidegate_io::blocking::{self, QueueKey};
 use tidegate_io::locking::lock;
 use write::Waiting;
@@ -30,6 +35,8 @@ use xxhash_rust::xxh3::xxh3_128_with_seed;
 
 /// Files of stored content that are kept open; beyond, the first goes, and is opened again when it is asked for.
 const MOST_OPEN: usize = 512;
+/// Objects of a disk that are finished at the same time at most.
+const FINISHING: usize = 16;
 /// Files that a scan looks at each time.
 const SCANNED_AT_ONCE: u32 = 1024;
 
@@ -40,20 +47,45 @@ pub(crate) struct Tier {
     /// Entries whose content is in a file, the first that was opened first.
     opened: Mutex<VecDeque<Weak<Entry>>>,
     /// Of each disk.
-    noted: Box<[Noted]>,
+    states: Box<[DiskState]>,
 }
 
-/// How many purges a disk has noted.
+/// What is under way on a disk.
 #[derive(Default)]
-struct Noted {
-    count: AtomicU64,
+struct DiskState {
+    /// How many purges it has noted. Held while more are noted.
+    noted: Mutex<u64>,
     /// A job is to note more.
-    is_under_way: AtomicBool,
+    is_noting: AtomicBool,
+    sweep: Mutex<DiskSweep>,
+    /// Held, that of a hash, from the last look at an entry to its object's place in the index: what is replaced meanwhile must not
+    /// take the place of its successor.
+    finishing: [Mutex<()>; FINISHING],
 }
 
 impl Tier {
     fn hash(&self, key: &[u8]) -> u128 {
         xxh3_128_with_seed(key, self.disks.seed())
+    }
+
+    /// Finishes an object if `is_wanted` says so, before and behind it: what is asked may change all the while.
+    fn finish(
+        &self,
+        (disk, hash): (u16, u128),
+        fill: DiskFill,
+        is_wanted: impl Fn() -> bool,
+    ) -> Result<(), DiskError> {
+        let state = self.states.get(usize::from(disk)).ok_or(DiskError::Out)?;
+        let _finishing = lock(&state.finishing[(hash >> 64) as usize % FINISHING]);
+        if !is_wanted() {
+            return Err(DiskError::Gone);
+        }
+        let object = fill.finish()?;
+        if !is_wanted() {
+            self.disks.remove(&object);
+            return Err(DiskError::Gone);
+        }
+        Ok(())
     }
 }
 
@@ -62,8 +94,8 @@ impl Store {
     pub fn open_disks(&self, settings: &[DiskSettings], now: i64) {
         let purges = self.purges.clone();
         let disks = Disks::open_with(settings, now, move |found| purges.admit(found, now));
-        let noted = (0..disks.count()).map(|_| Noted::default()).collect();
-        let tier = Tier { disks, waiting: Arc::default(), opened: Mutex::default(), noted };
+        let states = (0..disks.count()).map(|_| DiskState::default()).collect();
+        let tier = Tier { disks, waiting: Arc::default(), opened: Mutex::default(), states };
         let _ = self.tier.set(tier);
     }
 
@@ -96,6 +128,7 @@ impl Store {
         let tier = self.tier.get()?;
         let notice = tier.disks.tick(disk, now);
         tier.disks.scan_step(disk, SCANNED_AT_ONCE);
+        self.sweep_disk(disk);
         self.note_purges_on(disk);
         notice
     }
@@ -112,8 +145,8 @@ impl Store {
     /// Has all disks note what was purged, soon.
     pub(crate) fn note_purges(self: &Arc<Self>) {
         let Some(tier) = self.tier.get() else { return };
-        for (disk, noted) in (0..).zip(&tier.noted) {
-            if noted.is_under_way.swap(true, SeqCst) {
+        for (disk, state) in (0..).zip(&tier.states) {
+            if state.is_noting.swap(true, SeqCst) {
                 continue;
             }
             let store = self.clone();
@@ -124,12 +157,12 @@ impl Store {
 
     fn note_purges_on(&self, disk: u16) {
         let Some(tier) = self.tier.get() else { return };
-        let Some(noted) = tier.noted.get(usize::from(disk)) else { return };
-        noted.is_under_way.store(false, SeqCst);
+        let Some(state) = tier.states.get(usize::from(disk)) else { return };
+        state.is_noting.store(false, SeqCst);
+        let mut noted = lock(&state.noted);
         let count = self.purges.count();
-        if noted.count.load(Relaxed) != count && tier.disks.note_purges(disk, &self.purges.to_bytes()).is_ok()
-        {
-            noted.count.fetch_max(count, Relaxed);
+        if *noted != count && tier.disks.note_purges(disk, &self.purges.to_bytes()).is_ok() {
+            *noted = count;
         }
     }
 

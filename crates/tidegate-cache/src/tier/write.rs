@@ -1,5 +1,7 @@
 //! What is complete in memory is written to a disk behind everybody's back.
 //!
+//! What is larger than an eighth of the memory leaves it then.
+//!
 //! Bounded are the entries that wait, which stay in memory until they are written, and their bytes. Beyond, and where a disk
 //! fails or has no room, an object is not written, and nobody hears of it.
 
@@ -35,14 +37,14 @@ struct State {
 }
 
 /// A place among those that wait, given back when it is dropped.
-struct Place {
+pub(super) struct Place {
     waiting: Arc<Waiting>,
     bytes: u64,
 }
 
 impl Waiting {
     /// `None`: too many wait.
-    fn take(self: &Arc<Self>, bytes: u64, most: u64) -> Option<Place> {
+    pub(super) fn take(self: &Arc<Self>, bytes: u64, most: u64) -> Option<Place> {
         let mut state = lock(&self.state);
         let has_room = state.entries < MOST_WAITING && state.bytes.saturating_add(bytes) <= most;
         // Alone, each may wait: else what is large would never be written.
@@ -121,13 +123,14 @@ impl Store {
         }
     }
 
-    fn write(&self, disk: u16, hash: u128, entry: &Entry) {
+    fn write(&self, disk: u16, hash: u128, entry: &Arc<Entry>) {
         let Some(tier) = self.tier.get() else { return };
         if !is_stored(entry) {
             return;
         }
         match tier.write(disk, hash, entry) {
-            Ok(object) if !is_stored(entry) => drop(tier.disks.remove(&object)),
+            // The disk has it, and the memory is for many.
+            Ok(()) if entry.content().filled() > self.memory_limit() / 8 => self.unlink(entry),
             // What memory keeps open cannot go. The next has room.
             Err(DiskError::NoRoom) => self.close_files(tier),
             _ => {}
@@ -142,7 +145,7 @@ fn is_stored(entry: &Entry) -> bool {
 }
 
 impl Tier {
-    fn write(&self, disk: u16, hash: u128, entry: &Entry) -> Result<crate::disk::DiskEntry, DiskError> {
+    fn write(&self, disk: u16, hash: u128, entry: &Entry) -> Result<(), DiskError> {
         let (head, content) = (entry.head(), entry.content());
         let encoded = Encoded::of(head);
         let new = NewObject {
@@ -159,7 +162,7 @@ impl Tier {
         let mut position = 0;
         loop {
             match content.read_at(position, &mut buffer) {
-                0 => return fill.finish(),
+                0 => return self.finish((disk, hash), fill, || is_stored(entry)),
                 count => {
                     fill.write(&buffer[..count])?;
                     position += count as u64;

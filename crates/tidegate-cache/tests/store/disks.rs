@@ -273,3 +273,93 @@ fn a_file_in_use_stays_while_it_is_removed() {
     let figures = store.disk_figures().remove(0);
     assert!(figures.lingering >= 300_000 || figures.objects == 1, "its bytes count: {figures:?}");
 }
+
+/// Brings in content that the memory has no room for, in small steps; a client reads all of it.
+fn pass_through(store: &Arc<Store>, target: &str, content: &[u8], len: Option<u64>) {
+    use std::task::{Context, Poll, Waker};
+    let (entry, mut fill) = lead(store, target.as_bytes()).store(head(target), len, NOW).unwrap();
+    let mut reader = entry.content().reader(0..u64::MAX).unwrap();
+    let (mut left, mut seen) = (content, Vec::new());
+    while !left.is_empty() {
+        let taken = fill.append(&left[..left.len().min(10_000)]).unwrap();
+        left = &left[taken..];
+        let (bytes, end) = read(&mut reader, 20_000);
+        assert_eq!(end, Poll::Pending);
+        seen.extend(bytes);
+        assert!(store.figures().bytes <= store.figures().limit);
+        while fill.poll_room(&mut Context::from_waker(Waker::noop())).is_pending() {
+            std::thread::yield_now();
+        }
+    }
+    fill.complete();
+    seen.extend(read(&mut reader, 20_000).0);
+    assert!(seen == content, "{target}");
+}
+
+#[test]
+fn what_memory_has_no_room_for_goes_to_the_disk() {
+    let folder = Folder::new("large");
+    let store = folder.open(MIB);
+    let large = bytes(7, 5_000_000);
+    store.set_limits(Limits { memory: MIB, object: 32 * MIB });
+    for (target, len) in [("/announced", Some(5_000_000)), ("/counted", None)] {
+        // It takes the place of what the memory has.
+        put(&store, target, b"before").unwrap();
+        pass_through(&store, target, &large, len);
+        store.save_disk(0, PATIENCE);
+        let entry = get(&store, target).unwrap();
+        assert!(content(&entry) == large, "{target}");
+    }
+    let too_large = bytes(8, 33 * MIB as usize);
+    pass_through(&store, "/endless", &too_large, None);
+    store.save_disk(0, PATIENCE);
+    assert!(get(&store, "/endless").is_none(), "larger than the largest object");
+    // What is broken off, or purged on its way, is not stored.
+    let (_, mut fill) = lead(&store, b"/broken").store(head("/broken"), Some(5_000_000), NOW).unwrap();
+    fill.append(&large[..100_000]).unwrap();
+    drop(fill);
+    let (entry, mut fill) = lead(&store, b"/purged").store(head("/purged"), Some(5_000_000), NOW).unwrap();
+    fill.append(&large[..100_000]).unwrap();
+    store.purge(&Purge::Url { host: "example.org", target: "/purged" }, false, NOW);
+    let mut left = &large[100_000..];
+    while !left.is_empty() {
+        left = &left[fill.append(left).unwrap()..];
+        std::thread::yield_now();
+    }
+    fill.complete();
+    drop(entry);
+    store.save_disk(0, PATIENCE);
+    assert!(get(&store, "/broken").is_none() && get(&store, "/purged").is_none());
+    let figures = store.disk_figures().remove(0);
+    assert_eq!((figures.objects, figures.reserved), (2, 0), "{figures:?}");
+}
+
+#[test]
+fn so_many_purges_that_some_are_forgotten_take_what_they_were_about() {
+    let folder = Folder::new("many-purges");
+    let store = folder.open(MIB);
+    for number in 0..40 {
+        put(&store, &format!("/{number}"), b"old").unwrap();
+    }
+    end(store);
+    let store = folder.open(MIB);
+    for number in 0..40_000 {
+        let target = if number < 20 { format!("/{number}") } else { format!("/other/{number}") };
+        let purged = store.purge(&Purge::Url { host: "example.org", target: &target }, false, NOW);
+        assert!(!purged.is_widened, "{number}");
+        if number % 4000 == 0 {
+            // Rounds of the memory and of the disk.
+            (0..2).for_each(|_| drop(store.tend_disk(0, NOW)));
+            while !store.sweep(usize::MAX, NOW).is_round {}
+        }
+    }
+    assert_eq!(store.disk_figures()[0].objects, 20);
+    end(store);
+    let store = folder.open(MIB);
+    for number in 0..40 {
+        assert_eq!(get(&store, &format!("/{number}")).is_some(), number >= 20, "{number}");
+    }
+    store.purge(&Purge::All, false, NOW);
+    store.tend_disk(0, NOW);
+    assert_eq!(store.disk_figures()[0].objects, 0);
+}

@@ -12,16 +12,19 @@ use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 use tidegate_cache::{Entry, Fill, Full, Lead, Reader, StoredHead};
 use tidegate_core::body_stream::BodyStream;
 use tidegate_core::{Body, Reply, Response};
 use tidegate_http::cache::{self, Answered, Asked, NotStored, Times, Varying};
 use tidegate_http::{Field, FieldLines, Fields, Method, Status};
 use tidegate_io::clock::wall_seconds;
-use tidegate_io::runtime;
+use tidegate_io::{runtime, timer};
 
 /// How long it is remembered that something is not stored, seconds.
 const REMEMBERED: u32 = 120;
+/// How long a fetch waits for a disk that is to have its content.
+const DISK_PATIENCE: Duration = Duration::from_secs(2);
 /// What is left to come is fetched to its end although nobody reads it any more, bytes.
 const WORTH_ENDING: u64 = 16 << 20;
 
@@ -210,11 +213,29 @@ async fn fill_from(mut fill: Fill, bytes: &[u8]) {
 /// Appends all of it, as there is room.
 async fn append(fill: &mut Fill, mut bytes: &[u8]) -> Result<(), Full> {
     while !bytes.is_empty() {
-        poll_fn(|cx| fill.poll_room(cx)).await;
+        room(fill).await;
         let count = fill.append(bytes)?;
         bytes = bytes.get(count..).unwrap_or_default();
     }
     Ok(())
+}
+
+/// Waits for room. A disk that takes nothing for long is done without; clients may take their time.
+async fn room(fill: &mut Fill) {
+    let mut late = pin!(timer::after(DISK_PATIENCE));
+    poll_fn(|cx| {
+        loop {
+            if fill.poll_room(cx).is_ready() {
+                return Poll::Ready(());
+            }
+            if late.as_mut().poll(cx).is_pending() {
+                return Poll::Pending;
+            }
+            fill.give_up_slow_disk();
+            late.set(timer::after(DISK_PATIENCE));
+        }
+    })
+    .await;
 }
 
 /// Takes what has come, in place of what is in `room`: the bytes, none at the end.
