@@ -34,8 +34,6 @@ pub struct Figures {
     pub refreshed: u64,
     /// Entries that went to make room.
     pub evicted: u64,
-    /// Entries that were not offered to the disks, which were behind.
-    pub not_written: u64,
     /// Entries that a purge took, as far as they were met since.
     pub purged: u64,
 }
@@ -90,7 +88,6 @@ pub(crate) struct Counters {
     refused: AtomicU64,
     refreshed: AtomicU64,
     evicted: AtomicU64,
-    not_written: AtomicU64,
     purged: AtomicU64,
 }
 
@@ -106,7 +103,6 @@ impl Counters {
             refused: self.refused.load(Relaxed),
             refreshed: self.refreshed.load(Relaxed),
             evicted: self.evicted.load(Relaxed),
-            not_written: self.not_written.load(Relaxed),
             purged: self.purged.load(Relaxed),
             ..Figures::default()
         }

@@ -19,8 +19,8 @@ impl Reader {
         Reader { content, seat, left: range }
     }
 
-    /// Where it sits in its content.
-    pub(crate) fn seat(&self) -> usize {
+    /// Where it sits in its content, as long as that comes in.
+    pub(crate) fn seat(&self) -> Option<usize> {
         self.seat
     }
 

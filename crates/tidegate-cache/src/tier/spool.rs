@@ -27,7 +27,7 @@ pub(crate) struct Spool {
     hash: u128,
     queue_key: QueueKey,
     /// Where it sits among the readers.
-    seat: usize,
+    seat: Option<usize>,
     /// Bytes that are written.
     written: AtomicU64,
     is_given_up: AtomicBool,
