@@ -29,8 +29,8 @@ use tidegate_io::sealed;
 use tidegate_io::usage::Usage;
 use tidegate_modules::gateway::balance::{self, report::GroupReport};
 use tidegate_modules::status::{
-    self, BusiestNames, Finding, Format, InForce, OtlpReport, ProcessInfo, Report, ServerInfo, TurnedAway,
-    lanes, providers,
+    self, BusiestNames, Finding, Format, InForce, OtlpReport, ProcessInfo, Report, ServerInfo, SiteState,
+    TurnedAway, lanes, providers,
 };
 use tidegate_stats::Exposition;
 use tidegate_stats::series::{SeriesFigures, SeriesNames};
@@ -69,6 +69,8 @@ struct Facts {
     is_draining: bool,
     listeners: Vec<String>,
     sites: Vec<String>,
+    /// What the settings say of each.
+    sites_in_force: Vec<SiteState>,
     /// Those that are not served, each with the reason.
     left_out: Vec<(String, String)>,
     in_force: InForce,
@@ -258,6 +260,7 @@ impl StatusRegistry {
         facts.groups = settings.upstreams.iter().map(|group| (group.name.clone(), members(group))).collect();
         facts.workers = workers;
         facts.series = series::names(settings);
+        facts.sites_in_force = SiteState::of(settings, &facts.series);
         facts.in_force = InForce::of(settings, &listeners, workers);
         facts.listeners = listeners;
         let Facts { series, past, before, .. } = &mut *facts;
@@ -636,6 +639,7 @@ impl StatusRegistry {
                 let facts = self.facts();
                 status::findings_report(&facts.findings, &facts.turned_away, format)
             }
+            Subject::Sites => self.sites(),
             Subject::Settings => {
                 let (written, level) = {
                     let facts = self.facts();
@@ -649,6 +653,14 @@ impl StatusRegistry {
             }
             Subject::History(range) => self.history.report(range, format),
         }
+    }
+
+    /// What each site is, and how it does.
+    fn sites(&self) -> String {
+        let _alone = self.alone();
+        let figures = self.figures_with_series();
+        let (states, info) = (self.facts().sites_in_force.clone(), self.server(&figures));
+        status::sites_report(&states, &info.series, &info.certificates, &info.findings)
     }
 
     /// Ends a request by its id. Whether it was there, and what to say.
