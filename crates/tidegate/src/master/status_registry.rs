@@ -659,7 +659,9 @@ impl StatusRegistry {
     fn sites(&self) -> String {
         let _alone = self.alone();
         let figures = self.figures_with_series();
-        let (states, info) = (self.facts().sites_in_force.clone(), self.server(&figures));
+        // The facts are let go of before the server is asked for, which wants them itself.
+        let states = self.facts().sites_in_force.clone();
+        let info = self.server(&figures);
         status::sites_report(&states, &info.series, &info.certificates, &info.findings)
     }
 
