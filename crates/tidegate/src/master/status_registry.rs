@@ -10,11 +10,10 @@ use super::history::HistoryKeeper;
 use super::pools::Pools;
 use super::rates::Rates;
 use crate::certificates;
-use crate::link::{Answer, Extent, Figures, Link, Question, ToMaster, ToServer, Wellness};
+use crate::link::{Answer, Extent, Figures, Link, Question, ReportBytes, ToMaster, ToServer, Wellness};
 use crate::version::VERSION;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
-use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
@@ -25,7 +24,6 @@ use tidegate_config::{ProcessEnvironment, WrittenSettings};
 use tidegate_core::rate::Client;
 use tidegate_core::selection::Selection;
 use tidegate_core::{log, series};
-use tidegate_io::sealed;
 use tidegate_io::usage::Usage;
 use tidegate_modules::gateway::balance::{self, report::GroupReport};
 use tidegate_modules::status::{
@@ -537,13 +535,7 @@ impl StatusRegistry {
         let asking = std::thread::Builder::new().name("tidegate-ask".into());
         let started = asking.spawn(move || {
             let said = match question {
-                Question::Report(report) => {
-                    let memory = status_registry.sealed_report(report);
-                    let answer = ToServer::Answer(number, Answer::Report { memory: None });
-                    link.send(&answer, memory.into_iter().collect());
-                    status_registry.asking.fetch_sub(1, Relaxed);
-                    return;
-                }
+                Question::Report(report) => Answer::Report(status_registry.written(report)),
                 Question::Workers(question) if question.starts_with("history ") => {
                     let asked = question.trim_start_matches("history ");
                     Answer::Workers(status_registry.history.answer(asked).into_iter().collect())
@@ -568,12 +560,11 @@ impl StatusRegistry {
         }
     }
 
-    /// A report in sealed memory; `None` where there is none to be had.
-    fn sealed_report(&self, report: Report) -> Option<OwnedFd> {
+    /// A report as it is sent.
+    fn written(&self, report: Report) -> ReportBytes {
         let _alone = report.has_series().then(|| self.alone());
         let figures = if report.has_series() { self.figures_with_series() } else { self.figures() };
-        let bytes = report.write(self.server(&figures), figures.counted);
-        sealed::seal("tidegate-report", &bytes).ok()
+        ReportBytes::of(report.write(self.server(&figures), figures.counted))
     }
 
     /// Only one at a time makes a report with sites and routes: of ten thousand sites it takes a hundred megabytes.
