@@ -289,17 +289,38 @@ pub struct Figures {
     pub series: SeriesFigures,
 }
 
+/// A report. It comes within the message: no descriptor is needed, of which there may be none left when somebody wants to see why.
+#[derive(Debug, Serialize, Deserialize)]
+pub enum ReportBytes {
+    /// Most forms.
+    Text(String),
+    /// A form that is no text.
+    Octets(Vec<u8>),
+}
+
+impl ReportBytes {
+    /// As they travel.
+    pub fn of(bytes: Vec<u8>) -> ReportBytes {
+        String::from_utf8(bytes)
+            .map_or_else(|error| ReportBytes::Octets(error.into_bytes()), ReportBytes::Text)
+    }
+
+    /// As they are sent.
+    pub fn into_bytes(self) -> Vec<u8> {
+        match self {
+            ReportBytes::Text(text) => text.into_bytes(),
+            ReportBytes::Octets(octets) => octets,
+        }
+    }
+}
+
 /// To a [`Question`].
 #[derive(Debug, Serialize, Deserialize)]
 pub enum Answer {
     /// Of one server process.
     Figures(Box<Figures>),
-    /// On all of them, where it could be had.
-    Report {
-        /// Sealed, beside the message.
-        #[serde(skip)]
-        memory: Option<OwnedFd>,
-    },
+    /// On all of them.
+    Report(ReportBytes),
     /// One for each worker.
     Workers(Vec<String>),
     /// Of one server process.
@@ -319,7 +340,6 @@ impl Answer {
     pub fn with(self, mut descriptors: Vec<OwnedFd>) -> Answer {
         match self {
             Answer::Admin { .. } => Answer::Admin { connection: descriptors.pop() },
-            Answer::Report { .. } => Answer::Report { memory: descriptors.pop() },
             other => other,
         }
     }

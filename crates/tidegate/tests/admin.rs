@@ -400,6 +400,24 @@ fn streams_tell_and_are_few() {
 
 /// Every path of the document is one that answers, with a problem where nothing is there to be asked.
 #[test]
+fn sites_and_the_level_of_the_log() {
+    let folder = Folder::new("admin-sites");
+    let server = server(&folder);
+    assert_eq!(get(&server.address, "/").unwrap(), "one");
+    let told = over(&folder, "GET", "sites", "", "").json();
+    let site = &told["sites"][0];
+    assert_eq!((&site["name"], &site["left_out"]), (&"localhost".into(), &Value::Null), "{told}");
+    // A route of a folder answers for its name without the slash as well.
+    assert_eq!((&site["requests"], site["routes"].as_array().map(Vec::len)), (&1.into(), Some(5)), "{told}");
+    for (body, status) in [("{\"level\":\"debug\"}", 204), ("{\"level\":\"loud\"}", 400), ("{}", 400)] {
+        let answer = over(&folder, "PATCH", "logs", JSON, body);
+        assert_eq!(answer.status, status, "{body}: {}", answer.body);
+    }
+    let settings = over(&folder, "GET", "settings/effective", "", "").body;
+    assert!(settings.contains("\"until_reload\":{\"level\":\"debug\"}"), "{settings}");
+}
+
+#[test]
 fn every_path_of_the_document_answers() {
     let folder = Folder::new("openapi");
     let _server = server(&folder);

@@ -35,6 +35,7 @@ mod rendering;
 mod report;
 mod requests;
 mod settings;
+mod site_states;
 mod sites;
 mod tail;
 mod upstreams;
@@ -55,6 +56,7 @@ pub use rates::{QueueReport, RateKind, RateReport};
 pub use rendering::Report;
 pub use requests::{requests_report, slow_report};
 pub use settings::{add_log_level, settings_report};
+pub use site_states::{SiteState, sites_report};
 pub use tail::{CancelReport, TailReport, TailRow, cancel_report, tail_report};
 pub use workers::WorkerFigures;
 

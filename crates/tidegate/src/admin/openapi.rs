@@ -143,6 +143,18 @@ fn schemas() -> Value {
             "is_soft": truth,
             "store": text,
         })),
+        "Sites": object(&["sites"], json!({ "sites": list(&object(
+            &["name", "names", "listeners", "routes", "requests", "client_errors", "server_errors", "sent_bytes", "findings"],
+            json!({
+                "name": text, "names": list(&text), "listeners": list(&text),
+                "routes": list(&object(&["route", "requests", "client_errors", "server_errors", "sent_bytes"], json!({
+                    "route": text, "requests": number, "client_errors": number, "server_errors": number, "sent_bytes": number
+                }))),
+                "requests": number, "client_errors": number, "server_errors": number, "sent_bytes": number,
+                "certificate_ends": or_null("string"), "left_out": or_null("string"),
+                "findings": list(&object(&["name", "subject"], json!({ "name": text, "subject": text })))
+            })
+        )) })),
         "Text": object(&["text"], json!({ "text": text })),
         "Report": { "description": "As the report of the same name on the command line, with --json" }
     })

@@ -197,6 +197,13 @@ pub const OPERATIONS: &[Operation] = &[
         ..NOTHING
     },
     Operation {
+        path: "/api/v1/sites",
+        summary: "What each site is, and how it does: names, listeners, routes, the end of its certificate, requests, errors, findings, and why it is not served",
+        answer: Some("Sites"),
+        route: || get(reads::sites),
+        ..NOTHING
+    },
+    Operation {
         path: "/api/v1/busiest",
         summary: "What comes most often",
         answer: Some("Report"),

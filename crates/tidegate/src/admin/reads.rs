@@ -69,6 +69,11 @@ pub async fn findings(State(app): State<Arc<App>>) -> Result<Response, Problem> 
     report(&app, "findings json").await
 }
 
+/// `GET sites`
+pub async fn sites(State(app): State<Arc<App>>) -> Result<Response, Problem> {
+    report(&app, "sites json").await
+}
+
 /// `GET requests`
 pub async fn requests(State(app): State<Arc<App>>) -> Result<Response, Problem> {
     report(&app, "requests json").await

@@ -10,11 +10,10 @@ use super::history::HistoryKeeper;
 use super::pools::Pools;
 use super::rates::Rates;
 use crate::certificates;
-use crate::link::{Answer, Extent, Figures, Link, Question, ToMaster, ToServer, Wellness};
+use crate::link::{Answer, Extent, Figures, Link, Question, ReportBytes, ToMaster, ToServer, Wellness};
 use crate::version::VERSION;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
-use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
@@ -25,12 +24,11 @@ use tidegate_config::{ProcessEnvironment, WrittenSettings};
 use tidegate_core::rate::Client;
 use tidegate_core::selection::Selection;
 use tidegate_core::{log, series};
-use tidegate_io::sealed;
 use tidegate_io::usage::Usage;
 use tidegate_modules::gateway::balance::{self, report::GroupReport};
 use tidegate_modules::status::{
-    self, BusiestNames, Finding, Format, InForce, OtlpReport, ProcessInfo, Report, ServerInfo, TurnedAway,
-    lanes, providers,
+    self, BusiestNames, Finding, Format, InForce, OtlpReport, ProcessInfo, Report, ServerInfo, SiteState,
+    TurnedAway, lanes, providers,
 };
 use tidegate_stats::Exposition;
 use tidegate_stats::series::{SeriesFigures, SeriesNames};
@@ -69,6 +67,8 @@ struct Facts {
     is_draining: bool,
     listeners: Vec<String>,
     sites: Vec<String>,
+    /// What the settings say of each.
+    sites_in_force: Vec<SiteState>,
     /// Those that are not served, each with the reason.
     left_out: Vec<(String, String)>,
     in_force: InForce,
@@ -261,6 +261,7 @@ impl StatusRegistry {
         facts.caches = settings.caches.iter().map(|store| store.name.clone()).collect();
         facts.workers = workers;
         facts.series = series::names(settings);
+        facts.sites_in_force = SiteState::of(settings, &facts.series);
         facts.in_force = InForce::of(settings, &listeners, workers);
         facts.listeners = listeners;
         let Facts { series, past, before, .. } = &mut *facts;
@@ -537,13 +538,7 @@ impl StatusRegistry {
         let asking = std::thread::Builder::new().name("tidegate-ask".into());
         let started = asking.spawn(move || {
             let said = match question {
-                Question::Report(report) => {
-                    let memory = status_registry.sealed_report(report);
-                    let answer = ToServer::Answer(number, Answer::Report { memory: None });
-                    link.send(&answer, memory.into_iter().collect());
-                    status_registry.asking.fetch_sub(1, Relaxed);
-                    return;
-                }
+                Question::Report(report) => Answer::Report(status_registry.written(report)),
                 Question::Workers(question) if question.starts_with("history ") => {
                     let asked = question.trim_start_matches("history ");
                     Answer::Workers(status_registry.history.answer(asked).into_iter().collect())
@@ -569,12 +564,11 @@ impl StatusRegistry {
         }
     }
 
-    /// A report in sealed memory; `None` where there is none to be had.
-    fn sealed_report(&self, report: Report) -> Option<OwnedFd> {
+    /// A report as it is sent.
+    fn written(&self, report: Report) -> ReportBytes {
         let _alone = report.has_series().then(|| self.alone());
         let figures = if report.has_series() { self.figures_with_series() } else { self.figures() };
-        let bytes = report.write(self.server(&figures), figures.counted);
-        sealed::seal("tidegate-report", &bytes).ok()
+        ReportBytes::of(report.write(self.server(&figures), figures.counted))
     }
 
     /// Only one at a time makes a report with sites and routes: of ten thousand sites it takes a hundred megabytes.
@@ -648,6 +642,7 @@ impl StatusRegistry {
                 let facts = self.facts();
                 status::findings_report(&facts.findings, &facts.turned_away, format)
             }
+            Subject::Sites => self.sites(),
             Subject::Settings => {
                 let (written, level) = {
                     let facts = self.facts();
@@ -661,6 +656,16 @@ impl StatusRegistry {
             }
             Subject::History(range) => self.history.report(range, format),
         }
+    }
+
+    /// What each site is, and how it does.
+    fn sites(&self) -> String {
+        let _alone = self.alone();
+        let figures = self.figures_with_series();
+        // The facts are let go of before the server is asked for, which wants them itself.
+        let states = self.facts().sites_in_force.clone();
+        let info = self.server(&figures);
+        status::sites_report(&states, &info.series, &info.certificates, &info.findings)
     }
 
     /// Ends a request by its id. Whether it was there, and what to say.

@@ -2,11 +2,10 @@
 //! worker goes on meanwhile.
 
 use crate::link::{Answer, Link, Question, ToMaster};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use tidegate_io::LocalFuture;
 use tidegate_io::oneshot::{Promised, promise};
-use tidegate_io::sealed::SealedBytes;
 use tidegate_modules::status::{Report, StatusSource};
 
 /// The way to the master; `explain` has none.
@@ -32,8 +31,13 @@ impl StatusSource for StatusView {
     fn report(&self, report: Report) -> LocalFuture<Option<Vec<u8>>> {
         let (bytes, promised) = promise();
         if let Some(link) = &self.0 {
-            // The thread of the link reads it, so that the worker need not.
-            link.ask(ToMaster::Question, Question::Report(report), move |said| bytes.fulfil(read(said)));
+            // The thread of the link has read it, so that the worker need not.
+            link.ask(ToMaster::Question, Question::Report(report), move |said| {
+                bytes.fulfil(match said {
+                    Answer::Report(report) => Some(report.into_bytes()),
+                    _ => None,
+                });
+            });
         }
         Box::pin(async move { promised.await.flatten() })
     }
@@ -57,11 +61,4 @@ impl StatusSource for StatusView {
             }
         })
     }
-}
-
-/// What lies in the memory of a report.
-fn read(answer: Answer) -> Option<Vec<u8>> {
-    let Answer::Report { memory } = answer else { return None };
-    let bytes = SealedBytes::map(memory?.as_fd()).ok()?;
-    Some(bytes.to_vec())
 }

@@ -143,7 +143,7 @@ impl Request {
             ("status", "openmetrics") => Request::Status(Format::OpenMetrics),
             ("cache", question) => Request::Cache(question.into()),
             ("stores", order) => Request::Stores(serde_json::from_str(order).ok()?),
-            ("requests" | "slow" | "findings" | "busiest" | "settings" | "history", rest) => {
+            ("requests" | "slow" | "findings" | "sites" | "busiest" | "settings" | "history", rest) => {
                 let (subject, form) = Subject::parse(word, rest)?;
                 Request::Show(subject, form)
             }
@@ -210,6 +210,8 @@ pub enum Subject {
     Slow,
     /// What limits the server.
     Findings,
+    /// What each site is, and how it does; always as JSON.
+    Sites,
     /// What comes most often.
     Busiest,
     /// What the settings in force say, and where.
@@ -224,6 +226,7 @@ impl Subject {
             Subject::Requests => "requests",
             Subject::Slow => "slow",
             Subject::Findings => "findings",
+            Subject::Sites => "sites",
             Subject::Busiest => "busiest",
             Subject::Settings => "settings",
             Subject::History(_) => "history",
@@ -242,6 +245,7 @@ impl Subject {
                     Subject::Requests,
                     Subject::Slow,
                     Subject::Findings,
+                    Subject::Sites,
                     Subject::Busiest,
                     Subject::Settings,
                 ];
@@ -299,6 +303,7 @@ mod tests {
             Request::Show(Subject::Requests, Format::Json),
             Request::Show(Subject::Slow, Format::Json),
             Request::Show(Subject::Findings, Format::Text),
+            Request::Show(Subject::Sites, Format::Json),
             Request::Show(Subject::Settings, Format::Json),
             Request::Show(Subject::Busiest, Format::Json),
             Request::Show(Subject::History(HistoryRange::Days), Format::Json),
