@@ -15,7 +15,7 @@ fn record(number: u32) -> Stored {
         stored_at: number,
         size: 8192 + u64::from(number),
         uses: (number % 4) as u8,
-        is_main: number % 2 == 0,
+        is_main: number.is_multiple_of(2),
         is_whole: true,
         is_trusted: true,
     }
