@@ -26,11 +26,12 @@ fn followers_get_the_entry_at_its_head() {
     assert!(matches!(store.join(b"/a", NOW), Join::Lead(_)), "the flight is over");
 }
 
+type Holds = fn(&Landing) -> bool;
+
 #[test]
 fn all_ways_to_land() {
     type Way = fn(tidegate_cache::Lead);
-    type Check = fn(&Landing) -> bool;
-    let table: [(&str, Way, Check); 4] = [
+    let table: [(&str, Way, Holds); 4] = [
         ("pass", |lead| lead.pass(NOW, 60), |landing| matches!(landing, Landing::Pass)),
         ("fail", |lead| lead.fail(502), |landing| matches!(landing, Landing::Failed(Some(502)))),
         ("drop", |lead| drop(lead), |landing| matches!(landing, Landing::Failed(None))),

@@ -34,7 +34,8 @@ fn stored(name: &str) -> (Folder, PathBuf, Vec<u8>) {
 fn forget_boot(folder: &Folder) {
     let slot = folder.0.join("cache/slot-0");
     for file in fs::read_dir(slot).unwrap().flatten() {
-        if file.file_type().unwrap().is_file() && file.file_name() != "owner" {
+        if file.file_type().unwrap().is_file() && file.file_name() != "owner" && file.file_name() != "purges"
+        {
             fs::remove_file(file.path()).unwrap();
         }
     }
