@@ -33,6 +33,9 @@ pub enum Author {
     Application,
     /// The server, which is too busy: `busy-answer` takes its place.
     Busy,
+    /// The server, in a stream of its own that goes on for as long as somebody listens. How long that is says nothing about the
+    /// server: statistics count the time until its head.
+    Live,
 }
 
 /// A field section.

@@ -398,6 +398,33 @@ fn streams_tell_and_are_few() {
     );
 }
 
+/// How long somebody watches is nobody's time: a stream counts what it took until its head.
+#[test]
+fn a_stream_costs_no_time() {
+    let folder = Folder::new("stream-time");
+    let server = server(&folder);
+    let mut stream = TcpStream::connect(&server.address).unwrap();
+    stream.set_read_timeout(Some(WAIT)).unwrap();
+    write!(stream, "GET /.console/api/v1/events HTTP/1.1\r\nHost: localhost\r\n{ANNA}\r\n").unwrap();
+    let mut stream = BufReader::new(stream);
+    let mut lines = stream.by_ref().lines().map_while(Result::ok);
+    assert!(lines.any(|line| line.contains("text/event-stream")));
+    let json = |what: &[&str]| serde_json::from_str::<Value>(&server.tell(what).stdout).unwrap();
+    let age = || json(&["status", "requests", "--json"])["requests"][0]["age"].as_f64().unwrap();
+    let begun = age();
+    wait_for(|| (age() > begun + 1.0).then_some(()), "a stream that has been open for a second");
+    drop(stream);
+    let counted = || {
+        let route = json(&["status", "--json"])["sites"][0]["routes"][0].clone();
+        (route["requests"] == 1).then_some(route)
+    };
+    let route = wait_for(counted, "the end of the stream");
+    assert!(route["seconds"].as_f64().unwrap() <= begun, "{route}");
+    let slow = json(&["status", "slow", "--json"]);
+    let took = |row: &Value| row["took"].as_f64().unwrap();
+    assert!(slow["requests"].as_array().unwrap().iter().all(|row| took(row) <= begun), "{slow}");
+}
+
 /// Every path of the document is one that answers, with a problem where nothing is there to be asked.
 #[test]
 fn sites_and_the_level_of_the_log() {

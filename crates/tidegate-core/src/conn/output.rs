@@ -12,8 +12,9 @@ use crate::body::BodySink;
 use crate::body_stream::{BodyStream, Chunk};
 use crate::context::Ctx;
 use crate::rate::Pace;
-use crate::response::{Body, FilePiece, Head, Message, Part, Response};
+use crate::response::{Author, Body, FilePiece, Head, Message, Part, Response};
 use std::io;
+use std::num::NonZeroU64;
 use std::ops::Range;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
@@ -54,6 +55,8 @@ pub(super) struct Output<F> {
     pub(super) is_cut: bool,
     /// The time to its first byte has been counted; that of what is sent in one step is the time of all of it.
     pub(super) has_first_byte: bool,
+    /// Nanoseconds until its head, where statistics count no more of its time ([`Author::Live`]).
+    live_after: Option<NonZeroU64>,
     /// For a log that shows fields of responses.
     pub(super) fields: Option<Box<FieldLines>>,
 }
@@ -151,6 +154,7 @@ impl<F: Default> Output<F> {
             sent: 0,
             is_cut: false,
             has_first_byte: false,
+            live_after: None,
             fields: None,
         }
     }
@@ -336,6 +340,14 @@ impl<F> Output<F> {
         }
     }
 
+    /// Notes whose words these are, as soon as the head is ready to be sent.
+    #[inline]
+    pub(super) fn note_author(&mut self, author: Author, request: &Request) {
+        if author == Author::Live {
+            self.live_after = NonZeroU64::new(monotonic_ns().saturating_sub(request.started));
+        }
+    }
+
     /// Exactly once for each response: counters, histogram, access line.
     #[inline]
     pub(super) fn count(&self, cx: &mut Ctx, told: Told<'_>, request: &Request) {
@@ -349,6 +361,7 @@ impl<F> Output<F> {
                 overhead: self.overhead.into(),
                 is_cut: self.is_cut,
                 has_first_byte: self.has_first_byte,
+                live_after: self.live_after,
                 fields: self.fields.as_deref(),
             },
         );

@@ -17,6 +17,7 @@ use crate::response::{Body, Head, Message, Response};
 use crate::slow::SlowEnd;
 use crate::tail::TailEnd;
 use std::io;
+use std::num::NonZeroU64;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 use tidegate_http::{FieldLines, Status, Version};
@@ -115,6 +116,8 @@ pub(super) struct Done<'a> {
     pub is_cut: bool,
     /// Its first byte has been timed.
     pub has_first_byte: bool,
+    /// Nanoseconds until its head, where statistics count no more of its time.
+    pub live_after: Option<NonZeroU64>,
     /// For a log that shows fields of responses.
     pub fields: Option<&'a FieldLines>,
 }
@@ -159,7 +162,8 @@ pub(super) fn tally(cx: &mut Ctx, told: Told<'_>, request: &Request, done: &Done
     let nanos = monotonic_ns().saturating_sub(request.started);
     cx.stats.sent_bytes.add(done.sent);
     cx.stats.responses.add(done.status.0);
-    let elapsed = Elapsed::nanos(nanos);
+    let counted = done.live_after.map_or(nanos, NonZeroU64::get);
+    let elapsed = Elapsed::nanos(counted);
     cx.stats.latency.record_elapsed(elapsed);
     let Request { series, received, .. } = *request;
     let Done { status, sent, has_first_byte, .. } = *done;
@@ -168,7 +172,7 @@ pub(super) fn tally(cx: &mut Ctx, told: Told<'_>, request: &Request, done: &Done
     // How long a tunnel is open says nothing about anybody.
     if is_slow && !status.is_informational() {
         let (status, now) = (status.0, cx.now);
-        let end = SlowEnd { series, now, nanos, status, received, sent };
+        let end = SlowEnd { series, now, nanos: counted, status, received, sent };
         told.read(|entry| cx.slow.remember(&end, entry));
     }
     if cx.tails.is_active() {
@@ -180,7 +184,7 @@ pub(super) fn tally(cx: &mut Ctx, told: Told<'_>, request: &Request, done: &Done
         told.read(|entry| cx.spans.tell(&end, entry));
     }
     if cx.samples {
-        told.read(|entry| tell_sampled(cx, series, nanos, entry));
+        told.read(|entry| tell_sampled(cx, series, counted, entry));
     }
     if done.is_cut {
         cx.stats.responses_cut.add(1);
@@ -285,7 +289,8 @@ impl Connection {
                     let (sent, overhead) = (sent as u64, head as u64);
                     let (is_cut, has_first_byte) = (false, false);
                     let status = response.status;
-                    let done = Done { status, sent, overhead, is_cut, has_first_byte, fields: None };
+                    let (live_after, fields) = (None, None);
+                    let done = Done { status, sent, overhead, is_cut, has_first_byte, live_after, fields };
                     tally(cx, told, request, &done);
                     return Ok(None);
                 }
@@ -379,6 +384,7 @@ impl Connection {
         let mut framer = Http1Framer { framing, connection };
         framer.head(&parts, framing == ResponseFraming::None, &mut self.batch);
         let mut output = Output::begun(status, self.batch.len() - begin, 0);
+        output.note_author(response.author, request);
         if is_tunnel || (!request.head_only && framing != ResponseFraming::None) {
             output.framing.is_chunked = !is_tunnel && framing == ResponseFraming::Chunked;
             match response.body {

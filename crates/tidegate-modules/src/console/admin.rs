@@ -15,7 +15,7 @@ use std::time::Duration;
 use tidegate_client::http1::HeadReader;
 use tidegate_core::body::RequestBody;
 use tidegate_core::body_stream::Splice;
-use tidegate_core::{Body, BodyStream, Chunk, Exchange, Need, Reply, Response};
+use tidegate_core::{Author, Body, BodyStream, Chunk, Exchange, Need, Reply, Response};
 use tidegate_http::path::encode_path;
 use tidegate_http::{Method, Status};
 use tidegate_io::timer;
@@ -33,6 +33,8 @@ const PAUSE: Duration = Duration::from_millis(100);
 const PIECE: usize = 16 << 10;
 /// What a head of an answer may be like.
 const LIMITS: HeadLimits = HeadLimits { head_size: 16 << 10, target_size: 8 << 10, fields: 50 };
+/// The type of a stream that goes on for as long as its client listens.
+const EVENTS: &[u8] = b"text/event-stream";
 /// Fields of a request that go on. Which user asks, and from where, is not among them.
 const FIELDS: [&str; 4] = ["Content-Type", "If-Match", "Accept", "X-Tidegate-CSRF"];
 
@@ -181,7 +183,9 @@ async fn receive(watched: Watched, method: Method) -> io::Result<Response> {
             },
         );
         if let Some((status, body, fields)) = head.map_err(io::Error::other)? {
-            let mut response = Response::empty(status);
+            let is_stream = fields.iter().any(|(_, value)| value.as_deref() == Some(EVENTS));
+            let author = if is_stream { Author::Live } else { Author::Server };
+            let mut response = Response::empty(status).by(author);
             for (name, value) in fields {
                 if let Some(value) = value {
                     response = response.with(name, value);
