@@ -3,8 +3,8 @@
 //! A page of any route of the host is of the origin of the console (RFC 6454 section 4). It may read what the console reads, the
 //! token against requests of other sites too, and change the settings as whoever is logged in.
 
-use super::login::{point_at, sources_by_name};
 use super::host_text;
+use super::login::{point_at, sources_by_name};
 use crate::check::Checker;
 use crate::diagnostic::Diagnostic;
 use crate::include::TopNode;
