@@ -536,7 +536,7 @@ mod tests {
             ("CaUsedAsEndEntity", "it is that of an authority"),
             ("MalformedExtensions", "it is not sound (MalformedExtensions)"),
         ] {
-            let why = CertificateError::Other(rustls::OtherError(std::sync::Arc::new(Word(word))));
+            let why = CertificateError::Other(rustls::OtherError(Arc::new(Word(word))));
             assert!(wrong_certificate(&why).starts_with(said), "{}", wrong_certificate(&why));
         }
     }

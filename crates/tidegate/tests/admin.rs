@@ -489,5 +489,8 @@ fn every_path_of_the_document_answers() {
     }
     assert!(count > 20, "only {count} were asked for");
     assert_eq!(over(&folder, "GET", "nothing", "", "").status, 404);
+    let nameless = over(&folder, "GET", "explain", "", "");
+    assert_eq!(nameless.status, 400);
+    assert!(nameless.body.contains("`url` is missing"), "{}", nameless.body);
     assert_eq!(over(&folder, "DELETE", "settings", "", "").status, 405);
 }
