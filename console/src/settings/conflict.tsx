@@ -49,8 +49,10 @@ export function Conflict({ back }: { back: () => void }) {
     <section aria-labelledby="conflict">
       <h2 id="conflict">Two changes of the same settings</h2>
       <p>
-        You began with revision {base.value?.revision}; revision {newer.value?.revision} is in force now. What only one
-        of you has changed is taken as it is. Where both have changed the same lines, choose. Nothing is applied yet.
+        {base.value?.revision === newer.value?.revision
+          ? "The files were changed by hand since you have read them, and revision " + base.value?.revision + " is in force still."
+          : "You began with revision " + base.value?.revision + "; revision " + newer.value?.revision + " is in force now."}{" "}
+        What only one of you has changed is taken as it is. Where both have changed the same lines, choose. Nothing is applied yet.
       </p>
       {all.map((file) => (
         <FileOf

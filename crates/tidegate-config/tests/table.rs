@@ -55,7 +55,7 @@ fn within(context: Context, text: &str) -> String {
         Context::FileCache => format!("file-cache {{ {text} }}\n{listen}{site}"),
         Context::Admin => format!("admin {{ {text} }}\n{listen}{site}"),
         Context::Console => format!(
-            "users \"staff\" {{ htpasswd \"staff\" }}\nadmin {{ }}\n{listen}site {{ root \".\"; login basic \"staff\"\n\
+            "users \"staff\" {{ htpasswd \"staff\" }}\nadmin {{ }}\n{listen}site {{ respond 204; login basic \"staff\"\n\
              route \"/c/*\" {{ console {{ {text} }} }} }}\n"
         ),
         Context::Statistics => format!("statistics {{ {text} }}\n{listen}{site}"),

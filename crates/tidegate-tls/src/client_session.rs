@@ -5,6 +5,7 @@
 
 use crate::connector::{Connector, ConnectorError};
 use crate::records::{self, BURST, RECORD, RecordError, Records, SLACK};
+use crate::session::odd_certificate;
 use rustls::client::UnbufferedClientConnection;
 use rustls::pki_types::ServerName;
 use rustls::{AlertDescription, CertificateError, HandshakeKind};
@@ -293,7 +294,7 @@ fn fault(error: RecordError) -> ClientSessionError {
             CertificateError::Other(why) if why.to_string().contains("CaUsedAsEndEntity") => {
                 "it is signed by itself, and not one of those who are trusted".into()
             }
-            why => why.to_string(),
+            why => odd_certificate(&why),
         }),
         rustls::Error::AlertReceived(alert) => ClientSessionError::Refused(alert),
         error => ClientSessionError::Misbehaved(error.to_string()),

@@ -463,7 +463,21 @@ fn wrong_certificate(why: &CertificateError) -> String {
             "it is not valid yet".into()
         }
         CertificateError::Revoked => "it has been revoked".into(),
-        other => other.to_string(),
+        other => odd_certificate(other),
+    }
+}
+
+/// What is wrong with a certificate of a peer where that is rare. Webpki has words of its own for some of it.
+pub(crate) fn odd_certificate(why: &CertificateError) -> String {
+    let CertificateError::Other(inner) = why else { return why.to_string() };
+    match inner.to_string() {
+        word if word.contains("UnsupportedCertVersion") => {
+            "it is of version 1 or 2 of X.509, which nobody takes any more: make one of version 3, such as by `openssl x509 -req \
+             -extfile …`"
+                .into()
+        }
+        word if word.contains("CaUsedAsEndEntity") => "it is that of an authority, and not of somebody".into(),
+        word => format!("it is not sound ({word})"),
     }
 }
 
@@ -495,5 +509,35 @@ fn fault(error: RecordError, is_handshaking: bool) -> SessionError {
             _ => "way",
         }),
         error => SessionError::Misbehaved(error.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fmt;
+
+    /// As webpki says it: the name of a variant.
+    #[derive(Debug)]
+    struct Word(&'static str);
+
+    impl fmt::Display for Word {
+        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str(self.0)
+        }
+    }
+
+    impl std::error::Error for Word {}
+
+    #[test]
+    fn what_is_rare_about_a_certificate_is_a_sentence() {
+        for (word, said) in [
+            ("UnsupportedCertVersion", "it is of version 1 or 2 of X.509"),
+            ("CaUsedAsEndEntity", "it is that of an authority"),
+            ("MalformedExtensions", "it is not sound (MalformedExtensions)"),
+        ] {
+            let why = CertificateError::Other(rustls::OtherError(Arc::new(Word(word))));
+            assert!(wrong_certificate(&why).starts_with(said), "{}", wrong_certificate(&why));
+        }
     }
 }

@@ -138,12 +138,16 @@ impl Findings<'_> {
     /// Whoever may read a token may do with the server what they like.
     fn tokens(&mut self) {
         let listeners = self.settings.admin.iter().flat_map(|admin| &admin.listeners);
-        for file in listeners.map(|listener| &listener.token_file) {
+        let tokens =
+            listeners.map(|listener| (&listener.token_file, "the token {}, and with it change the server"));
+        let collectors = self.settings.statistics.otlp.iter().filter_map(|otlp| otlp.headers_file.as_ref());
+        let headers = collectors.map(|file| {
+            (file, "the fields of `otlp` in {}, and with them ask the collector as this server does")
+        });
+        for (file, what) in tokens.chain(headers) {
             if std::fs::metadata(file).is_ok_and(|there| there.mode() & 0o004 != 0) {
-                let message = format!(
-                    "everybody on this machine may read the token {}, and with it change the server",
-                    file.display()
-                );
+                let what = what.replace("{}", &file.display().to_string());
+                let message = format!("everybody on this machine may read {what}");
                 let help = format!("give it to nobody else: `chmod 600 {}`", file.display());
                 self.list.push((None, Diagnostic::warning(message).help(help)));
             }

@@ -197,8 +197,67 @@ fn what_nobody_confirms_goes_later_where_it_cannot_go_at_once() {
     // A file of the change that somebody has changed again is not lost either.
     assert_eq!(put(&folder, &tag(&folder), &[(&site, &two)], Some(1)).status, 200);
     fs::write(&site, two.replace("two", "three")).unwrap();
-    server.line("was changed by somebody else since revision");
+    let said = server.line("was changed by somebody else since revision");
+    assert!(said.contains("what it has changed stays"), "{said}");
     assert!(fs::read_to_string(&site).unwrap().contains("three"));
+    assert_eq!(server.body("/"), "two", "what is half written is taken up by who writes it");
+    let last = over(&folder, "GET", "revisions", "", "").json()[0].clone();
+    assert!(last["what"].as_str().unwrap().ends_with("not confirmed, and not put back"), "{last}");
+    let confirm = json!({ "revision": last["revision"] }).to_string();
+    assert_eq!(over(&folder, "POST", "settings/confirm", JSON, &confirm).status, 404);
+    assert_eq!(put(&folder, &tag(&folder), &[(&site, SITES)], None).status, 200, "nothing waits any more");
+    assert_eq!(server.body("/"), "one");
+}
+
+/// Another file is half written at that moment: what nobody has confirmed goes all the same, and no site that is served with it.
+#[test]
+fn what_somebody_else_writes_takes_no_site_away() {
+    let folder = Folder::new("confirm-by-hand");
+    let mut server = server(&folder);
+    let (site, other) = (folder.path("sites/a.kdl"), folder.path("sites/b.kdl"));
+    fs::write(&other, "site \"b.test\" { respond 200 \"b\" }\n").unwrap();
+    assert_eq!(server.tell(&["reload"]).code, Some(0));
+    let two = SITES.replace("one", "two");
+    assert_eq!(put(&folder, &tag(&folder), &[(&site, &two)], Some(1)).status, 200);
+    fs::write(&other, "// site \"b.test\" is being written\n").unwrap();
+    let said = server.line("nobody has confirmed revision 3");
+    assert!(said.contains("sites/b.kdl holds, which somebody else has changed"), "{said}");
+    assert_eq!(server.body("/"), "one");
+    assert_eq!(through(&server, "GET", "/", "Host: b.test\r\n", "").body, "b", "it is served still");
+    let last = over(&folder, "GET", "revisions", "", "").json()[0].clone();
+    assert!(last["what"].as_str().unwrap().contains("sites/b.kdl holds by hand"), "{last}");
+}
+
+/// What the route let in once it would perhaps not let in again.
+#[test]
+fn a_stream_of_a_browser_ends_with_a_revision() {
+    let folder = Folder::new("streams-end");
+    let server = server(&folder);
+    let open = |name: &str| {
+        let mut stream = TcpStream::connect(&server.address).unwrap();
+        stream.set_read_timeout(Some(WAIT)).unwrap();
+        let head = format!(
+            "GET /.console/api/v1/{name} HTTP/1.1\r\nHost: localhost\r\n{ANNA}Connection: close\r\n\r\n"
+        );
+        stream.write_all(head.as_bytes()).unwrap();
+        let mut stream = BufReader::new(stream);
+        let begun = stream.by_ref().lines().map_while(Result::ok).any(|line| line.starts_with("retry:"));
+        assert!(begun, "{name}: no stream");
+        stream
+    };
+    let mut streams = ["tail", "events"].map(open);
+    let site = folder.path("sites/a.kdl");
+    fs::write(
+        &site,
+        SITES.replace("login basic \"staff\" }", "login basic \"staff\"; deny \"127.0.0.0/8\" }"),
+    )
+    .unwrap();
+    assert_eq!(server.tell(&["reload"]).code, Some(0));
+    for stream in &mut streams {
+        let mut rest = String::new();
+        stream.read_to_string(&mut rest).unwrap();
+    }
+    assert_eq!(through(&server, "GET", "/.console/api/v1/events", ANNA, "").status, 403);
 }
 
 /// The process that answers is another one then: whoever has changed that hears of it first.
@@ -475,5 +534,8 @@ fn every_path_of_the_document_answers() {
     }
     assert!(count > 20, "only {count} were asked for");
     assert_eq!(over(&folder, "GET", "nothing", "", "").status, 404);
+    let nameless = over(&folder, "GET", "explain", "", "");
+    assert_eq!(nameless.status, 400);
+    assert!(nameless.body.contains("`url` is missing"), "{}", nameless.body);
     assert_eq!(over(&folder, "DELETE", "settings", "", "").status, 405);
 }

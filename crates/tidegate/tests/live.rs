@@ -178,6 +178,7 @@ fn tail_tells_whom_a_request_has_asked() {
         (&["tail", "--status", "9xx"][..], "`9xx` is no status"),
         (&["tail", "--client", "nobody"], "`nobody` is no network"),
         (&["tail", "--slower-than", "fast"], "time"),
+        (&["tail", "--method", "get"], "write `GET`"),
         (&["tail", "--site", "\u{1b}"], "is no name of a site"),
     ] {
         let told = server.tell(arguments);

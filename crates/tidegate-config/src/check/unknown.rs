@@ -84,6 +84,9 @@ fn called_here(word: &str, context: Context) -> Option<&'static str> {
         (Context::Proxy, "header" | "proxy_set_header" | "header_up" | "RequestHeader") => {
             "request-header \"X-Name\" \"value\""
         }
+        (Context::Admin, "token" | "token-file" | "tokens") => {
+            "listen \"127.0.0.1:9443\" token-file=\"/etc/tidegate/admin.token\""
+        }
         _ => return None,
     })
 }

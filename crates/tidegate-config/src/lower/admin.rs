@@ -2,15 +2,21 @@
 
 use super::check_folder;
 use crate::check::{Checker, Item};
-use crate::disk::Disk;
-use crate::settings::{Admin, AdminListener, ListenAddress, TOKEN_LEAST, User, read_token};
+use crate::disk::{Disk, What};
+use crate::settings::{Admin, AdminListener, ListenAddress, Listener, TOKEN_LEAST, User, read_token};
 use crate::value::Value;
+use std::net::SocketAddr;
 
 /// What an `admin` says.
-pub(super) fn admin(checker: &mut Checker<'_>, disk: &dyn Disk, item: &Item) -> Admin {
+pub(super) fn admin(checker: &mut Checker<'_>, disk: &dyn Disk, item: &Item, of_sites: &[Listener]) -> Admin {
     let socket = item.child("socket").and_then(|item| {
         let Some(Value::Path(path)) = item.first() else { return None };
         check_folder(checker, disk, item, path, "the socket of the admin API");
+        if disk.what(path) == What::Folder {
+            let message = format!("{} is a folder: no socket can be made in its place", path.display());
+            let help = format!("name a file in it, such as \"{}/admin.sock\"", path.display());
+            checker.diagnostics.push(item.error_at(0, message).help(help));
+        }
         Some(path.clone())
     });
     let user = item.child("user").and_then(|item| {
@@ -29,9 +35,24 @@ pub(super) fn admin(checker: &mut Checker<'_>, disk: &dyn Disk, item: &Item) -> 
             checker.diagnostics.push(problem.help("take one of the two out"));
             continue;
         }
+        if let Some(taken) = of_sites.iter().find(|other| takes(other, listener.address)) {
+            let message =
+                format!("clients of the sites are listened to at this address: `listen` in {}", taken.origin);
+            let help = "give the admin API an address of its own, such as another port";
+            checker.diagnostics.push(item.error_at(0, message).help(help));
+            continue;
+        }
         listeners.push(listener);
     }
     Admin { socket, user, listeners, origin: item.origin() }
+}
+
+/// Whether a listener of the sites has an address, alone or with all others: the kernel gives it to one of the two.
+fn takes(of_sites: &Listener, address: SocketAddr) -> bool {
+    let ListenAddress::Tcp(other) = &of_sites.address else { return false };
+    let (ip, other_ip) = (address.ip().to_canonical(), other.ip().to_canonical());
+    let is_around = other_ip.is_unspecified() && (other_ip.is_ipv6() || ip.is_ipv4());
+    address.port() != 0 && address.port() == other.port() && (ip == other_ip || is_around)
 }
 
 fn listener(checker: &mut Checker<'_>, disk: &dyn Disk, item: &Item) -> Option<AdminListener> {

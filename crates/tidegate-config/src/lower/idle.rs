@@ -32,6 +32,25 @@ pub(super) fn check(checker: &mut Checker<'_>, server: &Server, nodes: &[TopNode
     circles(checker, server, nodes);
     super::cache::check_unused(checker, server, nodes);
     statistics(checker, nodes);
+    sampling(checker, nodes);
+}
+
+/// Warns of shares of traces where none begins.
+fn sampling(checker: &mut Checker<'_>, nodes: &[TopNode]) {
+    let mut found: Vec<(&Source, &Node)> = Vec::new();
+    for top in nodes {
+        let inside = top.node.children.iter().flatten().filter(|_| top.node.name == "site");
+        found.extend(std::iter::once(&top.node).chain(inside).map(|node| (&top.file.source, node)));
+    }
+    for (source, node) in found {
+        let samples = |node: &Node| node.entries.iter().any(|entry| entry.name.as_deref() == Some("sample"));
+        if node.name == "trace-context" && name_of(node) == Some("pass") && samples(node) {
+            let message = "`sample=` says nothing beside `pass`: no trace begins here";
+            let help = "write `trace-context begin sample=…`, or take `sample=` out";
+            let warning = Diagnostic::warning(message).at(source, node.name_range.clone());
+            checker.diagnostics.push(warning.help(help));
+        }
+    }
 }
 
 /// Warns of what goes by the figures of sites and routes where none are kept.

@@ -27,6 +27,7 @@ mod pool;
 mod rates;
 mod route;
 pub(crate) mod rules;
+mod same_origin;
 mod server;
 mod service;
 mod site;
@@ -214,6 +215,7 @@ pub(crate) fn consistency(
     access::without_database(checker, settings, nodes);
     if left_out.is_empty() && !checker.diagnostics.iter().any(Diagnostic::is_error) {
         idle::check(checker, server, nodes);
+        same_origin::check(checker, settings, nodes);
         site::of_other_hosts(checker, settings, nodes);
     }
     let is_plain = |site: &Arc<Site>| site.is_https_only && site.trusted_proxies.is_empty();

@@ -26,6 +26,9 @@ const OURS: [&str; 8] = [
     "transfer-encoding",
 ];
 
+/// What is put behind the address (the OTLP specification, "OTLP/HTTP Request").
+const SIGNALS: [&str; 3] = ["/v1/metrics", "/v1/traces", "/v1/logs"];
+
 /// What an `otlp` says; `None` where what is wrong with it has been said.
 pub(super) fn otlp(checker: &mut Checker<'_>, disk: &dyn Disk, item: &Item) -> Option<Otlp> {
     let url = item.texts().into_iter().next()?;
@@ -36,6 +39,16 @@ pub(super) fn otlp(checker: &mut Checker<'_>, disk: &dyn Disk, item: &Item) -> O
         checker.diagnostics.push(item.error_at(0, message).help(help));
         return None;
     };
+    if let Some((before, signal)) = SIGNALS
+        .iter()
+        .find_map(|signal| url.trim_end_matches('/').strip_suffix(signal).map(|before| (before, *signal)))
+    {
+        let message = format!(
+            "`{signal}` is put behind the address by the server, which would send to `{url}{signal}`"
+        );
+        checker.diagnostics.push(item.error_at(0, message).help(format!("write `\"{before}\"`")));
+        return None;
+    }
     let headers_file = path_of(item, "headers");
     let headers = match headers_file.as_ref().map(|path| (read(disk, path), path)) {
         None => Vec::new(),
@@ -60,6 +73,11 @@ pub(super) fn otlp(checker: &mut Checker<'_>, disk: &dyn Disk, item: &Item) -> O
         Some(Value::Text(service)) => service,
         _ => return None,
     };
+    if service.trim().is_empty() {
+        let help = "name it, such as `service=\"tidegate\"`, or take `service=` out";
+        checker.diagnostics.push(item.error("a service without a name").help(help));
+        return None;
+    }
     Some(Otlp {
         url: url.trim_end_matches('/').to_owned(),
         interval: time("interval")?,

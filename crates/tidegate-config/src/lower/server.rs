@@ -60,6 +60,8 @@ pub(crate) fn server(checker: &mut Checker<'_>, disk: &dyn Disk, nodes: &[TopNod
     }
     let find = |name: &str| written_or_default(&items, Context::Top, name);
     let pools = super::pool::pools(checker, disk, &items);
+    let admin = items.iter().find(|item| item.directive.name == "admin");
+    let admin = admin.map(|item| super::admin::admin(checker, disk, item, &listeners));
     let settings = Settings {
         workers: find("workers").and_then(|item| match item.first() {
             Some(Value::Number(count)) => u16::try_from(*count).ok(),
@@ -99,10 +101,7 @@ pub(crate) fn server(checker: &mut Checker<'_>, disk: &dyn Disk, nodes: &[TopNod
         pid_file: own_file(checker, disk, &items, "pid-file", "the pid file"),
         bans_file: own_file(checker, disk, &items, "bans-file", "the file of bans"),
         control: own_file(checker, disk, &items, "control", "the control socket"),
-        admin: items
-            .iter()
-            .find(|item| item.directive.name == "admin")
-            .map(|item| super::admin::admin(checker, disk, item)),
+        admin,
         spill: find("spill").map_or_else(super::gateway::spill_nowhere, |item| super::gateway::spill(&item)),
         written: Written {
             spill: origin_of(items.iter().find(|item| item.directive.name == "spill")),

@@ -227,6 +227,8 @@ impl Pass<'_> {
     /// What follows the name of a node, up to and with what ends it.
     fn entries(&mut self, node: &mut Node) {
         let mut is_block_left_out = false;
+        // One mistake is said once, however much follows it.
+        let mut follows_block = false;
         loop {
             let spaced = self.skip_node_space();
             let range = self.range();
@@ -238,9 +240,7 @@ impl Pass<'_> {
                 }
                 Some(TokenKind::Open) if node.children.is_none() => node.children = Some(self.children()),
                 Some(TokenKind::Open) => {
-                    let message = "something follows the block on its line";
-                    let help = "begin a new line, or put `;` between: `a { … }; b`";
-                    self.error(range, message, help);
+                    self.say_what_follows(range, &mut follows_block);
                     drop(self.children());
                 }
                 Some(TokenKind::Slashdash) => {
@@ -287,9 +287,10 @@ impl Pass<'_> {
                 }
                 Some(kind) => {
                     if node.children.is_some() || is_block_left_out {
-                        let message = "something follows the block on its line";
-                        let help = "begin a new line, or put `;` between: `a { … }; b`";
-                        self.error(range.clone(), message, help);
+                        self.say_what_follows(range.clone(), &mut follows_block);
+                        if kind == TokenKind::Word && !self.is_before_equals() {
+                            return; // a directive, read as if a `;` were there
+                        }
                     } else if !spaced && kind != TokenKind::Bad {
                         // What is broken has been said by the lexer.
                         let message = "a space is missing before this";
@@ -303,6 +304,18 @@ impl Pass<'_> {
                 }
             }
         }
+    }
+
+    fn say_what_follows(&mut self, range: Range<usize>, is_said: &mut bool) {
+        if !std::mem::replace(is_said, true) {
+            let help = "begin a new line, or put `;` between: `a { … }; b`";
+            self.error(range, "something follows the block on its line", help);
+        }
+    }
+
+    /// Whether the present token is the name of a property.
+    fn is_before_equals(&self) -> bool {
+        self.tokens.get(self.at + 1).is_some_and(|token| token.kind == TokenKind::Equals)
     }
 
     /// A type in round brackets before a name or a value: it is read, and means nothing here.

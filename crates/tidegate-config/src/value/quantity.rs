@@ -160,10 +160,25 @@ pub(super) fn share(written: Written<'_>) -> Result<u64, ValueError> {
         return error(None);
     }
     if number.len() == text.len() {
+        // OpenTelemetry writes a ratio: of a number up to 1 nobody knows which is meant.
+        let millionths: Option<u64> = format!("{whole}{fraction:0<4}").parse().ok();
+        let of_whole = millionths.filter(|share| (1..=SHARE_WHOLE / 100).contains(share));
+        if let Some(share) = of_whole {
+            let percent = share_text(share * 100);
+            return error(Some(format!(
+                "a share of the whole, or percent? write `\"{percent}\"` or `\"{text}%\"`; "
+            )));
+        }
         return error(Some(format!("write `\"{text}%\"`; ")));
     }
     let millionths = format!("{whole}{fraction:0<4}").parse().unwrap_or(u64::MAX);
     if millionths > SHARE_WHOLE { error(None) } else { Ok(millionths) }
+}
+
+/// A share as one writes it.
+fn share_text(millionths: u64) -> String {
+    let text = format!("{}.{:04}", millionths / 10_000, millionths % 10_000);
+    format!("{}%", text.trim_end_matches('0').trim_end_matches('.'))
 }
 
 /// All of something, as a share.

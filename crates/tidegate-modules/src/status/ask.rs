@@ -94,6 +94,12 @@ impl Question {
                 _ => {}
             }
         }
+        let has_all = matches!(view, View::Server | View::Cache | View::CacheList);
+        if !has_all && !matches!(format, None | Some(Format::Text | Format::Json)) {
+            return Err(
+                "<code>format</code> of this view is one of <code>text</code> and <code>json</code>.",
+            );
+        }
         let format = format.or_else(|| Format::of_path(exchange.path)).unwrap_or_else(|| {
             let accepted = accept::prefers(exchange.fields.all("Accept"), &Format::OFFERED.map(|(o, _)| o));
             accepted.and_then(|index| Format::OFFERED.get(index)).map_or(Format::Html, |(_, format)| *format)

@@ -7,6 +7,8 @@ use axum::{Extension, Router};
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
+use rustix::net::SendFlags;
+use serde_json::json;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream as StdUnixStream;
 use std::sync::Arc;
@@ -63,13 +65,29 @@ pub async fn serve(
     }
     let places = Arc::new(Semaphore::new(CONNECTIONS));
     while let Some(fd) = handed.recv().await {
-        // With more than fit it is closed, and whoever asked hears so.
-        let Ok(place) = places.clone().try_acquire_owned() else { continue };
+        let Ok(place) = places.clone().try_acquire_owned() else {
+            turn_away(&fd);
+            continue;
+        };
         if let Ok(stream) = UnixStream::from_std(StdUnixStream::from(fd)) {
             tokio::spawn(talk(stream, Peer::Server, router.clone(), place));
         }
     }
     Ok(())
+}
+
+/// Tells the other end of a connection that there is no place for it. Whoever asked hears it even where the request was not read.
+pub fn turn_away(fd: &OwnedFd) {
+    let detail =
+        "there are as many requests to the admin API as it has places for: try again when some are done";
+    let body = json!({ "title": "Service Unavailable", "status": 503, "detail": detail }).to_string();
+    let answer = format!(
+        "HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/problem+json\r\nContent-Length: {}\r\n\
+         Connection: close\r\n\r\n{body}",
+        body.len()
+    );
+    // The buffer of a new connection has room for it; who has gone needs none.
+    let _ = rustix::net::send(fd, answer.as_bytes(), SendFlags::NOSIGNAL | SendFlags::DONTWAIT);
 }
 
 async fn accept_unix(listener: UnixListener, owner: u32, router: Router, places: Arc<Semaphore>) {
@@ -114,4 +132,29 @@ async fn talk(
         .await;
     // Who breaks off has nobody to be told.
     drop((served, place));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{Read, Write};
+
+    #[test]
+    fn who_is_turned_away_hears_why() {
+        let (mut client, own) = StdUnixStream::pair().unwrap();
+        client.write_all(b"GET /api/v1/events HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
+        let own = OwnedFd::from(own);
+        turn_away(&own);
+        drop(own);
+        let mut answer = vec![0; 4096];
+        let count = client.read(&mut answer).unwrap();
+        let answer = String::from_utf8_lossy(&answer[..count]).into_owned();
+        assert!(answer.starts_with("HTTP/1.1 503 "), "{answer}");
+        assert!(
+            answer.ends_with(
+                "try again when some are done\",\"status\":503,\"title\":\"Service Unavailable\"}"
+            ),
+            "{answer}"
+        );
+    }
 }

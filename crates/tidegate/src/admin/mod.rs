@@ -33,6 +33,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::process::ExitCode;
 use std::sync::Arc;
 use tidegate_io::passing;
+use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{Semaphore, broadcast, mpsc};
 
 /// Streams at the same time.
@@ -81,8 +82,11 @@ pub fn run() -> Result<ExitCode> {
     let link = Link::start(
         link,
         move |_, message: ToAdmin, descriptors| match message {
-            // With more than fit it is closed, and whoever asked hears so.
-            ToAdmin::Connection => descriptors.into_iter().for_each(|fd| drop(hands.try_send(fd))),
+            ToAdmin::Connection => descriptors.into_iter().for_each(|fd| {
+                if let Err(TrySendError::Full(fd)) = hands.try_send(fd) {
+                    connections::turn_away(&fd);
+                }
+            }),
             ToAdmin::Reply(number, reply) => master.answered(number, reply),
             ToAdmin::Revision(info) => drop(revisions.send(info)),
         },

@@ -31,7 +31,11 @@ pub fn content<T: DeserializeOwned>(body: &[u8]) -> Result<T, Problem> {
 /// A sentence that says what is wrong with it.
 pub fn query<T: DeserializeOwned>(uri: &Uri) -> Result<T, Problem> {
     let read = Query::<T>::try_from_uri(uri);
-    read.map(|Query(read)| read).map_err(|error| Problem::wrong(&error.body_text()))
+    read.map(|Query(read)| read).map_err(|error| {
+        let why = error.body_text();
+        let why = why.trim_start_matches("Failed to deserialize query string: ");
+        Problem::wrong(&format!("the query is not understood: {why}"))
+    })
 }
 
 /// `GET session`
@@ -131,7 +135,7 @@ pub async fn schema() -> Response {
 
 #[derive(Deserialize)]
 struct Explain {
-    url: String,
+    url: Option<String>,
     #[serde(default = "get")]
     method: String,
     from: Option<String>,
@@ -145,6 +149,9 @@ fn get() -> String {
 /// `GET explain`
 pub async fn explain(State(app): State<Arc<App>>, uri: Uri) -> Result<Json<Value>, Problem> {
     let Explain { url, method, from, user } = query(&uri)?;
+    let Some(url) = url.filter(|url| !url.is_empty()) else {
+        return Err(Problem::wrong("`url` is missing: ask for `explain?url=https://example.com/path`"));
+    };
     let filled = |text: Option<String>| text.filter(|text| !text.is_empty());
     let command = Command::Explain { url, method, from: filled(from), user: filled(user) };
     Ok(Json(json!({ "text": app.master.text(command).await? })))

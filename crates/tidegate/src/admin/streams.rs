@@ -2,14 +2,18 @@
 //!
 //! There are few of them at a time, each has a bounded queue, and one whose reader takes nothing for long is ended. What has no room is
 //! left out and counted where it is made: a slow reader costs the server nothing more.
+//!
+//! Who comes through a route was let in by a login and by addresses that may count no longer. Such a stream ends when a revision is in
+//! force, and after [`LEAVE`] in any case: the browser asks again, and the route decides anew.
 
 use super::App;
+use super::guard::Caller;
 use super::messages::{Command, RevisionInfo};
 use super::problem::Problem;
 use super::reads::query;
 use super::settings::told;
 use axum::body::{Body, Bytes};
-use axum::extract::State;
+use axum::extract::{Extension, State};
 use axum::http::{HeaderValue, StatusCode, Uri, header};
 use axum::response::Response;
 use hyper::body::{Body as HttpBody, Frame};
@@ -18,19 +22,24 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::fmt::Write;
+use std::future::pending;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 use tidegate_core::selection::Selection;
 use tokio::sync::broadcast::error::RecvError;
-use tokio::sync::{OwnedSemaphorePermit, mpsc};
+use tokio::sync::{OwnedSemaphorePermit, broadcast, mpsc};
 use tokio::time::{Instant, sleep_until, timeout};
 
 /// Pieces that wait for the reader.
 const QUEUE: usize = 16;
 /// How long the reader may take nothing.
 const PATIENCE: Duration = Duration::from_secs(30);
+/// How long one lasts that has come through a route.
+const LEAVE: Duration = Duration::from_secs(240);
+/// What a browser waits before it asks again: by then every server process has taken the revision up.
+const RETRY: &str = "retry: 1000\n\n";
 /// How often something is sent, if only so that whoever has gone is seen to have.
 const ALIVE: Duration = Duration::from_secs(15);
 /// How often requests are asked for.
@@ -67,11 +76,34 @@ impl Pen {
         matches!(timeout(PATIENCE, self.pieces.send(text.into())).await, Ok(Ok(())))
     }
 
-    /// Waits; `false`: nobody reads any more.
-    async fn rest(&self, until: Instant) -> bool {
+    /// Waits; `false`: nobody reads any more, or may.
+    async fn rest(&self, until: Instant, leave: &mut Leave) -> bool {
         tokio::select! {
             () = self.pieces.closed() => false,
+            () = leave.is_over() => false,
             () = sleep_until(until) => true,
+        }
+    }
+}
+
+/// For how long somebody may read.
+struct Leave {
+    /// `None`: for good. Where the socket or the token of a listener changes, another process answers.
+    until: Option<Instant>,
+    revisions: broadcast::Receiver<RevisionInfo>,
+}
+
+impl Leave {
+    fn new(app: &App, caller: &Caller) -> Leave {
+        let until = caller.is_browser.then(|| Instant::now() + LEAVE);
+        Leave { until, revisions: app.revisions.subscribe() }
+    }
+
+    async fn is_over(&mut self) {
+        let Some(until) = self.until else { return pending().await };
+        tokio::select! {
+            () = sleep_until(until) => {}
+            _ = self.revisions.recv() => {}
         }
     }
 }
@@ -125,20 +157,26 @@ impl Which {
 }
 
 /// `GET tail`
-pub async fn tail(State(app): State<Arc<App>>, uri: Uri) -> Result<Response, Problem> {
+pub async fn tail(
+    State(app): State<Arc<App>>,
+    Extension(caller): Extension<Caller>,
+    uri: Uri,
+) -> Result<Response, Problem> {
     let selection = query::<Which>(&uri)?.selection()?;
     let mut bytes = [0; 8];
     aws_lc_rs::rand::fill(&mut bytes).map_err(|_| Problem::unexpected())?;
     let name = format!("{:x}", u64::from_le_bytes(bytes));
     let line = format!("tail {name} {selection}");
+    let mut leave = Leave::new(&app, &caller);
     // Who cannot begin hears why.
     let first = app.master.text(Command::Read(line.clone())).await?;
     let (pen, response) = open(&app)?;
     tokio::spawn(async move {
         let mut report = first;
         let mut last = Instant::now();
+        let mut greeting = RETRY;
         loop {
-            let lines = rows(&report);
+            let lines = std::mem::take(&mut greeting).to_owned() + &rows(&report);
             let is_due = last.elapsed() > ALIVE;
             if !lines.is_empty() || is_due {
                 last = Instant::now();
@@ -147,7 +185,7 @@ pub async fn tail(State(app): State<Arc<App>>, uri: Uri) -> Result<Response, Pro
                     break;
                 }
             }
-            if !pen.rest(Instant::now() + TAIL).await {
+            if !pen.rest(Instant::now() + TAIL, &mut leave).await {
                 break;
             }
             match app.master.text(Command::Read(line.clone())).await {
@@ -175,17 +213,25 @@ fn rows(report: &str) -> String {
 }
 
 /// `GET events`
-pub async fn events(State(app): State<Arc<App>>) -> Result<Response, Problem> {
+pub async fn events(
+    State(app): State<Arc<App>>,
+    Extension(caller): Extension<Caller>,
+) -> Result<Response, Problem> {
+    let Leave { until, mut revisions } = Leave::new(&app, &caller);
     let (pen, response) = open(&app)?;
-    let mut revisions = app.revisions.subscribe();
     tokio::spawn(async move {
+        let mut is_over = !pen.write(RETRY.to_owned()).await;
         let mut known: BTreeMap<String, Value> = BTreeMap::new();
         let (mut next_look, mut next_alive) = (Instant::now(), Instant::now());
-        loop {
+        while !is_over {
             let text = tokio::select! {
                 () = pen.pieces.closed() => return,
+                () = sleep_until(until.unwrap_or(next_look)), if until.is_some() => return,
                 revision = revisions.recv() => match revision {
-                    Ok(info) => revision_event(&info),
+                    Ok(info) => {
+                        is_over = until.is_some();
+                        revision_event(&info)
+                    }
                     Err(RecvError::Lagged(_)) => continue,
                     Err(RecvError::Closed) => return,
                 },

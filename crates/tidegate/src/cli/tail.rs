@@ -8,7 +8,7 @@ use super::control_socket::Server;
 use super::select::{Which, named};
 use super::units::{bytes, seconds};
 use crate::master::control::Request;
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::time::Timespec;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
@@ -19,6 +19,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 use tidegate_config::read_duration;
 use tidegate_core::selection::{Selection, StatusRange};
+use tidegate_http::Method;
 use tidegate_modules::status::{TailReport, TailRow};
 use tidegate_modules::status::{printable, printable_json};
 
@@ -70,6 +71,12 @@ impl Arguments {
     fn selection(&self) -> Result<Selection> {
         if let Some(method) = &self.method {
             named("method", method)?;
+            let upper = method.to_ascii_uppercase();
+            if *method != upper && Method::from_token(&upper) != Method::Other {
+                bail!(
+                    "no request has the method {method:?}: methods are told apart by their letters, write `{upper}`"
+                );
+            }
         }
         let (method, statuses) = (self.method.clone(), self.status.clone());
         Ok(Selection { method, statuses, at_least: self.slower_than, ..self.which.selection()? })

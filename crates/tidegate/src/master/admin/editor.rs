@@ -4,9 +4,10 @@
 //! One change at a time. All of it is done on threads of their own, which may wait for disks and for the master; the master itself
 //! only tells which revision is in force ([`Editor::adopt`]).
 
-use super::files::{read, read_all, replace};
+use super::files::{read_all, replace};
 use super::helper;
 use super::history::{History, as_files, tag_of_files, what_changed};
+use super::unconfirmed::{Attempts, PutBack, Rewritten, Unconfirmed, rewritten};
 use crate::admin::messages::{By, CheckInput, Checked, FileText, Refusal, Reply, RevisionInfo};
 use crate::master::Event;
 use crate::master::control;
@@ -23,8 +24,6 @@ use tidegate_io::clock::wall_seconds;
 
 /// The longest time that a revision may wait to be confirmed, seconds.
 const CONFIRM_MAX: u64 = 3600;
-/// When it is tried again to put back what nobody has confirmed.
-const AGAIN: Duration = Duration::from_secs(2);
 
 /// The settings in the hands of editors.
 pub struct Editor {
@@ -41,26 +40,6 @@ pub struct Editor {
     events: Sender<Event>,
     /// The settings file; `None` where the settings are of none.
     main: Option<PathBuf>,
-}
-
-/// A revision that goes unless somebody confirms it.
-#[derive(Clone)]
-struct Unconfirmed {
-    revision: u64,
-    /// What was written for it.
-    written: Vec<Rewritten>,
-    until: Instant,
-    by: By,
-    /// Its time is over: nobody confirms it any more.
-    is_going: bool,
-}
-
-/// A file that a change has written.
-#[derive(Clone)]
-struct Rewritten {
-    path: String,
-    before: String,
-    after: String,
 }
 
 /// A change that somebody wants.
@@ -283,7 +262,7 @@ impl Editor {
                 if is_read_only { "; under systemd, `ReadWritePaths=` of the unit allows it" } else { "" };
             return Err((Refusal::Failed, format!("{why:#}{help}; nothing has changed")));
         }
-        let reply = self.reload();
+        let reply = self.reload(true);
         if reply.is_ok {
             let notes = reply.text.lines().filter(|line| !line.is_empty()).map(str::to_owned).collect();
             return Ok((number(), notes));
@@ -296,15 +275,15 @@ impl Editor {
             // Some of it was taken up.
             let (tag, what) = (tag_of_files(present), "put back: not all of it was taken up".to_owned());
             lock(&self.history).expect(tag, by, Some(what));
-            let back = self.reload();
+            let back = self.reload(true);
             said += if back.is_ok { "the settings before are in force again\n" } else { &back.text };
         }
         log::warn(format_args!("admin: a change of {by} was not taken up, and the files are as they were"));
         Err((Refusal::NotTakenUp, said))
     }
 
-    fn reload(&self) -> control::Reply {
-        let request = control::Request::Reload { allows_loss: true, config: None };
+    fn reload(&self, allows_loss: bool) -> control::Reply {
+        let request = control::Request::Reload { allows_loss, config: None };
         control::order(&self.events, request)
     }
 
@@ -345,16 +324,16 @@ impl Editor {
             unconfirmed = woken.map_or_else(|poisoned| poisoned.into_inner().0, |(guard, _)| guard);
         }
         drop(unconfirmed);
-        let mut said = String::new();
-        while !self.has_gone(revision, &mut said) {
+        let mut attempts = Attempts::new();
+        while !self.has_gone(revision, &mut attempts) {
             let waiting = lock(&self.unconfirmed);
-            drop(self.is_settled.wait_timeout(waiting, AGAIN));
+            drop(self.is_settled.wait_timeout(waiting, attempts.pause()));
         }
     }
 
     /// Puts the texts before back and has them taken up, unless somebody has settled it meanwhile. `false`: something is in the way,
-    /// which is said when it is something else than `said`.
-    fn has_gone(&self, revision: u64, said: &mut String) -> bool {
+    /// which is said when it is something else than before.
+    fn has_gone(&self, revision: u64, attempts: &mut Attempts) -> bool {
         // Another change may have begun, such as one that puts something else in its place.
         let _changing = lock(&self.changing);
         let gone =
@@ -366,40 +345,81 @@ impl Editor {
         if self.is_ending.load(SeqCst) {
             return true; // the end puts it back
         }
-        match put_back(&gone).and_then(|()| self.take_up_again(&gone)) {
-            Ok(back) => {
+        let outcome = gone.put_back().and_then(|outcome| match outcome {
+            PutBack::Done => self.take_up_again(&gone, attempts).map(Some),
+            PutBack::ByHand(path) => {
+                self.keep(&gone, &path);
+                Ok(None)
+            }
+        });
+        let is_over = match outcome {
+            Ok(Some(back)) => {
                 log::always(format_args!(
-                    "admin: nobody has confirmed revision {revision} of {}: the settings before are in force as revision {back}",
+                    "admin: nobody has confirmed revision {revision} of {}: {back}",
                     gone.by
                 ));
-                *lock(&self.unconfirmed) = None;
                 true
             }
+            Ok(None) => true,
             Err(why) => {
-                if *said != why {
+                if attempts.is_news(&why) {
                     log::error(format_args!(
                         "admin: nobody has confirmed revision {revision}, and the settings before cannot be put back, which is \
                          tried again: {why}"
                     ));
-                    *said = why;
                 }
                 false
             }
+        };
+        if is_over {
+            *lock(&self.unconfirmed) = None;
+        }
+        is_over
+    }
+
+    /// What nobody has confirmed stays: somebody is writing the same file, and what is half written is taken up by who writes it.
+    fn keep(&self, gone: &Unconfirmed, path: &str) {
+        log::error(format_args!("admin: {}", gone.stays_for(path)));
+        let mut history = lock(&self.history);
+        if let Some(info) = history.info(gone.revision) {
+            history.describe(gone.revision, format!("{}; not confirmed, and not put back", info.what));
         }
     }
 
-    /// Has the files taken up as any reload would. The revision that came of it.
-    fn take_up_again(&self, gone: &Unconfirmed) -> Result<u64, String> {
+    /// Has the files taken up as any reload would. What is in force then; an error says why it is not.
+    fn take_up_again(&self, gone: &Unconfirmed, attempts: &mut Attempts) -> Result<String, String> {
         let by = By { who: "the server".into(), from: gone.by.from.clone() };
-        if let Ok((_, files)) = self.read() {
-            let what = format!("revision {} was not confirmed", gone.revision);
-            lock(&self.history).expect(tag_of_files(&files), &by, Some(what));
+        let (_, known) = lock(&self.history).in_force();
+        let (_, files) = self.read().map_err(|(_, why)| why)?;
+        let tag = tag_of_files(&files);
+        if !attempts.is_due(&tag, Instant::now()) {
+            return Err(attempts.last().to_owned());
         }
+        // What others have written into other files is taken up as they would: it takes no name away.
+        let is_by_hand =
+            |(file, known): &(&FileText, &FileText)| !gone.has_written(&file.path) && file.text != known.text;
+        let known = as_files(&known);
+        let by_hand = files.iter().zip(&known).find(is_by_hand).map(|(file, _)| file.path.clone());
+        let mut what = format!("revision {} was not confirmed", gone.revision);
+        if let Some(path) = &by_hand {
+            what += &format!("; with what {path} holds by hand");
+        }
+        lock(&self.history).expect(tag.clone(), &by, Some(what));
         let before = lock(&self.history).in_force().0;
-        let reply = self.reload();
+        let reply = self.reload(by_hand.is_none());
         let now = lock(&self.history).in_force().0;
         // A mistake that somebody else has made leaves its site as it was, and is no reason to keep what nobody has confirmed.
-        if reply.is_ok || now != before { Ok(now) } else { Err(reply.text.trim().to_owned()) }
+        if !reply.is_ok && now == before {
+            attempts.refuse(tag, Instant::now());
+            return Err(reply.text.trim().to_owned());
+        }
+        Ok(match by_hand {
+            None => format!("the settings before are in force as revision {now}"),
+            Some(path) => format!(
+                "the settings before are in force as revision {now}, with what {path} holds, which somebody else has changed \
+                 since; names that are served go by `tidegate reload --allow-loss` alone"
+            ),
+        })
     }
 
     /// Whether a new program is about to take over.
@@ -417,49 +437,18 @@ impl Editor {
         self.is_ending.store(true, SeqCst);
         self.is_settled.notify_all();
         let Some(gone) = lock(&self.unconfirmed).take() else { return };
-        match put_back(&gone) {
-            Ok(()) => log::always(format_args!(
+        match gone.put_back() {
+            Ok(PutBack::Done) => log::always(format_args!(
                 "admin: nobody has confirmed revision {}: the files hold the settings before",
                 gone.revision
             )),
+            Ok(PutBack::ByHand(path)) => log::error(format_args!("admin: {}", gone.stays_for(&path))),
             Err(why) => log::error(format_args!(
                 "admin: nobody has confirmed revision {}, and the settings before could not be put back: {why}",
                 gone.revision
             )),
         }
     }
-}
-
-/// What differs between texts of the same files.
-fn rewritten(present: &[FileText], next: &[FileText]) -> Vec<Rewritten> {
-    let differing = present.iter().zip(next).filter(|(before, after)| before.text != after.text);
-    let rewritten = differing.map(|(before, after)| Rewritten {
-        path: before.path.clone(),
-        before: before.text.clone(),
-        after: after.text.clone(),
-    });
-    rewritten.collect()
-}
-
-/// Puts back what a change has written, and nothing else: a text that somebody else has written since stays, which is said.
-fn put_back(gone: &Unconfirmed) -> Result<(), String> {
-    let mut wrong = Vec::new();
-    for Rewritten { path, before, after } in &gone.written {
-        let outcome = match read(Path::new(path)) {
-            Ok(there) if there.text == *before => Ok(()),
-            Ok(there) if there.text == *after => replace(Path::new(path), after, before),
-            Ok(_) => {
-                log::error(format_args!(
-                    "admin: {path} was changed by somebody else since revision {}, which nobody has confirmed: it stays as it is",
-                    gone.revision
-                ));
-                Ok(())
-            }
-            Err(why) => Err(why),
-        };
-        wrong.extend(outcome.err().map(|why| format!("{why:#}")));
-    }
-    if wrong.is_empty() { Ok(()) } else { Err(wrong.join("; ")) }
 }
 
 /// Whether these texts may be written at all.

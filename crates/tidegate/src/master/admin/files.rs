@@ -80,6 +80,7 @@ pub fn replace(path: &Path, before: &str, text: &str) -> Result<()> {
     let mut held = Vec::new();
     old.take(FILE_MAX + 1).read_to_end(&mut held).with_context(at)?;
     ensure!(held == before.as_bytes(), "{} has been changed by somebody else at this moment", path.display());
+    discard_drafts(&folder_fd, &name.to_string_lossy());
     let draft = format!(".{}.{:016x}.new", name.to_string_lossy(), random());
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let new = openat(&folder_fd, &draft, flags, Mode::RUSR | Mode::WUSR).with_context(at)?;
@@ -105,6 +106,21 @@ fn examine(folder: &OwnedFd, path: &Path) -> Result<()> {
         path.display()
     );
     Ok(())
+}
+
+/// Takes drafts of a file away that a server has left which was killed while it wrote them: one change is made at a time.
+fn discard_drafts(folder: &OwnedFd, name: &str) {
+    let is_draft = |there: &str| {
+        let random = there.strip_prefix('.').and_then(|rest| rest.strip_prefix(name)?.strip_prefix('.'));
+        let random = random.and_then(|rest| rest.strip_suffix(".new"));
+        random.is_some_and(|hex| hex.len() == 16 && hex.bytes().all(|byte| byte.is_ascii_hexdigit()))
+    };
+    // What cannot be read or removed is in nobody's way.
+    for entry in rustix::fs::Dir::read_from(folder).into_iter().flatten().filter_map(Result::ok) {
+        if is_draft(&entry.file_name().to_string_lossy()) {
+            let _ = unlinkat(folder, entry.file_name(), AtFlags::empty());
+        }
+    }
 }
 
 fn fill(new: OwnedFd, text: &str, (uid, gid, mode): (u32, u32, u32)) -> Result<()> {
@@ -149,6 +165,7 @@ mod tests {
         fs::write(&file, "old").unwrap();
         fs::set_permissions(&file, fs::Permissions::from_mode(0o640)).unwrap();
         symlink("a.kdl", &link).unwrap();
+        fs::write(folder.join(".a.kdl.0123456789abcdef.new"), "left by one that was killed").unwrap();
         replace(&link, "old", "new").unwrap();
         assert_eq!(fs::read_to_string(&file).unwrap(), "new");
         assert!(fs::symlink_metadata(&link).unwrap().is_symlink());

@@ -5,7 +5,7 @@
 //! server processes from the master alone ([`Door`]): there is no path that anybody else could connect to.
 //!
 //! `commands` carries out what it asks for, `editor` changes settings, `files` writes them, `history` keeps the revisions,
-//! `helper` runs programs that look at texts.
+//! `unconfirmed` puts back what nobody has confirmed, `helper` runs programs that look at texts.
 
 mod commands;
 mod editor;
@@ -13,6 +13,7 @@ mod files;
 mod helper;
 pub mod history;
 mod sockets;
+mod unconfirmed;
 
 use super::control::beside;
 use super::status_registry::StatusRegistry;

@@ -15,6 +15,8 @@ use hyper_util::rt::TokioExecutor;
 use std::error::Error;
 use std::time::Duration;
 use tidegate_config::settings::Otlp;
+use tidegate_http::HttpDate;
+use tidegate_io::clock::wall_seconds;
 use tokio::runtime::{Builder, Runtime};
 
 /// Bytes of an answer that are read.
@@ -98,13 +100,22 @@ async fn body_of(answer: Response<Incoming>) -> Bytes {
 /// What an answer that is none means: which ones may be sent again, the specification lists.
 fn failure(status: StatusCode, answer: &Response<Incoming>) -> Failure {
     let may_be_retried = matches!(status.as_u16(), 429 | 502 | 503 | 504);
-    let seconds =
-        answer.headers().get(RETRY_AFTER).and_then(|value| value.to_str().ok()?.trim().parse().ok());
+    let wait = answer.headers().get(RETRY_AFTER);
+    let wait = wait.and_then(|value| retry_after(value.as_bytes().trim_ascii(), wall_seconds()));
     let why = match status.is_redirection() {
         true => format!("it answers {}, and redirects are not followed", status.as_u16()),
         false => format!("it answers {}", status.as_u16()),
     };
-    Failure { why, wait: seconds.map(Duration::from_secs), may_be_retried }
+    Failure { why, wait, may_be_retried }
+}
+
+/// How long to wait by a `Retry-After` (RFC 9110 section 10.2.3): seconds, or until a date; nothing where that is over.
+fn retry_after(value: &[u8], now: i64) -> Option<Duration> {
+    let seconds = match HttpDate::parse(value, now) {
+        Some(HttpDate(date)) => u64::try_from(date.saturating_sub(now)).unwrap_or(0),
+        None => std::str::from_utf8(value).ok()?.parse().ok()?,
+    };
+    Some(Duration::from_secs(seconds))
 }
 
 /// What an error comes from in the end: `Connection refused`, and not that a request has failed.
@@ -114,4 +125,25 @@ fn innermost(error: &dyn Error) -> String {
         innermost = source;
     }
     innermost.to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_collector_says_when_to_come_again_in_seconds_or_as_a_date() {
+        let now = 784_111_777; // Sun, 06 Nov 1994 08:49:37 GMT
+        for (value, expected) in [
+            ("0", Some(0)),
+            ("120", Some(120)),
+            ("Sun, 06 Nov 1994 08:50:37 GMT", Some(60)),
+            ("Sun, 06 Nov 1994 08:48:37 GMT", Some(0)),
+            ("-1", None),
+            ("soon", None),
+            ("", None),
+        ] {
+            assert_eq!(retry_after(value.as_bytes(), now), expected.map(Duration::from_secs), "{value}");
+        }
+    }
 }
