@@ -35,7 +35,7 @@ pub use serving::{
     Bypass, Use, Verdict, Why, lookup_allowed, may_join, only_if_cached, set_age, usable, usable_on_error,
 };
 pub use status::{CacheStatus, Forward};
-pub use storing::{NotStored, storable, stored_fields};
+pub use storing::{NotStored, add_date, storable, stored_fields};
 pub use validating::{
     HeadSays, current_validators, head_says, range_validators, refreshed, selected_by_304, updated,
     validators,

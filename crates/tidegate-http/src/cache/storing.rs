@@ -370,7 +370,7 @@ pub(super) fn kept_fields<'f>(
 }
 
 /// Without a valid `Date`, when it came.
-pub(super) fn add_date(stored: &mut FieldLines, now: i64) {
+pub fn add_date(stored: &mut FieldLines, now: i64) {
     if stored.first("Date").is_none_or(|value| HttpDate::parse(value, now).is_none()) {
         stored.set("Date", HttpDate(now).format());
     }

@@ -13,11 +13,11 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
-use tidegate_cache::{Entry, Fill, Full, Lead, Reader, StoredHead};
+use tidegate_cache::{Entry, Fill, Full, Lead, Reader, Store, StoredHead};
 use tidegate_core::body_stream::BodyStream;
 use tidegate_core::{Body, Reply, Response};
 use tidegate_http::cache::{self, Answered, Asked, NotStored, Times, Varying};
-use tidegate_http::{Field, FieldLines, Fields, Method, Status};
+use tidegate_http::{EntityTag, Field, FieldLines, Fields, Method, Status};
 use tidegate_io::clock::wall_seconds;
 use tidegate_io::{runtime, timer};
 
@@ -36,14 +36,17 @@ pub(super) enum Outcome {
     Alone(Response, &'static str),
     /// It cannot be had; what is stored may be good enough.
     Failed(Response),
+    /// A 304 is about something else than what is stored, which is gone now: it is to be asked for without conditions.
+    Again,
 }
 
 /// How an entry has come to be.
 pub(super) enum Came {
-    /// The application has made it anew. The reader is there so that what does not fit into the store is kept for the client.
-    Fetched(Option<Reader>),
-    /// A 304 has confirmed it.
-    Confirmed,
+    /// The application has made it anew, with these fields, some of which may be for this client alone. The reader is there so that
+    /// what does not fit into the store is kept for the client.
+    Fetched(FieldLines, Option<Reader>),
+    /// A 304 has confirmed it, with these for this client alone.
+    Confirmed(FieldLines),
 }
 
 /// One fetch.
@@ -54,8 +57,12 @@ pub(super) struct Fetch {
     pub(super) lead: Lead,
     /// What the application was asked with.
     pub(super) fields: FieldLines,
-    /// What is stored of the same key, and has been asked about.
-    pub(super) known: Vec<Arc<Entry>>,
+    /// What is stored, and has been asked about.
+    pub(super) known: Option<Arc<Entry>>,
+    pub(super) key: Vec<u8>,
+    pub(super) store: Arc<Store>,
+    /// What the client says of storing counts.
+    pub(super) is_obeyed: bool,
     /// When, Unix seconds.
     pub(super) asked: i64,
     /// Purging goes by it.
@@ -92,8 +99,10 @@ impl Fetch {
             return self.lead.fail(status.0);
         }
         let times = Times { asked: self.asked, answered: now };
-        if status == Status::NOT_MODIFIED && !self.known.is_empty() {
-            return self.confirmed(response, times, tell);
+        if status == Status::NOT_MODIFIED
+            && let Some(known) = self.known.clone()
+        {
+            return self.confirmed(&known, response, times, tell);
         }
         let head = match self.storable(&response, times) {
             Ok(head) => head,
@@ -115,7 +124,10 @@ impl Fetch {
         match self.lead.store(head, len, now) {
             Ok((entry, fill)) => {
                 let reader = entry.content().reader(0..u64::MAX);
-                tell(Outcome::Stored(entry, Came::Fetched(reader)));
+                let mut lines = response.head.lines().clone();
+                self.policy.hide_tags(&mut lines);
+                cache::add_date(&mut lines, now);
+                tell(Outcome::Stored(entry, Came::Fetched(lines, reader)));
                 fill_up(fill, response.body, len).await;
             }
             Err(_) => tell(Outcome::Alone(response, "no-room")),
@@ -143,27 +155,55 @@ impl Fetch {
     fn with_asked<R>(&self, f: impl FnOnce(&Asked<'_>) -> R) -> R {
         let fields: Vec<_> = self.fields.iter().map(|(name, value)| Field { name, value }).collect();
         let fields = Fields::new(&fields);
-        f(&Asked { method: Method::Get, fields, has_content: false, is_obeyed: false })
+        f(&Asked { method: Method::Get, fields, has_content: false, is_obeyed: self.is_obeyed })
     }
 
-    /// A 304 (RFC 9111 section 4.3.4): what it speaks of holds for a while longer.
-    fn confirmed(self, response: Response, times: Times, tell: impl FnOnce(Outcome)) {
-        let lines = response.head.lines();
-        let selected = cache::selected_by_304(self.known.iter().map(|entry| &entry.head().lines), lines);
-        let Some(entry) = selected.first().and_then(|index| self.known.get(*index)) else {
-            // It is about something else: who waits asks anew, and without conditions.
-            return tell(Outcome::Alone(Response::empty(Status::BAD_GATEWAY), "304 for what is not stored"));
-        };
+    /// A 304 (RFC 9111 section 4.3.4): what was asked about holds for a while longer. Nothing else was.
+    fn confirmed(
+        self,
+        known: &Arc<Entry>,
+        response: Response,
+        times: Times,
+        tell: impl FnOnce(Outcome),
+    ) {
+        let old = known.head();
+        let mut lines = response.head.lines().clone();
+        if !is_about(&old.lines, &lines) {
+            self.store.remove(&self.key);
+            drop(self.lead); // who waits looks again
+            return tell(Outcome::Again);
+        }
+        // Some say `W/"1"` of an answer in a coding, and `"1"` in a 304: it is still the same one.
+        lines.remove("ETag");
+        let mut own = FieldLines::new();
+        lines.all("Set-Cookie").for_each(|cookie| own.push_read("Set-Cookie", cookie));
         let rules = self.policy.rules(self.class);
-        let old = entry.head();
         let stored = Answered { status: Status(old.status), fields: &old.lines };
-        let (lines, freshness) = cache::refreshed(&stored, lines, times, &rules);
+        let (lines, freshness) = cache::refreshed(&stored, &lines, times, &rules);
         // What confirms it may say that it is not to be kept: then it is good for this once.
         let freshness = freshness.unwrap_or_else(|_| old.freshness.expired(times.answered));
         let head = StoredHead { lines, freshness, ..old.clone() };
-        let entry = self.lead.refresh(entry, head, times.answered);
-        tell(Outcome::Stored(entry, Came::Confirmed));
+        let entry = self.lead.refresh(known, head, times.answered);
+        tell(Outcome::Stored(entry, Came::Confirmed(own)));
     }
+}
+
+/// Whether a 304 with these fields can be about what is stored with those: no validator says otherwise.
+fn is_about(stored: &FieldLines, new: &FieldLines) -> bool {
+    let tag = |lines: &FieldLines| lines.first("ETag").map(<[u8]>::to_vec);
+    let is_same_tag = match (tag(stored), tag(new)) {
+        (Some(old), Some(new)) => match (EntityTag::parse(&old), EntityTag::parse(&new)) {
+            (Some(old), Some(new)) => old.weak_eq(new),
+            _ => false,
+        },
+        _ => true,
+    };
+    let modified = |lines: &FieldLines| lines.first("Last-Modified").map(<[u8]>::to_vec);
+    let is_same_date = match (modified(stored), modified(new)) {
+        (Some(old), Some(new)) => old == new,
+        _ => true,
+    };
+    is_same_tag && is_same_date
 }
 
 /// Whether nothing of use has come: what is stale may be better (RFC 5861 section 4).

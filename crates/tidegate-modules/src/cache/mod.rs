@@ -39,7 +39,7 @@ use tidegate_core::decoration::Decoration;
 use tidegate_core::explain::Foreseen;
 use tidegate_core::{Exchange, Handler, Pass, Reply, Response, answer};
 use tidegate_http::cache::{self, Bypass, CacheStatus, Forward, Use, Why};
-use tidegate_http::{Field, Fields, Method, Status};
+use tidegate_http::{Field, FieldLines, Fields, Method, Status};
 use tidegate_io::runtime;
 
 /// How often a request waits for a fetch of others that turns out not to be for it; then it goes on alone.
@@ -294,12 +294,10 @@ impl Shared {
         asking: &Asking,
         giver: Option<Giver<Outcome>>,
     ) {
-        let Finding { known, fitting, .. } = &asking.finding;
-        let others = known.iter().filter(|entry| entry.content().is_complete());
-        let conditions = cache::validators(
-            fitting.as_ref().map(|entry| &entry.head().lines),
-            others.map(|entry| &entry.head().lines),
-        );
+        // Of the one that fits and of no other: a 304 is then about that, whatever its validators. Others may have the same ones in
+        // another coding or language.
+        let known = asking.finding.fitting.clone().filter(|entry| entry.content().is_complete());
+        let conditions = cache::validators(known.as_ref().map(|entry| &entry.head().lines), []);
         let fields = Policy::fetch_fields(exchange.fields, &conditions);
         let awaited = if giver.is_some() { Awaited::ByClient } else { Awaited::ByNobody };
         let reply = {
@@ -312,7 +310,10 @@ impl Shared {
             class: asking.class,
             lead,
             fields,
-            known: known.to_vec(),
+            known,
+            key: self.with_key(exchange, asking.finding.class, <[u8]>::to_vec),
+            store: self.store.clone(),
+            is_obeyed: self.policy.obeys(exchange),
             asked: exchange.now,
             place: Place::of(exchange),
         };
@@ -331,17 +332,19 @@ impl Shared {
         let status = CacheStatus::forwarded(self.policy.name(), asking.forward);
         match outcome {
             Some(Outcome::Stored(entry, came)) => {
-                let (status, reader) = match came {
-                    Came::Fetched(reader) => {
+                let (status, lines, reader) = match came {
+                    Came::Fetched(lines, reader) => {
                         self.counts.count(Event::Miss);
-                        (status.stored(true), reader)
+                        (status.stored(true), lines, reader)
                     }
-                    Came::Confirmed => {
+                    Came::Confirmed(own) => {
                         self.counts.count(Event::Revalidated);
-                        (status.forward_status(Status::NOT_MODIFIED), None)
+                        let mut lines = self.aged(exchange, &entry);
+                        lines.append(&own);
+                        (status.forward_status(Status::NOT_MODIFIED), lines, None)
                     }
                 };
-                let reply = self.serve_by(exchange, &entry, reader, status, "");
+                let reply = self.serve_by(exchange, &entry, (lines, reader), status, "");
                 reply.unwrap_or_else(|| Reply::Ready(answer::error(Status::BAD_GATEWAY)))
             }
             Some(Outcome::Alone(response, why)) => {
@@ -351,6 +354,14 @@ impl Shared {
             Some(Outcome::Failed(response)) => match self.in_need(exchange, asking) {
                 Some(reply) => reply,
                 None => Reply::Ready(self.tell(exchange, response, status, "failed")),
+            },
+            // What was stored could not be asked about, and is gone: it is fetched like anything else.
+            Some(Outcome::Again) => match exchange.elsewhere() {
+                Some(elsewhere) => {
+                    let target = policy::target(exchange).into_owned();
+                    Reply::Later(Box::pin(async move { elsewhere.answer(&target).await.reopened() }))
+                }
+                None => Reply::Ready(answer::error(Status::BAD_GATEWAY)),
             },
             None => Reply::Ready(answer::error(Status::BAD_GATEWAY)),
         }
@@ -414,7 +425,15 @@ impl Shared {
         status: CacheStatus<'_>,
         detail: &str,
     ) -> Option<Reply> {
-        self.serve_by(exchange, entry, None, status, detail)
+        self.serve_by(exchange, entry, (self.aged(exchange, entry), None), status, detail)
+    }
+
+    /// The stored fields, with the age that they have by now.
+    fn aged(&self, exchange: &Exchange<'_>, entry: &Entry) -> FieldLines {
+        let head = entry.head();
+        let mut lines = head.lines.clone();
+        cache::set_age(&mut lines, head.freshness.age(exchange.now));
+        lines
     }
 
     /// The same; what is being let go of, the application is asked for.
@@ -444,17 +463,16 @@ impl Shared {
         &self,
         exchange: &Exchange<'_>,
         entry: &Entry,
-        reader: Option<Reader>,
+        (mut lines, reader): (FieldLines, Option<Reader>),
         status: CacheStatus<'_>,
         detail: &str,
     ) -> Option<Reply> {
         entry.touch();
-        let head = entry.head();
-        let mut lines = head.lines.clone();
-        cache::set_age(&mut lines, head.freshness.age(exchange.now));
         self.policy.say(exchange, status, detail, &mut lines);
         let source = Source::of(entry.content());
-        serve::respond(exchange, head, lines, (&source, reader), self.policy.ranges).map(Reply::Ready)
+        let response =
+            serve::respond(exchange, entry.head(), lines, (&source, reader), self.policy.ranges);
+        response.map(Reply::Ready)
     }
 
     /// Has the application answer this client, and nobody else.

@@ -123,9 +123,15 @@ impl Policy {
         if self.settings.is_behind_login || is_known || exchange.fields.contains("authorization") {
             return Class::Credentials;
         }
-        let mut cookies = exchange.fields.all("cookie").flat_map(names_of_cookies).peekable();
+        let names = || exchange.fields.all("cookie").flat_map(names_of_cookies);
+        let mut cookies = names().peekable();
         if cookies.peek().is_none() {
             return Class::Anyone;
+        }
+        // Of a cookie that comes twice the application may take another one than the key has.
+        let is_twice = |keyed: &String| names().filter(|name| *name == keyed.as_bytes()).count() > 1;
+        if self.settings.cookies.iter().any(is_twice) {
+            return Class::PastTheCache;
         }
         let is_keyed = |name: &[u8]| self.settings.cookies.iter().any(|keyed| keyed.as_bytes() == name);
         match &self.settings.bypass {
@@ -149,9 +155,7 @@ impl Policy {
             Class::Anyone => true,
             // Visitors without a cookie are one variant of what varies by it; each of the others is one of its own.
             Class::Cookies => freshness.is_for_everybody() && !varies_by_cookie(lines),
-            Class::Credentials => {
-                freshness.is_shared() && freshness.is_for_everybody() && !varies_by_cookie(lines)
-            }
+            Class::Credentials => freshness.is_shared() && !varies_by_cookie(lines),
             Class::PastTheCache => false,
         }
     }
