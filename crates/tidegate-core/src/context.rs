@@ -6,6 +6,7 @@ use crate::busiest::Busiest;
 use crate::crowd::Share;
 use crate::engine::Engine;
 use crate::log::{AccessBuffers, AccessRecord, Record, Sink};
+use crate::recent::RecentAddresses;
 use crate::slow::SlowRequests;
 use crate::spans::Spans;
 use crate::tail::Tails;
@@ -39,6 +40,8 @@ pub struct Ctx {
     pub(crate) slow: SlowRequests,
     /// Who and what it has most to do with.
     pub(crate) busiest: Busiest,
+    /// Clients that have shown a ticket of TLS that is good for nothing here.
+    pub(crate) ticket_clients: RecentAddresses,
     /// Operators who watch requests end.
     pub(crate) tails: Tails,
     /// Sampled requests that have ended.
@@ -90,6 +93,7 @@ impl Ctx {
             log,
             slow: SlowRequests::default(),
             busiest: Busiest::new(now),
+            ticket_clients: RecentAddresses::default(),
             tails: Tails::default(),
             spans: Spans::default(),
             samples,

@@ -40,6 +40,7 @@ mod notes;
 mod opening;
 mod phase;
 pub mod rate;
+mod recent;
 mod registry;
 pub mod remote;
 pub mod reply;

@@ -34,7 +34,7 @@ pub enum Author {
     /// The server, which is too busy: `busy-answer` takes its place.
     Busy,
     /// The server, in a stream of its own that goes on for as long as somebody listens. How long that is says nothing about the
-    /// server: statistics count the time until its head.
+    /// server: statistics count none of its time.
     Live,
 }
 

@@ -61,6 +61,8 @@ pub struct Trace {
     tries: RefCell<SmallVec<[Try; 1]>>,
     /// Of all tries together.
     times: Cell<PhaseTimes>,
+    /// The application that it waits for a place on.
+    queued_for: RefCell<Option<String>>,
 }
 
 /// How long a request was in each phase, nanoseconds.
@@ -103,7 +105,9 @@ impl Trace {
             }
             let spare = before.get_mut(*next)?;
             let (tries, times) = (RefCell::default(), Cell::default());
-            let trace = Trace { of: of.clone(), id, context, route: Cell::new(None), tries, times };
+            let queued_for = RefCell::default();
+            let trace =
+                Trace { of: of.clone(), id, context, route: Cell::new(None), tries, times, queued_for };
             match spare.as_mut().and_then(Rc::get_mut) {
                 Some(spare) => *spare = trace,
                 None => *spare = Some(Rc::new(trace)),
@@ -165,6 +169,16 @@ impl Trace {
         self.tries.borrow().last().map(|last| last.answered).filter(|at| *at != 0)
     }
 
+    /// It begins to wait for a place on this application; `None`: it no longer does.
+    pub fn set_queued_for(&self, application: Option<&str>) {
+        *self.queued_for.borrow_mut() = application.map(str::to_owned);
+    }
+
+    /// The application that it waits for a place on.
+    pub(crate) fn queued_for(&self) -> Option<String> {
+        self.queued_for.borrow().clone()
+    }
+
     /// A member has been chosen, and the request is about to be sent there.
     pub fn begin_try(&self, member: Option<Address>) {
         let mut tries = self.tries.borrow_mut();
@@ -224,6 +238,7 @@ impl Trace {
             route: Cell::new(None),
             tries: RefCell::default(),
             times: Cell::default(),
+            queued_for: RefCell::default(),
         })
     }
 
@@ -254,6 +269,7 @@ impl Trace {
             route: Cell::new(Some(0)),
             tries: RefCell::new(tries.iter().map(made).collect()),
             times: Cell::default(),
+            queued_for: RefCell::default(),
         })
     }
 }

@@ -100,6 +100,10 @@ impl Engine {
             }
         }
         for (key, (rule, seen)) in found {
+            if seen.is_over {
+                self.states.remove(&key);
+                continue;
+            }
             let ratio = seen.ratio / self.windows.strictness;
             if ratio >= 0.5 {
                 let state = self.states.entry(key).or_insert_with(|| State::begin(wall));
@@ -197,9 +201,13 @@ impl State {
         let since = if self.ratio > 0.0 { "less since" } else { "none since" };
         let until = format!("until {} UTC, {since}", time_of_day(self.until));
         let span = format!("in the last {}", self.length);
-        match self.sentence.contains(&span) {
-            true => self.sentence.replacen(&span, &format!("in the {} {until},", self.length), 1),
-            false => format!("{} ({until})", self.sentence),
+        match self.sentence.split_once(&span) {
+            Some((before, after)) => {
+                // What comes behind it may have its own comma.
+                let comma = if after.starts_with(' ') { "," } else { "" };
+                format!("{before}in the {} {until}{comma}{after}", self.length)
+            }
+            None => format!("{} ({until})", self.sentence),
         }
     }
 

@@ -46,7 +46,7 @@ impl Sample {
             site.unrouted.times = Default::default();
             for (_, route) in &mut site.routes {
                 let times = &mut route.times;
-                (times.total, times.first_byte, times.queue) = Default::default();
+                (times.total, times.first_byte) = Default::default();
             }
         }
     }
@@ -211,6 +211,12 @@ impl<'w> Window<'w> {
     /// Times that were recorded since the look before.
     pub fn step_times(&self, of: impl Fn(&Sample) -> &Distribution) -> Distribution {
         of(self.now).since(of(self.before()))
+    }
+
+    /// The same of what need not be there.
+    pub fn step_times_of(&self, of: impl Fn(&Sample) -> Option<&Distribution>) -> Distribution {
+        let none = Distribution::default();
+        of(self.now).unwrap_or(&none).since(of(self.before()).unwrap_or(&none))
     }
 
     /// How far counted events are from being news: one in each of the last two looks, or many in the window.

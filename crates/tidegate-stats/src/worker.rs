@@ -72,6 +72,7 @@ metrics! {
             "Requests that clients got an error for in place of an application's answer. What another member has answered is none.";
         gateway_retries: Counter, Count, "Application Retries",
             "Requests sent once more: to another member, or because an old connection turned out to be closed.";
+        gateway_queued: Gauge, Count, "Application Queue Length", "Requests that wait for a place on an application.";
         gateway_queue_delay: Histogram, Seconds, "Application Queueing Delay",
             "Time that requests waited for a place on an application.";
         gateway_delay: Histogram, Seconds, "Application Response Time",
@@ -80,6 +81,8 @@ metrics! {
     "TLS" {
         tls_handshakes: Kinds<Handshake, { Handshake::COUNT }>, Count, "TLS Handshakes",
             "TLS handshakes that were completed, by whether an earlier session was resumed.";
+        tls_ticket_clients: Counter, Count, "TLS Ticket Clients",
+            "Clients that have shown a ticket which is good for nothing here, and were none of the last 64 of their worker that had.";
         tls_errors: Kinds<TlsError, { TlsError::COUNT }>, Count, "TLS Errors",
             "TLS connections, and headers of the PROXY protocol, that have failed.";
     }

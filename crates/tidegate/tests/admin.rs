@@ -457,7 +457,7 @@ fn streams_tell_and_are_few() {
     );
 }
 
-/// How long somebody watches is nobody's time: a stream counts what it took until its head.
+/// How long somebody watches is nobody's time: a stream counts as a request without any.
 #[test]
 fn a_stream_costs_no_time() {
     let folder = Folder::new("stream-time");

@@ -153,19 +153,28 @@ fn the_dashboard_asks_for_what_there_is() {
     let application = TcpListener::bind("127.0.0.1:0").unwrap();
     let text = format!(
         "workers 1\nlisten \"127.0.0.1:0\"\nlimit \"all\" requests=\"1000/s\"\n\
-         site {{ route \"/.perf\" {{ status }}; route \"/app\" {{ proxy \"http://{}\" }}; respond 404 }}\n",
+         site {{ route \"/.perf\" {{ status }}; route \"/app\" {{ proxy \"http://{}\" {{ connections 1 }} }}; respond 404 }}\n",
         application.local_addr().unwrap()
     );
     let server = Server::with_config(&folder, &text);
-    let answers = std::thread::spawn(move || {
-        let mut stream = application.accept().unwrap().0;
+    let answer = |mut stream: TcpStream| {
         let mut head = [0; 4096];
         let _ = stream.read(&mut head).unwrap();
         stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n").unwrap();
-    });
-    get(&server.address, "/app").unwrap();
-    tidegate_testkit::join(answers, "the application");
-    let is_told = |said: &String| said.contains("tidegate_request_application_seconds_bucket");
+    };
+    let begin = || {
+        let address = server.address.clone();
+        std::thread::spawn(move || get(&address, "/app").unwrap())
+    };
+    let clients = [begin(), begin()];
+    let first = application.accept().unwrap().0;
+    // The second waits for the first.
+    let is_queued = || server.status()["stats"]["gateway_queued"]["current"] == 1;
+    wait_for(|| is_queued().then_some(()), "one that waits");
+    answer(first);
+    answer(application.accept().unwrap().0);
+    clients.into_iter().for_each(|client| drop(tidegate_testkit::join(client, "a client")));
+    let is_told = |said: &String| said.contains("tidegate_request_queue_seconds_bucket");
     let said = wait_for(
         || Some(server.tell(&["status", "--prometheus"]).stdout).filter(is_told),
         "the request to be counted",

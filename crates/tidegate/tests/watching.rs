@@ -5,7 +5,7 @@
 mod running;
 
 use running::posts::serving;
-use running::{Folder, Server, WAIT, run, wait_for};
+use running::{Folder, Server, WAIT, get, run, wait_for};
 use rustix::process::{Signal, kill_process};
 use serde_json::Value;
 use std::io::{ErrorKind, Read, Write};
@@ -251,6 +251,55 @@ fn requests_under_way_are_shown_and_ended() {
     assert_eq!(server.tell(&["cancel", &id]).code, Some(1), "once");
     assert_eq!(server.tell(&["status", "slow", "--json"]).code, Some(0));
     assert_eq!(run(&folder, &["cancel", "no such thing"]).code, Some(1));
+}
+
+/// Who waits for an application is told as waiting, with its name, in the table, in the gauge and in the history.
+#[test]
+fn who_waits_for_an_application_is_queued() {
+    let folder = Folder::new("watching-queued");
+    let backend = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = backend.local_addr().unwrap();
+    let text = format!(
+        "workers 2\nlisten \"127.0.0.1:0\"\nsite \"a.test\" {{\n\
+         proxy \"http://{address}\" {{ connections 1; queue length=1 age=\"30s\" }}\n}}\n"
+    );
+    let server = Server::with_config(&folder, &text);
+    let begin = |path: &str| {
+        let mut client = TcpStream::connect(&server.address).unwrap();
+        write!(client, "GET {path} HTTP/1.1\r\nHost: a.test\r\n\r\n").unwrap();
+        client
+    };
+    let first = begin("/first");
+    let (application, _) = backend.accept().unwrap();
+    let second = begin("/second");
+    let shown = |phase: &str| {
+        let said = server.tell(&["status", "requests", "--json"]).stdout;
+        let table: Value = serde_json::from_str(&said).unwrap();
+        table["requests"].as_array().unwrap().iter().find(|row| row["phase"] == phase).cloned()
+    };
+    let row = wait_for(|| shown("queued"), "a request that waits");
+    assert_eq!((&row["target"], &row["upstream"]), (&"/second".into(), &address.to_string().into()), "{row}");
+    assert_eq!(shown("answering").unwrap()["target"], "/first");
+    assert_eq!(server.status()["stats"]["gateway_queued"]["current"], 1);
+    let last = |name: &str| history(&server, "10m")["series"][name].as_array().unwrap().last().cloned();
+    wait_for(|| (last("waiting")?.as_f64()? > 0.0).then_some(()), "one that waits in the history");
+    let refused = get(&server.address, "/third");
+    assert!(refused.is_err_and(|answer| answer.to_string().contains("503")), "there is no room");
+    let risen = || {
+        history(&server, "10m")["series"]["refused"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .any(|value| value.as_f64() > Some(0.0))
+    };
+    wait_for(|| risen().then_some(()), "the refusal in the history");
+    let ended = server.tell(&["cancel", "--upstream", &address.to_string()]);
+    assert_eq!(ended.code, Some(0), "{}{}", ended.stdout, ended.stderr);
+    wait_for(
+        || (server.status()["stats"]["gateway_queued"]["current"] == 0).then_some(()),
+        "nobody who waits",
+    );
+    drop((first, second, application));
 }
 
 // ---------------------------------------------------------------- history

@@ -14,7 +14,6 @@ use crate::context::Ctx;
 use crate::rate::Pace;
 use crate::response::{Author, Body, FilePiece, Head, Message, Part, Response};
 use std::io;
-use std::num::NonZeroU64;
 use std::ops::Range;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
@@ -53,12 +52,32 @@ pub(super) struct Output<F> {
     pub(super) sent: u64,
     /// A file could not be read as far as was announced.
     pub(super) is_cut: bool,
-    /// The time to its first byte has been counted; that of what is sent in one step is the time of all of it.
-    pub(super) has_first_byte: bool,
-    /// Nanoseconds until its head, where statistics count no more of its time ([`Author::Live`]).
-    live_after: Option<NonZeroU64>,
+    timing: Timing,
     /// For a log that shows fields of responses.
     pub(super) fields: Option<Box<FieldLines>>,
+}
+
+/// What is timed of a response.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Timing {
+    /// All of it: what is sent in one step has no first byte of its own.
+    Whole,
+    /// The time to its first byte was counted already.
+    FirstByte,
+    /// Nothing: it goes on for as long as somebody listens ([`Author::Live`]).
+    Live,
+    /// The same, and the time to its first byte was counted already.
+    LiveFirstByte,
+}
+
+impl Timing {
+    pub(super) fn has_first_byte(self) -> bool {
+        matches!(self, Timing::FirstByte | Timing::LiveFirstByte)
+    }
+
+    pub(super) fn is_live(self) -> bool {
+        matches!(self, Timing::Live | Timing::LiveFirstByte)
+    }
 }
 
 /// Where content comes from.
@@ -153,8 +172,7 @@ impl<F: Default> Output<F> {
             overhead: 0,
             sent: 0,
             is_cut: false,
-            has_first_byte: false,
-            live_after: None,
+            timing: Timing::Whole,
             fields: None,
         }
     }
@@ -333,18 +351,18 @@ impl<F> Output<F> {
     /// Counts the time to the first byte of a response that takes several steps: as soon as its head is ready to be sent.
     #[inline]
     pub(super) fn time_first_byte(&mut self, cx: &Ctx, request: &Request) {
-        if self.has_begun && !self.is_complete() && !self.has_first_byte {
-            self.has_first_byte = true;
+        if self.has_begun && !self.is_complete() && !self.timing.has_first_byte() {
+            self.timing = if self.timing.is_live() { Timing::LiveFirstByte } else { Timing::FirstByte };
             let elapsed = Elapsed::nanos(monotonic_ns().saturating_sub(request.started));
             cx.stats.series.took(request.series, Phase::FirstByte, elapsed);
         }
     }
 
-    /// Notes whose words these are, as soon as the head is ready to be sent.
+    /// Notes whose words these are, as soon as its head is made.
     #[inline]
-    pub(super) fn note_author(&mut self, author: Author, request: &Request) {
+    pub(super) fn note_author(&mut self, author: Author) {
         if author == Author::Live {
-            self.live_after = NonZeroU64::new(monotonic_ns().saturating_sub(request.started));
+            self.timing = Timing::Live;
         }
     }
 
@@ -360,8 +378,7 @@ impl<F> Output<F> {
                 sent: self.sent,
                 overhead: self.overhead.into(),
                 is_cut: self.is_cut,
-                has_first_byte: self.has_first_byte,
-                live_after: self.live_after,
+                timing: self.timing,
                 fields: self.fields.as_deref(),
             },
         );

@@ -7,7 +7,7 @@ use crate::log;
 use std::io;
 use tidegate_http::{Method, Status};
 use tidegate_io::socket::Received;
-use tidegate_tls::SessionError;
+use tidegate_tls::{Resumption, SessionError};
 
 /// The name of HTTP/2 in ALPN (RFC 9113 section 3.2).
 const ALPN_H2: &[u8] = b"h2";
@@ -80,6 +80,12 @@ impl Connection {
         }
         if let Some(handshake) = self.transport.handshake() {
             cx.stats.tls_handshakes.add(faults::kind_of_handshake(handshake.resumption), 1);
+            if handshake.resumption == Resumption::Refused
+                && let Some(address) = self.peer.ip()
+                && cx.ticket_clients.is_new(address)
+            {
+                cx.stats.tls_ticket_clients.add(1);
+            }
             if handshake.protocol == Some(ALPN_H2) {
                 self.begin_h2(cx);
             }

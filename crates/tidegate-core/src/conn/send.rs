@@ -5,7 +5,7 @@
 
 use super::backlog::Backlog;
 use super::content::Incoming;
-use super::output::{self, Framer, HeadParts, Piece, Pieces, Source};
+use super::output::{self, Framer, HeadParts, Piece, Pieces, Source, Timing};
 use super::pieces::Turn;
 use super::receive::push_interim;
 use super::stream::Http1Framer;
@@ -17,7 +17,6 @@ use crate::response::{Body, Head, Message, Response};
 use crate::slow::SlowEnd;
 use crate::tail::TailEnd;
 use std::io;
-use std::num::NonZeroU64;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 use tidegate_http::{FieldLines, Status, Version};
@@ -114,10 +113,8 @@ pub(super) struct Done<'a> {
     pub overhead: u64,
     /// A file could not be read as far as was announced.
     pub is_cut: bool,
-    /// Its first byte has been timed.
-    pub has_first_byte: bool,
-    /// Nanoseconds until its head, where statistics count no more of its time.
-    pub live_after: Option<NonZeroU64>,
+    /// What was timed of it.
+    pub timing: Timing,
     /// For a log that shows fields of responses.
     pub fields: Option<&'a FieldLines>,
 }
@@ -162,11 +159,12 @@ pub(super) fn tally(cx: &mut Ctx, told: Told<'_>, request: &Request, done: &Done
     let nanos = monotonic_ns().saturating_sub(request.started);
     cx.stats.sent_bytes.add(done.sent);
     cx.stats.responses.add(done.status.0);
-    let counted = done.live_after.map_or(nanos, NonZeroU64::get);
+    let counted = if done.timing.is_live() { 0 } else { nanos };
     let elapsed = Elapsed::nanos(counted);
     cx.stats.latency.record_elapsed(elapsed);
     let Request { series, received, .. } = *request;
-    let Done { status, sent, has_first_byte, .. } = *done;
+    let Done { status, sent, timing, .. } = *done;
+    let has_first_byte = timing.has_first_byte();
     let answered = Answered { status: status.0, received, sent, elapsed, has_first_byte };
     let is_slow = cx.stats.series.answered(series, &answered);
     // How long a tunnel is open says nothing about anybody.
@@ -287,10 +285,9 @@ impl Connection {
             Some(message) if !cx.log.shows_responses() => match self.send_prebuilt(cx, message, is_last) {
                 Ok(Begun { head, sent, is_complete: true }) => {
                     let (sent, overhead) = (sent as u64, head as u64);
-                    let (is_cut, has_first_byte) = (false, false);
+                    let (is_cut, timing) = (false, Timing::Whole);
                     let status = response.status;
-                    let (live_after, fields) = (None, None);
-                    let done = Done { status, sent, overhead, is_cut, has_first_byte, live_after, fields };
+                    let done = Done { status, sent, overhead, is_cut, timing, fields: None };
                     tally(cx, told, request, &done);
                     return Ok(None);
                 }
@@ -384,7 +381,7 @@ impl Connection {
         let mut framer = Http1Framer { framing, connection };
         framer.head(&parts, framing == ResponseFraming::None, &mut self.batch);
         let mut output = Output::begun(status, self.batch.len() - begin, 0);
-        output.note_author(response.author, request);
+        output.note_author(response.author);
         if is_tunnel || (!request.head_only && framing != ResponseFraming::None) {
             output.framing.is_chunked = !is_tunnel && framing == ResponseFraming::Chunked;
             match response.body {

@@ -9,6 +9,7 @@ use crate::conn::in_flight::RequestUnderWay;
 use crate::log::{push_json_escaped, push_json_member};
 use crate::selection::{Candidate, Selection, Selector};
 use crate::series::push_series;
+use crate::trace::Trace;
 use tidegate_io::Key;
 use tidegate_io::clock::monotonic_ns;
 use tidegate_stats::series::SeriesId;
@@ -73,8 +74,11 @@ impl Worker {
         String::from_utf8_lossy(&out).into_owned()
     }
 
-    /// Those that were slow.
+    /// Those that were slow; none where the settings count nothing of routes.
     fn slow(&self) -> String {
+        if !self.cx.engine.settings.statistics.of_sites {
+            return "{\"requests\":[]}".to_owned();
+        }
         self.cx.slow.to_json(|id| self.cx.stats.series.name(id))
     }
 
@@ -149,7 +153,7 @@ impl Worker {
 fn candidate<'a>(request: &'a RequestUnderWay<'_>, upstream: &'a mut String, now: u64) -> Candidate<'a> {
     let entry = request.record.map(|record| record.entry());
     if let Some(trace) = entry.as_ref().and_then(|entry| entry.trace) {
-        trace.each_try(|asked| *upstream = asked.member());
+        *upstream = upstream_of(trace);
     }
     Candidate {
         series: request.series,
@@ -159,6 +163,15 @@ fn candidate<'a>(request: &'a RequestUnderWay<'_>, upstream: &'a mut String, now
         nanos: now.saturating_sub(request.started),
         upstream,
     }
+}
+
+/// The application that a request waits for a place on, else the member that was asked last; empty where there is neither.
+fn upstream_of(trace: &Trace) -> String {
+    trace.queued_for().unwrap_or_else(|| {
+        let mut upstream = String::new();
+        trace.each_try(|asked| upstream = asked.member());
+        upstream
+    })
 }
 
 /// A text as JSON.
@@ -172,7 +185,11 @@ fn json_text(text: &str) -> String {
 /// All of a row but its end.
 fn row(id: &str, request: &RequestUnderWay<'_>, now: u64) -> Vec<u8> {
     let age = now.saturating_sub(request.started) as f64 / 1e9;
-    let RequestUnderWay { received, sent, phase, .. } = request;
+    let RequestUnderWay { received, sent, .. } = request;
+    let entry = request.record.map(|record| record.entry());
+    let trace = entry.as_ref().and_then(|entry| entry.trace);
+    let is_queued = request.status.is_none() && trace.is_some_and(|trace| trace.queued_for().is_some());
+    let phase = if is_queued { "queued" } else { request.phase };
     let mut out =
         format!("{{\"id\":\"{id}\",\"age\":{age:.6},\"received\":{received},\"sent\":{sent}").into_bytes();
     if let Some(status) = request.status {
@@ -180,17 +197,13 @@ fn row(id: &str, request: &RequestUnderWay<'_>, now: u64) -> Vec<u8> {
     }
     push_json_member(&mut out, "phase", phase.as_bytes());
     push_json_member(&mut out, "protocol", request.version.name().as_bytes());
-    let entry = request.record.map(|record| record.entry());
     let client = entry.as_ref().map_or(request.client, |entry| entry.client);
     push_json_member(&mut out, "client", client.to_string().as_bytes());
     let Some(entry) = entry else { return out };
     push_json_member(&mut out, "method", entry.method.as_bytes());
     push_json_member(&mut out, "target", entry.target.as_bytes());
     push_json_member(&mut out, "host", entry.authority.as_bytes());
-    let mut upstream = String::new();
-    if let Some(trace) = entry.trace {
-        trace.each_try(|asked| upstream = asked.member());
-    }
+    let upstream = entry.trace.map(|trace| upstream_of(trace)).unwrap_or_default();
     if !upstream.is_empty() {
         push_json_member(&mut out, "upstream", upstream.as_bytes());
     }

@@ -109,6 +109,8 @@ pub struct Folder {
     pub path: PathBuf,
     /// What is written there: `the access log`.
     pub purpose: String,
+    /// Where its file system is mounted.
+    pub mount: PathBuf,
     /// Bytes of its file system that can be written.
     pub free: u64,
     /// Bytes of its file system.

@@ -55,7 +55,7 @@ fn more_connections(window: &Window<'_>, limit: u64, wanted: u64) -> Change {
         sample.counted.buffer.peak.checked_div(window.peak(|sample| sample.counted.connections.current));
     let each = each.unwrap_or(0).max(CONNECTION);
     let in_memory = sample.host.available.map(|free| limit.saturating_add(free / 2 / each));
-    let new = round_up(wanted as f64, if wanted < 4096 { 16 } else { 1024 });
+    let new = round_up(wanted as f64, if wanted < 4096 { 1 } else { 1024 });
     let processes = u64::from(window.settings().processes.max(1));
     let files = sample.counted.cache_descriptors.limit;
     let for_requests = 2 * u64::from(window.settings().limits.in_flight).min(new);
@@ -78,7 +78,7 @@ fn more_connections(window: &Window<'_>, limit: u64, wanted: u64) -> Change {
         }
         room => {
             let new = room.into_iter().chain(in_memory).fold(new, u64::min);
-            let how = "half as many again and what was refused in the worst second, no more than came, within the descriptors and half of the memory there are";
+            let how = "half as many again and what was refused in the worst second, no more than came, rounded up beyond 4096, within the descriptors and half of the memory there are";
             Change::of("limits connections", limit, new, how)
         }
     }
@@ -127,7 +127,7 @@ pub(super) fn under_throttled(window: &Window<'_>) -> Vec<Seen> {
         over(idle, IDLE),
         only(counted.queued.current > 0),
     ]);
-    let new = round_up(1.5 * (counted.in_flight.current + counted.queued.current) as f64, 16);
+    let new = round_up(1.5 * (counted.in_flight.current + counted.queued.current) as f64, 1);
     let sentence = || {
         format!(
             "{} of the {limit} places of `limits in-flight` are taken, of which one application gets eight ninths at most, and {} requests \

@@ -1,15 +1,15 @@
 //! Applications: silent, away, slower than their `timeout`. What counts is what clients got: a failure that another member has
 //! made up for is none.
 
-use super::{Concern, Seen, WORTH_A_WORD, of, time, were};
-use crate::window::{Sample, Window, all, over, round_up};
+use super::{Concern, Seen, WORTH_A_WORD, of, percent, time, were};
+use crate::window::{Sample, Window, all, only, over, round_up, share};
 use std::collections::BTreeMap;
 use std::time::Duration;
 use tidegate_config::Settings;
 use tidegate_config::settings::gateway::{Destination, Gateway};
 use tidegate_config::settings::{Action, Route};
 use tidegate_modules::status::Change;
-use tidegate_stats::GatewayFailure::{self, Down, Silent, Unreachable};
+use tidegate_stats::GatewayFailure::{self, Closed, Down, Malformed, Silent, Unreachable};
 use tidegate_stats::series::RouteFigures;
 
 /// Of `timeout`, what one answer of a hundred takes.
@@ -18,6 +18,11 @@ const NEAR: f64 = 0.8;
 const ANSWERS: f64 = 50.0;
 /// Of the time that applications take, what one of them takes that holds up the others.
 const MOST_TIME: f64 = 0.5;
+/// Looks in which an application has answered everything after it was away, until it counts as started again.
+const RECOVERED: usize = 3;
+/// Of the answers of an application, those of 5xx, and how many there have to be in the window.
+const OWN_ERRORS: f64 = 0.1;
+const ERRORS: u64 = 20;
 /// What failures are told of where the routes are not counted by themselves.
 const UNNAMED: &str = "applications";
 
@@ -46,7 +51,7 @@ impl Behind<'_> {
     }
 
     /// What its route has counted.
-    fn figures<'s>(&self, sample: &'s Sample) -> Option<&'s RouteFigures> {
+    pub(super) fn figures<'s>(&self, sample: &'s Sample) -> Option<&'s RouteFigures> {
         let site = sample.info.series.site(&self.site)?;
         site.routes.iter().find(|(name, _)| *name == self.name).map(|(_, figures)| figures)
     }
@@ -226,14 +231,13 @@ fn nearly_too_slow(window: &Window<'_>, route: &Behind<'_>) -> Option<Seen> {
         )
     };
     of(window, route.subject(), ratio, sentence, || {
-        let new = Duration::from_secs(round_up(1.5 * latest, 5));
+        let new = Duration::from_secs(round_up(1.5 * latest, 1));
         let text = tidegate_config::duration_text;
-        Change::of(
-            "timeout",
-            text(timeout),
-            text(new),
-            "1.5 times the slowest of a thousand; better, find what it waits for: `tidegate status slow`",
-        )
+        let how = format!(
+            "1.5 times the {} of the slowest of a thousand, in whole seconds; better, find what it waits for: `tidegate status slow`",
+            time(latest)
+        );
+        Change::of("timeout", text(timeout), text(new), &how)
     })
 }
 
@@ -289,13 +293,121 @@ fn away(window: &Window<'_>, routes: &[&Behind<'_>]) -> Option<Seen> {
             several => format!(" and {} more", several - 1),
         };
         format!(
-            "{name}: {} turned away {} (route {most}{others}) since nothing accepts connections there; clients got 502 or 503",
+            "{name} (route {most}{others}): {} turned away {} since nothing accepts connections there; clients got 502 or 503",
             were(window.risen(away), "request"),
             window.span()
         )
     };
     let seen = of(window, name.clone(), window.events(away), sentence, start_it)?;
-    Some(seen.concerning([Concern::Application(key(to))]))
+    let is_over = answers_again(window, routes, away);
+    Some(Seen { is_over, ..seen.concerning([Concern::Application(key(to))]) })
+}
+
+/// Whether it has answered in each of the last looks, and none of them has seen a failure: somebody has started it again.
+fn answers_again(window: &Window<'_>, routes: &[&Behind<'_>], failed: impl Fn(&Sample) -> u64) -> bool {
+    let answered = |sample: &Sample| -> u64 {
+        routes.iter().map(|route| route.figure(sample, |figures| figures.times.application.count())).sum()
+    };
+    let (answered, failed) = (window.steps(answered), window.steps(failed));
+    let lately = answered.iter().zip(&failed).rev().take(RECOVERED);
+    answered.len() >= RECOVERED && lately.into_iter().all(|(answered, failed)| *answered > 0 && *failed == 0)
+}
+
+/// Applications that are reached, and break off or talk nonsense.
+pub(super) fn breaks(window: &Window<'_>) -> Vec<Seen> {
+    let routes = behind(window);
+    let broken = |sample: &Sample| unnamed(sample, &routes, &[Closed, Malformed]);
+    let unnamed = of(
+        window,
+        UNNAMED,
+        window.events(broken),
+        || {
+            format!(
+                "{} broken off {} by an application that closed the connection, or has answered what is no answer, on routes that are not \
+                 counted by themselves; clients got 502, or a part of the answer",
+                were(window.risen(broken), "request"),
+                window.span()
+            )
+        },
+        read_its_log,
+    );
+    routes.iter().filter_map(|route| breaks_off(window, route)).chain(unnamed).collect()
+}
+
+fn read_its_log() -> Change {
+    Change::told(
+        "look at what the application writes when it happens; the error log of this server has a line for each, with the time and the request",
+    )
+}
+
+fn breaks_off(window: &Window<'_>, route: &Behind<'_>) -> Option<Seen> {
+    let broken = |sample: &Sample| route.failed(sample, &[Closed, Malformed]);
+    if window.risen(broken) == 0 {
+        return None;
+    }
+    let window = &window.quoting(route.setting(|gateway| gateway.to.clone()));
+    let sentence = || {
+        let kinds = [(Closed, "closed the connection"), (Malformed, "answered what is no answer")];
+        let kinds = kinds.map(|(why, what)| (window.risen(|sample| route.failed(sample, &[why])), what));
+        let kinds: Vec<_> = kinds.iter().filter(|(count, _)| *count > 0).collect();
+        let kinds: Vec<_> = kinds.iter().map(|(count, what)| format!("{count} times it {what}")).collect();
+        format!(
+            "{}: {} broken off {} by the application, {}; clients got 502, or a part of the answer",
+            route.with_application(),
+            were(window.risen(broken), "request"),
+            window.span(),
+            kinds.join(", ")
+        )
+    };
+    let seen = of(window, route.subject(), window.events(broken), sentence, read_its_log)?;
+    Some(seen.concerning([route.concern()]))
+}
+
+/// Applications whose answers are errors.
+pub(super) fn errors(window: &Window<'_>) -> Vec<Seen> {
+    let of_route = |route: &Behind<'_>| {
+        let window = &window.quoting(route.setting(|gateway| gateway.to.clone()));
+        let of_all = share(
+            window.step(|sample| own_errors(route, sample)),
+            window.step(|sample| requests(route, sample)),
+        );
+        let many = only(window.risen(|sample| own_errors(route, sample)) >= ERRORS);
+        let sentence = || {
+            format!(
+                "{}: {} of what the application has answered are errors (5xx), {} {}",
+                route.with_application(),
+                percent(of_all),
+                window.risen(|sample| own_errors(route, sample)),
+                window.span()
+            )
+        };
+        let seen = of(window, route.subject(), all([over(of_all, OWN_ERRORS), many]), sentence, || {
+            Change::told(format!(
+                "look at the log of the application; `tidegate tail --site {} --route '{}' --status 5xx` shows which requests they are",
+                route.site, route.name
+            ))
+        })?;
+        Some(seen.concerning([route.concern()]))
+    };
+    behind(window).iter().filter_map(of_route).collect()
+}
+
+/// Requests of a route that an application was there for.
+fn requests(route: &Behind<'_>, sample: &Sample) -> u64 {
+    route.figure(sample, |figures| figures.requests().saturating_sub(failures(figures)))
+}
+
+/// Its answers of 5xx that were none of this server's: what that has refused for want of room is taken for this route's.
+fn own_errors(route: &Behind<'_>, sample: &Sample) -> u64 {
+    let counted = &sample.counted;
+    let limits: u64 = sample.info.rates.iter().map(|rate| rate.refused).sum();
+    let refused = counted.queue_refusals.total().saturating_add(counted.requests_shed).saturating_add(limits);
+    route.figure(sample, |figures| figures.class(5).saturating_sub(failures(figures)).saturating_sub(refused))
+}
+
+/// Clients that got an error in place of the application's answer.
+fn failures(figures: &RouteFigures) -> u64 {
+    GatewayFailure::ALL.iter().map(|why| figures.failed(*why)).sum()
 }
 
 /// Where an application is, as the settings say.

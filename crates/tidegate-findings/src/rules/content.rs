@@ -138,12 +138,21 @@ fn told_routes(routes: &[String]) -> String {
     if is_few { format!(" (route {})", routes.join(", ")) } else { String::new() }
 }
 
+/// Clients that have to show such tickets.
+const TICKET_CLIENTS: u64 = 5;
+
 pub(super) fn tickets(window: &Window<'_>) -> Vec<Seen> {
     let kind = |kind| move |sample: &Sample| sample.counted.tls_handshakes.count(kind);
     let all_of = window.risen(|sample| sample.counted.tls_handshakes.total());
     let refused = share(window.risen(kind(Handshake::Refused)), all_of);
     let resumed = share(window.risen(kind(Handshake::Resumed)), all_of);
-    let ratio = all([over(refused, TICKETS_REFUSED), over(1.0 - resumed, NOT_RESUMED), only(all_of >= 100)]);
+    // One who shows tickets of somebody else over and over is no matter of this server.
+    let clients = window.risen(|sample| sample.counted.tls_ticket_clients);
+    let ratio = all([
+        over(refused, TICKETS_REFUSED),
+        over(1.0 - resumed, NOT_RESUMED),
+        only(all_of >= 100 && clients >= TICKET_CLIENTS),
+    ]);
     let sentence = || {
         format!(
             "{} of the clients that connect show a ticket that is good for nothing here, and {} of all are resumed: the others pay for a full handshake",

@@ -1,7 +1,9 @@
 //! What the server needs beside its clients: logs, disks, its own processes, name servers, directories.
 
 use super::{Concern, Seen, bytes, concerning, of, of_server, percent, were};
+use crate::Folder;
 use crate::window::{Sample, Window, over, under};
+use std::collections::BTreeMap;
 use std::path::Path;
 use tidegate_modules::status::Change;
 
@@ -43,26 +45,35 @@ fn lost_lines(window: &Window<'_>, log: &str, lost: impl Fn(&Sample) -> u64) -> 
 }
 
 pub(super) fn disk_full(window: &Window<'_>) -> Vec<Seen> {
-    let folder = |folder: &crate::Folder| {
-        let left = folder.free as f64 / folder.size.max(1) as f64;
-        let path = folder.path.display().to_string();
-        let sentence = || {
-            format!(
-                "the file system of {} ({path}) has {} left, {} of it: when it is full, what is written there is lost",
-                folder.purpose,
-                bytes(folder.free),
-                percent(left)
-            )
-        };
-        let seen = of(window, path.clone(), under(left, LEFT), sentence, || {
-            Change::told(format!(
-                "make room there (`du -xh {path} | sort -h`), rotate logs, or write {} elsewhere",
-                folder.purpose
-            ))
-        });
-        seen.map(|seen| seen.concerning([Concern::Folder(folder.path.clone())]))
+    let mut mounts: BTreeMap<&Path, Vec<&Folder>> = BTreeMap::new();
+    for folder in window.now().host.folders.iter().filter(|folder| folder.size > 0) {
+        mounts.entry(&folder.mount).or_default().push(folder);
+    }
+    mounts.into_iter().filter_map(|(mount, folders)| file_system(window, mount, &folders)).collect()
+}
+
+/// A file system, and what is written to it.
+fn file_system(window: &Window<'_>, mount: &Path, folders: &[&Folder]) -> Option<Seen> {
+    let Folder { free, size, .. } = folders.first()?;
+    let left = *free as f64 / (*size).max(1) as f64;
+    let mount = mount.display().to_string();
+    let written: Vec<_> =
+        folders.iter().map(|folder| format!("{} ({})", folder.purpose, folder.path.display())).collect();
+    let sentence = || {
+        format!(
+            "the file system {mount} has {} left, {} of it: when it is full, what is written there is lost: {}",
+            bytes(*free),
+            percent(left),
+            written.join(", ")
+        )
     };
-    window.now().host.folders.iter().filter(|folder| folder.size > 0).filter_map(folder).collect()
+    let seen = of(window, mount.clone(), under(left, LEFT), sentence, || {
+        Change::told(format!(
+            "make room there (`du -xh {mount} | sort -h | tail -n 50` shows what takes the most), rotate logs, or write elsewhere"
+        ))
+    })?;
+    let concerns: Vec<_> = folders.iter().map(|folder| Concern::Folder(folder.path.clone())).collect();
+    Some(seen.concerning(concerns))
 }
 
 pub(super) fn server_crashes(window: &Window<'_>) -> Vec<Seen> {

@@ -51,6 +51,8 @@ pub(crate) struct Seen {
     pub quoted: Vec<Quoted>,
     /// What it is a matter of beside its subject. Something else follows from it only where it is a matter of the same.
     pub concerns: Vec<Concern>,
+    /// What has caused it is gone for certain: nobody need be told for longer, whatever the figure still is.
+    pub is_over: bool,
 }
 
 /// What something is a matter of.
@@ -141,6 +143,8 @@ pub(crate) const RULES: &[Rule] = &[
     rule("link-full", STEADY, &[], network::link_full),
     rule("application-slow", AT_ONCE, &["pool-too-large", "application-down"], applications::slow),
     rule("application-down", AT_ONCE, &["pool-crashes"], applications::down),
+    rule("application-breaks", AT_ONCE, &["pool-crashes"], applications::breaks),
+    rule("application-errors", STEADY, &[], applications::errors),
     rule("pool-crashes", AT_ONCE, &["pool-memory"], pools::crashes),
     rule("pool-memory", STEADY, &[], pools::memory),
     rule("pool-too-large", STEADY, &[], pools::too_large),
@@ -154,8 +158,22 @@ pub(crate) const RULES: &[Rule] = &[
     rule("opcache-full", AT_ONCE, &[], pools::opcache_full),
     rule("member-flaps", AT_ONCE, &[], upstreams::member_flaps),
     rule("upstream-queue-full", AT_ONCE, &["application-slow", "member-flaps"], upstreams::queue_full),
+    rule("upstream-too-small", STEADY, &["application-slow", "member-flaps"], upstreams::too_small),
+    rule(
+        "application-queue-age",
+        AT_ONCE,
+        &[
+            "pool-too-large",
+            "pool-too-small",
+            "pool-crashes",
+            "upstream-too-small",
+            "application-slow",
+            "member-flaps",
+        ],
+        upstreams::queue_age,
+    ),
     rule("upstream-reconnects", STEADY, &["application-down"], upstreams::reconnects),
-    rule("retries-amplify", STEADY, &["application-down"], upstreams::retries),
+    rule("retries-amplify", STEADY, &["pool-crashes", "application-down"], upstreams::retries),
     rule("file-cache-small", STEADY, &[], content::file_cache_small),
     rule("compress-again", STEADY, &[], content::compress_again),
     rule("tickets", STEADY, &[], content::tickets),
@@ -214,6 +232,7 @@ fn of(
         length: window.length(),
         quoted: window.quoted(),
         concerns: Vec::new(),
+        is_over: false,
     })
 }
 

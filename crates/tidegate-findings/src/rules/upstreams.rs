@@ -1,12 +1,14 @@
 //! Upstreams, and the queues before applications: members that come and go, queues that are full, connections and retries.
 
-use super::applications::{Behind, application, behind};
-use super::{Concern, FullQueue, SERVER, Seen, of, percent, were};
+use super::applications::{Behind, application, behind, gateway_of};
+use super::{Concern, FullQueue, SERVER, Seen, of, percent, time, were};
 use crate::window::{Sample, Window, all, only, over, round_up, share};
+use std::time::Duration;
 use tidegate_config::Settings;
-use tidegate_config::settings::gateway::Destination;
+use tidegate_config::settings::gateway::{Connections, Destination};
 use tidegate_config::settings::upstream::Upstream;
 use tidegate_modules::gateway::balance::report::GroupReport;
+use tidegate_modules::gateway::supervise::status::PoolStatus;
 use tidegate_modules::status::Change;
 use tidegate_stats::GatewayFailure;
 
@@ -22,6 +24,10 @@ const CONNECTS: f64 = 100.0;
 const PORTS: f64 = 0.8;
 /// Of the requests to applications, those that were sent once more.
 const RETRIED: f64 = 0.05;
+/// With this share of idle processors an application on this machine could serve more at once.
+const IDLE: f64 = 0.3;
+/// How busy the connections to an application should be.
+const BUSY_PLACES: f64 = 0.7;
 /// Requests in the window without which that means nothing.
 const REQUESTS: u64 = 100;
 
@@ -144,6 +150,123 @@ fn queue_of_route(window: &Window<'_>, route: &Behind<'_>) -> Option<Seen> {
     Some(seen.concerning([route.concern()]))
 }
 
+/// The `connections` of a route, or the places of the members of an upstream, all taken while processors are idle.
+pub(super) fn too_small(window: &Window<'_>) -> Vec<Seen> {
+    let groups = window.now().info.upstreams.iter().filter_map(|report| too_few_members(window, report));
+    let routes = behind(window);
+    groups.chain(routes.iter().filter_map(|route| too_few_connections(window, route))).collect()
+}
+
+fn too_few_members(window: &Window<'_>, report: &GroupReport) -> Option<Seen> {
+    let name = report.name.as_str();
+    let window = &window.quoting(setting_of(name, |upstream| {
+        upstream.members.iter().map(|member| member.places).collect::<Vec<_>>()
+    }));
+    let (waiting, idle) = (report.demand.waiting, window.idle());
+    let in_use: usize = report.members.iter().map(|member| member.in_use as usize).sum();
+    let ratio = all([over(waiting as f64, 1.0), over(idle, IDLE)]);
+    let sentence = || {
+        format!(
+            "upstream {name}: its members serve {in_use} requests and {waiting} wait for a place on one, while {} of the processors here are \
+             idle",
+            percent(idle)
+        )
+    };
+    let seen = of(window, name, ratio, sentence, || {
+        Change::told("more `places` for members that can serve more at once, or more members")
+    })?;
+    Some(seen.concerning([Concern::Application(name.to_owned())]))
+}
+
+fn too_few_connections(window: &Window<'_>, route: &Behind<'_>) -> Option<Seen> {
+    let Connections::Most(most) = route.gateway.connections else { return None };
+    let window = &window.quoting(route.setting(|gateway| (gateway.connections, gateway.to.clone())));
+    let waited = window.step_times_of(|sample| Some(&route.figures(sample)?.times.queue));
+    // By Little's law so many wait at once, on average.
+    let waiting = waited.sum_nanos() as f64 / 1e9 / window.step_seconds();
+    let idle = window.idle();
+    let ratio = all([over(waiting, 1.0), over(idle, IDLE)]);
+    let new = round_up((f64::from(most) + waiting) / BUSY_PLACES, 1);
+    let sentence = || {
+        format!(
+            "{}: its {most} `connections` to {} are taken and {waiting:.1} requests wait on average, one in a hundred for {} and longer, while {} \
+             of the processors here are idle",
+            route.subject(),
+            application(route.settings, &route.gateway.to),
+            time(waited.quantile(0.99).as_secs_f64()),
+            percent(idle)
+        )
+    };
+    let seen = of(window, route.subject(), ratio, sentence, || {
+        let how = "what is under way and waits, at 70 %, where the application can serve so many at once";
+        Change::of("connections", most, new, how)
+    })?;
+    Some(seen.concerning([route.concern()]))
+}
+
+/// Requests that waited longer for a pool, an upstream or an address than its queue allows.
+pub(super) fn queue_age(window: &Window<'_>) -> Vec<Seen> {
+    let settings = window.settings();
+    let pools = settings.pools.iter().filter_map(|pool| {
+        let name = pool.name.clone();
+        let refused = |sample: &Sample| {
+            sample
+                .info
+                .pools
+                .iter()
+                .find(|pool| pool.name == name)
+                .map_or(0, |pool| pool.demand.refused_too_old)
+        };
+        let own = name.clone();
+        let window = window.quoting(move |settings| {
+            settings.pools.iter().find(|pool| pool.name == own).map(|pool| (pool.queue.clone(), pool.places))
+        });
+        waited_too_long(&window, (format!("pool {name}"), &name), pool.queue.age, refused)
+    });
+    let groups = settings.upstreams.iter().filter_map(|upstream| {
+        let name = upstream.name.as_str();
+        let refused = |sample: &Sample| group(sample, name).map_or(0, |group| group.demand.refused_too_old);
+        let window = window.quoting(setting_of(name, |upstream| {
+            let places: Vec<_> = upstream.members.iter().map(|member| member.places).collect();
+            (upstream.queue.clone(), places)
+        }));
+        waited_too_long(&window, (format!("upstream {name}"), name), upstream.queue.age, refused)
+    });
+    let routes = behind(window);
+    let routes = routes.iter().filter(|route| !matches!(route.gateway.to, Destination::Named(_)));
+    let routes = routes.filter_map(|route| {
+        let refused = |sample: &Sample| route.failed(sample, &[GatewayFailure::QueueAge]);
+        let window = window
+            .quoting(route.setting(|gateway| (gateway.queue_age, gateway.connections, gateway.to.clone())));
+        let seen = waited_too_long(&window, (route.subject(), ""), route.gateway.queue_age, refused)?;
+        Some(seen.concerning([route.concern()]))
+    });
+    pools.chain(groups).chain(routes).collect()
+}
+
+fn waited_too_long(
+    window: &Window<'_>,
+    (subject, application): (String, &str),
+    age: Duration,
+    refused: impl Fn(&Sample) -> u64,
+) -> Option<Seen> {
+    let sentence = || {
+        format!(
+            "{subject}: {} refused {} after waiting {} for a place on the application (`queue age`)",
+            were(window.risen(&refused), "request"),
+            window.span(),
+            tidegate_config::duration_text(age)
+        )
+    };
+    let seen = of(window, subject.clone(), window.events(&refused), sentence, || {
+        Change::told(
+            "let answers come sooner (`tidegate status slow`), or more at once where the application can (`connections` of the route, `places` of \
+             members, `processes` of a pool); a longer `age` makes clients wait, and a shorter `queue length` refuses them sooner",
+        )
+    })?;
+    Some(seen.concerning([Concern::Application(application.to_owned())]))
+}
+
 pub(super) fn reconnects(window: &Window<'_>) -> Vec<Seen> {
     let ports = window
         .now()
@@ -237,6 +360,16 @@ fn retries_of_others(window: &Window<'_>) -> Option<Seen> {
     let retries = window.step(|sample| sample.counted.gateway_retries).saturating_sub(window.step(of_groups));
     let again = share(retries, window.step(asked));
     let ratio = all([over(again, RETRIED), only(window.risen(asked) >= REQUESTS)]);
+    // Who closes connections by ending is a pool that crashes.
+    let ended = |pool: &&PoolStatus| {
+        window.risen(|sample| {
+            sample.info.pools.iter().find(|known| known.name == pool.name).map_or(0, |pool| pool.restarts)
+        }) > 0
+    };
+    let crashed = window.now().info.pools.iter().filter(ended);
+    let mut concerns = vec![Concern::Machine];
+    concerns.extend(crashed.map(|pool| Concern::Application(pool.name.clone())));
+    let window = &window.quoting(keep_timeouts);
     let sentence = || {
         format!(
             "{} of the requests to applications are sent once more, since the connection that they went on was being closed",
@@ -248,5 +381,11 @@ fn retries_of_others(window: &Window<'_>) -> Option<Seen> {
             "connections that the application had closed are tried anew: set `keep-timeout` below the time that it keeps them",
         )
     })?;
-    Some(seen.concerning([Concern::Machine]))
+    Some(seen.concerning(concerns))
+}
+
+/// How long routes keep their idle connections to applications.
+fn keep_timeouts(settings: &Settings) -> Vec<Duration> {
+    let routes = settings.sites.iter().flat_map(|site| &site.routes);
+    routes.filter_map(gateway_of).map(|gateway| gateway.keep_timeout).collect()
 }

@@ -30,6 +30,7 @@ pub fn disk(free: u64) -> Vec<Folder> {
     vec![Folder {
         path: "/var/log".into(),
         purpose: "the access log".into(),
+        mount: "/var".into(),
         free: free << 20,
         size: 1000 << 20,
     }]
@@ -256,8 +257,14 @@ pub const SERVER: &[Case] = &[
     ),
     (
         "tickets",
-        |s| s.stats.tls_handshakes.add(Handshake::Refused, 300),
-        Some(|s| s.stats.tls_handshakes.add(Handshake::Refused, 10)),
+        |s| {
+            s.stats.tls_handshakes.add(Handshake::Refused, 300);
+            s.stats.tls_ticket_clients.add(60);
+        },
+        Some(|s| {
+            s.stats.tls_handshakes.add(Handshake::Refused, 10);
+            s.stats.tls_ticket_clients.add(10);
+        }),
     ),
     (
         "certificate-ends",
@@ -307,7 +314,52 @@ pub const APPLICATIONS: &[Case] = &[
     (
         "application-down",
         |s| s.fail(PHP, GatewayFailure::Down, 3),
-        Some(|s| s.fail(APP, GatewayFailure::Unreachable, 3 * u64::from(s.is_once()))),
+        Some(|s| s.fail(PHP, GatewayFailure::Unreachable, 3 * u64::from(s.is_once()))),
+    ),
+    (
+        "application-breaks",
+        |s| s.fail(APP, GatewayFailure::Closed, 3),
+        Some(|s| s.fail(APP, GatewayFailure::Malformed, 3 * u64::from(s.is_once()))),
+    ),
+    (
+        "application-errors",
+        |s| s.info.series.sites[0].routes[APP].1.answers[4] += 500,
+        Some(|s| s.info.series.sites[0].routes[APP].1.answers[4] += 50),
+    ),
+    (
+        "upstream-too-small",
+        |s| {
+            s.idle();
+            (0..50).for_each(|_| s.queue.record(Duration::from_secs(1)));
+        },
+        Some(|s| {
+            s.idle();
+            (0..50).for_each(|_| s.queue.record(Duration::from_millis(100)));
+        }),
+    ),
+    (
+        // The same before the members of an upstream.
+        "upstream-too-small",
+        |s| {
+            s.idle();
+            s.info.upstreams[0].demand.waiting = 5;
+        },
+        None,
+    ),
+    (
+        "application-queue-age",
+        |s| s.fail(2, GatewayFailure::QueueAge, 3),
+        Some(|s| s.fail(2, GatewayFailure::QueueAge, 3 * u64::from(s.is_once()))),
+    ),
+    (
+        "application-queue-age",
+        |s| s.info.upstreams[0].demand.refused_too_old += 4,
+        Some(|s| s.info.upstreams[0].demand.refused_too_old += 4 * u64::from(s.is_once())),
+    ),
+    (
+        "application-queue-age",
+        |s| s.pool().demand.refused_too_old += 4,
+        Some(|s| s.pool().demand.refused_too_old += 4 * u64::from(s.is_once())),
     ),
     (
         "pool-crashes",

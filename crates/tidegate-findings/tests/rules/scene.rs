@@ -62,6 +62,8 @@ pub struct Scene {
     pub settings: Arc<Settings>,
     /// Times that the application of `/app/*` took, and those that it took to connect to it.
     pub application: Histogram,
+    /// Waits for a place on the one address of `/*`.
+    pub queue: Histogram,
     pub connect: Histogram,
     /// Of each route, what clients got in place of an application's answer.
     failures: [Failures; 3],
@@ -101,13 +103,14 @@ impl Scene {
             not_after: Some(1_000_000_000 + 60 * 86_400),
             ..CertificateInfo::default()
         });
-        let (application, connect, failures) = Default::default();
+        let (application, queue, connect, failures) = Default::default();
         Scene {
             stats,
             info,
             host: host(),
             settings: settings.clone(),
             application,
+            queue,
             connect,
             failures,
             step: 0,
@@ -193,6 +196,8 @@ impl Scene {
         }
         let times = &mut info.series.sites[0].routes[1].1.times;
         (times.application, times.connect) = (self.application.read(), self.connect.read());
+        let times = &mut info.series.sites[0].routes[2].1.times;
+        times.queue = self.queue.read();
         let mut counted = self.stats.snapshot();
         counted.workers = 2;
         let at = Duration::from_secs(10 * self.step);

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tidegate_findings::{Engine, TurnedAwayLog, Windows};
 use tidegate_modules::status::{Finding, TurnedAway};
 use tidegate_stats::{
-    AcceptError, ConnectionRefusal, Eviction, GatewayFailure, ParseError, QueueRefusal, Timeout,
+    AcceptError, ConnectionRefusal, Eviction, GatewayFailure, Handshake, ParseError, QueueRefusal, Timeout,
 };
 
 fn named<'f>(findings: &'f [Finding], name: &str) -> Vec<&'f Finding> {
@@ -324,4 +324,141 @@ fn every_limit_that_turns_away_is_listed_with_its_place() {
     assert_eq!(of("limits body-rate").0, 6);
     assert!(of("limits body-size").1.starts_with("body-size "), "{told:#?}");
     assert_eq!(told.len(), 7, "{told:#?}");
+}
+
+#[test]
+fn applications_that_break_are_told_with_what_they_do() {
+    let findings = replay(&settings(), 1.0, |s| {
+        s.fail(APP, GatewayFailure::Closed, 3);
+        s.fail(APP, GatewayFailure::Malformed, 2);
+    });
+    let breaks = one(&findings, "application-breaks");
+    assert_eq!(breaks.subject, "a.test /app/*");
+    for part in [
+        "(upstream app): 60 requests were broken off",
+        "36 times it closed the connection",
+        "24 times it answered",
+    ] {
+        assert!(breaks.sentence.contains(part), "{part}: {}", breaks.sentence);
+    }
+    // What this server itself has refused is no error of the application.
+    let findings = replay(&settings(), 1.0, |s| {
+        s.info.series.sites[0].routes[APP].1.answers[4] += 500;
+        s.stats.requests_shed.add(500);
+    });
+    assert!(named(&findings, "application-errors").is_empty(), "{findings:#?}");
+}
+
+/// Whose process ends under its requests has them sent once more: no `keep-timeout` helps against that.
+#[test]
+fn retries_of_a_pool_that_crashes_follow_from_that() {
+    let crash: fn(&mut Scene) = |s| {
+        s.pool().restarts += 1;
+        s.stats.gateway_retries.add(300);
+    };
+    let findings = replay(&settings(), 1.0, crash);
+    assert!(named(&findings, "retries-amplify").is_empty(), "{findings:#?}");
+    assert_eq!(one(&findings, "pool-crashes").also_seen, ["retries-amplify (the server)"]);
+}
+
+/// A `keep-timeout` that was changed has done what was asked for.
+#[test]
+fn another_keep_timeout_ends_the_finding_that_asks_for_it() {
+    let (mut engine, mut scene) = (Engine::new(Windows::default()), Scene::new(&settings()));
+    for look in 0..20 {
+        scene.be_well();
+        if look < 12 {
+            scene.stats.gateway_retries.add(300);
+        } else {
+            scene.settings = settings_with("connections 2;", "connections 2; keep-timeout \"2s\";");
+        }
+        engine.take(scene.sample());
+        assert_eq!(has(&engine.findings(), "retries-amplify"), (3..12).contains(&look), "look {look}");
+    }
+}
+
+/// An application that was started again is healthy, and no alert should say otherwise.
+#[test]
+fn an_application_that_answers_again_is_not_down() {
+    let mut gone = None;
+    watch(&settings(), 40, |look, scene, findings| {
+        if look < 12 {
+            scene.application = Default::default();
+            scene.fail(APP, GatewayFailure::Unreachable, 40);
+        } else if !has(findings, "application-down") {
+            gone = gone.or(Some(look));
+        }
+    });
+    assert!(gone.is_some_and(|look| (13..=17).contains(&look)), "{gone:?}");
+}
+
+#[test]
+fn values_follow_from_what_is_said() {
+    let findings = replay(&settings(), 1.0, |s| {
+        s.idle();
+        s.stats.in_flight.set(88);
+        s.stats.queued.set(3);
+        (0..100).for_each(|_| s.stats.queue_delay.record(Duration::from_millis(200)));
+    });
+    assert_eq!(one(&findings, "under-throttled").change.new.as_deref(), Some("137"), "1.5 times 91");
+    let findings = replay(&settings(), 1.0, |s| {
+        s.idle();
+        (0..50).for_each(|_| s.queue.record(Duration::from_secs(1)));
+    });
+    let small = one(&findings, "upstream-too-small");
+    assert!(
+        small.sentence.contains("its 2 `connections` to 10.0.0.9:80 are taken and 5.0 requests wait"),
+        "{}",
+        small.sentence
+    );
+    assert_eq!((small.change.old.as_deref(), small.change.new.as_deref()), (Some("2"), Some("10")));
+}
+
+#[test]
+fn what_has_passed_is_told_without_stray_commas() {
+    let mut last = Vec::new();
+    watch(&settings(), 60, |look, scene, findings| {
+        if look < 10 {
+            scene.info.upstreams[0].ejections += 1;
+            scene.info.upstreams[0].members[1].failures += 40;
+        }
+        last = findings.iter().map(|finding| finding.sentence.clone()).collect();
+    });
+    let told =
+        last.iter().find(|sentence| sentence.contains("has failed")).unwrap_or_else(|| panic!("{last:#?}"));
+    assert!(
+        told.contains("UTC, less since, its siblings") || told.contains("UTC, none since, its siblings"),
+        "{told}"
+    );
+}
+
+#[test]
+fn a_file_system_that_is_full_is_told_once_by_its_mount_point() {
+    let findings = replay(&settings(), 1.0, |s| {
+        s.host.folders = super::cases::disk(30);
+        let spill = tidegate_findings::Folder {
+            path: "/var/lib/spill".into(),
+            purpose: "`spill`".into(),
+            ..s.host.folders[0].clone()
+        };
+        s.host.folders.push(spill);
+    });
+    let full = one(&findings, "disk-full");
+    assert_eq!(full.subject, "/var");
+    assert!(
+        full.sentence.ends_with("the access log (/var/log), `spill` (/var/lib/spill)"),
+        "{}",
+        full.sentence
+    );
+    assert!(full.change.text.contains("`du -xh /var | sort -h"), "{}", full.change.text);
+}
+
+/// Anybody can make up tickets.
+#[test]
+fn tickets_of_a_single_client_are_its_own_matter() {
+    let findings = replay(&settings(), 1.0, |s| {
+        s.stats.tls_handshakes.add(Handshake::Refused, 300);
+        s.stats.tls_ticket_clients.add(u64::from(s.is_once()));
+    });
+    assert!(findings.is_empty(), "{findings:#?}");
 }

@@ -110,7 +110,7 @@ impl Fetch {
                 self.counts.not_stored(why);
                 tell(Outcome::Alone(response, why.as_str()));
                 // What one request has brought about says nothing of the next, but for those with cookies: they are many.
-                if !why.is_of_request() || self.class != Class::Anyone {
+                if !why.is_of_request() || !self.class.is_open() {
                     self.lead.pass(now, REMEMBERED);
                 }
                 return;
@@ -141,8 +141,12 @@ impl Fetch {
         let answered = Answered { status: response.status, fields: lines };
         self.with_asked(|asked| {
             let freshness = cache::storable(asked, &answered, times, &rules)?;
+            if self.policy.varies_by_written(lines) {
+                return Err(NotStored::VariesByClient);
+            }
             if !Policy::is_for(self.class, &freshness, lines) {
-                return Err(NotStored::Authorization);
+                let is_named = self.class == Class::Credentials;
+                return Err(if is_named { NotStored::Authorization } else { NotStored::VariesByClient });
             }
             let varying = Varying::of(&answered, asked.fields, &rules)?;
             let mut stored = cache::stored_fields(&answered, times.answered, &rules);
@@ -159,13 +163,7 @@ impl Fetch {
     }
 
     /// A 304 (RFC 9111 section 4.3.4): what was asked about holds for a while longer. Nothing else was.
-    fn confirmed(
-        self,
-        known: &Arc<Entry>,
-        response: Response,
-        times: Times,
-        tell: impl FnOnce(Outcome),
-    ) {
+    fn confirmed(self, known: &Arc<Entry>, response: Response, times: Times, tell: impl FnOnce(Outcome)) {
         let old = known.head();
         let mut lines = response.head.lines().clone();
         if !is_about(&old.lines, &lines) {
@@ -180,10 +178,23 @@ impl Fetch {
         let rules = self.policy.rules(self.class);
         let stored = Answered { status: Status(old.status), fields: &old.lines };
         let (lines, freshness) = cache::refreshed(&stored, &lines, times, &rules);
+        let now = Answered { status: Status(old.status), fields: &lines };
+        let varying = self.with_asked(|asked| Varying::of(&now, asked.fields, &rules));
+        if varying.is_ok_and(|varying| !varying.same_names(&old.varying))
+            || self.policy.varies_by_written(&lines)
+        {
+            self.store.remove(&self.key);
+            drop(self.lead);
+            return tell(Outcome::Again);
+        }
         // What confirms it may say that it is not to be kept: then it is good for this once.
+        let is_kept = freshness.is_ok();
         let freshness = freshness.unwrap_or_else(|_| old.freshness.expired(times.answered));
         let head = StoredHead { lines, freshness, ..old.clone() };
         let entry = self.lead.refresh(known, head, times.answered);
+        if !is_kept {
+            self.store.remove(&self.key);
+        }
         tell(Outcome::Stored(entry, Came::Confirmed(own)));
     }
 }

@@ -33,7 +33,7 @@ use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::Arc;
 use tidegate_cache::{Entry, Found, Join, Landing, Lead, Reader, Store};
-use tidegate_config::settings::{CacheStore, Route, RouteCache, Settings, Site};
+use tidegate_config::settings::{Action, CacheStore, Route, RouteCache, Settings, Site};
 use tidegate_core::apart::Awaited;
 use tidegate_core::decoration::Decoration;
 use tidegate_core::explain::Foreseen;
@@ -119,7 +119,7 @@ impl Cached {
         let is_plain =
             !decoration.has_placeholders() && route.compress.is_none() && route.server_timing.is_empty();
         let prepared = is_plain.then(|| Prepared::new(decoration, server.server_field.clone()));
-        let policy = Rc::new(Policy::new(cache, (&name, &place), ranges));
+        let policy = Rc::new(Policy::new(cache, (&name, &place), written_by(route), ranges));
         let Kept { store, opening, counts } = directory.store(store, server.processes);
         let counts = counts.begin();
         Cached(Rc::new(Shared { store, opening, counts, policy, inner, prepared, scratch: Cell::default() }))
@@ -209,7 +209,7 @@ impl Shared {
             Policy::is_for(class, &head.freshness, &head.lines) && head.varying.fits(exchange.fields)
         };
         let (own, other) = match class {
-            Class::Anyone => (Class::Anyone, Class::Cookies),
+            _ if class.is_open() => (class, Class::Cookies),
             _ => (Class::Cookies, Class::Anyone),
         };
         let mut finding = Finding { class: own, known: Variants::new(), fitting: None, is_hopeless: false };
@@ -385,6 +385,10 @@ impl Shared {
             Landing::Pass => self.go_alone(exchange, pass, asking.forward, "not stored"),
             Landing::Failed(status) => match (self.in_need(exchange, asking), status) {
                 (Some(reply), _) => reply,
+                // It may be the fault of the request that was sent: another one is tried, for all who wait.
+                (None, Some(_)) if asking.attempt.flights == 0 => {
+                    self.look_up(exchange, pass, asking.attempt.after_flight())
+                }
                 (None, Some(status)) => {
                     let status_line =
                         CacheStatus::forwarded(self.policy.name(), asking.forward).collapsed(true);
@@ -470,8 +474,7 @@ impl Shared {
         entry.touch();
         self.policy.say(exchange, status, detail, &mut lines);
         let source = Source::of(entry.content());
-        let response =
-            serve::respond(exchange, entry.head(), lines, (&source, reader), self.policy.ranges);
+        let response = serve::respond(exchange, entry.head(), lines, (&source, reader), self.policy.ranges);
         response.map(Reply::Ready)
     }
 
@@ -531,7 +534,9 @@ impl Shared {
         }
         say(match self.policy.class(exchange) {
             Class::PastTheCache => format!("cache {name}: goes past it, for a cookie of `bypass`"),
-            Class::Anyone => format!("cache {name}: looked up, and answered for everybody"),
+            Class::Anyone | Class::AnyoneWithCookies => format!(
+                "cache {name}: looked up; whether it is stored for others, the answer of the application says"
+            ),
             Class::Cookies => {
                 format!(
                     "cache {name}: looked up; with a cookie, only what says `public` or `s-maxage` is used or stored"
@@ -542,6 +547,14 @@ impl Shared {
             ),
         });
     }
+}
+
+/// Fields that a route writes into its requests, in small letters.
+fn written_by(route: &Route) -> Vec<String> {
+    let Action::Proxy(proxy) = &route.action else { return Vec::new() };
+    let set = proxy.request_fields.iter().map(|(name, _)| name);
+    let names = set.chain(proxy.more_request_fields.iter().map(|field| &field.name));
+    names.map(|name| name.to_ascii_lowercase()).collect()
 }
 
 /// Why the whole is not fetched for a request: HEAD asks for no content, and a range may begin far behind what comes first.

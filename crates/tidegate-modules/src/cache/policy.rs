@@ -34,6 +34,8 @@ const OF_THE_CLIENT: [&str; 4] = ["If-Modified-Since", "If-None-Match", "If-Rang
 pub(super) enum Class {
     /// Nothing tells this client from any other.
     Anyone,
+    /// Nothing but cookies that count for nothing, by the settings.
+    AnyoneWithCookies,
     /// It has cookies: what is kept for it has to say that it is for everybody.
     Cookies,
     /// It shows who it is. The same, and it does not wait for the fetch of another.
@@ -42,11 +44,20 @@ pub(super) enum Class {
     PastTheCache,
 }
 
+impl Class {
+    /// Whether what is kept for one of them is for all.
+    pub(super) fn is_open(self) -> bool {
+        matches!(self, Class::Anyone | Class::AnyoneWithCookies)
+    }
+}
+
 /// What the settings of a route say.
 pub(super) struct Policy {
     settings: RouteCache,
     rules: Rules,
     key_rules: KeyRules,
+    /// Fields that the server writes itself, in small letters: what varies by them is not told apart by what clients send.
+    written: Vec<String>,
     /// Site and route, which are a part of each key: what one of them answers is not for another.
     place: String,
     /// Ranges that are answered at most.
@@ -54,7 +65,12 @@ pub(super) struct Policy {
 }
 
 impl Policy {
-    pub(super) fn new(settings: &RouteCache, (site, route): (&str, &str), ranges: u16) -> Policy {
+    pub(super) fn new(
+        settings: &RouteCache,
+        (site, route): (&str, &str),
+        written: Vec<String>,
+        ranges: u16,
+    ) -> Policy {
         let lifetimes = settings.default_lifetimes.iter();
         let lifetimes = lifetimes.filter_map(|lifetime| {
             let statuses = lifetime.first..=lifetime.last;
@@ -81,7 +97,7 @@ impl Policy {
         };
         let key_rules = KeyRules { query, cookies: settings.cookies.clone() };
         let place = format!("{site} {route}");
-        Policy { settings: settings.clone(), rules, key_rules, place, ranges }
+        Policy { settings: settings.clone(), rules, key_rules, written, place, ranges }
     }
 
     /// The name of the store, which `Cache-Status` says.
@@ -96,7 +112,7 @@ impl Policy {
 
     /// The rules for requests of a class.
     pub(super) fn rules(&self, class: Class) -> Rules {
-        Rules { ignores_cookies: class == Class::Anyone, ..self.rules.clone() }
+        Rules { ignores_cookies: class.is_open(), ..self.rules.clone() }
     }
 
     /// Whether this client may force a fetch, and is told why something was done.
@@ -119,6 +135,9 @@ impl Policy {
 
     /// Whom a request could be answered for.
     pub(super) fn class(&self, exchange: &Exchange<'_>) -> Class {
+        if names_fields(exchange) {
+            return Class::PastTheCache;
+        }
         let is_known = exchange.user().is_some() || exchange.client().is_some();
         if self.settings.is_behind_login || is_known || exchange.fields.contains("authorization") {
             return Class::Credentials;
@@ -137,7 +156,13 @@ impl Policy {
         match &self.settings.bypass {
             CacheBypass::Named(named) => {
                 let leads_past = |name: &[u8]| named.iter().any(|pattern| fits(pattern, name));
-                if cookies.any(leads_past) { Class::PastTheCache } else { Class::Anyone }
+                if cookies.any(leads_past) {
+                    Class::PastTheCache
+                } else if names().all(is_keyed) {
+                    Class::Anyone
+                } else {
+                    Class::AnyoneWithCookies
+                }
             }
             CacheBypass::Unknown => {
                 if cookies.all(is_keyed) {
@@ -153,11 +178,24 @@ impl Policy {
     pub(super) fn is_for(class: Class, freshness: &Freshness, lines: &FieldLines) -> bool {
         match class {
             Class::Anyone => true,
+            // The application has said that they count.
+            Class::AnyoneWithCookies => !varies_by_cookie(lines),
             // Visitors without a cookie are one variant of what varies by it; each of the others is one of its own.
             Class::Cookies => freshness.is_for_everybody() && !varies_by_cookie(lines),
             Class::Credentials => freshness.is_shared() && !varies_by_cookie(lines),
             Class::PastTheCache => false,
         }
+    }
+
+    /// Whether a response varies by what the server itself has written.
+    pub(super) fn varies_by_written(&self, lines: &FieldLines) -> bool {
+        lines.all("Vary").flat_map(list_elements).any(|name| {
+            let name = String::from_utf8_lossy(name).to_ascii_lowercase();
+            let is_of_proxies = name.starts_with("x-forwarded-") || name.starts_with("client-cert");
+            is_of_proxies
+                || ["forwarded", "via", "x-real-ip", "host", "connection"].contains(&name.as_str())
+                || self.written.contains(&name)
+        })
     }
 
     /// Appends the key of a request.
@@ -170,7 +208,7 @@ impl Policy {
             target: &target,
             fields: exchange.fields,
         };
-        key.push(u8::from(class != Class::Anyone));
+        key.push(u8::from(!class.is_open()));
         key::write(key, &resource, &self.key_rules, None);
         if !target.as_bytes().starts_with(exchange.path) {
             key.extend_from_slice(exchange.path); // `index` or `try` have led here
@@ -218,9 +256,23 @@ impl Policy {
     }
 }
 
+/// Whether a client has fields of its own taken out on the way (RFC 9110 section 7.6.1): what is answered would be kept for
+/// requests that have them.
+fn names_fields(exchange: &Exchange<'_>) -> bool {
+    let of_connection = |option: &[u8]| {
+        ["close", "keep-alive", "te", "upgrade", "http2-settings", "proxy-connection"]
+            .iter()
+            .any(|known| option.eq_ignore_ascii_case(known.as_bytes()))
+    };
+    exchange.fields.elements("connection").any(|option| !of_connection(option))
+}
+
 /// Path and query that the application is asked for.
 pub(super) fn target<'e>(exchange: &Exchange<'e>) -> Cow<'e, str> {
-    if !exchange.is_rewritten() && exchange.target.starts_with('/') {
+    // Dot segments are resolved before the application sees them.
+    let has_dots = !exchange.has_encoded_slash()
+        && ["/.", "/%2e", "/%2E"].iter().any(|dots| exchange.target.contains(dots));
+    if !exchange.is_rewritten() && !has_dots && exchange.target.starts_with('/') {
         return Cow::Borrowed(exchange.target);
     }
     let mut target = encode_path(exchange.path);

@@ -157,12 +157,13 @@ async fn place(link: &Link, routing: &RoutingState) -> Result<Selection, Refused
     let outcome = std::future::poll_fn(|cx| {
         let polled = pick.as_mut().poll(cx);
         if polled.is_pending() && since.is_none() {
-            since = Some(monotonic_ns());
+            since = Some((monotonic_ns(), routing.queues(&link.shared.stats, &link.name)));
         }
         polled
     })
     .await;
-    if let Some(since) = since {
+    if let Some((since, queued)) = since {
+        drop(queued);
         let elapsed = Elapsed::nanos(monotonic_ns().saturating_sub(since));
         link.shared.stats.gateway_queue_delay.record_elapsed(elapsed);
         routing.took(&link.shared.stats, Phase::Queue, elapsed);

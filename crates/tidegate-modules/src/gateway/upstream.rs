@@ -94,6 +94,15 @@ impl RoutingState {
         }
     }
 
+    /// It waits for a place on this application until what is given back is dropped: counted, and told operators.
+    pub(super) fn queues<'s>(&self, stats: &'s Stats, application: &str) -> Queued<'s> {
+        stats.gateway_queued.add(1);
+        if let Some(trace) = &self.trace {
+            trace.set_queued_for(Some(application));
+        }
+        Queued { stats, trace: self.trace.clone() }
+    }
+
     /// What it counts for; `None`: for no route.
     pub(super) fn series(&self) -> Option<SeriesId> {
         self.series
@@ -119,6 +128,21 @@ impl RoutingState {
             tried: Tried::default(),
             left: Vec::new(),
             retries: 0,
+        }
+    }
+}
+
+/// A request that waits for a place on an application. See [`RoutingState::queues`].
+pub(super) struct Queued<'s> {
+    stats: &'s Stats,
+    trace: Option<Rc<Trace>>,
+}
+
+impl Drop for Queued<'_> {
+    fn drop(&mut self) {
+        self.stats.gateway_queued.sub(1);
+        if let Some(trace) = &self.trace {
+            trace.set_queued_for(None);
         }
     }
 }

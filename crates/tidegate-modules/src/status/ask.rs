@@ -94,17 +94,22 @@ impl Question {
                 _ => {}
             }
         }
-        let has_all = matches!(view, View::Server | View::Cache | View::CacheList);
-        if !has_all && !matches!(format, None | Some(Format::Text | Format::Json)) {
-            return Err(
-                "<code>format</code> of this view is one of <code>text</code> and <code>json</code>.",
-            );
+        if format.is_some_and(|format| !view.has(format)) {
+            return Err("This is there as <code>format=text</code> and <code>format=json</code> alone.");
         }
         let format = format.or_else(|| Format::of_path(exchange.path)).unwrap_or_else(|| {
             let accepted = accept::prefers(exchange.fields.all("Accept"), &Format::OFFERED.map(|(o, _)| o));
             accepted.and_then(|index| Format::OFFERED.get(index)).map_or(Format::Html, |(_, format)| *format)
         });
         Ok(Question { view, format, action, refresh })
+    }
+}
+
+impl View {
+    /// Whether it is there in a form that is asked for. Who asks for a page gets text where there is none.
+    fn has(self, format: Format) -> bool {
+        let is_everywhere = matches!(format, Format::Html | Format::Text | Format::Json);
+        is_everywhere || matches!(self, View::Server | View::Cache | View::CacheList)
     }
 }
 

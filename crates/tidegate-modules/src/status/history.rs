@@ -88,7 +88,8 @@ fn rounded(value: f32) -> f64 {
 }
 
 /// What there is where `statistics` are off.
-const OFF: &str = "\nThere is no history: the settings say `statistics off`.\n";
+const OFF: &str =
+    "\nThere is no history: the settings say `statistics off`, or `statistics { history off }`.\n";
 
 /// How the values of a series are written.
 #[derive(Clone, Copy)]
@@ -300,7 +301,7 @@ mod tests {
         ] {
             assert!(text.lines().any(|known| known == line), "{line}\n{text}");
         }
-        assert!(history_report(None, range, Format::Text).contains("statistics off"));
+        assert!(history_report(None, range, Format::Text).contains("`statistics { history off }`"));
         let days = history_report(Some(&history()), HistoryRange::Days, Format::Text);
         assert!(
             days.contains("\n2023-11-14             7             0             0             0"),

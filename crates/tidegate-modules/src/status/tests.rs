@@ -176,7 +176,13 @@ fn forms() {
             assert!(value.is_object());
         }
     }
-    for target in ["/.perf?format=yaml", "/.perf?refresh=x", "/.perf?refresh=-1"] {
+    for target in [
+        "/.perf?format=yaml",
+        "/.perf?findings&format=xml",
+        "/.perf?format=prometheus&busiest",
+        "/.perf?refresh=x",
+        "/.perf?refresh=-1",
+    ] {
         assert_eq!(ask(&Rc::default(), "GET", target, &[]).status, 400, "{target}");
     }
 }

@@ -2,7 +2,7 @@
 
 use super::day::DayTotals;
 use crate::histogram::Distribution;
-use crate::kind::{Handshake, QueueRefusal};
+use crate::kind::{GatewayFailure, Handshake, QueueRefusal};
 use crate::worker::Snapshot;
 
 /// Counts that only rise, by their place in [`Rise::counts`].
@@ -50,7 +50,10 @@ impl Observation {
         }
         counts[RECEIVED] = counted.received_bytes;
         counts[SENT] = counted.sent_bytes;
+        let of_applications = &counted.gateway_errors;
         let refused = [
+            of_applications.count(GatewayFailure::QueueFull),
+            of_applications.count(GatewayFailure::QueueAge),
             counted.connections_refused,
             counted.requests_shed,
             refusals.count(QueueRefusal::Full),
@@ -68,15 +71,9 @@ impl Observation {
         let mut gauges = [0; GAUGES];
         gauges[CONNECTIONS] = counted.connections.current;
         gauges[IN_FLIGHT] = counted.requests_under_way();
-        gauges[WAITING] = counted.queued.current;
+        gauges[WAITING] = counted.queued.current.saturating_add(counted.gateway_queued.current);
         let statuses = counted.responses.codes().collect();
         Observation { counts, gauges, statuses, times: counted.latency.clone() }
-    }
-
-    /// With requests that wait for applications.
-    pub fn waiting_for_applications(mut self, requests: u64) -> Observation {
-        self.gauges[WAITING] = self.gauges[WAITING].saturating_add(requests);
-        self
     }
 
     /// With what the server processes and the master have used: microseconds of processors, and bytes of memory.

@@ -1,7 +1,7 @@
 //! A history on a clock of the tests' own.
 
 use super::*;
-use crate::Worker;
+use crate::{GatewayFailure, Worker};
 use proptest::prelude::*;
 
 const START: u64 = 1_700_000_000 - 1_700_000_000 % 300;
@@ -60,6 +60,21 @@ fn seconds_that_nobody_looked_are_gaps_and_not_zeros() {
     assert_eq!(requests(&history, Range::Hours), [Some(11.0 / 6.0)]);
     assert_eq!(history.span(Range::Days).resolution, 300);
     assert!(span.series.iter().all(|(_, values)| values.len() == 6));
+}
+
+#[test]
+fn the_queues_of_applications_count_as_those_of_the_server() {
+    let (server, mut history) = (Server::new(), History::new(moment(0)));
+    history.record(moment(1), server.shows());
+    server.0.queued.set(1);
+    server.0.gateway_queued.set(4);
+    for why in [GatewayFailure::QueueFull, GatewayFailure::QueueAge, GatewayFailure::Silent] {
+        server.0.gateway_errors.add(why, 3);
+    }
+    history.record(moment(2), server.shows());
+    let span = history.span(Range::Minutes);
+    assert_eq!(series(&span, "waiting"), [Some(0.0), Some(5.0)]);
+    assert_eq!(series(&span, "refused"), [Some(0.0), Some(6.0)]);
 }
 
 #[test]

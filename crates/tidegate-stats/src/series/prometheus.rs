@@ -33,9 +33,7 @@ impl SeriesFigures {
         let name = "tidegate_requests_total";
         family(text, name, "counter", "Requests that have ended, by class of their status; 1xx are tunnels.");
         for Row { labels, figures } in &counted {
-            for (class, count) in (1..).zip(figures.answers).filter(|(_, count)| *count > 0) {
-                let _ = writeln!(text, "{name}{{{labels},class=\"{class}xx\"}} {count}");
-            }
+            write_classes(text, name, labels, figures);
         }
         type Count = fn(&RouteFigures) -> u64;
         let counts: [(&str, &str, Count); 3] = [
@@ -131,9 +129,7 @@ pub fn write_buckets(out: &mut Exposition, buckets: &[(String, RouteFigures)]) {
         "Requests of a performance bucket that have ended, by class of their status.",
     );
     for (bucket, figures) in buckets {
-        for (class, count) in (1..).zip(figures.answers).filter(|(_, count)| *count > 0) {
-            let _ = writeln!(text, "{name}{{{},class=\"{class}xx\"}} {count}", labels(bucket));
-        }
+        write_classes(text, name, &labels(bucket), figures);
     }
     let name = "tidegate_bucket_duration_seconds";
     if buckets.iter().any(|(_, figures)| !figures.times.total.is_empty()) {
@@ -141,6 +137,17 @@ pub fn write_buckets(out: &mut Exposition, buckets: &[(String, RouteFigures)]) {
     }
     for (bucket, figures) in buckets {
         write_histogram(out, name, &labels(bucket), &figures.times.total);
+    }
+}
+
+/// A sample for each class of what was asked for: one that begins with the first error has no increase in the eyes of Prometheus.
+/// What is no tunnel needs none for 1xx.
+fn write_classes(text: &mut String, name: &str, labels: &str, figures: &RouteFigures) {
+    let was_asked = figures.requests() > 0;
+    for (class, count) in (1..).zip(figures.answers) {
+        if count > 0 || (was_asked && class > 1) {
+            let _ = writeln!(text, "{name}{{{labels},class=\"{class}xx\"}} {count}");
+        }
     }
 }
 
@@ -175,6 +182,32 @@ mod tests {
     }
 
     #[test]
+    fn what_was_asked_for_tells_the_errors_that_it_has_not_had() {
+        let named = |name: &str, count| (name.to_owned(), figures(count));
+        let site = SiteFigures {
+            name: "a.test".into(),
+            routes: vec![named("/asked", 7), named("/never", 0)],
+            ..SiteFigures::default()
+        };
+        let mut out = Exposition::default();
+        SeriesFigures { sites: vec![site], folded: 0 }.write_prometheus(&mut out);
+        write_buckets(&mut out, &[("shop".to_owned(), figures(7))]);
+        for labels in
+            ["requests_total{site=\"a.test\",route=\"/asked\"", "bucket_requests_total{bucket=\"shop\""]
+        {
+            for (class, count) in [(2, 7), (3, 0), (4, 0), (5, 0)] {
+                let line = format!("tidegate_{labels},class=\"{class}xx\"}} {count}\n");
+                assert!(out.text.contains(&line), "{line}{}", out.text);
+            }
+        }
+        assert!(
+            !out.text.contains("class=\"1xx\"") && !out.text.contains("\"/never\",class"),
+            "{}",
+            out.text
+        );
+    }
+
+    #[test]
     fn the_number_of_series_is_bounded_and_none_is_lost() {
         let names: Vec<SeriesNames> = (0..1200)
             .map(|site| SeriesNames {
@@ -200,7 +233,7 @@ mod tests {
             })
             .collect();
         assert_eq!(counts.iter().map(|(_, count)| count).sum::<u64>(), 7200);
-        assert!(counts.len() <= (SITES + ROUTES) as usize + 1, "{}", counts.len());
+        assert!(counts.len() <= 4 * ((SITES + ROUTES) as usize + 1), "{}", counts.len());
         assert!(counts.contains(&("{site=\"0.test\",route=\"/5\",class=\"2xx\"}", 1)));
         assert!(counts.contains(&("{site=\"_other\",route=\"_other\",class=\"2xx\"}", 1200)));
         // Another one that has counted changes nobody's name.

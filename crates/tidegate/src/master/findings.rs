@@ -7,6 +7,7 @@
 
 use super::cache_folders;
 use super::status_registry::StatusRegistry;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -153,5 +154,28 @@ fn folders(settings: &Settings) -> Vec<(PathBuf, &'static str)> {
 fn measure((path, purpose): (PathBuf, &'static str)) -> Option<Folder> {
     let told = rustix::fs::statvfs(&path).ok()?;
     let [free, size] = [told.f_bavail, told.f_blocks].map(|blocks| blocks.saturating_mul(told.f_frsize));
-    Some(Folder { path, purpose: purpose.to_owned(), free, size })
+    let mount = mount_of(&path);
+    Some(Folder { path, purpose: purpose.to_owned(), mount, free, size })
+}
+
+/// The uppermost folder of the file system that a folder is on; the folder itself where that cannot be found.
+fn mount_of(path: &Path) -> PathBuf {
+    let device = |path: &Path| path.metadata().ok().map(|found| found.dev());
+    let Ok(path) = path.canonicalize() else { return path.to_owned() };
+    let own = device(&path);
+    let above = path.ancestors().take_while(|above| device(above) == own);
+    above.last().unwrap_or(&path).to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_folder_is_on_the_file_system_that_is_mounted_above_it() {
+        assert_eq!(mount_of(Path::new("/")), Path::new("/"));
+        assert_eq!(mount_of(Path::new("/proc/self")), Path::new("/proc"));
+        let gone = Path::new("/nothing/here");
+        assert_eq!(mount_of(gone), gone);
+    }
 }

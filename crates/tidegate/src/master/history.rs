@@ -29,10 +29,8 @@ fn now() -> Moment {
 
 /// What the server shows at this moment.
 fn observation(figures: &Figures) -> Observation {
-    let waiting: usize = figures.groups.iter().map(|group| group.demand.waiting).sum();
     let (servers, master) = (figures.used, Usage::without_descriptors());
     Observation::of(&figures.counted)
-        .waiting_for_applications(waiting as u64)
         .using((servers.cpu_micros, servers.resident), (master.cpu_micros, master.resident))
 }
 

@@ -152,7 +152,7 @@ impl Connection {
         let mut output = Output::begun(status, head, head);
         output.fields = cx.log.shows_responses().then(|| Box::new(response.head.lines().clone()));
         output.expect_tunnel(tunnel);
-        output.note_author(response.author, request);
+        output.note_author(response.author);
         output.pace = pace;
         output.spend(head as u64);
         if !has_content {

@@ -188,7 +188,11 @@ fn refused(report: &Report) -> u64 {
     let stats = &report.stats;
     let limits = report.limits.iter().fold(0, |sum: u64, limit| sum.saturating_add(limit.refused));
     let queues = total(&stats.queue_refusals);
-    [stats.connections_refused, stats.requests_shed, queues, limits].into_iter().fold(0, u64::saturating_add)
+    let of_applications = |why: &str| stats.gateway_errors.get(why).copied().unwrap_or(0);
+    let (full, old) = (of_applications("queue_full"), of_applications("queue_age"));
+    [stats.connections_refused, stats.requests_shed, queues, full, old, limits]
+        .into_iter()
+        .fold(0, u64::saturating_add)
 }
 
 /// How long requests took that have ended between two reports.
@@ -273,10 +277,11 @@ fn load(rates: &Rates<'_>) -> Vec<Cell> {
     let (refused, failed) = (rates.of(refused), rates.of(|report| report.stats.responses.server_errors));
     let errors = rates.of(|report| report.stats.responses.client_errors);
     let (open, busy) = (&stats.connections, &stats.in_flight);
+    let queued = stats.queued.current.saturating_add(stats.gateway_queued.current);
     vec![
         Cell::toned(format!("connections {}", of(open)), is_near(open), Tone::Warning),
         Cell::toned(format!("  in flight {}", of(busy)), is_near(busy), Tone::Warning),
-        Cell::toned(format!("  queued {}", stats.queued.current), stats.queued.current > 0, Tone::Warning),
+        Cell::toned(format!("  queued {queued}"), queued > 0, Tone::Warning),
         Cell::toned(format!("  refused {}/s", count(refused)), refused > 0.0, Tone::Error),
         Cell::plain(format!("  4xx {}/s", count(errors))),
         Cell::toned(format!("  5xx {}/s", count(failed)), failed > 0.0, Tone::Error),
@@ -507,7 +512,7 @@ pub mod tests {
               "sites":[{{"name":"a.test","unrouted":{{"requests":0}},"routes":[
                 {{"route":"/fast/*","requests":{fast},"responses":{{"2xx":{fast}}},"sent_bytes":{bytes},"seconds":{fast_seconds},"duration":{{"count":{fast},"p99":0.004}}}},
                 {{"route":"/slow/*","requests":{slow},"responses":{{"2xx":{age},"5xx":{age}}},"sent_bytes":{age},"seconds":{slow_seconds}}}]}}],
-              "stats":{{"connections":{{"current":95,"peak":95,"limit":100}},"in_flight":{{"current":1,"peak":1}},"queued":{{"current":0}},
+              "stats":{{"connections":{{"current":95,"peak":95,"limit":100}},"in_flight":{{"current":1,"peak":1}},"queued":{{"current":1}},"gateway_queued":{{"current":3}},"gateway_errors":{{"queue_full":{age},"queue_age":{age},"silent":{age}}},
                 "connections_refused":{age},"responses":{{"total":{total},"4xx":0,"5xx":{age}}},"sent_bytes":{bytes},"received_bytes":10,
                 "latency":{{"count":{total},"buckets":[[0.001,{fast}],[0.5,{slow}]]}}}}}}"#,
             cpu = age as f64 * 0.5,
@@ -545,7 +550,7 @@ pub mod tests {
         );
         assert_eq!(
             joined(&view.head[2]),
-            "connections 95/100  in flight 1  queued 0  refused 1/s  4xx 0/s  5xx 1/s"
+            "connections 95/100  in flight 1  queued 4  refused 3/s  4xx 0/s  5xx 1/s"
         );
         assert_eq!(view.head[2][0].tone, Tone::Warning, "nearly full");
         let routes: Vec<Vec<&str>> = view.routes.rows.iter().map(|row| texts(row)).collect();

@@ -123,10 +123,12 @@ pub struct Stats {
     pub connections: Level,
     pub in_flight: Level,
     pub queued: Level,
+    pub gateway_queued: Level,
     pub connections_refused: u64,
     pub requests_shed: u64,
     pub queue_refusals: HashMap<String, u64>,
-    pub gateway_failures: HashMap<String, u64>,
+    /// By what clients got.
+    pub gateway_errors: HashMap<String, u64>,
     pub received_bytes: u64,
     pub sent_bytes: u64,
     pub responses: Responses,
