@@ -361,7 +361,7 @@ mod tests {
             assert_eq!(share(text(written)), Ok(millionths), "{written}");
         }
         for (written, help) in [
-            ("1", "write `\"1%\"`; a share"),
+            ("1", "a share of the whole, or percent? write `\"100%\"` or `\"1%\"`; a share"),
             ("101%", "a share"),
             ("100.0001%", "a share"),
             ("1.00001%", "a share"),

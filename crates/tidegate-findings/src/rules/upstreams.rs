@@ -163,7 +163,7 @@ fn too_few_members(window: &Window<'_>, report: &GroupReport) -> Option<Seen> {
         upstream.members.iter().map(|member| member.places).collect::<Vec<_>>()
     }));
     let (waiting, idle) = (report.demand.waiting, window.idle());
-    let in_use: usize = report.members.iter().map(|member| member.in_use as usize).sum();
+    let in_use: usize = report.members.iter().map(|member| member.in_use).sum();
     let ratio = all([over(waiting as f64, 1.0), over(idle, IDLE)]);
     let sentence = || {
         format!(
