@@ -54,7 +54,7 @@ writes it the one way.
   on the settings it has.
 ";
 
-const SECTIONS: [(&str, Context, &str); 26] = [
+const SECTIONS: [(&str, Context, &str); 27] = [
     ("Top level", Context::Top, "What stands outside every block."),
     ("In `listen`", Context::Listen, "`listen \":80\" { backlog 8192 }`"),
     ("In `limits`", Context::Limits, "`limits { body-size \"1GiB\" }`"),
@@ -64,6 +64,11 @@ const SECTIONS: [(&str, Context, &str); 26] = [
         "`limits { body-size \"1GiB\" }`; those of `limits` that stand there as well.",
     ),
     ("In `file-cache`", Context::FileCache, "`file-cache { entries 50000 }`"),
+    (
+        "In `cache`",
+        Context::CacheStore,
+        "`cache \"main\" { memory \"64MiB\" }`; what says how responses are kept may stand in the `cache` of a site or a route as well.",
+    ),
     ("In `statistics`", Context::Statistics, "`statistics { history off }`"),
     ("In `admin`", Context::Admin, "`admin { socket \"admin.sock\" }`"),
     (

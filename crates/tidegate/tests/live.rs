@@ -281,7 +281,7 @@ fn a_slow_request_says_where_it_has_spent_its_time() {
     let mut first = ask("/app/first");
     let mut application = accept();
     let mut second = ask("/app/second");
-    let queued = wait_in("/app/second", "answering", 0.0);
+    let queued = wait_in("/app/second", "queued", 0.0);
     application.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok").unwrap();
     drop(application);
     first.read_to_end(&mut Vec::new()).unwrap();

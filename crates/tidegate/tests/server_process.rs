@@ -21,7 +21,7 @@ fn start() -> (Process, OwnedFd) {
     let process = Process(command.spawn().unwrap());
     tell(
         &ours,
-        r#"{"identity":null,"readable":null,"sealed":[],"is_recovery":false,"spill":null,"server":1}"#,
+        r#"{"identity":null,"readable":null,"sealed":[],"is_recovery":false,"spill":null,"caches":[],"server":1}"#,
     );
     (process, ours)
 }

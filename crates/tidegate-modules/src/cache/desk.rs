@@ -6,6 +6,7 @@ use super::policy::scheme_of;
 use crate::cache_desk::{CacheDesk, EntryPlace, ListWanted, Listed, PurgeWanted, PurgeWhat, Purged};
 use crate::cache_desk::{DiskFigures, ShowWanted, Shown, StoreFigures, TierFigures, Verification};
 use std::path::PathBuf;
+use std::sync::Arc;
 use tidegate_cache::disk::{self, Trouble};
 use tidegate_cache::{DiskListed, Entry, Filter, Purge, StoredHead, group_mark, tag_mark};
 use tidegate_http::Authority;
@@ -33,34 +34,51 @@ impl CacheDesk for CacheDirectory {
     fn purge(&self, wanted: &PurgeWanted) -> Purged {
         let now = wall_seconds();
         let stores = self.named(wanted.store.as_deref());
-        let purge = |what: &Purge<'_>| {
-            stores.iter().for_each(|kept| {
+        let mut entries = 0;
+        let mut purge = |what: &Purge<'_>, filter: &Filter<'_>| {
+            for kept in &stores {
+                let found = kept.store.entries(filter, MOST_COUNTED);
+                let is_meant = |entry: &&Arc<Entry>| match what {
+                    Purge::Url { target, .. } => *entry.head().target == **target,
+                    _ => true,
+                };
+                entries += found.iter().filter(is_meant).count() as u64;
                 kept.store.purge(what, wanted.is_soft, now);
-            });
+            }
         };
         let scope = |host: &Option<String>| host.as_deref().unwrap_or(EVERYWHERE).to_ascii_lowercase();
+        let all = Filter::default();
         match &wanted.what {
-            PurgeWhat::All => purge(&Purge::All),
-            PurgeWhat::Host(host) => purge(&Purge::Host(&host.to_ascii_lowercase())),
+            PurgeWhat::All => purge(&Purge::All, &all),
+            PurgeWhat::Host(host) => {
+                let host = host.to_ascii_lowercase();
+                purge(&Purge::Host(&host), &Filter { host: Some(&host), ..all });
+            }
             PurgeWhat::Url(url) | PurgeWhat::Prefix(url) => {
                 let Some(Place { host, target }) = Place::of(url) else { return Purged::default() };
-                purge(&match &wanted.what {
-                    PurgeWhat::Url(_) => Purge::Url { host: &host, target: &target },
-                    _ => Purge::Prefix { host: &host, prefix: &target },
-                });
+                let filter = Filter { host: Some(&host), prefix: Some(&target), ..all };
+                match &wanted.what {
+                    PurgeWhat::Url(_) => purge(&Purge::Url { host: &host, target: &target }, &filter),
+                    _ => purge(&Purge::Prefix { host: &host, prefix: &target }, &filter),
+                }
             }
-            PurgeWhat::Tag { name, host } => purge(&Purge::Mark(tag_mark(&scope(host), name.as_bytes()))),
-            PurgeWhat::Group { name, host: None } => {
-                purge(&Purge::Mark(group_mark(EVERYWHERE, name.as_bytes())));
+            PurgeWhat::Tag { name, host } => {
+                let mark = tag_mark(&scope(host), name.as_bytes());
+                purge(&Purge::Mark(mark), &Filter { mark: Some(mark), ..all });
             }
-            PurgeWhat::Group { name, host: Some(host) } => {
-                for scheme in ["http", "https"] {
-                    let origin = format!("{scheme}://{}", host.to_ascii_lowercase());
-                    purge(&Purge::Mark(group_mark(&origin, name.as_bytes())));
+            PurgeWhat::Group { name, host } => {
+                let of_host = |host: &String| {
+                    ["http", "https"]
+                        .map(|scheme| format!("{scheme}://{}", host.to_ascii_lowercase()))
+                        .to_vec()
+                };
+                for origin in host.as_ref().map_or_else(|| vec![EVERYWHERE.to_owned()], of_host) {
+                    let mark = group_mark(&origin, name.as_bytes());
+                    purge(&Purge::Mark(mark), &Filter { mark: Some(mark), ..all });
                 }
             }
         }
-        Purged { entries: 0, is_marked: true }
+        Purged { entries, is_marked: true }
     }
 
     fn list(&self, wanted: &ListWanted) -> Vec<Listed> {
@@ -146,6 +164,8 @@ fn disk_told(figures: disk::DiskFigures) -> DiskFigures {
     }
 }
 
+/// Responses of a purge that are counted at most, in one store.
+const MOST_COUNTED: usize = 100_000;
 /// Variants of one URL that are shown at most, in one store.
 const MOST_SHOWN: usize = 1000;
 

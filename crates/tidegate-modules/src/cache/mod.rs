@@ -37,7 +37,7 @@ use tidegate_config::settings::{Action, CacheStore, Route, RouteCache, Settings,
 use tidegate_core::apart::Awaited;
 use tidegate_core::decoration::Decoration;
 use tidegate_core::explain::Foreseen;
-use tidegate_core::{Exchange, Handler, Pass, Reply, Response, answer};
+use tidegate_core::{Exchange, Handler, Head, Pass, Reply, Response, answer};
 use tidegate_http::cache::{self, Bypass, CacheStatus, Forward, Use, Why};
 use tidegate_http::{Field, FieldLines, Fields, Method, Status};
 use tidegate_io::runtime;
@@ -54,6 +54,8 @@ struct Shared {
     counts: Arc<Counts>,
     policy: Rc<Policy>,
     inner: Rc<dyn Handler>,
+    /// What it answers has what the route adds.
+    is_dressed: bool,
     /// Where all that the route does to a response can be done beforehand.
     prepared: Option<Prepared>,
     /// Memory for a key.
@@ -118,11 +120,23 @@ impl Cached {
         let decoration = Decoration::of(route);
         let is_plain =
             !decoration.has_placeholders() && route.compress.is_none() && route.server_timing.is_empty();
-        let prepared = is_plain.then(|| Prepared::new(decoration, server.server_field.clone()));
+        // A file's answer has what the route adds already, unless that depends on the request.
+        let is_dressed = matches!(route.action, Action::Files(_)) && !decoration.has_placeholders();
+        let is_prepared = is_plain && !is_dressed;
+        let prepared = is_prepared.then(|| Prepared::new(decoration, server.server_field.clone()));
         let policy = Rc::new(Policy::new(cache, (&name, &place), written_by(route), ranges));
         let Kept { store, opening, counts } = directory.store(store, server.processes);
         let counts = counts.begin();
-        Cached(Rc::new(Shared { store, opening, counts, policy, inner, prepared, scratch: Cell::default() }))
+        Cached(Rc::new(Shared {
+            store,
+            opening,
+            counts,
+            policy,
+            inner,
+            is_dressed,
+            prepared,
+            scratch: Cell::default(),
+        }))
     }
 }
 
@@ -359,7 +373,7 @@ impl Shared {
             Some(Outcome::Again) => match exchange.elsewhere() {
                 Some(elsewhere) => {
                     let target = policy::target(exchange).into_owned();
-                    Reply::Later(Box::pin(async move { elsewhere.answer(&target).await.reopened() }))
+                    Reply::Later(Box::pin(async move { elsewhere.answer(&target).await }))
                 }
                 None => Reply::Ready(answer::error(Status::BAD_GATEWAY)),
             },
@@ -475,7 +489,8 @@ impl Shared {
         self.policy.say(exchange, status, detail, &mut lines);
         let source = Source::of(entry.content());
         let response = serve::respond(exchange, entry.head(), lines, (&source, reader), self.policy.ranges);
-        response.map(Reply::Ready)
+        let dressed = |response: Response| if self.is_dressed { response.finished() } else { response };
+        response.map(dressed).map(Reply::Ready)
     }
 
     /// Has the application answer this client, and nobody else.
@@ -493,9 +508,10 @@ impl Shared {
         self.inner.handle(exchange, pass).map(move |mut response| {
             let status = CacheStatus::forwarded(shared.policy.name(), forward);
             let status = if is_told { status.detail(why) } else { status };
+            let is_final = !matches!(response.head, Head::Fields(_));
             shared.policy.hide_tags(response.fields_mut());
             status.append_to(response.fields_mut());
-            response
+            if is_final { response.finished() } else { response }
         })
     }
 
@@ -519,10 +535,11 @@ impl Shared {
         status: CacheStatus<'_>,
         detail: &str,
     ) -> Response {
+        let is_final = !matches!(response.head, Head::Fields(_));
         let lines = response.fields_mut();
         self.policy.hide_tags(lines);
         self.policy.say(exchange, status, detail, lines);
-        response
+        if is_final { response.finished() } else { response }
     }
 
     /// Says what would be looked up.

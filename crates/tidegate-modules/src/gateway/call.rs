@@ -290,15 +290,15 @@ impl Call {
     #[cold]
     fn failure(&self, fault: Fault, pick: Option<Selection>, is_reused: bool) -> Box<Failure> {
         let may_repeat = match fault {
-            Fault::Unanswered(_) => self.may_repeat || !self.upload.has_begun(),
+            Fault::Unanswered(_) | Fault::Owed(_) => self.may_repeat || !self.upload.has_begun(),
             // It was not begun with.
             Fault::Answer(AnswerError::Overloaded) => true,
             _ => false,
         } && self.upload.is_repeatable();
         // An idle connection that the other end closes at the same moment is nobody's fault; on a new one that is
         // no explanation. A process of a pool may as well have ended, and is left for another.
-        let is_coincidence =
-            matches!(fault, Fault::Unanswered(_)) && is_reused && !self.link.upstream.is_pool();
+        let is_unanswered = matches!(fault, Fault::Unanswered(_) | Fault::Owed(_));
+        let is_coincidence = is_unanswered && is_reused && !self.link.upstream.is_pool();
         Box::new(Failure { fault: fault.into(), pick, may_repeat, is_coincidence })
     }
 

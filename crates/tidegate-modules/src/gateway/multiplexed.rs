@@ -118,7 +118,8 @@ impl Attempt for Multiplexed {
                 Ok(self.respond(head, cookie, stream, pick).await)
             }
             Err(fault) => {
-                let may_repeat = matches!(&fault, Fault::Stream(error) if self.repeats(error));
+                let may_repeat =
+                    matches!(&fault, Fault::Stream(error) | Fault::Owed(error) if self.repeats(error));
                 // The connection was on its way out, most often.
                 let is_coincidence = may_repeat;
                 Err(Box::new(Failure { fault: fault.into(), pick: pick.take(), may_repeat, is_coincidence }))

@@ -321,7 +321,7 @@ mod tests {
             }
         }
         assert!(received("SSH-2.0-x\r\n\r\n", 5, 0).is_err());
-        assert!(received(&"x".repeat(HEAD + 1), 1 << 20, 0).is_err() || HEAD > PIECE);
+        assert!(received(&"x".repeat(HEAD + 1), PIECE, 0).is_err() || HEAD > PIECE);
     }
 
     #[test]
