@@ -5,7 +5,7 @@ use crate::exchange::Exchange;
 use crate::filter::{self, Filter};
 use crate::interim::Interim;
 use crate::reply::Reply;
-use crate::response::{Author, Head, Response};
+use crate::response::{Head, Response};
 use crate::site::{Route, Site};
 use crate::subrequest::InternalRedirect;
 use std::rc::Rc;
@@ -82,7 +82,7 @@ impl Site {
     fn with_page(&self, index: usize, pages: &InternalRedirect, response: Response) -> Reply {
         let config = &self.config.routes[index];
         let is_finished = !matches!(response.head, Head::Fields(_));
-        if is_finished || (response.author == Author::Application && !config.intercepts) {
+        if is_finished || (response.author.is_application() && !config.intercepts) {
             return Reply::Ready(response);
         }
         match config.error_pages.iter().find(|(of, _)| *of == response.status.0) {

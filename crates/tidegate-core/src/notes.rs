@@ -1,6 +1,6 @@
 //! What is said of a request that is explained (see `explain`), and the reasons of refusals on a thread that explains.
 
-use crate::response::{Author, Response};
+use crate::response::Response;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
@@ -116,7 +116,7 @@ impl Notes {
 
     /// How much of a response is known where an application would have to be asked, and nobody has.
     pub fn known(&self, response: &Response) -> Known {
-        match self.0.asks_application.get() && response.author == Author::Application {
+        match self.0.asks_application.get() && response.author.is_application() {
             // An error is never the rehearsed answer itself: its page is, and the status stays.
             true if response.status.is_error() => Known::Status,
             true => Known::Nothing,

@@ -31,11 +31,20 @@ pub enum Author {
     Server,
     /// An application, or who has written the settings. An `error-page` takes its place only where it is to intercept.
     Application,
+    /// The same, and it says when it has made it (`Date`): the connection does not.
+    DatedApplication,
     /// The server, which is too busy: `busy-answer` takes its place.
     Busy,
     /// The server, in a stream of its own that goes on for as long as somebody listens. How long that is says nothing about the
     /// server: statistics count none of its time.
     Live,
+}
+
+impl Author {
+    /// Whether these are not the words of the server.
+    pub fn is_application(self) -> bool {
+        matches!(self, Author::Application | Author::DatedApplication)
+    }
 }
 
 /// A field section.
@@ -194,14 +203,14 @@ impl Part {
 }
 
 impl Response {
-    /// Whether its maker says when it was made: then the connection does not.
+    /// Whether its fields say when it was made: then the connection does not.
     #[inline]
     pub(crate) fn is_dated(&self) -> bool {
-        self.author == Author::Application
-            && match &self.head {
-                Head::Fields(lines) | Head::Final(lines) => lines.contains("Date"),
-                Head::Prebuilt(message) => message.is_dated,
-            }
+        debug_assert!(
+            self.author == Author::DatedApplication || !self.head.lines().contains("Date"),
+            "invariant: it would have two dates"
+        );
+        self.author == Author::DatedApplication
     }
 
     /// A response without fields or content.
@@ -275,8 +284,6 @@ pub struct Message {
     stamped: Cell<i64>,
     lines: FieldLines,
     server: bool,
-    /// The date is among the lines, and stays what it is.
-    is_dated: bool,
     body_len: Option<u64>,
     /// The fields for HTTP/2, once a client of it has asked.
     block: OnceCell<h2::FieldBlock>,
@@ -308,7 +315,6 @@ impl Message {
             stamped: Cell::new(i64::MIN),
             lines,
             server: server.is_some(),
-            is_dated,
             body_len,
             block: OnceCell::new(),
         })

@@ -1,7 +1,7 @@
 //! One connection driven by hand, without listener and without a thread of its own: for tests and benches
 //! that count what a request costs. Nothing of a server in use may need it.
 
-use crate::admission::{Account, Admission, Later, RequestKey, Shared};
+use crate::admission::{Account, Admission, Later, Shared};
 use crate::conn::{Connection, Next};
 use crate::context::Ctx;
 use crate::log::{AccessBuffers, Writer};
@@ -101,14 +101,7 @@ impl Solo {
     /// Takes a place among those in flight, as another request for the first site would.
     pub fn hold_place(&mut self) -> Option<Later> {
         let site = self.cx.engine.site_for(0, "")?.account();
-        let account = Account {
-            site,
-            upstream: 0,
-            peer: Peer::Unix,
-            head: 0,
-            series: SeriesId::NONE,
-            request: RequestKey::NONE,
-        };
+        let account = Account { site, upstream: 0, peer: Peer::Unix, head: 0, series: SeriesId::NONE };
         Some(self.cx.admission.later(Reply::Later(Box::pin(std::future::pending())), account, false))
     }
 

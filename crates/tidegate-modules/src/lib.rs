@@ -11,6 +11,7 @@ pub mod files;
 pub mod gateway;
 pub mod index;
 pub mod login;
+mod partial;
 pub mod redirect;
 pub mod rewrite;
 #[doc(hidden)]

@@ -48,21 +48,27 @@ fn what_is_being_read_is_not_evicted_for_nothing() {
 #[test]
 fn a_lower_limit_holds_at_once_and_all_comes_back() {
     let store = store(MIB);
-    for number in 0..200 {
-        put(&store, &format!("/{number}"), &bytes(1, 4_000)).unwrap();
+    let mut left = Vec::new();
+    for _ in 0..3 {
+        store.set_limits(Limits { memory: MIB, object: MIB });
+        for number in 0..200 {
+            put(&store, &format!("/{number}"), &bytes(1, 4_000)).unwrap();
+        }
+        let held = found(&store, "/199").unwrap();
+        store.set_limits(Limits { memory: 100 * KIB, object: 50 * KIB });
+        assert!(store.figures().bytes <= 100 * KIB);
+        assert_eq!(put(&store, "/x", &bytes(1, 51 * 1024)).err(), Some(Unstorable::TooLarge));
+        store.set_limits(Limits { memory: 0, object: 0 });
+        assert!(held.is_current(), "somebody has it");
+        drop(held);
+        store.set_limits(Limits { memory: 0, object: 0 });
+        assert_eq!(store.figures().entries, 0);
+        store.sweep(usize::MAX, NOW);
+        left.push(store.figures().bytes);
+        assert_eq!(put(&store, "/y", b"").err(), Some(Unstorable::NoRoom));
     }
-    let held = found(&store, "/199").unwrap();
-    store.set_limits(Limits { memory: 100 * KIB, object: 50 * KIB });
-    assert!(store.figures().bytes <= 100 * KIB);
-    assert_eq!(put(&store, "/x", &bytes(1, 51 * 1024)).err(), Some(Unstorable::TooLarge));
-    store.set_limits(Limits { memory: 0, object: 0 });
-    assert!(held.is_current(), "somebody has it");
-    drop(held);
-    store.set_limits(Limits { memory: 0, object: 0 });
-    assert_eq!(store.figures().entries, 0);
-    store.sweep(usize::MAX, NOW);
-    assert!(store.figures().bytes < 24 * KIB, "{}: tables alone", store.figures().bytes);
-    assert_eq!(put(&store, "/y", b"").err(), Some(Unstorable::NoRoom));
+    // A table in each shard that has a key, as many as the seed has it, and the queues.
+    assert!(left[0] < 24 * KIB && left[2] <= left[0] + KIB, "{left:?}: tables alone, and no more each time");
 }
 
 #[test]

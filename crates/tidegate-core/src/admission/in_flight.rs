@@ -79,8 +79,6 @@ pub struct Account {
     pub head: u32,
     /// What its waiting counts for.
     pub series: SeriesId,
-    /// By what it is known when it comes again.
-    pub request: RequestKey,
 }
 
 impl Account {
@@ -104,6 +102,8 @@ impl Account {
 pub struct Later {
     stage: Stage,
     account: Account,
+    /// By what it is known when it comes again.
+    request: RequestKey,
     is_exempt: bool,
     holdings: Holdings,
     ledger: Rc<Ledger>,
@@ -154,6 +154,7 @@ impl Later {
         Later {
             stage,
             account,
+            request: RequestKey::NONE,
             is_exempt,
             holdings: Holdings::default(),
             ledger: ledger.clone(),
@@ -166,6 +167,12 @@ impl Later {
         if let Stage::Running { place: Place::Queued(queued), .. } = &mut self.stage {
             queued.trace = trace.cloned();
         }
+        self
+    }
+
+    /// By what the request is known when it comes again after having been refused.
+    pub(crate) fn known_as(mut self, request: RequestKey) -> Later {
+        self.request = request;
         self
     }
 
@@ -211,7 +218,7 @@ impl Later {
             && put_off::is_refusal(response.status)
             && !has_left
         {
-            self.ledger.put_off(self.account.request, response);
+            self.ledger.put_off(self.request, response);
         }
         polled
     }

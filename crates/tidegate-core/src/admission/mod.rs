@@ -433,7 +433,7 @@ impl Admission {
     pub fn unless_busy(&self, response: Response) -> Response {
         match response.author {
             Author::Busy => self.ledger.busy.borrow().instead_of(response),
-            Author::Server | Author::Application | Author::Live => response,
+            _ => response,
         }
     }
 

@@ -3,9 +3,10 @@
 //!
 //! One table for all workers of a process, of a fixed size: a request is known by a hash of its client and what it asks for, and
 //! the one that has the place of another takes it. Only touched where a request is refused. What waits has its hash with it
-//! (`Account`), since its head is gone when it is answered.
+//! (`Later::known_as`), since its head is gone when it is answered.
 
-use std::hash::{BuildHasher, RandomState};
+use hashbrown::DefaultHashBuilder;
+use std::hash::BuildHasher;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 use tidegate_http::{FieldLines, Status};
@@ -40,14 +41,17 @@ pub(super) fn wait_of(lines: &FieldLines) -> Option<Duration> {
 /// What was put off.
 pub(super) struct PutOff {
     /// Nobody can choose requests that share a place.
-    state: RandomState,
+    state: DefaultHashBuilder,
     /// The key, and until when: milliseconds, modulo 2^32.
     places: Box<[AtomicU64]>,
 }
 
 impl Default for PutOff {
     fn default() -> Self {
-        PutOff { state: RandomState::new(), places: (0..PLACES).map(|_| AtomicU64::new(0)).collect() }
+        PutOff {
+            state: DefaultHashBuilder::default(),
+            places: (0..PLACES).map(|_| AtomicU64::new(0)).collect(),
+        }
     }
 }
 

@@ -94,6 +94,8 @@ pub(super) struct Decision {
     pub content: Option<RequestBody>,
     /// On whose account an answer that comes later waits.
     pub account: Account,
+    /// By what it is known when it comes again.
+    pub request_key: RequestKey,
     /// It is served however busy the server is.
     pub is_exempt: bool,
     /// It is given up when the client has gone.
@@ -228,15 +230,9 @@ impl Connection {
         let asked = Asked { site, remote: &remote, is_tls, limits: limits.as_deref() };
         let (mut outcome, mut account) = (
             Outcome::Answered,
-            Account {
-                site: 0,
-                upstream: 0,
-                peer: Peer::Unix,
-                head: 0,
-                series: SeriesId::NONE,
-                request: RequestKey::NONE,
-            },
+            Account { site: 0, upstream: 0, peer: Peer::Unix, head: 0, series: SeriesId::NONE },
         );
+        let mut request_key = RequestKey::NONE;
         let series;
         let reply = match self.locate(&mut cx.admission, &cx.stats, engine, &asked, head, path) {
             Err(Rejected(why, response)) => {
@@ -322,8 +318,8 @@ impl Connection {
                             peer: remote.client,
                             head: u32::try_from(head.size).unwrap_or(u32::MAX),
                             series,
-                            request: cx.admission.key_of(remote.client, head.authority, head.target),
                         };
+                        request_key = cx.admission.key_of(remote.client, head.authority, head.target);
                     }
                 }
                 (ends_with_client, interim) = (signals.abandons(), signals.interim_sent());
@@ -345,6 +341,7 @@ impl Connection {
             content_sink,
             content,
             account,
+            request_key,
             is_exempt,
             ends_with_client,
             interim,

@@ -180,7 +180,17 @@ impl Connection {
         };
         let mut entry = head.entry();
         let decision = self.decide(cx, &engine, &head, &mut entry);
-        let Decision { reply, outcome, content_sink, content, account, is_exempt, log: sink, .. } = decision;
+        let Decision {
+            reply,
+            outcome,
+            content_sink,
+            content,
+            account,
+            request_key,
+            is_exempt,
+            log: sink,
+            ..
+        } = decision;
         let Decision { ends_with_client, interim, signals, tls, identity, trace, limits, held, .. } =
             decision;
         let Decision { series, about, .. } = decision;
@@ -234,8 +244,12 @@ impl Connection {
         let ready = match reply {
             Reply::Ready(response) => Some(response),
             waiting => {
-                let waiting =
-                    cx.admission.later(waiting, account, is_exempt).hearing(signals).tracing(trace.as_ref());
+                let waiting = cx
+                    .admission
+                    .later(waiting, account, is_exempt)
+                    .known_as(request_key)
+                    .hearing(signals)
+                    .tracing(trace.as_ref());
                 let waiting = later.insert(waiting);
                 let polled = waiting.poll(&mut Context::from_waker(&runtime::waker(key)), false);
                 if let Some(interim) = &interim {

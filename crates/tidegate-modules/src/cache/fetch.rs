@@ -6,6 +6,7 @@ use super::handoff::Giver;
 use super::place::Place;
 use super::policy::{Class, Policy};
 use crate::compress::file_source::FileSource;
+use std::cell::Cell;
 use std::future::poll_fn;
 use std::io;
 use std::pin::pin;
@@ -27,6 +28,9 @@ const REMEMBERED: u32 = 120;
 const DISK_PATIENCE: Duration = Duration::from_secs(2);
 /// What is left to come is fetched to its end although nobody reads it any more, bytes.
 const WORTH_ENDING: u64 = 16 << 20;
+
+/// Fetches of a route, on one worker, that go on although their clients have gone: nothing else bounds them, since they hold no place.
+const MOST_UNATTENDED: usize = 64;
 
 /// What a fetch has come to, for the client that has set it off.
 pub(super) enum Outcome {
@@ -67,6 +71,28 @@ pub(super) struct Fetch {
     pub(super) asked: i64,
     /// Purging goes by it.
     pub(super) place: Place,
+    /// Fetches of this route, on this worker, that go on without a client.
+    pub(super) unattended: Rc<Cell<usize>>,
+}
+
+/// A fetch that goes on without a client, as long as it does.
+struct Unattended(Rc<Cell<usize>>);
+
+impl Unattended {
+    /// `None`: as many do already as may.
+    fn begin(count: &Rc<Cell<usize>>) -> Option<Unattended> {
+        if count.get() >= MOST_UNATTENDED {
+            return None;
+        }
+        count.set(count.get() + 1);
+        Some(Unattended(count.clone()))
+    }
+}
+
+impl Drop for Unattended {
+    fn drop(&mut self) {
+        self.0.set(self.0.get().saturating_sub(1));
+    }
 }
 
 impl Fetch {
@@ -128,7 +154,7 @@ impl Fetch {
                 self.policy.hide_tags(&mut lines);
                 cache::add_date(&mut lines, now);
                 tell(Outcome::Stored(entry, Came::Fetched(lines, reader)));
-                fill_up(fill, response.body, len).await;
+                fill_up(fill, response.body, len, &self.unattended).await;
             }
             Err(_) => tell(Outcome::Alone(response, "no-room")),
         }
@@ -223,7 +249,7 @@ fn is_failure(response: &Response) -> bool {
 }
 
 /// Moves content into the store, to its end or until that is worth nothing any more.
-async fn fill_up(mut fill: Fill, body: Body, len: Option<u64>) {
+async fn fill_up(mut fill: Fill, body: Body, len: Option<u64>, unattended: &Rc<Cell<usize>>) {
     let mut source: Box<dyn BodyStream> = match body {
         Body::Stream { stream, .. } => stream,
         Body::File(piece) => Box::new(FileSource::new(piece)),
@@ -235,7 +261,7 @@ async fn fill_up(mut fill: Fill, body: Body, len: Option<u64>) {
         Body::Empty => return fill_from(fill, &[]).await,
         Body::Parts(_) | Body::Tunnel { .. } => return,
     };
-    let mut room = Vec::new();
+    let (mut room, mut alone) = (Vec::new(), None);
     loop {
         // Where it is cut short it is not stored, and readers see that it ends too early.
         let Ok(count) = poll_fn(|cx| pull(cx, &mut *source, &mut room)).await else { return };
@@ -248,7 +274,12 @@ async fn fill_up(mut fill: Fill, body: Body, len: Option<u64>) {
         if append(&mut fill, &room).await.is_err() {
             return;
         }
-        if fill.readers() == 0 && !is_worth_ending(fill.filled(), len) {
+        if fill.readers() > 0 {
+            alone = None;
+            continue;
+        }
+        alone = alone.or_else(|| Unattended::begin(unattended));
+        if alone.is_none() || !is_worth_ending(fill.filled(), len) {
             return;
         }
     }
@@ -307,5 +338,45 @@ fn is_worth_ending(come: u64, len: Option<u64>) -> bool {
     match len {
         Some(len) => len.saturating_sub(come) <= WORTH_ENDING.max(come),
         None => come <= WORTH_ENDING,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_so_many_fetches_go_on_without_a_client() {
+        let count = Rc::new(Cell::new(0));
+        let mut held: Vec<_> = (0..MOST_UNATTENDED).map(|_| Unattended::begin(&count).unwrap()).collect();
+        assert!(Unattended::begin(&count).is_none());
+        held.pop();
+        assert!(Unattended::begin(&count).is_some());
+        drop(held);
+        assert_eq!(count.get(), 0);
+    }
+
+    #[test]
+    fn a_304_is_about_what_no_validator_denies() {
+        let lines = |fields: &[(&str, &str)]| {
+            let mut lines = FieldLines::new();
+            fields.iter().for_each(|(name, value)| {
+                lines.push(name, value);
+            });
+            lines
+        };
+        const DAY: &str = "Sun, 06 Nov 1994 08:49:37 GMT";
+        const NEXT: &str = "Mon, 07 Nov 1994 08:49:37 GMT";
+        for (stored, new, expected) in [
+            (vec![("ETag", "W/\"1\"")], vec![("ETag", "\"1\"")], true),
+            (vec![("ETag", "\"1\"")], vec![("ETag", "\"2\"")], false),
+            (vec![("ETag", "\"1-gzip\"")], vec![("ETag", "\"1\"")], false),
+            (vec![("ETag", "\"1\"")], vec![], true),
+            (vec![("Last-Modified", DAY)], vec![("ETag", "\"1\"")], true),
+            (vec![("Last-Modified", DAY)], vec![("Last-Modified", NEXT)], false),
+            (vec![("ETag", "\"1\"")], vec![("ETag", "nonsense")], false),
+        ] {
+            assert_eq!(is_about(&lines(&stored), &lines(&new)), expected, "{stored:?} {new:?}");
+        }
     }
 }

@@ -60,6 +60,8 @@ struct Shared {
     prepared: Option<Prepared>,
     /// Memory for a key.
     scratch: Cell<Vec<u8>>,
+    /// Fetches that go on without a client.
+    unattended: Rc<Cell<usize>>,
 }
 
 /// What is stored under one key.
@@ -113,6 +115,7 @@ impl Cached {
         server: &Settings,
         inner: Rc<dyn Handler>,
     ) -> Cached {
+        // No two sites share a name, and one at most has none.
         let name = site.names.first().map(ToString::to_string).unwrap_or_default();
         let conditions = route.conditions.iter().map(|condition| format!(" {condition}"));
         let place = format!("{}{}", route.pattern, conditions.collect::<String>());
@@ -136,6 +139,7 @@ impl Cached {
             is_dressed,
             prepared,
             scratch: Cell::default(),
+            unattended: Rc::default(),
         }))
     }
 }
@@ -164,7 +168,7 @@ impl Shared {
         }
         let class = self.policy.class(exchange);
         if class == Class::PastTheCache {
-            return self.go_alone(exchange, pass, Forward::Bypass, "cookie");
+            return self.go_alone(exchange, pass, Forward::Bypass, "past the cache");
         }
         let finding = self.find(exchange, class);
         if finding.fitting.is_none()
@@ -330,6 +334,7 @@ impl Shared {
             is_obeyed: self.policy.obeys(exchange),
             asked: exchange.now,
             place: Place::of(exchange),
+            unattended: self.unattended.clone(),
         };
         runtime::with(|runtime| runtime.spawn(fetch.run(reply, giver)));
     }
@@ -367,7 +372,10 @@ impl Shared {
             }
             Some(Outcome::Failed(response)) => match self.in_need(exchange, asking) {
                 Some(reply) => reply,
-                None => Reply::Ready(self.tell(exchange, response, status, "failed")),
+                None => {
+                    self.counts.count(Event::Miss);
+                    Reply::Ready(self.tell(exchange, response, status, "failed"))
+                }
             },
             // What was stored could not be asked about, and is gone: it is fetched like anything else.
             Some(Outcome::Again) => match exchange.elsewhere() {
@@ -446,14 +454,6 @@ impl Shared {
         self.serve_by(exchange, entry, (self.aged(exchange, entry), None), status, detail)
     }
 
-    /// The stored fields, with the age that they have by now.
-    fn aged(&self, exchange: &Exchange<'_>, entry: &Entry) -> FieldLines {
-        let head = entry.head();
-        let mut lines = head.lines.clone();
-        cache::set_age(&mut lines, head.freshness.age(exchange.now));
-        lines
-    }
-
     /// The same; what is being let go of, the application is asked for.
     fn serve_or_ask(
         self: &Rc<Self>,
@@ -475,6 +475,14 @@ impl Shared {
         let response = prepared.hit(exchange, entry, || CacheStatus::hit(self.policy.name(), ttl))?;
         entry.touch();
         Some(Reply::Ready(response))
+    }
+
+    /// The stored fields, with the age that they have by now.
+    fn aged(&self, exchange: &Exchange<'_>, entry: &Entry) -> FieldLines {
+        let head = entry.head();
+        let mut lines = head.lines.clone();
+        cache::set_age(&mut lines, head.freshness.age(exchange.now));
+        lines
     }
 
     fn serve_by(
@@ -550,7 +558,11 @@ impl Shared {
             return say(format!("cache {name}: goes past it ({})", why.as_str()));
         }
         say(match self.policy.class(exchange) {
-            Class::PastTheCache => format!("cache {name}: goes past it, for a cookie of `bypass`"),
+            Class::PastTheCache => {
+                format!(
+                    "cache {name}: goes past it, for a cookie of `bypass-cookies`, one that is there twice, or a field that `Connection` names"
+                )
+            }
             Class::Anyone | Class::AnyoneWithCookies => format!(
                 "cache {name}: looked up; whether it is stored for others, the answer of the application says"
             ),
@@ -560,7 +572,7 @@ impl Shared {
                 )
             }
             Class::Credentials => format!(
-                "cache {name}: looked up; for who says who it is, only what says `public` or `s-maxage` is used or stored"
+                "cache {name}: looked up; for who says who it is, only what says `public`, `s-maxage` or `must-revalidate` is used or stored"
             ),
         });
     }

@@ -40,7 +40,7 @@ pub(super) enum Class {
     Cookies,
     /// It shows who it is. The same, and it does not wait for the fetch of another.
     Credentials,
-    /// It has a cookie that leads past the cache.
+    /// It has a cookie that leads past the cache, or fields that another one would not have.
     PastTheCache,
 }
 
@@ -210,7 +210,7 @@ impl Policy {
         };
         key.push(u8::from(!class.is_open()));
         key::write(key, &resource, &self.key_rules, None);
-        if !target.as_bytes().starts_with(exchange.path) {
+        if target.split('?').next().is_none_or(|path| path.as_bytes() != exchange.path) {
             key.extend_from_slice(exchange.path); // `index` or `try` have led here
         }
     }

@@ -50,7 +50,7 @@ impl Prepared {
             status: Status::OK,
             head: Head::Prebuilt(message),
             body,
-            author: Author::Application,
+            author: Author::DatedApplication,
         })
     }
 

@@ -1,6 +1,7 @@
 //! A stored response to a request: conditions (RFC 9111 section 4.3.2) and ranges (RFC 9110 section 14.2).
 
 use super::source::StoredSource;
+use crate::partial::{parts_of, unsatisfiable};
 use std::rc::Rc;
 use std::sync::Arc;
 use tidegate_cache::{Content, Reader, StoredHead};
@@ -8,9 +9,7 @@ use tidegate_core::response::FilePiece;
 use tidegate_core::{Author, Body, Exchange, Head, Part, Response, answer};
 use tidegate_http::cache::{current_validators, range_validators};
 use tidegate_http::conditional::{evaluate, if_range};
-use tidegate_http::{
-    ByteRange, FieldLines, Method, Precondition, Ranges, Selection, Status, multipart, range,
-};
+use tidegate_http::{ByteRange, FieldLines, Method, Precondition, Ranges, Selection, Status, range};
 use tidegate_io::paged::PagedFile;
 
 /// Where stored content lies.
@@ -112,7 +111,7 @@ pub(super) fn respond(
         {
             match range::select(value, len, ranges) {
                 Selection::Whole => {}
-                Selection::Unsatisfiable => return Some(unsatisfiable(len)),
+                Selection::Unsatisfiable => return Some(unsatisfiable(len).by(Author::Application)),
                 Selection::Ranges(ranges) => {
                     let partial = partial(&lines, source, len, &ranges, exchange.started);
                     if partial.is_some() {
@@ -142,30 +141,10 @@ fn partial(lines: &FieldLines, source: &Source, len: u64, ranges: &Ranges, seed:
         lines.push("Content-Range", value);
         return source.piece(range).map(|body| stored(Status::PARTIAL_CONTENT, lines, body));
     }
-    let boundary = multipart::Boundary::new(seed);
-    let media_type = lines.first("Content-Type").and_then(|value| str::from_utf8(value).ok());
-    let mut parts = Vec::with_capacity(2 * ranges.as_slice().len() + 1);
-    for range in ranges.as_slice() {
-        let mut head = Vec::new();
-        multipart::push_part_head(&mut head, &boundary, media_type, *range, len);
-        parts.push(Part::Bytes(head));
-        parts.push(source.part(*range)?);
-    }
-    let mut close = Vec::new();
-    multipart::push_close(&mut close, &boundary);
-    parts.push(Part::Bytes(close));
-    let mut content_type = Vec::new();
-    boundary.push_content_type(&mut content_type);
-    lines.set("Content-Type", content_type);
+    let parts = parts_of(&mut lines, ranges, len, seed, |range| source.part(range))?;
     Some(stored(Status::PARTIAL_CONTENT, lines, Body::Parts(parts)))
 }
 
-fn unsatisfiable(len: u64) -> Response {
-    let mut value = Vec::new();
-    range::push_unsatisfied_range(&mut value, len);
-    answer::error(Status::RANGE_NOT_SATISFIABLE).with("Content-Range", value).by(Author::Application)
-}
-
 fn stored(status: Status, lines: FieldLines, body: Body) -> Response {
-    Response { status, head: Head::Fields(lines), body, author: Author::Application }
+    Response { status, head: Head::Fields(lines), body, author: Author::DatedApplication }
 }

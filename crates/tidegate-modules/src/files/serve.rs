@@ -1,14 +1,15 @@
 //! A representation and a request to a response: conditions (RFC 9110 section 13) and ranges (section 14).
 
 use super::entry::{Maker, Representation};
+use crate::partial::{parts_of, unsatisfiable};
 use std::rc::Rc;
 use tidegate_core::response::{Author, Body, FilePiece, Head, Part, Response};
 use tidegate_core::{Exchange, answer};
 use tidegate_http::conditional::{evaluate, if_range};
+use tidegate_http::range;
 use tidegate_http::{
     EntityTag, FieldLines, Fields, Method, Precondition, Ranges, Selection, Status, Validators,
 };
-use tidegate_http::{multipart, range};
 
 /// Which fields of a request ask for more than the plain file.
 #[derive(Debug, Clone, Copy, Default)]
@@ -72,7 +73,7 @@ pub fn respond(
         {
             match range::select(value, representation.len, ranges) {
                 Selection::Whole => {}
-                Selection::Unsatisfiable => return unsatisfiable(representation),
+                Selection::Unsatisfiable => return unsatisfiable(representation.len),
                 Selection::Ranges(ranges) => return partial(representation, &ranges, exchange.started),
             }
         }
@@ -99,29 +100,11 @@ fn partial(representation: &Representation, ranges: &Ranges, seed: u64) -> Respo
         };
         return finished(Status::PARTIAL_CONTENT, lines, body);
     }
-    let media_type = lines.first("Content-Type").and_then(|value| std::str::from_utf8(value).ok());
-    let media_type = media_type.unwrap_or("application/octet-stream").to_owned();
-    let boundary = multipart::Boundary::new(seed);
-    let mut parts = Vec::with_capacity(2 * ranges.as_slice().len() + 1);
-    for range in ranges.as_slice() {
-        let mut head = Vec::new();
-        multipart::push_part_head(&mut head, &boundary, Some(&media_type), *range, representation.len);
-        parts.push(Part::Bytes(head));
-        parts.push(piece(representation, range.start, range.end));
-    }
-    let mut close = Vec::new();
-    multipart::push_close(&mut close, &boundary);
-    parts.push(Part::Bytes(close));
-    let mut content_type = Vec::new();
-    boundary.push_content_type(&mut content_type);
-    lines.set("Content-Type", content_type);
-    finished(Status::PARTIAL_CONTENT, lines, Body::Parts(parts))
-}
-
-fn unsatisfiable(representation: &Representation) -> Response {
-    let mut value = Vec::new();
-    range::push_unsatisfied_range(&mut value, representation.len);
-    answer::error(Status::RANGE_NOT_SATISFIABLE).with("Content-Range", value)
+    let parts = parts_of(&mut lines, ranges, representation.len, seed, |range| {
+        Some(piece(representation, range.start, range.end))
+    });
+    let body = Body::Parts(parts.unwrap_or_default());
+    finished(Status::PARTIAL_CONTENT, lines, body)
 }
 
 /// A response that the Filter phase leaves alone: the lines have the route's fields already.

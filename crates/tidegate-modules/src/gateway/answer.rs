@@ -7,6 +7,7 @@ use crate::login::OwnCookies;
 use std::io;
 use thiserror::Error;
 use tidegate_client::http1::HeadReader;
+use tidegate_core::Author;
 use tidegate_core::interim::{Interim, InterimQueue};
 use tidegate_http::words::eq_ignore_case;
 use tidegate_http::{Field, FieldLines, HttpDate, Status, field, parse_decimal};
@@ -47,6 +48,8 @@ pub(super) struct AnswerHead {
     pub(super) status: Status,
     /// What goes on to the client.
     pub(super) lines: FieldLines,
+    /// Whether it says when it was made.
+    pub(super) author: Author,
     /// Among it is a field that leads somewhere: `Location`, `Content-Location`.
     pub(super) leads: bool,
     /// Bytes of content that the application has announced.
@@ -450,6 +453,7 @@ impl AnswerHead {
         AnswerHead {
             status,
             lines: FieldLines::with_capacity(256),
+            author: Author::Application,
             leads: false,
             len,
             is_switch: false,
@@ -476,7 +480,13 @@ impl AnswerHead {
         let ends_here = match name.len() {
             2 => is("te"),
             // It is the application's to say when it has made its answer (RFC 9110 section 6.6.1).
-            4 if is("date") => self.lines.contains("Date") || HttpDate::parse(value, 0).is_none(),
+            4 if is("date") => {
+                if self.author == Author::Application && HttpDate::parse(value, 0).is_some() {
+                    self.author = Author::DatedApplication;
+                    self.lines.push_read("Date", value);
+                }
+                true
+            }
             6 => is("server"),
             7 => is("upgrade"),
             8 => {

@@ -27,7 +27,7 @@ use tidegate_client::{Connection, Pool, Starving};
 use tidegate_core::body_stream::Splice;
 use tidegate_core::interim::InterimQueue;
 use tidegate_core::response::Head;
-use tidegate_core::{Author, Body, BodyStream, Chunk, InternalRedirect, Need, Reply, Response, answer};
+use tidegate_core::{Body, BodyStream, Chunk, InternalRedirect, Need, Reply, Response, answer};
 use tidegate_http::{FieldLines, Status};
 use tidegate_io::LocalFuture;
 use tidegate_io::clock::monotonic_ns;
@@ -438,12 +438,7 @@ impl From<Fault> for attempts::Fault {
 }
 
 fn respond(head: AnswerHead, body: Body) -> Reply {
-    Reply::Ready(Response {
-        status: head.status,
-        head: Head::Fields(head.lines),
-        body,
-        author: Author::Application,
-    })
+    Reply::Ready(Response { status: head.status, head: Head::Fields(head.lines), body, author: head.author })
 }
 
 /// What one attempt has come to.

@@ -24,7 +24,7 @@ use tidegate_core::body_stream::Splice;
 use tidegate_core::interim::{Interim, InterimQueue};
 use tidegate_core::memory::{self, Weight};
 use tidegate_core::response::Head;
-use tidegate_core::{Author, Body, BodyStream, Chunk, Need, Reply, Response, answer};
+use tidegate_core::{Body, BodyStream, Chunk, Need, Reply, Response, answer};
 use tidegate_http::{FieldLines, Status};
 use tidegate_io::clock::monotonic_ns;
 use tidegate_stats::Elapsed;
@@ -244,7 +244,7 @@ impl Multiplexed {
             };
             Body::Stream { len: head.len, has_trailers, stream: Box::new(flow) }
         };
-        Response { status: head.status, head: Head::Fields(head.lines), body, author: Author::Application }
+        Response { status: head.status, head: Head::Fields(head.lines), body, author: head.author }
     }
 }
 

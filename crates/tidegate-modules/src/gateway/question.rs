@@ -8,7 +8,7 @@ use super::upstream::RoutingState;
 use std::future::poll_fn;
 use std::io;
 use std::rc::Rc;
-use tidegate_core::{Author, Body, Chunk, Response};
+use tidegate_core::{Body, Chunk, Response};
 
 /// Bytes that are read of a content at once.
 const PIECE: usize = 16 << 10;
@@ -39,7 +39,7 @@ pub(super) fn call(
 
 /// Whether these are the words of the application: else the server says why it has none.
 pub fn is_answered(response: &Response) -> bool {
-    response.author == Author::Application
+    response.author.is_application()
 }
 
 /// All of a content; `None` where it is longer than `most` bytes.

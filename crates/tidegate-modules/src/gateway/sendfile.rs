@@ -11,7 +11,7 @@ use std::sync::Arc;
 use tidegate_config::settings::gateway::SendfileRoot;
 use tidegate_core::response::FilePiece;
 use tidegate_core::response::Head;
-use tidegate_core::{Author, Body, Exchange, Response, answer, log};
+use tidegate_core::{Body, Exchange, Response, answer, log};
 use tidegate_http::path::normalise;
 use tidegate_http::{FieldLines, HttpDate, Selection, Status, media_type, range};
 use tidegate_io::blocking;
@@ -161,5 +161,5 @@ fn with_file(head: AnswerHead, range: Option<&[u8]>, relative: &[u8], opened: Op
             Some(Selection::Whole) | None => {}
         }
     }
-    Response { status, head: Head::Fields(lines), body: Body::File(piece), author: Author::Application }
+    Response { status, head: Head::Fields(lines), body: Body::File(piece), author: head.author }
 }

@@ -12,7 +12,7 @@ use std::time::Duration;
 use tidegate_core::body::{self, RequestBody};
 use tidegate_core::body_stream::Splice;
 use tidegate_core::response::Head;
-use tidegate_core::{Author, Body, BodyStream, Chunk, Response};
+use tidegate_core::{Body, BodyStream, Chunk, Response};
 
 /// The response that opens a tunnel. `early` is what the application has sent behind its head.
 pub(super) fn open(head: AnswerHead, early: Vec<u8>, line: Checkout, timeout: Duration) -> Response {
@@ -30,7 +30,7 @@ pub(super) fn open(head: AnswerHead, early: Vec<u8>, line: Checkout, timeout: Du
         status: head.status,
         head: Head::Final(head.lines),
         body: Body::Tunnel { stream: Box::new(tunnel), sink },
-        author: Author::Application,
+        author: head.author,
     }
 }
 
