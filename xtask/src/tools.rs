@@ -63,6 +63,8 @@ const TOOLS: &[Tool] = &[
     server("lighttpd", "lighttpd", "lighttpd", BENCH, "peer of the benches"),
     server("apache2", "apache2", "apache2", BENCH, "peer of the benches"),
     server("haproxy", "haproxy", "haproxy", BENCH, "peer of the gateway bench"),
+    server("varnishd", "varnish", "varnish", BENCH, "peer of the cache bench"),
+    server("traffic_server", "trafficserver", "trafficserver", BENCH, "peer of the cache bench"),
     server("h2o", "h2o", "h2o", BENCH, "peer of the TLS and HTTP/2 benches"),
     tool("php-cgi", "php-cgi", BOTH, "runs PHP behind the server"),
     server("php-fpm8.2", "php8.2-fpm", "php8.2-fpm", BOTH, "runs PHP behind the server"),

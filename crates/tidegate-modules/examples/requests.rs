@@ -1,9 +1,9 @@
 //! Requests, as many as asked, for `cargo xtask bench instructions`: from the bytes of a request on a socket to
 //! the bytes of its answer, for a cached file or by an application that answers from the same thread. Or events, as many
 //! as asked: from the bytes of the application to those of the client, on a stream of HTTP/2. Or a cached file over
-//! HTTP/2, asked for 32 times at once.
+//! HTTP/2, asked for 32 times at once. Or what a cache has stored of an application.
 //!
-//! `requests cached|logged|browser|unchanged|h2|fastcgi|proxy|event|event-beside N`
+//! `requests cached|logged|browser|unchanged|h2|fastcgi|proxy|stored|event|event-beside N`
 
 use std::io::{Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -27,13 +27,16 @@ const BROWSER: &str = "GET /small.bin HTTP/1.1\r\nHost: localhost\r\n\
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let arguments: Vec<String> = std::env::args().collect();
     let [_, what, count] = arguments.as_slice() else {
-        return Err("requests cached|logged|browser|unchanged|h2|fastcgi|proxy|event|event-beside N".into());
+        return Err(
+            "requests cached|logged|browser|unchanged|h2|fastcgi|proxy|stored|event|event-beside N".into()
+        );
     };
     let count: u64 = count.parse()?;
     let folder = std::env::temp_dir().join(format!("tidegate-instructions-{}", std::process::id()));
     std::fs::create_dir_all(&folder)?;
     let result = match what.as_str() {
         "fastcgi" | "proxy" => run_application(&folder, what, count),
+        "stored" => run_stored(&folder, count),
         "h2" => run_streams(&folder, count),
         "event" => run_events(&folder, 0, count),
         "event-beside" => run_events(&folder, 90, count),
@@ -162,6 +165,42 @@ fn run_application(folder: &Path, what: &str, count: u64) -> Result<(), Box<dyn 
             solo.wait(Duration::from_secs(10))?;
         }
         assert!(client.read(&mut buffer)? > 1024, "the answer is passed on");
+    }
+    Ok(())
+}
+
+/// What an application has answered once, out of the memory of a cache.
+fn run_stored(folder: &Path, count: u64) -> Result<(), Box<dyn std::error::Error>> {
+    const ANSWER: &[u8] = b"HTTP/1.1 200 OK\r\nCache-Control: max-age=86400\r\nETag: \"1\"\r\n\
+        Content-Type: application/octet-stream\r\nContent-Length: 1024\r\n\r\n";
+    let socket = folder.join("application.sock");
+    let listener = UnixListener::bind(&socket)?;
+    let text = format!(
+        "listen \"127.0.0.1:1\"\naccess-log off\ncache \"main\" {{ memory \"1MiB\" }}\n\
+         site {{ cache \"main\"; proxy \"unix:{}\" }}\n",
+        socket.display()
+    );
+    let loaded = tidegate_config::load_str("bench", &text, folder, &tidegate_config::ProcessEnvironment);
+    let rendered = loaded.render(false);
+    let settings = loaded.settings.ok_or(rendered)?;
+    let (mut client, server) = UnixStream::pair()?;
+    server.set_nonblocking(true)?;
+    let mut solo = solo(&Arc::new(settings), Stream::new(server.into()))?;
+    let mut buffer = [0; 4096];
+    client.write_all(PLAIN.as_bytes())?;
+    solo.turn();
+    solo.wait(Duration::ZERO)?; // the fetch is a task of its own
+    let mut application = listener.accept()?.0;
+    assert!(application.read(&mut buffer)? > 64, "the request is passed on");
+    application.write_all(&[ANSWER, &[7; 1024]].concat())?;
+    while solo.is_answering() {
+        solo.wait(Duration::from_secs(10))?;
+    }
+    assert!(client.read(&mut buffer)? > 1024, "the answer is passed on");
+    for _ in 0..count {
+        client.write_all(PLAIN.as_bytes())?;
+        solo.on_readable()?;
+        assert!(client.read(&mut buffer)? > 1024, "the answer is stored");
     }
     Ok(())
 }

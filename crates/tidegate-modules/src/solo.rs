@@ -1,5 +1,6 @@
-//! Static files and applications behind one connection driven by hand: what tests and benches count with.
+//! Static files, applications and what is kept of their answers, behind one connection driven by hand: what tests and benches count with.
 
+use crate::cache::CacheDirectory;
 use crate::files::{Files, Shared, open_root};
 use crate::gateway::link;
 use crate::gateway::pool_directory::PoolDirectory;
@@ -25,6 +26,7 @@ use tidegate_stats::series::SeriesDirectory;
 struct Modules {
     shared: Rc<Shared>,
     stats: Arc<Stats>,
+    caches: CacheDirectory,
 }
 
 impl Registry for Modules {
@@ -52,6 +54,7 @@ impl Registry for Modules {
                     )?),
                     _ => return Err(io::Error::other("static files, fastcgi and proxy only")),
                 };
+                let handler = self.caches.before(handler, (site, route), settings);
                 routes.push(Route::new(handler, Vec::new(), Decoration::of(route)));
             }
             let log = settings.access_log.as_ref();
@@ -75,7 +78,8 @@ pub fn solo(settings: &Arc<Settings>, stream: Stream) -> io::Result<Solo> {
     let cache = settings.file_cache.clone();
     let make: MakeRegistry = Arc::new(move |stats| {
         runtime::with(|runtime| {
-            Box::new(Modules { shared: Shared::new(cache.clone(), stats.clone(), runtime), stats }) as _
+            let shared = Shared::new(cache.clone(), stats.clone(), runtime);
+            Box::new(Modules { shared, stats, caches: CacheDirectory::default() }) as _
         })
     });
     Solo::new(settings, &make, stream)

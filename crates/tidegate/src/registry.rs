@@ -24,7 +24,7 @@ use tidegate_core::tls::TlsStore;
 use tidegate_core::worker::{self, LogSet, MakeRegistry};
 use tidegate_core::{Filter, Gate, Handler};
 use tidegate_io::runtime;
-use tidegate_modules::cache::{CacheDirectory, Cached};
+use tidegate_modules::cache::CacheDirectory;
 use tidegate_modules::compress::CompressFilter;
 use tidegate_modules::console::Console;
 use tidegate_modules::cors::Preflight;
@@ -145,7 +145,7 @@ impl Registry {
             let mut routes = Vec::with_capacity(site.routes.len());
             for route in &site.routes {
                 let handler = self.handler_for(settings, &files, &applications, site, route)?;
-                let mut handler = self.kept(settings, site, route, handler);
+                let mut handler = self.stores.caches.before(handler, (site, route), settings);
                 let rehearsed = |handler: Rc<dyn Handler>| match &self.notes {
                     Some(notes) => Rc::new(Rehearsed::new(handler, notes.clone())) as Rc<dyn Handler>,
                     None => handler,
@@ -251,21 +251,6 @@ impl Registry {
         gates.extend(paced.into_iter().map(|gate| Rc::new(gate) as Rc<dyn Gate>));
         gates.extend(by_user);
         Ok(gates)
-    }
-
-    /// A handler whose answers are kept, where the route says so.
-    fn kept(
-        &self,
-        settings: &Settings,
-        site: &Site,
-        route: &Route,
-        handler: Rc<dyn Handler>,
-    ) -> Rc<dyn Handler> {
-        let Some(cache) = &route.cache else { return handler };
-        let Some(store) = settings.caches.iter().find(|store| store.name == cache.store) else {
-            return handler;
-        };
-        Rc::new(Cached::new(&self.stores.caches, (store, cache), (site, route), settings, handler))
     }
 
     /// The way to a service that the server itself asks.

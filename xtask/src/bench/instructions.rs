@@ -38,7 +38,7 @@ struct Case {
 }
 
 /// Every case. A new one is a line here, an example in its crate, and `--update`.
-const CASES: [Case; 16] = [
+const CASES: [Case; 17] = [
     codec("h1 parse request head", "parse"),
     codec("h1 decode chunked body", "chunks"),
     networks("IPv4 client among 30,000 networks", "v4"),
@@ -59,6 +59,7 @@ const CASES: [Case; 16] = [
     Case { operations: 3_200, ..request("cached file over HTTP/2, 32 streams", "h2") },
     request("FastCGI, kept connection", "fastcgi"),
     request("HTTP proxy, kept connection", "proxy"),
+    request("stored answer", "stored"),
     request(EVENT, "event"),
     request(EVENT_BESIDE, "event-beside"),
 ];

@@ -6,10 +6,13 @@
 mod applications;
 pub mod bare;
 mod burst;
+mod cache;
+mod cache_peers;
 pub mod canned;
 mod cgi;
 mod cold;
 mod cpu;
+mod crowd;
 mod downloads;
 mod events;
 mod fairness;
@@ -23,6 +26,7 @@ mod idle;
 mod instructions;
 mod kills;
 mod newest;
+mod origin;
 mod overload;
 mod peers;
 mod qos;
@@ -59,6 +63,8 @@ pub enum Bench {
     Cold(cold::Arguments),
     /// CPU per request to an application, beside other servers
     Gateway(gateway::Arguments),
+    /// What a stored answer costs, and what a crowd before one miss gets, beside other caches
+    Cache(cache::Arguments),
     /// Requests per second of a CGI script, beside other servers
     Cgi(cgi::Arguments),
     /// CPU per TLS handshake and per file over TLS, and bytes of an idle connection, beside other servers
@@ -100,6 +106,7 @@ pub fn run(bench: &Bench) -> Result<()> {
         Bench::Idle(arguments) => idle::run(arguments),
         Bench::Cold(arguments) => cold::run(arguments),
         Bench::Gateway(arguments) => gateway::run(arguments),
+        Bench::Cache(arguments) => cache::run(arguments),
         Bench::Cgi(arguments) => cgi::run(arguments),
         Bench::Tls(arguments) => tls::run(arguments),
         Bench::H2(arguments) => h2::run(arguments),

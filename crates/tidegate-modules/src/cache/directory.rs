@@ -1,14 +1,17 @@
 //! The stores of a process: they outlive the settings that name them.
 
+use super::Cached;
 use super::counts::StoreCounts;
 use super::disks::{self, Opening};
 use super::verify::Verifying;
 use std::collections::HashMap;
+use std::rc::Rc;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 use tidegate_cache::{Limits, Store};
 use tidegate_config::Settings;
-use tidegate_config::settings::CacheStore;
+use tidegate_config::settings::{CacheStore, Route, Site};
+use tidegate_core::Handler;
 use tidegate_io::clock::wall_seconds;
 use tidegate_io::runtime;
 use tidegate_io::timer;
@@ -34,6 +37,20 @@ pub(super) struct Kept {
 }
 
 impl CacheDirectory {
+    /// The handler of a route, behind the store that the route names if it names one.
+    pub fn before(
+        &self,
+        handler: Rc<dyn Handler>,
+        (site, route): (&Site, &Route),
+        settings: &Settings,
+    ) -> Rc<dyn Handler> {
+        let Some(cache) = &route.cache else { return handler };
+        let Some(store) = settings.caches.iter().find(|store| store.name == cache.store) else {
+            return handler;
+        };
+        Rc::new(Cached::new(self, (store, cache), (site, route), settings, handler))
+    }
+
     /// The store of this name, made where there is none yet, for one of so many processes.
     pub(super) fn store(&self, settings: &CacheStore, processes: u16) -> Kept {
         let mut stores = self.stores.lock().unwrap_or_else(PoisonError::into_inner);

@@ -184,10 +184,11 @@ impl Shared {
                     Use::Fresh | Use::Stale => {
                         let is_stale = verdict.use_ == Use::Stale;
                         self.counts.count(if is_stale { Event::StaleHit } else { Event::Hit });
-                        if let Some(reply) = self.hit(exchange, entry, verdict.ttl) {
+                        let status = CacheStatus::hit(self.policy.name(), verdict.ttl);
+                        let detail = asked.is_obeyed.then_some(verdict.why.as_str());
+                        if let Some(reply) = self.hit(exchange, entry, status, detail) {
                             return reply;
                         }
-                        let status = CacheStatus::hit(self.policy.name(), verdict.ttl);
                         return self.serve_or_ask(exchange, pass, entry, status, verdict.why.as_str());
                     }
                     Use::StaleWhileRevalidate => {
@@ -470,9 +471,14 @@ impl Shared {
     }
 
     /// The same for a plain request, by a message that is there already.
-    fn hit(&self, exchange: &Exchange<'_>, entry: &Entry, ttl: i64) -> Option<Reply> {
-        let prepared = self.prepared.as_ref().filter(|_| !self.policy.obeys(exchange))?;
-        let response = prepared.hit(exchange, entry, || CacheStatus::hit(self.policy.name(), ttl))?;
+    fn hit(
+        &self,
+        exchange: &Exchange<'_>,
+        entry: &Entry,
+        status: CacheStatus<'_>,
+        detail: Option<&'static str>,
+    ) -> Option<Reply> {
+        let response = self.prepared.as_ref()?.hit(exchange, entry, status, detail)?;
         entry.touch();
         Some(Reply::Ready(response))
     }

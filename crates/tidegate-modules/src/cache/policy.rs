@@ -210,7 +210,7 @@ impl Policy {
         };
         key.push(u8::from(!class.is_open()));
         key::write(key, &resource, &self.key_rules, None);
-        if target.split('?').next().is_none_or(|path| path.as_bytes() != exchange.path) {
+        if !is_as_sent(exchange) {
             key.extend_from_slice(exchange.path); // `index` or `try` have led here
         }
     }
@@ -269,10 +269,12 @@ fn names_fields(exchange: &Exchange<'_>) -> bool {
 
 /// Path and query that the application is asked for.
 pub(super) fn target<'e>(exchange: &Exchange<'e>) -> Cow<'e, str> {
-    // Dot segments are resolved before the application sees them.
-    let has_dots = !exchange.has_encoded_slash()
-        && ["/.", "/%2e", "/%2E"].iter().any(|dots| exchange.target.contains(dots));
-    if !exchange.is_rewritten() && !has_dots && exchange.target.starts_with('/') {
+    // Dot segments are resolved before the application sees them. A path that stands there as it was sent has none.
+    let has_dots = || {
+        !exchange.has_encoded_slash()
+            && ["/.", "/%2e", "/%2E"].iter().any(|dots| exchange.target.contains(dots))
+    };
+    if !exchange.is_rewritten() && exchange.target.starts_with('/') && (is_as_sent(exchange) || !has_dots()) {
         return Cow::Borrowed(exchange.target);
     }
     let mut target = encode_path(exchange.path);
@@ -281,6 +283,12 @@ pub(super) fn target<'e>(exchange: &Exchange<'e>) -> Cow<'e, str> {
         target.push_str(query);
     }
     Cow::Owned(target)
+}
+
+/// Whether the path is answered for that was asked for, letter by letter.
+fn is_as_sent(exchange: &Exchange<'_>) -> bool {
+    let rest = exchange.target.as_bytes().strip_prefix(exchange.path);
+    rest.is_some_and(|rest| matches!(rest, [] | [b'?', ..]))
 }
 
 /// Host and port as the client has said them.

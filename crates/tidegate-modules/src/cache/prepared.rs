@@ -14,10 +14,11 @@ const LARGEST: usize = 16 << 10;
 /// Messages of one route on one worker. Whoever asks for another one that has the same place makes it anew.
 const PLACES: usize = 128;
 
-/// A message for a second.
+/// A message for a second, and for those who are told so much.
 struct Made {
     entry: u64,
     second: i64,
+    detail: Option<&'static str>,
     message: Rc<Message>,
 }
 
@@ -34,17 +35,20 @@ impl Prepared {
         Prepared { made: RefCell::default(), decoration, server }
     }
 
-    /// The message for a plain request. `None`: it asks for more, or what is stored is not for a message.
-    pub(super) fn hit<'s>(
+    /// The message for a plain request. `None`: it asks for more, or what is stored is not for a message. `detail` is what the
+    /// client is told beyond the rest of `status`.
+    pub(super) fn hit(
         &self,
         exchange: &Exchange<'_>,
         entry: &Entry,
-        status: impl FnOnce() -> CacheStatus<'s>,
+        status: CacheStatus<'_>,
+        detail: Option<&'static str>,
     ) -> Option<Response> {
         if !is_plain(exchange) {
             return None;
         }
-        let message = self.find(entry, exchange.now).or_else(|| self.make(entry, exchange.now, status()))?;
+        let found = self.find(entry, exchange.now, detail);
+        let message = found.or_else(|| self.make(entry, exchange.now, status, detail))?;
         let body = Body::Prebuilt(message.clone());
         Some(Response {
             status: Status::OK,
@@ -54,14 +58,21 @@ impl Prepared {
         })
     }
 
-    fn find(&self, entry: &Entry, second: i64) -> Option<Rc<Message>> {
+    fn find(&self, entry: &Entry, second: i64, detail: Option<&'static str>) -> Option<Rc<Message>> {
         let made = self.made.borrow();
         let made = made.get(place(entry))?.as_ref()?;
-        (made.entry == entry.id() && made.second == second).then(|| made.message.clone())
+        let is_it = made.entry == entry.id() && made.second == second && made.detail == detail;
+        is_it.then(|| made.message.clone())
     }
 
     #[cold]
-    fn make(&self, entry: &Entry, second: i64, status: CacheStatus<'_>) -> Option<Rc<Message>> {
+    fn make(
+        &self,
+        entry: &Entry,
+        second: i64,
+        status: CacheStatus<'_>,
+        detail: Option<&'static str>,
+    ) -> Option<Rc<Message>> {
         let head = entry.head();
         let content = entry.content().bytes().filter(|bytes| bytes.len() <= LARGEST)?;
         if head.status != Status::OK.0 {
@@ -69,11 +80,12 @@ impl Prepared {
         }
         let mut lines = head.lines.clone();
         cache::set_age(&mut lines, head.freshness.age(second));
+        let status = detail.map_or(status, |detail| status.detail(detail));
         status.append_to(&mut lines);
         self.decoration.apply_fixed(Status::OK, &mut lines);
         let len = Some(content.len() as u64);
         let message = Message::new(Status::OK, self.server.as_deref(), lines, len, content);
-        let made = Made { entry: entry.id(), second, message: message.clone() };
+        let made = Made { entry: entry.id(), second, detail, message: message.clone() };
         let before = {
             let mut places = self.made.borrow_mut();
             places.resize_with(PLACES, || None);
