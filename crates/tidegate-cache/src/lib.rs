@@ -43,6 +43,6 @@ pub use fill::{Fill, Full};
 pub use flight::{Flight, Join, Landing, Lead};
 pub use purge::{Purge, Purged, group_mark, tag_mark};
 pub use reader::Reader;
-pub use store::{Found, Limits, Store, Swept, Unstorable};
+pub use store::{CopyRoom, Found, Limits, Store, Swept, Unstorable};
 pub use stored_file::StoredFile;
 pub use tier::{DiskListed, OnDisk, Verified};

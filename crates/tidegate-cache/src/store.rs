@@ -23,6 +23,7 @@ use tidegate_io::locking::lock;
 use xxhash_rust::xxh3::xxh3_128_with_seed;
 
 pub(crate) use list::lets_through;
+pub use room::CopyRoom;
 use room::Queues;
 use sweep::Sweeping;
 pub use sweep::Swept;
@@ -76,6 +77,8 @@ pub struct Store {
     shards: Box<[Mutex<Shard>]>,
     budget: Arc<Budget>,
     object: AtomicU64,
+    /// Bytes of memory that were lent for copies.
+    lent: Arc<AtomicU64>,
     queues: Mutex<Queues>,
     pub(crate) purges: Arc<Purges>,
     ids: AtomicU64,
@@ -106,6 +109,7 @@ impl Store {
             shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
             budget: Budget::new(limits.memory),
             object: AtomicU64::new(limits.object),
+            lent: Arc::default(),
             queues: Mutex::new(Queues::new(limits.memory)),
             purges: Arc::default(),
             ids: AtomicU64::new(1),

@@ -346,6 +346,11 @@ impl Message {
         self.encoded.borrow().body().len()
     }
 
+    /// Memory that a message with such fields holds at most, beyond its content; bytes.
+    pub fn most_for_head(lines: &FieldLines) -> usize {
+        5 * lines.as_bytes().len() + size_of::<Message>() + 512
+    }
+
     /// Memory held, bytes. The fields count four times: for HTTP/2 they are prepared when somebody asks.
     pub fn footprint(&self) -> usize {
         self.encoded.borrow().size() + 4 * self.lines.as_bytes().len() + size_of::<Message>()

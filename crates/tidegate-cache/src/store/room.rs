@@ -8,7 +8,7 @@ use crate::budget::Reservation;
 use crate::entry::Entry;
 use crate::s3fifo::S3Fifo;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use tidegate_io::locking::lock;
 
 /// The eviction queues, and the memory that is reserved for them.
@@ -39,7 +39,35 @@ impl Queues {
     }
 }
 
+/// Of the memory, so much in parts of all may be lent for copies of what is stored.
+const LENT: u64 = 8;
+
+/// Memory that was lent for a copy. It comes back when this is dropped.
+#[derive(Debug)]
+pub struct CopyRoom {
+    reservation: Reservation,
+    lent: Arc<AtomicU64>,
+}
+
+impl Drop for CopyRoom {
+    fn drop(&mut self) {
+        self.lent.fetch_sub(self.reservation.bytes(), Relaxed);
+    }
+}
+
 impl Store {
+    /// Lends memory for a copy of something that is stored, an eighth of all at most. `None`: there is not so much to lend.
+    pub fn room_for_copy(&self, bytes: u64) -> Option<CopyRoom> {
+        let most = self.budget.limit() / LENT;
+        let take = |lent: u64| lent.checked_add(bytes).filter(|sum| *sum <= most);
+        self.lent.fetch_update(Relaxed, Relaxed, take).ok()?;
+        let Some(reservation) = self.reserve(bytes) else {
+            self.lent.fetch_sub(bytes, Relaxed);
+            return None;
+        };
+        Some(CopyRoom { reservation, lent: self.lent.clone() })
+    }
+
     /// Other limits from now on. What is too much is evicted at once, as far as nobody is reading it.
     pub fn set_limits(&self, limits: Limits) {
         self.object.store(limits.object, Relaxed);

@@ -158,6 +158,9 @@ impl Handler for Cached {
 impl Shared {
     /// Answers from the store, or asks.
     fn look_up(self: &Rc<Self>, exchange: &mut Exchange<'_>, pass: Pass, attempt: Attempt) -> Reply {
+        if let Some(reply) = self.plain_hit(exchange) {
+            return reply;
+        }
         let asked = self.policy.asked(exchange);
         if let Err(why) = cache::lookup_allowed(&asked) {
             // Other caches empty themselves by it, for whoever asks; the application has not asked for such requests.
@@ -186,7 +189,7 @@ impl Shared {
                         self.counts.count(if is_stale { Event::StaleHit } else { Event::Hit });
                         let status = CacheStatus::hit(self.policy.name(), verdict.ttl);
                         let detail = asked.is_obeyed.then_some(verdict.why.as_str());
-                        if let Some(reply) = self.hit(exchange, entry, status, detail) {
+                        if !is_stale && let Some(reply) = self.hit(exchange, entry, status, detail) {
                             return reply;
                         }
                         return self.serve_or_ask(exchange, pass, entry, status, verdict.why.as_str());
@@ -470,15 +473,26 @@ impl Shared {
         }
     }
 
-    /// The same for a plain request, by a message that is there already.
+    /// What is asked for again within a second, by who is nobody in particular.
+    #[inline]
+    fn plain_hit(&self, exchange: &Exchange<'_>) -> Option<Reply> {
+        let prepared = self.prepared.as_ref().filter(|_| !self.policy.knows_everybody())?;
+        let detail = self.policy.obeys(exchange).then_some(Why::Fresh.as_str());
+        let (response, entry) = prepared.plain_hit(exchange, detail)?;
+        self.counts.count(Event::Hit);
+        entry.touch();
+        Some(Reply::Ready(response))
+    }
+
+    /// What is stored, for a request for the whole, by a message that is there already.
     fn hit(
         &self,
         exchange: &Exchange<'_>,
-        entry: &Entry,
+        entry: &Arc<Entry>,
         status: CacheStatus<'_>,
         detail: Option<&'static str>,
     ) -> Option<Reply> {
-        let response = self.prepared.as_ref()?.hit(exchange, entry, status, detail)?;
+        let response = self.prepared.as_ref()?.hit(exchange, (&self.store, entry), status, detail)?;
         entry.touch();
         Some(Reply::Ready(response))
     }

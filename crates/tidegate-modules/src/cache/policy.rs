@@ -123,6 +123,11 @@ impl Policy {
             && !remote.may_stand_in(&exchange.fields)
     }
 
+    /// Whether whoever gets here has said who it is.
+    pub(super) fn knows_everybody(&self) -> bool {
+        self.settings.is_behind_login
+    }
+
     /// What of a request decides.
     pub(super) fn asked<'e>(&self, exchange: &Exchange<'e>) -> Asked<'e> {
         Asked {
@@ -139,7 +144,7 @@ impl Policy {
             return Class::PastTheCache;
         }
         let is_known = exchange.user().is_some() || exchange.client().is_some();
-        if self.settings.is_behind_login || is_known || exchange.fields.contains("authorization") {
+        if self.knows_everybody() || is_known || exchange.fields.contains("authorization") {
             return Class::Credentials;
         }
         let names = || exchange.fields.all("cookie").flat_map(names_of_cookies);
@@ -286,7 +291,7 @@ pub(super) fn target<'e>(exchange: &Exchange<'e>) -> Cow<'e, str> {
 }
 
 /// Whether the path is answered for that was asked for, letter by letter.
-fn is_as_sent(exchange: &Exchange<'_>) -> bool {
+pub(super) fn is_as_sent(exchange: &Exchange<'_>) -> bool {
     let rest = exchange.target.as_bytes().strip_prefix(exchange.path);
     rest.is_some_and(|rest| matches!(rest, [] | [b'?', ..]))
 }

@@ -1,25 +1,60 @@
 //! Finished messages of what is asked for again and again: a worker makes one for each second, and sends it to all who ask within
-//! that second.
+//! that second. A request with nothing about it gets it before its key is even written.
+//!
+//! They are copies of what is stored: the store has lent the memory for them, and they hold for as long as what they were made
+//! from is what it would answer.
 
+use super::policy::is_as_sent;
 use std::cell::RefCell;
 use std::rc::Rc;
-use tidegate_cache::Entry;
+use std::sync::{Arc, Weak};
+use tidegate_cache::{CopyRoom, Entry, Store};
 use tidegate_core::decoration::Decoration;
 use tidegate_core::{Author, Body, Exchange, Head, Message, Response};
 use tidegate_http::cache::{self, CacheStatus};
-use tidegate_http::{Method, Status};
+use tidegate_http::{Field, Method, Status};
 
 /// Content of messages, bytes at most. What is larger is sent from the store.
 const LARGEST: usize = 16 << 10;
 /// Messages of one route on one worker. Whoever asks for another one that has the same place makes it anew.
 const PLACES: usize = 128;
 
+/// Fields that choose what is answered, or how.
+const CHOOSING: [&str; 12] = [
+    "authorization",
+    "cache-control",
+    "cookie",
+    "if-match",
+    "if-modified-since",
+    "if-none-match",
+    "if-range",
+    "if-unmodified-since",
+    "pragma",
+    "range",
+    "te",
+    "upgrade",
+];
+
 /// A message for a second, and for those who are told so much.
 struct Made {
-    entry: u64,
+    scheme: &'static str,
+    authority: Box<str>,
+    target: Box<str>,
+    entry: Weak<Entry>,
     second: i64,
     detail: Option<&'static str>,
     message: Rc<Message>,
+    _room: CopyRoom,
+}
+
+impl Made {
+    fn is_for(&self, exchange: &Exchange<'_>, detail: Option<&'static str>) -> bool {
+        self.second == exchange.now
+            && *self.target == *exchange.target
+            && *self.authority == *exchange.authority
+            && self.scheme == exchange.scheme
+            && self.detail == detail
+    }
 }
 
 /// The messages of one route on one worker.
@@ -35,45 +70,64 @@ impl Prepared {
         Prepared { made: RefCell::default(), decoration, server }
     }
 
-    /// The message for a plain request. `None`: it asks for more, or what is stored is not for a message. `detail` is what the
-    /// client is told beyond the rest of `status`.
+    /// The message for a request that nothing tells from others for the same URL, made within this second and fresh. `detail` is
+    /// what the client is told of that.
+    #[inline]
+    pub(super) fn plain_hit(
+        &self,
+        exchange: &Exchange<'_>,
+        detail: Option<&'static str>,
+    ) -> Option<(Response, Arc<Entry>)> {
+        let made = self.made.borrow();
+        let made = made.get(place(exchange.target))?.as_ref()?;
+        if !made.is_for(exchange, detail) || !is_unremarkable(exchange) {
+            return None;
+        }
+        let entry = made.entry.upgrade()?;
+        if !entry.is_current() || !entry.head().varying.fits(exchange.fields) {
+            return None;
+        }
+        Some((response(made.message.clone()), entry))
+    }
+
+    /// The message for a request that asks for the whole of an entry. `None`: it asks for more, or what is stored is not for a
+    /// message. `detail` is what the client is told beyond the rest of `status`.
     pub(super) fn hit(
         &self,
         exchange: &Exchange<'_>,
-        entry: &Entry,
+        (store, entry): (&Store, &Arc<Entry>),
         status: CacheStatus<'_>,
         detail: Option<&'static str>,
     ) -> Option<Response> {
         if !is_plain(exchange) {
             return None;
         }
-        let found = self.find(entry, exchange.now, detail);
-        let message = found.or_else(|| self.make(entry, exchange.now, status, detail))?;
-        let body = Body::Prebuilt(message.clone());
-        Some(Response {
-            status: Status::OK,
-            head: Head::Prebuilt(message),
-            body,
-            author: Author::DatedApplication,
-        })
+        let found = self.find(exchange, entry, detail);
+        let message = found.or_else(|| self.make(exchange, (store, entry), status, detail))?;
+        Some(response(message))
     }
 
-    fn find(&self, entry: &Entry, second: i64, detail: Option<&'static str>) -> Option<Rc<Message>> {
+    fn find(
+        &self,
+        exchange: &Exchange<'_>,
+        entry: &Arc<Entry>,
+        detail: Option<&'static str>,
+    ) -> Option<Rc<Message>> {
         let made = self.made.borrow();
-        let made = made.get(place(entry))?.as_ref()?;
-        let is_it = made.entry == entry.id() && made.second == second && made.detail == detail;
+        let made = made.get(place(exchange.target))?.as_ref()?;
+        let is_it = std::ptr::eq(made.entry.as_ptr(), Arc::as_ptr(entry)) && made.is_for(exchange, detail);
         is_it.then(|| made.message.clone())
     }
 
     #[cold]
     fn make(
         &self,
-        entry: &Entry,
-        second: i64,
+        exchange: &Exchange<'_>,
+        (store, entry): (&Store, &Arc<Entry>),
         status: CacheStatus<'_>,
         detail: Option<&'static str>,
     ) -> Option<Rc<Message>> {
-        let head = entry.head();
+        let (head, second) = (entry.head(), exchange.now);
         let content = entry.content().bytes().filter(|bytes| bytes.len() <= LARGEST)?;
         if head.status != Status::OK.0 {
             return None;
@@ -83,21 +137,51 @@ impl Prepared {
         let status = detail.map_or(status, |detail| status.detail(detail));
         status.append_to(&mut lines);
         self.decoration.apply_fixed(Status::OK, &mut lines);
+        let room = self.room(store, content.len() + Message::most_for_head(&lines), second)?;
         let len = Some(content.len() as u64);
         let message = Message::new(Status::OK, self.server.as_deref(), lines, len, content);
-        let made = Made { entry: entry.id(), second, detail, message: message.clone() };
+        let made = Made {
+            scheme: exchange.scheme,
+            authority: exchange.authority.into(),
+            target: exchange.target.into(),
+            entry: Arc::downgrade(entry),
+            second,
+            detail,
+            message: message.clone(),
+            _room: room,
+        };
         let before = {
             let mut places = self.made.borrow_mut();
             places.resize_with(PLACES, || None);
-            places.get_mut(place(entry))?.replace(made)
+            places.get_mut(place(exchange.target))?.replace(made)
         };
         drop(before);
         Some(message)
     }
+
+    /// Room for a copy; messages of other seconds go for it.
+    fn room(&self, store: &Store, bytes: usize, second: i64) -> Option<CopyRoom> {
+        store.room_for_copy(bytes as u64).or_else(|| {
+            let mut places = self.made.borrow_mut();
+            for place in places.iter_mut() {
+                place.take_if(|made| made.second != second);
+            }
+            store.room_for_copy(bytes as u64)
+        })
+    }
 }
 
-fn place(entry: &Entry) -> usize {
-    (entry.id() % PLACES as u64) as usize
+fn response(message: Rc<Message>) -> Response {
+    let body = Body::Prebuilt(message.clone());
+    Response { status: Status::OK, head: Head::Prebuilt(message), body, author: Author::DatedApplication }
+}
+
+/// By what URLs of one place differ most: how long they are, and how they end.
+fn place(target: &str) -> usize {
+    let bytes = target.as_bytes();
+    let end = bytes.last_chunk().map_or(0, |end| u64::from_le_bytes(*end));
+    let mixed = (end ^ bytes.len() as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    (mixed >> 57) as usize % PLACES
 }
 
 /// Whether a request asks for the whole, whatever it is.
@@ -107,4 +191,20 @@ fn is_plain(exchange: &Exchange<'_>) -> bool {
             let name = field.name.as_bytes();
             matches!(name, [b'i' | b'I', b'f' | b'F', b'-', ..]) || field.is("range")
         })
+}
+
+/// Whether a request is one of anybody, for the whole of what its URL names.
+fn is_unremarkable(exchange: &Exchange<'_>) -> bool {
+    exchange.method == Method::Get
+        && exchange.state.body.is_none()
+        && exchange.user().is_none()
+        && exchange.client().is_none()
+        && is_as_sent(exchange)
+        && exchange.fields.iter().all(|field| !is_choosing(&field))
+}
+
+fn is_choosing(field: &Field<'_>) -> bool {
+    let is = |name: &str| name.len() == field.name.len() && field.is(name);
+    CHOOSING.iter().any(|name| is(name))
+        || (is("connection") && !field.value.eq_ignore_ascii_case(b"keep-alive"))
 }
