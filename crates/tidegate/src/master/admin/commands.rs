@@ -136,7 +136,7 @@ impl Office {
     fn operate(&self, line: &str, by: &By) -> Result<Reply, (Refusal, String)> {
         let request = parse(line)?;
         match request {
-            Request::Cancel(_)
+            Request::Cancel { .. }
             | Request::CancelAll { .. }
             | Request::Lift(_)
             | Request::Stores(CacheOrder::Purge(_))
@@ -146,7 +146,10 @@ impl Office {
             | Request::LogLevel(_) => {}
             _ => return Err((Refusal::Forbidden, "this cannot be ordered here".into())),
         }
-        let is_rehearsal = matches!(request, Request::CancelAll { is_rehearsal: true, .. });
+        let is_rehearsal = matches!(
+            request,
+            Request::Cancel { is_rehearsal: true, .. } | Request::CancelAll { is_rehearsal: true, .. }
+        );
         let reply = control::answer(request, &self.status_registry)
             .unwrap_or_else(|order| control::order(&self.events, *order));
         let (outcome, text) = (if reply.is_ok { "done" } else { "refused" }, reply.text.trim().to_owned());

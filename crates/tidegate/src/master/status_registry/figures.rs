@@ -65,7 +65,8 @@ impl Facts {
     /// that does not answer has still counted what it told last.
     fn sum(&self, with_series: bool) -> Figures {
         let (log_lines_lost, log_losses) = self.own_losses.clone();
-        let mut sum = Figures { log_lines_lost, log_losses, ..Figures::default() };
+        let process_restarts = self.process_restarts;
+        let mut sum = Figures { log_lines_lost, log_losses, process_restarts, ..Figures::default() };
         for more in [&self.past].into_iter().chain(self.members.iter().map(|member| &member.told.last)) {
             add_counts(&mut sum, more);
             if with_series {
@@ -215,6 +216,7 @@ fn add_counts(sum: &mut Figures, more: &Figures) {
         *sum.log_losses.entry(log.clone()).or_default() += lines;
     }
     sum.used.add(&more.used);
+    sum.process_restarts += more.process_restarts;
     sum.workers.extend_from_slice(&more.workers);
     lanes::merge(&mut sum.lanes, &more.lanes);
     balance::report::merge(&mut sum.groups, &more.groups);
@@ -234,8 +236,10 @@ fn retired(mut figures: Figures) -> Figures {
 
 #[cfg(test)]
 mod tests {
+    use super::super::Member;
     use super::*;
-    use tidegate_modules::status::Used;
+    use std::collections::BTreeMap;
+    use tidegate_modules::status::{ProcessInfo, Used};
 
     fn figures(requests: u64) -> Figures {
         let stats = tidegate_stats::Worker::default();
@@ -249,6 +253,7 @@ mod tests {
             lanes: Vec::new(),
             used: Used { cpu_micros: 3, resident: 5, descriptors: 7 },
             groups: Vec::new(),
+            process_restarts: 0,
             providers: Vec::new(),
             series: Default::default(),
         }
@@ -286,13 +291,16 @@ mod tests {
         status_registry.has_ended(1, None);
         status_registry.has_ended(2, Some(figures(9)));
         status_registry.has_ended(2, Some(figures(100)));
-        status_registry.set_before(figures(1000));
+        status_registry.process_replaced(5);
+        status_registry.process_replaced(6);
+        status_registry.set_before(Figures { process_restarts: 3, ..figures(1000) });
         let sum = status_registry.figures();
         assert_eq!((sum.counted.requests, sum.log_lines_lost, sum.log_losses["a.log"]), (1014, 3, 3));
         assert_eq!((sum.counted.connections.current, sum.counted.workers), (0, 0));
         // What they had open when they ended has ended: three connections each, and no request was answered.
         assert_eq!((sum.counted.connections_closed, sum.counted.requests_lost), (9, 1014));
         assert_eq!(sum.counted.requests_under_way(), 0);
+        assert_eq!((sum.process_restarts, status_registry.server(&sum).process_restarts), (5, 5));
         assert_eq!(sum.used, Used { cpu_micros: 9, resident: 0, descriptors: 0 });
     }
 }

@@ -83,6 +83,8 @@ struct Facts {
     past: Figures,
     /// Counted before an upgrade, by the predecessor's processes.
     before: Figures,
+    /// Server processes that had ended by mistake and were replaced.
+    process_restarts: u64,
     /// The master's own log writer's losses.
     own_losses: (u64, BTreeMap<String, u64>),
     /// What limits the server, as it was found last.
@@ -142,6 +144,12 @@ impl StatusRegistry {
             }
         }
         facts.members = members;
+    }
+
+    /// A server process has ended by mistake, and another is due.
+    pub fn process_replaced(&self, pid: u32) {
+        self.facts().process_restarts += 1;
+        self.history.mark(&format!("server process {pid} replaced"));
     }
 
     /// New settings are in force; their number.

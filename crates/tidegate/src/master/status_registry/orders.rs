@@ -1,15 +1,47 @@
 //! What the operator wants done: bans lifted, requests ended or watched, file caches shown and switched.
 
-use super::StatusRegistry;
+use super::{Facts, StatusRegistry};
 use crate::link::ToServer;
 use std::net::IpAddr;
 use tidegate_core::log;
 use tidegate_core::rate::Client;
 use tidegate_core::selection::Selection;
-use tidegate_modules::status::{self, Format};
+use tidegate_modules::status::{self, Format, SiteState};
+use tidegate_stats::series::NO_SITE;
 
 /// Requests that were cancelled, noted in one line of the error log.
 const NOTED: usize = 100;
+
+impl Facts {
+    /// Which site or route of a selection there is not under the settings in force, as a sentence. Sites and routes go by their
+    /// names in the settings, and by those in reports.
+    fn nothing_called(&self, selection: &Selection) -> Option<String> {
+        let (site, route) = (selection.site.as_deref(), selection.route.as_deref());
+        if site == Some(NO_SITE) && route.is_none() {
+            return None;
+        }
+        let is_meant = |state: &&SiteState| {
+            site.is_none_or(|name| state.series.site == name || state.names.iter().any(|own| own == name))
+        };
+        let mut sites = self.sites_in_force.iter().filter(|state| state.left_out.is_none()).filter(is_meant);
+        let Some(first) = sites.next() else {
+            return Some(format!(
+                "no site is called {:?}: `tidegate status` shows those that there are",
+                site.unwrap_or_default()
+            ));
+        };
+        let has = |name: &str| {
+            [first]
+                .into_iter()
+                .chain(sites)
+                .any(|state| state.series.routes.iter().any(|route| route == name))
+        };
+        let of = site.map(|name| format!(" of the site {name:?}")).unwrap_or_default();
+        route.filter(|name| !has(name)).map(|name| {
+            format!("no route{of} is called {name:?}: write its pattern as the settings have it, such as \"/app/*\"")
+        })
+    }
+}
 
 impl StatusRegistry {
     /// Lets a client in again that is banned, here and on the servers that share bans: whether it was banned here, and what is
@@ -42,10 +74,12 @@ impl StatusRegistry {
         }
     }
 
-    /// Ends a request by its id. Whether it was there, and what to say.
-    pub fn cancel(&self, id: &str) -> (bool, String) {
-        let answers = self.ask_all(&format!("cancel {id}"));
-        match answers.iter().any(|answer| answer == "cancelled") {
+    /// Ends a request by its id, or says whether it is there. Whether it was, and what to say.
+    pub fn cancel(&self, id: &str, is_rehearsal: bool) -> (bool, String) {
+        let (question, done) = if is_rehearsal { ("cancel-dry", "there") } else { ("cancel", "cancelled") };
+        let answers = self.ask_all(&format!("{question} {id}"));
+        match answers.iter().any(|answer| answer == done) {
+            true if is_rehearsal => (true, format!("request {id} would be cancelled\n")),
             true => {
                 log::info(format_args!("request {id} was cancelled by an operator"));
                 (true, format!("request {id} is cancelled\n"))
@@ -65,6 +99,12 @@ impl StatusRegistry {
             Err(error) => return (false, error + "\n"),
         };
         let (count, ids) = (report.count, &report.ids);
+        // Requests under the settings before may still be under way: only where there are none nobody is meant.
+        if count == 0
+            && let Some(why) = self.facts().nothing_called(selection)
+        {
+            return (false, why + "\n");
+        }
         let requests = if count == 1 { "1 request".to_owned() } else { format!("{count} requests") };
         let silent = match report.silent {
             0 => String::new(),
@@ -88,6 +128,9 @@ impl StatusRegistry {
             self.ask_all(&format!("tail-end {name}"));
             return (true, String::new());
         };
+        if let Some(why) = self.facts().nothing_called(selection) {
+            return (false, why);
+        }
         match status::tail_report(&self.ask_all(&format!("tail {name} {selection}"))) {
             Ok(report) => match serde_json::to_string(&report) {
                 Ok(json) => (true, json),

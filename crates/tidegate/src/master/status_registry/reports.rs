@@ -77,6 +77,7 @@ impl StatusRegistry {
             lanes: figures.lanes.clone(),
             otlp: *self.otlp.lock().unwrap_or_else(PoisonError::into_inner),
             processes: facts.members.iter().map(Member::told).collect(),
+            process_restarts: figures.process_restarts,
         }
     }
 
