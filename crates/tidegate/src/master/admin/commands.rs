@@ -7,6 +7,7 @@ use crate::link::Link;
 use crate::master::Event;
 use crate::master::control::{self, Request};
 use crate::master::status_registry::StatusRegistry;
+use crate::master::stores::NO_STORE;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::mpsc::Sender;
@@ -115,10 +116,24 @@ impl Office {
             Request::Stores(CacheOrder::List(_) | CacheOrder::Show(_) | CacheOrder::Figures { .. }) => {}
             _ => return Err((Refusal::Forbidden, "this is no question".into())),
         }
+        if let Some(why) = self.missing(&request) {
+            return Err((Refusal::Missing, why));
+        }
         match control::answer(request, &self.status_registry) {
             Ok(control::Reply { is_ok: true, text }) => Ok(Reply::Text(text)),
             Ok(control::Reply { text, .. }) => Err((Refusal::Busy, text.trim().to_owned())),
             Err(_) => Err((Refusal::Forbidden, "this is no question".into())),
+        }
+    }
+
+    /// What a question is about and there is not, as a sentence.
+    fn missing(&self, request: &Request) -> Option<String> {
+        match request {
+            Request::Tail { selection: Some(selection), .. } => {
+                self.status_registry.nothing_called(selection)
+            }
+            Request::Stores(_) if self.status_registry.stores().0.is_empty() => Some(NO_STORE.to_owned()),
+            _ => None,
         }
     }
 

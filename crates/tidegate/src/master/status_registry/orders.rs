@@ -13,7 +13,7 @@ use tidegate_stats::series::NO_SITE;
 const NOTED: usize = 100;
 
 impl Facts {
-    /// Which site or route of a selection there is not under the settings in force, as a sentence. Sites and routes go by their
+    /// Which site or route there is not under the settings in force. Sites and routes go by their
     /// names in the settings, and by those in reports.
     fn nothing_called(&self, selection: &Selection) -> Option<String> {
         let (site, route) = (selection.site.as_deref(), selection.route.as_deref());
@@ -101,7 +101,7 @@ impl StatusRegistry {
         let (count, ids) = (report.count, &report.ids);
         // Requests under the settings before may still be under way: only where there are none nobody is meant.
         if count == 0
-            && let Some(why) = self.facts().nothing_called(selection)
+            && let Some(why) = self.nothing_called(selection)
         {
             return (false, why + "\n");
         }
@@ -121,6 +121,11 @@ impl StatusRegistry {
         (report.silent == 0, format!("{requests} cancelled\n{silent}"))
     }
 
+    /// Which site or route of a selection there is not, as a sentence.
+    pub fn nothing_called(&self, selection: &Selection) -> Option<String> {
+        self.facts().nothing_called(selection)
+    }
+
     /// What is new to one who watches requests end, as JSON; without a selection it watches no longer. Whether it may, else why
     /// not.
     pub fn tail(&self, name: &str, selection: Option<&Selection>) -> (bool, String) {
@@ -128,7 +133,7 @@ impl StatusRegistry {
             self.ask_all(&format!("tail-end {name}"));
             return (true, String::new());
         };
-        if let Some(why) = self.facts().nothing_called(selection) {
+        if let Some(why) = self.nothing_called(selection) {
             return (false, why);
         }
         match status::tail_report(&self.ask_all(&format!("tail {name} {selection}"))) {
