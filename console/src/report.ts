@@ -84,6 +84,7 @@ export interface Certificate {
   issuer: string;
   not_after: string | null;
   seconds_left: number | null;
+  ends_soon: boolean;
 }
 
 export interface ServerFacts {

@@ -160,6 +160,7 @@ const MODULES: &[(&str, &str, &str)] = &[
 const PYTHON: &[(&str, &str, &str)] = &[
     ("sslyze", "sslyze==6.3.1", "looks for weaknesses of TLS"),
     ("grpcio", "grpcio==1.76.0", "a client and a server of gRPC"),
+    ("schemathesis", "schemathesis==4.32.5", "asks the admin API for what its document says"),
 ];
 
 /// Installs what is missing.

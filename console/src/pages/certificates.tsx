@@ -5,13 +5,11 @@ import { report } from "../live";
 import { type Column, Table } from "../parts/table";
 import type { Certificate } from "../report";
 
-const DAY = 86_400;
-
 /** What is to be done about it. */
-function state({ seconds_left }: Certificate): [word: string, kind: string] {
+function state({ seconds_left, ends_soon }: Certificate): [word: string, kind: string] {
   if (seconds_left === null) return ["none yet", "bad"];
   if (seconds_left <= 0) return ["expired", "bad"];
-  if (seconds_left < 14 * DAY) return ["ends soon", "bad"];
+  if (ends_soon) return ["ends soon", "bad"];
   return ["good", "good"];
 }
 

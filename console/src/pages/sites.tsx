@@ -1,4 +1,4 @@
-// Every route of every site, those first that cost the most time.
+// Every route of every site that was asked for, those first that cost the most time.
 
 import { signal } from "@preact/signals";
 import { bytes, count, duration, whole } from "../format";
@@ -119,7 +119,7 @@ export function Sites() {
         id={({ site, route }) => `${site}\n${route}`}
         order="-seconds"
         texts={({ site, route }) => [site, route]}
-        empty={isUncounted ? "Sites are not counted here: the settings say `statistics off`." : "There is no site."}
+        empty={isUncounted ? "Sites are not counted here: the settings say `statistics off`." : "Nothing was asked for yet."}
       />
     </>
   );

@@ -39,9 +39,9 @@ export function SlowRequests() {
     <>
       <p>
         What took longer than 99.9 % of the requests of its route, and at least ten milliseconds; where a route has not
-        had a thousand yet, longer than half a second; and where <code>slow-after</code> says it, longer than that. With
-        an access log of the site the request and its client are known, and where the log tells who was asked, the
-        phases.
+        had a thousand yet, longer than half a second; and where <code>slow-after</code> says it, longer than that. The
+        request, its client and the phases are known where an application was asked or the request had to wait; of
+        others where the site has an access log.
       </p>
       <ul class="legend" aria-label="Phases">
         <li>

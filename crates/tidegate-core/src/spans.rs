@@ -106,6 +106,10 @@ fn push_row(row: &mut Vec<u8>, end: &TailEnd, entry: &AccessRecord<'_>, trace: &
         row.extend_from_slice(if is_first { b"{\"member\":\"" } else { b",{\"member\":\"" });
         is_first = false;
         push_json_escaped(row, asked.member().as_bytes());
+        row.extend_from_slice(b"\",\"span_id\":\"");
+        row.extend_from_slice(asked.span_id().as_bytes());
+        row.extend_from_slice(b"\",\"url\":\"");
+        push_json_escaped(row, asked.url().as_bytes());
         let mut told =
             format!("\",\"began_ago\":{},\"status\":{}", asked.began_ago(), asked.status().unwrap_or(0));
         for (name, stage) in [

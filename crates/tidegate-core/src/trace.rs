@@ -7,7 +7,7 @@
 
 use crate::exchange::Exchange;
 use crate::remote::Remote;
-use crate::trace_context::{TraceContext, digits};
+use crate::trace_context::{TraceContext, digits, new_span_id};
 use smallvec::SmallVec;
 use std::cell::{Cell, OnceCell, RefCell};
 use std::rc::Rc;
@@ -63,6 +63,8 @@ pub struct Trace {
     times: Cell<PhaseTimes>,
     /// The application that it waits for a place on.
     queued_for: RefCell<Option<String>>,
+    /// What the application that is asked next is asked for, where that has a URL and the request is sampled.
+    url: RefCell<Option<Rc<str>>>,
 }
 
 /// How long a request was in each phase, nanoseconds.
@@ -81,6 +83,9 @@ pub(crate) struct PhaseTimes {
 struct Try {
     /// `None`: a process that was started for the request.
     member: Option<Address>,
+    /// Its span, where the request is sampled.
+    span_id: Option<[u8; 16]>,
+    url: Option<Rc<str>>,
     status: u16,
     began: u64,
     connected: u64,
@@ -105,9 +110,9 @@ impl Trace {
             }
             let spare = before.get_mut(*next)?;
             let (tries, times) = (RefCell::default(), Cell::default());
-            let queued_for = RefCell::default();
+            let (queued_for, url) = (RefCell::default(), RefCell::default());
             let trace =
-                Trace { of: of.clone(), id, context, route: Cell::new(None), tries, times, queued_for };
+                Trace { of: of.clone(), id, context, route: Cell::new(None), tries, times, queued_for, url };
             match spare.as_mut().and_then(Rc::get_mut) {
                 Some(spare) => *spare = trace,
                 None => *spare = Some(Rc::new(trace)),
@@ -183,9 +188,39 @@ impl Trace {
     pub fn begin_try(&self, member: Option<Address>) {
         let mut tries = self.tries.borrow_mut();
         if tries.len() < TRIES_MAX {
-            let began = monotonic_ns();
-            tries.push(Try { member, status: 0, began, connected: 0, answered: 0, ended: 0 });
+            let (began, url) = (monotonic_ns(), self.url.borrow().clone());
+            let span_id = self.sampled_context().and_then(|context| match tries.len() {
+                0 => Some(context.first_try()),
+                _ => new_span_id(),
+            });
+            tries.push(Try { member, span_id, url, status: 0, began, connected: 0, answered: 0, ended: 0 });
         }
+    }
+
+    /// The trace that it belongs to, where its spans are to be told of.
+    pub(crate) fn sampled_context(&self) -> Option<&TraceContext> {
+        self.context().filter(|context| context.is_sampled())
+    }
+
+    /// What applications are asked for from here on, as a URL; `None` where they are asked in another way than by HTTP.
+    pub fn set_url(&self, url: Option<impl FnOnce() -> String>) {
+        if self.sampled_context().is_some() {
+            *self.url.borrow_mut() = url.map(|url| url().into());
+        }
+    }
+
+    /// Whether a member was asked before the last one.
+    pub fn is_asked_again(&self) -> bool {
+        self.tries() > 1
+    }
+
+    /// Has the head of a request that is sent again tell of the span of this try.
+    pub fn rename_span(&self, head: &mut [u8]) {
+        let tries = self.tries.borrow();
+        let (Some(context), [earlier @ .., last]) = (self.sampled_context(), &tries[..]) else { return };
+        let Some(span_id) = last.span_id.filter(|_| !earlier.is_empty()) else { return };
+        let earlier: SmallVec<[[u8; 16]; 2]> = earlier.iter().filter_map(|before| before.span_id).collect();
+        context.rename_span(head, &earlier, &span_id);
     }
 
     /// There is a connection to the member that was chosen last.
@@ -239,6 +274,7 @@ impl Trace {
             tries: RefCell::default(),
             times: Cell::default(),
             queued_for: RefCell::default(),
+            url: RefCell::default(),
         })
     }
 
@@ -255,6 +291,8 @@ impl Trace {
                         .parse()
                         .map_or_else(|_| Address::Unix(std::path::Path::new(member).into()), Address::Tcp),
                 ),
+                span_id: None,
+                url: None,
                 status: *status,
                 began: 1,
                 connected,
@@ -270,6 +308,7 @@ impl Trace {
             tries: RefCell::new(tries.iter().map(made).collect()),
             times: Cell::default(),
             queued_for: RefCell::default(),
+            url: RefCell::default(),
         })
     }
 }
@@ -286,6 +325,17 @@ impl Asked<'_> {
     /// How long ago it was chosen, nanoseconds.
     pub(crate) fn began_ago(&self) -> u64 {
         monotonic_ns().saturating_sub(self.0.began)
+    }
+
+    /// The id of its span, where the request is sampled.
+    pub(crate) fn span_id(&self) -> &str {
+        let id = self.0.span_id.as_ref().map_or(&[][..], |id| &id[..]);
+        std::str::from_utf8(id).unwrap_or_default()
+    }
+
+    /// What it was asked for, where that is a URL.
+    pub(crate) fn url(&self) -> &str {
+        self.0.url.as_deref().unwrap_or_default()
     }
 
     /// What it has answered.

@@ -5,6 +5,7 @@
 //! logs and reports tell its id. Nothing is believed but what a trusted proxy says.
 
 use crate::trace::random;
+use std::borrow::Cow;
 use tidegate_config::settings::Sampling;
 use tidegate_http::Fields;
 
@@ -14,6 +15,8 @@ const TRACEPARENT: &str = "traceparent";
 const TRACESTATE: &str = "tracestate";
 /// Bytes of a `traceparent` of version 00: version, id of the trace, id of the span, flags.
 const LENGTH: usize = 55;
+/// Where the id of the span stands in it.
+const SPAN: std::ops::Range<usize> = 36..52;
 /// Bytes of a `tracestate` that go on; what is longer loses members at its end (section 3.3.1.5).
 const STATE_MAX: usize = 512;
 /// Members of a `tracestate`; one with more is none (section 3.3.1.1).
@@ -28,11 +31,13 @@ pub fn is_field(name: &str) -> bool {
     [TRACEPARENT, TRACESTATE].iter().any(|known| name.eq_ignore_ascii_case(known))
 }
 
-/// A request in its trace: this server has one span in it.
+/// A request in its trace: this server has one span of its own in it, and one for each application that it asks.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TraceContext {
-    /// As the next ones get it: with the id of the span of this server.
+    /// As the first application gets it: with the id of the span in which it is asked.
     traceparent: [u8; LENGTH],
+    /// The id of the span of this server, sixteen digits.
+    span_id: [u8; 16],
     /// The id of the span of who has asked, sixteen digits.
     parent: Option<[u8; 16]>,
     /// Empty where there is none.
@@ -44,10 +49,11 @@ impl TraceContext {
     /// where the system has no random numbers.
     pub(crate) fn begin(sampling: Sampling, is_trusted: bool, fields: &Fields<'_>) -> Option<TraceContext> {
         let told = is_trusted.then(|| fields.single(TRACEPARENT).and_then(Told::read)).flatten();
-        let span_id = random_but_zero::<8>()?;
+        let (span_id, of_try) = (new_span_id()?, new_span_id()?);
         match told {
             Some(told) => Some(TraceContext {
-                traceparent: write(&told.trace_id, &digits(span_id), told.is_sampled),
+                traceparent: write(&told.trace_id, &of_try, told.is_sampled),
+                span_id,
                 parent: Some(told.parent),
                 tracestate: read_state(fields.all(TRACESTATE)).unwrap_or_default(),
             }),
@@ -55,7 +61,8 @@ impl TraceContext {
                 let id = random_but_zero::<16>()?;
                 let trace_id = digits(id);
                 Some(TraceContext {
-                    traceparent: write(&trace_id, &digits(span_id), sampling.takes(&id)),
+                    traceparent: write(&trace_id, &of_try, sampling.takes(&id)),
+                    span_id,
                     parent: None,
                     tracestate: Box::default(),
                 })
@@ -63,9 +70,27 @@ impl TraceContext {
         }
     }
 
-    /// As applications get it.
+    /// As applications get it: what they do hangs below the span in which they are asked.
     pub fn traceparent(&self) -> &str {
         self.part(0..LENGTH)
+    }
+
+    /// The same with another span, of sixteen hexadecimal digits.
+    fn traceparent_of(&self, span_id: &[u8; 16]) -> [u8; LENGTH] {
+        let mut text = self.traceparent;
+        text[SPAN].copy_from_slice(span_id);
+        text
+    }
+
+    /// Writes the span of one try in place of that of an earlier one, wherever in `head` it is told.
+    pub(crate) fn rename_span(&self, head: &mut [u8], earlier: &[[u8; 16]], span_id: &[u8; 16]) {
+        for start in 0..head.len().saturating_sub(LENGTH - 1) {
+            let Some(told) = head.get_mut(start..start + LENGTH) else { return };
+            let is_ours = |known: &[u8; 16]| *told == self.traceparent_of(known);
+            if told.starts_with(b"00-") && earlier.iter().any(is_ours) {
+                told.copy_from_slice(&self.traceparent_of(span_id));
+            }
+        }
     }
 
     /// What systems of tracing keep there; empty where there is nothing.
@@ -79,6 +104,13 @@ impl TraceContext {
         [(TRACEPARENT, &self.traceparent[..]), state].into_iter().filter(|(_, value)| !value.is_empty())
     }
 
+    /// The same for who is asked about the request, and not with it: below the span of this server itself.
+    pub fn own_fields(&self) -> impl Iterator<Item = (&'static str, Cow<'_, [u8]>)> {
+        let traceparent = Cow::Owned(self.traceparent_of(&self.span_id).to_vec());
+        let state = (TRACESTATE, Cow::Borrowed(self.tracestate().as_bytes()));
+        [(TRACEPARENT, traceparent), state].into_iter().filter(|(_, value)| !value.is_empty())
+    }
+
     /// The id of the trace, 32 hexadecimal digits.
     pub fn trace_id(&self) -> &str {
         self.part(3..35)
@@ -86,7 +118,14 @@ impl TraceContext {
 
     /// The id of the span of this server, sixteen hexadecimal digits.
     pub fn span_id(&self) -> &str {
-        self.part(36..52)
+        std::str::from_utf8(&self.span_id).unwrap_or_default()
+    }
+
+    /// The id of the span in which the first application is asked, sixteen hexadecimal digits.
+    pub(crate) fn first_try(&self) -> [u8; 16] {
+        let mut id = [0; 16];
+        id.copy_from_slice(&self.traceparent[SPAN]);
+        id
     }
 
     /// The id of the span of who has asked; empty where the trace begins here.
@@ -195,6 +234,11 @@ pub(crate) fn digits<const BYTES: usize, const DIGITS: usize>(bytes: [u8; BYTES]
     text
 }
 
+/// The id of a span: sixteen hexadecimal digits. `None` where the system has no random numbers.
+pub(crate) fn new_span_id() -> Option<[u8; 16]> {
+    random_but_zero::<8>().map(digits)
+}
+
 /// An id: all zeros is none (sections 3.2.2.3 and 3.2.2.4).
 fn random_but_zero<const BYTES: usize>() -> Option<[u8; BYTES]> {
     let mut id = random::<BYTES>()?;
@@ -248,6 +292,7 @@ mod tests {
             assert_eq!(context.parent_id(), if is_continued { SPAN } else { "" }, "{value}");
             assert_eq!(context.is_sampled(), is_sampled, "{value}");
             assert_ne!(context.span_id(), SPAN, "{value}");
+            assert_ne!(context.span_id().as_bytes(), context.first_try(), "{value}");
             let again = Told::read(context.traceparent().as_bytes()).unwrap();
             assert_eq!(again.trace_id, context.trace_id().as_bytes(), "{value}");
         }
@@ -285,6 +330,24 @@ mod tests {
             assert_eq!(begin(true, &fields).tracestate(), kept, "{sent:?}");
         }
         assert_eq!(begin(true, &[("tracestate", "a=1")]).tracestate(), "", "a state of no trace");
+    }
+
+    #[test]
+    fn a_later_try_is_told_by_its_own_span() {
+        let context = begin(false, &[]);
+        let [second, third] = [*b"2222222222222222", *b"3333333333333333"];
+        let of_another = format!("00-{TRACE}-{SPAN}-00");
+        let line = |traceparent: &[u8]| [b"a: 00-0\r\nb: ", traceparent, b"\r\n\r\n00-"].concat();
+        let mut head = line(context.traceparent().as_bytes());
+        context.rename_span(&mut head, &[context.first_try()], &second);
+        assert_eq!(head, line(&context.traceparent_of(&second)));
+        context.rename_span(&mut head, &[context.first_try(), second], &third);
+        assert_eq!(head, line(&context.traceparent_of(&third)));
+        for mut other in [line(of_another.as_bytes()), b"00-".to_vec(), Vec::new()] {
+            let before = other.clone();
+            context.rename_span(&mut other, &[context.first_try()], &second);
+            assert_eq!(other, before);
+        }
     }
 
     #[test]

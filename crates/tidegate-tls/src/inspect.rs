@@ -4,8 +4,15 @@ use crate::certificate::{Certificate, KeyKind};
 
 const DAY: i64 = 86_400;
 
-/// Less than this left is worth a word.
-pub const SOON: i64 = 14 * DAY;
+/// Less than this left is worth a word, and less than this part of its life.
+const SOON: i64 = 21 * DAY;
+const PART: i64 = 4;
+
+/// How long before its end a certificate is worth a word, seconds: three weeks, or a quarter of a life that is shorter than
+/// twelve. Whoever speaks of it goes by this.
+pub fn ends_soon_within(not_before: i64, not_after: i64) -> i64 {
+    SOON.min(not_after.saturating_sub(not_before).max(0) / PART)
+}
 
 /// Something to know about a certificate.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -29,7 +36,7 @@ pub fn findings(certificate: &Certificate, hosts: &[String], now: i64) -> Vec<Fi
             true,
             format!("it is not good yet, only in {}; is the clock right?", span(about.not_before - now)),
         );
-    } else if about.not_after - now < SOON {
+    } else if about.not_after - now < ends_soon_within(about.not_before, about.not_after) {
         say(false, format!("it expires in {}; renew it", span(about.not_after - now)));
     }
     match about.key {

@@ -284,6 +284,9 @@ pub struct Figures {
     /// Of the machine.
     #[serde(default)]
     pub used: Used,
+    /// Server processes that were replaced because they had ended by mistake: the master's own count.
+    #[serde(default)]
+    pub process_restarts: u64,
     /// By sites and routes, where that was asked for.
     #[serde(default)]
     pub series: SeriesFigures,

@@ -346,13 +346,27 @@ fn requests_are_ended_by_what_they_have_in_common() {
     assert_eq!((code, said.lines().count()), (Some(0), 4), "{said}");
     assert!(said.ends_with("3 requests would be cancelled\n"), "{said}");
     assert_eq!(under_way(), 5, "nothing has been done");
-    for arguments in [
-        &["cancel", "--route", "/one/*", "--client", "192.0.2.1"][..],
-        &["cancel", "--older-than", "1h"],
-        &["cancel", "--site", "b.test"],
-    ] {
+    for arguments in
+        [&["cancel", "--route", "/one/*", "--client", "192.0.2.1"][..], &["cancel", "--older-than", "1h"]]
+    {
         assert_eq!(tell(arguments), (Some(0), "0 requests cancelled\n".to_owned()), "{arguments:?}");
     }
+    for (arguments, why) in [
+        (&["cancel", "--site", "b.test", "--dry-run"][..], "no site is called \"b.test\""),
+        (&["cancel", "--site", "(any)", "--route", "/x"], "no route of the site \"(any)\" is called \"/x\""),
+        (&["tail", "--site", "b.test"], "no site is called \"b.test\""),
+        (&["tail", "--route", "/x/*"], "no route is called \"/x/*\""),
+    ] {
+        let (code, said) = tell(arguments);
+        assert!(code == Some(1) && said.contains(why), "{arguments:?}: {code:?} {said}");
+    }
+    let told = server.tell(&["status", "requests", "--json"]).stdout;
+    let told: Value = serde_json::from_str(&told).unwrap();
+    let id = told["requests"][0]["id"].as_str().unwrap();
+    let (code, said) = tell(&["cancel", id, "--dry-run"]);
+    assert_eq!((code, said), (Some(0), format!("request {id} would be cancelled\n")));
+    assert_eq!(tell(&["cancel", "1-2-3-4", "--dry-run"]).0, Some(1));
+    assert_eq!(under_way(), 5, "nothing has been done");
     let (code, said) = tell(&["cancel", "--route", "/one/*", "--client", "127.0.0.0/8"]);
     assert_eq!((code, said.as_str()), (Some(0), "3 requests cancelled\n"));
     for (client, _) in &mut one {

@@ -11,11 +11,13 @@ use opentelemetry_proto::tonic::common::v1::{AnyValue, KeyValue};
 use opentelemetry_proto::tonic::metrics::v1::metric::Data;
 use opentelemetry_proto::tonic::metrics::v1::number_data_point::Value as Number;
 use opentelemetry_proto::tonic::trace::v1::Span;
+use opentelemetry_proto::tonic::trace::v1::span::SpanKind;
 use prost::Message;
 use running::{Folder, Server, get, wait_for};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::mpsc::{Receiver, channel};
+use std::sync::{Arc, Mutex};
 use tidegate_testkit::receive;
 
 /// What came to a collector.
@@ -244,24 +246,33 @@ fn a_sampled_request_is_a_span_and_its_tries_are_below_it() {
     let folder = Folder::new("otlp-traces");
     // The collector is away at first: what was sampled until it is back is told then.
     let (address, told) = collector(vec![answer("503 Service Unavailable", "Retry-After: 1\r\n"), ok(&[])]);
-    let application = TcpListener::bind("127.0.0.1:0").unwrap();
-    let member = application.local_addr().unwrap();
-    let answers = std::thread::spawn(move || {
-        let mut stream = BufReader::new(application.accept().unwrap().0);
-        let mut head = String::new();
-        while !head.ends_with("\r\n\r\n") {
-            stream.read_line(&mut head).unwrap();
-        }
-        stream
-            .get_mut()
-            .write_all(b"HTTP/1.1 500 Oh\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
-            .unwrap();
-        head
+    // The member that is asked first breaks off, and the other one answers.
+    let heads = Arc::new(Mutex::new(Vec::new()));
+    let members = [(); 2].map(|()| {
+        let application = TcpListener::bind("127.0.0.1:0").unwrap();
+        let member = application.local_addr().unwrap();
+        let heads = heads.clone();
+        std::thread::spawn(move || {
+            let mut stream = BufReader::new(application.accept().unwrap().0);
+            let mut head = String::new();
+            while !head.ends_with("\r\n\r\n") {
+                stream.read_line(&mut head).unwrap();
+            }
+            let mut heads = heads.lock().unwrap();
+            heads.push(head);
+            if heads.len() > 1 {
+                let answer = b"HTTP/1.1 500 Oh\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
+                stream.get_mut().write_all(answer).unwrap();
+            }
+        });
+        member
     });
     let text = format!(
         "workers 1\nlisten \"127.0.0.1:0\"\nstatistics {{ otlp \"http://{address}/base\" interval=\"1s\" }}\n\
          trusted-proxies \"127.0.0.1\"\ntrace-context begin sample=\"0%\"\n\
-         site {{ respond 200 \"x\"; route \"/app/*\" {{ proxy \"http://{member}\" }} }}\n"
+         upstream \"app\" {{ member \"{}\"; member \"{}\" }}\n\
+         site {{ respond 200 \"x\"; route \"/app/*\" {{ proxy \"app\" }} }}\n",
+        members[0], members[1]
     );
     let server = Server::with_config(&folder, &text);
     let parent = "00f067aa0ba902b7";
@@ -278,20 +289,37 @@ fn a_sampled_request_is_a_span_and_its_tries_are_below_it() {
     let mut answered = String::new();
     stream.read_to_string(&mut answered).unwrap();
     assert!(answered.starts_with("HTTP/1.1 500 "), "{answered}");
-    let head = tidegate_testkit::join(answers, "the application");
     let told = spans(&told);
-    let [server_span, client_span] = &told[..] else { panic!("{told:?}") };
+    let [server_span, broken_off, client_span] = &told[..] else { panic!("{told:?}") };
     let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
     assert_eq!(
         (hex(&server_span.trace_id).as_str(), hex(&server_span.parent_span_id).as_str()),
         (trace, parent)
     );
-    let passed = format!("traceparent: 00-{trace}-{}-01\r\n", hex(&server_span.span_id));
-    assert!(head.to_ascii_lowercase().contains(&passed), "{passed} in {head}");
+    // What an application does hangs below the span in which it was asked.
+    let heads = heads.lock().unwrap();
+    for (head, span) in heads.iter().zip([broken_off, client_span]) {
+        let passed = format!("traceparent: 00-{trace}-{}-01\r\n", hex(&span.span_id));
+        assert!(head.to_ascii_lowercase().contains(&passed), "{passed} in {head}");
+        assert_eq!((span.kind, &span.parent_span_id), (i32::from(SpanKind::Client), &server_span.span_id));
+    }
+    assert_eq!(heads.len(), 2);
+    assert_eq!(server_span.kind, i32::from(SpanKind::Server));
+    assert!(broken_off.attributes.contains(&attribute("error.type", "no_answer")), "{broken_off:?}");
+    for (span, name, value) in [
+        (server_span, "http.request.method", "GET"),
+        (server_span, "url.scheme", "http"),
+        (server_span, "url.path", "/app/a%20b"),
+        (server_span, "http.route", "/app/*"),
+        (client_span, "http.request.method", "GET"),
+        (client_span, "url.full", "http://a.test/app/a%20b?c=d"),
+    ] {
+        assert!(span.attributes.contains(&attribute(name, value)), "{name} in {span:?}");
+    }
     assert_eq!((server_span.name.as_str(), server_span.trace_state.as_str()), ("GET /app/*", "a=1"));
     assert!(server_span.attributes.contains(&attribute("user_agent.original", "test")), "{server_span:?}");
     assert_eq!(server_span.status.as_ref().map(|status| status.code), Some(2));
-    assert_eq!((&client_span.parent_span_id, client_span.name.as_str()), (&server_span.span_id, "GET"));
+    assert_eq!(client_span.name, "GET");
     assert!(client_span.attributes.contains(&attribute("server.address", "127.0.0.1")), "{client_span:?}");
     assert!(client_span.start_time_unix_nano >= server_span.start_time_unix_nano);
     assert!(client_span.end_time_unix_nano <= server_span.end_time_unix_nano);

@@ -153,7 +153,8 @@ fn the_dashboard_asks_for_what_there_is() {
     let application = TcpListener::bind("127.0.0.1:0").unwrap();
     let text = format!(
         "workers 1\nlisten \"127.0.0.1:0\"\nlimit \"all\" requests=\"1000/s\"\n\
-         site {{ route \"/.perf\" {{ status }}; route \"/app\" {{ proxy \"http://{}\" {{ connections 1 }} }}; respond 404 }}\n",
+         pool \"bad\" {{ command \"/bin/false\" }}\n\
+         site {{ route \"/bad\" {{ proxy \"http://bad\" }}; route \"/.perf\" {{ status }}; route \"/app\" {{ proxy \"http://{}\" {{ connections 1 }} }}; respond 404 }}\n",
         application.local_addr().unwrap()
     );
     let server = Server::with_config(&folder, &text);
@@ -174,10 +175,12 @@ fn the_dashboard_asks_for_what_there_is() {
     answer(first);
     answer(application.accept().unwrap().0);
     clients.into_iter().for_each(|client| drop(tidegate_testkit::join(client, "a client")));
-    let is_told = |said: &String| said.contains("tidegate_request_queue_seconds_bucket");
+    // A pool whose processes end at once is a finding.
+    let parts = ["tidegate_request_queue_seconds_bucket", "\ntidegate_finding{"];
+    let is_told = |said: &String| parts.iter().all(|part| said.contains(part));
     let said = wait_for(
         || Some(server.tell(&["status", "--prometheus"]).stdout).filter(is_told),
-        "the request to be counted",
+        "the request to be counted, and the finding",
     );
     for query in queries() {
         let (metrics, labels) = names(&query);

@@ -295,7 +295,7 @@ pub(super) const DIRECTIVES: &[Directive] = &[
         doc: "What is done about the fields `traceparent` and `tracestate` ([W3C Trace Context](https://www.w3.org/TR/trace-context/)). \
               `pass` does nothing: applications get what clients send. With `begin` each request belongs to a trace: to that of a valid \
               `traceparent` of one of the `trusted-proxies`, sampled if it says so, with its `tracestate` up to 512 bytes; else to a new \
-              one. Applications get `traceparent` (`HTTP_TRACEPARENT`) with the id of this server's own span, in place of \
+              one. Applications get `traceparent` (`HTTP_TRACEPARENT`) with the id of the span in which this server asks them, in place of \
               what clients send by these names; access logs have the trace as `{trace-id}`.",
         example: "trace-context begin sample=\"5%\"",
         ..Directive::new("trace-context", &[Context::Top, Context::Site])

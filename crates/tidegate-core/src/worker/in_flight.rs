@@ -25,6 +25,7 @@ impl Worker {
             ("slow", "") => Some(self.slow()),
             ("busiest", "") => Some(self.cx.busiest.to_json()),
             ("cancel", id) => Some(if self.cancel(id) { "cancelled" } else { "none" }.to_owned()),
+            ("cancel-dry", id) => Some(if self.has_request(id) { "there" } else { "none" }.to_owned()),
             ("cancel-all", which) => Some(self.cancel_all(which)),
             ("tail", who) => Some(self.tail(who)),
             ("spans", lease) => Some(self.cx.spans.take(lease.parse().unwrap_or(0), self.cx.second())),
@@ -128,17 +129,28 @@ impl Worker {
     }
 
     fn cancel(&mut self, id: &str) -> bool {
+        self.named(id).is_some_and(|(key, number)| self.end_request(key, number))
+    }
+
+    /// Whether it is under way.
+    fn has_request(&mut self, id: &str) -> bool {
+        let Some((key, number)) = self.named(id) else { return false };
+        let Some(connection) = self.connections.get_mut(key) else { return false };
+        let mut is_there = false;
+        connection.each_request(&mut |request| is_there |= request.number == number);
+        is_there
+    }
+
+    /// The connection of a request of this worker, and its number there.
+    fn named(&self, id: &str) -> Option<(Key, u32)> {
         let mut parts = id.splitn(4, '-');
         let mut part = |own: u64| parts.next().is_some_and(|part| part.parse() == Ok(own));
         if !part(u64::from(std::process::id())) || !part(self.number as u64) {
-            return false;
+            return None;
         }
-        let key = parts.next().and_then(|key| u64::from_str_radix(key, 16).ok());
-        let number = parts.next().and_then(|number| number.parse().ok());
-        let (Some(key), Some(number)) = (key.and_then(|key| self.connections.find(key)), number) else {
-            return false;
-        };
-        self.end_request(key, number)
+        let key = u64::from_str_radix(parts.next()?, 16).ok()?;
+        let number = parts.next()?.parse().ok()?;
+        Some((self.connections.find(key)?, number))
     }
 
     fn end_request(&mut self, key: Key, number: u32) -> bool {

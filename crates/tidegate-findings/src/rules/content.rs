@@ -15,9 +15,6 @@ const OF_REQUESTS: f64 = 0.1;
 /// Of the handshakes, those whose ticket was good for nothing, and those that were not resumed.
 const TICKETS_REFUSED: f64 = 0.05;
 const NOT_RESUMED: f64 = 0.5;
-/// Seconds before the end of a certificate, and the part of its life.
-const ENDS: f64 = 21.0 * 86_400.0;
-const PART: f64 = 0.25;
 /// Of the answers, and in a second, those that say 404.
 const NOT_FOUND: f64 = 0.3;
 const NOT_FOUND_RATE: f64 = 10.0;
@@ -171,8 +168,7 @@ pub(super) fn certificate_ends(window: &Window<'_>) -> Vec<Seen> {
     let now = window.now().info.now;
     let nearness = |info: &CertificateInfo| {
         let left = info.not_after?.saturating_sub(now);
-        let life = info.not_after?.saturating_sub(info.not_before.unwrap_or(0)).max(1) as f64;
-        Some((under(left.max(0) as f64, ENDS.min(PART * life)), left))
+        Some((under(left.max(0) as f64, info.ends_soon_within()?.max(1) as f64), left))
     };
     let near: Vec<(f64, i64, &CertificateInfo)> = window
         .now()

@@ -476,10 +476,11 @@ struct Exchange {
 impl Exchange {
     /// Inlined, with who calls it, so that it is made where it stays.
     #[inline(always)]
-    fn new(call: &Call, connection: Connection, pool: Rc<Pool>, pick: Option<Selection>) -> Exchange {
+    fn new(call: &mut Call, connection: Connection, pool: Rc<Pool>, pick: Option<Selection>) -> Exchange {
         let began = monotonic_ns();
         if let Some(pick) = &pick {
             pick.connected();
+            pick.rename_span(call.upload.unsent());
         }
         Exchange {
             is_reused: connection.is_reused(),

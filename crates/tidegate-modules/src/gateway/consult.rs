@@ -114,8 +114,8 @@ impl Consulted {
         if let Some(id) = request_id {
             append_field(&mut out, "X-Request-Id", id.as_bytes()).ok()?;
         }
-        for (name, value) in trace.iter().flat_map(|trace| trace.fields()) {
-            append_field(&mut out, name, value).ok()?;
+        for (name, value) in trace.iter().flat_map(|trace| trace.own_fields()) {
+            append_field(&mut out, name, &value).ok()?;
         }
         // The path that routes are chosen by, and not one of its spellings.
         let query = exchange.query.map(|query| format!("?{query}")).unwrap_or_default();

@@ -85,6 +85,9 @@ impl Attempt for Multiplexed {
         let Some(pool) = self.link.multiplexed(pick.as_ref().and_then(Selection::address)) else {
             return Ok(answer::error(Status::BAD_GATEWAY));
         };
+        if let Some(pick) = &*pick {
+            pick.rename_span_in(&mut self.lines);
+        }
         let parts = RequestParts {
             method: &self.method,
             scheme: self.scheme,

@@ -246,6 +246,12 @@ impl Proxy {
         host.into_iter().find(|host| !host.is_empty()).unwrap_or("localhost")
     }
 
+    /// The same with what the backend is asked for, as one URL.
+    fn url(&self, exchange: &Exchange<'_>) -> String {
+        let scheme = if self.link.is_secure() { "https" } else { "http" };
+        format!("{scheme}://{}{}", self.authority(exchange), self.target(exchange))
+    }
+
     fn encode(
         &self,
         exchange: &Exchange<'_>,
@@ -311,7 +317,7 @@ impl Proxy {
             wants_trailers: wants_trailers(exchange),
             interim: exchange.interim(),
             range: self.link.sendfile.range_of(exchange),
-            routing: RoutingState::of(&self.link, exchange, may_repeat),
+            routing: RoutingState::of(&self.link, exchange, may_repeat).with_url(|| self.url(exchange)),
             back: self.redirects.as_ref().map(|redirects| redirects.back(exchange)),
             about: About::new(&self.link, exchange.target).counted_as(Some(exchange.series())),
         };
@@ -369,7 +375,7 @@ impl Handler for Proxy {
         };
         let may_repeat = exchange.method.is_safe();
         let call = Call {
-            routing: RoutingState::of(&self.link, exchange, may_repeat),
+            routing: RoutingState::of(&self.link, exchange, may_repeat).with_url(|| self.url(exchange)),
             link: self.link.clone(),
             upload,
             dialect: Dialect::Http { may_switch: upgrade.is_some() },

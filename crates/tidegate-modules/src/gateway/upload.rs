@@ -161,6 +161,11 @@ impl Upload {
         self.is_whole
     }
 
+    /// What is sent next, from the start of the head on where nothing is sent.
+    pub(super) fn unsent(&mut self) -> &mut [u8] {
+        self.out.get_mut(self.at..).unwrap_or_default()
+    }
+
     /// Begins anew.
     pub(super) fn rewind(&mut self) {
         self.at = 0;

@@ -12,7 +12,7 @@ use std::time::Duration;
 use tidegate_config::settings::gateway::{Connections, Destination, Gateway};
 use tidegate_core::Exchange;
 use tidegate_core::trace::Trace;
-use tidegate_http::Status;
+use tidegate_http::{FieldLines, Status};
 use tidegate_io::connect::Address;
 use tidegate_stats::series::{Phase, SeriesId};
 use tidegate_stats::{Elapsed, GatewayFailure, Worker as Stats};
@@ -64,6 +64,10 @@ impl RoutingState {
             Upstream::Group(group) => BalanceKey::of(group, link.site_account, exchange, may_repeat),
             Upstream::Address { .. } | Upstream::Pool(_) => BalanceKey::default(),
         };
+        let trace = exchange.watcher();
+        if let Some(trace) = &trace {
+            trace.set_url(None::<fn() -> String>);
+        }
         RoutingState {
             site: link.site_account,
             balance_key,
@@ -71,9 +75,17 @@ impl RoutingState {
             tried: Tried::default(),
             left: Vec::new(),
             retries: 0,
-            trace: exchange.watcher(),
+            trace,
             series: Some(exchange.series()),
         }
+    }
+
+    /// The same, and what the application is asked for has a URL.
+    pub(super) fn with_url(self, url: impl FnOnce() -> String) -> RoutingState {
+        if let Some(trace) = &self.trace {
+            trace.set_url(Some(url));
+        }
+        self
     }
 
     /// The same for a request that is not its client's: nobody logs who is asked.
@@ -175,6 +187,24 @@ impl Selection {
     pub(super) fn connected(&self) {
         if let Some(trace) = &self.trace {
             trace.connected();
+        }
+    }
+
+    /// A head that is sent to it tells of this try, also where it was written for an earlier one.
+    #[inline]
+    pub(super) fn rename_span(&self, head: &mut [u8]) {
+        if let Some(trace) = &self.trace {
+            trace.rename_span(head);
+        }
+    }
+
+    /// The same of lines that are not on the wire yet.
+    pub(super) fn rename_span_in(&self, lines: &mut FieldLines) {
+        if self.trace.as_ref().is_some_and(|trace| trace.is_asked_again()) {
+            let mut raw = lines.as_bytes().to_vec();
+            self.rename_span(&mut raw);
+            lines.clear();
+            lines.append_lines(&raw);
         }
     }
 

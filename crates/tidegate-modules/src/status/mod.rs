@@ -77,6 +77,7 @@ use tidegate_io::LocalFuture;
 use tidegate_io::usage::Usage;
 use tidegate_stats::series::SeriesFigures;
 use tidegate_stats::{Exposition, Snapshot};
+use tidegate_tls::inspect::ends_soon_within;
 
 /// Nothing may be loaded, run or framed; forms lead back here.
 const CONTENT_POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; form-action 'self'; \
@@ -131,6 +132,9 @@ pub struct ServerInfo {
     pub log_losses: BTreeMap<String, u64>,
     /// The server processes, in their order.
     pub processes: Vec<ProcessInfo>,
+    /// Server processes that were replaced because they had ended by mistake, also before an upgrade.
+    #[serde(default)]
+    pub process_restarts: u64,
     /// Applications behind the server.
     pub pools: Vec<PoolStatus>,
     /// Servers elsewhere.
@@ -257,6 +261,13 @@ pub struct CertificateInfo {
     pub not_before: Option<i64>,
     /// Good until, seconds since 1970; `None` where there is no certificate yet.
     pub not_after: Option<i64>,
+}
+
+impl CertificateInfo {
+    /// How long before its end it is worth a word, seconds; `None` where there is no certificate yet.
+    pub fn ends_soon_within(&self) -> Option<i64> {
+        Some(ends_soon_within(self.not_before.unwrap_or(0), self.not_after?))
+    }
 }
 
 /// The report on the server, for whoever asks: the page, or the control socket.

@@ -180,7 +180,7 @@ impl Server {
                 info.log_lines_lost.to_string(),
             ),
         ];
-        let restarts: u64 = info.processes.iter().map(|process| process.restarts).sum();
+        let restarts = info.process_restarts;
         let help = "Server processes that were replaced because they had ended by mistake.";
         let rows =
             rows.into_iter().chain([("process_restarts_total", "counter", help, restarts.to_string())]);
@@ -233,13 +233,15 @@ impl Server {
     }
 
     fn certificate(&self, info: &CertificateInfo) -> Value {
+        let left = info.not_after.map(|end| end.saturating_sub(self.info.now));
         json!({
             "source": info.source,
             "names": info.names,
             "key": info.key,
             "issuer": info.issuer,
             "not_after": info.not_after.map(date),
-            "seconds_left": info.not_after.map(|end| end.saturating_sub(self.info.now)),
+            "seconds_left": left,
+            "ends_soon": left.zip(info.ends_soon_within()).is_some_and(|(left, soon)| left < soon),
         })
     }
 

@@ -43,6 +43,7 @@ impl StatusSource for Fake {
             listeners: vec!["[::]:80".into()],
             sites: vec!["<b>example.com</b>".into()],
             processes: vec![process],
+            process_restarts: 1,
             pools: Vec::new(),
             upstreams: Vec::new(),
             rates: Vec::new(),

@@ -1,6 +1,7 @@
 //! The OpenAPI document (3.1), made from the table of operations.
 
 use super::operations::{OPERATIONS, Operation};
+use crate::master::admin::CONFIRM_MAX;
 use crate::version::VERSION;
 use axum::Json;
 use serde_json::{Map, Value, json};
@@ -39,13 +40,14 @@ fn described(operation: &Operation) -> Value {
     let mut parameters: Vec<Value> = Vec::new();
     for name in operation.path.split(['{', '}']).skip(1).step_by(2) {
         let name = name.trim_start_matches('*');
-        parameters
-            .push(json!({ "name": name, "in": "path", "required": true, "schema": { "type": "string" } }));
+        parameters.push(
+            json!({ "name": name, "in": "path", "required": true, "schema": schema_of_parameter(name) }),
+        );
     }
     for (name, meaning) in operation.query {
         let is_needed = *name == "url";
         parameters.push(json!({
-            "name": name, "in": "query", "required": is_needed, "description": meaning, "schema": { "type": "string" }
+            "name": name, "in": "query", "required": is_needed, "description": meaning, "schema": schema_of_parameter(name)
         }));
     }
     if operation.is_conditional {
@@ -77,6 +79,19 @@ fn described(operation: &Operation) -> Value {
     described
 }
 
+/// What a part of a path or of a query may be.
+fn schema_of_parameter(name: &str) -> Value {
+    match name {
+        "address" => json!({ "anyOf": [
+            { "type": "string", "format": "ipv4" }, { "type": "string", "format": "ipv6" }
+        ] }),
+        "range" => json!({ "enum": ["10m", "6h", "14d", "days"] }),
+        "revision" => json!({ "type": "integer", "minimum": 1, "maximum": i64::MAX }),
+        "url" => json!({ "type": "string", "minLength": 1 }),
+        _ => json!({ "type": "string" }),
+    }
+}
+
 fn content(name: &str) -> Value {
     json!({ "application/json": { "schema": { "$ref": format!("#/components/schemas/{name}") } } })
 }
@@ -85,14 +100,21 @@ fn object(required: &[&str], properties: Value) -> Value {
     json!({ "type": "object", "required": required, "properties": properties })
 }
 
+/// The same that nothing else may stand in: what is not known is refused, and not passed over.
+fn closed(required: &[&str], properties: Value) -> Value {
+    json!({ "type": "object", "required": required, "properties": properties, "additionalProperties": false })
+}
+
 fn schemas() -> Value {
     let (text, number, truth) =
         (json!({ "type": "string" }), json!({ "type": "integer" }), json!({ "type": "boolean" }));
     let list = |of: &Value| json!({ "type": "array", "items": of });
     let named = |name: &str| json!({ "$ref": format!("#/components/schemas/{name}") });
+    let seconds = json!({ "type": ["integer", "null"], "minimum": 0, "maximum": CONFIRM_MAX });
     let or_null = |kind: &str| json!({ "type": [kind, "null"] });
-    let file = object(&["path", "text"], json!({ "path": text, "text": text }));
+    let file = closed(&["path", "text"], json!({ "path": text, "text": text }));
     let kept = object(&["path", "text", "is_main"], json!({ "path": text, "text": text, "is_main": truth }));
+    let of_host = object(&["name"], json!({ "name": text, "host": or_null("string") }));
     json!({
         "Problem": object(&["title", "status", "detail"], json!({
             "title": text, "status": number, "detail": text, "diagnostics": list(&named("Diagnostic"))
@@ -103,10 +125,10 @@ fn schemas() -> Value {
         })),
         "Session": object(&["user", "may", "csrf"], json!({ "user": text, "may": list(&text), "csrf": text })),
         "Settings": object(&["etag", "revision", "files"], json!({ "etag": text, "revision": number, "files": list(&kept) })),
-        "Texts": object(&["files"], json!({ "files": list(&file) })),
-        "Write": object(&["files"], json!({ "files": list(&file), "confirm_within": or_null("integer") })),
-        "Restore": object(&[], json!({ "confirm_within": or_null("integer") })),
-        "Confirm": object(&["revision"], json!({ "revision": number })),
+        "Texts": closed(&["files"], json!({ "files": list(&file) })),
+        "Write": closed(&["files"], json!({ "files": list(&file), "confirm_within": seconds })),
+        "Restore": closed(&[], json!({ "confirm_within": seconds })),
+        "Confirm": closed(&["revision"], json!({ "revision": schema_of_parameter("revision") })),
         "Written": object(&["revision", "etag", "notes", "confirm_by"], json!({
             "revision": number, "etag": text, "notes": list(&text), "confirm_by": or_null("string")
         })),
@@ -123,25 +145,25 @@ fn schemas() -> Value {
             "revision": number, "at": text, "who": text, "what": text, "is_in_force": truth
         }))),
         "Steer": { "oneOf": [
-            object(&["way"], json!({ "way": { "enum": ["serve", "drain", "pause"] } })),
-            object(&["weight"], json!({ "weight": or_null("integer") })),
+            closed(&["way"], json!({ "way": { "enum": ["serve", "drain", "pause"] } })),
+            closed(&["weight"], json!({ "weight": { "type": ["integer", "null"], "minimum": 0, "maximum": 1000 } })),
         ] },
-        "LogLevel": object(&["level"], json!({ "level": { "enum": ["error", "warn", "info", "debug"] } })),
+        "LogLevel": closed(&["level"], json!({ "level": { "enum": ["error", "warn", "info", "debug"] } })),
         "Cancel": { "oneOf": [
-            object(&["id"], json!({ "id": text })),
-            object(&["selection"], json!({ "selection": text, "dry_run": truth })),
+            closed(&["id"], json!({ "id": text, "dry_run": truth })),
+            closed(&["selection"], json!({ "selection": { "type": "string", "minLength": 1 }, "dry_run": truth })),
         ] },
         "Purge": object(&["what"], json!({
             "what": { "oneOf": [
                 { "const": "all" },
-                object(&["url"], json!({ "url": text })),
-                object(&["prefix"], json!({ "prefix": text })),
-                object(&["host"], json!({ "host": text })),
-                object(&["tag"], json!({ "tag": object(&["name"], json!({ "name": text, "host": text })) })),
-                object(&["group"], json!({ "group": object(&["name"], json!({ "name": text, "host": text })) })),
+                closed(&["url"], json!({ "url": text })),
+                closed(&["prefix"], json!({ "prefix": text })),
+                closed(&["host"], json!({ "host": text })),
+                closed(&["tag"], json!({ "tag": of_host })),
+                closed(&["group"], json!({ "group": of_host })),
             ] },
             "is_soft": truth,
-            "store": text,
+            "store": or_null("string"),
         })),
         "Sites": object(&["sites"], json!({ "sites": list(&object(
             &["name", "names", "listeners", "routes", "requests", "client_errors", "server_errors", "sent_bytes", "findings"],

@@ -94,7 +94,7 @@ pub async fn cancel(
 ) -> Result<Json<Value>, Problem> {
     let Cancel { id, selection, dry_run } = content(&body)?;
     let request = match (id, selection) {
-        (Some(id), None) if is_request_id(&id) && !dry_run => Request::Cancel(id),
+        (Some(id), None) if is_request_id(&id) => Request::Cancel { id, is_rehearsal: dry_run },
         (None, Some(selection)) => {
             let selection: tidegate_core::selection::Selection =
                 selection.parse().map_err(|why: String| Problem::wrong(&why))?;
@@ -107,7 +107,7 @@ pub async fn cancel(
         }
         _ => {
             let detail =
-                "say either `id`, which is that of a request, or `selection`, perhaps with `dry_run`";
+                "say either `id`, which is that of a request, or `selection`; `dry_run` may stand beside it";
             return Err(Problem::wrong(detail));
         }
     };

@@ -16,28 +16,33 @@ use std::sync::Arc;
 use tidegate_http::HttpDate;
 
 #[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 struct File {
     path: String,
     text: String,
 }
 
 #[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 struct Texts {
     files: Vec<File>,
 }
 
 #[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 struct Write {
     files: Vec<File>,
     confirm_within: Option<u64>,
 }
 
 #[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields)]
 struct Restore {
     confirm_within: Option<u64>,
 }
 
 #[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 struct Confirm {
     revision: u64,
 }

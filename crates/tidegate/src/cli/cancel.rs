@@ -25,11 +25,11 @@ Examples:
 
 Exit codes:
   0  done, also where there was none of those that are meant
-  1  there is no request of this id, or no server answers
+  1  there is no request of this id, no site or route of this name, or no server answers
   2  the arguments are wrong")]
 pub struct Arguments {
     /// Its id, as `tidegate status requests` shows it
-    #[arg(value_name = "ID", conflicts_with_all = ["site", "route", "client", "upstream", "older_than", "dry_run"])]
+    #[arg(value_name = "ID", conflicts_with_all = ["site", "route", "client", "upstream", "older_than"])]
     id: Option<String>,
     #[command(flatten)]
     which: Which,
@@ -58,7 +58,7 @@ fn request(arguments: &Arguments) -> Result<Request> {
         if !control::is_request_id(id) {
             bail!("{id:?} is no id of a request: `tidegate status requests` shows them");
         }
-        return Ok(Request::Cancel(id.clone()));
+        return Ok(Request::Cancel { id: id.clone(), is_rehearsal: arguments.dry_run });
     }
     let selection = Selection { at_least: arguments.older_than, ..arguments.which.selection()? };
     if selection.is_everything() {

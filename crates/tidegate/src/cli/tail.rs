@@ -46,7 +46,7 @@ Examples:
 
 Exit codes:
   0  it was ended
-  1  no server answers
+  1  no server answers, or no site or route has this name
   2  the arguments are wrong")]
 pub struct Arguments {
     #[command(flatten)]

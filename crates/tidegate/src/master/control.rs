@@ -500,7 +500,7 @@ pub fn answer(request: Request, status_registry: &StatusRegistry) -> Result<Repl
             told(status_registry.cache(question, format))
         }
         Request::Show(subject, format) => Reply::ok(status_registry.show(subject, format)),
-        Request::Cancel(id) => told(status_registry.cancel(&id)),
+        Request::Cancel { id, is_rehearsal } => told(status_registry.cancel(&id, is_rehearsal)),
         Request::CancelAll { selection, is_rehearsal } => {
             told(status_registry.cancel_all(&selection, is_rehearsal))
         }

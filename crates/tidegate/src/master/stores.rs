@@ -7,6 +7,9 @@ use std::time::{Duration, Instant};
 use tidegate_core::log;
 use tidegate_modules::cache_desk::{self, CacheOrder};
 
+/// What is said where there is none.
+pub const NO_STORE: &str =
+    "the settings of this server define no store: `cache \"main\" { memory \"64MiB\" }`";
 /// How long server processes may take: some of it is done on disks.
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -14,8 +17,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 pub fn carry_out(status_registry: &StatusRegistry, order: &CacheOrder) -> (bool, String) {
     let (stores, links) = status_registry.stores();
     if stores.is_empty() {
-        let said = "the settings of this server define no store: `cache \"main\" { memory \"64MiB\" }`\n";
-        return (false, said.to_owned());
+        return (false, format!("{NO_STORE}\n"));
     }
     if let Some(name) = order.store().filter(|name| !stores.iter().any(|store| store == name)) {
         let known: Vec<String> = stores.iter().map(|store| format!("`{store}`")).collect();

@@ -216,6 +216,7 @@ impl Members {
             groups: self.directory.groups().report(),
             providers: self.logins.get().map(|logins| logins.providers()).unwrap_or_default(),
             used: Usage::without_descriptors().into(),
+            process_restarts: 0,
             series: SeriesFigures::default(),
         }
     }

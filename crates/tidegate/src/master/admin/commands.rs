@@ -7,6 +7,7 @@ use crate::link::Link;
 use crate::master::Event;
 use crate::master::control::{self, Request};
 use crate::master::status_registry::StatusRegistry;
+use crate::master::stores::NO_STORE;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::mpsc::Sender;
@@ -115,10 +116,24 @@ impl Office {
             Request::Stores(CacheOrder::List(_) | CacheOrder::Show(_) | CacheOrder::Figures { .. }) => {}
             _ => return Err((Refusal::Forbidden, "this is no question".into())),
         }
+        if let Some(why) = self.missing(&request) {
+            return Err((Refusal::Missing, why));
+        }
         match control::answer(request, &self.status_registry) {
             Ok(control::Reply { is_ok: true, text }) => Ok(Reply::Text(text)),
             Ok(control::Reply { text, .. }) => Err((Refusal::Busy, text.trim().to_owned())),
             Err(_) => Err((Refusal::Forbidden, "this is no question".into())),
+        }
+    }
+
+    /// What a question is about and there is not, as a sentence.
+    fn missing(&self, request: &Request) -> Option<String> {
+        match request {
+            Request::Tail { selection: Some(selection), .. } => {
+                self.status_registry.nothing_called(selection)
+            }
+            Request::Stores(_) if self.status_registry.stores().0.is_empty() => Some(NO_STORE.to_owned()),
+            _ => None,
         }
     }
 
@@ -136,7 +151,7 @@ impl Office {
     fn operate(&self, line: &str, by: &By) -> Result<Reply, (Refusal, String)> {
         let request = parse(line)?;
         match request {
-            Request::Cancel(_)
+            Request::Cancel { .. }
             | Request::CancelAll { .. }
             | Request::Lift(_)
             | Request::Stores(CacheOrder::Purge(_))
@@ -146,7 +161,10 @@ impl Office {
             | Request::LogLevel(_) => {}
             _ => return Err((Refusal::Forbidden, "this cannot be ordered here".into())),
         }
-        let is_rehearsal = matches!(request, Request::CancelAll { is_rehearsal: true, .. });
+        let is_rehearsal = matches!(
+            request,
+            Request::Cancel { is_rehearsal: true, .. } | Request::CancelAll { is_rehearsal: true, .. }
+        );
         let reply = control::answer(request, &self.status_registry)
             .unwrap_or_else(|order| control::order(&self.events, *order));
         let (outcome, text) = (if reply.is_ok { "done" } else { "refused" }, reply.text.trim().to_owned());

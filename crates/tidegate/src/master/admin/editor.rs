@@ -23,7 +23,7 @@ use tidegate_core::log;
 use tidegate_io::clock::wall_seconds;
 
 /// The longest time that a revision may wait to be confirmed, seconds.
-const CONFIRM_MAX: u64 = 3600;
+pub const CONFIRM_MAX: u64 = 3600;
 
 /// The settings in the hands of editors.
 pub struct Editor {

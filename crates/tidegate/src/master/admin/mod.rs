@@ -22,6 +22,7 @@ use crate::admin::messages::{Begin, FromAdmin, ToAdmin};
 use crate::link::{Identity, Link, OF_THE_MASTER};
 use crate::revision::{ServeOptions, SettingsFrom};
 use anyhow::{Context, Result};
+pub use editor::CONFIRM_MAX;
 use editor::Editor;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use sockets::{Key, Sockets};

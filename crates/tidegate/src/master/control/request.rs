@@ -21,7 +21,7 @@ pub enum Request {
     /// Something beside the report, as text or JSON.
     Show(Subject, Format),
     /// One of those under way is to end.
-    Cancel(String),
+    Cancel { id: String, is_rehearsal: bool },
     /// Those of a selection are to end; `is_rehearsal` only says which those are.
     CancelAll { selection: Selection, is_rehearsal: bool },
     /// What one who watches requests end has not been told yet; without a selection it watches no longer.
@@ -99,7 +99,8 @@ impl Request {
                     subject => format!("{} {form}", subject.word()),
                 }
             }
-            Request::Cancel(id) => format!("cancel {id}"),
+            Request::Cancel { id, is_rehearsal: false } => format!("cancel {id}"),
+            Request::Cancel { id, is_rehearsal: true } => format!("cancel-dry {id}"),
             Request::CancelAll { selection, is_rehearsal } => {
                 format!("cancel-all {} {selection}", if *is_rehearsal { "dry" } else { "now" })
             }
@@ -147,7 +148,9 @@ impl Request {
                 let (subject, form) = Subject::parse(word, rest)?;
                 Request::Show(subject, form)
             }
-            ("cancel", id) if is_request_id(id) => Request::Cancel(id.into()),
+            ("cancel" | "cancel-dry", id) if is_request_id(id) => {
+                Request::Cancel { id: id.into(), is_rehearsal: word == "cancel-dry" }
+            }
             ("cancel-all", rest) => {
                 let (how, selection) = rest.split_once(' ')?;
                 let is_rehearsal = match how {
@@ -308,7 +311,8 @@ mod tests {
             Request::Show(Subject::Busiest, Format::Json),
             Request::Show(Subject::History(HistoryRange::Days), Format::Json),
             Request::Show(Subject::History(HistoryRange::Recent(Range::Hours)), Format::Text),
-            Request::Cancel("17-0-3f-12".into()),
+            Request::Cancel { id: "17-0-3f-12".into(), is_rehearsal: false },
+            Request::Cancel { id: "17-0-3f-12".into(), is_rehearsal: true },
             Request::CancelAll { selection: "site=a b\tstatus=5xx".parse().unwrap(), is_rehearsal: true },
             Request::CancelAll { selection: "client=10.0.0.0/8".parse().unwrap(), is_rehearsal: false },
             Request::Tail {

@@ -1,5 +1,5 @@
 //! Sampled requests as spans of OTLP: one for each request, by the semantic conventions for HTTP servers, and below it one for each
-//! member that was asked.
+//! member that was asked, whose id is the one that the member was told.
 //!
 //! Server processes keep what was not collected in bounded buffers (`core/spans.rs`), and here a bounded number waits for a
 //! collector that is away; what has no room is counted.
@@ -55,6 +55,9 @@ struct Row {
 #[derive(Deserialize)]
 struct Try {
     member: String,
+    span_id: String,
+    /// What it was asked for; empty where it is not asked by HTTP.
+    url: String,
     status: u16,
     /// Before the end of the request.
     began_ago: u64,
@@ -166,7 +169,11 @@ fn attributes(row: &Row) -> Vec<KeyValue> {
 /// Of a member that was asked for the request of `server`.
 fn client(row: &Row, server: &Span, tried: &Try) -> Option<Span> {
     let began = row.ended.saturating_sub(tried.began_ago);
-    let mut attributes = vec![text("http.request.method", method(&row.method))];
+    let mut attributes = Vec::new();
+    if !tried.url.is_empty() {
+        attributes.push(text("http.request.method", method(&row.method)));
+        attributes.push(text("url.full", &tried.url));
+    }
     match tried.member.parse::<SocketAddr>() {
         Ok(address) => {
             attributes.push(text("server.address", &address.ip().to_string()));
@@ -187,11 +194,9 @@ fn client(row: &Row, server: &Span, tried: &Try) -> Option<Span> {
             ..Event::default()
         })
     };
-    let mut id = [0; 8];
-    tidegate_tls::fill_random(&mut id).ok()?;
     Some(Span {
         trace_id: server.trace_id.clone(),
-        span_id: id.to_vec(),
+        span_id: id_of(&tried.span_id, 8)?,
         parent_span_id: server.span_id.clone(),
         flags: 1,
         name: method(&row.method).to_owned(),
@@ -222,8 +227,8 @@ mod tests {
         "trace_id":"4bf92f3577b34da6a3ce929d0e0e4736","span_id":"00f067aa0ba902b7","parent_id":"","tracestate":"a=1",
         "site":"a.test","route":"/x/*","client":"192.0.2.1","scheme":"https","method":"BREW","host":"a.test","target":"/x/1?y=2",
         "protocol":"HTTP/1.1","user_agent":"","tries":[
-        {"member":"192.0.2.7:80","began_ago":900000000,"status":0,"complete":100000000},
-        {"member":"/run/app.sock","began_ago":700000000,"status":200,"connected":1000,"first_byte":2000,"complete":600000000}]}"#;
+        {"member":"192.0.2.7:80","span_id":"00f067aa0ba902b8","url":"http://a.test/1?y=2","began_ago":900000000,"status":0,"complete":100000000},
+        {"member":"/run/app.sock","span_id":"00f067aa0ba902b9","url":"","began_ago":700000000,"status":200,"connected":1000,"first_byte":2000,"complete":600000000}]}"#;
 
     fn told(row: &str, count: usize) -> String {
         format!("{{\"lost\":2,\"spans\":[{}]}}", vec![row; count].join(","))
@@ -261,7 +266,9 @@ mod tests {
         for child in [first, second] {
             assert_eq!((&child.parent_span_id, &child.trace_id), (&server.span_id, &server.trace_id));
         }
-        assert_ne!(first.span_id, second.span_id);
+        assert_eq!((first.span_id.last(), second.span_id.last()), (Some(&0xb8), Some(&0xb9)));
+        assert!(first.attributes.contains(&text("url.full", "http://a.test/1?y=2")), "{first:?}");
+        assert!(!second.attributes.iter().any(|known| known.key == "http.request.method"), "{second:?}");
         assert_eq!(
             (waiting.take_lost(), waiting.take_lost(), waiting.clear(), waiting.clear()),
             (2, 0, 1, 0)

@@ -477,7 +477,7 @@ impl Servers {
             && let Some(place) = self.places.get_mut(place)
         {
             place.missed(was_sound);
-            self.status_registry.history.mark(&format!("server process {pid} replaced"));
+            self.status_registry.process_replaced(pid);
         }
         self.publish();
     }
@@ -659,7 +659,7 @@ impl Servers {
         let Some(server) = self.list.iter().find(|server| server.id == id) else { return };
         if let Some(place) = self.places.get_mut(server.place).filter(|_| !self.is_ending) {
             place.missed(server.was_sound());
-            self.status_registry.history.mark(&format!("server process {} replaced", server.pid));
+            self.status_registry.process_replaced(server.pid);
             self.tick(revision);
         }
     }
