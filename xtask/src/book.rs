@@ -15,7 +15,10 @@ use crate::workspace;
 const CHAPTERS: &[(&str, &[&str])] = &[
     ("To begin with", &["first-hour", "packages", "running", "settings", "recipes", "production"]),
     ("Coming from", &["from-nginx", "from-apache", "from-lighttpd", "from-caddy", "from-haproxy"]),
-    ("What it serves", &["static-files", "applications", "caching", "pools", "balancing", "http2", "tls"]),
+    (
+        "What it serves",
+        &["static-files", "applications", "caching", "tiers", "pools", "balancing", "http2", "tls"],
+    ),
     ("Who gets in, and how much", &["access", "limits"]),
     (
         "Looking after it",

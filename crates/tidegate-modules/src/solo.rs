@@ -45,13 +45,9 @@ impl Registry for Modules {
                     Action::Fastcgi(application) => {
                         Rc::new(Scripted::new(Protocol::FastCgi, &applications, application, site, route)?)
                     }
-                    Action::Proxy(proxy) => Rc::new(Proxy::new(
-                        &applications,
-                        proxy,
-                        (site, &route.origin),
-                        Scope::default(),
-                        None,
-                    )?),
+                    Action::Proxy(proxy) => {
+                        Rc::new(Proxy::new(&applications, proxy, (site, route), Scope::default(), None)?)
+                    }
                     _ => return Err(io::Error::other("static files, fastcgi and proxy only")),
                 };
                 let handler = self.caches.before(handler, (site, route), settings);

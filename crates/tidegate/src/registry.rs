@@ -316,7 +316,7 @@ impl Registry {
                 let connector =
                     proxy.gateway.tls.as_ref().map(|tls| self.stores.tls.connector(tls)).transpose();
                 self.or_recover(connector.map_err(io::Error::from).and_then(|connector| {
-                    Proxy::new(applications, proxy, (site, &route.origin), Scope::of(route), connector)
+                    Proxy::new(applications, proxy, (site, route), Scope::of(route), connector)
                 }))?
             }
             Action::Status => {

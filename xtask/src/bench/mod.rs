@@ -44,6 +44,8 @@ mod slow;
 mod slow_disk;
 mod soak;
 mod static_files;
+mod tier;
+mod tier_picture;
 mod tls;
 mod tls_peers;
 
@@ -91,6 +93,8 @@ pub enum Bench {
     Fairness(fairness::Arguments),
     /// Bandwidth and limits: how exact and fair they are, and what they cost, beside other servers
     Qos(qos::Arguments),
+    /// Four front ends before a slow application: without a cache, with one each, with a tier behind them
+    Tier(tier::Arguments),
     /// Half an hour of everything, in which nothing may grow
     Soak(soak::Arguments),
     /// Instructions per operation, compared with the stored baseline
@@ -120,6 +124,7 @@ pub fn run(bench: &Bench) -> Result<()> {
         Bench::Kills(arguments) => kills::run(arguments),
         Bench::Fairness(arguments) => fairness::run(arguments),
         Bench::Qos(arguments) => qos::run(arguments),
+        Bench::Tier(arguments) => tier::run(arguments),
         Bench::Soak(arguments) => soak::run(arguments),
         Bench::Instructions(arguments) => instructions::run(arguments),
     }

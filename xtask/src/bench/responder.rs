@@ -185,7 +185,7 @@ fn serve_all(listener: &UnixListener, answer: &[u8], time: Duration) -> Result<(
 }
 
 /// Takes so long, without using the processor.
-fn work(time: Duration) {
+pub fn work(time: Duration) {
     let end = Instant::now() + time;
     while let Some(left) = end.checked_duration_since(Instant::now()).filter(|left| !left.is_zero()) {
         std::thread::park_timeout(left);

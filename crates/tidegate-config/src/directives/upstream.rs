@@ -48,19 +48,30 @@ pub(super) const DIRECTIVES: &[Directive] = &[
             "policy",
             Kind::Choice(&["round-robin", "least-connections", "two-choices", "hash"]),
         )],
-        properties: &[Property {
-            name: "by",
-            kind: Kind::Text { most: 200 },
-            default: None,
-            doc: "What `hash` is of: `client`, `path`, `header:NAME` or `cookie:NAME`.",
-        }],
+        properties: &[
+            Property {
+                name: "by",
+                kind: Kind::Text { most: 200 },
+                default: None,
+                doc: "What `hash` is of: `client`, `path`, `url` (host, path and query), `header:NAME` or `cookie:NAME`.",
+            },
+            Property {
+                name: "balance-factor",
+                kind: Kind::Number { least: 0, most: 100_000 },
+                default: Some("0"),
+                doc: "With `hash`: a member that has more requests in hand than so many percent of its share is passed over, \
+                      for the next one of the key. So a hot key is on several members, and no member has more than \
+                      125 % of its share with `125`. Up to 8 in hand are never too many. `0` passes over nobody: the same \
+                      key always goes to the same member.",
+            },
+        ],
         default: Some("balance two-choices"),
         doc: "How a member is chosen. `round-robin`: each in its turn, by weight. `least-connections`: the one with \
               the fewest requests for its weight. `two-choices`: the less loaded of two drawn at random, nearly as \
               good and steadier where several servers choose at once. `hash`: the same key goes to the same member, \
               and one that leaves moves only its own keys. With all of them a member without a free place is passed \
               over.",
-        example: "balance hash by=\"path\"",
+        example: "balance hash by=\"path\" balance-factor=125",
         ..Directive::new("balance", UPSTREAM)
     },
     Directive {

@@ -435,7 +435,14 @@ fn pairs(item: &Item, name: &str) -> Vec<(String, String)> {
 fn more_fields(checker: &mut Checker<'_>, item: &Item) -> Vec<MoreField> {
     let written = item.children.iter().filter(|child| child.directive.name == "request-header");
     let fields = written.filter_map(|child| {
-        let mode = field_mode(child)?;
+        let mode = field_mode(child);
+        let is_of_loops = child.texts().first().is_some_and(|name| name.eq_ignore_ascii_case("CDN-Loop"));
+        if is_of_loops && mode != Some(crate::settings::FieldMode::Add) && !is_passed(child) {
+            let message = "caches find out by `CDN-Loop` that a request goes round in a circle, so nothing may take it away";
+            let help = "take the line out; with `add` a name of your own stands beside those of others";
+            checker.diagnostics.push(child.error(message).help(help));
+        }
+        let mode = mode?;
         let [name, value] = <[String; 2]>::try_from(child.texts()).ok()?;
         if asks_for_user(&value) {
             let message = "a client that sends this field itself would say who has logged in";

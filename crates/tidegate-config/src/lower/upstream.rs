@@ -193,14 +193,18 @@ fn balance(checker: &mut Checker<'_>, item: &Item) -> Balance {
         let message = format!("`by=\"{by}\"` belongs to `hash`");
         checker.diagnostics.push(written.error(message).help("write `balance hash`, or take `by` out"));
     }
+    if !is_hash && matches!(written.property("balance-factor"), Some(Value::Number(1..))) {
+        let message = "`balance-factor` belongs to `hash`: the others look at loads by themselves";
+        checker.diagnostics.push(written.error(message).help("write `balance hash`, or take it out"));
+    }
     match written.first() {
         Some(Value::Word("round-robin")) => Balance::RoundRobin,
         Some(Value::Word("least-connections")) => Balance::LeastConnections,
         Some(Value::Word("hash")) => match by.as_deref().and_then(hash_key) {
-            Some(key) => Balance::Hash(key),
+            Some(key) => Balance::Hash { key, percent: balance_factor(checker, &written) },
             None => {
                 let message = "`balance hash` has to say what the hash is of";
-                let help = "add `by=\"client\"`, `by=\"path\"`, `by=\"header:NAME\"` or `by=\"cookie:NAME\"`";
+                let help = "add `by=\"client\"`, `by=\"path\"`, `by=\"url\"`, `by=\"header:NAME\"` or `by=\"cookie:NAME\"`";
                 checker.diagnostics.push(written.error(message).help(help));
                 Balance::TwoChoices
             }
@@ -209,12 +213,25 @@ fn balance(checker: &mut Checker<'_>, item: &Item) -> Balance {
     }
 }
 
+/// The bound of a member's load, in percent of its share.
+fn balance_factor(checker: &mut Checker<'_>, written: &Item) -> Option<u32> {
+    let Some(Value::Number(percent @ 1..)) = written.property("balance-factor") else { return None };
+    if percent <= 100 {
+        let message =
+            format!("with `balance-factor={percent}` there would be requests that no member may take");
+        let help = "write 125 for a quarter more than its share, or 0 for no bound";
+        checker.diagnostics.push(written.error(message).help(help));
+    }
+    u32::try_from(percent).ok()
+}
+
 fn hash_key(by: &str) -> Option<HashKey> {
     let is_token =
         |name: &&str| !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_graphic() && byte != b':');
     match by.split_once(':') {
         None if by == "client" => Some(HashKey::Client),
         None if by == "path" => Some(HashKey::Path),
+        None if by == "url" => Some(HashKey::Url),
         Some(("header", name)) => {
             Some(name).filter(is_token).map(|name| HashKey::Header(name.to_ascii_lowercase()))
         }
@@ -320,6 +337,7 @@ mod tests {
         for (text, expected) in [
             ("client", Some(HashKey::Client)),
             ("path", Some(HashKey::Path)),
+            ("url", Some(HashKey::Url)),
             ("header:X-User", Some(HashKey::Header("x-user".into()))),
             ("cookie:Session", Some(HashKey::Cookie("Session".into()))),
             ("header:", None),

@@ -108,7 +108,13 @@ pub enum Balance {
     /// The less loaded of two drawn at random.
     TwoChoices,
     /// The same key goes to the same member.
-    Hash(HashKey),
+    Hash {
+        /// What the hash is of.
+        key: HashKey,
+        /// A member with more requests in hand than so many percent of its share is passed over, for the next one of the
+        /// key; above 100. `None` passes over nobody.
+        percent: Option<u32>,
+    },
 }
 
 /// What a hash is of.
@@ -118,6 +124,8 @@ pub enum HashKey {
     Client,
     /// The path, without its query.
     Path,
+    /// The host as the client has said it, the path and the query.
+    Url,
     /// The value of a field.
     Header(String),
     /// The value of a cookie.

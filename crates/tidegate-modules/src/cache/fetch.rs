@@ -124,6 +124,11 @@ impl Fetch {
             tell(Outcome::Failed(response));
             return self.lead.fail(status.0);
         }
+        if status == Status::LOOP_DETECTED {
+            // A mistake of the settings: who waits would go round as well, and once it is mended nobody is to remember it.
+            tell(Outcome::Alone(response, "loop"));
+            return self.lead.fail(status.0);
+        }
         let times = Times { asked: self.asked, answered: now };
         if status == Status::NOT_MODIFIED
             && let Some(known) = self.known.clone()
@@ -199,6 +204,7 @@ impl Fetch {
         }
         // Some say `W/"1"` of an answer in a coding, and `"1"` in a 304: it is still the same one.
         lines.remove("ETag");
+        self.policy.hide_tags(&mut lines);
         let mut own = FieldLines::new();
         lines.all("Set-Cookie").for_each(|cookie| own.push_read("Set-Cookie", cookie));
         let rules = self.policy.rules(self.class);

@@ -19,6 +19,7 @@ mod verify;
 
 pub use directory::CacheDirectory;
 
+use crate::gateway::via::Via;
 use counts::{Counts, Event};
 use directory::Kept;
 use disks::Opening;
@@ -54,6 +55,8 @@ struct Shared {
     counts: Arc<Counts>,
     policy: Rc<Policy>,
     inner: Rc<dyn Handler>,
+    /// By which a request is known that `inner` has passed on before.
+    via: Option<Via>,
     /// What it answers has what the route adds.
     is_dressed: bool,
     /// Where all that the route does to a response can be done beforehand.
@@ -136,6 +139,7 @@ impl Cached {
             counts,
             policy,
             inner,
+            via: matches!(route.action, Action::Proxy(_)).then(|| Via::of(site, &route.origin)),
             is_dressed,
             prepared,
             scratch: Cell::default(),
@@ -272,6 +276,10 @@ impl Shared {
 
     /// Fetches it, or waits for who does already.
     fn ask(self: &Rc<Self>, exchange: &mut Exchange<'_>, pass: Pass, asking: Asking) -> Reply {
+        if self.via.as_ref().is_some_and(|via| via.has_passed(exchange)) {
+            // The fetch that it would wait for waits for it: `proxy` refuses it.
+            return self.go_alone(exchange, pass, asking.forward, "loop");
+        }
         let shared = self.clone();
         match self.join(exchange, &asking.finding) {
             Join::Lead(lead) => {

@@ -85,6 +85,7 @@ impl Policy {
             stale_while_revalidate: settings.stale_while_revalidate,
             stale_if_error: settings.stale_if_error,
             no_vary_search: settings.no_vary_search,
+            keeps_tags: true, // but for those that the settings name: see `hide_tags`
             ..Rules::default()
         };
         let query = QueryRules {
@@ -198,7 +199,8 @@ impl Policy {
             let name = String::from_utf8_lossy(name).to_ascii_lowercase();
             let is_of_proxies = name.starts_with("x-forwarded-") || name.starts_with("client-cert");
             is_of_proxies
-                || ["forwarded", "via", "x-real-ip", "host", "connection"].contains(&name.as_str())
+                || ["forwarded", "via", "cdn-loop", "x-real-ip", "host", "connection"]
+                    .contains(&name.as_str())
                 || self.written.contains(&name)
         })
     }

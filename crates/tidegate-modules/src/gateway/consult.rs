@@ -110,7 +110,7 @@ impl Consulted {
             }
         }
         forwarded(exchange, is_trusted, &|_| false, &mut out);
-        out.extend_from_slice(self.via.line());
+        out.extend_from_slice(self.via.lines());
         if let Some(id) = request_id {
             append_field(&mut out, "X-Request-Id", id.as_bytes()).ok()?;
         }

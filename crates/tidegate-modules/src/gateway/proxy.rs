@@ -57,10 +57,11 @@ impl Proxy {
     pub fn new(
         shared: &Rc<Shared>,
         settings: &gateway::Proxy,
-        (site, route): (&settings::Site, &settings::Origin),
+        (site, route): (&settings::Site, &settings::Route),
         scope: Scope<'_>,
         connector: Option<Arc<Connector>>,
     ) -> io::Result<Proxy> {
+        let via = Via::of(site, &route.origin);
         Ok(Proxy {
             link: Link::new(shared, &settings.gateway, site, connector)?,
             base: settings.base.clone(),
@@ -86,7 +87,7 @@ impl Proxy {
                     .chain(settings.more_request_fields.iter().map(|field| field.name.as_str())),
             )),
             redirects: Redirects::of(settings),
-            via: Via::of(site, route),
+            via: if route.cache.is_some() { via.with_cdn_loop() } else { via },
             speaks_http2: settings.speaks_http2,
         })
     }
@@ -191,7 +192,7 @@ impl Proxy {
                 }
             }
         }
-        lines.extend_from_slice(self.via.line());
+        lines.extend_from_slice(self.via.lines());
         if let Some(left) = forwards {
             put(lines, "Max-Forwards", left.saturating_sub(1).to_string().as_bytes());
         }
@@ -450,7 +451,9 @@ fn websocket_key() -> String {
 
 /// Whether `Connection` names a field as one that ends here.
 pub(super) fn named_by_connection(exchange: &Exchange<'_>, name: &str) -> bool {
-    exchange.fields.elements("connection").any(|option| option.eq_ignore_ascii_case(name.as_bytes()))
+    // Who could have it taken away could send requests round in a circle (RFC 8586 section 2).
+    !name.eq_ignore_ascii_case("cdn-loop")
+        && exchange.fields.elements("connection").any(|option| option.eq_ignore_ascii_case(name.as_bytes()))
 }
 
 /// Whether a field ends here, or is written anew.

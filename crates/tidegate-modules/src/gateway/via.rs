@@ -2,12 +2,14 @@
 //!
 //! The name is that of a route of this server, the same in all its processes and another in every server: a chain of several
 //! servers is none that leads back, nor is one of several sites of the same. `proxy` passes requests on to who may send them
-//! here again, and `login forward` asks who may.
+//! here again, and `login forward` asks who may. A route that is cached says the same in `CDN-Loop` (RFC 8586), which those who
+//! operate caches never take away, as some do with `Via`.
 
 use std::hash::{BuildHasher, DefaultHasher, Hash, Hasher, RandomState};
 use std::sync::OnceLock;
 use tidegate_config::settings::{Origin, Site};
 use tidegate_core::Exchange;
+use tidegate_http::cache::cdn_loop;
 
 /// What tells this server from all others. Of the process, whatever its settings.
 static SERVER: OnceLock<u64> = OnceLock::new();
@@ -23,14 +25,14 @@ pub fn begin(server: u64) {
 }
 
 /// What a route calls itself, or a site where it asks.
-pub(super) struct Via {
-    line: Box<[u8]>,
-    name: Box<[u8]>,
+pub(crate) struct Via {
+    lines: Box<[u8]>,
+    name: Box<str>,
 }
 
 impl Via {
     /// Of a route that was written there.
-    pub(super) fn of(site: &Site, route: &Origin) -> Via {
+    pub(crate) fn of(site: &Site, route: &Origin) -> Via {
         Via::named(site, (&route.file, route.line, route.column))
     }
 
@@ -44,23 +46,30 @@ impl Via {
         SERVER.get_or_init(new_server).hash(&mut hasher);
         (site.label(), &site.origin.file, what).hash(&mut hasher);
         let name = format!("tidegate-{:016x}", hasher.finish());
-        let line = format!("Via: 1.1 {name}\r\n");
-        Via { line: line.into_bytes().into(), name: name.into_bytes().into() }
+        let lines = format!("Via: 1.1 {name}\r\n");
+        Via { lines: lines.into_bytes().into(), name: name.into() }
     }
 
-    /// The field, with its line end.
-    pub(super) fn line(&self) -> &[u8] {
-        &self.line
+    /// Of a route whose answers are kept: it is to be found out as well where `Via` is taken away.
+    pub(super) fn with_cdn_loop(self) -> Via {
+        let lines = format!("Via: 1.1 {name}\r\nCDN-Loop: {name}\r\n", name = self.name);
+        Via { lines: lines.into_bytes().into(), ..self }
+    }
+
+    /// The fields, with their line ends. They stand behind those of the servers before.
+    pub(super) fn lines(&self) -> &[u8] {
+        &self.lines
     }
 
     /// Whether the route has passed the request on already.
-    pub(super) fn has_passed(&self, exchange: &Exchange<'_>) -> bool {
-        exchange.fields.contains("via")
-            && exchange.fields.elements("via").any(|hop| {
-                let mut words =
-                    hop.split(|byte| matches!(byte, b' ' | b'\t')).filter(|word| !word.is_empty());
-                words.nth(1) == Some(&*self.name)
-            })
+    pub(crate) fn has_passed(&self, exchange: &Exchange<'_>) -> bool {
+        let is_own_hop = |hop: &[u8]| {
+            let mut words = hop.split(|byte| matches!(byte, b' ' | b'\t')).filter(|word| !word.is_empty());
+            words.nth(1) == Some(self.name.as_bytes())
+        };
+        let fields = exchange.fields;
+        fields.contains("via") && fields.elements("via").any(is_own_hop)
+            || fields.contains("cdn-loop") && cdn_loop::passes(fields, &self.name) > 0
     }
 }
 
@@ -81,18 +90,29 @@ mod tests {
         let settings = loaded.settings.expect("sound settings");
         let site = &settings.sites[0];
         let (one, other) = (Via::of(site, &site.routes[0].origin), Via::of(site, &site.origin));
-        assert_eq!(one.line, Via::of(site, &site.routes[0].origin).line);
-        let name = std::str::from_utf8(&one.name).unwrap();
+        assert_eq!(one.lines, Via::of(site, &site.routes[0].origin).lines);
+        let name = &one.name;
         for (value, has_passed) in [
             (format!("1.1 {name}"), true),
             (format!("1.0 a.test, 2 {name} (comment), 1.1 b"), true),
             (format!("1.1 a.test,HTTP/1.1\t{name}"), true),
             ("1.1 tidegate".into(), false),
             (format!("1.1 a.test ({name})"), false),
-            (name.to_owned(), false),
+            (name.to_string(), false),
             (String::new(), false),
         ] {
             let fields = [Field { name: "Via", value: value.as_bytes() }];
+            let exchange = Exchange { fields: Fields::new(&fields), ..Exchange::empty() };
+            assert_eq!(one.has_passed(&exchange), has_passed, "{value}");
+            assert!(!other.has_passed(&exchange), "{value}");
+        }
+        for (value, has_passed) in [
+            (name.to_string(), true),
+            (format!("cdn.example, {name}; a=\"b, c\" , other"), true),
+            (format!("1.1 {name}"), false),
+            (format!("cdn.example; by=\"{name}\""), false),
+        ] {
+            let fields = [Field { name: "CDN-Loop", value: value.as_bytes() }];
             let exchange = Exchange { fields: Fields::new(&fields), ..Exchange::empty() };
             assert_eq!(one.has_passed(&exchange), has_passed, "{value}");
             assert!(!other.has_passed(&exchange), "{value}");

@@ -1,9 +1,10 @@
 //! What of a request decides which member it goes to, and the cookie by which a client comes back.
 
 use super::Group;
-use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
+use std::net::IpAddr;
 use tidegate_config::settings::upstream::{Balance, HashKey};
 use tidegate_core::Exchange;
+use xxhash_rust::xxh3::{Xxh3Default, xxh3_64};
 
 /// What a request wants of a group.
 #[derive(Debug, Clone, Copy, Default)]
@@ -39,7 +40,7 @@ impl BalanceKey {
         may_repeat: bool,
     ) -> BalanceKey {
         let key = match &group.settings.balance {
-            Balance::Hash(key) => key_of(key, exchange),
+            Balance::Hash { key, .. } => key_of(key, exchange),
             _ => 0,
         };
         let tag = group.settings.sticky.as_ref().and_then(|name| {
@@ -75,19 +76,34 @@ impl Sticky {
 }
 
 fn key_of(key: &HashKey, exchange: &Exchange<'_>) -> u64 {
-    // Equal in every process of one build, also after a restart.
-    let hasher = BuildHasherDefault::<DefaultHasher>::default();
     let value = match key {
         HashKey::Client => None,
         HashKey::Path => Some(exchange.path),
+        HashKey::Url => return of_url(exchange),
         HashKey::Header(name) => exchange.fields.first(name),
         HashKey::Cookie(name) => cookie(exchange, name),
     };
     match value {
-        Some(value) => hasher.hash_one(value),
+        Some(value) => xxh3_64(value),
         // All who lack a field must not meet on one member.
-        None => hasher.hash_one(exchange.state.remote.client.ip()),
+        None => match exchange.state.remote.client.ip() {
+            Some(IpAddr::V4(address)) => xxh3_64(&address.octets()),
+            Some(IpAddr::V6(address)) => xxh3_64(&address.octets()),
+            None => 0, // all by one unix socket
+        },
     }
+}
+
+/// Of host, path and query. A host is the same in capitals.
+fn of_url(exchange: &Exchange<'_>) -> u64 {
+    let mut hasher = Xxh3Default::new();
+    exchange.authority.bytes().for_each(|byte| hasher.update(&[byte.to_ascii_lowercase()]));
+    hasher.update(exchange.path);
+    if let Some(query) = exchange.query {
+        hasher.update(b"?");
+        hasher.update(query.as_bytes());
+    }
+    hasher.digest()
 }
 
 /// The value of a cookie (RFC 6265 section 4.2.1).
@@ -103,6 +119,22 @@ fn value_of<'a>(pair: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn urls() {
+        let of = |authority, path, query| of_url(&Exchange { authority, path, query, ..Exchange::empty() });
+        let one = of("a.test", &b"/a"[..], Some("b=1"));
+        assert_eq!(of("A.Test", b"/a", Some("b=1")), one, "a host has no capitals");
+        for other in [
+            of("b.test", b"/a", Some("b=1")),
+            of("a.test", b"/A", Some("b=1")),
+            of("a.test", b"/a", Some("b=2")),
+            of("a.test", b"/a", None),
+            of("a.test", b"/a", Some("")),
+        ] {
+            assert_ne!(other, one);
+        }
+    }
 
     #[test]
     fn cookies() {

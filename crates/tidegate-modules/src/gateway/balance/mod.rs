@@ -314,7 +314,10 @@ impl Group {
             Balance::RoundRobin => self.turns().next(&candidates),
             Balance::LeastConnections => policy::least_loaded(&mut candidates, &mut self.turns()),
             Balance::TwoChoices => policy::of_two(&candidates, fastrand::u64(..)),
-            Balance::Hash(_) => policy::by_hash(&candidates, balance_key.key),
+            Balance::Hash { percent: None, .. } => policy::by_hash(&candidates, balance_key.key),
+            Balance::Hash { percent: Some(percent), .. } => {
+                policy::by_bounded_hash(&candidates, balance_key.key, percent)
+            }
         };
         chosen.ok_or_else(|| self.down(now))
     }

@@ -6,8 +6,13 @@
 //!   loaded where many choose at once, and they do not all choose the same.
 //! - hash: rendezvous hashing with weights (Thaler and Ravishankar, 1998; weights by Schindelhauer and
 //!   Schomaker, 2005). The same key goes to the same member; one that leaves moves only its own keys.
+//! - hash with bounded loads (Mirrokni, Thorup and Zadimoghaddam, 2016): a member that has more than its share in hand
+//!   is passed over, for the next one of the key. So a hot key is on several members, as many as it needs.
 
-use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
+use xxhash_rust::xxh3::xxh3_64_with_seed;
+
+/// In hand, so many are never too many: on a quiet site a share is less than one request, and keys would move for nothing.
+pub const LEAST_BOUND: usize = 8;
 
 /// A member that may be given the request.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -68,15 +73,31 @@ pub fn of_two(candidates: &[Candidate<'_>], random: u64) -> Option<usize> {
 
 /// The member for a key.
 pub fn by_hash(candidates: &[Candidate<'_>], key: u64) -> Option<usize> {
-    // Equal in every process and on every machine of one build: keys do not move by a restart.
-    let hasher = BuildHasherDefault::<DefaultHasher>::default();
+    highest(candidates.iter(), key)
+}
+
+/// The same with bounded loads: of those that have less than `percent` of their share in hand, this request included,
+/// the member for the key. `percent` is above 100, so there is always one.
+pub fn by_bounded_hash(candidates: &[Candidate<'_>], key: u64, percent: u32) -> Option<usize> {
+    let in_hand: usize = candidates.iter().map(|candidate| candidate.load).sum();
+    let weights: f64 = candidates.iter().map(|candidate| candidate.weight).sum();
+    let each = f64::from(percent) / 100.0 * (in_hand as f64 + 1.0) / weights;
+    // Rounding must not make one more of a whole number.
+    let bound = |candidate: &Candidate<'_>| (each * candidate.weight - 1e-9).ceil().max(LEAST_BOUND as f64);
+    let has_room = |candidate: &&Candidate<'_>| (candidate.load as f64) < bound(candidate);
+    highest(candidates.iter().filter(has_room), key).or_else(|| by_hash(candidates, key))
+}
+
+/// Whom a key belongs to, of these.
+fn highest<'c>(candidates: impl Iterator<Item = &'c Candidate<'c>>, key: u64) -> Option<usize> {
     let score = |candidate: &Candidate<'_>| {
-        let hash = hasher.hash_one((key, candidate.name));
+        // Equal on every machine and in every version: several servers before the same members agree, also during an upgrade.
+        let hash = xxh3_64_with_seed(candidate.name.as_bytes(), key);
         // 53 bits, made open at both ends: the logarithm is finite and not 0.
         let unit = ((hash >> 11) as f64 + 0.5) / (1u64 << 53) as f64;
         candidate.weight / -unit.ln()
     };
-    candidates.iter().max_by(|a, b| score(a).total_cmp(&score(b))).map(|candidate| candidate.member)
+    candidates.max_by(|a, b| score(a).total_cmp(&score(b))).map(|candidate| candidate.member)
 }
 
 /// Its load for its weight. Those that are idle are equal, whatever their weights: else all requests of a quiet site went
@@ -106,6 +127,7 @@ fn draw(candidates: &[Candidate<'_>], total: f64, at: f64, except: Option<usize>
 mod tests {
     use super::*;
     use proptest::prelude::*;
+    use std::hash::BuildHasher;
 
     const NAMES: [&str; 6] = ["a", "b", "c", "d", "e", "f"];
 
@@ -163,13 +185,60 @@ mod tests {
         let all = candidates(&[1.0; 5], &[]);
         let without: Vec<_> = all.iter().copied().filter(|candidate| candidate.name != "c").collect();
         let mut counts = [0; 5];
-        for number in 0..5_000 {
+        let mut taken_over = [0; 5];
+        for number in 0..10_000 {
             let before = by_hash(&all, number).unwrap();
             let after = by_hash(&without, number).unwrap();
             counts[before] += 1;
+            taken_over[after] += usize::from(before != after);
             assert!(before == after || all[before].name == "c", "{number} moved without need");
+            assert_eq!(by_bounded_hash(&all, number, 125), Some(before), "nobody has much in hand");
         }
-        assert!(counts.iter().all(|count| (850..1150).contains(count)), "{counts:?}");
+        assert!(counts.iter().all(|count| (1800..2200).contains(count)), "{counts:?}");
+        let others = [0, 1, 3, 4].map(|member| taken_over[member]);
+        assert!(others.iter().all(|count| (400..600).contains(count)), "it is shared by all: {others:?}");
+    }
+
+    /// Keys stay where they are, whatever builds and machines the servers before the members have.
+    #[test]
+    fn keys_of_all_versions() {
+        let members = candidates(&[1.0; 6], &[]);
+        let chosen: Vec<_> = (0..12).map(|key| by_hash(&members, key).unwrap()).collect();
+        assert_eq!(chosen, [0, 5, 1, 1, 5, 2, 4, 3, 5, 4, 0, 4]);
+    }
+
+    #[test]
+    fn a_hot_key_is_on_as_many_members_as_it_needs() {
+        let mut loads = [0; 4];
+        let next =
+            |loads: &[usize], percent| by_bounded_hash(&candidates(&[1.0; 4], loads), 7, percent).unwrap();
+        let first = next(&loads, 125);
+        for _ in 0..LEAST_BOUND {
+            let chosen = next(&loads, 125);
+            assert_eq!(chosen, first, "few requests are no load");
+            loads[chosen] += 1;
+        }
+        let second = next(&loads, 125);
+        assert_ne!(second, first);
+        for _ in LEAST_BOUND..1_000 {
+            loads[next(&loads, 125)] += 1;
+        }
+        assert!(loads.iter().all(|load| *load <= 313), "a quarter more than their share at most: {loads:?}");
+        assert_eq!((loads[first], loads.iter().sum::<usize>()), (313, 1_000));
+        loads = [0; 4];
+        for _ in 0..1_000 {
+            loads[next(&loads, 300)] += 1;
+        }
+        assert_eq!((loads[first], loads[second]), (750, 250), "those of the key, and no more");
+    }
+
+    #[test]
+    fn bounds_follow_the_weights() {
+        let mut loads = [0; 2];
+        for _ in 0..1_000 {
+            loads[by_bounded_hash(&candidates(&[1.0, 3.0], &loads), 7, 101).unwrap()] += 1;
+        }
+        assert!((240..=253).contains(&loads[0]), "{loads:?}");
     }
 
     #[test]
@@ -201,6 +270,25 @@ mod tests {
             prop_assert!(loads[chosen] < *worst || loads.iter().filter(|load| *load == worst).count() > 1);
         }
 
+        /// Whatever the keys are: nobody has more in hand than the bound at the moment of the choice.
+        #[test]
+        fn loads_are_bounded(
+            weights in proptest::collection::vec(1u8..20, 1..6),
+            keys in proptest::collection::vec(0u64..4, 1..300),
+            percent in 101u32..400,
+        ) {
+            let weights: Vec<f64> = weights.into_iter().map(f64::from).collect();
+            let total: f64 = weights.iter().sum();
+            let mut loads = vec![0; weights.len()];
+            for (count, key) in keys.into_iter().enumerate() {
+                let chosen = by_bounded_hash(&candidates(&weights, &loads), key, percent).unwrap();
+                loads[chosen] += 1;
+                let share = (count + 1) as f64 * weights[chosen] / total;
+                let bound = (f64::from(percent) / 100.0 * share - 1e-9).ceil().max(LEAST_BOUND as f64);
+                prop_assert!(loads[chosen] as f64 <= bound, "{loads:?}");
+            }
+        }
+
         #[test]
         fn every_policy_takes_a_candidate(
             chosen in proptest::collection::btree_set(0usize..6, 1..6),
@@ -211,6 +299,7 @@ mod tests {
                 candidates(&weights, &[]).into_iter().filter(|candidate| chosen.contains(&candidate.member)).collect();
             prop_assert!(chosen.contains(&of_two(&members, random).unwrap()));
             prop_assert!(chosen.contains(&by_hash(&members, random).unwrap()));
+            prop_assert!(chosen.contains(&by_bounded_hash(&members, random, 125).unwrap()));
             prop_assert!(chosen.contains(&least_loaded(&mut members.clone(), &mut Turns::default()).unwrap()));
             prop_assert!(chosen.contains(&Turns::default().next(&members).unwrap()));
         }

@@ -154,14 +154,33 @@ fn a_cookie_and_a_key_decide() {
         let balance_key = BalanceKey { tag, ..BalanceKey::default() };
         assert_eq!(take(&group, balance_key, &Tried::default()).unwrap().member.name(), "b");
     }
-    let settings =
-        Upstream { balance: Balance::Hash(HashKey::Path), ..upstream(vec![member("a"), member("b")]) };
+    let settings = Upstream {
+        balance: Balance::Hash { key: HashKey::Path, percent: None },
+        ..upstream(vec![member("a"), member("b")])
+    };
     let hashed = Group::new(settings, None);
     let balance_key = BalanceKey { key: 7, ..BalanceKey::default() };
     let first = take(&hashed, balance_key, &Tried::default()).unwrap().index;
     for _ in 0..8 {
         assert_eq!(take(&hashed, balance_key, &Tried::default()).unwrap().index, first);
     }
+}
+
+#[test]
+fn a_hot_key_gets_further_members_and_comes_back() {
+    let balance = Balance::Hash { key: HashKey::Url, percent: Some(125) };
+    let group =
+        Group::new(Upstream { balance, ..upstream(vec![member("a"), member("b"), member("c")]) }, None);
+    let balance_key = BalanceKey { key: 7, ..BalanceKey::default() };
+    let one = || take(&group, balance_key, &Tried::default()).unwrap();
+    let first = one().index;
+    let in_hand: Vec<Lease> = (0..60).map(|_| one()).collect();
+    let mut counts = [0; 3];
+    in_hand.iter().for_each(|lease| counts[lease.index] += 1);
+    assert!(counts.iter().all(|count| (10..=25).contains(count)), "{counts:?}");
+    assert_eq!(counts[first], 25, "most are where it belongs");
+    drop(in_hand);
+    assert_eq!(one().index, first);
 }
 
 #[test]
