@@ -45,6 +45,7 @@ impl StatusSource for Fake {
             processes: vec![process],
             pools: Vec::new(),
             upstreams: Vec::new(),
+            stores: Vec::new(),
             rates: Vec::new(),
             providers: Vec::new(),
             in_force: InForce::default(),

@@ -14,17 +14,19 @@ use crate::link::{Answer, Extent, Figures, Link, Question, ReportBytes, ToMaster
 use crate::version::VERSION;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::{Duration, Instant};
 use tidegate_config::settings::upstream::Upstream;
-use tidegate_config::settings::{Level, Settings, Site};
+use tidegate_config::settings::{CacheStore, Level, Settings, Site};
 use tidegate_config::{ProcessEnvironment, WrittenSettings};
 use tidegate_core::rate::Client;
 use tidegate_core::selection::Selection;
 use tidegate_core::{log, series};
 use tidegate_io::usage::Usage;
+use tidegate_modules::cache_desk::{self, StoreFigures};
 use tidegate_modules::gateway::balance::{self, report::GroupReport};
 use tidegate_modules::status::{
     self, BusiestNames, Finding, Format, InForce, OtlpReport, ProcessInfo, Report, ServerInfo, SiteState,
@@ -78,7 +80,7 @@ struct Facts {
     rates: Rates,
     written: Arc<WrittenSettings>,
     /// Stores of responses.
-    caches: Vec<String>,
+    caches: Vec<(String, Vec<PathBuf>)>,
     /// What the error log takes in place of what they say.
     log_level: Option<Level>,
     /// Upstream groups, and the members of each.
@@ -258,15 +260,17 @@ impl StatusRegistry {
         facts.left_out = left_out.into_iter().map(why).collect();
         let members = |group: &Upstream| group.members.iter().map(|member| member.name.clone()).collect();
         facts.groups = settings.upstreams.iter().map(|group| (group.name.clone(), members(group))).collect();
-        facts.caches = settings.caches.iter().map(|store| store.name.clone()).collect();
+        let folders = |store: &CacheStore| store.disks.iter().map(|disk| disk.path.clone()).collect();
+        facts.caches = settings.caches.iter().map(|store| (store.name.clone(), folders(store))).collect();
         facts.workers = workers;
         facts.series = series::names(settings);
         facts.sites_in_force = SiteState::of(settings, &facts.series);
         facts.in_force = InForce::of(settings, &listeners, workers);
         facts.listeners = listeners;
-        let Facts { series, past, before, .. } = &mut *facts;
+        let Facts { series, caches, past, before, .. } = &mut *facts;
         for gone in [past, before] {
             gone.series.keep(series); // names that are gone are not remembered
+            gone.stores = stores_in_force(caches, &gone.stores);
         }
         facts.revision += 1;
         let revision = facts.revision;
@@ -603,6 +607,7 @@ impl StatusRegistry {
             used_by_master: Usage::now().into(),
             pools,
             upstreams: in_force(&facts.groups, &figures.groups),
+            stores: stores_in_force(&facts.caches, &figures.stores),
             rates: facts.rates.report(),
             providers: figures.providers.clone(),
             in_force: facts.in_force.clone(),
@@ -621,7 +626,8 @@ impl StatusRegistry {
         let facts = self.facts();
         let is_asked = |member: &&Member| matches!(member.info.state.as_str(), "serving" | "draining");
         let members = facts.members.iter().filter(is_asked);
-        (facts.caches.clone(), members.filter_map(|member| member.link.clone()).collect())
+        let names = facts.caches.iter().map(|(name, _)| name.clone()).collect();
+        (names, members.filter_map(|member| member.link.clone()).collect())
     }
 
     /// The report.
@@ -767,6 +773,7 @@ fn add_counts(sum: &mut Figures, more: &Figures) {
     sum.workers.extend_from_slice(&more.workers);
     lanes::merge(&mut sum.lanes, &more.lanes);
     balance::report::merge(&mut sum.groups, &more.groups);
+    cache_desk::add_stores(&mut sum.stores, more.stores.clone());
     providers::merge(&mut sum.providers, &more.providers);
 }
 
@@ -780,10 +787,21 @@ fn in_force(named: &[(String, Vec<String>)], told: &[GroupReport]) -> Vec<GroupR
     named.iter().filter_map(report).collect()
 }
 
+/// Of what stores have told, what is about those of the settings and their folders, in their order.
+fn stores_in_force(named: &[(String, Vec<PathBuf>)], told: &[StoreFigures]) -> Vec<StoreFigures> {
+    let figures = |(name, folders): &(String, Vec<PathBuf>)| {
+        let told = told.iter().find(|store| store.store == *name)?;
+        let of = |folder: &PathBuf| told.disks.iter().find(|disk| disk.folder == *folder).cloned();
+        Some(StoreFigures { disks: folders.iter().filter_map(of).collect(), ..told.clone() })
+    };
+    named.iter().filter_map(figures).collect()
+}
+
 fn retired(mut figures: Figures) -> Figures {
     figures.counted.retire();
     figures.used.retire();
     figures.groups.iter_mut().for_each(GroupReport::retire);
+    figures.stores.iter_mut().for_each(StoreFigures::retire);
     figures.providers.clear();
     figures.workers.clear();
     figures.lanes.clear();
@@ -808,6 +826,7 @@ mod tests {
             lanes: Vec::new(),
             used: Used { cpu_micros: 3, resident: 5, descriptors: 7 },
             groups: Vec::new(),
+            stores: Vec::new(),
             providers: Vec::new(),
             series: Default::default(),
         }
