@@ -75,15 +75,16 @@ fn add_counts(all: &mut TierFigures, more: &TierFigures) {
     all.returned_bytes += more.returned_bytes;
 }
 
-/// A folder is one process's; of the others, and of those that have ended, only what they have counted is of interest.
+/// Each process has a part of a folder; of one that has none, and of those that have ended, only what they have counted is of interest.
 fn add_disk(all: &mut DiskFigures, more: DiskFigures) {
     all.broken_pieces += more.broken_pieces;
     if more.is_of_another {
         return add_counts(&mut all.tier, &more.tier);
     }
-    let limit = all.tier.limit.max(more.tier.limit);
+    if all.is_of_another {
+        (all.tier.entries, all.tier.bytes, all.tier.limit) = (0, 0, 0);
+    }
     add_tier(&mut all.tier, &more.tier);
-    all.tier.limit = limit;
     if all.is_out.is_none() {
         (all.is_out, all.out_since) = (more.is_out, more.out_since);
     }
