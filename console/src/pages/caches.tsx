@@ -30,7 +30,6 @@ export function Caches() {
 
 function CacheSection({ cache }: { cache: Cache }) {
   const { name, requests, memory, disks, not_stored } = cache;
-  const asked = requests.hits + requests.collapsed + requests.revalidated + requests.misses;
   const reasons = Object.entries(not_stored).map(([why, count]) => ({ why, count }));
   return (
     <section aria-label={`Cache ${name}`}>
@@ -38,17 +37,13 @@ function CacheSection({ cache }: { cache: Cache }) {
         Cache {name} <Purge store={name} />
       </h2>
       <dl class="tiles">
-        <Tile
-          name="Hits"
-          value={percent(cache.hit_ratio)}
-          note={`of ${whole(asked)} since the start; ${whole(requests.stale_hits)} stale`}
-        />
+        <Tile name="Hits" value={percent(cache.hit_ratio)} note={hits(requests)} />
         <Tile
           name="Asked of applications"
           value={whole(requests.misses + requests.revalidated)}
-          note={`${whole(requests.revalidated)} confirmed; ${whole(requests.collapsed)} waited for another's`}
+          note={`${whole(requests.revalidated)} confirmed; ${whole(requests.passed)} known not to be stored`}
         />
-        <Tile name="Past it" value={whole(requests.bypassed + requests.passed)} note={past(cache)} />
+        <Tile name="Past it" value={whole(requests.bypassed)} note="by a cookie, or by method" />
         <Tile name="Memory" value={bytes(memory.bytes)} note={full(memory)} />
         <Tile
           name="Stored"
@@ -81,15 +76,23 @@ function CacheSection({ cache }: { cache: Cache }) {
   );
 }
 
-const past = ({ requests }: Cache) =>
-  `${whole(requests.bypassed)} by cookie or method, ${whole(requests.passed)} known not to be stored`;
+function hits({ hits, stale_hits, collapsed, revalidated, misses }: Cache["requests"]): string {
+  const asked = hits + collapsed + revalidated + misses;
+  return `of ${whole(asked)} since the start; ${whole(stale_hits)} stale, ${whole(collapsed)} waited for another's fetch`;
+}
 
 const full = ({ entries, limit, evicted }: Tier) =>
   `of ${bytes(limit)}, ${whole(entries)} responses, ${whole(evicted)} had to go`;
 
 const DISKS: Column<Disk>[] = [
   { name: "folder", title: "Folder", key: ({ folder }) => folder, isText: true },
-  { name: "state", title: "State", key: ({ out }) => out?.why ?? "", show: ({ out }) => <State of={out} />, isText: true },
+  {
+    name: "state",
+    title: "State",
+    key: ({ out }) => out?.why ?? "",
+    show: ({ out }) => <State of={out} />,
+    isText: true,
+  },
   {
     name: "full",
     title: "Full",
@@ -113,7 +116,7 @@ function State({ of }: { of: Disk["out"] }) {
 }
 
 const REASONS: Column<{ why: string; count: number }>[] = [
-  { name: "count", title: "How often", key: ({ count }) => count, show: ({ count }) => whole(count) },
+  { name: "count", title: "Not stored", key: ({ count }) => count, show: ({ count }) => whole(count) },
   { name: "why", title: "Why", key: ({ why }) => why, isText: true },
 ];
 
@@ -153,9 +156,7 @@ function Choice({ wanted }: { wanted: { value: Wanted } }) {
             ))}
           </select>
         </label>
-        {kind !== "all" && (
-          <Field title={title} example={example} value={name} set={(name) => change({ name })} />
-        )}
+        {kind !== "all" && <Field title={title} example={example} value={name} set={(name) => change({ name })} />}
         {(kind === "tag" || kind === "group") && (
           <Field title="Of the host alone" example="all hosts" value={host} set={(host) => change({ host })} />
         )}

@@ -36,6 +36,7 @@ export function contentOf(store: string, { kind, name, host, isSoft }: Wanted): 
 /** What has come of it. */
 export function outcomeOf(entries: number, isSoft: boolean): string {
   const what = isSoft ? "asked about before it is used again" : "gone";
-  const found = entries === 0 ? "No stored response was found" : `${entries === 1 ? "One response is" : `${entries} responses are`} ${what}`;
+  const many = entries === 1 ? "One response is" : `${entries} responses are`;
+  const found = entries === 0 ? "No stored response was found" : `${many} ${what}`;
   return `${found}; what was not looked for is not used any more either.`;
 }
