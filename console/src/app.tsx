@@ -7,6 +7,7 @@ import { isOffered, isSessionKnown, session } from "./admin";
 import { duration } from "./format";
 import { onKey } from "./keys";
 import { paused, report, trouble } from "./live";
+import { Caches } from "./pages/caches";
 import { Certificates } from "./pages/certificates";
 import { Explain } from "./pages/explain";
 import { Limits } from "./pages/limits";
@@ -27,6 +28,7 @@ const SHOWN: Record<Page, [title: string, page: FunctionComponent]> = {
   requests: ["In flight", Requests],
   slow: ["Slow", SlowRequests],
   pools: ["Pools", Pools],
+  caches: ["Caches", Caches],
   limits: ["Limits", Limits],
   certificates: ["Certificates", Certificates],
   tail: ["Tail", Tail],

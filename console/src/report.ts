@@ -156,6 +156,48 @@ export interface Member {
   failures: number;
 }
 
+/** How much of a memory or a folder is taken. */
+export interface Tier {
+  entries: number;
+  bytes: number;
+  limit: number;
+  evicted: number;
+  /** Of what had to go, what was fetched again soon. */
+  returned: number;
+}
+
+/** A folder of a store. */
+export interface Disk extends Tier {
+  folder: string;
+  broken_pieces: number;
+  /** Why nothing is stored there, and since when, as RFC 3339 has it. */
+  out: { why: string; since: string | null } | null;
+}
+
+/** A store of responses. */
+export interface Cache {
+  name: string;
+  hit_ratio: number | null;
+  requests: {
+    hits: number;
+    stale_hits: number;
+    revalidated: number;
+    collapsed: number;
+    misses: number;
+    passed: number;
+    bypassed: number;
+  };
+  memory: Tier;
+  disks: Disk[];
+  stored: number;
+  without_room: number;
+  broken_off: number;
+  /** Responses that were not stored, by the reason. */
+  not_stored: Record<string, number>;
+  fetches: number;
+  purged: number;
+}
+
 export interface Rate {
   name: string;
   refused?: number;
@@ -213,6 +255,7 @@ export interface Report {
   workers?: Worker[];
   pools: Pool[];
   upstreams: Upstream[];
+  caches?: Cache[];
   limits: Rate[];
   bandwidths: Rate[];
   bans: Rate[];

@@ -9,6 +9,7 @@ export const PAGES = [
   "requests",
   "slow",
   "pools",
+  "caches",
   "limits",
   "certificates",
   "tail",

@@ -31,6 +31,7 @@ export function point(before: Report, after: Report, seconds: number): Point | n
     resident_servers: after.server.used.servers.resident_bytes,
     resident_master: after.server.used.master.resident_bytes,
     cache_hit_ratio: ratio(now.cache_hits - old.cache_hits, now.cache_misses - old.cache_misses),
+    store_hit_ratio: ratio(rise(before, after, storeHits), rise(before, after, storeFetches)),
     tls_full: rate((report) => report.stats.tls_handshakes.full ?? 0),
     tls_resumed: rate((report) => report.stats.tls_handshakes.resumed ?? 0),
   };
@@ -60,6 +61,15 @@ export function refused(report: Report): number {
   const { connection_refusals, queue_refusals, requests_shed } = report.stats;
   return connection_refusals.total + queue_refusals.total + requests_shed;
 }
+
+const rise = (before: Report, after: Report, of: (report: Report) => number) => Math.max(0, of(after) - of(before));
+
+/** Requests that stores of responses have answered by themselves. */
+const storeHits = (report: Report) =>
+  (report.caches ?? []).reduce((sum, { requests }) => sum + requests.hits + requests.collapsed, 0);
+/** Those for which an application was asked. */
+const storeFetches = (report: Report) =>
+  (report.caches ?? []).reduce((sum, { requests }) => sum + requests.revalidated + requests.misses, 0);
 
 /** Hits among all; `null` where there was nothing. */
 export function ratio(hits: number, misses: number): number | null {

@@ -47,6 +47,30 @@ const MEMBER = {
   failures: 0,
 };
 
+const TIER = { entries: 912, bytes: 64_000_000, limit: 67_108_864, evicted: 130, returned: 12, returned_bytes: 90_000 };
+const CACHE = {
+  name: "pages",
+  hit_ratio: 0.931,
+  requests: { hits: 48_120, stale_hits: 11, revalidated: 90, collapsed: 73, misses: 3480, passed: 170, bypassed: 2210 },
+  memory: TIER,
+  disks: [
+    { ...TIER, folder: "/var/cache/tidegate/a", limit: 10_737_418_240, broken_pieces: 0, out: null },
+    {
+      ...TIER,
+      folder: "/var/cache/tidegate/b",
+      limit: 10_737_418_240,
+      broken_pieces: 2,
+      out: { why: "fails: Input/output error (os error 5)", since: "2026-11-23T08:04:47Z" },
+    },
+  ],
+  stored: 3310,
+  without_room: 3,
+  broken_off: 1,
+  not_stored: { private: 12, "no-lifetime": 158 },
+  fetches: 1,
+  purged: 4,
+};
+
 const isApplicable = (page) => page.locator("button.main:enabled", { hasText: "Apply …" }).waitFor();
 
 /** Without the API there are no such pages. */
@@ -273,6 +297,7 @@ const withApplications = (report) => ({
   ...report,
   pools: [{ ...POOL, name: "php 8" }],
   upstreams: [{ ...POOL, name: "app", retries: 0, ejections: 0, members: [MEMBER] }],
+  caches: [CACHE],
   bans: [{ name: "guess", crowded: 0 }],
 });
 
@@ -331,8 +356,46 @@ async function operate() {
     'POST requests/cancel {"selection":"site=a.test\\tat-least=1500"}',
     "DELETE bans/192.0.2.7 {}",
   ]);
+  state.done.length = 0;
+  await go(page, "caches");
+  await until(page.locator("dd strong"), "93.1 %");
+  await until(page.locator("tbody tr"), /cache\/tidegate\/b.*out of use since .*Input\/output error/s);
+  await isSound(page, "light caches", said, shots);
+  await purges(page, toldThat);
+  assert.deepEqual(state.done, [
+    'POST caches/purge {"what":{"url":"https://a.test/news"},"is_soft":false,"store":"pages"}',
+    'POST caches/purge {"what":{"tag":{"name":"post-17","host":"a.test"}},"is_soft":true,"store":"pages"}',
+    'POST caches/purge {"what":"all","is_soft":false,"store":"pages"}',
+  ]);
   await page.close();
   close();
+}
+
+/** By URL, tag and all; what is missing is said before anything is asked. */
+async function purges(page, toldThat) {
+  const purge = button(page, "Purge the cache pages");
+  const dialog = page.locator("dialog");
+  await purge.click();
+  await button(page, "Purge it").click();
+  await until(dialog.locator(".trouble"), /Say which url is meant/);
+  await dialog.getByLabel("URL", { exact: true }).fill("/news");
+  await button(page, "Purge it").click();
+  await until(dialog.locator(".trouble"), /begins with http/);
+  await dialog.getByLabel("URL", { exact: true }).fill("https://a.test/news");
+  await isSound(page, "light purge", said, shots);
+  await button(page, "Purge it").click();
+  await toldThat(/One response is gone/);
+  await purge.click();
+  await dialog.locator("select").selectOption("tag");
+  await dialog.getByLabel("Tag", { exact: true }).fill("post-17");
+  await dialog.getByLabel("Of the host alone").fill("a.test");
+  await dialog.getByLabel("Softly").check();
+  await button(page, "Purge it").click();
+  await toldThat(/One response is asked about/);
+  await purge.click();
+  await dialog.locator("select").selectOption("all");
+  await button(page, "Purge it").click();
+  await toldThat(/1204 responses are gone/);
 }
 
 /** Each page in the dark, and on a telephone. */
@@ -375,13 +438,17 @@ async function looks() {
     await button(page, "Explain").click();
     await page.locator("pre").waitFor();
     await isSound(page, `${kind} explain`, said, shots);
-    for (const name of ["limits", "requests", "pools"]) {
+    for (const name of ["limits", "requests", "caches", "pools"]) {
       await go(page, name);
       await page.locator("caption").first().waitFor({ state: "attached" });
       await isSound(page, `${kind} ${name} of an operator`, said, shots);
     }
     await button(page, "Change the member unix:/run/app.sock of app").click();
     await isSound(page, `${kind} dialog`, said, shots);
+    await button(page, "Leave it").click();
+    await go(page, "caches");
+    await button(page, "Purge the cache pages").click();
+    await isSound(page, `${kind} purge`, said, shots);
     await page.close();
     close();
   }

@@ -6,7 +6,7 @@ import { execFileSync } from "node:child_process";
 import { NARROW, go, isSound, look, until } from "./looks.mjs";
 
 const [chromium, url, tidegate, control, shots] = process.argv.slice(2);
-const PAGES = ["overview", "sites", "requests", "slow", "pools", "limits", "certificates"];
+const PAGES = ["overview", "sites", "requests", "slow", "pools", "caches", "limits", "certificates"];
 const { browser, said, open } = await look(chromium);
 
 /** The figure of a tile. */
@@ -41,6 +41,11 @@ async function dataOfAllPages(page) {
   await until(page.locator("tbody tr"), /limit "?few/);
   await go(page, "pools");
   await until(page.locator("h2"), /Upstream app/);
+  await go(page, "caches");
+  await until(page.locator("h2"), /Cache main/);
+  await until(tile(page, "Asked of applications"), /[1-9]/);
+  await until(tile(page, "Memory"), /B$/);
+  assert.equal(await page.getByRole("button", { name: /Purge/ }).count(), 0, "only who may operate purges");
   await go(page, "certificates");
   await until(page.locator(".empty"), /No certificate/);
   await go(page, "overview");

@@ -194,6 +194,13 @@ const HANDLERS = [
   [/^GET bans$/, ({ json }) => json(200, { bans: [{ ban: "guess", client: "192.0.2.7", until: 2_000_000_000 }] })],
   [/^POST pools\/[^/]+\/restart$/, done],
   [/^PATCH upstreams\/[^/]+\/members\/.+$/, done],
+  [
+    /^POST caches\/purge$/,
+    ({ state, body, json, name }) => {
+      state.done.push(`POST ${name} ${JSON.stringify(body)}`);
+      json(200, { purged: { entries: body.what === "all" ? 1204 : 1, is_marked: true } });
+    },
+  ],
   [/^DELETE bans\/[^/]+$/, done],
   [
     /^POST requests\/cancel$/,

@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { fillsOf, hitsOf } from "../src/pages/hits";
 import { phasesOf, phasesText } from "../src/pages/phases";
+import { contentOf, outcomeOf } from "../src/pages/purges";
 import { type RouteRow, routesOf, sitesOf } from "../src/pages/routes";
 import { isEverything, selectionOf } from "../src/pages/selection";
 import { filtered, sorted } from "../src/parts/sorting";
@@ -147,4 +148,28 @@ test("sites are their routes together", () => {
       ["b", "/", 0, 1, null, 0.25, null],
     ],
   );
+});
+
+test("a purge says what is meant, or what is missing", () => {
+  const wanted = { kind: "tag", name: "post-17", host: "", isSoft: true } as const;
+  assert.deepEqual(contentOf("main", wanted), { what: { tag: { name: "post-17" } }, is_soft: true, store: "main" });
+  assert.deepEqual(contentOf("main", { ...wanted, kind: "group", host: "a.test" }), {
+    what: { group: { name: "post-17", host: "a.test" } },
+    is_soft: true,
+    store: "main",
+  });
+  assert.deepEqual(contentOf("main", { ...wanted, kind: "host", name: "a.test", host: "left over" }), {
+    what: { host: "a.test" },
+    is_soft: true,
+    store: "main",
+  });
+  assert.equal((contentOf("main", { ...wanted, kind: "all" }) as { what: string }).what, "all");
+  for (const [kind, name] of [
+    ["tag", ""],
+    ["url", "/news"],
+    ["prefix", "http:///x"],
+  ] as const)
+    assert.equal(typeof contentOf("main", { ...wanted, kind, name }), "string", name);
+  assert.match(outcomeOf(0, false), /^No stored response was found;/);
+  assert.match(outcomeOf(2, true), /^2 responses are asked about/);
 });

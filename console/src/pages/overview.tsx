@@ -48,6 +48,7 @@ const BYTES: Line[] = [
   { column: "received_bytes", title: "received", color: "--c2" },
 ];
 const RATIOS: Line[] = [{ column: "cache_hit_ratio", title: "file cache hits", color: "--c1" }];
+const STORE_RATIOS: Line[] = [{ column: "store_hit_ratio", title: "answered from stores", color: "--c1" }];
 const HANDSHAKES: Line[] = [
   { column: "tls_full", title: "full", color: "--c3" },
   { column: "tls_resumed", title: "resumed", color: "--c1" },
@@ -77,6 +78,9 @@ export function Overview() {
         <Chart title="Memory of processes" series={seen} lines={MEMORY} show={bytes} isBytes />
         <Chart title="Bytes a second" series={seen} lines={BYTES} show={bytesRate} isBytes />
         <Chart title="File cache: share of hits" series={seen} lines={RATIOS} show={percent} top={1} />
+        {told.caches && told.caches.length > 0 && (
+          <Chart title="Caches: share of hits" series={seen} lines={STORE_RATIOS} show={percent} top={1} />
+        )}
         <EachProcess />
         {told.stats.tls_handshakes.total > 0 && (
           <Chart title="TLS handshakes a second" series={seen} lines={HANDSHAKES} show={rate} />

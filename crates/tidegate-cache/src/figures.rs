@@ -1,5 +1,6 @@
 //! What a store tells of itself.
 
+use crate::s3fifo::Returned;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use tidegate_http::cache::Freshness;
 
@@ -34,6 +35,8 @@ pub struct Figures {
     pub refreshed: u64,
     /// Entries that went to make room.
     pub evicted: u64,
+    /// Of what went to make room, what came back soon.
+    pub returned: Returned,
     /// Entries that a purge took, as far as they were met since.
     pub purged: u64,
 }

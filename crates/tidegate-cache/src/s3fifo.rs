@@ -91,6 +91,16 @@ pub struct S3Fifo<T> {
     main: Queue,
     ghost: Ghost,
     capacity: u64,
+    returned: Returned,
+}
+
+/// Objects that came back soon after they had gone: with more room they would have been there still.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Returned {
+    /// How many.
+    pub objects: u64,
+    /// Their bytes, each time that they came back.
+    pub bytes: u64,
 }
 
 impl<T: Queued> S3Fifo<T> {
@@ -102,6 +112,7 @@ impl<T: Queued> S3Fifo<T> {
             main: Queue::new(),
             ghost: Ghost::default(),
             capacity,
+            returned: Returned::default(),
         }
     }
 
@@ -125,6 +136,11 @@ impl<T: Queued> S3Fifo<T> {
         self.len() == 0
     }
 
+    /// What has come back soon after it was evicted, so far.
+    pub fn returned(&self) -> Returned {
+        self.returned
+    }
+
     /// Bytes of memory that the queues themselves have.
     pub fn memory(&self) -> usize {
         self.nodes.memory() + self.ghost.memory()
@@ -140,6 +156,10 @@ impl<T: Queued> S3Fifo<T> {
     pub fn insert(&mut self, item: T, size: u64) -> Place {
         self.ghost.make_room(self.len() + 1);
         let is_back = self.ghost.take(item.hash());
+        if is_back {
+            self.returned.objects += 1;
+            self.returned.bytes += size;
+        }
         item.uses().set(0);
         let index = self.nodes.add(item, size);
         self.link(index, is_back);

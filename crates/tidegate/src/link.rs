@@ -23,7 +23,7 @@ use tidegate_core::access_data::DataPlace;
 use tidegate_core::rate::TablePlace;
 use tidegate_core::tls::TlsUpdate;
 use tidegate_io::passing;
-use tidegate_modules::cache_desk::{CacheOrder, CacheReply};
+use tidegate_modules::cache_desk::{CacheOrder, CacheReply, StoreFigures};
 use tidegate_modules::gateway::balance::groups::Finding;
 use tidegate_modules::gateway::balance::report::GroupReport;
 use tidegate_modules::gateway::pool_directory::{PoolAddress, PoolDemand, PoolUpdate};
@@ -278,6 +278,9 @@ pub struct Figures {
     /// By its upstream groups.
     #[serde(default)]
     pub groups: Vec<GroupReport>,
+    /// By its stores of responses.
+    #[serde(default)]
+    pub stores: Vec<StoreFigures>,
     /// By its logins.
     #[serde(default)]
     pub providers: Vec<ProviderReport>,

@@ -78,11 +78,12 @@ fn a_browser_shows_what_the_server_does() {
         "listen \"127.0.0.1:0\"\n\
          admin\n\
          users \"staff\" {{ htpasswd \"staff\" }}\n\
+         cache \"main\" {{ memory \"1MiB\" }}\n\
          upstream \"app\" {{ member \"{app}\" }}\n\
          site \"a.test\" {{\n\
              respond 200 \"ok\"\n\
              access-log \"access.log\"\n\
-             route \"/fail/*\" {{ proxy \"app\" }}\n\
+             route \"/fail/*\" {{ proxy \"app\"; cache \"main\" {{ default-lifetime 200 \"1m\" }} }}\n\
              route \"/hang/*\" {{ proxy \"app\" }}\n\
              route \"/few\" {{ limit \"few\" requests=\"1/m\"; respond 200 \"ok\" }}\n\
          }}\n\

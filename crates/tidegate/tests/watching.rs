@@ -167,14 +167,22 @@ fn what_clients_make_up_makes_no_series() {
 fn promtool_finds_nothing_wrong() {
     let folder = Folder::new("watching-promtool");
     let text = "workers 2\nlisten \"127.0.0.1:0\"\n\
-                site \"a.test\" { respond 200 \"a\"; route \"/x\" { bucket \"odd\"; respond 500 }; \
+                cache \"main\" { memory \"1MiB\"; disk \"stored\" size=\"8MiB\" }\n\
+                site \"a.test\" { cache \"main\"; respond 200 \"a\"; route \"/app\" { proxy \"http://127.0.0.1:9\" }; route \"/x\" { bucket \"odd\"; respond 500 }; \
                 route regex=\"\\\\.(a|b)$\" { respond 404 } }\n";
     let server = Server::with_config(&folder, text);
-    for path in ["/", "/x", "/y.a", "/%zz"] {
+    for path in ["/", "/x", "/y.a", "/%zz", "/app"] {
         ask(&server, "a.test", path);
     }
     let said = server.tell(&["status", "--prometheus"]).stdout;
     assert!(said.contains("tidegate_requests_total{site=\"a.test\",route=\"/x\",class=\"5xx\"} 1"), "{said}");
+    for line in [
+        "requests_total{cache=\"main\",result=\"miss\"} 1",
+        "memory_limit_bytes{cache=\"main\"} 1048576",
+        "disk_up{cache=\"main\",disk=",
+    ] {
+        assert!(said.contains(&format!("\ntidegate_cache_store_{line}")), "{line}: {said}");
+    }
     let promtool = Command::new("promtool")
         .args(["check", "metrics"])
         .stdin(Stdio::piped())

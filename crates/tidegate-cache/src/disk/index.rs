@@ -8,7 +8,7 @@
 //! take. Their sum never exceeds the limit, but for what the file system itself takes more than it said.
 
 use super::{DiskEntry, Id};
-use crate::s3fifo::{Place, Queued, S3Fifo, Uses};
+use crate::s3fifo::{Place, Queued, Returned, S3Fifo, Uses};
 use hashbrown::hash_map::Entry;
 use hashbrown::{DefaultHashBuilder, HashMap, HashTable};
 
@@ -117,6 +117,10 @@ impl Index {
 
     pub(super) fn len(&self) -> usize {
         self.queues.len()
+    }
+
+    pub(super) fn returned(&self) -> Returned {
+        self.queues.returned()
     }
 
     pub(super) fn limit(&self) -> u64 {

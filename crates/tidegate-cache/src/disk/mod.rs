@@ -21,6 +21,7 @@
 //!
 //! `folder` has the names and the locks, `layout` the bytes of a file, `index` what is where, `volume` all of a slot.
 
+mod figures;
 mod fill;
 mod folder;
 mod index;
@@ -35,6 +36,7 @@ mod scan;
 mod tests;
 mod volume;
 
+pub use figures::DiskFigures;
 pub use fill::DiskFill;
 pub use layout::{Head, Header};
 pub use object::OpenObject;
@@ -46,7 +48,7 @@ use rustix::io::Errno;
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 use tidegate_io::blocking::QueueKey;
 use tidegate_io::locking::lock;
@@ -213,45 +215,6 @@ impl fmt::Display for Notice {
     }
 }
 
-/// What a disk holds and does.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct DiskFigures {
-    /// Which disk.
-    pub folder: PathBuf,
-    /// Why it takes nothing.
-    pub trouble: Option<Trouble>,
-    /// What of it is found on it is served.
-    pub is_read: bool,
-    /// Which slot of the folder this process has.
-    pub slot: Option<u16>,
-    /// Objects.
-    pub objects: u64,
-    /// Bytes that may be taken: of the settings, or less where others fill the file system.
-    pub limit: u64,
-    /// Bytes that are spoken for, of all kinds.
-    pub used: u64,
-    /// Of these: reserved by fills.
-    pub reserved: u64,
-    /// Of these: unlinked and still open.
-    pub lingering: u64,
-    /// Of these: journal, snapshot and folders.
-    pub overhead: u64,
-    /// Bytes of memory of the index.
-    pub index_memory: u64,
-    /// Objects that were stored.
-    pub stored: u64,
-    /// Objects that made room.
-    pub evicted: u64,
-    /// Objects that were damaged.
-    pub broken: u64,
-    /// Errors of the disk.
-    pub faults: u64,
-    /// Objects for which there was no room.
-    pub no_room: u64,
-    /// It is not known yet what is on the disk: see [`Disks::scan_step`].
-    pub is_scanning: bool,
-}
-
 /// All disks of a cache.
 pub struct Disks {
     disks: Box<[Disk]>,
@@ -282,6 +245,8 @@ struct Disk {
     owed: Mutex<Owed>,
     /// Locked as long as a tick takes: by nobody who must not wait.
     claim: Mutex<Claim>,
+    /// Since when it is in trouble, Unix seconds; 0: it is not.
+    trouble_since: AtomicI64,
 }
 
 /// What is to be done before a disk is in use.
@@ -331,6 +296,7 @@ impl Disks {
             queue_key: OnceLock::new(),
             owed: Mutex::default(),
             claim: Mutex::new(Claim { has_surplus: true, ..Claim::default() }),
+            trouble_since: AtomicI64::new(0),
         };
         let context = Context { seed, boot, admit };
         let disks = Disks { disks: settings.iter().map(disk).collect(), context };
@@ -593,6 +559,11 @@ impl Disk {
             }
             claim.trouble = volume.trouble();
         }
+        match (&claim.trouble, self.trouble_since.load(Relaxed)) {
+            (None, _) => self.trouble_since.store(0, Relaxed),
+            (Some(_), 0) => self.trouble_since.store(now, Relaxed),
+            (Some(_), _) => {}
+        }
         let is_news = claim.trouble != claim.said;
         claim.said = claim.trouble.clone();
         is_news.then(|| Notice { folder: self.folder.clone(), trouble: claim.trouble.clone() })
@@ -644,41 +615,6 @@ impl Disk {
         };
         let leaving = volume.take_out(hash);
         Some((volume, leaving))
-    }
-
-    fn figures(&self) -> DiskFigures {
-        let claim_trouble = || self.claim.try_lock().ok().and_then(|claim| claim.trouble.clone());
-        let Some(volume) = self.volume() else {
-            return DiskFigures {
-                folder: self.folder.clone(),
-                trouble: claim_trouble(),
-                ..DiskFigures::default()
-            };
-        };
-        let (usage, objects, limit, index_memory) = {
-            let index = lock(&volume.index);
-            (index.usage(), index.len() as u64, index.limit(), index.memory() as u64)
-        };
-        let counts = &volume.counts;
-        DiskFigures {
-            folder: self.folder.clone(),
-            trouble: volume.trouble(),
-            is_read: volume.health() != Health::Out,
-            slot: Some(volume.slot.number),
-            objects,
-            limit,
-            used: usage.sum(),
-            reserved: usage.reserved,
-            lingering: usage.lingering,
-            overhead: usage.overhead,
-            index_memory,
-            stored: counts.stored.load(Relaxed),
-            evicted: counts.evicted.load(Relaxed),
-            broken: counts.broken.load(Relaxed),
-            faults: counts.faults.load(Relaxed),
-            no_room: counts.no_room.load(Relaxed),
-            is_scanning: !volume.is_scanned.load(Relaxed),
-        }
     }
 }
 

@@ -254,3 +254,19 @@ fn uses_saturate() {
     (0..5).for_each(|_| uses.touch());
     assert_eq!(uses.get(), 3);
 }
+
+#[test]
+fn what_comes_back_is_counted() {
+    let mut queues = S3Fifo::new(100);
+    (0..10).for_each(|number| drop(queues.insert(object(number), 10)));
+    // Half of them move on, so that what goes is remembered for a while.
+    for object in queues.iter().filter(|object| object.number < 5) {
+        (0..2).for_each(|_| object.uses.touch());
+    }
+    let gone: Vec<u32> = (0..3).filter_map(|_| queues.evict(|_| true)).map(|object| object.number).collect();
+    assert_eq!(gone, [5, 6, 7]);
+    queues.insert(object(50), 10);
+    assert_eq!(queues.returned(), Returned::default(), "it was never here");
+    queues.insert(object(6), 30);
+    assert_eq!(queues.returned(), Returned { objects: 1, bytes: 30 });
+}

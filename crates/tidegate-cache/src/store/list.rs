@@ -13,6 +13,7 @@ impl Store {
         let mut figures = self.counters.figures();
         figures.bytes = self.budget.reserved();
         figures.limit = self.budget.limit();
+        figures.returned = lock(&self.queues).returned();
         for shard in &self.shards {
             let shard = lock(shard);
             figures.hits += shard.hits;

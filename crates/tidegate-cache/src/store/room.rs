@@ -6,7 +6,7 @@
 use super::{Limits, Store, TRIES, Unstorable};
 use crate::budget::Reservation;
 use crate::entry::Entry;
-use crate::s3fifo::S3Fifo;
+use crate::s3fifo::{Returned, S3Fifo};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use tidegate_io::locking::lock;
@@ -20,6 +20,11 @@ pub(super) struct Queues {
 impl Queues {
     pub(super) fn new(capacity: u64) -> Queues {
         Queues { fifo: S3Fifo::new(capacity), reservation: None }
+    }
+
+    /// What has come back soon after it was evicted.
+    pub(super) fn returned(&self) -> Returned {
+        self.fifo.returned()
     }
 
     /// Queues an entry, for which `growth` is reserved.

@@ -10,6 +10,7 @@ mod memory;
 mod network;
 mod pools;
 mod processors;
+mod stores;
 mod upstreams;
 
 pub(crate) use applications::gateway_of;
@@ -175,6 +176,9 @@ pub(crate) const RULES: &[Rule] = &[
     rule("upstream-reconnects", STEADY, &["application-down"], upstreams::reconnects),
     rule("retries-amplify", STEADY, &["pool-crashes", "application-down"], upstreams::retries),
     rule("file-cache-small", STEADY, &[], content::file_cache_small),
+    rule("cache-too-small", STEADY, &["cache-disk-out"], stores::too_small),
+    rule("cache-disk-out", AT_ONCE, &[], stores::disk_out),
+    rule("cache-nothing-stored", STEADY, &[], stores::nothing_stored),
     rule("compress-again", STEADY, &[], content::compress_again),
     rule("tickets", STEADY, &[], content::tickets),
     rule("certificate-ends", AT_ONCE, &[], content::certificate_ends),

@@ -251,6 +251,42 @@ pub const SERVER: &[Case] = &[
         }),
     ),
     (
+        "cache-too-small",
+        |s| {
+            let tier = &mut s.store().disks[0].tier;
+            (tier.returned, tier.returned_bytes) = (tier.returned + 60, tier.returned_bytes + (60 << 20));
+        },
+        Some(|s| s.store().disks[0].tier.returned += 5),
+    ),
+    (
+        "cache-disk-out",
+        |s| {
+            let since = 1_000_000_000;
+            let disk = &mut s.store().disks[0];
+            (disk.is_out, disk.out_since) = (Some("fails: Input/output error".into()), Some(since));
+        },
+        Some(|s| {
+            let since = s.ago(20);
+            let disk = &mut s.store().disks[0];
+            (disk.is_out, disk.out_since) = (Some("fails: Input/output error".into()), Some(since));
+        }),
+    ),
+    (
+        "cache-nothing-stored",
+        |s| {
+            let store = s.store();
+            store.requests.hits -= 850;
+            store.requests.misses += 850;
+            store.requests.passed += 900;
+            store.not_stored = vec![("private".into(), store.requests.passed / 20)];
+        },
+        Some(|s| {
+            let store = s.store();
+            store.requests.passed += 400;
+            store.not_stored = vec![("private".into(), store.requests.passed / 20)];
+        }),
+    ),
+    (
         "compress-again",
         |s| (0..20).for_each(|_| s.stats.file_compression.record(Duration::from_millis(100))),
         Some(|s| (0..20).for_each(|_| s.stats.file_compression.record(Duration::from_millis(20)))),

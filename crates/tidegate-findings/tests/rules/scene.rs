@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tidegate_config::{Settings, load_str};
 use tidegate_findings::{Engine, Host, NetworkLink, ProcessUse, Sample, ThreadUse, Windows};
+use tidegate_modules::cache_desk::{DiskFigures, StoreFigures};
 use tidegate_modules::gateway::balance::report::{GroupReport, MemberReport, MemberState};
 use tidegate_modules::gateway::places::Demand;
 use tidegate_modules::gateway::pool_directory::{PoolAddress, PoolPhase};
@@ -24,11 +25,12 @@ limits {
 pool "php" { command "/bin/sh"; processes max=8; queue length=10 age="5s" }
 upstream "app" { member "10.0.0.1:80"; member "10.0.0.2:80"; member "10.0.0.3:80"; retry 2 budget=20 }
 site "a.test" {
-    limit "api" requests="1/s" keys=100
+    limit "api" requests="1/s" keys=100; cache "main"
     route "/php/*" { fastcgi "php" { mount "/php" } }
     route "/app/*" { proxy "http://app" { timeout "10s"; keep off } }
     proxy "http://10.0.0.9:80" { connections 2; queue length=3 age="5s" }
 }
+cache "main" { memory "64MiB"; disk "/var/cache/a" size="1GiB" }
 "#;
 
 pub const GIBIBYTE: u64 = 1 << 30;
@@ -94,6 +96,7 @@ impl Scene {
         info.series.sites.push(site);
         info.pools.push(pool());
         info.upstreams.push(group());
+        info.stores.push(store());
         info.rates.push(RateReport { name: "api".into(), ..RateReport::default() });
         info.used.descriptors = 300;
         info.certificates.push(CertificateInfo {
@@ -159,6 +162,10 @@ impl Scene {
         for member in &mut info.upstreams[0].members {
             (member.requests, member.failures) = (member.requests + 300, member.failures + 1);
         }
+        let store = &mut info.stores[0];
+        store.requests.hits += 900;
+        store.requests.misses += 100;
+        store.stored += 80;
         let routes = &mut info.series.sites[0].routes;
         routes[1].1.answers[1] += 1_000;
         routes[2].1.answers[1] += 9_000;
@@ -183,6 +190,15 @@ impl Scene {
         self.step == 9
     }
 
+    pub fn store(&mut self) -> &mut StoreFigures {
+        &mut self.info.stores[0]
+    }
+
+    /// When so many seconds ago was, as the report tells it.
+    pub fn ago(&self, seconds: i64) -> i64 {
+        self.info.started + 10 * self.step as i64 - seconds
+    }
+
     pub fn pool(&mut self) -> &mut PoolStatus {
         &mut self.info.pools[0]
     }
@@ -203,6 +219,11 @@ impl Scene {
         let at = Duration::from_secs(10 * self.step);
         Sample { at, info, counted, host: self.host.clone(), settings: self.settings.clone() }
     }
+}
+
+fn store() -> StoreFigures {
+    let disk = DiskFigures { folder: "/var/cache/a".into(), ..DiskFigures::default() };
+    StoreFigures { store: "main".into(), disks: vec![disk], ..StoreFigures::default() }
 }
 
 fn pool() -> PoolStatus {

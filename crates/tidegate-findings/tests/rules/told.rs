@@ -462,3 +462,69 @@ fn tickets_of_a_single_client_are_its_own_matter() {
     });
     assert!(findings.is_empty(), "{findings:#?}");
 }
+
+/// A store of responses is told what is missing, by what was seen.
+#[test]
+fn stores_are_told_a_size_a_reason_and_a_cause() {
+    let in_memory = settings_with(r#"; disk "/var/cache/a" size="1GiB""#, "");
+    let findings = replay(&in_memory, 1.0, |s| {
+        s.store().disks.clear();
+        let tier = &mut s.store().memory;
+        (tier.returned, tier.returned_bytes) = (tier.returned + 60, tier.returned_bytes + (1 << 20));
+    });
+    let small = one(&findings, "cache-too-small");
+    assert_eq!(small.subject, "cache \"main\"");
+    assert_eq!(small.change.setting.as_deref(), Some("cache \"main\" memory"));
+    assert_eq!((small.change.old.as_deref(), small.change.new.as_deref()), (Some("64MiB"), Some("76MiB")));
+
+    // More than the machine has: a disk.
+    let findings = replay(&in_memory, 1.0, |s| {
+        s.store().disks.clear();
+        s.host.available = Some(50 << 20);
+        let tier = &mut s.store().memory;
+        (tier.returned, tier.returned_bytes) = (tier.returned + 60, tier.returned_bytes + (9 << 20));
+    });
+    assert!(one(&findings, "cache-too-small").change.text.contains("give cache \"main\" a disk: `disk "));
+
+    for (why, said, advice) in [
+        ("no-lifetime", "neither `Cache-Control: max-age` nor `Expires`", "default-lifetime 200"),
+        ("cookie", "the requests have a `Cookie`", "bypass-cookies"),
+    ] {
+        let mut scene = Scene::new(&in_memory);
+        let mut engine = Engine::new(Windows::default());
+        for _ in 0..12 {
+            engine.take(scene.sample());
+            scene.be_well();
+            scene.store().requests.hits -= 900;
+            scene.store().requests.misses += 900;
+            let count = scene.store().requests.misses;
+            scene.store().not_stored = vec![(why.into(), count), ("part".into(), 1)];
+        }
+        let findings = engine.findings();
+        let found = one(&findings, "cache-nothing-stored");
+        assert!(found.sentence.contains(said), "{}", found.sentence);
+        assert!(found.change.text.contains(advice), "{}", found.change.text);
+    }
+
+    for (why, advice) in [
+        ("is full: No space left on device", "make room on its file system (`df /var/cache/a`)"),
+        ("holds `x`, which is not of a cache; name a folder that is empty", "empty /var/cache/a"),
+    ] {
+        let (mut scene, mut engine) = (Scene::new(&in_memory), Engine::new(Windows::default()));
+        let disk = &mut scene.store().disks[0];
+        (disk.is_out, disk.out_since) = (Some(why.into()), Some(999_999_000));
+        (0..3).for_each(|_| {
+            engine.take(scene.sample());
+            scene.be_well();
+        });
+        let findings = engine.findings();
+        let found = one(&findings, "cache-disk-out");
+        assert!(
+            found.sentence.starts_with("the disk /var/cache/a of cache \"main\" is out of use for"),
+            "{}",
+            found.sentence
+        );
+        assert!(found.change.text.contains(advice), "{}", found.change.text);
+        assert!(found.change.text.contains("in memory alone"), "{}", found.change.text);
+    }
+}

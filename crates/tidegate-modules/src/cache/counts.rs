@@ -14,13 +14,15 @@ pub(super) enum Event {
     StaleHit,
     Revalidated,
     Miss,
+    /// Known not to be stored.
+    Pass,
     Collapsed,
     Bypassed,
 }
 
 /// Of one route on one worker, which alone writes.
 pub(super) struct Counts {
-    events: [AtomicU64; 6],
+    events: [AtomicU64; 7],
     of: Arc<StoreCounts>,
 }
 
@@ -34,7 +36,7 @@ pub(super) struct StoreCounts {
 struct State {
     routes: Vec<Weak<Counts>>,
     /// Of routes that are gone.
-    before: [u64; 6],
+    before: [u64; 7],
     not_stored: BTreeMap<&'static str, u64>,
 }
 
@@ -59,8 +61,16 @@ impl StoreCounts {
         for route in &routes {
             route.add_to(&mut sums);
         }
-        let [hits, stale_hits, revalidated, misses, collapsed, bypassed] = sums;
-        RequestFigures { hits: hits + stale_hits, stale_hits, revalidated, misses, collapsed, bypassed }
+        let [hits, stale_hits, revalidated, misses, passed, collapsed, bypassed] = sums;
+        RequestFigures {
+            hits: hits + stale_hits,
+            stale_hits,
+            revalidated,
+            misses: misses + passed,
+            passed,
+            collapsed,
+            bypassed,
+        }
     }
 
     /// How many responses were not stored, by the reason.
@@ -84,7 +94,7 @@ impl Counts {
         *state.not_stored.entry(why.as_str()).or_default() += 1;
     }
 
-    fn add_to(&self, sums: &mut [u64; 6]) {
+    fn add_to(&self, sums: &mut [u64; 7]) {
         sums.iter_mut().zip(&self.events).for_each(|(sum, count)| *sum += count.load(Relaxed));
     }
 }
@@ -104,13 +114,13 @@ mod tests {
     fn what_a_route_has_counted_outlives_it() {
         let store = Arc::<StoreCounts>::default();
         let (one, other) = (store.begin(), store.begin());
-        [Event::Hit, Event::StaleHit, Event::Miss].into_iter().for_each(|event| one.count(event));
+        [Event::Hit, Event::StaleHit, Event::Pass].into_iter().for_each(|event| one.count(event));
         other.count(Event::Hit);
         one.not_stored(NotStored::Private);
         drop(one);
         (0..100).for_each(|_| drop(store.begin()));
-        let RequestFigures { hits, stale_hits, misses, .. } = store.requests();
-        assert_eq!((hits, stale_hits, misses), (3, 1, 1));
+        let RequestFigures { hits, stale_hits, misses, passed, .. } = store.requests();
+        assert_eq!((hits, stale_hits, misses, passed), (3, 1, 1, 1));
         assert_eq!(store.not_stored(), [("private".to_owned(), 1)]);
         assert!(store.state.lock().unwrap().routes.len() < 10);
     }

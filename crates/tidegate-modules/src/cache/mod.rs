@@ -46,6 +46,9 @@ use tidegate_io::runtime;
 /// How often a request waits for a fetch of others that turns out not to be for it; then it goes on alone.
 const MOST_FLIGHTS: u8 = 3;
 
+/// Why a request waits for nobody where what was answered before was not to be stored.
+const HOPELESS: &str = "known not to be stored";
+
 /// A handler whose answers are kept.
 pub struct Cached(Rc<Shared>);
 
@@ -220,7 +223,7 @@ impl Shared {
             return Reply::Ready(self.tell(exchange, response, status, "only-if-cached"));
         }
         if finding.is_hopeless {
-            return self.go_alone(exchange, pass, forward, "known not to be stored");
+            return self.go_alone(exchange, pass, forward, HOPELESS);
         }
         if let Some(why) = fetches_in_part(exchange) {
             return self.go_alone(exchange, pass, forward, why);
@@ -537,8 +540,11 @@ impl Shared {
         forward: Forward,
         why: &'static str,
     ) -> Reply {
-        let is_past = matches!(forward, Forward::Bypass | Forward::Method);
-        self.counts.count(if is_past { Event::Bypassed } else { Event::Miss });
+        self.counts.count(match forward {
+            Forward::Bypass | Forward::Method => Event::Bypassed,
+            _ if why == HOPELESS => Event::Pass,
+            _ => Event::Miss,
+        });
         let shared = self.clone();
         let is_told = self.policy.obeys(exchange);
         self.inner.handle(exchange, pass).map(move |mut response| {

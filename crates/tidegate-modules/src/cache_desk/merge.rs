@@ -17,16 +17,19 @@ pub fn merge(all: &mut CacheReply, more: CacheReply) {
             all.truncate(LISTED as usize);
         }
         (CacheReply::Shown(all), CacheReply::Shown(more)) => all.extend(more),
-        (CacheReply::Figures(all), CacheReply::Figures(more)) => {
-            for store in more {
-                match all.iter_mut().find(|known| known.store == store.store) {
-                    Some(known) => add(known, store),
-                    None => all.push(store),
-                }
-            }
-        }
+        (CacheReply::Figures(all), CacheReply::Figures(more)) => add_stores(all, more),
         (CacheReply::Verified(all), CacheReply::Verified(more)) => add_verification(all, more),
         _ => {}
+    }
+}
+
+/// Adds the figures of another process.
+pub fn add_stores(all: &mut Vec<StoreFigures>, more: Vec<StoreFigures>) {
+    for store in more {
+        match all.iter_mut().find(|known| known.store == store.store) {
+            Some(known) => add(known, store),
+            None => all.push(store),
+        }
     }
 }
 
@@ -43,10 +46,12 @@ fn add(all: &mut StoreFigures, more: StoreFigures) {
     requests.stale_hits += others.stale_hits;
     requests.revalidated += others.revalidated;
     requests.misses += others.misses;
+    requests.passed += others.passed;
     requests.collapsed += others.collapsed;
     requests.bypassed += others.bypassed;
     all.stored += more.stored;
     all.without_room += more.without_room;
+    all.broken_off += more.broken_off;
     all.fetches += more.fetches;
     all.purged += more.purged;
     for (reason, count) in more.not_stored {
@@ -61,20 +66,29 @@ fn add_tier(all: &mut TierFigures, more: &TierFigures) {
     all.entries += more.entries;
     all.bytes += more.bytes;
     all.limit += more.limit;
-    all.evicted += more.evicted;
+    add_counts(all, more);
 }
 
-/// A folder is one process's; what the others say of it is only that.
+fn add_counts(all: &mut TierFigures, more: &TierFigures) {
+    all.evicted += more.evicted;
+    all.returned += more.returned;
+    all.returned_bytes += more.returned_bytes;
+}
+
+/// Each process has a part of a folder; of one that has none, and of those that have ended, only what they have counted is of interest.
 fn add_disk(all: &mut DiskFigures, more: DiskFigures) {
-    if all.is_of_another && !more.is_of_another {
-        *all = more;
-    } else if !more.is_of_another {
-        let limit = all.tier.limit.max(more.tier.limit);
-        add_tier(&mut all.tier, &more.tier);
-        all.tier.limit = limit;
-        all.broken_pieces += more.broken_pieces;
-        all.is_out = all.is_out.take().or(more.is_out);
+    all.broken_pieces += more.broken_pieces;
+    if more.is_of_another {
+        return add_counts(&mut all.tier, &more.tier);
     }
+    if all.is_of_another {
+        (all.tier.entries, all.tier.bytes, all.tier.limit) = (0, 0, 0);
+    }
+    add_tier(&mut all.tier, &more.tier);
+    if all.is_out.is_none() {
+        (all.is_out, all.out_since) = (more.is_out, more.out_since);
+    }
+    all.is_of_another = false;
 }
 
 fn add_verification(all: &mut Verification, more: Verification) {
@@ -94,15 +108,39 @@ mod tests {
     use crate::cache_desk::{Purged, RequestFigures};
 
     #[test]
+    fn a_process_that_has_ended_has_counted_and_holds_nothing() {
+        let tier = TierFigures { entries: 3, bytes: 10, limit: 50, evicted: 2, ..TierFigures::default() };
+        let disk = DiskFigures { folder: "/c".into(), tier: tier.clone(), ..DiskFigures::default() };
+        let of_one = StoreFigures {
+            store: "main".into(),
+            memory: tier,
+            disks: vec![DiskFigures { is_out: Some("fails".into()), out_since: Some(7), ..disk.clone() }],
+            fetches: 1,
+            stored: 5,
+            ..StoreFigures::default()
+        };
+        let mut ended = of_one.clone();
+        ended.retire();
+        let mut all = vec![ended];
+        add_stores(&mut all, vec![StoreFigures { disks: vec![disk], ..of_one }]);
+        let [all] = all.as_slice() else { panic!("one store") };
+        assert_eq!((all.memory.bytes, all.memory.evicted, all.stored, all.fetches), (10, 4, 10, 1));
+        let disk = &all.disks[0];
+        assert_eq!((disk.tier.bytes, disk.tier.limit, disk.tier.evicted), (10, 50, 4));
+        assert_eq!((disk.is_of_another, &disk.is_out), (false, &None));
+    }
+
+    #[test]
     fn processes_are_added_up() {
         let store = |hits, is_of_another| StoreFigures {
             store: "main".into(),
-            memory: TierFigures { entries: 1, bytes: 10, limit: 100, evicted: 2 },
+            memory: TierFigures { entries: 1, bytes: 10, limit: 100, evicted: 2, ..TierFigures::default() },
             disks: vec![DiskFigures {
                 folder: "/c".into(),
                 tier: TierFigures {
                     entries: if is_of_another { 0 } else { 7 },
                     limit: 50,
+                    evicted: 1,
                     ..TierFigures::default()
                 },
                 is_of_another,
@@ -119,9 +157,9 @@ mod tests {
         let [one] = stores.as_slice() else { panic!("one store") };
         assert_eq!((one.requests.hits, one.memory.limit, one.memory.entries), (12, 300, 3));
         assert_eq!(
-            (one.disks[0].tier.entries, one.disks[0].tier.limit),
-            (7, 50),
-            "one process has the folder"
+            (one.disks[0].tier.entries, one.disks[0].tier.limit, one.disks[0].tier.evicted),
+            (7, 50, 3),
+            "one process has the folder, and others had it"
         );
         assert_eq!(one.not_stored, [("private".to_owned(), 3)]);
         let mut purged = CacheReply::Purged(Purged { entries: 1, is_marked: false });

@@ -8,7 +8,7 @@ mod merge;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
-pub use merge::merge;
+pub use merge::{add_stores, merge};
 
 /// Most entries that are told of at once.
 pub const LISTED: u32 = 10_000;
@@ -295,12 +295,28 @@ pub struct StoreFigures {
     pub stored: u64,
     /// Responses that could have been stored and had no room.
     pub without_room: u64,
+    /// Responses that began to be stored and did not come to their end.
+    #[serde(default)]
+    pub broken_off: u64,
     /// Responses that were not stored, by the reason as `Cache-Status` has it.
     pub not_stored: Vec<(String, u64)>,
     /// Fetches under way.
     pub fetches: u64,
     /// Responses that a purge or an unsafe request has taken.
     pub purged: u64,
+}
+
+impl StoreFigures {
+    /// Its process has ended: what it had in memory is gone, and another one has its folders.
+    pub fn retire(&mut self) {
+        let of = |tier: &mut TierFigures| (tier.entries, tier.bytes, tier.limit) = (0, 0, 0);
+        of(&mut self.memory);
+        for disk in &mut self.disks {
+            of(&mut disk.tier);
+            (disk.is_of_another, disk.is_out, disk.out_since) = (true, None, None);
+        }
+        self.fetches = 0;
+    }
 }
 
 /// How much of a memory or a folder is taken.
@@ -314,6 +330,12 @@ pub struct TierFigures {
     pub limit: u64,
     /// Responses that had to go for others.
     pub evicted: u64,
+    /// Of these, those that were stored again soon: with more room they would have been there still.
+    #[serde(default)]
+    pub returned: u64,
+    /// Their bytes.
+    #[serde(default)]
+    pub returned_bytes: u64,
 }
 
 /// How a folder does.
@@ -326,6 +348,9 @@ pub struct DiskFigures {
     /// Why nothing is stored there at the moment.
     #[serde(default)]
     pub is_out: Option<String>,
+    /// Since when, Unix seconds.
+    #[serde(default)]
+    pub out_since: Option<i64>,
     /// Pieces that were not what was written, since the process began.
     pub broken_pieces: u64,
     /// Another process of this server has the folder.
@@ -344,10 +369,26 @@ pub struct RequestFigures {
     pub revalidated: u64,
     /// Fetched.
     pub misses: u64,
+    /// Of these, those of which it was known that the response would not be stored.
+    #[serde(default)]
+    pub passed: u64,
     /// Answered with what another request has fetched.
     pub collapsed: u64,
     /// Not for the store: the method, cookies, what the request said.
     pub bypassed: u64,
+}
+
+impl RequestFigures {
+    /// Requests that the store was asked for.
+    pub fn asked(&self) -> u64 {
+        [self.hits, self.revalidated, self.misses, self.collapsed].into_iter().fold(0, u64::saturating_add)
+    }
+
+    /// The share of them that cost no application anything, 0 to 1; `None` before the first.
+    pub fn hit_ratio(&self) -> Option<f64> {
+        let asked = self.asked();
+        (asked != 0).then(|| self.hits.saturating_add(self.collapsed) as f64 / asked as f64)
+    }
 }
 
 /// How far the check of all files is.

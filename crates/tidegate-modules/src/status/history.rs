@@ -110,7 +110,7 @@ fn unit_of(series: &str) -> Unit {
         "resident_servers" | "resident_master" => Unit::Bytes,
         "p50" | "p90" | "p99" | "p999" => Unit::Seconds,
         "cpu_servers" | "cpu_master" => Unit::Cores,
-        "cache_hit_ratio" => Unit::Percent,
+        "cache_hit_ratio" | "store_hit_ratio" => Unit::Percent,
         _ => Unit::PerSecond,
     }
 }
@@ -277,7 +277,7 @@ mod tests {
         let series = json["series"].as_object().unwrap();
         let names = "requests responses_1xx responses_2xx responses_3xx responses_4xx responses_5xx received_bytes \
             sent_bytes connections in_flight waiting refused p50 p90 p99 p999 cpu_servers cpu_master resident_servers \
-            resident_master cache_hit_ratio tls_full tls_resumed";
+            resident_master cache_hit_ratio store_hit_ratio tls_full tls_resumed";
         let mut names: Vec<&str> = names.split_whitespace().collect();
         names.sort_unstable();
         assert_eq!(series.keys().map(String::as_str).collect::<Vec<_>>(), names);

@@ -37,6 +37,7 @@ mod requests;
 mod settings;
 mod site_states;
 mod sites;
+mod stores;
 mod tail;
 mod upstreams;
 mod workers;
@@ -60,6 +61,7 @@ pub use site_states::{SiteState, sites_report};
 pub use tail::{CancelReport, TailReport, TailRow, cancel_report, tail_report};
 pub use workers::WorkerFigures;
 
+use crate::cache_desk::StoreFigures;
 use crate::gateway::balance::report::GroupReport;
 use crate::gateway::supervise::status::PoolStatus;
 use ask::{Action, Question, View};
@@ -139,6 +141,9 @@ pub struct ServerInfo {
     pub pools: Vec<PoolStatus>,
     /// Servers elsewhere.
     pub upstreams: Vec<GroupReport>,
+    /// Stores of responses, in the order of the settings.
+    #[serde(default)]
+    pub stores: Vec<StoreFigures>,
     /// Limits of requests.
     #[serde(default)]
     pub rates: Vec<RateReport>,

@@ -4,7 +4,7 @@ use super::ask::Format;
 use super::html;
 use super::printable::printable;
 use super::{CertificateInfo, ProcessInfo, RateKind, ServerInfo, Used};
-use super::{finding, lanes, performance, pools, providers, rates, sites, upstreams, workers, xml};
+use super::{finding, lanes, performance, pools, providers, rates, sites, stores, upstreams, workers, xml};
 use serde_json::{Value, json};
 use std::fmt::Write;
 use tidegate_http::HttpDate;
@@ -58,6 +58,7 @@ impl Server {
                 sections.extend(performance::listen_sockets(&self.info.in_force));
                 sections.extend(pools::sections(&self.info.pools));
                 sections.extend(upstreams::sections(&self.info.upstreams));
+                sections.extend(stores::sections(&self.info.stores));
                 sections.extend(rates::sections(&self.info.rates));
                 sections.extend(finding::turned_away_section(&self.info.turned_away));
                 sections.extend(providers::sections(&self.info.providers));
@@ -81,6 +82,7 @@ impl Server {
                 pools::sections(&self.info.pools)
                     .iter()
                     .chain(&upstreams::sections(&self.info.upstreams))
+                    .chain(&stores::sections(&self.info.stores))
                     .chain(&rates::sections(&self.info.rates))
                     .chain(&finding::turned_away_section(&self.info.turned_away))
                     .chain(&providers::sections(&self.info.providers))
@@ -128,6 +130,7 @@ impl Server {
         });
         let pools = pools::to_json(&info.pools);
         let upstreams = upstreams::to_json(&info.upstreams);
+        let caches = stores::to_json(&info.stores);
         let rates = |kind| rates::to_json(&info.rates, kind);
         let (limits, bandwidths, bans) =
             (rates(RateKind::Limit), rates(RateKind::Bandwidth), rates(RateKind::Ban));
@@ -138,7 +141,7 @@ impl Server {
         let (workers, lanes) = (workers::to_json(&info.by_worker), lanes::to_json(&info.lanes));
         let stats = self.counted.to_json();
         format!(
-            "{{\"findings\":{findings},\"turned_away\":{turned_away},\"server\":{server},\"workers\":{workers},\"lanes\":{lanes},\"pools\":{pools},\"upstreams\":{upstreams},\"limits\":{limits},\"bandwidths\":{bandwidths},\"bans\":{bans},\"providers\":{providers},\"sites\":{sites},\"buckets\":{buckets},\"stats\":{stats}}}\n"
+            "{{\"findings\":{findings},\"turned_away\":{turned_away},\"server\":{server},\"workers\":{workers},\"lanes\":{lanes},\"pools\":{pools},\"upstreams\":{upstreams},\"caches\":{caches},\"limits\":{limits},\"bandwidths\":{bandwidths},\"bans\":{bans},\"providers\":{providers},\"sites\":{sites},\"buckets\":{buckets},\"stats\":{stats}}}\n"
         )
     }
 
@@ -200,6 +203,7 @@ impl Server {
         let rows = rows.chain(otlp);
         pools::write_prometheus(text, &self.info.pools);
         upstreams::write_prometheus(text, &self.info.upstreams);
+        stores::write_prometheus(text, &self.info.stores);
         rates::write_prometheus(text, &self.info.rates);
         finding::write_prometheus(text, &self.info.findings);
         for (name, kind, help, value) in rows {

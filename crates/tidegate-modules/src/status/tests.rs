@@ -46,6 +46,7 @@ impl StatusSource for Fake {
             process_restarts: 1,
             pools: Vec::new(),
             upstreams: Vec::new(),
+            stores: Vec::new(),
             rates: Vec::new(),
             providers: Vec::new(),
             in_force: InForce::default(),

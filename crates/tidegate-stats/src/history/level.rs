@@ -5,8 +5,8 @@
 
 use super::observation::{
     CACHE_HITS, CACHE_LOOKUPS, CLASSES, CONNECTIONS, COUNTS, CPU_MASTER, CPU_SERVERS, GAUGES, IN_FLIGHT,
-    Observation, RECEIVED, REFUSED, REQUESTS, RESIDENT_MASTER, RESIDENT_SERVERS, Rise, SENT, TLS_FULL,
-    TLS_RESUMED, WAITING,
+    Observation, RECEIVED, REFUSED, REQUESTS, RESIDENT_MASTER, RESIDENT_SERVERS, Rise, SENT, STORE_HITS,
+    STORE_LOOKUPS, TLS_FULL, TLS_RESUMED, WAITING,
 };
 use crate::histogram::Distribution;
 use crate::table::Reading;
@@ -28,7 +28,7 @@ enum Made {
 }
 
 /// The series, in their order.
-const SERIES: [(&str, Made); 23] = [
+const SERIES: [(&str, Made); 24] = [
     ("requests", Made::Rate(REQUESTS)),
     ("responses_1xx", Made::Rate(CLASSES)),
     ("responses_2xx", Made::Rate(CLASSES + 1)),
@@ -50,6 +50,7 @@ const SERIES: [(&str, Made); 23] = [
     ("resident_servers", Made::Mean(RESIDENT_SERVERS)),
     ("resident_master", Made::Mean(RESIDENT_MASTER)),
     ("cache_hit_ratio", Made::Share(CACHE_HITS, CACHE_LOOKUPS)),
+    ("store_hit_ratio", Made::Share(STORE_HITS, STORE_LOOKUPS)),
     ("tls_full", Made::Rate(TLS_FULL)),
     ("tls_resumed", Made::Rate(TLS_RESUMED)),
 ];

@@ -20,7 +20,9 @@ pub(super) const TLS_FULL: usize = 13;
 pub(super) const TLS_RESUMED: usize = 14;
 pub(super) const ACCEPTED: usize = 15;
 pub(super) const HTTP2_REQUESTS: usize = 16;
-pub(super) const COUNTS: usize = 17;
+pub(super) const STORE_HITS: usize = 17;
+pub(super) const STORE_LOOKUPS: usize = 18;
+pub(super) const COUNTS: usize = 19;
 
 /// Values of a moment, by their place in [`Observation::gauges`].
 pub(super) const CONNECTIONS: usize = 0;
@@ -80,6 +82,12 @@ impl Observation {
     pub fn using(mut self, servers: (u64, u64), master: (u64, u64)) -> Observation {
         (self.counts[CPU_SERVERS], self.gauges[RESIDENT_SERVERS]) = servers;
         (self.counts[CPU_MASTER], self.gauges[RESIDENT_MASTER]) = master;
+        self
+    }
+
+    /// With what stores of responses have answered by themselves, and how often they were asked.
+    pub fn storing(mut self, hits: u64, asked: u64) -> Observation {
+        (self.counts[STORE_HITS], self.counts[STORE_LOOKUPS]) = (hits, asked);
         self
     }
 

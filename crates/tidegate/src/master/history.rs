@@ -30,7 +30,12 @@ fn now() -> Moment {
 /// What the server shows at this moment.
 fn observation(figures: &Figures) -> Observation {
     let (servers, master) = (figures.used, Usage::without_descriptors());
+    let (hits, asked) = figures.stores.iter().fold((0u64, 0u64), |(hits, asked), store| {
+        let requests = &store.requests;
+        (hits.saturating_add(requests.hits + requests.collapsed), asked.saturating_add(requests.asked()))
+    });
     Observation::of(&figures.counted)
+        .storing(hits, asked)
         .using((servers.cpu_micros, servers.resident), (master.cpu_micros, master.resident))
 }
 

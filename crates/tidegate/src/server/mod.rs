@@ -214,6 +214,7 @@ impl Members {
             log_lines_lost: self.writer.lost_lines(),
             log_losses: self.writer.lost_by_log(),
             groups: self.directory.groups().report(),
+            stores: self.stores.get().map(|desk| desk.figures(None)).unwrap_or_default(),
             providers: self.logins.get().map(|logins| logins.providers()).unwrap_or_default(),
             used: Usage::without_descriptors().into(),
             process_restarts: 0,

@@ -100,8 +100,9 @@ fn shown(entries: &[Shown]) -> String {
 }
 
 fn store(figures: &StoreFigures) -> String {
-    let StoreFigures { store, memory, disks, requests, stored, without_room, not_stored, fetches, purged } =
+    let StoreFigures { store, memory, disks, requests, stored, without_room, not_stored, fetches, .. } =
         figures;
+    let (broken_off, purged) = (figures.broken_off, figures.purged);
     let mut out = format!("cache {}\n", printable(store));
     let mut line = |name: &str, value: String| {
         let _ = writeln!(out, "  {name:<12}{value}");
@@ -110,22 +111,26 @@ fn store(figures: &StoreFigures) -> String {
     for disk in disks {
         line("disk", folder(disk));
     }
-    let asked = requests.hits + requests.revalidated + requests.misses + requests.collapsed;
-    let share =
-        if asked == 0 { 0.0 } else { (requests.hits + requests.collapsed) as f64 / asked as f64 * 100.0 };
+    let share = requests.hit_ratio().unwrap_or(0.0) * 100.0;
     line(
         "requests",
         format!(
-            "{} hits ({share:.1} %), {} of them stale; {} confirmed, {} fetched, {} shared a fetch, {} bypassed",
+            "{} hits ({share:.1} %), {} of them stale; {} confirmed, {} fetched, {} of them known not to be stored, {} shared a fetch, {} bypassed",
             requests.hits,
             requests.stale_hits,
             requests.revalidated,
             requests.misses,
+            requests.passed,
             requests.collapsed,
             requests.bypassed
         ),
     );
-    line("stored", format!("{stored}; {without_room} had no room; {purged} purged; {fetches} being fetched"));
+    line(
+        "stored",
+        format!(
+            "{stored}; {without_room} had no room; {broken_off} broke off; {purged} purged; {fetches} being fetched"
+        ),
+    );
     for (reason, count) in not_stored {
         line("not stored", format!("{count} for {}", printable(reason)));
     }
@@ -133,9 +138,11 @@ fn store(figures: &StoreFigures) -> String {
 }
 
 fn tier(figures: &TierFigures) -> String {
-    let TierFigures { entries, bytes, limit, evicted } = figures;
+    let TierFigures { entries, bytes, limit, evicted, returned, .. } = figures;
     let (bytes, limit) = (units::bytes(*bytes as f64), units::bytes(*limit as f64));
-    format!("{entries} responses, {bytes} of {limit}, {evicted} evicted")
+    format!(
+        "{entries} responses, {bytes} of {limit}, {evicted} evicted, {returned} of them fetched again soon"
+    )
 }
 
 fn folder(disk: &DiskFigures) -> String {

@@ -231,6 +231,7 @@ mod tests {
             "Tidegate 0.1.0  pid 7  up 11s  revision 3  2 workers  cpu 50%  12M  07:00:00Z",
             "104 req/s  out 2.0K/s  in 0B/s  50% 1.0ms  90% 1.0ms  99% 500ms  99.9% 500ms",
             "connections 95/100  in flight 1  queued 4  refused 3/s  4xx 0/s  5xx 1/s",
+            "cache main  hits 95%  memory 1.0M of 64M  disks 4.0K of 8.0K  1 out of use",
             "pool-small php: requests wait 300 ms -> workers 8",
             "Routes by time    REQ/S  TIME    MEAN     P99   SENT/S  4XX/S  5XX/S",
             "a.test /slow/*                 4   95%   500ms       -       1B      0      1",

@@ -2,10 +2,16 @@
 //! that was asked for. Knows no terminal and no clock.
 
 use super::super::units::{bytes, count, seconds};
-use super::report::{Finding, Level, Report, Route, Sample, Server, Site, Slow, SlowRow, Times, UnderWay};
+use super::report::{
+    Cache, CacheRequests, Disk, Finding, Level, Report, Route, Sample, Server, Site, Slow, SlowRow, Times,
+    UnderWay,
+};
 use std::collections::HashMap;
 use std::hash::Hash;
 use tidegate_modules::status::printable;
+
+/// Stores of responses that have a line.
+const CACHES: usize = 3;
 
 /// What routes are sorted by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, clap::ValueEnum)]
@@ -224,7 +230,7 @@ impl View {
     pub fn of(before: Option<&Sample>, now: &Sample, order: Order) -> View {
         let rates = Rates::between(before, now);
         View {
-            head: vec![about(&rates), traffic(&rates), load(&rates)],
+            head: [about(&rates), traffic(&rates), load(&rates)].into_iter().chain(caches(&rates)).collect(),
             findings: now.report.findings.iter().map(finding).collect(),
             routes: routes(&rates, order),
             applications: applications(&rates),
@@ -286,6 +292,45 @@ fn load(rates: &Rates<'_>) -> Vec<Cell> {
         Cell::plain(format!("  4xx {}/s", count(errors))),
         Cell::toned(format!("  5xx {}/s", count(failed)), failed > 0.0, Tone::Error),
     ]
+}
+
+/// A line for each store of responses; of more than three, the rest is on the status page.
+fn caches(rates: &Rates<'_>) -> Vec<Vec<Cell>> {
+    let before = rates.before.map(|before| by_name(&before.report.caches, |cache| cache.name.as_str()));
+    let line = |cache: &Cache| {
+        let before = before.as_ref().and_then(|before| before.get(cache.name.as_str()));
+        let since = |of: fn(&CacheRequests) -> u64| {
+            of(&cache.requests).saturating_sub(before.map_or(0, |before| of(&before.requests)))
+        };
+        let served = since(|requests| requests.hits.saturating_add(requests.collapsed));
+        let fetched = since(|requests| requests.misses.saturating_add(requests.revalidated));
+        let hits = match served.saturating_add(fetched) {
+            0 => "-".to_owned(),
+            asked => format!("{:.0}%", served as f64 / asked as f64 * 100.0),
+        };
+        let full = |bytes_taken: u64, limit: u64| {
+            format!("{} of {}", bytes(bytes_taken as f64), bytes(limit as f64))
+        };
+        let mut line = vec![
+            Cell::new(format!("cache {}", cache.name), Tone::Name),
+            Cell::plain(format!("  hits {hits}  memory {}", full(cache.memory.bytes, cache.memory.limit))),
+        ];
+        if !cache.disks.is_empty() {
+            let sum = |of: fn(&Disk) -> u64| cache.disks.iter().map(of).fold(0, u64::saturating_add);
+            line.push(Cell::plain(format!(
+                "  disks {}",
+                full(sum(|disk| disk.bytes), sum(|disk| disk.limit))
+            )));
+        }
+        let out = cache.disks.iter().filter(|disk| disk.out.is_some()).count();
+        line.push(Cell::toned(
+            if out > 0 { format!("  {out} out of use") } else { String::new() },
+            out > 0,
+            Tone::Error,
+        ));
+        line
+    };
+    rates.now.report.caches.iter().take(CACHES).map(line).collect()
 }
 
 fn finding(finding: &Finding) -> Vec<Cell> {
@@ -508,6 +553,8 @@ pub mod tests {
               "findings":[{{"name":"pool-small","subject":"php","sentence":"requests wait 300 ms","change":"workers 8","since":1}}],
               "pools":[{{"name":"php","state":"up","requests":{slow},"in_use":2,"waiting":1,"refused":{{"full":{age},"down":0}},"processes":[{{}},{{}}]}}],
               "upstreams":[{{"name":"app","waiting":0,"refused":{{}},"members":[{{"name":"10.0.0.1:80","state":"ejected","in_use":0,"requests":{fast},"failures":{age}}}]}}],
+              "caches":[{{"name":"main","requests":{{"hits":{fast},"collapsed":0,"misses":{slow},"revalidated":{age}}},"memory":{{"bytes":1048576,"limit":67108864}},
+                "disks":[{{"bytes":2048,"limit":4096,"out":null}},{{"bytes":2048,"limit":4096,"out":{{"why":"fails","since":null}}}}]}}],
               "limits":[{{"name":"l","refused":0}}],
               "sites":[{{"name":"a.test","unrouted":{{"requests":0}},"routes":[
                 {{"route":"/fast/*","requests":{fast},"responses":{{"2xx":{fast}}},"sent_bytes":{bytes},"seconds":{fast_seconds},"duration":{{"count":{fast},"p99":0.004}}}},
@@ -553,6 +600,10 @@ pub mod tests {
             "connections 95/100  in flight 1  queued 4  refused 3/s  4xx 0/s  5xx 1/s"
         );
         assert_eq!(view.head[2][0].tone, Tone::Warning, "nearly full");
+        assert_eq!(
+            joined(&view.head[3]),
+            "cache main  hits 95%  memory 1.0M of 64M  disks 4.0K of 8.0K  1 out of use"
+        );
         let routes: Vec<Vec<&str>> = view.routes.rows.iter().map(|row| texts(row)).collect();
         assert_eq!(
             routes[..2],

@@ -12,6 +12,7 @@ pub struct Report {
     pub findings: Vec<Finding>,
     pub pools: Vec<Pool>,
     pub upstreams: Vec<Group>,
+    pub caches: Vec<Cache>,
     pub limits: Vec<Limit>,
     pub sites: Vec<Site>,
     pub stats: Stats,
@@ -82,6 +83,41 @@ pub struct Member {
     pub in_use: u64,
     pub requests: u64,
     pub failures: u64,
+}
+
+/// A store of responses.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+pub struct Cache {
+    pub name: String,
+    pub requests: CacheRequests,
+    pub memory: Tier,
+    pub disks: Vec<Disk>,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+pub struct CacheRequests {
+    pub hits: u64,
+    pub collapsed: u64,
+    pub revalidated: u64,
+    pub misses: u64,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+pub struct Tier {
+    pub bytes: u64,
+    pub limit: u64,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+pub struct Disk {
+    pub bytes: u64,
+    pub limit: u64,
+    /// It is out of use.
+    pub out: Option<serde::de::IgnoredAny>,
 }
 
 #[derive(Debug, Clone, Default, Deserialize)]

@@ -2,9 +2,11 @@
 
 use super::{Facts, PATIENCE, StatusRegistry};
 use crate::link::{Answer, Extent, Figures, Question, ToServer};
+use std::path::PathBuf;
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
+use tidegate_modules::cache_desk::{self, StoreFigures};
 use tidegate_modules::gateway::balance::{self, report::GroupReport};
 use tidegate_modules::status::{lanes, providers};
 use tidegate_stats::series::SeriesFigures;
@@ -220,13 +222,25 @@ fn add_counts(sum: &mut Figures, more: &Figures) {
     sum.workers.extend_from_slice(&more.workers);
     lanes::merge(&mut sum.lanes, &more.lanes);
     balance::report::merge(&mut sum.groups, &more.groups);
+    cache_desk::add_stores(&mut sum.stores, more.stores.clone());
     providers::merge(&mut sum.providers, &more.providers);
+}
+
+/// Of what stores have told, what is about those of the settings and their folders, in their order.
+pub(super) fn stores_in_force(named: &[(String, Vec<PathBuf>)], told: &[StoreFigures]) -> Vec<StoreFigures> {
+    let figures = |(name, folders): &(String, Vec<PathBuf>)| {
+        let told = told.iter().find(|store| store.store == *name)?;
+        let of = |folder: &PathBuf| told.disks.iter().find(|disk| disk.folder == *folder).cloned();
+        Some(StoreFigures { disks: folders.iter().filter_map(of).collect(), ..told.clone() })
+    };
+    named.iter().filter_map(figures).collect()
 }
 
 fn retired(mut figures: Figures) -> Figures {
     figures.counted.retire();
     figures.used.retire();
     figures.groups.iter_mut().for_each(GroupReport::retire);
+    figures.stores.iter_mut().for_each(StoreFigures::retire);
     figures.providers.clear();
     figures.workers.clear();
     figures.lanes.clear();
@@ -253,6 +267,7 @@ mod tests {
             lanes: Vec::new(),
             used: Used { cpu_micros: 3, resident: 5, descriptors: 7 },
             groups: Vec::new(),
+            stores: Vec::new(),
             process_restarts: 0,
             providers: Vec::new(),
             series: Default::default(),

@@ -18,16 +18,19 @@ use super::pools::Pools;
 use super::rates::Rates;
 use crate::link::{Figures, Link};
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 use tidegate_config::WrittenSettings;
 use tidegate_config::settings::upstream::Upstream;
-use tidegate_config::settings::{Level, Settings, Site};
+use tidegate_config::settings::{CacheStore, Level, Settings, Site};
 use tidegate_core::series;
 use tidegate_modules::status::{Finding, InForce, OtlpReport, ProcessInfo, SiteState, TurnedAway};
 use tidegate_stats::series::SeriesNames;
 use tidegate_tls::Slot;
+
+use figures::stores_in_force;
 
 pub use figures::Told;
 pub use questions::take_answers;
@@ -67,7 +70,7 @@ struct Facts {
     rates: Rates,
     written: Arc<WrittenSettings>,
     /// Stores of responses.
-    caches: Vec<String>,
+    caches: Vec<(String, Vec<PathBuf>)>,
     /// What the error log takes in place of what they say.
     log_level: Option<Level>,
     /// Upstream groups, and the members of each.
@@ -166,15 +169,17 @@ impl StatusRegistry {
         facts.left_out = left_out.into_iter().map(why).collect();
         let members = |group: &Upstream| group.members.iter().map(|member| member.name.clone()).collect();
         facts.groups = settings.upstreams.iter().map(|group| (group.name.clone(), members(group))).collect();
-        facts.caches = settings.caches.iter().map(|store| store.name.clone()).collect();
+        let folders = |store: &CacheStore| store.disks.iter().map(|disk| disk.path.clone()).collect();
+        facts.caches = settings.caches.iter().map(|store| (store.name.clone(), folders(store))).collect();
         facts.workers = workers;
         facts.series = series::names(settings);
         facts.sites_in_force = SiteState::of(settings, &facts.series);
         facts.in_force = InForce::of(settings, &listeners, workers);
         facts.listeners = listeners;
-        let Facts { series, past, before, .. } = &mut *facts;
+        let Facts { series, caches, past, before, .. } = &mut *facts;
         for gone in [past, before] {
             gone.series.keep(series); // names that are gone are not remembered
+            gone.stores = stores_in_force(caches, &gone.stores);
         }
         facts.revision += 1;
         let revision = facts.revision;
@@ -241,7 +246,8 @@ impl StatusRegistry {
         let facts = self.facts();
         let is_asked = |member: &&Member| matches!(member.info.state.as_str(), "serving" | "draining");
         let members = facts.members.iter().filter(is_asked);
-        (facts.caches.clone(), members.filter_map(|member| member.link.clone()).collect())
+        let names = facts.caches.iter().map(|(name, _)| name.clone()).collect();
+        (names, members.filter_map(|member| member.link.clone()).collect())
     }
 
     /// Only one at a time makes a report with sites and routes: of ten thousand sites it takes a hundred megabytes.

@@ -1,5 +1,6 @@
 //! Reports: what the server is and has counted, in every format, and what is shown beside it.
 
+use super::figures::stores_in_force;
 use super::{Member, StatusRegistry};
 use crate::certificates;
 use crate::link::Figures;
@@ -67,6 +68,7 @@ impl StatusRegistry {
             used_by_master: Usage::now().into(),
             pools,
             upstreams: in_force(&facts.groups, &figures.groups),
+            stores: stores_in_force(&facts.caches, &figures.stores),
             rates: facts.rates.report(),
             providers: figures.providers.clone(),
             in_force: facts.in_force.clone(),
