@@ -36,6 +36,7 @@ pub mod servers;
 mod sockets;
 mod status_registry;
 mod stores;
+mod sums;
 mod tls;
 mod totals;
 pub mod upgrade;

@@ -9,6 +9,7 @@ use super::control::Subject;
 use super::history::HistoryKeeper;
 use super::pools::Pools;
 use super::rates::Rates;
+use super::sums::{add, add_counts, in_force, retired, stores_in_force};
 use crate::certificates;
 use crate::link::{Answer, Extent, Figures, Link, Question, ReportBytes, ToMaster, ToServer, Wellness};
 use crate::version::VERSION;
@@ -26,11 +27,9 @@ use tidegate_core::rate::Client;
 use tidegate_core::selection::Selection;
 use tidegate_core::{log, series};
 use tidegate_io::usage::Usage;
-use tidegate_modules::cache_desk::{self, StoreFigures};
-use tidegate_modules::gateway::balance::{self, report::GroupReport};
 use tidegate_modules::status::{
     self, BusiestNames, Finding, Format, InForce, OtlpReport, ProcessInfo, Report, ServerInfo, SiteState,
-    TurnedAway, lanes, providers,
+    TurnedAway,
 };
 use tidegate_stats::Exposition;
 use tidegate_stats::series::{SeriesFigures, SeriesNames};
@@ -755,58 +754,6 @@ pub fn take_answers(
         order => return Some(order),
     }
     None
-}
-
-fn add(sum: &mut Figures, more: &Figures) {
-    add_counts(sum, more);
-    sum.series.merge(&more.series);
-}
-
-/// All but what sites and routes have counted.
-fn add_counts(sum: &mut Figures, more: &Figures) {
-    sum.counted.merge(&more.counted);
-    sum.log_lines_lost += more.log_lines_lost;
-    for (log, lines) in &more.log_losses {
-        *sum.log_losses.entry(log.clone()).or_default() += lines;
-    }
-    sum.used.add(&more.used);
-    sum.workers.extend_from_slice(&more.workers);
-    lanes::merge(&mut sum.lanes, &more.lanes);
-    balance::report::merge(&mut sum.groups, &more.groups);
-    cache_desk::add_stores(&mut sum.stores, more.stores.clone());
-    providers::merge(&mut sum.providers, &more.providers);
-}
-
-/// Of what groups have told, what is about those of the settings, in their order.
-fn in_force(named: &[(String, Vec<String>)], told: &[GroupReport]) -> Vec<GroupReport> {
-    let report = |(name, members): &(String, Vec<String>)| {
-        let told = told.iter().find(|group| group.name == *name)?;
-        let row = |name: &String| told.members.iter().find(|member| member.name == *name).cloned();
-        Some(GroupReport { members: members.iter().filter_map(row).collect(), ..told.clone() })
-    };
-    named.iter().filter_map(report).collect()
-}
-
-/// Of what stores have told, what is about those of the settings and their folders, in their order.
-fn stores_in_force(named: &[(String, Vec<PathBuf>)], told: &[StoreFigures]) -> Vec<StoreFigures> {
-    let figures = |(name, folders): &(String, Vec<PathBuf>)| {
-        let told = told.iter().find(|store| store.store == *name)?;
-        let of = |folder: &PathBuf| told.disks.iter().find(|disk| disk.folder == *folder).cloned();
-        Some(StoreFigures { disks: folders.iter().filter_map(of).collect(), ..told.clone() })
-    };
-    named.iter().filter_map(figures).collect()
-}
-
-fn retired(mut figures: Figures) -> Figures {
-    figures.counted.retire();
-    figures.used.retire();
-    figures.groups.iter_mut().for_each(GroupReport::retire);
-    figures.stores.iter_mut().for_each(StoreFigures::retire);
-    figures.providers.clear();
-    figures.workers.clear();
-    figures.lanes.clear();
-    figures.series.without_exemplars();
-    figures
 }
 
 #[cfg(test)]
