@@ -144,8 +144,11 @@ const OF_DISKS: [Measure<DiskFigures>; 2] = [
     ("broken_total", "counter", "Pieces that were not what was written.", |disk| disk.broken_pieces),
 ];
 
-/// What came of a request; each is counted once.
-const RESULTS: [(&str, fn(&RequestFigures) -> u64); 7] = [
+/// What may come of a request, and how often it has.
+type Outcome = (&'static str, fn(&RequestFigures) -> u64);
+
+/// Each request is counted once.
+const RESULTS: [Outcome; 7] = [
     ("hit", |requests| requests.hits.saturating_sub(requests.stale_hits)),
     ("stale", |requests| requests.stale_hits),
     ("revalidated", |requests| requests.revalidated),
