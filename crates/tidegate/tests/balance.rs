@@ -59,6 +59,53 @@ fn a_backend_that_is_killed_under_load_costs_no_request() {
 }
 
 #[test]
+fn caches_behind_a_front_share_the_urls_and_a_dead_one_moves_its_own_alone() {
+    let (origin, one, two, front) =
+        (Folder::new("origin"), Folder::new("shield-1"), Folder::new("shield-2"), Folder::new("front"));
+    let text =
+        "workers 1\nlisten \"127.0.0.1:0\"\nsite { respond 200 \"fine\"; cache-control \"max-age=600\" }\n";
+    let origin = Server::with_config(&origin, text);
+    let shield = |folder| {
+        let text = format!(
+            "workers 1\nlisten \"127.0.0.1:0\"\ncache \"shield\" {{ memory \"8MiB\" }}\n\
+             site {{ proxy \"http://{}\"; cache \"shield\" }}\n",
+            origin.address
+        );
+        Server::through(folder, &text, |mut command| {
+            command.process_group(0);
+            command
+        })
+    };
+    let (mut first, second) = (shield(&one), shield(&two));
+    let server = Server::with_config(
+        &front,
+        &format!(
+            "workers 1\nlisten \"127.0.0.1:0\"\n\
+             upstream \"shields\" {{ balance hash by=\"url\" balance-factor=125; member \"{}\"; member \"{}\" }}\n\
+             site {{ proxy \"http://shields\" }}\n",
+            first.address, second.address
+        ),
+    );
+    let fetched = |count: u64, what| {
+        wait_for(|| (origin.status()["stats"]["requests"] == count).then_some(()), what);
+    };
+    let all = || {
+        let mut client = KeepAlive::new(&server.address);
+        (0..60).for_each(|number| assert_eq!(client.get(&format!("/{number}")).0, "fine"));
+    };
+    all();
+    let of_first = requests(&server, 0);
+    assert!((1..60).contains(&of_first), "{of_first} of 60");
+    fetched(60, "each URL to be fetched once");
+    all();
+    assert_eq!((requests(&server, 0), requests(&server, 1)), (2 * of_first, 120 - 2 * of_first));
+    fetched(60, "each URL to be found where it is stored");
+    kill(&mut first);
+    all();
+    fetched(60 + of_first, "those of the dead one to be fetched anew, and no others");
+}
+
+#[test]
 fn a_server_process_that_takes_over_knows_what_was_found_out() {
     let (one, front) = (Folder::new("known"), Folder::new("knows"));
     let backend = backend(&one, "127.0.0.1:0", "fine");
