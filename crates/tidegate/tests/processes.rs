@@ -359,21 +359,21 @@ fn a_line_that_a_full_disk_has_torn_is_lost_and_begins_no_other() {
 #[test]
 fn the_wall_clock_is_read_for_dates_alone() {
     const MAY: &[&str] = &[
-        "tidegate-core/src/log/",                 // the time in a line
-        "tidegate-core/src/context.rs",           // `Date`, and the time of access lines
-        "tidegate-io/src/clock.rs",               // reads it
-        "tidegate-modules/src/",                  // ages of files against their modification times
-        "tidegate/src/cli/",                      // tools
-        "tidegate/src/preflight.rs",              // how long certificates are good
-        "tidegate/src/master/admin/",             // when revisions were made, told
-        "tidegate/src/master/otlp/",              // when what is told was counted
-        "tidegate/src/master/acme.rs",            // how long certificates are good
-        "tidegate/src/master/tls.rs",             // the same
-        "tidegate/src/master/kept_bans.rs",       // until when they hold, over a stop
-        "tidegate/src/master/status_registry.rs", // when it was started, told
-        "tidegate/src/master/history.rs",         // which second it was; looks just behind a full one
-        "tidegate/src/master/totals.rs",          // which day it is
-        "tidegate/src/master/servers/",           // when they were started, told
+        "tidegate-core/src/log/",               // the time in a line
+        "tidegate-core/src/context.rs",         // `Date`, and the time of access lines
+        "tidegate-io/src/clock.rs",             // reads it
+        "tidegate-modules/src/",                // ages of files against their modification times
+        "tidegate/src/cli/",                    // tools
+        "tidegate/src/preflight.rs",            // how long certificates are good
+        "tidegate/src/master/admin/",           // when revisions were made, told
+        "tidegate/src/master/otlp/",            // when what is told was counted
+        "tidegate/src/master/acme.rs",          // how long certificates are good
+        "tidegate/src/master/tls.rs",           // the same
+        "tidegate/src/master/kept_bans.rs",     // until when they hold, over a stop
+        "tidegate/src/master/status_registry/", // when it was started, told
+        "tidegate/src/master/history.rs",       // which second it was; looks just behind a full one
+        "tidegate/src/master/totals.rs",        // which day it is
+        "tidegate/src/master/servers/",         // when they were started, told
     ];
     let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     for part in ["tidegate-core", "tidegate-io", "tidegate-wire", "tidegate-modules", "tidegate"] {

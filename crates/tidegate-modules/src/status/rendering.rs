@@ -1,6 +1,6 @@
 //! The reports that the status page and the console show: which there are, and how each is written.
 //!
-//! The master writes them (`master/status_registry.rs`), and a worker gets the bytes that it sends: with ten thousand sites it
+//! The master writes them (`master/status_registry/`), and a worker gets the bytes that it sends: with ten thousand sites it
 //! would otherwise be held up for as long as that takes.
 
 use super::{Format, ServerInfo, findings_report, report};
