@@ -88,11 +88,18 @@ struct Attempt {
     has_waited: bool,
     /// What a disk has.
     has_read: bool,
+    /// How many fetches had begun when it first asked for one: what a later one brings was asked for after this request had come.
+    since: Option<u64>,
 }
 
 impl Attempt {
     fn after_flight(self) -> Attempt {
         Attempt { flights: self.flights + 1, ..self }
+    }
+
+    /// Whether this was asked for, or confirmed, after the request had come.
+    fn is_before(self, entry: &Entry) -> bool {
+        self.since.is_some_and(|since| since < entry.fetched())
     }
 }
 
@@ -200,6 +207,13 @@ impl Shared {
                         self.refresh_behind(exchange, pass, &asking);
                         return reply;
                     }
+                    Use::Validate | Use::Fetch
+                        if attempt.is_before(entry)
+                            && cache::usable_once_fetched(&asked, &entry.freshness()) =>
+                    {
+                        let forward = verdict.why.forward();
+                        return self.serve_collapsed(exchange, pass, entry, forward);
+                    }
                     Use::Validate | Use::Fetch => verdict.why.forward(),
                 }
             }
@@ -263,17 +277,18 @@ impl Shared {
 
     /// Begins to fetch it, or finds who does already.
     fn join(&self, exchange: &Exchange<'_>, finding: &Finding) -> Join {
-        self.with_key(exchange, finding.class, |key| self.store.join(key, exchange.now))
+        self.with_key(exchange, finding.class, |key| self.store.join(key, exchange.fields))
     }
 
     /// Fetches it, or waits for who does already.
-    fn ask(self: &Rc<Self>, exchange: &mut Exchange<'_>, pass: Pass, asking: Asking) -> Reply {
+    fn ask(self: &Rc<Self>, exchange: &mut Exchange<'_>, pass: Pass, mut asking: Asking) -> Reply {
         let shared = self.clone();
+        asking.attempt.since.get_or_insert_with(|| self.store.fetches());
         match self.join(exchange, &asking.finding) {
             Join::Lead(lead) => {
                 // It may have come in since it was looked for.
                 let mut stored = lead.stored().iter();
-                if let Some(entry) = stored.find(|entry| self.is_for_another(exchange, entry, asking.class)) {
+                if let Some(entry) = stored.find(|entry| self.is_for_another(exchange, entry, &asking)) {
                     let entry = entry.clone();
                     lead.serve(&entry);
                     self.counts.count(Event::Hit);
@@ -398,10 +413,8 @@ impl Shared {
         asking: &Asking,
     ) -> Reply {
         match landing {
-            Landing::Stored(entry) if self.is_for_another(exchange, &entry, asking.class) => {
-                let status = CacheStatus::forwarded(self.policy.name(), asking.forward).collapsed(true);
-                self.counts.count(Event::Collapsed);
-                self.serve_or_ask(exchange, pass, &entry, status, "")
+            Landing::Stored(entry) if self.is_for_another(exchange, &entry, asking) => {
+                self.serve_collapsed(exchange, pass, &entry, asking.forward)
             }
             Landing::Stored(_) => self.look_up(exchange, pass, asking.attempt.after_flight()),
             Landing::Pass => self.go_alone(exchange, pass, asking.forward, "not stored"),
@@ -423,12 +436,29 @@ impl Shared {
     }
 
     /// Whether what has just been fetched for one client may be sent to another without asking again.
-    fn is_for_another(&self, exchange: &Exchange<'_>, entry: &Entry, class: Class) -> bool {
-        let head = entry.head();
-        let verdict = cache::usable(&self.policy.asked(exchange), &entry.freshness(), exchange.now);
-        Policy::is_for(class, &head.freshness, &head.lines)
+    fn is_for_another(&self, exchange: &Exchange<'_>, entry: &Entry, asking: &Asking) -> bool {
+        let (head, freshness) = (entry.head(), entry.freshness());
+        let asked = self.policy.asked(exchange);
+        let is_usable = || match cache::usable(&asked, &freshness, exchange.now).use_ {
+            Use::Fresh => true,
+            _ => asking.attempt.is_before(entry) && cache::usable_once_fetched(&asked, &freshness),
+        };
+        Policy::is_for(asking.class, &head.freshness, &head.lines)
             && head.varying.fits(exchange.fields)
-            && matches!(verdict.use_, Use::Fresh)
+            && is_usable()
+    }
+
+    /// Sends what another one has fetched.
+    fn serve_collapsed(
+        self: &Rc<Self>,
+        exchange: &mut Exchange<'_>,
+        pass: Pass,
+        entry: &Entry,
+        forward: Forward,
+    ) -> Reply {
+        let status = CacheStatus::forwarded(self.policy.name(), forward).collapsed(true);
+        self.counts.count(Event::Collapsed);
+        self.serve_or_ask(exchange, pass, entry, status, "")
     }
 
     /// What is stored, where the application has failed and that is good enough (RFC 5861 section 4).
