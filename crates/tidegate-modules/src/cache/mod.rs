@@ -9,10 +9,12 @@ mod desk;
 mod directory;
 mod disks;
 mod fetch;
+mod filling;
 mod handoff;
 mod place;
 mod policy;
 mod prepared;
+mod rest;
 mod serve;
 mod source;
 mod verify;
@@ -27,6 +29,7 @@ use handoff::{Giver, handoff};
 use place::Place;
 use policy::{Class, Policy};
 use prepared::Prepared;
+use rest::Origin;
 use serve::Source;
 use smallvec::SmallVec;
 use std::cell::Cell;
@@ -331,7 +334,11 @@ impl Shared {
         // another coding or language.
         let known = asking.finding.fitting.clone().filter(|entry| entry.content().is_complete());
         let conditions = cache::validators(known.as_ref().map(|entry| &entry.head().lines), []);
-        let fields = Policy::fetch_fields(exchange.fields, &conditions);
+        let own = Policy::fetch_fields(exchange.fields);
+        let again = exchange.to_ask_again(&pass);
+        let origin = Origin { again, inner: self.inner.clone(), fields: own.clone() };
+        let mut fields = own;
+        fields.append(&conditions);
         let awaited = if giver.is_some() { Awaited::ByClient } else { Awaited::ByNobody };
         let reply = {
             let fields: Vec<_> = fields.iter().map(|(name, value)| Field { name, value }).collect();
@@ -342,7 +349,7 @@ impl Shared {
             counts: self.counts.clone(),
             class: asking.class,
             lead,
-            fields,
+            origin,
             known,
             key: self.with_key(exchange, asking.finding.class, <[u8]>::to_vec),
             store: self.store.clone(),
