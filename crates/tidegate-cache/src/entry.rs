@@ -66,6 +66,8 @@ pub struct Entry {
     stored: i64,
     /// How many purges there had been when it was asked for.
     born: u64,
+    /// The number of the fetch that it came by.
+    fetched: u64,
     purges: Arc<Purges>,
     /// How many there had been when it was last looked at.
     checked: AtomicU64,
@@ -86,6 +88,7 @@ pub(crate) struct Making {
     pub(crate) content: Arc<Content>,
     pub(crate) stored: i64,
     pub(crate) born: u64,
+    pub(crate) fetched: u64,
     pub(crate) purges: Arc<Purges>,
     /// `None`: there was no room for it, and it is for those who are there.
     pub(crate) reservation: Option<Reservation>,
@@ -102,6 +105,7 @@ impl Entry {
             content: making.content,
             stored: making.stored,
             born: making.born,
+            fetched: making.fetched,
             checked: AtomicU64::new(making.born),
             purges: making.purges,
             flags: AtomicU8::new(if making.reservation.is_some() { 0 } else { GONE }),
@@ -202,6 +206,12 @@ impl Entry {
     /// How many purges there had been when its response was asked for.
     pub fn born(&self) -> u64 {
         self.born
+    }
+
+    /// The number of the fetch that it came by, or was last confirmed by: of how many it was the last
+    /// ([`Store::fetches`](crate::Store::fetches)). 0: it was read in from a disk.
+    pub fn fetched(&self) -> u64 {
+        self.fetched
     }
 
     pub(crate) fn is_gone(&self) -> bool {

@@ -2,6 +2,9 @@
 //!
 //! They wait for its head: with that they get the entry, and read its content while it comes in. A flight is in the index as
 //! long as nobody knows what comes of it; whoever asks later finds what is stored, or leads the next one.
+//!
+//! As long as it is not known by what the responses of a key vary (`Vary`), there is one flight for all who ask. Once a variant is there, there is
+//! one for each: those for whom the first was not, regroup by what it has said.
 
 use crate::budget::Reservation;
 use crate::content::{BLOCK_COST, Block, Content};
@@ -14,6 +17,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
+use tidegate_http::cache::Varying;
 use tidegate_io::locking::lock;
 
 /// For how many seconds it is remembered that a response is too large.
@@ -32,16 +36,20 @@ pub struct Lead {
     pub(crate) store: Arc<Store>,
     pub(crate) hash: u128,
     pub(crate) key: Arc<[u8]>,
-    /// `None`: there was no room in the index, so that nobody can wait for it.
+    /// `None`: there was no room in the index, or as many are under way for the key as may, so that nobody can wait for it.
     pub(crate) cell: Option<Arc<FlightCell>>,
     pub(crate) stored: SmallVec<[Arc<Entry>; 1]>,
     /// How many purges there had been.
     pub(crate) born: u64,
+    /// Of how many that have begun in this store it is the last.
+    pub(crate) number: u64,
 }
 
 /// What leader and followers share.
 pub(crate) struct FlightCell {
     pub(crate) born: u64,
+    /// The requests that it is for; `None`: it is not known yet by what responses vary.
+    pub(crate) selected: Option<Varying>,
     state: Mutex<State>,
 }
 
@@ -66,8 +74,8 @@ pub enum Landing {
 }
 
 impl FlightCell {
-    pub(crate) fn new(born: u64) -> Arc<FlightCell> {
-        Arc::new(FlightCell { born, state: Mutex::default() })
+    pub(crate) fn new(born: u64, selected: Option<Varying>) -> Arc<FlightCell> {
+        Arc::new(FlightCell { born, selected, state: Mutex::default() })
     }
 
     /// Says what came of it to all who wait; the first word counts.
@@ -221,6 +229,7 @@ impl Lead {
             content,
             stored: now,
             born: self.born,
+            fetched: self.number,
             purges: self.store.purges.clone(),
             reservation,
         }))

@@ -12,9 +12,10 @@ use hashbrown::HashTable;
 use hashbrown::hash_table;
 use smallvec::SmallVec;
 use std::sync::Arc;
+use tidegate_http::Fields;
 use tidegate_http::cache::Varying;
 
-/// Variants of a key; beyond, the oldest goes.
+/// Variants of a key; beyond, the oldest goes. So many are fetched at the same time, too.
 pub(crate) const MOST_VARIANTS: usize = 16;
 
 /// Bytes that a slot costs beside its key: itself, and the counters of the key that it shares.
@@ -36,7 +37,8 @@ pub(crate) struct Slot {
     pub(crate) key: Arc<[u8]>,
     /// The newest first.
     pub(crate) variants: SmallVec<[Arc<Entry>; 1]>,
-    pub(crate) flight: Option<Arc<FlightCell>>,
+    /// Under way, each for requests of its own; where it is not known yet by what they vary, one for all.
+    pub(crate) flights: SmallVec<[Arc<FlightCell>; 1]>,
     _reservation: Reservation,
 }
 
@@ -59,7 +61,7 @@ impl Slot {
             hash: hashed.hash,
             key: hashed.key.into(),
             variants: SmallVec::new(),
-            flight: None,
+            flights: SmallVec::new(),
             _reservation: reservation,
         }
     }
@@ -88,6 +90,27 @@ impl Slot {
         });
     }
 
+    /// The flight that a request with these fields may wait for.
+    pub(crate) fn flight_for(&self, fields: Fields<'_>) -> Option<&Arc<FlightCell>> {
+        self.flights
+            .iter()
+            .find(|flight| flight.selected.as_ref().is_none_or(|selected| selected.fits(fields)))
+    }
+
+    /// What tells a request with these fields from requests for other variants, as far as that is known: by what the newest
+    /// variant says, or by which the others were told apart that are under way.
+    pub(crate) fn selected(&self, fields: Fields<'_>) -> Option<Varying> {
+        let newest = self.variants.first().map(|entry| &entry.head().varying);
+        let under_way = || self.flights.iter().find_map(|flight| flight.selected.as_ref());
+        newest.or_else(under_way).and_then(|varying| varying.of_request(fields))
+    }
+
+    /// Takes out a flight.
+    pub(crate) fn end(&mut self, cell: &Arc<FlightCell>) -> Option<Arc<FlightCell>> {
+        let at = self.flights.iter().position(|flight| Arc::ptr_eq(flight, cell))?;
+        Some(self.flights.swap_remove(at))
+    }
+
     /// Adds the newest. Where there are too many, what it is to replace goes at once, or else the oldest.
     pub(crate) fn add(&mut self, entry: Arc<Entry>, outgoing: &mut Outgoing) {
         if self.variants.len() >= MOST_VARIANTS {
@@ -106,7 +129,7 @@ impl Slot {
     }
 
     fn is_empty(&self) -> bool {
-        self.variants.is_empty() && self.flight.is_none()
+        self.variants.is_empty() && self.flights.is_empty()
     }
 }
 

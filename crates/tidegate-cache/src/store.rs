@@ -11,14 +11,15 @@ use crate::budget::{Budget, Reservation};
 use crate::entry::Entry;
 use crate::figures::Counters;
 use crate::flight::{Flight, FlightCell, Join, Lead};
-use crate::index::{Hashed, Outgoing, SLOT_COST, Shard, Slot};
+use crate::index::{Hashed, MOST_VARIANTS, Outgoing, SLOT_COST, Shard, Slot};
 use crate::purge::{Purge, Purged, Purges, Standing};
 use crate::tier::Tier;
 use smallvec::SmallVec;
 use std::hash::{BuildHasher, RandomState};
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use thiserror::Error;
+use tidegate_http::Fields;
 use tidegate_io::locking::lock;
 use xxhash_rust::xxh3::xxh3_128_with_seed;
 
@@ -82,6 +83,8 @@ pub struct Store {
     queues: Mutex<Queues>,
     pub(crate) purges: Arc<Purges>,
     ids: AtomicU64,
+    /// Flights that have begun.
+    flights: AtomicU64,
     pub(crate) counters: Counters,
     sweeping: Mutex<Sweeping>,
     /// How many purges there had been when room was last made for their notes.
@@ -113,6 +116,7 @@ impl Store {
             queues: Mutex::new(Queues::new(limits.memory)),
             purges: Arc::default(),
             ids: AtomicU64::new(1),
+            flights: AtomicU64::new(0),
             counters: Counters::default(),
             sweeping: Mutex::default(),
             swept_for_room: AtomicU64::new(0),
@@ -144,19 +148,21 @@ impl Store {
         found
     }
 
-    /// Fetches, or waits for who does already.
-    pub fn join(self: &Arc<Self>, key: &[u8], _now: i64) -> Join {
+    /// Fetches for a request with these fields, or waits for who does already: for any request of the key as long as it is not
+    /// known by what its responses vary, then for one that gets the same variant.
+    pub fn join(self: &Arc<Self>, key: &[u8], fields: Fields<'_>) -> Join {
         let hashed = self.hashed(key);
         let born = self.purges.count();
         let mut outgoing = Outgoing::new();
         let join = self.with_slot(&hashed, |slot| {
             slot.drop_purged(&mut outgoing);
-            self.join_flight(slot, born)
+            self.join_flight(slot, fields, born)
         });
         self.left_purged(&outgoing);
         join.unwrap_or_else(|| {
             let (key, stored) = (hashed.key.into(), SmallVec::new());
-            Join::Lead(Lead { store: self.clone(), hash: hashed.hash, key, cell: None, stored, born })
+            let number = self.next_flight();
+            Join::Lead(Lead { store: self.clone(), hash: hashed.hash, key, cell: None, stored, born, number })
         })
     }
 
@@ -181,38 +187,44 @@ impl Store {
         None
     }
 
-    fn join_flight(self: &Arc<Self>, slot: &mut Slot, born: u64) -> Join {
-        if let Some(flight) = &slot.flight {
+    fn join_flight(self: &Arc<Self>, slot: &mut Slot, fields: Fields<'_>, born: u64) -> Join {
+        if let Some(flight) = slot.flight_for(fields) {
             self.counters.collapse();
             return Join::Follow(Flight::new(flight.clone(), born));
         }
-        let cell = FlightCell::new(born);
-        slot.flight = Some(cell.clone());
+        let cell = (slot.flights.len() < MOST_VARIANTS).then(|| FlightCell::new(born, slot.selected(fields)));
+        slot.flights.extend(cell.clone());
         Join::Lead(Lead {
             store: self.clone(),
             hash: slot.hash(),
             key: slot.key.clone(),
-            cell: Some(cell),
+            cell,
             stored: slot.variants.clone(),
             born,
+            number: self.next_flight(),
         })
+    }
+
+    /// How many fetches have begun. What an entry holds that came of a later one ([`Entry::fetched`]) was asked for after this.
+    pub fn fetches(&self) -> u64 {
+        self.flights.load(SeqCst)
     }
 
     /// Removes what is stored under a key, and what is being fetched for it is not stored; answers whether there was anything.
     pub fn remove(&self, key: &[u8]) -> bool {
         let hashed = self.hashed(key);
         let mut outgoing = Outgoing::new();
-        let (flight, emptied) = {
+        let (flights, emptied) = {
             let mut shard = self.shard(&hashed);
-            let flight = shard.get(&hashed).and_then(|slot| {
+            let flights = shard.get(&hashed).map(|slot| {
                 slot.take_where(|_| true, &mut outgoing);
-                slot.flight.take()
+                std::mem::take(&mut slot.flights)
             });
-            (flight, shard.remove_if_empty(&hashed))
+            (flights, shard.remove_if_empty(&hashed))
         };
         let was_there = !outgoing.is_empty();
         self.left(&outgoing);
-        drop((flight, emptied));
+        drop((flights, emptied));
         self.withdraw(key);
         was_there
     }
@@ -247,6 +259,10 @@ impl Store {
         self.ids.fetch_add(1, Relaxed)
     }
 
+    fn next_flight(&self) -> u64 {
+        self.flights.fetch_add(1, SeqCst) + 1
+    }
+
     pub(crate) fn object_limit(&self) -> u64 {
         self.object.load(Relaxed)
     }
@@ -264,8 +280,7 @@ impl Store {
         let mut shard = self.shard(hashed);
         shard.passes.remove(hashed.hash as u64);
         let Some(slot) = shard.get(hashed) else { return false };
-        let is_meant = |flight: &Arc<FlightCell>| cell.is_some_and(|cell| Arc::ptr_eq(cell, flight));
-        let is_ours = slot.flight.take_if(|flight| is_meant(flight)).is_some();
+        let is_ours = cell.and_then(|cell| slot.end(cell)).is_some();
         let content = entry.content();
         let is_usable = is_ours
             && entry.check() != Standing::Purged
@@ -289,8 +304,7 @@ impl Store {
     /// The flight is over; whoever asks from now on leads the next.
     pub(crate) fn end_flight(&self, hashed: &Hashed<'_>, cell: &Arc<FlightCell>) {
         let mut shard = self.shard(hashed);
-        let flight =
-            shard.get(hashed).and_then(|slot| slot.flight.take_if(|flight| Arc::ptr_eq(flight, cell)));
+        let flight = shard.get(hashed).and_then(|slot| slot.end(cell));
         let emptied = shard.remove_if_empty(hashed);
         drop(shard);
         drop((flight, emptied));

@@ -3,6 +3,8 @@
 //! They are answered by the handler that would have answered the client, behind the same gates, which the client has passed.
 
 use crate::exchange::Exchange;
+use crate::gate::Pass;
+use crate::kept::Kept;
 use crate::reply::Reply;
 use crate::signals::Signals;
 use crate::state::RequestState;
@@ -38,6 +40,33 @@ impl Exchange<'_> {
             self.waits_for(inner.state.signals.upstream());
         }
         reply
+    }
+}
+
+/// The way to ask for the same again later on, when the client may have gone: for what is missing of a content.
+pub struct AskAgain {
+    kept: Kept,
+    pass: Pass,
+}
+
+impl Exchange<'_> {
+    /// What it takes to ask for the same again. The pass says that the request has been let in.
+    pub fn to_ask_again(&self, pass: &Pass) -> AskAgain {
+        let state = RequestState { holds: None, ..self.state.copy(Signals::default()) };
+        let mut inner = Exchange { fields: Fields::new(&[]), state, ..*self };
+        AskAgain { kept: Kept::of(&mut inner), pass: pass.once_more() }
+    }
+}
+
+impl AskAgain {
+    /// Asks with these fields, at `now`, Unix seconds. Nobody's line in a log tells of it.
+    pub fn ask(
+        &self,
+        fields: Fields<'_>,
+        now: i64,
+        handler: impl FnOnce(&mut Exchange<'_>, Pass) -> Reply,
+    ) -> Reply {
+        self.kept.lend_again(fields, now, |exchange| handler(exchange, self.pass.once_more()))
     }
 }
 

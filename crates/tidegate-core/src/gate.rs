@@ -84,6 +84,13 @@ pub enum Verdict {
 #[derive(Debug)]
 pub struct Pass(());
 
+impl Pass {
+    /// For the same request once more.
+    pub(crate) fn once_more(&self) -> Pass {
+        Pass(())
+    }
+}
+
 /// How far a request has come.
 pub(crate) enum Passage {
     /// Through all gates.

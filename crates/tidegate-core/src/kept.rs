@@ -2,7 +2,9 @@
 //! does.
 
 use crate::exchange::{Exchange, Local, LocalSource};
+use crate::signals::Signals;
 use crate::state::RequestState;
+use std::cell::OnceCell;
 use std::net::SocketAddr;
 use tidegate_http::{Field, Fields, Method, Version};
 
@@ -49,9 +51,25 @@ impl Kept {
     }
 
     /// Lends it as the exchange it was.
-    pub(crate) fn lend<R>(self, f: impl FnOnce(&mut Exchange<'_>) -> R) -> R {
+    pub(crate) fn lend<R>(mut self, f: impl FnOnce(&mut Exchange<'_>) -> R) -> R {
+        let state = std::mem::take(&mut self.state);
         let fields: Vec<_> = self.fields.iter().map(|(name, value)| Field { name, value }).collect();
-        f(&mut Exchange {
+        f(&mut self.exchange(Fields::new(&fields), self.now, state))
+    }
+
+    /// Lends it as a request of the server's own, with these fields: any number of times.
+    pub(crate) fn lend_again<R>(
+        &self,
+        fields: Fields<'_>,
+        now: i64,
+        f: impl FnOnce(&mut Exchange<'_>) -> R,
+    ) -> R {
+        let state = RequestState { trace: OnceCell::new(), ..self.state.copy(Signals::default()) };
+        f(&mut self.exchange(fields, now, state))
+    }
+
+    fn exchange<'a>(&'a self, fields: Fields<'a>, now: i64, state: RequestState) -> Exchange<'a> {
+        Exchange {
             method: self.method,
             method_token: &self.method_token,
             target: &self.target,
@@ -59,15 +77,15 @@ impl Kept {
             query: self.query.as_deref(),
             scheme: self.scheme,
             authority: &self.authority,
-            fields: Fields::new(&fields),
+            fields,
             protocol: self.protocol.as_deref(),
             version: self.version,
             is_early: self.is_early,
-            now: self.now,
+            now,
             started: self.started,
             local: Local(self.local.map_or(LocalSource::None, LocalSource::Known)),
-            state: self.state,
-        })
+            state,
+        }
     }
 }
 
@@ -78,7 +96,6 @@ mod tests {
     use crate::interim::Interim;
     use crate::reply::Reply;
     use crate::response::Response;
-    use crate::signals::Signals;
     use std::task::{Context, Waker};
     use tidegate_http::{FieldLines, Status};
 

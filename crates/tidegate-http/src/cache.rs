@@ -33,6 +33,7 @@ pub use invalidating::{Base, Invalidated, invalidated};
 pub use no_vary_search::NoVarySearch;
 pub use serving::{
     Bypass, Use, Verdict, Why, lookup_allowed, may_join, only_if_cached, set_age, usable, usable_on_error,
+    usable_once_fetched,
 };
 pub use status::{CacheStatus, Forward};
 pub use storing::{NotStored, add_date, storable, stored_fields};

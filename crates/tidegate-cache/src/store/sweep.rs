@@ -74,7 +74,7 @@ impl Store {
             let mut shard = lock(&self.shards[shard]);
             shard.walk(|slot| {
                 swept.visited += slot.variants.len();
-                oldest = slot.flight.as_ref().map_or(oldest, |flight| oldest.min(flight.born));
+                oldest = slot.flights.iter().map(|flight| flight.born).fold(oldest, u64::min);
                 slot.take_where(|entry| entry.check() == Standing::Purged, &mut outgoing);
             });
             shard.shrink(now, &self.budget);

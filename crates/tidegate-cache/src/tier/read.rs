@@ -105,6 +105,7 @@ impl Store {
             content: Arc::new(content),
             stored,
             born,
+            fetched: 0,
             purges: self.purges.clone(),
             reservation: Some(reservation),
         })))

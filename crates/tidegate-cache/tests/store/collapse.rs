@@ -4,6 +4,7 @@ use crate::support::*;
 use std::sync::atomic::Ordering::SeqCst;
 use std::task::Poll;
 use tidegate_cache::{Found, Join, Landing, Limits, Purge, Store, Unstorable};
+use tidegate_http::{Field, Fields};
 
 #[test]
 fn followers_get_the_entry_at_its_head() {
@@ -23,7 +24,7 @@ fn followers_get_the_entry_at_its_head() {
     assert_eq!(store.figures().collapsed, 5);
     append_all(&mut fill, b"abc");
     assert!(fill.complete());
-    assert!(matches!(store.join(b"/a", NOW), Join::Lead(_)), "the flight is over");
+    assert!(matches!(store.join(b"/a", NOBODY), Join::Lead(_)), "the flight is over");
 }
 
 type Holds = fn(&Landing) -> bool;
@@ -60,7 +61,7 @@ fn all_ways_to_land() {
         assert_eq!(is_passed, name == "pass" || name == "too large", "{name}");
         assert!(!matches!(store.look_up(b"/a", NOW + 200), Found::Pass), "{name}: for a while");
         drop((early, late));
-        assert!(matches!(store.join(b"/a", NOW), Join::Lead(_)), "{name}");
+        assert!(matches!(store.join(b"/a", NOBODY), Join::Lead(_)), "{name}");
     }
 }
 
@@ -167,8 +168,55 @@ fn what_is_removed_while_it_is_fetched_is_not_stored() {
 fn without_room_for_a_key_one_fetches_alone() {
     let store = Store::new("main", Limits { memory: 10, object: 10 });
     let first = lead(&store, b"/a");
-    assert!(matches!(store.join(b"/a", NOW), Join::Lead(_)));
+    assert!(matches!(store.join(b"/a", NOBODY), Join::Lead(_)));
     assert_eq!(first.store(head("/a"), Some(1), NOW).err(), Some(Unstorable::NoRoom));
     lead(&store, b"/a").pass(NOW, 60);
     assert_eq!(store.figures().bytes, 0);
+}
+
+#[test]
+fn variants_are_fetched_at_the_same_time_once_they_are_known() {
+    let store = store(MIB);
+    let field = |value| [Field { name: "Accept-Language", value }];
+    let (german, french, italian) = (field(b"de"), field(b"fr"), field(b"it"));
+    let join = |fields| store.join(b"/a", Fields::new(fields));
+    let Join::Lead(first) = join(&german) else { panic!("nobody fetches it") };
+    assert!(matches!(join(&french), Join::Follow(_)), "nothing is known yet");
+    let before = store.fetches();
+    let (entry, _fill) = first.store(head_of("/a", "de", &[]), None, NOW).unwrap();
+    assert_eq!(entry.fetched(), before);
+    let Join::Lead(second) = join(&french) else { panic!("it is for another request") };
+    assert!(matches!(join(&french), Join::Follow(_)));
+    let Join::Lead(third) = join(&italian) else { panic!("it is for another request") };
+    let (_, waker) = waker();
+    let (Join::Follow(mut of_third), Join::Follow(mut of_second)) = (join(&italian), join(&french)) else {
+        panic!("both are under way")
+    };
+    let (entry, _fill) = third.store(head_of("/a", "it", &[]), None, NOW).unwrap();
+    assert!(entry.fetched() > before, "asked for since");
+    assert!(matches!(poll(&mut of_third, &waker), Poll::Ready(Landing::Stored(_))));
+    assert!(poll(&mut of_second, &waker).is_pending());
+    drop(second);
+    assert!(matches!(poll(&mut of_second, &waker), Poll::Ready(Landing::Failed(None))));
+}
+
+#[test]
+fn only_so_many_variants_are_waited_for() {
+    let store = store(MIB);
+    put_head(&store, head_of("/a", "de", &[]), b"de").unwrap();
+    let leads = |value: String| {
+        let fields = [Field { name: "Accept-Language", value: value.as_bytes() }];
+        match store.join(b"/a", Fields::new(&fields)) {
+            Join::Lead(lead) => Some(lead),
+            Join::Follow(_) => None,
+        }
+    };
+    let mut all: Vec<_> = (0..16).filter_map(|at| leads(format!("x{at}"))).collect();
+    assert!(all.len() == 16 && leads("x3".into()).is_none());
+    let beyond = [leads("y".into()), leads("y".into())];
+    assert!(beyond.iter().all(Option::is_some), "each for itself");
+    drop(beyond);
+    all.pop();
+    let next = leads("y".into());
+    assert!(next.is_some() && leads("y".into()).is_none());
 }

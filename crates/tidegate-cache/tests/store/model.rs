@@ -109,7 +109,7 @@ impl Model {
         content: Vec<u8>,
     ) -> Option<Filling> {
         let target_name = name(target);
-        let Join::Lead(lead) = self.store.join(target_name.as_bytes(), NOW) else {
+        let Join::Lead(lead) = self.store.join(target_name.as_bytes(), NOBODY) else {
             panic!("no flight stays")
         };
         let head = head_of(&target_name, ["", "de", "fr"][usize::from(language)], &[u64::from(tag)]);
@@ -214,7 +214,7 @@ impl Model {
         let name = name(target);
         let Found::Stored(entries) = self.store.look_up(name.as_bytes(), NOW) else { return };
         let old = &entries[0];
-        let Join::Lead(lead) = self.store.join(name.as_bytes(), NOW) else { panic!("no flight stays") };
+        let Join::Lead(lead) = self.store.join(name.as_bytes(), NOBODY) else { panic!("no flight stays") };
         let new = lead.refresh(old, old.head().clone(), NOW);
         assert!(!old.is_current());
         let before = &self.known[&old.id()];

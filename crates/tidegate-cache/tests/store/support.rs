@@ -8,11 +8,13 @@ use std::task::{Context, Poll, Wake, Waker};
 use tidegate_cache::{
     Entry, Fill, Found, Join, Landing, Lead, Limits, Reader, Store, StoredHead, Unstorable,
 };
-use tidegate_http::FieldLines;
 use tidegate_http::cache::{Freshness, Varying};
+use tidegate_http::{FieldLines, Fields};
 
 /// The moment in which most of it happens.
 pub const NOW: i64 = 1_800_000_000;
+/// The fields of a request that says nothing of itself.
+pub const NOBODY: Fields<'static> = Fields::new(&[]);
 pub const KIB: u64 = 1024;
 pub const MIB: u64 = 1024 * KIB;
 
@@ -67,14 +69,14 @@ pub fn bytes(seed: u64, len: usize) -> Vec<u8> {
 }
 
 pub fn lead(store: &Arc<Store>, key: &[u8]) -> Lead {
-    match store.join(key, NOW) {
+    match store.join(key, NOBODY) {
         Join::Lead(lead) => lead,
         Join::Follow(_) => panic!("somebody fetches it"),
     }
 }
 
 pub fn follow(store: &Arc<Store>, key: &[u8]) -> tidegate_cache::Flight {
-    match store.join(key, NOW) {
+    match store.join(key, NOBODY) {
         Join::Lead(_) => panic!("nobody fetches it"),
         Join::Follow(flight) => flight,
     }

@@ -81,7 +81,7 @@ async fn ask(store: &Arc<Store>, content: &[u8], fetched: &AtomicUsize, step: us
     loop {
         let entry = match store.look_up(b"/a", NOW) {
             Found::Stored(entries) => entries[0].clone(),
-            _ => match store.join(b"/a", NOW) {
+            _ => match store.join(b"/a", NOBODY) {
                 Join::Lead(lead) => begin(lead, content, fetched),
                 Join::Follow(flight) => match flight.await {
                     Landing::Stored(entry) => entry,
@@ -185,7 +185,7 @@ fn turn(store: &Arc<Store>, contents: &[Vec<u8>], random: &mut fastrand::Rng) {
             return;
         }
         (Found::Stored(entries), way) if way > 4 => entries[0].clone(),
-        _ => match store.join(target.as_bytes(), NOW) {
+        _ => match store.join(target.as_bytes(), NOBODY) {
             Join::Lead(lead) => return fetch(lead, &target, content, random),
             Join::Follow(flight) => match run(flight) {
                 Landing::Stored(entry) => entry,

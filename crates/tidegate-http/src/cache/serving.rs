@@ -217,6 +217,14 @@ fn demand(control: &CacheControl, freshness: &Freshness, age: u32, ttl: i64) -> 
     None
 }
 
+/// Whether a response may answer a request that was there before the response was asked for, perhaps by another request: as if this one had
+/// been forwarded to validate it (sections 4 and 4.3). It need not be fresh for that, and `no-cache` does not forbid it: of what
+/// is stored it forbids to use what was asked for earlier (section 5.2.2.4).
+#[inline]
+pub fn usable_once_fetched(asked: &Asked<'_>, freshness: &Freshness) -> bool {
+    freshness.is_shared() || !asked.fields.contains("authorization")
+}
+
 /// Whether a stale response may stand in for an origin that has failed: no answer, or 500, 502, 503 or 504
 /// (RFC 5861 section 4). The request may ask for it too.
 pub fn usable_on_error(asked: &Asked<'_>, freshness: &Freshness, now: i64) -> bool {

@@ -72,6 +72,16 @@ impl Varying {
         self.members().map(|member| member.name).eq(other.members().map(|member| member.name))
     }
 
+    /// What a request with these fields would have its response vary by, if it varies by the same names: to tell beforehand which
+    /// requests get the same. Whether they do, [`Varying::fits`] of the response says. `None`: by more than is kept.
+    pub fn of_request(&self, fields: Fields<'_>) -> Option<Varying> {
+        let mut bytes = Vec::new();
+        for member in self.members() {
+            push_member(&mut bytes, member.name, Form::usual(member.name), fields)?;
+        }
+        (bytes.len() <= Varying::MOST_BYTES).then(|| Varying(bytes.into_boxed_slice()))
+    }
+
     /// The names, in small letters.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.members().map(|member| member.name)
@@ -141,9 +151,16 @@ impl Form {
     const ALL: [Form; 5] = [Form::Absent, Form::Lines, Form::List, Form::Words, Form::Codings];
 
     fn of(name: &str, answered: &Answered<'_>) -> Form {
+        match Form::usual(name) {
+            Form::Codings if !has_known_coding(answered) => Form::Words,
+            usual => usual,
+        }
+    }
+
+    fn usual(name: &str) -> Form {
         match name {
-            "accept-encoding" if has_known_coding(answered) => Form::Codings,
-            "accept-encoding" | "accept-language" | "accept-charset" => Form::Words,
+            "accept-encoding" => Form::Codings,
+            "accept-language" | "accept-charset" => Form::Words,
             "accept" => Form::List,
             _ => Form::Lines,
         }

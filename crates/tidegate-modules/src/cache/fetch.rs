@@ -2,35 +2,25 @@
 //! the client that has set it off.
 
 use super::counts::Counts;
+use super::filling::fill_up;
 use super::handoff::Giver;
 use super::place::Place;
 use super::policy::{Class, Policy};
-use crate::compress::file_source::FileSource;
+use super::rest::{Origin, Rest};
 use std::cell::Cell;
 use std::future::poll_fn;
-use std::io;
 use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::task::{Context, Poll};
-use std::time::Duration;
-use tidegate_cache::{Entry, Fill, Full, Lead, Reader, Store, StoredHead};
-use tidegate_core::body_stream::BodyStream;
+use std::task::Poll;
+use tidegate_cache::{Entry, Lead, Reader, Store, StoredHead};
 use tidegate_core::{Body, Reply, Response};
 use tidegate_http::cache::{self, Answered, Asked, NotStored, Times, Varying};
 use tidegate_http::{EntityTag, Field, FieldLines, Fields, Method, Status};
 use tidegate_io::clock::wall_seconds;
-use tidegate_io::{runtime, timer};
 
 /// How long it is remembered that something is not stored, seconds.
 const REMEMBERED: u32 = 120;
-/// How long a fetch waits for a disk that is to have its content.
-const DISK_PATIENCE: Duration = Duration::from_secs(2);
-/// What is left to come is fetched to its end although nobody reads it any more, bytes.
-const WORTH_ENDING: u64 = 16 << 20;
-
-/// Fetches of a route, on one worker, that go on although their clients have gone: nothing else bounds them, since they hold no place.
-const MOST_UNATTENDED: usize = 64;
 
 /// What a fetch has come to, for the client that has set it off.
 pub(super) enum Outcome {
@@ -59,8 +49,8 @@ pub(super) struct Fetch {
     pub(super) counts: Arc<Counts>,
     pub(super) class: Class,
     pub(super) lead: Lead,
-    /// What the application was asked with.
-    pub(super) fields: FieldLines,
+    /// What the application was asked with, but for conditions, and how to ask it again.
+    pub(super) origin: Origin,
     /// What is stored, and has been asked about.
     pub(super) known: Option<Arc<Entry>>,
     pub(super) key: Vec<u8>,
@@ -73,26 +63,6 @@ pub(super) struct Fetch {
     pub(super) place: Place,
     /// Fetches of this route, on this worker, that go on without a client.
     pub(super) unattended: Rc<Cell<usize>>,
-}
-
-/// A fetch that goes on without a client, as long as it does.
-struct Unattended(Rc<Cell<usize>>);
-
-impl Unattended {
-    /// `None`: as many do already as may.
-    fn begin(count: &Rc<Cell<usize>>) -> Option<Unattended> {
-        if count.get() >= MOST_UNATTENDED {
-            return None;
-        }
-        count.set(count.get() + 1);
-        Some(Unattended(count.clone()))
-    }
-}
-
-impl Drop for Unattended {
-    fn drop(&mut self) {
-        self.0.set(self.0.get().saturating_sub(1));
-    }
 }
 
 impl Fetch {
@@ -155,11 +125,12 @@ impl Fetch {
         match self.lead.store(head, len, now) {
             Ok((entry, fill)) => {
                 let reader = entry.content().reader(0..u64::MAX);
+                let rest = Rest::of(self.origin, &response);
                 let mut lines = response.head.lines().clone();
                 self.policy.hide_tags(&mut lines);
                 cache::add_date(&mut lines, now);
                 tell(Outcome::Stored(entry, Came::Fetched(lines, reader)));
-                fill_up(fill, response.body, len, &self.unattended).await;
+                fill_up(fill, response.body, (len, rest), &self.unattended).await;
             }
             Err(_) => tell(Outcome::Alone(response, "no-room")),
         }
@@ -188,7 +159,7 @@ impl Fetch {
 
     /// What the application was asked.
     fn with_asked<R>(&self, f: impl FnOnce(&Asked<'_>) -> R) -> R {
-        let fields: Vec<_> = self.fields.iter().map(|(name, value)| Field { name, value }).collect();
+        let fields: Vec<_> = self.origin.fields.iter().map(|(name, value)| Field { name, value }).collect();
         let fields = Fields::new(&fields);
         f(&Asked { method: Method::Get, fields, has_content: false, is_obeyed: self.is_obeyed })
     }
@@ -254,113 +225,9 @@ fn is_failure(response: &Response) -> bool {
     matches!(response.status.0, 500 | 502 | 503 | 504)
 }
 
-/// Moves content into the store, to its end or until that is worth nothing any more.
-async fn fill_up(mut fill: Fill, body: Body, len: Option<u64>, unattended: &Rc<Cell<usize>>) {
-    let mut source: Box<dyn BodyStream> = match body {
-        Body::Stream { stream, .. } => stream,
-        Body::File(piece) => Box::new(FileSource::new(piece)),
-        Body::Bytes(bytes) => return fill_from(fill, &bytes).await,
-        Body::Prebuilt(message) => {
-            let bytes = message.encoded().body().to_vec();
-            return fill_from(fill, &bytes).await;
-        }
-        Body::Empty => return fill_from(fill, &[]).await,
-        Body::Parts(_) | Body::Tunnel { .. } => return,
-    };
-    let (mut room, mut alone) = (Vec::new(), None);
-    loop {
-        // Where it is cut short it is not stored, and readers see that it ends too early.
-        let Ok(count) = poll_fn(|cx| pull(cx, &mut *source, &mut room)).await else { return };
-        if count == 0 {
-            if len.is_none_or(|len| len == fill.filled()) {
-                fill.complete();
-            }
-            return;
-        }
-        if append(&mut fill, &room).await.is_err() {
-            return;
-        }
-        if fill.readers() > 0 {
-            alone = None;
-            continue;
-        }
-        alone = alone.or_else(|| Unattended::begin(unattended));
-        if alone.is_none() || !is_worth_ending(fill.filled(), len) {
-            return;
-        }
-    }
-}
-
-/// Moves content into the store that is here as a whole.
-async fn fill_from(mut fill: Fill, bytes: &[u8]) {
-    if append(&mut fill, bytes).await.is_ok() {
-        fill.complete();
-    }
-}
-
-/// Appends all of it, as there is room.
-async fn append(fill: &mut Fill, mut bytes: &[u8]) -> Result<(), Full> {
-    while !bytes.is_empty() {
-        room(fill).await;
-        let count = fill.append(bytes)?;
-        bytes = bytes.get(count..).unwrap_or_default();
-    }
-    Ok(())
-}
-
-/// Waits for room. A disk that takes nothing for long is done without; clients may take their time.
-async fn room(fill: &mut Fill) {
-    let mut late = pin!(timer::after(DISK_PATIENCE));
-    poll_fn(|cx| {
-        loop {
-            if fill.poll_room(cx).is_ready() {
-                return Poll::Ready(());
-            }
-            if late.as_mut().poll(cx).is_pending() {
-                return Poll::Pending;
-            }
-            fill.give_up_slow_disk();
-            late.set(timer::after(DISK_PATIENCE));
-        }
-    })
-    .await;
-}
-
-/// Takes what has come, in place of what is in `room`: the bytes, none at the end.
-fn pull(cx: &mut Context<'_>, source: &mut dyn BodyStream, room: &mut Vec<u8>) -> Poll<io::Result<usize>> {
-    runtime::with_scratch(|buffer| {
-        let chunk = match source.poll_chunk(cx, buffer) {
-            Poll::Pending => return Poll::Pending,
-            Poll::Ready(chunk) => chunk?,
-        };
-        room.clear();
-        room.extend_from_slice(&buffer[..chunk.len()]);
-        Poll::Ready(Ok(chunk.len()))
-    })
-}
-
-/// Whether what is left is fetched although nobody reads it: little, or less than has come.
-fn is_worth_ending(come: u64, len: Option<u64>) -> bool {
-    match len {
-        Some(len) => len.saturating_sub(come) <= WORTH_ENDING.max(come),
-        None => come <= WORTH_ENDING,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn only_so_many_fetches_go_on_without_a_client() {
-        let count = Rc::new(Cell::new(0));
-        let mut held: Vec<_> = (0..MOST_UNATTENDED).map(|_| Unattended::begin(&count).unwrap()).collect();
-        assert!(Unattended::begin(&count).is_none());
-        held.pop();
-        assert!(Unattended::begin(&count).is_some());
-        drop(held);
-        assert_eq!(count.get(), 0);
-    }
 
     #[test]
     fn a_304_is_about_what_no_validator_denies() {

@@ -9,10 +9,12 @@ mod desk;
 mod directory;
 mod disks;
 mod fetch;
+mod filling;
 mod handoff;
 mod place;
 mod policy;
 mod prepared;
+mod rest;
 mod serve;
 mod source;
 mod verify;
@@ -28,6 +30,7 @@ use handoff::{Giver, handoff};
 use place::Place;
 use policy::{Class, Policy};
 use prepared::Prepared;
+use rest::Origin;
 use serve::Source;
 use smallvec::SmallVec;
 use std::cell::Cell;
@@ -94,11 +97,18 @@ struct Attempt {
     has_waited: bool,
     /// What a disk has.
     has_read: bool,
+    /// How many fetches had begun when it first asked for one: what a later one brings was asked for after this request had come.
+    since: Option<u64>,
 }
 
 impl Attempt {
     fn after_flight(self) -> Attempt {
         Attempt { flights: self.flights + 1, ..self }
+    }
+
+    /// Whether this was asked for, or confirmed, after the request had come.
+    fn is_before(self, entry: &Entry) -> bool {
+        self.since.is_some_and(|since| since < entry.fetched())
     }
 }
 
@@ -211,6 +221,13 @@ impl Shared {
                         self.refresh_behind(exchange, pass, &asking);
                         return reply;
                     }
+                    Use::Validate | Use::Fetch
+                        if attempt.is_before(entry)
+                            && cache::usable_once_fetched(&asked, &entry.freshness()) =>
+                    {
+                        let forward = verdict.why.forward();
+                        return self.serve_collapsed(exchange, pass, entry, forward);
+                    }
                     Use::Validate | Use::Fetch => verdict.why.forward(),
                 }
             }
@@ -274,21 +291,22 @@ impl Shared {
 
     /// Begins to fetch it, or finds who does already.
     fn join(&self, exchange: &Exchange<'_>, finding: &Finding) -> Join {
-        self.with_key(exchange, finding.class, |key| self.store.join(key, exchange.now))
+        self.with_key(exchange, finding.class, |key| self.store.join(key, exchange.fields))
     }
 
     /// Fetches it, or waits for who does already.
-    fn ask(self: &Rc<Self>, exchange: &mut Exchange<'_>, pass: Pass, asking: Asking) -> Reply {
+    fn ask(self: &Rc<Self>, exchange: &mut Exchange<'_>, pass: Pass, mut asking: Asking) -> Reply {
         if self.via.as_ref().is_some_and(|via| via.has_passed(exchange)) {
             // The fetch that it would wait for waits for it: `proxy` refuses it.
             return self.go_alone(exchange, pass, asking.forward, "loop");
         }
         let shared = self.clone();
+        asking.attempt.since.get_or_insert_with(|| self.store.fetches());
         match self.join(exchange, &asking.finding) {
             Join::Lead(lead) => {
                 // It may have come in since it was looked for.
                 let mut stored = lead.stored().iter();
-                if let Some(entry) = stored.find(|entry| self.is_for_another(exchange, entry, asking.class)) {
+                if let Some(entry) = stored.find(|entry| self.is_for_another(exchange, entry, &asking)) {
                     let entry = entry.clone();
                     lead.serve(&entry);
                     self.counts.count(Event::Hit);
@@ -331,7 +349,11 @@ impl Shared {
         // another coding or language.
         let known = asking.finding.fitting.clone().filter(|entry| entry.content().is_complete());
         let conditions = cache::validators(known.as_ref().map(|entry| &entry.head().lines), []);
-        let fields = Policy::fetch_fields(exchange.fields, &conditions);
+        let own = Policy::fetch_fields(exchange.fields);
+        let again = exchange.to_ask_again(&pass);
+        let origin = Origin { again, inner: self.inner.clone(), fields: own.clone() };
+        let mut fields = own;
+        fields.append(&conditions);
         let awaited = if giver.is_some() { Awaited::ByClient } else { Awaited::ByNobody };
         let reply = {
             let fields: Vec<_> = fields.iter().map(|(name, value)| Field { name, value }).collect();
@@ -342,7 +364,7 @@ impl Shared {
             counts: self.counts.clone(),
             class: asking.class,
             lead,
-            fields,
+            origin,
             known,
             key: self.with_key(exchange, asking.finding.class, <[u8]>::to_vec),
             store: self.store.clone(),
@@ -413,10 +435,8 @@ impl Shared {
         asking: &Asking,
     ) -> Reply {
         match landing {
-            Landing::Stored(entry) if self.is_for_another(exchange, &entry, asking.class) => {
-                let status = CacheStatus::forwarded(self.policy.name(), asking.forward).collapsed(true);
-                self.counts.count(Event::Collapsed);
-                self.serve_or_ask(exchange, pass, &entry, status, "")
+            Landing::Stored(entry) if self.is_for_another(exchange, &entry, asking) => {
+                self.serve_collapsed(exchange, pass, &entry, asking.forward)
             }
             Landing::Stored(_) => self.look_up(exchange, pass, asking.attempt.after_flight()),
             Landing::Pass => self.go_alone(exchange, pass, asking.forward, "not stored"),
@@ -438,12 +458,29 @@ impl Shared {
     }
 
     /// Whether what has just been fetched for one client may be sent to another without asking again.
-    fn is_for_another(&self, exchange: &Exchange<'_>, entry: &Entry, class: Class) -> bool {
-        let head = entry.head();
-        let verdict = cache::usable(&self.policy.asked(exchange), &entry.freshness(), exchange.now);
-        Policy::is_for(class, &head.freshness, &head.lines)
+    fn is_for_another(&self, exchange: &Exchange<'_>, entry: &Entry, asking: &Asking) -> bool {
+        let (head, freshness) = (entry.head(), entry.freshness());
+        let asked = self.policy.asked(exchange);
+        let is_usable = || match cache::usable(&asked, &freshness, exchange.now).use_ {
+            Use::Fresh => true,
+            _ => asking.attempt.is_before(entry) && cache::usable_once_fetched(&asked, &freshness),
+        };
+        Policy::is_for(asking.class, &head.freshness, &head.lines)
             && head.varying.fits(exchange.fields)
-            && matches!(verdict.use_, Use::Fresh)
+            && is_usable()
+    }
+
+    /// Sends what another one has fetched.
+    fn serve_collapsed(
+        self: &Rc<Self>,
+        exchange: &mut Exchange<'_>,
+        pass: Pass,
+        entry: &Entry,
+        forward: Forward,
+    ) -> Reply {
+        let status = CacheStatus::forwarded(self.policy.name(), forward).collapsed(true);
+        self.counts.count(Event::Collapsed);
+        self.serve_or_ask(exchange, pass, entry, status, "")
     }
 
     /// What is stored, where the application has failed and that is good enough (RFC 5861 section 4).

@@ -222,8 +222,8 @@ impl Policy {
         }
     }
 
-    /// Fields for the application: those of the client that a key holds or that choose nothing, and the conditions of the store.
-    pub(super) fn fetch_fields(fields: Fields<'_>, conditions: &FieldLines) -> FieldLines {
+    /// Fields for the application: those of the client that a key holds or that choose nothing.
+    pub(super) fn fetch_fields(fields: Fields<'_>) -> FieldLines {
         let mut lines = FieldLines::new();
         let is_left_out = |name: &str| {
             UNKEYED.iter().chain(&OF_THE_CLIENT).any(|left_out| left_out.eq_ignore_ascii_case(name))
@@ -231,7 +231,6 @@ impl Policy {
         for field in fields.iter().filter(|field| !is_left_out(field.name)) {
             lines.push_read(field.name, field.value);
         }
-        lines.append(conditions);
         lines
     }
 

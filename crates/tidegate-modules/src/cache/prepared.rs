@@ -200,7 +200,7 @@ fn is_unremarkable(exchange: &Exchange<'_>) -> bool {
         && exchange.user().is_none()
         && exchange.client().is_none()
         && is_as_sent(exchange)
-        && exchange.fields.iter().all(|field| !is_choosing(&field))
+        && exchange.fields.iter().all(|field| !is_choosing(field))
 }
 
 fn is_choosing(field: &Field<'_>) -> bool {

@@ -9,7 +9,7 @@
 mod encoder;
 pub(crate) mod file_source;
 mod filter;
-mod stream;
+pub(crate) mod stream;
 
 pub use encoder::encode_whole;
 pub use filter::CompressFilter;

@@ -216,7 +216,7 @@ impl Drop for EncodedStream {
 }
 
 /// Bytes in memory as a source.
-pub(super) struct BytesSource {
+pub(crate) struct BytesSource {
     pub bytes: Vec<u8>,
     pub taken: usize,
 }
@@ -238,7 +238,7 @@ impl BodyStream for BytesSource {
 }
 
 /// The body of a shared message as a source.
-pub(super) struct MessageSource {
+pub(crate) struct MessageSource {
     pub message: Rc<Message>,
     pub taken: usize,
 }
