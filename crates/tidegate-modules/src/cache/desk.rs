@@ -131,7 +131,13 @@ impl CacheDesk for CacheDirectory {
                     limit: figures.limit,
                     evicted: figures.evicted,
                 },
-                disks: kept.store.disk_figures().into_iter().map(disk_told).collect(),
+                disks: kept
+                    .store
+                    .disk_figures()
+                    .into_iter()
+                    .filter(|disk| !disk.is_closed)
+                    .map(disk_told)
+                    .collect(),
                 requests: kept.counts.requests(),
                 stored: figures.fills,
                 without_room: figures.refused + figures.passed_on,

@@ -18,6 +18,7 @@ mod source;
 mod verify;
 
 pub use directory::CacheDirectory;
+pub use tidegate_cache::disk::examine_way;
 
 use counts::{Counts, Event};
 use directory::Kept;
