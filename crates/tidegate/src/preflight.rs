@@ -234,7 +234,8 @@ impl Findings<'_> {
         for disk in cache_folders::of(settings) {
             let wrong = match disk.path.is_dir() {
                 true => cache_folders::can_be_used(&disk.path, identity.as_ref()),
-                false => may_make(&disk.path),
+                false => may_make(&disk.path)
+                    .and_then(|()| cache_folders::others_cannot_move(&disk.path, identity.as_ref())),
             };
             if let Err(why) = wrong {
                 let message = format!("nothing can be stored in the folder {}: {why}", disk.path.display());

@@ -73,8 +73,11 @@ fn orders_reach_the_stores() {
     let text = "listen \"127.0.0.1:0\"\nprocesses 2\nworkers 1\ncache \"main\" { memory \"4MiB\" }\n\
                 site { proxy \"http://127.0.0.1:9\"; cache \"main\" }\n";
     let mut server = Server::with_config(&folder, text);
+    let other = folder.path("other.kdl").display().to_string();
+    folder.write("other.kdl", text);
     for (arguments, code, said) in [
         (&["ls"][..], 0, "Nothing of that is stored."),
+        (&["verify", "--config", &other], 1, "nothing was done: this server has its settings from"),
         (&["show", "http://a.test/x"], 1, "Nothing is stored under this URL."),
         (&["purge", "--url", "http://a.test/x"], 0, "no response was found"),
         (&["purge", "--tag", "a", "--host", "a.test", "--soft"], 0, "no response was found"),

@@ -46,6 +46,8 @@ pub struct DiskFigures {
     pub faults: u64,
     /// Objects for which there was no room.
     pub no_room: u64,
+    /// The settings name it no more: see [`Disks::close`].
+    pub is_closed: bool,
     /// It is not known yet what is on the disk: see [`Disks::scan_step`].
     pub is_scanning: bool,
 }
@@ -58,6 +60,7 @@ impl Disk {
             return DiskFigures {
                 folder: self.folder.clone(),
                 trouble: claim_trouble(),
+                is_closed: self.is_closed.load(Relaxed),
                 trouble_since,
                 ..DiskFigures::default()
             };
@@ -86,6 +89,7 @@ impl Disk {
             broken: counts.broken.load(Relaxed),
             faults: counts.faults.load(Relaxed),
             no_room: counts.no_room.load(Relaxed),
+            is_closed: false,
             is_scanning: !volume.is_scanned.load(Relaxed),
         }
     }

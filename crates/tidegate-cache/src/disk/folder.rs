@@ -8,6 +8,7 @@
 //! FOLDER/slot-0/index-7          snapshot, see `journal`
 //! FOLDER/slot-0/journal-8        what has happened since
 //! FOLDER/slot-0/purges         what was purged, see `purges`
+//! FOLDER/slot-0/used           bytes that the slot takes, as its owner last counted
 //! FOLDER/slot-0/filling/         files that are written, where the file system knows no file without a name
 //! FOLDER/slot-0/a/3f/HASH-SERIAL objects; the folders are the first three digits of the hash
 //! ```
@@ -15,15 +16,17 @@
 //! Each server process takes the first slot that is free. While an upgrade's predecessor has them all, its successor waits.
 //! Nothing is ever deleted but files of these names below a slot.
 
+use super::ownership;
 use super::{Id, Trouble};
 use rustix::fs::{
-    AtFlags, CWD, Dir, FileType, FlockOperation, Mode, OFlags, flock, fstat, linkat, mkdirat, openat,
-    renameat, unlinkat,
+    AtFlags, CWD, Dir, FileType, FlockOperation, Mode, OFlags, Stat, flock, fstat, linkat, mkdirat, openat,
+    renameat, statat, unlinkat,
 };
-use rustix::io::{Errno, pread, pwrite};
+use rustix::io::{Errno, fcntl_dupfd_cloexec, pread, pwrite};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use tidegate_io::blocking::QueueKey;
 
 /// Says that a folder is ours.
@@ -34,6 +37,7 @@ pub(super) const FOLDERS: u16 = 4096;
 /// A slot's folder for files that are not complete.
 const FILLING: &str = "filling";
 const OWNER: &str = "owner";
+const USED: &str = "used";
 /// Bytes read of a marker or an owner.
 const SHORT_FILE: usize = 128;
 
@@ -59,8 +63,12 @@ impl Unnamed {
 #[derive(Debug)]
 pub(super) struct Slot {
     folder: OwnedFd,
+    /// That of all slots.
+    above: OwnedFd,
     owner: OwnedFd,
     pub(super) number: u16,
+    /// Another folder lies in the place of the one that this is in, or none.
+    pub(super) is_elsewhere: AtomicBool,
     /// It was made just now, so there is nothing in it.
     pub(super) is_new: bool,
 }
@@ -68,11 +76,12 @@ pub(super) struct Slot {
 /// Opens a folder of the settings: makes it where it is missing, and refuses it where something else is in it. Returns the
 /// seed of its hashes; a new folder gets `seed`.
 pub(super) fn open_folder(path: &Path, seed: u64) -> Result<(OwnedFd, u64), Trouble> {
+    ownership::examine_way(path, ownership::own_user())?;
     match mkdirat(CWD, path, FOLDER_MODE) {
         Ok(()) | Err(Errno::EXIST) => {}
         Err(error) => return Err(Trouble::system("cannot be made", error)),
     }
-    let folder = reopen(path).map_err(|error| Trouble::system("cannot be opened", error))?;
+    let folder = reopen(path)?;
     if let Some(seed) = read_seed(&folder)? {
         return Ok((folder, seed));
     }
@@ -94,9 +103,14 @@ pub(super) fn known_seed(path: &Path) -> Option<u64> {
     read_seed(&reopen(path).ok()?).ok()?
 }
 
-/// Opens a folder that is there.
-pub(super) fn reopen(path: &Path) -> rustix::io::Result<OwnedFd> {
-    openat(CWD, path, OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())
+/// Opens a folder that is there, if nobody else can change what is in it or put another in its place.
+pub(super) fn reopen(path: &Path) -> Result<OwnedFd, Trouble> {
+    let user = ownership::own_user();
+    ownership::examine_way(path, user)?;
+    let folder = openat(CWD, path, OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())
+        .map_err(|error| Trouble::system("cannot be opened", error))?;
+    ownership::examine(&folder, path, user)?;
+    Ok(folder)
 }
 
 /// Where the work of its disk belongs in the blocking pool.
@@ -113,11 +127,14 @@ pub(super) fn write_seed(folder: &OwnedFd, seed: u64) -> rustix::io::Result<()> 
 
 /// The seed in the marker; `None`: there is no marker.
 fn read_seed(folder: &OwnedFd) -> Result<Option<u64>, Trouble> {
-    let text = match read_short(folder, MARKER) {
-        Ok(text) => text,
+    let failed = |error| Trouble::system("has a file `tidegate-cache` that cannot be read", error);
+    let marker = match open_short(folder, MARKER) {
+        Ok(marker) => marker,
         Err(Errno::NOENT) => return Ok(None),
-        Err(error) => return Err(Trouble::system("has a file `tidegate-cache` that cannot be read", error)),
+        Err(error) => return Err(failed(error)),
     };
+    ownership::examine(&marker, MARKER, ownership::own_user())?;
+    let text = read_start(&marker).map_err(failed)?;
     let seed = text.trim_ascii_end().strip_prefix(MARKER_VERSION.as_bytes()).and_then(parse_hex);
     seed.map(|seed| Some(seed as u64)).ok_or(Trouble::Version)
 }
@@ -143,9 +160,7 @@ impl Slot {
     /// Takes the first slot below `slots` that nobody has, and empties it if its objects were hashed with another seed.
     pub(super) fn claim(folder: &OwnedFd, slots: u16, seed: u64) -> Result<Slot, Trouble> {
         for number in 0..slots.max(1) {
-            let claimed =
-                Slot::lock(folder, number).map_err(|error| Trouble::system("has no slot for us", error))?;
-            let Some(slot) = claimed else { continue };
+            let Some(slot) = Slot::lock(folder, number)? else { continue };
             let text = format!("{seed:016x}");
             let owner = read_short(&slot.folder, OWNER).unwrap_or_default();
             if owner != text.as_bytes() {
@@ -162,30 +177,34 @@ impl Slot {
         Err(Trouble::Owned)
     }
 
-    fn lock(folder: &OwnedFd, number: u16) -> rustix::io::Result<Option<Slot>> {
+    fn lock(folder: &OwnedFd, number: u16) -> Result<Option<Slot>, Trouble> {
+        let failed = |error| Trouble::system("has no slot for us", error);
         let name = format!("slot-{number}");
-        let is_new = make_folder(folder, &name)?;
-        let folder = open_subfolder(folder, &name)?;
-        let owner = openat(&folder, OWNER, OFlags::CREATE | OFlags::RDWR | OFlags::CLOEXEC, FILE_MODE)?;
+        let above = fcntl_dupfd_cloexec(folder, 0).map_err(failed)?;
+        let is_new = make_folder(folder, &name).map_err(failed)?;
+        let folder = open_subfolder(folder, &name).map_err(failed)?;
+        ownership::examine(&folder, &name, ownership::own_user())?;
+        let flags = OFlags::CREATE | OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let owner = openat(&folder, OWNER, flags, FILE_MODE).map_err(failed)?;
         match flock(&owner, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => Ok(Some(Slot { folder, owner, number, is_new })),
+            Ok(()) => {
+                Ok(Some(Slot { folder, above, owner, number, is_elsewhere: AtomicBool::new(false), is_new }))
+            }
             Err(Errno::WOULDBLOCK) => Ok(None),
-            Err(error) => Err(error),
+            Err(error) => Err(failed(error)),
         }
     }
 
     /// The slots beyond those that the settings know, which nobody owns any more: emptied. `true`: none is left.
-    pub(super) fn empty_surplus(folder: &OwnedFd, slots: u16) -> rustix::io::Result<bool> {
-        let is_surplus = |name: &Vec<u8>| {
-            let number = name.strip_prefix(b"slot-").and_then(|digits| std::str::from_utf8(digits).ok());
-            number.and_then(|digits| digits.parse::<u16>().ok()).filter(|number| *number >= slots.max(1))
-        };
+    pub(super) fn empty_surplus(folder: &OwnedFd, slots: u16) -> Result<bool, Trouble> {
+        let failed = |error| Trouble::system("cannot be emptied", error);
+        let is_surplus = |name: &Vec<u8>| slot_number(name).filter(|number| *number >= slots.max(1));
         let mut is_done = true;
-        for number in names(folder)?.iter().filter_map(is_surplus) {
+        for number in names(folder).map_err(failed)?.iter().filter_map(is_surplus) {
             match Slot::lock(folder, number)? {
                 Some(slot) => {
-                    slot.empty()?;
-                    unlinkat(&slot.folder, OWNER, AtFlags::empty())?;
+                    slot.empty().map_err(failed)?;
+                    unlinkat(&slot.folder, OWNER, AtFlags::empty()).map_err(failed)?;
                 }
                 None => is_done = false,
             }
@@ -199,9 +218,40 @@ impl Slot {
         self.folder.as_fd()
     }
 
-    /// Whether the folder was deleted while it was open.
+    /// Tells the owners of other slots what this one takes.
+    pub(super) fn note_used(&self, bytes: u64) -> rustix::io::Result<()> {
+        let flags = OFlags::CREATE | OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let file = openat(&self.folder, USED, flags, FILE_MODE)?;
+        write_all(&file, format!("{bytes:020}").as_bytes(), 0)
+    }
+
+    /// Bytes that the other slots take, as their owners have noted, or those who owned them last.
+    pub(super) fn used_by_others(&self) -> rustix::io::Result<u64> {
+        let names = names(&self.above)?;
+        let others =
+            names.iter().filter_map(|name| slot_number(name)).filter(|number| *number != self.number);
+        let used = others.map(|number| {
+            let slot = open_subfolder(&self.above, &format!("slot-{number}")).ok()?;
+            let noted = read_short(&slot, USED).ok()?;
+            std::str::from_utf8(&noted).ok()?.parse::<u64>().ok()
+        });
+        // One that has noted nothing holds nothing yet.
+        Ok(used.fold(0, |sum, used| sum.saturating_add(used.unwrap_or(0))))
+    }
+
+    /// Whether the folder of all slots lies where it was found.
+    pub(super) fn lies_at(&self, path: &Path) -> bool {
+        match (statat(CWD, path, AtFlags::empty()), fstat(&self.above)) {
+            (Ok(there), Ok(open)) => (there.st_dev, there.st_ino) == (open.st_dev, open.st_ino),
+            (Err(Errno::NOENT), _) => false,
+            // Nobody can tell.
+            _ => true,
+        }
+    }
+
+    /// Whether the folder was deleted or replaced while it was open.
     pub(super) fn has_vanished(&self) -> bool {
-        fstat(&self.folder).is_ok_and(|stat| stat.st_nlink == 0)
+        self.is_elsewhere.load(Relaxed) || fstat(&self.folder).is_ok_and(|stat| stat.st_nlink == 0)
     }
 
     /// A file to write an object into, beside where it will be.
@@ -269,7 +319,7 @@ impl Slot {
 
     /// Bytes that a folder of objects takes itself; 0 where there is none.
     pub(super) fn folder_size(&self, hash: u128) -> u64 {
-        let stat = rustix::fs::statat(&self.folder, folder_of(hash), AtFlags::SYMLINK_NOFOLLOW);
+        let stat = statat(&self.folder, folder_of(hash), AtFlags::SYMLINK_NOFOLLOW);
         stat.map_or(0, |stat| stat.st_blocks as u64 * 512)
     }
 
@@ -336,7 +386,7 @@ impl Slot {
             let _ = unlinkat(&self.folder, folder_path(folder), AtFlags::REMOVEDIR);
         }
         for name in names(&self.folder)? {
-            if [&b"index-"[..], b"journal-", b"purges"].iter().any(|ours| name.starts_with(ours)) {
+            if [&b"index-"[..], b"journal-", b"purges", b"used"].iter().any(|ours| name.starts_with(ours)) {
                 unlinkat(&self.folder, &name, AtFlags::empty())?;
             } else if name != OWNER.as_bytes() {
                 // Goes where nothing is left in it.
@@ -379,11 +429,22 @@ pub(super) fn read_full(file: impl AsFd, buffer: &mut [u8], at: u64) -> rustix::
 
 /// Length and bytes of the file system of a regular file.
 pub(super) fn size_of(file: impl AsFd) -> io::Result<(u64, u64)> {
-    let stat = fstat(file)?;
-    if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
-        return Err(io::Error::from(Errno::INVAL));
-    }
+    let stat = stat_file(file)?;
     Ok((stat.st_size as u64, stat.st_blocks as u64 * 512))
+}
+
+/// What the file system says of a regular file.
+pub(super) fn stat_file(file: impl AsFd) -> rustix::io::Result<Stat> {
+    let stat = fstat(file)?;
+    match FileType::from_raw_mode(stat.st_mode) {
+        FileType::RegularFile => Ok(stat),
+        _ => Err(Errno::INVAL),
+    }
+}
+
+fn slot_number(name: &[u8]) -> Option<u16> {
+    let digits = name.strip_prefix(b"slot-").and_then(|digits| std::str::from_utf8(digits).ok());
+    digits.and_then(|digits| digits.parse().ok())
 }
 
 /// The number of the folder of a hash.
@@ -436,10 +497,17 @@ fn make_folder(folder: &OwnedFd, name: &str) -> rustix::io::Result<bool> {
 }
 
 fn read_short(folder: &OwnedFd, name: &str) -> rustix::io::Result<Vec<u8>> {
+    read_start(&open_short(folder, name)?)
+}
+
+fn open_short(folder: &OwnedFd, name: &str) -> rustix::io::Result<OwnedFd> {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
-    let file = openat(folder, name, flags, Mode::empty())?;
+    openat(folder, name, flags, Mode::empty())
+}
+
+fn read_start(file: &OwnedFd) -> rustix::io::Result<Vec<u8>> {
     let mut bytes = vec![0; SHORT_FILE];
-    let count = read_full(&file, &mut bytes, 0)?;
+    let count = read_full(file, &mut bytes, 0)?;
     bytes.truncate(count);
     Ok(bytes)
 }

@@ -110,6 +110,9 @@ pub enum Damage {
     /// The name of the file is that of another object.
     #[error("the header is that of another object than the file is named for")]
     Identity,
+    /// Others may have written it.
+    #[error("the file belongs to another user, or others may write it")]
+    Owner,
     /// A piece was changed.
     #[error("the checksum of a piece does not fit")]
     Piece,

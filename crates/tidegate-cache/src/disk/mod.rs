@@ -29,26 +29,28 @@ mod inspect;
 mod journal;
 pub mod layout;
 mod object;
+mod ownership;
 mod purges;
 mod rewrite;
 mod scan;
 #[cfg(test)]
 mod tests;
+mod trouble;
 mod volume;
 
 pub use figures::DiskFigures;
 pub use fill::DiskFill;
 pub use layout::{Head, Header};
 pub use object::OpenObject;
+pub use ownership::{Exposed, examine_way};
+pub use trouble::{DiskError, Notice, Trouble};
 
 use index::{Leaving, Stored};
-use layout::{BootId, Damage};
+use layout::BootId;
 use purges::Admit;
-use rustix::io::Errno;
 use std::fmt;
-use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 use tidegate_io::blocking::QueueKey;
 use tidegate_io::locking::lock;
@@ -131,90 +133,6 @@ pub struct NewObject<'a> {
     pub now: i64,
 }
 
-/// Why there is no object, or none can be stored.
-#[derive(Debug, thiserror::Error)]
-pub enum DiskError {
-    /// There is no such object, or no such disk, any more.
-    #[error("the object is not there any more")]
-    Gone,
-    /// The file has another key of the same hash.
-    #[error("the object has another key of the same hash")]
-    OtherKey,
-    /// It was damaged, and is removed.
-    #[error("the object was damaged and is removed: {0}")]
-    Broken(#[from] Damage),
-    /// A piece that was asked for is not there, or the object is not complete.
-    #[error("a part of the object is missing")]
-    Missing,
-    /// Somebody else fills it.
-    #[error("the object is filled by somebody else")]
-    Busy,
-    /// Our own mistake: bytes beyond the end, or a position within a piece.
-    #[error("the bytes do not belong where they were to be written")]
-    Order,
-    /// Larger than the disk's limit, or its head is longer than [`layout::LONGEST_HEADER`].
-    #[error("the object is too large for the disk")]
-    TooLarge,
-    /// Everything that could go is in use.
-    #[error("the disk has no room: all that could go is in use")]
-    NoRoom,
-    /// The disk fails or is full.
-    #[error("the disk is out")]
-    Out,
-    /// This process lacks something: descriptors, memory.
-    #[error(transparent)]
-    System(#[from] io::Error),
-}
-
-/// Why a disk is not in use.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Trouble {
-    /// Something that is not ours is in the folder.
-    #[error("holds `{0}`, which is not of a cache; name a folder that is empty")]
-    Foreign(String),
-    /// Another version has written it, or the file `tidegate-cache` was changed.
-    #[error("was written by another version of Tidegate; empty it, or name another folder")]
-    Version,
-    /// All slots belong to other processes.
-    #[error("belongs to another process, which is waited for")]
-    Owned,
-    /// What the system says.
-    #[error("{what}: {error}")]
-    System {
-        /// What the folder is or does.
-        what: &'static str,
-        /// The error of the system.
-        error: Errno,
-    },
-}
-
-impl Trouble {
-    fn system(what: &'static str, error: Errno) -> Trouble {
-        Trouble::System { what, error }
-    }
-}
-
-/// Something that an operator has to be told, once.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Notice {
-    /// Which disk.
-    pub folder: PathBuf,
-    /// Why it is not in use; `None`: it is again.
-    pub trouble: Option<Trouble>,
-}
-
-impl fmt::Display for Notice {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let folder = self.folder.display();
-        match &self.trouble {
-            Some(trouble) => {
-                write!(f, "cache folder {folder} {trouble}; nothing is stored there until that has changed")
-            }
-            None => write!(f, "cache folder {folder} is in use"),
-        }
-    }
-}
-
 /// All disks of a cache.
 pub struct Disks {
     disks: Box<[Disk]>,
@@ -239,6 +157,8 @@ struct Disk {
     slots: u16,
     /// This process's share.
     size: AtomicU64,
+    /// The settings name it no more.
+    is_closed: AtomicBool,
     volume: RwLock<Option<Arc<Volume>>>,
     /// Known from the first time that it could be opened on.
     queue_key: OnceLock<QueueKey>,
@@ -292,6 +212,7 @@ impl Disks {
             folder: settings.folder.clone(),
             slots: settings.slots.max(1),
             size: AtomicU64::new(settings.size / u64::from(settings.slots.max(1))),
+            is_closed: AtomicBool::new(false),
             volume: RwLock::new(None),
             queue_key: OnceLock::new(),
             owed: Mutex::default(),
@@ -488,12 +409,28 @@ impl Disks {
         }
     }
 
-    /// Another size for a disk, bytes for all slots together. What is too much goes with the next ticks.
+    /// Lets go of a disk, so that it can be unmounted: what is known is written, and nothing on it is found any more. Should it be
+    /// taken again, it is emptied, since nobody told it what was removed meanwhile. Waits for the disk.
+    pub fn close(&self, disk: u16) {
+        let Some(at) = self.disks.get(usize::from(disk)) else { return };
+        let _claim = lock(&at.claim);
+        at.is_closed.store(true, Relaxed);
+        let Some(volume) = at.volume() else { return };
+        at.set_volume(None);
+        if volume.health() == Health::Well {
+            let _ = volume.save();
+        }
+        *lock(&at.owed) = Owed { hashes: Vec::new(), is_everything: true };
+    }
+
+    /// Another size for a disk, bytes for all slots together. What is too much goes with the next ticks. One that was closed is taken
+    /// again.
     pub fn set_size(&self, disk: u16, size: u64) {
         if let Some(disk) = self.disks.get(usize::from(disk)) {
             let share = size / u64::from(disk.slots);
             disk.size.store(share, Relaxed);
-            disk.with(|volume| lock(&volume.index).set_limit(share));
+            disk.with(|volume| volume.set_share(share));
+            disk.is_closed.store(false, Relaxed);
         }
     }
 
@@ -534,6 +471,10 @@ impl Disk {
 
     fn tick(&self, number: u16, now: i64, context: &Context) -> Option<Notice> {
         let mut claim = lock(&self.claim);
+        if self.is_closed.load(Relaxed) {
+            *claim = Claim { has_surplus: true, ..Claim::default() };
+            return None;
+        }
         let volume = self.volume();
         let is_well = volume.as_ref().is_some_and(|volume| volume.health() == Health::Well);
         if !is_well && claim.is_due(now) {
@@ -542,7 +483,8 @@ impl Disk {
                 Some(volume) if !volume.slot.has_vanished() => drop(volume.try_again()),
                 _ => {
                     self.set_volume(None);
-                    claim.trouble = self.take(number, context).err();
+                    claim.trouble =
+                        self.take(number, context).err().map(|trouble| trouble.within(&self.folder));
                 }
             }
         }
@@ -550,6 +492,7 @@ impl Disk {
         if let Some(volume) = &volume {
             match volume.health() {
                 Health::Well => {
+                    volume.examine_place(&self.folder);
                     volume.tick(self.size.load(Relaxed));
                     self.empty_surplus(&mut claim, volume);
                 }

@@ -3,8 +3,9 @@
 //! Called on threads that may wait. What is wrong with a file takes it out of the index and off the disk; whoever asked hears that
 //! there is nothing.
 
-use super::folder::{read_full, size_of, write_all};
+use super::folder::{read_full, stat_file, write_all};
 use super::layout::{self, Damage, ENTRY, Head, Header, PIECE};
+use super::ownership;
 use super::volume::{Holder, Volume};
 use super::{DiskEntry, DiskError, Id};
 use rustix::io::Errno;
@@ -45,8 +46,10 @@ fn open_file(volume: &Volume, id: Id, is_written: bool) -> Result<ReadFile, Disk
         error => volume.fault(error),
     };
     let file = volume.slot.open(id, is_written).map_err(failed)?;
-    let (length, _) =
-        size_of(&file).map_err(|error| failed(Errno::from_io_error(&error).unwrap_or(Errno::IO)))?;
+    let stat = stat_file(&file).map_err(failed)?;
+    if !ownership::is_own(&stat) {
+        return Err(DiskError::Broken(Damage::Owner));
+    }
     let bytes = read_header(&file).map_err(failed)?;
     let read = match layout::parse(&bytes) {
         // Somebody may have given it another head just now.
@@ -57,7 +60,7 @@ fn open_file(volume: &Volume, id: Id, is_written: bool) -> Result<ReadFile, Disk
     if header.hash != id.hash || header.serial != id.serial {
         return Err(DiskError::Broken(Damage::Identity));
     }
-    if length != layout::file_length(content, header.entity_length) {
+    if stat.st_size as u64 != layout::file_length(content, header.entity_length) {
         return Err(DiskError::Broken(Damage::Length));
     }
     Ok(ReadFile { file: Arc::new(file), bytes: read, content })

@@ -15,6 +15,7 @@ use super::scan::Scan;
 use super::{Context, DiskEntry, DiskError, Id, Trouble};
 use rustix::io::Errno;
 use std::os::fd::OwnedFd;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU16, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use tidegate_io::locking::lock;
@@ -27,7 +28,7 @@ const FREE_BYTES: u64 = 512 << 20;
 /// Bytes of the journal that wait at most.
 const PENDING: usize = 64 << 10;
 /// Blocks of files and folders that are always there.
-const FIXED_BLOCKS: u64 = 28;
+const FIXED_BLOCKS: u64 = 29;
 /// Folders whose bytes are asked for in a tick, after a start.
 const WEIGHED: u16 = 256;
 
@@ -57,6 +58,11 @@ pub(super) struct Volume {
     pub(super) disk: u16,
     pub(super) slot: Slot,
     pub(super) boot: Option<BootId>,
+    /// Of the folder, in the settings.
+    slots: u16,
+    /// Bytes that the other slots took when they were last asked about, and what they were told of this one.
+    others: AtomicU64,
+    noted: AtomicU64,
     /// The unit in which the file system gives out space, bytes.
     block: u64,
     pub(super) index: Mutex<Index>,
@@ -111,6 +117,9 @@ impl Volume {
             disk,
             slot,
             boot,
+            slots,
+            others: AtomicU64::new(0),
+            noted: AtomicU64::new(u64::MAX),
             block: stat.f_frsize.clamp(512, 1 << 20),
             index: Mutex::new(index),
             journal: Mutex::new(journal),
@@ -131,6 +140,8 @@ impl Volume {
         };
         volume.guess_folders();
         volume.settle(&lock(&volume.journal), 0);
+        volume.compare_with_others();
+        volume.set_share(limit);
         Ok(volume)
     }
 
@@ -463,6 +474,7 @@ impl Volume {
     pub(super) fn tick(&self, limit: u64) {
         let owed = std::mem::take(&mut *lock(&self.owed));
         self.delete(owed);
+        self.compare_with_others();
         self.keep_free(limit);
         self.weigh_folders();
         let (is_long, has_pending) = {
@@ -492,8 +504,36 @@ impl Volume {
                 return;
             }
         };
-        lock(&self.index).set_limit(limit);
+        self.set_share(limit);
         self.shrink();
+    }
+
+    /// Has a folder that was deleted or replaced be out, also while nothing is written: whoever opens its files finds none.
+    pub(super) fn examine_place(&self, folder: &Path) {
+        if !self.slot.lies_at(folder) {
+            self.slot.is_elsewhere.store(true, Relaxed);
+            self.fault(Errno::NOENT);
+        }
+    }
+
+    /// The limit is this share of the size, or what other slots leave of the whole: after a change of `processes` some have more than
+    /// their share until they have shrunk.
+    pub(super) fn set_share(&self, share: u64) {
+        let size = share.saturating_mul(u64::from(self.slots.max(1)));
+        let left = size.saturating_sub(self.others.load(Relaxed));
+        lock(&self.index).set_limit(share.min(left));
+    }
+
+    /// Notes what this slot takes and reads what the others do. It may be a second old: so long two that grow at once do not know of
+    /// each other.
+    fn compare_with_others(&self) {
+        let used = lock(&self.index).usage().sum();
+        if self.noted.load(Relaxed) != used && self.slot.note_used(used).is_ok() {
+            self.noted.store(used, Relaxed);
+        }
+        if let Ok(others) = self.slot.used_by_others() {
+            self.others.store(others, Relaxed);
+        }
     }
 
     /// Evicts, at most [`STEP`] objects, until the limit holds.

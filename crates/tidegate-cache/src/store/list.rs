@@ -4,6 +4,7 @@ use super::Store;
 use crate::entry::{Entry, StoredHead};
 use crate::figures::{Figures, Filter, Listed};
 use crate::purge::{MOST_TAGS, Standing};
+use smallvec::SmallVec;
 use std::sync::Arc;
 use tidegate_io::locking::lock;
 
@@ -44,6 +45,27 @@ impl Store {
             listed.extend(entries.into_iter().filter(|entry| entry.check() != Standing::Purged));
         }
         listed
+    }
+
+    /// Every entry that `is_meant` names, which must not call into the store.
+    pub(crate) fn entries_where(&self, is_meant: impl Fn(&Arc<Entry>) -> bool) -> Vec<Arc<Entry>> {
+        let mut found = Vec::new();
+        for shard in &self.shards {
+            let shard = lock(shard);
+            let all = shard.slots().flat_map(|slot| &slot.variants);
+            found.extend(all.filter(|entry| is_meant(entry)).cloned());
+        }
+        found
+    }
+
+    /// Takes out of the memory what is stored under a key; disks keep what they have.
+    pub(crate) fn forget_key(&self, key: &[u8]) {
+        let hashed = self.hashed(key);
+        let entries: SmallVec<[Arc<Entry>; 1]> = {
+            let mut shard = self.shard(&hashed);
+            shard.get(&hashed).map(|slot| slot.variants.clone()).unwrap_or_default()
+        };
+        entries.iter().for_each(|entry| self.unlink(entry));
     }
 }
 

@@ -1,18 +1,23 @@
 //! What operators are told of disks. Everything here waits for them.
 
-use crate::disk::{DiskEntry, DiskError};
+use crate::disk::{DiskEntry, DiskError, OpenObject};
 use crate::encoding::decode;
-use crate::entry::StoredHead;
+use crate::entry::{Entry, StoredHead};
 use crate::figures::Filter;
 use crate::purge::Standing;
 use crate::store::Store;
 use crate::store::lets_through;
+use std::collections::HashSet;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 /// Places of the index that are looked at each time.
 const PAGE: u32 = 256;
 /// Heads that are read for one list at most.
 const MOST_READ: usize = 50_000;
+
+/// Broken files without a readable header for which the memory is gone through once.
+const NAMELESS: usize = 256;
 
 /// A stored response that only a disk has.
 #[derive(Debug)]
@@ -55,25 +60,56 @@ impl Store {
     /// by now.
     pub fn verify_disks(&self, mut hear: impl FnMut(Verified, u64)) {
         let Some(tier) = self.tier.get() else { return };
+        // Of files whose header does not say whose they are: they are looked for together.
+        let mut nameless = HashSet::new();
         self.walk_disks(|object| {
             let path = tier.disks.path(object);
-            let read = tier.disks.inspect(object).and_then(|open| {
-                (0..open.pieces()).try_for_each(|piece| match open.compare_piece(piece) {
-                    Err(DiskError::Missing) => Ok(()),
-                    compared => compared,
-                })?;
-                Ok(open.pieces())
-            });
+            let (read, is_named) = match tier.disks.inspect(object) {
+                Ok(open) => (self.compare_pieces(&open), true),
+                Err(error) => (Err(error), false),
+            };
             let verified = match read {
                 Ok(pieces) => Verified::Sound(pieces),
                 // It has made room meanwhile.
                 Err(DiskError::Gone) => return true,
-                Err(DiskError::Broken(_)) => Verified::Broken(path),
+                Err(DiskError::Broken(_)) => {
+                    if !is_named {
+                        nameless.insert(object.id.hash);
+                    }
+                    Verified::Broken(path)
+                }
                 Err(error) => Verified::Unread(path, error),
             };
+            if nameless.len() >= NAMELESS {
+                self.forget_read_in(&mut nameless);
+            }
             hear(verified, tier.disks.figures().iter().map(|figures| figures.objects).sum());
             true
         });
+        self.forget_read_in(&mut nameless);
+    }
+
+    /// Compares all pieces that are there, and says how many pieces there are. What is broken is not served from memory either.
+    fn compare_pieces(&self, open: &OpenObject) -> Result<u64, DiskError> {
+        let compared = (0..open.pieces()).try_for_each(|piece| match open.compare_piece(piece) {
+            Err(DiskError::Missing) => Ok(()),
+            compared => compared,
+        });
+        if let Err(DiskError::Broken(_)) = compared {
+            self.forget_key(open.header().key);
+        }
+        compared.map(|()| open.pieces())
+    }
+
+    /// Takes out what came from files of these hashes.
+    fn forget_read_in(&self, hashes: &mut HashSet<u128>) {
+        let Some(tier) = self.tier.get() else { return };
+        if hashes.is_empty() {
+            return;
+        }
+        let is_meant = |entry: &Arc<Entry>| hashes.contains(&tier.hash(entry.key()));
+        self.entries_where(is_meant).iter().for_each(|entry| self.unlink(entry));
+        hashes.clear();
     }
 
     /// Every object that is there all the while, until `visit` says `false`.

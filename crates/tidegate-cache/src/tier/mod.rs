@@ -123,6 +123,20 @@ impl Store {
         }
     }
 
+    /// The disks in use whose folder `is_named` does not know. Touches no disk.
+    pub fn disks_beside(&self, is_named: impl Fn(&Path) -> bool) -> Vec<u16> {
+        let figures = self.disk_figures();
+        let is_beside = |figures: &DiskFigures| !figures.is_closed && !is_named(&figures.folder);
+        (0..).zip(&figures).filter(|(_, figures)| is_beside(figures)).map(|(disk, _)| disk).collect()
+    }
+
+    /// Lets go of a disk that the settings name no more, with the files that are open: see [`Disks::close`]. Waits for the disk.
+    pub fn close_disk(&self, disk: u16) {
+        let Some(tier) = self.tier.get() else { return };
+        tier.disks.close(disk);
+        self.close_files(tier);
+    }
+
     /// Once a second, for each disk: see [`Disks::tick`]. Returns what an operator has to be told. Waits for the disk.
     pub fn tend_disk(&self, disk: u16, now: i64) -> Option<Notice> {
         let tier = self.tier.get()?;

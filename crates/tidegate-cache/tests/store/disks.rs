@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 use tidegate_cache::disk::DiskSettings;
-use tidegate_cache::{Entry, Limits, Purge, Store, StoredHead, tag_mark};
+use tidegate_cache::{Entry, Limits, Purge, Store, StoredHead, Verified, tag_mark};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -362,4 +362,27 @@ fn so_many_purges_that_some_are_forgotten_take_what_they_were_about() {
     store.purge(&Purge::All, false, NOW);
     store.tend_disk(0, NOW);
     assert_eq!(store.disk_figures()[0].objects, 0);
+}
+
+/// By what is in memory, by a file that is open, and where the header itself does not say what the file was.
+#[test]
+fn what_is_found_broken_is_not_served_from_memory_either() {
+    for (name, at) in [("broken-pieces", 4096 + 10), ("broken-headers", 130)] {
+        let folder = Folder::new(name);
+        let store = folder.open(8 * MIB);
+        for size in [5000, 700_000] {
+            put(&store, &format!("/{size}"), &bytes(size as u64, size)).unwrap();
+        }
+        end(store);
+        let store = folder.open(8 * MIB);
+        let held: Vec<_> = [5000, 700_000].map(|size| get(&store, &format!("/{size}")).unwrap()).into();
+        folder.damage(|bytes| bytes[at] ^= 1);
+        let mut broken = 0;
+        store.verify_disks(|verified, _| broken += usize::from(matches!(verified, Verified::Broken(_))));
+        assert_eq!(broken, 2, "{name}");
+        for entry in &held {
+            let target = String::from_utf8(entry.key().to_vec()).unwrap();
+            assert!(get(&store, &target).is_none(), "{name}: {target} is served from what was read in");
+        }
+    }
 }

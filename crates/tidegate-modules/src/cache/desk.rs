@@ -133,7 +133,13 @@ impl CacheDesk for CacheDirectory {
                     returned: figures.returned.objects,
                     returned_bytes: figures.returned.bytes,
                 },
-                disks: kept.store.disk_figures().into_iter().map(disk_told).collect(),
+                disks: kept
+                    .store
+                    .disk_figures()
+                    .into_iter()
+                    .filter(|disk| !disk.is_closed)
+                    .map(disk_told)
+                    .collect(),
                 requests: kept.counts.requests(),
                 stored: figures.fills,
                 without_room: figures.refused + figures.passed_on,

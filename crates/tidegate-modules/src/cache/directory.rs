@@ -75,6 +75,7 @@ impl CacheDirectory {
             for disk in &cache.disks {
                 store.set_disk_size(&disk.path, disk.size);
             }
+            disks::close_unnamed(&store, cache);
         }
     }
 

@@ -5,6 +5,7 @@
 
 use super::{Attempt, Class, Finding, Shared};
 use std::future::{Future, poll_fn};
+use std::path::Path;
 use std::pin::pin;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering::Acquire, Ordering::Release};
@@ -170,6 +171,24 @@ async fn tend(store: Weak<Store>, disk: u16) {
             }
         }
         timer::after(TEND_EVERY).await;
+    }
+}
+
+/// Lets go of the disks that the settings name no more.
+pub(super) fn close_unnamed(store: &Arc<Store>, settings: &CacheStore) {
+    let is_named = |folder: &Path| settings.disks.iter().any(|disk| disk.path == folder);
+    for disk in store.disks_beside(is_named) {
+        let held = store.clone();
+        // Where it is not started, the next reload does it.
+        let _ = blocking::start(store.disk_queue(disk), move || {
+            held.close_disk(disk);
+            let folder = held.disk_figures().into_iter().nth(disk.into()).map(|figures| figures.folder);
+            let folder = folder.unwrap_or_default();
+            log::info(format_args!(
+                "cache folder {} is not in use any more: the settings do not name it",
+                folder.display()
+            ));
+        });
     }
 }
 

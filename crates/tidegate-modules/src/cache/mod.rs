@@ -20,6 +20,7 @@ mod source;
 mod verify;
 
 pub use directory::CacheDirectory;
+pub use tidegate_cache::disk::examine_way;
 
 use crate::gateway::via::Via;
 use counts::{Counts, Event};

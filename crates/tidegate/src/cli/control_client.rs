@@ -499,7 +499,7 @@ pub fn upgrade(arguments: &UpgradeArguments) -> Result<ExitCode> {
 }
 
 /// The settings file that the operator means: several servers may share a place for their control socket.
-fn named_config(server: &Server) -> Result<Option<PathBuf>> {
+pub(super) fn named_config(server: &Server) -> Result<Option<PathBuf>> {
     server.config.as_deref().map(in_one_line).transpose()
 }
 

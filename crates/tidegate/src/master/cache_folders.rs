@@ -15,6 +15,7 @@ use std::path::{Path, PathBuf};
 use tidegate_config::Settings;
 use tidegate_config::settings::CacheDisk;
 use tidegate_io::unanswered;
+use tidegate_modules::cache::examine_way;
 
 /// All of them.
 pub fn of(settings: &Settings) -> impl Iterator<Item = &CacheDisk> {
@@ -35,6 +36,7 @@ pub fn make(settings: &Settings, identity: Option<&Identity>) -> Vec<String> {
 
 fn make_one(path: &Path, identity: Option<&Identity>) -> Result<(), String> {
     unanswered::examine(path).map_err(|error| error.to_string())?;
+    others_cannot_move(path, identity)?;
     let said = |error: io::Error| error.to_string();
     match open_folder(path) {
         Ok(folder) => return take(path, &folder, identity),
@@ -72,6 +74,11 @@ fn take(path: &Path, folder: &OwnedFd, identity: Option<&Identity>) -> Result<()
     identity.map_or(Ok(()), |identity| users::may_write(path, identity))
 }
 
+/// Whom the server processes run as.
+fn user_of(identity: Option<&Identity>) -> u32 {
+    identity.map_or_else(|| geteuid().as_raw(), |identity| identity.uid)
+}
+
 /// Whose a folder is.
 #[derive(Debug, PartialEq, Eq)]
 enum Standing {
@@ -83,8 +90,7 @@ enum Standing {
 
 fn judge(path: &Path, folder: &OwnedFd, identity: Option<&Identity>) -> Result<Standing, String> {
     let there = fstat(folder).map_err(|error| error.to_string())?;
-    let own = geteuid().as_raw();
-    let user = identity.map_or(own, |identity| identity.uid);
+    let (own, user) = (geteuid().as_raw(), user_of(identity));
     if there.st_uid == user {
         return match there.st_mode & 0o022 {
             0 => Ok(Standing::Theirs),
@@ -107,7 +113,13 @@ fn judge(path: &Path, folder: &OwnedFd, identity: Option<&Identity>) -> Result<S
 /// Whether the server processes can use a folder that is there, or once [`make`] has given it to them; why not.
 pub fn can_be_used(path: &Path, identity: Option<&Identity>) -> Result<(), String> {
     let folder = open_folder(path).map_err(|error| io::Error::from(error).to_string())?;
-    judge(path, &folder, identity).map(drop)
+    judge(path, &folder, identity)?;
+    others_cannot_move(path, identity)
+}
+
+/// Whether nobody else can put another folder in the place of this one, there or not.
+pub fn others_cannot_move(path: &Path, identity: Option<&Identity>) -> Result<(), String> {
+    examine_way(path, user_of(identity)).map_err(|exposed| exposed.to_string())
 }
 
 fn is_empty(folder: &OwnedFd) -> bool {
@@ -150,6 +162,23 @@ mod tests {
         fs::write(folder.0.join("file"), "").unwrap();
         assert!(make_one(&folder.0.join("file"), None).is_err());
         assert!(make_one(&folder.0.join("file/cache"), None).is_err());
+    }
+
+    #[test]
+    fn a_folder_that_others_could_replace_is_not_used() {
+        let folder = Folder(std::env::temp_dir().join(format!("tidegate-cache-way-{}", std::process::id())));
+        let path = folder.0.join("way/cache");
+        assert_eq!(make_one(&path, None), Ok(()));
+        for (mode, is_used) in [(0o777, false), (0o775, false), (0o1777, true), (0o755, true)] {
+            fs::set_permissions(folder.0.join("way"), fs::Permissions::from_mode(mode)).unwrap();
+            for used in
+                [make_one(&path, None), can_be_used(&path, None), make_one(&folder.0.join("way/new"), None)]
+            {
+                assert_eq!(used.is_ok(), is_used, "{mode:o} {used:?}");
+                assert!(is_used || used.unwrap_err().contains("chmod go-w"));
+            }
+            let _ = fs::remove_dir(folder.0.join("way/new"));
+        }
     }
 
     #[test]

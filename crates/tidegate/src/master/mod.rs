@@ -481,6 +481,13 @@ impl Master {
                 Request::Reload { config: Some(other), .. } | Request::Stop { config: Some(other), .. },
                 responder,
             ) if !self.options.is_from(&other) => responder.send(self.not_meant(&other)),
+            Event::Order(Request::Of(config), responder) => {
+                responder.send(if self.options.is_from(&config) {
+                    Reply::ok("")
+                } else {
+                    self.not_meant(&config)
+                });
+            }
             Event::Order(Request::Reload { allows_loss, .. }, responder) => {
                 self.ask_for(Order::Reload { allows_loss, responder: Some(responder) });
             }

@@ -34,6 +34,52 @@ fn one_disk_fails_and_the_other_goes_on() {
 }
 
 #[test]
+fn a_disk_that_is_closed_is_let_go_of_and_comes_back_empty() {
+    let folder = Folder::new("closed");
+    let disks = folder.open(8 * MIB, BOOT);
+    put(&disks, 1, 5000);
+    disks.close(0);
+    let is_held = || {
+        fs::read_dir("/proc/self/fd")
+            .unwrap()
+            .flatten()
+            .any(|link| fs::read_link(link.path()).is_ok_and(|path| path.starts_with(&folder.0)))
+    };
+    assert!(!is_held(), "it could not be unmounted");
+    assert_eq!((disks.tick(0, NOW + RETRY), disks.place(1)), (None, None));
+    assert!(disks.figures()[0].is_closed && fetch(&disks, 1).is_none());
+    assert_eq!(fetch(&folder.open(8 * MIB, BOOT), 1), Some(content(1, 5000)), "what was known is written");
+    disks.set_size(0, 8 * MIB);
+    while disks.figures()[0].slot.is_none() {
+        disks.tick(0, NOW + RETRY);
+    }
+    assert_eq!(fetch(&disks, 1), None, "nobody told it what was removed meanwhile");
+}
+
+#[test]
+fn a_folder_that_is_replaced_is_noticed_while_nothing_is_written() {
+    let folder = Folder::new("replaced");
+    let disks = folder.open(8 * MIB, BOOT);
+    put(&disks, 1, 5000);
+    fs::rename(folder.0.join("cache"), folder.0.join("away")).unwrap();
+    fs::create_dir(folder.0.join("cache")).unwrap();
+    let notice = disks.tick(0, NOW + 1).unwrap();
+    assert!(notice.to_string().contains("has vanished"), "{notice}");
+    assert_eq!(fetch(&disks, 1), None);
+    assert_eq!(disks.tick(0, NOW + 1 + RETRY).unwrap().trouble, None);
+    put(&disks, 2, 5000);
+    assert_eq!(fetch(&disks, 2), Some(content(2, 5000)));
+    assert!(folder.0.join("cache/slot-0").exists());
+}
+
+#[test]
+fn what_is_forbidden_is_said_with_what_helps() {
+    let said = Trouble::system("cannot be opened", Errno::ACCESS).to_string();
+    assert!(said.contains("Permission denied") && said.contains("restart the server"), "{said}");
+    assert!(!Trouble::system("fails", Errno::IO).to_string().contains("restart"));
+}
+
+#[test]
 fn a_disk_that_is_full_is_still_read() {
     for error in [Errno::NOSPC, Errno::DQUOT, Errno::ROFS] {
         let folder = Folder::new(&format!("full-{}", error.raw_os_error()));
@@ -98,7 +144,9 @@ fn a_full_file_system_costs_objects_and_nothing_else() {
     let path = folder.0.join("cache");
     fs::create_dir(&path).unwrap();
     let mount = |arguments: &[&str]| Command::new(arguments[0]).args(&arguments[1..]).arg(&path).status();
-    if !mount(&["mount", "-t", "tmpfs", "-o", "size=2m", "tidegate"]).is_ok_and(|status| status.success()) {
+    if !mount(&["mount", "-t", "tmpfs", "-o", "size=2m,mode=700", "tidegate"])
+        .is_ok_and(|status| status.success())
+    {
         eprintln!("SKIPPED: no right to mount a file system");
         return;
     }

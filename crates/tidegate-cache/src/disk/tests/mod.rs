@@ -1,14 +1,16 @@
 //! The disk tier on a real file system: folders below the system's temporary one, each test with its own.
 
 mod damage;
+mod exposure;
 mod faults;
 mod journals;
 mod objects;
 mod restart;
 mod space;
 
-use super::layout::{BootId, PIECE};
+use super::layout::{BootId, Damage, PIECE};
 use super::*;
+use rustix::io::Errno;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 

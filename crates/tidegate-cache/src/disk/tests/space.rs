@@ -153,6 +153,41 @@ fn a_smaller_size_holds_after_some_ticks() {
     assert!(folder.used() <= 2 * MIB);
 }
 
+/// As after a reload that raises `processes`: the first slot is as full as it was to be alone.
+#[test]
+fn a_slot_takes_no_more_than_the_others_leave() {
+    let folder = Folder::new("others");
+    let settings = |slots| [DiskSettings { slots, ..folder.settings(8 * MIB) }];
+    let alone = Disks::open_under(&settings(1), NOW, BOOT, admit());
+    (0..400).for_each(|number| put(&alone, number, 50_000));
+    alone.tick(0, NOW + 1);
+    assert!(alone.figures()[0].used > 7 * MIB);
+    let second = Disks::open_under(&settings(2), NOW, BOOT, admit());
+    assert_eq!(second.figures()[0].slot, Some(1));
+    // What cannot be stored yet is not.
+    let fill = |disks: &Disks| (1000..1400).for_each(|number| drop(store(disks, number, 50_000)));
+    for second_on in 1..4 {
+        fill(&second);
+        assert!(folder.used() <= 8 * MIB, "{} on the disk", folder.used());
+        second.tick(0, NOW + second_on);
+    }
+    drop(alone);
+    let first = Disks::open_under(&settings(2), NOW, BOOT, admit());
+    assert_eq!(first.figures()[0].slot, Some(0));
+    fill(&second);
+    assert!(folder.used() <= 8 * MIB, "{} on the disk before the first has shrunk", folder.used());
+    for _ in 0..3 {
+        first.tick(0, NOW + 5);
+        second.tick(0, NOW + 5);
+    }
+    fill(&second);
+    let used = second.figures()[0].used;
+    assert!(
+        used > 3 * MIB && folder.used() <= 8 * MIB,
+        "{used}: the share is there once the first has shrunk"
+    );
+}
+
 #[test]
 fn an_index_of_a_million_objects_takes_96_bytes_each() {
     let mut index = index::Index::new(1 << 40);

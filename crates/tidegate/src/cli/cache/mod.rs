@@ -8,6 +8,7 @@ mod text;
 mod url;
 mod warm;
 
+use super::control_client::named_config;
 use super::control_socket::Server;
 use super::select::named;
 use super::{complain, print};
@@ -149,6 +150,10 @@ struct PurgeArguments {
 /// `tidegate cache`.
 pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     let server = &arguments.server;
+    // The usual control socket may be that of a server with other settings.
+    if let Some(config) = named_config(server)? {
+        server.ask_for(&Request::Of(config))?;
+    }
     match &arguments.action {
         Action::Ls(LsArguments { prefix, host, tag, store, most, json }) => {
             check_names(&[("host", host), ("tag", tag), ("store", store)])?;

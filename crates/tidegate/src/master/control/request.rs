@@ -61,6 +61,8 @@ pub enum Request {
     ReopenLogs,
     /// What the error log takes until the next reload.
     LogLevel(Level),
+    /// Nothing: whether the server has its settings from this file.
+    Of(PathBuf),
     /// Hand over to a new program.
     Upgrade {
         /// `None` is the one that was started.
@@ -127,6 +129,7 @@ impl Request {
             Request::ReopenLogs => "reopen-logs".into(),
             Request::LogLevel(level) => format!("log-level {level}"),
             Request::Stop { now, config } => line("stop", ("now", *now), ("of", config.as_deref())),
+            Request::Of(config) => format!("of {}", config.display()),
             Request::Upgrade { binary, allows_loss } => {
                 line("upgrade", ("allow-loss", *allows_loss), ("to", binary.as_deref()))
             }
@@ -195,6 +198,7 @@ impl Request {
                 let (now, config) = parse_order(rest, "now", "of")?;
                 Request::Stop { now, config }
             }
+            ("of", path) if !path.is_empty() => Request::Of(path.into()),
             ("upgrade", rest) => {
                 let (allows_loss, binary) = parse_order(rest, "allow-loss", "to")?;
                 Request::Upgrade { binary, allows_loss }
@@ -351,6 +355,7 @@ mod tests {
             Request::Reload { allows_loss: true, config: Some("/etc/of a/b.kdl".into()) },
             Request::Stop { now: false, config: None },
             Request::Stop { now: true, config: Some("/etc/b.kdl".into()) },
+            Request::Of("/etc/of a/b.kdl".into()),
             Request::Upgrade { binary: None, allows_loss: false },
             Request::Upgrade { binary: Some("/opt/a b/tidegate".into()), allows_loss: true },
         ] {

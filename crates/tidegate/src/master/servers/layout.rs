@@ -30,7 +30,7 @@ pub struct Layout {
     pub sealed: Option<(Vec<PathBuf>, Vec<Seen>)>,
     /// Where they may put what has to be complete before it is passed on; `None`: nowhere.
     pub spill: Option<PathBuf>,
-    /// Where they may store responses, with device and inode; none where nothing confines them.
+    /// Where they may store responses, with device and inode.
     pub caches: Vec<Seen>,
 }
 
@@ -61,7 +61,7 @@ impl Layout {
             readable: settings.sandbox.then(readable),
             sealed: None,
             spill: privileges::spill(settings),
-            caches: if settings.sandbox { caches() } else { Vec::new() },
+            caches: caches(),
         }
     }
 
