@@ -90,7 +90,7 @@ struct Waiting {
 
 /// A reader.
 struct Seat {
-    /// It has everything before this; while the content is not passed on this may lag behind.
+    /// It has everything before this; while the content is not passed on this may lag behind. `u64::MAX`: it wants nothing more.
     position: u64,
     waker: Option<Waker>,
 }
@@ -111,7 +111,7 @@ impl Waiting {
     }
 
     fn count(&self) -> usize {
-        self.readers.len() - self.free.len()
+        self.readers.iter().flatten().filter(|seat| seat.position < u64::MAX).count()
     }
 
     /// What all readers have.
@@ -241,7 +241,7 @@ impl Content {
         self.announced
     }
 
-    /// How many began to read before it was complete, and still do.
+    /// How many began to read before it was complete, and still want more of it.
     pub(crate) fn readers(&self) -> usize {
         lock(&self.waiting).count()
     }
@@ -299,7 +299,7 @@ impl Content {
         let filler = {
             let mut waiting = lock(&self.waiting);
             if let Some(seat) = waiting.seat(seat) {
-                seat.position = position;
+                seat.position = seat.position.max(position);
                 match &mut seat.waker {
                     Some(known) => known.clone_from(waker),
                     none => *none = Some(waker.clone()),
@@ -316,7 +316,7 @@ impl Content {
         let filler = {
             let mut waiting = lock(&self.waiting);
             if let Some(seat) = waiting.seat(seat) {
-                seat.position = position;
+                seat.position = seat.position.max(position);
             }
             waiting.filler.take()
         };

@@ -6,7 +6,9 @@ use crate::purge::{Purges, Standing};
 use crate::s3fifo::{Place, Queued, Uses};
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
+use std::sync::atomic::{
+    AtomicI64, AtomicU8, AtomicU32, AtomicU64, Ordering::Acquire, Ordering::Relaxed, Ordering::SeqCst,
+};
 use tidegate_http::FieldLines;
 use tidegate_http::cache::{Freshness, Varying};
 use xxhash_rust::xxh3::xxh3_64;
@@ -69,7 +71,7 @@ pub struct Entry {
     /// The number of the fetch that it came by.
     fetched: u64,
     purges: Arc<Purges>,
-    /// How many there had been when it was last looked at.
+    /// How many there had been when it was last looked at. Who sees the number sees what came of it.
     checked: AtomicU64,
     flags: AtomicU8,
     expired_at: AtomicI64,
@@ -143,6 +145,10 @@ impl Entry {
         &self.key
     }
 
+    pub(crate) fn shared_key(&self) -> Arc<[u8]> {
+        self.key.clone()
+    }
+
     /// When it was stored, Unix seconds.
     pub fn stored(&self) -> i64 {
         self.stored
@@ -158,7 +164,7 @@ impl Entry {
     /// Three loads, unless there was a purge since.
     #[inline]
     pub fn is_current(&self) -> bool {
-        (self.checked.load(Relaxed) == self.purges.count() || self.check() == Standing::Current)
+        (self.checked.load(Acquire) == self.purges.count() || self.check() == Standing::Current)
             && self.flags.load(SeqCst) == 0
     }
 
@@ -178,7 +184,7 @@ impl Entry {
     #[inline]
     pub(crate) fn check(&self) -> Standing {
         let count = self.purges.count();
-        if self.checked.load(Relaxed) != count {
+        if self.checked.load(Acquire) != count {
             self.look_at_purges(count);
         }
         match self.flags.load(SeqCst) {

@@ -9,7 +9,7 @@
 //! any more is read in again.
 //!
 //! Called by the handler that stands before applications, by the sandbox and by operators; used by the worker threads of a
-//! process together. It knows no socket and reads no clock: whoever calls says what time it is, in Unix seconds. What may be
+//! process together. It knows no socket and reads no clock, but for how long a disk takes: whoever calls says what time it is, in Unix seconds. What may be
 //! stored and how it may be used, `tidegate_http::cache` decides.
 //!
 //! Locks: those of a shard of the index, of the eviction queues, of a flight and of a content are never held together. That of the
@@ -45,4 +45,4 @@ pub use purge::{Purge, Purged, group_mark, tag_mark};
 pub use reader::Reader;
 pub use store::{CopyRoom, Found, Limits, Store, Swept, Unstorable};
 pub use stored_file::StoredFile;
-pub use tier::{DiskListed, OnDisk, Verified};
+pub use tier::{Awaited, DiskListed, OnDisk, Verified};

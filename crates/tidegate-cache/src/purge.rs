@@ -4,8 +4,8 @@
 //! purges there had been when its response was asked for, and compares for its own few hashes ([`Purges::standing`]) when
 //! there was a purge since it was last looked at. Once the sweeper has looked at every entry, what was noted before goes.
 //!
-//! The notes are bounded. Where they are full, a purge is of more than was asked for: a prefix of a shorter one or its host,
-//! anything else of all. Something purged in vain is fetched again; something kept in vain would be wrong.
+//! The notes are bounded. Where they are full, a purge is of more than was asked for: a prefix of a shorter one or its host, a URL
+//! of its host and of some few others (strangers can purge URLs, by requests that are not safe), anything else of all. Something purged in vain is fetched again; something kept in vain would be wrong.
 
 mod notes;
 
@@ -15,8 +15,12 @@ use std::sync::atomic::{AtomicU64, Ordering::Acquire, Ordering::Release};
 use std::sync::{PoisonError, RwLock, RwLockReadGuard};
 use xxhash_rust::xxh3::Xxh3;
 
-/// The most notes: 16,384 of about 80 bytes.
+/// The most notes: 16,384 of about 80 bytes, those of [`BUCKETS`] aside.
 const MOST_NOTES: usize = 16 * 1024;
+/// With so many notes, those of URLs are widened: any request that is not safe makes one, and the rest is for others.
+const MOST_URL_NOTES: usize = MOST_NOTES / 4 * 3;
+/// Hosts are put together in so many, each of which always has a note.
+const BUCKETS: u64 = 1024;
 /// The most lengths of prefixes that are told apart, each of which costs an entry a hash.
 const MOST_LENGTHS: usize = 32;
 /// The most tags of an entry that are looked at.
@@ -71,6 +75,7 @@ const GROUP: u64 = 2;
 const HOST: u64 = 3;
 const URL: u64 = 4;
 const PREFIX: u64 = 5;
+const BUCKET: u64 = 6;
 
 /// The same in every process: marks may be kept on a disk. Two that collide are purged together.
 fn hash(kind: u64, scope: &[u8], name: &[u8]) -> u64 {
@@ -79,6 +84,11 @@ fn hash(kind: u64, scope: &[u8], name: &[u8]) -> u64 {
     hasher.update(scope);
     hasher.update(name);
     hasher.digest()
+}
+
+/// Of a host, and of all others that are put together with it.
+fn bucket(host: &[u8]) -> u64 {
+    hash(BUCKET, &(hash(HOST, host, b"") % BUCKETS).to_le_bytes(), b"")
 }
 
 /// How an entry stands with purges.
@@ -159,7 +169,7 @@ impl Purges {
 
     /// Whether another purge would be widened.
     pub(crate) fn is_full(&self) -> bool {
-        self.notes().by_hash.len() >= MOST_NOTES
+        self.notes().by_hash.len() >= MOST_URL_NOTES
     }
 
     pub(crate) fn purge(&self, what: &Purge<'_>, is_soft: bool, now: i64) -> Purged {
@@ -191,6 +201,7 @@ impl Purges {
         head.tags.iter().take(MOST_TAGS).copied().for_each(&mut add);
         let (host, target) = (head.host.as_bytes(), head.target.as_bytes());
         add(hash(HOST, host, b""));
+        add(bucket(host));
         add(hash(URL, host, target));
         let lengths = notes.lengths.iter().map(|(length, _)| *length);
         lengths.filter_map(|length| target.get(..length)).for_each(|prefix| add(hash(PREFIX, host, prefix)));
@@ -219,7 +230,13 @@ impl Notes {
     fn note(&mut self, what: &Purge<'_>, number: u64) -> (&mut Note, bool) {
         let (wanted, is_widened) = match *what {
             Purge::All => return (&mut self.all, false),
-            Purge::Url { host, target } => (hash(URL, host.as_bytes(), target.as_bytes()), false),
+            Purge::Url { host, target } => {
+                let wanted = hash(URL, host.as_bytes(), target.as_bytes());
+                if self.by_hash.len() >= MOST_URL_NOTES && !self.by_hash.contains_key(&wanted) {
+                    return (self.by_hash.entry(bucket(host.as_bytes())).or_default(), true);
+                }
+                (wanted, false)
+            }
             Purge::Host(host) => (hash(HOST, host.as_bytes(), b""), false),
             Purge::Mark(mark) => (mark, false),
             Purge::Prefix { host, prefix } => self.note_prefix(host.as_bytes(), prefix.as_bytes(), number),

@@ -1,13 +1,14 @@
 //! The store: the index of what is there, and who fetches what is not.
 //!
 //! Here is what callers see; `room` finds room and has entries go for it, `sweep` takes out what was purged, `list` tells of
-//! what there is, `below` is where the disks come in.
+//! what there is. The disks are in `tier`.
 
 mod list;
 mod room;
 mod sweep;
 
 use crate::budget::{Budget, Reservation};
+use crate::content::Content;
 use crate::entry::Entry;
 use crate::figures::Counters;
 use crate::flight::{Flight, FlightCell, Join, Lead};
@@ -340,19 +341,24 @@ impl Store {
 
     /// Takes out what is older and for the same requests as an entry that a disk has now.
     pub(crate) fn supersede(&self, entry: &Arc<Entry>) {
-        self.unlink_where(entry, |other| {
+        self.unlink_where(entry.key(), |other| {
             other.id() < entry.id() && other.head().varying == entry.head().varying
         });
     }
 
     /// Takes out all that has the content of this entry.
     pub(crate) fn unlink(&self, entry: &Arc<Entry>) {
-        self.unlink_where(entry, |other| Arc::ptr_eq(other.content(), entry.content()));
+        self.unlink_content(entry.key(), entry.content());
         entry.give_up();
     }
 
-    fn unlink_where(&self, entry: &Arc<Entry>, is_meant: impl Fn(&Arc<Entry>) -> bool) {
-        let hashed = self.hashed(entry.key());
+    /// Takes out all under a key that has this content.
+    pub(crate) fn unlink_content(&self, key: &[u8], content: &Arc<Content>) {
+        self.unlink_where(key, |other| Arc::ptr_eq(other.content(), content));
+    }
+
+    fn unlink_where(&self, key: &[u8], is_meant: impl Fn(&Arc<Entry>) -> bool) {
+        let hashed = self.hashed(key);
         let mut outgoing = Outgoing::new();
         let emptied = {
             let mut shard = self.shard(&hashed);

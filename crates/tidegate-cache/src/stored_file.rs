@@ -1,9 +1,13 @@
 //! The content of an object on a disk, kept open for those who send it.
 
+use crate::content::Content;
 use crate::disk::OpenObject;
+use rustix::io::Errno;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use tidegate_io::blocking::{self, QueueKey};
+use tidegate_io::paged::FileOwner;
 
 /// An object whose pieces were verified, or need not be. Its bytes on the disk count until it is dropped: whoever has its
 /// descriptor keeps the content that this belongs to.
@@ -14,12 +18,21 @@ pub struct StoredFile {
     queue_key: QueueKey,
     offset: u64,
     len: u64,
+    /// It could not be read once.
+    has_failed: AtomicBool,
 }
 
 impl StoredFile {
     pub(crate) fn new(object: OpenObject, queue_key: QueueKey) -> StoredFile {
         let (offset, len) = (object.content_offset(), object.header().entity_length);
-        StoredFile { file: object.shared_file(), object: Some(object), queue_key, offset, len }
+        StoredFile {
+            file: object.shared_file(),
+            object: Some(object),
+            queue_key,
+            offset,
+            len,
+            has_failed: AtomicBool::new(false),
+        }
     }
 
     /// Bytes of the content.
@@ -38,9 +51,27 @@ impl StoredFile {
         &self.file
     }
 
+    /// Whether it can be read now, as far as is known: its disk is not out, and it never failed. Touches no disk.
+    pub fn is_readable(&self) -> bool {
+        !self.has_failed.load(Relaxed) && self.object.as_ref().is_some_and(OpenObject::is_readable)
+    }
+
     /// Where work with the file belongs in the blocking pool.
     pub fn queue_key(&self) -> QueueKey {
         self.queue_key
+    }
+}
+
+impl FileOwner for Content {
+    fn has_failed(&self, error: Errno) {
+        let Some(file) = self.file() else { return };
+        let Some(object) = &file.object else { return };
+        // Of this process, and not of the disk: the file is as good as before.
+        if !object.has_failed(error) || file.has_failed.swap(true, Relaxed) {
+            return;
+        }
+        let removal = object.removal();
+        let _ = blocking::start(file.queue_key, removal);
     }
 }
 

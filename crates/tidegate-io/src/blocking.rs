@@ -1,7 +1,7 @@
 //! A pool of threads for calls that may wait for a disk: cold look-ups, cold pages, directory scans.
 //!
-//! A worker hands over a closure and gets a future; the thread that ran it wakes the worker. The queue is
-//! bounded: beyond it a job is refused at once, and the request that wanted it is answered 503. Which job is
+//! A worker hands over a closure and gets a future; the thread that ran it wakes the worker. The queue of each
+//! device is bounded: beyond it a job is refused at once, and the request that wanted it is answered 503. Which job is
 //! next, so that one slow disk does not take all threads, is decided by `device_queues`.
 
 use crate::device_queues::DeviceQueues;
@@ -16,7 +16,7 @@ pub use crate::device_queues::QueueKey;
 
 /// Threads at most; started when there is work and none is free. One device alone gets half of them.
 const THREADS: usize = 64;
-/// Jobs waiting at most.
+/// Jobs of a device waiting at most: one that does not answer fills its own queue and nobody else's.
 const QUEUE: usize = 8192;
 
 /// The pool's queue is full.
@@ -25,7 +25,7 @@ pub struct Overloaded;
 
 impl std::fmt::Display for Overloaded {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("the pool for blocking calls has too many jobs waiting")
+        f.write_str("the pool for blocking calls has too many jobs of this disk waiting")
     }
 }
 
@@ -61,7 +61,7 @@ pub struct PoolFigures {
     pub waiting: usize,
     /// The most jobs that have waited.
     pub waiting_peak: usize,
-    /// Jobs that may wait.
+    /// Jobs of one device that may wait.
     pub waiting_limit: usize,
 }
 
@@ -161,7 +161,7 @@ fn with_outcome<T: Send + 'static>(job: impl FnOnce() -> T + Send + 'static) -> 
 impl Pool {
     fn submit(&'static self, queue_key: QueueKey, job: Job, most: usize) -> Result<(), Overloaded> {
         let mut state = lock(&self.state);
-        if state.queues.waiting() >= most || !self.has_a_thread(&mut state) {
+        if state.queues.waiting_for(queue_key.device) >= most || !self.has_a_thread(&mut state) {
             return Err(Overloaded);
         }
         state.queues.push(queue_key, job);
@@ -264,6 +264,15 @@ mod tests {
         let other =
             run_in(QueueKey { device: 2, file: 1 }, move || sender.send(())).expect("room in the queue");
         tidegate_testkit::receive(&done, "another device to be served");
-        drop((shut, other, stuck));
+        drop(other);
+        // Nor with as many as may wait.
+        let more: Vec<_> =
+            (0..QUEUE + THREADS).map_while(|_| run_in(QueueKey { device: 1, file: 1 }, || ()).ok()).collect();
+        assert!(more.len() < QUEUE);
+        let (sender, done) = mpsc::channel();
+        let other =
+            run_in(QueueKey { device: 2, file: 1 }, move || sender.send(())).expect("room in the queue");
+        tidegate_testkit::receive(&done, "another device to be served");
+        drop((shut, other, stuck, more));
     }
 }

@@ -42,6 +42,7 @@ pub(crate) struct DeviceQueues<J> {
 struct Device<J> {
     id: u64,
     running: usize,
+    waiting: usize,
     /// Files with jobs, the next one first.
     turns: VecDeque<u64>,
     jobs: HashMap<u64, VecDeque<J>>,
@@ -58,10 +59,14 @@ impl<J> DeviceQueues<J> {
         self.waiting
     }
 
+    /// Jobs of a device that have not been started.
+    pub(crate) fn waiting_for(&self, device: u64) -> usize {
+        self.devices.iter().find(|present| present.id == device).map_or(0, |device| device.waiting)
+    }
+
     /// Each device with its jobs that run and those that wait.
     pub(crate) fn devices(&self) -> impl Iterator<Item = (u64, usize, usize)> + '_ {
-        let waiting = |device: &Device<J>| device.jobs.values().map(VecDeque::len).sum();
-        self.devices.iter().map(move |device| (device.id, device.running, waiting(device)))
+        self.devices.iter().map(|device| (device.id, device.running, device.waiting))
     }
 
     /// Jobs that run.
@@ -75,10 +80,11 @@ impl<J> DeviceQueues<J> {
         let place =
             self.devices.iter().position(|device| device.id == queue_key.device).unwrap_or_else(|| {
                 let (turns, jobs) = (VecDeque::new(), HashMap::new());
-                self.devices.push_back(Device { id: queue_key.device, running: 0, turns, jobs });
+                self.devices.push_back(Device { id: queue_key.device, running: 0, waiting: 0, turns, jobs });
                 self.devices.len() - 1
             });
         let device = &mut self.devices[place];
+        device.waiting += 1;
         let jobs = device.jobs.entry(queue_key.file).or_default();
         if jobs.is_empty() {
             device.turns.push_back(queue_key.file);
@@ -95,6 +101,7 @@ impl<J> DeviceQueues<J> {
         let started = device.next();
         let id = device.id;
         device.running += 1;
+        device.waiting -= 1;
         self.devices.push_back(device); // the others come first now
         self.busy += 1;
         self.waiting -= 1;

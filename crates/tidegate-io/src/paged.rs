@@ -14,7 +14,6 @@ use crate::clock::monotonic_ns;
 use crate::file::{FileFd, Patience, read_at};
 use rustix::fs::{Advice, Mode, OFlags, fadvise};
 use rustix::io::Errno;
-use std::any::Any;
 use std::cell::RefCell;
 use std::io;
 use std::num::NonZeroU64;
@@ -47,8 +46,15 @@ pub struct PagedFile {
     owner: Option<Owner>,
 }
 
-/// What keeps a file open, and sees to it that the pool closes it.
-struct Owner(#[expect(dead_code, reason = "it is only held")] Arc<dyn Any + Send + Sync>);
+/// Who has a file open for all workers, and sees to it that the pool closes it.
+pub trait FileOwner: Send + Sync {
+    /// The file cannot be read. On any thread, and not to wait.
+    fn has_failed(&self, error: Errno);
+}
+
+/// What keeps a file open.
+#[derive(Clone)]
+struct Owner(Arc<dyn FileOwner>);
 
 impl std::fmt::Debug for Owner {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -98,11 +104,7 @@ impl PagedFile {
     }
 
     /// A file that somebody has open for all workers, and keeps open for as long as this has `owner`. Touches no disk.
-    pub fn shared_with(
-        fd: Arc<OwnedFd>,
-        queue_key: QueueKey,
-        owner: Arc<dyn Any + Send + Sync>,
-    ) -> PagedFile {
+    pub fn shared_with(fd: Arc<OwnedFd>, queue_key: QueueKey, owner: Arc<dyn FileOwner>) -> PagedFile {
         let _ = fadvise(&fd, 0, None, Advice::Random);
         PagedFile {
             fd: Some(fd),
@@ -182,9 +184,16 @@ impl PagedFile {
         }
         let reading = Arc::new(Reading::default());
         let (fd, job, is_memory) = (self.fd().clone(), reading.clone(), self.is_memory.clone());
+        let owner = self.owner.clone();
         let started = blocking::start(self.queue_key, move || {
             is_memory.get_or_init(|| has_no_disk(&fd));
-            job.finish(bring_in(&fd, start, end));
+            let result = bring_in(&fd, start, end);
+            // The file goes before who has it open for all.
+            drop(fd);
+            if let (Err(error), Some(owner)) = (result, &owner) {
+                owner.0.has_failed(error);
+            }
+            job.finish(result);
         });
         if started.is_err() {
             return Poll::Ready(Ok(end)); // without a single thread in the pool, waiting here is what is left
@@ -204,7 +213,12 @@ impl PagedFile {
                 // Behind the end of a file that was cut short there is nothing to wait for.
                 Ok(_) => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
-                Err(error) => return Err(error),
+                Err(error) => {
+                    if let (Some(owner), Some(errno)) = (&self.owner, Errno::from_io_error(&error)) {
+                        owner.0.has_failed(errno);
+                    }
+                    return Err(error);
+                }
             }
         }
         Ok(true)

@@ -10,10 +10,12 @@
 use super::{DiskEntry, Id};
 use crate::s3fifo::{Place, Queued, Returned, S3Fifo, Uses};
 use hashbrown::hash_map::Entry;
-use hashbrown::{DefaultHashBuilder, HashMap, HashTable};
+use hashbrown::{DefaultHashBuilder, HashMap, HashSet, HashTable};
 
 /// Fills in a row that find only objects that are open, before one is refused.
 const EVICTION_TRIES: usize = 16;
+/// Withdrawals that are remembered for a scan: about 10 MiB. Beyond, nothing that it finds is taken in.
+const MOST_WITHDRAWN: usize = 262_144;
 
 /// An object: what is known of it without its file.
 #[derive(Debug)]
@@ -100,8 +102,22 @@ pub(super) struct Index {
     queues: S3Fifo<Item>,
     table: HashTable<u32>,
     opened: HashMap<Id, Opened, DefaultHashBuilder>,
+    /// Taken out, and not unlinked yet.
+    leaving: HashSet<Id, DefaultHashBuilder>,
+    /// `None`: it is known what the disk holds.
+    unwanted: Option<Unwanted>,
     usage: Usage,
     limit: u64,
+}
+
+/// What a scan may find and must not take in.
+#[derive(Debug, Default)]
+struct Unwanted {
+    /// What the journal says was deleted: a power cut may have brought it back.
+    removed: HashSet<Id, DefaultHashBuilder>,
+    /// Keys that were withdrawn since, all of them or one variant: what the index does not know of these is older.
+    withdrawn: HashSet<(u128, Option<u32>), DefaultHashBuilder>,
+    is_everything: bool,
 }
 
 impl Index {
@@ -110,6 +126,8 @@ impl Index {
             queues: S3Fifo::new(limit),
             table: HashTable::new(),
             opened: HashMap::default(),
+            leaving: HashSet::default(),
+            unwanted: None,
             usage: Usage::default(),
             limit,
         }
@@ -138,7 +156,49 @@ impl Index {
 
     /// Bytes of memory that the index has.
     pub(super) fn memory(&self) -> usize {
-        self.queues.memory() + self.table.allocation_size() + self.opened.allocation_size()
+        let unwanted = self.unwanted.as_ref();
+        let unwanted =
+            unwanted.map_or(0, |all| all.removed.allocation_size() + all.withdrawn.allocation_size());
+        self.queues.memory()
+            + self.table.allocation_size()
+            + self.opened.allocation_size()
+            + self.leaving.allocation_size()
+            + unwanted
+    }
+
+    /// It has to be found out what the disk holds, these objects aside.
+    pub(super) fn is_to_be_scanned(&mut self, removed: &[Id]) {
+        let removed = removed.iter().copied().collect();
+        self.unwanted = Some(Unwanted { removed, ..Unwanted::default() });
+    }
+
+    /// It is known now.
+    pub(super) fn has_been_scanned(&mut self) {
+        self.unwanted = None;
+    }
+
+    /// What of this key, or this variant of it, a scan has still to find is worth nothing.
+    pub(super) fn withdraw(&mut self, hash: u128, variant: Option<u32>) {
+        let Some(unwanted) = &mut self.unwanted else { return };
+        if unwanted.withdrawn.len() < MOST_WITHDRAWN {
+            unwanted.withdrawn.insert((hash, variant));
+        } else {
+            unwanted.is_everything = true;
+        }
+    }
+
+    /// Whether an object that the index does not know was withdrawn.
+    pub(super) fn was_withdrawn(&self, hash: u128, variant: u32) -> bool {
+        self.unwanted.as_ref().is_some_and(|unwanted| {
+            unwanted.is_everything
+                || unwanted.withdrawn.contains(&(hash, None))
+                || unwanted.withdrawn.contains(&(hash, Some(variant)))
+        })
+    }
+
+    /// Whether the journal says that an object was deleted.
+    pub(super) fn was_removed(&self, id: Id) -> bool {
+        self.unwanted.as_ref().is_some_and(|unwanted| unwanted.removed.contains(&id))
     }
 
     /// Calls `visit` with each object of this key.
@@ -247,9 +307,9 @@ impl Index {
         self.queues.get_mut(place)
     }
 
-    /// A scan has come across its file; whether the index knows it.
+    /// A scan has come across its file; whether the index knows it, or has known it and waits for its file to go.
     pub(super) fn has_seen(&mut self, id: Id) -> bool {
-        self.find_mut(id).map(|item| item.is_seen = true).is_some()
+        self.leaving.contains(&id) || self.find_mut(id).map(|item| item.is_seen = true).is_some()
     }
 
     /// Objects among these places whose file no scan has found.
@@ -292,8 +352,7 @@ impl Index {
     /// Takes an object out. Its bytes count until its file is unlinked, and closed.
     pub(super) fn remove(&mut self, id: Id) -> Option<Leaving> {
         let size = self.take(id)?;
-        self.usage.leaving += size;
-        Some(Leaving { id, size })
+        Some(self.leave(id, size))
     }
 
     /// Takes out the object that is to go next. One that somebody has open gives no room, and stays.
@@ -312,13 +371,19 @@ impl Index {
         if let Ok(entry) = self.table.find_entry(item.hash[0], is_empty) {
             entry.remove();
         }
+        Some(self.leave(item.id(), size))
+    }
+
+    fn leave(&mut self, id: Id, size: u64) -> Leaving {
         self.usage.leaving += size;
-        Some(Leaving { id: item.id(), size })
+        self.leaving.insert(id);
+        Leaving { id, size }
     }
 
     /// Its file is unlinked.
     pub(super) fn has_left(&mut self, leaving: Leaving) {
         self.usage.leaving -= leaving.size;
+        self.leaving.remove(&leaving.id);
         if let Some(opened) = self.opened.get_mut(&leaving.id) {
             self.usage.lingering += leaving.size;
             *opened.unlinked.get_or_insert(0) += leaving.size;

@@ -13,8 +13,9 @@
 //! - Nothing is synchronised with `fsync`: a cache may lose objects, and must not slow down for those it keeps.
 //! - The index is read from a snapshot and a journal (`journal`), or found by a scan (`scan`) while
 //!   look-ups already go by the path that derives from the hash.
-//! - What was removed is gone from the index at once, and from the disk before the call returns. A purge that is less than some
-//!   seconds old can be undone by a power cut, and by nothing else.
+//! - What was removed is gone from the index at once, and from the disk before the call returns. What was withdrawn
+//!   ([`Disks::withdraw`]) is deleted with the next tick: a process that is killed before comes back with it. A power cut
+//!   can bring back what was deleted some seconds ago; where the journal has come through, it is deleted anew.
 //!
 //! What was purged is noted in each slot ([`Disks::note_purges`]), since no purge looks at an object: a folder without its notes is emptied
 //! before it is used.
@@ -48,6 +49,7 @@ pub use trouble::{DiskError, Notice, Trouble};
 use index::{Leaving, Stored};
 use layout::BootId;
 use purges::Admit;
+use std::collections::HashSet;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::Relaxed};
@@ -133,6 +135,11 @@ pub struct NewObject<'a> {
     pub now: i64,
 }
 
+/// The seed that keys are hashed with in a folder; `None`: it has none. Waits for the disk.
+pub fn known_seed(folder: &Path) -> Option<u64> {
+    folder::known_seed(folder)
+}
+
 /// All disks of a cache.
 pub struct Disks {
     disks: Box<[Disk]>,
@@ -181,7 +188,8 @@ struct Claim {
 /// What was removed while a disk was not there.
 #[derive(Debug, Default)]
 struct Owed {
-    hashes: Vec<u128>,
+    /// As for [`Disks::withdraw`].
+    withdrawn: HashSet<(u128, Option<u32>)>,
     is_everything: bool,
 }
 
@@ -202,12 +210,33 @@ impl Disks {
     }
 
     fn open_under(settings: &[DiskSettings], now: i64, boot: Option<BootId>, admit: Box<Admit>) -> Disks {
-        let mut seed = fastrand::u64(..);
         // The first folder that has a seed gives it to all.
-        let is_known = |settings: &DiskSettings| folder::known_seed(&settings.folder);
-        if let Some(known) = settings.iter().find_map(is_known) {
-            seed = known;
+        let seed = settings.iter().find_map(|settings| known_seed(&settings.folder));
+        let disks = Disks::unopened(settings, seed, boot, admit);
+        for number in 0..disks.count() {
+            disks.tick(number, now);
         }
+        // What is wrong at the start is said by the first tick.
+        disks.disks.iter().for_each(|disk| lock(&disk.claim).said = None);
+        disks
+    }
+
+    /// As [`Disks::open_with`], where each folder is taken by the first [`Disks::tick`] of its disk. `seed` is one that a folder
+    /// has ([`known_seed`]); `None`: none of them has one. Touches no disk.
+    pub fn below(
+        settings: &[DiskSettings],
+        seed: Option<u64>,
+        admit: impl Fn(&[u8]) -> Option<Vec<u8>> + Send + Sync + 'static,
+    ) -> Disks {
+        Disks::unopened(settings, seed, read_boot_id(), Box::new(admit))
+    }
+
+    fn unopened(
+        settings: &[DiskSettings],
+        seed: Option<u64>,
+        boot: Option<BootId>,
+        admit: Box<Admit>,
+    ) -> Disks {
         let disk = |settings: &DiskSettings| Disk {
             folder: settings.folder.clone(),
             slots: settings.slots.max(1),
@@ -219,14 +248,8 @@ impl Disks {
             claim: Mutex::new(Claim { has_surplus: true, ..Claim::default() }),
             trouble_since: AtomicI64::new(0),
         };
-        let context = Context { seed, boot, admit };
-        let disks = Disks { disks: settings.iter().map(disk).collect(), context };
-        for number in 0..disks.count() {
-            disks.tick(number, now);
-        }
-        // What is wrong at the start is said by the first tick.
-        disks.disks.iter().for_each(|disk| lock(&disk.claim).said = None);
-        disks
+        let context = Context { seed: seed.unwrap_or_else(|| fastrand::u64(..)), boot, admit };
+        Disks { disks: settings.iter().map(disk).collect(), context }
     }
 
     /// What keys have to be hashed with, so that what an earlier process has stored is found.
@@ -269,9 +292,12 @@ impl Disks {
 
     /// Whether [`Disks::probe`] may find what [`Disks::look_up`] does not. Touches no disk.
     pub fn may_probe(&self) -> bool {
-        let is_scanning =
-            |volume: &Volume| volume.health() != Health::Out && !volume.is_scanned.load(Relaxed);
-        self.disks.iter().any(|disk| disk.with(is_scanning).unwrap_or(false))
+        self.disks.iter().any(Disk::may_probe)
+    }
+
+    /// The same of one disk.
+    pub fn may_probe_on(&self, disk: u16) -> bool {
+        self.disks.get(usize::from(disk)).is_some_and(Disk::may_probe)
     }
 
     /// Looks for objects of a key on a disk that is still scanned. Waits for the disk.
@@ -351,7 +377,11 @@ impl Disks {
     /// Takes the objects of a key, or the one of a variant, out of the index at once; their files go with the next tick. Touches no disk.
     pub fn withdraw(&self, hash: u128, variant: Option<u32>) {
         for disk in &self.disks {
-            disk.with(|volume| volume.withdraw(hash, variant));
+            if disk.with(|volume| volume.withdraw(hash, variant)).is_none() {
+                lock(&disk.owed).add(hash, variant);
+                // Should it have come in between.
+                disk.with(|volume| volume.withdraw(hash, variant));
+            }
         }
     }
 
@@ -420,7 +450,7 @@ impl Disks {
         if volume.health() == Health::Well {
             let _ = volume.save();
         }
-        *lock(&at.owed) = Owed { hashes: Vec::new(), is_everything: true };
+        *lock(&at.owed) = Owed { withdrawn: HashSet::new(), is_everything: true };
     }
 
     /// Another size for a disk, bytes for all slots together. What is too much goes with the next ticks. One that was closed is taken
@@ -437,6 +467,14 @@ impl Disks {
     /// What each disk holds and does. Touches no disk.
     pub fn figures(&self) -> Vec<DiskFigures> {
         self.disks.iter().map(Disk::figures).collect()
+    }
+
+    /// A disk fails.
+    #[cfg(test)]
+    pub(crate) fn fail(&self, disk: u16) {
+        if let Some(volume) = self.volume(disk) {
+            volume.fault(rustix::io::Errno::IO);
+        }
     }
 
     fn volume(&self, disk: u16) -> Option<Arc<Volume>> {
@@ -456,6 +494,11 @@ impl Disk {
     fn with<T>(&self, look: impl FnOnce(&Volume) -> T) -> Option<T> {
         let volume = self.volume.read().unwrap_or_else(PoisonError::into_inner);
         volume.as_deref().map(look)
+    }
+
+    fn may_probe(&self) -> bool {
+        let may = |volume: &Volume| volume.health() != Health::Out && !volume.is_scanned.load(Relaxed);
+        self.with(may).unwrap_or(false)
     }
 
     fn volume(&self) -> Option<Arc<Volume>> {
@@ -536,8 +579,8 @@ impl Disk {
         if owed.is_everything {
             volume.clear();
         }
-        for hash in owed.hashes {
-            volume.forget(hash);
+        for (hash, variant) in owed.withdrawn {
+            volume.withdraw(hash, variant);
         }
     }
 
@@ -553,7 +596,7 @@ impl Disk {
     /// Takes all objects of a key out of the index, to be deleted, or notes that they have to be.
     fn take_out(&self, hash: u128) -> Option<(Arc<Volume>, Vec<Leaving>)> {
         let Some(volume) = self.volume() else {
-            lock(&self.owed).add(hash);
+            lock(&self.owed).add(hash, None);
             return None;
         };
         let leaving = volume.take_out(hash);
@@ -570,11 +613,11 @@ impl Claim {
 }
 
 impl Owed {
-    fn add(&mut self, hash: u128) {
-        if self.hashes.len() < MOST_OWED {
-            self.hashes.push(hash);
+    fn add(&mut self, hash: u128, variant: Option<u32>) {
+        if self.withdrawn.len() < MOST_OWED {
+            self.withdrawn.insert((hash, variant));
         } else {
-            *self = Owed { hashes: Vec::new(), is_everything: true };
+            *self = Owed { withdrawn: HashSet::new(), is_everything: true };
         }
     }
 }

@@ -6,7 +6,7 @@
 use super::folder::{read_full, stat_file, write_all};
 use super::layout::{self, Damage, ENTRY, Head, Header, PIECE};
 use super::ownership;
-use super::volume::{Holder, Volume};
+use super::volume::{Health, Holder, Volume};
 use super::{DiskEntry, DiskError, Id};
 use rustix::io::Errno;
 use std::ops::Range;
@@ -53,7 +53,10 @@ fn open_file(volume: &Volume, id: Id, is_written: bool) -> Result<ReadFile, Disk
     let bytes = read_header(&file).map_err(failed)?;
     let read = match layout::parse(&bytes) {
         // Somebody may have given it another head just now.
-        Err(Damage::Checksum) => read_header(&file).map_err(failed)?,
+        Err(Damage::Checksum) => {
+            let _rewriting = lock(&volume.rewriting);
+            read_header(&file).map_err(failed)?
+        }
         _ => bytes,
     };
     let (header, content) = layout::parse(&read)?;
@@ -172,6 +175,24 @@ impl OpenObject {
     /// The same, for who keeps the object as long as that.
     pub fn shared_file(&self) -> Arc<OwnedFd> {
         self.read.file.clone()
+    }
+
+    /// Whether its disk is read. Touches no disk.
+    pub(crate) fn is_readable(&self) -> bool {
+        self.volume().health() != Health::Out
+    }
+
+    /// The file could not be read by whoever sends it; whether that is the disk's fault.
+    pub(crate) fn has_failed(&self, error: Errno) -> bool {
+        matches!(self.volume().fault(error), DiskError::Out)
+    }
+
+    /// What takes it off its disk. Waits for the disk.
+    pub(crate) fn removal(&self) -> impl FnOnce() + Send + 'static {
+        let (volume, id) = (self.volume().clone(), self.holder.id);
+        move || {
+            volume.remove(id);
+        }
     }
 
     /// Which object of its disk it is.

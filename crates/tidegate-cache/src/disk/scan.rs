@@ -6,22 +6,25 @@
 use super::folder::{FOLDERS, folder_number, parse_name};
 use super::volume::{STEP, Volume};
 use super::{DiskError, Id};
-use hashbrown::HashSet;
 use rustix::fs::Dir;
 use std::sync::atomic::Ordering::Relaxed;
 use tidegate_io::locking::lock;
+
+/// A folder is begun anew so often; then a file that cannot be read is left out, so that the scan comes to its end.
+const MOST_FAILURES: u8 = 3;
 
 /// How far a scan has come.
 pub(super) struct Scan {
     folder: u16,
     listing: Option<Dir>,
-    /// What the journal says was deleted: a power cut may have brought it back.
-    removed: HashSet<Id>,
+    /// How often this folder was begun anew since the disk has failed there.
+    failures: u8,
     /// Places of the index from here on are still to be compared with what was found, once all folders are read.
     place: u32,
 }
 
 /// What a scan has come across.
+#[derive(Clone, Copy)]
 enum Step {
     Object(Id),
     /// The end of a folder.
@@ -31,8 +34,16 @@ enum Step {
 }
 
 impl Scan {
-    pub(super) fn new(removed: &[Id]) -> Scan {
-        Scan { folder: 0, listing: None, removed: removed.iter().copied().collect(), place: 0 }
+    pub(super) fn new() -> Scan {
+        Scan { folder: 0, listing: None, failures: 0, place: 0 }
+    }
+
+    /// The disk has failed within a folder: all of it is looked at again, unless it fails there each time.
+    fn has_failed(&mut self) {
+        if self.failures < MOST_FAILURES {
+            self.failures += 1;
+            self.listing = None;
+        }
     }
 
     fn next(&mut self, volume: &Volume) -> rustix::io::Result<Step> {
@@ -49,6 +60,7 @@ impl Scan {
             None => {
                 self.listing = None;
                 self.folder += 1;
+                self.failures = 0;
                 Ok(Step::Folder(self.folder - 1))
             }
         }
@@ -61,14 +73,19 @@ impl Volume {
         let mut guard = lock(&self.scan);
         let Some(scan) = guard.as_mut() else { return Ok(true) };
         for _ in 0..most.max(1) {
-            match scan.next(self).map_err(|error| self.fault(error))? {
-                Step::Object(id) => self.come_across(scan, id)?,
+            let step = scan.next(self).map_err(|error| self.fault(error));
+            let step = step.and_then(|step| match step {
+                Step::Object(id) => self.come_across(id).map(|()| step),
+                other => Ok(other),
+            });
+            match step.inspect_err(|_| scan.has_failed())? {
+                Step::Object(_) | Step::Something => {}
                 Step::Folder(number) => self.weigh_folder(u128::from(number) << 116),
-                Step::Something => {}
                 Step::End => {
                     if self.forget_unseen(scan) {
                         *guard = None;
                         self.is_scanned.store(true, Relaxed);
+                        lock(&self.index).has_been_scanned();
                     }
                     break;
                 }
@@ -84,30 +101,35 @@ impl Volume {
         Ok(is_done)
     }
 
-    /// Looks on the disk for objects of a key that the index does not know. Only while a scan is not done.
+    /// Looks on the disk for objects of a key that the index does not know. Only while a scan is not done, which it does not wait for.
     pub(super) fn probe(&self, hash: u128) -> Result<(), DiskError> {
-        let mut guard = lock(&self.scan);
-        let Some(scan) = guard.as_mut() else { return Ok(()) };
+        if self.is_scanned.load(Relaxed) {
+            return Ok(());
+        }
         let listing = self.slot.list(folder_number(hash)).map_err(|error| self.fault(error))?;
         let Some(mut listing) = listing else { return Ok(()) };
         while let Some(found) = listing.read() {
             let found = found.map_err(|error| self.fault(error))?;
             if let Some(id) = parse_name(found.file_name().to_bytes()).filter(|id| id.hash == hash) {
-                self.come_across(scan, id)?;
+                self.come_across(id)?;
             }
         }
         Ok(())
     }
 
-    fn come_across(&self, scan: &mut Scan, id: Id) -> Result<(), DiskError> {
+    fn come_across(&self, id: Id) -> Result<(), DiskError> {
         if lock(&self.index).has_seen(id) {
             return Ok(());
         }
         self.wait_for_publishers();
-        if lock(&self.index).has_seen(id) {
-            return Ok(());
-        }
-        if scan.removed.remove(&id) {
+        let is_removed = {
+            let mut index = lock(&self.index);
+            if index.has_seen(id) {
+                return Ok(());
+            }
+            index.was_removed(id)
+        };
+        if is_removed {
             return self.slot.unlink(id).map_err(|error| self.fault(error));
         }
         self.adopt(id)

@@ -110,7 +110,10 @@ impl Volume {
         let mut index = Index::new(limit);
         index.expect(found.stored.len());
         found.stored.iter().for_each(|stored| index.restore(stored, found.is_whole));
-        let scan = (!found.is_whole).then(|| Scan::new(&found.removed));
+        let scan = (!found.is_whole).then(Scan::new);
+        if scan.is_some() {
+            index.is_to_be_scanned(&found.removed);
+        }
         let journal = Journal::begin(slot.folder(), boot, &found);
         let journal = journal.map_err(|error| Trouble::system("cannot be written", error))?;
         let volume = Volume {
@@ -280,15 +283,17 @@ impl Volume {
     /// Takes all objects of a key out of the index. Touches no disk.
     pub(super) fn take_out(&self, hash: u128) -> Vec<Leaving> {
         let mut index = lock(&self.index);
+        index.withdraw(hash, None);
         let mut named = Vec::new();
         index.visit(self.disk, hash, |entry| named.push(entry.id));
         named.into_iter().filter_map(|id| index.remove(id)).collect()
     }
 
-    /// Takes objects of a key out of the index; their files go with the next tick.
+    /// Takes objects of a key out of the index; their files go with the next tick. What a scan has still to find goes when it does.
     pub(super) fn withdraw(&self, hash: u128, variant: Option<u32>) {
         let mut leaving: Vec<Leaving> = {
             let mut index = lock(&self.index);
+            index.withdraw(hash, variant);
             let mut named = Vec::new();
             index.visit(self.disk, hash, |entry| {
                 if variant.is_none_or(|variant| variant == entry.variant) {
@@ -440,10 +445,13 @@ impl Volume {
         reserved: u64,
     ) -> Result<(), DiskError> {
         let publishing = self.publishing.read().unwrap_or_else(PoisonError::into_inner);
-        self.write_journal(&[Record::Stored(*stored)])?;
-        if let Err(error) = self.slot.name(file, stored.id) {
+        // Where the first is not written it still waits to be: it is taken back all the same.
+        let named = self
+            .write_journal(&[Record::Stored(*stored)])
+            .and_then(|()| self.slot.name(file, stored.id).map_err(|error| self.fault(error)));
+        if let Err(error) = named {
             lock(&self.journal).note(&Record::Removed(stored.id));
-            return Err(self.fault(error));
+            return Err(error);
         }
         let older = {
             let mut index = lock(&self.index);
@@ -453,6 +461,7 @@ impl Volume {
                     older.push(entry.id);
                 }
             });
+            index.withdraw(stored.id.hash, Some(stored.variant));
             index.insert(stored, reserved);
             older.into_iter().filter_map(|id| index.remove(id)).collect()
         };
@@ -627,11 +636,16 @@ impl Volume {
             Err(error) => return Err(error),
         };
         let mut index = lock(&self.index);
-        if !index.has_seen(id) {
-            index.restore(&stored, true);
-            drop(index);
-            self.note(&stored);
+        if index.has_seen(id) {
+            return Ok(());
         }
+        if index.was_withdrawn(id.hash, stored.variant) {
+            drop(index);
+            return self.slot.unlink(id).map_err(|error| self.fault(error));
+        }
+        index.restore(&stored, true);
+        drop(index);
+        self.note(&stored);
         Ok(())
     }
 

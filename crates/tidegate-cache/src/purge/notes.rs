@@ -11,7 +11,7 @@
 //! Numbers go on from process to process. The first of a process is made of the time as well, so that it is later than any before
 //! although the last notes were lost with the power.
 
-use super::{MOST_LENGTHS, MOST_NOTES, Note, Notes, Purges};
+use super::{BUCKETS, MOST_LENGTHS, MOST_NOTES, Note, Notes, Purges};
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering::Release;
 
@@ -64,7 +64,7 @@ impl Notes {
         self.all.take_in(found.all);
         let latest = found.by_hash.values().map(|note| note.hard.max(note.soft)).max();
         let new_lengths = found.lengths.iter().filter(|(length, _)| self.length(*length).is_err()).count();
-        if self.by_hash.len() + found.by_hash.len() > MOST_NOTES
+        if self.by_hash.len() + found.by_hash.len() > MOST_NOTES + BUCKETS as usize
             || self.lengths.len() + new_lengths > MOST_LENGTHS
         {
             self.all.hard = self.all.hard.max(latest.unwrap_or(0));

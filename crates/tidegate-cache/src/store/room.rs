@@ -112,7 +112,7 @@ impl Store {
             victim
         };
         let Some(victim) = victim else { return false };
-        self.unlink_where(&victim, |other| Arc::ptr_eq(other, &victim));
+        self.unlink_where(victim.key(), |other| Arc::ptr_eq(other, &victim));
         victim.give_up();
         self.counters.evict();
         true

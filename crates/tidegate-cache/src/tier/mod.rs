@@ -13,20 +13,23 @@ mod inspect;
 mod read;
 mod spool;
 mod sweep;
+#[cfg(test)]
+mod tests;
 mod write;
 
 pub use inspect::{DiskListed, Verified};
-pub use read::OnDisk;
+pub use read::{Awaited, OnDisk};
 pub(crate) use spool::Spool;
 
-use crate::disk::{DiskError, DiskFigures, DiskFill, DiskSettings, Disks, Notice};
+use crate::content::Content;
+use crate::disk::{self, DiskError, DiskFigures, DiskFill, DiskSettings, Disks, Notice};
 use crate::entry::Entry;
 use crate::store::Store;
 use std::collections::VecDeque;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, Weak};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use sweep::DiskSweep;
 use tidegate_io::blocking::{self, QueueKey};
 use tidegate_io::locking::lock;
@@ -38,16 +41,28 @@ const MOST_OPEN: usize = 512;
 /// Objects of a disk that are finished at the same time at most.
 const FINISHING: usize = 16;
 /// Files that a scan looks at each time.
-const SCANNED_AT_ONCE: u32 = 1024;
+const SCANNED_AT_ONCE: u32 = 64;
+/// For so long a scan, and a round of the sweeper, go on each second.
+const AT_WORK: Duration = Duration::from_millis(200);
+/// Requests that wait for a disk at most, those that have waited too long included. Beyond, it is as good as one that has nothing.
+const MOST_READS: usize = 64;
+/// For so long a disk that did not answer is asked for nothing, nanoseconds.
+const REST: u64 = 5_000_000_000;
 
 /// The disks of a store, and what is under way between them and the memory.
 pub(crate) struct Tier {
     pub(crate) disks: Disks,
     waiting: Arc<Waiting>,
-    /// Entries whose content is in a file, the first that was opened first.
-    opened: Mutex<VecDeque<Weak<Entry>>>,
+    /// Content that is in a file, the first that was opened first.
+    opened: Mutex<VecDeque<Opened>>,
     /// Of each disk.
     states: Box<[DiskState]>,
+}
+
+/// A content whose file is open, and the key that it is stored under, by whatever entry.
+struct Opened {
+    key: Arc<[u8]>,
+    content: Weak<Content>,
 }
 
 /// What is under way on a disk.
@@ -57,10 +72,31 @@ struct DiskState {
     noted: Mutex<u64>,
     /// A job is to note more.
     is_noting: AtomicBool,
+    /// One for each request that it is asked for.
+    reads: Arc<()>,
+    /// When it last answered one, and until when it is asked for none, monotonic nanoseconds.
+    answered_at: AtomicU64,
+    rests_until: AtomicU64,
     sweep: Mutex<DiskSweep>,
     /// Held, that of a hash, from the last look at an entry to its object's place in the index: what is replaced meanwhile must not
     /// take the place of its successor.
     finishing: [Mutex<()>; FINISHING],
+}
+
+impl DiskState {
+    /// A place among those who wait for it. `None`: there are too many, or it does not answer.
+    fn admit(&self, now: u64) -> Option<Arc<()>> {
+        let is_asked = now >= self.rests_until.load(Relaxed) && Arc::strong_count(&self.reads) <= MOST_READS;
+        is_asked.then(|| self.reads.clone())
+    }
+
+    /// A request that began to wait at `since` waits no longer.
+    fn is_late(&self, since: u64, now: u64) {
+        // One that is only slow has answered others.
+        if self.answered_at.load(Relaxed) < since {
+            self.rests_until.store(now + REST, Relaxed);
+        }
+    }
 }
 
 impl Tier {
@@ -92,8 +128,18 @@ impl Tier {
 impl Store {
     /// Takes folders for what the memory has no room for. Once, for a store that was made by [`Store::above_disks`]. Waits for the disks.
     pub fn open_disks(&self, settings: &[DiskSettings], now: i64) {
+        let seed = settings.iter().find_map(|settings| disk::known_seed(&settings.folder));
+        self.place_disks(settings, seed, now);
+        let tier = self.tier.get();
+        tier.iter()
+            .for_each(|tier| (0..tier.disks.count()).for_each(|disk| drop(tier.disks.tick(disk, now))));
+    }
+
+    /// The same without waiting: each folder is taken by the first [`Store::tend_disk`] of its disk. `seed` is one that a folder has
+    /// ([`disk::known_seed`]); `None`: none of them has one.
+    pub fn place_disks(&self, settings: &[DiskSettings], seed: Option<u64>, now: i64) {
         let purges = self.purges.clone();
-        let disks = Disks::open_with(settings, now, move |found| purges.admit(found, now));
+        let disks = Disks::below(settings, seed, move |found| purges.admit(found, now));
         let states = (0..disks.count()).map(|_| DiskState::default()).collect();
         let tier = Tier { disks, waiting: Arc::default(), opened: Mutex::default(), states };
         let _ = self.tier.set(tier);
@@ -141,8 +187,12 @@ impl Store {
     pub fn tend_disk(&self, disk: u16, now: i64) -> Option<Notice> {
         let tier = self.tier.get()?;
         let notice = tier.disks.tick(disk, now);
-        tier.disks.scan_step(disk, SCANNED_AT_ONCE);
-        self.sweep_disk(disk);
+        let end = Instant::now() + AT_WORK;
+        while !tier.disks.scan_step(disk, SCANNED_AT_ONCE) && tier.disks.is_read(disk) && Instant::now() < end
+        {
+        }
+        let end = Instant::now() + AT_WORK;
+        while self.sweep_disk(disk) && Instant::now() < end {}
         self.note_purges_on(disk);
         notice
     }
@@ -169,11 +219,14 @@ impl Store {
         }
     }
 
-    fn note_purges_on(&self, disk: u16) {
+    /// Has a disk note what was purged, where it has not yet: from then on it holds whatever happens to the process and the machine.
+    /// Waits for the disk.
+    pub fn note_purges_on(&self, disk: u16) {
         let Some(tier) = self.tier.get() else { return };
         let Some(state) = tier.states.get(usize::from(disk)) else { return };
-        state.is_noting.store(false, SeqCst);
         let mut noted = lock(&state.noted);
+        // Under the lock: one more job at most waits for it, however many purges there are.
+        state.is_noting.store(false, SeqCst);
         let count = self.purges.count();
         if *noted != count && tier.disks.note_purges(disk, &self.purges.to_bytes()).is_ok() {
             *noted = count;
@@ -191,17 +244,21 @@ impl Store {
     fn keep_open(&self, tier: &Tier, entry: &Arc<Entry>) {
         let oldest = {
             let mut opened = lock(&tier.opened);
-            opened.push_back(Arc::downgrade(entry));
+            opened.push_back(Opened { key: entry.shared_key(), content: Arc::downgrade(entry.content()) });
             if opened.len() > MOST_OPEN { opened.pop_front() } else { None }
         };
-        if let Some(oldest) = oldest.and_then(|oldest| oldest.upgrade()) {
-            self.unlink(&oldest);
-        }
+        oldest.iter().for_each(|oldest| self.close(oldest));
     }
 
     /// Lets go of files, so that a disk can have their room.
     fn close_files(&self, tier: &Tier) {
         let opened = std::mem::take(&mut *lock(&tier.opened));
-        opened.iter().filter_map(Weak::upgrade).for_each(|entry| self.unlink(&entry));
+        opened.iter().for_each(|opened| self.close(opened));
+    }
+
+    fn close(&self, opened: &Opened) {
+        if let Some(content) = opened.content.upgrade() {
+            self.unlink_content(&opened.key, &content);
+        }
     }
 }

@@ -15,17 +15,28 @@ use crate::stored_file::StoredFile;
 use smallvec::SmallVec;
 use std::cmp::Reverse;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 use tidegate_io::blocking::QueueKey;
+use tidegate_io::clock::monotonic_ns;
 
 /// Objects of a key that a disk has and the memory does not.
 #[derive(Debug)]
 pub struct OnDisk {
     key: Box<[u8]>,
-    /// The newest first, one for each variant.
+    disk: u16,
+    /// The newest first, one for each variant; none: it is not known yet what the disk holds.
     objects: SmallVec<[DiskEntry; 1]>,
-    /// Disks that may have more, since it is not known yet what they hold.
-    is_probing: bool,
     queue_key: QueueKey,
+    /// Monotonic nanoseconds.
+    since: u64,
+    _place: Arc<()>,
+}
+
+/// What tells who waits for [`Store::read_in`].
+#[derive(Debug, Clone, Copy)]
+pub struct Awaited {
+    disk: u16,
+    since: u64,
 }
 
 impl OnDisk {
@@ -33,23 +44,28 @@ impl OnDisk {
     pub fn queue_key(&self) -> QueueKey {
         self.queue_key
     }
+
+    /// For [`Store::is_late`].
+    pub fn awaited(&self) -> Awaited {
+        Awaited { disk: self.disk, since: self.since }
+    }
 }
 
 impl Store {
-    /// What the disks may have of a key beside `known`, for [`Store::read_in`]. Touches no disk.
-    pub fn on_disk(&self, key: &[u8], known: &[Arc<Entry>]) -> Option<OnDisk> {
-        let tier = self.tier.get()?;
+    /// What the disks may have of a key beside `known`, for [`Store::read_in`]: the disk that has it, or each of which is not known
+    /// yet what it holds. Nothing of a disk that too many wait for, or that did not answer of late. Touches no disk.
+    pub fn on_disk(&self, key: &[u8], known: &[Arc<Entry>]) -> SmallVec<[OnDisk; 1]> {
+        let Some(tier) = self.tier.get() else { return SmallVec::new() };
         let is_known = |variant| known.iter().any(|entry| variant_of(&entry.head().varying) == variant);
         let mut objects = tier.newest(tier.hash(key));
         objects.retain(|object| !is_known(object.variant));
-        let is_probing = objects.is_empty() && tier.disks.may_probe();
-        if objects.is_empty() && !is_probing {
-            return None;
+        if let Some(disk) = objects.first().map(|object| object.disk) {
+            // What lies on another disk is not worth a wait for two.
+            objects.retain(|object| object.disk == disk);
+            return tier.ask(key, disk, objects).into_iter().collect();
         }
-        let disk = objects.first().map_or(0, |object| object.disk);
-        // What lies on another disk is not worth a wait for two.
-        objects.retain(|object| object.disk == disk);
-        Some(OnDisk { key: key.into(), objects, is_probing, queue_key: tier.disks.queue_key(disk) })
+        let unknown = (0..tier.disks.count()).filter(|disk| tier.disks.may_probe_on(*disk));
+        unknown.filter_map(|disk| tier.ask(key, disk, SmallVec::new())).collect()
     }
 
     /// Reads objects in; those that can be used are then found by [`Store::look_up`]. What was purged, or is broken, is removed.
@@ -57,14 +73,28 @@ impl Store {
     pub fn read_in(&self, on_disk: &OnDisk) {
         let Some(tier) = self.tier.get() else { return };
         let hashed = self.hashed(&on_disk.key);
-        let probed = if on_disk.is_probing { tier.probe(&on_disk.key) } else { SmallVec::new() };
-        for object in on_disk.objects.iter().chain(&probed) {
+        let mut objects = on_disk.objects.clone();
+        if objects.is_empty() {
+            objects = tier.probe(on_disk.disk, &on_disk.key);
+        }
+        for object in &objects {
             // Somebody else may have been sooner.
             if !self.has_variant(&hashed, object.variant)
                 && let Some(entry) = self.read_object(tier, object, &hashed)
             {
                 self.adopt(tier, object, &hashed, entry);
             }
+        }
+        if let Some(state) = tier.states.get(usize::from(on_disk.disk)) {
+            state.answered_at.store(monotonic_ns(), Relaxed);
+        }
+    }
+
+    /// Nobody waits any longer. A disk that has answered nobody meanwhile is asked for nothing for some seconds.
+    pub fn is_late(&self, awaited: Awaited) {
+        let state = self.tier.get().and_then(|tier| tier.states.get(usize::from(awaited.disk)));
+        if let Some(state) = state {
+            state.is_late(awaited.since, monotonic_ns());
         }
     }
 
@@ -125,6 +155,8 @@ impl Store {
 
     /// Puts an entry in, unless there is one for the same requests, or the object has gone meanwhile.
     fn adopt(&self, tier: &Tier, object: &DiskEntry, hashed: &Hashed<'_>, entry: Arc<Entry>) {
+        // In two hands, or it would count as one that nobody is at work with before it is in the index.
+        let _held = entry.clone();
         if self.enqueue(&entry).is_err() {
             return entry.give_up();
         }
@@ -168,12 +200,19 @@ impl Tier {
         objects
     }
 
-    /// Looks for objects on disks of which is not known yet what they hold.
-    fn probe(&self, key: &[u8]) -> SmallVec<[DiskEntry; 1]> {
+    fn ask(&self, key: &[u8], disk: u16, objects: SmallVec<[DiskEntry; 1]>) -> Option<OnDisk> {
+        let since = monotonic_ns();
+        let place = self.states.get(usize::from(disk))?.admit(since)?;
+        let queue_key = self.disks.queue_key(disk);
+        Some(OnDisk { key: key.into(), disk, objects, queue_key, since, _place: place })
+    }
+
+    /// Looks for objects on a disk of which is not known yet what it holds. What another one has that is newer counts.
+    fn probe(&self, disk: u16, key: &[u8]) -> SmallVec<[DiskEntry; 1]> {
         let hash = self.hash(key);
-        for disk in 0..self.disks.count() {
-            let _ = self.disks.probe(disk, hash);
-        }
-        self.newest(hash)
+        let _ = self.disks.probe(disk, hash);
+        let mut objects = self.newest(hash);
+        objects.retain(|object| object.disk == disk);
+        objects
     }
 }

@@ -26,17 +26,17 @@ pub(crate) struct Spool {
     disk: u16,
     hash: u128,
     queue_key: QueueKey,
-    /// Where it sits among the readers.
-    seat: Option<usize>,
+    /// Where it sits among the readers, as long as it does: another one may have the seat afterwards.
+    seat: Mutex<Option<usize>>,
     /// Bytes that are written.
     written: AtomicU64,
     is_given_up: AtomicBool,
     is_scheduled: AtomicBool,
     /// `None`: it has ended. Held while a disk is waited for.
-    work: Mutex<Option<Work>>,
+    pub(super) work: Mutex<Option<Work>>,
 }
 
-struct Work {
+pub(super) struct Work {
     reader: Reader,
     fill: Option<DiskFill>,
     _place: Place,
@@ -56,7 +56,7 @@ impl Spool {
             disk,
             hash,
             queue_key: tier.disks.queue_key(disk),
-            seat: reader.seat(),
+            seat: Mutex::new(reader.seat()),
             written: AtomicU64::new(0),
             is_given_up: AtomicBool::new(false),
             is_scheduled: AtomicBool::new(false),
@@ -77,8 +77,10 @@ impl Spool {
 
     /// The disk is not waited for any more, and the object not stored. May be called while it is waited for.
     pub(crate) fn give_up(&self) {
-        self.is_given_up.store(true, SeqCst);
-        self.entry.content().advance(self.seat, u64::MAX);
+        if !self.is_given_up.swap(true, SeqCst) {
+            let seat = lock(&self.seat);
+            self.entry.content().advance(*seat, u64::MAX);
+        }
     }
 
     fn schedule(self: &Arc<Self>) {
@@ -104,6 +106,7 @@ impl Spool {
             Poll::Ready(_) => {}
         }
         self.is_given_up.store(true, SeqCst);
+        *lock(&self.seat) = None;
         // The fill gives its bytes back, and the reader its seat.
         let ended = work.take();
         drop(work);
@@ -162,7 +165,7 @@ impl Spool {
                 && (i64::from(object.stored_at), object.mark) > (entry.stored(), entry.born())
         };
         // It is not in the memory's index, so nobody looks at it before purges are forgotten.
-        entry.check() != Standing::Purged
+        entry.check() == Standing::Current
             && self.store.purges.forgotten() <= entry.born()
             && !tier.newest(self.hash).iter().any(is_newer)
             && !self.store.has_newer(entry)

@@ -4,14 +4,14 @@
 //! once half of the notes are in use: an object that no purge has taken by then is marked in the index as one that was asked for just now.
 
 use super::Tier;
-use crate::disk::DiskEntry;
+use crate::disk::{DiskEntry, DiskError};
 use crate::encoding::decode;
 use crate::purge::Standing;
 use crate::store::Store;
 use tidegate_io::locking::lock;
 
 /// Objects whose heads are read each time.
-const READ_AT_ONCE: u32 = 512;
+const READ_AT_ONCE: u32 = 64;
 /// Places of the index that are looked at each time.
 const LOOKED_AT_ONCE: u32 = 16_384;
 
@@ -27,13 +27,12 @@ pub(super) struct DiskSweep {
 }
 
 impl Store {
-    /// A step of a disk. Waits for it.
-    pub(super) fn sweep_disk(&self, disk: u16) {
-        let Some(tier) = self.tier.get() else { return };
+    /// A step of a disk; whether there is another one. Waits for it.
+    pub(super) fn sweep_disk(&self, disk: u16) -> bool {
+        let Some(tier) = self.tier.get() else { return false };
         // What a scan has still to find would be left out.
-        let Some(state) = tier.states.get(usize::from(disk)).filter(|_| !tier.disks.may_probe()) else {
-            return;
-        };
+        let is_known = !tier.disks.may_probe() && tier.disks.is_read(disk);
+        let Some(state) = tier.states.get(usize::from(disk)).filter(|_| is_known) else { return false };
         let mut sweep = lock(&state.sweep);
         let emptied = self.purges.emptied();
         if sweep.emptied.0 < emptied {
@@ -48,19 +47,33 @@ impl Store {
         if sweep.round.is_none() && self.purges.is_half_full() && sweep.swept < self.purges.count() {
             sweep.round = Some((self.purges.count(), 0));
         }
-        let Some((goal, from)) = sweep.round else { return };
+        let Some((goal, from)) = sweep.round else { return sweep.emptied.1.is_some() };
         let (objects, next) = tier.disks.page(disk, from, READ_AT_ONCE);
-        objects.iter().filter(|object| object.mark < goal).for_each(|object| {
-            self.compare(tier, object, goal);
-        });
+        let mut older = objects.iter().filter(|object| object.mark < goal);
+        if older.any(|object| !self.compare(tier, object, goal)) || !tier.disks.is_read(disk) {
+            // Begun anew once the disk is well: what was not compared may be what was purged.
+            sweep.round = None;
+            return false;
+        }
         sweep.round = next.map(|next| (goal, next));
-        if next.is_none() && tier.disks.is_read(disk) {
+        if next.is_none() {
             sweep.swept = goal;
         }
+        sweep.round.is_some() || sweep.emptied.1.is_some()
     }
 
-    fn compare(&self, tier: &Tier, object: &DiskEntry, goal: u64) {
-        let Ok(open) = tier.disks.inspect(object) else { return };
+    /// Whether the object was compared, or has gone.
+    fn compare(&self, tier: &Tier, object: &DiskEntry, goal: u64) -> bool {
+        let open = match tier.disks.inspect(object) {
+            Ok(open) => open,
+            Err(DiskError::Gone | DiskError::Broken(_)) => return true,
+            Err(DiskError::System(_)) => return false,
+            Err(_) => {
+                // Should the disk fail at this place each time, no round would ever come to its end.
+                tier.disks.remove(object);
+                return false;
+            }
+        };
         let head = decode(&open.header().head);
         let is_kept = head.is_some_and(|head| self.purges.standing(&head, object.mark) == Standing::Current);
         drop(open);
@@ -69,6 +82,7 @@ impl Store {
         } else {
             tier.disks.remove(object);
         }
+        true
     }
 }
 

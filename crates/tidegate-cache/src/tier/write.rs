@@ -139,9 +139,9 @@ impl Store {
 }
 
 /// Whether it is still what it was when it was to be written: an entry that waits is not evicted, only replaced, removed or
-/// purged.
+/// purged, softly too: on the disk it would be fresh again.
 fn is_stored(entry: &Entry) -> bool {
-    entry.check() != Standing::Purged && !entry.is_gone()
+    entry.check() == Standing::Current && !entry.is_gone()
 }
 
 impl Tier {

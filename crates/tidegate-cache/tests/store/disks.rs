@@ -23,13 +23,19 @@ impl Folder {
 
     /// A process that begins with what is there. The one before may still be closing files.
     fn open(&self, memory: u64) -> Arc<Store> {
-        let store = Store::above_disks("main", Limits { memory, object: memory });
-        let settings = DiskSettings { folder: self.0.join("cache"), size: 64 * MIB, slots: 1 };
-        store.open_disks(&[settings], NOW);
+        let store = self.open_untended(memory);
         while store.disk_figures()[0].trouble.is_some() {
             store.tend_disk(0, NOW);
             std::thread::yield_now();
         }
+        store
+    }
+
+    /// The same, where nobody else has the folder.
+    fn open_untended(&self, memory: u64) -> Arc<Store> {
+        let store = Store::above_disks("main", Limits { memory, object: memory });
+        let settings = DiskSettings { folder: self.0.join("cache"), size: 64 * MIB, slots: 1 };
+        store.open_disks(&[settings], NOW);
         store
     }
 
@@ -67,7 +73,7 @@ fn end(store: Arc<Store>) {
 /// As a handler asks: the memory, else the disk, and then the memory again.
 fn get(store: &Arc<Store>, target: &str) -> Option<Arc<Entry>> {
     found(store, target).or_else(|| {
-        store.read_in(&store.on_disk(target.as_bytes(), &[])?);
+        store.on_disk(target.as_bytes(), &[]).iter().for_each(|on_disk| store.read_in(on_disk));
         found(store, target)
     })
 }
@@ -168,6 +174,7 @@ fn a_soft_purge_holds_after_a_restart() {
     let folder = Folder::new("soft");
     let store = folder.open(MIB);
     put(&store, "/a", b"old").unwrap();
+    store.save_disk(0, PATIENCE);
     store.purge(&Purge::Host("example.org"), true, NOW + 10);
     end(store);
     let store = folder.open(MIB);
@@ -210,7 +217,7 @@ fn what_is_new_takes_the_place_of_what_was() {
     let store = folder.open(MIB);
     assert_eq!(content(&get(&store, "/a").unwrap()), bytes(19, 1000));
     let known = get(&store, "/v").unwrap();
-    assert!(store.on_disk(b"/v", &[known]).is_some(), "the other variant is told apart");
+    assert!(!store.on_disk(b"/v", &[known]).is_empty(), "the other variant is told apart");
     assert!(store.remove(b"/a"));
     assert!(get(&store, "/a").is_none(), "removed from the disk as well");
 }
@@ -252,7 +259,7 @@ fn a_damaged_object_is_as_good_as_none() {
         folder.damage(change);
         let store = folder.open(MIB);
         assert!(get(&store, "/a").is_none(), "{number}");
-        assert!(store.on_disk(b"/a", &[]).is_none(), "{number}: nobody asks for it again");
+        assert!(store.on_disk(b"/a", &[]).is_empty(), "{number}: nobody asks for it again");
         put(&store, "/a", b"again").unwrap();
         assert_eq!(content(&get(&store, "/a").unwrap()), b"again");
     }
@@ -385,4 +392,77 @@ fn what_is_found_broken_is_not_served_from_memory_either() {
             assert!(get(&store, &target).is_none(), "{name}: {target} is served from what was read in");
         }
     }
+}
+
+/// Where the first of the readers was a disk that has failed, its seat is that of a client now.
+#[test]
+fn a_disk_that_has_failed_is_given_up_without_harm() {
+    let folder = Folder::new("seat");
+    let store = folder.open(MIB);
+    store.set_limits(Limits { memory: MIB, object: 1024 * MIB });
+    let (entry, mut fill) = lead(&store, b"/big").store(head("/big"), Some(100 * MIB), NOW).unwrap();
+    let mut leader = entry.content().reader(0..u64::MAX).unwrap();
+    // The disk finds that it is too large.
+    store.save_disk(0, PATIENCE);
+    let mut follower = entry.content().reader(0..u64::MAX).unwrap();
+    let chunk = bytes(1, 64 * 1024);
+    while fill.append(&chunk).unwrap() > 0 {
+        let _ = read(&mut leader, 64 * 1024);
+    }
+    fill.give_up_slow_disk();
+    let _ = read(&mut leader, 64 * 1024);
+    assert_eq!(fill.append(&chunk).unwrap(), 0, "the follower has read nothing yet");
+    assert_eq!(read(&mut follower, 64 * 1024).1, std::task::Poll::Pending, "nothing is lost");
+}
+
+#[test]
+fn files_of_what_was_confirmed_are_not_left_open() {
+    const COUNT: u64 = 600;
+    let folder = Folder::new("confirmed-files");
+    let store = folder.open(16 * MIB);
+    for number in 0..COUNT {
+        put(&store, &format!("/{number}"), &bytes(number, 70_000)).unwrap();
+        if number % 50 == 0 {
+            store.save_disk(0, PATIENCE);
+        }
+    }
+    end(store);
+    let store = folder.open(16 * MIB);
+    let mut opened = Vec::new();
+    for number in 0..COUNT {
+        let target = format!("/{number}");
+        let entry = get(&store, &target).unwrap();
+        opened.push(Arc::downgrade(entry.content()));
+        lead(&store, target.as_bytes()).refresh(&entry, head(&target), NOW + 1);
+    }
+    store.save_disk(0, PATIENCE);
+    let open = opened.iter().filter(|content| content.strong_count() > 0).count();
+    assert_eq!(open, 512);
+}
+
+#[test]
+fn what_is_withdrawn_while_a_disk_is_scanned_does_not_come_back() {
+    let folder = Folder::new("withdrawn");
+    let store = folder.open(MIB);
+    ["/known", "/unknown", "/kept"].iter().for_each(|target| drop(put(&store, target, b"old")));
+    end(store);
+    for found in fs::read_dir(folder.0.join("cache/slot-0")).unwrap() {
+        let path = found.unwrap().path();
+        let name = path.file_name().unwrap().to_str().unwrap().to_owned();
+        if name.starts_with("journal") || name.starts_with("index") || name.starts_with("snapshot") {
+            fs::remove_file(path).unwrap();
+        }
+    }
+    let store = folder.open_untended(MIB);
+    assert!(store.disk_figures()[0].is_scanning);
+    assert!(get(&store, "/known").is_some());
+    assert!(store.remove(b"/known"));
+    store.remove(b"/unknown");
+    assert!(get(&store, "/known").is_none() && get(&store, "/unknown").is_none());
+    assert!(get(&store, "/kept").is_some());
+    while store.disk_figures()[0].is_scanning {
+        store.tend_disk(0, NOW);
+    }
+    assert!(get(&store, "/known").is_none() && get(&store, "/unknown").is_none());
+    assert_eq!(store.disk_figures()[0].objects, 1);
 }

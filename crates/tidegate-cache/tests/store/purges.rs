@@ -2,7 +2,7 @@
 
 use crate::support::*;
 use std::sync::Arc;
-use tidegate_cache::{Filter, Purge, Store, group_mark, tag_mark};
+use tidegate_cache::{Filter, Purge, Store, StoredHead, group_mark, tag_mark};
 
 const HOST: &str = "example.org";
 
@@ -156,4 +156,24 @@ fn lists_and_filters() {
     assert_eq!((&*listed.host, &*listed.target, listed.status), (HOST, "/newsletter", 200));
     assert_eq!((listed.filled, listed.len, listed.stored), (1, Some(1), NOW));
     assert!(listed.bytes > 100 && !listed.is_expired);
+}
+
+/// Whoever may send requests that are not safe has URLs purged: what they cannot have noted one by one costs their host, and no other.
+#[test]
+fn a_flood_of_changed_urls_takes_no_other_host() {
+    let store = filled();
+    let other = StoredHead { host: "other.example".into(), ..head("/other") };
+    put_head(&store, other, b"kept").unwrap();
+    let _slow = lead(&store, b"/slow");
+    let mut widened = 0;
+    for number in 0..20_000 {
+        let target = format!("/changed/{number}");
+        let purged = store.purge(&Purge::Url { host: HOST, target: &target }, false, NOW);
+        widened += u64::from(purged.is_widened);
+        let is_there = found(&store, "/news/1").is_some();
+        assert!(is_there != purged.is_widened || widened > 1, "{number}");
+    }
+    assert!(widened > 0 && found(&store, "/other").is_some());
+    let purged = store.purge(&Purge::Mark(7), false, NOW);
+    assert!(!purged.is_widened, "there is room for what operators name");
 }

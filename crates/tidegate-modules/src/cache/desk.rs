@@ -1,12 +1,14 @@
 //! What operators ask of the stores of a process.
 
 use super::directory::{CacheDirectory, Kept};
+use super::disks;
 use super::place::{EVERYWHERE, host};
 use super::policy::scheme_of;
 use crate::cache_desk::{CacheDesk, EntryPlace, ListWanted, Listed, PurgeWanted, PurgeWhat, Purged};
 use crate::cache_desk::{DiskFigures, ShowWanted, Shown, StoreFigures, TierFigures, Verification};
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 use tidegate_cache::disk::{self, Trouble};
 use tidegate_cache::{DiskListed, Entry, Filter, Purge, StoredHead, group_mark, tag_mark};
 use tidegate_http::Authority;
@@ -78,6 +80,8 @@ impl CacheDesk for CacheDirectory {
                 }
             }
         }
+        let stores: Vec<_> = stores.into_iter().map(|kept| kept.store).collect();
+        disks::note_purges(&stores, NOTING_PATIENCE);
         Purged { entries, is_marked: true }
     }
 
@@ -153,7 +157,7 @@ impl CacheDesk for CacheDirectory {
     }
 
     fn verify(&self, store: Option<&str>) -> Verification {
-        self.verifying.ask(|| self.named(store).into_iter().map(|kept| kept.store).collect())
+        self.verifying.ask(store, || self.named(store).into_iter().map(|kept| kept.store).collect())
     }
 }
 
@@ -176,6 +180,8 @@ fn disk_told(figures: disk::DiskFigures) -> DiskFigures {
     }
 }
 
+/// How long disks are waited for to note a purge. One that is slower notes it when it is tended.
+const NOTING_PATIENCE: Duration = Duration::from_secs(2);
 /// Responses of a purge that are counted at most, in one store.
 const MOST_COUNTED: usize = 100_000;
 /// Variants of one URL that are shown at most, in one store.

@@ -37,7 +37,7 @@ use smallvec::SmallVec;
 use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::Arc;
-use tidegate_cache::{Entry, Found, Join, Landing, Lead, Reader, Store};
+use tidegate_cache::{Entry, Found, Join, Landing, Lead, Reader, Store, StoredFile};
 use tidegate_config::settings::{Action, CacheStore, Route, RouteCache, Settings, Site};
 use tidegate_core::apart::Awaited;
 use tidegate_core::decoration::Decoration;
@@ -253,7 +253,9 @@ impl Shared {
     fn find(&self, exchange: &Exchange<'_>, class: Class) -> Finding {
         let is_fitting = |entry: &&Arc<Entry>| {
             let head = entry.head();
-            Policy::is_for(class, &head.freshness, &head.lines) && head.varying.fits(exchange.fields)
+            Policy::is_for(class, &head.freshness, &head.lines)
+                && head.varying.fits(exchange.fields)
+                && is_readable(entry)
         };
         let (own, other) = match class {
             _ if class.is_open() => (class, Class::Cookies),
@@ -469,6 +471,7 @@ impl Shared {
         Policy::is_for(asking.class, &head.freshness, &head.lines)
             && head.varying.fits(exchange.fields)
             && is_usable()
+            && is_readable(entry)
     }
 
     /// Sends what another one has fetched.
@@ -648,6 +651,11 @@ impl Shared {
             ),
         });
     }
+}
+
+/// Whether its content can be had: a disk may have failed.
+fn is_readable(entry: &Entry) -> bool {
+    entry.content().file().is_none_or(StoredFile::is_readable)
 }
 
 /// Fields that a route writes into its requests, in small letters.

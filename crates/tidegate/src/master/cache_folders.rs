@@ -61,7 +61,7 @@ fn make_way(path: &Path) -> Result<(), String> {
 }
 
 fn open_folder(path: &Path) -> rustix::io::Result<OwnedFd> {
-    open(path, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
+    open(path, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())
 }
 
 /// Has a folder be the server processes' alone, where it is ours to give.
