@@ -302,7 +302,7 @@ impl Memory {
                 if let Ok(bytes) = cpu::resident_bytes(&processes) {
                     seen.fetch_max(bytes, Ordering::Relaxed);
                 }
-                thread::sleep(Duration::from_millis(100));
+                thread::park_timeout(Duration::from_millis(100));
             }
         });
         Ok(Memory { first, most, is_over, watching })

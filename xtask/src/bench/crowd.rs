@@ -182,7 +182,7 @@ fn lead(port: u16, request: &str, rate: u64) -> Result<Leader> {
     thread::spawn(move || {
         let mut buffer = [0; 1024];
         while matches!(reading.read(&mut buffer), Ok(1..)) {
-            thread::sleep(Duration::from_secs_f64(buffer.len() as f64 / rate as f64));
+            thread::park_timeout(Duration::from_secs_f64(buffer.len() as f64 / rate as f64));
         }
     });
     Ok(Leader(stream))

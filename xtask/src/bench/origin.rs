@@ -78,7 +78,7 @@ fn serve(stream: &TcpStream, requests: &AtomicU64) -> Result<()> {
             reader.read_line(&mut line)?;
         }
         requests.fetch_add(1, Ordering::Relaxed);
-        thread::sleep(asked.delay);
+        thread::park_timeout(asked.delay);
         answer(stream, &asked)?;
     }
 }
@@ -98,7 +98,7 @@ fn answer(mut stream: &TcpStream, asked: &Asked) -> Result<()> {
         sent += length;
         if let Some(rate) = asked.rate {
             let due = Duration::from_secs_f64(sent as f64 / rate as f64);
-            thread::sleep(due.saturating_sub(begin.elapsed()));
+            thread::park_timeout(due.saturating_sub(begin.elapsed()));
         }
     }
     Ok(())
