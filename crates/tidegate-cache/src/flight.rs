@@ -146,7 +146,9 @@ impl Lead {
     /// The response is not to be stored. All who wait are released to fetch on their own, and for `remember` seconds nobody
     /// waits for this key.
     pub fn pass(mut self, now: i64, remember: u32) {
-        self.store.remember_pass(self.hash, now.saturating_add(i64::from(remember)));
+        if remember > 0 {
+            self.store.remember_pass(self.hash, now.saturating_add(i64::from(remember)));
+        }
         self.land(Landing::Pass);
     }
 

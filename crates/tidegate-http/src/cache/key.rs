@@ -3,6 +3,8 @@
 //!
 //! Called for every request to a place that is cached.
 
+use std::borrow::Cow;
+
 use super::NoVarySearch;
 use super::reference::port;
 use crate::authority::Authority;
@@ -78,6 +80,19 @@ pub fn write_url(
     });
     push_part(out, |out| out.extend_from_slice(resource.site.as_bytes()));
     push_part(out, |out| push_target(out, resource.target, rules, search));
+}
+
+/// Path and query as they count: what is stored is purged by it.
+pub fn counting_target<'t>(target: &'t str, rules: &QueryRules) -> Cow<'t, str> {
+    let Some((path, query)) = target.split_once('?').filter(|_| !rules.is_raw()) else {
+        return Cow::Borrowed(target);
+    };
+    let mut chosen = Vec::new();
+    rules.push_chosen(&mut chosen, query);
+    match String::from_utf8_lossy(&chosen) {
+        chosen if chosen.is_empty() => Cow::Borrowed(path),
+        chosen => Cow::Owned(format!("{path}?{chosen}")),
+    }
 }
 
 /// Appends how many bytes `write` writes (4 bytes, little-endian), and those.

@@ -37,6 +37,9 @@ pub enum NotStored {
     /// `must-understand` with a status that is not known, a 304, or a status that is never final.
     #[error("status is not one to store")]
     Status,
+    /// A status that says something of the request.
+    #[error("status is about the request")]
+    StatusOfRequest,
     /// Section 3.5.
     #[error("request has Authorization, response is not for shared caches")]
     Authorization,
@@ -78,6 +81,7 @@ impl NotStored {
                 | NotStored::Authorization
                 | NotStored::Cookie
                 | NotStored::Part
+                | NotStored::StatusOfRequest
         )
     }
 
@@ -89,7 +93,7 @@ impl NotStored {
             NotStored::RequestNoStore => "request-no-store",
             NotStored::NoStore => "no-store",
             NotStored::Private => "private",
-            NotStored::Status => "status",
+            NotStored::Status | NotStored::StatusOfRequest => "status",
             NotStored::Authorization => "authorization",
             NotStored::Cookie => "cookie",
             NotStored::SetCookie => "set-cookie",
@@ -157,7 +161,11 @@ pub(super) fn response_allows(
     rules: &Rules,
 ) -> Result<(), NotStored> {
     let control = &directives.control;
-    if !is_storable_status(answered.status) || control.must_understand && !is_understood(answered.status) {
+    if OF_ONE_REQUEST.contains(&answered.status.0) {
+        return Err(NotStored::StatusOfRequest);
+    }
+    let is_final = (200..=599).contains(&answered.status.0);
+    if !is_final || control.must_understand && !is_understood(answered.status) {
         return Err(NotStored::Status);
     }
     // `no-store` beside `must-understand` is for caches that do not know the status.
@@ -178,7 +186,7 @@ pub(super) fn response_allows(
         && !directives.is_for_everybody()
         && default_lifetime(answered.status, rules).is_none()
     {
-        return Err(NotStored::Status);
+        return Err(NotStored::StatusOfRequest);
     }
     if answered.status == Status::PARTIAL_CONTENT
         && (partial::content_range(answered.fields).is_none() || partial::if_range(answered.fields).is_none())
@@ -308,13 +316,9 @@ fn whole_seconds(age: Duration) -> u32 {
     u32::try_from(age.as_secs()).unwrap_or(u32::MAX).min(MOST_SECONDS)
 }
 
-/// Final, and not brought about by what of a request is not in the key: its conditions, its ranges, its
-/// credentials, its length, or how many there were.
-fn is_storable_status(status: Status) -> bool {
-    const OF_ONE_REQUEST: [u16; 19] =
-        [304, 401, 407, 408, 409, 411, 412, 413, 416, 417, 421, 424, 425, 426, 428, 429, 431, 505, 511];
-    (200..=599).contains(&status.0) && !OF_ONE_REQUEST.contains(&status.0)
-}
+/// What a request has brought about itself: by its conditions, its credentials, its fields or how many there were of it.
+const OF_ONE_REQUEST: [u16; 19] =
+    [304, 401, 407, 408, 409, 411, 412, 413, 416, 417, 421, 424, 425, 426, 428, 429, 431, 505, 511];
 
 /// Whether what a status asks of caches is known, for `must-understand` (section 5.2.2.3).
 fn is_understood(status: Status) -> bool {

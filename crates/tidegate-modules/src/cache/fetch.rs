@@ -2,7 +2,7 @@
 //! the client that has set it off.
 
 use super::counts::Counts;
-use super::filling::fill_up;
+use super::filling::{Unattended, fill_up};
 use super::handoff::Giver;
 use super::place::Place;
 use super::policy::{Class, Policy};
@@ -65,10 +65,22 @@ pub(super) struct Fetch {
     pub(super) unattended: Rc<Cell<usize>>,
 }
 
+/// For whom something is fetched.
+pub(super) enum For {
+    /// A client that waits for it.
+    Client(Giver<Outcome>),
+    /// Whoever asks next.
+    Nobody(Unattended),
+}
+
 impl Fetch {
     /// Waits for the answer, tells whom it was made for, and stores the content. Ends with the client only where nobody else
     /// waits, and nothing is stored yet.
-    pub(super) async fn run(self, reply: Reply, giver: Option<Giver<Outcome>>) {
+    pub(super) async fn run(self, reply: Reply, whom: For) {
+        let (giver, _unattended) = match whom {
+            For::Client(giver) => (Some(giver), None),
+            For::Nobody(unattended) => (None, Some(unattended)),
+        };
         let mut answer = pin!(reply.settled());
         let response = poll_fn(|cx| {
             if let Poll::Ready(response) = answer.as_mut().poll(cx) {
@@ -110,9 +122,12 @@ impl Fetch {
             Err(why) => {
                 self.counts.not_stored(why);
                 tell(Outcome::Alone(response, why.as_str()));
-                // What one request has brought about says nothing of the next, but for those with cookies: they are many.
+                // What one request has brought about says nothing of the next. Those with cookies are many: who waits is let go,
+                // and where they have a key of their own, that is remembered.
                 if !why.is_of_request() || !self.class.is_open() {
                     self.lead.pass(now, REMEMBERED);
+                } else if self.class == Class::AnyoneWithCookies {
+                    self.lead.pass(now, 0);
                 }
                 return;
             }
@@ -147,8 +162,12 @@ impl Fetch {
                 return Err(NotStored::VariesByClient);
             }
             if !Policy::is_for(self.class, &freshness, lines) {
-                let is_named = self.class == Class::Credentials;
-                return Err(if is_named { NotStored::Authorization } else { NotStored::VariesByClient });
+                return Err(match self.class {
+                    Class::Credentials => NotStored::Authorization,
+                    // Visitors without a cookie may have it stored.
+                    Class::AnyoneWithCookies => NotStored::Cookie,
+                    _ => NotStored::VariesByClient,
+                });
             }
             let varying = Varying::of(&answered, asked.fields, &rules)?;
             let mut stored = cache::stored_fields(&answered, times.answered, &rules);
@@ -183,7 +202,7 @@ impl Fetch {
         let (lines, freshness) = cache::refreshed(&stored, &lines, times, &rules);
         let now = Answered { status: Status(old.status), fields: &lines };
         let varying = self.with_asked(|asked| Varying::of(&now, asked.fields, &rules));
-        if varying.is_ok_and(|varying| !varying.same_names(&old.varying))
+        if !varying.is_ok_and(|varying| varying.same_names(&old.varying))
             || self.policy.varies_by_written(&lines)
         {
             self.store.remove(&self.key);

@@ -23,11 +23,11 @@ const WORTH_ENDING: u64 = 16 << 20;
 const MOST_UNATTENDED: usize = 64;
 
 /// A fetch that goes on without a client, as long as it does.
-struct Unattended(Rc<Cell<usize>>);
+pub(super) struct Unattended(Rc<Cell<usize>>);
 
 impl Unattended {
     /// `None`: as many do already as may.
-    fn begin(count: &Rc<Cell<usize>>) -> Option<Unattended> {
+    pub(super) fn begin(count: &Rc<Cell<usize>>) -> Option<Unattended> {
         if count.get() >= MOST_UNATTENDED {
             return None;
         }

@@ -26,8 +26,9 @@ use crate::gateway::via::Via;
 use counts::{Counts, Event};
 use directory::Kept;
 use disks::Opening;
-use fetch::{Came, Fetch, Outcome};
-use handoff::{Giver, handoff};
+use fetch::{Came, Fetch, For, Outcome};
+use filling::Unattended;
+use handoff::handoff;
 use place::Place;
 use policy::{Class, Policy};
 use prepared::Prepared;
@@ -243,7 +244,11 @@ impl Shared {
         if finding.is_hopeless {
             return self.go_alone(exchange, pass, forward, HOPELESS);
         }
-        if let Some(why) = fetches_in_part(exchange) {
+        // What can be asked about is: mostly it still holds, and answers a part as well.
+        let can_be_confirmed = || finding.fitting.as_ref().is_some_and(|entry| has_validator(entry));
+        if let Some(why) = fetches_in_part(exchange)
+            && !can_be_confirmed()
+        {
             return self.go_alone(exchange, pass, forward, why);
         }
         self.ask(exchange, pass, Asking { finding, class, forward, attempt })
@@ -317,7 +322,7 @@ impl Shared {
                     return self.serve_or_ask(exchange, pass, &entry, status, Why::Fresh.as_str());
                 }
                 let (giver, taker) = handoff();
-                self.fetch(exchange, pass, lead, &asking, Some(giver));
+                self.fetch(exchange, pass, lead, &asking, For::Client(giver));
                 exchange.ends_with_client();
                 exchange.answer_after(taker, move |outcome, exchange| shared.led(exchange, outcome, &asking))
             }
@@ -340,14 +345,7 @@ impl Shared {
     }
 
     /// Has the application asked, by a task that does not end with the client.
-    fn fetch(
-        &self,
-        exchange: &mut Exchange<'_>,
-        pass: Pass,
-        lead: Lead,
-        asking: &Asking,
-        giver: Option<Giver<Outcome>>,
-    ) {
+    fn fetch(&self, exchange: &mut Exchange<'_>, pass: Pass, lead: Lead, asking: &Asking, whom: For) {
         // Of the one that fits and of no other: a 304 is then about that, whatever its validators. Others may have the same ones in
         // another coding or language.
         let known = asking.finding.fitting.clone().filter(|entry| entry.content().is_complete());
@@ -357,7 +355,10 @@ impl Shared {
         let origin = Origin { again, inner: self.inner.clone(), fields: own.clone() };
         let mut fields = own;
         fields.append(&conditions);
-        let awaited = if giver.is_some() { Awaited::ByClient } else { Awaited::ByNobody };
+        let awaited = match whom {
+            For::Client(_) => Awaited::ByClient,
+            For::Nobody(_) => Awaited::ByNobody,
+        };
         let reply = {
             let fields: Vec<_> = fields.iter().map(|(name, value)| Field { name, value }).collect();
             exchange.ask_apart(Fields::new(&fields), awaited, |inner| self.inner.handle(inner, pass))
@@ -373,16 +374,17 @@ impl Shared {
             store: self.store.clone(),
             is_obeyed: self.policy.obeys(exchange),
             asked: exchange.now,
-            place: Place::of(exchange),
+            place: Place::of(&self.policy, exchange),
             unattended: self.unattended.clone(),
         };
-        runtime::with(|runtime| runtime.spawn(fetch.run(reply, giver)));
+        runtime::with(|runtime| runtime.spawn(fetch.run(reply, whom)));
     }
 
     /// Asks whether what was just sent still holds. Who else asks meanwhile gets it as well, for as long as that is allowed.
     fn refresh_behind(&self, exchange: &mut Exchange<'_>, pass: Pass, asking: &Asking) {
+        let Some(unattended) = Unattended::begin(&self.unattended) else { return };
         if let Join::Lead(lead) = self.join(exchange, &asking.finding) {
-            self.fetch(exchange, pass, lead, asking, None);
+            self.fetch(exchange, pass, lead, asking, For::Nobody(unattended));
         }
     }
 
@@ -600,11 +602,11 @@ impl Shared {
 
     /// The same for a request that no cache answers, and that may have changed what is stored.
     fn pass_by(self: &Rc<Self>, exchange: &mut Exchange<'_>, pass: Pass, why: Bypass) -> Reply {
-        let changes = (why == Bypass::Method).then(|| (exchange.method, Place::of(exchange)));
-        let (store, now) = (self.store.clone(), exchange.now);
+        let changes = (why == Bypass::Method).then(|| (exchange.method, Place::of(&self.policy, exchange)));
+        let (store, policy, now) = (self.store.clone(), self.policy.clone(), exchange.now);
         self.go_alone(exchange, pass, why.forward(), why.as_str()).map(move |response| {
             if let Some((method, place)) = changes {
-                place.changed(&store, method, &response, now);
+                place.changed((&store, &policy), method, &response, now);
             }
             response
         })
@@ -664,6 +666,12 @@ fn written_by(route: &Route) -> Vec<String> {
     let set = proxy.request_fields.iter().map(|(name, _)| name);
     let names = set.chain(proxy.more_request_fields.iter().map(|field| &field.name));
     names.map(|name| name.to_ascii_lowercase()).collect()
+}
+
+/// Whether the application can be asked whether it still holds.
+fn has_validator(entry: &Entry) -> bool {
+    let lines = &entry.head().lines;
+    entry.content().is_complete() && (lines.contains("ETag") || lines.contains("Last-Modified"))
 }
 
 /// Why the whole is not fetched for a request: HEAD asks for no content, and a range may begin far behind what comes first.

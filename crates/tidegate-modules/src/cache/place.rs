@@ -10,7 +10,7 @@ use tidegate_http::{Authority, FieldLines, Method};
 /// In place of a host or an origin: what an operator names without one. No answer reaches so far.
 pub(super) const EVERYWHERE: &str = "*";
 
-/// Host and target of a request.
+/// Host and target of a request, whose query is what keys have of it.
 pub(super) struct Place {
     scheme: &'static str,
     host: Box<str>,
@@ -18,11 +18,11 @@ pub(super) struct Place {
 }
 
 impl Place {
-    pub(super) fn of(exchange: &Exchange<'_>) -> Place {
+    pub(super) fn of(policy: &Policy, exchange: &Exchange<'_>) -> Place {
         Place {
             scheme: exchange.scheme,
             host: host(exchange.scheme, authority(exchange)),
-            target: target(exchange).into(),
+            target: policy.counting(&target(exchange)).into(),
         }
     }
 
@@ -51,12 +51,18 @@ impl Place {
     }
 
     /// A request that is not safe has been answered: what it may have changed is asked for anew (RFC 9111 section 4.4).
-    pub(super) fn changed(&self, store: &Arc<Store>, method: Method, response: &Response, now: i64) {
+    pub(super) fn changed(
+        &self,
+        (store, policy): (&Arc<Store>, &Policy),
+        method: Method,
+        response: &Response,
+        now: i64,
+    ) {
         let Ok(authority) = Authority::parse(self.host.as_bytes()) else { return };
         let base = Base { scheme: self.scheme, authority, target: &self.target };
         let gone = invalidated(method, response.status, &base, response.head.lines());
         for target in &gone.targets {
-            store.purge(&Purge::Url { host: &self.host, target }, false, now);
+            store.purge(&Purge::Url { host: &self.host, target: &policy.counting(target) }, false, now);
         }
         let origin = self.origin();
         for group in &gone.groups {

@@ -205,6 +205,11 @@ impl Policy {
         })
     }
 
+    /// Path and query as keys have them, which is what purges go by.
+    pub(super) fn counting<'t>(&self, target: &'t str) -> Cow<'t, str> {
+        key::counting_target(target, &self.key_rules.query)
+    }
+
     /// Appends the key of a request.
     pub(super) fn key(&self, exchange: &Exchange<'_>, class: Class, key: &mut Vec<u8>) {
         let target = target(exchange);
