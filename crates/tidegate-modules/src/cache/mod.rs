@@ -15,6 +15,7 @@ mod place;
 mod policy;
 mod prepared;
 mod rest;
+mod searches;
 mod serve;
 mod source;
 mod verify;
@@ -201,6 +202,7 @@ impl Shared {
         }
         let forward = match &finding.fitting {
             Some(entry) => {
+                self.policy.learn_query(exchange, &entry.head().lines);
                 let verdict = cache::usable(&asked, &entry.freshness(), exchange.now);
                 match verdict.use_ {
                     Use::Fresh | Use::Stale => {
@@ -260,6 +262,7 @@ impl Shared {
             let head = entry.head();
             Policy::is_for(class, &head.freshness, &head.lines)
                 && head.varying.fits(exchange.fields)
+                && self.policy.is_for_query(exchange, &head.target, &head.lines)
                 && is_readable(entry)
         };
         let (own, other) = match class {
@@ -393,6 +396,7 @@ impl Shared {
         let status = CacheStatus::forwarded(self.policy.name(), asking.forward);
         match outcome {
             Some(Outcome::Stored(entry, came)) => {
+                self.policy.learn_query(exchange, &entry.head().lines);
                 let (status, lines, reader) = match came {
                     Came::Fetched(lines, reader) => {
                         self.counts.count(Event::Miss);
@@ -472,6 +476,7 @@ impl Shared {
         };
         Policy::is_for(asking.class, &head.freshness, &head.lines)
             && head.varying.fits(exchange.fields)
+            && self.policy.is_for_query(exchange, &head.target, &head.lines)
             && is_usable()
             && is_readable(entry)
     }

@@ -1,5 +1,6 @@
 //! What the settings of a route make of the rules of a shared cache: whose requests are looked up, under which key, and what is said of it.
 
+use super::searches::{self, Searches};
 use std::borrow::Cow;
 use tidegate_config::settings::{CacheBypass, CacheQuery, RouteCache};
 use tidegate_core::Exchange;
@@ -60,6 +61,8 @@ pub(super) struct Policy {
     written: Vec<String>,
     /// Site and route, which are a part of each key: what one of them answers is not for another.
     place: String,
+    /// What responses say of their queries; `None` where that does not count.
+    searches: Option<Searches>,
     /// Ranges that are answered at most.
     pub(super) ranges: u16,
 }
@@ -98,7 +101,8 @@ impl Policy {
         };
         let key_rules = KeyRules { query, cookies: settings.cookies.clone() };
         let place = format!("{site} {route}");
-        Policy { settings: settings.clone(), rules, key_rules, written, place, ranges }
+        let searches = settings.no_vary_search.then(Searches::default);
+        Policy { settings: settings.clone(), rules, key_rules, written, place, searches, ranges }
     }
 
     /// The name of the store, which `Cache-Status` says.
@@ -221,10 +225,23 @@ impl Policy {
             fields: exchange.fields,
         };
         key.push(u8::from(!class.is_open()));
-        key::write(key, &resource, &self.key_rules, None);
+        let search = self.searches.as_ref().and_then(|searches| searches.of(exchange));
+        key::write(key, &resource, &self.key_rules, search.as_deref());
         if !is_as_sent(exchange) {
             key.extend_from_slice(exchange.path); // `index` or `try` have led here
         }
+    }
+
+    /// Takes in what a response says of the query of this request.
+    pub(super) fn learn_query(&self, exchange: &Exchange<'_>, lines: &FieldLines) {
+        if let Some(searches) = &self.searches {
+            searches.learn(exchange, lines);
+        }
+    }
+
+    /// Whether what was stored for the path and query `stored`, under the key of this request, is for its query.
+    pub(super) fn is_for_query(&self, exchange: &Exchange<'_>, stored: &str, lines: &FieldLines) -> bool {
+        self.searches.is_none() || searches::is_same(stored, &self.counting(&target(exchange)), lines)
     }
 
     /// Fields for the application: those of the client that a key holds or that choose nothing.
