@@ -216,8 +216,11 @@ fn what_nobody_confirms_goes_later_where_it_cannot_go_at_once() {
     assert!(said.contains("what it has changed stays"), "{said}");
     assert!(fs::read_to_string(&site).unwrap().contains("three"));
     assert_eq!(server.body("/"), "two", "what is half written is taken up by who writes it");
-    let last = over(&folder, "GET", "revisions", "", "").json()[0].clone();
-    assert!(last["what"].as_str().unwrap().ends_with("not confirmed, and not put back"), "{last}");
+    let is_told = |last: &Value| {
+        last["what"].as_str().is_some_and(|what| what.ends_with("not confirmed, and not put back"))
+    };
+    let last = || Some(over(&folder, "GET", "revisions", "", "").json()[0].clone()).filter(is_told);
+    let last = wait_for(last, "the revision to tell what became of it");
     let confirm = json!({ "revision": last["revision"] }).to_string();
     assert_eq!(over(&folder, "POST", "settings/confirm", JSON, &confirm).status, 404);
     assert_eq!(put(&folder, &tag(&folder), &[(&site, SITES)], None).status, 200, "nothing waits any more");

@@ -10,9 +10,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// What is not run here, and why.
-const APART: [(&str, &str); 5] = [
+const APART: [(&str, &str); 6] = [
     ("docs --serve", "serves until it is ended, and this program is built without the site"),
     ("tidegate tail", "goes on until it is ended: `tests/live.rs` has it"),
+    ("tidegate cancel 4711", "wants a request under way: `tests/live.rs` has one"),
     ("bench idle", "15,000 connections: the tests of the bench have fewer"),
     ("https://", "wants a server with TLS: the tests of the bench have one"),
     ("--from urls.txt", "wants a list for the server: `tests/caches.rs` has one"),
@@ -24,7 +25,7 @@ listen "127.0.0.1:0" { h2c }
 upstream "backends" { member "10.0.0.1:3000"; member "10.0.0.2:3000" }
 cache "main" { memory "4MiB" }
 pool "php" { command "./app"; processes min=1 max=1 }
-site "example.com" { root "site"; route "/.perf" { status } }
+site "example.com" { root "site"; route "/.perf" { status }; route "/app/*" { respond 200 } }
 site {
     root "site"
     cache "main"

@@ -153,8 +153,9 @@ fn the_dashboard_asks_for_what_there_is() {
     let application = TcpListener::bind("127.0.0.1:0").unwrap();
     let text = format!(
         "workers 1\nlisten \"127.0.0.1:0\"\nlimit \"all\" requests=\"1000/s\"\n\
-         pool \"bad\" {{ command \"/bin/false\" }}\n\
-         site {{ route \"/bad\" {{ proxy \"http://bad\" }}; route \"/.perf\" {{ status }}; route \"/app\" {{ proxy \"http://{}\" {{ connections 1 }} }}; respond 404 }}\n",
+         pool \"bad\" {{ command \"/bin/false\" }}\ncache \"main\" {{ memory \"1MiB\"; disk \"{}\" size=\"8MiB\" }}\n\
+         site {{ route \"/bad\" {{ cache \"main\"; proxy \"http://bad\" }}; route \"/.perf\" {{ status }}; route \"/app\" {{ proxy \"http://{}\" {{ connections 1 }} }}; respond 404 }}\n",
+        folder.path("cache").display(),
         application.local_addr().unwrap()
     );
     let server = Server::with_config(&folder, &text);

@@ -46,9 +46,9 @@ pub struct DiskFigures {
     pub faults: u64,
     /// Objects for which there was no room.
     pub no_room: u64,
-    /// The settings name it no more: see [`Disks::close`].
+    /// The settings name it no more: see [`super::Disks::close`].
     pub is_closed: bool,
-    /// It is not known yet what is on the disk: see [`Disks::scan_step`].
+    /// It is not known yet what is on the disk: see [`super::Disks::scan_step`].
     pub is_scanning: bool,
 }
 
