@@ -165,7 +165,10 @@ pub(super) fn response_allows(
         return Err(NotStored::StatusOfRequest);
     }
     let is_final = (200..=599).contains(&answered.status.0);
-    if !is_final || control.must_understand && !is_understood(answered.status) {
+    if !is_final
+        || NEVER_STORED.contains(&answered.status.0)
+        || control.must_understand && !is_understood(answered.status)
+    {
         return Err(NotStored::Status);
     }
     // `no-store` beside `must-understand` is for caches that do not know the status.
@@ -316,9 +319,13 @@ fn whole_seconds(age: Duration) -> u32 {
     u32::try_from(age.as_secs()).unwrap_or(u32::MAX).min(MOST_SECONDS)
 }
 
-/// What a request has brought about itself: by its conditions, its credentials, its fields or how many there were of it.
-const OF_ONE_REQUEST: [u16; 19] =
-    [304, 401, 407, 408, 409, 411, 412, 413, 416, 417, 421, 424, 425, 426, 428, 429, 431, 505, 511];
+/// What a request has brought about itself, so that another one for the same may fare better: by its conditions, its fields, its
+/// length, or how many there were of it.
+const OF_ONE_REQUEST: [u16; 13] = [408, 409, 411, 412, 413, 416, 417, 421, 424, 425, 429, 431, 505];
+
+/// What everybody gets who asks as this one has asked, and what is not for another all the same: without credentials, or
+/// without a condition. A 304 confirms, and is no response by itself.
+const NEVER_STORED: [u16; 6] = [304, 401, 407, 426, 428, 511];
 
 /// Whether what a status asks of caches is known, for `must-understand` (section 5.2.2.3).
 fn is_understood(status: Status) -> bool {
