@@ -127,6 +127,16 @@ fn run_streams(folder: &Path, count: u64) -> Result<(), Box<dyn std::error::Erro
     Ok(())
 }
 
+/// A client, and who serves it by these settings.
+fn serving(folder: &Path, text: &str) -> Result<(UnixStream, Solo), Box<dyn std::error::Error>> {
+    let loaded = tidegate_config::load_str("bench", text, folder, &tidegate_config::ProcessEnvironment);
+    let rendered = loaded.render(false);
+    let settings = loaded.settings.ok_or(rendered)?;
+    let (client, server) = UnixStream::pair()?;
+    server.set_nonblocking(true)?;
+    Ok((client, solo(&Arc::new(settings), Stream::new(server.into()))?))
+}
+
 /// The same, answered by an application on a unix socket whose connection is kept.
 fn run_application(folder: &Path, what: &str, count: u64) -> Result<(), Box<dyn std::error::Error>> {
     let socket = folder.join("application.sock");
@@ -144,12 +154,7 @@ fn run_application(folder: &Path, what: &str, count: u64) -> Result<(), Box<dyn 
         ),
     };
     let text = format!("listen \"127.0.0.1:1\"\naccess-log off\nsite {{ {action} }}\n");
-    let loaded = tidegate_config::load_str("bench", &text, folder, &tidegate_config::ProcessEnvironment);
-    let rendered = loaded.render(false);
-    let settings = loaded.settings.ok_or(rendered)?;
-    let (mut client, server) = UnixStream::pair()?;
-    server.set_nonblocking(true)?;
-    let mut solo = solo(&Arc::new(settings), Stream::new(server.into()))?;
+    let (mut client, mut solo) = serving(folder, &text)?;
     let mut buffer = [0; 4096];
     let mut application = None;
     for _ in 0..count + 2 {
@@ -180,12 +185,7 @@ fn run_stored(folder: &Path, count: u64) -> Result<(), Box<dyn std::error::Error
          site {{ cache \"main\"; proxy \"unix:{}\" }}\n",
         socket.display()
     );
-    let loaded = tidegate_config::load_str("bench", &text, folder, &tidegate_config::ProcessEnvironment);
-    let rendered = loaded.render(false);
-    let settings = loaded.settings.ok_or(rendered)?;
-    let (mut client, server) = UnixStream::pair()?;
-    server.set_nonblocking(true)?;
-    let mut solo = solo(&Arc::new(settings), Stream::new(server.into()))?;
+    let (mut client, mut solo) = serving(folder, &text)?;
     let mut buffer = [0; 4096];
     client.write_all(PLAIN.as_bytes())?;
     solo.turn();
@@ -213,12 +213,7 @@ fn run_events(folder: &Path, idle: usize, count: u64) -> Result<(), Box<dyn std:
         "listen \"127.0.0.1:1\" {{ h2c }}\naccess-log off\nsite {{ proxy \"unix:{}\" }}\n",
         socket.display()
     );
-    let loaded = tidegate_config::load_str("bench", &text, folder, &tidegate_config::ProcessEnvironment);
-    let rendered = loaded.render(false);
-    let settings = loaded.settings.ok_or(rendered)?;
-    let (client, server) = UnixStream::pair()?;
-    server.set_nonblocking(true)?;
-    let mut solo = solo(&Arc::new(settings), Stream::new(server.into()))?;
+    let (client, mut solo) = serving(folder, &text)?;
     let mut client = EventClient::new(client)?;
     let mut applications = Vec::new();
     let mut buffer = [0; 4096];

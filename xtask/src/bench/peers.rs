@@ -3,11 +3,10 @@
 //!
 //! Used by `server`, which runs them.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 
 use super::server::Setup;
 use super::{host, newest};
@@ -99,9 +98,7 @@ impl ServerFiles<'_> {
     }
 
     fn write(&self, name: &str, text: &str) -> Result<PathBuf> {
-        let path = self.folder.join(name);
-        fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
-        Ok(path)
+        super::server::write_settings(self.folder, name, text)
     }
 
     fn tidegate(&self) -> Result<Command> {

@@ -6,7 +6,7 @@ use std::fs;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Child;
 use std::time::{Duration, Instant};
 
@@ -72,9 +72,7 @@ impl Setup {
 
     /// Writes a file for the bench itself, out of the servers' sight.
     pub fn write(&self, name: &str, text: &str) -> Result<PathBuf> {
-        let path = self.folder.join(name);
-        fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
-        Ok(path)
+        write_settings(&self.folder, name, text)
     }
 
     /// Adds a file of `size` bytes that no compression could shorten much.
@@ -239,6 +237,13 @@ fn ended_within(child: &mut Child, time: Duration) -> Result<bool> {
     let timeout = Timespec::try_from(time)?;
     poll(&mut [PollFd::new(&descriptor, PollFlags::IN)], Some(&timeout))?;
     Ok(child.try_wait()?.is_some())
+}
+
+/// Writes a file of settings into the folder of a server.
+pub fn write_settings(folder: &Path, name: &str, text: &str) -> Result<PathBuf> {
+    let path = folder.join(name);
+    fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
+    Ok(path)
 }
 
 /// A port that was free a moment ago.

@@ -18,7 +18,6 @@ use rustix::net::{AddressFamily, SocketType, connect, socket, sockopt};
 use super::report::{Table, grouped};
 use super::server::{end, free_port, wait_until_listening};
 use super::{host, static_files, tls_peers};
-use crate::workspace;
 
 #[derive(clap::Args)]
 pub struct Arguments {
@@ -82,13 +81,7 @@ struct Case {
 /// Watches all cases at once and prints the table.
 pub fn run(arguments: &Arguments) -> Result<()> {
     host::prepare()?;
-    let program = match &arguments.program {
-        Some(program) => program.clone(),
-        None => {
-            static_files::build()?;
-            workspace::optimised().join("tidegate")
-        }
-    };
+    let program = static_files::program(arguments.program.as_deref())?;
     let server = Running::start(&program)?;
     let mut cases = Vec::new();
     for protocol in Protocol::ALL {

@@ -5,11 +5,12 @@
 //! of all processes of a server per request; ratios are taken within a round.
 
 use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 
-use super::peers::Kind;
+use super::peers::{self, Kind};
 use super::report::{Spread, Table, grouped, significant, verdict};
 use super::rounds::{self, Course, Sample, Series};
 use super::server::{Server, Setup};
@@ -183,6 +184,17 @@ pub fn build() -> Result<()> {
         "--package",
         "tidegate",
     ]))
+}
+
+/// The program that is measured: this one, or what is built now.
+pub fn program(given: Option<&Path>) -> Result<PathBuf> {
+    match given {
+        Some(program) => Ok(program.to_owned()),
+        None => {
+            build()?;
+            Ok(peers::tidegate())
+        }
+    }
 }
 
 fn print_circumstances(arguments: &Arguments, kinds: &[Kind], congestion: &str) {

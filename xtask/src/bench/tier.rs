@@ -22,7 +22,6 @@ use super::responder::work;
 use super::server::{end, free_port, read_response, wait_until_listening};
 use super::tier_picture::{self, Bars};
 use super::{host, static_files};
-use crate::workspace;
 
 #[derive(clap::Args)]
 pub struct Arguments {
@@ -118,13 +117,7 @@ impl Outcome {
 /// Measures the setups in turn, prints the table and draws it; an error where counts are not what they have to be.
 pub fn run(arguments: &Arguments) -> Result<()> {
     host::prepare()?;
-    let program = match &arguments.program {
-        Some(program) => program.clone(),
-        None => {
-            static_files::build()?;
-            workspace::optimised().join("tidegate")
-        }
-    };
+    let program = static_files::program(arguments.program.as_deref())?;
     println!("{}, {}", host::today(), host::description());
     println!(
         "{FRONTS} front ends with {} clients each, an application that takes {} ms; {} requests for {} URLs (Zipf, α = 1), {} rounds\n",

@@ -167,9 +167,7 @@ impl Files<'_> {
     }
 
     fn write(&self, name: &str, text: &str) -> Result<PathBuf> {
-        let path = self.folder.join(name);
-        fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
-        Ok(path)
+        super::server::write_settings(&self.folder, name, text)
     }
 
     fn tidegate(&self) -> Result<Command> {
