@@ -14,12 +14,13 @@ PREFIX ?= /usr/local
 MAINTAINER ?=
 ARCHITECTURE ?=
 
-.PHONY: help run test bench fmt clean ready packages package-test install
+.PHONY: help run test test-all bench fmt clean ready packages package-test install
 .DEFAULT_GOAL := help
 
 help:
 	@echo 'make run [DIR=folder] [LISTEN=address]   build, and serve a folder ($(DIR) on $(LISTEN))'
-	@echo 'make test                                install the test tools, run every check'
+	@echo 'make test                                install the test tools, run every check that takes minutes'
+	@echo 'make test-all                            the same, then count instructions, and fuzz'
 	@echo 'make bench                               measure every figure that has a goal, beside the best peers'
 	@echo 'make packages [MAINTAINER="Name <address>"] [ARCHITECTURE=arm64]'
 	@echo '                                         make the package of Debian and the container image (target/packages)'
@@ -37,6 +38,9 @@ run: ready
 
 test: ready
 	@cargo xtask test
+
+test-all: ready
+	@cargo xtask test --all
 
 bench: ready
 	@cargo xtask tools --for bench

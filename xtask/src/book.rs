@@ -90,7 +90,7 @@ fn contents() -> Result<String> {
             text.push_str(&format!("- [{}](docs/{page}.md)\n", title(page)?));
         }
     }
-    text.push_str("\n# Reference\n\n- [Settings](docs/reference/settings.md)\n- [Changes](CHANGELOG.md)\n");
+    text.push_str("\n# Reference\n\n- [Settings](docs/reference/settings.md)\n- [Scenarios](docs/reference/scenarios.md)\n- [Changes](CHANGELOG.md)\n");
     text.push_str("- [Architecture](ARCHITECTURE.md)\n- [Security](SECURITY.md)\n");
     text.push_str("- [Transcripts](tests/transcripts/README.md)\n");
     let docs = workspace::root().join("docs");

@@ -11,6 +11,7 @@ mod fuzz;
 mod miri;
 mod package;
 mod packages;
+mod programs;
 mod random;
 mod site;
 mod test;
@@ -28,6 +29,8 @@ use clap::Parser;
 enum Task {
     /// Run every check, as `make test` does; the last line counts the steps
     Test(test::Arguments),
+    /// Run the tests of all packages, several programs at once
+    Tests(programs::Arguments),
     /// Check the rules of the house: direction of dependencies, unsafe, headers, licences
     Tidy,
     /// Measure: static files beside nginx, lighttpd and Apache; idle connections; instructions
@@ -87,6 +90,7 @@ fn main() -> ExitCode {
 fn run(task: Task) -> anyhow::Result<()> {
     match task {
         Task::Test(arguments) => test::run(&arguments),
+        Task::Tests(arguments) => programs::run(&arguments),
         Task::Tidy => tidy::run(),
         Task::Bench(bench) => bench::run(&bench),
         Task::Fuzz(arguments) => fuzz::run(&arguments),

@@ -1,6 +1,6 @@
 //! `cargo xtask test`: every check, one after another, each announced, all of them run.
 //!
-//! What `make test` and `.ci/run` stand for. A step is a command whose output goes to a file and is shown
+//! What `make test` and `.ci/run` stand for; what takes long is run with `--all` or by its name. A step is a command whose output goes to a file and is shown
 //! when the step fails. One that hangs is ended with all that it has started, and what it hung in is named. The
 //! last line counts the steps: `N passed, N failed`.
 
@@ -24,13 +24,19 @@ pub struct Arguments {
     /// Run the tests on an optimised build with debug assertions and overflow checks (the profile `checked`)
     #[arg(long)]
     checked: bool,
+    /// What takes long as well: instructions against their baseline, fuzzing
+    #[arg(long)]
+    all: bool,
     /// Seconds for each fuzz target
     #[arg(long, default_value_t = 5)]
     fuzz_seconds: u32,
 }
 
-/// A step that takes longer hangs: the slowest takes a third of it where everything has to be built first.
-const PATIENCE: Duration = Duration::from_secs(25 * 60);
+/// A step that takes longer hangs: the slowest takes half of it where everything has to be built first.
+const PATIENCE: Duration = Duration::from_secs(40 * 60);
+
+/// Steps that `--all` or their name brings: each has a build of its own.
+const LONG: [&str; 2] = ["instructions", "fuzz"];
 
 struct Step {
     name: &'static str,
@@ -46,7 +52,9 @@ pub fn run(arguments: &Arguments) -> Result<()> {
             bail!("no step {name}; there are: {}", names.join(", "));
         }
     }
-    if !arguments.steps.is_empty() {
+    if arguments.steps.is_empty() {
+        steps.retain(|step| arguments.all || !LONG.contains(&step.name));
+    } else {
         steps.retain(|step| arguments.steps.iter().any(|name| name == step.name));
     }
     if arguments.list {
@@ -101,10 +109,7 @@ fn steps(arguments: &Arguments) -> Result<Vec<Step>> {
     let mut docs = cargo(&["doc", "--workspace", "--no-deps", "--locked"]);
     docs.env("RUSTDOCFLAGS", "-D warnings");
     let fuzz_seconds = arguments.fuzz_seconds.to_string();
-    let mut tests = vec!["test", "--workspace", "--locked", "--no-fail-fast"];
-    if arguments.checked {
-        tests.extend(["--profile", "checked"]);
-    }
+    let tests: &[&str] = if arguments.checked { &["tests", "--checked"] } else { &["tests"] };
     Ok(vec![
         Step { name: "tools", command: task(&["tools", "--for", "test"])? },
         Step { name: "fmt", command: cargo(&["fmt", "--all", "--check"]) },
@@ -115,7 +120,7 @@ fn steps(arguments: &Arguments) -> Result<Vec<Step>> {
             name: "clippy",
             command: cargo(&["clippy", "--workspace", "--all-targets", "--locked", "--", "-D", "warnings"]),
         },
-        Step { name: "test", command: cargo(&tests) },
+        Step { name: "test", command: task(tests)? },
         Step { name: "docs", command: docs },
         Step { name: "instructions", command: task(&["bench", "instructions"])? },
         Step { name: "fuzz", command: task(&["fuzz", "--seconds", &fuzz_seconds])? },
@@ -140,20 +145,22 @@ fn run_step(step: &mut Step) -> Result<Outcome> {
     Ok(match ended {
         Ok(Some(status)) if status.success() => Outcome::Passed { log },
         Ok(Some(status)) => Outcome::Failed { log: format!("{log}\n{status}") },
-        Ok(None) => {
-            let hung: Vec<&str> = unfinished(&log).into_iter().collect();
-            let hung =
-                if hung.is_empty() { String::new() } else { format!("; it hung in {}", hung.join(", ")) };
-            Outcome::Failed { log: format!("{log}\nended after {}{hung}", seconds(PATIENCE)) }
-        }
+        Ok(None) => Outcome::Failed { log: format!("{log}\n{}", hung(&log, PATIENCE)) },
         Err(error) => {
             Outcome::Failed { log: format!("{log}\ncannot start {}: {error}", shown(&step.command)) }
         }
     })
 }
 
+/// That it was ended after so long, and what it hung in as far as its log tells.
+pub(crate) fn hung(log: &str, patience: Duration) -> String {
+    let hung: Vec<&str> = unfinished(log).into_iter().collect();
+    let hung = if hung.is_empty() { String::new() } else { format!("; it hung in {}", hung.join(", ")) };
+    format!("ended after {}{hung}", seconds(patience))
+}
+
 /// Waits for its end. `None`: it had not ended after `patience`, and has been killed with what it has started.
-fn wait(mut child: Child, patience: Duration) -> io::Result<Option<ExitStatus>> {
+pub(crate) fn wait(mut child: Child, patience: Duration) -> io::Result<Option<ExitStatus>> {
     let deadline = Instant::now() + patience;
     loop {
         if let Some(status) = child.try_wait()? {

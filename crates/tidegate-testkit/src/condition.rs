@@ -151,7 +151,7 @@ impl Relation {
 }
 
 /// The parts of a status report.
-const PARTS: [&str; 3] = ["stats.", "upstreams.", "pools."];
+const PARTS: [&str; 4] = ["stats.", "upstreams.", "pools.", "caches."];
 
 /// The value at `stats.a.b` in a status report. The report may hold the statistics as its member `stats`, or
 /// be them.

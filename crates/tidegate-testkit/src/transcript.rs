@@ -321,9 +321,11 @@ impl<'a> Parser<'a> {
                 let times = times.parse().map_err(|_| format!("`{times}` is no number"))?;
                 Action::Asked { name: name.clone(), times }
             }
-            ("accept", []) => Action::Accept(None),
             ("accept", [Token::Word(nobody)]) if nobody == "nobody" => Action::AcceptNobody,
-            ("accept", [Token::Word(name)]) => Action::Accept(Some(name.clone())),
+            ("accept", name @ ([] | [Token::Word(_)])) => {
+                self.is_h2 = false; // it is a backend's connection
+                Action::Accept(if let [Token::Word(name)] = name { Some(name.clone()) } else { None })
+            }
             ("connect", []) => Action::Connect { early: Vec::new() },
             ("connect", [Token::Word(early), Token::Quoted(bytes)]) if early == "early" => {
                 Action::Connect { early: bytes.clone() }

@@ -38,7 +38,7 @@ struct Case {
 }
 
 /// Every case. A new one is a line here, an example in its crate, and `--update`.
-const CASES: [Case; 17] = [
+const CASES: [Case; 18] = [
     codec("h1 parse request head", "parse"),
     codec("h1 decode chunked body", "chunks"),
     networks("IPv4 client among 30,000 networks", "v4"),
@@ -60,6 +60,7 @@ const CASES: [Case; 17] = [
     request("FastCGI, kept connection", "fastcgi"),
     request("HTTP proxy, kept connection", "proxy"),
     request("stored answer", "stored"),
+    request("stored answer of 64 KiB", "stored-64k"),
     request(EVENT, "event"),
     request(EVENT_BESIDE, "event-beside"),
 ];

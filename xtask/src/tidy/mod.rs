@@ -60,6 +60,11 @@ pub fn run() -> Result<()> {
 
     let transcripts = file_names(&root.join("tests/transcripts"))?;
     findings.extend(transcripts::check(&transcripts));
+    for name in transcripts.iter().filter(|name| name.ends_with(".txt")) {
+        let path = format!("tests/transcripts/{name}");
+        let text = fs::read_to_string(root.join(&path)).with_context(|| format!("cannot read {path}"))?;
+        findings.extend(transcripts::check_expectations(&path, &text));
+    }
 
     let triple = workspace::host_triple()?;
     let dependencies = licences::packages(&metadata(&["--filter-platform", &triple])?)?;
