@@ -61,7 +61,7 @@ impl Exponential {
     /// Seconds: 0.95 microseconds.
     pub const ZERO_THRESHOLD: f64 = 1.0 / (1u32 << 20) as f64;
 
-    fn of(times: &Distribution, schema: Schema) -> Exponential {
+    pub(crate) fn of(times: &Distribution, schema: Schema) -> Exponential {
         let per_octave = match schema {
             Schema::Coarse => PER_OCTAVE / 2,
             Schema::Fine => PER_OCTAVE,

@@ -150,11 +150,6 @@ impl Distribution {
         Distribution { buckets: buckets.into_iter().filter(holds).collect(), sum }
     }
 
-    /// With another sum, nanoseconds.
-    pub(crate) fn set_sum(&mut self, sum: u128) {
-        self.sum = sum;
-    }
-
     /// What was recorded after `before` was read of the same histogram. What it has less of counts as nothing.
     pub fn since(&self, before: &Distribution) -> Distribution {
         let mut known = before.buckets.iter().peekable();

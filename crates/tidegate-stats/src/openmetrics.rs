@@ -78,7 +78,8 @@ mod tests {
         let mut report = Exposition::default();
         report.text = "b_bucket{x=\"y\",le=\"1\"} 7\nb_bucket{x=\"y\",le=\"+Inf\"} 7\n".to_owned();
         let (trace_id, span_id) = ("4bf92f3577b34da6a3ce929d0e0e4736".into(), "00f067aa0ba902b7".into());
-        let exemplar = Exemplar { bucket: 14, trace_id, span_id, at: 1_234_567_890_007, nanos: 750_000_000 };
+        let (at, nanos, key) = (1_234_567_890_007, 750_000_000, Default::default());
+        let exemplar = Exemplar { bucket: 14, trace_id, span_id, at, nanos, key };
         report.exemplar("b", "x=\"y\"", &exemplar);
         assert_eq!(
             openmetrics(&report),

@@ -246,8 +246,15 @@ mod tests {
 
     #[test]
     fn a_bucket_has_its_exemplar() {
-        let exemplar =
-            Exemplar { bucket: 14, trace_id: "a".into(), span_id: "b".into(), at: 2_003, nanos: 500_000_000 };
+        let key = Default::default();
+        let exemplar = Exemplar {
+            bucket: 14,
+            trace_id: "a".into(),
+            span_id: "b".into(),
+            at: 2_003,
+            nanos: 500_000_000,
+            key,
+        };
         let buckets = Buckets {
             count: 1,
             cumulative: vec![(0.5, 0), (1.0, 1)],

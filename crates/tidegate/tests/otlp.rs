@@ -111,6 +111,12 @@ fn a_collector_is_told_all_metrics() {
     for _ in 0..5 {
         get(&server.address, "/x").unwrap();
     }
+    // What nobody knows has no name of its own.
+    for method in ["BREW", "OPEN-SESAME"] {
+        let mut stream = TcpStream::connect(&server.address).unwrap();
+        let _ = write!(stream, "{method} /y HTTP/1.0\r\nHost: a.test\r\n\r\n");
+        let _ = stream.read_to_end(&mut Vec::new());
+    }
     let message = wait_for(
         || {
             let told = receive(&told, "a message");
@@ -124,7 +130,7 @@ fn a_collector_is_told_all_metrics() {
                 assert!(head.contains(line), "{line} in {head}");
             }
             let message = ExportMetricsServiceRequest::decode(&told.body[..]).unwrap();
-            let is_whole = requests(&message) == Some(5.0);
+            let is_whole = requests(&message) == Some(5.0) && durations(&message).len() == 2;
             is_whole.then_some(message)
         },
         "all requests to be told",
@@ -137,8 +143,23 @@ fn a_collector_is_told_all_metrics() {
     let metrics = &message.resource_metrics[0].scope_metrics[0].metrics;
     let duration = metrics.iter().find(|metric| metric.name == "http.server.request.duration").unwrap();
     let Some(Data::ExponentialHistogram(histogram)) = &duration.data else { panic!("{duration:?}") };
-    let of_route = [attribute("server.address", "a.test"), attribute("http.route", "/x")];
-    let point = histogram.data_points.iter().find(|point| point.attributes == of_route).unwrap();
+    let conventional = |route: &str, method: &str, version: &str, status: i64| {
+        let value = Some(AnyValue { value: Some(Value::IntValue(status)) });
+        let status = KeyValue { key: "http.response.status_code".into(), value, ..KeyValue::default() };
+        vec![
+            attribute("server.address", "a.test"),
+            attribute("http.route", route),
+            attribute("http.request.method", method),
+            attribute("url.scheme", "http"),
+            attribute("network.protocol.version", version),
+            status,
+        ]
+    };
+    let all: Vec<_> =
+        histogram.data_points.iter().map(|point| (point.attributes.clone(), point.count)).collect();
+    let (asked, odd) = (conventional("/x", "GET", "1.1", 200), conventional("/*", "_OTHER", "1.0", 404));
+    assert_eq!(all, [(asked.clone(), 5), (odd, 2)]);
+    let point = histogram.data_points.iter().find(|point| point.attributes == asked).unwrap();
     let positive = point.positive.clone().unwrap();
     assert_eq!((duration.unit.as_str(), point.count, point.scale), ("s", 5, 3));
     assert_eq!(positive.bucket_counts.iter().sum::<u64>() + point.zero_count, 5);
@@ -149,6 +170,16 @@ fn a_collector_is_told_all_metrics() {
     );
     assert!(point.time_unix_nano >= point.start_time_unix_nano && point.start_time_unix_nano > 0);
     assert!(counted(&server).0 > 0);
+}
+
+/// How many histograms the requests are told in.
+fn durations(message: &ExportMetricsServiceRequest) -> Vec<u64> {
+    let metrics = &message.resource_metrics[0].scope_metrics[0].metrics;
+    let metric = metrics.iter().find(|metric| metric.name == "http.server.request.duration");
+    let Some(Data::ExponentialHistogram(histogram)) = metric.and_then(|metric| metric.data.as_ref()) else {
+        return Vec::new();
+    };
+    histogram.data_points.iter().map(|point| point.count).collect()
 }
 
 fn requests(message: &ExportMetricsServiceRequest) -> Option<f64> {

@@ -4,6 +4,7 @@
 //! have one place in it, which another one may take. See the OpenMetrics specification, section "Exemplars".
 
 use super::SeriesId;
+use super::answer::AnswerKey;
 use crate::histogram::Distribution;
 use crate::prometheus::BOUNDS;
 use serde::{Deserialize, Serialize};
@@ -25,6 +26,8 @@ pub struct SampledRequest<'a> {
     pub at: u64,
     /// How long it took.
     pub nanos: u64,
+    /// What it was, and what it was answered with.
+    pub key: AnswerKey,
 }
 
 /// The last sampled request of a bucket.
@@ -40,6 +43,9 @@ pub struct Exemplar {
     pub at: u64,
     /// How long it took.
     pub nanos: u64,
+    /// What it was, and what it was answered with.
+    #[serde(default)]
+    pub key: AnswerKey,
 }
 
 impl Exemplar {
@@ -76,6 +82,7 @@ struct Place {
     span_id: [u8; 16],
     at: u64,
     nanos: u64,
+    key: AnswerKey,
 }
 
 /// What a worker remembers. Empty until settings sample requests.
@@ -98,10 +105,10 @@ impl Exemplars {
         };
         let seconds = request.nanos as f64 / 1e9;
         let bucket = BOUNDS.take_while(|power| Distribution::bound(*power) < seconds).count() as u32;
-        let (series, &SampledRequest { at, nanos, .. }) = (id.number(), request);
+        let (series, &SampledRequest { at, nanos, key, .. }) = (id.number(), request);
         let place = (series as usize).wrapping_mul(BUCKETS as usize).wrapping_add(bucket as usize) % PLACES;
         if let Some(place) = places.get_mut(place) {
-            *place = Some(Place { series, bucket, trace_id, span_id, at, nanos });
+            *place = Some(Place { series, bucket, trace_id, span_id, at, nanos, key });
         }
     }
 
@@ -109,9 +116,9 @@ impl Exemplars {
     pub(super) fn read(&self) -> Vec<(SeriesId, Exemplar)> {
         let places = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let digits = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        let told = |Place { series, bucket, trace_id, span_id, at, nanos }: Place| {
+        let told = |Place { series, bucket, trace_id, span_id, at, nanos, key }: Place| {
             let (trace_id, span_id) = (digits(&trace_id), digits(&span_id));
-            (SeriesId::of(series), Exemplar { bucket, trace_id, span_id, at, nanos })
+            (SeriesId::of(series), Exemplar { bucket, trace_id, span_id, at, nanos, key })
         };
         places.into_iter().flatten().map(told).collect()
     }
@@ -125,7 +132,7 @@ mod tests {
     const SPAN: &str = "00f067aa0ba902b7";
 
     fn request(nanos: u64, at: u64) -> SampledRequest<'static> {
-        SampledRequest { trace_id: TRACE, span_id: SPAN, at, nanos }
+        SampledRequest { trace_id: TRACE, span_id: SPAN, at, nanos, key: AnswerKey::default() }
     }
 
     #[test]
@@ -158,7 +165,9 @@ mod tests {
 
     #[test]
     fn the_newer_one_stays() {
-        let of = |bucket, at| Exemplar { bucket, trace_id: TRACE.into(), span_id: SPAN.into(), at, nanos: 1 };
+        let key = AnswerKey::default();
+        let of =
+            |bucket, at| Exemplar { bucket, trace_id: TRACE.into(), span_id: SPAN.into(), at, nanos: 1, key };
         let mut mine = vec![of(1, 5), of(2, 5)];
         merge(&mut mine, &[of(1, 4), of(2, 6), of(3, 1), of(BUCKETS, 9)]);
         assert_eq!(mine, [of(1, 5), of(2, 6), of(3, 1)]);

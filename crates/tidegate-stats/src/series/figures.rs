@@ -1,5 +1,6 @@
 //! What sites and routes have counted, as plain values with their names: added up over workers, processes and upgrades.
 
+use super::answer::AnswerKey;
 use super::directory::Place;
 use super::exemplars::{self, Exemplar};
 use super::{OTHER, SeriesDirectory, SeriesId, SeriesNames, SeriesTable};
@@ -10,6 +11,9 @@ use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
+
+/// Kinds of answers of a route that are told apart, whatever workers and processes before have told.
+pub(super) const KINDS: usize = 64;
 
 /// Of all sites. Sites and routes that have counted nothing are left out.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -60,6 +64,10 @@ pub struct RouteFigures {
     /// How long it took.
     #[serde(skip_serializing_if = "Times::is_empty")]
     pub times: Times,
+    /// How long all of it took by what requests were and what they were answered with: at most 64 of these, and what is told
+    /// together.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub by_kind: Vec<(AnswerKey, Distribution)>,
     /// Of the buckets of how long all of it took: the last sampled requests.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub exemplars: Vec<Exemplar>,
@@ -119,6 +127,17 @@ impl Times {
 }
 
 impl RouteFigures {
+    /// Adds times of a kind of answer. What there is no room for is told together.
+    pub(super) fn add_kind(&mut self, key: AnswerKey, times: &Distribution) {
+        let all = &mut self.by_kind;
+        let is_told = all.len() < KINDS || all.iter().any(|(known, _)| *known == key);
+        let key = if is_told { key } else { key.rest() };
+        match all.iter_mut().find(|(known, _)| *known == key) {
+            Some((_, known)) => known.merge(times),
+            None => all.push((key, times.clone())),
+        }
+    }
+
     /// Requests that have ended.
     pub fn requests(&self) -> u64 {
         self.answers.iter().fold(0, |sum, count| sum.wrapping_add(*count))
@@ -162,6 +181,9 @@ impl RouteFigures {
             self.failures.get_or_insert_default().merge(theirs);
         }
         self.times.merge(&other.times);
+        for (key, times) in &other.by_kind {
+            self.add_kind(*key, times);
+        }
         exemplars::merge(&mut self.exemplars, &other.exemplars);
     }
 }
@@ -377,7 +399,9 @@ mod tests {
             |site: &str, routes: &[String]| SeriesNames { site: site.into(), routes: routes.to_vec() };
         let count = |id: SeriesId| {
             let elapsed = crate::Elapsed::nanos(1000);
-            let answered = Answered { status: 200, received: 1, sent: 1, elapsed, has_first_byte: false };
+            let kind = crate::series::RequestKind::UNKNOWN;
+            let answered =
+                Answered { kind, status: 200, received: 1, sent: 1, elapsed, has_first_byte: false };
             table.answered(id, &answered);
         };
         let told = || counts(&SeriesFigures::of(&directory, [&table]));

@@ -9,12 +9,16 @@
 //! What is counted is counted once: with the end of a request, as `conn/send.rs` `tally` does it. A request of which no
 //! site is known counts for [`SeriesId::NONE`].
 
+mod answer;
+mod conventions;
 mod directory;
 mod exemplars;
 mod figures;
 mod prometheus;
 mod table;
 
+pub use answer::{AnswerKey, RequestKind};
+pub use conventions::{REQUEST_DURATION, STATUS_CODE};
 pub use directory::{SeriesDirectory, SeriesName, SeriesNames, SiteIds};
 pub use exemplars::{Exemplar, SampledRequest};
 pub use figures::{RouteFigures, SeriesFigures, SiteFigures, Times};

@@ -17,12 +17,21 @@ const ROUTES: u32 = 5_000;
 /// Routes whose times are.
 const TIMED: u32 = 200;
 /// What stands in the place of a route where a request came to none.
-const UNROUTED: &str = "_none";
+pub(super) const UNROUTED: &str = "_none";
 
 /// The figures of a site and route, or of several that have no room.
-struct Row {
+pub(super) struct Row {
+    pub(super) site: String,
+    pub(super) route: String,
     labels: String,
-    figures: RouteFigures,
+    pub(super) figures: RouteFigures,
+}
+
+impl Row {
+    fn new(site: &str, route: &str, figures: RouteFigures) -> Row {
+        let labels = format!("site=\"{}\",route=\"{}\"", escape_label(site), escape_label(route));
+        Row { site: site.to_owned(), route: route.to_owned(), labels, figures }
+    }
 }
 
 impl SeriesFigures {
@@ -32,7 +41,7 @@ impl SeriesFigures {
         let counted = self.rows(ROUTES);
         let name = "tidegate_requests_total";
         family(text, name, "counter", "Requests that have ended, by class of their status; 1xx are tunnels.");
-        for Row { labels, figures } in &counted {
+        for Row { labels, figures, .. } in &counted {
             write_classes(text, name, labels, figures);
         }
         type Count = fn(&RouteFigures) -> u64;
@@ -51,11 +60,12 @@ impl SeriesFigures {
         ];
         for (name, help, count) in counts {
             family(text, name, "counter", help);
-            for Row { labels, figures } in &counted {
+            for Row { labels, figures, .. } in &counted {
                 let _ = writeln!(text, "{name}{{{labels}}} {}", count(figures));
             }
         }
-        let timed = self.rows(TIMED);
+        let timed = self.timed();
+        write_kinds(text, &timed);
         for phase in 0..RouteFigures::default().times.rows().len() {
             let (name, help, _) = RouteFigures::default().times.rows()[phase];
             let name = format!("tidegate_request_{name}_seconds");
@@ -63,7 +73,7 @@ impl SeriesFigures {
             if has_any {
                 family(&mut out.text, &name, "histogram", help);
             }
-            for Row { labels, figures } in timed.iter().filter(|_| has_any) {
+            for Row { labels, figures, .. } in timed.iter().filter(|_| has_any) {
                 write_histogram(out, &name, labels, figures.times.rows()[phase].2);
                 // Of what the whole request took, which is the first of them.
                 for exemplar in figures.exemplars.iter().filter(|_| phase == 0) {
@@ -82,11 +92,13 @@ impl SeriesFigures {
         let _ = writeln!(text, "{name} {}", self.folded);
     }
 
+    /// Those whose times are told apart.
+    pub(super) fn timed(&self) -> Vec<Row> {
+        self.rows(TIMED)
+    }
+
     /// With at most so many routes told apart.
     fn rows(&self, most: u32) -> Vec<Row> {
-        let labels = |site: &str, route: &str| {
-            format!("site=\"{}\",route=\"{}\"", escape_label(site), escape_label(route))
-        };
         let mut rows = Vec::new();
         let mut rest = RouteFigures::default();
         for site in &self.sites {
@@ -97,21 +109,21 @@ impl SeriesFigures {
             }
             let mut others = RouteFigures::default();
             if !site.unrouted.is_empty() {
-                rows.push(Row { labels: labels(&site.name, UNROUTED), figures: site.unrouted.clone() });
+                rows.push(Row::new(&site.name, UNROUTED, site.unrouted.clone()));
             }
             for (name, figures) in &site.routes {
                 if name == OTHER || figures.place >= most {
                     others.merge(figures);
                 } else {
-                    rows.push(Row { labels: labels(&site.name, name), figures: figures.clone() });
+                    rows.push(Row::new(&site.name, name, figures.clone()));
                 }
             }
             if !others.is_empty() {
-                rows.push(Row { labels: labels(&site.name, OTHER), figures: others });
+                rows.push(Row::new(&site.name, OTHER, others));
             }
         }
         if !rest.is_empty() {
-            rows.push(Row { labels: labels(OTHER, OTHER), figures: rest });
+            rows.push(Row::new(OTHER, OTHER, rest));
         }
         rows
     }
@@ -147,6 +159,31 @@ fn write_classes(text: &mut String, name: &str, labels: &str, figures: &RouteFig
     for (class, count) in (1..).zip(figures.answers) {
         if count > 0 || (was_asked && class > 1) {
             let _ = writeln!(text, "{name}{{{labels},class=\"{class}xx\"}} {count}");
+        }
+    }
+}
+
+/// How often each kind of request was answered with which status code. What there was no room for to be told apart has
+/// [`OTHER`] for what is not known of it.
+fn write_kinds(text: &mut String, rows: &[Row]) {
+    let name = "tidegate_requests_by_method_total";
+    if rows.iter().any(|row| !row.figures.by_kind.is_empty()) {
+        family(
+            text,
+            name,
+            "counter",
+            "Requests that have ended, by method, scheme, version of HTTP and status code.",
+        );
+    }
+    for Row { labels, figures, .. } in rows {
+        for (key, times) in &figures.by_kind {
+            let (method, scheme, count) = (key.method(), key.scheme(), times.count());
+            let protocol = key.version().unwrap_or(OTHER);
+            let code = key.status().map_or_else(|| OTHER.to_owned(), |status| status.to_string());
+            let _ = writeln!(
+                text,
+                "{name}{{{labels},method=\"{method}\",scheme=\"{scheme}\",protocol=\"{protocol}\",code=\"{code}\"}} {count}"
+            );
         }
     }
 }

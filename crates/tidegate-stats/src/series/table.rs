@@ -3,8 +3,9 @@
 //! One thread writes, any thread reads. Nothing is allocated or locked when something is counted: lines and histograms are
 //! made by [`SeriesTable::prepare`], which comes with settings. The first time of a phase of a route takes a histogram
 //! from the store, which is cold and locks; with none left, times go to the histogram of the site, and are counted there
-//! as [`SeriesTable::folded`].
+//! as [`SeriesTable::folded`]. Whole requests have a histogram for each kind of request and answer (`table/answers.rs`).
 
+use super::answer::RequestKind;
 use super::exemplars::{Exemplar, Exemplars, SampledRequest};
 use super::figures::{RouteFigures, Times};
 use super::{SeriesDirectory, SeriesId, SeriesName};
@@ -14,9 +15,13 @@ use crate::histogram::{Distribution, Elapsed};
 use crate::kind::{GatewayFailure, Kinds};
 use crate::table::{Metric, Reading};
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU32, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU16, AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
+
+mod answers;
+
+use answers::Answers;
 
 /// Lines of a page.
 const PAGE: usize = 64;
@@ -27,18 +32,15 @@ const GROUPS: usize = 64;
 const BLOCKS: usize = 4096;
 /// Of these so many are made at once.
 const SHELF: usize = 64;
-/// Histograms for each line, as far as there are any: as many as an application in front of which requests wait takes.
-const PER_LINE: usize = PHASES;
+/// Histograms for each line, as far as there are any: as many as an application in front of which requests wait takes, whose answers
+/// are of four kinds.
+const PER_LINE: usize = PHASES + 4;
 /// Buckets of a histogram: eight to each power of two, from 2^-20 to 2^12 s, what is shorter and what is longer.
 const COARSE: usize = 258;
 
-/// What is timed of a request.
+/// What is timed of a request, beside all of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Phase {
-    /// All of it, where the first and the last byte left in one step: both times are the same.
-    AtOnce,
-    /// All of it, where it took several steps, or was given up.
-    Complete,
     /// To the first byte, where it took several steps.
     FirstByte,
     /// Waiting for a place: among those in flight, or on an application.
@@ -49,11 +51,13 @@ pub enum Phase {
     Application,
 }
 
-const PHASES: usize = 6;
+const PHASES: usize = 4;
 
 /// A request that has ended.
 #[derive(Debug, Clone, Copy)]
 pub struct Answered {
+    /// What it was.
+    pub kind: RequestKind,
     /// What it was answered with, or would have been.
     pub status: u16,
     /// Bytes of its head and content.
@@ -83,6 +87,10 @@ struct Line {
 struct Rest {
     /// For each phase its histogram, counted from 1; 0: none yet; [`FOLDED`]: the site's.
     blocks: [AtomicU16; PHASES],
+    /// The first of the histograms of whole requests, each of which knows the next.
+    first: AtomicU16,
+    /// The last kind of answer that was given at once, and that took steps, with its histogram; see `answers.rs`.
+    last: [AtomicU32; 2],
     /// The site, which takes times that have no histogram here.
     site: AtomicU32,
     /// What takes longer is slow for this route, in units of 2^-20 s.
@@ -91,8 +99,6 @@ struct Rest {
     is_told: AtomicBool,
     /// Requests of the server's own that were handed to the route on behalf of others.
     handed_on: Counter,
-    /// Of the time in the line, what histograms of others have, less what is here of the time of others (wraps).
-    elsewhere: Counter,
     /// Requests that clients got an error for in place of an application's answer. Most routes have none.
     failures: OnceLock<Box<Failures>>,
 }
@@ -136,8 +142,22 @@ type Group = [OnceLock<Box<Page>>; GROUP];
 #[derive(Debug)]
 struct Block {
     buckets: [AtomicU32; COARSE],
-    /// All times together; of [`Phase::AtOnce`] the line has it.
+    /// All times together.
     time: Counter,
+    /// Of whole requests: which they are (`answers.rs`), and the next histogram of the route.
+    key: AtomicU32,
+    next: AtomicU16,
+}
+
+impl Default for Block {
+    fn default() -> Block {
+        Block {
+            buckets: [const { AtomicU32::new(0) }; COARSE],
+            time: Counter::new(),
+            key: AtomicU32::new(0),
+            next: AtomicU16::new(0),
+        }
+    }
 }
 
 /// Times are added up in units of 2^-24 s: a line for ten thousand slow downloads at once wraps after three years.
@@ -160,6 +180,8 @@ pub struct SeriesTable {
     groups: [OnceLock<Box<Group>>; GROUPS],
     shelves: [OnceLock<Box<[Block; SHELF]>>; BLOCKS / SHELF],
     store: Mutex<Store>,
+    /// How many histograms are left, as was found last; see `answers.rs`.
+    room: AtomicU8,
     folded: Counter,
     exemplars: Exemplars,
     /// Whose idea of slow is looked at next.
@@ -179,6 +201,14 @@ struct Store {
 }
 
 impl Store {
+    /// One that is not in use.
+    fn take(&mut self) -> Option<u16> {
+        (self.used < self.made).then(|| {
+            self.used += 1;
+            self.used as u16
+        })
+    }
+
     /// What a bucket has counted.
     fn count(&self, handle: u16, bucket: usize, block: &Block) -> u64 {
         let wraps = self.carries.get(&(handle, bucket as u16)).copied().unwrap_or(0);
@@ -199,6 +229,7 @@ impl Default for SeriesTable {
             groups: [const { OnceLock::new() }; GROUPS],
             shelves: [const { OnceLock::new() }; BLOCKS / SHELF],
             store: Mutex::default(),
+            room: AtomicU8::new(0),
             folded: Counter::new(),
             exemplars: Exemplars::default(),
             learner: AtomicU32::new(0),
@@ -232,9 +263,7 @@ impl SeriesTable {
         let made = store.made;
         while store.made < wanted {
             let shelf = || {
-                let buckets = || [const { AtomicU32::new(0) }; COARSE];
-                let blocks: Vec<Block> =
-                    (0..SHELF).map(|_| Block { buckets: buckets(), time: Counter::new() }).collect();
+                let blocks: Vec<Block> = (0..SHELF).map(|_| Block::default()).collect();
                 blocks.try_into().expect("invariant: there are as many as a shelf has")
             };
             self.shelves[store.made / SHELF].get_or_init(shelf);
@@ -242,6 +271,7 @@ impl SeriesTable {
         }
         if store.made > made {
             // Who has got none may have one now.
+            self.room.store(answers::PLENTY, Relaxed);
             let all = (0..store.lines).filter_map(|number| self.place(SeriesId::of(number)));
             for block in all.flat_map(|(_, rest)| &rest.blocks) {
                 let _ = block.compare_exchange(FOLDED, 0, Relaxed, Relaxed);
@@ -252,12 +282,8 @@ impl SeriesTable {
     /// The bucket that all but the slowest thousandth of a route's requests do not exceed; `None` where it has no histogram.
     /// Allocates nothing: requests are served meanwhile.
     fn usual(&self, store: &Store, rest: &Rest) -> Option<usize> {
-        let blocks = [Phase::AtOnce, Phase::Complete].map(|phase| {
-            let handle = rest.blocks[phase as usize].load(Relaxed);
-            self.block(handle).map(|block| (handle, block))
-        });
         let count = |bucket: usize| {
-            let counts = blocks.iter().flatten().map(|(handle, block)| store.count(*handle, bucket, block));
+            let counts = self.answers(rest).map(|(handle, block)| store.count(handle, bucket, block));
             counts.fold(0, u64::wrapping_add)
         };
         let all = (0..COARSE).map(count).fold(0, u64::wrapping_add);
@@ -297,13 +323,7 @@ impl SeriesTable {
         line.received.add(answered.received);
         line.sent.add(answered.sent);
         line.time.add(units(answered.elapsed));
-        if answered.has_first_byte {
-            self.record(rest, Phase::Complete, answered.elapsed);
-        } else if let Some(block) = self.block(rest.blocks[Phase::AtOnce as usize].load(Relaxed)) {
-            self.count(rest, block, Phase::AtOnce, answered.elapsed);
-        } else {
-            self.record(rest, Phase::AtOnce, answered.elapsed);
-        }
+        self.count_answer(rest, answered);
         answered.elapsed.ticks >> SLOW_SHIFT > u64::from(rest.slow_after.load(Relaxed))
     }
 
@@ -396,20 +416,20 @@ impl SeriesTable {
     }
 
     #[inline]
-    fn count(&self, rest: &Rest, block: &Block, phase: Phase, elapsed: Elapsed) {
+    fn count(&self, handle: u16, block: &Block, elapsed: Elapsed) {
+        block.time.add(units(elapsed));
         let bucket = elapsed.bucket.div_ceil(2).min(COARSE - 1);
         let cell = &block.buckets[bucket];
         let count = cell.load(Relaxed).wrapping_add(1);
         if count == 0 {
-            return self.carry(rest, phase, bucket, cell);
+            return self.carry(handle, bucket, cell);
         }
         cell.store(count, Relaxed);
     }
 
     /// A bucket has counted 2^32 times.
     #[cold]
-    fn carry(&self, rest: &Rest, phase: Phase, bucket: usize, cell: &AtomicU32) {
-        let handle = rest.blocks[phase as usize].load(Relaxed);
+    fn carry(&self, handle: u16, bucket: usize, cell: &AtomicU32) {
         let mut store = self.store(); // nobody reads the cell without it
         *store.carries.entry((handle, bucket as u16)).or_default() += 1;
         cell.store(0, Relaxed);
@@ -422,17 +442,15 @@ impl SeriesTable {
             return;
         }
         self.folded.add(1);
-        let is_in_line = matches!(phase, Phase::AtOnce | Phase::Complete);
-        if is_in_line {
-            rest.elsewhere.add(units(elapsed));
+        if let Some(of_site) = self.site_of(rest) {
+            self.record_here(of_site, phase, elapsed);
         }
-        let site = SeriesId::of(rest.site.load(Relaxed));
-        let Some((_, of_site)) = self.place(site).filter(|(_, of_site)| !std::ptr::eq(*of_site, rest)) else {
-            return;
-        };
-        if self.record_here(of_site, phase, elapsed) && is_in_line {
-            of_site.elsewhere.add(units(elapsed).wrapping_neg());
-        }
+    }
+
+    /// What the site has of its own, where this is not it.
+    fn site_of(&self, rest: &Rest) -> Option<&Rest> {
+        let (_, of_site) = self.place(SeriesId::of(rest.site.load(Relaxed)))?;
+        (!std::ptr::eq(of_site, rest)).then_some(of_site)
     }
 
     /// Whether there is a histogram for it.
@@ -442,22 +460,13 @@ impl SeriesTable {
             handle => handle,
         };
         let Some(block) = self.block(handle) else { return false };
-        self.count(rest, block, phase, elapsed);
-        if phase != Phase::AtOnce {
-            block.time.add(units(elapsed));
-        }
+        self.count(handle, block, elapsed);
         true
     }
 
     #[cold]
     fn take(&self, rest: &Rest, phase: Phase) -> u16 {
-        let mut store = self.store();
-        let handle = if store.used < store.made {
-            store.used += 1;
-            store.used as u16
-        } else {
-            FOLDED
-        };
+        let handle = self.store().take().unwrap_or(FOLDED);
         rest.blocks[phase as usize].store(handle, Relaxed);
         handle
     }
@@ -481,21 +490,15 @@ impl SeriesTable {
     }
 
     fn figures(&self, store: &Store, line: &Line, rest: &Rest) -> RouteFigures {
-        let of = |phase: Phase| {
+        let plain = |phase: Phase| {
             let handle = rest.blocks[phase as usize].load(Relaxed);
-            self.block(handle).map(|block| (self.distribution(store, handle, block), block.time.value()))
+            let block = self.block(handle);
+            block.map(|block| self.distribution(store, handle, block)).unwrap_or_default()
         };
-        let plain = |phase| of(phase).map(|(times, _)| times).unwrap_or_default();
-        let (complete, time_complete) = of(Phase::Complete).unwrap_or_default();
-        let mut total = plain(Phase::AtOnce);
-        if !total.is_empty() {
-            let own = line.time.value().wrapping_sub(time_complete).wrapping_sub(rest.elsewhere.value());
-            total.set_sum(units_to_nanos(own));
-        }
-        let mut first_byte = total.clone();
+        let Answers { total, at_once, by_kind } = self.answers_of(store, rest);
+        let mut first_byte = at_once;
         first_byte.merge(&plain(Phase::FirstByte));
-        total.merge(&complete);
-        RouteFigures {
+        let mut figures = RouteFigures {
             place: 0,
             answers: line.answers.each_ref().map(Counter::value),
             received: line.received.value(),
@@ -510,8 +513,11 @@ impl SeriesTable {
                 connect: plain(Phase::Connect),
                 application: plain(Phase::Application),
             },
+            by_kind: Vec::new(),
             exemplars: Vec::new(),
-        }
+        };
+        by_kind.iter().for_each(|(key, times)| figures.add_kind(*key, times));
+        figures
     }
 
     fn distribution(&self, store: &Store, handle: u16, block: &Block) -> Distribution {

@@ -1,6 +1,7 @@
 //! Variables as pairs of name and value, with lengths of one byte or four (FastCGI 1.0 section 3.4).
 
 use super::record::{FastCgiError, HEADER, MOST_CONTENT, RecordType, append_padding, header, padding};
+use crate::cgi::Sink;
 use thiserror::Error;
 
 /// Pairs whose lengths do not fit what is there. The peer is at fault.
@@ -62,6 +63,13 @@ impl<'o> Params<'o> {
             return; // the header that stands there is the end
         }
         out.extend_from_slice(&header(RecordType::Params, id, 0, 0));
+    }
+}
+
+impl Sink for Params<'_> {
+    #[inline(always)]
+    fn variable(&mut self, name: &[u8], value: &[u8]) {
+        self.push(name, value);
     }
 }
 

@@ -193,6 +193,10 @@ impl Records {
     }
 
     fn head<'i>(&mut self, input: &[u8]) -> Result<(usize, Piece<'i>), FastCgiError> {
+        // Most often it is here as a whole.
+        if let (0, Some(head)) = (self.have, input.first_chunk()) {
+            return Ok((HEADER, self.begin(RecordHeader::parse(*head)?)));
+        }
         let mut used = 0;
         for (slot, byte) in self.head.iter_mut().skip(usize::from(self.have)).zip(input) {
             *slot = *byte;
@@ -207,10 +211,15 @@ impl Records {
             return Ok((used, Piece::Nothing));
         }
         let record = RecordHeader::parse(self.head)?;
-        (self.have, self.record) = (0, Some(record));
+        self.have = 0;
+        Ok((used, self.begin(record)))
+    }
+
+    fn begin<'i>(&mut self, record: RecordHeader) -> Piece<'i> {
+        self.record = Some(record);
         (self.content, self.padding) = (record.content, record.padding);
         self.end_if_complete();
-        Ok((used, Piece::Begin(record)))
+        Piece::Begin(record)
     }
 
     fn end_if_complete(&mut self) {

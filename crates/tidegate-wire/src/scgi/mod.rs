@@ -3,6 +3,7 @@
 //! The answer is that of a CGI script, ended by the end of the connection: see [`crate::cgi`]. One request
 //! for each connection.
 
+use crate::cgi::Sink;
 use thiserror::Error;
 use tidegate_http::push_decimal;
 
@@ -65,6 +66,12 @@ impl<'o> Variables<'o> {
         }
         out.drain(begin..start);
         out.push(b',');
+    }
+}
+
+impl Sink for Variables<'_> {
+    fn variable(&mut self, name: &[u8], value: &[u8]) {
+        self.push(name, value);
     }
 }
 

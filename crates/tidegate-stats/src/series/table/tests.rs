@@ -1,11 +1,16 @@
 //! Tests of the lines and histograms of a worker.
 
 use super::*;
+use crate::series::AnswerKey;
 use crate::series::{SeriesFigures, SeriesNames};
+use answers::KINDS;
+
+/// `GET` by HTTP/1.1.
+const GET: RequestKind = RequestKind::new(0, 1, false);
 
 fn ended(status: u16, micros: u64) -> Answered {
     let elapsed = Elapsed::nanos(micros * 1000);
-    Answered { status, received: 10, sent: 100, elapsed, has_first_byte: false }
+    Answered { kind: GET, status, received: 10, sent: 100, elapsed, has_first_byte: false }
 }
 
 fn with_routes(routes: usize) -> (SeriesTable, Vec<SeriesId>) {
@@ -20,7 +25,7 @@ fn with_routes(routes: usize) -> (SeriesTable, Vec<SeriesId>) {
 fn a_line_is_a_line_of_the_cache() {
     assert_eq!((size_of::<Line>(), align_of::<Line>()), (64, 64));
     assert!(size_of::<Page>() <= PAGE * (64 + 56), "{} bytes a route", size_of::<Page>() / PAGE);
-    assert!(size_of::<Block>() <= 1040, "{} bytes a histogram", size_of::<Block>());
+    assert!(size_of::<Block>() <= 1048, "{} bytes a histogram", size_of::<Block>());
 }
 
 #[test]
@@ -99,7 +104,7 @@ fn phases_have_histograms_of_their_own() {
 #[test]
 fn without_histograms_left_times_are_the_sites() {
     let (table, ids) = with_routes(BLOCKS + 10);
-    table.took(SeriesId::of(1), Phase::AtOnce, Elapsed::nanos(1)); // the site has one
+    table.answered(SeriesId::of(1), &ended(200, 1)); // the site has one
     for id in &ids {
         table.answered(*id, &ended(200, 50));
         table.answered(*id, &ended(200, 50));
@@ -107,9 +112,9 @@ fn without_histograms_left_times_are_the_sites() {
     assert_eq!(table.folded(), 22);
     let read = table.read();
     let counted: u64 = read.iter().map(|(_, figures)| figures.times.total.count()).sum();
-    assert_eq!(counted, 2 * ids.len() as u64 + 1);
+    assert_eq!(counted, 2 * ids.len() as u64 + 1, "all of them");
     let sum: u64 = read.iter().map(|(_, figures)| figures.requests()).sum();
-    assert_eq!(sum, 2 * ids.len() as u64);
+    assert_eq!(sum, 2 * ids.len() as u64 + 1);
 }
 
 /// Whoever has the histogram has the time, whatever takes the other ones.
@@ -183,7 +188,7 @@ fn a_bucket_that_wraps_loses_nothing() {
     let (table, ids) = with_routes(1);
     table.answered(ids[0], &ended(200, 1000));
     let (_, rest) = table.place(ids[0]).unwrap();
-    let block = table.block(rest.blocks[0].load(Relaxed)).unwrap();
+    let (_, block) = table.answers(rest).next().unwrap();
     let cell = block.buckets.iter().find(|cell| cell.load(Relaxed) == 1).unwrap();
     cell.store(u32::MAX, Relaxed);
     table.answered(ids[0], &ended(200, 1000));
@@ -197,8 +202,14 @@ fn failures_are_counted_for_the_route_that_had_them() {
     let names = SeriesNames { site: "a".into(), routes: vec!["/x".into(), "/y".into()] };
     let ids = directory.adopt(&[names]);
     table.prepare(&directory.sites());
-    let request =
-        Answered { status: 502, received: 1, sent: 1, elapsed: Elapsed::nanos(5), has_first_byte: false };
+    let request = Answered {
+        kind: GET,
+        status: 502,
+        received: 1,
+        sent: 1,
+        elapsed: Elapsed::nanos(5),
+        has_first_byte: false,
+    };
     for id in ids[0].routes.iter().copied() {
         table.answered(id, &request);
     }
@@ -211,4 +222,72 @@ fn failures_are_counted_for_the_route_that_had_them() {
     let failed: Vec<u64> = site.routes.iter().map(|(_, route)| route.failed(GatewayFailure::Down)).collect();
     assert_eq!(failed, [0, 4]);
     assert_eq!(site.total().failed(GatewayFailure::Silent), 0);
+}
+
+/// What a route has been asked and has answered, by its kinds: their number, and the requests of each.
+fn kinds(table: &SeriesTable, id: SeriesId) -> BTreeMap<AnswerKey, u64> {
+    let read = table.read().into_iter().find(|(known, _)| *known == id);
+    let kinds = read.map(|(_, figures)| figures.by_kind).unwrap_or_default();
+    kinds.into_iter().map(|(key, times)| (key, times.count())).collect()
+}
+
+#[test]
+fn answers_are_told_by_what_was_asked() {
+    let (table, ids) = with_routes(2);
+    let post = RequestKind::new(2, 2, true);
+    for (kind, status, has_first_byte) in
+        [(GET, 200, false), (GET, 304, false), (GET, 200, true), (post, 200, false), (GET, 200, false)]
+    {
+        table.answered(ids[0], &Answered { kind, has_first_byte, ..ended(status, 1000) });
+    }
+    table.answered(ids[1], &ended(200, 1000));
+    let key = |kind, status| AnswerKey::new(kind, status);
+    let expected = [(key(GET, 200), 3), (key(GET, 304), 1), (key(post, 200), 1)];
+    assert_eq!(kinds(&table, ids[0]), BTreeMap::from(expected));
+    assert_eq!(kinds(&table, ids[1]), BTreeMap::from([(key(GET, 200), 1)]));
+    let (_, figures) = table.read().into_iter().find(|(id, _)| *id == ids[0]).unwrap();
+    let sums = figures.by_kind.iter().map(|(_, times)| times.sum_nanos()).sum::<u128>();
+    assert!((figures.times.total.count(), figures.times.first_byte.count()) == (5, 4));
+    assert!(sums.abs_diff(figures.times.total.sum_nanos()) < 10);
+}
+
+/// Whatever clients send, and however many they are.
+#[test]
+fn kinds_of_a_route_are_bounded_and_none_is_lost() {
+    let (table, ids) = with_routes(1);
+    let mut asked = 0;
+    for status in 100..600 {
+        for (method, version) in (0..=10).flat_map(|method| (0..=3).map(move |version| (method, version))) {
+            let kind = RequestKind::new(method, version, status % 2 == 0);
+            table.answered(ids[0], &Answered { kind, ..ended(status, 5) });
+            asked += 1;
+        }
+    }
+    let told = kinds(&table, ids[0]);
+    assert!(told.len() <= KINDS + 2, "{}", told.len());
+    assert_eq!(told.values().sum::<u64>(), asked);
+    let rest = AnswerKey::new(GET, 200).rest();
+    assert!(told[&rest] > asked / 3 && told[&rest] < asked, "{told:?}");
+    assert_eq!(table.folded(), 0);
+    // Other processes have seen others.
+    let mut figures = table.read().remove(0).1;
+    for status in 0..1000 {
+        figures.add_kind(AnswerKey::new(GET, status), &figures.times.total.clone());
+    }
+    assert!(figures.by_kind.len() <= 66, "{}", figures.by_kind.len());
+}
+
+/// A kind gives its name up before a time is lost, and keeps the new one.
+#[test]
+fn without_histograms_left_kinds_are_told_together() {
+    let (table, ids) = with_routes(BLOCKS);
+    for id in &ids {
+        table.answered(*id, &ended(200, 50));
+    }
+    for (status, is_https) in [(404, false), (404, true), (200, false), (500, true), (500, false)] {
+        let kind = GET.with_https(is_https);
+        table.answered(ids[0], &Answered { kind, ..ended(status, 50) });
+    }
+    let rest = AnswerKey::new(GET, 0).rest();
+    assert_eq!((kinds(&table, ids[0]), table.folded()), (BTreeMap::from([(rest, 6)]), 0));
 }

@@ -1,10 +1,10 @@
 //! The metrics of the server as a message of OTLP: the families of the report for Prometheus, under names of OpenTelemetry.
 //!
 //! Counts are cumulative since the server started; histograms are exponential ones with the buckets in which they were counted.
-//! How long requests took has the name and the attributes of the semantic conventions for HTTP servers; everything else is
-//! `tidegate.` and what it is called for Prometheus, without the unit.
+//! How long requests took comes with the name and the attributes of the semantic conventions for HTTP servers
+//! (`stats/series/conventions.rs`); everything else is `tidegate.` and what it is called for Prometheus, without the unit.
 
-use super::resource::{Origin, id_of, scope, text};
+use super::resource::{self, Origin, id_of, scope, text};
 use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceRequest;
 use opentelemetry_proto::tonic::common::v1::KeyValue;
 use opentelemetry_proto::tonic::metrics::v1::exemplar::Value as ExemplarValue;
@@ -15,13 +15,9 @@ use opentelemetry_proto::tonic::metrics::v1::{
     AggregationTemporality, Exemplar, ExponentialHistogram, ExponentialHistogramDataPoint, Gauge, Metric,
     NumberDataPoint, ResourceMetrics, ScopeMetrics, Sum,
 };
+use tidegate_stats::series::{REQUEST_DURATION, STATUS_CODE};
 use tidegate_stats::{Exponential, Family, FamilyKind, Series};
 
-/// Families that the semantic conventions have a name for.
-const CONVENTIONAL: [(&str, &str); 1] =
-    [("tidegate_request_duration_seconds", "http.server.request.duration")];
-/// What labels of these are called there.
-const ATTRIBUTES: [(&str, &str); 2] = [("site", "server.address"), ("route", "http.route")];
 /// Units by which names for Prometheus end, as UCUM has them.
 const UNITS: [(&str, &str); 2] = [("_seconds", "s"), ("_bytes", "By")];
 
@@ -59,15 +55,7 @@ fn nanos((seconds, nanos): (i64, u32)) -> u64 {
 }
 
 fn metric(family: &Family, times: Times) -> Metric {
-    let known = CONVENTIONAL.iter().find(|(name, _)| *name == family.name);
-    let bare = family.name.strip_suffix("_total").unwrap_or(&family.name);
-    let unit = UNITS.iter().find(|(suffix, _)| bare.ends_with(suffix));
-    let bare = unit.and_then(|(suffix, _)| bare.strip_suffix(suffix)).unwrap_or(bare);
-    let name = match known {
-        Some((_, name)) => (*name).to_owned(),
-        None => format!("tidegate.{}", bare.strip_prefix("tidegate_").unwrap_or(bare)),
-    };
-    let is_conventional = known.is_some();
+    let (name, unit) = name_and_unit(&family.name);
     let numbers = || family.series.iter().map(|series| number(series, times)).collect();
     let aggregation_temporality = AggregationTemporality::Cumulative.into();
     let data = match family.kind {
@@ -76,26 +64,33 @@ fn metric(family: &Family, times: Times) -> Metric {
         }
         FamilyKind::Gauge => Data::Gauge(Gauge { data_points: numbers() }),
         FamilyKind::Histogram => Data::ExponentialHistogram(ExponentialHistogram {
-            data_points: family
-                .series
-                .iter()
-                .filter_map(|series| histogram(series, times, is_conventional))
-                .collect(),
+            data_points: family.series.iter().filter_map(|series| histogram(series, times)).collect(),
             aggregation_temporality,
         }),
     };
     Metric {
         name,
         description: family.help.clone(),
-        unit: unit.map_or("", |(_, unit)| unit).to_owned(),
+        unit: unit.to_owned(),
         data: Some(data),
         ..Metric::default()
     }
 }
 
+fn name_and_unit(name: &str) -> (String, &'static str) {
+    if name == REQUEST_DURATION {
+        return (name.to_owned(), "s");
+    }
+    let bare = name.strip_suffix("_total").unwrap_or(name);
+    let unit = UNITS.iter().find(|(suffix, _)| bare.ends_with(suffix));
+    let bare = unit.and_then(|(suffix, _)| bare.strip_suffix(suffix)).unwrap_or(bare);
+    let name = format!("tidegate.{}", bare.strip_prefix("tidegate_").unwrap_or(bare));
+    (name, unit.map_or("", |(_, unit)| unit))
+}
+
 fn number(series: &Series, times: Times) -> NumberDataPoint {
     NumberDataPoint {
-        attributes: attributes(series, false),
+        attributes: attributes(series),
         start_time_unix_nano: times.start,
         time_unix_nano: times.now,
         value: Some(Number::AsDouble(series.value)),
@@ -103,11 +98,11 @@ fn number(series: &Series, times: Times) -> NumberDataPoint {
     }
 }
 
-fn histogram(series: &Series, times: Times, is_conventional: bool) -> Option<ExponentialHistogramDataPoint> {
+fn histogram(series: &Series, times: Times) -> Option<ExponentialHistogramDataPoint> {
     let counted = series.histogram.as_ref()?;
     let exponential = counted.exponential.as_ref()?;
     Some(ExponentialHistogramDataPoint {
-        attributes: attributes(series, is_conventional),
+        attributes: attributes(series),
         start_time_unix_nano: times.start,
         time_unix_nano: times.now,
         count: counted.count,
@@ -144,10 +139,11 @@ fn buckets(exponential: &Exponential) -> Option<Buckets> {
     Some(Buckets { offset: first - 1, bucket_counts: counts })
 }
 
-fn attributes(series: &Series, is_conventional: bool) -> Vec<KeyValue> {
-    let named = |(label, value): &(String, String)| {
-        let known = ATTRIBUTES.iter().find(|(name, _)| is_conventional && *name == label);
-        text(known.map_or(label.as_str(), |(_, name)| name), value)
+/// A status code is a number, and everything else a text.
+fn attributes(series: &Series) -> Vec<KeyValue> {
+    let named = |(label, value): &(String, String)| match value.parse() {
+        Ok(status) if label == STATUS_CODE => resource::number(label, status),
+        _ => text(label, value),
     };
     series.labels.iter().map(named).collect()
 }
@@ -201,13 +197,15 @@ mod tests {
             Exponential { schema: Schema::Coarse, zero_count: 1, buckets: vec![(-2, 3), (0, 4), (1, 5)] };
         let exponential = Some(exponential);
         let counts = Counts { count: 13, exponential, ..Counts::default() };
-        let metric = told(&family("tidegate_request_duration_seconds", FamilyKind::Histogram, Some(counts)));
+        let mut family = family(REQUEST_DURATION, FamilyKind::Histogram, Some(counts));
+        family.series[0].labels.push((STATUS_CODE.to_owned(), "204".to_owned()));
+        let metric = told(&family);
         assert_eq!((metric.name.as_str(), metric.unit.as_str()), ("http.server.request.duration", "s"));
         let Some(Data::ExponentialHistogram(histogram)) = metric.data else { panic!("{metric:?}") };
         let point = &histogram.data_points[0];
         assert_eq!((point.count, point.sum, point.scale, point.zero_count), (13, Some(2.5), 3, 1));
         let positive = point.positive.as_ref().unwrap();
         assert_eq!((positive.offset, &positive.bucket_counts[..]), (-3, &[3, 0, 4, 5][..]));
-        assert_eq!(point.attributes[1], text("http.route", "/*"));
+        assert_eq!(point.attributes[1..], [text("route", "/*"), resource::number(STATUS_CODE, 204)]);
     }
 }

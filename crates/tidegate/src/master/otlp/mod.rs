@@ -187,7 +187,7 @@ impl Pusher {
 
     /// How long the collector wants to be left alone; `None`: it has an answer.
     fn tell_metrics(&mut self, otlp: &Otlp, status: &StatusRegistry) -> Option<Duration> {
-        let families = status.exposition().families();
+        let families = status.families();
         let message = metrics::message(&families, &self.origin, &otlp.service, clock::wall());
         let outcome = self.metrics.tell(&self.collector, otlp, message.encode_to_vec(), rejected_points);
         match outcome {
