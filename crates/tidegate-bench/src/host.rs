@@ -6,7 +6,7 @@
 
 use crate::clock::{monotonic_ns, ns};
 use crate::plan::Plan;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::fs;
 use std::net::{IpAddr, TcpListener};
@@ -16,7 +16,8 @@ use std::time::Duration;
 use tidegate_io::connect::Address;
 
 /// The host during one interval.
-#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Sample {
     /// Seconds from the start of the run to the end of the interval.
     pub at: f64,
@@ -43,7 +44,8 @@ pub struct Sample {
 }
 
 /// The host during a run.
-#[derive(Debug, Clone, Default, Serialize)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Host {
     /// One for each interval.
     pub samples: Vec<Sample>,

@@ -5,14 +5,16 @@
 //! the server. The parts, from the wire up: [`target`], [`urls`] and [`request`] say what is asked,
 //! [`schedule`] when, [`plan`] all of it; `connection`, `http2` and `worker` ask it, one thread per worker, each with
 //! its own reactor; [`record`] holds what was measured, [`run`] joins the workers and [`processes`] the
-//! processes, [`verdict`] judges, [`report`] shows.
+//! processes, [`verdict`] judges, [`report`] shows, [`runs`] keeps. [`inputs`] makes what is asked for, [`disk`] says how fast it can be read.
 
 pub mod check;
 mod clock;
 pub mod compare;
 mod connection;
+pub mod disk;
 pub mod host;
 mod http2;
+pub mod inputs;
 pub mod live;
 pub mod peak;
 pub mod plan;
@@ -25,6 +27,8 @@ pub mod report;
 pub mod request;
 mod response;
 pub mod run;
+pub mod runs;
+pub mod scenario;
 pub mod schedule;
 pub mod statistics;
 pub mod sweep;

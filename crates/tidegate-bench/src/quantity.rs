@@ -137,6 +137,11 @@ pub fn show_number(value: f64) -> String {
     }
 }
 
+/// `3.5 %`, as it was written: without what binary fractions add.
+pub fn show_share(share: f64) -> String {
+    format!("{} %", (share * 1e8).round() / 1e6)
+}
+
 /// `1.50 MiB`.
 pub fn show_bytes(bytes: f64) -> String {
     const UNITS: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];
@@ -177,5 +182,6 @@ mod tests {
         assert_eq!(show_duration(Duration::from_secs(12)), "12.0 s");
         assert_eq!(show_bytes(1536.0), "1.50 KiB");
         assert_eq!(show_bytes(12.0), "12 B");
+        assert_eq!([0.07, 0.29, 0.035].map(show_share), ["7 %", "29 %", "3.5 %"]);
     }
 }

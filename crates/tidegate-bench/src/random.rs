@@ -25,6 +25,11 @@ impl Random {
         self.0.usize(..bound)
     }
 
+    /// Bytes that nothing compresses.
+    pub fn fill(&mut self, bytes: &mut [u8]) {
+        self.0.fill(bytes);
+    }
+
     /// Each order is as likely as the others.
     pub fn shuffle<T>(&mut self, items: &mut [T]) {
         self.0.shuffle(items);

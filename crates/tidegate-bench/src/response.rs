@@ -10,7 +10,7 @@ use tidegate_wire::h1::{
 };
 
 /// Heads of up to 64 KiB: a generator should not be stricter than browsers.
-const LIMITS: HeadLimits = HeadLimits { head_size: 64 << 10, target_size: 8 << 10, fields: 200 };
+pub(crate) const LIMITS: HeadLimits = HeadLimits { head_size: 64 << 10, target_size: 8 << 10, fields: 200 };
 
 /// Why a response is no good. The server is at fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -60,6 +60,10 @@ pub(crate) struct ResponseReader {
     pub body_bytes: u64,
     /// What `Content-Length` announced.
     pub announced: Option<u64>,
+    /// Heads are kept in `head`, for who reads their fields.
+    pub keeps_head: bool,
+    /// The bytes of the head read last.
+    pub head: Vec<u8>,
 }
 
 #[derive(Default, Clone, Copy, PartialEq, Eq)]
@@ -72,6 +76,11 @@ enum State {
 }
 
 impl ResponseReader {
+    /// One that keeps heads.
+    pub fn with_heads() -> Self {
+        ResponseReader { keeps_head: true, ..ResponseReader::default() }
+    }
+
     /// Whether nothing of the next response has come.
     pub fn is_between(&self) -> bool {
         self.state == State::Head && self.held.is_empty()
@@ -148,7 +157,10 @@ impl ResponseReader {
             return self.feed_held(input, method);
         }
         match head(input, method)? {
-            Some(head) => Ok(self.begin(input, head)),
+            Some(head) => {
+                self.keep(input, &head);
+                Ok(self.begin(input, head))
+            }
             None => {
                 self.scanner = HeadScanner::new();
                 self.scanner.needs_parse(input, &LIMITS);
@@ -169,9 +181,17 @@ impl ResponseReader {
             return Ok(Fed { consumed: input.len(), data: &[], is_complete: false });
         };
         // A head that ended in what was held would have been read then.
+        let held = std::mem::take(&mut self.held);
+        self.keep(&held, &head);
         head.len = head.len.saturating_sub(before);
-        self.held = Vec::new();
         Ok(self.begin(input, head))
+    }
+
+    fn keep(&mut self, bytes: &[u8], head: &Head) {
+        if self.keeps_head && !head.is_interim {
+            self.head.clear();
+            self.head.extend_from_slice(bytes.get(..head.len).unwrap_or_default());
+        }
     }
 
     #[inline]
@@ -252,7 +272,7 @@ mod tests {
     type Seen = (Vec<(u16, Vec<u8>, bool)>, Result<bool, ResponseFault>);
 
     fn read(pieces: &[&[u8]]) -> Seen {
-        let mut reader = ResponseReader::default();
+        let mut reader = ResponseReader { keeps_head: true, ..ResponseReader::default() };
         let (mut all, mut body) = (Vec::new(), Vec::new());
         for piece in pieces {
             let mut input = *piece;
@@ -263,6 +283,7 @@ mod tests {
                 };
                 body.extend_from_slice(fed.data);
                 if fed.is_complete {
+                    assert!(reader.head.starts_with(b"HTTP/1.1 ") && reader.head.ends_with(b"\r\n\r\n"));
                     all.push((reader.status, std::mem::take(&mut body), reader.keep_alive));
                 }
                 assert!(fed.consumed > 0);

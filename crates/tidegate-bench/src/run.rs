@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -161,33 +161,47 @@ pub fn run_at(plan: Plan, start: u64, stop: &Stop, observe: impl FnMut(Progress)
     };
     let threads = shared.plan.threads;
     let started = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64();
-    let (sender, receiver) = channel();
     let mut gathering = Gathering::new(&shared.plan, started, observe);
-    thread::scope(|scope| -> io::Result<()> {
+    let work = |number, sender| worker::run(&shared, number, sender);
+    let ends = (stop, &shared.stop);
+    with_workers("bench", threads, ends, work, |message| gathering.take(message))?;
+    Ok(gathering.finish(start, stop.is_stopped()))
+}
+
+/// Runs so many workers, a thread each, and takes in what they tell until all of them have ended. Who wants the run to end says so by the
+/// first of `ends`, and workers read it in the second.
+///
+/// # Errors
+/// A thread could not be started; the others have ended.
+pub(crate) fn with_workers<M: Send>(
+    name: &str,
+    threads: u32,
+    (stop, is_over): (&Stop, &AtomicBool),
+    work: impl Fn(u32, Sender<M>) + Sync,
+    mut take: impl FnMut(M),
+) -> io::Result<()> {
+    let (sender, receiver) = channel();
+    thread::scope(|scope| {
         for number in 0..threads {
-            let sender = sender.clone();
-            let shared = &shared;
-            let spawned = thread::Builder::new()
-                .name(format!("bench-{number}"))
-                .spawn_scoped(scope, move || worker::run(shared, number, sender));
-            if let Err(error) = spawned {
-                shared.stop.store(true, Relaxed);
+            let (sender, work) = (sender.clone(), &work);
+            let thread = thread::Builder::new().name(format!("{name}-{number}"));
+            if let Err(error) = thread.spawn_scoped(scope, move || work(number, sender)) {
+                is_over.store(true, Relaxed);
                 return Err(error);
             }
         }
         drop(sender);
         loop {
             match receiver.recv_timeout(Duration::from_millis(100)) {
-                Ok(message) => gathering.take(message),
+                Ok(message) => take(message),
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => return Ok(()),
             }
             if stop.is_stopped() {
-                shared.stop.store(true, Relaxed);
+                is_over.store(true, Relaxed);
             }
         }
-    })?;
-    Ok(gathering.finish(start, stop.is_stopped()))
+    })
 }
 
 /// The records of all workers, by interval.
@@ -302,7 +316,7 @@ impl<O: FnMut(Progress)> Gathering<O> {
     }
 }
 
-fn add(interval: &mut Interval, sample: Sample, worker: u32) {
+pub(crate) fn add(interval: &mut Interval, sample: Sample, worker: u32) {
     interval.counts.add(&sample.counts);
     for (into, pairs) in [
         (&mut interval.response, sample.response),

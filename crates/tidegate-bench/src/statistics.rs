@@ -47,17 +47,6 @@ pub fn warmup_length(series: &[f64]) -> usize {
     best.1 * 5
 }
 
-/// An estimate and the interval that holds the truth with 95 % confidence.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Estimate {
-    /// The estimate.
-    pub value: f64,
-    /// Lower end.
-    pub low: f64,
-    /// Upper end.
-    pub high: f64,
-}
-
 /// Figures of the runs of one ABBA block.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Block {
@@ -67,107 +56,140 @@ pub struct Block {
     pub b: Vec<f64>,
 }
 
-const RESAMPLES: usize = 4_000;
+/// What blocks of runs say of the ratio of the second subject to the first.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Ratio {
+    /// The ratio that the runs speak against least.
+    pub value: f64,
+    /// How likely runs that lie so far apart are where the subjects are the same; two-sided.
+    pub p: f64,
+    /// The ratios that a test at 5 % does not reject: least and most.
+    pub interval: (f64, f64),
+    /// Those that a test at 10 % does not reject. That it lies within a margin is a proof of sameness at 5 %
+    /// (two one-sided tests; Schuirmann, 1987).
+    pub narrow: (f64, f64),
+}
 
-/// The ratio of the medians, B to A, with a percentile bootstrap over whole blocks: what the blocks share stays
-/// shared.
-pub fn median_ratio(blocks: &[Block], seed: u64) -> Estimate {
-    let ratio = |chosen: &mut dyn Iterator<Item = &Block>| {
-        let (mut a, mut b) = (Vec::new(), Vec::new());
-        for block in chosen {
-            a.extend_from_slice(&block.a);
-            b.extend_from_slice(&block.b);
+impl Ratio {
+    /// Of figures over 0. Each block is set to its own mean first, so that a machine that gets slower from block to
+    /// block, or was slow during one, takes nothing away; then ranks decide, so that one run gone wrong does not
+    /// (aligned ranks; Hodges and Lehmann, 1962). The interval holds what the test does not reject.
+    pub fn new(blocks: &[Block]) -> Ratio {
+        let logs = logarithms(blocks);
+        let all = || logs.iter().flat_map(|block| block.a.iter().chain(&block.b));
+        let (least, most) = all().fold((f64::INFINITY, f64::NEG_INFINITY), |(least, most), value| {
+            (least.min(*value), most.max(*value))
+        });
+        let reach = (most - least).max(0.0) + 1.0;
+        // Where the standing falls below `wanted`, as the shift grows.
+        let falls_below = |wanted: f64| {
+            let (mut low, mut high) = (-reach, reach);
+            for _ in 0..60 {
+                let middle = (low + high) / 2.0;
+                if standing(&logs, middle) < wanted { high = middle } else { low = middle }
+            }
+            (low > -reach && high < reach).then_some(high)
+        };
+        let between = |confidence: f64| {
+            let z = Normal::standard().inverse_cdf(f64::midpoint(1.0, confidence));
+            (falls_below(z).map_or(0.0, f64::exp), falls_below(-z).map_or(f64::INFINITY, f64::exp))
+        };
+        let middle = falls_below(f64::MIN_POSITIVE).zip(falls_below(-f64::MIN_POSITIVE));
+        Ratio {
+            value: middle.map_or(f64::NAN, |(low, high)| f64::midpoint(low, high).exp()),
+            p: 2.0 * (1.0 - Normal::standard().cdf(standing(&logs, 0.0).abs())),
+            interval: between(0.95),
+            narrow: between(0.90),
         }
-        median(&b) / median(&a)
-    };
-    let value = ratio(&mut blocks.iter());
-    if blocks.len() < 2 {
-        return Estimate { value, low: f64::NEG_INFINITY, high: f64::INFINITY };
     }
-    let mut random = Random::new(seed, 2);
-    let ratios: Vec<f64> = (0..RESAMPLES)
-        .map(|_| {
-            let numbers: Vec<usize> = blocks.iter().map(|_| random.below(blocks.len())).collect();
-            ratio(&mut numbers.iter().filter_map(|number| blocks.get(*number)))
-        })
-        .collect();
-    Estimate { value, low: quantile(&ratios, 0.025), high: quantile(&ratios, 0.975) }
 }
 
-/// The difference that the same subject shows against itself: the 95 % point of how far the medians of two
-/// random halves of its runs lie apart, as a share. What is smaller than this is noise.
-pub fn noise_floor(runs: &[f64], seed: u64) -> f64 {
-    if runs.len() < 4 {
-        return f64::INFINITY;
-    }
-    let mut random = Random::new(seed, 3);
-    let mut shuffled = runs.to_vec();
-    let apart: Vec<f64> = (0..RESAMPLES)
-        .map(|_| {
-            random.shuffle(&mut shuffled);
-            let (one, other) = shuffled.split_at(shuffled.len() / 2);
-            (median(one) / median(other) - 1.0).abs()
-        })
-        .collect();
-    quantile(&apart, 0.95)
+fn logarithms(blocks: &[Block]) -> Vec<Block> {
+    let of = |values: &[f64]| values.iter().map(|value| value.max(f64::MIN_POSITIVE).ln()).collect();
+    blocks.iter().map(|block| Block { a: of(&block.a), b: of(&block.b) }).collect()
 }
 
-/// The two-sided p value of the Mann-Whitney U test. Exact up to 20 runs a side without ties, else by the
-/// normal approximation with corrections for ties and continuity.
-pub fn mann_whitney(a: &[f64], b: &[f64]) -> f64 {
-    if a.is_empty() || b.is_empty() {
-        return 1.0;
+/// How far the rank sum of B, less `shift`, lies over what the blocks make expect, in standard deviations.
+fn standing(logs: &[Block], shift: f64) -> f64 {
+    // Value, block and whether it is of B.
+    let mut all: Vec<(f64, usize, bool)> = Vec::new();
+    for (number, block) in logs.iter().enumerate() {
+        let count = (block.a.len() + block.b.len()) as f64;
+        let of_b = block.b.iter().map(|value| value - shift);
+        let mean = (block.a.iter().sum::<f64>() + of_b.clone().sum::<f64>()) / count;
+        all.extend(block.a.iter().map(|value| (value - mean, number, false)));
+        all.extend(of_b.map(|value| (value - mean, number, true)));
     }
-    let (n, m) = (a.len(), b.len());
-    let mut all: Vec<(f64, bool)> =
-        a.iter().map(|value| (*value, true)).chain(b.iter().map(|value| (*value, false))).collect();
     all.sort_by(|one, other| one.0.total_cmp(&other.0));
-    // Ranks; those of equal values are their mean.
-    let (mut rank_sum, mut ties, mut first) = (0.0, 0.0, 0);
-    while let Some((value, _)) = all.get(first).copied() {
-        let count = all.iter().skip(first).take_while(|(other, _)| *other == value).count();
-        let rank = first as f64 + (count as f64 + 1.0) / 2.0;
-        let of_a = all.iter().skip(first).take(count).filter(|(_, is_a)| *is_a).count();
-        rank_sum += rank * of_a as f64;
-        ties += (count as f64).powi(3) - count as f64;
-        first += count;
-    }
-    let u = rank_sum - (n * (n + 1)) as f64 / 2.0;
-    if ties == 0.0 && n <= 20 && m <= 20 {
-        return exact_p(n, m, u.min((n * m) as f64 - u) as usize);
-    }
-    let (n, m) = (n as f64, m as f64);
-    let total = n + m;
-    let variance = n * m / 12.0 * (total + 1.0 - ties / (total * (total - 1.0)));
-    if variance <= 0.0 {
-        return 1.0;
-    }
-    let distance = ((u - n * m / 2.0).abs() - 0.5).max(0.0);
-    2.0 * (1.0 - Normal::standard().cdf(distance / variance.sqrt()))
-}
-
-/// Twice the probability of a U of at most `u`: the arrangements are counted, as Mann and Whitney did.
-fn exact_p(n: usize, m: usize, u: usize) -> f64 {
-    let most = n * m;
-    // Arrangements of i of A and j of B by U.
-    let mut counts = vec![vec![vec![0.0f64; most + 1]; m + 1]; n + 1];
-    for i in 0..=n {
-        for j in 0..=m {
-            for value in 0..=i * j {
-                let here = if i == 0 || j == 0 {
-                    f64::from(u8::from(value == 0))
-                } else {
-                    // The largest is of A, which then beats all j of B, or of B.
-                    let with_a = if value >= j { counts[i - 1][j][value - j] } else { 0.0 };
-                    with_a + counts[i][j - 1][value]
-                };
-                counts[i][j][value] = here;
+    let mut ranks: Vec<(Vec<f64>, Vec<f64>)> = vec![Default::default(); logs.len()];
+    let mut first = 0;
+    while let Some((value, _, _)) = all.get(first).copied() {
+        // Ranks of equal values are their mean. What differs by rounding alone is equal.
+        let count = all.iter().skip(first).take_while(|(other, _, _)| other - value < 1e-12).count();
+        let rank = first as f64 + f64::midpoint(count as f64, 1.0);
+        for (_, block, is_b) in all.iter().skip(first).take(count) {
+            if let Some((a, b)) = ranks.get_mut(*block) {
+                if *is_b { b.push(rank) } else { a.push(rank) }
             }
         }
+        first += count;
     }
-    let total: f64 = counts[n][m].iter().sum();
-    let tail: f64 = counts[n][m].iter().take(u + 1).sum();
-    (2.0 * tail / total).min(1.0)
+    let (mut over, mut variance) = (0.0, 0.0);
+    for (a, b) in &ranks {
+        let (of_a, of_b) = (a.len() as f64, b.len() as f64);
+        let count = of_a + of_b;
+        let mean = (a.iter().sum::<f64>() + b.iter().sum::<f64>()) / count;
+        let spread: f64 = a.iter().chain(b).map(|rank| (rank - mean).powi(2)).sum();
+        if of_a > 0.0 && of_b > 0.0 {
+            over += b.iter().sum::<f64>() - of_b * mean;
+            variance += of_a * of_b / (count * (count - 1.0)) * spread;
+        }
+    }
+    if variance > 0.0 { over / variance.sqrt() } else { 0.0 }
+}
+
+const RESAMPLES: usize = 1_000;
+
+/// The difference that the same subject shows against itself: the 95 % point of how far the medians of two random
+/// halves of its runs lie apart, each block having been set to its own mean, as a share, brought to as many runs as
+/// the subjects have. The noisier of the two sets it. What is smaller than this is noise.
+pub fn noise_floor(blocks: &[Block], seed: u64) -> f64 {
+    let mut random = Random::new(seed, 3);
+    let logs = logarithms(blocks);
+    let mut of = |side: fn(&Block) -> &Vec<f64>| {
+        let mut apart: Vec<f64> = Vec::with_capacity(RESAMPLES);
+        for _ in 0..RESAMPLES {
+            let (mut one, mut other) = (Vec::new(), Vec::new());
+            for block in &logs {
+                let count = (block.a.len() + block.b.len()) as f64;
+                let mean = (block.a.iter().sum::<f64>() + block.b.iter().sum::<f64>()) / count;
+                let mut values: Vec<f64> = side(block).iter().map(|value| value - mean).collect();
+                random.shuffle(&mut values);
+                let (first, second) = values.split_at(values.len() / 2);
+                one.extend_from_slice(first);
+                other.extend_from_slice(second);
+            }
+            apart.push((median(&one) - median(&other)).abs() / 2f64.sqrt());
+        }
+        quantile(&apart, 0.95)
+    };
+    let floor = of(|block| &block.a).max(of(|block| &block.b));
+    if floor.is_nan() { f64::INFINITY } else { floor.exp_m1() }
+}
+
+/// p values of several questions to the same runs, each raised by how many are asked beside it, so that the chance of
+/// one false alarm in all of them stays what it is in one (Holm, 1979). In the order given.
+pub fn holm(p: &[f64]) -> Vec<f64> {
+    let mut order: Vec<(usize, f64)> = p.iter().copied().enumerate().collect();
+    order.sort_by(|one, other| one.1.total_cmp(&other.1));
+    let (mut adjusted, mut least) = (vec![1.0; p.len()], 0.0f64);
+    for (rank, (place, value)) in order.into_iter().enumerate() {
+        least = least.max(value * (p.len() - rank) as f64).min(1.0);
+        if let Some(slot) = adjusted.get_mut(place) {
+            *slot = least;
+        }
+    }
+    adjusted
 }
 
 #[cfg(test)]
@@ -196,37 +218,46 @@ mod tests {
     }
 
     #[test]
-    fn mann_whitney_as_published() {
-        // scipy.stats.mannwhitneyu([1,2,3,4], [5,6,7,8], method="exact"): 2/70.
-        let p = mann_whitney(&[1.0, 2.0, 3.0, 4.0], &[5.0, 6.0, 7.0, 8.0]);
-        assert!((p - 2.0 / 70.0).abs() < 1e-12, "{p}");
-        // The ages of the example in scipy's manual: U = 17 of n = 4 and m = 5, exact p = 0.1111.
-        let p = mann_whitney(&[20.0, 11.0, 17.0, 12.0], &[19.0, 22.0, 16.0, 29.0, 24.0]);
-        assert!((p - 0.111_111).abs() < 1e-5, "{p}");
-        assert_eq!(mann_whitney(&[1.0, 1.0], &[1.0, 1.0]), 1.0);
-        // With ties, by approximation: equal groups differ by nothing.
-        let p = mann_whitney(&[1.0, 2.0, 2.0, 3.0, 4.0], &[1.0, 2.0, 2.0, 3.0, 4.0]);
-        assert!(p > 0.9, "{p}");
-    }
-
-    fn blocks(factor: f64, noise: f64, count: usize) -> Vec<Block> {
-        let mut random = Random::new(2, 0);
-        let mut draw = |scale: f64| scale * (1.0 + noise * (random.unit() - 0.5));
-        (0..count)
-            .map(|_| Block { a: vec![draw(100.0), draw(100.0)], b: vec![draw(factor), draw(factor)] })
-            .collect()
+    fn aligned_ranks_as_computed_by_hand() {
+        // One block is Wilcoxon's test: W of B is 26 where 18 is expected, the variance 4 · 4 · 9 / 12.
+        let apart = Block { a: vec![1.0, 2.0, 3.0, 4.0], b: vec![5.0, 6.0, 7.0, 8.0] };
+        let z = standing(&logarithms(&[apart]), 0.0);
+        assert!((z - 8.0 / 12f64.sqrt()).abs() < 1e-9, "{z}");
+        // Two blocks at levels of their own: in each B is over A, and ranks 5 to 8 are all of B.
+        let far = [
+            Block { a: vec![1.0, 1.1], b: vec![1.2, 1.3] },
+            Block { a: vec![100.0, 110.0], b: vec![121.0, 132.0] },
+        ];
+        assert!(standing(&logarithms(&far), 0.0) > 2.1);
+        let equal = Block { a: vec![2.0, 2.0], b: vec![2.0, 2.0] };
+        assert_eq!(Ratio::new(&[equal]).p, 1.0);
     }
 
     #[test]
-    fn a_difference_is_found_and_noise_is_not() {
-        let seen = median_ratio(&blocks(110.0, 0.04, 8), 1);
-        assert!(seen.low > 1.05 && seen.high < 1.15 && (seen.value - 1.1).abs() < 0.03, "{seen:?}");
-        let nothing = median_ratio(&blocks(100.0, 0.1, 8), 1);
-        assert!(nothing.low < 1.0 && nothing.high > 1.0, "{nothing:?}");
-        assert_eq!(median_ratio(&blocks(100.0, 0.1, 1), 1).high, f64::INFINITY);
-        let runs: Vec<f64> = blocks(100.0, 0.1, 8).iter().flat_map(|block| block.a.clone()).collect();
-        let floor = noise_floor(&runs, 1);
-        assert!((0.005..0.1).contains(&floor), "{floor}");
-        assert_eq!(noise_floor(&[1.0, 2.0], 1), f64::INFINITY);
+    fn the_ratio_and_its_interval() {
+        let block = |n: u32, factor: f64| {
+            let level = 100.0 + 10.0 * f64::from(n);
+            Block { a: vec![level, level * 1.01], b: vec![level * factor, level * factor * 1.01] }
+        };
+        let blocks: Vec<Block> = (0..6).map(|n| block(n, 1.1)).collect();
+        let ratio = Ratio::new(&blocks);
+        assert!((ratio.value - 1.1).abs() < 1e-3 && ratio.p < 0.001, "{ratio:?}");
+        assert!(ratio.interval.0 > 1.08 && ratio.interval.1 < 1.12, "{ratio:?}");
+        assert!(ratio.narrow.0 >= ratio.interval.0 && ratio.narrow.1 <= ratio.interval.1, "{ratio:?}");
+        // Too little for any answer: all ratios are possible.
+        let one = Ratio::new(&[Block { a: vec![1.0], b: vec![2.0] }]);
+        assert_eq!(one.interval, (0.0, f64::INFINITY), "{one:?}");
+        assert!(Ratio::new(&[]).value.is_nan() && noise_floor(&[], 1).is_infinite());
+        let floor = noise_floor(&blocks, 1);
+        assert!((0.001..0.02).contains(&floor), "{floor}");
+    }
+
+    #[test]
+    fn holm_as_published() {
+        // p.adjust(c(0.01, 0.04, 0.03, 0.005), "holm") of R.
+        let adjusted = holm(&[0.01, 0.04, 0.03, 0.005]);
+        let wanted = [0.03, 0.06, 0.06, 0.02];
+        assert!(adjusted.iter().zip(wanted).all(|(p, wanted)| (p - wanted).abs() < 1e-12), "{adjusted:?}");
+        assert!(holm(&[]).is_empty());
     }
 }

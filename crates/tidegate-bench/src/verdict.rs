@@ -49,6 +49,13 @@ impl Verdict {
         }
     }
 
+    /// The verdict of this name, as reports write it.
+    pub fn parse(name: &str) -> Option<Verdict> {
+        [Verdict::Measured, Verdict::Pass, Verdict::Fail, Verdict::Invalid]
+            .into_iter()
+            .find(|verdict| verdict.to_string() == name)
+    }
+
     /// The worst of several: one run that cannot be trusted spoils a series.
     pub fn worst(verdicts: impl Iterator<Item = Verdict> + Clone) -> Verdict {
         [Verdict::Invalid, Verdict::Fail, Verdict::Measured]

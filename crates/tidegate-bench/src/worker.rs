@@ -527,7 +527,7 @@ impl<'s> Worker<'s> {
 }
 
 /// The kind of failure that the system's answer to a connect is.
-fn connect_failure(error: &io::Error) -> Failure {
+pub(crate) fn connect_failure(error: &io::Error) -> Failure {
     use rustix::io::Errno;
     match error.raw_os_error().map(Errno::from_raw_os_error) {
         Some(Errno::CONNREFUSED) => Failure::Refused,

@@ -34,6 +34,8 @@ pub struct Diagnostic {
     pub in_force: Option<String>,
     /// Which of the rejected sites it costs, as an index into `Loaded::rejected`.
     pub costs: Option<usize>,
+    /// How many others it stands for, which are not told; 0: it is one itself.
+    pub stands_for: usize,
 }
 
 /// The most characters of a source line that are shown; longer lines are cut around the caret.
@@ -50,6 +52,7 @@ impl Diagnostic {
             help: None,
             in_force: None,
             costs: None,
+            stands_for: 0,
         }
     }
 

@@ -67,10 +67,21 @@ pub enum Context {
     Console,
     /// Inside `match { … }`.
     Match,
+    /// A place of another language than the settings (`language`).
+    Of(&'static Place),
+}
+
+/// A place where directives of another language than the settings stand.
+#[derive(Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Place {
+    /// Where it is, in messages: `in \`mix\``.
+    pub place: &'static str,
+    /// A short name.
+    pub key: &'static str,
 }
 
 impl Context {
-    /// Every context, in the order of the reference.
+    /// Every context of the settings, in the order of the reference.
     pub const ALL: [Self; 28] = [
         Self::Top,
         Self::Listen,
@@ -110,7 +121,7 @@ impl Context {
             Self::Limits => "in `limits`",
             Self::RequestLimits => "in `limits` of a site or a route",
             Self::FileCache => "in `file-cache`",
-            Self::CacheStore => "in `cache`",
+            Self::CacheStore => "in `cache` at the top level",
             Self::Cache => "in `cache` of a site or a route",
             Self::Statistics => "in `statistics`",
             Self::Admin => "in `admin`",
@@ -133,6 +144,7 @@ impl Context {
             Self::Openid => "in `openid`",
             Self::Console => "in `console`",
             Self::Match => "in `match`",
+            Self::Of(place) => place.place,
         }
     }
 
@@ -167,6 +179,7 @@ impl Context {
             Self::Openid => "openid",
             Self::Console => "console",
             Self::Match => "match",
+            Self::Of(place) => place.key,
         }
     }
 }
@@ -211,6 +224,8 @@ pub enum Kind {
         /// The statuses that fit; empty for all.
         only: &'static [u16],
     },
+    /// Statuses that are expected: `200`, `"2xx"`, `"200-299|404"`.
+    Statuses,
     /// One of some words.
     Choice(&'static [&'static str]),
     /// Any text up to a length in bytes.
@@ -366,6 +381,13 @@ pub enum Children {
         /// The type of the values.
         value: Kind,
     },
+    /// Free names, each with one number or with numbers under free names: the rows of a matrix.
+    Rows {
+        /// The type of the names.
+        name: Kind,
+        /// The type of the numbers.
+        value: Kind,
+    },
 }
 
 /// What happens to a directive on the way from the top level to a site to a route.
@@ -494,7 +516,9 @@ impl Directive {
         }
         match self.children {
             Children::None => {}
-            Children::Block(_) | Children::Deferred | Children::Pairs { .. } => out += " { ... }",
+            Children::Block(_) | Children::Deferred | Children::Pairs { .. } | Children::Rows { .. } => {
+                out += " { ... }";
+            }
         }
         out
     }

@@ -44,6 +44,10 @@ pub(crate) trait Disk {
     fn names(&self, folder: &Path) -> io::Result<Vec<OsString>>;
     /// A path that is the same for all names of one file.
     fn identity(&self, path: &Path) -> PathBuf;
+    /// Whether it is to be asked about the folders of caches.
+    fn knows_caches(&self) -> bool {
+        true
+    }
 }
 
 /// The file system of this machine.
@@ -118,9 +122,15 @@ impl Disk for RealDisk {
 pub(crate) struct WithTexts<'a> {
     /// By absolute paths.
     pub texts: &'a HashMap<PathBuf, String>,
+    /// See [`Disk::knows_caches`].
+    pub knows_caches: bool,
 }
 
 impl Disk for WithTexts<'_> {
+    fn knows_caches(&self) -> bool {
+        self.knows_caches
+    }
+
     fn what(&self, path: &Path) -> What {
         RealDisk.what(path)
     }

@@ -228,7 +228,7 @@ fn directive(
     match directive.children {
         Children::None => {}
         Children::Block(_) if is_off => {}
-        Children::Deferred => {}
+        Children::Deferred | Children::Rows { .. } => {}
         Children::Block(context) => {
             let children = children.iter().map(|child| (file, child)).collect();
             out.insert("children".to_owned(), block(view, context, children, inherited));

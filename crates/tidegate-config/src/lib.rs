@@ -20,6 +20,7 @@ mod format;
 #[doc(hidden)]
 pub mod fuzzing;
 mod include;
+pub mod language;
 mod load;
 mod lower;
 pub mod path_encoding;
@@ -39,7 +40,7 @@ pub use diagnostic::{Diagnostic, Severity};
 pub use environment::{Environment, ProcessEnvironment};
 pub use folder::{from_folder, with_console};
 pub use format::{format, format_source};
-pub use load::{Loaded, RejectedSite, effective, load_file, load_str, load_texts};
+pub use load::{Loaded, RejectedSite, effective, load_file, load_str, load_texts, load_to_find};
 pub use reference::reference;
 pub use schema::json_schema;
 pub use settings::Settings;

@@ -63,7 +63,7 @@ impl Loaded {
                 finding.in_force = finding.is_error().then(|| in_force(None));
                 self.diagnostics.push(finding);
             }
-            return sort(&mut self.diagnostics);
+            return order(&mut self.diagnostics);
         };
         let is_fatal = findings.iter().any(|(site, finding)| finding.is_error() && site.is_none());
         let mut rejected: HashMap<usize, usize> = HashMap::new();
@@ -103,7 +103,7 @@ impl Loaded {
             self.unserved.extend(found_out);
             self.settings = Some(settings);
         }
-        sort(&mut self.diagnostics);
+        order(&mut self.diagnostics);
     }
 
     /// Adds what else was found out about sites that are left out already, each by its place in `rejected`. What has been
@@ -119,7 +119,7 @@ impl Loaded {
             }
             self.diagnostics.push(finding);
         }
-        sort(&mut self.diagnostics);
+        order(&mut self.diagnostics);
     }
 
     /// Whether anything is wrong; warnings do not count.
@@ -155,15 +155,24 @@ pub fn load_file(path: &Path, environment: &dyn Environment) -> Loaded {
     load_texts(path, &HashMap::new(), environment)
 }
 
+/// The same for who only wants to know where the server of the file is found: the folders of caches are left alone, since a disk that does not answer may be why
+/// its server is asked.
+pub fn load_to_find(path: &Path, environment: &dyn Environment) -> Loaded {
+    load_from(path, &WithTexts { texts: &HashMap::new(), knows_caches: false }, environment)
+}
+
 /// Loads a file and all it includes, but for these files their texts in place of what lies on the disk; each by its absolute path.
 pub fn load_texts(path: &Path, texts: &HashMap<PathBuf, String>, environment: &dyn Environment) -> Loaded {
+    load_from(path, &WithTexts { texts, knows_caches: true }, environment)
+}
+
+fn load_from(path: &Path, disk: &WithTexts<'_>, environment: &dyn Environment) -> Loaded {
     let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
-    let disk = WithTexts { texts };
     match disk.read(&absolute) {
         Ok(bytes) => {
             let folder = absolute.parent().map_or_else(|| PathBuf::from("/"), Path::to_owned);
             let source = Source::from_bytes(&path.display().to_string(), &bytes);
-            load(source, &folder, Some(&absolute), environment, &disk)
+            load(source, &folder, Some(&absolute), environment, disk)
         }
         Err(error) => {
             Loaded { diagnostics: vec![unreadable(path, &error).in_force(NOTHING)], ..Loaded::default() }
@@ -235,8 +244,7 @@ pub(crate) fn load(
         || server.settings.sites.is_empty();
     say_what_is_in_force(&mut checker.diagnostics, &left_out, &contested, is_fatal);
     let mut diagnostics = without_consequences(checker);
-    sort(&mut diagnostics);
-    shorten(&mut diagnostics);
+    order(&mut diagnostics);
     let (settings, partial) =
         if is_fatal { (None, Some(server.settings)) } else { (Some(server.settings), None) };
     let unserved = left_out.iter().enumerate();
@@ -369,31 +377,43 @@ const QUOTES: [char; 6] = ['"', '#', '\'', '\u{201c}', '\u{201e}', '\u{2018}'];
 /// Most diagnostics that are told; beyond them only their number is.
 const TOLD: usize = 200;
 
-/// Leaves out what nobody would read, and says so.
+/// Puts diagnostics into their order, as many as are told.
+fn order(diagnostics: &mut Vec<Diagnostic>) {
+    sort(diagnostics);
+    shorten(diagnostics);
+}
+
+/// Leaves out what nobody would read, and says so, with what was left out before.
 fn shorten(diagnostics: &mut Vec<Diagnostic>) {
-    let Some(more) = diagnostics.len().checked_sub(TOLD).filter(|more| *more > 0) else { return };
-    // Warnings give way first, and the order stays.
-    let mut kept = 0usize;
-    let is_crowded = diagnostics.iter().filter(|diagnostic| diagnostic.is_error()).count() >= TOLD;
+    let before: usize = diagnostics.iter().map(|diagnostic| diagnostic.stands_for).sum();
+    diagnostics.retain(|diagnostic| diagnostic.stands_for == 0);
+    let more = before + diagnostics.len().saturating_sub(TOLD);
+    if more == 0 {
+        return;
+    }
+    // Warnings give way first, wherever they stand, and the order stays.
+    let errors = diagnostics.iter().filter(|diagnostic| diagnostic.is_error()).count();
+    let (mut of_errors, mut of_warnings) = (TOLD, TOLD.saturating_sub(errors));
     diagnostics.retain(|diagnostic| {
-        let is_kept = kept < TOLD && (diagnostic.is_error() || !is_crowded);
-        kept += usize::from(is_kept);
+        let room = if diagnostic.is_error() { &mut of_errors } else { &mut of_warnings };
+        let is_kept = *room > 0;
+        *room -= usize::from(is_kept);
         is_kept
     });
-    let last = if is_crowded { Diagnostic::error } else { Diagnostic::warning };
-    diagnostics.push(last(format!("there are {more} more findings")).help("put these right first"));
+    let last = if errors >= TOLD { Diagnostic::error } else { Diagnostic::warning };
+    let last = last(format!("there are {more} more findings")).help("put these right first");
+    diagnostics.push(Diagnostic { stands_for: more, ..last });
 }
 
 /// Puts diagnostics in the order of the text: files as they were first met, then by place.
 fn sort(diagnostics: &mut [Diagnostic]) {
-    let mut files: Vec<Arc<str>> = Vec::new();
+    let mut files: HashMap<Arc<str>, usize> = HashMap::new();
     for (source, _) in diagnostics.iter().filter_map(|diagnostic| diagnostic.span.as_ref()) {
-        if !files.contains(&source.name) {
-            files.push(source.name.clone());
-        }
+        let next = files.len();
+        files.entry(source.name.clone()).or_insert(next);
     }
     diagnostics.sort_by_key(|diagnostic| match &diagnostic.span {
-        Some((source, range)) => (files.iter().position(|name| *name == source.name), range.start),
+        Some((source, range)) => (files.get(&source.name).copied(), range.start),
         None => (Some(usize::MAX), 0),
     });
 }

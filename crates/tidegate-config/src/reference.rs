@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 
 use crate::directive::{Children, Context, Count, Directive, Inheritance};
 use crate::directives;
+use crate::language::Language;
 
 /// The reference page, Markdown.
 pub fn reference() -> String {
@@ -22,11 +23,16 @@ pub fn reference() -> String {
                 );
             }
         }
-        for directive in directives::all().filter(|directive| directive.contexts[0] == context) {
-            describe(&mut out, directive);
-        }
+        describe_all(&mut out, &directives::SETTINGS, context);
     }
     out
+}
+
+/// The directives whose first place is this one, as a part of a reference page.
+pub(crate) fn describe_all(out: &mut String, language: &Language, context: Context) {
+    for directive in language.all().filter(|directive| directive.contexts[0] == context) {
+        describe(out, language, directive);
+    }
 }
 
 const INTRODUCTION: &str = "\
@@ -132,7 +138,7 @@ const SECTIONS: [(&str, Context, &str); 27] = [
     ),
 ];
 
-fn describe(out: &mut String, directive: &Directive) {
+fn describe(out: &mut String, language: &Language, directive: &Directive) {
     let _ = write!(out, "\n<a id=\"{}\"></a>\n### `{}`\n\n", anchor(directive), directive.name);
     let _ = write!(out, "```\n{}\n```\n\n{}\n\n", directive.synopsis(), directive.doc);
     let _ = writeln!(
@@ -164,13 +170,14 @@ fn describe(out: &mut String, directive: &Directive) {
     match directive.children {
         Children::None => {}
         Children::Block(context) => {
-            let names: Vec<String> = directives::in_context(context)
+            let names: Vec<String> = language
+                .in_context(context)
                 .map(|child| format!("[`{}`](#{})", child.name, anchor(child)))
                 .collect();
             let _ = writeln!(out, "- block: {}", names.join(", "));
         }
         Children::Deferred => out.push_str("- block: whatever may stand where they are used\n"),
-        Children::Pairs { name, value } => {
+        Children::Pairs { name, value } | Children::Rows { name, value } => {
             let _ =
                 writeln!(out, "- block: for each line {} and {}", name.expectation(), value.expectation());
         }

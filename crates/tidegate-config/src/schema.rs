@@ -77,7 +77,7 @@ fn definition(directive: &Directive) -> Value {
         Children::Deferred => {
             fields.insert("children".to_owned(), json!({ "type": "array" }));
         }
-        Children::Pairs { value: kind, .. } => {
+        Children::Pairs { value: kind, .. } | Children::Rows { value: kind, .. } => {
             let pairs = json!({ "type": "object", "additionalProperties": value(kind, &[]) });
             fields.insert("children".to_owned(), pairs);
         }
@@ -127,6 +127,7 @@ fn arguments(arguments: &[Argument]) -> (Value, usize) {
 fn value(kind: Kind, words: &[&str]) -> Value {
     let mut schema = match kind {
         Kind::Number { least, most } => json!({ "type": "integer", "minimum": least, "maximum": most }),
+        Kind::Statuses => json!({ "type": "string" }),
         Kind::Status { only: &[] } => json!({ "type": "integer", "minimum": 200, "maximum": 599 }),
         Kind::Status { only } => json!({ "enum": only }),
         Kind::Size { least, most } => {

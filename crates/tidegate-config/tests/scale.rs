@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
-use tidegate_config::{Loaded, Settings, load_str};
+use tidegate_config::{Diagnostic, Loaded, Settings, load_str};
 
 fn load(text: &str) -> Loaded {
     let environment = std::collections::BTreeMap::new();
@@ -167,4 +167,26 @@ fn very_many_of_a_kind_take_their_share() {
         let (few, many) = (allocated(&text(100)), allocated(&text(400)));
         assert!(many < few * 5, "{name}: {few} bytes for 100, {many} for 400");
     }
+}
+
+/// However many there are, and whoever finds them: the loader, and those that look at the settings after it.
+#[test]
+fn no_more_is_said_than_somebody_reads() {
+    let routes =
+        (0..20_000).fold(String::new(), |text, n| text + &format!("route \"/r{n}\" {{ respond 200 }}\n"));
+    let mut loaded =
+        load(&format!("listen \":1\"\nsite {{ respond 404; route \"/*\" {{ respond 200 }}\n{routes}}}"));
+    let said = |loaded: &Loaded| {
+        let told: Vec<String> = loaded.diagnostics.iter().map(|found| found.message.clone()).collect();
+        (told.len(), told.last().cloned().unwrap_or_default())
+    };
+    assert_eq!(said(&loaded), (201, "there are 19800 more findings".into()));
+    let warnings = |count: usize| (0..count).map(|n| (None, Diagnostic::warning(format!("warning {n}"))));
+    loaded.add(warnings(20_000).collect());
+    loaded.add(Vec::new());
+    assert_eq!(said(&loaded), (201, "there are 39800 more findings".into()));
+    // Errors come first, and are counted with the others.
+    loaded.add(vec![(None, Diagnostic::error("this is wrong"))]);
+    assert_eq!(said(&loaded), (201, "there are 39801 more findings".into()));
+    assert!(loaded.has_errors() && loaded.render(false).contains("this is wrong"));
 }

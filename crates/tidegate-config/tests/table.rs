@@ -23,6 +23,7 @@ fn within(context: Context, text: &str) -> String {
     let site = "site \"example.com\" { respond 200 }\n";
     let uses = "rules \"secure\" { header \"X-A\" \"b\" }\n";
     match context {
+        Context::Of(place) => panic!("{} is of no settings", place.place),
         Context::Top if text.starts_with("rules") => {
             format!("{text}\n{listen}site \"example.com\" {{ respond 200; use \"secure\" }}\n")
         }

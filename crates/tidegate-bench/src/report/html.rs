@@ -1,11 +1,11 @@
 //! The report as one HTML page that needs nothing else: verdict on top, figures, charts. Looks the same in ten
 //! years, from a file, without a network.
 
-use super::chart::{Chart, Series, percent_at};
+use super::chart::{Chart, Frame, Series, percent_at};
 use super::{About, PERCENTILES, Report};
 use crate::compare::{self, Comparison};
 use crate::host::Host;
-use crate::quantity::{show_bytes, show_duration};
+use crate::quantity::{show_bytes, show_duration, show_number};
 use crate::record::Times;
 use crate::run::Interval;
 use crate::statistics::median;
@@ -14,23 +14,37 @@ use crate::verdict::Judgement;
 use std::fmt::Write;
 
 const STYLE: &str = "\
-:root{color-scheme:light dark;--ink:#1d2329;--soft:#59636e;--page:#f4f5f7;--card:#fff;--line:#eceef1}\
+:root{color-scheme:light dark;--ink:#1d2329;--soft:#59636e;--page:#f4f5f7;--card:#fff;--line:#eceef1;--edge:#8a939d;--link:#1c5d99}\
 body{font:15px/1.5 system-ui,sans-serif;color:var(--ink);background:var(--page);margin:0;padding:24px}\
 main{max-width:800px;margin:0 auto}\
 h1{font-size:20px;margin:0 0 4px}h2{font-size:16px;margin:28px 0 8px}\
 .sub{color:var(--soft);margin:0 0 16px;overflow-wrap:anywhere}\
 .verdict{border-radius:8px;padding:14px 18px;margin:0 0 16px;color:#fff}\
 .verdict b{font-size:20px}.verdict ul{margin:6px 0 0;padding-left:20px}\
+.RUNNING{background:#2a5d8f}.BROKEN-OFF{background:#59636e}\
 .PASS{background:#1f7a45}.MEASURED{background:#2a5d8f}.FAIL{background:#b0243c}.INVALID{background:#8a5a00}\
 .note{background:var(--card);border-left:4px solid #1f77b4;padding:8px 12px;margin:0 0 10px}\
 .card{background:var(--card);border-radius:8px;padding:12px 16px;margin:0 0 16px;overflow-x:auto}\
 table{border-collapse:collapse;width:100%}\
 td,th{padding:3px 10px 3px 0;text-align:right;font-variant-numeric:tabular-nums;white-space:nowrap}\
 td:first-child,th:first-child{text-align:left}th{color:var(--soft);font-weight:600}\
+.text td{white-space:normal}.text td:first-child{white-space:nowrap}\
+main.wide,nav{max-width:1240px}nav{margin:0 auto 14px}a{color:var(--link)}\
+.badge{display:inline-block;border-radius:4px;padding:0 6px;color:#fff;font-size:12px;font-weight:600}\
+form{margin:0 0 14px;display:flex;flex-wrap:wrap;gap:8px 14px;align-items:end}label{color:var(--soft)}\
+label>input,label>select{display:block}\
+input,select,button{font:inherit;color:var(--ink);background:var(--card);border:1px solid var(--edge);border-radius:6px;\
+padding:5px 9px}button{cursor:pointer}input[type=checkbox]{width:18px;height:18px;margin:3px 8px 3px 0}\
+:focus-visible{outline:3px solid var(--link);outline-offset:2px}\
+form .sub{margin:0;align-self:center}\
+.charts{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(560px,100%),1fr));gap:0 16px}.chart{min-width:0}\
+.pair{display:grid;grid-template-columns:1fr 1fr;gap:0 16px}.pair>div{min-width:0}\
+pre{margin:0;overflow-x:auto;font-size:13px}.grow{flex:1 1 220px}.grow input{width:100%;box-sizing:border-box}\
+meter{width:90px;vertical-align:middle}.left td,.left th{text-align:left}\
 tr+tr td{border-top:1px solid var(--line)}svg{max-width:100%;height:auto;display:block}\
-@media(max-width:640px){body{padding:12px}.chart svg{max-width:none;width:720px}}\
+@media(max-width:640px){body{padding:12px}.pair{grid-template-columns:1fr}.chart svg{max-width:none;width:720px}}\
 @media(prefers-color-scheme:dark){\
-:root{--ink:#e3e7eb;--soft:#9aa5b1;--page:#14181c;--card:#1d2329;--line:#2c343c}\
+:root{--ink:#e3e7eb;--soft:#9aa5b1;--page:#14181c;--card:#1d2329;--line:#2c343c;--edge:#66717c;--link:#7db8ee}\
 .chart svg{filter:invert(.885) hue-rotate(180deg)}}";
 
 /// The page of one run.
@@ -141,19 +155,20 @@ fn runs_at_rates(mut body: String, subject: &str, steps: &[Step]) -> String {
 pub fn compare_page(
     a: &str,
     b: &str,
+    manner: &str,
     about: &About,
     comparisons: &[Comparison],
     judgement: &Judgement,
 ) -> String {
-    let runs = comparisons.first().map_or(0, |comparison| comparison.a.len());
-    let load = format!("B: {b}, {runs} runs of each, in ABBA blocks by lot");
+    let load = format!("B: {b}, {manner}");
     let mut body = top(&format!("A: {a}"), &load, about, judgement);
     for comparison in comparisons {
         let _ = write!(body, "<p class=note>{}.</p>", escape(&comparison.sentence("A", "B")));
     }
-    body.push_str(
-        "<div class=card><table><tr><th><th>median A<th>median B<th>B/A<th>95 % interval<th>p<th>noise floor",
-    );
+    body.push_str("<div class=card><table><tr>");
+    for column in compare::COLUMNS {
+        let _ = write!(body, "<th>{column}");
+    }
     for row in compare::rows(comparisons) {
         body.push_str("<tr>");
         for cell in row {
@@ -173,7 +188,7 @@ fn runs_chart(comparison: &Comparison) -> Chart {
         points: (1..).zip(runs).map(|(number, value)| (f64::from(number), value / whole)).collect(),
     };
     Chart {
-        title: format!("{} of each run", comparison.figure.name()),
+        title: format!("{} of each run", comparison.figure),
         x: "run".into(),
         y: "in parts of the median of A".into(),
         series: vec![series("A", &comparison.a), series("B", &comparison.b)],
@@ -416,6 +431,11 @@ fn pressure(host: &Host) -> Chart {
     }
 }
 
+/// The charts of a machine.
+pub(crate) fn host_charts(host: Option<&Host>) -> impl Iterator<Item = Chart> {
+    host.into_iter().flat_map(|host| [processors(host), pressure(host)])
+}
+
 // ---------------------------------------------------------------- the page
 
 fn figures(report: &Report) -> Vec<(String, String)> {
@@ -463,7 +483,8 @@ fn figures(report: &Report) -> Vec<(String, String)> {
     rows
 }
 
-fn top(subject: &str, load: &str, about: &About, judgement: &Judgement) -> String {
+/// What every page begins with.
+pub(crate) fn top(subject: &str, load: &str, about: &About, judgement: &Judgement) -> String {
     let verdict = judgement.verdict;
     let mut out = format!(
         "<h1>tidegate bench</h1><p class=sub>{}<br>{}<br>{}<br><code>{}</code></p>\
@@ -488,21 +509,56 @@ fn top(subject: &str, load: &str, about: &About, judgement: &Judgement) -> Strin
     out
 }
 
-fn push_charts(body: &mut String, charts: impl Iterator<Item = Chart>) {
-    for svg in charts.filter_map(|chart| chart.svg()) {
-        let _ = write!(body, "<div class=\"card chart\">{svg}</div>");
-    }
+/// Adds those that have something to draw.
+pub(crate) fn push_charts(body: &mut String, charts: impl Iterator<Item = Chart>) {
+    push_framed(body, charts.map(|chart| (chart, Frame::default())));
 }
 
-fn document(title: &str, body: &str) -> String {
+/// The same, each with a frame.
+pub(crate) fn push_framed(body: &mut String, charts: impl Iterator<Item = (Chart, Frame)>) {
+    body.push_str("<div class=charts>");
+    for (chart, frame) in charts {
+        if let Some(svg) = chart.svg_in(&frame) {
+            let words = escape(&words(&chart));
+            let _ = write!(
+                body,
+                "<div class=\"card chart\" role=img tabindex=0 aria-label=\"{words}\">{svg}</div>"
+            );
+        }
+    }
+    body.push_str("</div>");
+}
+
+/// A chart for who does not see it: what it shows, and between what each line lies.
+fn words(chart: &Chart) -> String {
+    let mut words = format!("{}, over {}", chart.title, chart.x);
+    for Series { name, points } in &chart.series {
+        let values = || points.iter().map(|point| point.1).filter(|value| value.is_finite());
+        if let Some(least) = values().reduce(f64::min) {
+            let most = values().fold(least, f64::max);
+            let (least, most, unit) = (show_number(least), show_number(most), &chart.y);
+            let _ = write!(words, "; {name}: {least} to {most} {unit}");
+        }
+    }
+    words
+}
+
+/// The page around a body.
+pub(crate) fn document(title: &str, body: &str) -> String {
+    document_of(title, "", &format!("<main>{body}</main>"))
+}
+
+/// The same with what is in its head, and all of its body.
+pub(crate) fn document_of(title: &str, head: &str, body: &str) -> String {
     format!(
         "<!doctype html><html lang=en><meta charset=utf-8>\
          <meta name=viewport content=\"width=device-width,initial-scale=1\">\
-         <title>{} - tidegate bench</title><style>{STYLE}</style><main>{body}</main></html>\n",
+         <title>{} - tidegate bench</title><style>{STYLE}</style>{head}{body}</html>\n",
         escape(title)
     )
 }
 
-fn escape(text: &str) -> String {
+/// Text as HTML shows it.
+pub(crate) fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }

@@ -4,15 +4,21 @@
 
 mod about;
 mod chart;
+mod disk;
 mod files;
 mod html;
 mod json;
+mod junit;
 mod terminal;
 
 pub use about::About;
+pub(crate) use chart::{Chart, Frame, Series};
+pub use disk::{disk_page, disk_screen};
 pub use files::{csv, hdr_log};
 pub use html::{compare_page, page, peak_page, rate_chart, sweep_page};
+pub(crate) use html::{document_of, escape, host_charts, push_framed};
 pub use json::json;
+pub use junit::junit;
 pub use terminal::{screen, show_judgement, table};
 
 use crate::host::Host;

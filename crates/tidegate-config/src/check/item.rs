@@ -26,39 +26,58 @@ pub(crate) struct Placed {
     pub range: Range<usize>,
 }
 
+/// A name with its numbers, in a block of rows.
+#[derive(Debug, Clone)]
+pub(crate) struct Row {
+    pub name: String,
+    /// Of the name.
+    pub range: Range<usize>,
+    pub cells: Vec<Cell>,
+}
+
+/// A number of a row, under a name where it is written so.
+#[derive(Debug, Clone)]
+pub(crate) struct Cell {
+    pub name: Option<String>,
+    pub number: u64,
+    pub range: Range<usize>,
+}
+
 /// A directive as written, every value of the right type.
 #[derive(Debug, Clone)]
-pub(crate) struct Item {
-    pub directive: &'static Directive,
-    pub file: File,
+pub struct Item {
+    pub(crate) directive: &'static Directive,
+    pub(crate) file: File,
     /// The range of the name.
-    pub name: Range<usize>,
+    pub(crate) name: Range<usize>,
     /// Name and values, without the block.
-    pub header: Range<usize>,
-    pub arguments: Vec<Placed>,
-    pub properties: Vec<(&'static str, Placed)>,
+    pub(crate) header: Range<usize>,
+    pub(crate) arguments: Vec<Placed>,
+    pub(crate) properties: Vec<(&'static str, Placed)>,
     /// Something among them was wrong, which has been said.
-    pub is_faulty: bool,
-    pub children: Vec<Item>,
+    pub(crate) is_faulty: bool,
+    pub(crate) children: Vec<Item>,
     /// The names and values of a block of pairs (`types`).
-    pub pairs: Vec<(String, String)>,
+    pub(crate) pairs: Vec<(String, String)>,
+    /// The rows of such a block.
+    pub(crate) rows: Vec<Row>,
     /// Directives of its block that are not known.
-    pub unknown: Vec<String>,
+    pub(crate) unknown: Vec<String>,
 }
 
 impl Item {
     /// Where it stands.
-    pub fn origin(&self) -> Origin {
+    pub(crate) fn origin(&self) -> Origin {
         self.file.source.origin(self.name.start)
     }
 
     /// The first child of a name.
-    pub fn child(&self, name: &str) -> Option<&Item> {
+    pub(crate) fn child(&self, name: &str) -> Option<&Item> {
         self.children.iter().find(|child| child.directive.name == name)
     }
 
     /// The property of a name: as written, else its default.
-    pub fn property(&self, name: &str) -> Option<Value> {
+    pub(crate) fn property(&self, name: &str) -> Option<Value> {
         let written = self.properties.iter().find(|(known, _)| *known == name);
         if let Some((_, placed)) = written {
             return Some(placed.value.clone());
@@ -69,17 +88,17 @@ impl Item {
     }
 
     /// The first argument.
-    pub fn first(&self) -> Option<&Value> {
+    pub(crate) fn first(&self) -> Option<&Value> {
         self.arguments.first().map(|placed| &placed.value)
     }
 
     /// Whether its first argument is a word, `off` for instance.
-    pub fn is_word(&self, word: &str) -> bool {
+    pub(crate) fn is_word(&self, word: &str) -> bool {
         matches!(self.first(), Some(Value::Word(first)) if *first == word)
     }
 
     /// Whether a directive of its block that is not known was meant to be one of these: so that none of them is missing.
-    pub fn misspells(&self, context: Context, names: &[&str]) -> bool {
+    pub(crate) fn misspells(&self, context: Context, names: &[&str]) -> bool {
         self.unknown.iter().any(|word| suggest::means(word, context, names))
     }
 
@@ -105,7 +124,7 @@ impl Item {
     }
 
     /// The texts among its arguments.
-    pub fn texts(&self) -> Vec<String> {
+    pub(crate) fn texts(&self) -> Vec<String> {
         self.arguments
             .iter()
             .filter_map(

@@ -7,7 +7,8 @@ mod item;
 mod rules;
 mod unknown;
 
-pub(crate) use item::{File, Item, Placed, duration, number};
+pub use item::Item;
+pub(crate) use item::{Cell, File, Placed, Row, duration, number};
 pub(crate) use rules::{Rules, way};
 
 use std::collections::{HashMap, HashSet};
@@ -18,6 +19,7 @@ use crate::diagnostic::Diagnostic;
 use crate::directive::{Argument, Children, Context, Count, Directive, Kind, argument_at};
 use crate::directives;
 use crate::environment::{Environment, SubstitutionError, substitute};
+use crate::language::Language;
 use crate::source::Source;
 use crate::suggest;
 use crate::syntax::document::{Entry, Literal, Node};
@@ -36,11 +38,19 @@ pub(crate) struct Checker<'a> {
     unknown: usize,
     /// What `use` may name.
     pub rules: Rules,
+    /// Which directives there are.
+    pub language: &'static Language,
 }
 
 impl<'a> Checker<'a> {
     pub fn new(environment: &'a dyn Environment) -> Self {
+        Self::of(&directives::SETTINGS, environment)
+    }
+
+    /// For documents in a language.
+    pub fn of(language: &'static Language, environment: &'a dyn Environment) -> Self {
         Self {
+            language,
             environment,
             diagnostics: Vec::new(),
             form: Vec::new(),
@@ -68,7 +78,7 @@ impl<'a> Checker<'a> {
     /// without the values that were wrong, so that what is inside it is checked as well.
     pub fn item(&mut self, file: &File, node: &Node, context: Context) -> Option<Item> {
         let name = node.name_range.clone();
-        let Some(directive) = directives::find(context, &node.name) else {
+        let Some(directive) = self.language.find(context, &node.name) else {
             // A name that could not be read has been said to be broken.
             if node.name.is_empty() && node.is_header_broken {
                 return None;
@@ -86,6 +96,7 @@ impl<'a> Checker<'a> {
             is_faulty: false,
             children: Vec::new(),
             pairs: Vec::new(),
+            rows: Vec::new(),
             unknown: Vec::new(),
         };
         let known = self.diagnostics.len();
@@ -149,9 +160,25 @@ impl<'a> Checker<'a> {
         true
     }
 
+    /// `default-lifetime 200 302 "10m"`, as other servers write it.
+    fn several_statuses(&mut self, item: &Item, node: &Node) -> bool {
+        let mut further = node.arguments().skip(1).filter(|entry| matches!(entry.value, Literal::Integer(_)));
+        let Some(second) = further.next().filter(|_| item.directive.name == "default-lifetime") else {
+            return false;
+        };
+        if node.arguments().count() < 3 {
+            return false;
+        }
+        let message = "`default-lifetime` takes one status";
+        let help = "write a line for each: `default-lifetime 200 \"10m\"; default-lifetime 302 \"10m\"`";
+        let error = Diagnostic::error(message).at(&item.file.source, second.value_range.clone());
+        self.diagnostics.push(error.help(help));
+        true
+    }
+
     fn entries(&mut self, item: &mut Item, node: &Node) {
         let directive = item.directive;
-        if self.modified_location(item, node) {
+        if self.modified_location(item, node) || self.several_statuses(item, node) {
             return;
         }
         let mut position = 0usize;
@@ -165,7 +192,8 @@ impl<'a> Checker<'a> {
                 Some(name) => self.property(item, entry, name, range),
                 None => {
                     let argument = argument_at(directive.arguments, position, count);
-                    let Some(argument) = argument.filter(|argument| !begins_another(item, argument, entry))
+                    let Some(argument) =
+                        argument.filter(|argument| !self.begins_another(item, argument, entry))
                     else {
                         // One is told of; what follows it is surplus for the same reason.
                         if !is_surplus {
@@ -218,6 +246,21 @@ impl<'a> Checker<'a> {
         }
     }
 
+    /// Whether a word that may be left out is none of those that fit, and the name of a directive: what parts the two is missing.
+    fn begins_another(&self, item: &Item, argument: &Argument, entry: &Entry) -> bool {
+        let (Kind::Choice(words), Count::Optional, Literal::Text(text)) =
+            (argument.kind, argument.count, &entry.value)
+        else {
+            return false;
+        };
+        let is_bare = matches!(item.file.source.slice(&entry.value_range).chars().next(), Some('a'..='z'));
+        let contexts = item.directive.contexts;
+        is_bare
+            && switch_help(item.directive, &entry.value).is_none()
+            && !words.contains(&text.as_str())
+            && contexts.iter().any(|context| self.language.find(*context, text).is_some())
+    }
+
     fn surplus(&mut self, item: &Item, entry: &Entry, range: &Range<usize>) {
         let directive = item.directive;
         let text = if let Literal::Text(text) = &entry.value { text.as_str() } else { "" };
@@ -231,7 +274,7 @@ impl<'a> Checker<'a> {
                 switch_help(directive, &entry.value).unwrap_or_default()
             }
             // A directive of the same place: what should part the two is missing.
-            None if directive.contexts.iter().any(|context| directives::find(*context, text).is_some())
+            None if directive.contexts.iter().any(|context| self.language.find(*context, text).is_some())
                 && matches!(item.file.source.slice(range).chars().next(), Some('a'..='z')) =>
             {
                 format!("`{text}` is a directive: put `;` or the end of the line in front of it")
@@ -282,7 +325,7 @@ impl<'a> Checker<'a> {
         let Some(property) = known else {
             let near = suggest::nearest(name, directive.properties.iter().map(|property| property.name));
             let child = match directive.children {
-                Children::Block(context) => directives::find(context, name),
+                Children::Block(context) => self.language.find(context, name),
                 _ => None,
             };
             let names: Vec<String> =
@@ -336,6 +379,7 @@ impl<'a> Checker<'a> {
         match value::read(kind, words, written, &item.file.folder) {
             Ok(value) => {
                 if let Written::Text { text, .. } = written
+                    && self.language.is_settings()
                     && let Some((message, help)) = value::foreign_variable(kind, text)
                         .or_else(|| value::foreign_in_text(item.directive.name, text))
                 {
@@ -414,11 +458,38 @@ impl<'a> Checker<'a> {
                 let file = item.file.clone();
                 item.children = self.items(&file, nodes, context);
                 if item.children.len() < nodes.len() {
-                    let unknown = nodes.iter().filter(|node| directives::find(context, &node.name).is_none());
+                    let unknown =
+                        nodes.iter().filter(|node| self.language.find(context, &node.name).is_none());
                     item.unknown = unknown.map(|node| node.name.clone()).collect();
                 }
             }
             Children::Pairs { name, value } => self.pairs(item, nodes, name, value),
+            Children::Rows { name, value } => self.rows(item, nodes, name, value),
+        }
+    }
+
+    fn rows(&mut self, item: &mut Item, nodes: &[Node], name: Kind, kind: Kind) {
+        for node in nodes {
+            let file = item.file.clone();
+            let written = Written::Text { text: &node.name, is_bare: false };
+            if let Err(error) = value::read(name, &[], written, &file.folder) {
+                let diagnostic = Diagnostic::error(error.message).at(&file.source, node.name_range.clone());
+                self.diagnostics.push(diagnostic.help(error.help));
+                continue;
+            }
+            let mut row = Row { name: node.name.clone(), range: node.name_range.clone(), cells: Vec::new() };
+            for entry in &node.entries {
+                let number = self.value(item, kind, &[], entry, &entry.value_range);
+                if let Some(Value::Number(number)) = number {
+                    row.cells.push(Cell { name: entry.name.clone(), number, range: entry.range.clone() });
+                }
+            }
+            if let Some(first) = node.children.iter().flatten().next() {
+                let message = format!("`{}` takes no block", node.name);
+                let diagnostic = Diagnostic::error(message).at(&file.source, first.name_range.clone());
+                self.diagnostics.push(diagnostic.help(format!("for example `{}`", item.directive.example)));
+            }
+            item.rows.push(row);
         }
     }
 
@@ -469,21 +540,6 @@ fn meant(directive: &str, value: &Literal) -> Option<String> {
         }
         _ => None,
     }
-}
-
-/// Whether a word that may be left out is none of those that fit, and the name of a directive: what parts the two is missing.
-fn begins_another(item: &Item, argument: &Argument, entry: &Entry) -> bool {
-    let (Kind::Choice(words), Count::Optional, Literal::Text(text)) =
-        (argument.kind, argument.count, &entry.value)
-    else {
-        return false;
-    };
-    let is_bare = matches!(item.file.source.slice(&entry.value_range).chars().next(), Some('a'..='z'));
-    let contexts = item.directive.contexts;
-    is_bare
-        && switch_help(item.directive, &entry.value).is_none()
-        && !words.contains(&text.as_str())
-        && contexts.iter().any(|context| directives::find(*context, text).is_some())
 }
 
 /// What is said of a word such as `on`, `yes` or `0` behind a directive that is switched on by standing there.

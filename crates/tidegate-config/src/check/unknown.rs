@@ -21,8 +21,8 @@ impl Checker<'_> {
             return;
         }
         let elsewhere: Vec<&Directive> =
-            directives::all().filter(|directive| directive.name == word).collect();
-        let near = suggest::nearest(word, directives::in_context(context).map(|directive| directive.name));
+            self.language.all().filter(|directive| directive.name == word).collect();
+        let near = suggest::nearest(word, self.language.in_context(context).map(|directive| directive.name));
         let is_of_server =
             context == Context::RequestLimits && directives::find(Context::Limits, word).is_some();
         let (message, help) = if let Some(meant) = called_here(word, context) {
@@ -30,11 +30,13 @@ impl Checker<'_> {
                 if elsewhere.is_empty() { "unknown directive" } else { "no directive of this block:" };
             (format!("{problem} `{word}`"), format!("it is `{meant}` {}", context.place()))
         } else if let Some(ours) = Some(word.to_ascii_lowercase())
-            .filter(|lower| lower != word && directives::find(context, lower).is_some())
+            .filter(|lower| lower != word && self.language.find(context, lower).is_some())
         {
             // Apache begins its words so: then both are told.
-            let theirs =
-                foreign::hint_of_another(word).map(|theirs| format!(" {theirs}")).unwrap_or_default();
+            let theirs = foreign::hint_of_another(word)
+                .filter(|_| self.language.is_settings())
+                .map(|theirs| format!(" {theirs}"))
+                .unwrap_or_default();
             (format!("unknown directive `{word}`"), format!("did you mean `{ours}`?{theirs}"))
         } else if is_of_server {
             let message = format!("`{word}` cannot stand {}", context.place());
@@ -43,12 +45,14 @@ impl Checker<'_> {
             let places: Vec<&str> =
                 elsewhere.iter().flat_map(|found| found.contexts).map(|context| context.place()).collect();
             (format!("`{word}` cannot stand {}", context.place()), format!("it stands {}", places.join(", ")))
-        } else if let Some(help) = foreign::hint(word) {
+        } else if let Some(help) = foreign::hint(word).filter(|_| self.language.is_settings()) {
             (format!("unknown directive `{word}`"), help)
         } else if let Some(near) = near {
             (format!("unknown directive `{word}`"), format!("did you mean `{near}`?"))
-        } else if let Some(near) = suggest::nearest(word, directives::names()) {
-            let places: Vec<&str> = directives::all()
+        } else if let Some(near) = suggest::nearest(word, self.language.names()) {
+            let places: Vec<&str> = self
+                .language
+                .all()
                 .filter(|known| known.name == near)
                 .flat_map(|known| known.contexts)
                 .map(|context| context.place())
@@ -59,7 +63,7 @@ impl Checker<'_> {
             )
         } else {
             let known: Vec<String> =
-                directives::in_context(context).map(|known| format!("`{}`", known.name)).collect();
+                self.language.in_context(context).map(|known| format!("`{}`", known.name)).collect();
             (
                 format!("unknown directive `{word}`"),
                 format!("known {} are {}", context.place(), known.join(", ")),
@@ -70,7 +74,11 @@ impl Checker<'_> {
             .label(format!("not known {}", context.place()))
             .help(help);
         // A word that others have too may be meant as theirs.
-        if !elsewhere.is_empty() && called_here(word, context).is_none() && !is_of_server {
+        if self.language.is_settings()
+            && !elsewhere.is_empty()
+            && called_here(word, context).is_none()
+            && !is_of_server
+        {
             diagnostic = diagnostic.help_if(foreign::hint_of_another(word));
         }
         self.diagnostics.push(diagnostic);

@@ -56,7 +56,7 @@ pub(super) const DIRECTIVES: &[Directive] = &[
     },
     bound("object-size", STORE, &[one_or("size", Kind::Size { least: KIB, most: 16 * TIB }, &["auto"])], "object-size auto",
         "The largest response that is stored. `auto` is a quarter of the largest place for it, which is the memory or \
-         one of the disks, and not more than 1 GiB.",
+         one of the disks, and not more than 1 GiB. In memory none is kept that is larger than ten sixteenths of it.",
         "object-size \"256MiB\""),
     Directive {
         arguments: &[one_or("status", Kind::Status { only: &[] }, &["2xx", "3xx", "4xx"]), one("time", Kind::Duration { least: 0, most: YEAR })],
@@ -78,36 +78,39 @@ pub(super) const DIRECTIVES: &[Directive] = &[
         "query sort"),
     Directive {
         arguments: &[some("names", Kind::Text { most: 128 })],
-        doc: "Parameters of the query that are left out of the key; `*` stands for anything. They must change nothing in the response.",
+        doc: "Parameters of the query that are left out of the key; a `*`, anywhere in a name, stands for anything. They must change \
+              nothing in the response. A request with one that an application may take for another goes past the store.",
         example: "query-drop \"utm_*\" \"fbclid\"",
         ..Directive::new("query-drop", POLICY)
     },
     Directive {
         arguments: &[some("names", Kind::Text { most: 128 })],
-        doc: "The only parameters of the query that stand in the key; `*` stands for anything. All others must change nothing in the \
-              response.",
+        doc: "The only parameters of the query that stand in the key; a `*`, anywhere in a name, stands for anything. All others must \
+              change nothing in the response. A request with one that an application may take for one of these (`page.id` for \
+              `page_id`) goes past the store.",
         example: "query-only \"page\" \"lang\"",
         ..Directive::new("query-only", POLICY)
     },
     Directive {
         arguments: &[some("names", Kind::Token)],
-        doc: "Cookies whose values stand in the key: each value has responses of its own. For those with few values, such as a \
-              language.",
+        doc: "Cookies whose values stand in the key: each value has responses of its own; a `*`, anywhere in a name, stands for \
+              anything. For those with few values, such as a language.",
         example: "cookies \"lang\"",
         ..Directive::new("cookies", POLICY)
     },
     Directive {
         arguments: &[some_or("names", Kind::Token, &["auto", "none"])],
         default: Some("bypass-cookies auto"),
-        doc: "Requests with one of these cookies go to the application, and their responses are not stored; `*` at the end stands for \
-              anything. Cookies that are named neither here nor in `cookies` then count for nothing: for applications that tell \
+        doc: "Requests with one of these cookies go to the application, and their responses are not stored; a `*`, anywhere in a name, stands \
+              for anything. Cookies that are named neither here nor in `cookies` then count for nothing: for applications that tell \
               visitors from users by certain cookies. `auto`: any cookie outside of `cookies` does so, unless the \
               response says `public` or `s-maxage`. `none`: no cookie does.",
         example: "bypass-cookies \"wordpress_logged_in_*\" \"wp-postpass_*\"",
         ..Directive::new("bypass-cookies", POLICY)
     },
     bound("store-cookies", POLICY, &[one("word", SWITCH)], "store-cookies off",
-        "Whether a response with `Set-Cookie` may be stored, and everybody gets that cookie. Off, it is not stored.",
+        "Whether a response with `Set-Cookie` may be stored, and everybody gets that cookie. Off, it is stored only where it says `public` or \
+         `s-maxage`, and without the cookie, which the client alone gets whose request has fetched it.",
         "store-cookies on"),
     bound("collapse", POLICY, &[one("word", SWITCH)], "collapse on",
         "Whether requests for the same response, while it is being fetched, wait for the one fetch in place of asking the application \
@@ -116,7 +119,8 @@ pub(super) const DIRECTIVES: &[Directive] = &[
     Directive {
         arguments: &[some_or("networks", Kind::Network, &["none"])],
         default: Some("obey-clients \"local\""),
-        doc: "Clients that may force a fetch (`Cache-Control: no-cache`, `max-age`, `no-store`, `Pragma`), and are told why in \
+        doc: "Clients that may force a fetch (`Cache-Control: no-cache`, `max-age`, `min-fresh`, `Pragma`), may say that what comes of their \
+              request is not stored (`no-store`; what is stored already is used, RFC 9111 section 5.2.1.5), and are told why in \
               `Cache-Status`. Of others these words are ignored: each reload by anybody would reach the application.",
         example: "obey-clients \"local\" \"10.0.0.0/8\"",
         ..Directive::new("obey-clients", POLICY)

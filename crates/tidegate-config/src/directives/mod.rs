@@ -21,9 +21,10 @@ mod tokens;
 mod upstream;
 
 use crate::directive::{Argument, Context, Directive};
+use crate::language::Language;
 
 /// The parts of the table, in the order of the reference.
-const PARTS: [&[Directive]; 16] = [
+pub(crate) static SETTINGS: Language = Language::of_settings(&[
     server::DIRECTIVES,
     limits::DIRECTIVES,
     site::DIRECTIVES,
@@ -40,26 +41,26 @@ const PARTS: [&[Directive]; 16] = [
     tls::DIRECTIVES,
     tokens::DIRECTIVES,
     openid::DIRECTIVES,
-];
+]);
 
 /// Every directive, in the order of the reference.
 pub fn all() -> impl Iterator<Item = &'static Directive> {
-    PARTS.iter().flat_map(|part| part.iter())
+    SETTINGS.all()
 }
 
 /// The directive of a name within a context.
 pub fn find(context: Context, name: &str) -> Option<&'static Directive> {
-    all().find(|directive| directive.name == name && directive.contexts.contains(&context))
+    SETTINGS.find(context, name)
 }
 
 /// The directives that may stand in a context.
 pub fn in_context(context: Context) -> impl Iterator<Item = &'static Directive> {
-    all().filter(move |directive| directive.contexts.contains(&context))
+    SETTINGS.in_context(context)
 }
 
 /// The names of all directives; one that stands in several forms comes several times.
 pub fn names() -> impl Iterator<Item = &'static str> {
-    all().map(|directive| directive.name)
+    SETTINGS.names()
 }
 
 // Of the rows: bytes, and milliseconds.

@@ -20,7 +20,7 @@ use crate::settings::cache::refusal;
 use crate::settings::gateway::Gateway;
 use crate::settings::{
     Action, CacheBypass, CacheDisk, CacheQuery, CacheStore, DefaultLifetime, Route, RouteCache, Settings,
-    Shared,
+    Shared, TextPattern,
 };
 use crate::suggest;
 use crate::syntax::document::{Literal, Node};
@@ -83,7 +83,13 @@ pub(super) fn of_server(items: &[Item]) -> Option<&Item> {
 
 /// What stores say, for those who use them.
 pub(super) fn by_name(items: &[Item]) -> Arc<Stores> {
-    let definitions = items.iter().filter(|item| item.directive.name == "cache" && is_definition(item));
+    let written = || items.iter().filter(|item| item.directive.name == "cache");
+    // A block that defines nothing is a mistake by itself, and not that of those who use it.
+    let is_meant = |item: &&Item| {
+        let others = || written().any(|other| is_definition(other) && name_of(other) == name_of(item));
+        is_definition(item) || !item.children.is_empty() && !item.is_word("off") && !others()
+    };
+    let definitions = written().filter(is_meant);
     Arc::new(definitions.filter_map(|item| Some((name_of(item)?, item.clone()))).collect())
 }
 
@@ -150,7 +156,7 @@ fn folder(
         return None;
     };
     let shown = path.display();
-    if matches!(disk.what(&path), What::File | What::Special) {
+    if disk.knows_caches() && matches!(disk.what(&path), What::File | What::Special) {
         let message = format!("the folder {shown} of this cache is no folder");
         checker
             .diagnostics
@@ -163,9 +169,10 @@ fn folder(
             .push(item.error_at(0, message).help("name a folder of its own, `disk \"/var/cache/tidegate\"`"));
         return None;
     }
-    let real = disk.identity(&path);
+    let identity = |path: &Path| if disk.knows_caches() { disk.identity(path) } else { path.to_owned() };
+    let real = identity(&path);
     for other in others {
-        let theirs = disk.identity(&other.path);
+        let theirs = identity(&other.path);
         let message = if real == theirs {
             format!("the folder {shown} is that of another `disk` already")
         } else if real.starts_with(&theirs) || theirs.starts_with(&real) {
@@ -303,6 +310,9 @@ fn check_policy(checker: &mut Checker<'_>, block: &Item) {
         }
         known.push(lifetime);
     }
+    for word in ["query-drop", "query-only", "cookies", "bypass-cookies"] {
+        block.child(word).into_iter().for_each(|item| check_names(checker, item));
+    }
     let drop = block.child("query-drop");
     if let (Some(_), Some(only)) = (drop, block.child("query-only")) {
         let message = "`query-only` stands beside `query-drop`, and says all that is in the key";
@@ -318,17 +328,38 @@ fn check_policy(checker: &mut Checker<'_>, block: &Item) {
     }
     if let (Some(key), Some(bypass)) = (block.child("cookies"), block.child("bypass-cookies")) {
         let leads_past = |name: &String| {
-            let fits = |pattern: &String| match pattern.strip_suffix('*') {
-                Some(begin) => name.starts_with(begin),
-                None => name == pattern,
-            };
-            bypass.texts().iter().any(fits)
+            bypass.texts().iter().any(|pattern| TextPattern::glob(pattern).fits(name.as_bytes()))
         };
         if let Some(name) = key.texts().iter().find(|name| leads_past(name)) {
             let message =
                 format!("`{name}` stands in `cookies`, and a request with it never comes to the cache");
             checker.diagnostics.push(bypass.error(message).help("take it out of one of the two"));
         }
+    }
+}
+
+/// Says which names are none, or stand for all where that is not meant to be said so.
+fn check_names(checker: &mut Checker<'_>, item: &Item) {
+    let names = item.arguments.iter().map(|placed| &placed.value).enumerate();
+    for (at, name) in names {
+        let Value::Text(name) = name else { continue };
+        let word = item.directive.name;
+        let (message, help) = if name.is_empty() {
+            (
+                format!("an empty name in `{word}`"),
+                "write the name, with `*` for anything in it, or take it out",
+            )
+        } else if name.bytes().all(|byte| byte == b'*') && word != "bypass-cookies" {
+            let help = match word {
+                "query-drop" => "write `query ignore` to leave the whole query out of the key",
+                "query-only" => "take the line out: without it the whole query stands in the key",
+                _ => "name the cookies: with all in the key, each client would have responses of its own",
+            };
+            (format!("`{name}` in `{word}` stands for every name"), help)
+        } else {
+            continue;
+        };
+        checker.diagnostics.push(item.error_at(at, message).help(help));
     }
 }
 

@@ -43,7 +43,7 @@ pub struct RouteCache {
     pub heuristic: bool,
     /// How the query stands in the key.
     pub query: CacheQuery,
-    /// Parameters that are left out of the key; `*` is anything.
+    /// Parameters that are left out of the key; `*` is anything, anywhere. So it is in the names of cookies.
     pub query_drop: Vec<String>,
     /// The only parameters in the key, `*` is anything; empty for all. Not beside `query_drop`.
     pub query_only: Vec<String>,
@@ -107,7 +107,7 @@ pub enum CacheQuery {
 pub enum CacheBypass {
     /// Any that is not in the key, unless the stored response says `public` or `s-maxage`.
     Unknown,
-    /// These; a `*` at the end is anything. Others count for nothing; all of them where the list is empty.
+    /// These; a `*` is anything, anywhere. Others count for nothing; all of them where the list is empty.
     Named(Vec<String>),
 }
 

@@ -18,6 +18,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::directive::Kind;
+use crate::settings::cache::refusal;
 use crate::settings::gateway::Destination;
 use crate::settings::{
     AccessFormat, Country, HostPattern, ListenAddress, LogTarget, Network, PathPattern, Regex, TimeWindow,
@@ -144,10 +145,27 @@ pub(crate) fn read(
                 )
             })
             .map(Value::Number),
+        (Kind::Statuses, Written::Number(number)) => {
+            read(kind, words, Written::Text { text: &number.to_string(), is_bare: true }, folder)
+        }
+        (Kind::Statuses, Written::Text { text, .. }) => match text.split('|').all(is_expected_status) {
+            true => Ok(Value::Text(text.to_owned())),
+            false => {
+                let help = format!("expected is {}", expected());
+                Err(ValueError::new(format!("`{text}` is no status"), help))
+            }
+        },
         (Kind::Number { .. } | Kind::Status { .. }, Written::Text { text, .. }) => {
             // Numbers that came out of an environment variable are strings; so are quoted ones.
             match text.parse::<i128>() {
                 Ok(number) => read(kind, words, Written::Number(number), folder),
+                Err(_) if words.contains(&"4xx") && matches!(text, "5xx" | "any") => {
+                    let why = refusal(500).unwrap_or_default();
+                    Err(ValueError::new(
+                        format!("failures are not stored by a lifetime of the settings: {why}"),
+                        "write a line for each status or class that is meant: `200`, `404`, `\"2xx\"`, `\"3xx\"`, `\"4xx\"`",
+                    ))
+                }
                 Err(_) => Err(ValueError::new(
                     format!("`{text}` is no number"),
                     format!("expected is {}", expected()),
@@ -250,6 +268,7 @@ fn read_text(
         | Kind::Rate
         | Kind::Share
         | Kind::Speed { .. }
+        | Kind::Statuses
         | Kind::Status { .. } => Err(ValueError::new(
             format!("`{text}` does not fit"),
             format!("expected is {}", kind.expectation()),
@@ -270,6 +289,17 @@ fn out_of_bounds(shown: &str, expected: &str) -> ValueError {
     ValueError::new(format!("{shown} is out of bounds"), format!("expected is {expected}"))
 }
 
+/// `200`, `2xx` or `200-299`.
+fn is_expected_status(text: &str) -> bool {
+    let is_status =
+        |text: &str| text.len() == 3 && text.parse::<u16>().is_ok_and(|status| (100..600).contains(&status));
+    match (text.strip_suffix("xx"), text.split_once('-')) {
+        (Some(class), _) => matches!(class, "1" | "2" | "3" | "4" | "5"),
+        (None, Some((low, high))) => is_status(low) && is_status(high) && low <= high,
+        (None, None) => is_status(text),
+    }
+}
+
 impl Kind {
     /// Whether any text fits, so that `off` in quotes is that text and not the word.
     fn is_free_text(self) -> bool {
@@ -285,7 +315,7 @@ impl Kind {
             Self::Duration { .. } => "TIME".to_owned(),
             Self::Rate => "RATE".to_owned(),
             Self::Speed { .. } => "SPEED".to_owned(),
-            Self::Status { .. } => "STATUS".to_owned(),
+            Self::Status { .. } | Self::Statuses => "STATUS".to_owned(),
             _ => "VALUE".to_owned(),
         }
     }
@@ -310,6 +340,7 @@ impl Kind {
             Self::Rate => {
                 "a number for each second, minute, hour or day, such as `\"10/s\"` or `\"5/m\"`".to_owned()
             }
+            Self::Statuses => "a status, a class or a range, several with `|`: `200`, `\"2xx\"`, `\"200-299|404\"`".to_owned(),
             Self::Status { only: &[] } => "a status from 200 to 599".to_owned(),
             Self::Status { only } => {
                 format!(
@@ -373,7 +404,7 @@ impl Kind {
                 "a field value of visible ASCII characters and spaces".to_owned()
             }
             Self::MediaType => "a media type, such as `\"text/html\"`".to_owned(),
-            Self::Token => "a name of letters, digits and `-`".to_owned(),
+            Self::Token => "a name of letters, digits, `-` and `_`".to_owned(),
             Self::Tokens => "names with commas between them, such as `\"GET,POST\"`".to_owned(),
             Self::Origin => {
                 "an origin, such as `\"https://app.example.com\"` or `\"*\"`, and `credentials` behind"

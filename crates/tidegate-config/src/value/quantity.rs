@@ -58,12 +58,30 @@ pub(super) fn size(written: Written<'_>, least: u64, most: u64) -> Result<u64, V
             size_text(most)
         )
     };
+    if let Some(near) = with_unit(written, least, most) {
+        let message = format!("`{}` has no unit", near.trim_end_matches("MiB").trim_end_matches("GiB"));
+        return Err(ValueError::new(message, format!("write `\"{near}\"`; {}", help())));
+    }
     let size = amount(written, "size", &SIZE_UNITS, &SIZE_SLIPS, help)?;
     if (least..=most).contains(&size) {
         Ok(size)
     } else {
         Err(ValueError::new(format!("{} is out of bounds", size_text(size)), help()))
     }
+}
+
+/// What is meant by a number without a unit that would be too few bytes: MiB, or what else is in bounds.
+fn with_unit(written: Written<'_>, least: u64, most: u64) -> Option<String> {
+    let number: u64 = match written {
+        Written::Number(number) => u64::try_from(number).ok()?,
+        Written::Text { text, .. } if text.bytes().all(|byte| byte.is_ascii_digit()) => text.parse().ok()?,
+        _ => return None,
+    };
+    let is_in_bounds =
+        |factor: u64| number.checked_mul(factor).is_some_and(|size| (least..=most).contains(&size));
+    let units = SIZE_UNITS.iter().filter(|(name, _)| matches!(*name, "MiB" | "GiB"));
+    let mut near = units.filter(|(_, factor)| is_in_bounds(*factor));
+    (!is_in_bounds(1)).then(|| near.next().map(|(name, _)| format!("{number}{name}"))).flatten()
 }
 
 /// Reads an amount of bytes in each second.

@@ -23,6 +23,9 @@ const LISTEN: &str = "127.0.0.1:8090";
 /// What the reference is called.
 const REFERENCE: &str = "reference";
 
+/// What that of the load generator's scenarios is called.
+const SCENARIOS: &str = "scenarios";
+
 /// Shows the documents of this version.
 ///
 /// Without a name it lists them. They are Markdown; links between them are their names, also those of recipes:
@@ -69,7 +72,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
                 Some(text) => print(&text),
                 None => {
                     let pages = pages()?;
-                    let known = pages.iter().map(|(known, _)| known.as_str()).chain([REFERENCE]);
+                    let known = pages.iter().map(|(known, _)| known.as_str()).chain([REFERENCE, SCENARIOS]);
                     let near = tidegate_config::nearest(name, known);
                     let near = near.map(|near| format!(" did you mean `{near}`?")).unwrap_or_default();
                     bail!("there is no page {name};{near} `tidegate docs` lists them")
@@ -82,6 +85,9 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
 fn page(name: &str) -> Result<Option<String>> {
     if name == REFERENCE || name == "reference/settings" {
         return Ok(Some(tidegate_config::reference()));
+    }
+    if name == SCENARIOS || name == "reference/scenarios" {
+        return Ok(Some(tidegate_bench::scenario::reference()));
     }
     Ok(pages()?.into_iter().find(|(known, _)| known == name).map(|(_, text)| text))
 }
@@ -103,7 +109,8 @@ fn list() -> Result<String> {
     for (name, text) in pages()? {
         list += &row(&name, text.lines().next().unwrap_or_default());
     }
-    Ok(list + &row(REFERENCE, "Every directive of the settings"))
+    list += &row(REFERENCE, "Every directive of the settings");
+    Ok(list + &row(SCENARIOS, "Every directive of scenario files"))
 }
 
 fn row(name: &str, title: &str) -> String {
@@ -197,7 +204,7 @@ mod tests {
     #[test]
     fn pages_have_titles_and_hints_lead_to_them() {
         let list = list().unwrap();
-        for name in ["from-nginx", "from-apache", "recipes", "settings", "packages", REFERENCE] {
+        for name in ["from-nginx", "from-apache", "recipes", "settings", "packages", REFERENCE, SCENARIOS] {
             assert!(list.lines().any(|line| line.starts_with(name)), "{name} is not in\n{list}");
             assert!(page(name).unwrap().is_some_and(|text| text.len() > 500), "{name}");
         }

@@ -1,4 +1,4 @@
-//! What each command does: loops, downloads, reports, sweep, peak, idle, compare.
+//! What each command does: loops, downloads, reports, sweep, peak, idle, compare, gate, files, urls, disk.
 
 use super::peers::{Served, bench, peer, request};
 use std::fs;
@@ -164,13 +164,131 @@ fn sweep_peak_idle_and_compare() {
     assert!(idle["generator"]["memory"].as_u64().is_some_and(|bytes| bytes > 1 << 20), "{idle}");
 
     let page = served.folder.0.join("compare.html").display().to_string();
-    let compare = ["compare", "--blocks", "2", "-q", "--json", "--command", "true", "--command", "exit 0"];
+    let compare = ["compare", "--blocks", "5", "-q", "--json", "--command", "true", "--command", "exit 0"];
     let compare = bench(&[&compare[..], &["--html", &page]].concat());
     assert_eq!(compare.code, 0, "{}", compare.stderr);
-    assert_eq!(compare.json()["figures"][0]["a"].as_array().map(Vec::len), Some(4));
+    assert_eq!(compare.json()["figures"][0]["a"].as_array().map(Vec::len), Some(10));
     let page = fs::read_to_string(page).unwrap();
     assert!(page.contains("MEASURED") && page.contains("seconds of each run"), "{page}");
     assert!(!page.contains("every target was met") && page.contains("--command true"), "{page}");
-    let failing = bench(&["compare", "--blocks", "2", "--command", "true", "--command", "exit 3"]);
+    let primary = ["compare", "--blocks", "5", "--primary", "p50", "--command", "true", "--command", "true"];
+    let primary = bench(&primary);
+    assert!(primary.code == 2 && primary.stderr.contains("these runs have no p50"), "{}", primary.stderr);
+    let failing = bench(&["compare", "--blocks", "5", "--command", "true", "--command", "exit 3"]);
     assert!(failing.code == 1 && failing.stderr.contains("`exit 3` failed"), "{}", failing.stderr);
+}
+
+#[test]
+fn a_gate_fails_what_is_proven_worse_and_nothing_else() {
+    let served = Served::new();
+    let one = bench(&["hit", "-n", "400", "-c", "2", "--no-host", "--json", &served.url("/1k")]).json();
+    // Ten runs with this many answers a second, give or take a hundredth.
+    let runs = |name: &str, rate: f64| {
+        let lines = (0..10).map(|n| {
+            let mut run = one.clone();
+            run["verdict"] = "MEASURED".into();
+            run["rate"] = (rate * (1.0 + 0.001 * f64::from(n))).into();
+            format!("{run}\n")
+        });
+        served.folder.write(name, lines.collect::<String>())
+    };
+    let (base, same, slow) = (runs("base.jsonl", 1e3), runs("same.jsonl", 995.0), runs("slow.jsonl", 800.0));
+    let junit = served.folder.0.join("gate.xml").display().to_string();
+    let gate =
+        |bound: &str, base: &str, new: &str| bench(&["gate", "--worse", bound, "--junit", &junit, base, new]);
+    let kept = gate("rate=5%", &base, &same);
+    assert_eq!(kept.code, 0, "{}{}", kept.stdout, kept.stderr);
+    assert!(kept.stdout.contains("rate at most 5 % worse: kept"), "{}", kept.stdout);
+    let broken = gate("rate=5%", &base, &slow);
+    assert_eq!(broken.code, 99, "{}", broken.stdout);
+    let report = fs::read_to_string(&junit).unwrap();
+    assert!(report.contains("failures=\"1\" errors=\"0\"") && report.contains("<failure"), "{report}");
+    // Too few answers for a percentile, another load, what is no run: no proof, and each said.
+    let short = gate("p99=5%", &base, &same);
+    assert!(short.code == 98 && short.stdout.contains("p99 wants 10000"), "{}", short.stdout);
+    let other = served.folder.write("other.json", {
+        let mut run = one.clone();
+        run["load"] = "closed loop, 3 connections".into();
+        run.to_string()
+    });
+    let unlike = gate("rate=5%", &base, &other);
+    assert!(unlike.code == 98 && unlike.stdout.contains("the runs differ in load"), "{}", unlike.stdout);
+    let text = served.folder.write("text.json", "no run");
+    let wrong = gate("rate=5%", &base, &text);
+    assert!(wrong.code == 1 && wrong.stderr.contains("text.json is no JSON"), "{}", wrong.stderr);
+    let elsewhere = bench(&["gate", "--worse", "rate=5%", "--primary", "cpu", &base, &same]);
+    assert!(elsewhere.code == 2 && elsewhere.stderr.contains("have no server CPU"), "{}", elsewhere.stderr);
+    let none = bench(&["gate", &base, &same]);
+    assert!(none.code == 2 && none.stderr.contains("--worse p90=5%"), "{}", none.stderr);
+}
+
+#[test]
+fn a_tree_a_list_and_a_log_are_asked_for_as_they_say() {
+    let served = Served::new();
+    let tree = served.folder.0.join("tree").display().to_string();
+    let list = served.folder.0.join("urls.txt").display().to_string();
+    let base = served.url("/tree");
+    let files = ["files", "--folders", "2", "--files", "5", "--sizes", "100..2000", "--urls", &list];
+    let files = [&files[..], &["--base", &base, "--popularity", "zipf:1.0", &tree]].concat();
+    let made = bench(&files);
+    assert!(made.code == 0 && made.stdout.starts_with("10 files in 2 folders"), "{}", made.stderr);
+    let again = bench(&files);
+    assert!(
+        again.code == 1 && again.stderr.contains("is there already and holds something"),
+        "{}",
+        again.stderr
+    );
+    let report = bench(&["hit", "-n", "100", "-c", "2", "-f", &list, "--json"]).json();
+    assert_eq!((&report["statuses"]["200"], &report["failed"]), (&100.into(), &0.into()));
+
+    let log = served.folder.write(
+        "access.log",
+        "127.0.0.1 - - [10/Oct/2000:13:55:36 -0700] \"GET /1k HTTP/1.1\" 200 1024\n".repeat(3)
+            + "127.0.0.1 - - [10/Oct/2000:13:55:36 -0700] \"GET /100k HTTP/1.1\" 200 102400\n",
+    );
+    let urls = bench(&["urls", "--base", &served.url, &log]);
+    assert_eq!(urls.stdout, format!("3x {0}/1k\n{0}/100k\n", served.url), "{}", urls.stderr);
+    assert!(urls.stderr.starts_with("2 of 2 URLs, 100.0 % of 4 visits"), "{}", urls.stderr);
+    let empty = bench(&["urls", "--base", &served.url, &list]);
+    assert!(empty.code == 1 && empty.stderr.contains("no GET that was answered"), "{}", empty.stderr);
+}
+
+#[test]
+fn runs_are_repeated_and_the_best_and_the_worst_left_out() {
+    let served = Served::new();
+    let url = served.url("/1k");
+    let hit = ["hit", "-n", "50", "-c", "2", "-q", "--no-host", "--runs", "4", "--trim"];
+    let runs = bench(&[&hit[..], &["--json", &url]].concat()).json();
+    let rates: Vec<f64> =
+        runs["runs"].as_array().unwrap().iter().map(|run| run["rate"].as_f64().unwrap()).collect();
+    let mut middle = rates.clone();
+    middle.sort_by(f64::total_cmp);
+    let wanted = f64::midpoint(middle[1], middle[2]);
+    assert_eq!((rates.len(), &runs["mean"]["runs"]), (4, &2.into()));
+    assert!((runs["mean"]["rate"].as_f64().unwrap() - wanted).abs() < 1e-6 * wanted, "{runs}");
+    let shown = bench(&[&hit[..], &[&url]].concat());
+    assert_eq!(shown.stdout.matches("(left out)").count(), 2, "{}", shown.stdout);
+    let few = bench(&["hit", "-n", "5", "--runs", "2", "--trim", &url]);
+    assert!(few.code == 2 && few.stderr.contains("--runs 3 or more"), "{}", few.stderr);
+}
+
+#[test]
+fn a_disk_is_measured() {
+    let served = Served::new();
+    let folder = served.folder.0.display().to_string();
+    let page = served.folder.0.join("disk.html").display().to_string();
+    let disk = ["disk", "--size", "16MiB", "-t", "50ms", "--files", "10", "--html", &page];
+    let shown = bench(&[&disk[..], &["--readers", "2", &folder]].concat());
+    assert_eq!(shown.code, 0, "{}", shown.stderr);
+    for part in ["write in sequence", "with 2 readers", "bit/s of network", "jitter"] {
+        assert!(shown.stdout.contains(part), "{part}: {}", shown.stdout);
+    }
+    let page = fs::read_to_string(&page).unwrap();
+    assert!(page.contains("<svg") && page.contains("read in sequence"), "{page}");
+    let found = bench(&[&disk[..7], &["--json", &folder]].concat()).json();
+    assert!(found["idle"]["read"]["rate"].as_f64().is_some_and(|rate| rate > 0.0), "{found}");
+    let small = bench(&["disk", "--size", "1MiB", &folder]);
+    assert!(small.code == 2 && small.stderr.contains("16MiB at least"), "{}", small.stderr);
+    let nowhere = bench(&["disk", "/nonexistent"]);
+    assert!(nowhere.code == 1 && nowhere.stderr.contains("/nonexistent"), "{}", nowhere.stderr);
 }

@@ -9,4 +9,6 @@ mod commands;
 mod failures;
 mod http2;
 mod nginx;
+mod runs;
+mod scenarios;
 mod verdicts;

@@ -23,10 +23,17 @@ impl Outcome {
     }
 }
 
+/// `tidegate bench` with what tests do not look at kept out of the sources.
+pub fn command() -> Command {
+    let mut command = Command::new(BINARY);
+    command.arg("bench").env("TIDEGATE_RUNS", concat!(env!("CARGO_TARGET_TMPDIR"), "/runs"));
+    command
+}
+
 /// Runs `tidegate bench`. The generator may share its processor with other tests, so figures may be INVALID;
 /// counts hold all the same.
 pub fn bench(arguments: &[&str]) -> Outcome {
-    let output = Command::new(BINARY).arg("bench").args(arguments).stdin(Stdio::null()).output_in_time();
+    let output = command().args(arguments).stdin(Stdio::null()).output_in_time();
     Outcome {
         code: output.status.code().unwrap_or(-1),
         stdout: String::from_utf8(output.stdout).unwrap(),

@@ -1,18 +1,18 @@
 //! `tidegate bench compare`: two targets, or two commands, in ABBA blocks.
 
-use super::super::{complain, print};
+use super::super::complain;
 use super::load::{Demands, Generator, Intensity, Subject, field, url};
-use super::output::{RunOptions, about_now, stop_on_signals, write};
+use super::output::{RunOptions, stop_on_signals};
+use super::question::{Question, Subjects, lacks};
 use super::{usage, wrong};
 use anyhow::{Context, Result, bail};
 use clap::Args;
-use std::path::PathBuf;
 use std::process::{Command, ExitCode, Stdio};
 use std::time::Instant;
-use tidegate_bench::compare::{Comparison, Figure, Side, order, screen};
+use tidegate_bench::compare::{Figure, LEAST_BLOCKS, Measured, Side, order};
 use tidegate_bench::host;
 use tidegate_bench::plan::Plan;
-use tidegate_bench::report::{Report, compare_page, show_judgement};
+use tidegate_bench::report::Report;
 use tidegate_bench::run::Stop;
 use tidegate_bench::statistics::{Block, warmup_length};
 use tidegate_bench::verdict::{Judgement, Verdict};
@@ -20,19 +20,22 @@ use tidegate_bench::verdict::{Judgement, Verdict};
 /// Compares two targets, or two commands, and says whether a difference is proven.
 ///
 /// Runs alternate in blocks of four, ABBA or BAAB by lot, so that a drift of the machine favours neither. The
-/// sample is the run, not the request: the ratio of the medians has a bootstrap interval over whole blocks, the
-/// Mann-Whitney test must agree, and the difference must be larger than each side shows against itself (the
-/// noise floor). The warm-up of each run is cut by MSER-5.
+/// sample is the run, not the request. One figure is the question (--primary), the others are asked beside it. Two
+/// differ where the 95 % interval of their ratio excludes 1 (ranks within the blocks) and the difference is larger than
+/// each side shows against itself (the noise floor); they are the same where the 90 % interval lies within --margin;
+/// else the runs cannot tell, and it says so. A percentile is compared where a hundred answers of each run lie beyond it.
+/// The warm-up of each run is cut by MSER-5.
 #[derive(Args)]
 #[command(after_long_help = "\
 Examples:
   tidegate bench compare -c 64 -t 5s http://127.0.0.1:8080/1k http://127.0.0.1:8081/1k
   tidegate bench compare --blocks 10 --rate 5000 URL-A URL-B
   tidegate bench compare --command 'gzip -k9f big' --command 'zstd -kf big'
+  tidegate bench compare --worse p99=10% --junit gate.xml URL-BEFORE URL-AFTER
   tidegate bench compare URL URL          A against A: what this machine calls a difference
 
-Exit codes: 0 MEASURED or PASS, 98 INVALID (a run could not be trusted), 99 FAIL (a run missed what it had to reach),
-1 no load could be put on, 2 the arguments are wrong")]
+Exit codes: 0 MEASURED or PASS, 98 INVALID (a run could not be trusted), 99 FAIL (a bound is broken, or a run missed
+what it had to reach), 1 no load could be put on, 2 the arguments are wrong")]
 pub struct Arguments {
     /// The two targets
     #[arg(
@@ -47,7 +50,7 @@ pub struct Arguments {
     #[arg(long = "command", value_name = "COMMAND")]
     commands: Vec<String>,
     /// Blocks of four runs
-    #[arg(long, value_name = "N", default_value_t = 6, value_parser = clap::value_parser!(u32).range(2..=1000))]
+    #[arg(long, value_name = "N", default_value_t = 6, value_parser = clap::value_parser!(u32).range(i64::from(LEAST_BLOCKS)..=1000))]
     blocks: u32,
     #[command(flatten)]
     intensity: Intensity,
@@ -58,15 +61,8 @@ pub struct Arguments {
     /// A field of every request; may be repeated
     #[arg(short = 'H', long = "header", value_name = "NAME: VALUE", value_parser = field)]
     fields: Vec<(String, String)>,
-    /// For whatever is drawn by lot
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    seed: u64,
-    /// One JSON object on standard output
-    #[arg(long)]
-    json: bool,
-    /// Write the report as one self-contained HTML page
-    #[arg(long, value_name = "FILE")]
-    html: Option<PathBuf>,
+    #[command(flatten)]
+    question: Question,
     #[command(flatten)]
     conduct: RunOptions,
 }
@@ -74,6 +70,7 @@ pub struct Arguments {
 /// Figures of one run.
 struct Run {
     figures: Vec<(Figure, f64)>,
+    answers: u64,
     verdict: Verdict,
     /// Why, where it is a bad one.
     reason: Option<String>,
@@ -92,7 +89,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     let plans =
         if arguments.urls.is_empty() { None } else { Some((plan(arguments, &a)?, plan(arguments, &b)?)) };
     let mut runs: Vec<Vec<(Side, Run)>> = Vec::new();
-    'blocks: for sides in order(arguments.blocks, arguments.seed) {
+    'blocks: for sides in order(arguments.blocks, arguments.question.seed) {
         let mut block = Vec::new();
         for side in sides {
             let run = match (&plans, side) {
@@ -103,12 +100,14 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
             if stop.is_stopped() {
                 break 'blocks;
             }
-            if !arguments.json && !arguments.conduct.quiet {
-                let shown: Vec<String> = run
-                    .figures
-                    .iter()
-                    .map(|(figure, value)| format!("{} {value:.6}", figure.name()))
-                    .collect();
+            // Nobody waits for the last run to hear of it.
+            let has = |wanted: &Figure| run.figures.iter().any(|(figure, _)| figure == wanted);
+            if let Some(figure) = arguments.question.figures().find(|figure| !has(figure)) {
+                return Err(lacks(figure));
+            }
+            if !arguments.question.json && !arguments.conduct.quiet {
+                let shown: Vec<String> =
+                    run.figures.iter().map(|(figure, value)| format!("{figure} {value:.6}")).collect();
                 complain(&format!("block {} {side:?}  {}\n", runs.len() + 1, shown.join("  ")));
             }
             block.push((side, run));
@@ -122,42 +121,37 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
 }
 
 fn conclude(arguments: &Arguments, a: &str, b: &str, runs: &[Vec<(Side, Run)>]) -> Result<ExitCode> {
-    let figures = runs.first().and_then(|block| block.first()).map_or(&[][..], |(_, run)| &run.figures);
-    let comparisons: Vec<Comparison> = figures
+    let all = || runs.iter().flatten().map(|(_, run)| run);
+    let answers = all().map(|run| run.answers).min().unwrap_or(0);
+    let figures = all().next().map_or(&[][..], |run| &run.figures);
+    // What one run alone could not measure is not compared.
+    let is_everywhere =
+        |figure: Figure| all().all(|run| run.figures.iter().any(|(other, _)| *other == figure));
+    let measured: Vec<Measured> = figures
         .iter()
-        .map(|(figure, _)| {
-            let blocks: Vec<Block> = runs.iter().map(|block| values(block, *figure)).collect();
-            Comparison::new(*figure, &blocks, arguments.seed)
+        .filter(|(figure, _)| is_everywhere(*figure))
+        .map(|(figure, _)| Measured {
+            figure: *figure,
+            blocks: runs.iter().map(|block| values(block, *figure)).collect(),
+            answers,
         })
         .collect();
-    let judgement = judgement(runs);
-    let about = about_now();
-    if arguments.json {
-        let figures: Vec<_> = comparisons.iter().map(Comparison::json).collect();
-        let object = serde_json::json!({
-            "a": a,
-            "b": b,
-            "blocks": runs.len(),
-            "invalid_runs": count(runs, Verdict::Invalid),
-            "failed_runs": count(runs, Verdict::Fail),
-            "verdict": judgement.verdict,
-            "reasons": judgement.reasons,
-            "figures": figures,
-            "about": about,
-        });
-        print(&format!("{object}\n"))?;
+    let count_of_runs = all().count() / 2;
+    let subjects = Subjects {
+        a,
+        b,
+        manner: format!("{count_of_runs} runs of each, in ABBA blocks by lot"),
+        blocks: runs.len(),
+        bad: (count(runs, Verdict::Invalid), count(runs, Verdict::Fail)),
+    };
+    let usual = if arguments.urls.is_empty() {
+        Figure::Seconds
+    } else if arguments.intensity.rate.is_some() {
+        Figure::MEDIAN
     } else {
-        print(&format!("{}{}", screen(a, b, &comparisons), show_judgement(&judgement)))?;
-    }
-    write(arguments.html.as_deref(), || {
-        Ok(compare_page(a, b, &about, &comparisons, &judgement).into_bytes())
-    })?;
-    if arguments.json {
-        for reason in &judgement.reasons {
-            complain(&format!("tidegate bench: {}: {reason}\n", judgement.verdict));
-        }
-    }
-    Ok(ExitCode::from(judgement.verdict.exit_code()))
+        Figure::Rate
+    };
+    arguments.question.answer(&subjects, &measured, judgement(runs), usual)
 }
 
 fn count(runs: &[Vec<(Side, Run)>], verdict: Verdict) -> usize {
@@ -191,10 +185,11 @@ fn values(block: &[(Side, Run)], figure: Figure) -> Block {
 }
 
 fn plan(arguments: &Arguments, url: &str) -> Result<Plan> {
-    let subject = Subject { fields: arguments.fields.clone(), ..Subject::of_url(url, arguments.seed) };
+    let subject =
+        Subject { fields: arguments.fields.clone(), ..Subject::of_url(url, arguments.question.seed) };
     let (_, mix) = subject.mix(!arguments.intensity.manner.no_keepalive)?;
     let mut plan = Plan::new(mix);
-    plan.seed = arguments.seed;
+    plan.seed = arguments.question.seed;
     plan.expectation = arguments.demands.expectation()?;
     plan.min_bitrate = arguments.demands.min_bitrate;
     arguments.intensity.apply(&mut plan)?;
@@ -218,14 +213,19 @@ fn load(arguments: &Arguments, plan: &Plan, stop: &Stop) -> Result<Run> {
     outcome.cut(warmup_length(&series));
     let targets = arguments.demands.targets()?;
     let report = Report::new("", plan, outcome, &targets);
-    let seconds = |rank| report.totals.response.percentile(rank).as_secs_f64();
-    let mut figures =
-        vec![(Figure::Rate, report.rate()), (Figure::Median, seconds(50.0)), (Figure::P99, seconds(99.0))];
+    let mut figures = vec![(Figure::Rate, report.rate())];
+    let percentiles = [Figure::MEDIAN, Figure::P99].into_iter().chain(arguments.question.figures());
+    for figure in percentiles {
+        if let Some(percent) = figure.percent().filter(|_| figures.iter().all(|(other, _)| *other != figure))
+        {
+            figures.push((figure, report.totals.response.percentile(percent).as_secs_f64()));
+        }
+    }
     if let Some(cpu) = server_cpu.filter(|cpu| *cpu > 0.0) {
         figures.push((Figure::ServerCpu, cpu / answered.max(1) as f64));
     }
     let Judgement { verdict, reasons, .. } = report.judgement;
-    Ok(Run { figures, verdict, reason: reasons.into_iter().next() })
+    Ok(Run { figures, answers: report.totals.counts.answered, verdict, reason: reasons.into_iter().next() })
 }
 
 fn time(command: &str) -> Result<Run> {
@@ -240,5 +240,6 @@ fn time(command: &str) -> Result<Run> {
     if !status.success() {
         bail!("`{command}` failed ({status}); a command that fails has no time");
     }
-    Ok(Run { figures: vec![(Figure::Seconds, seconds)], verdict: Verdict::Measured, reason: None })
+    let figures = vec![(Figure::Seconds, seconds)];
+    Ok(Run { figures, answers: 1, verdict: Verdict::Measured, reason: None })
 }

@@ -2,6 +2,7 @@
 
 use super::load::{Demands, Generator, Intensity, Subject};
 use super::output::{Done, Output, stop_on_signals};
+use super::repeat::Repeat;
 use super::usage;
 use anyhow::Result;
 use clap::Args;
@@ -21,6 +22,7 @@ Examples:
   tidegate bench hit -c 100 -t 1m -f urls.txt                      as siege -b -i -c 100 -t 1M -f urls.txt
   tidegate bench hit -c 64 -t 30s --rate 20k --arrivals poisson --target p99=20ms URL
   tidegate bench hit -c 10 -n 100000 --h2 -m 32 https://example.com/     as h2load -c 10 -n 100000 -m 32
+  tidegate bench hit -c 25 -t 20s --runs 6 --trim -f urls.txt      six runs, the mean of the middle four
   tidegate bench hit -c 400 -t 1m --min-bitrate 320k --target conforming=95 URL
 
 Exit codes: 0 MEASURED or PASS, 98 INVALID, 99 FAIL, 1 no load could be put on, 2 the arguments are wrong, 130
@@ -34,6 +36,8 @@ pub struct Arguments {
     demands: Demands,
     #[command(flatten)]
     generator: Generator,
+    #[command(flatten)]
+    repeat: Repeat,
     #[command(flatten)]
     output: Output,
 }
@@ -51,7 +55,13 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     plan.min_bitrate = arguments.demands.min_bitrate;
     arguments.intensity.apply(&mut plan)?;
     let processes = arguments.generator.apply(&mut plan)?;
+    if let Some(sentence) = arguments.repeat.objection(&arguments.output, processes) {
+        return Ok(usage(&sentence));
+    }
     let stop = stop_on_signals()?;
+    if arguments.repeat.runs > 1 {
+        return arguments.repeat.carry_out(&name, &plan, &arguments.output, &targets, &stop);
+    }
     match arguments.output.carry_out(plan.clone(), &arguments.generator, processes, &stop)? {
         Done::Whole(outcome, host) => arguments.output.conclude(&name, &plan, *outcome, host, &targets),
         Done::Part => Ok(ExitCode::SUCCESS),

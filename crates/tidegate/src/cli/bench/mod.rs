@@ -2,13 +2,21 @@
 //! `tidegate-bench`.
 
 mod compare;
+mod disk;
 mod downloads;
+mod files;
+mod gate;
 mod hit;
 mod idle;
 mod load;
 mod output;
 mod peak;
+mod question;
+mod repeat;
+mod run;
+mod runs;
 mod sweep;
+mod urls;
 
 use super::complain;
 use anyhow::Result;
@@ -24,7 +32,10 @@ use tidegate_bench::plan::Plan;
 ///
 /// `hit` does what ab, siege and wrk do, and with --rate what wrk2 does: requests on a schedule that the server
 /// cannot slow down. `sweep` makes runs at rising rates, as autobench; `peak` finds the highest rate that holds;
-/// `downloads` and `idle` hold many connections open; `compare` tells two targets apart, or says that it cannot.
+/// `downloads` and `idle` hold many connections open; `compare` tells two targets apart, or says that it cannot, and `gate`
+/// runs that were kept from new ones. `files` makes a tree to be served, `urls` a list out of an access log; `disk` says which
+/// network a disk can fill; `run` walks users through an application, as Faban. Its runs are kept: `ls`, `show`, `diff`, `export`
+/// and `serve` read them.
 /// Every run ends in a verdict: MEASURED (no target was named), PASS, FAIL (a target missed, requests failed, a rate
 /// not reached) or INVALID (the measurement cannot be trusted), with the reason.
 #[derive(Args)]
@@ -38,6 +49,14 @@ Examples:
   tidegate bench downloads -c 10000 --limit 100KiB URL                slow readers
   tidegate bench idle -c 15000 -t 60s URL                             idle connections
   tidegate bench compare -c 64 -t 5s URL-A URL-B                      two targets in ABBA blocks
+  tidegate bench gate --worse p90=5% base.jsonl new.jsonl             hold back what is proven slower
+  tidegate bench files --like sun-one --urls urls.txt --base http://127.0.0.1:8080/ tree
+  tidegate bench urls --base http://127.0.0.1:8080 access.log > urls.txt
+  tidegate bench disk --readers 32 /srv                               which network this disk can fill
+  tidegate bench run shop.kdl                                         users of a scenario, as Faban
+  tidegate bench ls                                                   the runs that were kept
+  tidegate bench diff 0247 last                                       what tells two of them apart
+  tidegate bench serve                                                all of them in a browser
 
 Exit codes:
   0   PASS: every target met; MEASURED: none was named
@@ -59,6 +78,16 @@ enum Command {
     Downloads(downloads::Arguments),
     Idle(idle::Arguments),
     Compare(compare::Arguments),
+    Gate(gate::Arguments),
+    Files(files::Arguments),
+    Urls(urls::Arguments),
+    Disk(disk::Arguments),
+    Run(Box<run::Arguments>),
+    Ls(runs::ls::Arguments),
+    Show(runs::show::Arguments),
+    Diff(runs::diff::Arguments),
+    Export(runs::export::Arguments),
+    Serve(runs::serve::Arguments),
 }
 
 /// Does what they say.
@@ -70,6 +99,16 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
         Command::Downloads(arguments) => downloads::run(arguments),
         Command::Idle(arguments) => idle::run(arguments),
         Command::Compare(arguments) => compare::run(arguments),
+        Command::Gate(arguments) => gate::run(arguments),
+        Command::Files(arguments) => files::run(arguments),
+        Command::Urls(arguments) => urls::run(arguments),
+        Command::Disk(arguments) => disk::run(arguments),
+        Command::Run(arguments) => run::run(arguments),
+        Command::Ls(arguments) => runs::ls::run(arguments),
+        Command::Show(arguments) => runs::show::run(arguments),
+        Command::Diff(arguments) => runs::diff::run(arguments),
+        Command::Export(arguments) => runs::export::run(arguments),
+        Command::Serve(arguments) => runs::serve::run(arguments),
     };
     match result {
         Err(error) if error.is::<WrongArguments>() => Ok(usage(&error.to_string())),

@@ -3,6 +3,7 @@
 
 use super::super::{complain, print};
 use super::load::Generator;
+use super::runs::{KeepOptions, tell};
 use anyhow::{Context, Result};
 use clap::Args;
 use std::ffi::OsString;
@@ -17,6 +18,8 @@ use tidegate_bench::live::Live;
 use tidegate_bench::plan::Plan;
 use tidegate_bench::report::{self, About, Report};
 use tidegate_bench::run::{Ending, Outcome, Stop, lead_time, run_at};
+use tidegate_bench::runs;
+use tidegate_bench::scenario::{self, Scenario};
 use tidegate_bench::verdict::Target;
 use tidegate_bench::{monotonic_ns, preflight, processes};
 
@@ -35,6 +38,8 @@ pub struct Output {
     /// Write the report as one self-contained HTML page
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
+    #[command(flatten)]
+    pub keeping: KeepOptions,
     #[command(flatten)]
     pub conduct: RunOptions,
 }
@@ -87,6 +92,29 @@ impl RunOptions {
         Ok((outcome, watch.map(Watch::finish)))
     }
 
+    /// The same for a scenario, of which `plan` says how connections are made. `observe` gets each second.
+    pub fn run_scenario(
+        &self,
+        scenario: &Scenario,
+        plan: &Plan,
+        stop: &Stop,
+        mut observe: impl FnMut(&scenario::record::Second),
+    ) -> Result<(scenario::record::Outcome, Option<Host>)> {
+        let agreed = preflight::reach(plan)?;
+        let live = self.live(plan);
+        // Users are made before the first of them begins.
+        let start = monotonic_ns().saturating_add(20_000_000 + u64::from(scenario.users.count) * 2_000);
+        let watch = self.watch(plan, start)?;
+        let outcome = scenario::run_at(scenario, plan, start, stop, |progress, second| {
+            live.show(progress);
+            observe(second);
+        });
+        live.clear();
+        let mut outcome = outcome.context("cannot start the generator")?;
+        outcome.tls = agreed.map(|agreed| agreed.to_string());
+        Ok((outcome, watch.map(Watch::finish)))
+    }
+
     fn live(&self, plan: &Plan) -> Live {
         let is_wanted = !self.quiet && std::io::stderr().is_terminal();
         Live::new(plan.time.map(|time| time + plan.warmup), is_wanted)
@@ -127,6 +155,17 @@ impl Output {
         Ok(Done::Whole(Box::new(outcome), watch.map(Watch::finish)))
     }
 
+    /// Keeps a run, where that is asked for.
+    pub fn keep(&self, report: &Report) -> Result<()> {
+        let started = report.outcome.started;
+        if let Some(folder) = self.keeping.place(&report.subject, started)? {
+            let label = self.keeping.label.as_deref();
+            runs::keep_requests(&folder, report, label).context("cannot write the folder of the run")?;
+            tell(&folder, self.conduct.quiet);
+        }
+        Ok(())
+    }
+
     /// Concludes and gives out.
     pub fn conclude(
         &self,
@@ -148,6 +187,7 @@ impl Output {
         write(self.csv.as_deref(), || Ok(report::csv(&report).into_bytes()))?;
         write(self.hlog.as_deref(), || Ok(report::hdr_log(&report)?))?;
         write(self.html.as_deref(), || Ok(report::page(&report).into_bytes()))?;
+        self.keep(&report)?;
         let verdict = report.judgement.verdict;
         if self.json {
             for reason in &report.judgement.reasons {
@@ -170,8 +210,12 @@ pub fn about(started: f64) -> About {
 
 /// The same for one that begins now.
 pub fn about_now() -> About {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    about(now.as_secs_f64())
+    about(now())
+}
+
+/// Wall-clock seconds since 1970.
+pub fn now() -> f64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64()
 }
 
 /// Writes a file where one is wanted.

@@ -2,9 +2,10 @@
 
 use super::super::{complain, print};
 use super::load::{ArrivalsName, ConnectionOptions, Demands, Generator, Subject};
-use super::output::{RunOptions, about, interrupted, stop_on_signals, write};
+use super::output::{RunOptions, about, interrupted, now, stop_on_signals, write};
+use super::runs::{KeepOptions, tell};
 use super::{prepare, usage};
-use anyhow::Result;
+use anyhow::{Context, Result};
 use clap::Args;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -13,6 +14,7 @@ use tidegate_bench::peak::{Peak, Search};
 use tidegate_bench::plan::Load;
 use tidegate_bench::quantity::{self, show_duration};
 use tidegate_bench::report::{Report, peak_page, show_judgement};
+use tidegate_bench::runs::keep_search;
 use tidegate_bench::sweep::{self, Step};
 use tidegate_bench::verdict::{Judgement, Target, Verdict};
 
@@ -68,6 +70,8 @@ pub struct Arguments {
     /// Write the report as one self-contained HTML page
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
+    #[command(flatten)]
+    keeping: KeepOptions,
     #[command(flatten)]
     conduct: RunOptions,
 }
@@ -171,22 +175,32 @@ fn conclude(
         Vec::new()
     };
     let judgement = Judgement { verdict, reasons, notes: Vec::new() };
+    let object = serde_json::json!({
+        "subject": name,
+        "load": sweep::load(steps),
+        "rate": peak.rate,
+        "failed_at": peak.failed_at,
+        "accuracy": arguments.accuracy,
+        "confidence": peak.confidence(),
+        "passed": peak.passed,
+        "invalid": peak.is_invalid,
+        "verdict": verdict,
+        "reason": mistrust.filter(|_| peak.is_invalid),
+        "reasons": judgement.reasons,
+        "trials": peak.trials,
+        "label": arguments.keeping.label,
+        "about": about,
+    });
+    let screen = format!("{text}\n{}", show_judgement(&judgement));
     if arguments.json {
-        let object = serde_json::json!({
-            "rate": peak.rate,
-            "failed_at": peak.failed_at,
-            "accuracy": arguments.accuracy,
-            "confidence": peak.confidence(),
-            "passed": peak.passed,
-            "invalid": peak.is_invalid,
-            "verdict": verdict,
-            "reason": mistrust.filter(|_| peak.is_invalid),
-            "trials": peak.trials,
-            "about": about,
-        });
         print(&format!("{object}\n"))?;
     } else {
-        print(&format!("{text}\n{}", show_judgement(&judgement)))?;
+        print(&screen)?;
+    }
+    let started = steps.first().map_or_else(now, |step| step.report.outcome.started);
+    if let Some(folder) = arguments.keeping.place(name, started)? {
+        keep_search(&folder, &object, &about, &screen).context("cannot write the folder of the search")?;
+        tell(&folder, arguments.conduct.quiet);
     }
     write(arguments.html.as_deref(), || {
         Ok(peak_page(name, &sweep::load(steps), &about, &text, steps, &judgement).into_bytes())

@@ -1,0 +1,31 @@
+//! Bounds as a JUnit report, which build servers show: a test case for each. The format is the one that Ant began and
+//! Jenkins reads (testsuite, testcase, failure, error, skipped).
+
+use super::html::escape;
+use crate::compare::{Bound, Comparison, Held};
+use std::fmt::Write;
+
+/// The report. A broken bound is a failure, one that could not be judged an error.
+pub fn junit(bounds: &[(Bound, &Comparison)]) -> String {
+    let count = |wanted: Held| bounds.iter().filter(|(bound, seen)| bound.judge(seen) == wanted).count();
+    let mut out = format!(
+        "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuite name=\"tidegate bench gate\" tests=\"{}\" failures=\"{}\" \
+         errors=\"{}\">\n",
+        bounds.len(),
+        count(Held::Broken),
+        count(Held::Unknown)
+    );
+    for (bound, seen) in bounds {
+        let sentence = escape(&bound.sentence(seen));
+        let inside = match bound.judge(seen) {
+            Held::Kept => String::new(),
+            Held::Unproven => format!("<system-out>{sentence}</system-out>"),
+            Held::Broken => format!("<failure message=\"{sentence}\"/>"),
+            Held::Unknown => format!("<error message=\"{sentence}\"/>"),
+        };
+        let name = escape(&bound.to_string());
+        let _ = writeln!(out, "  <testcase classname=\"gate\" name=\"{name}\">{inside}</testcase>");
+    }
+    out.push_str("</testsuite>\n");
+    out
+}

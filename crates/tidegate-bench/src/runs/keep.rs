@@ -1,0 +1,113 @@
+//! The folder of a run while it goes on: what is known before, a line for each second, and all of it at the end.
+//!
+//! [`RUNNING`] is locked as long as its writer lives, and gone when the run is whole. So a reader knows a run that goes on from
+//! one whose process was killed, without a process id that another may have.
+
+use serde_json::Value;
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+/// The file that a run has while it goes on: what a summary says that is known before, and `seconds`, how long it should take.
+pub const RUNNING: &str = "running";
+/// The file of its seconds.
+pub(super) const SECONDS: &str = "seconds.csv";
+/// The file of its results.
+pub(crate) const SUMMARY: &str = "summary.json";
+
+/// The folder of a run that goes on.
+#[derive(Debug)]
+pub struct Keep {
+    folder: PathBuf,
+    running: File,
+    seconds: File,
+    /// The names of what was written before.
+    begun: Vec<String>,
+    /// What could not be written while the run went on; it is no reason to end it.
+    trouble: Option<io::Error>,
+}
+
+impl Keep {
+    /// Begins one in `folder`, which is made where it is not there: with what is known (`begun`), files, and the heading of
+    /// the seconds.
+    ///
+    /// # Errors
+    /// What cannot be written, with its path.
+    pub fn begin(folder: &Path, begun: &Value, files: &[(&str, Vec<u8>)], heading: &str) -> io::Result<Keep> {
+        fs::create_dir_all(folder).map_err(|error| at(folder, &error))?;
+        let path = folder.join(RUNNING);
+        let mut running = File::options()
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .open(&path)
+            .map_err(|e| at(&path, &e))?;
+        if running.try_lock().is_err() {
+            let why = "another run is writing into this folder".to_owned();
+            return Err(io::Error::other(format!("{}: {why}", folder.display())));
+        }
+        running
+            .set_len(0)
+            .and_then(|()| running.write_all(format!("{begun:#}\n").as_bytes()))
+            .map_err(|error| at(&path, &error))?;
+        // Of a run that was here before.
+        let _ = fs::remove_file(folder.join(SUMMARY));
+        for (name, content) in files {
+            write(folder, name, content)?;
+        }
+        let path = folder.join(SECONDS);
+        let mut seconds = File::create(&path).map_err(|error| at(&path, &error))?;
+        seconds.write_all(heading.as_bytes()).map_err(|error| at(&path, &error))?;
+        let begun = files.iter().map(|(name, _)| (*name).to_owned()).collect();
+        Ok(Keep { folder: folder.to_owned(), running, seconds, begun, trouble: None })
+    }
+
+    /// Where it lies.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// Adds the lines of a second.
+    pub fn add(&mut self, lines: &str) {
+        if self.trouble.is_none() {
+            self.trouble = self.seconds.write_all(lines.as_bytes()).err();
+        }
+    }
+
+    /// Writes what the run gave. The summary comes last: who sees it finds the rest.
+    ///
+    /// # Errors
+    /// What cannot be written, with its path, now or before.
+    pub fn finish(self, files: &[(&str, Vec<u8>)]) -> io::Result<()> {
+        for (name, content) in files.iter().filter(|(name, _)| *name != SUMMARY) {
+            write(&self.folder, name, content)?;
+        }
+        for (name, content) in files.iter().filter(|(name, _)| *name == SUMMARY) {
+            write(&self.folder, name, content)?;
+        }
+        if let Some(error) = self.trouble {
+            return Err(at(&self.folder.join(SECONDS), &error));
+        }
+        fs::remove_file(self.folder.join(RUNNING)).map_err(|error| at(&self.folder.join(RUNNING), &error))?;
+        drop(self.running);
+        Ok(())
+    }
+
+    /// Takes back what was begun: nothing was run. Only what [`Keep::begin`] has written goes.
+    pub fn take_back(self) {
+        let names = self.begun.iter().map(String::as_str).chain([SECONDS, RUNNING]);
+        names.for_each(|name| drop(fs::remove_file(self.folder.join(name))));
+        // It stays where it holds anything else.
+        let _ = fs::remove_dir(&self.folder);
+    }
+}
+
+/// A file by way of another name: a reader sees the old one or the new one.
+fn write(folder: &Path, name: &str, content: &[u8]) -> io::Result<()> {
+    let (path, new) = (folder.join(name), folder.join(format!(".{name}.new")));
+    fs::write(&new, content).and_then(|()| fs::rename(&new, &path)).map_err(|error| at(&path, &error))
+}
+
+fn at(path: &Path, error: &io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("cannot write {}: {error}", path.display()))
+}

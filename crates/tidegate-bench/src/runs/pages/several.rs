@@ -1,0 +1,123 @@
+//! Any number of runs as a series: users against operations a second, p90, processors and bandwidth, as figures 7 to 10 of
+//! the CMT reference implementation. Each point is a run; its number leads to the table below, and to what was changed for it.
+
+use super::super::stored::{Row, Run};
+use super::one::shown;
+use super::{badge, date, link};
+use crate::quantity::show_bytes;
+use crate::report::{Chart, Frame, Series, document_of, escape, push_framed};
+use std::fmt::Write;
+
+/// Lines of a chart.
+const LINES: usize = 6;
+
+/// The page for itself, as a file.
+pub fn several(runs: &[Run]) -> String {
+    document_of("runs", "", &format!("<main>{}</main>", body(runs, |row| escape(&row.id))))
+}
+
+/// The page among others.
+pub fn several_here(runs: &[Run]) -> String {
+    super::shown("runs", "", &body(runs, link))
+}
+
+/// A figure of a run, with the title of its chart and the unit.
+type OfRun = (&'static str, &'static str, fn(&Row) -> Option<f64>);
+
+const FIGURES: [OfRun; 4] = [
+    ("Operations per second", "per second", |row| row.rate),
+    ("p90 of the slowest operation", "ms", |row| row.p90.map(|time| time * 1e3)),
+    ("Processors of the generator's host", "% busy", |row| row.busy.map(|share| share * 100.0)),
+    ("Bandwidth from the server", "Mbit/s", |row| row.bytes_rate.map(|rate| rate * 8.0 / 1e6)),
+];
+
+fn body(runs: &[Run], named: impl Fn(&Row) -> String) -> String {
+    let mut rows: Vec<&Row> = runs.iter().map(|run| &run.row).collect();
+    rows.sort_by_key(|row| (row.started, row.id.clone()));
+    let has_users =
+        rows.iter().any(|row| row.users.is_some() && row.users != rows.first().and_then(|row| row.users));
+    let mut body = format!(
+        "<h1>{} runs as a series</h1><p class=sub>Each point is a run; its number leads to the table. One run describes what \
+         happened and proves nothing.</p>",
+        rows.len()
+    );
+    let charts = FIGURES.iter().map(|(title, unit, of)| figure(&rows, has_users, title, unit, *of));
+    push_framed(&mut body, charts);
+    body.push_str(
+        "<h2>The runs</h2><div class=card tabindex=0 role=region aria-label=\"The runs\"><table><tr><th scope=col>number\
+         <th scope=col>label<th scope=col>run<th scope=col>began (UTC)<th scope=col>users<th scope=col>per second\
+         <th scope=col>p90<th scope=col>busy<th scope=col>received<th scope=col>verdict",
+    );
+    for (number, row) in (1..).zip(&rows) {
+        let or_none = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
+        let _ = write!(
+            body,
+            "<tr><td>{number}<td>{}<td>{}<td>{}<td>{}<td>{}<td>{}<td>{}<td>{}<td>{}",
+            escape(row.label.as_deref().unwrap_or("-")),
+            named(row),
+            date(row.started),
+            or_none(row.users.map(|users| users.to_string())),
+            or_none(row.rate.map(|rate| format!("{rate:.2}"))),
+            shown(row.p90),
+            or_none(row.busy.map(|share| format!("{:.0} %", share * 100.0))),
+            or_none(row.bytes_rate.map(|rate| format!("{}/s", show_bytes(rate)))),
+            badge(&row.verdict),
+        );
+    }
+    body.push_str("</table></div>");
+    body
+}
+
+/// A line for each scenario and target, by users; by number where all have the same.
+fn figure(
+    rows: &[&Row],
+    has_users: bool,
+    title: &str,
+    unit: &str,
+    of: fn(&Row) -> Option<f64>,
+) -> (Chart, Frame) {
+    let mut frame = Frame { has_points: true, ..Frame::default() };
+    let mut series: Vec<Series> = Vec::new();
+    let many_scenarios = rows.iter().any(|row| row.name != rows.first().map_or("", |row| &row.name));
+    for (number, row) in (1..).zip(rows) {
+        let x = if has_users { row.users.map(|users| users as f64) } else { Some(f64::from(number)) };
+        let Some((x, y)) = x.zip(of(row)) else { continue };
+        let server = row.target.trim_start_matches("http://").trim_start_matches("https://");
+        let name = if many_scenarios { row.name.clone() } else { server.trim_end_matches('/').to_owned() };
+        frame.notes.push((x, y, note(number, row)));
+        let has_room = series.len() < LINES;
+        match series.iter_mut().find(|line| line.name == name) {
+            Some(line) => line.points.push((x, y)),
+            None if has_room => series.push(Series { name, points: vec![(x, y)] }),
+            None => {}
+        }
+    }
+    for line in &mut series {
+        line.points.sort_by(|one, other| one.0.total_cmp(&other.0));
+    }
+    // Room for the words beside the last point.
+    let last = series.iter().flat_map(|line| &line.points).map(|point| point.0).fold(1.0, f64::max);
+    frame.x = Some((0.0, last * 1.12));
+    let chart = Chart {
+        title: format!("{title} over {}", if has_users { "users" } else { "runs" }),
+        x: if has_users { "users" } else { "number of the run" }.to_owned(),
+        y: unit.to_owned(),
+        series,
+        is_scatter: false,
+        is_logarithmic: false,
+        is_percentile: false,
+        at_least: 1.0,
+    };
+    (chart, frame)
+}
+
+/// Its number, and what its maker called it where there is room.
+fn note(number: u32, row: &Row) -> String {
+    match &row.label {
+        Some(label) => {
+            let label: String = label.chars().filter(|letter| !letter.is_control()).take(18).collect();
+            format!("{number} {label}")
+        }
+        None => number.to_string(),
+    }
+}

@@ -1,0 +1,370 @@
+//! The connections of users: opened, written, read, closed.
+
+use super::connection::{Exchange, State, UserConnection};
+use super::operate::Answer;
+use super::worker::Worker;
+use crate::clock::{monotonic_ns, ns};
+use crate::connection::Channel;
+use crate::record::{Failure, Stamps};
+use crate::response::ResponseFault;
+use crate::worker::connect_failure;
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::AsFd;
+use tidegate_io::connect::{Connecting, connect};
+use tidegate_io::socket::Received;
+use tidegate_io::{Key, Kind, Ready};
+use tidegate_tls::ClientSession;
+
+/// Full buffers that one connection may read before others have their turn.
+const READS_IN_A_ROW: u32 = 8;
+
+/// Bytes of a body that are looked at; what is behind them is read and not kept.
+const BODY_KEPT: usize = 4 << 20;
+
+/// The same of an answer that says that it is an error, where nobody else looks.
+const BODY_OF_FAILED_KEPT: usize = 400;
+
+/// Bytes of a body above which, where nobody looks, the kernel discards it.
+const DISCARDED_FROM: u64 = 4_096;
+
+impl Worker<'_> {
+    /// Sends a request on a connection of the user that is free, else on a new one.
+    pub(super) fn send(&mut self, place: usize, exchange: Exchange, out: Vec<u8>, now: u64) {
+        let Some(user) = self.users.get(place) else { return };
+        let free = user.connections.iter().rev().copied();
+        let free =
+            free.into_iter().find(|key| self.connections.get(*key).is_some_and(UserConnection::is_free));
+        let key = match free {
+            Some(key) => key,
+            None => match self.open(place, now) {
+                Ok(key) => key,
+                Err(error) => return self.broken_off(place, connect_failure(&error), now),
+            },
+        };
+        let Some(connection) = self.connections.get_mut(key) else {
+            // The beginning of TLS has failed.
+            return self.broken_off(place, Failure::Tls, now);
+        };
+        connection.exchange = Some(Exchange { sent: now, ..exchange });
+        connection.out = out;
+        connection.sent = 0;
+        connection.deadline = now.saturating_add(ns(self.scenario.client.timeout));
+        self.wheel.arm(key.index(), self.scenario.client.timeout);
+        if connection.state == State::Open {
+            self.flush(key, now);
+        }
+    }
+
+    /// Begins to open a connection.
+    fn open(&mut self, place: usize, now: u64) -> io::Result<Key> {
+        let plan = self.shared.plan;
+        let server = plan.mix.servers.first().ok_or(io::ErrorKind::AddrNotAvailable)?;
+        let turn = self.opened;
+        self.opened += u64::from(plan.threads);
+        let pick = |count: usize| (turn % count.max(1) as u64) as usize;
+        let address =
+            server.addresses.get(pick(server.addresses.len())).ok_or(io::ErrorKind::AddrNotAvailable)?;
+        let source = plan.sources.get(pick(plan.sources.len())).map(|ip| SocketAddr::new(*ip, 0));
+        let (stream, connecting) = connect(address, source)?;
+        let channel = match (&server.tls_name, &plan.tls) {
+            (Some(name), Some(tls)) => {
+                let session = ClientSession::new(&tls.resuming, name.clone()).map_err(io::Error::from)?;
+                Channel::with_tls(stream, session)
+            }
+            _ => Channel::new(stream),
+        };
+        let key = self.connections.insert(UserConnection::new(channel, place as u32, now));
+        let Some(connection) = self.connections.get(key) else { return Err(io::ErrorKind::Other.into()) };
+        if let Err(error) = self.registry.add(connection.channel.as_fd(), Kind::Connection, key) {
+            self.connections.remove(key);
+            return Err(error);
+        }
+        if let Some(user) = self.users.get_mut(place) {
+            user.connections.push(key);
+        }
+        if connecting == Connecting::Done {
+            self.connected(key, now);
+        }
+        Ok(key)
+    }
+
+    /// An event of a connection.
+    pub(super) fn on_event(&mut self, event: &Ready) {
+        let key = event.key();
+        let Some(connection) = self.connections.get_mut(key) else { return };
+        connection.is_finished |= event.read_closed || event.dead;
+        let now = monotonic_ns();
+        match connection.state {
+            State::Connecting => {
+                if event.writable || event.dead {
+                    match connection.channel.connect_result() {
+                        Ok(()) => self.connected(key, now),
+                        Err(error) => return self.lost(key, connect_failure(&error), now),
+                    }
+                    self.flush(key, now);
+                }
+                return;
+            }
+            State::Shaking => return self.shake(key, now),
+            State::Open => {}
+        }
+        if event.writable {
+            self.flush(key, now);
+        }
+        if event.readable || event.read_closed || event.dead {
+            self.read(key);
+        }
+    }
+
+    fn connected(&mut self, key: Key, now: u64) {
+        let Some(connection) = self.connections.get_mut(key) else { return };
+        self.recorder.connected(now.saturating_sub(connection.since));
+        connection.since = now;
+        connection.state = if connection.channel.is_tls() { State::Shaking } else { State::Open };
+        if connection.state == State::Shaking {
+            match connection.channel.begin_handshake() {
+                Ok(_) => {}
+                Err(_) => self.lost(key, Failure::Tls, now),
+            }
+        }
+    }
+
+    fn shake(&mut self, key: Key, now: u64) {
+        let Some(connection) = self.connections.get_mut(key) else { return };
+        match connection.channel.shake() {
+            Ok(Some(is_resumed)) => {
+                self.recorder.shaken(now.saturating_sub(connection.since), is_resumed);
+                connection.state = State::Open;
+                self.flush(key, now);
+                self.read(key);
+            }
+            Ok(None) => {}
+            Err(error) => self.lost(key, failure_of(&error), now),
+        }
+    }
+
+    fn flush(&mut self, key: Key, now: u64) {
+        let is_measured = self.is_measured(now);
+        let Some(connection) = self.connections.get_mut(key) else { return };
+        if connection.state != State::Open {
+            return;
+        }
+        match connection.flush() {
+            Ok(count) if is_measured => self.recorder.counts.bytes_sent += count as u64,
+            Ok(_) => {}
+            // An answer may have come before the server closed.
+            Err(_) if connection.is_finished => {}
+            Err(error) => self.lost(key, failure_of(&error), now),
+        }
+    }
+
+    /// Reads until there is nothing more.
+    pub(super) fn read(&mut self, key: Key) {
+        for _ in 0..READS_IN_A_ROW {
+            let Some(connection) = self.connections.get_mut(key) else { return };
+            if connection.state != State::Open {
+                return;
+            }
+            let remaining = connection.reader.remaining().unwrap_or(0);
+            let needs_body = connection.exchange.is_some_and(|exchange| exchange.needs_body);
+            let is_discarded = !needs_body && remaining > DISCARDED_FROM && !connection.channel.is_tls();
+            let received = if is_discarded {
+                let room = usize::try_from(remaining).unwrap_or(usize::MAX).min(self.buffer.len());
+                connection.channel.discard(self.buffer.get_mut(..room).unwrap_or_default())
+            } else {
+                connection.channel.recv(&mut self.buffer)
+            };
+            let now = monotonic_ns();
+            let (count, drained) = match received {
+                Ok(Received::Bytes { count, drained }) => (count, drained && !connection.is_finished),
+                Ok(Received::WouldBlock) => return,
+                Ok(Received::End) => return self.closed(key, now),
+                Err(error) => return self.lost(key, failure_of(&error), now),
+            };
+            let is_measured = (self.steady.0..self.steady.1).contains(&now);
+            if is_measured {
+                self.recorder.counts.bytes += count as u64;
+            }
+            let timeout = self.scenario.client.timeout;
+            connection.deadline = now.saturating_add(ns(timeout));
+            if is_discarded {
+                if connection.reader.skip(count as u64) {
+                    self.complete(key, now);
+                }
+            } else {
+                self.take_bytes(key, count, now);
+            }
+            if drained {
+                return;
+            }
+        }
+        self.more.push(key);
+    }
+
+    /// Bytes that were copied: reads them as an answer.
+    fn take_bytes(&mut self, key: Key, count: usize, now: u64) {
+        let mut from = 0;
+        while from < count {
+            let Some(connection) = self.connections.get_mut(key) else { return };
+            let Some(exchange) = connection.exchange else {
+                // Bytes that nobody asked for.
+                self.recorder.counts.surplus += 1;
+                self.remove(key);
+                return;
+            };
+            if connection.reader.is_between() {
+                connection.first_byte = now;
+            }
+            let is_head = self.users.get(connection.user as usize).is_some_and(|user| {
+                let operation = self.scenario.operations.get(user.operation);
+                exchange.purpose == super::connection::Purpose::Step
+                    && operation
+                        .and_then(|known| known.steps.get(user.step))
+                        .is_some_and(|step| step.method == "HEAD")
+            });
+            let input = self.buffer.get(from..count).unwrap_or_default();
+            let fed = match connection.reader.feed(input, if is_head { "HEAD" } else { "GET" }) {
+                Ok(fed) => fed,
+                Err(_) => return self.lost(key, Failure::Malformed, now),
+            };
+            // Of an answer that fails its operation a report shows the beginning.
+            let most = match (exchange.needs_body, connection.reader.status) {
+                (true, _) => BODY_KEPT,
+                (false, 400..) => BODY_OF_FAILED_KEPT,
+                _ => 0,
+            };
+            let room = most.saturating_sub(connection.body.len()).min(fed.data.len());
+            connection.body.extend_from_slice(fed.data.get(..room).unwrap_or_default());
+            from += fed.consumed;
+            if fed.is_complete {
+                self.complete(key, now);
+            }
+        }
+    }
+
+    /// An answer has come to its end.
+    fn complete(&mut self, key: Key, now: u64) {
+        let Some(connection) = self.connections.get_mut(key) else { return };
+        let Some(exchange) = connection.exchange.take() else { return };
+        self.last_answer = now;
+        self.has_connect_failure = false;
+        connection.answered = connection.answered.saturating_add(1);
+        connection.deadline = u64::MAX;
+        let place = connection.user as usize;
+        let answer = Answer {
+            exchange,
+            status: connection.reader.status,
+            head: std::mem::take(&mut connection.reader.head),
+            body: std::mem::take(&mut connection.body),
+        };
+        let stamps = Stamps {
+            intended: exchange.due,
+            sent: exchange.sent,
+            first_byte: connection.first_byte,
+            last_byte: now,
+        };
+        // What is still to be sent of a request that was answered early cannot be told from the next one.
+        let is_over = !connection.reader.keep_alive || !connection.out.is_empty() || connection.is_finished;
+        self.wheel.cancel(key.index());
+        if is_over {
+            self.remove(key);
+        }
+        if self.users.get(place).is_some_and(|user| user.is_busy && self.is_measured(user.intended)) {
+            self.recorder.answered(answer.status, stamps);
+            if answer.status < 400 {
+                self.recorder.succeed();
+            } else {
+                self.recorder.fail(Failure::Status, 1);
+            }
+        } else {
+            self.recorder.counts.warmup += 1;
+        }
+        self.answered(place, answer, now);
+    }
+
+    /// The server has closed a connection.
+    fn closed(&mut self, key: Key, now: u64) {
+        let Some(connection) = self.connections.get_mut(key) else { return };
+        connection.is_finished = true;
+        if connection.exchange.is_none() {
+            self.remove(key);
+            return;
+        }
+        let failure = match connection.reader.close() {
+            Ok(true) => return self.complete(key, now),
+            Ok(false) => Failure::Closed,
+            Err(ResponseFault::Body(_)) => Failure::Truncated,
+            Err(_) => Failure::Malformed,
+        };
+        self.lost(key, failure, now);
+    }
+
+    /// A connection is no good any more. A request that it was kept for, and that has not one byte of an answer, is sent
+    /// again on a new one, as browsers do: the server may have closed it while it was idle.
+    fn lost(&mut self, key: Key, failure: Failure, now: u64) {
+        let Some(connection) = self.remove(key) else { return };
+        if connection.state != State::Open {
+            self.has_connect_failure = true;
+        }
+        let Some(exchange) = connection.exchange else { return };
+        let place = connection.user as usize;
+        let was_idle = connection.answered > 0 && connection.reader.is_between() && !exchange.is_again;
+        if was_idle && matches!(failure, Failure::Closed | Failure::Reset) {
+            if let Some(user) = self.users.get_mut(place) {
+                user.under_way = user.under_way.saturating_sub(1);
+            }
+            return self.ask_again(place, Exchange { is_again: true, ..exchange }, now);
+        }
+        self.broken_off(place, failure, now);
+    }
+
+    /// A request has got no answer.
+    fn broken_off(&mut self, place: usize, failure: Failure, now: u64) {
+        if matches!(failure, Failure::Refused | Failure::Connect | Failure::ConnectTimeout) {
+            self.has_connect_failure = true;
+        }
+        if self.users.get(place).is_some_and(|user| user.is_busy && self.is_measured(user.intended)) {
+            self.recorder.fail(failure, 1);
+        }
+        self.fail(place, failure, failure.sentence().to_owned(), None, now);
+    }
+
+    /// A timer of a connection has run out.
+    pub(super) fn on_timer(&mut self, index: u32, now: u64) {
+        let Some(key) = self.connections.key_of(index) else { return };
+        let Some(connection) = self.connections.get(key) else { return };
+        if connection.deadline == u64::MAX {
+            return;
+        }
+        if now < connection.deadline {
+            let left = connection.deadline - now;
+            return self.wheel.arm(index, std::time::Duration::from_nanos(left));
+        }
+        let failure =
+            if connection.state == State::Connecting { Failure::ConnectTimeout } else { Failure::Timeout };
+        if let Some(connection) = self.connections.get(key) {
+            connection.channel.reset_on_close();
+        }
+        self.lost(key, failure, now);
+    }
+
+    /// Takes a connection out.
+    pub(super) fn remove(&mut self, key: Key) -> Option<UserConnection> {
+        self.wheel.cancel(key.index());
+        let connection = self.connections.remove(key)?;
+        if let Some(user) = self.users.get_mut(connection.user as usize) {
+            user.connections.retain(|known| *known != key);
+        }
+        Some(connection)
+    }
+}
+
+/// What the system's error on an open connection is.
+fn failure_of(error: &io::Error) -> Failure {
+    match error.kind() {
+        io::ErrorKind::InvalidData => Failure::Tls,
+        io::ErrorKind::UnexpectedEof => Failure::Closed,
+        _ => Failure::Reset,
+    }
+}

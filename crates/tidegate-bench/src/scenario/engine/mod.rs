@@ -1,0 +1,184 @@
+//! Drives the users of a scenario: threads with a reactor each, users that are moved on by answers and by their clocks.
+//!
+//! `worker` is the loop and what time brings; `operate` moves users on; `request` writes what they ask; `connection` and
+//! `drive` are their connections; `resources` is what pages share. Nothing is awaited and no user has a stack.
+
+mod connection;
+mod drive;
+mod operate;
+mod request;
+mod resources;
+mod worker;
+
+use super::Scenario;
+use super::record::{FAILED_KEPT, FailedOperation, Outcome, Second, Tally};
+use crate::host;
+use crate::plan::Plan;
+use crate::record::Sample;
+use crate::run::{Ending, Progress, Stop, add, with_workers};
+use std::collections::{BTreeMap, HashMap};
+use std::io;
+use std::sync::atomic::AtomicBool;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// The length of an interval of the records, nanoseconds.
+const SECOND: u64 = 1_000_000_000;
+
+/// What all workers of a run share.
+pub(super) struct Shared<'s> {
+    pub scenario: &'s Scenario,
+    /// How connections are made; its mix has the one server.
+    pub plan: &'s Plan,
+    /// Monotonic nanoseconds of the beginning.
+    pub start: u64,
+    /// Somebody wants the run to end now.
+    pub stop: AtomicBool,
+}
+
+/// What a worker tells.
+pub(super) enum Message {
+    /// A second.
+    Second(Box<SecondOfWorker>),
+    /// It has ended.
+    End { gave_up: bool, unsent: u64, failed: Vec<FailedOperation>, fault: Option<io::Error> },
+}
+
+/// What a worker saw in a second.
+pub(super) struct SecondOfWorker {
+    pub worker: u32,
+    pub requests: Sample,
+    pub operations: Vec<Tally>,
+    pub others: u64,
+    pub others_failed: u64,
+    pub users: u32,
+}
+
+/// For who does not want to be told how it goes.
+pub fn observe_nothing(_: Progress, _: &Second) {}
+
+/// Runs a scenario whose zero is at `start`, monotonic nanoseconds. `plan` says how connections are made, how many threads
+/// there are, and the seed. `observe` is called after each second, with it.
+///
+/// # Errors
+/// No thread could be started. Everything else is in the [`Outcome`].
+pub fn run_at(
+    scenario: &Scenario,
+    plan: &Plan,
+    start: u64,
+    stop: &Stop,
+    observe: impl FnMut(Progress, &Second),
+) -> io::Result<Outcome> {
+    let shared = Shared { scenario, plan, start, stop: AtomicBool::new(false) };
+    let started = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64();
+    let mut gathering = Gathering::new(scenario, plan, started, observe);
+    let work = |number, sender| worker::run(&shared, number, sender);
+    let ends = (stop, &shared.stop);
+    with_workers("scenario", plan.threads, ends, work, |message| gathering.take(message))?;
+    Ok(gathering.finish(scenario, stop.is_stopped()))
+}
+
+/// The records of all workers, by second.
+struct Gathering<O> {
+    outcome: Outcome,
+    by_number: BTreeMap<u32, Second>,
+    threads: usize,
+    operations: usize,
+    told: u32,
+    progress: Progress,
+    observe: O,
+}
+
+impl<O: FnMut(Progress, &Second)> Gathering<O> {
+    fn new(scenario: &Scenario, plan: &Plan, started: f64, observe: O) -> Self {
+        Gathering {
+            outcome: Outcome {
+                started,
+                seconds: Vec::new(),
+                failed: Vec::new(),
+                ending: Ending::Done,
+                faults: Vec::new(),
+                unsent: 0,
+                measured: 0.0,
+                memory: 0,
+                threads: plan.threads,
+                tls: None,
+            },
+            by_number: BTreeMap::new(),
+            threads: plan.threads as usize,
+            operations: scenario.operations.len(),
+            told: 0,
+            progress: Progress::default(),
+            observe,
+        }
+    }
+
+    fn take(&mut self, message: Message) {
+        match message {
+            Message::Second(part) => {
+                let number = part.requests.interval;
+                let (threads, operations) = (self.threads, self.operations);
+                let place = self.by_number.entry(number).or_insert_with(|| {
+                    let mut second =
+                        Second { operations: vec![Tally::default(); operations], ..Second::default() };
+                    second.requests.number = number;
+                    second.requests.cpu = vec![0; threads];
+                    second
+                });
+                add(&mut place.requests, part.requests, part.worker);
+                for (whole, part) in place.operations.iter_mut().zip(&part.operations) {
+                    whole.add(part);
+                }
+                place.others += part.others;
+                place.others_failed += part.others_failed;
+                place.users += part.users;
+                while self.told + 1 < number {
+                    self.tell(self.told);
+                    self.told += 1;
+                }
+            }
+            Message::End { gave_up, unsent, failed, fault } => {
+                self.outcome.unsent += unsent;
+                self.outcome.failed.extend(failed);
+                if gave_up {
+                    self.outcome.ending = Ending::GaveUp;
+                }
+                if let Some(fault) = fault {
+                    self.outcome.faults.push(format!("a worker of the generator ended: {fault}"));
+                }
+            }
+        }
+    }
+
+    fn tell(&mut self, number: u32) {
+        let Some(second) = self.by_number.get(&number) else { return };
+        let ended: u64 = second.operations.iter().map(|tally| tally.ended).sum::<u64>() + second.others;
+        let failed: u64 = second.operations.iter().map(Tally::failed).sum::<u64>() + second.others_failed;
+        self.progress.elapsed = Duration::from_secs(u64::from(number) + 1);
+        self.progress.requests += ended;
+        self.progress.failed += failed;
+        self.progress.rate = ended as f64;
+        self.progress.bytes_rate = second.requests.counts.bytes as f64;
+        self.progress.open = second.requests.open;
+        (self.observe)(self.progress, second);
+    }
+
+    fn finish(mut self, scenario: &Scenario, is_stopped: bool) -> Outcome {
+        let mut outcome = self.outcome;
+        if is_stopped && outcome.ending == Ending::Done {
+            outcome.ending = Ending::Interrupted;
+        }
+        outcome.seconds = std::mem::take(&mut self.by_number).into_values().collect();
+        outcome.memory = host::peak_resident();
+        let ran: u64 = outcome.seconds.iter().map(|second| second.requests.length).sum();
+        let steady = scenario.users.steady.as_secs_f64();
+        outcome.measured = (ran as f64 / 1e9 - scenario.users.ramp_up.as_secs_f64()).clamp(0.0, steady);
+        outcome.failed.sort_by(|a, b| a.at.total_cmp(&b.at));
+        let mut kept: HashMap<String, usize> = HashMap::new();
+        outcome.failed.retain(|failed| {
+            let count = kept.entry(failed.operation.clone()).or_default();
+            *count += 1;
+            *count <= FAILED_KEPT
+        });
+        outcome
+    }
+}

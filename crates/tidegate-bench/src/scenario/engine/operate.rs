@@ -1,0 +1,383 @@
+//! Users move on: operations begin, steps follow each other, an operation ends and the next one is drawn.
+
+use super::connection::{Exchange, Purpose};
+use super::request;
+use super::resources::UNKNOWN;
+use super::worker::Worker;
+use crate::clock::ns;
+use crate::record::Failure;
+use crate::scenario::record::{FAILED_KEPT, FailedOperation};
+use crate::scenario::{TakeFrom, page};
+use std::cmp::Reverse;
+use tidegate_io::Key;
+
+/// Redirects that a step follows.
+const REDIRECTS: u8 = 5;
+
+/// Bytes of a failed answer that a report shows.
+const ANSWER_SHOWN: usize = 300;
+
+/// A complete answer.
+pub(super) struct Answer {
+    pub exchange: Exchange,
+    pub head: Vec<u8>,
+    pub body: Vec<u8>,
+    pub status: u16,
+}
+
+impl Worker<'_> {
+    /// Whether what is due at this time is measured.
+    pub(super) fn is_measured(&self, intended: u64) -> bool {
+        (self.steady.0..self.steady.1).contains(&intended)
+    }
+
+    /// A user's time has come.
+    pub(super) fn begin(&mut self, place: usize, now: u64) {
+        let Some(user) = self.users.get_mut(place) else { return };
+        let ends = self.shared.start.saturating_add(ns(self.scenario.users.ends(user.number)));
+        if user.intended >= ends {
+            return self.leave(place);
+        }
+        if now >= self.end {
+            return self.leave_unanswered(place, now);
+        }
+        if user.before.is_none() && user.began == 0 {
+            self.active += 1;
+        }
+        user.is_busy = true;
+        user.began = now;
+        user.step = 0;
+        user.failure = None;
+        user.draw_rows(&self.scenario.data);
+        let (operation, intended, before, free_since) =
+            (user.operation, user.intended, user.before.take(), user.free_since);
+        self.busy += 1;
+        if let Some((before, began, drawn)) = before
+            && let Some(counter) = self.counters.get_mut(before)
+        {
+            counter.tally.cycles += 1;
+            counter.tally.cycle_due += drawn;
+            counter.tally.cycle_achieved += now.saturating_sub(began);
+        }
+        if self.is_measured(intended) {
+            // What the server has delayed is not the generator's fault.
+            self.recorder.late(now.saturating_sub(intended.max(free_since)));
+        }
+        if self.scenario.operations.get(operation).is_some_and(|operation| !operation.steps.is_empty()) {
+            self.begin_step(place, now);
+        } else {
+            self.end_operation(place, now);
+        }
+    }
+
+    fn begin_step(&mut self, place: usize, now: u64) {
+        let scenario = self.scenario;
+        let Some(user) = self.users.get_mut(place) else { return };
+        let Some(step) = user.step_of(scenario) else { return };
+        user.redirects = 0;
+        match request::path(scenario, step, user) {
+            Ok(path) => user.path = path,
+            Err(reason) => return self.fail(place, Failure::Check, reason, None, now),
+        }
+        self.ask(place, Purpose::Step, now);
+    }
+
+    /// Sends a request for a user.
+    pub(super) fn ask(&mut self, place: usize, purpose: Purpose, now: u64) {
+        let exchange = Exchange {
+            purpose,
+            due: now,
+            sent: now,
+            is_conditional: false,
+            needs_body: false,
+            is_again: false,
+        };
+        self.ask_again(place, exchange, now);
+    }
+
+    /// Writes the request of an exchange anew, and sends it.
+    pub(super) fn ask_again(&mut self, place: usize, mut exchange: Exchange, now: u64) {
+        let scenario = self.scenario;
+        let Some(user) = self.users.get_mut(place) else { return };
+        let Some(step) = user.step_of(scenario) else { return };
+        let mut out = Vec::with_capacity(512);
+        let number = match exchange.purpose {
+            Purpose::Asset(number) => number,
+            _ if step.is_cached && step.method == "GET" => self.resources.number(&user.path),
+            _ => UNKNOWN,
+        };
+        let resource = self.resources.get(number);
+        let validator =
+            resource.filter(|_| user.cache.holds(number)).and_then(|known| known.validator.as_deref());
+        exchange.is_conditional = validator.is_some();
+        let written = match exchange.purpose {
+            Purpose::Step => request::step(scenario, step, user, validator, &mut out),
+            Purpose::Redirect => request::get(scenario, &user.path, user, validator, &mut out),
+            Purpose::Asset(_) => {
+                let path = resource.map(|resource| resource.path.clone()).unwrap_or_else(|| "/".into());
+                request::get(scenario, &path, user, validator, &mut out)
+            }
+        };
+        if let Err(reason) = written {
+            return self.fail(place, Failure::Check, reason, None, now);
+        }
+        let looks_at_bodies = step.assets
+            || !step.expect.contains.is_empty()
+            || step.takes.iter().any(|take| !matches!(take.from, TakeFrom::Header(_)));
+        exchange.needs_body = looks_at_bodies && !matches!(exchange.purpose, Purpose::Asset(_));
+        user.under_way += 1;
+        self.send(place, exchange, out, now);
+    }
+
+    /// A user has got an answer.
+    pub(super) fn answered(&mut self, place: usize, answer: Answer, now: u64) {
+        let scenario = self.scenario;
+        let Some(user) = self.users.get_mut(place) else { return };
+        user.under_way = user.under_way.saturating_sub(1);
+        if !user.is_busy {
+            return;
+        }
+        let Some(step) = user.step_of(scenario) else { return };
+        let method = if answer.exchange.purpose == Purpose::Step { step.method.as_str() } else { "GET" };
+        let mut head = page::head(&answer.head, method);
+        for cookie in &head.cookies {
+            user.cookies.set(cookie);
+        }
+        if let Purpose::Asset(number) = answer.exchange.purpose {
+            return self.asset_answered(place, number, &answer, head, now);
+        }
+        let is_redirect = matches!(answer.status, 301..=303)
+            || (matches!(answer.status, 307 | 308) && matches!(method, "GET" | "HEAD"));
+        if is_redirect
+            && step.expect.follows()
+            && let Some(location) = head.location.take()
+        {
+            return self.redirected(place, &location, &answer, now);
+        }
+        let is_unchanged = answer.status == 304 && answer.exchange.is_conditional;
+        if !is_unchanged {
+            let objection = page::objection(
+                &step.expect,
+                answer.status,
+                &answer.head,
+                &answer.body,
+                method,
+                user,
+                &scenario.data,
+            );
+            if let Some(reason) = objection {
+                let failure =
+                    if step.expect.allows_status(answer.status) { Failure::Check } else { Failure::Status };
+                return self.fail(place, failure, reason, Some(&answer), now);
+            }
+            if step.is_cached && step.method == "GET" {
+                let number = self.resources.number(&user.path);
+                let has_validator = head.validator.is_some();
+                self.resources.learn(number, head.validator.take());
+                if has_validator {
+                    user.cache.hold(number);
+                }
+            }
+            if !step.takes.is_empty() || step.assets {
+                let path = user.path.clone();
+                let mut pick = |count: usize| user.random.below(count);
+                let found = page::read(step, &scenario.target, &path, &answer.head, &answer.body, &mut pick);
+                if let Some(variable) = found.missing {
+                    let name = scenario.variables.get(usize::from(variable)).map_or("", String::as_str);
+                    let reason = format!("nothing on the page is `{name}`");
+                    return self.fail(place, Failure::Check, reason, Some(&answer), now);
+                }
+                for (variable, value) in &found.values {
+                    user.hold(*variable, value);
+                }
+                for path in &found.assets {
+                    let number = self.resources.number(path);
+                    if number != UNKNOWN {
+                        user.queue.push_back(number);
+                    }
+                }
+            }
+        }
+        self.load_assets(place, now);
+        self.end_step_if_done(place, now);
+    }
+
+    fn redirected(&mut self, place: usize, location: &str, answer: &Answer, now: u64) {
+        let Some(user) = self.users.get_mut(place) else { return };
+        user.redirects += 1;
+        let path = page::resolve(&self.scenario.target, &user.path, location);
+        match path {
+            Some(path) if user.redirects <= REDIRECTS => {
+                user.path = path;
+                self.ask(place, Purpose::Redirect, now);
+            }
+            Some(_) => {
+                let reason = format!("more than {REDIRECTS} redirects, the last to {location}");
+                self.fail(place, Failure::Check, reason, Some(answer), now);
+            }
+            None => {
+                let reason = format!("a redirect leads away from the target, to {location}");
+                self.fail(place, Failure::Check, reason, Some(answer), now);
+            }
+        }
+    }
+
+    fn asset_answered(&mut self, place: usize, number: u32, answer: &Answer, head: page::Head, now: u64) {
+        if answer.status >= 400 {
+            let path =
+                self.resources.get(number).map(|resource| resource.path.to_string()).unwrap_or_default();
+            let reason = format!("the status of {path}, which the page loads, is {}", answer.status);
+            return self.fail(place, Failure::Status, reason, Some(answer), now);
+        }
+        if answer.status == 200 && head.validator.is_some() {
+            self.resources.learn(number, head.validator);
+            if let Some(user) = self.users.get_mut(place) {
+                user.cache.hold(number);
+            }
+        }
+        self.load_assets(place, now);
+        self.end_step_if_done(place, now);
+    }
+
+    /// Asks for resources, as many at once as the user has connections.
+    fn load_assets(&mut self, place: usize, now: u64) {
+        let most = u32::from(self.scenario.client.connections);
+        while let Some(user) = self.users.get_mut(place)
+            && user.is_busy
+            && user.under_way < most
+            && let Some(number) = user.queue.pop_front()
+        {
+            self.ask(place, Purpose::Asset(number), now);
+        }
+    }
+
+    fn end_step_if_done(&mut self, place: usize, now: u64) {
+        let Some(user) = self.users.get_mut(place) else { return };
+        if !user.is_busy || user.under_way > 0 || !user.queue.is_empty() {
+            return;
+        }
+        user.step += 1;
+        let steps = self.scenario.operations.get(user.operation).map_or(0, |operation| operation.steps.len());
+        if user.step < steps { self.begin_step(place, now) } else { self.end_operation(place, now) }
+    }
+
+    /// The operation under way has failed; what it still waits for is given up.
+    pub(super) fn fail(
+        &mut self,
+        place: usize,
+        failure: Failure,
+        reason: String,
+        answer: Option<&Answer>,
+        now: u64,
+    ) {
+        let start = self.shared.start;
+        let scenario = self.scenario;
+        let Some(user) = self.users.get_mut(place) else { return };
+        if !user.is_busy || user.failure.is_some() {
+            return;
+        }
+        let operation = scenario.operations.get(user.operation);
+        let method = user.step_of(scenario).map_or("", |step| &step.method);
+        user.failure = Some(Box::new(FailedOperation {
+            at: now.saturating_sub(start) as f64 / 1e9,
+            operation: operation.map(|operation| operation.name.clone()).unwrap_or_default(),
+            user: user.number,
+            request: format!("{method} {}", user.path),
+            failure,
+            reason,
+            answer: answer.map(|answer| {
+                let shown = answer.body.get(..ANSWER_SHOWN).unwrap_or(&answer.body);
+                shown.escape_ascii().to_string()
+            }),
+        }));
+        user.queue.clear();
+        let busy: Vec<Key> = user.connections.clone();
+        for key in busy {
+            let is_busy = self.connections.get(key).is_some_and(|connection| connection.exchange.is_some());
+            if is_busy {
+                self.remove(key);
+            }
+        }
+        if let Some(user) = self.users.get_mut(place) {
+            user.under_way = 0;
+        }
+        self.end_operation(place, now);
+    }
+
+    /// An operation has ended, well or not; the next one is drawn.
+    fn end_operation(&mut self, place: usize, now: u64) {
+        let scenario = self.scenario;
+        let Some(user) = self.users.get_mut(place) else { return };
+        user.is_busy = false;
+        self.busy = self.busy.saturating_sub(1);
+        let (operation, intended, began) = (user.operation, user.intended, user.began);
+        let failure = user.failure.take();
+        let clock = scenario.clock_of(operation);
+        let least = scenario.operations.get(operation).map_or_else(Default::default, |known| known.min_cycle);
+        let (next, drawn) = clock.next(intended, now, least, &mut user.random);
+        user.intended = next;
+        user.free_since = now;
+        (user.operation, user.place) = scenario.mix.next(operation, user.place, &mut user.random);
+        let ends = self.shared.start.saturating_add(ns(scenario.users.ends(user.number)));
+        let is_measured = (self.steady.0..self.steady.1).contains(&intended);
+        user.before = is_measured.then_some((operation, began, drawn));
+        // A user stays to its end, with its connections.
+        self.due.push(Reverse((next.min(ends), place as u32)));
+        self.count(operation, intended, is_measured, failure, now);
+    }
+
+    /// A user goes, and closes its browser.
+    fn leave(&mut self, place: usize) {
+        let Some(user) = self.users.get_mut(place) else { return };
+        user.is_gone = true;
+        self.active = self.active.saturating_sub(u32::from(user.began > 0));
+        for key in std::mem::take(&mut user.connections) {
+            self.remove(key);
+        }
+    }
+
+    fn count(
+        &mut self,
+        operation: usize,
+        intended: u64,
+        is_measured: bool,
+        failure: Option<Box<FailedOperation>>,
+        now: u64,
+    ) {
+        let is_success = failure.is_none();
+        if !is_measured {
+            self.others += 1;
+            self.others_failed += u64::from(!is_success);
+        } else if let Some(counter) = self.counters.get_mut(operation) {
+            counter.tally.ended += 1;
+            counter.tally.succeeded += u64::from(is_success);
+            if is_success {
+                counter.response.record(now.saturating_sub(intended));
+            }
+        }
+        if let Some(failure) = failure
+            && let Some(count) = self.failed_of.get_mut(operation)
+            && *count < FAILED_KEPT
+        {
+            *count += 1;
+            self.failed.push(*failure);
+        }
+    }
+
+    /// The end of the run has come for a user that is in an operation, or that should have begun one.
+    pub(super) fn leave_unanswered(&mut self, place: usize, now: u64) {
+        let Some(user) = self.users.get(place) else { return };
+        if user.is_busy {
+            let under_way = u64::from(user.under_way);
+            if self.is_measured(user.intended) {
+                self.recorder.fail(Failure::Unanswered, under_way);
+            }
+            self.fail(place, Failure::Unanswered, Failure::Unanswered.sentence().to_owned(), None, now);
+        } else if !user.is_gone && user.intended < now && self.is_measured(user.intended) {
+            self.unsent += 1;
+            if let Some(user) = self.users.get_mut(place) {
+                user.is_gone = true;
+            }
+        }
+    }
+}

@@ -1,0 +1,267 @@
+//! One thread of the engine: its reactor, its users, and what time brings.
+
+use super::connection::UserConnection;
+use super::resources::Resources;
+use super::{Message, SECOND, SecondOfWorker, Shared};
+use crate::clock::{Alarm, monotonic_ns, ns, thread_cpu};
+use crate::record::Recorder;
+use crate::record::Times;
+use crate::scenario::Scenario;
+use crate::scenario::record::{FailedOperation, Tally};
+use crate::scenario::user::User;
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::io;
+use std::num::NonZeroU64;
+use std::os::fd::AsFd;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::mpsc::Sender;
+use std::time::Duration;
+use tidegate_io::wheel::TICK;
+use tidegate_io::{Key, Kind, Poller, Ready, Registry, Slab, Wheel};
+
+/// Bytes for one `recv`.
+const BUFFER: usize = 256 << 10;
+
+/// Starts in one turn, so that answers are read between.
+const STARTS_IN_A_ROW: usize = 256;
+
+/// An operation as a worker counts it.
+#[derive(Default)]
+pub(super) struct Counter {
+    pub tally: Tally,
+    pub response: Times,
+}
+
+/// A thread's state.
+pub(super) struct Worker<'s> {
+    pub shared: &'s Shared<'s>,
+    pub scenario: &'s Scenario,
+    number: u32,
+    collector: Sender<Message>,
+    poller: Poller,
+    pub registry: Registry,
+    ready: Vec<Ready>,
+    alarm: Alarm,
+    pub wheel: Wheel,
+    expired: Vec<u32>,
+    pub connections: Slab<UserConnection>,
+    /// Connections that were interrupted while there was more to read.
+    pub more: Vec<Key>,
+    pub users: Vec<User>,
+    /// Users that wait, by the time of their next start.
+    pub due: BinaryHeap<Reverse<(u64, u32)>>,
+    pub active: u32,
+    pub busy: u32,
+    pub resources: Resources,
+    pub recorder: Recorder,
+    pub counters: Vec<Counter>,
+    pub others: u64,
+    pub others_failed: u64,
+    pub failed: Vec<FailedOperation>,
+    pub failed_of: Vec<usize>,
+    pub buffer: Vec<u8>,
+    pub opened: u64,
+    second: u32,
+    second_began: u64,
+    cpu: Duration,
+    pub last_answer: u64,
+    pub has_connect_failure: bool,
+    has_given_up: bool,
+    pub unsent: u64,
+    /// Between these what is due is measured; then nothing starts; then nothing is waited for. Monotonic nanoseconds.
+    pub steady: (u64, u64),
+    pub end: u64,
+    cut: u64,
+}
+
+/// Runs one worker to its end.
+pub(super) fn run(shared: &Shared<'_>, number: u32, collector: Sender<Message>) {
+    let report = collector.clone();
+    let end = match Worker::new(shared, number, collector) {
+        Ok(mut worker) => {
+            let fault = worker.run().err();
+            worker.finish();
+            let failed = std::mem::take(&mut worker.failed);
+            Message::End { gave_up: worker.has_given_up, unsent: worker.unsent, failed, fault }
+        }
+        Err(error) => Message::End { gave_up: false, unsent: 0, failed: Vec::new(), fault: Some(error) },
+    };
+    // A collector that has gone away has lost interest.
+    let _ = report.send(end);
+}
+
+impl<'s> Worker<'s> {
+    fn new(shared: &'s Shared<'s>, number: u32, collector: Sender<Message>) -> io::Result<Self> {
+        let (scenario, plan) = (shared.scenario, shared.plan);
+        let poller = Poller::new()?;
+        let registry = poller.registry()?;
+        let mine = (number..scenario.users.count).step_by(plan.threads.max(1) as usize);
+        let begins = |user: u32| shared.start.saturating_add(ns(scenario.users.begins(user)));
+        let users: Vec<User> = mine.map(|user| User::new(scenario, user, plan.seed, begins(user))).collect();
+        let due =
+            users.iter().enumerate().map(|(place, user)| Reverse((user.intended, place as u32))).collect();
+        let rate = users.len() as f64 / scenario.mean_cycle().max(1e-3);
+        let at = |time: Duration| shared.start.saturating_add(ns(time));
+        let end = at(scenario.users.whole());
+        Ok(Worker {
+            shared,
+            scenario,
+            number,
+            collector,
+            poller,
+            registry,
+            ready: Vec::with_capacity(512),
+            alarm: Alarm::new(rate)?,
+            wheel: Wheel::default(),
+            expired: Vec::new(),
+            connections: Slab::default(),
+            more: Vec::new(),
+            active: 0,
+            busy: 0,
+            users,
+            due,
+            resources: Resources::default(),
+            recorder: Recorder::new(),
+            counters: scenario.operations.iter().map(|_| Counter::default()).collect(),
+            others: 0,
+            others_failed: 0,
+            failed: Vec::new(),
+            failed_of: vec![0; scenario.operations.len()],
+            buffer: vec![0; BUFFER],
+            opened: u64::from(number),
+            second: 0,
+            second_began: shared.start,
+            cpu: Duration::ZERO,
+            last_answer: shared.start,
+            has_connect_failure: false,
+            has_given_up: false,
+            unsent: 0,
+            steady: (at(scenario.users.ramp_up), at(scenario.users.ramp_up + scenario.users.steady)),
+            end,
+            cut: end.saturating_add(ns(plan.drain)),
+        })
+    }
+
+    fn run(&mut self) -> io::Result<()> {
+        // Any slab key will do for the alarm: its kind tells it apart.
+        let alarm = Slab::default().insert(());
+        self.registry.add_readable(self.alarm.as_fd(), Kind::Io, alarm)?;
+        self.cpu = thread_cpu();
+        // The 50 µs by which timers may be late would count as response time. What cannot be set is as it was.
+        let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
+        loop {
+            let now = monotonic_ns();
+            self.turn(now);
+            if self.is_over(now) {
+                return Ok(());
+            }
+            let timeout = self.patience(now);
+            if let Some(Reverse((next, _))) = self.due.peek()
+                && !timeout.is_zero()
+            {
+                self.alarm.set(*next, now)?;
+            }
+            let mut ready = std::mem::take(&mut self.ready);
+            ready.clear();
+            let waited = self.poller.wait(Some(timeout), &mut ready);
+            for event in ready.iter().filter(|event| event.kind() == Kind::Connection) {
+                self.on_event(event);
+            }
+            self.ready = ready;
+            for key in std::mem::take(&mut self.more) {
+                self.read(key);
+            }
+            waited?;
+        }
+    }
+
+    /// All that time brings.
+    fn turn(&mut self, now: u64) {
+        let mut now = now;
+        for _ in 0..STARTS_IN_A_ROW {
+            let Some(Reverse((at, user))) = self.due.peek().copied() else { break };
+            if at > now {
+                break;
+            }
+            self.due.pop();
+            self.begin(user as usize, now);
+            now = monotonic_ns();
+        }
+        let tick = (now.saturating_sub(self.shared.start) / TICK.as_nanos() as u64) as u32;
+        let mut expired = std::mem::take(&mut self.expired);
+        self.wheel.advance(tick, &mut expired);
+        for index in expired.drain(..) {
+            self.on_timer(index, now);
+        }
+        self.expired = expired;
+        while now >= self.second_end() {
+            self.hand_over(self.second_end());
+        }
+        let silence = now.saturating_sub(self.last_answer);
+        if self.has_connect_failure && silence > ns(self.shared.plan.give_up) && !self.has_given_up {
+            self.has_given_up = true;
+            self.shared.stop.store(true, Relaxed);
+        }
+    }
+
+    fn is_over(&self, now: u64) -> bool {
+        let is_done = self.due.is_empty() && self.busy == 0;
+        is_done || now >= self.cut || self.shared.stop.load(Relaxed)
+    }
+
+    fn second_end(&self) -> u64 {
+        self.shared.start.saturating_add(SECOND * (u64::from(self.second) + 1))
+    }
+
+    /// How long to wait for events at most.
+    fn patience(&mut self, now: u64) -> Duration {
+        if !self.more.is_empty() || self.due.peek().is_some_and(|Reverse((at, _))| *at <= now) {
+            return Duration::ZERO;
+        }
+        let mut until = self.second_end().min(self.cut);
+        if let Some(ticks) = self.wheel.next() {
+            let tick = now.saturating_sub(self.shared.start) / TICK.as_nanos() as u64 + u64::from(ticks);
+            until = until.min(self.shared.start.saturating_add(tick * TICK.as_nanos() as u64));
+        }
+        Duration::from_nanos(until.saturating_sub(now))
+    }
+
+    /// What is left at the end is counted, and the last second handed over.
+    fn finish(&mut self) {
+        if !self.shared.stop.load(Relaxed) {
+            let now = monotonic_ns();
+            for user in 0..self.users.len() {
+                self.leave_unanswered(user, now);
+            }
+        }
+        self.hand_over(monotonic_ns());
+    }
+
+    fn hand_over(&mut self, at: u64) {
+        let cpu = thread_cpu();
+        let mut sample = self.recorder.take();
+        sample.interval = self.second;
+        sample.open = self.connections.len() as u32;
+        sample.cpu = ns(cpu.saturating_sub(self.cpu));
+        sample.length = at.saturating_sub(self.second_began);
+        (self.cpu, self.second_began) = (cpu, at);
+        self.second += 1;
+        let operations = self.counters.iter_mut().map(|counter| {
+            let mut tally = std::mem::take(&mut counter.tally);
+            tally.response = counter.response.take();
+            tally
+        });
+        let second = SecondOfWorker {
+            worker: self.number,
+            operations: operations.collect(),
+            requests: sample,
+            others: std::mem::take(&mut self.others),
+            others_failed: std::mem::take(&mut self.others_failed),
+            users: self.active,
+        };
+        if self.collector.send(Message::Second(Box::new(second))).is_err() {
+            self.shared.stop.store(true, Relaxed);
+        }
+    }
+}

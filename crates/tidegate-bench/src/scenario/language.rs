@@ -1,0 +1,361 @@
+//! The directives of scenario files: the one place that says their names, values, bounds, meaning and examples. Checking, the
+//! reference page and the words of mistakes derive from it.
+
+use tidegate_config::directive::{
+    Argument, Children, Context, Count, Directive, Kind, Place, Property, any, one, optional, some,
+};
+use tidegate_config::language::Language;
+
+const TOP: Context = Context::Of(&Place { place: "at the top level", key: "scenario" });
+const USERS: Context = Context::Of(&Place { place: "in `users`", key: "users" });
+const OPERATION: Context = Context::Of(&Place { place: "in `op`", key: "op" });
+const FLOW: Context = Context::Of(&Place { place: "in `flow`", key: "flow" });
+const STEP: Context = Context::Of(&Place { place: "in a step", key: "step" });
+
+/// The place of the outermost directives.
+pub(super) const OUTERMOST: Context = TOP;
+
+const SECOND: u64 = 1_000;
+const DAY: u64 = 86_400 * SECOND;
+const TIME: Kind = Kind::Duration { least: 0, most: DAY };
+const SOME_TIME: Kind = Kind::Duration { least: 1, most: DAY };
+const TEXT: Kind = Kind::Text { most: 65_536 };
+
+/// The language of scenarios.
+pub static LANGUAGE: Language = Language::new(&[SCENARIO, PHASES, STEPS, STEPS_OF_FLOWS, PARTS]);
+
+const fn property(
+    name: &'static str,
+    kind: Kind,
+    default: Option<&'static str>,
+    doc: &'static str,
+) -> Property {
+    Property { name, kind, default, doc }
+}
+
+const CLOCK: &[Argument] =
+    &[one("kind", Kind::Choice(&["fixed", "uniform", "exponential"])), optional("time", SOME_TIME)];
+const CLOCK_PROPERTIES: &[Property] = &[
+    property("min", TIME, None, "Of `uniform`: the shortest."),
+    property(
+        "max",
+        SOME_TIME,
+        None,
+        "Of `uniform`: the longest. Of `exponential`: what is longer is this long.",
+    ),
+    property("mean", SOME_TIME, None, "Of `exponential`: the mean before it is clipped."),
+];
+
+const TARGETS: &[Property] = &[
+    property("p90", SOME_TIME, None, "90 % of the operations take at most this; missed is FAIL."),
+    property("p95", SOME_TIME, None, "The same for 95 %."),
+    property("p99", SOME_TIME, None, "The same for 99 %."),
+    property("min-cycle", TIME, Some("0s"), "The least time from its start to the next operation's."),
+];
+
+#[rustfmt::skip]
+const SCENARIO: &[Directive] = &[
+    Directive {
+        arguments: &[one("name", Kind::Text { most: 100 })],
+        doc: "What reports call it. Without it that is the name of the file.",
+        example: "scenario \"events\"",
+        ..Directive::new("scenario", &[TOP])
+    },
+    Directive {
+        arguments: &[one("url", Kind::Text { most: 2_000 })],
+        doc: "The server under test: scheme, host and port. All requests go there; `--target` puts another in its place.",
+        example: "target \"http://127.0.0.1:8080\"",
+        ..Directive::new("target", &[TOP])
+    },
+    Directive {
+        arguments: &[one("count", Kind::Number { least: 1, most: 1_000_000 })],
+        children: Children::Block(USERS),
+        doc: "How many users there are, and the phases of a run: they come in the ramp-up, what starts in the steady \
+              time is measured, they go in the ramp-down.",
+        example: "users 2250 { ramp-up \"60s\"; steady \"180s\"; ramp-down \"30s\" }",
+        ..Directive::new("users", &[TOP])
+    },
+    Directive {
+        arguments: CLOCK,
+        properties: CLOCK_PROPERTIES,
+        doc: "When operations start, counted from the intended start of the one before, as Faban has it. The server \
+              cannot slow a user down: an operation that overruns its cycle makes the next one late, which counts as \
+              response time. In `op` it holds for what follows that operation.",
+        example: "cycle exponential mean=\"5s\" max=\"25s\"",
+        ..Directive::new("cycle", &[TOP, OPERATION])
+    },
+    Directive {
+        arguments: CLOCK,
+        properties: CLOCK_PROPERTIES,
+        doc: "When operations start, counted from the end of the one before: a user that reads, and then goes on.",
+        example: "think uniform min=\"2s\" max=\"8s\"",
+        ..Directive::new("think", &[TOP, OPERATION])
+    },
+    Directive {
+        properties: &[
+            property("connections", Kind::Number { least: 1, most: 32 }, Some("6"),
+                "Connections of one user at most; assets of a page are loaded over all of them."),
+            property("cold", Kind::Share, Some("0%"), "Users that remember nothing and load every page in full."),
+            property("timeout", SOME_TIME, Some("30s"), "For one request, and for a connect."),
+        ],
+        doc: "The browser of each user.",
+        example: "client cold=\"40%\" connections=6",
+        ..Directive::new("client", &[TOP])
+    },
+    Directive {
+        arguments: &[one("name", Kind::Token), any("values", TEXT)],
+        properties: &[
+            property("file", Kind::File, None,
+                "Comma-separated values, the first line names the columns: `{name.column}` in place of `{name}`."),
+            property("pick", Kind::Choice(&["random", "sequence", "user"]), Some("random"),
+                "`random`: any row for each operation; `sequence`: the next one; `user`: one for each user, for ever."),
+        ],
+        repeats: true,
+        doc: "Values that operations draw from: `{name}` in a path, a form or a field.",
+        example: "data tag \"music\" \"art\" \"sport\"",
+        ..Directive::new("data", &[TOP])
+    },
+    Directive {
+        properties: &[property("start", Kind::Token, None, "What a user begins with; else the first row.")],
+        children: Children::Rows { name: Kind::Token, value: Kind::Number { least: 0, most: 1_000_000 } },
+        doc: "Which operation follows. With names behind an operation it is a matrix: from `home` a user goes to \
+              `tags` in 52 of 100 cases, and each row adds up to 100. With one number behind each it is a flat mix, \
+              drawn anew each time.",
+        example: "mix start=home { home tags=60 event=40; tags home=100; event home=100 }",
+        ..Directive::new("mix", &[TOP])
+    },
+    Directive {
+        arguments: &[some("operations", Kind::Token)],
+        doc: "Operations in a fixed order that repeats, in place of `mix`.",
+        example: "sequence home tags home event",
+        ..Directive::new("sequence", &[TOP])
+    },
+    Directive {
+        arguments: &[one("name", Kind::Token)],
+        properties: TARGETS,
+        children: Children::Block(OPERATION),
+        repeats: true,
+        doc: "An operation: steps in order. Its response time counts from its intended start to the last byte of its \
+              last step, assets included.",
+        example: "op home p90=\"1s\" { get \"/\" { assets } }",
+        ..Directive::new("op", &[TOP])
+    },
+    Directive {
+        children: Children::Block(FLOW),
+        doc: "A fixed sequence of which each step is an operation of its own, in place of `mix` and `op`.",
+        example: "flow { get \"/\"; get \"/about\" p95=\"300ms\" }",
+        ..Directive::new("flow", &[TOP])
+    },
+];
+
+#[rustfmt::skip]
+const PHASES: &[Directive] = &[
+    Directive {
+        arguments: &[one("time", TIME)],
+        default: Some("ramp-up \"0s\""),
+        doc: "The first operations of the users are spread over this time.",
+        example: "ramp-up \"60s\"",
+        ..Directive::new("ramp-up", &[USERS])
+    },
+    Directive {
+        arguments: &[one("time", Kind::Duration { least: 100, most: 7 * DAY })],
+        doc: "What is due in this time is measured; all else is not.",
+        example: "steady \"180s\"",
+        ..Directive::new("steady", &[USERS])
+    },
+    Directive {
+        arguments: &[one("time", TIME)],
+        default: Some("ramp-down \"0s\""),
+        doc: "Users go, spread over this time.",
+        example: "ramp-down \"30s\"",
+        ..Directive::new("ramp-down", &[USERS])
+    },
+    Directive {
+        arguments: &[one("time", TIME)],
+        doc: "Time between the first operations of two users, in place of the even spread over the ramp-up.",
+        example: "stagger \"20ms\"",
+        ..Directive::new("stagger", &[USERS])
+    },
+];
+
+const PATH: &[Argument] = &[one("path", Kind::Text { most: 8_000 })];
+const CONTENT: [Property; 3] = [
+    property(
+        "form",
+        TEXT,
+        None,
+        "The content as a form: `id={item}&count=1`; what variables hold is encoded.",
+    ),
+    property("body", TEXT, None, "The content as it is."),
+    property("type", Kind::MediaType, None, "The media type of `body`; `text/plain` unless said."),
+];
+
+const CONTENT_AND_TARGETS: &[Property] =
+    &[CONTENT[0], CONTENT[1], CONTENT[2], TARGETS[0], TARGETS[1], TARGETS[2], TARGETS[3]];
+
+const fn step(
+    name: &'static str,
+    contexts: &'static [Context],
+    properties: &'static [Property],
+    doc: &'static str,
+    example: &'static str,
+) -> Directive {
+    let mut directive = Directive::new(name, contexts);
+    directive.arguments = PATH;
+    directive.properties = properties;
+    directive.children = Children::Block(STEP);
+    directive.repeats = true;
+    directive.doc = doc;
+    directive.example = example;
+    directive
+}
+
+const GET: &str =
+    "Asks for a path, with its query. Redirects are followed, up to five, unless one is what `expect` names.";
+const HEAD: &str = "The same with HEAD.";
+const POST: &str = "Sends content: of `form=`, `body=`, or of `part` and `upload` in its block.";
+const OTHER: &str = "The same with this method.";
+
+#[rustfmt::skip]
+const STEPS: &[Directive] = &[
+    step("get", &[OPERATION], &[], GET, "get \"/events/{event}\""),
+    step("head", &[OPERATION], &[], HEAD, "head \"/\""),
+    step("post", &[OPERATION], &CONTENT, POST, "post \"/login\" form=\"user={user}&password=secret\""),
+    step("put", &[OPERATION], &CONTENT, OTHER, "put \"/items/1\" body=\"{{}\" type=\"application/json\""),
+    step("patch", &[OPERATION], &CONTENT, OTHER, "patch \"/items/1\" body=\"{{}\" type=\"application/json\""),
+    step("delete", &[OPERATION], &CONTENT, OTHER, "delete \"/items/1\""),
+];
+
+#[rustfmt::skip]
+const STEPS_OF_FLOWS: &[Directive] = &[
+    step("get", &[FLOW], TARGETS, GET, "get \"/about\" p95=\"300ms\""),
+    step("head", &[FLOW], TARGETS, HEAD, "head \"/\""),
+    step("post", &[FLOW], CONTENT_AND_TARGETS, POST, "post \"/cart\" form=\"id={item}\""),
+    step("put", &[FLOW], CONTENT_AND_TARGETS, OTHER, "put \"/items/1\" body=\"{{}\" type=\"application/json\""),
+    step("patch", &[FLOW], CONTENT_AND_TARGETS, OTHER, "patch \"/items/1\" body=\"{{}\" type=\"application/json\""),
+    step("delete", &[FLOW], CONTENT_AND_TARGETS, OTHER, "delete \"/items/1\""),
+];
+
+const OPTIONAL: Argument =
+    Argument { name: "optional", kind: Kind::Choice(&["optional"]), count: Count::Optional, words: &[] };
+
+#[rustfmt::skip]
+const PARTS: &[Directive] = &[
+    Directive {
+        doc: "Loads what a browser loads with the page: images, scripts, style sheets and icons of the same server, \
+              each once, over all connections of the user.",
+        example: "assets",
+        ..Directive::new("assets", &[STEP])
+    },
+    Directive {
+        doc: "The answer is kept in the cache of the user, who asks next time whether it has changed (RFC 9110 section \
+              13.1). Assets always are.",
+        example: "cached",
+        ..Directive::new("cached", &[STEP])
+    },
+    Directive {
+        arguments: &[one("name", Kind::Token), OPTIONAL],
+        properties: &[
+            property("css", Kind::Text { most: 1_000 }, None,
+                "A selector: `a.event`, `.list a`, `[href^=\"/e\"]`. Without `attribute=` it is the text behind the start tag."),
+            property("attribute", Kind::Token, None, "Of what `css=` finds; links are made paths of the server."),
+            property("regex", Kind::Text { most: 4_000 }, None, "An expression; the first group, else all of it."),
+            property("json", Kind::Text { most: 1_000 }, None, "A place in JSON: `/items/0/id` (RFC 6901)."),
+            property("header", Kind::Token, None, "A field of the head."),
+            property("pick", Kind::Choice(&["random", "first", "last"]), Some("random"), "Which of several."),
+        ],
+        repeats: true,
+        doc: "Takes a value out of the answer; `{name}` stands for it in later steps and operations of the same user. \
+              Without one the operation fails, unless it is `optional`.",
+        example: "take event css=\".event a\" attribute=href",
+        ..Directive::new("take", &[STEP])
+    },
+    Directive {
+        properties: &[
+            property("status", Kind::Statuses, None, "`200`, `\"2xx\"`, `\"200-299|404\"`. Below 400 unless said."),
+            property("contains", Kind::Text { most: 4_000 }, None, "A text that stands in the body."),
+            property("header", Kind::Text { most: 4_000 }, None, "`\"Name: part of its value\"`."),
+        ],
+        repeats: true,
+        doc: "What a right answer is. An answer that is not fails the operation; the first ones are in the report.",
+        example: "expect status=200 contains=\"Welcome\"",
+        ..Directive::new("expect", &[STEP])
+    },
+    Directive {
+        arguments: &[one("name", Kind::Token), one("value", TEXT)],
+        repeats: true,
+        doc: "A field of the request.",
+        example: "header \"Accept-Language\" \"de\"",
+        ..Directive::new("header", &[STEP])
+    },
+    Directive {
+        arguments: &[one("name", Kind::Token), one("value", TEXT)],
+        repeats: true,
+        doc: "A field of a form with files (`multipart/form-data`).",
+        example: "part title \"Concert of {user}\"",
+        ..Directive::new("part", &[STEP])
+    },
+    Directive {
+        arguments: &[one("name", Kind::Token)],
+        properties: &[
+            property("file", Kind::FileName, Some("upload.bin"), "What the file is called."),
+            property("size", Kind::Size { least: 0, most: 64 << 20 }, Some("32KiB"), "Its bytes, made up before the run."),
+            property("type", Kind::MediaType, Some("application/octet-stream"), "Its media type."),
+        ],
+        repeats: true,
+        doc: "A file in such a form. Its content is made up and shared by all users.",
+        example: "upload image file=\"event.jpg\" size=\"48KiB\" type=\"image/jpeg\"",
+        ..Directive::new("upload", &[STEP])
+    },
+];
+
+/// `docs/reference/scenarios.md`, written from the table.
+pub fn reference() -> String {
+    LANGUAGE.reference(
+        INTRODUCTION,
+        &[
+            ("Top level", TOP, "What stands outside every block."),
+            ("In `users`", USERS, "The phases of a run."),
+            ("In `op`", OPERATION, "Steps in order, and where it is not that of the scenario a clock."),
+            ("In `flow`", FLOW, "Steps in order, each with targets of its own."),
+            ("In a step", STEP, "`get \"/\" { assets; take event css=\"a.event\" attribute=href }`"),
+        ],
+    )
+}
+
+const INTRODUCTION: &str = "\
+<!-- Written from crates/tidegate-bench/src/scenario/language.rs; `UPDATE=1 cargo test -p tidegate-bench` writes it anew. -->
+# Scenarios
+
+What `tidegate bench run` reads: [KDL 2](https://kdl.dev), written as the [settings](settings.md) are, with the same types,
+units and `${NAME}` of the environment. `tidegate bench run --check` says all that is wrong with a file, `tidegate fmt`
+writes it the one way, and [bench.md](../bench.md#scenarios) says what the figures mean.
+
+**Variables.** `{name}` stands for what `take` has taken from an answer, what `data` has drawn for the operation, and `{user}`
+for the number of the user, from 0. `{{` is the bracket itself. In a path and in a form what a variable holds is
+percent-encoded.
+";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_row_is_complete_and_the_page_up_to_date() {
+        for directive in LANGUAGE.all() {
+            assert!(!directive.doc.is_empty(), "{}", directive.name);
+            assert!(directive.example.starts_with(directive.name), "{}", directive.name);
+            let formatted = tidegate_config::format(directive.example);
+            assert_eq!(formatted.as_deref(), Ok(format!("{}\n", directive.example).as_str()));
+        }
+        let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference/scenarios.md");
+        if std::env::var_os("UPDATE").is_some() {
+            std::fs::write(&path, reference()).unwrap();
+        }
+        let written = std::fs::read_to_string(&path).unwrap_or_default();
+        assert!(
+            written == reference(),
+            "docs/reference/scenarios.md is out of date: UPDATE=1 writes it anew"
+        );
+    }
+}

@@ -1,0 +1,281 @@
+//! An answer as a user reads it: cookies, values that are taken, resources of the page, and whether it is what was expected.
+//! Pure: bytes and the step in, findings out.
+
+use super::data::DataSet;
+use super::html::{self, Found};
+use super::template::{Encoding, Template};
+use super::user::User;
+use super::{Expect, Pick, Step, Take, TakeFrom};
+use crate::response::LIMITS;
+use crate::target::Url;
+use serde_json::Value;
+use std::collections::HashSet;
+use tidegate_wire::h1::{FieldSpace, parse_response};
+
+/// Resources of one page that are loaded at most.
+const ASSETS: usize = 500;
+
+/// The head of an answer, as far as users look at it.
+#[derive(Default)]
+pub(super) struct Head {
+    pub status: u16,
+    /// Where a redirect leads to.
+    pub location: Option<String>,
+    /// The field line of a request that asks whether this answer has changed.
+    pub validator: Option<Box<[u8]>>,
+    /// Values of `Set-Cookie`.
+    pub cookies: Vec<String>,
+}
+
+/// Reads a head that the parser has taken before.
+pub(super) fn head(bytes: &[u8], method: &str) -> Head {
+    let mut found = Head::default();
+    let mut space = FieldSpace::new();
+    let Ok(Some(head)) = parse_response(bytes, &LIMITS, &mut space, method) else { return found };
+    found.status = head.status;
+    let text = |value: &[u8]| String::from_utf8_lossy(value).into_owned();
+    let mut modified = None;
+    for field in head.fields {
+        if field.is("set-cookie") {
+            found.cookies.push(text(field.value));
+        } else if field.is("location") {
+            found.location = Some(text(field.value));
+        } else if field.is("etag") {
+            found.validator = Some([b"If-None-Match: ", field.value, b"\r\n"].concat().into());
+        } else if field.is("last-modified") {
+            modified = Some([b"If-Modified-Since: ", field.value, b"\r\n"].concat().into());
+        }
+    }
+    found.validator = found.validator.or(modified);
+    found
+}
+
+/// The values of a field, in order.
+fn field_values(bytes: &[u8], method: &str, name: &str) -> Vec<String> {
+    let mut space = FieldSpace::new();
+    let Ok(Some(head)) = parse_response(bytes, &LIMITS, &mut space, method) else { return Vec::new() };
+    let values = head.fields.iter().filter(|field| field.is(name));
+    values.map(|field| String::from_utf8_lossy(field.value).into_owned()).collect()
+}
+
+/// What is not as expected, in words.
+pub(super) fn objection(
+    expect: &Expect,
+    status: u16,
+    head: &[u8],
+    body: &[u8],
+    method: &str,
+    user: &User,
+    data: &[DataSet],
+) -> Option<String> {
+    // A page that has not changed is the page that is held.
+    let is_unchanged = status == 304 && expect.statuses.is_empty();
+    if !expect.allows_status(status) {
+        return Some(format!("the status is {status}"));
+    }
+    let filled = |template: &Template| {
+        let mut out = Vec::new();
+        let written = template.write(&mut out, Encoding::Plain, |variable| user.value(data, variable));
+        written.ok().map(|()| out)
+    };
+    for (name, due) in &expect.fields {
+        let Some(due) = filled(due) else { return Some(format!("`{name}`: a variable in it holds nothing")) };
+        let has = field_values(head, method, name).iter().any(|value| contains(value.as_bytes(), &due));
+        if !has {
+            return Some(format!("no field `{name}` has `{}` in it", String::from_utf8_lossy(&due)));
+        }
+    }
+    for due in expect.contains.iter().filter(|_| !is_unchanged) {
+        let Some(due) = filled(due) else {
+            return Some("`contains`: a variable in it holds nothing".to_owned());
+        };
+        if !contains(body, &due) {
+            return Some(format!("the body does not contain `{}`", String::from_utf8_lossy(&due)));
+        }
+    }
+    None
+}
+
+fn contains(text: &[u8], due: &[u8]) -> bool {
+    memchr::memmem::find(text, due).is_some()
+}
+
+/// What a step finds in a page.
+#[derive(Default)]
+pub(super) struct Findings {
+    /// Variables and what they hold from now on.
+    pub values: Vec<(u16, String)>,
+    /// Paths of resources, each once.
+    pub assets: Vec<String>,
+    /// The variable that nothing was found for.
+    pub missing: Option<u16>,
+}
+
+/// Reads a page at `path`. `pick` chooses a number below the one that it is given.
+pub(super) fn read(
+    step: &Step,
+    target: &Url,
+    path: &str,
+    head: &[u8],
+    body: &[u8],
+    pick: &mut dyn FnMut(usize) -> usize,
+) -> Findings {
+    let mut findings = Findings::default();
+    let mut wishes = Vec::new();
+    let mut wished: Vec<usize> = Vec::new();
+    for (number, take) in step.takes.iter().enumerate() {
+        if let TakeFrom::Css(selector, attribute) = &take.from {
+            wishes.push((selector, attribute.as_str()));
+            wished.push(number);
+        }
+    }
+    let mut found: Vec<Vec<String>> = vec![Vec::new(); step.takes.len()];
+    if !wishes.is_empty() || step.assets {
+        let mut known = HashSet::new();
+        for one in html::search(body, &wishes, step.assets) {
+            match one {
+                Found::Value(wish, value) => {
+                    let value = String::from_utf8_lossy(&value).into_owned();
+                    let is_link =
+                        wishes.get(wish).is_some_and(|(_, name)| matches!(*name, "href" | "src" | "action"));
+                    let value = if is_link { resolve(target, path, &value) } else { Some(value) };
+                    if let (Some(place), Some(value)) =
+                        (wished.get(wish).and_then(|at| found.get_mut(*at)), value)
+                    {
+                        place.push(value);
+                    }
+                }
+                Found::Asset(link) => {
+                    let link = String::from_utf8_lossy(&link).into_owned();
+                    let resolved = resolve(target, path, &link).filter(|_| findings.assets.len() < ASSETS);
+                    findings.assets.extend(resolved.filter(|path| known.insert(path.clone())));
+                }
+            }
+        }
+    }
+    for (take, values) in step.takes.iter().zip(&mut found) {
+        others(take, head, body, &step.method, values);
+        let number = match take.pick {
+            Pick::First => 0,
+            Pick::Last => values.len().saturating_sub(1),
+            Pick::Random => pick(values.len().max(1)),
+        };
+        match values.get(number) {
+            Some(value) => findings.values.push((take.variable, value.clone())),
+            None if take.is_optional => {}
+            None => findings.missing = findings.missing.or(Some(take.variable)),
+        }
+    }
+    findings
+}
+
+/// Values that are found otherwise than by a selector.
+fn others(take: &Take, head: &[u8], body: &[u8], method: &str, values: &mut Vec<String>) {
+    match &take.from {
+        TakeFrom::Css(..) => {}
+        TakeFrom::Regex(regex) => {
+            values.extend(regex.captures_iter(body).take(1_000).filter_map(|captures| {
+                let found = captures.get(1).or_else(|| captures.get(0))?;
+                Some(String::from_utf8_lossy(found.as_bytes()).into_owned())
+            }))
+        }
+        TakeFrom::Json(pointer) => {
+            let document: Option<Value> = serde_json::from_slice(body).ok();
+            match document.as_ref().and_then(|document| document.pointer(pointer)) {
+                None | Some(Value::Null) => {}
+                // Of a list any, which `pick` chooses.
+                Some(Value::Array(list)) => values.extend(list.iter().map(as_text)),
+                Some(value) => values.push(as_text(value)),
+            }
+        }
+        TakeFrom::Header(name) => values.extend(field_values(head, method, name)),
+    }
+}
+
+fn as_text(value: &Value) -> String {
+    if let Value::String(text) = value { text.clone() } else { value.to_string() }
+}
+
+/// Path and query that a link on the page at `path` leads to (RFC 3986 section 5); `None` where that is no path of the
+/// target.
+pub(super) fn resolve(target: &Url, path: &str, link: &str) -> Option<String> {
+    let link = link.trim().split('#').next().unwrap_or_default();
+    let scheme = if target.is_tls { "https:" } else { "http:" };
+    let link = link.strip_prefix(scheme).filter(|rest| rest.starts_with("//")).unwrap_or(link);
+    if let Some(rest) = link.strip_prefix("//") {
+        let end = rest.find(['/', '?']).unwrap_or(rest.len());
+        let (authority, rest) = rest.split_at(end);
+        let is_ours = authority.eq_ignore_ascii_case(&target.authority);
+        return is_ours.then(|| if rest.starts_with('/') { rest.to_owned() } else { format!("/{rest}") });
+    }
+    let has_scheme = link.split(['/', '?']).next().is_some_and(|first| first.contains(':'));
+    if has_scheme {
+        return None;
+    }
+    let (page, _) = path.split_once('?').unwrap_or((path, ""));
+    if link.is_empty() {
+        return Some(path.to_owned());
+    }
+    if link.starts_with('/') {
+        return Some(link.to_owned());
+    }
+    if link.starts_with('?') {
+        return Some(format!("{page}{link}"));
+    }
+    let (link_path, query) = link.split_at(link.find('?').unwrap_or(link.len()));
+    let folder = page.rsplit_once('/').map_or("", |(folder, _)| folder);
+    let mut segments: Vec<&str> = folder.split('/').filter(|segment| !segment.is_empty()).collect();
+    let mut parts = link_path.split('/').peekable();
+    while let Some(part) = parts.next() {
+        match part {
+            "." | ".." => {
+                if part == ".." {
+                    segments.pop();
+                }
+                if parts.peek().is_none() {
+                    segments.push("");
+                }
+            }
+            part => segments.push(part),
+        }
+    }
+    Some(format!("/{}{query}", segments.join("/")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn links_are_resolved_as_browsers_do() {
+        let target = Url::parse("http://shop.test:8080/").unwrap();
+        let table = [
+            ("/a/b?x", "/c", Some("/c")),
+            ("/a/b?x", "c?y#z", Some("/a/c?y")),
+            ("/a/b/", "../c", Some("/a/c")),
+            ("/a/b/", "./", Some("/a/b/")),
+            ("/a", "../../c", Some("/c")),
+            ("/a?x", "?y", Some("/a?y")),
+            ("/a?x", "#top", Some("/a?x")),
+            ("/a", "http://shop.test:8080/c", Some("/c")),
+            ("/a", "//shop.test:8080?c", Some("/?c")),
+            ("/a", "https://shop.test:8080/c", None),
+            ("/a", "http://other.test/c", None),
+            ("/a", "mailto:a@b", None),
+            ("/a", "data:image/png;base64,xx", None),
+        ];
+        for (path, link, expected) in table {
+            assert_eq!(resolve(&target, path, link).as_deref(), expected, "{path} {link}");
+        }
+    }
+
+    #[test]
+    fn heads_say_what_users_need() {
+        let bytes = b"HTTP/1.1 302 Found\r\nSet-Cookie: a=1\r\nset-cookie: b=2\r\nLocation: /x\r\nLast-Modified: yesterday\r\n\
+            ETag: \"e\"\r\nContent-Length: 0\r\n\r\n";
+        let head = head(bytes, "GET");
+        assert_eq!((head.status, head.location.as_deref(), head.cookies.len()), (302, Some("/x"), 2));
+        assert_eq!(head.validator.as_deref(), Some(&b"If-None-Match: \"e\"\r\n"[..]));
+        assert_eq!(field_values(bytes, "GET", "set-cookie"), ["a=1", "b=2"]);
+    }
+}

@@ -1,0 +1,381 @@
+//! A scenario file to a [`Scenario`], or to all that is wrong with it: every mistake at once, each with its place.
+
+use super::clock::{Clock, Distribution};
+use super::data::{DataSet, Draw, read_csv};
+use super::html::Selector;
+use super::language::{LANGUAGE, OUTERMOST};
+use super::template::{Template, TemplateError};
+use super::{
+    Body, Client, Expect, Operation, Part, Pick, Scenario, Step, Take, TakeFrom, USER, Upload, Users,
+};
+use crate::random::Random;
+use crate::target::Url;
+use regex::bytes::RegexBuilder;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+use tidegate_config::language::{Item, read};
+use tidegate_config::{Diagnostic, Environment, Source, nearest};
+
+mod mixes;
+mod steps;
+
+/// What became of a file.
+#[derive(Debug, Clone)]
+pub struct Loaded {
+    /// `None` where there is a mistake.
+    pub scenario: Option<Scenario>,
+    /// Mistakes and warnings, in the order of the file.
+    pub diagnostics: Vec<Diagnostic>,
+}
+
+impl Loaded {
+    /// All diagnostics as text, a blank line between two.
+    pub fn render(&self, color: bool) -> String {
+        self.diagnostics.iter().map(|found| found.render(color)).collect::<Vec<_>>().join("\n")
+    }
+}
+
+/// Most variables of a scenario: users hold a place for each.
+const VARIABLES: usize = 1_000;
+/// Most bytes of a file of data.
+const DATA_SIZE: u64 = 256 << 20;
+
+/// Reads a file. `target` takes the place of the one that stands there.
+///
+/// # Errors
+/// The file cannot be read at all.
+pub fn load(path: &Path, target: Option<&str>, environment: &dyn Environment) -> std::io::Result<Loaded> {
+    let bytes = std::fs::read(path)?;
+    let source = Source::from_bytes(&path.display().to_string(), &bytes);
+    let folder = path.parent().unwrap_or(Path::new("."));
+    let name = path.file_stem().map(|name| name.to_string_lossy().into_owned());
+    Ok(lower(&source, folder, &name.unwrap_or_default(), target, environment))
+}
+
+/// Reads a text; relative paths count from `folder`.
+pub fn load_text(name: &str, text: &str, folder: &Path, environment: &dyn Environment) -> Loaded {
+    lower(&Source::new(name, text), folder, name, None, environment)
+}
+
+fn lower(
+    source: &Source,
+    folder: &Path,
+    name: &str,
+    target: Option<&str>,
+    environment: &dyn Environment,
+) -> Loaded {
+    let folder = std::path::absolute(folder).unwrap_or_else(|_| folder.to_owned());
+    let (items, diagnostics) = read(&LANGUAGE, source, OUTERMOST, &folder, environment);
+    let mut reader = Reader { diagnostics, variables: vec![USER.to_owned()], seed: 0, had_mistakes: false };
+    reader.had_mistakes = reader.has_errors();
+    let scenario = reader.scenario(&items, name, target);
+    let mut diagnostics = reader.diagnostics;
+    let place = |found: &Diagnostic| found.span.as_ref().map_or(0, |(_, range)| range.start);
+    diagnostics.sort_by_key(place);
+    let is_sound = !diagnostics.iter().any(Diagnostic::is_error);
+    Loaded { scenario: scenario.filter(|_| is_sound), diagnostics }
+}
+
+/// Reads items, and gathers what is wrong with them.
+struct Reader {
+    diagnostics: Vec<Diagnostic>,
+    variables: Vec<String>,
+    /// For made-up content.
+    seed: u64,
+    /// The form or a type was wrong already: what seems to be missing may be what is broken.
+    had_mistakes: bool,
+}
+
+impl Reader {
+    fn has_errors(&self) -> bool {
+        self.diagnostics.iter().any(Diagnostic::is_error)
+    }
+
+    fn error(&mut self, diagnostic: Diagnostic, help: impl Into<String>) {
+        self.diagnostics.push(diagnostic.help(help));
+    }
+
+    /// Something that must stand and does not.
+    fn missing(&mut self, message: &str, help: &str) {
+        if !self.had_mistakes {
+            self.error(Diagnostic::error(message), help);
+        }
+    }
+
+    fn scenario(&mut self, items: &[Item], name: &str, target: Option<&str>) -> Option<Scenario> {
+        let first = |name: &str| items.iter().find(|item| item.name() == name);
+        let target = self.target(first("target"), target);
+        let users = self.users(first("users"));
+        let clock = self.clock(items, true);
+        let client = first("client").map_or(Client::DEFAULT, Client::of);
+        // Names come before what uses them, wherever they stand.
+        let data = self.data(items);
+        self.name_variables(items);
+        let (operations, mix) = self.operations(items);
+        let name = first("scenario").and_then(|item| item.text(0)).unwrap_or_else(|| name.to_owned());
+        let Some(clock) = clock else {
+            self.missing(
+                "nothing says when operations start",
+                "write `cycle exponential mean=\"5s\" max=\"25s\"`, or `think fixed \"1s\"`",
+            );
+            return None;
+        };
+        let variables = std::mem::take(&mut self.variables);
+        Some(Scenario {
+            name,
+            target: target?,
+            users: users?,
+            clock,
+            client,
+            mix: mix?,
+            operations,
+            variables,
+            data,
+        })
+    }
+
+    fn target(&mut self, item: Option<&Item>, given: Option<&str>) -> Option<Url> {
+        const HELP: &str =
+            "write scheme, host and port, `target \"http://127.0.0.1:8080\"`; paths stand in the steps";
+        let (text, place) = match (given, item) {
+            (Some(given), _) => (given.to_owned(), None),
+            (None, Some(item)) => (item.text(0)?, Some(item)),
+            (None, None) => {
+                self.missing(
+                    "no target is named",
+                    "write `target \"http://127.0.0.1:8080\"`, or give --target",
+                );
+                return None;
+            }
+        };
+        let found = Url::parse(&text).map_err(|fault| fault.to_string());
+        let found = found.and_then(|url| match url.request_target.as_str() {
+            "/" => Ok(url),
+            path => Err(format!("{text}: the path {path} stands there")),
+        });
+        let at = |fault: String| match place {
+            Some(item) => item.error_at(0, format!("`target`: {fault}")),
+            None => Diagnostic::error(format!("--target: {fault}")),
+        };
+        found.map_err(|fault| self.error(at(fault), HELP)).ok()
+    }
+
+    fn users(&mut self, item: Option<&Item>) -> Option<Users> {
+        let Some(item) = item else {
+            self.missing(
+                "nothing says how many users there are",
+                "write `users 100 { ramp-up \"10s\"; steady \"1m\" }`",
+            );
+            return None;
+        };
+        let phase = |name: &str| item.block().iter().find(|phase| phase.name() == name);
+        let time = |name: &str| phase(name).and_then(|phase| phase.duration(0));
+        if phase("steady").is_none() && !self.had_mistakes {
+            self.error(
+                item.error("`users` says nothing of the time to measure"),
+                "add `steady \"3m\"` in its block",
+            );
+        }
+        let users = Users {
+            count: item.number(0).and_then(|count| u32::try_from(count).ok())?,
+            ramp_up: time("ramp-up").unwrap_or_default(),
+            steady: time("steady")?,
+            ramp_down: time("ramp-down").unwrap_or_default(),
+            stagger: time("stagger"),
+        };
+        if let Some((stagger, said)) = users.stagger.zip(phase("stagger"))
+            && stagger.saturating_mul(users.count - 1) > users.ramp_up
+        {
+            let message = format!("the last of {} users would come after the ramp-up", users.count);
+            let help =
+                "make `ramp-up` longer, or `stagger` shorter; all users must be there when measuring begins";
+            self.error(said.error(message), help);
+        }
+        Some(users)
+    }
+
+    /// The clock among these items.
+    fn clock(&mut self, items: &[Item], is_outermost: bool) -> Option<Clock> {
+        let mut clocks = items.iter().filter(|item| matches!(item.name(), "cycle" | "think"));
+        let item = clocks.next()?;
+        if let Some(second) = clocks.next() {
+            let other = item.name();
+            let help = format!("`{other}` stands already; a user has a cycle time or a think time, not both");
+            self.error(second.error(format!("`{}` stands beside `{other}`", second.name())), help);
+        }
+        let distribution = self.distribution(item);
+        // What is wrong with it has been said.
+        let distribution = distribution.or(is_outermost.then_some(Distribution::Fixed(Duration::ZERO)))?;
+        Some(if item.name() == "cycle" { Clock::Cycle(distribution) } else { Clock::Think(distribution) })
+    }
+
+    fn distribution(&mut self, item: &Item) -> Option<Distribution> {
+        let kind = item.text(0)?;
+        let (time, min, max, mean) =
+            (item.duration(1), item.duration_of("min"), item.duration_of("max"), item.duration_of("mean"));
+        let name = item.name();
+        let found = match (kind.as_str(), time, min, max, mean) {
+            ("fixed", Some(time), None, None, None) => Some(Distribution::Fixed(time)),
+            ("uniform", None, min, Some(max), None) => {
+                Some(Distribution::Uniform(min.unwrap_or_default(), max))
+                    .filter(|_| min.unwrap_or_default() <= max)
+            }
+            ("exponential", None, None, max, Some(mean)) => {
+                let most = max.unwrap_or(mean.saturating_mul(1_000));
+                Some(Distribution::Exponential { mean, most }).filter(|_| mean <= most)
+            }
+            _ => None,
+        };
+        if found.is_none() && !item.has_faults() {
+            let help = match kind.as_str() {
+                "fixed" => format!("write `{name} fixed \"2s\"`"),
+                "uniform" => {
+                    format!("write `{name} uniform min=\"2s\" max=\"8s\"`, with `min` not above `max`")
+                }
+                _ => {
+                    format!("write `{name} exponential mean=\"5s\" max=\"25s\"`, with `mean` not above `max`")
+                }
+            };
+            self.error(item.error(format!("`{name} {kind}` does not have the values that it needs")), help);
+        }
+        found
+    }
+
+    // ------------------------------------------------------------ variables
+
+    fn place(&self, name: &str) -> Option<u16> {
+        self.variables.iter().position(|known| known == name).and_then(|place| u16::try_from(place).ok())
+    }
+
+    /// The place of a variable, a new one where it has none.
+    fn add_variable(&mut self, item: &Item, name: &str) -> u16 {
+        if let Some(place) = self.place(name) {
+            return place;
+        }
+        if self.variables.len() >= VARIABLES {
+            self.error(item.error(format!("there are more than {VARIABLES} variables")), "take fewer values");
+            return 0;
+        }
+        self.variables.push(name.to_owned());
+        (self.variables.len() - 1) as u16
+    }
+
+    /// Knows what every `take` fills, so that its order in the file does not matter.
+    fn name_variables(&mut self, items: &[Item]) {
+        for item in items {
+            if item.name() == "take"
+                && let Some(name) = item.text(0)
+            {
+                if name == USER {
+                    let message = format!("`{USER}` is the number of the user");
+                    self.error(item.error_at(0, message), "take it under another name");
+                }
+                self.add_variable(item, &name);
+            }
+            self.name_variables(item.block());
+        }
+    }
+
+    /// A template, of an argument or of a property.
+    fn template(&mut self, item: &Item, at: Result<usize, &str>, text: &str) -> Template {
+        let fault = match Template::parse(text, |name| self.place(name)) {
+            Ok(template) => return template,
+            Err(fault) => fault,
+        };
+        let diagnostic = match at {
+            Ok(argument) => item.error_at(argument, fault.to_string()),
+            Err(property) => item.error_of(property, fault.to_string()),
+        };
+        let help = match &fault {
+            TemplateError::Unknown(name) => match nearest(name, self.variables.iter().map(String::as_str)) {
+                Some(near) => format!("did you mean `{{{near}}}`?"),
+                None => "a `take` or a `data` of this name fills it; `{{` stands for the bracket itself"
+                    .to_owned(),
+            },
+            TemplateError::Open => "close it with `}`".to_owned(),
+        };
+        self.error(diagnostic, help);
+        Template::default()
+    }
+
+    fn data(&mut self, items: &[Item]) -> Vec<DataSet> {
+        let mut sets: Vec<DataSet> = Vec::new();
+        for item in items.iter().filter(|item| item.name() == "data") {
+            let Some(name) = item.text(0) else { continue };
+            if sets.iter().any(|known| known.name == name) || name == USER {
+                self.error(
+                    item.error_at(0, format!("`data {name}` is there already")),
+                    "give it another name",
+                );
+                continue;
+            }
+            let values: Vec<String> = item.all_texts().into_iter().skip(1).collect();
+            let (columns, rows) = match (item.path_of("file"), values.is_empty()) {
+                (None, false) => (vec![name.clone()], values.into_iter().map(|value| vec![value]).collect()),
+                (Some(path), true) => match csv(&path) {
+                    Ok((columns, rows)) => {
+                        (columns.iter().map(|column| format!("{name}.{column}")).collect(), rows)
+                    }
+                    Err(fault) => {
+                        let message = format!("`data`: {} {fault}", path.display());
+                        self.error(item.error_of("file", message), "the first line names the columns");
+                        continue;
+                    }
+                },
+                _ if item.has_faults() => continue,
+                _ => {
+                    let help = "write `data tag \"music\" \"art\"`, or `data people file=\"people.csv\"`";
+                    self.error(item.error("`data` needs values or a file, one of the two"), help);
+                    continue;
+                }
+            };
+            let variables = columns.iter().map(|column| self.add_variable(item, column)).collect();
+            let draw = match item.text_of("pick").as_deref() {
+                Some("sequence") => Draw::Sequence,
+                Some("user") => Draw::User,
+                _ => Draw::Random,
+            };
+            sets.push(DataSet { name, variables, rows: Arc::new(rows), draw });
+        }
+        sets
+    }
+
+    /// Content that is made up, the same for the same scenario.
+    fn made_up(&mut self, size: usize) -> Arc<[u8]> {
+        self.seed += 1;
+        let mut random = Random::new(self.seed, 77);
+        let mut content = Vec::with_capacity(size + 8);
+        while content.len() < size {
+            content.extend_from_slice(&random.next().to_le_bytes());
+        }
+        content.truncate(size);
+        content.into()
+    }
+}
+
+/// A table of a file.
+fn csv(path: &Path) -> Result<(Vec<String>, Vec<Vec<String>>), String> {
+    let size = std::fs::metadata(path).map_err(|error| format!("cannot be read: {error}"))?.len();
+    if size > DATA_SIZE {
+        return Err(format!("is larger than {} MiB", DATA_SIZE >> 20));
+    }
+    let text = std::fs::read_to_string(path).map_err(|error| format!("cannot be read: {error}"))?;
+    read_csv(&text)
+}
+
+impl Client {
+    /// Of who says nothing.
+    const DEFAULT: Client = Client { connections: 6, cold: 0.0, timeout: Duration::from_secs(30) };
+
+    fn of(item: &Item) -> Client {
+        Client {
+            connections: item.number_of("connections").map_or(6, |count| count.min(255) as u8),
+            cold: item.number_of("cold").map_or(0.0, |millionths| millionths as f64 / 1e6),
+            timeout: item.duration_of("timeout").unwrap_or(Self::DEFAULT.timeout),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,193 @@
+//! Which operation follows: `mix`, `sequence` or `flow`.
+
+use super::Reader;
+use crate::scenario::{Mix, Operation};
+use std::ops::Range;
+use tidegate_config::language::{Item, RowView};
+use tidegate_config::{Diagnostic, nearest};
+
+impl Reader {
+    /// Operations and their mix.
+    pub(super) fn operations(&mut self, items: &[Item]) -> (Vec<Operation>, Option<Mix>) {
+        let mut ways = items.iter().filter(|item| matches!(item.name(), "mix" | "sequence" | "flow"));
+        let way = ways.next();
+        if let (Some(first), Some(second)) = (way, ways.next()) {
+            let message = format!("`{}` stands beside `{}`", second.name(), first.name());
+            self.error(second.error(message), "which operation follows is said once; keep one of the two");
+        }
+        let mut operations: Vec<Operation> = Vec::new();
+        for item in items.iter().filter(|item| item.name() == "op") {
+            let Some(operation) = self.operation(item) else { continue };
+            if operations.iter().any(|known| known.name == operation.name) {
+                let message = format!("`op {}` is there already", operation.name);
+                self.error(item.error_at(0, message), "give it another name");
+                continue;
+            }
+            operations.push(operation);
+        }
+        let mix = match way {
+            Some(item) if item.name() == "flow" => {
+                if let Some(operation) = items.iter().find(|item| item.name() == "op") {
+                    let help = "put its steps into `flow`, or name operations in `mix` or `sequence`";
+                    self.error(operation.error("`op` stands beside `flow`, which has no place for it"), help);
+                }
+                operations = self.flow(item);
+                Some(Mix::Sequence((0..operations.len()).collect())).filter(|_| !operations.is_empty())
+            }
+            Some(item) if item.name() == "sequence" => self.sequence(item, &operations),
+            Some(item) => self.mix(item, &operations),
+            None if operations.len() == 1 => Some(Mix::Flat(vec![1.0])),
+            None => {
+                self.missing(
+                    "nothing says which operation follows",
+                    "write `mix { home 60; search 40 }`, `sequence home search`, or `flow { get \"/\" }`",
+                );
+                None
+            }
+        };
+        // A share that is missing may be what a mistake has cost.
+        if let (Some(mix), Some(way)) = (&mix, way)
+            && !self.had_mistakes
+            && !self.has_errors()
+        {
+            self.warn_of_the_unused(mix, &operations, way);
+        }
+        (operations, mix)
+    }
+
+    fn warn_of_the_unused(&mut self, mix: &Mix, operations: &[Operation], way: &Item) {
+        for (operation, share) in operations.iter().zip(mix.shares(operations.len())) {
+            if share <= 0.0 {
+                let message = format!("no user ever comes to `{}`", operation.name);
+                let mut warning = Diagnostic::warning(message);
+                warning.span = way.error("").span;
+                self.diagnostics.push(warning.help("give it a share, or take it out"));
+            }
+        }
+    }
+
+    /// The place of an operation; says so where there is none.
+    fn known(
+        &mut self,
+        operations: &[Operation],
+        name: &str,
+        at: impl FnOnce(String) -> Diagnostic,
+    ) -> Option<usize> {
+        let place = operations.iter().position(|operation| operation.name == name);
+        if place.is_none() {
+            let near = nearest(name, operations.iter().map(|operation| operation.name.as_str()));
+            let help = match near {
+                Some(near) => format!("did you mean `{near}`?"),
+                None => format!("add `op {name} {{ get \"/\" }}`"),
+            };
+            self.error(at(format!("there is no operation `{name}`")), help);
+        }
+        place
+    }
+
+    fn sequence(&mut self, item: &Item, operations: &[Operation]) -> Option<Mix> {
+        let names = item.all_texts();
+        let places: Vec<Option<usize>> = names
+            .iter()
+            .enumerate()
+            .map(|(argument, name)| self.known(operations, name, |message| item.error_at(argument, message)))
+            .collect();
+        let places: Option<Vec<usize>> = places.into_iter().collect();
+        places.filter(|places| !places.is_empty()).map(Mix::Sequence)
+    }
+
+    fn mix(&mut self, item: &Item, operations: &[Operation]) -> Option<Mix> {
+        let start = item.text_of("start");
+        let start =
+            start.and_then(|name| self.known(operations, &name, |message| item.error_of("start", message)));
+        let rows: Vec<RowView<'_>> = item.rows().collect();
+        let Some(first) = rows.first() else {
+            if !item.has_faults() {
+                self.error(item.error("`mix` is empty"), "write `mix { home 60; search 40 }`");
+            }
+            return None;
+        };
+        let is_flat = first.numbers().next().is_some_and(|(name, ..)| name.is_none());
+        if is_flat { self.flat(&rows, operations) } else { self.matrix(&rows, start, operations) }
+    }
+
+    fn flat(&mut self, rows: &[RowView<'_>], operations: &[Operation]) -> Option<Mix> {
+        let mut shares = vec![0.0; operations.len()];
+        for row in rows {
+            let place = self.known(operations, row.name(), |message| row.error(None, message));
+            let mut numbers = row.numbers();
+            match (numbers.next(), numbers.next()) {
+                (Some((None, number, _)), None) => {
+                    if let Some(share) = place.and_then(|place| shares.get_mut(place)) {
+                        *share += number as f64;
+                    }
+                }
+                _ => {
+                    let message = format!("`{}` does not have one number, as the first row has", row.name());
+                    self.error(
+                        row.error(None, message),
+                        "a flat mix is written `mix { home 60; search 40 }`",
+                    );
+                }
+            }
+        }
+        let whole: f64 = shares.iter().sum();
+        (whole > 0.0).then(|| Mix::Flat(shares.iter().map(|share| share / whole).collect()))
+    }
+
+    fn matrix(
+        &mut self,
+        rows: &[RowView<'_>],
+        start: Option<usize>,
+        operations: &[Operation],
+    ) -> Option<Mix> {
+        let mut matrix: Vec<Option<Vec<f64>>> = vec![None; operations.len()];
+        let mut first = None;
+        for row in rows {
+            let place = self.known(operations, row.name(), |message| row.error(None, message));
+            first = first.or(place);
+            let mut shares = vec![0.0; operations.len()];
+            let mut whole = 0;
+            for (name, number, range) in row.numbers() {
+                let Some(name) = name else {
+                    self.nameless(row, range);
+                    continue;
+                };
+                whole += number;
+                let to = self.known(operations, name, |message| row.error(Some(range), message));
+                if let Some(share) = to.and_then(|to| shares.get_mut(to)) {
+                    *share += number as f64 / 100.0;
+                }
+            }
+            if whole != 100 && !self.had_mistakes {
+                let message = format!("the row of `{}` adds up to {whole}, not 100", row.name());
+                self.error(
+                    row.error(None, message),
+                    "each number is the share of cases in which that operation follows",
+                );
+            }
+            let Some(place) = place.and_then(|place| matrix.get_mut(place)) else { continue };
+            if place.replace(shares).is_some() {
+                let message = format!("`{}` has a row already", row.name());
+                self.error(row.error(None, message), "keep one of the two");
+            }
+        }
+        let start = start.or(first)?;
+        let mut rows = Vec::new();
+        for (operation, row) in operations.iter().zip(matrix) {
+            rows.push(row.unwrap_or_else(|| {
+                self.missing(
+                    &format!("`op {}` has no row in `mix`", operation.name),
+                    "say in `mix` what follows it: each operation has a row that adds up to 100",
+                );
+                vec![0.0; operations.len()]
+            }));
+        }
+        Some(Mix::Matrix { start, rows })
+    }
+
+    fn nameless(&mut self, row: &RowView<'_>, range: Range<usize>) {
+        let message = format!("a number in the row of `{}` has no name", row.name());
+        self.error(row.error(Some(range), message), "write `home search=60 login=40`");
+    }
+}

@@ -1,0 +1,229 @@
+//! Operations, their steps, and what is in them.
+
+use super::{
+    Body, Clock, Expect, Operation, Part, Pick, Reader, RegexBuilder, Selector, Step, Take, TakeFrom, Upload,
+};
+use crate::scenario::html::TEXT;
+use std::time::Duration;
+use tidegate_config::language::Item;
+
+/// The percentiles that have a property.
+const RANKS: [(&str, f64); 3] = [("p90", 90.0), ("p95", 95.0), ("p99", 99.0)];
+
+/// Names of directives that are steps.
+const METHODS: [(&str, &str); 6] = [
+    ("get", "GET"),
+    ("head", "HEAD"),
+    ("post", "POST"),
+    ("put", "PUT"),
+    ("patch", "PATCH"),
+    ("delete", "DELETE"),
+];
+
+impl Reader {
+    pub(super) fn operation(&mut self, item: &Item) -> Option<Operation> {
+        let name = item.text(0)?;
+        let clock = self.clock(item.block(), false);
+        let steps: Vec<Step> = item.block().iter().filter_map(|step| self.step(step)).collect();
+        if steps.is_empty() && !self.had_mistakes {
+            self.error(item.error(format!("`op {name}` does nothing")), "add a step: `get \"/\"`");
+        }
+        Some(self.timed(item, name, clock, steps))
+    }
+
+    fn timed(&mut self, item: &Item, name: String, clock: Option<Clock>, steps: Vec<Step>) -> Operation {
+        let targets = RANKS.iter().filter_map(|(name, rank)| Some((*rank, item.duration_of(name)?)));
+        let min_cycle = item.duration_of("min-cycle").unwrap_or(Duration::ZERO);
+        Operation { name, steps, clock, min_cycle, targets: targets.collect() }
+    }
+
+    /// Each step an operation of its own, called by method and path.
+    pub(super) fn flow(&mut self, item: &Item) -> Vec<Operation> {
+        let mut operations: Vec<Operation> = Vec::new();
+        for written in item.block() {
+            let Some(step) = self.step(written) else { continue };
+            let path = written.text(0).unwrap_or_default();
+            let name = format!("{} {path}", written.name());
+            let same = operations.iter().filter(|known| known.name.starts_with(&name)).count();
+            let name = if same == 0 { name } else { format!("{name} ({})", same + 1) };
+            operations.push(self.timed(written, name, None, vec![step]));
+        }
+        if operations.is_empty() && !self.had_mistakes {
+            self.error(item.error("`flow` does nothing"), "add a step: `get \"/\"`");
+        }
+        operations
+    }
+
+    /// `None` for what is no step.
+    fn step(&mut self, item: &Item) -> Option<Step> {
+        let (_, method) = METHODS.iter().find(|(name, _)| *name == item.name())?;
+        let path = item.text(0).unwrap_or_default();
+        if !path.starts_with(['/', '{']) && !path.contains("://") && !item.has_faults() {
+            self.error(
+                item.error_at(0, format!("`{}`: `{path}` is no path", item.name())),
+                "write `/path`, `{variable}` where one holds a path, or a URL of the target",
+            );
+        }
+        let mut step = Step {
+            method: (*method).to_owned(),
+            path: self.template(item, Ok(0), &path),
+            fields: Vec::new(),
+            body: Body::None,
+            expect: Expect::default(),
+            takes: Vec::new(),
+            assets: false,
+            is_cached: false,
+        };
+        for child in item.block() {
+            self.part_of_step(child, &mut step);
+        }
+        self.body(item, &mut step);
+        Some(step)
+    }
+
+    fn part_of_step(&mut self, item: &Item, step: &mut Step) {
+        match item.name() {
+            "assets" => step.assets = true,
+            "cached" => step.is_cached = true,
+            "take" => step.takes.extend(self.take(item)),
+            "expect" => self.expect(item, &mut step.expect),
+            "header" => {
+                if let (Some(name), Some(value)) = (item.text(0), item.text(1)) {
+                    if ["host", "content-length", "transfer-encoding", "connection", "cookie"]
+                        .iter()
+                        .any(|framing| name.eq_ignore_ascii_case(framing))
+                    {
+                        let message = format!("`header`: {name} is set by the user's browser");
+                        self.error(item.error_at(0, message), "take it out");
+                    }
+                    let value = self.template(item, Ok(1), &value);
+                    step.fields.push((name, value));
+                }
+            }
+            "part" => {
+                if let (Some(name), Some(value)) = (item.text(0), item.text(1)) {
+                    let part = Part::Field(name, self.template(item, Ok(1), &value));
+                    add_part(&mut step.body, part);
+                }
+            }
+            "upload" => {
+                let Some(name) = item.text(0) else { return };
+                let size = item.number_of("size").unwrap_or(0);
+                let upload = Upload {
+                    name,
+                    file_name: item.text_of("file").unwrap_or_default(),
+                    media_type: item.text_of("type").unwrap_or_default(),
+                    content: self.made_up(usize::try_from(size).unwrap_or(0)),
+                };
+                add_part(&mut step.body, Part::File(upload));
+            }
+            _ => {}
+        }
+    }
+
+    fn body(&mut self, item: &Item, step: &mut Step) {
+        let (form, text) = (item.text_of("form"), item.text_of("body"));
+        let has_parts = matches!(step.body, Body::Parts(_));
+        let ways = u8::from(form.is_some()) + u8::from(text.is_some()) + u8::from(has_parts);
+        if ways > 1 {
+            let message = format!("`{}` has its content in two ways", item.name());
+            self.error(item.error(message), "keep one of `form=`, `body=`, and `part` with `upload`");
+        }
+        if has_parts && matches!(step.method.as_str(), "GET" | "HEAD") {
+            let message = format!("`{}` carries no content", item.name());
+            self.error(item.error(message), "use `post`");
+        }
+        if let Some(form) = form {
+            step.body = Body::Form(self.template(item, Err("form"), &form));
+        } else if let Some(text) = text {
+            step.body = Body::Text(self.template(item, Err("body"), &text));
+            let media_type = item.text_of("type").unwrap_or_else(|| "text/plain".to_owned());
+            let media_type = self.template(item, Err("type"), &media_type);
+            step.fields.push(("Content-Type".to_owned(), media_type));
+        }
+    }
+
+    fn take(&mut self, item: &Item) -> Option<Take> {
+        let name = item.text(0)?;
+        let variable = self.place(&name)?;
+        let ways = ["css", "regex", "json", "header"].map(|way| (way, item.text_of(way)));
+        let mut ways = ways.into_iter().filter_map(|(way, text)| Some((way, text?)));
+        let (first, second) = (ways.next(), ways.next());
+        let (Some((way, text)), None) = (first, second) else {
+            if !item.has_faults() {
+                let message = format!("`take {name}` does not say in one way where the value is");
+                self.error(
+                    item.error(message),
+                    "one of `css=`, `regex=`, `json=` and `header=` stands there",
+                );
+            }
+            return None;
+        };
+        let from = match way {
+            "css" => match Selector::parse(&text) {
+                Ok(selector) => {
+                    let attribute = item.text_of("attribute").unwrap_or_else(|| TEXT.to_owned());
+                    TakeFrom::Css(selector, attribute.to_ascii_lowercase())
+                }
+                Err(fault) => return self.bad_take(item, way, &fault, "write `css=\"a.event\"`"),
+            },
+            "regex" => match RegexBuilder::new(&text).size_limit(1 << 20).build() {
+                Ok(regex) => TakeFrom::Regex(regex),
+                Err(fault) => {
+                    let fault = fault.to_string();
+                    let last =
+                        fault.lines().last().unwrap_or_default().trim_start_matches("error: ").to_owned();
+                    return self.bad_take(item, way, &last, "write a raw string, `regex=#\"id=(\\d+)\"#`");
+                }
+            },
+            "json" if !text.is_empty() && !text.starts_with('/') => {
+                let help = "a place in JSON begins with `/`: `/items/0/id`";
+                return self.bad_take(item, way, &format!("`{text}` is no JSON pointer"), help);
+            }
+            "json" => TakeFrom::Json(text),
+            _ => TakeFrom::Header(text.to_ascii_lowercase()),
+        };
+        let pick = match item.text_of("pick").as_deref() {
+            Some("first") => Pick::First,
+            Some("last") => Pick::Last,
+            _ => Pick::Random,
+        };
+        Some(Take { variable, from, pick, is_optional: item.text(1).is_some() })
+    }
+
+    fn bad_take(&mut self, item: &Item, property: &str, fault: &str, help: &str) -> Option<Take> {
+        self.error(item.error_of(property, format!("`take`: {fault}")), help);
+        None
+    }
+
+    fn expect(&mut self, item: &Item, expect: &mut Expect) {
+        if let Some(statuses) = item.text_of("status").and_then(|text| Expect::statuses(&text)) {
+            expect.statuses.extend(statuses);
+        }
+        if let Some(text) = item.text_of("contains") {
+            expect.contains.push(self.template(item, Err("contains"), &text));
+        }
+        if let Some(text) = item.text_of("header") {
+            match text.split_once(':') {
+                Some((name, value)) if !name.trim().is_empty() => {
+                    let value = self.template(item, Err("header"), value.trim());
+                    expect.fields.push((name.trim().to_ascii_lowercase(), value));
+                }
+                _ => {
+                    let message = format!("`expect`: `{text}` is no field");
+                    self.error(
+                        item.error_of("header", message),
+                        "write `header=\"Name: part of its value\"`",
+                    );
+                }
+            }
+        }
+    }
+}
+
+fn add_part(body: &mut Body, part: Part) {
+    match body {
+        Body::Parts(parts) => parts.push(part),
+        _ => *body = Body::Parts(vec![part]),
+    }
+}

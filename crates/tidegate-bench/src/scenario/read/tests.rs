@@ -1,0 +1,131 @@
+//! What files of scenarios come to, and what is said of those with mistakes.
+
+use super::*;
+use crate::scenario::{Clock, estimate};
+use std::collections::BTreeMap;
+
+const EVENTS: &str = include_str!("../../../../../examples/bench/events.kdl");
+
+fn loaded(text: &str) -> Loaded {
+    load_text("s.kdl", text, Path::new("/nowhere"), &BTreeMap::new())
+}
+
+fn sound(text: &str) -> Scenario {
+    let loaded = loaded(text);
+    let rendered = loaded.render(false);
+    loaded.scenario.unwrap_or_else(|| panic!("{rendered}"))
+}
+
+#[test]
+fn the_mix_of_the_documents_comes_to_what_they_say() {
+    let scenario = sound(EVENTS);
+    assert_eq!((scenario.users.count, scenario.operations.len()), (2_250, 7));
+    let estimate = estimate(&scenario, 2);
+    let expected = [26.15, 10.22, 33.45, 24.68, 2.61, 0.84, 2.04];
+    for ((operation, share), expected) in scenario.operations.iter().zip(&estimate.shares).zip(expected) {
+        assert!((share * 100.0 - expected).abs() < 0.006, "{}: {share}", operation.name);
+    }
+    assert!((estimate.rate_of_user - 0.2014).abs() < 0.000_05, "{}", estimate.rate_of_user);
+    assert!((estimate.rate - 453.0).abs() < 0.5, "{}", estimate.rate);
+    let targets: Vec<u64> =
+        scenario.operations.iter().map(|operation| operation.targets[0].1.as_secs()).collect();
+    assert_eq!(targets, [1, 1, 2, 2, 2, 3, 4]);
+    assert!(estimate.screen(&scenario).contains("33.45 %"));
+}
+
+#[test]
+fn the_example_is_written_the_one_way() {
+    assert_eq!(tidegate_config::format(EVENTS).as_deref(), Ok(EVENTS));
+}
+
+#[test]
+fn five_mistakes_are_five_lines() {
+    let text = "target \"ftp://a/\"
+users 0 { steady \"1m\" }
+cycle exponential mean=\"5s\"
+mix start=home { home tgas=60 home=30; tags home=100 }
+op home p90=\"1s\" { gte \"/\" }
+op tags { get \"/tags/{tag}\" }
+";
+    let loaded = loaded(text);
+    let told: Vec<String> = loaded.diagnostics.iter().map(Diagnostic::in_a_line).collect();
+    let expected = [
+        ("s.kdl:1:8: ", "not an http URL"),
+        ("s.kdl:2:7: ", "`users`: 0 is out of bounds"),
+        ("s.kdl:4:23: ", "did you mean `tags`?"),
+        ("s.kdl:5:20: ", "did you mean `get`?"),
+        ("s.kdl:6:15: ", "`{tag}` is filled by nothing"),
+    ];
+    assert!(loaded.scenario.is_none());
+    for (place, part) in expected {
+        assert!(
+            told.iter().any(|line| line.starts_with(place) && line.contains(part)),
+            "{place}{part}: {told:#?}"
+        );
+    }
+    assert_eq!(told.len(), expected.len(), "{told:#?}");
+}
+
+#[test]
+fn what_does_not_fit_is_said() {
+    let with = |rest: &str| format!("target \"http://a\"; users 2 {{ steady \"1m\" }}; {rest}");
+    let op = "op a { get \"/\" }; op b { get \"/\" }";
+    let think = "think fixed \"1s\"";
+    let table = [
+        (String::new(), "no target is named"),
+        ("target \"http://a/b\"".to_owned(), "the path /b stands there"),
+        (with(op), "nothing says when operations start"),
+        (with(&format!("{think}; {op}")), "nothing says which operation follows"),
+        (with(&format!("{think}; {op}; mix {{ a a=50 b=40; b a=100 }}")), "adds up to 90, not 100"),
+        (with(&format!("{think}; {op}; mix {{ a b=100 }}")), "`op b` has no row"),
+        (with(&format!("{think}; {op}; mix {{ a 1; c 2 }}")), "there is no operation `c`"),
+        (with(&format!("{think}; {op}; mix {{ a 1; b 0 }}")), "no user ever comes to `b`"),
+        (with(&format!("{think}; {op}; mix {{ a 1; b a=1 }}")), "`b` does not have one number"),
+        (with(&format!("{think}; {op}; sequence a; mix {{ a 1 }}")), "`mix` stands beside `sequence`"),
+        (with(&format!("{think}; cycle fixed \"1s\"; {op}; sequence a b")), "`cycle` stands beside `think`"),
+        (
+            with(&format!("think uniform max=\"1s\" min=\"2s\"; {op}; sequence a b")),
+            "`think uniform` does not have",
+        ),
+        (with(&format!("{think}; op a {{ }}")), "`op a` does nothing"),
+        (with(&format!("{think}; op a {{ get \"x\" }}")), "`x` is no path"),
+        (with(&format!("{think}; flow {{ get \"/\" }}; {op}")), "`op` stands beside `flow`"),
+        (with(&format!("{think}; flow {{ get \"/\" {{ take x css=\"a > b\" }} }}")), "no simple selector"),
+        (with(&format!("{think}; flow {{ get \"/\" {{ take x regex=\"(\" }} }}")), "unclosed group"),
+        (with(&format!("{think}; flow {{ get \"/\" {{ take x json=\"a\" }} }}")), "no JSON pointer"),
+        (with(&format!("{think}; flow {{ get \"/\" {{ take x css=\"a\" json=\"/a\" }} }}")), "in one way"),
+        (with(&format!("{think}; flow {{ get \"/\" {{ expect status=\"2yy\" }} }}")), "`2yy` is no status"),
+        (
+            with(&format!("{think}; flow {{ get \"/\" {{ header \"Host\" \"x\" }} }}")),
+            "set by the user's browser",
+        ),
+        (with(&format!("{think}; flow {{ post \"/\" form=\"a=b\" body=\"c\" }}")), "in two ways"),
+        (with(&format!("{think}; data d; flow {{ get \"/\" }}")), "needs values or a file"),
+        (with(&format!("{think}; data d file=\"no.csv\"; flow {{ get \"/\" }}")), "cannot be read"),
+        (with(&format!("{think}; root \"/\"; flow {{ get \"/\" }}")), "unknown directive `root`"),
+    ];
+    for (text, part) in table {
+        let told = loaded(&text).render(false);
+        assert!(told.contains(part), "{text}\n{told}");
+        assert!(told.contains("help: "), "{text}\n{told}");
+    }
+}
+
+#[test]
+fn a_flow_is_a_sequence_of_operations() {
+    let scenario = sound(
+        "target \"https://shop.test\"; users 200 { ramp-up \"30s\"; steady \"5m\" }; think uniform min=\"2s\" max=\"8s\"
+        flow {
+            get \"/\" { assets; take item css=\"a.item\" attribute=href }
+            get \"{item}\" p95=\"300ms\" { expect status=200 }
+            post \"/cart\" form=\"id={item}\"
+            get \"/\"
+        }",
+    );
+    let names: Vec<&str> = scenario.operations.iter().map(|operation| operation.name.as_str()).collect();
+    assert_eq!(names, ["get /", "get {item}", "post /cart", "get / (2)"]);
+    assert_eq!(scenario.mix, crate::scenario::Mix::Sequence(vec![0, 1, 2, 3]));
+    assert_eq!(scenario.operations[1].targets, [(95.0, Duration::from_millis(300))]);
+    assert!(matches!(scenario.clock, Clock::Think(_)) && estimate(&scenario, 1).is_upper_bound);
+    assert_eq!(scenario.users.begins(100), Duration::from_secs(15));
+}

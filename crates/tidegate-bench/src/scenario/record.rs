@@ -1,0 +1,143 @@
+//! What a run of a scenario gives, by operation and second, before anything is concluded from it.
+//!
+//! Times are those of `crate::record`: histograms of one layout that add up exactly over workers and seconds. Measured is
+//! what is due in the steady time, whenever it ends.
+
+use crate::record::{Failure, Pairs, Times};
+use crate::run::{Ending, Interval};
+use serde::Serialize;
+
+/// An operation in one second, or over the whole of a run; all sums.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct Tally {
+    /// Ended, well or not.
+    pub ended: u64,
+    /// Ended well.
+    pub succeeded: u64,
+    /// From the intended start to the last byte of the last step, of those that ended well. Nanoseconds and counts.
+    pub response: Pairs,
+    /// Starts whose next start of the same user is known.
+    pub cycles: u64,
+    /// The sum of their cycle times by the clock, nanoseconds.
+    pub cycle_due: u64,
+    /// The same as they came out.
+    pub cycle_achieved: u64,
+}
+
+impl Tally {
+    /// Adds another.
+    pub fn add(&mut self, other: &Tally) {
+        self.ended += other.ended;
+        self.succeeded += other.succeeded;
+        self.response.extend(&other.response);
+        self.cycles += other.cycles;
+        self.cycle_due = self.cycle_due.saturating_add(other.cycle_due);
+        self.cycle_achieved = self.cycle_achieved.saturating_add(other.cycle_achieved);
+    }
+
+    /// Those that did not end well.
+    pub fn failed(&self) -> u64 {
+        self.ended - self.succeeded.min(self.ended)
+    }
+
+    /// The response times.
+    pub fn times(&self) -> Times {
+        let mut times = Times::default();
+        times.add(&self.response);
+        times
+    }
+}
+
+/// One second of a run, all workers together.
+#[derive(Debug, Clone, Default)]
+pub struct Second {
+    /// The requests of what is measured.
+    pub requests: Interval,
+    /// The operations of what is measured, in the order of the scenario.
+    pub operations: Vec<Tally>,
+    /// Operations that ended and are not measured.
+    pub others: u64,
+    /// Of those, the ones that failed.
+    pub others_failed: u64,
+    /// Users at its end.
+    pub users: u32,
+}
+
+/// An operation that failed, kept for the report.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct FailedOperation {
+    /// Seconds from the start of the run.
+    pub at: f64,
+    /// Of the scenario.
+    pub operation: String,
+    /// The number of the user.
+    pub user: u32,
+    /// Method and path of the request that failed it.
+    pub request: String,
+    /// What happened.
+    pub failure: Failure,
+    /// In words: what was expected and what came.
+    pub reason: String,
+    /// The beginning of the answer, escaped, where there was one.
+    pub answer: Option<String>,
+}
+
+/// So many failed operations are kept of each operation, the first of the run.
+pub const FAILED_KEPT: usize = 3;
+
+/// What a run gave.
+#[derive(Debug, Clone)]
+pub struct Outcome {
+    /// Wall-clock seconds since 1970 of the start.
+    pub started: f64,
+    /// In order, from the start of the run.
+    pub seconds: Vec<Second>,
+    /// The first that failed, in order.
+    pub failed: Vec<FailedOperation>,
+    /// How it ended.
+    pub ending: Ending,
+    /// Faults of the generator itself.
+    pub faults: Vec<String>,
+    /// Operations that were due in the steady time and never started.
+    pub unsent: u64,
+    /// Of the steady time, as much as there was, seconds.
+    pub measured: f64,
+    /// The most bytes that this process held resident.
+    pub memory: u64,
+    /// Workers.
+    pub threads: u32,
+    /// Version, cipher suite and key exchange, where TLS was spoken.
+    pub tls: Option<String>,
+}
+
+impl Outcome {
+    /// Each operation over the steady time.
+    pub fn operations(&self, count: usize) -> Vec<Tally> {
+        let mut all = vec![Tally::default(); count];
+        for second in &self.seconds {
+            for (whole, part) in all.iter_mut().zip(&second.operations) {
+                whole.add(part);
+            }
+        }
+        all
+    }
+
+    /// The measured requests as an outcome of part one: counts and times, processors of the generator.
+    pub fn requests(&self) -> crate::run::Outcome {
+        crate::run::Outcome {
+            started: self.started,
+            interval: 1_000_000_000,
+            intervals: self.seconds.iter().map(|second| second.requests.clone()).collect(),
+            warmup_requests: 0,
+            elapsed: (self.measured * 1e9) as u64,
+            ending: self.ending,
+            digests: Default::default(),
+            failed: Vec::new(),
+            faults: self.faults.clone(),
+            processes: 1,
+            threads: self.threads,
+            memory: self.memory,
+            tls: self.tls.clone(),
+        }
+    }
+}

@@ -1,0 +1,336 @@
+//! What a run of a scenario gave, shown: on a terminal and as JSON, all of one [`Report`]; and as a folder, of which `crate::runs` makes
+//! pages.
+
+mod folder;
+
+pub use folder::{begin, finish};
+
+use super::record::{Outcome, Tally};
+use super::verdict::{allowed_points, failures, judge};
+use super::{Estimate, Scenario, estimate};
+use crate::host::Host;
+use crate::quantity::{show_bytes, show_duration};
+use crate::record::Times;
+use crate::report::{About, PERCENTILES, show_judgement, table};
+use crate::run::Totals;
+use crate::verdict::Judgement;
+use serde_json::{Map, Value, json};
+use std::fmt::Write as _;
+
+/// A run with all that is concluded from it.
+#[derive(Debug, Clone)]
+pub struct Report {
+    /// What was to be done.
+    pub scenario: Scenario,
+    /// What that comes to.
+    pub estimate: Estimate,
+    /// The records.
+    pub outcome: Outcome,
+    /// Each operation over the steady time.
+    pub operations: Vec<Tally>,
+    /// The requests of the steady time.
+    pub totals: Totals,
+    /// What they prove.
+    pub judgement: Judgement,
+    /// The machine during the run.
+    pub host: Option<Host>,
+    /// Date, machine, versions and command.
+    pub about: About,
+    /// What its maker calls it.
+    pub label: Option<String>,
+}
+
+impl Report {
+    /// Adds up a run and judges it. The machine and what it was made with are for the caller to fill in.
+    pub fn new(scenario: Scenario, outcome: Outcome) -> Report {
+        let operations = outcome.operations(scenario.operations.len());
+        let totals = outcome.requests().totals();
+        let judgement = judge(&scenario, &outcome, &operations, &totals);
+        let estimate = estimate(&scenario, outcome.threads);
+        let about = About::default();
+        Report { scenario, estimate, outcome, operations, totals, judgement, host: None, about, label: None }
+    }
+
+    /// Operations of the steady time that ended, well or not.
+    pub fn ended(&self) -> u64 {
+        self.operations.iter().map(|tally| tally.ended).sum()
+    }
+
+    /// Operations a second of the steady time that ended well.
+    pub fn rate(&self) -> f64 {
+        let succeeded: u64 = self.operations.iter().map(|tally| tally.succeeded).sum();
+        if self.outcome.measured > 0.0 { succeeded as f64 / self.outcome.measured } else { 0.0 }
+    }
+
+    /// The mean cycle times of the steady time, by the clocks and as they came out, seconds.
+    pub fn cycles(&self) -> Option<(f64, f64)> {
+        let (count, due, achieved) =
+            self.operations.iter().fold((0, 0, 0), |(count, due, achieved), tally| {
+                (count + tally.cycles, due + tally.cycle_due, achieved + tally.cycle_achieved)
+            });
+        (count > 0).then(|| (due as f64 / count as f64 / 1e9, achieved as f64 / count as f64 / 1e9))
+    }
+
+    /// In one line: how the load was made.
+    pub fn load(&self) -> String {
+        load(&self.scenario)
+    }
+
+    /// Names and values of what is told of the whole run.
+    fn figures(&self) -> Vec<(&'static str, String)> {
+        let counts = &self.totals.counts;
+        let requests = self.outcome.requests();
+        let ended = self.ended();
+        let failed: u64 = self.operations.iter().map(Tally::failed).sum();
+        let mut figures = vec![
+            (
+                "Operations per second",
+                format!("{:.2} (the clocks say {:.2})", self.rate(), self.estimate.rate),
+            ),
+            (
+                "Measured",
+                format!("{:.1} s, {ended} operations, {failed} of them failed", self.outcome.measured),
+            ),
+        ];
+        if let Some((due, achieved)) = self.cycles() {
+            figures.push(("Mean cycle", format!("{achieved:.3} s, where {due:.3} s were drawn")));
+        }
+        let kinds = failures(&self.totals);
+        let kinds = if kinds.is_empty() { String::new() } else { format!(" ({})", kinds.join(", ")) };
+        let seconds = self.outcome.measured.max(1e-9);
+        figures
+            .push(("Requests", format!("{} answered, {} failed{kinds}", counts.answered, counts.failed())));
+        figures.push((
+            "Transfer",
+            format!(
+                "{}/s received, {}/s sent",
+                show_bytes(counts.bytes as f64 / seconds),
+                show_bytes(counts.bytes_sent as f64 / seconds)
+            ),
+        ));
+        let statuses = counts.statuses.iter().map(|(status, count)| format!("{status}: {count}"));
+        figures.push(("Statuses", statuses.collect::<Vec<_>>().join(", ")));
+        let most = requests.intervals.iter().map(|interval| interval.open).max().unwrap_or(0);
+        figures.push(("Connections", format!("{} opened, {most} open at most", counts.connects)));
+        if let Some(spoken) = &self.outcome.tls {
+            figures.push(("TLS", spoken.clone()));
+        }
+        figures.push((
+            "Generator",
+            format!(
+                "{:.0} % of a processor in the busiest thread, {:.2} µs per request, {} of memory, late by {} at p99",
+                requests.busiest_worker() * 100.0,
+                requests.cpu() * 1e6 / (counts.answered + counts.warmup).max(1) as f64,
+                show_bytes(self.outcome.memory as f64),
+                show_duration(self.totals.lateness.percentile(99.0))
+            ),
+        ));
+        if let Some(host) = &self.host {
+            let server =
+                host.server_cpu().map(|cpu| format!(", {cpu:.2} of them by the server")).unwrap_or_default();
+            let (busy, queue) = (host.busy() * 100.0, host.run_queue());
+            let (again, drops) = (host.retransmits(), host.listen_drops());
+            let text = format!(
+                "processors {busy:.0} % busy{server}, run queue {queue}, {again} segments sent again, {drops} listen drops"
+            );
+            figures.push(("This host", text));
+        }
+        figures
+    }
+
+    /// The table of operations, a row of headings first.
+    fn rows(&self) -> Vec<Vec<String>> {
+        let head = [
+            "operation",
+            "count",
+            "failed",
+            "share",
+            "due",
+            "mean",
+            "p50",
+            "p90",
+            "p99",
+            "longest",
+            "target",
+        ];
+        let mut rows = vec![head.map(str::to_owned).to_vec()];
+        let whole = self.ended().max(1);
+        for (number, (operation, tally)) in self.scenario.operations.iter().zip(&self.operations).enumerate()
+        {
+            let times = tally.times();
+            let due = self.estimate.shares.get(number).copied().unwrap_or(0.0);
+            let targets = operation.targets.iter().map(|(rank, limit)| {
+                let is_met = times.percentile(*rank) <= *limit;
+                let word = if times.count() == 0 {
+                    "unknown"
+                } else if is_met {
+                    "met"
+                } else {
+                    "missed"
+                };
+                format!("p{rank} {} {word}", show_duration(*limit))
+            });
+            let show = |time| if times.count() == 0 { "-".to_owned() } else { show_duration(time) };
+            rows.push(vec![
+                operation.name.clone(),
+                tally.ended.to_string(),
+                tally.failed().to_string(),
+                format!("{:.2} %", tally.ended as f64 * 100.0 / whole as f64),
+                format!("{:.2} %", due * 100.0),
+                show(times.mean()),
+                show(times.percentile(50.0)),
+                show(times.percentile(90.0)),
+                show(times.percentile(99.0)),
+                show(times.max()),
+                targets.collect::<Vec<_>>().join(", "),
+            ]);
+        }
+        rows
+    }
+}
+
+/// A report as text, for a terminal.
+pub fn screen(report: &Report) -> String {
+    let mut out = String::new();
+    let mut line = |name: &str, value: &str| {
+        let _ = writeln!(out, "{name:<24}{value}");
+    };
+    line("Scenario", &report.scenario.name);
+    line("Target", &report.scenario.target.to_string());
+    line("Load", &report.load());
+    line("Command", &report.about.command);
+    line("On", &report.about.sentence());
+    for (name, value) in report.figures() {
+        line(name, &value);
+    }
+    out.push('\n');
+    out.push_str(&table(&report.rows()));
+    out.push('\n');
+    for failed in &report.outcome.failed {
+        let (at, operation, user, request) = (failed.at, &failed.operation, failed.user, &failed.request);
+        let _ = writeln!(out, "{at:.3} s  {operation} of user {user}  {request}: {}", failed.reason);
+        if let Some(answer) = failed.answer.as_ref().filter(|answer| !answer.is_empty()) {
+            let _ = writeln!(out, "           {}", answer.get(..160).unwrap_or(answer));
+        }
+    }
+    if !report.outcome.failed.is_empty() {
+        out.push('\n');
+    }
+    out.push_str(&show_judgement(&report.judgement));
+    out
+}
+
+/// The report as one JSON object. Times in seconds, shares 0 to 1, rates a second.
+pub fn summary(report: &Report) -> Value {
+    let whole = report.ended().max(1);
+    let operations = report.scenario.operations.iter().zip(&report.operations).enumerate();
+    let operations = operations.map(|(number, (operation, tally))| {
+        let due = report.estimate.shares.get(number).copied().unwrap_or(0.0);
+        let targets: Map<String, Value> = operation
+            .targets
+            .iter()
+            .map(|(rank, limit)| (format!("p{rank}"), json!(limit.as_secs_f64())))
+            .collect();
+        json!({
+            "name": operation.name,
+            "ended": tally.ended,
+            "succeeded": tally.succeeded,
+            "failed": tally.failed(),
+            "share": tally.ended as f64 / whole as f64,
+            "share_due": due,
+            "share_allowed_points": allowed_points(due, whole),
+            "rate": tally.succeeded as f64 / report.outcome.measured.max(1e-9),
+            "response": times(&tally.times()),
+            "targets": targets,
+        })
+    });
+    let cycles = report.cycles();
+    let counts = &report.totals.counts;
+    let requests = report.outcome.requests();
+    let mut all = Tally::default();
+    report.operations.iter().for_each(|tally| all.add(tally));
+    let mut object = json!({
+        "verdict": report.judgement.verdict,
+        "reasons": report.judgement.reasons,
+        "notes": report.judgement.notes,
+        "seconds": report.outcome.measured,
+        "rate": report.rate(),
+        "rate_due": report.estimate.rate,
+        "cycle": cycles.map(|(_, achieved)| achieved),
+        "cycle_due": cycles.map(|(due, _)| due),
+        "response": times(&all.times()),
+        "operations": operations.collect::<Vec<_>>(),
+        "failed_operations": report.outcome.failed,
+        "unsent": report.outcome.unsent,
+        "requests": {
+            "answered": counts.answered,
+            "failed": counts.failed(),
+            "errors": counts.failures,
+            "statuses": counts.statuses,
+            "bytes": counts.bytes,
+            "bytes_sent": counts.bytes_sent,
+            "connects": counts.connects,
+            "response": times(&report.totals.response),
+            "wait": times(&report.totals.wait),
+            "connect": times(&report.totals.connect),
+        },
+        "generator": {
+            "threads": report.outcome.threads,
+            "cpu_seconds": requests.cpu(),
+            "busiest": requests.busiest_worker(),
+            "memory": report.outcome.memory,
+            "lateness": times(&report.totals.lateness),
+        },
+        "tls": report.outcome.tls,
+        "host": report.host,
+    });
+    if let (Value::Object(object), Value::Object(begun)) =
+        (&mut object, begun(&report.scenario, &report.about, report.label.as_deref()))
+    {
+        object.extend(begun);
+    }
+    object
+}
+
+/// What a summary says that is known before the run.
+fn begun(scenario: &Scenario, about: &About, label: Option<&str>) -> Value {
+    let users = &scenario.users;
+    json!({
+        "scenario": scenario.name,
+        "label": label,
+        "target": scenario.target.to_string(),
+        "load": load(scenario),
+        "users": users.count,
+        "phases": {
+            "ramp_up": users.ramp_up.as_secs_f64(),
+            "steady": users.steady.as_secs_f64(),
+            "ramp_down": users.ramp_down.as_secs_f64(),
+        },
+        "about": about,
+    })
+}
+
+/// In one line: how the load is made.
+fn load(scenario: &Scenario) -> String {
+    let users = &scenario.users;
+    format!(
+        "{} users, {} mix, {}; ramp-up {}, steady {}, ramp-down {}",
+        users.count,
+        scenario.mix.kind(),
+        scenario.clock.sentence(),
+        show_duration(users.ramp_up),
+        show_duration(users.steady),
+        show_duration(users.ramp_down)
+    )
+}
+
+fn times(times: &Times) -> Value {
+    let mut object = Map::new();
+    object.insert("count".into(), json!(times.count()));
+    object.insert("mean".into(), json!(times.mean().as_secs_f64()));
+    object.insert("max".into(), json!(times.max().as_secs_f64()));
+    for percent in PERCENTILES {
+        object.insert(format!("p{percent}"), json!(times.percentile(percent).as_secs_f64()));
+    }
+    Value::Object(object)
+}

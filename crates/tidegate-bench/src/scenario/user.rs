@@ -1,0 +1,258 @@
+//! A user: where it is in the scenario, what it holds, its cookies and its cache. A few hundred bytes; the engine has all of
+//! them in one vector and moves them on.
+
+use super::data::{DataSet, Draw};
+use super::record::FailedOperation;
+use super::{Scenario, Step, USER};
+use crate::random::Random;
+use std::collections::VecDeque;
+use tidegate_io::Key;
+
+/// Cookies of one user at most, and bytes of one: what browsers keep for one site.
+const COOKIES: usize = 50;
+const COOKIE_SIZE: usize = 4_096;
+
+/// Bytes that a variable holds at most.
+const VALUE_SIZE: usize = 16 << 10;
+
+/// A user of the scenario.
+pub(super) struct User {
+    /// From 0, among those of all workers.
+    pub number: u32,
+    pub random: Random,
+    /// The operation that is under way, or comes next.
+    pub operation: usize,
+    /// Where a fixed sequence is.
+    pub place: usize,
+    /// The step that is under way.
+    pub step: usize,
+    /// When the operation was or is meant to start, monotonic nanoseconds.
+    pub intended: u64,
+    /// When it started.
+    pub began: u64,
+    /// When the one before ended.
+    pub free_since: u64,
+    /// The operation before: its number, its start and the cycle time that was drawn for it, while it counts.
+    pub before: Option<(usize, u64, u64)>,
+    pub is_busy: bool,
+    /// It has started nothing and will not.
+    pub is_gone: bool,
+    /// Path and query of the page that is being loaded.
+    pub path: String,
+    pub redirects: u8,
+    /// Requests under way.
+    pub under_way: u32,
+    /// Resources of the page still to be asked for.
+    pub queue: VecDeque<u32>,
+    /// Why the operation under way has failed.
+    pub failure: Option<Box<FailedOperation>>,
+    pub connections: Vec<Key>,
+    pub cookies: Cookies,
+    pub cache: Cache,
+    values: Box<[Option<Box<str>>]>,
+    rows: Box<[u32]>,
+}
+
+impl User {
+    pub fn new(scenario: &Scenario, number: u32, seed: u64, begins: u64) -> User {
+        let mut random = Random::new(seed, u64::from(number) + 10_000);
+        let (operation, place) = scenario.mix.first(&mut random);
+        let mut values: Box<[Option<Box<str>>]> = vec![None; scenario.variables.len()].into();
+        if let Some(place) = scenario.variables.iter().position(|name| name == USER)
+            && let Some(value) = values.get_mut(place)
+        {
+            *value = Some(number.to_string().into());
+        }
+        let first_row = |set: &DataSet, random: &mut Random| match set.draw {
+            Draw::User => number % (set.rows.len().max(1) as u32),
+            _ => random.below(set.rows.len().max(1)) as u32,
+        };
+        let rows = scenario.data.iter().map(|set| first_row(set, &mut random)).collect();
+        let is_cold = random.unit() <= scenario.client.cold;
+        User {
+            number,
+            random,
+            operation,
+            place,
+            step: 0,
+            intended: begins,
+            began: 0,
+            free_since: begins,
+            before: None,
+            is_busy: false,
+            is_gone: false,
+            path: String::new(),
+            redirects: 0,
+            under_way: 0,
+            queue: VecDeque::new(),
+            failure: None,
+            connections: Vec::new(),
+            cookies: Cookies::default(),
+            cache: Cache { is_off: is_cold, held: Vec::new() },
+            values,
+            rows,
+        }
+    }
+
+    /// The step that it is at.
+    pub fn step_of<'s>(&self, scenario: &'s Scenario) -> Option<&'s Step> {
+        scenario.operations.get(self.operation)?.steps.get(self.step)
+    }
+
+    /// Draws new rows for the next operation.
+    pub fn draw_rows(&mut self, data: &[DataSet]) {
+        for (row, set) in self.rows.iter_mut().zip(data) {
+            let count = set.rows.len().max(1);
+            match set.draw {
+                Draw::Random => *row = self.random.below(count) as u32,
+                Draw::Sequence => *row = (*row + 1) % count as u32,
+                Draw::User => {}
+            }
+        }
+    }
+
+    /// What a variable holds.
+    pub fn value<'a>(&'a self, data: &'a [DataSet], variable: u16) -> Option<&'a str> {
+        let of_data = data.iter().zip(&self.rows).find_map(|(set, row)| set.value(variable, *row));
+        of_data.or_else(|| self.values.get(usize::from(variable))?.as_deref())
+    }
+
+    /// Holds a value; what is longer than 16 KiB is cut.
+    pub fn hold(&mut self, variable: u16, value: &str) {
+        let mut end = value.len().min(VALUE_SIZE);
+        while !value.is_char_boundary(end) {
+            end -= 1;
+        }
+        if let Some(place) = self.values.get_mut(usize::from(variable)) {
+            *place = Some(value.get(..end).unwrap_or_default().into());
+        }
+    }
+}
+
+/// The cookies of one user for the one site that there is (RFC 6265); domains and times are not looked at, but for the past.
+#[derive(Default)]
+pub(super) struct Cookies {
+    /// Name, value, path.
+    held: Vec<(Box<str>, Box<str>, Box<str>)>,
+}
+
+impl Cookies {
+    /// Takes a `Set-Cookie`.
+    pub fn set(&mut self, line: &str) {
+        let mut parts = line.split(';');
+        let Some((name, value)) = parts.next().and_then(|pair| pair.split_once('=')) else { return };
+        let (name, value) = (name.trim(), value.trim());
+        let (mut path, mut is_over) = ("/", false);
+        for attribute in parts {
+            let (key, value) = attribute.split_once('=').unwrap_or((attribute, ""));
+            let (key, value) = (key.trim(), value.trim());
+            if key.eq_ignore_ascii_case("path") && value.starts_with('/') {
+                path = value;
+            } else if key.eq_ignore_ascii_case("max-age") {
+                is_over |= value.parse::<i64>().is_ok_and(|seconds| seconds <= 0);
+            } else if key.eq_ignore_ascii_case("expires") {
+                // Applications take cookies back with a date of 1970 or so.
+                is_over |= value.contains("1970") || value.contains("-70 ");
+            }
+        }
+        let is_printable = |text: &str| text.bytes().all(|byte| (0x20..0x7f).contains(&byte) || byte >= 0x80);
+        if name.is_empty() || line.len() > COOKIE_SIZE || !is_printable(name) || !is_printable(value) {
+            return;
+        }
+        self.held.retain(|(known, _, of)| **known != *name || **of != *path);
+        if !is_over && self.held.len() < COOKIES {
+            self.held.push((name.into(), value.into(), path.into()));
+        }
+    }
+
+    /// Appends the field line of a request for `path`.
+    pub fn write(&self, out: &mut Vec<u8>, path: &str) {
+        let mut is_first = true;
+        for (name, value, of) in &self.held {
+            let is_below = path
+                .strip_prefix(&**of)
+                .is_some_and(|rest| of.ends_with('/') || rest.is_empty() || rest.starts_with(['/', '?']));
+            if !is_below {
+                continue;
+            }
+            out.extend_from_slice(if is_first { b"Cookie: " } else { b"; " });
+            out.extend_from_slice(name.as_bytes());
+            out.push(b'=');
+            out.extend_from_slice(value.as_bytes());
+            is_first = false;
+        }
+        if !is_first {
+            out.extend_from_slice(b"\r\n");
+        }
+    }
+}
+
+/// Which resources a user holds: a bit each.
+pub(super) struct Cache {
+    pub is_off: bool,
+    held: Vec<u64>,
+}
+
+impl Cache {
+    pub fn holds(&self, resource: u32) -> bool {
+        let word = self.held.get(resource as usize / 64).copied().unwrap_or(0);
+        word >> (resource % 64) & 1 == 1
+    }
+
+    pub fn hold(&mut self, resource: u32) {
+        if self.is_off {
+            return;
+        }
+        let word = resource as usize / 64;
+        if self.held.len() <= word {
+            self.held.resize(word + 1, 0);
+        }
+        if let Some(word) = self.held.get_mut(word) {
+            *word |= 1 << (resource % 64);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn line(cookies: &Cookies, path: &str) -> String {
+        let mut out = Vec::new();
+        cookies.write(&mut out, path);
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn cookies_are_set_replaced_and_taken_back() {
+        let mut cookies = Cookies::default();
+        for set in
+            ["a=1; Path=/; HttpOnly", "b=2; Path=/shop", "a=3", "c=x y", "d=4; Max-Age=0", "=5", "none"]
+        {
+            cookies.set(set);
+        }
+        assert_eq!(line(&cookies, "/"), "Cookie: a=3; c=x y\r\n");
+        assert_eq!(line(&cookies, "/shop/cart"), "Cookie: b=2; a=3; c=x y\r\n");
+        assert_eq!(line(&cookies, "/shopping"), "Cookie: a=3; c=x y\r\n");
+        cookies.set("a=; expires=Thu, 01 Jan 1970 00:00:00 GMT");
+        cookies.set("c=gone; Max-Age=-1");
+        assert_eq!(line(&cookies, "/"), "");
+        for number in 0..100 {
+            cookies.set(&format!("n{number}=1"));
+        }
+        assert_eq!(cookies.held.len(), COOKIES);
+        cookies.set("evil=1\r\nX: y");
+        assert!(!line(&cookies, "/").contains("evil"));
+    }
+
+    #[test]
+    fn a_cache_is_bits() {
+        let mut cache = Cache { is_off: false, held: Vec::new() };
+        cache.hold(3);
+        cache.hold(200);
+        assert!(cache.holds(3) && cache.holds(200) && !cache.holds(4) && !cache.holds(5_000));
+        let mut cold = Cache { is_off: true, held: Vec::new() };
+        cold.hold(3);
+        assert!(!cold.holds(3));
+    }
+}

@@ -1,0 +1,323 @@
+//! What a run of a scenario proves. INVALID: the load was not the one that the scenario names, so its figures are of another;
+//! FAIL: a target was missed, or the server failed; else PASS, or MEASURED where no target is named.
+
+use super::Scenario;
+use super::record::{Outcome, Tally};
+use crate::quantity::show_duration;
+use crate::record::Failure;
+use crate::run::{Ending, Totals};
+use crate::verdict::{Judgement, MOST_CPU, Verdict};
+use std::time::Duration;
+
+/// How far the share of an operation may be off, in points, however few there are.
+const MIX_POINTS: f64 = 2.0;
+
+/// How far the mean cycle time may be off.
+const CYCLE: f64 = 0.05;
+
+/// Where a percentile needs so many values beyond it to be judged, fewer prove nothing.
+const BEYOND: f64 = 10.0;
+
+/// The share of operations that must succeed.
+const LEAST_SUCCESS: f64 = 0.99;
+
+/// The generator may be late by this at p99, or by a twentieth of the strictest target.
+const MOST_LATENESS: Duration = Duration::from_millis(1);
+
+/// Late starts below this number prove nothing.
+const LATE_STARTS: f64 = 5.0;
+
+/// Judges a run.
+pub fn judge(scenario: &Scenario, outcome: &Outcome, operations: &[Tally], totals: &Totals) -> Judgement {
+    let mut missed = missed(scenario, outcome, operations);
+    let mut reasons = outcome.faults.clone();
+    let mut notes = Vec::new();
+    match outcome.ending {
+        // What is cut short has not the mix of the whole, and what died is told as that.
+        Ending::GaveUp => {}
+        Ending::Interrupted => notes.push("interrupted; these are the results up to there".to_owned()),
+        Ending::Done => reasons.extend(distrust_of_load(scenario, operations)),
+    }
+    reasons.extend(distrust_of_generator(outcome, totals));
+    let has_targets = scenario.operations.iter().any(|operation| !operation.targets.is_empty());
+    match lateness(scenario, totals) {
+        // Lateness counts as response time. Who meets the targets with it meets them without.
+        Some(late) if has_targets && missed.is_empty() => {
+            notes.push(format!("{late}; the targets are met all the same"))
+        }
+        Some(late) => reasons.push(format!("{late}; free its processors or use fewer users")),
+        None => {}
+    }
+    notes.extend(thin_percentiles(scenario, operations));
+    let others: u64 = outcome.seconds.iter().map(|second| second.others_failed).sum();
+    if others > 0 {
+        notes.push(format!("{others} operations outside of the steady time failed"));
+    }
+    let verdict = match (reasons.is_empty(), missed.is_empty()) {
+        (false, _) => Verdict::Invalid,
+        (true, false) => Verdict::Fail,
+        (true, true) if !has_targets || outcome.ending == Ending::Interrupted => Verdict::Measured,
+        (true, true) => Verdict::Pass,
+    };
+    reasons.append(&mut missed);
+    Judgement { verdict, reasons, notes }
+}
+
+/// What the server has missed.
+fn missed(scenario: &Scenario, outcome: &Outcome, operations: &[Tally]) -> Vec<String> {
+    let mut missed = Vec::new();
+    if outcome.ending == Ending::GaveUp {
+        let ran: u64 = outcome.seconds.iter().map(|second| second.requests.length).sum();
+        missed.push(format!(
+            "the target accepted no more connections, and the run was ended after {:.1} s; these are the results up to \
+             there",
+            ran as f64 / 1e9
+        ));
+    }
+    let (ended, failed) = operations
+        .iter()
+        .fold((0, 0), |(ended, failed), tally| (ended + tally.ended, failed + tally.failed()));
+    if failed as f64 > ended as f64 * (1.0 - LEAST_SUCCESS) {
+        missed.push(format!(
+            "{failed} of {ended} operations failed, and {:.0} % must succeed",
+            LEAST_SUCCESS * 100.0
+        ));
+    }
+    for (operation, tally) in scenario.operations.iter().zip(operations) {
+        let times = tally.times();
+        for (rank, limit) in &operation.targets {
+            let reached = times.percentile(*rank);
+            if times.count() > 0 && reached > *limit {
+                missed.push(format!(
+                    "{}: p{rank} is {}, over the target of {}",
+                    operation.name,
+                    show_duration(reached),
+                    show_duration(*limit)
+                ));
+            }
+        }
+    }
+    missed
+}
+
+/// Whether the load was that of the scenario: its mix and its cycles, and each operation there at all.
+fn distrust_of_load(scenario: &Scenario, operations: &[Tally]) -> Vec<String> {
+    let mut reasons = Vec::new();
+    let whole: u64 = operations.iter().map(|tally| tally.ended).sum();
+    if whole == 0 {
+        return vec!["no operation has ended in the steady time; make it longer".to_owned()];
+    }
+    let shares = scenario.mix.shares(scenario.operations.len());
+    for ((operation, tally), share) in scenario.operations.iter().zip(operations).zip(shares) {
+        let achieved = tally.ended as f64 / whole as f64;
+        let allowed = allowed_points(share, whole);
+        let off = (achieved - share) * 100.0;
+        if off.abs() > allowed {
+            reasons.push(format!(
+                "{} was {:.2} % of the operations, not {:.2} %: more than {allowed:.2} points off",
+                operation.name,
+                achieved * 100.0,
+                share * 100.0
+            ));
+        }
+        // Where so few were due that none is no wonder, it proves nothing.
+        if share * whole as f64 >= LATE_STARTS && tally.succeeded == 0 {
+            reasons.push(format!("{} has not succeeded once", operation.name));
+        }
+    }
+    let (count, due, achieved) = operations.iter().fold((0, 0, 0), |(count, due, achieved), tally| {
+        (count + tally.cycles, due + tally.cycle_due, achieved + tally.cycle_achieved)
+    });
+    if count > 0 {
+        let (due, achieved) = (due as f64 / count as f64, achieved as f64 / count as f64);
+        if (achieved / due.max(1.0) - 1.0).abs() > CYCLE && (achieved - due).abs() > 1e6 {
+            reasons.push(format!(
+                "the mean cycle was {}, not {}: more than {:.0} % off; users were held up by the server, so they asked \
+                 for less than the scenario says",
+                show_duration(Duration::from_nanos(achieved as u64)),
+                show_duration(Duration::from_nanos(due as u64)),
+                CYCLE * 100.0
+            ));
+        }
+    }
+    reasons
+}
+
+/// How far the share of an operation may be off in points: two, or three standard deviations of so many draws.
+pub fn allowed_points(share: f64, operations: u64) -> f64 {
+    let deviation = (share * (1.0 - share) / operations.max(1) as f64).sqrt();
+    MIX_POINTS.max(300.0 * deviation)
+}
+
+/// Whether the generator was behind the users' clocks.
+fn lateness(scenario: &Scenario, totals: &Totals) -> Option<String> {
+    let strictest =
+        scenario.operations.iter().flat_map(|operation| &operation.targets).map(|(_, time)| *time).min();
+    let bound = MOST_LATENESS.max(strictest.unwrap_or_else(|| totals.response.percentile(99.0)) / 20);
+    let late = totals.lateness.percentile(99.0);
+    let share_late = 100.0 - totals.lateness.share_within(bound);
+    let is_late = late > bound && totals.lateness.count() as f64 * share_late / 100.0 >= LATE_STARTS;
+    is_late.then(|| {
+        format!(
+            "the generator was late: p99 {} behind the users' clocks, {} is allowed",
+            show_duration(late),
+            show_duration(bound)
+        )
+    })
+}
+
+fn distrust_of_generator(outcome: &Outcome, totals: &Totals) -> Vec<String> {
+    let mut reasons = Vec::new();
+    let busiest = outcome.requests().busiest_worker();
+    if busiest > MOST_CPU {
+        reasons.push(format!(
+            "a worker of the generator used {:.0} % of its processor, and over {:.0} % it measures itself; use more \
+             --threads or fewer users",
+            busiest * 100.0,
+            MOST_CPU * 100.0
+        ));
+    }
+    let ours: u64 =
+        totals.counts.failures.iter().filter(|(failure, _)| failure.is_ours()).map(|(_, count)| count).sum();
+    if ours > 0 {
+        reasons.push(format!(
+            "{ours} requests failed for want of descriptors or ports of the generator; raise `ulimit -n`, use --source, \
+             or fewer `client connections`"
+        ));
+    }
+    let unsent = outcome.unsent;
+    let due: u64 = unsent + totals.counts.requests;
+    if unsent as f64 > due as f64 * (1.0 - LEAST_SUCCESS) && outcome.ending == Ending::Done {
+        reasons.push(format!("{unsent} operations were due in the steady time and never began"));
+    }
+    reasons
+}
+
+/// Percentiles that too few values stand behind.
+fn thin_percentiles(scenario: &Scenario, operations: &[Tally]) -> Option<String> {
+    let thin: Vec<String> = scenario
+        .operations
+        .iter()
+        .zip(operations)
+        .flat_map(|(operation, tally)| {
+            let count = tally.succeeded as f64;
+            let is_thin = move |rank: &f64| count * (1.0 - rank / 100.0) < BEYOND;
+            operation
+                .targets
+                .iter()
+                .filter(move |(rank, _)| is_thin(rank))
+                .map(|(rank, _)| format!("p{rank} of {}", operation.name))
+        })
+        .collect();
+    (!thin.is_empty()).then(|| {
+        format!(
+            "fewer than {BEYOND} operations lie beyond {}; a longer steady time tells more",
+            thin.join(", ")
+        )
+    })
+}
+
+/// A sentence for each kind of failed request.
+pub(super) fn failures(totals: &Totals) -> Vec<String> {
+    let sentence = |(failure, count): (&Failure, &u64)| format!("{count} {}", failure.sentence());
+    totals.counts.failures.iter().map(sentence).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scenario::load_text;
+    use std::collections::BTreeMap;
+    use std::path::Path;
+
+    const TEXT: &str = "target \"http://127.0.0.1:1\"; users 10 { steady \"1m\" }; cycle fixed \"1s\"
+        mix { a 50; b 50 }; op a p90=\"1s\" { get \"/a\" }; op b { get \"/b\" }";
+
+    fn scenario() -> Scenario {
+        load_text("test", TEXT, Path::new("."), &BTreeMap::new()).scenario.expect("it is sound")
+    }
+
+    fn tally(ended: u64, succeeded: u64, response: u64, cycle: u64) -> Tally {
+        Tally {
+            ended,
+            succeeded,
+            response: vec![(response, succeeded)],
+            cycles: ended,
+            cycle_due: ended * 1_000_000_000,
+            cycle_achieved: ended * cycle,
+        }
+    }
+
+    fn outcome(ending: Ending) -> Outcome {
+        Outcome {
+            started: 0.0,
+            seconds: Vec::new(),
+            failed: Vec::new(),
+            ending,
+            faults: Vec::new(),
+            unsent: 0,
+            measured: 60.0,
+            memory: 0,
+            threads: 1,
+            tls: None,
+        }
+    }
+
+    #[test]
+    fn verdicts() {
+        let (ms, s) = (1_000_000, 1_000_000_000);
+        let good = || tally(5_000, 5_000, 20 * ms, s);
+        let table = [
+            ("as planned", Ending::Done, good(), good(), Verdict::Pass, ""),
+            ("slow", Ending::Done, tally(5_000, 5_000, 2 * s, s), good(), Verdict::Fail, "a: p90 is 2.00 s"),
+            (
+                "failures",
+                Ending::Done,
+                tally(5_000, 4_000, ms, s),
+                good(),
+                Verdict::Fail,
+                "1000 of 10000 operations",
+            ),
+            ("mix", Ending::Done, tally(4_000, 4_000, ms, s), good(), Verdict::Invalid, "a was 44.44 %"),
+            (
+                "none",
+                Ending::Done,
+                tally(5_000, 0, ms, s),
+                good(),
+                Verdict::Invalid,
+                "a has not succeeded once",
+            ),
+            (
+                "cycle",
+                Ending::Done,
+                tally(5_000, 5_000, ms, 2 * s),
+                good(),
+                Verdict::Invalid,
+                "the mean cycle was",
+            ),
+            ("nothing", Ending::Done, Tally::default(), Tally::default(), Verdict::Invalid, "no operation"),
+            (
+                "died",
+                Ending::GaveUp,
+                tally(100, 0, ms, 9 * s),
+                tally(90, 90, ms, s),
+                Verdict::Fail,
+                "no more conn",
+            ),
+            ("interrupted", Ending::Interrupted, good(), tally(90, 90, ms, s), Verdict::Measured, ""),
+        ];
+        for (name, ending, a, b, verdict, part) in table {
+            let judgement = judge(&scenario(), &outcome(ending), &[a, b], &Totals::default());
+            assert_eq!(judgement.verdict, verdict, "{name}: {:?}", judgement.reasons);
+            let found = judgement.reasons.iter().any(|reason| reason.contains(part));
+            assert!(found || part.is_empty(), "{name}: {:?}", judgement.reasons);
+        }
+    }
+
+    #[test]
+    fn few_operations_may_be_further_off() {
+        assert_eq!(allowed_points(0.33, 1_000_000), 2.0);
+        assert!((allowed_points(0.33, 5_000) - 2.0).abs() < 0.01);
+        assert!((allowed_points(0.33, 500) - 6.31).abs() < 0.01);
+    }
+}

@@ -1,0 +1,204 @@
+//! `tidegate bench run`: users that walk through an application as a scenario file says.
+
+use super::super::{complain, print};
+use super::load::{Generator, TlsManner};
+use super::output::{RunOptions, about, about_now, interrupted, now, stop_on_signals};
+use super::runs::{Keeping, tell};
+use super::wrong;
+use anyhow::{Context, Result};
+use clap::Args;
+use std::io::IsTerminal;
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+use tidegate_bench::plan::Plan;
+use tidegate_bench::quantity;
+use tidegate_bench::request::{Description, Mix};
+use tidegate_bench::run::Ending;
+use tidegate_bench::runs::{Keep, row};
+use tidegate_bench::scenario::report::{self, Report};
+use tidegate_bench::scenario::{Scenario, estimate, load};
+use tidegate_config::{Diagnostic, ProcessEnvironment};
+
+/// Walks users through an application, as a scenario file says, and shows what they saw.
+///
+/// A scenario says how many users there are and when they come and go, what they do (operations of one or several requests,
+/// with forms, cookies, values taken from pages, and what a browser loads with a page), which operation follows which, and
+/// how long they wait. What is due in the steady time is measured; response times count from the intended start. The run
+/// is INVALID where the load was not that of the scenario: the mix off by more than 2 points (or 3σ), the mean cycle by
+/// more than 5 %, an operation without one success.
+///
+/// Each run is kept in a folder of its own below `./runs` (--runs-folder, $TIDEGATE_RUNS), one that is interrupted as well:
+/// `bench ls`, `show`, `diff`, `export` and `serve` read them.
+#[derive(Args)]
+#[command(after_long_help = "\
+Examples:
+  tidegate bench run shop.kdl                                   a run, on the screen
+  tidegate bench run shop.kdl --check                           all that is wrong with the file
+  tidegate bench run shop.kdl --plan                            shares, operations per second, memory, without a run
+  tidegate bench run shop.kdl --label '8 workers'               what tables and graphs call this run
+  tidegate bench run shop.kdl --out before                      into this folder, not into one of all runs
+  tidegate bench run shop.kdl --target http://127.0.0.1:8081    another server
+  tidegate bench run shop.kdl --users 500 --steady 5m           another load
+
+The language of scenarios: `tidegate docs scenarios`.
+
+Exit codes:
+  0   PASS: every target met; MEASURED: none was named
+  1   the load could not be put on, or the scenario has mistakes
+  2   the arguments are wrong
+  98  INVALID: the load was not that of the scenario, or the generator was at fault
+  99  FAIL: a target was missed, operations failed, or the target died
+  130 interrupted; what was measured is shown")]
+pub struct Arguments {
+    /// The scenario
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+    /// Only say what is wrong with the file
+    #[arg(long, conflicts_with = "plan")]
+    check: bool,
+    /// Only say what the scenario comes to
+    #[arg(long)]
+    plan: bool,
+    /// The server, in place of the scenario's
+    #[arg(long, value_name = "URL", value_parser = super::load::url)]
+    target: Option<String>,
+    /// Users, in place of the scenario's number
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    users: Option<u32>,
+    /// Time to measure, in place of the scenario's
+    #[arg(long, value_name = "TIME", value_parser = quantity::duration)]
+    steady: Option<Duration>,
+    /// For whatever is drawn at random
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+    #[command(flatten)]
+    keeping: Keeping,
+    /// One JSON object on standard output in place of the screen
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    conduct: RunOptions,
+    /// Threads [default: one per processor]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    threads: Option<u32>,
+    /// Local address to connect from; may be repeated, each gives 28,000 ports
+    #[arg(long = "source", value_name = "ADDRESS")]
+    sources: Vec<IpAddr>,
+    /// How long operations that are under way at the end are waited for
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = quantity::duration)]
+    grace: Duration,
+    /// End when nothing was answered for so long and connects failed
+    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = quantity::duration)]
+    give_up: Duration,
+    #[command(flatten)]
+    tls: TlsManner,
+}
+
+/// Runs it.
+pub fn run(arguments: &Arguments) -> Result<ExitCode> {
+    let file = &arguments.file;
+    let source = std::fs::read(file).with_context(|| format!("cannot read {}", file.display()))?;
+    let loaded = load(file, arguments.target.as_deref(), &ProcessEnvironment)
+        .with_context(|| format!("cannot read {}", file.display()))?;
+    if !loaded.diagnostics.is_empty() {
+        complain(&loaded.render(std::io::stderr().is_terminal()));
+    }
+    let Some(mut scenario) = loaded.scenario else {
+        let count = loaded.diagnostics.iter().filter(|found| found.is_error()).count();
+        let mistakes = if count == 1 { "1 mistake".to_owned() } else { format!("{count} mistakes") };
+        complain(&format!("\ntidegate bench: {} has {mistakes}; nothing was run\n", file.display()));
+        return Ok(ExitCode::from(1));
+    };
+    if arguments.check {
+        let warnings = loaded.diagnostics.iter().filter(|found: &&Diagnostic| !found.is_error()).count();
+        let word = if warnings == 0 { "in order" } else { "usable" };
+        return print(&format!("{} is {word}\n", file.display()));
+    }
+    scenario.users.count = arguments.users.unwrap_or(scenario.users.count);
+    scenario.users.steady = arguments.steady.unwrap_or(scenario.users.steady);
+    if scenario.users.begins(scenario.users.count - 1) > scenario.users.ramp_up {
+        return Err(wrong(
+            "the last of so many users would come after the ramp-up; lower --users, or `stagger`",
+        ));
+    }
+    let plan = prepare(arguments, &scenario)?;
+    if arguments.plan {
+        return print(&estimate(&scenario, plan.threads).screen(&scenario));
+    }
+    carry_out(arguments, scenario, &plan, &source)
+}
+
+/// How connections are made, and by how many threads.
+fn prepare(arguments: &Arguments, scenario: &Scenario) -> Result<Plan> {
+    let mix = Mix::build(&[Description::get(scenario.target.clone())], true, None)?;
+    let mut plan = Plan::new(mix);
+    let connections = estimate(scenario, 1).connections;
+    plan.connections = u32::try_from(connections).unwrap_or(u32::MAX);
+    plan.seed = arguments.seed;
+    plan.time = Some(scenario.users.whole());
+    let generator = Generator {
+        threads: arguments.threads,
+        processes: None,
+        sources: arguments.sources.clone(),
+        timeout: scenario.client.timeout,
+        grace: Some(arguments.grace),
+        give_up: arguments.give_up,
+        tls: arguments.tls.clone(),
+        part: None,
+    };
+    let processes = generator.apply(&mut plan)?;
+    if processes > 1 {
+        let (users, each) = (scenario.users.count, connections / u64::from(scenario.users.count.max(1)));
+        return Err(wrong(format!(
+            "{users} users with {each} connections each are more than one process may hold; raise `ulimit -n` above \
+             {}, or lower `client connections=`",
+            connections + 200
+        )));
+    }
+    plan.threads = arguments.threads.unwrap_or(plan.threads).clamp(1, scenario.users.count.max(1));
+    Ok(plan)
+}
+
+fn carry_out(arguments: &Arguments, scenario: Scenario, plan: &Plan, source: &[u8]) -> Result<ExitCode> {
+    let stop = stop_on_signals()?;
+    let (about_it, started) = (about_now(), now());
+    let mut keep = arguments.keeping.begin(source, &scenario, plan.threads, (&about_it, started))?;
+    let names: Vec<String> = scenario.operations.iter().map(|operation| operation.name.clone()).collect();
+    let done = arguments.conduct.run_scenario(&scenario, plan, &stop, |second| {
+        if let Some(keep) = &mut keep {
+            keep.add(&row(names.iter().map(String::as_str), second));
+        }
+    });
+    let (outcome, host) = match done {
+        Ok(done) => done,
+        Err(error) => {
+            // Nothing was run.
+            keep.into_iter().for_each(Keep::take_back);
+            return Err(error);
+        }
+    };
+    let is_interrupted = outcome.ending == Ending::Interrupted;
+    let mut report = Report::new(scenario, outcome);
+    report.host = host;
+    report.about = about(report.outcome.started);
+    report.label.clone_from(&arguments.keeping.label);
+    if arguments.json {
+        print(&format!("{}\n", report::summary(&report)))?;
+    } else {
+        print(&report::screen(&report))?;
+    }
+    if let Some(keep) = keep {
+        let folder = keep.folder().to_owned();
+        report::finish(keep, &report).context("cannot write the folder of the run")?;
+        tell(&folder, arguments.conduct.quiet);
+    }
+    let verdict = report.judgement.verdict;
+    if arguments.json {
+        for reason in &report.judgement.reasons {
+            complain(&format!("tidegate bench: {verdict}: {reason}\n"));
+        }
+    }
+    Ok(if is_interrupted { interrupted() } else { ExitCode::from(verdict.exit_code()) })
+}

@@ -1,0 +1,362 @@
+//! `tidegate bench run`: users of a scenario against Tidegate and against applications by script.
+
+use super::peers::{BINARY, Folder, bench, command};
+use rustix::process::{Pid, Signal, kill_process};
+use std::collections::HashMap;
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex};
+use tidegate_testkit::{InTime, wait_for};
+
+/// A request as the application got it.
+#[derive(Debug, Clone)]
+pub struct Asked {
+    pub line: String,
+    fields: HashMap<String, String>,
+    body: Vec<u8>,
+}
+
+/// What the application answers: status and reason, field lines, body.
+pub type Reply = (&'static str, String, String);
+
+/// An application by script, and all that it was asked.
+pub struct Application {
+    pub url: String,
+    asked: Arc<Mutex<Vec<Asked>>>,
+}
+
+impl Application {
+    pub fn new(reply: impl Fn(&Asked) -> Reply + Send + Sync + 'static) -> Application {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let asked = Arc::new(Mutex::new(Vec::new()));
+        let (seen, reply) = (asked.clone(), Arc::new(reply));
+        std::thread::spawn(move || {
+            for stream in listener.incoming().map_while(Result::ok) {
+                let (seen, reply) = (seen.clone(), reply.clone());
+                std::thread::spawn(move || serve(stream, &seen, &*reply));
+            }
+        });
+        Application { url, asked }
+    }
+
+    fn asked(&self) -> Vec<Asked> {
+        self.asked.lock().unwrap().clone()
+    }
+}
+
+fn serve(stream: TcpStream, seen: &Mutex<Vec<Asked>>, reply: &dyn Fn(&Asked) -> Reply) {
+    let mut reader = BufReader::new(stream.try_clone().unwrap());
+    let mut stream = stream;
+    loop {
+        let mut line = String::new();
+        if reader.read_line(&mut line).unwrap_or(0) == 0 {
+            return;
+        }
+        let mut fields = HashMap::new();
+        loop {
+            let mut field = String::new();
+            if reader.read_line(&mut field).unwrap_or(0) <= 2 {
+                break;
+            }
+            let (name, value) = field.trim_end().split_once(": ").unwrap_or((field.trim_end(), ""));
+            fields.insert(name.to_ascii_lowercase(), value.to_owned());
+        }
+        let length = fields.get("content-length").and_then(|length| length.parse().ok()).unwrap_or(0);
+        let mut body = vec![0; length];
+        if reader.read_exact(&mut body).is_err() {
+            return;
+        }
+        let asked = Asked { line: line.trim_end_matches(" HTTP/1.1\r\n").to_owned(), fields, body };
+        let (status, lines, text) = reply(&asked);
+        seen.lock().unwrap().push(asked);
+        let length = text.len();
+        let answer = format!("HTTP/1.1 {status}\r\n{lines}Content-Length: {length}\r\n\r\n{text}");
+        if stream.write_all(answer.as_bytes()).is_err() {
+            return;
+        }
+    }
+}
+
+pub fn scenario(folder: &Folder, target: &str, rest: &str) -> String {
+    folder.write("scenario.kdl", format!("target \"{target}\"\n{rest}\n"))
+}
+
+const SHOP: &str = r#"
+users 1 { steady "1s" }
+think fixed "1ms"
+client connections=2
+data word "a b" "c&d"
+flow {
+    get "/login" { take csrf css="input[name=csrf]" attribute=value }
+    post "/login" form="user={user}&csrf={csrf}" { expect contains="Welcome" }
+    get "/items?q={word}" { assets; cached; take item optional css=".item" attribute=href pick=first }
+    get "{item}" { expect header="X-Kind: item"; take price json="/price" }
+    post "/cart" { part note "price {price}"; upload picture file="p.png" size="1KiB" type="image/png" }
+}
+"#;
+
+/// A shop that forgets nothing: who logs in gets a cookie, who has the list is told that it has not changed.
+fn shop(asked: &Asked) -> Reply {
+    let is_known = asked.fields.contains_key("if-none-match");
+    match asked.line.split('?').next().unwrap_or_default() {
+        "GET /login" => ok("Set-Cookie: s=1; Path=/\r\n", "<form><input name=csrf value='t&amp;k'></form>"),
+        "POST /login" => {
+            ("303 See Other", "Location: home\r\nSet-Cookie: who=me\r\n".to_owned(), String::new())
+        }
+        "GET /home" => ok("", "<h1>Welcome</h1>"),
+        "GET /items" if is_known => ("304 Not Modified", "ETag: \"i\"\r\n".to_owned(), String::new()),
+        "GET /items" => ok(
+            "ETag: \"i\"\r\n",
+            "<link rel=stylesheet href=/s.css><img src=/p.png><img src=/p.png><img src=http://other.test/x.png>\
+             <a class=item href=item/7>7</a><a class=item href=item/8>8</a>",
+        ),
+        "GET /s.css" | "GET /p.png" if is_known => {
+            ("304 Not Modified", "ETag: \"f\"\r\n".to_owned(), String::new())
+        }
+        "GET /s.css" | "GET /p.png" => ok("ETag: \"f\"\r\n", "content"),
+        "GET /item/7" => ok("X-Kind: an item\r\n", "{\"price\": 12}"),
+        "POST /cart" => ok("", "in the cart"),
+        _ => ("404 Not Found", String::new(), String::new()),
+    }
+}
+
+pub fn ok(lines: &str, text: &str) -> Reply {
+    ("200 OK", lines.to_owned(), text.to_owned())
+}
+
+#[test]
+fn a_user_is_what_a_browser_is() {
+    let folder = Folder::new();
+    let shop = Application::new(shop);
+    let file = scenario(&folder, &shop.url, SHOP);
+    let outcome = bench(&["run", &file, "--json", "--no-host"]);
+    let report = outcome.json();
+    assert_eq!(report["failed_operations"], serde_json::json!([]), "{report:#}");
+    assert!(matches!(outcome.code, 0 | 98), "{}", outcome.stderr);
+    let asked = shop.asked();
+    let first = |line: &str| asked.iter().find(|asked| asked.line.starts_with(line)).cloned();
+    let all =
+        |line: &str| asked.iter().filter(|asked| asked.line.starts_with(line)).cloned().collect::<Vec<_>>();
+
+    // The form has what the page has, encoded; cookies are those of both answers.
+    let login = first("POST /login").unwrap();
+    assert_eq!(login.body, b"user=0&csrf=t%26k");
+    assert_eq!(login.fields["content-type"], "application/x-www-form-urlencoded");
+    assert_eq!(login.fields["cookie"], "s=1");
+    assert_eq!(first("GET /home").unwrap().fields["cookie"], "s=1; who=me");
+    // Values of data sets stand in paths percent-encoded, and a raw ampersand would part the query.
+    assert!(asked.iter().any(|asked| asked.line == "GET /items?q=a%20b"), "{asked:?}");
+    // What a page loads it loads once, of the target alone; what is held is asked about.
+    let pictures = all("GET /p.png");
+    assert!(pictures.len() >= 2 && !pictures[0].fields.contains_key("if-none-match"));
+    assert_eq!(pictures[1].fields["if-none-match"], "\"f\"");
+    assert!(!asked.iter().any(|asked| asked.line.contains("x.png")));
+    // The list is one resource for each of its queries.
+    let lists = all("GET /items?q=a");
+    assert!(lists.len() < 2 || lists[1].fields["if-none-match"] == "\"i\"");
+    // A link is a path of the page it stands on; the first one was to be taken.
+    assert!(first("GET /item/7").is_some() && first("GET /item/8").is_none());
+    let cart = first("POST /cart").unwrap();
+    let text = String::from_utf8_lossy(&cart.body).into_owned();
+    assert!(text.contains("name=\"note\"\r\n\r\nprice 12\r\n"), "{text}");
+    assert!(
+        text.contains("name=\"picture\"; filename=\"p.png\"\r\nContent-Type: image/png\r\n\r\n"),
+        "{text}"
+    );
+    assert!(cart.fields["content-type"].starts_with("multipart/form-data; boundary="));
+    assert!(cart.body.len() > 1_024);
+    // Operations are counted once each, and in their order.
+    let counts: Vec<u64> =
+        report["operations"].as_array().unwrap().iter().map(|one| one["ended"].as_u64().unwrap()).collect();
+    assert!(
+        counts[0] > 1 && counts.windows(2).all(|pair| pair[0] >= pair[1] && pair[0] <= pair[1] + 1),
+        "{counts:?}"
+    );
+}
+
+#[test]
+fn what_fails_is_told_with_a_sample() {
+    let folder = Folder::new();
+    let application = Application::new(|asked| match asked.line.as_str() {
+        "GET /broken" => ("500 Internal Server Error", String::new(), "the database is gone".to_owned()),
+        "GET /around" => ("302 Found", "Location: /around\r\n".to_owned(), String::new()),
+        _ => ok("", "<a href=/x>x</a>"),
+    });
+    let steps = "users 2 { steady \"1s\" }; think fixed \"20ms\"
+        mix { broken 1; wrong 1; nothing 1; around 1; fine 4 }
+        op broken { get \"/broken\" }
+        op wrong { get \"/\" { expect contains=\"Welcome\" } }
+        op nothing { get \"/\" { take id css=\"#id\" } }
+        op around { get \"/around\" }
+        op fine p90=\"30s\" { get \"/\" }";
+    let file = scenario(&folder, &application.url, steps);
+    let outcome = bench(&["run", &file, "--no-host"]);
+    assert!(matches!(outcome.code, 98 | 99), "{}\n{}", outcome.stdout, outcome.stderr);
+    for part in [
+        "GET /broken: the status is 500",
+        "the database is gone",
+        "the body does not contain `Welcome`",
+        "nothing on the page is `id`",
+        "more than 5 redirects",
+        "operations failed, and 99 % must succeed",
+    ] {
+        assert!(outcome.stdout.contains(part), "{part}:\n{}", outcome.stdout);
+    }
+}
+
+#[test]
+fn mistakes_are_all_told_and_nothing_is_run() {
+    let folder = Folder::new();
+    let text = "users 0 { steady \"1m\" }\ncycle exponential mean=\"5s\"\nmix start=home { home tgas=60 home=30 }\n\
+        op home p90=\"1s\" { gte \"/\" }\nop tags { get \"/tags/{tag}\" }";
+    let file = scenario(&folder, "ftp://a/", text);
+    let outcome = bench(&["run", &file, "--check"]);
+    assert_eq!((outcome.code, outcome.stdout.as_str()), (1, ""));
+    for place in
+        [":1:8: error", ":2:7: error", ":4:23: error", ":5:20: error", ":6:15: error", "has 5 mistakes"]
+    {
+        assert!(outcome.stderr.contains(place), "{place}:\n{}", outcome.stderr);
+    }
+    let good = scenario(
+        &folder,
+        "http://127.0.0.1:1",
+        "users 3 { steady \"1m\" }; think fixed \"1s\"; flow { get \"/\" }",
+    );
+    let outcome = bench(&["run", &good, "--check"]);
+    assert_eq!((outcome.code, outcome.stdout.contains("is in order")), (0, true));
+    let outcome = bench(&["run", &good, "--plan"]);
+    assert!(outcome.code == 0 && outcome.stdout.contains("3.00, 1.0000 of each user"), "{}", outcome.stdout);
+    // Nobody is there: one sentence.
+    let outcome = bench(&["run", &good]);
+    assert!(outcome.code == 1 && outcome.stderr.contains("refuses connections"), "{}", outcome.stderr);
+}
+
+/// The server of the example, on a port of its own.
+struct Events {
+    folder: Folder,
+    child: Child,
+    url: String,
+}
+
+impl Events {
+    fn new() -> Events {
+        let folder = Folder::new();
+        let examples = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/bench/events-server.kdl");
+        let mut child = Command::new(BINARY)
+            .args(["serve", "--config", examples, "--control"])
+            .arg(folder.0.join("control"))
+            .env("PORT", "0")
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut lines = BufReader::new(child.stderr.take().unwrap()).lines().map_while(Result::ok);
+        let url = lines.find_map(|line| line.strip_prefix("listening on ").map(str::to_owned)).unwrap();
+        std::thread::spawn(move || lines.for_each(drop));
+        Events { folder, child, url }
+    }
+
+    /// The scenario of the example, faster.
+    fn scenario(&self, users: &str) -> String {
+        let text = include_str!("../../../../examples/bench/events.kdl");
+        let text = text.replace("users 2250 { ramp-up \"60s\"; steady \"180s\"; ramp-down \"30s\" }", users);
+        let text = text.replace("mean=\"5s\" max=\"25s\"", "mean=\"200ms\" max=\"1s\"");
+        assert!(text.contains(users) && text.contains("200ms"));
+        self.folder.write("events.kdl", text)
+    }
+}
+
+impl Drop for Events {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn the_mix_of_the_documents_runs_against_its_stand_in() {
+    let events = Events::new();
+    let file = events.scenario("users 40 { ramp-up \"500ms\"; steady \"4s\"; ramp-down \"500ms\" }");
+    let out = events.folder.0.join("run").display().to_string();
+    let outcome = bench(&["run", &file, "--target", &events.url, "--out", &out, "--seed", "3"]);
+    // A busy machine makes the generator late, and holds users up; nothing else may be wrong.
+    assert!(matches!(outcome.code, 0 | 98), "{}\n{}", outcome.stdout, outcome.stderr);
+    let summary: serde_json::Value =
+        serde_json::from_slice(&fs::read(format!("{out}/summary.json")).unwrap()).unwrap();
+    let operations = summary["operations"].as_array().unwrap();
+    let ended: u64 = operations.iter().map(|one| one["ended"].as_u64().unwrap()).sum();
+    assert!(ended > 100, "{summary:#}");
+    for one in operations {
+        assert_eq!(one["failed"], 0, "{one:#}");
+        let off = (one["share"].as_f64().unwrap() - one["share_due"].as_f64().unwrap()).abs() * 100.0;
+        assert!(off <= one["share_allowed_points"].as_f64().unwrap(), "{one:#}");
+    }
+    assert!(summary["requests"]["statuses"]["304"].as_u64().is_some_and(|count| count > 0), "{summary:#}");
+    for (name, part) in [
+        ("scenario.kdl", "start=home"),
+        ("plan.txt", "33.45 %"),
+        ("environment.json", "kernel"),
+        ("seconds.csv", "add-event"),
+        ("operations.hlog", "Tag=home"),
+        ("report.txt", "Verdict: "),
+        ("report.html", "Operations over time"),
+    ] {
+        let text = fs::read_to_string(format!("{out}/{name}")).unwrap();
+        assert!(text.contains(part), "{name}: {text}");
+    }
+}
+
+#[test]
+fn a_target_that_dies_is_a_clear_verdict() {
+    let mut events = Events::new();
+    let file = events.scenario("users 20 { steady \"1m\" }");
+    let mut command = command();
+    command.args(["run", &file, "--target", &events.url, "--give-up", "1s", "--no-host", "--json"]);
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    wait_for(|| (open_connections(child.id()) > 10).then_some(()), "connections of users");
+    events.child.kill().unwrap();
+    events.child.wait().unwrap();
+    let output = child.output_in_time();
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert!(stderr.contains("the target accepted no more connections"), "{stderr}");
+    assert!(matches!(output.status.code(), Some(98 | 99)), "{:?}", output.status);
+    let summary: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert!(
+        summary["requests"]["errors"].as_object().is_some_and(|errors| !errors.is_empty()),
+        "{summary:#}"
+    );
+}
+
+#[test]
+fn an_interrupted_run_keeps_what_it_has() {
+    let events = Events::new();
+    let file = events.scenario("users 20 { steady \"1m\" }");
+    let mut command = command();
+    let out = events.folder.0.join("interrupted");
+    command.args(["run", &file, "--target", &events.url, "--no-host", "--json", "--out"]).arg(&out);
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    wait_for(|| (open_connections(child.id()) > 10).then_some(()), "connections of users");
+    kill_process(Pid::from_child(&child), Signal::INT).unwrap();
+    let output = child.output_in_time();
+    assert_eq!(output.status.code(), Some(130));
+    let summary: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert!(summary["requests"]["answered"].as_u64().is_some_and(|count| count > 0), "{summary:#}");
+    assert!(summary["notes"].to_string().contains("interrupted"), "{summary:#}");
+    let kept: serde_json::Value =
+        serde_json::from_slice(&fs::read(out.join("summary.json")).unwrap()).unwrap();
+    assert_eq!(kept["requests"], summary["requests"]);
+    assert!(!out.join("running").exists());
+}
+
+/// Sockets that a process has open.
+fn open_connections(pid: u32) -> usize {
+    let entries =
+        fs::read_dir(format!("/proc/{pid}/fd")).map(|entries| entries.filter_map(Result::ok).collect());
+    let entries: Vec<fs::DirEntry> = entries.unwrap_or_default();
+    let is_socket = |entry: &&fs::DirEntry| {
+        fs::read_link(entry.path()).is_ok_and(|link| link.to_string_lossy().starts_with("socket:"))
+    };
+    entries.iter().filter(is_socket).count()
+}
