@@ -57,9 +57,6 @@ const whole = computed<Series>(() => {
   return told ? joined(told, watched.value, KEPT) : watched.value;
 });
 
-let taken = 0;
-/** The clock of the server less that of this machine, seconds. */
-let ahead: number | null = null;
 let sitesTaken = Number.NEGATIVE_INFINITY;
 let historyTaken = Number.NEGATIVE_INFINITY;
 /** The server and its settings when it was asked who one is, and when that was. */
@@ -73,22 +70,27 @@ async function round(): Promise<void> {
   const { page } = place.value;
   const started = performance.now() / 1000;
   const withSites = SITES_EVERY[page] !== undefined && started - sitesTaken >= (SITES_EVERY[page] ?? 0) - 0.1;
-  const told = await ask<Report>(withSites ? "status" : "status?sites=none");
-  learn(told, performance.now() / 1000, withSites);
+  // What another page was told less than a second ago will do: the server reads its figures once for all of them.
+  const told = await ask<Report>(withSites ? "status?recent" : "status?sites=none&recent");
+  if (withSites) {
+    sitesTaken = started;
+    learnSites(told);
+  }
+  learn(told);
   await introduce(told, started);
   if (page === "requests") underway.value = await ask<UnderwayReport>("requests");
   if (page === "slow") slow.value = await ask<SlowReport>("slow");
   await remember(started);
 }
 
-function learn(told: Report, at: number, withSites: boolean): void {
+function learn(told: Report): void {
   const before = report.value;
-  const here = Date.now() / 1000;
-  // The clock of the graphs is the server's, as it is in what the server remembers; it tells whole seconds alone.
-  ahead ??= Date.parse(told.server.now) / 1000 - here;
-  const now = here + ahead;
+  // The clock of the graphs is the server's, as it is in what the server remembers.
+  const now = told.server.at;
   if (before) {
-    const gap = at - taken;
+    const gap = now - before.server.at;
+    // The one that there is, or one of a moment before: with sites and without are two reports.
+    if (gap <= 0 && gap > -PAUSE) return;
     // After a pause the rates would be those of the pause; the server may know better.
     const made = gap < PAUSE ? point(before, told, gap) : null;
     if (gap >= PAUSE) historyTaken = Number.NEGATIVE_INFINITY;
@@ -104,12 +106,14 @@ function learn(told: Report, at: number, withSites: boolean): void {
       watched.value = marked(watched.value, now, "upgrade");
     }
   }
-  if (withSites) {
-    const last = sites.value?.now ?? null;
-    sites.value = { now: told, before: last, seconds: last ? at - sitesTaken : 0 };
-    sitesTaken = at;
-  }
-  [report.value, taken] = [told, at];
+  report.value = told;
+}
+
+function learnSites(told: Report): void {
+  const last = sites.value?.now ?? null;
+  const seconds = last ? told.server.at - last.server.at : 0;
+  if (last && seconds === 0) return;
+  sites.value = { now: told, before: last, seconds: Math.max(seconds, 0) };
 }
 
 /** Asks who one is to the server: at first, and again where it may be another server, or other settings. */

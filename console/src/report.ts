@@ -92,6 +92,8 @@ export interface ServerFacts {
   pid: number;
   started: string;
   now: string;
+  /** When the figures were read, seconds since 1970, to the millisecond. */
+  at: number;
   uptime: number;
   workers: number;
   revision: number;

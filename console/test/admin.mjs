@@ -384,18 +384,18 @@ async function purges(page, toldThat) {
   await dialog.getByLabel("URL", { exact: true }).fill("https://a.test/news");
   await isSound(page, "light purge", said, shots);
   await button(page, "Purge it").click();
-  await toldThat(/One response is gone/);
+  await toldThat(/One response in memory is gone/);
   await purge.click();
   await dialog.locator("select").selectOption("tag");
   await dialog.getByLabel("Tag", { exact: true }).fill("post-17");
   await dialog.getByLabel("Of the host alone").fill("a.test");
   await dialog.getByLabel("Softly").check();
   await button(page, "Purge it").click();
-  await toldThat(/One response is asked about/);
+  await toldThat(/One response in memory is asked about/);
   await purge.click();
   await dialog.locator("select").selectOption("all");
   await button(page, "Purge it").click();
-  await toldThat(/1204 responses are gone/);
+  await toldThat(/1204 responses in memory are gone/);
 }
 
 /** Each page in the dark, and on a telephone. */

@@ -170,6 +170,7 @@ test("a purge says what is meant, or what is missing", () => {
     ["prefix", "http:///x"],
   ] as const)
     assert.equal(typeof contentOf("main", { ...wanted, kind, name }), "string", name);
-  assert.match(outcomeOf(0, false), /^No stored response was found;/);
-  assert.match(outcomeOf(2, true), /^2 responses are asked about/);
+  assert.match(outcomeOf(0, false, true), /^No response in memory is meant;/);
+  assert.match(outcomeOf(2, true, true), /^2 responses in memory are asked about/);
+  assert.equal(outcomeOf(1, false, false), "One response in memory is gone.");
 });

@@ -82,7 +82,7 @@ function hits({ hits, stale_hits, collapsed, revalidated, misses }: Cache["reque
 }
 
 const full = ({ entries, limit, evicted }: Tier) =>
-  `of ${bytes(limit)}, ${whole(entries)} responses, ${whole(evicted)} had to go`;
+  `of ${bytes(limit)}, ${whole(entries)} ${entries === 1 ? "response" : "responses"}, ${whole(evicted)} had to go`;
 
 const DISKS: Column<Disk>[] = [
   { name: "folder", title: "Folder", key: ({ folder }) => folder, isText: true },
@@ -190,6 +190,6 @@ function Field(field: { title: string; example: string; value: string; set: (tex
 async function purge(store: string, wanted: Wanted): Promise<string> {
   const body = contentOf(store, wanted);
   if (typeof body === "string") throw new Error(body);
-  const told = await call<{ purged?: { entries: number } }>("POST", "caches/purge", { body });
-  return outcomeOf(told.purged?.entries ?? 0, wanted.isSoft);
+  const told = await call<{ purged?: { entries: number; is_marked: boolean } }>("POST", "caches/purge", { body });
+  return outcomeOf(told.purged?.entries ?? 0, wanted.isSoft, told.purged?.is_marked ?? false);
 }

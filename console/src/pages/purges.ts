@@ -34,9 +34,11 @@ export function contentOf(store: string, { kind, name, host, isSoft }: Wanted): 
 }
 
 /** What has come of it. */
-export function outcomeOf(entries: number, isSoft: boolean): string {
+export function outcomeOf(entries: number, isSoft: boolean, isMarked: boolean): string {
   const what = isSoft ? "asked about before it is used again" : "gone";
-  const many = entries === 1 ? "One response is" : `${entries} responses are`;
-  const found = entries === 0 ? "No stored response was found" : `${many} ${what}`;
-  return `${found}; what was not looked for is not used any more either.`;
+  const many = entries === 1 ? "One response in memory is" : `${entries} responses in memory are`;
+  const found = entries === 0 ? "No response in memory is meant" : `${many} ${what}`;
+  if (!isMarked) return `${found}.`;
+  const rest = isSoft ? "is asked about as well" : "is never sent again either";
+  return `${found}; what lies on a disk alone was not counted, and ${rest}.`;
 }

@@ -5,23 +5,41 @@
 //!
 //! A large content that was read in from a disk stays in its file, and has no block.
 //!
-//! A content that is passed on keeps no more blocks than a window: the first is used again when all readers are beyond it.
+//! A content whose origin breaks off may be kept as a part, and gone on with later: the bytes from the first one on, of a length that
+//! is known. Who reads no further than that reads it as any other.
+//!
+//! A content that is passed on keeps no more blocks than a window: the first is used again when all readers are beyond it. Where a disk
+//! gets it as well (`backing`), the first is used again when the disk has it, and who is behind reads from there.
+//!
+//! What is small, and known to be, has memory of all; what has more than a block, of a share of it ([`Share`]). Whoever reads it from memory holds it, and
+//! how much is held is counted ([`Content::hold`]).
 //!
 //! Locks: `filling` and `waiting`, never both. The watermark and the state are changed before `waiting` is taken to wake those who
 //! wait, and looked at again by who has put down its waker there: no wake-up is lost.
 
+mod holding;
+mod seats;
+
+use crate::backing::{Backing, InFile};
 use crate::budget::Reservation;
 use crate::reader::Reader;
 use crate::stored_file::StoredFile;
+use rustix::io::Errno;
 use smallvec::SmallVec;
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::atomic::{
-    AtomicBool, AtomicU8, AtomicU64, Ordering::Acquire, Ordering::Relaxed, Ordering::Release,
+    AtomicBool, AtomicU8, AtomicU64, Ordering::AcqRel, Ordering::Acquire, Ordering::Relaxed,
+    Ordering::Release,
 };
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 use std::task::{Context, Poll, Waker};
 use tidegate_io::locking::lock;
+use tidegate_io::shared_bytes::{SharedBytes, SharedPiece};
+
+use holding::Holding;
+pub use holding::Sent;
+use seats::Waiting;
 
 /// Bytes of a block; the last one of a content may be smaller.
 pub(crate) const BLOCK: usize = 64 * 1024;
@@ -33,6 +51,7 @@ pub(crate) const BLOCK_COST: u64 = 3 * size_of::<Block>() as u64 + 16;
 const FILLING: u8 = 0;
 const COMPLETE: u8 = 1;
 const BROKEN: u8 = 2;
+const PART: u8 = 3;
 
 /// The content of a stored response: bytes that one fills and many read.
 pub struct Content {
@@ -42,9 +61,16 @@ pub struct Content {
     state: AtomicU8,
     /// Some of it has been, or will be, let go of.
     is_passing: AtomicBool,
+    /// Nothing is let go of that a disk does not have.
+    is_spooled: AtomicBool,
+    holding: Holding,
+    /// What was there before the fill began.
+    base: u64,
     whole: OnceLock<VecDeque<Block>>,
-    /// Where all of it lies, in place of blocks.
+    /// Where all of it lies, or the part of it that there is, in place of blocks.
     file: Option<StoredFile>,
+    /// What a disk has of it while it is passed on.
+    backing: OnceLock<Backing>,
     filling: RwLock<VecDeque<Block>>,
     waiting: Mutex<Waiting>,
 }
@@ -78,53 +104,20 @@ impl Block {
     }
 }
 
-/// Who reads, and who waits.
-#[derive(Default)]
-struct Waiting {
-    readers: Vec<Option<Seat>>,
-    /// Seats that nobody has.
-    free: Vec<usize>,
-    /// Of the fill, for room.
-    filler: Option<Waker>,
-}
-
-/// A reader.
-struct Seat {
-    /// It has everything before this; while the content is not passed on this may lag behind. `u64::MAX`: it wants nothing more.
-    position: u64,
-    waker: Option<Waker>,
-}
-
-impl Waiting {
-    fn sit(&mut self, position: u64) -> usize {
-        let seat = Some(Seat { position, waker: None });
-        let index = self.free.pop().unwrap_or(self.readers.len());
-        match self.readers.get_mut(index) {
-            Some(place) => *place = seat,
-            None => self.readers.push(seat),
-        }
-        index
-    }
-
-    fn seat(&mut self, index: usize) -> Option<&mut Seat> {
-        self.readers.get_mut(index).and_then(Option::as_mut)
-    }
-
-    fn count(&self) -> usize {
-        self.readers.iter().flatten().filter(|seat| seat.position < u64::MAX).count()
-    }
-
-    /// What all readers have.
-    fn slowest(&self) -> Option<u64> {
-        self.readers.iter().flatten().map(|seat| seat.position).min()
-    }
-}
-
 type Wakers = SmallVec<[Waker; 4]>;
+
+/// What a reader gets.
+pub(crate) enum Got {
+    Bytes(usize),
+    /// It is to be read from a file.
+    InFile(InFile),
+}
 
 /// What reading comes to.
 enum Copied {
     Bytes(usize),
+    /// It is no longer in memory, but in the file behind it.
+    InFile,
     /// Nothing is here yet.
     Nothing,
     End,
@@ -138,8 +131,12 @@ impl Content {
             filled: AtomicU64::new(0),
             state: AtomicU8::new(FILLING),
             is_passing: AtomicBool::new(false),
+            is_spooled: AtomicBool::new(false),
+            holding: Holding::default(),
+            base: 0,
             whole: OnceLock::new(),
             file: None,
+            backing: OnceLock::new(),
             filling: RwLock::new(VecDeque::with_capacity(1)),
             waiting: Mutex::default(),
         }
@@ -152,15 +149,31 @@ impl Content {
         Content { filled: AtomicU64::new(len), state, file: Some(file), ..Content::new(Some(len)) }
     }
 
+    /// A part, the first `filled` bytes, in a file.
+    pub(crate) fn part_in_file(file: StoredFile, filled: u64) -> Content {
+        let len = file.len();
+        let state = AtomicU8::new(PART);
+        Content { filled: AtomicU64::new(filled), state, file: Some(file), ..Content::new(Some(len)) }
+    }
+
+    /// One that goes on behind a part that is in a file. It is passed on, and what the file has is read there. `None`: that is no such part.
+    pub(crate) fn behind(part: &Arc<Content>) -> Option<Content> {
+        let backing = OnceLock::from(Backing::of_part(part)?);
+        let base = part.filled();
+        let (filled, is_passing) = (AtomicU64::new(base), AtomicBool::new(true));
+        Some(Content { filled, is_passing, base, backing, ..Content::new(part.announced) })
+    }
+
     /// One that is complete, in this block.
     pub(crate) fn of_block(block: Option<Block>) -> Content {
         let len = block.as_ref().map_or(0, Block::end);
+        let holding = block.as_ref().map(|block| Holding::of(&block.reservation)).unwrap_or_default();
         let whole = OnceLock::from(block.into_iter().collect::<VecDeque<_>>());
         let state = AtomicU8::new(COMPLETE);
-        Content { filled: AtomicU64::new(len), state, whole, ..Content::new(Some(len)) }
+        Content { filled: AtomicU64::new(len), state, whole, holding, ..Content::new(Some(len)) }
     }
 
-    /// The file that all of it lies in, where it is not in memory.
+    /// The file that all of it, or of a part what there is, lies in, where it is not in memory.
     #[inline]
     pub fn file(&self) -> Option<&StoredFile> {
         self.file.as_ref()
@@ -194,15 +207,27 @@ impl Content {
         self.state.load(Acquire) == BROKEN
     }
 
-    /// Whether it does not fit into the store and is only for those who read it already.
+    /// Whether it is a part, [`Content::filled`] bytes, of what was announced, and nobody brings in the rest of it now.
+    #[inline]
+    pub fn is_part(&self) -> bool {
+        self.state.load(Acquire) == PART
+    }
+
+    /// Whether it does not fit into the memory, and is let go of as it is read.
     #[inline]
     pub fn is_passing(&self) -> bool {
         self.is_passing.load(Acquire)
     }
 
+    /// Whether anybody can still have all of it: it is kept, or goes to a disk.
+    #[inline]
+    pub(crate) fn is_for_all(&self) -> bool {
+        !self.is_passing() || self.is_spooled.load(Acquire)
+    }
+
     /// Reads these bytes, also those that are still to come. An end behind that of the content is its end. `None`: they have
     /// been let go of, or will be, since the content does not fit into the store; whoever wants them fetches them alone. Nor is there a
-    /// reader of what is in a file.
+    /// reader of what is in a file as a whole.
     pub fn reader(self: &Arc<Self>, range: Range<u64>) -> Option<Reader> {
         if self.file.is_some() {
             return None;
@@ -213,7 +238,7 @@ impl Content {
         }
         let mut waiting = lock(&self.waiting);
         // Who lets go of blocks asks here who needs them first.
-        if self.is_passing() && self.filled() > 0 {
+        if !self.is_for_all() && self.filled() > self.base {
             return None;
         }
         let seat = waiting.sit(range.start);
@@ -221,19 +246,22 @@ impl Content {
         Some(Reader::new(self.clone(), Some(seat), range))
     }
 
-    /// All of it, where it is complete and in one piece: content of up to 64 KiB.
-    pub fn bytes(&self) -> Option<&[u8]> {
-        let blocks = self.whole.get()?;
-        match blocks.len() {
-            0 => Some(&[]),
-            1 => Some(&blocks[0].bytes),
-            _ => None,
+    /// All of it, where it is complete and in memory: as long as somebody has it, its memory counts as reserved.
+    pub fn shared(self: &Arc<Self>) -> Option<SharedPiece> {
+        self.whole.get().map(|_| SharedPiece::new(self.clone(), 0, u64::MAX))
+    }
+
+    /// Copies from what is complete, or a part, and in memory; the bytes, 0 at the end.
+    pub(crate) fn read_at(&self, position: u64, buffer: &mut [u8]) -> usize {
+        match self.copy(position, buffer) {
+            Copied::Bytes(count) => count,
+            _ => 0,
         }
     }
 
-    /// Copies from what is complete and in memory; the bytes, 0 at the end.
-    pub(crate) fn read_at(&self, position: u64, buffer: &mut [u8]) -> usize {
-        self.whole.get().map_or(0, |blocks| copy_from(blocks, position, buffer))
+    /// Bytes that were there before it began to be filled, of a part.
+    pub(crate) fn filled_before(&self) -> u64 {
+        self.base
     }
 
     /// What the origin has said of its length.
@@ -247,21 +275,25 @@ impl Content {
     }
 
     pub(crate) fn poll_read(
-        &self,
+        self: &Arc<Self>,
         cx: &mut Context<'_>,
         seat: Option<usize>,
         position: u64,
         buffer: &mut [u8],
-    ) -> Poll<Result<usize, ()>> {
+    ) -> Poll<Result<Got, ()>> {
         for is_waiting in [false, true] {
             match self.copy(position, buffer) {
                 Copied::Bytes(count) => {
                     if self.is_passing() {
                         self.advance(seat, position + count as u64);
                     }
-                    return Poll::Ready(Ok(count));
+                    return Poll::Ready(Ok(Got::Bytes(count)));
                 }
-                Copied::End => return Poll::Ready(Ok(0)),
+                Copied::InFile => {
+                    let piece = self.backing.get().and_then(|file| file.piece(self, position, u64::MAX));
+                    return Poll::Ready(piece.map(Got::InFile).ok_or(()));
+                }
+                Copied::End => return Poll::Ready(Ok(Got::Bytes(0))),
                 Copied::Lost => return Poll::Ready(Err(())),
                 Copied::Nothing if !is_waiting => self.wait(seat, position, cx.waker()),
                 Copied::Nothing => {}
@@ -283,18 +315,18 @@ impl Content {
             let count = copy_from(whole, position, buffer);
             return if count > 0 { Copied::Bytes(count) } else { Copied::End };
         }
-        if blocks.front().is_some_and(|first| position < first.at) {
-            return Copied::Lost;
+        if position < blocks.front().map_or_else(|| self.filled(), |first| first.at) {
+            return if position < self.written() { Copied::InFile } else { Copied::Lost };
         }
         match (copy_from(&blocks, position, buffer), state) {
             (0, COMPLETE) => Copied::End,
-            (0, BROKEN) => Copied::Lost,
+            (0, BROKEN | PART) => Copied::Lost,
             (0, _) => Copied::Nothing,
             (count, _) => Copied::Bytes(count),
         }
     }
 
-    fn wait(&self, seat: Option<usize>, position: u64, waker: &Waker) {
+    pub(crate) fn wait(&self, seat: Option<usize>, position: u64, waker: &Waker) {
         let Some(seat) = seat else { return };
         let filler = {
             let mut waiting = lock(&self.waiting);
@@ -351,6 +383,10 @@ impl Content {
     }
 
     pub(crate) fn add(&self, block: Block) {
+        self.holding.has(&block.reservation);
+        if self.announced.is_none() || self.is_passing() {
+            self.holding.count_more(block.reservation.bytes());
+        }
         self.filling.write().unwrap_or_else(PoisonError::into_inner).push_back(block);
     }
 
@@ -365,21 +401,60 @@ impl Content {
         }
     }
 
-    /// From now on it is for its readers alone.
+    /// What a disk has of it.
+    pub(crate) fn written(&self) -> u64 {
+        self.backing.get().map_or(0, Backing::written)
+    }
+
+    /// A disk is to have it, and sets the pace as long as it does.
+    pub(crate) fn is_to_be_spooled(&self) {
+        self.is_spooled.store(true, Release);
+    }
+
+    /// No disk will have it: its readers set the pace. Those that are there get all of it.
+    pub(crate) fn is_spooled_no_more(&self) {
+        self.is_spooled.store(false, Release);
+        // Whoever makes a reader at this moment has it before or sees the mark.
+        let filler = lock(&self.waiting).filler.take();
+        wake(filler);
+    }
+
+    /// Where the disk has it. Once.
+    pub(crate) fn lies_in(&self, backing: Backing) {
+        let _ = self.backing.set(backing);
+    }
+
+    /// The disk has so many bytes by now.
+    pub(crate) fn has_written(&self, bytes: u64) {
+        let Some(backing) = self.backing.get() else { return };
+        backing.has_written(bytes);
+        let filler = lock(&self.waiting).filler.take();
+        wake(filler);
+    }
+
+    /// What nobody needs in memory any more: what a disk has, or all readers.
+    fn dispensable(&self) -> Option<u64> {
+        if self.is_spooled.load(Acquire) {
+            return Some(self.written());
+        }
+        lock(&self.waiting).slowest()
+    }
+
+    /// From now on it is let go of as it is read.
     pub(crate) fn pass_on(&self) {
         self.is_passing.store(true, Release);
         // Whoever makes a reader at this moment has it before or sees the mark.
         drop(lock(&self.waiting));
+        self.count_held();
     }
 
-    /// Makes the first block that all readers have behind them the last one; `false` where there is none. What else they
-    /// have behind them is let go of.
+    /// Makes the first block that nobody needs any more the last one; `false` where there is none. What else nobody needs is let
+    /// go of.
     pub(crate) fn recycle(&self) -> bool {
-        let slowest = lock(&self.waiting).slowest();
-        let Some(slowest) = slowest else { return false };
+        let Some(dispensable) = self.dispensable() else { return false };
         let mut gone: SmallVec<[Block; 1]> = SmallVec::new();
         let mut blocks = self.filling.write().unwrap_or_else(PoisonError::into_inner);
-        while blocks.front().is_some_and(|first| first.end() <= slowest) {
+        while blocks.front().is_some_and(|first| first.end() <= dispensable) {
             gone.extend(blocks.pop_front());
         }
         let Some(mut block) = gone.pop() else { return false };
@@ -388,6 +463,17 @@ impl Content {
         blocks.push_back(block);
         drop(blocks);
         true
+    }
+
+    /// All of it has come, and a disk has it: memory keeps none of it.
+    pub(crate) fn let_go(&self) {
+        let written = self.written();
+        let mut blocks = self.filling.write().unwrap_or_else(PoisonError::into_inner);
+        let count = blocks.partition_point(|block| block.end() <= written);
+        let gone: SmallVec<[Block; WINDOW]> = blocks.drain(..count).collect();
+        drop(blocks);
+        drop(gone);
+        self.count_held();
     }
 
     /// Whether one that is passed on may have another block.
@@ -410,10 +496,11 @@ impl Content {
     }
 
     fn has_room(&self) -> bool {
-        let slowest = lock(&self.waiting).slowest();
+        let dispensable = self.dispensable();
         let blocks = self.filling.read().unwrap_or_else(PoisonError::into_inner);
         let has_room = blocks.back().is_some_and(|last| last.room() > 0);
-        has_room || slowest.is_none_or(|slowest| blocks.front().is_none_or(|first| first.end() <= slowest))
+        let is_dispensable = |first: &Block| dispensable.is_none_or(|end| first.end() <= end);
+        has_room || blocks.front().is_none_or(is_dispensable)
     }
 
     /// Wakes who waits for what has been put.
@@ -441,6 +528,7 @@ impl Content {
         let _ = self.whole.set(whole);
         drop(blocks);
         drop(gone);
+        self.count_held();
         self.end(COMPLETE);
     }
 
@@ -467,6 +555,24 @@ impl Content {
         self.end(BROKEN);
     }
 
+    /// The rest will not come now, and what is here stays.
+    pub(crate) fn leave_off(&self) {
+        self.end(PART);
+    }
+
+    /// The rest is to come after all; `false` where it is no part that memory has.
+    pub(crate) fn go_on(&self) -> bool {
+        let is_in_memory = self.file.is_none() && !self.is_passing();
+        is_in_memory && self.state.compare_exchange(PART, FILLING, AcqRel, Acquire).is_ok()
+    }
+
+    /// The file behind it could not be read.
+    pub(crate) fn backing_has_failed(&self, error: Errno) {
+        if let Some(backing) = self.backing.get() {
+            backing.has_failed(error);
+        }
+    }
+
     fn end(&self, state: u8) {
         self.state.store(state, Release);
         self.wake_readers();
@@ -479,6 +585,28 @@ impl Content {
             Some(whole) => sum(whole),
             None => sum(&self.filling.read().unwrap_or_else(PoisonError::into_inner)),
         }
+    }
+}
+
+/// Once it is complete.
+impl SharedBytes for Content {
+    fn hold(&self) {
+        Content::hold(self);
+    }
+
+    fn release(&self) {
+        Content::release(self);
+    }
+
+    fn size(&self) -> u64 {
+        self.whole.get().and_then(VecDeque::back).map_or(0, Block::end)
+    }
+
+    fn run_at(&self, position: u64) -> &[u8] {
+        let Some(blocks) = self.whole.get() else { return &[] };
+        let block = blocks.get(blocks.partition_point(|block| block.end() <= position));
+        let run = block.and_then(|block| block.bytes.get((position.checked_sub(block.at)?) as usize..));
+        run.unwrap_or_default()
     }
 }
 

@@ -1,6 +1,6 @@
 //! A stored head as bytes, for a disk.
 //!
-//! The disk keeps freshness, field lines and selecting fields as they are; what purges go by is one section: host and target, each behind
+//! The disk keeps freshness, field lines, selecting fields and names as they are; what purges go by is one section: the site (8 bytes), host and target, each behind
 //! its length (4 bytes, little-endian), and the marks (8 each). What is read was vouched for by a checksum, and is parsed as if
 //! it was not.
 
@@ -18,7 +18,8 @@ pub(crate) struct Encoded {
 
 impl Encoded {
     pub(crate) fn of(head: &StoredHead) -> Encoded {
-        let mut place = Vec::with_capacity(8 + head.host.len() + head.target.len() + 8 * head.tags.len());
+        let mut place = Vec::with_capacity(16 + head.host.len() + head.target.len() + 8 * head.tags.len());
+        place.extend_from_slice(&head.site.to_le_bytes());
         for text in [&head.host, &head.target] {
             place.extend_from_slice(&u32::try_from(text.len()).unwrap_or(u32::MAX).to_le_bytes());
             place.extend_from_slice(text.as_bytes());
@@ -35,13 +36,14 @@ impl Encoded {
             lines: head.lines.as_bytes(),
             varying: head.varying.as_bytes(),
             tags: &self.place,
+            names: &head.tag_names,
         }
     }
 }
 
 /// Reads what [`Encoded`] has made; `None`: it is of another version.
 pub(crate) fn decode(head: &Head<'_>) -> Option<StoredHead> {
-    let mut rest = head.tags;
+    let (site, mut rest) = head.tags.split_first_chunk()?;
     let mut text = || {
         let (length, behind) = rest.split_first_chunk()?;
         let (text, behind) = behind.split_at_checked(u32::from_le_bytes(*length) as usize)?;
@@ -61,6 +63,8 @@ pub(crate) fn decode(head: &Head<'_>) -> Option<StoredHead> {
         freshness: Freshness::from_bytes(head.freshness)?,
         varying: Varying::from_bytes(head.varying)?,
         tags: tags.collect(),
+        tag_names: head.names.into(),
+        site: u64::from_le_bytes(*site),
         host,
         target,
     })

@@ -29,8 +29,12 @@ pub struct StoredHead {
     /// The requests that it is for.
     pub varying: Varying,
     /// What it is purged by beside its place: made by [`tag_mark`](crate::tag_mark) and [`group_mark`](crate::group_mark). The
-    /// first 512 are looked at.
+    /// first 1024 are looked at.
     pub tags: Box<[u64]>,
+    /// What the tags among them are called, as far as that is kept: words with a space between them, for operators alone.
+    pub tag_names: Box<[u8]>,
+    /// The site that has answered, by [`site_mark`](crate::site_mark): what others change is not of its responses.
+    pub site: u64,
     /// The host that was asked, as in the key: normalised, with a port where it is not the scheme's own.
     pub host: Box<str>,
     /// The target that was asked for: path and query.
@@ -43,6 +47,7 @@ impl StoredHead {
         let bytes = self.lines.capacity()
             + self.varying.as_bytes().len()
             + size_of_val(&*self.tags)
+            + self.tag_names.len()
             + self.host.len()
             + self.target.len();
         bytes as u64
@@ -75,6 +80,8 @@ pub struct Entry {
     checked: AtomicU64,
     flags: AtomicU8,
     expired_at: AtomicI64,
+    /// It is refreshed behind the backs of clients from then on, Unix seconds.
+    refreshed_from: AtomicI64,
     uses: Uses,
     /// In the eviction queues.
     place: AtomicU32,
@@ -90,6 +97,8 @@ pub(crate) struct Making {
     pub(crate) content: Arc<Content>,
     pub(crate) stored: i64,
     pub(crate) born: u64,
+    /// With how many its head was compared.
+    pub(crate) checked: u64,
     pub(crate) fetched: u64,
     pub(crate) purges: Arc<Purges>,
     /// `None`: there was no room for it, and it is for those who are there.
@@ -108,10 +117,11 @@ impl Entry {
             stored: making.stored,
             born: making.born,
             fetched: making.fetched,
-            checked: AtomicU64::new(making.born),
+            checked: AtomicU64::new(making.checked),
             purges: making.purges,
             flags: AtomicU8::new(if making.reservation.is_some() { 0 } else { GONE }),
             expired_at: AtomicI64::new(0),
+            refreshed_from: AtomicI64::new(i64::MIN),
             uses: Uses::new(),
             place: AtomicU32::new(Place::NONE),
             reservation: making.reservation,
@@ -195,18 +205,31 @@ impl Entry {
     }
 
     #[cold]
-    fn look_at_purges(&self, count: u64) {
-        match self.purges.standing(&self.head, self.born) {
+    pub(crate) fn look_at_purges(&self, count: u64) {
+        match self.purges.standing_since(&self.head, self.born, self.checked.load(Acquire)) {
             Standing::Purged => {
                 self.flags.fetch_or(PURGED | GONE, SeqCst);
             }
             Standing::Expired(at) => {
                 self.expired_at.store(at, Relaxed);
-                self.flags.fetch_or(EXPIRED, SeqCst);
+                let before = self.flags.fetch_or(EXPIRED, SeqCst);
+                if before & EXPIRED == 0 && self.purges.is_own(&self.head, self.born) {
+                    self.purges.has_expired();
+                }
             }
             Standing::Current => {}
         }
         self.checked.store(count, SeqCst);
+    }
+
+    /// It could not be confirmed: behind the backs of clients it is asked about again from `from` on, Unix seconds.
+    pub fn refresh_after(&self, from: i64) {
+        self.refreshed_from.store(from, Relaxed);
+    }
+
+    /// Whether it may be asked about behind the backs of clients.
+    pub fn may_be_refreshed(&self, now: i64) -> bool {
+        now >= self.refreshed_from.load(Relaxed)
     }
 
     /// How many purges there had been when its response was asked for.
@@ -227,6 +250,11 @@ impl Entry {
     /// It leaves the index, or never comes there.
     pub(crate) fn give_up(&self) {
         self.flags.fetch_or(GONE, SeqCst);
+    }
+
+    /// It counts as used by so much less.
+    pub(crate) fn fade(&self, uses: u8) {
+        self.uses.fade(uses);
     }
 
     /// How often it was used of late: 0 to 3.
@@ -263,5 +291,9 @@ impl Queued for Arc<Entry> {
 
     fn uses(&self) -> &Uses {
         &self.uses
+    }
+
+    fn is_large(&self) -> bool {
+        self.content.is_large()
     }
 }

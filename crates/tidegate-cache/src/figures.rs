@@ -13,6 +13,8 @@ pub struct Figures {
     pub bytes: u64,
     /// The limit for them.
     pub limit: u64,
+    /// Bytes of content that clients are reading, slowly perhaps, which do not come back before they have.
+    pub held: u64,
     /// Look-ups that found something.
     pub hits: u64,
     /// Look-ups that found nothing.
@@ -27,9 +29,11 @@ pub struct Figures {
     pub filling: u64,
     /// Those that were broken off.
     pub broken: u64,
-    /// Those that did not fit and were passed on to their readers.
+    /// Those that had no room, neither here nor on a disk, and were passed on to their readers.
     pub passed_on: u64,
-    /// Those that nothing was stored of for want of room.
+    /// Those that turned out to be larger than the largest object as they came in.
+    pub too_large: u64,
+    /// Responses that nothing was stored of for want of room.
     pub refused: u64,
     /// Responses that a 304 has made fresh again.
     pub refreshed: u64,
@@ -37,15 +41,20 @@ pub struct Figures {
     pub evicted: u64,
     /// Of what went to make room, what came back soon.
     pub returned: Returned,
-    /// Entries that a purge took, as far as they were met since.
+    /// Responses that a purge of this process took, or made stale, as far as they were met since: at once those that somebody asks for,
+    /// within seconds those in memory, those on disks as disks are swept.
     pub purged: u64,
 }
 
 /// Which entries to list.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Filter<'a> {
-    /// Of this host.
+    /// Of this host, as it is stored.
     pub host: Option<&'a str>,
+    /// Of what [`Purge::Host`](crate::Purge::Host) takes.
+    pub meant_host: Option<&'a str>,
+    /// With this target, or with one that answers it by `No-Vary-Search`.
+    pub target: Option<&'a str>,
     /// Whose target begins with this.
     pub prefix: Option<&'a str>,
     /// With this mark.
@@ -88,6 +97,7 @@ pub(crate) struct Counters {
     filling: AtomicU64,
     broken: AtomicU64,
     passed_on: AtomicU64,
+    too_large: AtomicU64,
     refused: AtomicU64,
     refreshed: AtomicU64,
     evicted: AtomicU64,
@@ -103,6 +113,7 @@ impl Counters {
             filling: self.filling.load(Relaxed),
             broken: self.broken.load(Relaxed),
             passed_on: self.passed_on.load(Relaxed),
+            too_large: self.too_large.load(Relaxed),
             refused: self.refused.load(Relaxed),
             refreshed: self.refreshed.load(Relaxed),
             evicted: self.evicted.load(Relaxed),
@@ -135,6 +146,10 @@ impl Counters {
 
     pub(crate) fn pass_on(&self) {
         self.passed_on.fetch_add(1, Relaxed);
+    }
+
+    pub(crate) fn outgrow(&self) {
+        self.too_large.fetch_add(1, Relaxed);
     }
 
     pub(crate) fn refuse(&self) {

@@ -6,22 +6,27 @@
 //! As long as it is not known by what the responses of a key vary (`Vary`), there is one flight for all who ask. Once a variant is there, there is
 //! one for each: those for whom the first was not, regroup by what it has said.
 
-use crate::budget::Reservation;
+use crate::budget::{Reservation, Share};
 use crate::content::{BLOCK_COST, Block, Content};
 use crate::entry::{ENTRY_COST, Entry, Making, StoredHead};
 use crate::fill::Fill;
 use crate::index::{Hashed, Outgoing};
+use crate::purge::Address;
 use crate::store::{Store, Unstorable};
 use smallvec::SmallVec;
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
-use tidegate_http::cache::Varying;
+use tidegate_http::cache::{Reason, Varying};
 use tidegate_io::locking::lock;
 
 /// For how many seconds it is remembered that a response is too large.
 const LARGE_FOR: i64 = 120;
+
+/// For how many seconds what was purged is remembered for a response that is still to come.
+const PATIENCE: i64 = 30;
 
 /// Who fetches.
 pub enum Join {
@@ -43,13 +48,19 @@ pub struct Lead {
     pub(crate) born: u64,
     /// Of how many that have begun in this store it is the last.
     pub(crate) number: u64,
+    /// What is fetched, as far as somebody has said it.
+    pub(crate) address: Address,
 }
 
 /// What leader and followers share.
 pub(crate) struct FlightCell {
     pub(crate) born: u64,
+    /// When the sweeper first came by, Unix seconds; 0: not yet.
+    seen: AtomicI64,
     /// The requests that it is for; `None`: it is not known yet by what responses vary.
     pub(crate) selected: Option<Varying>,
+    /// Nobody waits for it.
+    pub(crate) is_alone: bool,
     state: Mutex<State>,
 }
 
@@ -75,7 +86,28 @@ pub enum Landing {
 
 impl FlightCell {
     pub(crate) fn new(born: u64, selected: Option<Varying>) -> Arc<FlightCell> {
-        Arc::new(FlightCell { born, selected, state: Mutex::default() })
+        FlightCell::of(born, selected, false)
+    }
+
+    /// Of one that nobody waits for.
+    pub(crate) fn alone(born: u64) -> Arc<FlightCell> {
+        FlightCell::of(born, None, true)
+    }
+
+    fn of(born: u64, selected: Option<Varying>, is_alone: bool) -> Arc<FlightCell> {
+        let (seen, state) = (AtomicI64::new(0), Mutex::default());
+        Arc::new(FlightCell { born, seen, selected, is_alone, state })
+    }
+
+    /// The purges that are not to be forgotten before it lands. The sweeper asks, and waits for none of them for good: what comes later
+    /// can be judged no more, and is not stored if there was a purge meanwhile.
+    pub(crate) fn needs(&self, now: i64) -> Option<u64> {
+        let seen = match self.seen.load(Relaxed) {
+            0 => now,
+            seen => seen,
+        };
+        self.seen.store(seen, Relaxed);
+        (now.saturating_sub(seen) < PATIENCE).then_some(self.born)
     }
 
     /// Says what came of it to all who wait; the first word counts.
@@ -94,6 +126,7 @@ impl FlightCell {
     fn poll(&self, seat: &mut Option<usize>, cx: &mut Context<'_>) -> Poll<Landing> {
         let mut state = lock(&self.state);
         if let Some(landing) = &state.landing {
+            *seat = None; // with the landing all seats are gone
             return Poll::Ready(landing.clone());
         }
         let index = seat.or_else(|| state.free.pop()).unwrap_or(state.seats.len());
@@ -133,6 +166,14 @@ impl Lead {
         &self.stored
     }
 
+    /// What is fetched, as purges know it ([`StoredHead::site`], [`StoredHead::host`], [`StoredHead::target`]): what is found not to be storable is forgotten by a
+    /// purge of it.
+    #[must_use]
+    pub fn about(mut self, site: u64, host: &str, target: &str) -> Lead {
+        self.address = Address::of(site, host, target);
+        self
+    }
+
     /// How many wait for it by now.
     pub fn followers(&self) -> usize {
         self.cell.as_ref().map_or(0, |cell| cell.waiting())
@@ -144,10 +185,10 @@ impl Lead {
     }
 
     /// The response is not to be stored. All who wait are released to fetch on their own, and for `remember` seconds nobody
-    /// waits for this key.
-    pub fn pass(mut self, now: i64, remember: u32) {
+    /// waits for this key: for the reason `why`.
+    pub fn pass(mut self, now: i64, remember: u32, why: Reason) {
         if remember > 0 {
-            self.store.remember_pass(self.hash, now.saturating_add(i64::from(remember)));
+            self.remember_pass(now.saturating_add(i64::from(remember)), why);
         }
         self.land(Landing::Pass);
     }
@@ -182,10 +223,16 @@ impl Lead {
         }
     }
 
+    fn remember_pass(&self, until: i64, why: Reason) {
+        self.store.remember_pass(self.hash, (until, why), (self.address, self.born));
+    }
+
     fn refuse(&mut self, unstorable: Unstorable, now: i64) {
-        self.store.counters.refuse();
+        if unstorable == Unstorable::NoRoom {
+            self.store.counters.refuse();
+        }
         if unstorable == Unstorable::TooLarge {
-            self.store.remember_pass(self.hash, now.saturating_add(LARGE_FOR));
+            self.remember_pass(now.saturating_add(LARGE_FOR), Reason::TooLarge);
         }
         let is_purged = unstorable == Unstorable::Purged;
         self.land(if is_purged { Landing::Failed(None) } else { Landing::Pass });
@@ -200,16 +247,16 @@ impl Lead {
         if len.is_some_and(|len| len > self.store.object_limit()) {
             return Err(Unstorable::TooLarge);
         }
-        if self.cell.is_none() {
+        if self.cell.is_none() || len.is_none() && self.store.is_all_held() {
             return Err(Unstorable::NoRoom);
         }
         let content = Arc::new(Content::new(len));
         let capacity = content.next_block();
         let block_cost = if capacity > 0 { capacity as u64 + BLOCK_COST } else { 0 };
-        let cost = ENTRY_COST + head.memory();
-        let mut reservation = self.store.reserve(cost + block_cost).ok_or(Unstorable::NoRoom)?;
+        let reservation = self.store.reserve(ENTRY_COST + head.memory()).ok_or(Unstorable::NoRoom)?;
         if capacity > 0 {
-            content.add(Block::new(0, capacity, reservation.split(block_cost)));
+            let block = self.store.reserve_first(len, block_cost).ok_or(Unstorable::NoRoom)?;
+            content.add(Block::new(0, capacity, block));
         }
         let entry = self.entry(head, content.clone(), now, Some(reservation));
         self.store.enqueue(&entry)?;
@@ -231,6 +278,7 @@ impl Lead {
             content,
             stored: now,
             born: self.born,
+            checked: self.born,
             fetched: self.number,
             purges: self.store.purges.clone(),
             reservation,
@@ -255,6 +303,64 @@ impl Lead {
         new
     }
 
+    /// The rest of a part comes after all, of the same response for certain: under a new head, for all who wait. Its task makes its reader
+    /// before it appends.
+    ///
+    /// # Errors
+    /// There is no room for it, it was purged since it was asked for, or somebody else goes on with it; all who wait are released to
+    /// fetch on their own.
+    pub fn go_on(
+        mut self,
+        part: &Arc<Entry>,
+        head: StoredHead,
+        now: i64,
+    ) -> Result<(Arc<Entry>, Fill), Unstorable> {
+        // The same content may not be in the index twice; whoever looks for it meanwhile joins.
+        self.store.unlink(part);
+        let made = self.make_behind(part, head, now);
+        match made {
+            Ok((entry, content)) => {
+                let fill = Fill::behind(self.store.clone(), entry.clone(), content, part);
+                self.land_stored(&entry, false)?;
+                Ok((entry, fill))
+            }
+            Err(unstorable) => {
+                self.refuse(unstorable, now);
+                Err(unstorable)
+            }
+        }
+    }
+
+    fn make_behind(
+        &self,
+        part: &Arc<Entry>,
+        head: StoredHead,
+        now: i64,
+    ) -> Result<(Arc<Entry>, Arc<Content>), Unstorable> {
+        if self.cell.is_none() {
+            return Err(Unstorable::NoRoom);
+        }
+        let behind = Content::behind(part.content());
+        let capacity = behind.as_ref().map_or(0, Content::next_block);
+        let block_cost = if capacity > 0 { capacity as u64 + BLOCK_COST } else { 0 };
+        let reservation = self.store.reserve(ENTRY_COST + head.memory()).ok_or(Unstorable::NoRoom)?;
+        let content = match behind {
+            Some(content) => {
+                let block = self.store.reserve_of(Share::Passing, block_cost).ok_or(Unstorable::NoRoom)?;
+                content.add(Block::new(content.filled(), capacity, block));
+                Arc::new(content)
+            }
+            None if part.content().go_on() => part.content().clone(),
+            None => return Err(Unstorable::NoRoom),
+        };
+        let entry = self.entry(head, content.clone(), now, Some(reservation));
+        if let Err(unstorable) = self.store.enqueue(&entry) {
+            content.break_off();
+            return Err(unstorable);
+        }
+        Ok((entry, content))
+    }
+
     /// The entry is in the index in the same moment in which nobody waits for it any more.
     fn land_stored(&mut self, entry: &Arc<Entry>, replaces: bool) -> Result<(), Unstorable> {
         let mut outgoing = Outgoing::new();
@@ -264,7 +370,8 @@ impl Lead {
             entry.give_up();
             self.store.dequeue(std::slice::from_ref(entry));
         }
-        let is_purged = !is_in && entry.check() == crate::purge::Standing::Purged;
+        let is_late = || self.store.purges.is_refused(entry.born());
+        let is_purged = !is_in && (entry.check() == crate::purge::Standing::Purged || is_late());
         if is_purged && !replaces {
             self.refuse(Unstorable::Purged, entry.stored());
             return Err(Unstorable::Purged);

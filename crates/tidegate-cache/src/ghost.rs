@@ -1,7 +1,7 @@
 //! The ghost queue of S3-FIFO: which objects were evicted not long ago, without their content.
 //!
 //! A table of marks of 8 bytes, eight of them to a cache line: 32 bits of the object's hash, and when it was evicted, counted
-//! in evictions. A mark is too old once as many evictions have followed as the main queue has entries. Where a line is full its
+//! in evictions. A mark is too old once so many evictions have followed as the caller says. Where a line is full its
 //! oldest mark is overwritten, so nothing is ever searched for or cleaned (SOSP'23, section 4.2).
 
 /// Marks of a group: a cache line.

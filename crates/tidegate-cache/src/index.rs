@@ -7,7 +7,7 @@ use crate::budget::{Budget, Reservation};
 use crate::entry::Entry;
 use crate::flight::FlightCell;
 use crate::passes::Passes;
-use crate::purge::Standing;
+use crate::purge::{Purges, Standing};
 use hashbrown::HashTable;
 use hashbrown::hash_table;
 use smallvec::SmallVec;
@@ -15,7 +15,7 @@ use std::sync::Arc;
 use tidegate_http::Fields;
 use tidegate_http::cache::Varying;
 
-/// Variants of a key; beyond, the oldest goes. So many are fetched at the same time, too.
+/// Variants of a key; beyond, the one that was used least goes. So many are fetched at the same time, too.
 pub(crate) const MOST_VARIANTS: usize = 16;
 
 /// Bytes that a slot costs beside its key: itself, and the counters of the key that it shares.
@@ -94,7 +94,13 @@ impl Slot {
     pub(crate) fn flight_for(&self, fields: Fields<'_>) -> Option<&Arc<FlightCell>> {
         self.flights
             .iter()
+            .filter(|flight| !flight.is_alone)
             .find(|flight| flight.selected.as_ref().is_none_or(|selected| selected.fits(fields)))
+    }
+
+    /// Whether one flight more may be under way: of those that nobody waits for there are as many beside the others.
+    pub(crate) fn has_room(&self, is_alone: bool) -> bool {
+        self.flights.iter().filter(|flight| flight.is_alone == is_alone).count() < MOST_VARIANTS
     }
 
     /// What tells a request with these fields from requests for other variants, as far as that is known: by what the newest
@@ -111,16 +117,27 @@ impl Slot {
         Some(self.flights.swap_remove(at))
     }
 
-    /// Adds the newest. Where there are too many, what it is to replace goes at once, or else the oldest.
-    pub(crate) fn add(&mut self, entry: Arc<Entry>, outgoing: &mut Outgoing) {
+    /// Adds the newest. Where there are too many, what it is to replace goes at once, or else what was used least of late, the
+    /// oldest of those; answers whether one had to make room so. The others are then used by so much less: what nobody asks for
+    /// any more does not stay for what it was once.
+    pub(crate) fn add(&mut self, entry: Arc<Entry>, outgoing: &mut Outgoing) -> bool {
+        let mut has_evicted = false;
         if self.variants.len() >= MOST_VARIANTS {
             let is_same = |other: &Arc<Entry>| other.head().varying == entry.head().varying;
-            let at = self.variants.iter().rposition(is_same).unwrap_or(self.variants.len() - 1);
-            let gone = self.variants.remove(at);
-            gone.give_up();
-            outgoing.push(gone);
+            let same = self.variants.iter().rposition(is_same);
+            has_evicted = same.is_none();
+            let least = || (0..self.variants.len()).rev().min_by_key(|at| self.variants[*at].uses_count());
+            if let Some(at) = same.or_else(least) {
+                let gone = self.variants.remove(at);
+                if has_evicted {
+                    self.variants.iter().for_each(|other| other.fade(gone.uses_count()));
+                }
+                gone.give_up();
+                outgoing.push(gone);
+            }
         }
         self.variants.insert(0, entry);
+        has_evicted
     }
 
     /// Takes out what is older than `id` and for the same requests.
@@ -188,9 +205,9 @@ impl Shard {
         self.slots.iter()
     }
 
-    /// Gives memory back that a table which was once much larger holds.
-    pub(crate) fn shrink(&mut self, now: i64, budget: &Arc<Budget>) {
-        self.passes.shrink(now);
+    /// Gives memory back that a table which was once much larger holds, and what is known not to be storable and was purged.
+    pub(crate) fn shrink(&mut self, now: i64, budget: &Arc<Budget>, purges: &Purges) {
+        self.passes.shrink(now, purges);
         if self.slots.len() * 8 > self.slots.capacity() {
             return;
         }

@@ -16,6 +16,7 @@
 //! purges may be taken below that of a shard, and nothing below it, so there is no order that could be broken. Wakers are woken, and
 //! entries dropped, outside of all.
 
+mod backing;
 mod budget;
 mod content;
 pub mod disk;
@@ -36,13 +37,15 @@ mod store;
 mod stored_file;
 mod tier;
 
-pub use content::Content;
+pub use backing::InFile;
+pub use content::{Content, Sent};
 pub use entry::{Entry, StoredHead};
 pub use figures::{Figures, Filter, Listed};
 pub use fill::{Fill, Full};
 pub use flight::{Flight, Join, Landing, Lead};
-pub use purge::{Purge, Purged, group_mark, tag_mark};
-pub use reader::Reader;
+pub use purge::ring::PurgeRing;
+pub use purge::{Change, Origin, Purge, Purged, any_port, group_mark, meant_hosts, site_mark, tag_mark};
+pub use reader::{Next, Reader};
 pub use store::{CopyRoom, Found, Limits, Store, Swept, Unstorable};
 pub use stored_file::StoredFile;
 pub use tier::{Awaited, DiskListed, OnDisk, Verified};

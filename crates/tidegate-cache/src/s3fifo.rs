@@ -3,8 +3,13 @@
 //!
 //! What is new enters a small queue of a tenth of the bytes. What has been used more than once when it comes to the end of it
 //! moves to the main queue; the rest is evicted and leaves a mark in the ghost queue, by which it enters the main
-//! queue if it comes back soon. At the end of the main queue, what has been used goes round once more. A use only
+//! queue if it comes back soon: before as many others were evicted as the main queue has room for. (libCacheSim, by the paper's authors,
+//! takes nine tenths of the capacity as well. As many as the main queue holds would be none at first, and none for good where
+//! everything is asked for in turn.) At the end of the main queue, what has been used goes round once more. A use only
 //! counts up an atomic that saturates at 3: it takes no lock and moves nothing, so a hit costs one load nearly always.
+//!
+//! What is large can be asked to go for what is large ([`S3Fifo::evict_large`]): each queue is two lists, and stamps say in which of them
+//! its last object is. So asking for a large one passes over nothing small, and the order of all together is as if they were one.
 //!
 //! Used for the memory tier and for each disk. It knows no time, no lock and no budget: the caller guards it, says how much is to
 //! stay, and asks for one victim after the other.
@@ -21,7 +26,7 @@ const EARNED: u8 = 1;
 /// The small queue's part of the capacity.
 const SMALL_PART: u64 = 10;
 /// So many objects that may not go are passed over for one victim.
-const MOST_REFUSED: usize = 64;
+const MOST_REFUSED: usize = 1024;
 /// Nodes that are allocated at once.
 const PAGE: usize = 128;
 /// No node.
@@ -52,6 +57,11 @@ impl Uses {
         self.0.load(Relaxed)
     }
 
+    /// It counts as used by so much less.
+    pub(crate) fn fade(&self, uses: u8) {
+        self.set(self.get().saturating_sub(uses));
+    }
+
     fn set(&self, uses: u8) {
         self.0.store(uses, Relaxed);
     }
@@ -63,6 +73,10 @@ pub trait Queued {
     fn hash(&self) -> u64;
     /// How often it was used.
     fn uses(&self) -> &Uses;
+    /// Whether it may be asked to go for what is large. As of when it is queued or resized.
+    fn is_large(&self) -> bool {
+        false
+    }
 }
 
 /// Where an object is in the queues, for [`S3Fifo::remove`]. Valid until it is evicted or removed.
@@ -91,6 +105,8 @@ pub struct S3Fifo<T> {
     main: Queue,
     ghost: Ghost,
     capacity: u64,
+    /// Of what is queued next.
+    stamp: u32,
     returned: Returned,
 }
 
@@ -112,6 +128,7 @@ impl<T: Queued> S3Fifo<T> {
             main: Queue::new(),
             ghost: Ghost::default(),
             capacity,
+            stamp: 0,
             returned: Returned::default(),
         }
     }
@@ -123,12 +140,12 @@ impl<T: Queued> S3Fifo<T> {
 
     /// Bytes of all objects that are queued.
     pub fn bytes(&self) -> u64 {
-        self.small.bytes + self.main.bytes
+        self.small.bytes() + self.main.bytes()
     }
 
     /// Objects that are queued.
     pub fn len(&self) -> usize {
-        self.small.len + self.main.len
+        self.small.len() + self.main.len()
     }
 
     /// Whether nothing is queued.
@@ -169,9 +186,17 @@ impl<T: Queued> S3Fifo<T> {
     /// An object has become larger or smaller.
     pub fn resize(&mut self, place: Place, size: u64) {
         let node = self.nodes.get_mut(place.0);
-        let before = std::mem::replace(&mut node.size, size);
-        let queue = if node.is_main { &mut self.main } else { &mut self.small };
-        queue.bytes = queue.bytes - before + size;
+        let is_large = node.item.as_ref().is_some_and(Queued::is_large);
+        if node.is_large == is_large {
+            let before = std::mem::replace(&mut node.size, size);
+            let list = self.list_of(place.0);
+            list.bytes = list.bytes - before + size;
+            return;
+        }
+        let is_main = node.is_main;
+        self.unlink(place.0);
+        self.nodes.get_mut(place.0).size = size;
+        self.link(place.0, is_main);
     }
 
     /// Takes an object out that has gone for another reason than room.
@@ -184,15 +209,25 @@ impl<T: Queued> S3Fifo<T> {
     /// Takes out the object that is to go next. `may_go` can refuse: an object whose memory would not come free since
     /// somebody is at work with it goes round once more. `None` where nothing is left that may go, or too many in a row may not.
     pub fn evict(&mut self, may_go: impl Fn(&T) -> bool) -> Option<T> {
+        self.evict_of(false, may_go)
+    }
+
+    /// The same of what is large alone.
+    pub fn evict_large(&mut self, may_go: impl Fn(&T) -> bool) -> Option<T> {
+        self.evict_of(true, may_go)
+    }
+
+    fn evict_of(&mut self, large_alone: bool, may_go: impl Fn(&T) -> bool) -> Option<T> {
+        let count = if large_alone { self.small.large.len + self.main.large.len } else { self.len() };
         let mut refused = 0;
         // Uses may be counted up meanwhile, so it is the rounds that end this.
-        for _ in 0..self.len().saturating_mul(usize::from(MOST_USES) + 2) {
+        for _ in 0..count.saturating_mul(usize::from(MOST_USES) + 2) {
             if refused == MOST_REFUSED {
                 break;
             }
-            let is_small =
-                self.main.len == 0 || (self.small.len > 0 && self.small.bytes > self.capacity / SMALL_PART);
-            let last = if is_small { self.small.last } else { self.main.last };
+            let is_small = self.is_small_next(large_alone);
+            let queue = if is_small { &self.small } else { &self.main };
+            let last = if large_alone { queue.large.last } else { queue.last(&self.nodes) };
             let item = self.nodes.get_mut(last).item.as_ref()?;
             let uses = item.uses().get();
             if (is_small && uses > EARNED) || (!is_small && uses > 0) {
@@ -208,6 +243,16 @@ impl<T: Queued> S3Fifo<T> {
         None
     }
 
+    /// Whether the next victim is looked for in the small queue.
+    fn is_small_next(&self, large_alone: bool) -> bool {
+        if large_alone {
+            let (small, main) = (&self.small.large, &self.main.large);
+            return main.len == 0 || (small.len > 0 && small.bytes > (small.bytes + main.bytes) / SMALL_PART);
+        }
+        let (small, main) = (&self.small, &self.main);
+        main.len() == 0 || (small.len() > 0 && small.bytes() > self.capacity / SMALL_PART)
+    }
+
     /// Each object, in no order.
     pub fn iter(&self) -> impl Iterator<Item = &T> {
         self.nodes.pages.iter().flatten().filter_map(|node| node.item.as_ref())
@@ -217,7 +262,7 @@ impl<T: Queued> S3Fifo<T> {
         self.unlink(index);
         let item = self.nodes.free(index)?;
         if is_small {
-            self.ghost.set_reach(self.main.len);
+            self.ghost.set_reach(self.main.len().max(self.len() - self.len() / SMALL_PART as usize));
             self.ghost.add(item.hash());
         }
         Some(item)
@@ -229,37 +274,85 @@ impl<T: Queued> S3Fifo<T> {
     }
 
     fn link(&mut self, index: u32, is_main: bool) {
-        let queue = if is_main { &mut self.main } else { &mut self.small };
         let node = self.nodes.get_mut(index);
-        (node.is_main, node.newer, node.older) = (is_main, NONE, queue.first);
-        queue.bytes += node.size;
-        queue.len += 1;
-        match queue.first {
-            NONE => queue.last = index,
+        (node.is_main, node.stamp) = (is_main, self.stamp);
+        node.is_large = node.item.as_ref().is_some_and(Queued::is_large);
+        self.stamp = self.stamp.wrapping_add(1);
+        let size = node.size;
+        let list = self.list_of(index);
+        let before = std::mem::replace(&mut list.first, index);
+        list.bytes += size;
+        list.len += 1;
+        match before {
+            NONE => list.last = index,
             first => self.nodes.get_mut(first).newer = index,
         }
-        queue.first = index;
+        let node = self.nodes.get_mut(index);
+        (node.newer, node.older) = (NONE, before);
     }
 
     fn unlink(&mut self, index: u32) {
         let node = self.nodes.get_mut(index);
         let (newer, older, size) = (node.newer, node.older, node.size);
-        let queue = if node.is_main { &mut self.main } else { &mut self.small };
-        queue.bytes -= size;
-        queue.len -= 1;
-        match newer {
-            NONE => queue.first = older,
-            newer => self.nodes.get_mut(newer).older = older,
+        let list = self.list_of(index);
+        list.bytes -= size;
+        list.len -= 1;
+        if newer == NONE {
+            list.first = older;
         }
-        match older {
-            NONE => queue.last = newer,
-            older => self.nodes.get_mut(older).newer = newer,
+        if older == NONE {
+            list.last = newer;
+        }
+        if newer != NONE {
+            self.nodes.get_mut(newer).older = older;
+        }
+        if older != NONE {
+            self.nodes.get_mut(older).newer = newer;
+        }
+    }
+
+    /// The list that a node is in.
+    fn list_of(&mut self, index: u32) -> &mut List {
+        let node = self.nodes.get_mut(index);
+        let queue = if node.is_main { &mut self.main } else { &mut self.small };
+        if node.is_large { &mut queue.large } else { &mut queue.other }
+    }
+}
+
+/// A queue: what is large, and the rest, by themselves.
+struct Queue {
+    large: List,
+    other: List,
+}
+
+impl Queue {
+    const fn new() -> Queue {
+        Queue { large: List::new(), other: List::new() }
+    }
+
+    fn len(&self) -> usize {
+        self.large.len + self.other.len
+    }
+
+    fn bytes(&self) -> u64 {
+        self.large.bytes + self.other.bytes
+    }
+
+    /// What has been in it for longest.
+    fn last<T>(&self, nodes: &Nodes<T>) -> u32 {
+        match (self.large.last, self.other.last) {
+            (NONE, last) | (last, NONE) => last,
+            (large, other) => {
+                // Stamps come round.
+                let since = nodes.get(large).stamp.wrapping_sub(nodes.get(other).stamp);
+                if since > u32::MAX / 2 { large } else { other }
+            }
         }
     }
 }
 
-/// A queue: nodes that name each other.
-struct Queue {
+/// Nodes that name each other.
+struct List {
     /// Where what is new enters.
     first: u32,
     last: u32,
@@ -267,9 +360,9 @@ struct Queue {
     bytes: u64,
 }
 
-impl Queue {
-    const fn new() -> Queue {
-        Queue { first: NONE, last: NONE, len: 0, bytes: 0 }
+impl List {
+    const fn new() -> List {
+        List { first: NONE, last: NONE, len: 0, bytes: 0 }
     }
 }
 
@@ -279,7 +372,10 @@ struct Node<T> {
     size: u64,
     newer: u32,
     older: u32,
+    /// When it was linked, by the count of links.
+    stamp: u32,
     is_main: bool,
+    is_large: bool,
 }
 
 /// Nodes of both queues, in pages that never move: growing copies nothing.
@@ -321,7 +417,7 @@ impl<T> Nodes<T> {
         let first = (self.pages.len() * PAGE) as u32;
         let node = |index: usize| {
             let older = if index + 1 == PAGE { NONE } else { first + index as u32 + 1 };
-            Node { item: None, size: 0, newer: NONE, older, is_main: false }
+            Node { item: None, size: 0, newer: NONE, older, stamp: 0, is_main: false, is_large: false }
         };
         self.pages.push((0..PAGE).map(node).collect());
         self.first_free = first;
@@ -334,6 +430,10 @@ impl<T> Nodes<T> {
         let item = node.item.take();
         self.first_free = index;
         item
+    }
+
+    fn get(&self, index: u32) -> &Node<T> {
+        &self.pages[index as usize / PAGE][index as usize % PAGE]
     }
 
     fn get_mut(&mut self, index: u32) -> &mut Node<T> {

@@ -9,11 +9,13 @@ mod sweep;
 
 use crate::budget::{Budget, Reservation};
 use crate::content::Content;
+use crate::encoding::variant_of;
 use crate::entry::Entry;
 use crate::figures::Counters;
 use crate::flight::{Flight, FlightCell, Join, Lead};
-use crate::index::{Hashed, MOST_VARIANTS, Outgoing, SLOT_COST, Shard, Slot};
-use crate::purge::{Purge, Purged, Purges, Standing};
+use crate::index::{Hashed, Outgoing, SLOT_COST, Shard, Slot};
+use crate::purge::ring::PurgeRing;
+use crate::purge::{Address, Purge, Purged, Purges, Standing};
 use crate::tier::Tier;
 use smallvec::SmallVec;
 use std::hash::{BuildHasher, RandomState};
@@ -21,6 +23,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use thiserror::Error;
 use tidegate_http::Fields;
+use tidegate_http::cache::Reason;
 use tidegate_io::locking::lock;
 use xxhash_rust::xxh3::xxh3_128_with_seed;
 
@@ -32,8 +35,6 @@ pub use sweep::Swept;
 
 /// Shards of the index: a power of two; so many that the sweeper, which takes one at a time, holds up nobody for long.
 const SHARDS: usize = 256;
-/// With full notes, so many purges lead to one sweep: what is under way for long may not let them be forgotten.
-const PURGES_A_SWEEP: u64 = 1024;
 /// How often a place in the index is tried for that others take first.
 const TRIES: usize = 4;
 
@@ -60,13 +61,24 @@ pub enum Unstorable {
     Purged,
 }
 
+impl Unstorable {
+    /// The same as a reason.
+    pub const fn reason(self) -> Reason {
+        match self {
+            Unstorable::TooLarge => Reason::TooLarge,
+            Unstorable::NoRoom => Reason::NoRoom,
+            Unstorable::Purged => Reason::Purged,
+        }
+    }
+}
+
 /// What a look-up finds.
 #[derive(Debug)]
 pub enum Found {
     /// Nothing.
     Nothing,
-    /// Nothing, and it is known not to be storable: fetch without joining.
-    Pass,
+    /// Nothing, and it is known not to be storable, for this reason: fetch without joining, by [`Store::lead_alone`].
+    Pass(Reason),
     /// What is stored under the key: variants, the newest first; never none.
     Stored(SmallVec<[Arc<Entry>; 1]>),
 }
@@ -88,8 +100,8 @@ pub struct Store {
     flights: AtomicU64,
     pub(crate) counters: Counters,
     sweeping: Mutex<Sweeping>,
-    /// How many purges there had been when room was last made for their notes.
-    swept_for_room: AtomicU64,
+    /// With so many purges each entry was compared.
+    looked_at: AtomicU64,
     has_disks: bool,
     /// Below the memory; opened later, by a thread that may wait.
     pub(crate) tier: OnceLock<Tier>,
@@ -120,15 +132,25 @@ impl Store {
             flights: AtomicU64::new(0),
             counters: Counters::default(),
             sweeping: Mutex::default(),
-            swept_for_room: AtomicU64::new(0),
+            looked_at: AtomicU64::new(0),
             has_disks,
             tier: OnceLock::new(),
         }
     }
 
+    /// Has other processes of the server hear of what applications purge here, and this one of theirs: before the first request.
+    pub fn share_purges(&self, ring: Arc<PurgeRing>) {
+        self.purges.share(ring, &self.name);
+    }
+
     /// The name in the settings.
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// Whether it was made for disks, open or not.
+    pub fn has_disks(&self) -> bool {
+        self.has_disks
     }
 
     /// What is stored under a key. Allocates nothing for one variant.
@@ -138,8 +160,10 @@ impl Store {
         let (found, emptied) = {
             let mut shard = self.shard(&hashed);
             let variants = variants_of(&mut shard, &hashed, &mut outgoing);
-            let found =
-                if variants.is_empty() { absent(&mut shard, &hashed, now) } else { Found::Stored(variants) };
+            let found = match variants.is_empty() {
+                true => absent(&mut shard, &hashed, now, &self.purges),
+                false => Found::Stored(variants),
+            };
             shard.hits += u64::from(matches!(found, Found::Stored(_)));
             let emptied = if outgoing.is_empty() { None } else { shard.remove_if_empty(&hashed) };
             (found, emptied)
@@ -163,7 +187,8 @@ impl Store {
         join.unwrap_or_else(|| {
             let (key, stored) = (hashed.key.into(), SmallVec::new());
             let number = self.next_flight();
-            Join::Lead(Lead { store: self.clone(), hash: hashed.hash, key, cell: None, stored, born, number })
+            let (hash, address) = (hashed.hash, Address::default());
+            Join::Lead(Lead { store: self.clone(), hash, key, cell: None, stored, born, number, address })
         })
     }
 
@@ -193,9 +218,13 @@ impl Store {
             self.counters.collapse();
             return Join::Follow(Flight::new(flight.clone(), born));
         }
-        let cell = (slot.flights.len() < MOST_VARIANTS).then(|| FlightCell::new(born, slot.selected(fields)));
+        let cell = slot.has_room(false).then(|| FlightCell::new(born, slot.selected(fields)));
+        Join::Lead(self.lead(slot, cell, born))
+    }
+
+    fn lead(self: &Arc<Self>, slot: &mut Slot, cell: Option<Arc<FlightCell>>, born: u64) -> Lead {
         slot.flights.extend(cell.clone());
-        Join::Lead(Lead {
+        Lead {
             store: self.clone(),
             hash: slot.hash(),
             key: slot.key.clone(),
@@ -203,7 +232,19 @@ impl Store {
             stored: slot.variants.clone(),
             born,
             number: self.next_flight(),
-        })
+            address: Address::default(),
+        }
+    }
+
+    /// Fetches a response that is known not to be storable ([`Found::Pass`]), for one client: nobody waits for it. Should it be
+    /// storable after all, it is stored. `None`: there is no room for that, or as many do so already as may.
+    pub fn lead_alone(self: &Arc<Self>, key: &[u8]) -> Option<Lead> {
+        let hashed = self.hashed(key);
+        let born = self.purges.count();
+        let lead = self.with_slot(&hashed, |slot| {
+            slot.has_room(true).then(|| self.lead(slot, Some(FlightCell::alone(born)), born))
+        });
+        lead.flatten()
     }
 
     /// How many fetches have begun. What an entry holds that came of a later one ([`Entry::fetched`]) was asked for after this.
@@ -230,15 +271,20 @@ impl Store {
         was_there
     }
 
+    /// Takes out a part that is of no use any more, off its disk as well.
+    pub fn let_go(&self, part: &Arc<Entry>) {
+        self.unlink(part);
+        if let Some(tier) = self.tier.get() {
+            tier.disks.withdraw(tier.hash(part.key()), Some(variant_of(&part.head().varying)));
+        }
+    }
+
     /// Purges; takes the same time however much is stored. A soft purge makes stale what is there. What is being fetched
     /// counts as there.
     pub fn purge(self: &Arc<Self>, what: &Purge<'_>, is_soft: bool, now: i64) -> Purged {
-        let count = self.purges.count();
-        let last = self.swept_for_room.load(Relaxed);
-        if self.purges.is_full() && count >= last.saturating_add(PURGES_A_SWEEP) {
-            // Once in many purges; it is their work that is done here.
-            self.swept_for_room.store(count, Relaxed);
-            self.sweep_all(now);
+        if self.purges.is_nearly_full() {
+            // A small step of the sweep is the work of each.
+            self.sweep(0, now);
         }
         let purged = self.purges.purge(what, is_soft, now);
         self.note_purges();
@@ -285,15 +331,18 @@ impl Store {
         let content = entry.content();
         let is_usable = is_ours
             && entry.check() != Standing::Purged
+            && !self.purges.is_refused(entry.born())
             && !entry.is_gone()
             && !content.is_broken()
-            && !content.is_passing();
+            && content.is_for_all();
         if replaces {
             slot.take_where(|old| Arc::ptr_eq(old.content(), content), outgoing);
             slot.replace(entry.id(), &entry.head().varying, outgoing);
         }
         if is_usable {
-            slot.add(entry.clone(), outgoing);
+            if slot.add(entry.clone(), outgoing) {
+                self.counters.evict();
+            }
             self.counters.enter();
         }
         let emptied = shard.remove_if_empty(hashed);
@@ -339,6 +388,18 @@ impl Store {
         variants.any(|other| other.id() > entry.id() && other.head().varying == entry.head().varying)
     }
 
+    /// Whether there is one for the same requests that is whole and fresh, beside which a part is worth nothing.
+    pub(crate) fn is_stored_whole(&self, entry: &Entry) -> bool {
+        let hashed = self.hashed(entry.key());
+        let mut shard = self.shard(&hashed);
+        let mut variants = shard.get(&hashed).into_iter().flat_map(|slot| slot.variants.iter());
+        variants.any(|other| {
+            other.id() > entry.id()
+                && other.content().is_complete()
+                && other.head().varying == entry.head().varying
+        })
+    }
+
     /// Takes out what is older and for the same requests as an entry that a disk has now.
     pub(crate) fn supersede(&self, entry: &Arc<Entry>) {
         self.unlink_where(entry.key(), |other| {
@@ -371,9 +432,9 @@ impl Store {
         drop(emptied);
     }
 
-    pub(crate) fn remember_pass(&self, hash: u128, until: i64) {
+    pub(crate) fn remember_pass(&self, hash: u128, until: (i64, Reason), about: (Address, u64)) {
         let mut shard = self.shard(&Hashed { hash, key: &[] });
-        shard.passes.add(hash as u64, until, &self.budget);
+        shard.passes.add(hash as u64, until, about, &self.budget);
     }
 
     /// They have left the index.
@@ -388,6 +449,12 @@ impl Store {
         if !outgoing.is_empty() {
             self.counters.purge(outgoing.len());
             self.left(outgoing);
+            if let Some(tier) = self.tier.get() {
+                // Counted once, it need not be looked for there.
+                outgoing.iter().for_each(|entry| {
+                    tier.disks.withdraw(tier.hash(entry.key()), Some(variant_of(&entry.head().varying)));
+                });
+            }
         }
     }
 }
@@ -398,10 +465,10 @@ fn variants_of(shard: &mut Shard, hashed: &Hashed<'_>, outgoing: &mut Outgoing) 
     slot.variants.clone()
 }
 
-fn absent(shard: &mut Shard, hashed: &Hashed<'_>, now: i64) -> Found {
-    if shard.passes.contains(hashed.hash as u64, now) {
+fn absent(shard: &mut Shard, hashed: &Hashed<'_>, now: i64, purges: &Purges) -> Found {
+    if let Some(why) = shard.passes.find(hashed.hash as u64, now, purges) {
         shard.passed += 1;
-        return Found::Pass;
+        return Found::Pass(why);
     }
     shard.misses += 1;
     Found::Nothing

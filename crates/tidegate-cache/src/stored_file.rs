@@ -1,7 +1,7 @@
 //! The content of an object on a disk, kept open for those who send it.
 
 use crate::content::Content;
-use crate::disk::OpenObject;
+use crate::disk::{Id, OpenObject};
 use rustix::io::Errno;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -56,6 +56,11 @@ impl StoredFile {
         !self.has_failed.load(Relaxed) && self.object.as_ref().is_some_and(OpenObject::is_readable)
     }
 
+    /// Which object of which disk it is.
+    pub(crate) fn place(&self) -> Option<(u16, Id)> {
+        self.object.as_ref().map(|object| (object.disk(), object.id()))
+    }
+
     /// Where work with the file belongs in the blocking pool.
     pub fn queue_key(&self) -> QueueKey {
         self.queue_key
@@ -64,7 +69,14 @@ impl StoredFile {
 
 impl FileOwner for Content {
     fn has_failed(&self, error: Errno) {
-        let Some(file) = self.file() else { return };
+        self.tell_of_failure(error);
+    }
+}
+
+impl Content {
+    /// The file that it lies in, or that is behind it, cannot be read.
+    pub(crate) fn tell_of_failure(&self, error: Errno) {
+        let Some(file) = self.file() else { return self.backing_has_failed(error) };
         let Some(object) = &file.object else { return };
         // Of this process, and not of the disk: the file is as good as before.
         if !object.has_failed(error) || file.has_failed.swap(true, Relaxed) {

@@ -94,7 +94,7 @@ fn fill(
 ) -> Option<DiskEntry> {
     let bytes = content(number);
     let part = disks.look_up(key.1).filter(|entry| !entry.is_whole);
-    let resumed = part.and_then(|entry| disks.resume(&entry, &key.0).ok());
+    let resumed = part.and_then(|entry| disks.resume(entry.disk, entry.id, &key.0).ok());
     let is_known = choice < 8;
     let mut fill = match resumed {
         Some(fill) => fill,

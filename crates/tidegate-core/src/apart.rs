@@ -9,7 +9,7 @@ use crate::reply::Reply;
 use crate::signals::Signals;
 use crate::state::RequestState;
 use std::cell::OnceCell;
-use tidegate_http::Fields;
+use tidegate_http::{Fields, Method};
 
 /// Whether the client waits for what it has set off.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,12 +21,13 @@ pub enum Awaited {
 }
 
 impl Exchange<'_> {
-    /// Asks for the same with other fields, and without content. The reply hears nothing of the client any more: it may go, and
-    /// what it holds of limits goes with it. A client that waits for it says so with [`Exchange::answer_after`], and does
+    /// Asks for the same by GET, whatever the client's method is: what comes is for all who ask for it. By another spelling of its
+    /// authority, with other fields, and without content. The reply hears nothing of the client any more: it may go, and what it
+    /// holds of limits goes with it. A client that waits for it says so with [`Exchange::answer_after`], and does
     /// that for the application that is asked here ([`Exchange::waits_for`]).
     pub fn ask_apart(
         &mut self,
-        fields: Fields<'_>,
+        (authority, fields): (&str, Fields<'_>),
         awaited: Awaited,
         handler: impl FnOnce(&mut Exchange<'_>) -> Reply,
     ) -> Reply {
@@ -34,12 +35,22 @@ impl Exchange<'_> {
         if awaited == Awaited::ByNobody {
             state.trace = OnceCell::new();
         }
-        let mut inner = Exchange { fields, state, ..*self };
+        let mut inner = self.by_get(authority, fields, state);
         let reply = handler(&mut inner);
         if awaited == Awaited::ByClient {
             self.waits_for(inner.state.signals.upstream());
         }
         reply
+    }
+}
+
+impl<'a> Exchange<'a> {
+    fn by_get<'b>(&self, authority: &'b str, fields: Fields<'b>, state: RequestState) -> Exchange<'b>
+    where
+        'a: 'b,
+    {
+        let (method, method_token) = (Method::Get, "GET");
+        Exchange { method, method_token, authority, fields, state, ..*self }
     }
 }
 
@@ -51,9 +62,9 @@ pub struct AskAgain {
 
 impl Exchange<'_> {
     /// What it takes to ask for the same again. The pass says that the request has been let in.
-    pub fn to_ask_again(&self, pass: &Pass) -> AskAgain {
+    pub fn to_ask_again(&self, authority: &str, pass: &Pass) -> AskAgain {
         let state = RequestState { holds: None, ..self.state.copy(Signals::default()) };
-        let mut inner = Exchange { fields: Fields::new(&[]), state, ..*self };
+        let mut inner = self.by_get(authority, Fields::new(&[]), state);
         AskAgain { kept: Kept::of(&mut inner), pass: pass.once_more() }
     }
 }
@@ -78,13 +89,14 @@ mod tests {
 
     #[test]
     fn what_is_asked_apart_is_not_given_up_with_the_client() {
-        let mut exchange = Exchange::empty();
+        let mut exchange = Exchange { method: Method::Head, method_token: "HEAD", ..Exchange::empty() };
         let (sink, content) = body::pipe(Some(3));
         exchange.state.body = Some(content);
         let fields = [Field { name: "If-None-Match", value: b"\"1\"" }];
         for (awaited, upstream) in [(Awaited::ByNobody, 0), (Awaited::ByClient, 7)] {
-            let reply = exchange.ask_apart(Fields::new(&fields), awaited, |inner| {
+            let reply = exchange.ask_apart(("a.test", Fields::new(&fields)), awaited, |inner| {
                 assert_eq!(inner.field("if-none-match"), Some(&b"\"1\""[..]));
+                assert_eq!((inner.method, inner.method_token), (Method::Get, "GET"));
                 assert!(inner.state.body.is_none() && inner.interim().is_none());
                 inner.ends_with_client();
                 inner.waits_for(7);

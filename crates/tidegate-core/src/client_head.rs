@@ -2,14 +2,12 @@
 //! redirects of scripts.
 
 use crate::exchange::Exchange;
-use smallvec::SmallVec;
-use std::rc::Rc;
 use tidegate_http::Field;
 
 /// What a client has sent: authority and field section, in one piece of memory, as every request to a script keeps one. Each
 /// field is the lengths of its name and its value, then both; the authority is the name of the first, without a value.
 #[derive(Clone)]
-pub(crate) struct ClientHead(Rc<[u8]>);
+pub(crate) struct ClientHead(Box<[u8]>);
 
 /// Bytes that say how long a name and its value are.
 const LENGTHS: usize = 2 * size_of::<usize>();
@@ -19,19 +17,14 @@ impl ClientHead {
         let authority = Field { name: exchange.authority, value: b"" };
         let pairs = || std::iter::once(&authority).chain(exchange.fields.iter());
         let length = pairs().map(|field| LENGTHS + field.name.len() + field.value.len()).sum();
-        let mut bytes: SmallVec<[u8; 2048]> = SmallVec::from_elem(0, length);
-        let mut rest = &mut *bytes;
+        let mut bytes = Vec::with_capacity(length);
         for Field { name, value } in pairs() {
-            let (lengths, behind) = rest.split_at_mut(LENGTHS);
-            lengths[..LENGTHS / 2].copy_from_slice(&name.len().to_ne_bytes());
-            lengths[LENGTHS / 2..].copy_from_slice(&value.len().to_ne_bytes());
-            let (name_at, behind) = behind.split_at_mut(name.len());
-            name_at.copy_from_slice(name.as_bytes());
-            let (value_at, behind) = behind.split_at_mut(value.len());
-            value_at.copy_from_slice(value);
-            rest = behind;
+            bytes.extend_from_slice(&name.len().to_ne_bytes());
+            bytes.extend_from_slice(&value.len().to_ne_bytes());
+            bytes.extend_from_slice(name.as_bytes());
+            bytes.extend_from_slice(value);
         }
-        ClientHead(Rc::from(&*bytes))
+        ClientHead(bytes.into_boxed_slice())
     }
 
     fn pairs(&self) -> impl Iterator<Item = (&str, &[u8])> {

@@ -8,6 +8,7 @@ use std::rc::Rc;
 use std::task::{Poll, Waker};
 use tidegate_http::{FieldLines, Status};
 use tidegate_io::paged::PagedFile;
+use tidegate_io::shared_bytes::SharedPiece;
 use tidegate_wire::{h1, h2};
 
 /// One response: status, fields and body. The connection adds `Server`, framing and connection fields; handlers never set
@@ -65,6 +66,8 @@ pub enum Body {
     Bytes(Vec<u8>),
     /// The bytes that lie behind the head of a prebuilt message.
     Prebuilt(Rc<Message>),
+    /// Bytes in memory that others send as well, sent from where they lie.
+    Shared(SharedPiece),
     /// A piece of a file, sent by the kernel.
     File(FilePiece),
     /// Several pieces one after the other (`multipart/byteranges`).
@@ -105,6 +108,8 @@ pub struct FilePiece {
 pub enum Part {
     /// Literal bytes.
     Bytes(Vec<u8>),
+    /// From memory that others send from as well.
+    Shared(SharedPiece),
     /// From a file.
     File(FilePiece),
 }
@@ -133,7 +138,7 @@ impl Response {
             Body::Bytes(bytes) => bytes.capacity(),
             Body::Parts(parts) => parts.iter().map(Part::held).sum(),
             Body::Stream { stream, .. } | Body::Tunnel { stream, .. } => stream.held(),
-            Body::Empty | Body::Prebuilt(_) | Body::File(_) => 0,
+            Body::Empty | Body::Prebuilt(_) | Body::Shared(_) | Body::File(_) => 0,
         };
         let head = match &self.head {
             Head::Fields(lines) | Head::Final(lines) => lines.capacity(),
@@ -150,6 +155,7 @@ impl Body {
             Body::Empty => Some(0),
             Body::Bytes(bytes) => Some(bytes.len() as u64),
             Body::Prebuilt(message) => Some(message.body_len() as u64),
+            Body::Shared(piece) => Some(piece.len()),
             Body::File(piece) => Some(piece.len()),
             Body::Parts(parts) => Some(parts.iter().map(Part::len).sum()),
             Body::Stream { len, .. } => *len,
@@ -197,6 +203,7 @@ impl Part {
     fn len(&self) -> u64 {
         match self {
             Part::Bytes(bytes) => bytes.len() as u64,
+            Part::Shared(piece) => piece.len(),
             Part::File(piece) => piece.len(),
         }
     }

@@ -158,7 +158,7 @@ impl Trace {
             Phase::Queue => &mut times.queue,
             Phase::Connect => &mut times.connect,
             Phase::Application => &mut times.application,
-            Phase::AtOnce | Phase::Complete | Phase::FirstByte => return,
+            Phase::FirstByte => return,
         };
         *time = time.saturating_add(nanos);
         self.times.set(times);
@@ -223,25 +223,25 @@ impl Trace {
         context.rename_span(head, &earlier, &span_id);
     }
 
-    /// There is a connection to the member that was chosen last.
-    pub fn connected(&self) {
-        self.mark(|last, now| last.connected = now);
+    /// There is a connection to the member that was chosen last; `now` is monotonic, nanoseconds.
+    pub fn connected(&self, now: u64) {
+        self.mark(|last| last.connected = now);
     }
 
-    /// The head of its answer has come.
-    pub fn answered(&self, status: u16) {
-        self.mark(|last, now| (last.answered, last.status) = (now, status));
+    /// The head of its answer has come; `now` as in [`Trace::connected`].
+    pub fn answered(&self, status: u16, now: u64) {
+        self.mark(|last| (last.answered, last.status) = (now, status));
     }
 
     /// It is done with, whatever came of it.
     pub fn end_try(&self) {
-        self.mark(|last, now| last.ended = now);
+        self.mark(|last| last.ended = monotonic_ns());
     }
 
-    fn mark(&self, set: impl FnOnce(&mut Try, u64)) {
+    fn mark(&self, set: impl FnOnce(&mut Try)) {
         let mut tries = self.tries.borrow_mut();
         if let Some(last) = tries.last_mut().filter(|last| last.ended == 0) {
-            set(last, monotonic_ns());
+            set(last);
         }
     }
 

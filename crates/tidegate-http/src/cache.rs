@@ -17,8 +17,10 @@ mod freshness;
 pub mod groups;
 mod invalidating;
 pub mod key;
+pub mod names;
 mod no_vary_search;
 pub mod partial;
+mod reasons;
 mod reference;
 mod serving;
 mod status;
@@ -31,9 +33,10 @@ use std::ops::RangeInclusive;
 pub use freshness::{Freshness, LifetimeSource};
 pub use invalidating::{Base, Invalidated, invalidated};
 pub use no_vary_search::NoVarySearch;
+pub use reasons::{Detail, Kind, Reason};
 pub use serving::{
-    Bypass, Use, Verdict, Why, lookup_allowed, may_join, only_if_cached, set_age, usable, usable_on_error,
-    usable_once_fetched,
+    Bypass, Use, Verdict, Why, forced_by, lookup_allowed, may_join, only_if_cached, set_age, usable,
+    usable_on_error, usable_once_fetched,
 };
 pub use status::{CacheStatus, Forward};
 pub use storing::{NotStored, add_date, storable, stored_fields};

@@ -96,8 +96,8 @@ fn parse_imf_fixdate(value: &[u8]) -> Option<HttpDate> {
     if text[16] != b' ' || &text[25..] != b" GMT" {
         return None;
     }
-    let year = number(&text[12..16])?;
-    compose(year, month_number(&text[8..11])?, number(&text[5..7])?, time_of_day(&text[17..25])?)
+    let year = two_digits(&text[12..14])? * 100 + two_digits(&text[14..16])?;
+    compose(year, month_number(&text[8..11])?, two_digits(&text[5..7])?, time_of_day(&text[17..25])?)
 }
 
 /// `Sun Nov  6 08:49:37 1994`
@@ -147,8 +147,18 @@ fn time_of_day(text: &[u8]) -> Option<i64> {
     if text[2] != b':' || text[5] != b':' {
         return None;
     }
-    let (hour, minute, second) = (number(&text[..2])?, number(&text[3..5])?, number(&text[6..8])?);
+    let (hour, minute) = (two_digits(&text[..2])?, two_digits(&text[3..5])?);
+    let second = two_digits(&text[6..8])?;
     (hour < 24 && minute < 60 && second <= 60).then_some(hour * 3600 + minute * 60 + second)
+}
+
+fn two_digits(digits: &[u8]) -> Option<i64> {
+    match digits {
+        [tens @ b'0'..=b'9', ones @ b'0'..=b'9'] => {
+            Some(i64::from(tens - b'0') * 10 + i64::from(ones - b'0'))
+        }
+        _ => None,
+    }
 }
 
 /// At most four digits are ever given.
@@ -157,12 +167,26 @@ fn number(digits: &[u8]) -> Option<i64> {
 }
 
 fn is_short_weekday(name: &[u8]) -> bool {
-    WEEKDAYS.iter().any(|weekday| &weekday[..3] == name)
+    matches!(name, b"Sun" | b"Mon" | b"Tue" | b"Wed" | b"Thu" | b"Fri" | b"Sat")
 }
 
 /// From 1.
 fn month_number(name: &[u8]) -> Option<i64> {
-    MONTHS.chunks_exact(3).position(|month| month == name).map(|index| index as i64 + 1)
+    Some(match name {
+        b"Jan" => 1,
+        b"Feb" => 2,
+        b"Mar" => 3,
+        b"Apr" => 4,
+        b"May" => 5,
+        b"Jun" => 6,
+        b"Jul" => 7,
+        b"Aug" => 8,
+        b"Sep" => 9,
+        b"Oct" => 10,
+        b"Nov" => 11,
+        b"Dec" => 12,
+        _ => return None,
+    })
 }
 
 fn days_in_month(year: i64, month: i64) -> i64 {

@@ -227,8 +227,8 @@ fn keys(asked: &Asked<'_>, response: &FieldLines) {
         fields: asked.fields,
     };
     let search = NoVarySearch::parse(response);
-    let query = QueryRules { is_sorted: true, dropped: vec!["a*".to_owned()], kept: None };
-    let rules = KeyRules { query, cookies: vec!["a".to_owned()] };
+    let query = QueryRules { is_sorted: true, dropped: ["a*"].into_iter().collect(), kept: None };
+    let rules = KeyRules { query, cookies: ["a", "b*"].into_iter().collect() };
     let (mut plain, mut ruled) = (Vec::new(), Vec::new());
     cache::key::write(&mut plain, &resource, &KeyRules::default(), search.as_ref());
     cache::key::write(&mut ruled, &resource, &rules, None);

@@ -3,14 +3,21 @@
 //! A worker hands over a closure and gets a future; the thread that ran it wakes the worker. The queue of each
 //! device is bounded: beyond it a job is refused at once, and the request that wanted it is answered 503. Which job is
 //! next, so that one slow disk does not take all threads, is decided by `device_queues`.
+//!
+//! A call to a disk that does not answer cannot be ended. So the pool knows when each thread began to wait ([`outstanding`]), and
+//! whoever owns the disk does without it meanwhile. A job of many calls says where one ends and the next begins ([`next_call`]).
 
+use crate::clock::monotonic_ns;
 use crate::device_queues::DeviceQueues;
 use crate::locking::lock;
+use std::cell::OnceCell;
 use std::collections::VecDeque;
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Condvar, LazyLock, Mutex, PoisonError};
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
 pub use crate::device_queues::QueueKey;
 
@@ -46,6 +53,43 @@ struct State {
     idle: usize,
     /// The most jobs that have waited.
     peak: usize,
+    /// Jobs that run, one for each busy thread.
+    running: Vec<Running>,
+}
+
+/// A job that runs.
+struct Running {
+    device: u64,
+    call: Arc<AtomicU64>,
+}
+
+thread_local! {
+    /// When the call began that a job of this thread waits for, monotonic nanoseconds. On threads of the pool alone.
+    static CALL: OnceCell<Arc<AtomicU64>> = const { OnceCell::new() };
+}
+
+/// How long the call has been outstanding that has been so longest, of all jobs of a device; zero where none runs.
+pub fn outstanding(device: u64) -> Duration {
+    let now = monotonic_ns();
+    let state = lock(&POOL.state);
+    let of_device = state.running.iter().filter(|running| running.device == device);
+    let longest = of_device.map(|running| now.saturating_sub(running.call.load(Relaxed))).max();
+    Duration::from_nanos(longest.unwrap_or(0))
+}
+
+/// To be called by a job between two calls that may wait for a disk: [`outstanding`] counts from here. Does nothing on other threads.
+#[inline]
+pub fn next_call() {
+    next_call_within(Duration::ZERO);
+}
+
+/// The same before a call that may well take so long, as `fdatasync(2)` on a busy disk: only what it takes beyond counts.
+pub fn next_call_within(expected: Duration) {
+    CALL.with(|call| {
+        if let Some(call) = call.get() {
+            call.store(monotonic_ns().saturating_add(expected.as_nanos() as u64), Relaxed);
+        }
+    });
 }
 
 /// How the pool stands.
@@ -78,8 +122,8 @@ pub fn figures() -> PoolFigures {
     }
 }
 
-/// The devices that the pool has work for now: each with the jobs that run and those that wait. Device 0 is work that waits for
-/// no disk.
+/// The devices that the pool has work for now: each with the jobs that run and those that wait. What is none
+/// ([`QueueKey::is_device`]) is work that waits for no disk, or for one that is not open yet.
 pub fn devices() -> Vec<(u64, usize, usize)> {
     lock(&POOL.state).queues.devices().collect()
 }
@@ -91,6 +135,7 @@ static POOL: LazyLock<Pool> = LazyLock::new(|| Pool {
         threads: 0,
         idle: 0,
         peak: 0,
+        running: Vec::new(),
     }),
     work: Condvar::new(),
 });
@@ -194,12 +239,17 @@ impl Pool {
     }
 
     fn work_off(&'static self) {
+        let call = Arc::new(AtomicU64::new(0));
+        CALL.with(|own| drop(own.set(call.clone())));
         let mut state = lock(&self.state);
         loop {
             while let Some((device, job)) = state.started.pop_front() {
+                call.store(monotonic_ns(), Relaxed);
+                state.running.push(Running { device, call: call.clone() });
                 drop(state);
                 job();
                 state = lock(&self.state);
+                state.running.retain(|running| !Arc::ptr_eq(&running.call, &call));
                 state.queues.finish(device);
                 self.start_what_may(&mut state);
             }
@@ -247,6 +297,33 @@ mod tests {
         assert_eq!(Pin::new(&mut pending).poll(&mut Context::from_waker(Waker::noop())), Poll::Pending);
         go.send(()).expect("the job waits for this");
         assert_eq!(tidegate_testkit::block_on(pending), Ok(42));
+    }
+
+    #[test]
+    fn a_call_is_outstanding_until_the_next_one() {
+        let key = QueueKey::of_unknown_device();
+        assert_ne!(key.device, QueueKey::of_unknown_device().device);
+        assert_eq!(outstanding(key.device), Duration::ZERO);
+        let (go, gate) = mpsc::channel::<()>();
+        let (told, has_gone_on) = mpsc::channel::<()>();
+        start(key, move || {
+            let _ = gate.recv();
+            next_call_within(Duration::from_secs(3600));
+            let _ = told.send(());
+            let _ = gate.recv();
+        })
+        .expect("an empty queue takes a job");
+        while outstanding(key.device) < Duration::from_millis(5) {
+            std::thread::yield_now();
+        }
+        go.send(()).expect("the job waits for this");
+        tidegate_testkit::receive(&has_gone_on, "the job to go on");
+        assert_eq!(outstanding(key.device), Duration::ZERO, "the second call may take an hour");
+        assert_eq!(outstanding(0x1234_5678), Duration::ZERO);
+        drop(go);
+        while POOL.state.lock().unwrap().running.iter().any(|running| running.device == key.device) {
+            std::thread::yield_now();
+        }
     }
 
     /// A disk that never answers, with far more jobs than the pool has threads: others go on.

@@ -6,6 +6,7 @@
 //! a device the files take turns, so that a file with a thousand readers delays another one by one job.
 
 use std::collections::{HashMap, VecDeque};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// What a job waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -19,6 +20,18 @@ pub struct QueueKey {
 impl QueueKey {
     /// For what waits for no disk.
     pub const NO_DISK: QueueKey = QueueKey { device: u64::MAX, file: 0 };
+
+    /// For a disk of which nobody knows yet what device it is: a queue of its own, each time another one.
+    pub fn of_unknown_device() -> QueueKey {
+        // Below `NO_DISK`; the kernel counts devices from the other end.
+        static LAST: AtomicU64 = AtomicU64::new(u64::MAX);
+        QueueKey { device: LAST.fetch_sub(1, Relaxed) - 1, file: 0 }
+    }
+
+    /// Whether a device of a key is one of the kernel's.
+    pub fn is_device(device: u64) -> bool {
+        device < u64::MAX - u64::from(u32::MAX)
+    }
 
     /// Of the file with this device and inode.
     pub fn of_file((device, file): (u64, u64)) -> QueueKey {

@@ -30,6 +30,7 @@ mod root;
 pub mod runtime;
 pub mod sealed;
 pub mod shared;
+pub mod shared_bytes;
 mod shared_roots;
 pub mod slab;
 pub mod socket;

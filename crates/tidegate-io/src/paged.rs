@@ -6,6 +6,8 @@
 //! `preadv2(RWF_NOWAIT)`, which is where a file that was read and one that was not differ. What is cold the
 //! pool brings in, once for all who wait for it, in front of a reader that goes on.
 //!
+//! A disk that does not answer is waited for as long as whoever owns the file has patience ([`give_up`]).
+//!
 //! Not `cachestat(2)`: it counts pages that are still being read, sees nothing through overlayfs, and new
 //! kernels refuse it to those who may only read the file.
 
@@ -18,7 +20,7 @@ use std::cell::RefCell;
 use std::io;
 use std::num::NonZeroU64;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::{Arc, LazyLock, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex, OnceLock, PoisonError, Weak};
 use std::task::{Poll, Waker};
 use std::time::Duration;
 
@@ -50,6 +52,26 @@ pub struct PagedFile {
 pub trait FileOwner: Send + Sync {
     /// The file cannot be read. On any thread, and not to wait.
     fn has_failed(&self, error: Errno);
+}
+
+/// Ranges of owned files on their way into memory: their devices, and since when.
+static OWNED: Mutex<Vec<(u64, u64, Weak<Reading>)>> = Mutex::new(Vec::new());
+
+/// Who has waited for so long for an owned file on this device waits no longer, and hears of an error. To be called every now and
+/// then by who owns files.
+pub fn give_up(device: u64, patience: Duration) {
+    let (now, mut late) = (monotonic_ns(), Vec::new());
+    OWNED.lock().unwrap_or_else(PoisonError::into_inner).retain(|(on, since, reading)| {
+        let under_way = reading.upgrade().filter(|reading| reading.done.get().is_none());
+        let is_late = *on == device && u128::from(now.saturating_sub(*since)) >= patience.as_nanos();
+        match under_way {
+            Some(reading) if is_late => late.push(reading),
+            Some(_) => return true,
+            None => {}
+        }
+        false
+    });
+    late.iter().for_each(|reading| reading.finish(Err(Errno::TIMEDOUT)));
 }
 
 /// What keeps a file open.
@@ -198,6 +220,10 @@ impl PagedFile {
         if started.is_err() {
             return Poll::Ready(Ok(end)); // without a single thread in the pool, waiting here is what is left
         }
+        if self.owner.is_some() {
+            let mut owned = OWNED.lock().unwrap_or_else(PoisonError::into_inner);
+            owned.push((self.queue_key.device, now, Arc::downgrade(&reading)));
+        }
         let poll = reading.poll(waker);
         known.push(Known { start, end, at: now, reading: Some(reading) });
         poll
@@ -278,6 +304,7 @@ impl Reading {
         Poll::Pending
     }
 
+    /// What comes first counts: its end, or that nobody waits for it any longer.
     fn finish(&self, result: Result<u64, Errno>) {
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         let _ = self.done.set(Done { at: monotonic_ns(), result });
@@ -316,7 +343,9 @@ fn bring_in(fd: &OwnedFd, start: u64, end: u64) -> Result<u64, Errno> {
     }
     let mut at = start;
     while at < end {
-        let count = (end - at) as usize;
+        // Not all of it at once: of what is slow it can then be told that it goes on.
+        blocking::next_call();
+        let count = (end - at).min(ADVICE) as usize;
         let moved = match &*NULL {
             Some(null) => rustix::fs::sendfile(null, fd, Some(&mut at), count),
             None => Err(Errno::INVAL),
@@ -425,6 +454,23 @@ mod tests {
         assert_eq!(woken.try_iter().count(), 5);
         assert!(matches!(file.poll_warm(10, PIECE, None), Poll::Ready(Ok(PIECE))));
         assert_eq!(file.known.borrow().len(), 1);
+        fs::remove_file(path).unwrap();
+    }
+
+    #[test]
+    fn a_disk_that_does_not_answer_is_given_up() {
+        let (mut file, path) = cold("stalled", PIECE);
+        file.queue_key = QueueKey::of_unknown_device();
+        let reading = Arc::new(Reading::default());
+        OWNED.lock().unwrap().push((file.queue_key.device, monotonic_ns(), Arc::downgrade(&reading)));
+        *file.known.borrow_mut() = vec![Known { start: 0, end: PIECE, at: 0, reading: Some(reading) }];
+        assert!(file.poll_warm(0, PIECE, None).is_pending());
+        give_up(file.queue_key.device, Duration::from_secs(3600));
+        give_up(file.queue_key.device - 1_000_000, Duration::ZERO);
+        assert!(file.poll_warm(0, PIECE, None).is_pending(), "there is patience left");
+        give_up(file.queue_key.device, Duration::ZERO);
+        let Poll::Ready(Err(error)) = file.poll_warm(0, PIECE, None) else { panic!("no error") };
+        assert_eq!(error.kind(), io::ErrorKind::TimedOut);
         fs::remove_file(path).unwrap();
     }
 

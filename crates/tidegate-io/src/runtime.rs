@@ -55,9 +55,16 @@ impl Remote {
         let _ = rustix::io::write(&self.event, &1u64.to_ne_bytes());
     }
 
+    /// However many are woken before the worker looks, it is told once: whoever comes first tells it, and it takes all that
+    /// are there when it has heard of it.
     fn push(&self, target: u64) {
-        self.woken.lock().unwrap_or_else(PoisonError::into_inner).push(target);
-        self.notify();
+        let mut woken = self.woken.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_first = woken.is_empty();
+        woken.push(target);
+        drop(woken);
+        if is_first {
+            self.notify();
+        }
     }
 }
 
@@ -280,5 +287,32 @@ fn wake(data: *const ()) {
         && let Some(remote) = remote_of(worker)
     {
         remote.push(target & ((1 << WORKER_SHIFT) - 1));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::poller::Poller;
+
+    #[test]
+    fn a_worker_is_told_once_of_all_that_others_wake_at_a_time() {
+        let poller = Poller::new().unwrap();
+        let runtime = Runtime::install(poller.registry().unwrap()).unwrap();
+        let mut connections = Slab::default();
+        let keys: Vec<Key> = (0..100).map(|_| connections.insert(())).collect();
+        let wakers: Vec<Waker> = keys.iter().map(|key| waker(*key)).collect();
+        for _ in 0..2 {
+            std::thread::scope(|scope| {
+                scope.spawn(|| wakers.iter().for_each(Waker::wake_by_ref));
+            });
+            let mut told = [0; 8];
+            rustix::io::read(&runtime.remote.event, &mut told).unwrap();
+            assert_eq!(u64::from_ne_bytes(told), 1);
+            runtime.on_remote();
+            let mut ready = Vec::new();
+            runtime.take_ready(&mut ready);
+            assert_eq!(ready, keys);
+        }
     }
 }

@@ -3,7 +3,7 @@
 //! as asked: from the bytes of the application to those of the client, on a stream of HTTP/2. Or a cached file over
 //! HTTP/2, asked for 32 times at once. Or what a cache has stored of an application.
 //!
-//! `requests cached|logged|browser|unchanged|h2|fastcgi|proxy|stored|event|event-beside N`
+//! `requests cached|logged|browser|unchanged|h2|fastcgi|proxy|stored|stored-64k|event|event-beside N`
 
 use std::io::{Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -27,16 +27,15 @@ const BROWSER: &str = "GET /small.bin HTTP/1.1\r\nHost: localhost\r\n\
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let arguments: Vec<String> = std::env::args().collect();
     let [_, what, count] = arguments.as_slice() else {
-        return Err(
-            "requests cached|logged|browser|unchanged|h2|fastcgi|proxy|stored|event|event-beside N".into()
-        );
+        return Err("see the head of this example for what there is".into());
     };
     let count: u64 = count.parse()?;
     let folder = std::env::temp_dir().join(format!("tidegate-instructions-{}", std::process::id()));
     std::fs::create_dir_all(&folder)?;
     let result = match what.as_str() {
         "fastcgi" | "proxy" => run_application(&folder, what, count),
-        "stored" => run_stored(&folder, count),
+        "stored" => run_stored(&folder, 1 << 10, count),
+        "stored-64k" => run_stored(&folder, 64 << 10, count),
         "h2" => run_streams(&folder, count),
         "event" => run_events(&folder, 0, count),
         "event-beside" => run_events(&folder, 90, count),
@@ -175,32 +174,42 @@ fn run_application(folder: &Path, what: &str, count: u64) -> Result<(), Box<dyn 
 }
 
 /// What an application has answered once, out of the memory of a cache.
-fn run_stored(folder: &Path, count: u64) -> Result<(), Box<dyn std::error::Error>> {
-    const ANSWER: &[u8] = b"HTTP/1.1 200 OK\r\nCache-Control: max-age=86400\r\nETag: \"1\"\r\n\
-        Content-Type: application/octet-stream\r\nContent-Length: 1024\r\n\r\n";
+fn run_stored(folder: &Path, size: usize, count: u64) -> Result<(), Box<dyn std::error::Error>> {
+    let head = format!(
+        "HTTP/1.1 200 OK\r\nCache-Control: max-age=86400\r\nETag: \"1\"\r\n\
+         Content-Type: application/octet-stream\r\nContent-Length: {size}\r\n\r\n"
+    );
     let socket = folder.join("application.sock");
     let listener = UnixListener::bind(&socket)?;
     let text = format!(
-        "listen \"127.0.0.1:1\"\naccess-log off\ncache \"main\" {{ memory \"1MiB\" }}\n\
+        "listen \"127.0.0.1:1\"\naccess-log off\ncache \"main\" {{ memory \"8MiB\" }}\n\
          site {{ cache \"main\"; proxy \"unix:{}\" }}\n",
         socket.display()
     );
-    let (mut client, mut solo) = serving(folder, &text)?;
-    let mut buffer = [0; 4096];
-    client.write_all(PLAIN.as_bytes())?;
+    let (client, mut solo) = serving(folder, &text)?;
+    let mut buffer = vec![0; 128 << 10];
+    (&client).write_all(PLAIN.as_bytes())?;
     solo.turn();
     solo.wait(Duration::ZERO)?; // the fetch is a task of its own
     let mut application = listener.accept()?.0;
     assert!(application.read(&mut buffer)? > 64, "the request is passed on");
-    application.write_all(&[ANSWER, &[7; 1024]].concat())?;
+    application.write_all(&[head.as_bytes(), &vec![7; size]].concat())?;
     while solo.is_answering() {
         solo.wait(Duration::from_secs(10))?;
     }
-    assert!(client.read(&mut buffer)? > 1024, "the answer is passed on");
+    let mut answer = || {
+        let mut len = 0;
+        // The head is shorter than its content, and comes with it.
+        while len <= size {
+            len += (&client).read(&mut buffer)?;
+        }
+        Ok::<_, std::io::Error>(())
+    };
+    answer()?;
     for _ in 0..count {
-        client.write_all(PLAIN.as_bytes())?;
+        (&client).write_all(PLAIN.as_bytes())?;
         solo.on_readable()?;
-        assert!(client.read(&mut buffer)? > 1024, "the answer is stored");
+        answer()?;
     }
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! A request for a cached file allocates nothing: counted from the bytes of a request on a socket to the
+//! A request for a cached file, or for what a cache has stored, allocates nothing: counted from the bytes of a request on a socket to the
 //! bytes of its answer.
 
 use std::io::{ErrorKind, Read, Write};
@@ -191,11 +191,13 @@ struct Passing {
     client: UnixStream,
     application: UnixStream,
     answer: Vec<u8>,
+    /// Bytes of its content.
+    size: usize,
     _folder: Folder,
 }
 
 impl Passing {
-    fn new(protocol: &str, answer: Vec<u8>) -> Passing {
+    fn new(protocol: &str, size: usize, answer: Vec<u8>) -> Passing {
         let folder = Folder::new(protocol);
         let socket = folder.0.join("application.sock");
         let listener = UnixListener::bind(&socket).unwrap();
@@ -203,7 +205,11 @@ impl Passing {
             "fastcgi" => format!("fastcgi \"unix:{}\" {{ mount \"/\" }}", socket.display()),
             _ => format!("proxy \"unix:{}\"", socket.display()),
         };
-        let text = format!("listen \"127.0.0.1:1\"\naccess-log off\nsite {{ {action} }}\n");
+        let (store, action) = match protocol.starts_with("stored") {
+            true => ("cache \"main\" { memory \"8MiB\" }\n", format!("cache \"main\"; {action}")),
+            false => ("", action),
+        };
+        let text = format!("listen \"127.0.0.1:1\"\naccess-log off\n{store}site {{ {action} }}\n");
         let settings =
             tidegate_config::load_str("test", &text, &folder.0, &tidegate_config::ProcessEnvironment);
         let (client, server) = UnixStream::pair().unwrap();
@@ -211,10 +217,11 @@ impl Passing {
         let mut solo = solo(&Arc::new(settings.settings.unwrap()), Stream::new(server.into())).unwrap();
         (&client).write_all(format!("GET / HTTP/1.1\r\n{PLAIN}").as_bytes()).unwrap();
         solo.turn();
+        solo.wait(Duration::ZERO).unwrap(); // a fetch for a cache is a task of its own
         let application = listener.accept().unwrap().0;
         application.set_read_timeout(Some(tidegate_testkit::WAIT)).unwrap();
         client.set_read_timeout(Some(tidegate_testkit::WAIT)).unwrap();
-        let mut passing = Passing { solo, client, application, answer, _folder: folder };
+        let mut passing = Passing { solo, client, application, answer, size, _folder: folder };
         passing.answer();
         passing
     }
@@ -227,7 +234,14 @@ impl Passing {
         while self.solo.is_answering() {
             self.solo.wait(Duration::from_secs(10)).unwrap();
         }
-        assert!(self.client.read(&mut buffer).unwrap() > 1024, "the answer is passed on");
+        self.read_answer();
+    }
+
+    fn read_answer(&mut self) {
+        let (mut buffer, mut came) = ([0; 4096], 0);
+        while came <= self.size {
+            came += self.client.read(&mut buffer).unwrap();
+        }
     }
 
     /// Allocations of [`COUNT`] requests, once buffers have their size.
@@ -242,6 +256,37 @@ impl Passing {
     }
 }
 
+/// What a cache has stored, large or small: a message is made of its head once in a second.
+fn stored(size: usize) {
+    let head = format!(
+        "HTTP/1.1 200 OK\r\nDate: Sun, 06 Nov 1994 08:49:37 GMT\r\nCache-Control: max-age=4000000000\r\n\
+         Content-Length: {size}\r\n\r\n"
+    );
+    let mut passing =
+        Passing::new(&format!("stored-{size}"), size, [head.as_bytes(), &vec![7; size]].concat());
+    for request in [PLAIN, BROWSER] {
+        let request = format!("GET / HTTP/1.1\r\n{request}");
+        let mut exchange = || {
+            passing.client.write_all(request.as_bytes()).unwrap();
+            passing.solo.turn();
+            passing.read_answer();
+        };
+        (0..4).for_each(|_| exchange());
+        let counted = allocation_counter::measure(|| (0..COUNT).for_each(|_| exchange()));
+        assert!(counted.count_total < COUNT / 4, "{size}, {request}: {}", counted.count_total);
+    }
+}
+
+#[test]
+fn stored_answers_of_1_kib() {
+    stored(1 << 10);
+}
+
+#[test]
+fn stored_answers_of_64_kib() {
+    stored(64 << 10);
+}
+
 /// What an operator may ask about a request that waits for an application.
 const TOLD: u64 = 1;
 
@@ -250,7 +295,7 @@ const TOLD: u64 = 1;
 fn passed_on_by_http() {
     let head = "HTTP/1.1 200 OK\r\nDate: Sun, 06 Nov 1994 08:49:37 GMT\r\nServer: application\r\n\
         Content-Type: application/octet-stream\r\nContent-Length: 1024\r\n\r\n";
-    let mut passing = Passing::new("proxy", [head.as_bytes(), &[7; 1024]].concat());
+    let mut passing = Passing::new("proxy", 1024, [head.as_bytes(), &[7; 1024]].concat());
     for request in [PLAIN, BROWSER] {
         let allocations = passing.allocations(&format!("GET /small.bin HTTP/1.1\r\n{request}"));
         assert_eq!(allocations, COUNT * (4 + TOLD), "{request}");
@@ -265,7 +310,7 @@ fn passed_on_by_fastcgi() {
     let [high, low] = (content.len() as u16).to_be_bytes();
     let end = [1, 3, 0, 1, 0, 8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
     let answer = [&[1, 6, 0, 1, high, low, 0, 0][..], &content, &end].concat();
-    let mut passing = Passing::new("fastcgi", answer);
+    let mut passing = Passing::new("fastcgi", 1024, answer);
     for request in [PLAIN, BROWSER] {
         let allocations = passing.allocations(&format!("GET /small.bin HTTP/1.1\r\n{request}"));
         assert_eq!(allocations, COUNT * (6 + TOLD), "{request}");

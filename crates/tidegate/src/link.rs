@@ -37,7 +37,7 @@ const QUEUE: usize = 256;
 /// Questions without an answer yet.
 const QUESTIONS: usize = 256;
 
-/// The first message to a server process, before it has any thread.
+/// The first message to a server process, before it has any thread. Its descriptor: memory of `tidegate_cache::PurgeRing`.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Begin {
     /// Whom to become; `None`: stay.

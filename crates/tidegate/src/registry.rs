@@ -106,7 +106,7 @@ impl Registry {
         assumed: Option<Assumed>,
     ) -> Registry {
         let logins = Arc::new(LoginStore::silent(tls.clone()));
-        let (caches, directory) = (Arc::default(), PoolDirectory::new());
+        let (caches, directory) = (Arc::new(CacheDirectory::for_rehearsal()), PoolDirectory::new());
         let (rates, series) = (Arc::default(), Arc::default());
         let stores = Stores { access, caches, directory, logins, rates, tls, series };
         let assumed = assumed.map(Rc::new);

@@ -522,6 +522,50 @@ fn sites_and_the_level_of_the_log() {
     assert!(settings.contains("\"until_reload\":{\"level\":\"debug\"}"), "{settings}");
 }
 
+/// What would be passed over may be what narrows an order, so nothing is done.
+#[test]
+fn a_member_that_is_not_known_is_refused() {
+    let folder = Folder::new("admin-members");
+    let server = server(&folder);
+    let conditional = format!("{JSON}If-Match: \"{}\"\r\n", tag(&folder));
+    for (method, path, body) in [
+        ("POST", "caches/purge", r#"{"what":"all","hosts":"a.test"}"#),
+        ("POST", "caches/purge", r#"{"what":{"tag":{"name":"a","hosts":"a.test"}}}"#),
+        ("PUT", "settings", r#"{"files":[],"confirm":60}"#),
+        ("PUT", "settings", r#"{"files":[{"path":"/a","text":"","mode":7}]}"#),
+        ("POST", "settings/check", r#"{"files":[],"strict":true}"#),
+        ("POST", "settings/confirm", r#"{"revision":1,"by":"anna"}"#),
+        ("POST", "revisions/1/restore", r#"{"files":[]}"#),
+        ("POST", "pools/php/restart", r#"{"gently":true}"#),
+        ("PATCH", "upstreams/a/members/b", r#"{"way":"drain","for":"5m"}"#),
+        ("POST", "requests/cancel", r#"{"selection":"site=localhost","dry-run":true}"#),
+        ("PATCH", "logs", r#"{"level":"debug","site":"localhost"}"#),
+        ("POST", "logs/reopen", r#"{"log":"access"}"#),
+        ("DELETE", "bans/192.0.2.7", r#"{"table":"logins"}"#),
+        ("GET", "tail?staus=5xx", ""),
+        ("GET", "explain?url=http://localhost/&usr=anna", ""),
+        ("GET", "history?of=6h", ""),
+    ] {
+        let answer = over(&folder, method, path, &conditional, body);
+        assert_eq!(answer.status, 400, "{method} {path} {body}: {}", answer.body);
+        let detail = answer.json()["detail"].as_str().unwrap_or_default().to_owned();
+        let is_clear = detail.contains("unknown field `") && !detail.contains('\n');
+        assert!(is_clear, "{method} {path} {body}: {detail}");
+    }
+    for (body, why) in [
+        (r#"{"what":"al"}"#, r#"; write `{"what":{"url":"https://example.com/news"}}`"#),
+        (r#"{"what":{"url":"/news"}}"#, "\"/news\" is no URL: write it with scheme and host"),
+    ] {
+        let answer = over(&folder, "POST", "caches/purge", JSON, body);
+        let detail = answer.json()["detail"].as_str().unwrap_or_default().to_owned();
+        assert!(answer.status == 400 && detail.contains(why), "{body}: {} {detail}", answer.status);
+    }
+    // Clients that always send something send an object without members.
+    assert_eq!(over(&folder, "POST", "logs/reopen", JSON, "{}").status, 204);
+    assert_eq!(over(&folder, "POST", "logs/reopen", JSON, "[1]").status, 400);
+    assert_eq!(get(&server.address, "/").unwrap(), "one");
+}
+
 #[test]
 fn every_path_of_the_document_answers() {
     let folder = Folder::new("openapi");

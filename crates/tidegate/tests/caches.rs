@@ -2,10 +2,14 @@
 
 mod running;
 
-use running::{Folder, Server, run};
+use running::{Folder, Server, run, wait_for};
 use rustix::process::geteuid;
 use std::fs;
-use std::os::unix::fs::MetadataExt;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
 /// A folder that the server makes is its own, and one that comes later has the processes replaced: they are confined to what
 /// there was.
@@ -66,6 +70,34 @@ fn a_folder_that_cannot_be_had_costs_no_more_than_itself() {
     }
 }
 
+/// The processes are confined to what they could reach when they began, so others take their place.
+#[test]
+fn a_folder_that_comes_into_reach_is_used_after_a_reload() {
+    if !geteuid().is_root() {
+        return eprintln!("SKIPPED: only root names the user of the server processes");
+    }
+    let folder = Folder::apart("cache-out-of-reach");
+    fs::create_dir_all(folder.path("closed")).unwrap();
+    let permit = |mode| fs::set_permissions(folder.path("closed"), fs::Permissions::from_mode(mode)).unwrap();
+    permit(0o700);
+    let text = "user \"nobody\"\nlisten \"127.0.0.1:0\"\ncache \"main\" { disk \"closed/cache\" size=\"1MiB\" }\n\
+                site { proxy \"http://127.0.0.1:9\"; cache \"main\" }\n";
+    let server = Server::with_config(&folder, text);
+    let stats = || server.tell(&["cache", "stats"]).stdout;
+    let said = wait_for(|| Some(stats()).filter(|said| said.contains("out of use")), "the disk to be out");
+    assert!(said.contains("let the user of the server reach it, then reload the server"), "{said}");
+    permit(0o755);
+    assert_eq!(server.tell(&["reload"]).code, Some(0));
+    wait_for(|| (!stats().contains("out of use")).then_some(()), "the disk to be used");
+    let before = server.processes();
+    assert_eq!(server.tell(&["reload"]).code, Some(0));
+    assert_eq!(server.processes(), before, "nothing has changed");
+    fs::remove_dir_all(folder.path("closed/cache")).unwrap();
+    wait_for(|| stats().contains("out of use").then_some(()), "the folder to be missed");
+    assert_eq!(server.tell(&["reload"]).code, Some(0));
+    wait_for(|| (!stats().contains("out of use")).then_some(()), "another one to be used");
+}
+
 /// What is asked reaches the stores of every process, and comes back as one.
 #[test]
 fn orders_reach_the_stores() {
@@ -79,9 +111,9 @@ fn orders_reach_the_stores() {
         (&["ls"][..], 0, "Nothing of that is stored."),
         (&["verify", "--config", &other], 1, "nothing was done: this server has its settings from"),
         (&["show", "http://a.test/x"], 1, "Nothing is stored under this URL."),
-        (&["purge", "--url", "http://a.test/x"], 0, "no response was found"),
-        (&["purge", "--tag", "a", "--host", "a.test", "--soft"], 0, "no response was found"),
-        (&["verify"], 0, "0 files with 0 pieces were read, 0 are broken"),
+        (&["purge", "--url", "http://a.test/x"], 0, "no response in memory is meant"),
+        (&["purge", "--tag", "a", "--host", "a.test", "--soft"], 0, "no response in memory is meant"),
+        (&["verify"], 0, "0 files with 0 pieces were read, none is broken"),
         (&["purge", "--all", "--json"], 0, "\"purged\""),
         (&["ls", "--store", "mian"], 1, "no cache is named \"mian\"; there are `main`"),
         (&["purge"], 2, "--url <URL>|--prefix <URL>"),
@@ -127,4 +159,69 @@ fn warming_asks_the_server_itself() {
     assert_eq!(outcome.code, Some(1), "{}", outcome.stdout);
     assert!(outcome.stdout.contains(&format!("404 {absent}")), "{}", outcome.stdout);
     assert!(outcome.stderr.contains("no listener for http on port 1"), "{}", outcome.stderr);
+}
+
+/// Answers with how often it was posted to, for good as far as that is for it to say.
+fn origin() -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    let posts = Arc::new(AtomicU64::new(0));
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let (mut stream, posts) = (stream.unwrap(), posts.clone());
+            std::thread::spawn(move || {
+                let mut lines = BufReader::new(stream.try_clone().unwrap()).lines();
+                while let Some(Ok(first)) = lines.next() {
+                    while lines.next().is_some_and(|line| line.is_ok_and(|line| !line.is_empty())) {}
+                    let is_post = first.starts_with("POST");
+                    let version = posts.fetch_add(u64::from(is_post), SeqCst) + u64::from(is_post);
+                    let group = if first.starts_with("POST /group") {
+                        "Cache-Group-Invalidation: \"g\"\r\n"
+                    } else {
+                        ""
+                    };
+                    let body = format!("v{version}");
+                    let head = format!(
+                        "HTTP/1.1 200 OK\r\nCache-Control: max-age=600\r\nCache-Groups: \"g\"\r\n{group}Content-Length: {}\r\n\r\n",
+                        body.len()
+                    );
+                    if stream.write_all((head + &body).as_bytes()).is_err() {
+                        return;
+                    }
+                }
+            });
+        }
+    });
+    address
+}
+
+/// What an application says it has changed, the stores of all processes have dropped before its client has the answer.
+#[test]
+fn a_change_reaches_the_stores_of_all_processes() {
+    let folder = Folder::new("cache-changes");
+    let text = format!(
+        "listen \"127.0.0.1:0\"\nprocesses 2\nworkers 1\ncache \"main\" {{ memory \"4MiB\" }}\n\
+         site {{ proxy \"http://{}\"; cache \"main\" }}\n",
+        origin()
+    );
+    let server = Server::with_config(&folder, &text);
+    let ask = |method: &str, path: &str| {
+        let length = if method == "POST" { "Content-Length: 0\r\n" } else { "" };
+        let request =
+            format!("{method} {path} HTTP/1.1\r\nHost: a.test\r\n{length}Connection: close\r\n\r\n");
+        let mut stream = TcpStream::connect(&server.address).unwrap();
+        stream.write_all(request.as_bytes()).unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        answer
+    };
+    for (round, path) in (1..).zip(["/a", "/group", "/a", "/group"]) {
+        // Enough for both processes to have it.
+        (0..30).for_each(|_| drop(ask("GET", "/a")));
+        ask("POST", path);
+        for _ in 0..30 {
+            let answer = ask("GET", "/a");
+            assert!(answer.ends_with(&format!("v{round}")), "{answer}");
+        }
+    }
 }

@@ -460,6 +460,27 @@ fn explain_walks_the_way_of_a_request() {
     assert_eq!(explain(&["/", "-H", "no field"]).code, Some(2));
 }
 
+/// It made a store, with its folders, and stored the file that it was asked about.
+#[test]
+fn explain_makes_no_store() {
+    let folder = Folder::new("explain-cache");
+    let config = folder.write(
+        "tidegate.kdl",
+        "listen \"127.0.0.1:0\"\ncache \"main\" { memory \"4MiB\"; disk \"cached\" size=\"64MiB\" }\nsite {\n    root \"site\"\n    \
+         route \"/*\" { cache \"main\" { default-lifetime 200 \"10m\" }; }\n}\n",
+    );
+    fs::create_dir(folder.0.join("site")).unwrap();
+    fs::write(folder.0.join("site/a.txt"), "hello").unwrap();
+    let outcome = run(&folder, &["explain", "--config", &config, "http://a.example/a.txt"]);
+    assert!(
+        outcome.stdout.contains("cache `main` (") && outcome.stdout.contains("200 OK"),
+        "{}",
+        outcome.stdout
+    );
+    assert!(!outcome.stdout.contains("Cache-Status"), "{}", outcome.stdout);
+    assert!(!folder.0.join("cached").exists(), "{}", outcome.stderr);
+}
+
 #[test]
 fn fmt_writes_files_the_one_way() {
     let folder = Folder::new("fmt");

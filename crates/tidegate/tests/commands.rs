@@ -10,12 +10,15 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// What is not run here, and why.
-const APART: [(&str, &str); 6] = [
+const APART: [(&str, &str); 9] = [
     ("docs --serve", "serves until it is ended, and this program is built without the site"),
     ("tidegate tail", "goes on until it is ended: `tests/live.rs` has it"),
     ("tidegate cancel 4711", "wants a request under way: `tests/live.rs` has one"),
     ("bench idle", "15,000 connections: the tests of the bench have fewer"),
     ("https://", "wants a server with TLS: the tests of the bench have one"),
+    ("bench urls", "wants an access log: the tests of the bench have one"),
+    ("bench gate", "wants runs that were kept: the tests of the bench have some"),
+    ("bench serve", "serves until it is ended: the tests of the bench have it"),
     ("--from urls.txt", "wants a list for the server: `tests/caches.rs` has one"),
 ];
 
@@ -58,6 +61,9 @@ fn commands(page: &str) -> Vec<(String, String)> {
     found
 }
 
+/// What stands for the scenario of the documents: theirs takes minutes.
+const SCENARIO: &str = "target \"http://127.0.0.1:8080\"; users 1 { steady \"200ms\" }; think fixed \"10ms\"; flow { get \"/\" }";
+
 /// A folder in which the documents' files are.
 fn ground() -> Folder {
     let folder = Folder::new("typed");
@@ -70,6 +76,12 @@ fn ground() -> Folder {
     fs::set_permissions(folder.path("app"), mode).unwrap();
     for name in ["tidegate.kdl", "site.kdl", "run.kdl"] {
         folder.write(name, SETTINGS);
+    }
+    folder.write("shop.kdl", SCENARIO);
+    for name in ["20261124-042358-shop", "20261124-042413-shop"] {
+        fs::create_dir_all(folder.path(&format!("runs/{name}"))).unwrap();
+        folder
+            .write(&format!("runs/{name}/summary.json"), "{ \"scenario\": \"shop\", \"verdict\": \"PASS\" }");
     }
     fs::create_dir_all(folder.path("examples/recipes")).unwrap();
     for name in ["site", "tidegate.kdl"] {
@@ -103,7 +115,9 @@ fn shortened(line: &str, server: &str) -> String {
     let mut words: Vec<String> = words(line)
         .into_iter()
         .map(|word| match word.as_str() {
-            "URL" | "URL-BEFORE" | "URL-AFTER" | "http://127.0.0.1:8080/" => url.clone(),
+            "URL" | "URL-BEFORE" | "URL-AFTER" | "http://127.0.0.1:8080/" | "http://127.0.0.1:8081" => {
+                url.clone()
+            }
             "10s" | "30s" | "5s" | "60s" => "200ms".to_owned(),
             "500:50000:x1.5" => "50:100:x1.5".to_owned(),
             "5000" => "50".to_owned(),
@@ -112,6 +126,9 @@ fn shortened(line: &str, server: &str) -> String {
         .collect();
     if line.contains("bench peak") {
         words.extend(["--from", "20", "--to", "40", "-t", "200ms"].map(str::to_owned));
+    }
+    if line.contains("bench run") && !line.contains("--target") {
+        words.extend(["--target".to_owned(), url]);
     }
     words.join(" ")
 }

@@ -476,3 +476,40 @@ fn a_server_process_whose_limits_were_lowered_is_replaced() {
     wait_for(|| (!server.processes().contains(&deaf)).then_some(()), "another to serve");
     assert_eq!(server.body("/"), "fine");
 }
+
+/// Said once when it begins and once when it ends; what memory has is served all the while, and no order of an operator waits for it.
+#[test]
+fn a_cache_folder_that_hangs_is_done_without() {
+    let folder = Folder::apart("cache-hangs");
+    fs::create_dir_all(folder.path("www")).unwrap();
+    folder.write("www/f", "a file");
+    let text = "listen \"127.0.0.1:0\"\nworkers 1\ncache \"main\" { memory \"4MiB\"; disk \"cache\" size=\"16MiB\" }\n\
+                site { root \"www\"; route \"/*\" { cache \"main\" { default-lifetime 200 \"1h\" } } }\n";
+    let mut server = Server::with_config(&folder, text);
+    assert_eq!(server.body("/f"), "a file");
+    let Some(hanging) = Hanging::over(&folder.path("cache")) else { return };
+    server.line("is stalled: a call to its disk has been waiting for 5s");
+    assert_eq!(server.body("/f"), "a file");
+    // Where the server is found is read without asking the folder.
+    let control = server.control.as_deref().unwrap();
+    let other = folder.write("other.kdl", &format!("control {control:?}\n{text}"));
+    let outcome = running::run(&folder, &["cache", "stats", "--config", &other]);
+    assert!(outcome.stderr.contains("this server has its settings from"), "{}", outcome.stderr);
+    for (arguments, code, said) in [
+        (&["cache", "stats"][..], 0, "STALLED: does not answer"),
+        (&["cache", "ls"], 0, "is missing here: it does not answer"),
+        (&["cache", "show", "http://a.test/x"], 1, "is missing here: it does not answer"),
+        (&["cache", "verify"], 1, "is missing here: it does not answer"),
+        (&["cache", "purge", "--all"], 0, "what lies on a disk alone was not counted"),
+        (&["status"], 0, "STALLED since "),
+        (&["status", "--prometheus"], 0, "tidegate_cache_store_disk_stalled{cache=\"main\",disk="),
+    ] {
+        let outcome = server.tell(arguments);
+        let all = outcome.stdout + &outcome.stderr;
+        assert!(outcome.code == Some(code) && all.contains(said), "{arguments:?}: {:?} {all}", outcome.code);
+    }
+    drop(hanging);
+    server.line("answers again, after ");
+    let outcome = server.tell(&["cache", "stats"]);
+    assert!(!outcome.stdout.contains("STALLED"), "{}", outcome.stdout);
+}

@@ -14,6 +14,8 @@ pub struct DiskFigures {
     pub folder: PathBuf,
     /// Why it takes nothing.
     pub trouble: Option<Trouble>,
+    /// It does not answer, which is the trouble then.
+    pub is_stalled: bool,
     /// What of it is found on it is served.
     pub is_read: bool,
     /// Which slot of the folder this process has.
@@ -54,12 +56,16 @@ pub struct DiskFigures {
 
 impl Disk {
     pub(super) fn figures(&self) -> DiskFigures {
+        let stalled_since = self.stalled_since();
+        let stalled = stalled_since.map(|_| Trouble::Stalled);
         let claim_trouble = || self.claim.try_lock().ok().and_then(|claim| claim.trouble.clone());
         let trouble_since = Some(self.trouble_since.load(Relaxed)).filter(|since| *since != 0);
+        let trouble_since = stalled_since.or(trouble_since);
         let Some(volume) = self.volume() else {
             return DiskFigures {
                 folder: self.folder.clone(),
-                trouble: claim_trouble(),
+                is_stalled: stalled.is_some(),
+                trouble: stalled.or_else(claim_trouble),
                 is_closed: self.is_closed.load(Relaxed),
                 trouble_since,
                 ..DiskFigures::default()
@@ -72,7 +78,8 @@ impl Disk {
         let counts = &volume.counts;
         DiskFigures {
             folder: self.folder.clone(),
-            trouble: volume.trouble(),
+            is_stalled: stalled.is_some(),
+            trouble: stalled.or_else(|| volume.trouble()),
             trouble_since,
             is_read: volume.health() != Health::Out,
             slot: Some(volume.slot.number),

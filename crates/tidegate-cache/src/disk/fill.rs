@@ -4,17 +4,18 @@
 //! fill that nobody ends costs nothing. In a file that has its name already, content is written before the entry of the table that vouches
 //! for it: whoever is killed in between leaves a hole.
 
+use super::fill_file::FillFile;
 use super::folder::{Unnamed, write_all};
 use super::index::Stored;
 use super::journal::Record;
 use super::layout::{self, ENTRY, Header, LONGEST_ENTITY, PIECE};
 use super::object::OpenObject;
-use super::volume::Volume;
+use super::volume::{Holder, Volume};
 use super::{DiskEntry, DiskError, Id, NewObject};
 use crc32fast::Hasher;
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use tidegate_io::locking::lock;
 
 /// An object that is being written. Dropping it gives it up; of one that was begun before, what came whole stays.
@@ -27,15 +28,15 @@ pub struct DiskFill {
     /// Of the entity.
     length: Option<u64>,
     at: u64,
-    /// Of the piece so far; `None`: its beginning was not written.
-    checksum: Option<Hasher>,
+    /// Of the piece so far.
+    checksum: Hasher,
     /// Pieces that are there.
     table: BTreeMap<u64, u32>,
-    /// Where to the content was written piece by piece, other than in one go.
-    jumps: u64,
     written: u64,
     reserved: u64,
     target: Target,
+    /// Who reads it meanwhile.
+    shared: Weak<FillFile>,
 }
 
 enum Target {
@@ -84,12 +85,12 @@ impl DiskFill {
             content,
             length: new.length,
             at: 0,
-            checksum: Some(Hasher::new()),
+            checksum: Hasher::new(),
             table: BTreeMap::new(),
-            jumps: 0,
             written: 0,
             reserved: 0,
             target: Target::Done,
+            shared: Weak::new(),
             volume,
         };
         fill.reserve(0)?;
@@ -98,42 +99,38 @@ impl DiskFill {
     }
 
     /// Goes on with an object of which pieces are missing.
-    pub(super) fn resume(volume: &Arc<Volume>, entry: &DiskEntry, key: &[u8]) -> Result<DiskFill, DiskError> {
-        let object = OpenObject::open_as(volume, entry, Some(key), true)?;
-        let mut table = BTreeMap::new();
-        for piece in 0..object.pieces() {
-            if let Some(checksum) = object.checksum(piece)? {
-                table.insert(piece, checksum);
-            }
-        }
-        if !lock(&volume.index).begin_filling(entry.id) {
+    pub(super) fn resume(volume: &Arc<Volume>, id: Id, key: &[u8]) -> Result<DiskFill, DiskError> {
+        let object = OpenObject::open_as(volume, id, Some(key), true)?;
+        let there = (0..).zip(object.checksums()?);
+        let table: BTreeMap<_, _> = there.filter_map(|(piece, checksum)| Some((piece, checksum?))).collect();
+        if !lock(&volume.index).begin_filling(id) {
             return Err(DiskError::Busy);
         }
         let length = object.header().entity_length;
-        let size = super::folder::size_of(object.file()).map_or(entry.size, |(_, blocks)| blocks);
+        let before = lock(&volume.index).stored(id);
+        let known = before.map_or(0, |stored| stored.size);
+        let size = super::folder::size_of(object.file()).map_or(known, |(_, blocks)| blocks);
         // Who is killed meanwhile leaves a journal that says too much, and never too little.
         let most = volume.blocks(layout::file_length(object.content_offset(), length));
-        let stored =
-            lock(&volume.index).stored(entry.id).map(|stored| Stored { size: most.max(size), ..stored });
-        if let Some(stored) = stored
+        if let Some(stored) = before.map(|stored| Stored { size: most.max(size), ..stored })
             && let Err(error) = volume.write_journal(&[Record::Stored(stored)])
         {
-            lock(&volume.index).end_filling(entry.id, (size, 0), 0, false);
+            lock(&volume.index).end_filling(id, (size, 0), 0, false);
             return Err(error);
         }
         let mut fill = DiskFill {
             volume: volume.clone(),
-            id: entry.id,
+            id,
             header: Vec::new(),
             content: object.content_offset(),
             length: Some(length),
             at: 0,
-            checksum: Some(Hasher::new()),
+            checksum: Hasher::new(),
             table,
-            jumps: 0,
             written: 0,
             reserved: 0,
             target: Target::Resumed { object, size },
+            shared: Weak::new(),
         };
         let first = (0..layout::pieces(length)).find(|piece| !fill.table.contains_key(piece));
         fill.at = first.map_or(length, |piece| piece * PIECE);
@@ -145,18 +142,12 @@ impl DiskFill {
         self.at
     }
 
-    /// Goes on elsewhere, at the beginning of a piece. What was written of a piece that is not at its end is lost. Only with a length.
-    ///
-    /// # Errors
-    /// [`DiskError::Order`]: it is not the beginning of a piece.
-    pub fn go_to(&mut self, position: u64) -> Result<(), DiskError> {
-        if !position.is_multiple_of(PIECE) || self.length.is_none_or(|length| position > length) {
-            return Err(DiskError::Order);
-        }
-        self.at = position;
-        self.checksum = Some(Hasher::new());
-        self.jumps += 1;
-        Ok(())
+    /// The file, for who reads what was written while more is. `None`: it has its name already, and can be opened by that.
+    pub fn share(&mut self) -> Option<Arc<FillFile>> {
+        let Target::New(unnamed) = &self.target else { return None };
+        let shared = Arc::new(FillFile::new(self.volume.clone(), unnamed.file.clone(), self.content));
+        self.shared = Arc::downgrade(&shared);
+        Some(shared)
     }
 
     /// Writes the next bytes of the content.
@@ -177,9 +168,7 @@ impl DiskFill {
             let written = write_all(self.file()?, now, self.content + self.at);
             written.map_err(|error| self.volume.fault(error))?;
             self.written += count as u64;
-            if let Some(checksum) = &mut self.checksum {
-                checksum.update(now);
-            }
+            self.checksum.update(now);
             self.at += count as u64;
             bytes = rest;
             if self.at == (piece + 1) * PIECE || self.length == Some(self.at) {
@@ -224,9 +213,9 @@ impl DiskFill {
         let volume = &self.volume;
         let content = self.written + more;
         let pieces = self.table.len() as u64 + 1;
-        // What the file system adds to a long file, and a block for each place where something begins or ends.
+        // What the file system adds to a long file, and a block where header, content and table begin and end.
         let wanted = volume.blocks(self.content + content + content / 64 + pieces * ENTRY as u64)
-            + volume.blocks(1) * (5 + 2 * self.jumps);
+            + volume.blocks(1) * 5;
         if wanted > self.reserved {
             let missing = wanted - self.reserved;
             volume.reserve(missing)?;
@@ -244,8 +233,7 @@ impl DiskFill {
     }
 
     fn end_piece(&mut self, piece: u64) -> Result<(), DiskError> {
-        let Some(checksum) = self.checksum.replace(Hasher::new()) else { return Ok(()) };
-        let checksum = checksum.finalize();
+        let checksum = std::mem::take(&mut self.checksum).finalize();
         if let (Target::Resumed { object, .. }, Some(length)) = (&self.target, self.length) {
             let at = layout::table_offset(self.content, length) + piece * ENTRY as u64;
             let entry = layout::entry(checksum, piece, self.id.serial);
@@ -298,24 +286,22 @@ impl DiskFill {
             ..Stored::default()
         };
         let reserved = std::mem::take(&mut self.reserved);
-        if let Err(error) = self.volume.publish(unnamed, &stored, reserved) {
+        let shared = self.shared.upgrade();
+        if let Err(error) = self.volume.publish(unnamed, &stored, reserved, shared.is_some()) {
             self.reserved = reserved;
             return Err(error);
+        }
+        if let Some(shared) = shared {
+            shared.is_published(Holder { volume: self.volume.clone(), id: self.id });
         }
         Ok(DiskEntry::of(self.volume.disk, &stored))
     }
 
     fn write_table(&self, file: &OwnedFd, length: u64) -> rustix::io::Result<()> {
         let at = layout::table_offset(self.content, length);
-        if self.table.len() as u64 == layout::pieces(length) {
-            let entries =
-                self.table.iter().flat_map(|(piece, crc)| layout::entry(*crc, *piece, self.id.serial));
-            return write_all(file, &entries.collect::<Vec<u8>>(), at);
-        }
-        for (piece, checksum) in &self.table {
-            let entry = layout::entry(*checksum, *piece, self.id.serial);
-            write_all(file, &entry, at + piece * ENTRY as u64)?;
-        }
+        // All pieces are there, or those from the first one on.
+        let entries = self.table.iter().flat_map(|(piece, crc)| layout::entry(*crc, *piece, self.id.serial));
+        write_all(file, &entries.collect::<Vec<u8>>(), at)?;
         rustix::fs::ftruncate(file, layout::file_length(self.content, length))
     }
 
@@ -341,7 +327,10 @@ impl Drop for DiskFill {
             Target::Resumed { object, size } => self.settle(&object, size, false),
             Target::Done => {}
         }
-        // The file is closed by now: its bytes are free.
-        lock(&self.volume.index).release(self.reserved);
+        // The file is closed by now, and its bytes are free; else by who reads it still.
+        match self.shared.upgrade().filter(|_| self.reserved > 0) {
+            Some(shared) => shared.is_given_up(std::mem::take(&mut self.reserved)),
+            None => lock(&self.volume.index).release(self.reserved),
+        }
     }
 }

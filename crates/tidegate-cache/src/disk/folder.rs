@@ -26,8 +26,10 @@ use rustix::io::{Errno, fcntl_dupfd_cloexec, pread, pwrite};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use tidegate_io::blocking::QueueKey;
+use std::time::Duration;
+use tidegate_io::blocking::{self, QueueKey};
 
 /// Says that a folder is ours.
 const MARKER: &str = "tidegate-cache";
@@ -38,6 +40,8 @@ pub(super) const FOLDERS: u16 = 4096;
 const FILLING: &str = "filling";
 const OWNER: &str = "owner";
 const USED: &str = "used";
+/// So long `fdatasync(2)` may take on a disk that is busy and well.
+const SYNCHRONISING: Duration = Duration::from_secs(30);
 /// Bytes read of a marker or an owner.
 const SHORT_FILE: usize = 128;
 
@@ -47,7 +51,7 @@ const FOLDER_MODE: Mode = Mode::from_raw_mode(0o700);
 /// A file that is written and has no name yet.
 #[derive(Debug)]
 pub(super) struct Unnamed {
-    pub(super) file: OwnedFd,
+    pub(super) file: Arc<OwnedFd>,
     /// Its name in `filling`; `None`: it has none, and is gone when nobody has it open.
     temporary: Option<String>,
 }
@@ -256,6 +260,7 @@ impl Slot {
 
     /// A file to write an object into, beside where it will be.
     pub(super) fn create(&self, id: Id, is_unnamed: bool) -> rustix::io::Result<Unnamed> {
+        blocking::next_call();
         let flags = OFlags::RDWR | OFlags::CLOEXEC;
         if is_unnamed {
             let in_folder = || openat(&self.folder, folder_of(id.hash), flags | OFlags::TMPFILE, FILE_MODE);
@@ -264,7 +269,7 @@ impl Slot {
                 file => file,
             };
             match file {
-                Ok(file) => return Ok(Unnamed { file, temporary: None }),
+                Ok(file) => return Ok(Unnamed { file: Arc::new(file), temporary: None }),
                 // The file system knows no such files.
                 Err(Errno::OPNOTSUPP | Errno::INVAL | Errno::ISDIR | Errno::NOSYS) => {}
                 Err(error) => return Err(error),
@@ -273,11 +278,12 @@ impl Slot {
         make_folder(&self.folder, FILLING)?;
         let name = format!("{FILLING}/{}", file_name(id));
         let file = openat(&self.folder, &name, flags | OFlags::CREATE | OFlags::EXCL, FILE_MODE)?;
-        Ok(Unnamed { file, temporary: Some(name) })
+        Ok(Unnamed { file: Arc::new(file), temporary: Some(name) })
     }
 
     /// Gives a file that is complete its name. From now on others find it.
     pub(super) fn name(&self, unnamed: &Unnamed, id: Id) -> rustix::io::Result<()> {
+        blocking::next_call();
         let path = path_of(id);
         let link = || match &unnamed.temporary {
             // Within one folder as far as the kernel is concerned, so that a sandbox which forbids moves lets it pass.
@@ -304,6 +310,7 @@ impl Slot {
 
     /// Opens an object.
     pub(super) fn open(&self, id: Id, is_written: bool) -> rustix::io::Result<OwnedFd> {
+        blocking::next_call();
         let access = if is_written { OFlags::RDWR } else { OFlags::RDONLY };
         let flags = access | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
         openat(&self.folder, path_of(id), flags, Mode::empty())
@@ -311,6 +318,7 @@ impl Slot {
 
     /// Deletes an object. One that is gone already is no error, nor is a folder of that name, which is not ours.
     pub(super) fn unlink(&self, id: Id) -> rustix::io::Result<()> {
+        blocking::next_call();
         match unlinkat(&self.folder, path_of(id), AtFlags::empty()) {
             Ok(()) | Err(Errno::NOENT | Errno::NOTDIR | Errno::ISDIR) => Ok(()),
             Err(error) => Err(error),
@@ -319,6 +327,7 @@ impl Slot {
 
     /// Bytes that a folder of objects takes itself; 0 where there is none.
     pub(super) fn folder_size(&self, hash: u128) -> u64 {
+        blocking::next_call();
         let stat = statat(&self.folder, folder_of(hash), AtFlags::SYMLINK_NOFOLLOW);
         stat.map_or(0, |stat| stat.st_blocks as u64 * 512)
     }
@@ -337,6 +346,7 @@ impl Slot {
 
     /// A folder of objects, to list it; `None`: there is none.
     pub(super) fn list(&self, folder: u16) -> rustix::io::Result<Option<Dir>> {
+        blocking::next_call();
         let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::RDONLY | OFlags::CLOEXEC;
         match openat(&self.folder, folder_path(folder), flags, Mode::empty()) {
             Ok(folder) => Dir::new(folder).map(Some),
@@ -355,7 +365,7 @@ impl Slot {
         let flags = OFlags::CREATE | OFlags::WRONLY | OFlags::TRUNC | OFlags::CLOEXEC;
         let file = openat(&self.folder, &name, flags, FILE_MODE)?;
         // Delayed allocation finds out that a disk is full when it is flushed; a fill does not wait for that, a try does.
-        let written = write_all(&file, &[1; 4096], 0).and_then(|()| rustix::fs::fdatasync(&file));
+        let written = write_all(&file, &[1; 4096], 0).and_then(|()| synchronise(&file));
         let removed = unlinkat(&self.folder, &name, AtFlags::empty());
         written.and(removed)
     }
@@ -370,6 +380,7 @@ impl Slot {
     fn clear_filling(&self) {
         let Ok(folder) = open_subfolder(&self.folder, FILLING) else { return };
         for name in names(&folder).unwrap_or_default() {
+            blocking::next_call();
             let _ = unlinkat(&folder, name, AtFlags::empty());
         }
     }
@@ -400,6 +411,7 @@ impl Slot {
 /// Gives all bytes to the file.
 pub(super) fn write_all(file: &OwnedFd, mut bytes: &[u8], mut at: u64) -> rustix::io::Result<()> {
     while !bytes.is_empty() {
+        blocking::next_call();
         match pwrite(file, bytes, at) {
             Ok(0) => return Err(Errno::IO),
             Ok(count) => {
@@ -413,10 +425,19 @@ pub(super) fn write_all(file: &OwnedFd, mut bytes: &[u8], mut at: u64) -> rustix
     Ok(())
 }
 
+/// Has the disk hold what was written. Others may have written much that has to be there before it.
+pub(super) fn synchronise(file: impl AsFd) -> rustix::io::Result<()> {
+    blocking::next_call_within(SYNCHRONISING);
+    let synchronised = rustix::fs::fdatasync(file);
+    blocking::next_call();
+    synchronised
+}
+
 /// Reads until the buffer is full or the file ends.
 pub(super) fn read_full(file: impl AsFd, buffer: &mut [u8], at: u64) -> rustix::io::Result<usize> {
     let mut count = 0;
     while count < buffer.len() {
+        blocking::next_call();
         match pread(&file, &mut buffer[count..], at + count as u64) {
             Ok(0) => break,
             Ok(more) => count += more,
@@ -483,6 +504,7 @@ fn folder_path(folder: u16) -> String {
 }
 
 fn open_subfolder(folder: &OwnedFd, name: &str) -> rustix::io::Result<OwnedFd> {
+    blocking::next_call();
     let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::RDONLY | OFlags::CLOEXEC;
     openat(folder, name, flags, Mode::empty())
 }

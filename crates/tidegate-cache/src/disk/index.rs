@@ -325,10 +325,12 @@ impl Index {
         }
     }
 
-    /// Counts a use.
-    pub(super) fn touch(&self, id: Id) {
-        if let Some((item, ..)) = self.find(id).and_then(|place| self.queues.get(place)) {
-            item.uses.touch();
+    /// The disk has failed: nothing that was written before is trusted until it is compared.
+    pub(super) fn distrust(&mut self) {
+        for number in 0..self.places() {
+            if let Some(item) = Place::of(number).and_then(|place| self.queues.get_mut(place)) {
+                item.is_trusted = false;
+            }
         }
     }
 
@@ -390,12 +392,14 @@ impl Index {
         }
     }
 
-    /// Somebody opens an object; `None`: there is none. Says whether its pieces are trusted.
-    pub(super) fn begin_use(&mut self, id: Id) -> Option<bool> {
+    /// Somebody opens an object, to use it or to look at it; `None`: there is none. Says whether its pieces are trusted.
+    pub(super) fn begin_use(&mut self, id: Id, is_use: bool) -> Option<bool> {
         let item = self.find_mut(id)?;
         item.is_open = true;
         let is_trusted = item.is_trusted;
-        item.uses.touch();
+        if is_use {
+            item.uses.touch();
+        }
         self.opened.entry(id).or_default().holders += 1;
         Some(is_trusted)
     }

@@ -17,12 +17,17 @@ impl Disks {
         (found, (end < index.places()).then_some(end))
     }
 
-    /// Opens an object whatever its key. Waits for the disk.
+    /// Objects of a disk. Touches no disk.
+    pub fn objects(&self, disk: u16) -> u64 {
+        self.volume(disk).map_or(0, |volume| lock(&volume.index).len() as u64)
+    }
+
+    /// Opens an object whatever its key, which is no use of it. Waits for the disk.
     ///
     /// # Errors
     /// As [`Disks::open_object`].
     pub fn inspect(&self, entry: &DiskEntry) -> Result<OpenObject, DiskError> {
-        OpenObject::open_as(&self.readable(entry.disk)?, entry, None, false)
+        OpenObject::open_as(&self.readable(entry.disk)?, entry.id, None, false)
     }
 
     /// Whether what a disk has can be read now. Touches no disk.

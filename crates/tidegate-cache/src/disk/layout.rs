@@ -8,7 +8,7 @@
 //! | offset | bytes | what |
 //! | ---: | ---: | --- |
 //! | 0 | 8 | `TGOBJECT` |
-//! | 8 | 4 | version of this layout: 1 |
+//! | 8 | 4 | version of this layout: 2; files of version 1, which have no names, are read as well |
 //! | 12 | 4 | CRC-32 of all that follows up to the content |
 //! | 16 | 16 | hash of the key |
 //! | 32 | 8 | length of the entity, at most 2^40 |
@@ -21,8 +21,9 @@
 //! | 80 | 4 × 5 | lengths of key, freshness, field lines, selecting fields, tags |
 //! | 100 | 2 | status |
 //! | 102 | 2 | flags: 1 = whole when it was written |
-//! | 104 | 24 | zero |
-//! | 128 | | key, freshness, field lines, selecting fields, tags; zeros up to the content |
+//! | 104 | 4 | length of names |
+//! | 108 | 20 | zero |
+//! | 128 | | key, freshness, field lines, selecting fields, tags, names; zeros up to the content |
 //! | content | length | the content; holes where pieces are missing |
 //! | next multiple of 8 | 8 a piece | the table: CRC-32 of a piece of 256 KiB (the last is what is left), and its seal |
 //!
@@ -46,8 +47,12 @@ pub const LONGEST_ENTITY: u64 = 1 << 40;
 pub const ENTRY: usize = 8;
 
 const MAGIC: &[u8; 8] = b"TGOBJECT";
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
+/// The first one: it ends with the tags.
+const WITHOUT_NAMES: u32 = 1;
 const IS_WHOLE: u16 = 1;
+/// Where the lengths of the sections stand.
+const LENGTHS: [usize; 6] = [80, 84, 88, 92, 96, 104];
 
 /// The boot of a kernel, as `/proc/sys/kernel/random/boot_id` names it.
 pub type BootId = [u8; 16];
@@ -65,6 +70,8 @@ pub struct Head<'a> {
     pub varying: &'a [u8],
     /// What it can be purged by.
     pub tags: &'a [u8],
+    /// What that is called.
+    pub names: &'a [u8],
 }
 
 /// All that stands before the content.
@@ -127,8 +134,9 @@ impl<'a> Header<'a> {
         (offset <= LONGEST_HEADER && self.entity_length <= LONGEST_ENTITY).then_some(offset as u64)
     }
 
-    fn sections(&self) -> [&'a [u8]; 5] {
-        [self.key, self.head.freshness, self.head.lines, self.head.varying, self.head.tags]
+    fn sections(&self) -> [&'a [u8]; 6] {
+        let Head { freshness, lines, varying, tags, names, .. } = self.head;
+        [self.key, freshness, lines, varying, tags, names]
     }
 
     /// Writes everything up to the content, at `content` bytes or, for `None`, where it fits. `false`: it does not fit,
@@ -152,12 +160,12 @@ impl<'a> Header<'a> {
         into.extend_from_slice(&self.boot);
         into.extend_from_slice(&(content as u32).to_le_bytes());
         into.extend_from_slice(&self.variant.to_le_bytes());
-        for section in self.sections() {
-            into.extend_from_slice(&(section.len() as u32).to_le_bytes());
-        }
-        into.extend_from_slice(&self.head.status.to_le_bytes());
-        into.extend_from_slice(&(if self.is_whole { IS_WHOLE } else { 0 }).to_le_bytes());
         into.resize(FIXED, 0);
+        for (at, section) in LENGTHS.into_iter().zip(self.sections()) {
+            into[at..at + 4].copy_from_slice(&(section.len() as u32).to_le_bytes());
+        }
+        into[100..102].copy_from_slice(&self.head.status.to_le_bytes());
+        into[102..104].copy_from_slice(&(if self.is_whole { IS_WHOLE } else { 0 }).to_le_bytes());
         for section in self.sections() {
             into.extend_from_slice(section);
         }
@@ -174,7 +182,7 @@ impl<'a> Header<'a> {
 /// The bytes are no beginning of a header.
 pub fn header_length(bytes: &[u8]) -> Result<usize, Damage> {
     let fixed = bytes.first_chunk::<FIXED>().ok_or(Damage::Length)?;
-    if &fixed[..8] != MAGIC || word(fixed, 8) != VERSION {
+    if &fixed[..8] != MAGIC || ![VERSION, WITHOUT_NAMES].contains(&word(fixed, 8)) {
         return Err(Damage::Magic);
     }
     let content = word(fixed, 72) as usize;
@@ -204,18 +212,22 @@ pub(super) fn fields(bytes: &[u8]) -> Result<(Header<'_>, u64), Damage> {
     let bytes = bytes.get(..content).ok_or(Damage::Length)?;
     let entity_length = long(bytes, 32);
     let flags = half(bytes, 102);
-    if entity_length > LONGEST_ENTITY || flags > IS_WHOLE || bytes[104..FIXED].iter().any(|byte| *byte != 0) {
+    let zeros = if word(bytes, 8) == WITHOUT_NAMES { 104 } else { 108 };
+    if entity_length > LONGEST_ENTITY || flags > IS_WHOLE || bytes[zeros..FIXED].iter().any(|byte| *byte != 0)
+    {
         return Err(Damage::Bounds);
     }
     let mut rest = &bytes[FIXED..];
-    let mut section = |number: usize| {
-        let (section, behind) = rest.split_at_checked(word(bytes, 80 + 4 * number) as usize)?;
+    let mut section = |at: usize| {
+        let (section, behind) = rest.split_at_checked(word(bytes, at) as usize)?;
         rest = behind;
         Some(section)
     };
-    let mut section = |number| section(number).ok_or(Damage::Bounds);
-    let (key, freshness, lines, varying, tags) =
-        (section(0)?, section(1)?, section(2)?, section(3)?, section(4)?);
+    let mut sections = [&[][..]; LENGTHS.len()];
+    for (found, at) in sections.iter_mut().zip(LENGTHS) {
+        *found = section(at).ok_or(Damage::Bounds)?;
+    }
+    let [key, freshness, lines, varying, tags, names] = sections;
     if rest.iter().any(|byte| *byte != 0) {
         return Err(Damage::Bounds);
     }
@@ -229,7 +241,7 @@ pub(super) fn fields(bytes: &[u8]) -> Result<(Header<'_>, u64), Damage> {
         variant: word(bytes, 76),
         is_whole: flags & IS_WHOLE != 0,
         key,
-        head: Head { status: half(bytes, 100), freshness, lines, varying, tags },
+        head: Head { status: half(bytes, 100), freshness, lines, varying, tags, names },
     };
     Ok((header, content as u64))
 }
@@ -316,8 +328,8 @@ mod tests {
     }
 
     fn sample() -> Vec<u8> {
-        let head =
-            Head { status: 200, freshness: b"fresh", lines: b"a: b\r\n", varying: b"v", tags: &[8; 16] };
+        let (freshness, lines, varying) = (b"fresh", b"a: b\r\n", b"v");
+        let head = Head { status: 200, freshness, lines, varying, tags: &[8; 16], names: b"front post-17" };
         let mut bytes = Vec::new();
         assert!(header(b"https|a.example|/x", head).write(None, &mut bytes));
         bytes
@@ -330,9 +342,24 @@ mod tests {
         assert_eq!(content, 4096);
         assert_eq!(read.key, b"https|a.example|/x");
         assert_eq!(read.head.lines, b"a: b\r\n");
+        assert_eq!(read.head.names, b"front post-17");
         let mut again = Vec::new();
         assert!(read.write(Some(content), &mut again));
         assert_eq!(again, bytes);
+    }
+
+    /// What an older server has written is used; what it kept zero is not read as a length.
+    #[test]
+    fn a_file_without_names_is_read() {
+        let (freshness, lines) = (b"fresh", b"a: b\r\n");
+        let head = Head { status: 200, freshness, lines, tags: &[8; 16], ..Head::default() };
+        let mut bytes = Vec::new();
+        assert!(header(b"key", head).write(None, &mut bytes));
+        bytes[8] = WITHOUT_NAMES as u8;
+        assert_eq!(parse(&bytes).unwrap().0.head, head);
+        let mut with_names = sample();
+        with_names[8] = WITHOUT_NAMES as u8;
+        assert_eq!(parse(&with_names), Err(Damage::Bounds));
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //!
 //! The store above asks [`Disks::look_up`], which touches no disk and takes no lock that is held over a system call; everything
 //! else waits for a disk and is called on the blocking pool, in the queue of that disk ([`Disks::queue_key`]), so that one that stalls holds up its
-//! own alone. No error here is an error to a client: what cannot be stored is not stored, what cannot be read is
+//! own alone, and is done without meanwhile (`stall`). No error here is an error to a client: what cannot be stored is not stored, what cannot be read is
 //! not there, and a disk that fails is out until [`Disks::tick`] finds it well again.
 //!
 //! What holds whatever happens to the process or the machine: bytes that are served are those that were stored, or none.
@@ -24,6 +24,7 @@
 
 mod figures;
 mod fill;
+mod fill_file;
 mod folder;
 mod index;
 mod inspect;
@@ -34,6 +35,7 @@ mod ownership;
 mod purges;
 mod rewrite;
 mod scan;
+mod stall;
 #[cfg(test)]
 mod tests;
 mod trouble;
@@ -41,9 +43,11 @@ mod volume;
 
 pub use figures::DiskFigures;
 pub use fill::DiskFill;
+pub use fill_file::FillFile;
 pub use layout::{Head, Header};
 pub use object::OpenObject;
 pub use ownership::{Exposed, examine_way};
+pub use stall::StallNotice;
 pub use trouble::{DiskError, Notice, Trouble};
 
 use index::{Leaving, Stored};
@@ -167,8 +171,10 @@ struct Disk {
     /// The settings name it no more.
     is_closed: AtomicBool,
     volume: RwLock<Option<Arc<Volume>>>,
-    /// Known from the first time that it could be opened on.
+    /// Known from the first time that it could be opened on; before, its work has a queue of its own.
     queue_key: OnceLock<QueueKey>,
+    opening_key: QueueKey,
+    answers: stall::Answers,
     owed: Mutex<Owed>,
     /// Locked as long as a tick takes: by nobody who must not wait.
     claim: Mutex<Claim>,
@@ -244,6 +250,8 @@ impl Disks {
             is_closed: AtomicBool::new(false),
             volume: RwLock::new(None),
             queue_key: OnceLock::new(),
+            opening_key: QueueKey::of_unknown_device(),
+            answers: stall::Answers::default(),
             owed: Mutex::default(),
             claim: Mutex::new(Claim { has_surplus: true, ..Claim::default() }),
             trouble_since: AtomicI64::new(0),
@@ -264,8 +272,8 @@ impl Disks {
 
     /// Where the work of a disk belongs in the blocking pool. Touches no disk.
     pub fn queue_key(&self, disk: u16) -> QueueKey {
-        let known = self.disks.get(usize::from(disk)).and_then(|disk| disk.queue_key.get());
-        known.copied().unwrap_or(QueueKey::NO_DISK)
+        let known = |disk: &Disk| disk.queue_key.get().copied().unwrap_or(disk.opening_key);
+        self.disks.get(usize::from(disk)).map_or(QueueKey::NO_DISK, known)
     }
 
     /// The newest object of a key. Touches no disk.
@@ -342,8 +350,8 @@ impl Disks {
     ///
     /// # Errors
     /// [`DiskError::Busy`]: somebody else does. As [`Disks::open_object`].
-    pub fn resume(&self, entry: &DiskEntry, key: &[u8]) -> Result<DiskFill, DiskError> {
-        DiskFill::resume(&self.writable(entry.disk)?, entry, key)
+    pub fn resume(&self, disk: u16, id: Id, key: &[u8]) -> Result<DiskFill, DiskError> {
+        DiskFill::resume(&self.writable(disk)?, id, key)
     }
 
     /// Opens an object to be read, which counts as a use. Waits for the disk.
@@ -352,21 +360,6 @@ impl Disks {
     /// [`DiskError::Gone`], [`DiskError::OtherKey`], [`DiskError::Broken`], [`DiskError::Out`], [`DiskError::System`].
     pub fn open_object(&self, entry: &DiskEntry, key: &[u8]) -> Result<OpenObject, DiskError> {
         OpenObject::open(&self.readable(entry.disk)?, entry, key)
-    }
-
-    /// As [`Disks::open_object`], whatever its key is: for operators who list and verify, and not to answer a request.
-    ///
-    /// # Errors
-    /// As [`Disks::open_object`].
-    pub fn examine(&self, entry: &DiskEntry) -> Result<OpenObject, DiskError> {
-        OpenObject::open_as(&self.readable(entry.disk)?, entry, None, false)
-    }
-
-    /// Counts a use of an object that is open for longer. Touches no disk.
-    pub fn touch(&self, entry: &DiskEntry) {
-        if let Some(disk) = self.disks.get(usize::from(entry.disk)) {
-            disk.with(|volume| lock(&volume.index).touch(entry.id));
-        }
     }
 
     /// Removes an object; whether it was there. Waits for the disk.
@@ -477,6 +470,12 @@ impl Disks {
         }
     }
 
+    /// A call to a disk seems to have been outstanding for so long.
+    #[cfg(test)]
+    pub(crate) fn waits(&self, disk: u16, outstanding: std::time::Duration, now: i64) -> Option<StallNotice> {
+        self.disks[usize::from(disk)].judge(outstanding, now)
+    }
+
     fn volume(&self, disk: u16) -> Option<Arc<Volume>> {
         self.disks.get(usize::from(disk))?.volume()
     }
@@ -565,7 +564,8 @@ impl Disk {
         if known != seed {
             folder::write_seed(&folder, seed).map_err(|error| Trouble::system("cannot be written", error))?;
         }
-        let volume = Volume::claim(number, &folder, self.slots, self.size.load(Relaxed), context)?;
+        let mut volume = Volume::claim(number, &folder, self.slots, self.size.load(Relaxed), context)?;
+        volume.is_stalled = self.answers.is_stalled.clone();
         self.settle_debts(&volume);
         let volume = Arc::new(volume);
         self.set_volume(Some(volume.clone()));

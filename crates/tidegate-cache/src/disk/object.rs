@@ -4,12 +4,11 @@
 //! there is nothing.
 
 use super::folder::{read_full, stat_file, write_all};
-use super::layout::{self, Damage, ENTRY, Head, Header, PIECE};
+use super::layout::{self, Damage, ENTRY, Head, Header};
 use super::ownership;
 use super::volume::{Health, Holder, Volume};
 use super::{DiskEntry, DiskError, Id};
 use rustix::io::Errno;
-use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -108,24 +107,26 @@ pub(super) struct NewHead<'a> {
 
 impl OpenObject {
     pub(super) fn open(volume: &Arc<Volume>, entry: &DiskEntry, key: &[u8]) -> Result<OpenObject, DiskError> {
-        OpenObject::open_as(volume, entry, Some(key), false)
+        OpenObject::open_as(volume, entry.id, Some(key), false)
     }
 
     pub(super) fn open_as(
         volume: &Arc<Volume>,
-        entry: &DiskEntry,
+        id: Id,
         key: Option<&[u8]>,
         is_written: bool,
     ) -> Result<OpenObject, DiskError> {
-        let is_trusted = lock(&volume.index).begin_use(entry.id).ok_or(DiskError::Gone)?;
-        let holder = Holder { volume: volume.clone(), id: entry.id };
-        let read = match open_file(volume, entry.id, is_written) {
+        // Who asks whatever the key looks after the disk, and answers nobody.
+        let is_use = key.is_some();
+        let is_trusted = lock(&volume.index).begin_use(id, is_use).ok_or(DiskError::Gone)?;
+        let holder = Holder { volume: volume.clone(), id };
+        let read = match open_file(volume, id, is_written) {
             Ok(read) => read,
             Err(error) => {
                 drop(holder);
                 match error {
-                    DiskError::Broken(_) => volume.remove_broken(entry.id),
-                    DiskError::Gone => drop(volume.remove(entry.id)),
+                    DiskError::Broken(_) => volume.remove_broken(id),
+                    DiskError::Gone => drop(volume.remove(id)),
                     _ => {}
                 }
                 return Err(error);
@@ -135,7 +136,7 @@ impl OpenObject {
         if key.is_some_and(|key| header.key != key) {
             return Err(DiskError::OtherKey);
         }
-        let is_trusted = is_trusted || volume.boot == Some(header.boot);
+        let is_trusted = is_trusted || volume.trusts(header.boot);
         let words = layout::pieces(header.entity_length).div_ceil(64);
         let verified = (!is_trusted).then(|| (0..words).map(|_| AtomicU64::new(0)).collect());
         Ok(OpenObject { read, holder, verified })
@@ -195,6 +196,11 @@ impl OpenObject {
         }
     }
 
+    /// Its disk.
+    pub(crate) fn disk(&self) -> u16 {
+        self.volume().disk
+    }
+
     /// Which object of its disk it is.
     pub fn id(&self) -> Id {
         self.holder.id
@@ -233,24 +239,33 @@ impl OpenObject {
         Ok(if count < ENTRY { None } else { layout::read_entry(entry, piece, header.serial) })
     }
 
-    /// The bytes that are missing from `from` on, in whole pieces; `None`: nothing is. Waits for the disk.
+    /// The same of all pieces, in one go. Waits for the disk.
     ///
     /// # Errors
     /// The disk fails.
-    pub fn missing(&self, from: u64) -> Result<Option<Range<u64>>, DiskError> {
+    pub fn checksums(&self) -> Result<Vec<Option<u32>>, DiskError> {
         let header = self.header();
-        if header.is_whole {
-            return Ok(None);
+        let pieces = self.pieces();
+        let mut bytes = vec![0; pieces as usize * ENTRY];
+        let at = layout::table_offset(self.read.content, header.entity_length);
+        let count = read_full(self.file(), &mut bytes, at).map_err(|error| self.volume().fault(error))?;
+        bytes.truncate(count);
+        let (entries, _) = bytes.as_chunks::<ENTRY>();
+        let read = |(piece, entry): (u64, &[u8; ENTRY])| layout::read_entry(*entry, piece, header.serial);
+        Ok((0..pieces).zip(entries).map(read).collect())
+    }
+
+    /// Bytes from the first on that are there, in whole pieces. Waits for the disk.
+    ///
+    /// # Errors
+    /// The disk fails.
+    pub fn beginning(&self) -> Result<u64, DiskError> {
+        let length = self.header().entity_length;
+        if self.header().is_whole {
+            return Ok(length);
         }
-        let mut start = None;
-        for piece in from / PIECE..self.pieces() {
-            match (self.checksum(piece)?.is_some(), start) {
-                (false, None) => start = Some(piece * PIECE),
-                (true, Some(start)) => return Ok(Some(start..piece * PIECE)),
-                _ => {}
-            }
-        }
-        Ok(start.map(|start| start..header.entity_length))
+        let missing = self.checksums()?.iter().position(Option::is_none);
+        Ok(missing.map_or(length, |piece| layout::piece_range(piece as u64, length).start))
     }
 
     /// Whether a piece was compared with its checksum, or needs not to be. Touches no disk.

@@ -1,7 +1,7 @@
 //! What was purged, as each slot has it noted: bytes of the store's, in one file that is replaced as a whole.
 //!
 //! A purge looks at no object, so the objects of a slot are worth nothing without the notes of it: where they are
-//! missing or torn, the slot is emptied before anything in it is found. They are the one thing of a slot that is synchronised: a purge
+//! missing or torn, the slot is emptied before anything in it is found: what cannot be noted takes away what was. They are the one thing of a slot that is synchronised: a purge
 //! must not be undone, and there are few.
 //!
 //! ```text
@@ -9,9 +9,10 @@
 //! ```
 
 use super::Trouble;
-use super::folder::{Slot, read_full, size_of, write_all};
+use super::folder::{Slot, read_full, size_of, synchronise, write_all};
 use super::{DiskError, Disks};
 use rustix::fs::{AtFlags, Mode, OFlags, openat, renameat, unlinkat};
+use rustix::io::Errno;
 
 /// Says what is to be noted, given what was; `None`: that cannot be read.
 pub(super) type Admit = dyn Fn(&[u8]) -> Option<Vec<u8>> + Send + Sync;
@@ -23,12 +24,13 @@ const FILE_MODE: Mode = Mode::from_raw_mode(0o600);
 const LONGEST: usize = 4 << 20;
 
 impl Disks {
-    /// Writes what was purged into the slot of a disk. Waits for the disk.
+    /// Writes what was purged into the slot of a disk, a full one too. Where that cannot be, the notes of before are taken away:
+    /// whoever takes the slot next has to empty it. Waits for the disk.
     ///
     /// # Errors
     /// [`DiskError::Out`]: the disk fails or is not there. It asks when it is back.
     pub fn note_purges(&self, disk: u16, notes: &[u8]) -> Result<(), DiskError> {
-        self.writable(disk)?.note_purges(notes)
+        self.volume(disk).ok_or(DiskError::Out)?.note_purges(notes)
     }
 }
 
@@ -63,10 +65,18 @@ pub(super) fn write(slot: &Slot, notes: &[u8]) -> rustix::io::Result<()> {
     let file = openat(slot.folder(), TEMPORARY, flags, FILE_MODE)?;
     let written = write_all(&file, &crc32fast::hash(notes).to_le_bytes(), 0)
         .and_then(|()| write_all(&file, notes, 4))
-        .and_then(|()| rustix::fs::fdatasync(&file))
+        .and_then(|()| synchronise(&file))
         .and_then(|()| renameat(slot.folder(), TEMPORARY, slot.folder(), NAME));
     if written.is_err() {
         let _ = unlinkat(slot.folder(), TEMPORARY, AtFlags::empty());
     }
     written
+}
+
+/// Takes them away, for which no disk is too full.
+pub(super) fn spoil(slot: &Slot) -> rustix::io::Result<()> {
+    match unlinkat(slot.folder(), NAME, AtFlags::empty()) {
+        Ok(()) | Err(Errno::NOENT) => synchronise(slot.folder()),
+        Err(error) => Err(error),
+    }
 }

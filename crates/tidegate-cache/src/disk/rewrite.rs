@@ -18,7 +18,7 @@ impl Disks {
         (head, mark, now): (Head<'_>, u64, i64),
     ) -> Result<(), DiskError> {
         let volume = self.writable(entry.disk)?;
-        let object = OpenObject::open_as(&volume, entry, Some(key), true)?;
+        let object = OpenObject::open_as(&volume, entry.id, Some(key), true)?;
         let stored_at = now.clamp(0, i64::from(u32::MAX)) as u32;
         if let Err(error) = object.rewrite(Some(NewHead { head, mark, stored_at }), false) {
             if !matches!(error, DiskError::OtherKey) {

@@ -8,6 +8,7 @@ use super::volume::{STEP, Volume};
 use super::{DiskError, Id};
 use rustix::fs::Dir;
 use std::sync::atomic::Ordering::Relaxed;
+use tidegate_io::blocking;
 use tidegate_io::locking::lock;
 
 /// A folder is begun anew so often; then a file that cannot be read is left out, so that the scan comes to its end.
@@ -53,6 +54,7 @@ impl Scan {
         if self.listing.is_none() {
             self.listing = volume.slot.list(self.folder)?;
         }
+        blocking::next_call();
         match self.listing.as_mut().and_then(Dir::read) {
             Some(found) => {
                 Ok(parse_name(found?.file_name().to_bytes()).map_or(Step::Something, Step::Object))

@@ -56,6 +56,9 @@ pub enum Trouble {
     /// All slots belong to other processes.
     #[error("belongs to another process, which is waited for")]
     Owned,
+    /// A call to it is outstanding for too long.
+    #[error("does not answer, and is done without until it does")]
+    Stalled,
     /// What the system says.
     #[error("{what}: {error}{}", advice(*error))]
     System {
@@ -69,9 +72,7 @@ pub enum Trouble {
 /// What helps where the system forbids something: what server processes may reach is found out once, when they begin.
 pub(super) fn advice(error: Errno) -> &'static str {
     match error {
-        Errno::ACCESS | Errno::PERM => {
-            "; let the user of the server reach it and restart the server, a reload does not help"
-        }
+        Errno::ACCESS | Errno::PERM => "; let the user of the server reach it, then reload the server",
         _ => "",
     }
 }

@@ -78,7 +78,11 @@ pub(super) struct Volume {
     /// Whether the file system knows files without a name; found out by the first.
     knows_unnamed: AtomicBool,
     health: AtomicU8,
+    /// Its disk does not answer: see `stall`.
+    pub(super) is_stalled: Arc<AtomicBool>,
     trouble: Mutex<Option<Trouble>>,
+    /// It has failed: what was written behind may be lost, whichever boot has written it.
+    pub(super) is_doubted: AtomicBool,
     /// Bytes of each folder of objects.
     folders: Mutex<Box<[u32]>>,
     folder_bytes: AtomicU64,
@@ -88,6 +92,8 @@ pub(super) struct Volume {
     owed: Mutex<Vec<Leaving>>,
     /// Bytes of the notes of purges, twice: while they are written, there are two of them.
     purge_bytes: AtomicU64,
+    /// What was purged could not be written: there are no notes.
+    is_spoilt: AtomicBool,
     pub(super) counts: Counts,
 }
 
@@ -133,12 +139,15 @@ impl Volume {
             scan: Mutex::new(scan),
             knows_unnamed: AtomicBool::new(true),
             health: AtomicU8::new(Health::Well as u8),
+            is_stalled: Arc::default(),
             trouble: Mutex::new(None),
+            is_doubted: AtomicBool::new(false),
             folders: Mutex::new(vec![0; folder::FOLDERS as usize].into_boxed_slice()),
             folder_bytes: AtomicU64::new(0),
             weighed: AtomicU16::new(0),
             owed: Mutex::new(Vec::new()),
             purge_bytes: AtomicU64::new(2 * noted),
+            is_spoilt: AtomicBool::new(false),
             counts: Counts::default(),
         };
         volume.guess_folders();
@@ -151,10 +160,16 @@ impl Volume {
     /// Whether it reads and writes.
     pub(super) fn health(&self) -> Health {
         match self.health.load(Relaxed) {
+            _ if self.is_stalled.load(Relaxed) => Health::Out,
             0 => Health::Well,
             1 => Health::Full,
             _ => Health::Out,
         }
+    }
+
+    /// Whether what this boot has written need not be compared with its checksums.
+    pub(super) fn trusts(&self, boot: BootId) -> bool {
+        self.boot == Some(boot) && !self.is_doubted.load(Relaxed)
     }
 
     /// Why it is not well.
@@ -182,6 +197,10 @@ impl Volume {
         self.counts.faults.fetch_add(1, Relaxed);
         if self.health.fetch_max(health as u8, Relaxed) < health as u8 {
             *lock(&self.trouble) = Some(trouble);
+            if health == Health::Out {
+                self.is_doubted.store(true, Relaxed);
+                lock(&self.index).distrust();
+            }
         }
         DiskError::Out
     }
@@ -319,8 +338,19 @@ impl Volume {
         }
     }
 
-    /// Writes what was purged.
+    /// Writes what was purged, or takes away what was written before.
     pub(super) fn note_purges(&self, notes: &[u8]) -> Result<(), DiskError> {
+        let noted = match self.health() {
+            Health::Out => Err(DiskError::Out),
+            Health::Well | Health::Full => self.write_purges(notes),
+        };
+        // Tried until it succeeds, but no more than that: the next process finds none.
+        let is_spoilt = noted.is_err() && (self.is_spoilt.load(Relaxed) || purges::spoil(&self.slot).is_ok());
+        self.is_spoilt.store(is_spoilt, Relaxed);
+        noted
+    }
+
+    fn write_purges(&self, notes: &[u8]) -> Result<(), DiskError> {
         let bytes = 2 * notes.len() as u64;
         // Also where nothing can go to make room: a purge holds in any case.
         let reserved = self.reserve(bytes).map_or(0, |()| bytes);
@@ -437,12 +467,14 @@ impl Volume {
         Ok(unnamed)
     }
 
-    /// Gives a file that is complete its name and its place in the index. `reserved` is given back.
+    /// Gives a file its name and its place in the index. `reserved` is given back. `is_read`: somebody has it open, who is its holder
+    /// afterwards.
     pub(super) fn publish(
         &self,
         file: &folder::Unnamed,
         stored: &Stored,
         reserved: u64,
+        is_read: bool,
     ) -> Result<(), DiskError> {
         let publishing = self.publishing.read().unwrap_or_else(PoisonError::into_inner);
         // Where the first is not written it still waits to be: it is taken back all the same.
@@ -463,6 +495,9 @@ impl Volume {
             });
             index.withdraw(stored.id.hash, Some(stored.variant));
             index.insert(stored, reserved);
+            if is_read {
+                let _ = index.begin_use(stored.id, false);
+            }
             older.into_iter().filter_map(|id| index.remove(id)).collect()
         };
         drop(publishing);
@@ -661,7 +696,7 @@ impl Volume {
             uses: 0,
             is_main: false,
             is_whole: header.is_whole,
-            is_trusted: self.boot == Some(header.boot),
+            is_trusted: self.trusts(header.boot),
         })
     }
 }

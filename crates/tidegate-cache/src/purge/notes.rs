@@ -2,20 +2,19 @@
 //!
 //! | bytes | what |
 //! | ---: | --- |
-//! | 4 | version: 1 |
+//! | 4 | version: 2 |
 //! | 8 | how many purges there have been |
-//! | 24 | the note of everything: hard (8), soft (8), soft at (8) |
+//! | 40 | the note of everything: hard (8), soft (8), soft at (8), and 16 bytes of 0 |
 //! | 4 | so many lengths of prefixes: length (4), number (8) each |
-//! | 4 | so many notes: hash (8), note (24) each |
+//! | 4 | so many notes: hash (8), note (24), origin and site of the application (8 each, 0: an operator's) each |
 //!
 //! Numbers go on from process to process. The first of a process is made of the time as well, so that it is later than any before
 //! although the last notes were lost with the power.
 
-use super::{BUCKETS, MOST_LENGTHS, MOST_NOTES, Note, Notes, Purges};
-use std::sync::PoisonError;
-use std::sync::atomic::Ordering::Release;
+use super::{MOST_CHANGES, MOST_HOSTS, MOST_LENGTHS, MOST_NAMED, Note, Notes, Party, Purges};
+use std::sync::atomic::{Ordering::Relaxed, Ordering::Release};
 
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 
 /// What a disk has noted.
 struct Found {
@@ -29,8 +28,9 @@ impl Purges {
     pub(crate) fn admit(&self, found: &[u8], now: i64) -> Option<Vec<u8>> {
         let found =
             if found.is_empty() { Found { count: 0, notes: Notes::default() } } else { parse(found)? };
-        let mut notes = self.notes.write().unwrap_or_else(PoisonError::into_inner);
-        let mut number = self.count() + 1;
+        let mut notes = self.notes_mut();
+        self.inherited.fetch_max(found.count, Relaxed);
+        let mut number = self.counted() + 1;
         if number <= found.count + 1 {
             number = found.count.max((now.max(0) as u64) << 20) + 1;
             // What this process has purged is later than anything on the disk.
@@ -39,13 +39,13 @@ impl Purges {
         notes.take_in(found.notes);
         // Everything is compared anew: the disk may have noted what nobody else has.
         self.count.store(number, Release);
-        Some(encode(self.count(), &notes))
+        Some(encode(number, &notes))
     }
 
     /// What a disk is to note.
     pub(crate) fn to_bytes(&self) -> Vec<u8> {
         let notes = self.notes();
-        encode(self.count(), &notes)
+        encode(self.counted(), &notes)
     }
 }
 
@@ -59,19 +59,26 @@ impl Notes {
         self.lengths.iter_mut().for_each(|(_, last)| *last = number);
     }
 
-    /// Adds what others have noted. Where it would be too much, everything counts as purged.
+    /// Adds what others have noted. Where operators' would be too much, everything counts as purged.
     fn take_in(&mut self, found: Notes) {
         self.all.take_in(found.all);
-        let latest = found.by_hash.values().map(|note| note.hard.max(note.soft)).max();
+        let of_operators = found.by_hash.values().filter(|note| note.by.is_none());
+        let (named, latest) = of_operators
+            .fold((0, 0), |(named, latest), note| (named + 1, note.hard.max(note.soft).max(latest)));
         let new_lengths = found.lengths.iter().filter(|(length, _)| self.length(*length).is_err()).count();
-        if self.by_hash.len() + found.by_hash.len() > MOST_NOTES + BUCKETS as usize
-            || self.lengths.len() + new_lengths > MOST_LENGTHS
-        {
-            self.all.hard = self.all.hard.max(latest.unwrap_or(0));
-            return;
+        let is_too_much =
+            self.named + named > MOST_NAMED + MOST_HOSTS || self.lengths.len() + new_lengths > MOST_LENGTHS;
+        for (hash, note) in found.by_hash.into_iter().filter(|(_, note)| note.by.is_some() || !is_too_much) {
+            let is_new = !self.by_hash.contains_key(&hash);
+            self.named += usize::from(is_new && note.by.is_none());
+            self.by_hash.entry(hash).or_insert(Note { by: note.by, ..Note::default() }).take_in(note);
         }
-        for (hash, note) in found.by_hash {
-            self.by_hash.entry(hash).or_default().take_in(note);
+        if self.changes() > MOST_CHANGES {
+            self.put_together();
+        }
+        if is_too_much {
+            self.all.hard = self.all.hard.max(latest);
+            return;
         }
         for (length, last) in found.lengths {
             match self.length(length) {
@@ -87,7 +94,7 @@ impl Notes {
 }
 
 impl Note {
-    fn take_in(&mut self, other: Note) {
+    pub(super) fn take_in(&mut self, other: Note) {
         self.hard = self.hard.max(other.hard);
         if other.soft > self.soft {
             (self.soft, self.soft_at) = (other.soft, other.soft_at);
@@ -98,11 +105,14 @@ impl Note {
         into.extend_from_slice(&self.hard.to_le_bytes());
         into.extend_from_slice(&self.soft.to_le_bytes());
         into.extend_from_slice(&self.soft_at.to_le_bytes());
+        let party = self.by.unwrap_or(Party { origin: 0, site: 0 });
+        into.extend_from_slice(&party.origin.to_le_bytes());
+        into.extend_from_slice(&party.site.to_le_bytes());
     }
 }
 
 fn encode(count: u64, notes: &Notes) -> Vec<u8> {
-    let mut bytes = Vec::with_capacity(64 + 12 * notes.lengths.len() + 32 * notes.by_hash.len());
+    let mut bytes = Vec::with_capacity(64 + 12 * notes.lengths.len() + 48 * notes.by_hash.len());
     bytes.extend_from_slice(&VERSION.to_le_bytes());
     bytes.extend_from_slice(&count.to_le_bytes());
     notes.all.write(&mut bytes);
@@ -134,13 +144,17 @@ fn parse(bytes: &[u8]) -> Option<Found> {
         let hash = long(&mut rest)?;
         notes.by_hash.insert(hash, note(&mut rest)?);
     }
+    notes.named = notes.by_hash.values().filter(|note| note.by.is_none()).count();
     let is_ours = rest.is_empty() && is_ascending;
     is_ours.then_some(Found { count, notes })
 }
 
 fn note(rest: &mut &[u8]) -> Option<Note> {
     let (hard, soft) = (long(rest)?, long(rest)?);
-    Some(Note { hard, soft, soft_at: long(rest)? as i64 })
+    let soft_at = long(rest)? as i64;
+    let party = Party { origin: long(rest)?, site: long(rest)? };
+    let by = (party.origin != 0 || party.site != 0).then_some(party);
+    Some(Note { hard, soft, soft_at, by })
 }
 
 fn word(rest: &mut &[u8]) -> Option<u32> {

@@ -12,6 +12,7 @@ const REQUESTS: usize = 500_000;
 struct Object {
     number: u32,
     uses: Uses,
+    is_large: bool,
 }
 
 impl Queued for Arc<Object> {
@@ -21,6 +22,10 @@ impl Queued for Arc<Object> {
 
     fn uses(&self) -> &Uses {
         &self.uses
+    }
+
+    fn is_large(&self) -> bool {
+        self.is_large
     }
 }
 
@@ -50,11 +55,13 @@ struct Ours {
     queues: S3Fifo<Arc<Object>>,
     index: HashMap<u32, Arc<Object>>,
     capacity: u64,
+    /// One in so many is large; 0: none is.
+    large: u32,
 }
 
 impl Ours {
     fn new(capacity: u64) -> Ours {
-        Ours { queues: S3Fifo::new(capacity), index: HashMap::new(), capacity }
+        Ours { queues: S3Fifo::new(capacity), index: HashMap::new(), capacity, large: 0 }
     }
 }
 
@@ -68,14 +75,15 @@ impl Cache for Ours {
             let gone = self.queues.evict(|_| true).expect("it is full");
             self.index.remove(&gone.number);
         }
-        let object = Arc::new(Object { number, uses: Uses::new() });
+        let is_large = number.checked_rem(self.large) == Some(0);
+        let object = Arc::new(Object { number, uses: Uses::new(), is_large });
         self.queues.insert(object.clone(), 1);
         self.index.insert(number, object);
         false
     }
 }
 
-/// Algorithm 1 of the paper, word by word.
+/// Algorithm 1 of the paper, word by word, but for the length of the ghost queue: that of libCacheSim.
 #[derive(Default)]
 struct Paper {
     capacity: usize,
@@ -103,7 +111,7 @@ impl Paper {
                 continue;
             }
             self.uses.remove(&number);
-            while self.ghost.len() >= self.main.len().max(1) {
+            while self.ghost.len() >= self.main.len().max(self.capacity - self.capacity / 10) {
                 let oldest = self.ghost.pop_back().expect("it is not empty");
                 self.in_ghost.remove(&oldest);
             }
@@ -211,7 +219,38 @@ fn a_scan_costs_little() {
 }
 
 fn object(number: u32) -> Arc<Object> {
-    Arc::new(Object { number, uses: Uses::new() })
+    Arc::new(Object { number, uses: Uses::new(), is_large: false })
+}
+
+#[test]
+fn what_is_large_goes_in_the_same_order_as_all() {
+    let trace = zipf(1.0);
+    let capacity = (OBJECTS / 100) as u64;
+    let mut alike = Ours::new(capacity);
+    let mut unlike = Ours { large: 3, ..Ours::new(capacity) };
+    unlike.queues.stamp = u32::MAX - 1000;
+    for number in &trace[..100_000] {
+        assert_eq!(alike.ask(*number), unlike.ask(*number), "{number}");
+    }
+}
+
+#[test]
+fn what_is_large_goes_for_what_is_large() {
+    let mut queues = S3Fifo::new(100);
+    let large = |number| Arc::new(Object { number, uses: Uses::new(), is_large: number % 5 == 0 });
+    let places: Vec<Place> = (0..20).map(|number| queues.insert(large(number), 5)).collect();
+    queues.iter().filter(|object| object.number == 5).for_each(|object| {
+        (0..2).for_each(|_| object.uses.touch());
+    });
+    queues.remove(places[0]);
+    assert_eq!(queues.evict_large(|object| object.number != 10).map(|gone| gone.number), Some(15));
+    assert_eq!((queues.bytes(), queues.len()), (90, 18));
+    assert!(queues.evict_large(|_| false).is_none());
+    let mut gone: Vec<u32> =
+        std::iter::from_fn(|| queues.evict_large(|_| true)).map(|gone| gone.number).collect();
+    gone.sort_unstable();
+    assert_eq!(gone, [5, 10]);
+    assert_eq!(queues.evict(|_| true).map(|gone| gone.number), Some(1), "nothing else has moved");
 }
 
 #[test]
@@ -271,4 +310,25 @@ fn what_comes_back_is_counted() {
     assert_eq!(queues.returned(), Returned::default(), "it was never here");
     queues.insert(object(6), 30);
     assert_eq!(queues.returned(), Returned { objects: 1, bytes: 30 });
+}
+
+/// Of what is asked for in turn, and is half as much again as there is room for, everything would be there with more room. The memory
+/// for knowing so does not grow with what is asked for.
+#[test]
+fn what_comes_round_is_known_to_come_back() {
+    let mut ours = Ours::new(1000);
+    let mut memory = 0;
+    for round in 0..10 {
+        let hits = (0..1500).filter(|number| ours.ask(*number)).count();
+        assert!(hits < 1500);
+        if round == 1 {
+            memory = ours.queues.memory();
+        }
+    }
+    let returned = ours.queues.returned().objects;
+    assert!(returned > 1000, "{returned}");
+    assert_eq!(ours.queues.memory(), memory);
+    let mut ours = Ours::new(1000);
+    assert_eq!((0..100_000).filter(|number| ours.ask(*number)).count(), 0);
+    assert_eq!(ours.queues.returned().objects, 0);
 }

@@ -3,9 +3,10 @@
 use super::Store;
 use crate::entry::{Entry, StoredHead};
 use crate::figures::{Figures, Filter, Listed};
-use crate::purge::{MOST_TAGS, Standing};
+use crate::purge::{MOST_TAGS, Standing, is_meant_host, is_url, url_mark};
 use smallvec::SmallVec;
 use std::sync::Arc;
+use tidegate_http::cache::Reason;
 use tidegate_io::locking::lock;
 
 impl Store {
@@ -14,6 +15,8 @@ impl Store {
         let mut figures = self.counters.figures();
         figures.bytes = self.budget.reserved();
         figures.limit = self.budget.limit();
+        figures.held = self.budget.held();
+        figures.purged += self.purges.expired();
         figures.returned = lock(&self.queues).returned();
         for shard in &self.shards {
             let shard = lock(shard);
@@ -22,6 +25,22 @@ impl Store {
             figures.passes += shard.passed;
         }
         figures
+    }
+
+    /// Why responses of a URL, as stored ones would have it, are known not to be storable, and for how many seconds more; each reason
+    /// once.
+    pub fn known_unstorable(&self, host: &str, target: &str, now: i64) -> Vec<(Reason, i64)> {
+        let url = url_mark(host, target);
+        let mut known: Vec<(Reason, i64)> = Vec::new();
+        for shard in &self.shards {
+            for (why, left) in lock(shard).passes.of_url(url, now, &self.purges) {
+                match known.iter_mut().find(|(other, _)| *other == why) {
+                    Some((_, longest)) => *longest = left.max(*longest),
+                    None => known.push((why, left)),
+                }
+            }
+        }
+        known
     }
 
     /// At most `most` entries that the filter lets through and no purge has taken, in no order.
@@ -71,6 +90,8 @@ impl Store {
 
 pub(crate) fn lets_through(filter: &Filter<'_>, head: &StoredHead) -> bool {
     filter.host.is_none_or(|host| *host == *head.host)
+        && filter.meant_host.is_none_or(|host| is_meant_host(host, &head.host))
+        && filter.target.is_none_or(|target| is_url(target, head))
         && filter.prefix.is_none_or(|prefix| head.target.starts_with(prefix))
         && filter.mark.is_none_or(|mark| head.tags.iter().take(MOST_TAGS).any(|tag| *tag == mark))
 }

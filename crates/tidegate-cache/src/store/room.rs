@@ -1,10 +1,12 @@
 //! Room for what comes: reserved within the limit, made by eviction.
 //!
 //! An entry that somebody is at work with would give no memory back by going: it stays. Where everything that is left is in
-//! use there is no room, and whoever asked does without.
+//! use there is no room, and whoever asked does without. That clients read slowly cannot bring about for what is small:
+//! larger content has a share of the memory, and where that is used up what is large goes for it, or nothing does.
 
 use super::{Limits, Store, TRIES, Unstorable};
-use crate::budget::Reservation;
+use crate::budget::{Reservation, Share, Short};
+use crate::content::{BLOCK, BLOCK_COST, Content};
 use crate::entry::Entry;
 use crate::s3fifo::{Returned, S3Fifo};
 use std::sync::Arc;
@@ -78,7 +80,9 @@ impl Store {
         self.object.store(limits.object, Relaxed);
         self.budget.set_limit(limits.memory);
         lock(&self.queues).fifo.set_capacity(limits.memory);
-        while self.budget.reserved() > limits.memory && self.evict() {}
+        while let Some(short) = self.budget.excess()
+            && self.evict(short)
+        {}
     }
 
     /// Bytes of memory that it may have.
@@ -86,26 +90,65 @@ impl Store {
         self.budget.limit()
     }
 
-    /// Reserves bytes; what is least worth goes for them. `None`: nothing is left that would free enough.
+    /// Bytes that content which is kept may have, if it has so many.
+    pub(crate) fn memory_for(&self, len: u64) -> u64 {
+        self.budget.most(share_of(Some(len)))
+    }
+
+    /// Reserves bytes for what is small; what is least worth goes for them. `None`: nothing is left that would free enough.
     pub(crate) fn reserve(&self, bytes: u64) -> Option<Reservation> {
-        if bytes > self.budget.limit() {
+        self.reserve_of(Share::Small, bytes)
+    }
+
+    /// Reserves bytes of a share; what is least worth of all, or of what is large, goes for them. `None`: nothing is left that would free enough.
+    pub(crate) fn reserve_of(&self, share: Share, bytes: u64) -> Option<Reservation> {
+        if bytes > self.budget.most(share) {
             return None;
         }
         loop {
-            if let Some(reservation) = self.budget.reserve(bytes) {
-                return Some(reservation);
-            }
-            if !self.evict() {
-                return self.budget.reserve(bytes);
+            let short = match self.budget.reserve_of(share, bytes) {
+                Ok(reservation) => return Some(reservation),
+                Err(short) => short,
+            };
+            if !self.evict(short) {
+                return self.budget.reserve_of(share, bytes).ok();
             }
         }
     }
 
-    /// Has one entry go; `false` where none may.
-    fn evict(&self) -> bool {
+    /// Reserves the first block of a content of this length. Where what is large has all of its share, as one of what is passed on.
+    pub(crate) fn reserve_first(&self, len: Option<u64>, bytes: u64) -> Option<Reservation> {
+        let share = share_of(len);
+        let reservation = self.reserve_of(share, bytes);
+        reservation
+            .or_else(|| if share == Share::Large { self.reserve_of(Share::Passing, bytes) } else { None })
+    }
+
+    /// Whether a content whose length is not known would have no room if it turned out to be large, and clients hold what they may of what is small.
+    pub(crate) fn is_all_held(&self) -> bool {
+        self.budget.is_all_held(BLOCK as u64 + BLOCK_COST)
+    }
+
+    /// Has a content that has turned out to be large count as such. `false`: there is no room among those.
+    pub(crate) fn enlarge(&self, content: &Content) -> bool {
+        loop {
+            if content.move_to(Share::Large) {
+                return true;
+            }
+            if !self.evict(Short::Share) {
+                return content.move_to(Share::Large);
+            }
+        }
+    }
+
+    /// Has one entry go, of what is large where only that would help; `false` where none may.
+    fn evict(&self, short: Short) -> bool {
         let victim = {
             let mut queues = lock(&self.queues);
-            let victim = queues.fifo.evict(is_idle);
+            let victim = match short {
+                Short::Memory => queues.fifo.evict(is_idle),
+                Short::Share => queues.fifo.evict_large(is_idle),
+            };
             if let Some(victim) = &victim {
                 victim.set_place(None);
             }
@@ -164,6 +207,11 @@ impl Store {
             queues.fifo.resize(place, bytes);
         }
     }
+}
+
+/// The share of a content of this length; while it is not known it is small.
+fn share_of(len: Option<u64>) -> Share {
+    if len.is_some_and(|len| len > BLOCK as u64) { Share::Large } else { Share::Small }
 }
 
 /// Whether nobody but index and queue has it, and nobody but it its content.

@@ -13,9 +13,6 @@ use std::sync::Arc;
 
 /// Places of the index that are looked at each time.
 const PAGE: u32 = 256;
-/// Heads that are read for one list at most.
-const MOST_READ: usize = 50_000;
-
 /// Broken files without a readable header for which the memory is gone through once.
 const NAMELESS: usize = 256;
 
@@ -26,8 +23,10 @@ pub struct DiskListed {
     pub key: Box<[u8]>,
     /// Its head.
     pub head: StoredHead,
-    /// Bytes of content.
+    /// Bytes of content that are there.
     pub len: u64,
+    /// No part.
+    pub is_whole: bool,
     /// Its file.
     pub file: PathBuf,
 }
@@ -44,25 +43,24 @@ pub enum Verified {
 }
 
 impl Store {
-    /// At most `most` responses that the filter lets through, no purge has taken and the memory does not have, in no order.
-    pub fn list_disks(&self, filter: &Filter<'_>, most: usize) -> Vec<DiskListed> {
-        let (mut listed, mut read) = (Vec::new(), 0);
-        self.walk_disks(|object| {
-            read += 1;
-            listed.extend(self.describe_object(object, filter));
-            listed.len() < most && read < MOST_READ
-        });
-        listed.truncate(most);
-        listed
+    /// The responses of a disk that the filter lets through, no purge has taken and the memory does not have, in no order. `visit` is called for each
+    /// file that was looked at, and ends it with `false`. Whether all were looked at.
+    pub fn list_disk(
+        &self,
+        disk: u16,
+        filter: &Filter<'_>,
+        mut visit: impl FnMut(Option<DiskListed>) -> bool,
+    ) -> bool {
+        self.walk_disk(disk, |object| visit(self.describe_object(object, filter)))
     }
 
-    /// Reads every piece of every file and compares it with its checksum. `hear` is told of each file, and how many there are in all
-    /// by now.
-    pub fn verify_disks(&self, mut hear: impl FnMut(Verified, u64)) {
-        let Some(tier) = self.tier.get() else { return };
+    /// Reads every piece of every file of a disk and compares it with its checksum. `hear` is told of each file, and how many there are in all
+    /// by now, and ends it with `false`. Whether all were read.
+    pub fn verify_disk(&self, disk: u16, mut hear: impl FnMut(Verified, u64) -> bool) -> bool {
+        let Some(tier) = self.tier.get() else { return true };
         // Of files whose header does not say whose they are: they are looked for together.
         let mut nameless = HashSet::new();
-        self.walk_disks(|object| {
+        let are_all = self.walk_disk(disk, |object| {
             let path = tier.disks.path(object);
             let (read, is_named) = match tier.disks.inspect(object) {
                 Ok(open) => (self.compare_pieces(&open), true),
@@ -83,10 +81,10 @@ impl Store {
             if nameless.len() >= NAMELESS {
                 self.forget_read_in(&mut nameless);
             }
-            hear(verified, tier.disks.figures().iter().map(|figures| figures.objects).sum());
-            true
+            hear(verified, tier.disks.objects(disk))
         });
         self.forget_read_in(&mut nameless);
+        are_all
     }
 
     /// Compares all pieces that are there, and says how many pieces there are. What is broken is not served from memory either.
@@ -112,19 +110,18 @@ impl Store {
         hashes.clear();
     }
 
-    /// Every object that is there all the while, until `visit` says `false`.
-    fn walk_disks(&self, mut visit: impl FnMut(&DiskEntry) -> bool) {
-        let Some(tier) = self.tier.get() else { return };
-        for disk in 0..tier.disks.count() {
-            let mut next = Some(0);
-            while let Some(from) = next {
-                let (objects, then) = tier.disks.page(disk, from, PAGE);
-                if !objects.iter().all(&mut visit) {
-                    return;
-                }
-                next = then;
+    /// Every object of a disk that is there all the while, until `visit` says `false` or the disk is out. Whether all were visited.
+    fn walk_disk(&self, disk: u16, mut visit: impl FnMut(&DiskEntry) -> bool) -> bool {
+        let Some(tier) = self.tier.get() else { return true };
+        let mut next = Some(0);
+        while let Some(from) = next {
+            let (objects, then) = tier.disks.page(disk, from, PAGE);
+            if !objects.iter().all(|object| visit(object) && tier.disks.is_read(disk)) {
+                return false;
             }
+            next = then;
         }
+        tier.disks.is_read(disk)
     }
 
     fn describe_object(&self, object: &DiskEntry, filter: &Filter<'_>) -> Option<DiskListed> {
@@ -133,11 +130,13 @@ impl Store {
         let header = open.header();
         let head = decode(&header.head).filter(|head| lets_through(filter, head))?;
         let is_wanted = self.purges.standing(&head, header.mark) != Standing::Purged
-            && !self.has_variant(&self.hashed(header.key), header.variant);
+            && !self.has_as_good(&self.hashed(header.key), object);
+        let len = open.beginning().ok()?;
         is_wanted.then(|| DiskListed {
             key: header.key.into(),
             head,
-            len: header.entity_length,
+            len,
+            is_whole: len == header.entity_length,
             file: tier.disks.path(object),
         })
     }

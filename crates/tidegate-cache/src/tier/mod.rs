@@ -2,8 +2,8 @@
 //!
 //! What is complete in memory is written behind (`write`); what the memory does not have is looked up in the index of the disks, which
 //! touches none, and read in on a thread that may wait (`read`). What the memory has no room for goes to a disk while it comes in
-//! (`spool`). A disk only ever holds what was complete: what replaces an
-//! object takes it out of the index in the same moment, whether or not it is written itself.
+//! (`spool`). What replaces an object takes it out of the index in the same moment, whether or not it is written itself. A part, of which the rest did
+//! not come, takes the place of nothing that is whole.
 //!
 //! Purges look at no object. They are numbered, and each object has the number of the last one before it was asked for; what
 //! was purged is written to each disk ([`Store::note_purges`]) before a process that comes later finds anything there.
@@ -22,7 +22,9 @@ pub use read::{Awaited, OnDisk};
 pub(crate) use spool::Spool;
 
 use crate::content::Content;
-use crate::disk::{self, DiskError, DiskFigures, DiskFill, DiskSettings, Disks, Notice};
+use crate::disk::{
+    self, DiskEntry, DiskError, DiskFigures, DiskFill, DiskSettings, Disks, Notice, StallNotice,
+};
 use crate::entry::Entry;
 use crate::store::Store;
 use std::collections::VecDeque;
@@ -33,6 +35,7 @@ use std::time::{Duration, Instant};
 use sweep::DiskSweep;
 use tidegate_io::blocking::{self, QueueKey};
 use tidegate_io::locking::lock;
+use tidegate_io::paged;
 use write::Waiting;
 use xxhash_rust::xxh3::xxh3_128_with_seed;
 
@@ -42,7 +45,7 @@ const MOST_OPEN: usize = 512;
 const FINISHING: usize = 16;
 /// Files that a scan looks at each time.
 const SCANNED_AT_ONCE: u32 = 64;
-/// For so long a scan, and a round of the sweeper, go on each second.
+/// For so long a scan, and a round of the sweeper that somebody waits for, go on each second.
 const AT_WORK: Duration = Duration::from_millis(200);
 /// Requests that wait for a disk at most, those that have waited too long included. Beyond, it is as good as one that has nothing.
 const MOST_READS: usize = 64;
@@ -100,28 +103,28 @@ impl DiskState {
 }
 
 impl Tier {
-    fn hash(&self, key: &[u8]) -> u128 {
+    pub(crate) fn hash(&self, key: &[u8]) -> u128 {
         xxh3_128_with_seed(key, self.disks.seed())
     }
 
-    /// Finishes an object if `is_wanted` says so, before and behind it: what is asked may change all the while.
+    /// Finishes an object, or keeps what there is of it, if `is_wanted` says so, before and behind it: what is asked may change all the while.
     fn finish(
         &self,
         (disk, hash): (u16, u128),
-        fill: DiskFill,
+        (fill, is_whole): (DiskFill, bool),
         is_wanted: impl Fn() -> bool,
-    ) -> Result<(), DiskError> {
+    ) -> Result<DiskEntry, DiskError> {
         let state = self.states.get(usize::from(disk)).ok_or(DiskError::Out)?;
         let _finishing = lock(&state.finishing[(hash >> 64) as usize % FINISHING]);
         if !is_wanted() {
             return Err(DiskError::Gone);
         }
-        let object = fill.finish()?;
+        let object = if is_whole { fill.finish()? } else { fill.keep()? };
         if !is_wanted() {
             self.disks.remove(&object);
             return Err(DiskError::Gone);
         }
-        Ok(())
+        Ok(object)
     }
 }
 
@@ -191,10 +194,28 @@ impl Store {
         while !tier.disks.scan_step(disk, SCANNED_AT_ONCE) && tier.disks.is_read(disk) && Instant::now() < end
         {
         }
-        let end = Instant::now() + AT_WORK;
+        let end = Instant::now() + self.sweep_time(disk);
         while self.sweep_disk(disk) && Instant::now() < end {}
         self.note_purges_on(disk);
         notice
+    }
+
+    /// Whether what a disk has can be read now, as far as is known. Touches no disk.
+    pub fn is_disk_read(&self, disk: u16) -> bool {
+        self.tier.get().is_some_and(|tier| tier.disks.is_read(disk))
+    }
+
+    /// Whether a disk does not answer. Touches no disk.
+    pub fn is_disk_stalled(&self, disk: u16) -> bool {
+        self.tier.get().is_some_and(|tier| tier.disks.is_stalled(disk))
+    }
+
+    /// Once a second, for each disk: whether it answers, see [`Disks::watch`]. Who has waited for an open file of it for so long hears of an
+    /// error. Touches no disk.
+    pub fn watch_disk(&self, disk: u16, now: i64, patience: Duration) -> Option<StallNotice> {
+        let tier = self.tier.get()?;
+        paged::give_up(tier.disks.queue_key(disk).device, patience);
+        tier.disks.watch(disk, now)
     }
 
     /// At the end of the process, for each disk: what waits to be written is, unless that takes too long, and what is known of the disk, so

@@ -5,6 +5,7 @@
 
 use super::Tier;
 use crate::content::{BLOCK, BLOCK_COST, Block, Content};
+use crate::disk::layout::pieces;
 use crate::disk::{DiskEntry, OpenObject};
 use crate::encoding::{decode, variant_of};
 use crate::entry::{ENTRY_COST, Entry, Making, StoredHead};
@@ -16,8 +17,12 @@ use smallvec::SmallVec;
 use std::cmp::Reverse;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-use tidegate_io::blocking::QueueKey;
+use std::time::Duration;
+use tidegate_io::blocking::{self, QueueKey};
 use tidegate_io::clock::monotonic_ns;
+
+/// A disk whose calls end within this is at work.
+const ANSWERS_WITHIN: Duration = Duration::from_secs(1);
 
 /// Objects of a key that a disk has and the memory does not.
 #[derive(Debug)]
@@ -56,9 +61,8 @@ impl Store {
     /// yet what it holds. Nothing of a disk that too many wait for, or that did not answer of late. Touches no disk.
     pub fn on_disk(&self, key: &[u8], known: &[Arc<Entry>]) -> SmallVec<[OnDisk; 1]> {
         let Some(tier) = self.tier.get() else { return SmallVec::new() };
-        let is_known = |variant| known.iter().any(|entry| variant_of(&entry.head().varying) == variant);
         let mut objects = tier.newest(tier.hash(key));
-        objects.retain(|object| !is_known(object.variant));
+        objects.retain(|object| !known.iter().any(|entry| is_as_good(entry, object)));
         if let Some(disk) = objects.first().map(|object| object.disk) {
             // What lies on another disk is not worth a wait for two.
             objects.retain(|object| object.disk == disk);
@@ -79,7 +83,7 @@ impl Store {
         }
         for object in &objects {
             // Somebody else may have been sooner.
-            if !self.has_variant(&hashed, object.variant)
+            if !self.has_as_good(&hashed, object)
                 && let Some(entry) = self.read_object(tier, object, &hashed)
             {
                 self.adopt(tier, object, &hashed, entry);
@@ -92,42 +96,63 @@ impl Store {
 
     /// Nobody waits any longer. A disk that has answered nobody meanwhile is asked for nothing for some seconds.
     pub fn is_late(&self, awaited: Awaited) {
-        let state = self.tier.get().and_then(|tier| tier.states.get(usize::from(awaited.disk)));
-        if let Some(state) = state {
+        let Some(tier) = self.tier.get() else { return };
+        let state = tier.states.get(usize::from(awaited.disk));
+        // One that is at work reads something large, or compares it.
+        let outstanding = blocking::outstanding(tier.disks.queue_key(awaited.disk).device);
+        if let Some(state) = state.filter(|_| outstanding >= ANSWERS_WITHIN) {
             state.is_late(awaited.since, monotonic_ns());
         }
     }
 
-    pub(super) fn has_variant(&self, hashed: &Hashed<'_>, variant: u32) -> bool {
+    pub(super) fn has_as_good(&self, hashed: &Hashed<'_>, object: &DiskEntry) -> bool {
         let mut shard = self.shard(hashed);
         let mut variants = shard.get(hashed).into_iter().flat_map(|slot| slot.variants.iter());
-        variants
-            .any(|entry| variant_of(&entry.head().varying) == variant && entry.check() != Standing::Purged)
+        variants.any(|entry| is_as_good(entry, object) && entry.check() != Standing::Purged)
+    }
+
+    /// Whether the memory has something for the same requests, purged or not.
+    pub(super) fn has_variant(&self, key: &[u8], object: &DiskEntry) -> bool {
+        let hashed = self.hashed(key);
+        let mut shard = self.shard(&hashed);
+        let mut variants = shard.get(&hashed).into_iter().flat_map(|slot| slot.variants.iter());
+        variants.any(|entry| variant_of(&entry.head().varying) == object.variant)
     }
 
     /// `None`: it cannot be used, or there is no room for it.
     fn read_object(&self, tier: &Tier, object: &DiskEntry, hashed: &Hashed<'_>) -> Option<Arc<Entry>> {
         let open = tier.disks.open_object(object, hashed.key).ok()?;
         let header = open.header();
-        let head = decode(&header.head).filter(|_| header.is_whole);
+        let head = decode(&header.head);
         let (born, stored) = (header.mark, i64::from(header.stored_at));
+        let checked = self.purges.count();
         let is_usable = |head: &StoredHead| self.purges.standing(head, born) != Standing::Purged;
+        let is_own = head.as_ref().is_some_and(|head| !is_usable(head) && self.purges.is_own(head, born));
         let Some(head) = head.filter(is_usable) else {
+            drop(open);
+            self.counters.purge(usize::from(tier.disks.remove(object) && is_own));
+            return None;
+        };
+        let filled = open.beginning().ok()?;
+        if filled == 0 && header.entity_length > 0 {
             drop(open);
             tier.disks.remove(object);
             return None;
-        };
+        }
         if !open.is_trusted() {
-            (0..open.pieces()).try_for_each(|piece| open.verify_piece(piece)).ok()?;
+            (0..pieces(filled)).try_for_each(|piece| open.verify_piece(piece)).ok()?;
         }
         let key: Arc<[u8]> = hashed.key.into();
         let cost = ENTRY_COST + head.memory() + key.len() as u64 + 16;
         let reservation = self.reserve(cost)?;
+        let is_whole = filled == header.entity_length;
+        let queue_key = tier.disks.queue_key(object.disk);
         let content = match self.small_content(&open) {
-            Some(content) => content,
-            None => Content::of_file(StoredFile::new(open, tier.disks.queue_key(object.disk))),
+            Some(content) if is_whole => content,
+            _ if is_whole => Content::of_file(StoredFile::new(open, queue_key)),
+            _ => Content::part_in_file(StoredFile::new(open, queue_key), filled),
         };
-        Some(Arc::new(Entry::new(Making {
+        let entry = Entry::new(Making {
             id: self.next_id(),
             hash: (hashed.hash >> 64) as u64,
             key,
@@ -135,10 +160,13 @@ impl Store {
             content: Arc::new(content),
             stored,
             born,
+            checked,
             fetched: 0,
             purges: self.purges.clone(),
             reservation: Some(reservation),
-        })))
+        });
+        entry.look_at_purges(checked); // it may have been purged softly
+        Some(Arc::new(entry))
     }
 
     /// Content that is small, in memory. `None`: it is large, or there is no room.
@@ -163,6 +191,12 @@ impl Store {
         let mut outgoing = Outgoing::new();
         let is_in = self.with_slot(hashed, |slot| {
             slot.drop_purged(&mut outgoing);
+            let is_part = |other: &Arc<Entry>| {
+                !entry.content().is_part()
+                    && other.content().is_part()
+                    && other.head().varying == entry.head().varying
+            };
+            slot.take_where(is_part, &mut outgoing);
             let is_free = slot.variants.len() < MOST_VARIANTS
                 && slot.variants.iter().all(|other| other.head().varying != entry.head().varying)
                 && entry.check() != Standing::Purged;
@@ -184,6 +218,11 @@ impl Store {
     }
 }
 
+/// Whether an entry makes an object needless: for the same requests, and no part where that is whole.
+fn is_as_good(entry: &Arc<Entry>, object: &DiskEntry) -> bool {
+    variant_of(&entry.head().varying) == object.variant && !(object.is_whole && entry.content().is_part())
+}
+
 impl Tier {
     /// Objects of a hash, the newest first, one for each variant.
     pub(super) fn newest(&self, hash: u128) -> SmallVec<[DiskEntry; 1]> {
@@ -192,7 +231,7 @@ impl Tier {
         objects.sort_unstable_by_key(|object| Reverse((object.stored_at, object.mark)));
         let mut known: SmallVec<[u32; 4]> = SmallVec::new();
         objects.retain(|object| {
-            let is_first = object.is_whole && !known.contains(&object.variant);
+            let is_first = !known.contains(&object.variant);
             known.push(object.variant);
             is_first
         });

@@ -53,6 +53,8 @@ fn head(target: &str) -> StoredHead {
         freshness: Freshness::from_bytes(&bytes).unwrap(),
         varying: Varying::default(),
         tags: Box::new([]),
+        tag_names: Box::default(),
+        site: 0,
         host: "example.org".into(),
         target: target.into(),
     }
@@ -156,7 +158,7 @@ fn what_is_softly_purged_before_it_is_written_is_not() {
     assert_eq!(&*decode(&open.header().head).unwrap().target, "/b");
 }
 
-fn tier_of(store: &Arc<Store>) -> Vec<disk::DiskEntry> {
+fn tier_of(store: &Arc<Store>) -> Vec<DiskEntry> {
     store.tier.get().unwrap().disks.page(0, 0, u32::MAX).0
 }
 
@@ -186,4 +188,158 @@ fn a_file_that_cannot_be_read_is_used_no_longer() {
         tier.disks.is_read(0) && !content.file().unwrap().is_readable(),
         "the disk is well, the file is not"
     );
+}
+
+/// What lies there is not sent to anybody else, and neither read nor listed; all of it is there again afterwards.
+#[test]
+fn what_lies_on_a_disk_that_does_not_answer_is_as_good_as_not_stored() {
+    let folder = Folder::new("stalled");
+    let store = folder.open();
+    let (_, mut fill) = begin(&store, "/a");
+    fill.append(&[7; 100_000]).unwrap();
+    fill.complete();
+    store.save_disk(0, PATIENCE);
+    let tier = store.tier.get().unwrap();
+    let open = tier.disks.open_object(&tier_of(&store)[0], b"/a").unwrap();
+    let content = Content::of_file(crate::StoredFile::new(open, store.disk_queue(0)));
+    let listed = || {
+        let mut count = 0;
+        let are_all = store.list_disk(0, &crate::Filter::default(), |_| {
+            count += 1;
+            true
+        });
+        (count, are_all)
+    };
+    assert_eq!(listed(), (1, true));
+    tier.disks.waits(0, Duration::from_secs(5), NOW).unwrap();
+    assert!(store.is_disk_stalled(0) && !store.is_disk_read(0));
+    assert!(!content.file().unwrap().is_readable() && store.on_disk(b"/a", &[]).is_empty());
+    assert!(!listed().1 && !store.verify_disk(0, |_, _| true));
+    // What is written meanwhile stays in memory.
+    put(&store, "/b");
+    assert_eq!(tier_of(&store).len(), 1);
+    tier.disks.waits(0, Duration::ZERO, NOW).unwrap();
+    assert!(content.file().unwrap().is_readable() && store.on_disk(b"/a", &[]).len() == 1);
+    assert_eq!(listed(), (1, true));
+}
+
+/// Goes on until the disk has nothing to do for purges.
+fn sweep(store: &Arc<Store>) {
+    while !store.sweep(usize::MAX, NOW).is_round {}
+    while store.sweep_disk(0) {}
+    while !store.sweep(usize::MAX, NOW).is_round {}
+}
+
+fn targets(store: &Arc<Store>) -> Vec<String> {
+    let tier = store.tier.get().unwrap();
+    let target = |object: &DiskEntry| {
+        let open = tier.disks.inspect(object).unwrap();
+        decode(&open.header().head).unwrap().target.into()
+    };
+    let mut targets: Vec<String> = tier_of(store).iter().map(target).collect();
+    targets.sort();
+    targets
+}
+
+/// Nobody asks for it, and it goes all the same, from the disk and from the figures; counted once, whether or not the memory has it.
+#[test]
+fn what_was_purged_leaves_a_disk_soon() {
+    let folder = Folder::new("soon");
+    let store = folder.open();
+    ["/a", "/b", "/c"].iter().for_each(|target| put(&store, target));
+    store.save_disk(0, PATIENCE);
+    store.purge(&Purge::Url { host: "example.org", target: "/a" }, false, NOW);
+    sweep(&store);
+    assert_eq!((targets(&store), store.figures().purged), (vec!["/b".to_owned(), "/c".to_owned()], 1));
+    store.save_disk(0, PATIENCE);
+    drop(store);
+    let store = folder.open();
+    assert_eq!(store.figures().purged, 0, "that was another process");
+    store.purge(&Purge::Url { host: "example.org", target: "/b" }, false, NOW);
+    sweep(&store);
+    assert_eq!((targets(&store), store.figures().purged), (vec!["/c".to_owned()], 1));
+    assert!(!store.purges.has_notes(), "the notes have done their work");
+    store.purge(&Purge::All, false, NOW);
+    sweep(&store);
+    assert_eq!((targets(&store).len(), store.figures().purged), (0, 2));
+}
+
+/// What was purged before a process began is not counted by it.
+#[test]
+fn a_process_counts_its_own_purges() {
+    let folder = Folder::new("own");
+    let store = folder.open();
+    ["/a", "/b"].iter().for_each(|target| put(&store, target));
+    store.save_disk(0, PATIENCE);
+    store.purge(&Purge::Url { host: "example.org", target: "/a" }, false, NOW);
+    store.purge(&Purge::Host("other.example"), false, NOW);
+    store.save_disk(0, PATIENCE);
+    drop(store);
+    let store = folder.open();
+    sweep(&store);
+    assert_eq!((targets(&store), store.figures().purged), (vec!["/b".to_owned()], 0));
+    let object = tier_of(&store).remove(0);
+    store.purge(&Purge::All, false, NOW);
+    store.note_purges_on(0);
+    drop(store);
+    let store = folder.open();
+    sweep(&store);
+    assert!(!store.tier.get().unwrap().disks.has(&object) && store.figures().purged == 0);
+}
+
+/// A soft purge deletes nothing: what lies on a disk alone says itself that it is stale, also to the next process.
+#[test]
+fn what_is_softly_purged_stays_on_a_disk_as_stale() {
+    let folder = Folder::new("softly");
+    let store = folder.open();
+    ["/a", "/b"].iter().for_each(|target| put(&store, target));
+    store.save_disk(0, PATIENCE);
+    drop(store);
+    let store = folder.open();
+    store.purge(&Purge::Url { host: "example.org", target: "/a" }, true, NOW + 10);
+    sweep(&store);
+    assert_eq!((targets(&store).len(), store.figures().purged), (2, 1));
+    assert!(!store.purges.has_notes());
+    store.save_disk(0, PATIENCE);
+    drop(store);
+    let store = folder.open();
+    let ttl = |target: &str| {
+        for on_disk in store.on_disk(target.as_bytes(), &[]) {
+            store.read_in(&on_disk);
+        }
+        match store.look_up(target.as_bytes(), NOW) {
+            crate::Found::Stored(found) => found[0].freshness().ttl(NOW + 20),
+            other => panic!("{target}: {other:?}"),
+        }
+    };
+    assert!(ttl("/a") <= -10 && ttl("/b") > 3000, "{} {}", ttl("/a"), ttl("/b"));
+    assert_eq!(store.figures().purged, 0);
+}
+
+/// What a disk gets while it comes in is stored, though the memory has no room for it.
+#[test]
+fn what_goes_to_a_disk_has_room() {
+    let folder = Folder::new("spooled");
+    let store = folder.open();
+    let (_, mut fill) = begin(&store, "/a");
+    let piece = [7; 64 << 10];
+    for _ in 0..(8 << 20) / piece.len() {
+        let mut taken = 0;
+        while taken < piece.len() {
+            taken += fill.append(&piece[taken..]).unwrap();
+            std::thread::yield_now();
+        }
+    }
+    assert!(!fill.complete(), "the memory has not got it");
+    while tier_of(&store).is_empty() {
+        std::thread::yield_now();
+    }
+    let figures = store.figures();
+    assert_eq!((figures.passed_on, figures.refused, figures.too_large), (0, 0, 0));
+    // What is larger than anything that is stored is no want of room.
+    let (_, mut fill) = begin(&store, "/b");
+    let _ = fill.append(&vec![7; (8 << 20) + 1]);
+    drop(fill);
+    let figures = store.figures();
+    assert_eq!((figures.passed_on, figures.refused, figures.too_large), (0, 0, 1));
 }

@@ -1,4 +1,4 @@
-//! What is complete in memory is written to a disk behind everybody's back.
+//! What is complete in memory, or a part that its origin has left off, is written to a disk behind everybody's back.
 //!
 //! What is larger than an eighth of the memory leaves it then.
 //!
@@ -7,7 +7,8 @@
 
 use super::Tier;
 use crate::content::BLOCK;
-use crate::disk::{DiskError, NewObject};
+use crate::disk::layout::PIECE;
+use crate::disk::{DiskEntry, DiskError, NewObject};
 use crate::encoding::{Encoded, variant_of};
 use crate::entry::Entry;
 use crate::purge::Standing;
@@ -80,6 +81,10 @@ impl Store {
         let Some(tier) = self.tier.get() else { return };
         let hash = tier.hash(entry.key());
         tier.disks.withdraw(hash, Some(variant_of(&entry.head().varying)));
+        self.start_writing(tier, entry, hash);
+    }
+
+    fn start_writing(self: &Arc<Self>, tier: &Tier, entry: &Arc<Entry>, hash: u128) {
         let most = MOST_BYTES.min(self.memory_limit() / 4);
         let place = tier.waiting.take(entry.content().filled(), most);
         let (Some(place), Some(disk)) = (place, tier.disks.place(hash)) else { return };
@@ -91,6 +96,17 @@ impl Store {
         });
     }
 
+    /// An entry is a part: it is written as far as it goes, unless the disks have all of it, be it older. It stays in memory as well.
+    pub(crate) fn write_part_behind(self: &Arc<Self>, entry: &Arc<Entry>) {
+        let Some(tier) = self.tier.get() else { return };
+        let (hash, variant) = (tier.hash(entry.key()), variant_of(&entry.head().varying));
+        let is_whole = |object: &DiskEntry| object.variant == variant && object.is_whole;
+        if entry.content().filled() < PIECE || tier.newest(hash).iter().any(is_whole) {
+            return;
+        }
+        self.start_writing(tier, entry, hash);
+    }
+
     /// An entry has another head than the disks have it with.
     pub(crate) fn refresh_on_disk(self: &Arc<Self>, entry: &Arc<Entry>) {
         let Some(tier) = self.tier.get() else { return };
@@ -98,7 +114,8 @@ impl Store {
         let variant = variant_of(&entry.head().varying);
         let objects = tier.newest(hash);
         let Some(object) = objects.into_iter().find(|object| object.variant == variant) else {
-            if entry.content().is_complete() && entry.content().file().is_none() {
+            let content = entry.content();
+            if content.is_complete() && content.file().is_none() && !content.is_passing() {
                 self.write_behind(entry);
             }
             return;
@@ -130,7 +147,7 @@ impl Store {
         }
         match tier.write(disk, hash, entry) {
             // The disk has it, and the memory is for many.
-            Ok(()) if entry.content().filled() > self.memory_limit() / 8 => self.unlink(entry),
+            Ok(_) if entry.content().filled() > self.memory_limit() / 8 => self.unlink(entry),
             // What memory keeps open cannot go. The next has room.
             Err(DiskError::NoRoom) => self.close_files(tier),
             _ => {}
@@ -145,8 +162,9 @@ fn is_stored(entry: &Entry) -> bool {
 }
 
 impl Tier {
-    fn write(&self, disk: u16, hash: u128, entry: &Entry) -> Result<(), DiskError> {
+    fn write(&self, disk: u16, hash: u128, entry: &Entry) -> Result<DiskEntry, DiskError> {
         let (head, content) = (entry.head(), entry.content());
+        let is_whole = content.is_complete();
         let encoded = Encoded::of(head);
         let new = NewObject {
             hash,
@@ -154,7 +172,7 @@ impl Tier {
             head: encoded.as_head(head),
             variant: variant_of(&head.varying),
             mark: entry.born(),
-            length: Some(content.filled()),
+            length: content.len(),
             now: entry.stored(),
         };
         let mut fill = self.disks.create(disk, &new)?;
@@ -162,7 +180,7 @@ impl Tier {
         let mut position = 0;
         loop {
             match content.read_at(position, &mut buffer) {
-                0 => return self.finish((disk, hash), fill, || is_stored(entry)),
+                0 => return self.finish((disk, hash), (fill, is_whole), || is_stored(entry)),
                 count => {
                     fill.write(&buffer[..count])?;
                     position += count as u64;

@@ -2,12 +2,13 @@
 
 use crate::support::*;
 use tidegate_cache::{Found, Purge};
+use tidegate_http::cache::Reason;
 
 #[test]
 fn a_hit_allocates_nothing() {
     let store = store(MIB);
     put(&store, "/a", &bytes(1, 1000)).unwrap();
-    lead(&store, b"/p").pass(NOW, 60);
+    lead(&store, b"/p").pass(NOW, 60, Reason::Private);
     store.purge(&Purge::Url { host: "example.org", target: "/b" }, false, NOW);
     for (key, name) in [(b"/a", "stored"), (b"/p", "not storable"), (b"/n", "nothing")] {
         let counted = allocation_counter::measure(|| {
@@ -17,7 +18,7 @@ fn a_hit_allocates_nothing() {
                     let entry = &entries[0];
                     entry.touch();
                     assert!(entry.is_current() && entry.freshness().ttl(NOW) > 0);
-                    assert_eq!(entry.content().bytes().map(<[u8]>::len), Some(1000));
+                    assert_eq!(entry.content().shared().unwrap().len(), 1000);
                 }
             }
         });

@@ -4,6 +4,7 @@ use crate::support::*;
 use std::sync::atomic::Ordering::SeqCst;
 use std::task::Poll;
 use tidegate_cache::{Found, Join, Landing, Limits, Purge, Store, Unstorable};
+use tidegate_http::cache::Reason;
 use tidegate_http::{Field, Fields};
 
 #[test]
@@ -33,7 +34,7 @@ type Holds = fn(&Landing) -> bool;
 fn all_ways_to_land() {
     type Way = fn(tidegate_cache::Lead);
     let table: [(&str, Way, Holds); 4] = [
-        ("pass", |lead| lead.pass(NOW, 60), |landing| matches!(landing, Landing::Pass)),
+        ("pass", |lead| lead.pass(NOW, 60, Reason::Private), |landing| matches!(landing, Landing::Pass)),
         ("fail", |lead| lead.fail(502), |landing| matches!(landing, Landing::Failed(Some(502)))),
         ("drop", |lead| drop(lead), |landing| matches!(landing, Landing::Failed(None))),
         (
@@ -57,9 +58,9 @@ fn all_ways_to_land() {
             let Poll::Ready(landing) = poll(flight, &waker) else { panic!("{name}") };
             assert!(is_right(&landing), "{name}: {landing:?}");
         }
-        let is_passed = matches!(store.look_up(b"/a", NOW), Found::Pass);
+        let is_passed = matches!(store.look_up(b"/a", NOW), Found::Pass(_));
         assert_eq!(is_passed, name == "pass" || name == "too large", "{name}");
-        assert!(!matches!(store.look_up(b"/a", NOW + 200), Found::Pass), "{name}: for a while");
+        assert!(!matches!(store.look_up(b"/a", NOW + 200), Found::Pass(_)), "{name}: for a while");
         drop((early, late));
         assert!(matches!(store.join(b"/a", NOBODY), Join::Lead(_)), "{name}");
     }
@@ -68,11 +69,30 @@ fn all_ways_to_land() {
 #[test]
 fn what_is_storable_again_is_no_longer_passed() {
     let store = store(MIB);
-    lead(&store, b"/a").pass(NOW, 60);
-    assert!(matches!(store.look_up(b"/a", NOW + 59), Found::Pass));
+    lead(&store, b"/a").pass(NOW, 60, Reason::Private);
+    assert!(matches!(store.look_up(b"/a", NOW + 59), Found::Pass(_)));
     put(&store, "/a", b"x").unwrap();
     assert!(store.remove(b"/a"));
     assert!(matches!(store.look_up(b"/a", NOW), Found::Nothing));
+}
+
+#[test]
+fn what_is_passed_is_fetched_alone_and_stored_if_it_may_be() {
+    let store = store(MIB);
+    lead(&store, b"/a").pass(NOW, 60, Reason::Private);
+    let mut alone: Vec<_> = (0..16).filter_map(|_| store.lead_alone(b"/a")).collect();
+    assert!(alone.len() == 16 && store.lead_alone(b"/a").is_none(), "so many at the same time");
+    let Join::Lead(other) = store.join(b"/a", NOBODY) else { panic!("nobody waits for one that is alone") };
+    assert!(matches!(store.join(b"/a", NOBODY), Join::Follow(_)), "they take no place of the others");
+    drop(other);
+    assert!(matches!(store.look_up(b"/a", NOW), Found::Pass(_)));
+    let (entry, mut fill) = alone.pop().unwrap().store(head("/a"), None, NOW).unwrap();
+    append_all(&mut fill, b"abc");
+    assert!(fill.complete());
+    assert_eq!(found(&store, "/a").map(|found| found.id()), Some(entry.id()));
+    drop(alone);
+    assert!(store.remove(b"/a"));
+    assert!(matches!(store.look_up(b"/a", NOW), Found::Nothing), "the mark is gone");
 }
 
 #[test]
@@ -170,7 +190,7 @@ fn without_room_for_a_key_one_fetches_alone() {
     let first = lead(&store, b"/a");
     assert!(matches!(store.join(b"/a", NOBODY), Join::Lead(_)));
     assert_eq!(first.store(head("/a"), Some(1), NOW).err(), Some(Unstorable::NoRoom));
-    lead(&store, b"/a").pass(NOW, 60);
+    lead(&store, b"/a").pass(NOW, 60, Reason::Private);
     assert_eq!(store.figures().bytes, 0);
 }
 

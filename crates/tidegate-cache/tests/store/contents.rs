@@ -4,6 +4,7 @@ use crate::support::*;
 use std::sync::atomic::Ordering::SeqCst;
 use std::task::{Context, Poll, Waker};
 use tidegate_cache::{Full, Limits, Store};
+use tidegate_io::shared_bytes::SharedPiece;
 
 const BLOCK: usize = 64 * 1024;
 
@@ -22,12 +23,65 @@ fn every_size_comes_out_as_it_went_in() {
                 assert!(fill.complete());
                 assert_eq!(read_all(&entry), content, "{len} {is_announced} {step}");
                 assert_eq!(entry.content().len(), Some(len as u64));
-                let is_small = len <= BLOCK;
-                assert_eq!(entry.content().bytes().is_some(), is_small, "{len} {is_announced}");
-                assert!(!is_small || entry.content().bytes() == Some(&content[..]));
+                let shared = entry.content().shared().unwrap();
+                assert_eq!(shared.whole().is_some(), len <= BLOCK, "{len} {is_announced}");
+                assert_eq!(sent(shared, step), content, "{len} {is_announced} {step}");
             }
         }
     }
+}
+
+/// What a socket gets that takes `step` bytes at a time.
+fn sent(mut piece: SharedPiece, step: usize) -> Vec<u8> {
+    let mut all = Vec::new();
+    while !piece.is_empty() {
+        let before = all.len();
+        piece.with_slices(b"", step as u64, |slices| slices.iter().for_each(|slice| all.extend(&slice[..])));
+        piece.advance((all.len() - before) as u64);
+    }
+    all
+}
+
+/// Nothing else is done with what is complete while it is sent: it is neither copied nor let go of, and its memory counts.
+#[test]
+fn what_is_sent_counts_until_the_last_byte_has_left() {
+    let store = store(MIB);
+    let content = bytes(7, 300_000);
+    let entry = put(&store, "/a", &content).unwrap();
+    let part = entry.content().shared().unwrap().part(65_000, 200_000);
+    drop(entry);
+    let before = store.figures().bytes;
+    for number in 0..20 {
+        let _ = put(&store, &format!("/{number}"), &bytes(number, 100_000));
+    }
+    assert!(found(&store, "/a").is_some(), "it is in use");
+    store.remove(b"/a");
+    assert!(found(&store, "/a").is_none() && store.figures().bytes > 300_000);
+    assert_eq!(sent(part.clone(), 7777), &content[65_000..200_000]);
+    for number in 0..20 {
+        store.remove(format!("/{number}").as_bytes());
+    }
+    store.sweep(usize::MAX, NOW);
+    let held = store.figures().bytes;
+    assert!(held > 300_000 && held <= before + 16 * KIB, "{held}, {before} before");
+    drop(part);
+    assert!(store.figures().bytes < 40 * KIB);
+}
+
+#[test]
+fn what_is_coming_in_or_passed_on_is_not_sent_from_where_it_lies() {
+    let store = store(MIB);
+    let (entry, mut fill) = lead(&store, b"/a").store(head("/a"), None, NOW).unwrap();
+    append_all(&mut fill, b"some");
+    assert!(entry.content().shared().is_none());
+    assert!(fill.complete() && entry.content().shared().is_some());
+    let small = Store::new("main", Limits { memory: MIB, object: 1000 });
+    let (entry, mut fill) = lead(&small, b"/b").store(head("/b"), None, NOW).unwrap();
+    let reader = entry.content().reader(0..u64::MAX).unwrap();
+    append_all(&mut fill, &bytes(1, 2000));
+    assert!(!fill.complete() && entry.content().is_complete());
+    assert!(entry.content().shared().is_none() && entry.content().reader(0..u64::MAX).is_none());
+    drop(reader);
 }
 
 #[test]
@@ -170,7 +224,8 @@ fn what_does_not_fit_is_passed_on_to_its_readers() {
         assert_eq!(end, Poll::Ready(true));
         assert!(got_fast == content && got_slow == content && got_part == content[10..20]);
         drop((fast, slow, part, entry));
-        assert_eq!(store.figures().passed_on, 1);
+        let (figures, is_too_large) = (store.figures(), u64::from(object != u64::MAX));
+        assert_eq!((figures.passed_on, figures.too_large), (1 - is_too_large, is_too_large));
         assert!(store.figures().bytes < 20 * KIB, "{}", store.figures().bytes);
     }
 }

@@ -8,13 +8,13 @@ use std::time::Duration;
 use tidegate_cache::disk::DiskSettings;
 use tidegate_cache::{Entry, Limits, Purge, Store, StoredHead, Verified, tag_mark};
 
-const PATIENCE: Duration = Duration::from_secs(60);
+pub const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A folder that goes with the test.
-struct Folder(PathBuf);
+pub struct Folder(PathBuf);
 
 impl Folder {
-    fn new(name: &str) -> Folder {
+    pub fn new(name: &str) -> Folder {
         let path = std::env::temp_dir().join(format!("tidegate-tier-{}-{name}", std::process::id()));
         let _ = fs::remove_dir_all(&path);
         fs::create_dir(&path).unwrap();
@@ -22,7 +22,7 @@ impl Folder {
     }
 
     /// A process that begins with what is there. The one before may still be closing files.
-    fn open(&self, memory: u64) -> Arc<Store> {
+    pub fn open(&self, memory: u64) -> Arc<Store> {
         let store = self.open_untended(memory);
         while store.disk_figures()[0].trouble.is_some() {
             store.tend_disk(0, NOW);
@@ -40,7 +40,7 @@ impl Folder {
     }
 
     /// Bytes of each file of an object are changed by this.
-    fn damage(&self, change: impl Fn(&mut Vec<u8>)) {
+    pub fn damage(&self, change: impl Fn(&mut Vec<u8>)) {
         walk(&self.0, &mut |path| {
             let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
             if name.len() == 41 {
@@ -71,16 +71,18 @@ fn end(store: Arc<Store>) {
 }
 
 /// As a handler asks: the memory, else the disk, and then the memory again.
-fn get(store: &Arc<Store>, target: &str) -> Option<Arc<Entry>> {
+pub fn get(store: &Arc<Store>, target: &str) -> Option<Arc<Entry>> {
     found(store, target).or_else(|| {
         store.on_disk(target.as_bytes(), &[]).iter().for_each(|on_disk| store.read_in(on_disk));
         found(store, target)
     })
 }
 
-fn content(entry: &Arc<Entry>) -> Vec<u8> {
+pub fn content(entry: &Arc<Entry>) -> Vec<u8> {
     use std::os::unix::fs::FileExt;
-    let Some(file) = entry.content().file() else { return entry.content().bytes().unwrap().to_vec() };
+    let Some(file) = entry.content().file() else {
+        return entry.content().shared().unwrap().whole().unwrap().to_vec();
+    };
     let mut bytes = vec![0; file.len() as usize];
     let opened = fs::File::from(file.file().try_clone().unwrap());
     opened.read_exact_at(&mut bytes, file.offset()).unwrap();
@@ -199,6 +201,31 @@ fn without_its_notes_a_folder_is_emptied() {
         assert!(get(&store, "/a").is_none(), "{is_torn}");
         assert_eq!(store.disk_figures()[0].objects, 0);
     }
+}
+
+#[test]
+fn a_purge_that_a_disk_cannot_note_holds_after_a_restart() {
+    let folder = Folder::new("unnoted");
+    let store = folder.open(MIB);
+    put(&store, "/a", b"old").unwrap();
+    put(&store, "/b", b"other").unwrap();
+    store.save_disk(0, PATIENCE);
+    let slot = folder.0.join("cache/slot-0");
+    // In the way of what is written first.
+    fs::create_dir(slot.join("purges.new")).unwrap();
+    store.purge(&Purge::Url { host: "example.org", target: "/a" }, false, NOW);
+    store.save_disk(0, PATIENCE);
+    assert!(!slot.join("purges").exists(), "notes without it would bring it back");
+    fs::remove_dir(slot.join("purges.new")).unwrap();
+    end(store);
+    let store = folder.open(MIB);
+    assert!(get(&store, "/a").is_none());
+    // A disk that is well again has them again, and nothing else is lost from then on.
+    put(&store, "/b", b"other").unwrap();
+    store.purge(&Purge::Url { host: "example.org", target: "/c" }, false, NOW);
+    store.save_disk(0, PATIENCE);
+    end(store);
+    assert!(get(&folder.open(MIB), "/b").is_some());
 }
 
 #[test]
@@ -337,8 +364,11 @@ fn what_memory_has_no_room_for_goes_to_the_disk() {
     drop(entry);
     store.save_disk(0, PATIENCE);
     assert!(get(&store, "/broken").is_none() && get(&store, "/purged").is_none());
-    let figures = store.disk_figures().remove(0);
-    assert_eq!((figures.objects, figures.reserved), (2, 0), "{figures:?}");
+    // Whoever wrote last may still be about to let go of its file.
+    while store.disk_figures()[0].reserved > 0 {
+        std::thread::yield_now();
+    }
+    assert_eq!(store.disk_figures()[0].objects, 2);
 }
 
 #[test]
@@ -367,6 +397,10 @@ fn so_many_purges_that_some_are_forgotten_take_what_they_were_about() {
         assert_eq!(get(&store, &format!("/{number}")).is_some(), number >= 20, "{number}");
     }
     store.purge(&Purge::All, false, NOW);
+    // The memory goes first.
+    while !store.sweep(usize::MAX, NOW).is_round {}
+    // That round may have begun before the purge.
+    while !store.sweep(usize::MAX, NOW).is_round {}
     store.tend_disk(0, NOW);
     assert_eq!(store.disk_figures()[0].objects, 0);
 }
@@ -385,7 +419,10 @@ fn what_is_found_broken_is_not_served_from_memory_either() {
         let held: Vec<_> = [5000, 700_000].map(|size| get(&store, &format!("/{size}")).unwrap()).into();
         folder.damage(|bytes| bytes[at] ^= 1);
         let mut broken = 0;
-        store.verify_disks(|verified, _| broken += usize::from(matches!(verified, Verified::Broken(_))));
+        store.verify_disk(0, |verified, _| {
+            broken += usize::from(matches!(verified, Verified::Broken(_)));
+            true
+        });
         assert_eq!(broken, 2, "{name}");
         for entry in &held {
             let target = String::from_utf8(entry.key().to_vec()).unwrap();

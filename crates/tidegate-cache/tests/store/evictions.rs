@@ -25,7 +25,7 @@ fn what_is_used_stays_and_the_limit_holds() {
 #[test]
 fn what_is_being_read_is_not_evicted_for_nothing() {
     let store = store(400 * KIB);
-    let read = put(&store, "/read", &bytes(1, 250_000)).unwrap();
+    let read = put(&store, "/read", &bytes(1, 200_000)).unwrap();
     let reader = read.content().reader(0..u64::MAX).unwrap();
     drop(read);
     for number in 0..20 {
@@ -33,10 +33,10 @@ fn what_is_being_read_is_not_evicted_for_nothing() {
     }
     assert!(found(&store, "/read").is_some());
     assert_eq!(put(&store, "/large", &bytes(3, 60_000)).map(|_| ()), Ok(()));
-    let (_, mut fill) = lead(&store, b"/larger").store(head("/larger"), Some(300_000), NOW).unwrap();
-    let content = bytes(4, 300_000);
+    let (_, mut fill) = lead(&store, b"/larger").store(head("/larger"), Some(250_000), NOW).unwrap();
+    let content = bytes(4, 250_000);
     let mut at = 0;
-    while let Ok(count) = fill.append(&content[at..(at + 1000).min(300_000)]) {
+    while let Ok(count) = fill.append(&content[at..(at + 1000).min(250_000)]) {
         at += count;
     }
     assert!(at < 200_000 && found(&store, "/read").is_some(), "{at}: there is only so much");

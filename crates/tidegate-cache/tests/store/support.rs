@@ -58,6 +58,8 @@ pub fn head_of(target: &str, language: &str, tags: &[u64]) -> StoredHead {
         freshness: freshness(),
         varying: varying(language),
         tags: tags.into(),
+        tag_names: Box::default(),
+        site: tidegate_cache::site_mark("main"),
         host: "example.org".into(),
         target: target.into(),
     }

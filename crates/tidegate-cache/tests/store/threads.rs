@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::SeqCst};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
 use tidegate_cache::{Entry, Fill, Found, Full, Join, Landing, Lead, Purge, Reader, Store};
+use tidegate_http::cache::Reason;
 
 struct Unpark(Thread);
 
@@ -210,7 +211,7 @@ fn fetch(lead: Lead, target: &str, content: &[u8], random: &mut fastrand::Rng) {
     // Others may ask meanwhile.
     thread::yield_now();
     match (random.u8(..10), lead.stored().first().cloned()) {
-        (0, _) => lead.pass(NOW, 1),
+        (0, _) => lead.pass(NOW, 1, Reason::Private),
         (1, _) => lead.fail(502),
         (2, _) => drop(lead),
         (3, Some(entry)) => lead.serve(&entry),

@@ -26,6 +26,21 @@ fn the_newest_first_and_sixteen_at_most() {
 }
 
 #[test]
+fn the_least_used_goes_first_and_counts_as_evicted() {
+    let store = store(MIB);
+    let put = |name: String| put_head(&store, head_of("/a", &name, &[]), b"x").unwrap();
+    let used: Vec<_> = (0..8).map(|number| put(format!("used{number}"))).collect();
+    used.iter().for_each(|entry| entry.touch());
+    (0..20).for_each(|number| drop(put(format!("once{number}"))));
+    assert_eq!(languages(&store).len(), 16);
+    assert!(used.iter().all(|entry| languages(&store).contains(&entry.id())), "what is asked for stays");
+    assert_eq!(store.figures().evicted, 12);
+    // What nobody asks for any more goes once others are asked for as often.
+    (0..40).for_each(|number| put(format!("now{number}")).touch());
+    assert!(!used.iter().any(|entry| languages(&store).contains(&entry.id())));
+}
+
+#[test]
 fn what_is_replaced_stays_until_its_successor_is_complete() {
     let store = store(MIB);
     let old = put(&store, "/a", b"old").unwrap();

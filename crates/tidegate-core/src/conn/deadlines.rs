@@ -103,9 +103,8 @@ impl Connection {
 
     pub(super) fn arm_for(&mut self, timer: Timer, after: Duration, key: Key, cx: &mut Ctx) {
         self.timer = timer;
-        if timer == Timer::Off {
-            cx.wheel.cancel(key.index());
-        } else {
+        // Where there is none, the last one stays on the wheel and comes to nothing: most often the answer arms it anew.
+        if timer != Timer::Off {
             cx.wheel.arm(key.index(), after);
         }
         if self.is_idle != (timer == Timer::Idle) {

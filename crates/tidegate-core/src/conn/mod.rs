@@ -44,10 +44,10 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::rc::Rc;
 use tidegate_config::settings::RequestLimits;
-use tidegate_http::Version;
+use tidegate_http::{Method, Version};
 use tidegate_io::Key;
 use tidegate_io::socket::{Peer, Received, Stream};
-use tidegate_stats::series::SeriesId;
+use tidegate_stats::series::{RequestKind, SeriesId};
 use tidegate_wire::h1::HeadScanner;
 use transport::Transport;
 
@@ -164,8 +164,8 @@ struct Work {
 /// What the response needs to know of its request.
 #[derive(Debug, Clone, Copy)]
 struct Request {
-    /// `HEAD`: everything but the content.
-    head_only: bool,
+    /// What it counts as. `HEAD` gets everything but the content.
+    kind: RequestKind,
     version: Version,
     /// The client waits for `100 Continue` before it sends the content.
     expects_continue: bool,
@@ -181,6 +181,18 @@ struct Request {
     received: u64,
     /// HTTP/2: bytes of content behind its answer that are dropped.
     discard_size: u64,
+}
+
+/// What a request counts as, before its scheme is known.
+#[inline]
+fn kind_of(method: Method, version: Version) -> RequestKind {
+    RequestKind::new(method as usize, version as usize, false)
+}
+
+/// Whether a scheme is `https`; there is no other than that and `http`.
+#[inline]
+fn is_https(scheme: &str) -> bool {
+    scheme.len() == "https".len()
 }
 
 impl Work {
@@ -572,5 +584,21 @@ mod tests {
     #[test]
     fn size_of_a_request_under_way() {
         assert!((size_of::<Work>() + 8).next_multiple_of(16) <= 288, "{} bytes", size_of::<Work>());
+    }
+
+    /// What is counted by a number has the name of the method and version that it was.
+    #[test]
+    fn kinds_have_the_names_of_methods_and_versions() {
+        use Method::*;
+        let methods = [Get, Head, Post, Put, Delete, Connect, Options, Trace, Patch, Other];
+        let names = methods.map(|method| if method == Other { "_OTHER" } else { method.as_str() });
+        assert_eq!(methods.map(|method| method as usize), std::array::from_fn(|at| at));
+        assert_eq!(names, RequestKind::METHODS);
+        let versions = [Version::Http10, Version::Http11, Version::Http2];
+        for (version, name) in versions.into_iter().zip(RequestKind::VERSIONS) {
+            assert!(version.name().starts_with(&format!("HTTP/{name}")));
+            assert_eq!(kind_of(Post, version), RequestKind::new(2, version as usize, false));
+        }
+        assert!(is_https("https") && !is_https("http") && !is_https(""));
     }
 }

@@ -19,6 +19,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 use tidegate_http::{FieldLines, Status};
 use tidegate_io::clock::monotonic_ns;
+use tidegate_io::shared_bytes::SharedPiece;
 use tidegate_stats::Elapsed;
 use tidegate_stats::series::Phase;
 
@@ -103,6 +104,7 @@ pub(super) enum Piece {
     Bytes(Vec<u8>, usize),
     /// The body of a shared message.
     Message(Rc<Message>, usize),
+    Shared(SharedPiece),
     File(FilePiece),
 }
 
@@ -204,6 +206,8 @@ impl<F> Output<F> {
             Body::Empty => Source::None,
             Body::Bytes(bytes) => Source::Pieces(Pieces::one(Piece::Bytes(bytes, 0))),
             Body::Prebuilt(message) => Source::Pieces(Pieces::one(Piece::Message(message, 0))),
+            Body::Shared(piece) if piece.is_empty() => Source::None,
+            Body::Shared(piece) => Source::Pieces(Pieces::one(Piece::Shared(piece))),
             Body::File(piece) if piece.is_empty() => Source::None,
             Body::File(piece) => Source::Pieces(Pieces::one(Piece::File(piece))),
             Body::Parts(parts) => Source::Pieces(Pieces::of(parts)),
@@ -472,6 +476,7 @@ impl Pieces {
     pub(super) fn next(&mut self) -> Option<Piece> {
         let next = self.rest.next().map(|part| match part {
             Part::Bytes(bytes) => Piece::Bytes(bytes, 0),
+            Part::Shared(piece) => Piece::Shared(piece),
             Part::File(piece) => Piece::File(piece),
         });
         std::mem::replace(&mut self.now, next)
@@ -480,6 +485,11 @@ impl Pieces {
     /// Whether the next bytes are those of a file.
     pub(super) fn is_at_file(&self) -> bool {
         matches!(self.now, Some(Piece::File(_)))
+    }
+
+    /// Whether the next bytes are sent from memory that others send from as well.
+    pub(super) fn is_at_shared(&self) -> bool {
+        matches!(self.now, Some(Piece::Shared(_)))
     }
 
     /// Whether bytes are left that are made for this response.
@@ -498,7 +508,7 @@ impl Pieces {
         let now = match &self.now {
             Some(Piece::Bytes(bytes, _)) => bytes.capacity(),
             Some(Piece::Message(message, _)) => message.footprint() / Rc::strong_count(message),
-            Some(Piece::File(_)) | None => 0,
+            Some(Piece::Shared(_) | Piece::File(_)) | None => 0,
         };
         now + self.rest.as_slice().iter().map(Part::held).sum::<usize>()
     }

@@ -61,6 +61,11 @@ impl Connection {
             None => return Ok(Progress::Done),
             Some(Piece::Message(message, at)) => self.send_from(message.encoded().body(), at, limit)?,
             Some(Piece::Bytes(bytes, at)) => self.send_from(bytes, at, limit)?,
+            Some(Piece::Shared(piece)) => {
+                let (sent, is_all, _) = self.send_from(piece.run(), &mut 0, limit)?;
+                piece.advance(sent as u64);
+                (sent, is_all, piece.is_empty())
+            }
             Some(Piece::File(piece)) => {
                 let end = piece.end;
                 piece.end = end.min(piece.offset.saturating_add(room));

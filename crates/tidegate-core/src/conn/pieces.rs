@@ -1,15 +1,26 @@
-//! Pieces of files on their way to the client: by `sendfile(2)`, or read, sealed and sent where there is TLS.
+//! Pieces of files and of shared memory on their way to the client: files by `sendfile(2)`, or read, sealed and sent where there
+//! is TLS; memory from where it lies, in one call with what goes before it.
 
 use super::Connection;
 use super::backlog::Backlog;
+use super::output::{Piece, Pieces};
 use super::send::{FILE_TURN, Progress};
 use crate::log;
 use crate::response::FilePiece;
 use std::io;
 use std::os::fd::AsFd;
 use std::task::Poll;
+use tidegate_io::shared_bytes::SharedPiece;
 use tidegate_io::socket::Stream;
 use tidegate_io::{Key, file, runtime};
+
+/// What the socket has taken of memory and of what goes before it.
+struct Taken {
+    front: usize,
+    content: u64,
+    /// Of both all that it was given.
+    is_all: bool,
+}
 
 /// What a connection does in one turn.
 pub(super) struct Turn<'o> {
@@ -85,6 +96,65 @@ impl Connection {
             Some(stream) => send_piece(stream, piece, total, turn),
             None => self.seal_piece(piece, total, turn),
         }
+    }
+
+    /// Sends what is held and a piece of memory behind it.
+    pub(super) fn send_shared(
+        &mut self,
+        piece: &mut SharedPiece,
+        total: &mut u64,
+        turn: &mut Turn<'_>,
+    ) -> io::Result<Progress> {
+        while !piece.is_empty() {
+            if !self.flush_transport()? {
+                return Ok(Progress::Blocked);
+            }
+            if turn.bytes >= FILE_TURN {
+                return Ok(Progress::Again);
+            }
+            let mut front = std::mem::take(&mut self.held);
+            let taken = self.send_behind(&front, piece, FILE_TURN - turn.bytes)?;
+            front.remove_front(taken.front);
+            self.held = front;
+            *total += taken.content;
+            turn.bytes += taken.content;
+            if !taken.is_all {
+                return Ok(Progress::Blocked);
+            }
+        }
+        Ok(if self.send_held(false)? { Progress::Done } else { Progress::Blocked })
+    }
+
+    /// Sends the batch and what comes first of a piece of memory behind it. What the socket refuses of the batch is held; `false`
+    /// where it refuses anything.
+    pub(super) fn start_shared(&mut self, pieces: &mut Pieces, total: &mut u64) -> io::Result<bool> {
+        let Some(Piece::Shared(piece)) = pieces.now() else { return Ok(true) };
+        let mut front = std::mem::take(&mut *self.batch);
+        let taken = self.send_behind(&front, piece, FILE_TURN);
+        if let Ok(taken) = &taken {
+            self.held.extend_from_slice(&front[taken.front..]);
+        }
+        front.clear();
+        *self.batch = front; // the memory is the worker's
+        let taken = taken?;
+        *total += taken.content;
+        self.window = self.window.wrapping_add(taken.content as u32);
+        self.is_blocked = !taken.is_all;
+        Ok(taken.is_all)
+    }
+
+    /// Sends `front` and at most `most` bytes of a piece of memory in one call.
+    fn send_behind(&mut self, front: &[u8], piece: &mut SharedPiece, most: u64) -> io::Result<Taken> {
+        let transport = &mut self.transport;
+        let (sent, asked) = piece.with_slices(front, most, |slices| {
+            let asked = slices.iter().map(|slice| slice.len()).sum::<usize>();
+            transport.send_all(slices, false).map(|sent| (sent, asked))
+        })?;
+        let front = sent.min(front.len());
+        let content = (sent - front) as u64;
+        self.window = self.window.wrapping_add(front as u32);
+        piece.advance(content);
+        Ok(Taken { front, content, is_all: sent == asked })
     }
 
     /// What [`send_piece`] does, where the kernel cannot: what is held and a piece of the file behind it are

@@ -4,7 +4,7 @@ use super::content::Incoming;
 use super::decide::{Decision, Outcome, RequestHead};
 use super::preface::{FirstBytes, judge_first_bytes};
 use super::send::{Output, Told};
-use super::{Connection, Request, Timer, Work, faults};
+use super::{Connection, Request, Timer, Work, faults, is_https, kind_of};
 use crate::admission::Admitted;
 use crate::answer;
 use crate::batch::Batch;
@@ -20,7 +20,7 @@ use tidegate_http::{Fields, Method, Status, Version};
 use tidegate_io::clock::monotonic_ns;
 use tidegate_io::text::ascii;
 use tidegate_io::{Key, runtime};
-use tidegate_stats::series::SeriesId;
+use tidegate_stats::series::{RequestKind, SeriesId};
 use tidegate_wire::h1::{self, BodyDecoder, BodyLength, FieldSpace, HeadScanner};
 
 impl Connection {
@@ -146,9 +146,11 @@ impl Connection {
         if self.timer == Timer::Head {
             self.timer = Timer::Off; // the deadline was this head's; the next one gets its own
         }
+        let method = Method::from_token(head.method);
+        let version = if head.version == h1::Version::Http10 { Version::Http10 } else { Version::Http11 };
         let request = Request {
-            head_only: head.method == "HEAD",
-            version: if head.version == h1::Version::Http10 { Version::Http10 } else { Version::Http11 },
+            kind: kind_of(method, version),
+            version,
             expects_continue: head.expects_continue,
             is_upgrade: false,
             ends_with_client: false,
@@ -166,7 +168,7 @@ impl Connection {
         let expects_continue = head.expects_continue;
         let head = RequestHead {
             version: request.version,
-            method: Method::from_token(head.method),
+            method,
             method_token: head.method,
             target: head.target,
             authority: head.host.and_then(ascii).unwrap_or(""),
@@ -213,7 +215,8 @@ impl Connection {
                 }
             }
         }
-        let request = Request { ends_with_client, series, ..request };
+        let kind = request.kind.with_https(is_https(entry.scheme));
+        let request = Request { kind, ends_with_client, series, ..request };
         // Answered, and nothing is left of it: the usual request ends here.
         if decoder.is_none()
             && held.as_ref().is_none_or(|held| !held.is_paced())
@@ -325,8 +328,9 @@ impl Connection {
             return self.respond(cx, response);
         }
         cx.stats.requests_unread.add(1);
+        let kind = if head_only { kind_of(Method::Head, Version::Http11) } else { RequestKind::UNKNOWN };
         let request = Request {
-            head_only,
+            kind: kind.with_https(self.transport.is_tls()),
             version: Version::Http11,
             expects_continue: false,
             is_upgrade: false,

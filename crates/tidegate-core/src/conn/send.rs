@@ -1,7 +1,7 @@
 //! Writing: responses to bytes, bytes to the socket, and what a full socket leaves for later.
 //!
 //! Small answers are joined in the connection's batch and leave in one `send(2)`; what the socket refuses is
-//! kept in `held`, and nothing overtakes it. Files are in `pieces`, streams in `stream`.
+//! kept in `held`, and nothing overtakes it. Files and shared memory are in `pieces`, streams in `stream`.
 
 use super::backlog::Backlog;
 use super::content::Incoming;
@@ -24,7 +24,7 @@ use tidegate_io::clock::{monotonic_ns, wall};
 use tidegate_io::pipe::Pipe;
 use tidegate_io::{Key, runtime};
 use tidegate_stats::Elapsed;
-use tidegate_stats::series::{Answered, SampledRequest, SeriesId};
+use tidegate_stats::series::{AnswerKey, Answered, SampledRequest, SeriesId};
 use tidegate_wire::h1::{self, ConnectionField, ResponseFraming};
 
 /// Bytes of a file sent in one turn.
@@ -162,10 +162,10 @@ pub(super) fn tally(cx: &mut Ctx, told: Told<'_>, request: &Request, done: &Done
     let counted = if done.timing.is_live() { 0 } else { nanos };
     let elapsed = Elapsed::nanos(counted);
     cx.stats.latency.record_elapsed(elapsed);
-    let Request { series, received, .. } = *request;
+    let Request { series, received, kind, .. } = *request;
     let Done { status, sent, timing, .. } = *done;
     let has_first_byte = timing.has_first_byte();
-    let answered = Answered { status: status.0, received, sent, elapsed, has_first_byte };
+    let answered = Answered { kind, status: status.0, received, sent, elapsed, has_first_byte };
     let is_slow = cx.stats.series.answered(series, &answered);
     // How long a tunnel is open says nothing about anybody.
     if is_slow && !status.is_informational() {
@@ -182,7 +182,8 @@ pub(super) fn tally(cx: &mut Ctx, told: Told<'_>, request: &Request, done: &Done
         told.read(|entry| cx.spans.tell(&end, entry));
     }
     if cx.samples {
-        told.read(|entry| tell_sampled(cx, series, counted, entry));
+        let key = AnswerKey::new(kind, status.0);
+        told.read(|entry| tell_sampled(cx, series, key, counted, entry));
     }
     if done.is_cut {
         cx.stats.responses_cut.add(1);
@@ -198,7 +199,7 @@ pub(super) fn tally(cx: &mut Ctx, told: Told<'_>, request: &Request, done: &Done
 }
 
 /// Tells the statistics of a route of a request that is sampled.
-fn tell_sampled(cx: &Ctx, series: SeriesId, nanos: u64, entry: Option<&AccessRecord<'_>>) {
+fn tell_sampled(cx: &Ctx, series: SeriesId, key: AnswerKey, nanos: u64, entry: Option<&AccessRecord<'_>>) {
     let trace = entry.and_then(|entry| entry.trace);
     let Some(context) = trace.and_then(|trace| trace.context()).filter(|context| context.is_sampled()) else {
         return;
@@ -206,7 +207,7 @@ fn tell_sampled(cx: &Ctx, series: SeriesId, nanos: u64, entry: Option<&AccessRec
     let (seconds, subsecond) = wall();
     let at = u64::try_from(seconds).unwrap_or(0) * 1000 + u64::from(subsecond / 1_000_000);
     let (trace_id, span_id) = (context.trace_id(), context.span_id());
-    cx.stats.series.sampled(series, &SampledRequest { trace_id, span_id, at, nanos });
+    cx.stats.series.sampled(series, &SampledRequest { trace_id, span_id, at, nanos, key });
 }
 
 impl Connection {
@@ -258,7 +259,7 @@ impl Connection {
         match (&response.head, &response.body) {
             (Head::Prebuilt(head), Body::Prebuilt(body))
                 if self.keep_alive
-                    && !request.head_only
+                    && !request.kind.is_head()
                     && request.version == Version::Http11
                     && Rc::ptr_eq(head, body) =>
             {
@@ -382,7 +383,7 @@ impl Connection {
         framer.head(&parts, framing == ResponseFraming::None, &mut self.batch);
         let mut output = Output::begun(status, self.batch.len() - begin, 0);
         output.note_author(response.author);
-        if is_tunnel || (!request.head_only && framing != ResponseFraming::None) {
+        if is_tunnel || (!request.kind.is_head() && framing != ResponseFraming::None) {
             output.framing.is_chunked = !is_tunnel && framing == ResponseFraming::Chunked;
             match response.body {
                 body if pace.is_some() => output.take_body(body),
@@ -418,11 +419,17 @@ impl Connection {
                 if len.is_some_and(|len| cx.share.is_exceeded_by(len)) {
                     self.take_share(cx);
                 }
-                self.write_batch(true)?;
+                let goes_on = match &mut output.source {
+                    Source::Pieces(pieces) if pieces.is_at_shared() && self.held.is_empty() => {
+                        self.start_shared(pieces, &mut output.sent)?
+                    }
+                    _ => {
+                        self.write_batch(true)?;
+                        self.held.is_empty()
+                    }
+                };
                 // What may have reached the client is not counted as if it had not.
-                if self.held.is_empty()
-                    && let Err(error) = self.advance(&mut output, None)
-                {
+                if goes_on && let Err(error) = self.advance(&mut output, None) {
                     return Err(Broken { error, output: Box::new(output) });
                 }
             }
@@ -565,9 +572,9 @@ impl Connection {
         let mut turn = Turn { bytes: 0, key, is_cut: &mut output.is_cut };
         loop {
             let Source::Pieces(pieces) = &mut output.source else { return self.held_progress() };
-            let is_sealed = self.transport.is_tls() && pieces.is_at_file();
+            let takes_held = pieces.is_at_shared() || (self.transport.is_tls() && pieces.is_at_file());
             let more = pieces.is_at_file() || pieces.is_at_bytes();
-            if !is_sealed && !self.send_held(more)? {
+            if !takes_held && !self.send_held(more)? {
                 return Ok(Progress::Blocked);
             }
             let before = output.sent;
@@ -584,6 +591,7 @@ impl Connection {
                     output.sent += sent as u64;
                     if sent == rest.len() { Progress::Done } else { Progress::Blocked }
                 }
+                Some(Piece::Shared(piece)) => self.send_shared(piece, &mut output.sent, &mut turn)?,
                 Some(Piece::File(piece)) => self.send_file(piece, &mut output.sent, &mut turn)?,
                 Some(Piece::Bytes(bytes, _)) => {
                     output.sent += bytes.len() as u64;

@@ -139,12 +139,16 @@ impl Record {
             entry.referer,
             entry.user_agent,
         ];
-        let mut text = SmallVec::with_capacity(parts.iter().map(|p| p.len()).sum());
-        let mut ends = [0; 4];
+        let mut text = SmallVec::from_elem(0, parts.iter().map(|part| part.len()).sum());
+        let (mut ends, mut end) = ([0; 4], 0);
         for (n, part) in parts.iter().enumerate() {
-            text.extend_from_slice(part);
-            if let Some(end) = ends.get_mut(n) {
-                *end = text.len() as u32;
+            let begin = end;
+            end += part.len();
+            if let Some(place) = text.get_mut(begin..end).filter(|place| !place.is_empty()) {
+                place.copy_from_slice(part);
+            }
+            if let Some(known) = ends.get_mut(n) {
+                *known = end as u32;
             }
         }
         let shown = match format {

@@ -126,6 +126,11 @@ fn repair(store: &StoreFigures, disk: &DiskFigures, why: &str) -> Change {
         )
     } else if why.starts_with("holds") || why.starts_with("was written by") {
         format!("empty {folder}, or name another folder that is empty")
+    } else if disk.is_stalled {
+        return Change::told(format!(
+            "see what its disk waits for: `dmesg`, `findmnt -T {folder}`; it is used again once it answers, and until then applications \
+             are asked for what lies there"
+        ));
     } else if why.starts_with("has vanished") {
         format!("bring {folder} back, such as by mounting its disk again")
     } else {

@@ -10,8 +10,8 @@ use crate::field::{FieldLines, trim};
 pub const MOST_GROUPS: usize = 128;
 /// The most characters of a group; a longer one does not count. RFC 9875 section 2 asks for at least 32.
 pub const LONGEST_GROUP: usize = 128;
-/// The most tags of a response that count.
-pub const MOST_TAGS: usize = 128;
+/// The most tags of a response that count: an overview has those of all that it shows.
+pub const MOST_TAGS: usize = 512;
 /// The most bytes of a tag; a longer one does not count.
 pub const LONGEST_TAG: usize = 1024;
 
@@ -20,16 +20,16 @@ pub const TAG_FIELDS: [&str; 2] = ["Cache-Tag", "Surrogate-Key"];
 
 /// The groups that a response belongs to, of its origin alone.
 pub fn groups(fields: &FieldLines) -> Vec<String> {
-    bounded(fields, "Cache-Groups")
+    named(fields, "Cache-Groups").take(MOST_GROUPS).collect()
 }
 
-/// The groups that an answer to an unsafe method makes invalid.
+/// The groups that an answer to an unsafe method makes invalid: all of them, as many as its head has room for.
 pub(super) fn invalidated_groups(fields: &FieldLines) -> Vec<String> {
-    bounded(fields, "Cache-Group-Invalidation")
+    named(fields, "Cache-Group-Invalidation").collect()
 }
 
-fn bounded(fields: &FieldLines, name: &str) -> Vec<String> {
-    strings(fields, name).filter(|group| group.len() <= LONGEST_GROUP).take(MOST_GROUPS).collect()
+fn named(fields: &FieldLines, name: &str) -> impl Iterator<Item = String> {
+    strings(fields, name).filter(|group| group.len() <= LONGEST_GROUP)
 }
 
 /// Takes the tags out of a response that goes to a client without being stored, but for what `rules` keep.

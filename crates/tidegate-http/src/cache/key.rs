@@ -5,12 +5,18 @@
 
 use std::borrow::Cow;
 
+use arrayvec::ArrayVec;
+
 use super::NoVarySearch;
+use super::names::{Names, fits, fold, folds, unescaped};
 use super::reference::port;
 use crate::authority::Authority;
 use crate::decimal::push_decimal;
 use crate::field::{Fields, trim};
 use crate::query::decoded;
+
+/// Cookies of one request that a key holds.
+const MOST_COOKIES: usize = 32;
 
 /// What of a request chooses a resource.
 #[derive(Debug, Clone, Copy)]
@@ -32,8 +38,8 @@ pub struct Resource<'a> {
 pub struct KeyRules {
     /// Of the query.
     pub query: QueryRules,
-    /// Names of cookies whose values are part of the key.
-    pub cookies: Vec<String>,
+    /// Cookies whose values are part of the key.
+    pub cookies: Names,
 }
 
 /// What of a query is part of a key. The default: all of it, as sent.
@@ -41,10 +47,10 @@ pub struct KeyRules {
 pub struct QueryRules {
     /// Whether the order of parameters with different names means nothing.
     pub is_sorted: bool,
-    /// Parameters that are not, by name; one that ends in `*` stands for all that begin so.
-    pub dropped: Vec<String>,
+    /// Parameters that are not.
+    pub dropped: Names,
     /// The only ones that are, where this is given.
-    pub kept: Option<Vec<String>>,
+    pub kept: Option<Names>,
 }
 
 /// Appends the key: that of the URL, and the cookies. `search` is what an earlier response for the same path has
@@ -53,11 +59,25 @@ pub struct QueryRules {
 /// Without rules nothing is allocated but what `out` needs.
 pub fn write(out: &mut Vec<u8>, resource: &Resource<'_>, rules: &KeyRules, search: Option<&NoVarySearch>) {
     write_url(out, resource, &rules.query, search);
-    for name in &rules.cookies {
-        let value = cookie(resource.fields, name);
+    for pattern in rules.cookies.iter() {
+        if pattern.contains('*') {
+            push_cookies(out, resource.fields, pattern);
+            continue;
+        }
+        let value = cookie(resource.fields, pattern);
         out.push(u8::from(value.is_some()));
         push_part(out, |out| out.extend_from_slice(value.unwrap_or_default()));
     }
+}
+
+/// All cookies that a pattern means, as they come; a byte before each says that there is one.
+fn push_cookies(out: &mut Vec<u8>, fields: Fields<'_>, pattern: &str) {
+    for (name, value) in cookies(fields).filter(|(name, _)| fits(pattern, name)) {
+        out.push(1);
+        push_part(out, |out| out.extend_from_slice(name));
+        push_part(out, |out| out.extend_from_slice(value.unwrap_or_default()));
+    }
+    out.push(0);
 }
 
 /// Appends what the keys of a URL begin with, whatever the cookies, and those of no other one: for purging.
@@ -147,8 +167,9 @@ impl QueryRules {
         }
         let mut pairs: Vec<&str> =
             query.split('&').filter(|pair| !pair.is_empty() && self.counts(pair)).collect();
-        if self.is_sorted {
-            pairs.sort_by_key(|pair| name_of(pair));
+        // What applications may take for the same name keeps its order; so does all, where they may not agree on what the names are.
+        if self.is_sorted && !query.contains(';') {
+            pairs.sort_by_cached_key(|pair| fold(&decoded(name_of(pair))));
         }
         for (at, pair) in pairs.iter().enumerate() {
             if at > 0 {
@@ -160,8 +181,39 @@ impl QueryRules {
 
     fn counts(&self, pair: &str) -> bool {
         let name = decoded(name_of(pair));
-        let is_among = |names: &[String]| names.iter().any(|pattern| is_named(&name, pattern));
-        self.kept.as_ref().is_none_or(|kept| is_among(kept)) && !is_among(&self.dropped)
+        self.kept.as_ref().is_none_or(|kept| kept.contain(&name)) && !self.dropped.contain(&name)
+    }
+
+    /// Whether a query has a parameter that is left out of the key, and that an application may take for one that is not: by
+    /// its name, or since it separates parameters by `;` as well. Such a request is not for a cache.
+    pub fn is_ambiguous(&self, query: &str) -> bool {
+        let leaves_all_out = self.kept.as_ref().is_some_and(Names::is_empty);
+        if leaves_all_out || self.dropped.is_empty() && self.kept.is_none() {
+            return false;
+        }
+        let may_count = |folded: &Vec<u8>| {
+            self.kept.as_ref().is_none_or(|kept| kept.contain_folded(folded))
+                && !self.dropped.contain_folded(folded)
+        };
+        let mut left_out = query.split('&').filter(|pair| !pair.is_empty() && !self.counts(pair));
+        left_out.any(|pair| pair.contains(';') || folds(&decoded(name_of(pair))).iter().any(may_count))
+    }
+}
+
+impl KeyRules {
+    /// Whether the cookies of a request are not those that the key says to some application: one that is there twice or has no
+    /// value, or whose name is only taken for that of a cookie in the key; or more than 32 in the key.
+    pub fn has_ambiguous_cookies(&self, fields: Fields<'_>) -> bool {
+        if self.cookies.is_empty() {
+            return false;
+        }
+        let mut known = ArrayVec::<&[u8], MOST_COOKIES>::new();
+        cookies(fields).any(|(name, value)| {
+            if !self.cookies.contain(name) {
+                return self.cookies.may_contain(&unescaped(name));
+            }
+            value.is_none() || known.contains(&name) || known.try_push(name).is_err()
+        })
     }
 }
 
@@ -169,16 +221,16 @@ fn name_of(pair: &str) -> &str {
     pair.split('=').next().unwrap_or_default()
 }
 
-/// Whether a name is this one, or begins as a pattern with `*` at its end does.
-fn is_named(name: &[u8], pattern: &str) -> bool {
-    match pattern.strip_suffix('*') {
-        Some(start) => name.starts_with(start.as_bytes()),
-        None => name == pattern.as_bytes(),
-    }
+/// The cookies of a request (RFC 6265 section 4.2.1): a name as it stands there, blanks before it apart, and what is behind the `=`.
+pub fn cookies<'a>(fields: Fields<'a>) -> impl Iterator<Item = (&'a [u8], Option<&'a [u8]>)> {
+    let pairs = fields.all("cookie").flat_map(|line| line.split(|byte| *byte == b';')).map(trim);
+    pairs.filter(|pair| !pair.is_empty()).map(|pair| match memchr::memchr(b'=', pair) {
+        Some(mark) => (&pair[..mark], Some(&pair[mark + 1..])),
+        None => (pair, None),
+    })
 }
 
 /// The value of the first cookie of a name (RFC 6265 section 5.4).
 fn cookie<'a>(fields: Fields<'a>, name: &str) -> Option<&'a [u8]> {
-    let mut pairs = fields.all("cookie").flat_map(|line| line.split(|byte| *byte == b';')).map(trim);
-    pairs.find_map(|pair| pair.strip_prefix(name.as_bytes())?.strip_prefix(b"="))
+    cookies(fields).find(|(known, _)| *known == name.as_bytes())?.1
 }

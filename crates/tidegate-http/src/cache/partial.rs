@@ -4,6 +4,8 @@
 //! Called for the answers to requests for a range, and when a fill that has broken off goes on. Which ranges
 //! of a whole a client gets is for [`crate::range`] and [`crate::multipart`].
 
+use super::Rules;
+use super::directives::Directives;
 use crate::date::HttpDate;
 use crate::decimal::parse_decimal;
 use crate::etag::EntityTag;
@@ -57,7 +59,7 @@ pub fn may_be_resumed(status: Status, stored: &FieldLines) -> bool {
 }
 
 /// Whether the bytes of a 206 may be put together with those of a stored response (section 3.4): both have the
-/// same strong validator. `length` is the whole length of the stored one, where it is known. The fields of both
+/// same strong validator, and the 206 lets itself be stored. `length` is the whole length of the stored one, where it is known. The fields of both
 /// are put together by [`super::updated`].
 pub fn combines(stored: &FieldLines, length: Option<u64>, new: &FieldLines) -> bool {
     let Some(range) = content_range(new) else { return false };
@@ -68,8 +70,16 @@ pub fn combines(stored: &FieldLines, length: Option<u64>, new: &FieldLines) -> b
     };
     let coding = |fields: &FieldLines| fields.first("Content-Encoding").map(<[u8]>::to_ascii_lowercase);
     is_same_length
+        && !forbids_storing(new)
         && Strong::of(stored).is_some_and(|validator| validator.is_of(new))
         && coding(stored) == coding(new)
+}
+
+/// Whether a 206 says that it is not to be kept (sections 4.1, 5.2.2.5 and 5.2.2.7): then nothing that it completes is either.
+fn forbids_storing(new: &FieldLines) -> bool {
+    let control = Directives::of(new, &Rules::default()).control;
+    let varies_by_anything = new.all("Vary").flat_map(list_elements).any(|name| name == b"*");
+    control.no_store || control.private || varies_by_anything
 }
 
 /// A strong validator.
@@ -84,8 +94,13 @@ impl<'a> Strong<'a> {
     /// The tag where it is strong, else a date that is old enough (RFC 9110 section 8.8.2.2). A weak tag says
     /// that the bytes may differ: then the date is none either.
     pub(super) fn of(fields: &'a FieldLines) -> Option<Strong<'a>> {
-        if let Some(value) = fields.first("ETag") {
-            return EntityTag::parse(value).filter(|tag| !tag.weak).map(Strong::Tag);
+        let mut tags = fields.all("ETag");
+        if let Some(value) = tags.next() {
+            // Of two, nobody knows which one it is.
+            return EntityTag::parse(value)
+                .filter(|_| tags.next().is_none())
+                .filter(|tag| !tag.weak)
+                .map(Strong::Tag);
         }
         strong_date(fields).map(Strong::Date)
     }

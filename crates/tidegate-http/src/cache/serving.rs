@@ -5,6 +5,7 @@
 
 use super::Asked;
 use super::freshness::Freshness;
+use super::reasons::Reason;
 use super::status::Forward;
 use crate::cache_control::CacheControl;
 use crate::field::FieldLines;
@@ -32,13 +33,13 @@ impl Bypass {
         }
     }
 
-    /// As `Cache-Status` writes it in `detail`: a token.
-    pub const fn as_str(self) -> &'static str {
+    /// The same as a reason.
+    pub const fn reason(self) -> Reason {
         match self {
-            Bypass::Method => "method",
-            Bypass::Content => "request-content",
-            Bypass::Upgrade => "upgrade",
-            Bypass::Condition => "condition",
+            Bypass::Method => Reason::Method,
+            Bypass::Content => Reason::Content,
+            Bypass::Upgrade => Reason::Upgrade,
+            Bypass::Condition => Reason::Condition,
         }
     }
 }
@@ -122,19 +123,19 @@ impl Why {
         }
     }
 
-    /// As `Cache-Status` writes it in `detail`: a token.
-    pub const fn as_str(self) -> &'static str {
+    /// The same as a reason.
+    pub const fn reason(self) -> Reason {
         match self {
-            Why::Fresh => "fresh",
-            Why::Stale => "stale",
-            Why::MustRevalidate => "must-revalidate",
-            Why::NoCache => "no-cache",
-            Why::RequestNoCache => "request-no-cache",
-            Why::RequestMaxAge => "request-max-age",
-            Why::RequestMinFresh => "request-min-fresh",
-            Why::RequestMaxStale => "request-max-stale",
-            Why::StaleWhileRevalidate => "stale-while-revalidate",
-            Why::Authorization => "authorization",
+            Why::Fresh => Reason::Fresh,
+            Why::Stale => Reason::Stale,
+            Why::MustRevalidate => Reason::MustRevalidate,
+            Why::NoCache => Reason::NoCache,
+            Why::RequestNoCache => Reason::RequestNoCache,
+            Why::RequestMaxAge => Reason::RequestMaxAge,
+            Why::RequestMinFresh => Reason::RequestMinFresh,
+            Why::RequestMaxStale => Reason::RequestMaxStale,
+            Why::StaleWhileRevalidate => Reason::StaleWhileRevalidate,
+            Why::Authorization => Reason::Authorization,
         }
     }
 }
@@ -259,6 +260,19 @@ pub(super) fn request_control(asked: &Asked<'_>) -> Option<CacheControl> {
     let mut pragmas = asked.fields.elements("pragma");
     let no_cache = pragmas.any(|pragma| pragma.eq_ignore_ascii_case(b"no-cache"));
     no_cache.then(|| CacheControl { no_cache: true, ..CacheControl::default() })
+}
+
+/// What of a request asks for another answer than the stored one may be, as the client wrote it: `no-cache`, `max-age`, `min-fresh`
+/// (section 5.2.1) or `Pragma: no-cache` (section 5.4).
+pub fn forced_by(asked: &Asked<'_>) -> Option<&'static str> {
+    let control = request_control(asked)?;
+    match control {
+        _ if !asked.fields.contains("cache-control") => Some("Pragma: no-cache"),
+        control if control.no_cache => Some("Cache-Control: no-cache"),
+        control if control.max_age.is_some() => Some("Cache-Control: max-age"),
+        control if control.min_fresh.is_some() => Some("Cache-Control: min-fresh"),
+        _ => None,
+    }
 }
 
 /// Says how old the response is (section 5.1), instead of what it said of it itself.

@@ -119,8 +119,7 @@ impl<'a> CacheStatus<'a> {
         self
     }
 
-    /// Anything else, as [`super::NotStored::as_str`], [`super::Bypass::as_str`] and [`super::Why::as_str`]
-    /// have it. Only for trusted clients.
+    /// Anything else, as [`super::Detail::as_str`] has it. Only for trusted clients.
     #[must_use]
     pub const fn detail(mut self, detail: &'a str) -> CacheStatus<'a> {
         self.detail = Some(detail);

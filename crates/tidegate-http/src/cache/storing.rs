@@ -2,11 +2,13 @@
 //!
 //! Called once for each response of an origin, when its head has come.
 
+use std::fmt;
 use std::time::Duration;
 
 use super::directives::Directives;
 use super::freshness::{Claims, Freshness, LifetimeSource};
 use super::groups::TAG_FIELDS;
+use super::reasons::Reason;
 use super::serving::request_control;
 use super::{Answered, Asked, Rules, Times, partial};
 use crate::date::HttpDate;
@@ -17,55 +19,39 @@ use crate::method::Method;
 use crate::status::Status;
 
 /// Why a response is not stored.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum NotStored {
     /// Only responses to GET are.
-    #[error("method is not GET")]
     Method,
     /// It came with content.
-    #[error("request has content")]
     Content,
     /// The client asks for it.
-    #[error("request says no-store")]
     RequestNoStore,
     /// The response says so.
-    #[error("response says no-store")]
     NoStore,
     /// For one client alone.
-    #[error("response says private")]
     Private,
     /// `must-understand` with a status that is not known, a 304, or a status that is never final.
-    #[error("status is not one to store")]
     Status,
     /// A status that says something of the request.
-    #[error("status is about the request")]
     StatusOfRequest,
     /// Section 3.5.
-    #[error("request has Authorization, response is not for shared caches")]
     Authorization,
     /// It may have been made for one client.
-    #[error("request has Cookie, response is not for shared caches")]
     Cookie,
     /// It was made for one client.
-    #[error("response has Set-Cookie and is not for shared caches")]
     SetCookie,
     /// Neither the response nor the settings give one.
-    #[error("no lifetime")]
     NoLifetime,
     /// Stale when it comes, and nothing to ask the origin with.
-    #[error("stale at once, without a validator")]
     Unusable,
     /// `Vary: *`.
-    #[error("response varies by more than fields")]
     VariesByAnything,
     /// By `Cookie`, `User-Agent` or credentials: as many variants as clients.
-    #[error("response varies by a field that each client has its own of")]
     VariesByClient,
     /// By more fields, or by longer ones, than are kept.
-    #[error("response varies by too much")]
     VariesByTooMuch,
     /// A 206 that cannot be put together with anything: without a strong validator, or of several ranges.
-    #[error("part without a strong validator or of several ranges")]
     Part,
 }
 
@@ -85,27 +71,35 @@ impl NotStored {
         )
     }
 
-    /// As `Cache-Status` writes it in `detail`: a token.
-    pub const fn as_str(self) -> &'static str {
+    /// The same as a reason.
+    pub const fn reason(self) -> Reason {
         match self {
-            NotStored::Method => "method",
-            NotStored::Content => "request-content",
-            NotStored::RequestNoStore => "request-no-store",
-            NotStored::NoStore => "no-store",
-            NotStored::Private => "private",
-            NotStored::Status | NotStored::StatusOfRequest => "status",
-            NotStored::Authorization => "authorization",
-            NotStored::Cookie => "cookie",
-            NotStored::SetCookie => "set-cookie",
-            NotStored::NoLifetime => "no-lifetime",
-            NotStored::Unusable => "unusable",
-            NotStored::VariesByAnything => "vary-any",
-            NotStored::VariesByClient => "vary-client",
-            NotStored::VariesByTooMuch => "vary-too-much",
-            NotStored::Part => "part",
+            NotStored::Method => Reason::Method,
+            NotStored::Content => Reason::Content,
+            NotStored::RequestNoStore => Reason::RequestNoStore,
+            NotStored::NoStore => Reason::NoStore,
+            NotStored::Private => Reason::Private,
+            NotStored::Status | NotStored::StatusOfRequest => Reason::Status,
+            NotStored::Authorization => Reason::Authorization,
+            NotStored::Cookie => Reason::Cookie,
+            NotStored::SetCookie => Reason::SetCookie,
+            NotStored::NoLifetime => Reason::NoLifetime,
+            NotStored::Unusable => Reason::Unusable,
+            NotStored::VariesByAnything => Reason::VaryAny,
+            NotStored::VariesByClient => Reason::VaryClient,
+            NotStored::VariesByTooMuch => Reason::VaryTooMuch,
+            NotStored::Part => Reason::Part,
         }
     }
 }
+
+impl fmt::Display for NotStored {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.reason().text())
+    }
+}
+
+impl std::error::Error for NotStored {}
 
 /// Whether a response may be stored, and how it may be used.
 ///

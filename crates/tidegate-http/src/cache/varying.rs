@@ -52,7 +52,7 @@ impl Varying {
         names.sort_unstable();
         let mut bytes = Vec::new();
         for name in &names {
-            push_member(&mut bytes, name, Form::of(name, answered), fields)
+            push_member(&mut bytes, name, Form::of(name, answered, fields), fields)
                 .ok_or(NotStored::VariesByTooMuch)?;
         }
         if bytes.len() > Varying::MOST_BYTES {
@@ -150,9 +150,9 @@ enum Form {
 impl Form {
     const ALL: [Form; 5] = [Form::Absent, Form::Lines, Form::List, Form::Words, Form::Codings];
 
-    fn of(name: &str, answered: &Answered<'_>) -> Form {
+    fn of(name: &str, answered: &Answered<'_>, fields: Fields<'_>) -> Form {
         match Form::usual(name) {
-            Form::Codings if !has_known_coding(answered) => Form::Words,
+            Form::Codings if !is_taken(answered, codings(fields, name)) => Form::Words,
             usual => usual,
         }
     }
@@ -167,10 +167,11 @@ impl Form {
     }
 }
 
-/// Whether the codings that count tell whether a client takes this response: not for one in another coding.
-fn has_known_coding(answered: &Answered<'_>) -> bool {
+/// Whether a client that takes these codings takes this response: not one in a coding that we do not know, and not
+/// where the origin has not kept to what it was asked. Such a response is for those alone who have asked in the same words.
+fn is_taken(answered: &Answered<'_>, taken: u8) -> bool {
     let mut codings = answered.fields.all("Content-Encoding").flat_map(list_elements);
-    codings.all(|coding| ContentCoding::from_token(coding).is_some())
+    codings.all(|coding| ContentCoding::from_token(coding).is_some_and(|coding| taken & bit_of(coding) > 0))
 }
 
 struct Member<'a> {
@@ -258,18 +259,10 @@ fn put_element(element: &[u8], form: Form, put: &mut impl FnMut(u8) -> bool) -> 
 
 /// One bit for each coding that the client takes, whatever it likes best: 1 gzip, 2 br, 4 zstd, 8 as it is.
 fn codings(fields: Fields<'_>, name: &str) -> u8 {
-    const CODINGS: [(ContentCoding, u8); 4] = [
-        (ContentCoding::Gzip, 1),
-        (ContentCoding::Brotli, 2),
-        (ContentCoding::Zstd, 4),
-        (ContentCoding::Identity, 8),
-    ];
     let mut any = None;
     let (mut taken, mut refused) = (0, 0);
     for (token, weight) in fields.elements(name).filter_map(weighted) {
-        let bit = ContentCoding::from_token(token)
-            .and_then(|coding| CODINGS.iter().find(|(known, _)| *known == coding))
-            .map_or(0, |(_, bit)| *bit);
+        let bit = ContentCoding::from_token(token).map_or(0, bit_of);
         match (token, weight) {
             (b"*", weight) => any = Some(any.unwrap_or(true) && weight > 0),
             (_, 0) => refused |= bit,
@@ -279,7 +272,19 @@ fn codings(fields: Fields<'_>, name: &str) -> u8 {
     let others = match any {
         Some(true) => 15,
         Some(false) => 0,
-        None => 8,
+        None => IDENTITY,
     };
     (taken | others) & !refused
+}
+
+/// A content as it is.
+const IDENTITY: u8 = 8;
+
+fn bit_of(coding: ContentCoding) -> u8 {
+    match coding {
+        ContentCoding::Gzip => 1,
+        ContentCoding::Brotli => 2,
+        ContentCoding::Zstd => 4,
+        ContentCoding::Identity => IDENTITY,
+    }
 }

@@ -57,6 +57,12 @@ fn what_is_put_together() {
         ("9111-3.4 another date", "Last-Modified: @-9\nDate: @0", Some(10), "Last-Modified: @-8\nDate: @5", false),
         ("9111-3.4 a tag and a date", "ETag: \"a\"\nLast-Modified: @-9\nDate: @0", Some(10), "Last-Modified: @-9\nDate: @5", false),
         ("9111-3.4 another coding", "ETag: \"a\"\nContent-Encoding: gzip", Some(10), "ETag: \"a\"", false),
+        ("9111-5.2.2.5 no-store", "ETag: \"a\"", Some(10), "ETag: \"a\"\nCache-Control: no-store", false),
+        ("9111-5.2.2.7 private", "ETag: \"a\"", Some(10), "ETag: \"a\"\nCache-Control: max-age=9, private", false),
+        ("9213-2.2 targeted", "ETag: \"a\"", Some(10), "ETag: \"a\"\nCDN-Cache-Control: no-store", false),
+        ("9111-4.1 varies by anything", "ETag: \"a\"", Some(10), "ETag: \"a\"\nVary: X-A, *", false),
+        ("9111-3.4 two tags", "ETag: \"a\"", Some(10), "ETag: \"a\"\nETag: \"b\"", false),
+        ("9111-3.4 two tags stored", "ETag: \"a\"\nETag: \"b\"", Some(10), "ETag: \"a\"", false),
         ("9111-3.4 the same coding", "ETag: \"a\"\nContent-Encoding: gzip", Some(10), "ETag: \"a\"\nContent-Encoding: GZIP", true),
     ] {
         let found = combines(&lines(stored), length, &lines(&format!("{range}\n{new}")));

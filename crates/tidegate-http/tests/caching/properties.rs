@@ -272,7 +272,7 @@ fn a_hit_allocates_nothing() {
         set_age(&mut lines, verdict.age);
         CacheStatus::hit("tidegate", verdict.ttl)
             .key(b"key")
-            .detail(verdict.why.as_str())
+            .detail(verdict.why.reason().as_str())
             .append_to(&mut lines);
     });
     assert_eq!(counted.count_total, 0);

@@ -19,7 +19,7 @@ fn members() {
         ("9211-2.5 stored", forwarded(Forward::Miss).stored(true), "tidegate; fwd=miss; stored"),
         ("9211-2.6 collapsed", forwarded(Forward::Miss).stored(false).collapsed(true), "tidegate; fwd=miss; collapsed"),
         ("9211-2.5 only where forwarded", CacheStatus::hit("tidegate", 1).stored(true).collapsed(true).forward_status(Status::OK), "tidegate; hit; ttl=1"),
-        ("9211-2.8 detail: token", forwarded(Forward::Miss).detail(NotStored::NoLifetime.as_str()), "tidegate; fwd=miss; detail=no-lifetime"),
+        ("9211-2.8 detail: token", forwarded(Forward::Miss).detail(NotStored::NoLifetime.reason().as_str()), "tidegate; fwd=miss; detail=no-lifetime"),
         ("9211-2.8 detail: string", forwarded(Forward::Bypass).detail("say \"why\""), "tidegate; fwd=bypass; detail=\"say \\\"why\\\"\""),
         ("9211-2.7 key", forwarded(Forward::Miss).key(b"a\"\\\x00\xfc"), "tidegate; fwd=miss; key=\"a\\\"\\\\??\""),
         ("9211-2 name: string", CacheStatus::hit("edge 1", 1), "\"edge 1\"; hit; ttl=1"),

@@ -44,6 +44,9 @@ fn which_requests_a_response_is_for() {
         ("codings: absent is not empty", encoding, "", "Accept-Encoding:", false),
         ("codings: a response in one that nobody here knows", "Vary: Accept-Encoding\nContent-Encoding: dcb", "Accept-Encoding: gzip, dcb", "Accept-Encoding: gzip", false),
         ("codings: a response in one that nobody here knows", "Vary: Accept-Encoding\nContent-Encoding: dcb", "Accept-Encoding: gzip, dcb", "Accept-Encoding: gzip,DCB", true),
+        ("codings: a response in one that was refused", "Vary: Accept-Encoding\nContent-Encoding: gzip", "Accept-Encoding: gzip;q=0", "Accept-Encoding: identity", false),
+        ("codings: a response in one that was not named", "Vary: Accept-Encoding\nContent-Encoding: br", "Accept-Encoding: gzip", "Accept-Encoding: gzip, identity", false),
+        ("codings: a response in one that was taken", "Vary: Accept-Encoding\nContent-Encoding: gzip", "Accept-Encoding: gzip", "Accept-Encoding: x-gzip;q=0.5", true),
     ] {
         let varying = varying(response, first, &Rules::default()).expect("a response of a table that is stored");
         let (first, second) = (lines(first), lines(second));

@@ -4,7 +4,7 @@ use crate::cache_desk::RequestFigures;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
-use tidegate_http::cache::NotStored;
+use tidegate_http::cache::Reason;
 
 /// What came of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -73,10 +73,16 @@ impl StoreCounts {
         }
     }
 
-    /// How many responses were not stored, by the reason.
-    pub(super) fn not_stored(&self) -> Vec<(String, u64)> {
-        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        state.not_stored.iter().map(|(why, count)| ((*why).to_owned(), *count)).collect()
+    /// How many responses were not stored, by the reason; `outgrown` were found to be too large as they came in.
+    pub(super) fn not_stored(&self, outgrown: u64) -> Vec<(String, u64)> {
+        let mut not_stored = {
+            let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+            state.not_stored.clone()
+        };
+        if outgrown > 0 {
+            *not_stored.entry(Reason::TooLarge.as_str()).or_default() += outgrown;
+        }
+        not_stored.iter().map(|(why, count)| ((*why).to_owned(), *count)).collect()
     }
 }
 
@@ -89,7 +95,7 @@ impl Counts {
     }
 
     /// A response was not stored, after a fetch: these are few enough for a lock.
-    pub(super) fn not_stored(&self, why: NotStored) {
+    pub(super) fn not_stored(&self, why: Reason) {
         let mut state = self.of.state.lock().unwrap_or_else(PoisonError::into_inner);
         *state.not_stored.entry(why.as_str()).or_default() += 1;
     }
@@ -116,12 +122,14 @@ mod tests {
         let (one, other) = (store.begin(), store.begin());
         [Event::Hit, Event::StaleHit, Event::Pass].into_iter().for_each(|event| one.count(event));
         other.count(Event::Hit);
-        one.not_stored(NotStored::Private);
+        one.not_stored(Reason::Private);
         drop(one);
         (0..100).for_each(|_| drop(store.begin()));
         let RequestFigures { hits, stale_hits, misses, passed, .. } = store.requests();
         assert_eq!((hits, stale_hits, misses, passed), (3, 1, 1, 1));
-        assert_eq!(store.not_stored(), [("private".to_owned(), 1)]);
+        assert_eq!(store.not_stored(0), [("private".to_owned(), 1)]);
+        let told = [("private".to_owned(), 1), ("too-large".to_owned(), 2)];
+        assert_eq!(store.not_stored(2), told);
         assert!(store.state.lock().unwrap().routes.len() < 10);
     }
 }

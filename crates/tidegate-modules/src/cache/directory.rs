@@ -2,13 +2,18 @@
 
 use super::Cached;
 use super::counts::StoreCounts;
-use super::disks::{self, Opening};
+use super::disks::{self, Opening, Patience};
+use super::foretold::Foretold;
+use super::policy::Policy;
+use super::queries::Queries;
 use super::verify::Verifying;
 use std::collections::HashMap;
+use std::io;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::rc::Rc;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::time::Duration;
-use tidegate_cache::{Limits, Store};
+use tidegate_cache::{Limits, PurgeRing, Store};
 use tidegate_config::Settings;
 use tidegate_config::settings::{CacheStore, Route, Site};
 use tidegate_core::Handler;
@@ -18,6 +23,8 @@ use tidegate_io::timer;
 
 /// How often what was purged is looked for.
 const SWEEP_EVERY: Duration = Duration::from_secs(1);
+/// The same where many purges wait to be forgotten.
+const PRESSED_EVERY: Duration = Duration::from_millis(50);
 /// Entries looked at each time: a worker does it between requests.
 const SWEPT_AT_ONCE: usize = 4096;
 
@@ -25,7 +32,12 @@ const SWEPT_AT_ONCE: usize = 4096;
 #[derive(Default)]
 pub struct CacheDirectory {
     stores: Mutex<HashMap<String, Kept>>,
+    /// What other processes of the server hear of purges by; none where there are no others.
+    purges: OnceLock<Arc<PurgeRing>>,
     pub(super) verifying: Verifying,
+    /// Nothing is served: there are no stores.
+    is_rehearsal: bool,
+    patience: Arc<Patience>,
 }
 
 /// A store, and what came of the requests to it.
@@ -34,9 +46,32 @@ pub(super) struct Kept {
     pub(super) store: Arc<Store>,
     pub(super) opening: Arc<Opening>,
     pub(super) counts: Arc<StoreCounts>,
+    pub(super) queries: Queries,
 }
 
 impl CacheDirectory {
+    /// For `explain`: caches say what they would do, and do nothing.
+    pub fn for_rehearsal() -> CacheDirectory {
+        CacheDirectory { is_rehearsal: true, ..CacheDirectory::default() }
+    }
+
+    /// Memory by which the stores of all processes of a server hear of what applications have changed.
+    ///
+    /// # Errors
+    /// There is no descriptor or no memory left.
+    pub fn new_purges() -> io::Result<OwnedFd> {
+        PurgeRing::create()
+    }
+
+    /// Has the stores share this memory with those of other processes. Before there is any.
+    ///
+    /// # Errors
+    /// It is not of [`CacheDirectory::new_purges`], or there is no memory left.
+    pub fn share_purges_by(&self, memory: BorrowedFd<'_>) -> io::Result<()> {
+        let _ = self.purges.set(PurgeRing::attach(memory)?);
+        Ok(())
+    }
+
     /// The handler of a route, behind the store that the route names if it names one.
     pub fn before(
         &self,
@@ -48,6 +83,10 @@ impl CacheDirectory {
         let Some(store) = settings.caches.iter().find(|store| store.name == cache.store) else {
             return handler;
         };
+        if self.is_rehearsal {
+            let policy = Policy::of_route(cache, (site, route), settings);
+            return Rc::new(Foretold::new(cache, policy, &route.action, handler));
+        }
         Rc::new(Cached::new(self, (store, cache), (site, route), settings, handler))
     }
 
@@ -55,17 +94,19 @@ impl CacheDirectory {
     pub(super) fn store(&self, settings: &CacheStore, processes: u16) -> Kept {
         let mut stores = self.stores.lock().unwrap_or_else(PoisonError::into_inner);
         let make = || {
-            let (store, opening) = make_store(settings, processes);
-            Kept { store, opening, counts: Arc::default() }
+            let (store, opening) = make_store(settings, processes, &self.patience, self.purges.get());
+            Kept { store, opening, counts: Arc::default(), queries: Queries::default() }
         };
         stores.entry(settings.name.clone()).or_insert_with(make).clone()
     }
 
     /// These settings are in force: stores have their limits, and those that they do not name go with the last request.
     pub fn keep(&self, settings: &Settings) {
+        self.patience.set(settings.limits.request.rate_grace);
         let changed: Vec<_> = {
             let mut stores = self.stores.lock().unwrap_or_else(PoisonError::into_inner);
             stores.retain(|name, _| settings.caches.iter().any(|cache| cache.name == *name));
+            stores.iter().for_each(|(name, kept)| kept.queries.keep(name, settings));
             let named = settings.caches.iter();
             named.filter_map(|cache| Some((stores.get(&cache.name)?.store.clone(), cache))).collect()
         };
@@ -95,20 +136,28 @@ impl CacheDirectory {
     }
 }
 
-fn make_store(settings: &CacheStore, processes: u16) -> (Arc<Store>, Arc<Opening>) {
+fn make_store(
+    settings: &CacheStore,
+    processes: u16,
+    patience: &Arc<Patience>,
+    purges: Option<&Arc<PurgeRing>>,
+) -> (Arc<Store>, Arc<Opening>) {
     let limits = limits(settings);
+    let make = if settings.disks.is_empty() { Store::new } else { Store::above_disks };
+    let store = make(&settings.name, limits);
+    if let Some(purges) = purges {
+        store.share_purges(purges.clone());
+    }
     if settings.disks.is_empty() {
-        let store = Store::new(&settings.name, limits);
         runtime::try_with(|runtime| runtime.spawn(sweep(Arc::downgrade(&store))));
         return (store, Arc::default());
     }
-    let store = Store::above_disks(&settings.name, limits);
     let opening = Opening::begin();
     let (held, folders) = (Arc::downgrade(&store), disks::disk_settings(settings, processes));
-    let told = opening.clone();
+    let (told, patience) = (opening.clone(), patience.clone());
     runtime::try_with(|runtime| {
         runtime.spawn(sweep(held.clone()));
-        runtime.spawn(disks::open(held, folders, told));
+        runtime.spawn(disks::open(held, folders, told, patience));
     });
     (store, opening)
 }
@@ -119,9 +168,10 @@ fn limits(settings: &CacheStore) -> Limits {
 
 /// Takes out what was purged, for as long as somebody has the store.
 async fn sweep(store: Weak<Store>) {
+    let mut is_pressed = false;
     loop {
-        timer::after(SWEEP_EVERY).await;
+        timer::after(if is_pressed { PRESSED_EVERY } else { SWEEP_EVERY }).await;
         let Some(store) = store.upgrade() else { return };
-        store.sweep(SWEPT_AT_ONCE, wall_seconds());
+        is_pressed = store.sweep(SWEPT_AT_ONCE, wall_seconds()).is_pressed;
     }
 }

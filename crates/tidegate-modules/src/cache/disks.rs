@@ -7,10 +7,13 @@ use super::{Attempt, Class, Finding, Shared};
 use smallvec::SmallVec;
 use std::collections::HashMap;
 use std::future::{Future, poll_fn};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::pin::{Pin, pin};
 use std::rc::Rc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::AcqRel, Ordering::Acquire, Ordering::Release};
+use std::sync::atomic::{
+    AtomicBool, AtomicU64, AtomicUsize, Ordering::AcqRel, Ordering::Acquire, Ordering::Relaxed,
+    Ordering::Release,
+};
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex, Weak};
 use std::task::{Context, Poll, Waker};
@@ -34,12 +37,33 @@ const OPENING_PATIENCE: Duration = Duration::from_secs(5);
 /// How long each folder is waited for at the start, to say what its keys are hashed with, once another one has said it.
 const SEED_PATIENCE: Duration = Duration::from_secs(2);
 
+/// How long a response that is under way waits for its disk: as long as a client may be slow (`rate-grace`).
+pub(super) struct Patience(AtomicU64);
+
+impl Default for Patience {
+    fn default() -> Patience {
+        Patience(AtomicU64::new(30_000))
+    }
+}
+
+impl Patience {
+    pub(super) fn set(&self, patience: Duration) {
+        self.0.store(u64::try_from(patience.as_millis()).unwrap_or(u64::MAX), Relaxed);
+    }
+
+    fn get(&self) -> Duration {
+        Duration::from_millis(self.0.load(Relaxed))
+    }
+}
+
 /// Whether the disks of a store are still being opened. Requests wait for that: else a restart would begin with a crowd of misses.
 #[derive(Default)]
 pub(super) struct Opening {
     is_under_way: AtomicBool,
     /// Disks that have not answered yet.
     left: AtomicUsize,
+    /// As long as no disk is known: see [`Opening::silent`].
+    silent: Mutex<Vec<(PathBuf, i64)>>,
     waiting: Mutex<Waiting>,
 }
 
@@ -212,7 +236,12 @@ pub(super) fn disk_settings(settings: &CacheStore, processes: u16) -> Vec<DiskSe
 }
 
 /// Opens the disks of a store, each by its own job, and has each looked after.
-pub(super) async fn open(store: Weak<Store>, settings: Vec<DiskSettings>, opening: Arc<Opening>) {
+pub(super) async fn open(
+    store: Weak<Store>,
+    settings: Vec<DiskSettings>,
+    opening: Arc<Opening>,
+    patience: Arc<Patience>,
+) {
     let told = opening.clone();
     let _ = runtime::try_with(|runtime| {
         runtime.spawn(async move {
@@ -220,20 +249,37 @@ pub(super) async fn open(store: Weak<Store>, settings: Vec<DiskSettings>, openin
             told.end();
         });
     });
-    let seed = known_seed(&settings).await;
+    let seed = known_seed(&settings, &opening).await;
     let Some(held) = store.upgrade() else { return opening.end() };
     held.place_disks(&settings, seed, wall_seconds());
+    lock(&opening.silent).clear();
     let disks = held.disks();
     drop(held);
     opening.left.store(usize::from(disks), Release);
+    let _ = runtime::try_with(|runtime| runtime.spawn(watch(store.clone(), patience)));
     for disk in 0..disks {
         let _ = runtime::try_with(|runtime| runtime.spawn(tend(store.clone(), disk, opening.clone())));
     }
 }
 
+/// Finds out whether disks answer, and waits for none: as long as a task of one does, somebody has to say so.
+async fn watch(store: Weak<Store>, patience: Arc<Patience>) {
+    loop {
+        timer::after(TEND_EVERY).await;
+        let Some(held) = store.upgrade() else { return };
+        for disk in 0..held.disks() {
+            match held.watch_disk(disk, wall_seconds(), patience.get()) {
+                Some(notice) if notice.ended_after.is_some() => log::info(notice),
+                Some(notice) => log::warn(notice),
+                None => {}
+            }
+        }
+    }
+}
+
 /// What keys are hashed with: the first folder that has it says so. One that does not answer is waited for until another one does:
 /// without it what lies there would be lost.
-async fn known_seed(settings: &[DiskSettings]) -> Option<u64> {
+async fn known_seed(settings: &[DiskSettings], opening: &Opening) -> Option<u64> {
     let mut asked = Vec::new();
     for DiskSettings { folder, .. } in settings {
         asked.push(loop {
@@ -252,12 +298,35 @@ async fn known_seed(settings: &[DiskSettings]) -> Option<u64> {
                 *answer = Some(seed);
             }
         }
-        is_late = is_late || late.as_mut().poll(cx).is_ready();
+        if !is_late && late.as_mut().poll(cx).is_ready() {
+            is_late = true;
+            let silent = settings.iter().zip(&answers).filter(|(_, answer)| answer.is_none());
+            opening.wait_for(silent.map(|(settings, _)| settings.folder.clone()));
+        }
         let known = answers.iter().flatten().find_map(|seed| *seed);
         let is_enough = answers.iter().all(Option::is_some) || (is_late && known.is_some());
         if is_enough { Poll::Ready(known) } else { Poll::Pending }
     })
     .await
+}
+
+impl Opening {
+    /// These folders did not say what they hold; none is used until one does.
+    fn wait_for(&self, silent: impl Iterator<Item = PathBuf>) {
+        let now = wall_seconds();
+        for folder in silent {
+            log::warn(format_args!(
+                "cache folder {} is stalled: it does not answer; what lies there is not used until it does",
+                folder.display()
+            ));
+            lock(&self.silent).push((folder, now));
+        }
+    }
+
+    /// Folders that did not answer when the store was to be opened, and since when, Unix seconds.
+    pub(super) fn silent(&self) -> Vec<(PathBuf, i64)> {
+        lock(&self.silent).clone()
+    }
 }
 
 /// Opens a disk and looks after it for as long as somebody has the store. One that does not answer holds up this task alone.

@@ -6,28 +6,31 @@ use super::filling::{Unattended, fill_up};
 use super::handoff::Giver;
 use super::place::Place;
 use super::policy::{Class, Policy};
-use super::rest::{Origin, Rest};
+use super::rest::{self, Origin, Rest};
 use std::cell::Cell;
 use std::future::poll_fn;
 use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::Poll;
-use tidegate_cache::{Entry, Lead, Reader, Store, StoredHead};
-use tidegate_core::{Body, Reply, Response};
-use tidegate_http::cache::{self, Answered, Asked, NotStored, Times, Varying};
+use tidegate_cache::{Entry, Lead, Reader, Store, StoredHead, Unstorable};
+use tidegate_core::{Author, Body, Reply, Response};
+use tidegate_http::cache::{self, Answered, Asked, NotStored, Reason, Times, Varying};
 use tidegate_http::{EntityTag, Field, FieldLines, Fields, Method, Status};
 use tidegate_io::clock::wall_seconds;
 
 /// How long it is remembered that something is not stored, seconds.
 const REMEMBERED: u32 = 120;
 
+/// Where nobody waits for it, what could not be confirmed is asked about again after so many seconds.
+const REFRESHED_AGAIN: i64 = 5;
+
 /// What a fetch has come to, for the client that has set it off.
 pub(super) enum Outcome {
     /// It is stored, or on its way, and will be read to its end.
     Stored(Arc<Entry>, Came),
     /// It is for this client alone, for this reason.
-    Alone(Response, &'static str),
+    Alone(Response, Reason),
     /// It cannot be had; what is stored may be good enough.
     Failed(Response),
     /// A 304 is about something else than what is stored, which is gone now: it is to be asked for without conditions.
@@ -39,8 +42,12 @@ pub(super) enum Came {
     /// The application has made it anew, with these fields, some of which may be for this client alone. The reader is there so that
     /// what does not fit into the store is kept for the client.
     Fetched(FieldLines, Option<Reader>),
+    /// The rest of a part has come, or comes. The reader as before.
+    Completed(FieldLines, Option<Reader>),
     /// A 304 has confirmed it, with these for this client alone.
     Confirmed(FieldLines),
+    /// The same, but what it says is for this client alone: it is sent with these fields, and others ask for themselves.
+    ConfirmedForOne(FieldLines),
 }
 
 /// One fetch.
@@ -53,8 +60,12 @@ pub(super) struct Fetch {
     pub(super) origin: Origin,
     /// What is stored, and has been asked about.
     pub(super) known: Option<Arc<Entry>>,
+    /// What is stored in part, and whose rest has been asked for.
+    pub(super) part: Option<Arc<Entry>>,
     pub(super) key: Vec<u8>,
     pub(super) store: Arc<Store>,
+    /// It is known already that it is not stored, and counted.
+    pub(super) is_hopeless: bool,
     /// What the client says of storing counts.
     pub(super) is_obeyed: bool,
     /// When, Unix seconds.
@@ -102,41 +113,63 @@ impl Fetch {
     async fn decide(self, response: Response, tell: impl FnOnce(Outcome)) {
         let now = wall_seconds();
         let status = response.status;
-        if is_failure(&response) {
+        let times = Times { asked: self.asked, answered: now };
+        if is_failure(&response) && !self.is_to_be_kept(&response, times) {
+            if let Some(known) = &self.known {
+                known.refresh_after(now.saturating_add(REFRESHED_AGAIN));
+            }
             tell(Outcome::Failed(response));
             return self.lead.fail(status.0);
         }
         if status == Status::LOOP_DETECTED {
             // A mistake of the settings: who waits would go round as well, and once it is mended nobody is to remember it.
-            tell(Outcome::Alone(response, "loop"));
+            tell(Outcome::Alone(response, Reason::Loop));
             return self.lead.fail(status.0);
         }
-        let times = Times { asked: self.asked, answered: now };
         if status == Status::NOT_MODIFIED
             && let Some(known) = self.known.clone()
         {
             return self.confirmed(&known, response, times, tell);
         }
+        if let Some(part) = self.part.clone() {
+            if is_rest_of(&part, &response) {
+                return self.goes_on(&part, response, times, tell).await;
+            }
+            // Whatever has come is another one.
+            self.store.let_go(&part);
+            if matches!(
+                status,
+                Status::PARTIAL_CONTENT | Status::RANGE_NOT_SATISFIABLE | Status::NOT_MODIFIED
+            ) {
+                drop(self.lead);
+                return tell(Outcome::Again);
+            }
+        }
         let head = match self.storable(&response, times) {
             Ok(head) => head,
-            Err(why) => {
-                self.counts.not_stored(why);
-                tell(Outcome::Alone(response, why.as_str()));
+            Err(not_stored) => {
+                let why = not_stored.reason();
+                self.count_not_stored(why);
+                tell(Outcome::Alone(response, why));
                 // What one request has brought about says nothing of the next. Those with cookies are many: who waits is let go,
                 // and where they have a key of their own, that is remembered.
-                if !why.is_of_request() || !self.class.is_open() {
-                    self.lead.pass(now, REMEMBERED);
+                if self.is_hopeless {
+                    self.lead.pass(now, 0, why); // what is remembered ends when it was to
+                } else if !not_stored.is_of_request() || !self.class.is_open() {
+                    self.lead.pass(now, REMEMBERED, why);
                 } else if self.class == Class::AnyoneWithCookies {
-                    self.lead.pass(now, 0);
+                    self.lead.pass(now, 0, why);
                 }
                 return;
             }
         };
         let len = response.body.len();
         if matches!(response.body, Body::Parts(_) | Body::Tunnel { .. }) {
-            tell(Outcome::Alone(response, "parts"));
-            return self.lead.pass(now, REMEMBERED);
+            tell(Outcome::Alone(response, Reason::Parts));
+            self.count_not_stored(Reason::Parts);
+            return self.lead.pass(now, REMEMBERED, Reason::Parts);
         }
+        let (counts, is_hopeless) = (self.counts.clone(), self.is_hopeless);
         match self.lead.store(head, len, now) {
             Ok((entry, fill)) => {
                 let reader = entry.content().reader(0..u64::MAX);
@@ -147,8 +180,30 @@ impl Fetch {
                 tell(Outcome::Stored(entry, Came::Fetched(lines, reader)));
                 fill_up(fill, response.body, (len, rest), &self.unattended).await;
             }
-            Err(_) => tell(Outcome::Alone(response, "no-room")),
+            Err(unstorable) => {
+                // Want of room the store counts.
+                if unstorable != Unstorable::NoRoom && !is_hopeless {
+                    counts.not_stored(unstorable.reason());
+                }
+                tell(Outcome::Alone(response, unstorable.reason()));
+            }
         }
+    }
+
+    fn count_not_stored(&self, why: Reason) {
+        if !self.is_hopeless {
+            self.counts.not_stored(why);
+        }
+    }
+
+    /// Whether a failure is the answer for a while: the application says so, and nothing is there that would be better.
+    fn is_to_be_kept(&self, failure: &Response, times: Times) -> bool {
+        let is_better = |known: &Arc<Entry>| {
+            self.with_asked(|asked| cache::usable_on_error(asked, &known.freshness(), times.answered))
+        };
+        matches!(failure.author, Author::Application | Author::DatedApplication)
+            && !self.known.as_ref().is_some_and(is_better)
+            && self.storable(failure, times).is_ok()
     }
 
     /// What of a response is stored.
@@ -183,6 +238,39 @@ impl Fetch {
         f(&Asked { method: Method::Get, fields, has_content: false, is_obeyed: self.is_obeyed })
     }
 
+    /// A 206 with the rest of a part (RFC 9111 section 3.4): what has come before goes first, and both are one response.
+    async fn goes_on(self, part: &Arc<Entry>, response: Response, times: Times, tell: impl FnOnce(Outcome)) {
+        let own = own_cookies(response.head.lines());
+        let renewed = self.renewed(part.head(), response.head.lines(), times);
+        let len = part.content().len();
+        let (Some((head, Whose::Everybodys)), Some(len)) = (renewed, len) else {
+            self.store.let_go(part);
+            drop(self.lead);
+            return tell(Outcome::Again);
+        };
+        let whole = head.lines.clone();
+        match self.lead.go_on(part, head, times.answered) {
+            Ok((entry, fill)) => {
+                let reader = entry.content().reader(0..u64::MAX);
+                let rest = Rest::after(self.origin, whole.clone(), len);
+                let mut lines = whole;
+                cache::set_age(&mut lines, entry.head().freshness.age(times.answered));
+                lines.append(&own);
+                tell(Outcome::Stored(entry, Came::Completed(lines, reader)));
+                fill_up(fill, response.body, (Some(len), Some(rest)), &self.unattended).await;
+            }
+            Err(_) => {
+                self.store.let_go(part);
+                tell(Outcome::Again);
+            }
+        }
+    }
+
+    fn renewed(&self, old: &StoredHead, lines: &FieldLines, times: Times) -> Option<(StoredHead, Whose)> {
+        let whom = (&self.place, &*self.policy, self.class);
+        self.with_asked(|asked| renewed(whom, asked, (old, lines), times))
+    }
+
     /// A 304 (RFC 9111 section 4.3.4): what was asked about holds for a while longer. Nothing else was.
     fn confirmed(self, known: &Arc<Entry>, response: Response, times: Times, tell: impl FnOnce(Outcome)) {
         let old = known.head();
@@ -194,31 +282,78 @@ impl Fetch {
         }
         // Some say `W/"1"` of an answer in a coding, and `"1"` in a 304: it is still the same one.
         lines.remove("ETag");
-        self.policy.hide_tags(&mut lines);
-        let mut own = FieldLines::new();
-        lines.all("Set-Cookie").for_each(|cookie| own.push_read("Set-Cookie", cookie));
-        let rules = self.policy.rules(self.class);
-        let stored = Answered { status: Status(old.status), fields: &old.lines };
-        let (lines, freshness) = cache::refreshed(&stored, &lines, times, &rules);
-        let now = Answered { status: Status(old.status), fields: &lines };
-        let varying = self.with_asked(|asked| Varying::of(&now, asked.fields, &rules));
-        if !varying.is_ok_and(|varying| varying.same_names(&old.varying))
-            || self.policy.varies_by_written(&lines)
-        {
+        let own = own_cookies(&lines);
+        let Some((head, whose)) = self.renewed(old, &lines, times) else {
             self.store.remove(&self.key);
             drop(self.lead);
             return tell(Outcome::Again);
+        };
+        if whose == Whose::Everybodys {
+            let entry = self.lead.refresh(known, head, times.answered);
+            return tell(Outcome::Stored(entry, Came::Confirmed(own)));
         }
-        // What confirms it may say that it is not to be kept: then it is good for this once.
-        let is_kept = freshness.is_ok();
-        let freshness = freshness.unwrap_or_else(|_| old.freshness.expired(times.answered));
-        let head = StoredHead { lines, freshness, ..old.clone() };
-        let entry = self.lead.refresh(known, head, times.answered);
-        if !is_kept {
+        if whose == Whose::Nobodys {
             self.store.remove(&self.key);
         }
-        tell(Outcome::Stored(entry, Came::Confirmed(own)));
+        drop(self.lead); // who waits asks for itself
+        let mut lines = head.lines;
+        cache::set_age(&mut lines, head.freshness.age(times.answered));
+        lines.append(&own);
+        tell(Outcome::Stored(known.clone(), Came::ConfirmedForOne(lines)));
     }
+}
+
+/// Who may have what is stored from now on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Whose {
+    /// All for whom it was.
+    Everybodys,
+    /// Who has asked; for others it is as it was. It shows who it is, and the answer does not say that it is for others.
+    Ones,
+    /// Who has asked, and it is not to be kept.
+    Nobodys,
+}
+
+/// The head of what is stored after a newer answer with these fields that is about the same content (sections 3.2, 3.4 and 4.3), and who
+/// may have it under that. `None`: it varies by other fields now.
+pub(super) fn renewed(
+    (place, policy, class): (&Place, &Policy, Class),
+    asked: &Asked<'_>,
+    (old, answered): (&StoredHead, &FieldLines),
+    times: Times,
+) -> Option<(StoredHead, Whose)> {
+    let rules = policy.rules(class);
+    let (tags, tag_names) = place.confirmed_tags(policy, old, answered);
+    let mut answered = answered.clone();
+    policy.hide_tags(&mut answered);
+    let stored = Answered { status: Status(old.status), fields: &old.lines };
+    let (lines, freshness) = cache::refreshed(&stored, &answered, times, &rules);
+    let now = Answered { status: Status(old.status), fields: &lines };
+    let varying = Varying::of(&now, asked.fields, &rules).ok()?;
+    if !varying.same_names(&old.varying) || policy.varies_by_written(&lines) {
+        return None;
+    }
+    let whose = match &freshness {
+        Ok(freshness) if Policy::is_for(class, freshness, &lines) => Whose::Everybodys,
+        Ok(_) => Whose::Ones,
+        Err(_) => Whose::Nobodys,
+    };
+    let freshness = freshness.unwrap_or_else(|_| old.freshness.expired(times.answered));
+    Some((StoredHead { lines, freshness, tags, tag_names, ..old.clone() }, whose))
+}
+
+/// Whether this is what is missing of a part.
+fn is_rest_of(part: &Entry, response: &Response) -> bool {
+    let content = part.content();
+    let head = content.len().map(|len| (&part.head().lines, len));
+    head.is_some_and(|head| rest::is_rest(head, content.filled(), response))
+}
+
+/// What of these fields is for one client alone.
+fn own_cookies(lines: &FieldLines) -> FieldLines {
+    let mut own = FieldLines::new();
+    lines.all("Set-Cookie").for_each(|cookie| own.push_read("Set-Cookie", cookie));
+    own
 }
 
 /// Whether a 304 with these fields can be about what is stored with those: no validator says otherwise.

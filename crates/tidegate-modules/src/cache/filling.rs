@@ -2,7 +2,7 @@
 
 use super::rest::Rest;
 use crate::compress::file_source::FileSource;
-use crate::compress::stream::{BytesSource, MessageSource};
+use crate::compress::stream::{BytesSource, MessageSource, SharedSource};
 use std::cell::Cell;
 use std::future::poll_fn;
 use std::io;
@@ -43,7 +43,7 @@ impl Drop for Unattended {
 }
 
 /// Moves content into the store, to its end or until that is worth nothing any more. Where it breaks off, the application is asked
-/// for the rest; nobody who reads notices.
+/// for the rest; nobody who reads notices. Where that is in vain too, what has come stays as a part, if it can be told from others.
 pub(super) async fn fill_up(
     mut fill: Fill,
     body: Body,
@@ -51,6 +51,9 @@ pub(super) async fn fill_up(
     unattended: &Rc<Cell<usize>>,
 ) {
     let Some(mut source) = source_of(body) else { return };
+    if rest.is_some() {
+        fill.keeps_part();
+    }
     let (mut room, mut alone) = (Vec::new(), None);
     loop {
         let came = poll_fn(|cx| pull(cx, &mut *source, &mut room)).await.ok();
@@ -59,14 +62,17 @@ pub(super) async fn fill_up(
             return;
         }
         if came.unwrap_or(0) == 0 {
-            // Where no more can be had it is not stored, and readers see that it ends too early.
+            // Where no more can be had readers see that it ends too early.
             let Some(rest) = &mut rest else { return };
             let Some(more) = rest.from(fill.filled()).await.and_then(source_of) else { return };
             source = more;
             continue;
         }
-        if append(&mut fill, &room).await.is_err() {
-            return;
+        match append(&mut fill, &room).await {
+            Ok(()) => {}
+            Err(Full::Unread) => return,
+            // Who sends more than it has said may have sent anything.
+            Err(Full::Length) => return fill.break_off(),
         }
         if fill.readers() > 0 {
             alone = None;
@@ -86,6 +92,7 @@ fn source_of(body: Body) -> Option<Box<dyn BodyStream>> {
         Body::File(piece) => Box::new(FileSource::new(piece)),
         Body::Bytes(bytes) => Box::new(BytesSource { bytes, taken: 0 }),
         Body::Prebuilt(message) => Box::new(MessageSource { message, taken: 0 }),
+        Body::Shared(piece) => Box::new(SharedSource(piece)),
         Body::Empty => Box::new(BytesSource { bytes: Vec::new(), taken: 0 }),
         Body::Parts(_) | Body::Tunnel { .. } => return None,
     })

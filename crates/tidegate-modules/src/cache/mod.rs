@@ -7,17 +7,24 @@
 mod counts;
 mod desk;
 mod directory;
+mod disk_search;
 mod disks;
 mod fetch;
 mod filling;
+mod finding;
+mod foretold;
 mod handoff;
+mod heads;
 mod place;
 mod policy;
 mod prepared;
+mod queries;
+mod quick;
 mod rest;
 mod searches;
 mod serve;
 mod source;
+mod stale;
 mod verify;
 
 pub use directory::CacheDirectory;
@@ -28,32 +35,30 @@ use counts::{Counts, Event};
 use directory::Kept;
 use disks::Opening;
 use fetch::{Came, Fetch, For, Outcome};
-use filling::Unattended;
+use finding::{Finding, fetches_in_part, has_validator, is_readable};
 use handoff::handoff;
 use place::Place;
 use policy::{Class, Policy};
-use prepared::Prepared;
+use prepared::{Prepared, Told};
+use queries::Queries;
 use rest::Origin;
 use serve::Source;
-use smallvec::SmallVec;
+use stale::{Failed, failed};
 use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::Arc;
-use tidegate_cache::{Entry, Found, Join, Landing, Lead, Reader, Store, StoredFile};
+use tidegate_cache::{Entry, Join, Landing, Lead, Reader, Store};
 use tidegate_config::settings::{Action, CacheStore, Route, RouteCache, Settings, Site};
 use tidegate_core::apart::Awaited;
 use tidegate_core::decoration::Decoration;
 use tidegate_core::explain::Foreseen;
 use tidegate_core::{Exchange, Handler, Head, Pass, Reply, Response, answer};
-use tidegate_http::cache::{self, Bypass, CacheStatus, Forward, Use, Why};
+use tidegate_http::cache::{self, Bypass, CacheStatus, Detail, Forward, Reason, Use};
 use tidegate_http::{Field, FieldLines, Fields, Method, Status};
 use tidegate_io::runtime;
 
 /// How often a request waits for a fetch of others that turns out not to be for it; then it goes on alone.
 const MOST_FLIGHTS: u8 = 3;
-
-/// Why a request waits for nobody where what was answered before was not to be stored.
-const HOPELESS: &str = "known not to be stored";
 
 /// A handler whose answers are kept.
 pub struct Cached(Rc<Shared>);
@@ -63,6 +68,8 @@ struct Shared {
     opening: Arc<Opening>,
     counts: Arc<Counts>,
     policy: Rc<Policy>,
+    /// Of all routes that use the store.
+    queries: Queries,
     inner: Rc<dyn Handler>,
     /// By which a request is known that `inner` has passed on before.
     via: Option<Via>,
@@ -74,21 +81,6 @@ struct Shared {
     scratch: Cell<Vec<u8>>,
     /// Fetches that go on without a client.
     unattended: Rc<Cell<usize>>,
-}
-
-/// What is stored under one key.
-type Variants = SmallVec<[Arc<Entry>; 1]>;
-
-/// What has been found for a request.
-struct Finding {
-    /// For whom what is stored is, and the fetch of this request.
-    class: Class,
-    /// All that is stored for those.
-    known: Variants,
-    /// Of those, the one for this request.
-    fitting: Option<Arc<Entry>>,
-    /// It is known not to be stored.
-    is_hopeless: bool,
 }
 
 /// What a request has waited for already.
@@ -134,11 +126,6 @@ impl Cached {
         server: &Settings,
         inner: Rc<dyn Handler>,
     ) -> Cached {
-        // No two sites share a name, and one at most has none.
-        let name = site.names.first().map(ToString::to_string).unwrap_or_default();
-        let conditions = route.conditions.iter().map(|condition| format!(" {condition}"));
-        let place = format!("{}{}", route.pattern, conditions.collect::<String>());
-        let ranges = route.limits.as_ref().unwrap_or(&server.limits.request).ranges;
         let decoration = Decoration::of(route);
         let is_plain =
             !decoration.has_placeholders() && route.compress.is_none() && route.server_timing.is_empty();
@@ -146,14 +133,16 @@ impl Cached {
         let is_dressed = matches!(route.action, Action::Files(_)) && !decoration.has_placeholders();
         let is_prepared = is_plain && !is_dressed;
         let prepared = is_prepared.then(|| Prepared::new(decoration, server.server_field.clone()));
-        let policy = Rc::new(Policy::new(cache, (&name, &place), written_by(route), ranges));
-        let Kept { store, opening, counts } = directory.store(store, server.processes);
+        let policy = Rc::new(Policy::of_route(cache, (site, route), server));
+        let Kept { store, opening, counts, queries } = directory.store(store, server.processes);
+        queries.add(cache);
         let counts = counts.begin();
         Cached(Rc::new(Shared {
             store,
             opening,
             counts,
             policy,
+            queries,
             inner,
             via: matches!(route.action, Action::Proxy(_)).then(|| Via::of(site, &route.origin)),
             is_dressed,
@@ -169,8 +158,8 @@ impl Handler for Cached {
         self.0.look_up(exchange, pass, Attempt::default())
     }
 
+    /// A rehearsal has what only tells of it in its place.
     fn explain(&self, exchange: &Exchange<'_>, say: &mut dyn FnMut(String)) -> Foreseen {
-        self.0.foresee(exchange, say);
         self.0.inner.explain(exchange, say)
     }
 }
@@ -190,12 +179,12 @@ impl Shared {
             return self.pass_by(exchange, pass, why);
         }
         let class = self.policy.class(exchange);
-        if class == Class::PastTheCache {
-            return self.go_alone(exchange, pass, Forward::Bypass, "past the cache");
+        if let Class::PastTheCache(why) = class {
+            return self.go_alone(exchange, pass, Forward::Bypass, why);
         }
         let finding = self.find(exchange, class);
         if finding.fitting.is_none()
-            && !finding.is_hopeless
+            && finding.hopeless.is_none()
             && let Some(below) = self.below(exchange, &finding, attempt)
         {
             return self.ask_below(exchange, pass, below, attempt);
@@ -209,16 +198,19 @@ impl Shared {
                         let is_stale = verdict.use_ == Use::Stale;
                         self.counts.count(if is_stale { Event::StaleHit } else { Event::Hit });
                         let status = CacheStatus::hit(self.policy.name(), verdict.ttl);
-                        let detail = asked.is_obeyed.then_some(verdict.why.as_str());
-                        if !is_stale && let Some(reply) = self.hit(exchange, entry, status, detail) {
+                        let why = verdict.why.reason();
+                        let detail = asked.is_obeyed.then_some(why.as_str());
+                        let told = Told { collapsed: None, detail };
+                        if !is_stale && let Some(reply) = self.hit(exchange, entry, status, told) {
                             return reply;
                         }
-                        return self.serve_or_ask(exchange, pass, entry, status, verdict.why.as_str());
+                        return self.serve_or_ask(exchange, pass, entry, status, Some(why.into()));
                     }
                     Use::StaleWhileRevalidate => {
                         let status = CacheStatus::hit(self.policy.name(), verdict.ttl);
-                        let Some(reply) = self.serve(exchange, entry, status, verdict.why.as_str()) else {
-                            return self.go_alone(exchange, pass, Forward::Miss, "let go of");
+                        let why = Some(verdict.why.reason().into());
+                        let Some(reply) = self.serve(exchange, entry, status, why) else {
+                            return self.go_alone(exchange, pass, Forward::Miss, Reason::LetGo);
                         };
                         self.counts.count(Event::StaleHit);
                         let asking = Asking { finding, class, forward: Forward::Stale, attempt };
@@ -235,59 +227,33 @@ impl Shared {
                     Use::Validate | Use::Fetch => verdict.why.forward(),
                 }
             }
-            None if finding.known.is_empty() => Forward::UriMiss,
+            None if finding.part.is_some() => Forward::Partial,
+            None if !finding.known.iter().any(|entry| is_readable(entry)) => Forward::UriMiss,
             None => Forward::VaryMiss,
         };
         if cache::only_if_cached(&asked) {
             let status = CacheStatus::forwarded(self.policy.name(), forward);
             let response = answer::error(Status::GATEWAY_TIMEOUT);
-            return Reply::Ready(self.tell(exchange, response, status, "only-if-cached"));
+            return Reply::Ready(self.tell(exchange, response, status, Reason::OnlyIfCached));
         }
-        if finding.is_hopeless {
-            return self.go_alone(exchange, pass, forward, HOPELESS);
+        if let Some(why) = finding.hopeless {
+            return self.ask_alone(exchange, pass, Asking { finding, class, forward, attempt }, why);
         }
-        // What can be asked about is: mostly it still holds, and answers a part as well.
-        let can_be_confirmed = || finding.fitting.as_ref().is_some_and(|entry| has_validator(entry));
+        // What can be asked about is: mostly it still holds, and answers a part as well. So does the rest of a part, soon.
+        let is_worth_asking = || match (&finding.part, &finding.fitting) {
+            (Some(part), _) => exchange.method == Method::Get && !self.is_far(exchange, part),
+            (None, Some(entry)) => has_validator(entry),
+            (None, None) => false,
+        };
         if let Some(why) = fetches_in_part(exchange)
-            && !can_be_confirmed()
+            && !is_worth_asking()
         {
+            if exchange.method == Method::Head {
+                return self.ask_for_head(exchange, pass, (&finding, class), forward);
+            }
             return self.go_alone(exchange, pass, forward, why);
         }
         self.ask(exchange, pass, Asking { finding, class, forward, attempt })
-    }
-
-    /// What is stored for a request: by requests like it, or by others, for everybody.
-    fn find(&self, exchange: &Exchange<'_>, class: Class) -> Finding {
-        let is_fitting = |entry: &&Arc<Entry>| {
-            let head = entry.head();
-            Policy::is_for(class, &head.freshness, &head.lines)
-                && head.varying.fits(exchange.fields)
-                && self.policy.is_for_query(exchange, &head.target, &head.lines)
-                && is_readable(entry)
-        };
-        let (own, other) = match class {
-            _ if class.is_open() => (class, Class::Cookies),
-            _ => (Class::Cookies, Class::Anyone),
-        };
-        let mut finding = Finding { class: own, known: Variants::new(), fitting: None, is_hopeless: false };
-        match self.with_key(exchange, own, |key| self.store.look_up(key, exchange.now)) {
-            Found::Stored(known) => {
-                finding.fitting = known.iter().find(is_fitting).cloned();
-                finding.known = known;
-            }
-            Found::Pass => finding.is_hopeless = true,
-            Found::Nothing => {}
-        }
-        if finding.fitting.is_none()
-            && let Found::Stored(known) =
-                self.with_key(exchange, other, |key| self.store.look_up(key, exchange.now))
-            && let Some(fitting) = known.iter().find(is_fitting).cloned()
-            && Policy::is_for(other, &fitting.head().freshness, &fitting.head().lines)
-            && Policy::is_for(own, &fitting.head().freshness, &fitting.head().lines)
-        {
-            return Finding { class: other, known, fitting: Some(fitting), is_hopeless: false };
-        }
-        finding
     }
 
     /// Lends the key of a request.
@@ -309,7 +275,7 @@ impl Shared {
     fn ask(self: &Rc<Self>, exchange: &mut Exchange<'_>, pass: Pass, mut asking: Asking) -> Reply {
         if self.via.as_ref().is_some_and(|via| via.has_passed(exchange)) {
             // The fetch that it would wait for waits for it: `proxy` refuses it.
-            return self.go_alone(exchange, pass, asking.forward, "loop");
+            return self.go_alone(exchange, pass, asking.forward, Reason::Loop);
         }
         let shared = self.clone();
         asking.attempt.since.get_or_insert_with(|| self.store.fetches());
@@ -322,7 +288,7 @@ impl Shared {
                     lead.serve(&entry);
                     self.counts.count(Event::Hit);
                     let status = CacheStatus::hit(self.policy.name(), entry.freshness().ttl(exchange.now));
-                    return self.serve_or_ask(exchange, pass, &entry, status, Why::Fresh.as_str());
+                    return self.serve_or_ask(exchange, pass, &entry, status, Some(Reason::Fresh.into()));
                 }
                 let (giver, taker) = handoff();
                 self.fetch(exchange, pass, lead, &asking, For::Client(giver));
@@ -330,13 +296,13 @@ impl Shared {
                 exchange.answer_after(taker, move |outcome, exchange| shared.led(exchange, outcome, &asking))
             }
             Join::Follow(_) if !self.policy.collapses() => {
-                self.go_alone(exchange, pass, asking.forward, "not collapsed")
+                self.go_alone(exchange, pass, asking.forward, Reason::NotCollapsed)
             }
             Join::Follow(_) if asking.class == Class::Credentials => {
-                self.go_alone(exchange, pass, asking.forward, "authorization")
+                self.go_alone(exchange, pass, asking.forward, Reason::NotCollapsed)
             }
             Join::Follow(_) if asking.attempt.flights >= MOST_FLIGHTS => {
-                self.go_alone(exchange, pass, asking.forward, "others were not alike")
+                self.go_alone(exchange, pass, asking.forward, Reason::NotAlike)
             }
             Join::Follow(flight) => {
                 exchange.ends_with_client();
@@ -347,14 +313,39 @@ impl Shared {
         }
     }
 
+    /// Asks where it is known, and why, that nothing is stored, for this client: nobody waits for it. What one odd request was answered is
+    /// not what others get, so that an answer which may be stored is, and the mark goes.
+    fn ask_alone(
+        self: &Rc<Self>,
+        exchange: &mut Exchange<'_>,
+        pass: Pass,
+        asking: Asking,
+        why: Reason,
+    ) -> Reply {
+        let is_loop = || self.via.as_ref().is_some_and(|via| via.has_passed(exchange));
+        let lead = if policy::asks_for_the_whole(exchange) && !is_loop() {
+            self.with_key(exchange, asking.finding.class, |key| self.store.lead_alone(key))
+        } else {
+            None
+        };
+        let Some(lead) = lead else {
+            let reply = self.inner.handle(exchange, pass);
+            return self.alone(exchange, reply, asking.forward, Detail::Known(why));
+        };
+        let (shared, (giver, taker)) = (self.clone(), handoff());
+        self.fetch(exchange, pass, lead, &asking, For::Client(giver));
+        exchange.ends_with_client();
+        exchange.answer_after(taker, move |outcome, exchange| shared.led(exchange, outcome, &asking))
+    }
+
     /// Has the application asked, by a task that does not end with the client.
     fn fetch(&self, exchange: &mut Exchange<'_>, pass: Pass, lead: Lead, asking: &Asking, whom: For) {
         // Of the one that fits and of no other: a 304 is then about that, whatever its validators. Others may have the same ones in
         // another coding or language.
-        let known = asking.finding.fitting.clone().filter(|entry| entry.content().is_complete());
-        let conditions = cache::validators(known.as_ref().map(|entry| &entry.head().lines), []);
-        let own = Policy::fetch_fields(exchange.fields);
-        let again = exchange.to_ask_again(&pass);
+        let (part, known, conditions) = asking.finding.to_be_asked();
+        let authority = policy::spelled(exchange);
+        let own = Policy::fetch_fields(exchange.fields, &authority);
+        let again = exchange.to_ask_again(&authority, &pass);
         let origin = Origin { again, inner: self.inner.clone(), fields: own.clone() };
         let mut fields = own;
         fields.append(&conditions);
@@ -364,31 +355,27 @@ impl Shared {
         };
         let reply = {
             let fields: Vec<_> = fields.iter().map(|(name, value)| Field { name, value }).collect();
-            exchange.ask_apart(Fields::new(&fields), awaited, |inner| self.inner.handle(inner, pass))
+            let asked = (&*authority, Fields::new(&fields));
+            exchange.ask_apart(asked, awaited, |inner| self.inner.handle(inner, pass))
         };
+        let place = Place::of(&self.policy, exchange);
         let fetch = Fetch {
             policy: self.policy.clone(),
             counts: self.counts.clone(),
             class: asking.class,
-            lead,
+            lead: place.fetched_by(lead),
             origin,
             known,
+            part,
             key: self.with_key(exchange, asking.finding.class, <[u8]>::to_vec),
             store: self.store.clone(),
+            is_hopeless: asking.finding.hopeless.is_some(),
             is_obeyed: self.policy.obeys(exchange),
             asked: exchange.now,
-            place: Place::of(&self.policy, exchange),
+            place,
             unattended: self.unattended.clone(),
         };
         runtime::with(|runtime| runtime.spawn(fetch.run(reply, whom)));
-    }
-
-    /// Asks whether what was just sent still holds. Who else asks meanwhile gets it as well, for as long as that is allowed.
-    fn refresh_behind(&self, exchange: &mut Exchange<'_>, pass: Pass, asking: &Asking) {
-        let Some(unattended) = Unattended::begin(&self.unattended) else { return };
-        if let Join::Lead(lead) = self.join(exchange, &asking.finding) {
-            self.fetch(exchange, pass, lead, asking, For::Nobody(unattended));
-        }
     }
 
     /// The answer for the client that has set off a fetch.
@@ -402,25 +389,36 @@ impl Shared {
                         self.counts.count(Event::Miss);
                         (status.stored(true), lines, reader)
                     }
+                    Came::Completed(lines, reader) => {
+                        self.counts.count(Event::Miss);
+                        let status = status.forward_status(Status::PARTIAL_CONTENT).stored(true);
+                        (status, lines, reader)
+                    }
                     Came::Confirmed(own) => {
                         self.counts.count(Event::Revalidated);
                         let mut lines = self.aged(exchange, &entry);
                         lines.append(&own);
                         (status.forward_status(Status::NOT_MODIFIED), lines, None)
                     }
+                    Came::ConfirmedForOne(lines) => {
+                        self.counts.count(Event::Revalidated);
+                        (status.forward_status(Status::NOT_MODIFIED), lines, None)
+                    }
                 };
-                let reply = self.serve_by(exchange, &entry, (lines, reader), status, "");
+                let reply = self.serve_by(exchange, &entry, (lines, reader), status, None);
                 reply.unwrap_or_else(|| Reply::Ready(answer::error(Status::BAD_GATEWAY)))
             }
             Some(Outcome::Alone(response, why)) => {
-                self.counts.count(Event::Miss);
+                let known = asking.finding.hopeless;
+                self.counts.count(if known.is_some() { Event::Pass } else { Event::Miss });
+                let why = known.map_or(Detail::Of(why), Detail::Known);
                 Reply::Ready(self.tell(exchange, response, status, why))
             }
-            Some(Outcome::Failed(response)) => match self.in_need(exchange, asking) {
+            Some(Outcome::Failed(response)) => match self.in_need(exchange, asking, failed(&response)) {
                 Some(reply) => reply,
                 None => {
                     self.counts.count(Event::Miss);
-                    Reply::Ready(self.tell(exchange, response, status, "failed"))
+                    Reply::Ready(self.tell(exchange, response, status, Reason::Failed))
                 }
             },
             // What was stored could not be asked about, and is gone: it is fetched like anything else.
@@ -443,13 +441,18 @@ impl Shared {
         landing: Landing,
         asking: &Asking,
     ) -> Reply {
+        if let Landing::Stored(entry) = &landing
+            && let Some(reply) = self.plain_collapsed(exchange, entry, asking.forward)
+        {
+            return reply;
+        }
         match landing {
             Landing::Stored(entry) if self.is_for_another(exchange, &entry, asking) => {
                 self.serve_collapsed(exchange, pass, &entry, asking.forward)
             }
             Landing::Stored(_) => self.look_up(exchange, pass, asking.attempt.after_flight()),
-            Landing::Pass => self.go_alone(exchange, pass, asking.forward, "not stored"),
-            Landing::Failed(status) => match (self.in_need(exchange, asking), status) {
+            Landing::Pass => self.go_alone(exchange, pass, asking.forward, Reason::NotShared),
+            Landing::Failed(status) => match (self.in_need(exchange, asking, Failed::ForAnother), status) {
                 (Some(reply), _) => reply,
                 // It may be the fault of the request that was sent: another one is tried, for all who wait.
                 (None, Some(_)) if asking.attempt.flights == 0 => {
@@ -459,7 +462,7 @@ impl Shared {
                     let status_line =
                         CacheStatus::forwarded(self.policy.name(), asking.forward).collapsed(true);
                     let response = answer::error(Status(status));
-                    Reply::Ready(self.tell(exchange, response, status_line, "failed"))
+                    Reply::Ready(self.tell(exchange, response, status_line, Reason::Failed))
                 }
                 (None, None) => self.look_up(exchange, pass, asking.attempt.after_flight()),
             },
@@ -479,6 +482,7 @@ impl Shared {
             && self.policy.is_for_query(exchange, &head.target, &head.lines)
             && is_usable()
             && is_readable(entry)
+            && self.has_what_is_asked_for(exchange, entry)
     }
 
     /// Sends what another one has fetched.
@@ -486,24 +490,20 @@ impl Shared {
         self: &Rc<Self>,
         exchange: &mut Exchange<'_>,
         pass: Pass,
-        entry: &Entry,
+        entry: &Arc<Entry>,
         forward: Forward,
     ) -> Reply {
         let status = CacheStatus::forwarded(self.policy.name(), forward).collapsed(true);
         self.counts.count(Event::Collapsed);
-        self.serve_or_ask(exchange, pass, entry, status, "")
-    }
-
-    /// What is stored, where the application has failed and that is good enough (RFC 5861 section 4).
-    fn in_need(&self, exchange: &mut Exchange<'_>, asking: &Asking) -> Option<Reply> {
-        let entry = asking.finding.fitting.as_ref()?;
-        let freshness = entry.freshness();
-        if !cache::usable_on_error(&self.policy.asked(exchange), &freshness, exchange.now) {
-            return None;
+        // What is good for who has waited and for nobody else is no message for others.
+        let verdict = cache::usable(&self.policy.asked(exchange), &entry.freshness(), exchange.now);
+        let told = Told { collapsed: Some(forward), detail: None };
+        if verdict.use_ == Use::Fresh
+            && let Some(reply) = self.hit(exchange, entry, status, told)
+        {
+            return reply;
         }
-        let status = CacheStatus::hit(self.policy.name(), freshness.ttl(exchange.now));
-        self.counts.count(Event::StaleHit);
-        self.serve(exchange, entry, status, "stale-if-error")
+        self.serve_or_ask(exchange, pass, entry, status, None)
     }
 
     /// Sends what is stored, or is on its way into the store. `None`: it is being let go of.
@@ -512,7 +512,7 @@ impl Shared {
         exchange: &Exchange<'_>,
         entry: &Entry,
         status: CacheStatus<'_>,
-        detail: &str,
+        detail: Option<Detail>,
     ) -> Option<Reply> {
         self.serve_by(exchange, entry, (self.aged(exchange, entry), None), status, detail)
     }
@@ -524,36 +524,15 @@ impl Shared {
         pass: Pass,
         entry: &Entry,
         status: CacheStatus<'_>,
-        detail: &str,
+        detail: Option<Detail>,
     ) -> Reply {
+        if !entry.content().is_complete() && self.is_far(exchange, entry) {
+            return self.go_alone(exchange, pass, Forward::Partial, Reason::FarAhead);
+        }
         match self.serve(exchange, entry, status, detail) {
             Some(reply) => reply,
-            None => self.go_alone(exchange, pass, Forward::Miss, "let go of"),
+            None => self.go_alone(exchange, pass, Forward::Miss, Reason::LetGo),
         }
-    }
-
-    /// What is asked for again within a second, by who is nobody in particular.
-    #[inline]
-    fn plain_hit(&self, exchange: &Exchange<'_>) -> Option<Reply> {
-        let prepared = self.prepared.as_ref().filter(|_| !self.policy.knows_everybody())?;
-        let detail = self.policy.obeys(exchange).then_some(Why::Fresh.as_str());
-        let (response, entry) = prepared.plain_hit(exchange, detail)?;
-        self.counts.count(Event::Hit);
-        entry.touch();
-        Some(Reply::Ready(response))
-    }
-
-    /// What is stored, for a request for the whole, by a message that is there already.
-    fn hit(
-        &self,
-        exchange: &Exchange<'_>,
-        entry: &Arc<Entry>,
-        status: CacheStatus<'_>,
-        detail: Option<&'static str>,
-    ) -> Option<Reply> {
-        let response = self.prepared.as_ref()?.hit(exchange, (&self.store, entry), status, detail)?;
-        entry.touch();
-        Some(Reply::Ready(response))
     }
 
     /// The stored fields, with the age that they have by now.
@@ -570,7 +549,7 @@ impl Shared {
         entry: &Entry,
         (mut lines, reader): (FieldLines, Option<Reader>),
         status: CacheStatus<'_>,
-        detail: &str,
+        detail: Option<Detail>,
     ) -> Option<Reply> {
         entry.touch();
         self.policy.say(exchange, status, detail, &mut lines);
@@ -586,18 +565,24 @@ impl Shared {
         exchange: &mut Exchange<'_>,
         pass: Pass,
         forward: Forward,
-        why: &'static str,
+        why: Reason,
     ) -> Reply {
+        let reply = self.inner.handle(exchange, pass);
+        self.alone(exchange, reply, forward, why.into())
+    }
+
+    /// What the application answers this client alone.
+    fn alone(self: &Rc<Self>, exchange: &Exchange<'_>, reply: Reply, forward: Forward, why: Detail) -> Reply {
         self.counts.count(match forward {
             Forward::Bypass | Forward::Method => Event::Bypassed,
-            _ if why == HOPELESS => Event::Pass,
+            _ if matches!(why, Detail::Known(_)) => Event::Pass,
             _ => Event::Miss,
         });
         let shared = self.clone();
         let is_told = self.policy.obeys(exchange);
-        self.inner.handle(exchange, pass).map(move |mut response| {
+        reply.map(move |mut response| {
             let status = CacheStatus::forwarded(shared.policy.name(), forward);
-            let status = if is_told { status.detail(why) } else { status };
+            let status = if is_told { status.detail(why.as_str()) } else { status };
             let is_final = !matches!(response.head, Head::Fields(_));
             shared.policy.hide_tags(response.fields_mut());
             status.append_to(response.fields_mut());
@@ -607,11 +592,12 @@ impl Shared {
 
     /// The same for a request that no cache answers, and that may have changed what is stored.
     fn pass_by(self: &Rc<Self>, exchange: &mut Exchange<'_>, pass: Pass, why: Bypass) -> Reply {
-        let changes = (why == Bypass::Method).then(|| (exchange.method, Place::of(&self.policy, exchange)));
-        let (store, policy, now) = (self.store.clone(), self.policy.clone(), exchange.now);
-        self.go_alone(exchange, pass, why.forward(), why.as_str()).map(move |response| {
+        let changes =
+            (why == Bypass::Method).then(|| (exchange.method, Place::as_sent(&self.policy, exchange)));
+        let (store, queries, now) = (self.store.clone(), self.queries.clone(), exchange.now);
+        self.go_alone(exchange, pass, why.forward(), why.reason()).map(move |response| {
             if let Some((method, place)) = changes {
-                place.changed((&store, &policy), method, &response, now);
+                place.changed((&store, &queries), method, &response, now);
             }
             response
         })
@@ -623,67 +609,12 @@ impl Shared {
         exchange: &Exchange<'_>,
         mut response: Response,
         status: CacheStatus<'_>,
-        detail: &str,
+        detail: impl Into<Detail>,
     ) -> Response {
         let is_final = !matches!(response.head, Head::Fields(_));
         let lines = response.fields_mut();
         self.policy.hide_tags(lines);
-        self.policy.say(exchange, status, detail, lines);
+        self.policy.say(exchange, status, Some(detail.into()), lines);
         if is_final { response.finished() } else { response }
     }
-
-    /// Says what would be looked up.
-    fn foresee(&self, exchange: &Exchange<'_>, say: &mut dyn FnMut(String)) {
-        let asked = self.policy.asked(exchange);
-        let name = self.policy.name();
-        if let Err(why) = cache::lookup_allowed(&asked) {
-            return say(format!("cache {name}: goes past it ({})", why.as_str()));
-        }
-        say(match self.policy.class(exchange) {
-            Class::PastTheCache => {
-                format!(
-                    "cache {name}: goes past it, for a cookie of `bypass-cookies`, one that is there twice, or a field that `Connection` names"
-                )
-            }
-            Class::Anyone | Class::AnyoneWithCookies => format!(
-                "cache {name}: looked up; whether it is stored for others, the answer of the application says"
-            ),
-            Class::Cookies => {
-                format!(
-                    "cache {name}: looked up; with a cookie, only what says `public` or `s-maxage` is used or stored"
-                )
-            }
-            Class::Credentials => format!(
-                "cache {name}: looked up; for who says who it is, only what says `public`, `s-maxage` or `must-revalidate` is used or stored"
-            ),
-        });
-    }
-}
-
-/// Whether its content can be had: a disk may have failed.
-fn is_readable(entry: &Entry) -> bool {
-    entry.content().file().is_none_or(StoredFile::is_readable)
-}
-
-/// Fields that a route writes into its requests, in small letters.
-fn written_by(route: &Route) -> Vec<String> {
-    let Action::Proxy(proxy) = &route.action else { return Vec::new() };
-    let set = proxy.request_fields.iter().map(|(name, _)| name);
-    let names = set.chain(proxy.more_request_fields.iter().map(|field| &field.name));
-    names.map(|name| name.to_ascii_lowercase()).collect()
-}
-
-/// Whether the application can be asked whether it still holds.
-fn has_validator(entry: &Entry) -> bool {
-    let lines = &entry.head().lines;
-    entry.content().is_complete() && (lines.contains("ETag") || lines.contains("Last-Modified"))
-}
-
-/// Why the whole is not fetched for a request: HEAD asks for no content, and a range may begin far behind what comes first.
-fn fetches_in_part(exchange: &Exchange<'_>) -> Option<&'static str> {
-    if exchange.method == Method::Head {
-        return Some("head");
-    }
-    let range = exchange.fields.first("range")?;
-    (!range.trim_ascii().starts_with(b"bytes=0-")).then_some("range")
 }

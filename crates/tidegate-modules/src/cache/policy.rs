@@ -1,14 +1,18 @@
 //! What the settings of a route make of the rules of a shared cache: whose requests are looked up, under which key, and what is said of it.
 
+use super::place::host;
 use super::searches::{self, Searches};
 use std::borrow::Cow;
-use tidegate_config::settings::{CacheBypass, CacheQuery, RouteCache};
+use tidegate_cache::site_mark;
+use tidegate_config::Settings;
+use tidegate_config::settings::{Action, CacheBypass, CacheQuery, Route, RouteCache, Site};
 use tidegate_core::Exchange;
 use tidegate_http::cache::key::{self, KeyRules, QueryRules, Resource};
-use tidegate_http::cache::{Asked, CacheStatus, DefaultLifetime, Freshness, Rules};
+use tidegate_http::cache::names::Names;
+use tidegate_http::cache::{Asked, CacheStatus, DefaultLifetime, Detail, Freshness, Reason, Rules};
 use tidegate_http::field::list_elements;
 use tidegate_http::path::encode_path;
-use tidegate_http::{Authority, FieldLines, Fields};
+use tidegate_http::{Authority, FieldLines, Fields, Method};
 
 /// Fields by which some applications take a request for another one than it is. No key holds them, so whoever sends one would
 /// choose what others get.
@@ -41,8 +45,8 @@ pub(super) enum Class {
     Cookies,
     /// It shows who it is. The same, and it does not wait for the fetch of another.
     Credentials,
-    /// It has a cookie that leads past the cache, or fields that another one would not have.
-    PastTheCache,
+    /// It is for the application alone, for this reason.
+    PastTheCache(Reason),
 }
 
 impl Class {
@@ -57,29 +61,61 @@ pub(super) struct Policy {
     settings: RouteCache,
     rules: Rules,
     key_rules: KeyRules,
+    /// Cookies that lead past the cache; `None`: that is not said.
+    bypass: Option<Names>,
     /// Fields that the server writes itself, in small letters: what varies by them is not told apart by what clients send.
     written: Vec<String>,
     /// Site and route, which are a part of each key: what one of them answers is not for another.
     place: String,
     /// What responses say of their queries; `None` where that does not count.
     searches: Option<Searches>,
+    /// The application is told the path as it was sent, beside the one that it is asked for.
+    tells_target: bool,
     /// Ranges that are answered at most.
     pub(super) ranges: u16,
+    /// What tells the responses of the site from those of others, for purges.
+    pub(super) site: u64,
+}
+
+/// Which parts of a query count for a route.
+pub(super) fn query_rules(settings: &RouteCache) -> QueryRules {
+    QueryRules {
+        is_sorted: settings.query == CacheQuery::Sorted,
+        dropped: settings.query_drop.iter().collect(),
+        kept: match settings.query {
+            CacheQuery::Ignored => Some(Names::default()),
+            _ => Some(settings.query_only.iter().collect()).filter(|kept: &Names| !kept.is_empty()),
+        },
+    }
 }
 
 impl Policy {
-    pub(super) fn new(
+    /// Of a route of a site.
+    pub(super) fn of_route(cache: &RouteCache, (site, route): (&Site, &Route), server: &Settings) -> Policy {
+        // No two sites share a name, and one at most has none.
+        let name = site.names.first().map(ToString::to_string).unwrap_or_default();
+        let conditions = route.conditions.iter().map(|condition| format!(" {condition}"));
+        let place = format!("{}{}", route.pattern, conditions.collect::<String>());
+        let ranges = route.limits.as_ref().unwrap_or(&server.limits.request).ranges;
+        let tells_target = matches!(route.action, Action::Fastcgi(_) | Action::Scgi(_) | Action::Cgi(_));
+        Policy::new(cache, (&name, &place), (written_by(route), tells_target), ranges)
+    }
+
+    fn new(
         settings: &RouteCache,
         (site, route): (&str, &str),
-        written: Vec<String>,
+        (written, tells_target): (Vec<String>, bool),
         ranges: u16,
     ) -> Policy {
         let lifetimes = settings.default_lifetimes.iter();
-        let lifetimes = lifetimes.filter_map(|lifetime| {
-            let statuses = lifetime.first..=lifetime.last;
-            settings.default_lifetime(lifetime.first)?;
+        let lifetimes = lifetimes.flat_map(|lifetime| {
             let seconds = u32::try_from(lifetime.lifetime.as_secs()).unwrap_or(u32::MAX);
-            Some(DefaultLifetime { statuses, seconds })
+            let can_be_stored = |status: &u16| settings.default_lifetime(*status).is_some();
+            // Of a class those that can be stored, next to each other.
+            let statuses: Vec<u16> = (lifetime.first..=lifetime.last).filter(can_be_stored).collect();
+            let runs = statuses.chunk_by(|one, next| one + 1 == *next);
+            let runs: Vec<_> = runs.filter_map(|run| Some(*run.first()?..=*run.last()?)).collect();
+            runs.into_iter().map(move |statuses| DefaultLifetime { statuses, seconds })
         });
         let rules = Rules {
             default_lifetimes: lifetimes.collect(),
@@ -91,18 +127,26 @@ impl Policy {
             keeps_tags: true, // but for those that the settings name: see `hide_tags`
             ..Rules::default()
         };
-        let query = QueryRules {
-            is_sorted: settings.query == CacheQuery::Sorted,
-            dropped: settings.query_drop.clone(),
-            kept: match settings.query {
-                CacheQuery::Ignored => Some(Vec::new()),
-                _ => Some(settings.query_only.clone()).filter(|kept| !kept.is_empty()),
-            },
+        let key_rules = KeyRules { query: query_rules(settings), cookies: settings.cookies.iter().collect() };
+        let bypass = match &settings.bypass {
+            CacheBypass::Named(named) => Some(named.iter().collect()),
+            CacheBypass::Unknown => None,
         };
-        let key_rules = KeyRules { query, cookies: settings.cookies.clone() };
         let place = format!("{site} {route}");
         let searches = settings.no_vary_search.then(Searches::default);
-        Policy { settings: settings.clone(), rules, key_rules, written, place, searches, ranges }
+        let site = site_mark(site);
+        Policy {
+            settings: settings.clone(),
+            rules,
+            key_rules,
+            bypass,
+            written,
+            place,
+            searches,
+            tells_target,
+            ranges,
+            site,
+        }
     }
 
     /// The name of the store, which `Cache-Status` says.
@@ -146,42 +190,48 @@ impl Policy {
     /// Whom a request could be answered for.
     pub(super) fn class(&self, exchange: &Exchange<'_>) -> Class {
         if names_fields(exchange) {
-            return Class::PastTheCache;
+            return Class::PastTheCache(Reason::Connection);
+        }
+        if exchange.query.is_some_and(|query| self.key_rules.query.is_ambiguous(query)) {
+            return Class::PastTheCache(Reason::AmbiguousQuery);
         }
         let is_known = exchange.user().is_some() || exchange.client().is_some();
         if self.knows_everybody() || is_known || exchange.fields.contains("authorization") {
             return Class::Credentials;
         }
-        let names = || exchange.fields.all("cookie").flat_map(names_of_cookies);
-        let mut cookies = names().peekable();
-        if cookies.peek().is_none() {
+        let names = || key::cookies(exchange.fields).map(|(name, _)| name);
+        if names().next().is_none() {
             return Class::Anyone;
         }
-        // Of a cookie that comes twice the application may take another one than the key has.
-        let is_twice = |keyed: &String| names().filter(|name| *name == keyed.as_bytes()).count() > 1;
-        if self.settings.cookies.iter().any(is_twice) {
-            return Class::PastTheCache;
+        if self.key_rules.has_ambiguous_cookies(exchange.fields) {
+            return Class::PastTheCache(Reason::AmbiguousCookie);
         }
-        let is_keyed = |name: &[u8]| self.settings.cookies.iter().any(|keyed| keyed.as_bytes() == name);
-        match &self.settings.bypass {
-            CacheBypass::Named(named) => {
-                let leads_past = |name: &[u8]| named.iter().any(|pattern| fits(pattern, name));
-                if cookies.any(leads_past) {
-                    Class::PastTheCache
-                } else if names().all(is_keyed) {
-                    Class::Anyone
-                } else {
-                    Class::AnyoneWithCookies
-                }
+        let mut is_keyed = names().map(|name| self.key_rules.cookies.contain(name));
+        match &self.bypass {
+            // One that an application may take for another means what that means.
+            Some(named) if names().any(|name| named.means(name)) => {
+                Class::PastTheCache(Reason::BypassCookies)
             }
-            CacheBypass::Unknown => {
-                if cookies.all(is_keyed) {
-                    Class::Anyone
-                } else {
-                    Class::Cookies
-                }
-            }
+            Some(_) if is_keyed.all(|is_keyed| is_keyed) => Class::Anyone,
+            Some(_) => Class::AnyoneWithCookies,
+            None if is_keyed.all(|is_keyed| is_keyed) => Class::Anyone,
+            None => Class::Cookies,
         }
+    }
+
+    /// What of a request stands in its key, in words.
+    pub(super) fn shown_key(&self, exchange: &Exchange<'_>) -> String {
+        let target = target(exchange);
+        let authority = authority(exchange);
+        let mut key = format!("{}://{}", exchange.scheme, authority.host.to_ascii_lowercase());
+        if let Some(port) = authority.port {
+            key.push_str(&format!(":{port}"));
+        }
+        key.push_str(&self.counting(&target));
+        for cookie in &self.settings.cookies {
+            key.push_str(&format!(", cookie `{cookie}`"));
+        }
+        key
     }
 
     /// Whether what is stored, with these fields, may be used for requests of a class.
@@ -193,7 +243,7 @@ impl Policy {
             // Visitors without a cookie are one variant of what varies by it; each of the others is one of its own.
             Class::Cookies => freshness.is_for_everybody() && !varies_by_cookie(lines),
             Class::Credentials => freshness.is_shared() && !varies_by_cookie(lines),
-            Class::PastTheCache => false,
+            Class::PastTheCache(_) => false,
         }
     }
 
@@ -229,6 +279,11 @@ impl Policy {
         key::write(key, &resource, &self.key_rules, search.as_deref());
         if !is_as_sent(exchange) {
             key.extend_from_slice(exchange.path); // `index` or `try` have led here
+            // Behind a byte that no path has: what else the application is told of it, `REQUEST_URI`.
+            if self.tells_target && *target != *exchange.target {
+                key.push(0);
+                key.extend_from_slice(exchange.target.split('?').next().unwrap_or_default().as_bytes());
+            }
         }
     }
 
@@ -244,16 +299,24 @@ impl Policy {
         self.searches.is_none() || searches::is_same(stored, &self.counting(&target(exchange)), lines)
     }
 
-    /// Fields for the application: those of the client that a key holds or that choose nothing.
-    pub(super) fn fetch_fields(fields: Fields<'_>) -> FieldLines {
+    /// Fields for the application: those of the client that a key holds or that choose nothing. `Host` is spelled as in the key:
+    /// some answer another spelling with a redirect to theirs, which everybody would get.
+    pub(super) fn fetch_fields(fields: Fields<'_>, authority: &str) -> FieldLines {
         let mut lines = FieldLines::new();
         let is_left_out = |name: &str| {
             UNKEYED.iter().chain(&OF_THE_CLIENT).any(|left_out| left_out.eq_ignore_ascii_case(name))
         };
         for field in fields.iter().filter(|field| !is_left_out(field.name)) {
-            lines.push_read(field.name, field.value);
+            let is_host = field.is("host") && !authority.is_empty();
+            lines.push_read(field.name, if is_host { authority.as_bytes() } else { field.value });
         }
         lines
+    }
+
+    /// Whether a client has sent fields that choose an answer and stand in no key, or ask for a part.
+    pub(super) fn has_unkeyed(fields: Fields<'_>) -> bool {
+        let mut names = UNKEYED.iter().chain(&OF_THE_CLIENT);
+        names.any(|name| fields.contains(name))
     }
 
     /// Takes away what is meant for this cache alone.
@@ -261,6 +324,11 @@ impl Policy {
         for name in &self.settings.tag_fields {
             lines.remove(name);
         }
+    }
+
+    /// Whether a response says anything of tags.
+    pub(super) fn has_tags(&self, lines: &FieldLines) -> bool {
+        self.settings.tag_fields.iter().any(|name| lines.contains(name))
     }
 
     /// The tags of a response.
@@ -275,13 +343,23 @@ impl Policy {
         &self,
         exchange: &Exchange<'_>,
         status: CacheStatus<'_>,
-        detail: &str,
+        detail: Option<Detail>,
         lines: &mut FieldLines,
     ) {
-        let is_told = !detail.is_empty() && self.obeys(exchange);
-        let status = if is_told { status.detail(detail) } else { status };
+        let status = match detail {
+            Some(detail) if self.obeys(exchange) => status.detail(detail.as_str()),
+            _ => status,
+        };
         status.append_to(lines);
     }
+}
+
+/// Fields that a route writes into its requests, in small letters.
+fn written_by(route: &Route) -> Vec<String> {
+    let Action::Proxy(proxy) = &route.action else { return Vec::new() };
+    let set = proxy.request_fields.iter().map(|(name, _)| name);
+    let names = set.chain(proxy.more_request_fields.iter().map(|field| &field.name));
+    names.map(|name| name.to_ascii_lowercase()).collect()
 }
 
 /// Whether a client has fields of its own taken out on the way (RFC 9110 section 7.6.1): what is answered would be kept for
@@ -293,6 +371,12 @@ fn names_fields(exchange: &Exchange<'_>) -> bool {
             .any(|known| option.eq_ignore_ascii_case(known.as_bytes()))
     };
     exchange.fields.elements("connection").any(|option| !of_connection(option))
+}
+
+/// Whether a request is for what the store would ask for itself: the whole of it, whatever the client has.
+pub(super) fn asks_for_the_whole(exchange: &Exchange<'_>) -> bool {
+    let asks_otherwise = OF_THE_CLIENT.iter().chain(&["Upgrade"]).any(|name| exchange.fields.contains(name));
+    exchange.method == Method::Get && !asks_otherwise
 }
 
 /// Path and query that the application is asked for.
@@ -325,25 +409,23 @@ pub(super) fn authority<'e>(exchange: &Exchange<'e>) -> Authority<'e> {
     Authority::parse(exchange.authority.as_bytes()).unwrap_or(Authority { host: "-", port: None })
 }
 
+/// The same in the one spelling that stands for all that mean it (RFC 9110 section 4.2.3): small letters, and no port that is the
+/// scheme's own.
+pub(super) fn spelled<'e>(exchange: &Exchange<'e>) -> Cow<'e, str> {
+    match Authority::parse(exchange.authority.as_bytes()) {
+        Ok(authority) => match host(exchange.scheme, authority) {
+            spelled if *spelled == *exchange.authority => Cow::Borrowed(exchange.authority),
+            spelled => Cow::Owned(spelled.into()),
+        },
+        Err(_) => Cow::Borrowed(exchange.authority),
+    }
+}
+
 /// The scheme in a key that [`Policy::key`] has made: behind the class and its length.
 pub(super) fn scheme_of(key: &[u8]) -> &'static str {
     if key.get(5..).is_some_and(|rest| rest.starts_with(b"https")) { "https" } else { "http" }
 }
 
-/// The names of the cookies of a field (RFC 6265 section 4.2.1).
-fn names_of_cookies(value: &[u8]) -> impl Iterator<Item = &[u8]> {
-    let pairs = value.split(|byte| *byte == b';').map(<[u8]>::trim_ascii).filter(|pair| !pair.is_empty());
-    pairs.map(|pair| pair.split(|byte| *byte == b'=').next().unwrap_or(pair).trim_ascii())
-}
-
 fn varies_by_cookie(lines: &FieldLines) -> bool {
     lines.all("Vary").flat_map(list_elements).any(|name| name.eq_ignore_ascii_case(b"cookie"))
-}
-
-/// Whether a name is meant by a pattern, in which a `*` at the end is anything.
-fn fits(pattern: &str, name: &[u8]) -> bool {
-    match pattern.strip_suffix('*') {
-        Some(beginning) => name.starts_with(beginning.as_bytes()),
-        None => pattern.as_bytes() == name,
-    }
 }

@@ -1,20 +1,22 @@
 //! Finished messages of what is asked for again and again: a worker makes one for each second, and sends it to all who ask within
-//! that second. A request with nothing about it gets it before its key is even written.
+//! that second. A request with nothing about it gets it before its key is even written, or as soon as the fetch of another one that it
+//! has waited for is complete.
 //!
 //! They are copies of what is stored: the store has lent the memory for them, and they hold for as long as what they were made
-//! from is what it would answer.
+//! from is what it would answer. Of large content the head alone is copied: the content is sent from where it is stored.
 
 use super::policy::is_as_sent;
+use super::serve::body_of;
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::{Arc, Weak};
 use tidegate_cache::{CopyRoom, Entry, Store};
 use tidegate_core::decoration::Decoration;
 use tidegate_core::{Author, Body, Exchange, Head, Message, Response};
-use tidegate_http::cache::{self, CacheStatus};
+use tidegate_http::cache::{self, CacheStatus, Forward};
 use tidegate_http::{Field, Method, Status};
 
-/// Content of messages, bytes at most. What is larger is sent from the store.
+/// Content that is copied behind its head, bytes at most: one buffer is sent for less than two.
 const LARGEST: usize = 16 << 10;
 /// Messages of one route on one worker. Whoever asks for another one that has the same place makes it anew.
 const PLACES: usize = 128;
@@ -35,6 +37,14 @@ const CHOOSING: [&str; 12] = [
     "upgrade",
 ];
 
+/// What a client is told of how it was answered; what else `Cache-Status` has follows from what is stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Told {
+    /// Why it has waited for the fetch of another one; `None`: it was stored.
+    pub(super) collapsed: Option<Forward>,
+    pub(super) detail: Option<&'static str>,
+}
+
 /// A message for a second, and for those who are told so much.
 struct Made {
     scheme: &'static str,
@@ -42,18 +52,18 @@ struct Made {
     target: Box<str>,
     entry: Weak<Entry>,
     second: i64,
-    detail: Option<&'static str>,
+    told: Told,
     message: Rc<Message>,
     _room: CopyRoom,
 }
 
 impl Made {
-    fn is_for(&self, exchange: &Exchange<'_>, detail: Option<&'static str>) -> bool {
+    fn is_for(&self, exchange: &Exchange<'_>, told: Told) -> bool {
         self.second == exchange.now
             && *self.target == *exchange.target
             && *self.authority == *exchange.authority
             && self.scheme == exchange.scheme
-            && self.detail == detail
+            && self.told == told
     }
 }
 
@@ -70,52 +80,42 @@ impl Prepared {
         Prepared { made: RefCell::default(), decoration, server }
     }
 
-    /// The message for a request that nothing tells from others for the same URL, made within this second and fresh. `detail` is
-    /// what the client is told of that.
+    /// The message for a request that nothing tells from others for the same URL, made within this second and fresh.
     #[inline]
-    pub(super) fn plain_hit(
-        &self,
-        exchange: &Exchange<'_>,
-        detail: Option<&'static str>,
-    ) -> Option<(Response, Arc<Entry>)> {
+    pub(super) fn plain_hit(&self, exchange: &Exchange<'_>, told: Told) -> Option<(Response, Arc<Entry>)> {
         let made = self.made.borrow();
         let made = made.get(place(exchange.target))?.as_ref()?;
-        if !made.is_for(exchange, detail) || !is_unremarkable(exchange) {
+        if !made.is_for(exchange, told) || !is_unremarkable(exchange) {
             return None;
         }
         let entry = made.entry.upgrade()?;
         if !entry.is_current() || !entry.head().varying.fits(exchange.fields) {
             return None;
         }
-        Some((response(made.message.clone()), entry))
+        Some((response(&made.message, &entry)?, entry))
     }
 
     /// The message for a request that asks for the whole of an entry. `None`: it asks for more, or what is stored is not for a
-    /// message. `detail` is what the client is told beyond the rest of `status`.
+    /// message. `told` is what `status` says, beyond which it tells the detail.
     pub(super) fn hit(
         &self,
         exchange: &Exchange<'_>,
         (store, entry): (&Store, &Arc<Entry>),
         status: CacheStatus<'_>,
-        detail: Option<&'static str>,
+        told: Told,
     ) -> Option<Response> {
         if !is_plain(exchange) {
             return None;
         }
-        let found = self.find(exchange, entry, detail);
-        let message = found.or_else(|| self.make(exchange, (store, entry), status, detail))?;
-        Some(response(message))
+        let found = self.find(exchange, entry, told);
+        let message = found.or_else(|| self.make(exchange, (store, entry), status, told))?;
+        response(&message, entry)
     }
 
-    fn find(
-        &self,
-        exchange: &Exchange<'_>,
-        entry: &Arc<Entry>,
-        detail: Option<&'static str>,
-    ) -> Option<Rc<Message>> {
+    fn find(&self, exchange: &Exchange<'_>, entry: &Arc<Entry>, told: Told) -> Option<Rc<Message>> {
         let made = self.made.borrow();
         let made = made.get(place(exchange.target))?.as_ref()?;
-        let is_it = std::ptr::eq(made.entry.as_ptr(), Arc::as_ptr(entry)) && made.is_for(exchange, detail);
+        let is_it = std::ptr::eq(made.entry.as_ptr(), Arc::as_ptr(entry)) && made.is_for(exchange, told);
         is_it.then(|| made.message.clone())
     }
 
@@ -125,28 +125,28 @@ impl Prepared {
         exchange: &Exchange<'_>,
         (store, entry): (&Store, &Arc<Entry>),
         status: CacheStatus<'_>,
-        detail: Option<&'static str>,
+        told: Told,
     ) -> Option<Rc<Message>> {
         let (head, second) = (entry.head(), exchange.now);
-        let content = entry.content().bytes().filter(|bytes| bytes.len() <= LARGEST)?;
+        let content = entry.content().shared()?;
+        let copied = content.whole().filter(|bytes| bytes.len() <= LARGEST).unwrap_or_default();
         if head.status != Status::OK.0 {
             return None;
         }
         let mut lines = head.lines.clone();
         cache::set_age(&mut lines, head.freshness.age(second));
-        let status = detail.map_or(status, |detail| status.detail(detail));
+        let status = told.detail.map_or(status, |detail| status.detail(detail));
         status.append_to(&mut lines);
         self.decoration.apply_fixed(Status::OK, &mut lines);
-        let room = self.room(store, content.len() + Message::most_for_head(&lines), second)?;
-        let len = Some(content.len() as u64);
-        let message = Message::new(Status::OK, self.server.as_deref(), lines, len, content);
+        let room = self.room(store, copied.len() + Message::most_for_head(&lines), second)?;
+        let message = Message::new(Status::OK, self.server.as_deref(), lines, Some(content.len()), copied);
         let made = Made {
             scheme: exchange.scheme,
             authority: exchange.authority.into(),
             target: exchange.target.into(),
             entry: Arc::downgrade(entry),
             second,
-            detail,
+            told,
             message: message.clone(),
             _room: room,
         };
@@ -171,9 +171,15 @@ impl Prepared {
     }
 }
 
-fn response(message: Rc<Message>) -> Response {
-    let body = Body::Prebuilt(message.clone());
-    Response { status: Status::OK, head: Head::Prebuilt(message), body, author: Author::DatedApplication }
+/// `None`: there is no content any more, which is never so of what is current.
+fn response(message: &Rc<Message>, entry: &Entry) -> Option<Response> {
+    let is_copied = entry.content().len() == Some(message.body_len() as u64);
+    let body = match is_copied {
+        true => Body::Prebuilt(message.clone()),
+        false => body_of(entry.content().sent(0, u64::MAX)?),
+    };
+    let head = Head::Prebuilt(message.clone());
+    Some(Response { status: Status::OK, head, body, author: Author::DatedApplication })
 }
 
 /// By what URLs of one place differ most: how long they are, and how they end.

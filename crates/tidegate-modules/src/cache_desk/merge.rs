@@ -1,6 +1,6 @@
 //! The answers of several processes as one.
 
-use super::{CacheReply, DiskFigures, LISTED, StoreFigures, TierFigures, Verification};
+use super::{CacheReply, DiskFigures, Found, StoreFigures, TierFigures, Unsearched, Verification};
 
 /// Most broken files that are told of by name.
 const NAMED: usize = 1000;
@@ -13,13 +13,27 @@ pub fn merge(all: &mut CacheReply, more: CacheReply) {
             all.is_marked |= more.is_marked;
         }
         (CacheReply::Listed(all), CacheReply::Listed(more)) => {
-            all.extend(more);
-            all.truncate(LISTED as usize);
+            add_found(all, more);
         }
-        (CacheReply::Shown(all), CacheReply::Shown(more)) => all.extend(more),
+        (CacheReply::Shown(all), CacheReply::Shown(more)) => add_found(all, more),
         (CacheReply::Figures(all), CacheReply::Figures(more)) => add_stores(all, more),
         (CacheReply::Verified(all), CacheReply::Verified(more)) => add_verification(all, more),
         _ => {}
+    }
+}
+
+fn add_found<T>(all: &mut Found<T>, more: Found<T>) {
+    all.entries.extend(more.entries);
+    all.known.extend(more.known);
+    add_unsearched(&mut all.unsearched, more.unsearched);
+}
+
+/// Of the slots of a folder one is enough to be told of.
+fn add_unsearched(all: &mut Vec<Unsearched>, more: Vec<Unsearched>) {
+    for unsearched in more {
+        if !all.iter().any(|known| known.folder == unsearched.folder) {
+            all.push(unsearched);
+        }
     }
 }
 
@@ -35,6 +49,7 @@ pub fn add_stores(all: &mut Vec<StoreFigures>, more: Vec<StoreFigures>) {
 
 fn add(all: &mut StoreFigures, more: StoreFigures) {
     add_tier(&mut all.memory, &more.memory);
+    all.held += more.held;
     for disk in more.disks {
         match all.disks.iter_mut().find(|known| known.folder == disk.folder) {
             Some(known) => add_disk(known, disk),
@@ -88,10 +103,12 @@ fn add_disk(all: &mut DiskFigures, more: DiskFigures) {
     if all.is_out.is_none() {
         (all.is_out, all.out_since) = (more.is_out, more.out_since);
     }
+    all.is_stalled |= more.is_stalled;
     all.is_of_another = false;
 }
 
-fn add_verification(all: &mut Verification, more: Verification) {
+/// Adds how far another part of a verification is.
+pub(crate) fn add_verification(all: &mut Verification, more: Verification) {
     all.is_done &= more.is_done;
     all.files += more.files;
     all.files_in_all += more.files_in_all;
@@ -100,6 +117,7 @@ fn add_verification(all: &mut Verification, more: Verification) {
     all.broken.truncate(NAMED);
     all.unread.extend(more.unread);
     all.unread.truncate(NAMED);
+    add_unsearched(&mut all.unsearched, more.unsearched);
 }
 
 #[cfg(test)]
@@ -164,7 +182,7 @@ mod tests {
         assert_eq!(one.not_stored, [("private".to_owned(), 3)]);
         let mut purged = CacheReply::Purged(Purged { entries: 1, is_marked: false });
         merge(&mut purged, CacheReply::Purged(Purged { entries: 2, is_marked: true }));
-        merge(&mut purged, CacheReply::Listed(Vec::new()));
+        merge(&mut purged, CacheReply::Listed(Found::default()));
         assert_eq!(purged, CacheReply::Purged(Purged { entries: 3, is_marked: true }));
     }
 }

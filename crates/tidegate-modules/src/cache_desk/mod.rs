@@ -6,8 +6,10 @@
 mod merge;
 
 use serde::{Deserialize, Serialize};
+use std::cmp::Ordering;
 use std::path::PathBuf;
 
+pub(crate) use merge::add_verification;
 pub use merge::{add_stores, merge};
 
 /// Most entries that are told of at once.
@@ -19,10 +21,10 @@ const LISTED_BYTES: usize = 4 << 20;
 pub trait CacheDesk: Send + Sync {
     /// Has responses be used no longer, or not without asking first.
     fn purge(&self, wanted: &PurgeWanted) -> Purged;
-    /// What is stored, those that were used last first; not more than [`ListWanted::most`].
-    fn list(&self, wanted: &ListWanted) -> Vec<Listed>;
+    /// What is stored, in the order of [`ListWanted::sort`]; not more than [`ListWanted::most`].
+    fn list(&self, wanted: &ListWanted) -> Found<Listed>;
     /// All that is stored under a URL, each variant.
-    fn show(&self, wanted: &ShowWanted) -> Vec<Shown>;
+    fn show(&self, wanted: &ShowWanted) -> Found<Shown>;
     /// How the stores do, in the order of the settings.
     fn figures(&self, store: Option<&str>) -> Vec<StoreFigures>;
     /// Begins to read all pieces of all files and compare their checksums, where that is not under way, and says how far it is.
@@ -65,11 +67,46 @@ impl CacheOrder {
         }
     }
 
+    /// Whether it can be meant.
+    ///
+    /// # Errors
+    /// What is wrong with it, as a sentence.
+    pub fn check(&self) -> Result<(), String> {
+        let url = match self {
+            CacheOrder::Purge(PurgeWanted { what: PurgeWhat::Url(url) | PurgeWhat::Prefix(url), .. }) => url,
+            CacheOrder::Show(ShowWanted { url, .. }) => url,
+            CacheOrder::List(ListWanted { prefix: Some(url), .. }) => url,
+            _ => return Ok(()),
+        };
+        let rest = ["http://", "https://"].iter().find_map(|scheme| {
+            let (head, rest) = url.split_at_checked(scheme.len())?;
+            head.eq_ignore_ascii_case(scheme).then_some(rest)
+        });
+        match rest.is_some_and(|rest| !rest.is_empty() && !rest.starts_with(['/', '?'])) {
+            true => Ok(()),
+            false => {
+                Err(format!("{url:?} is no URL: write it with scheme and host, `https://example.com/news`"))
+            }
+        }
+    }
+
+    /// Puts the answers of several processes into the order that was asked for.
+    pub fn arrange(&self, reply: &mut CacheReply) {
+        if let (CacheOrder::List(wanted), CacheReply::Listed(found)) = (self, reply) {
+            found.entries.sort_by(wanted.sort.order());
+            found.entries.truncate(wanted.most.min(LISTED) as usize);
+        }
+    }
+
     /// Carries it out.
     pub fn carry_out(&self, desk: &dyn CacheDesk) -> CacheReply {
         match self {
             CacheOrder::Purge(wanted) => CacheReply::Purged(desk.purge(wanted)),
-            CacheOrder::List(wanted) => CacheReply::Listed(bounded(desk.list(wanted), wanted.most)),
+            CacheOrder::List(wanted) => {
+                let mut found = desk.list(wanted);
+                found.entries = bounded(found.entries, wanted.most);
+                CacheReply::Listed(found)
+            }
             CacheOrder::Show(wanted) => CacheReply::Shown(desk.show(wanted)),
             CacheOrder::Figures { store } => CacheReply::Figures(desk.figures(store.as_deref())),
             CacheOrder::Verify { store } => CacheReply::Verified(desk.verify(store.as_deref())),
@@ -80,8 +117,8 @@ impl CacheOrder {
     pub fn nothing(&self) -> CacheReply {
         match self {
             CacheOrder::Purge(_) => CacheReply::Purged(Purged::default()),
-            CacheOrder::List(_) => CacheReply::Listed(Vec::new()),
-            CacheOrder::Show(_) => CacheReply::Shown(Vec::new()),
+            CacheOrder::List(_) => CacheReply::Listed(Found::default()),
+            CacheOrder::Show(_) => CacheReply::Shown(Found::default()),
             CacheOrder::Figures { .. } => CacheReply::Figures(Vec::new()),
             CacheOrder::Verify { .. } => {
                 CacheReply::Verified(Verification { is_done: true, ..Verification::default() })
@@ -108,17 +145,58 @@ pub enum CacheReply {
     /// Of [`CacheOrder::Purge`].
     Purged(Purged),
     /// Of [`CacheOrder::List`].
-    Listed(Vec<Listed>),
+    Listed(Found<Listed>),
     /// Of [`CacheOrder::Show`].
-    Shown(Vec<Shown>),
+    Shown(Found<Shown>),
     /// Of [`CacheOrder::Figures`].
     Figures(Vec<StoreFigures>),
     /// Of [`CacheOrder::Verify`].
     Verified(Verification),
 }
 
-/// What is to go.
+/// What was found, and where it was not looked for.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Found<T> {
+    /// What was found.
+    pub entries: Vec<T>,
+    /// Folders that may hold more.
+    pub unsearched: Vec<Unsearched>,
+    /// What is known of responses that are not stored; of one URL alone.
+    #[serde(default)]
+    pub known: Vec<KnownNotStored>,
+}
+
+/// Responses of a URL are known not to be stored.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KnownNotStored {
+    /// In this store.
+    pub store: String,
+    /// Why one was not, as `Cache-Status` has it.
+    pub reason: String,
+    /// The same in words.
+    pub text: String,
+    /// So long it is remembered yet, seconds.
+    pub seconds: u64,
+}
+
+impl<T> Default for Found<T> {
+    fn default() -> Found<T> {
+        Found { entries: Vec::new(), unsearched: Vec::new(), known: Vec::new() }
+    }
+}
+
+/// A folder of which not all was read.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Unsearched {
+    /// Which.
+    pub folder: PathBuf,
+    /// Why not.
+    pub why: String,
+}
+
+/// What is to go. A member that is not known might have narrowed it, so there is none.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct PurgeWanted {
     /// Which responses.
     pub what: PurgeWhat,
@@ -150,19 +228,19 @@ impl PurgeWanted {
 
 /// Which responses.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub enum PurgeWhat {
-    /// Those of one URL, whatever its variants; the query as the route has it in its keys.
+    /// Those that one URL is answered with, whatever its variants; the query as it is sent.
     Url(String),
-    /// Those whose URL begins so, the text of scheme, host and path with its query; `http` and `https` are two prefixes.
+    /// Those whose URL begins so, the text of host and path with its query; of `http` and `https` alike.
     Prefix(String),
-    /// Those of a host, in small letters, with its port where the URLs have one.
+    /// Those of a host, in small letters: with a port of that one, without of all ports.
     Host(String),
     /// Those with a tag.
     Tag {
         /// The tag.
         name: String,
-        /// Of one host; `None`: of all of them.
+        /// Of one host, as in [`PurgeWhat::Host`]; `None`: of all of them.
         #[serde(default)]
         host: Option<String>,
     },
@@ -170,7 +248,7 @@ pub enum PurgeWhat {
     Group {
         /// The group.
         name: String,
-        /// Of one host: groups are of an origin; `None`: of all of them.
+        /// Of one host, as in [`PurgeWhat::Host`]; `None`: of all of them.
         #[serde(default)]
         host: Option<String>,
     },
@@ -181,9 +259,10 @@ pub enum PurgeWhat {
 /// What has gone.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Purged {
-    /// Responses that were found and are gone, or stale where that was asked for.
+    /// Responses in memory that are gone, or stale where that was asked for.
     pub entries: u64,
-    /// What was not looked for is marked: it is used no more from now on, and its room is taken back by and by.
+    /// There may be more, on disks alone, which were not looked for: they are used no more from now on, or only as stale ones, and their
+    /// room is taken back later.
     pub is_marked: bool,
 }
 
@@ -193,7 +272,7 @@ pub struct ListWanted {
     /// Only those whose URL begins so.
     #[serde(default)]
     pub prefix: Option<String>,
-    /// Only those of this host.
+    /// Only those of this host, as in [`PurgeWhat::Host`].
     #[serde(default)]
     pub host: Option<String>,
     /// Only those with this tag.
@@ -202,8 +281,41 @@ pub struct ListWanted {
     /// Of one store; `None`: of all.
     #[serde(default)]
     pub store: Option<String>,
-    /// At most so many, up to [`LISTED`].
+    /// At most so many, up to [`LISTED`]: the first in that order.
     pub most: u32,
+    /// In which order.
+    #[serde(default)]
+    pub sort: ListSort,
+}
+
+/// In which order responses are listed; what is equal by it goes by its URL, then by its store.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ListSort {
+    /// By URL.
+    #[default]
+    Url,
+    /// The youngest first.
+    Age,
+    /// The largest first.
+    Size,
+    /// What was used most of late first.
+    Uses,
+}
+
+impl ListSort {
+    /// How two are compared.
+    pub fn order(self) -> fn(&Listed, &Listed) -> Ordering {
+        fn by_url(one: &Listed, other: &Listed) -> Ordering {
+            (&one.url, &one.store, one.age).cmp(&(&other.url, &other.store, other.age))
+        }
+        match self {
+            ListSort::Url => by_url,
+            ListSort::Age => |one, other| one.age.cmp(&other.age).then_with(|| by_url(one, other)),
+            ListSort::Size => |one, other| other.size.cmp(&one.size).then_with(|| by_url(one, other)),
+            ListSort::Uses => |one, other| other.uses.cmp(&one.uses).then_with(|| by_url(one, other)),
+        }
+    }
 }
 
 /// A stored response.
@@ -271,8 +383,14 @@ pub struct Shown {
     pub fields: Vec<(String, String)>,
     /// What its lifetime comes from, such as `max-age`.
     pub lifetime_from: String,
-    /// Its tags, as far as they are known by name.
+    /// Its tags, as far as their names are kept.
     pub tags: Vec<String>,
+    /// How many tags it has beside these: purges know them, but what they are called is not kept.
+    #[serde(default)]
+    pub unnamed_tags: usize,
+    /// Its groups (RFC 9875).
+    #[serde(default)]
+    pub groups: Vec<String>,
     /// The file that holds it.
     #[serde(default)]
     pub file: Option<PathBuf>,
@@ -280,13 +398,17 @@ pub struct Shown {
     pub is_complete: bool,
 }
 
-/// How a store does. Counters are since the process began.
+/// How a store does. Counters of a process are since it began, those that the server tells since the server did: they outlive reloads,
+/// upgrades and crashes.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StoreFigures {
     /// Its name.
     pub store: String,
     /// Its memory.
     pub memory: TierFigures,
+    /// Bytes of the memory that clients are reading now: they do not come back before they have.
+    #[serde(default)]
+    pub held: u64,
     /// Its folders.
     pub disks: Vec<DiskFigures>,
     /// What came of the requests.
@@ -302,7 +424,7 @@ pub struct StoreFigures {
     pub not_stored: Vec<(String, u64)>,
     /// Fetches under way.
     pub fetches: u64,
-    /// Responses that a purge or an unsafe request has taken.
+    /// Responses that a purge or an unsafe request has taken or, softly, made stale.
     pub purged: u64,
 }
 
@@ -311,9 +433,11 @@ impl StoreFigures {
     pub fn retire(&mut self) {
         let of = |tier: &mut TierFigures| (tier.entries, tier.bytes, tier.limit) = (0, 0, 0);
         of(&mut self.memory);
+        self.held = 0;
         for disk in &mut self.disks {
             of(&mut disk.tier);
             (disk.is_of_another, disk.is_out, disk.out_since) = (true, None, None);
+            disk.is_stalled = false;
         }
         self.fetches = 0;
     }
@@ -351,6 +475,9 @@ pub struct DiskFigures {
     /// Since when, Unix seconds.
     #[serde(default)]
     pub out_since: Option<i64>,
+    /// It is out because its disk does not answer; nothing of it is used until it does.
+    #[serde(default)]
+    pub is_stalled: bool,
     /// Pieces that were not what was written, since the process began.
     pub broken_pieces: u64,
     /// Another process of this server has the folder.
@@ -406,4 +533,7 @@ pub struct Verification {
     pub broken: Vec<PathBuf>,
     /// What could not be read, and why.
     pub unread: Vec<(PathBuf, String)>,
+    /// Folders of which not all was read.
+    #[serde(default)]
+    pub unsearched: Vec<Unsearched>,
 }

@@ -7,7 +7,7 @@
 
 use super::encoder::{Encoder, encode_small};
 use super::file_source::FileSource;
-use super::stream::{BytesSource, EncodedStream, MessageSource};
+use super::stream::{BytesSource, EncodedStream, MessageSource, SharedSource};
 use super::{content_coding, is_worth_encoding, offered, token};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -133,6 +133,7 @@ impl ResponseFilter for Compression {
         let (source, flushes): (Box<dyn BodyStream>, bool) = match body {
             Body::Bytes(bytes) => (Box::new(BytesSource { bytes, taken: 0 }), false),
             Body::Prebuilt(message) => (Box::new(MessageSource { message, taken: 0 }), false),
+            Body::Shared(piece) => (Box::new(SharedSource(piece)), false),
             Body::File(piece) => (Box::new(FileSource::new(piece)), false),
             Body::Stream { stream, has_trailers, .. } => {
                 may_end_with_trailers = has_trailers;
@@ -148,12 +149,19 @@ impl ResponseFilter for Compression {
 impl Made {
     /// Nothing where no encoder can be had, where memory is short, or where it would not be shorter.
     fn of(body: &Body, coding: Coding, level: u8) -> Made {
-        match body {
-            Body::Bytes(bytes) if bytes.len() <= SMALL => match encode_small(coding, level, bytes) {
+        let small = match body {
+            Body::Bytes(bytes) => Some(bytes.as_slice()),
+            Body::Shared(piece) => piece.whole(),
+            _ => None,
+        };
+        if let Some(bytes) = small.filter(|bytes| bytes.len() <= SMALL) {
+            return match encode_small(coding, level, bytes) {
                 Ok(encoded) if encoded.len() < bytes.len() => Made::Bytes(encoded),
                 _ => Made::Nothing,
-            },
-            Body::Bytes(_) | Body::Prebuilt(_) | Body::File(_) | Body::Stream { .. } => {
+            };
+        }
+        match body {
+            Body::Bytes(_) | Body::Prebuilt(_) | Body::Shared(_) | Body::File(_) | Body::Stream { .. } => {
                 let weight = Encoder::weight(coding, level);
                 if !memory::take(weight) {
                     return Made::Nothing;

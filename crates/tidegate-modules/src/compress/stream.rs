@@ -14,6 +14,7 @@ use tidegate_core::body_stream::Splice;
 use tidegate_core::{BodyStream, Chunk, Message};
 use tidegate_http::FieldLines;
 use tidegate_io::clock::monotonic_ns;
+use tidegate_io::shared_bytes::SharedPiece;
 use tidegate_stats::Worker as Stats;
 
 /// Plain bytes held at most.
@@ -250,6 +251,28 @@ impl BodyStream for MessageSource {
 
     fn poll_chunk(&mut self, _: &mut Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<Chunk>> {
         Poll::Ready(Ok(take(self.message.encoded().body(), &mut self.taken, buffer)))
+    }
+
+    fn poll_ahead(&mut self, _: &mut Context<'_>) {}
+
+    fn splice(&mut self) -> Option<&mut dyn Splice> {
+        None
+    }
+}
+
+/// Memory that others send from as well, as a source.
+pub(crate) struct SharedSource(pub SharedPiece);
+
+impl BodyStream for SharedSource {
+    fn held(&self) -> usize {
+        size_of::<SharedSource>() // the memory belongs to all
+    }
+
+    fn poll_chunk(&mut self, _: &mut Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<Chunk>> {
+        let mut count = 0;
+        let chunk = take(self.0.run(), &mut count, buffer);
+        self.0.advance(count as u64);
+        Poll::Ready(Ok(chunk))
     }
 
     fn poll_ahead(&mut self, _: &mut Context<'_>) {}

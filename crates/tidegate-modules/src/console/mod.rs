@@ -4,7 +4,7 @@
 //! | path below the route | answer |
 //! | --- | --- |
 //! | nothing | the page |
-//! | `api/status` | the report on the server, as `tidegate status --json`; `?sites=none` leaves out what sites have counted |
+//! | `api/status` | the report on the server, as `tidegate status --json`; `?sites=none` leaves out what sites have counted, `?recent` takes one that another was told less than a second ago |
 //! | `api/requests`, `api/slow` | the requests under way; those that were slow |
 //! | `api/findings` | what limits the server, and whom its limits have turned away |
 //! | `api/history?range=10m`, `6h`, `14d`, `days` | what the server remembers, where it does |
@@ -52,7 +52,7 @@ pub struct Console {
 /// What the console is asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Data {
-    Status { with_sites: bool },
+    Status { with_sites: bool, is_recent: bool },
     Findings,
     Requests,
     Slow,
@@ -62,10 +62,14 @@ enum Data {
 impl Data {
     /// Of a path below `api/`; `None` where there is no such data.
     fn of(name: &[u8], query: Option<&str>) -> Option<Data> {
-        let mut pairs = query.unwrap_or_default().split('&').filter_map(|pair| pair.split_once('='));
-        let mut value = |wanted| pairs.find(|(name, _)| *name == wanted).map(|(_, value)| value);
+        let pairs = query.unwrap_or_default().split('&');
+        let pairs = pairs.map(|pair| pair.split_once('=').unwrap_or((pair, "")));
+        let value = |wanted| pairs.clone().find(|(name, _)| *name == wanted).map(|(_, value)| value);
         Some(match name {
-            b"status" => Data::Status { with_sites: value("sites") != Some("none") },
+            b"status" => Data::Status {
+                with_sites: value("sites") != Some("none"),
+                is_recent: value("recent").is_some(),
+            },
             b"findings" => Data::Findings,
             b"requests" => Data::Requests,
             b"slow" => Data::Slow,
@@ -125,9 +129,11 @@ impl Console {
                     // A server that remembers nothing answers with a sentence.
                     answer.filter(|text| text.starts_with('{')).map_or_else(untold, told)
                 }
-                Data::Status { with_sites } => {
+                Data::Status { with_sites, is_recent } => {
                     let report = if with_sites { Report::Server(Format::Json, None) } else { Report::Totals };
-                    source.report(report).await.map_or_else(silent, told)
+                    let told_to =
+                        if is_recent { source.recent_report(report) } else { source.report(report) };
+                    told_to.await.map_or_else(silent, told)
                 }
                 Data::Findings => {
                     let report = Report::Findings(Format::Json);

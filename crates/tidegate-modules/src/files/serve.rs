@@ -96,6 +96,7 @@ fn partial(representation: &Representation, ranges: &Ranges, seed: u64) -> Respo
         lines.push("Content-Range", value);
         let body = match piece(representation, range.start, range.end) {
             Part::Bytes(bytes) => Body::Bytes(bytes),
+            Part::Shared(piece) => Body::Shared(piece),
             Part::File(piece) => Body::File(piece),
         };
         return finished(Status::PARTIAL_CONTENT, lines, body);

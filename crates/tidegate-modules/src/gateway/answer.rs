@@ -433,6 +433,21 @@ fn from_http(head: &ResponseHead<'_, '_>) -> AnswerHead {
 }
 
 /// Whether `Connection` names a field as one that ends here (RFC 9110 section 7.6.1).
+/// Whether a field says who may have a response, or for how long.
+fn is_for_caches(field: &Field<'_>) -> bool {
+    const FOR_CACHES: [&str; 8] = [
+        "cache-control",
+        "cdn-cache-control",
+        "tidegate-cache-control",
+        "age",
+        "expires",
+        "pragma",
+        "set-cookie",
+        "vary",
+    ];
+    FOR_CACHES.iter().any(|name| field.is(name))
+}
+
 fn named_by_connection<'f>(fields: impl Iterator<Item = &'f Field<'f>>, name: &str) -> bool {
     fields.filter(|field| field.is("connection")).any(|field| {
         field::list_elements(field.value).any(|option| option.eq_ignore_ascii_case(name.as_bytes()))
@@ -463,12 +478,14 @@ impl AnswerHead {
         }
     }
 
-    /// The fields, but those that `Connection` names.
+    /// The fields, but those that `Connection` names: none of those that are for every cache on the way, which it is not to name
+    /// (RFC 9110 section 7.6.1).
     fn take_all<'f>(&mut self, fields: impl Iterator<Item = &'f Field<'f>> + Clone) {
         let is_connection = |field: &&Field<'_>| field.is("connection");
         let has_connection = fields.clone().any(|field| is_connection(&field));
         for field in fields.clone() {
-            if !has_connection || !named_by_connection(fields.clone(), field.name) {
+            let is_named = || named_by_connection(fields.clone(), field.name);
+            if !has_connection || is_for_caches(field) || !is_named() {
                 self.take(field.name, field.value);
             }
         }

@@ -479,7 +479,7 @@ impl Exchange {
     fn new(call: &mut Call, connection: Connection, pool: Rc<Pool>, pick: Option<Selection>) -> Exchange {
         let began = monotonic_ns();
         if let Some(pick) = &pick {
-            pick.connected();
+            pick.connected(began);
             pick.rename_span(call.upload.unsent());
         }
         Exchange {
@@ -518,11 +518,12 @@ impl Exchange {
         connection: Connection,
         reader: HeadOf,
     ) -> Result<Answered, Box<Failure>> {
-        let elapsed = Elapsed::nanos(monotonic_ns().saturating_sub(self.began));
+        let now = monotonic_ns();
+        let elapsed = Elapsed::nanos(now.saturating_sub(self.began));
         call.stats().gateway_delay.record_elapsed(elapsed);
         call.routing.took(call.stats(), Phase::Application, elapsed);
         if let Some(pick) = &self.pick {
-            pick.head_has_come(head.status);
+            pick.head_has_come(head.status, now);
         }
         let line = Checkout { connection, pool: self.pool.clone(), pick: self.pick.take() };
         if matches!(reader, HeadOf::Scgi { .. }) && call.upload.is_complete() {

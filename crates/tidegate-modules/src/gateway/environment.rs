@@ -4,6 +4,7 @@
 use super::fields;
 use super::link::Link;
 use super::script::Script;
+use crate::login::OwnCookies;
 use std::net::SocketAddr;
 use tidegate_core::Exchange;
 use tidegate_core::hosts::{self, host_of};
@@ -77,14 +78,7 @@ pub fn write(
         ..Environment::default() // what is fixed
     };
     let is_known = exchange.client().is_some();
-    let mut sink = |name: &[u8], value: &[u8]| match name {
-        b"HTTP_COOKIE" => {
-            if let Some(value) = link.own_cookies.without(value) {
-                sink.variable(name, &value);
-            }
-        }
-        _ => sink.variable(name, value),
-    };
+    let mut sink = WithoutOwnCookies { own: &link.own_cookies, sink };
     let has_id = exchange.request_id().is_some();
     environment.write_request(&mut sink, |field| {
         let name = field.name;
@@ -93,6 +87,25 @@ pub fn write(
             && !(has_id && field.is(REQUEST_ID))
             && !(trace.is_some() && trace_context::is_field(name))
     });
+}
+
+/// Takes variables for somebody who may see those cookies alone that are not this server's own.
+struct WithoutOwnCookies<'s, S> {
+    own: &'s OwnCookies,
+    sink: &'s mut S,
+}
+
+impl<S: Sink> Sink for WithoutOwnCookies<'_, S> {
+    /// Inlined, since most names are known beforehand.
+    #[inline(always)]
+    fn variable(&mut self, name: &[u8], value: &[u8]) {
+        if name != b"HTTP_COOKIE" {
+            return self.sink.variable(name, value);
+        }
+        if let Some(value) = self.own.without(value) {
+            self.sink.variable(name, &value);
+        }
+    }
 }
 
 /// The port that the client has connected to: where a trusted proxy says that it speaks another scheme than the proxy

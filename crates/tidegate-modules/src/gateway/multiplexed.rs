@@ -101,20 +101,21 @@ impl Attempt for Multiplexed {
             Ok(stream) => stream,
             Err(error) => return Err(Failure::unreachable(error, pick.take())),
         };
+        let began = monotonic_ns();
         if let Some(pick) = &*pick {
-            pick.connected();
+            pick.connected(began);
         }
         let mut weight = Weight::default();
         weight.set(stream.held());
-        let began = monotonic_ns();
         match self.head(&stream).await {
             Ok((head, owed)) => {
-                let elapsed = Elapsed::nanos(monotonic_ns().saturating_sub(began).saturating_sub(owed));
+                let now = monotonic_ns();
+                let elapsed = Elapsed::nanos(now.saturating_sub(began).saturating_sub(owed));
                 self.stats().gateway_delay.record_elapsed(elapsed);
                 self.routing.took(self.stats(), Phase::Application, elapsed);
                 let mut pick = pick.take();
                 if let Some(pick) = &pick {
-                    pick.head_has_come(Status(head.status));
+                    pick.head_has_come(Status(head.status), now);
                 }
                 let answered = |pick: &mut Selection| pick.answered(&self.link.upstream, &self.routing);
                 let cookie = pick.as_mut().and_then(answered);

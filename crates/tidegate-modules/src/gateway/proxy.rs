@@ -258,6 +258,7 @@ impl Proxy {
         exchange: &Exchange<'_>,
         framing: RequestFraming,
         upgrade: Option<&[u8]>,
+        wants_trailers: bool,
     ) -> Option<Vec<u8>> {
         let mut out = Vec::with_capacity(USUAL_HEAD);
         let target = self.target(exchange);
@@ -270,7 +271,7 @@ impl Proxy {
             if exchange.protocol.is_some() && !exchange.fields.contains("sec-websocket-key") {
                 append_field(&mut out, "Sec-WebSocket-Key", websocket_key().as_bytes()).ok()?;
             }
-        } else if wants_trailers(exchange) {
+        } else if wants_trailers {
             out.extend_from_slice(b"TE: trailers\r\nConnection: TE\r\n");
         }
         let connection = match upgrade {
@@ -364,7 +365,8 @@ impl Handler for Proxy {
             None => RequestFraming::None,
         };
         let upgrade = wanted_upgrade(exchange).filter(|_| body.is_none());
-        let Some(head) = self.encode(exchange, framing, upgrade) else {
+        let wants_trailers = wants_trailers(exchange);
+        let Some(head) = self.encode(exchange, framing, upgrade, wants_trailers) else {
             return Reply::Ready(answer::error(Status::BAD_REQUEST));
         };
         let upload = match body {
@@ -382,7 +384,7 @@ impl Handler for Proxy {
             dialect: Dialect::Http { may_switch: upgrade.is_some() },
             may_repeat,
             head_only: exchange.method == Method::Head,
-            wants_trailers: wants_trailers(exchange),
+            wants_trailers,
             interim: exchange.interim(),
             range: self.link.sendfile.range_of(exchange),
             back: self.redirects.as_ref().map(|redirects| redirects.back(exchange)),

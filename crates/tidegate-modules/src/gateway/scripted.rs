@@ -298,8 +298,7 @@ impl Inner {
                 fastcgi::begin_request(&mut out, REQUEST, Role::Responder, self.link.keeps());
                 let mut params = Params::begin(&mut out, REQUEST);
                 params.push_pairs(&self.fixed);
-                let mut sink = |name: &[u8], value: &[u8]| params.push(name, value);
-                environment::write(exchange, &self.link, script, &self.params, content_length, &mut sink);
+                environment::write(exchange, &self.link, script, &self.params, content_length, &mut params);
                 params.finish();
                 if is_whole {
                     fastcgi::end_stdin(&mut out, REQUEST);
@@ -308,10 +307,7 @@ impl Inner {
             Protocol::Scgi | Protocol::Cgi => {
                 let mut variables = Variables::begin(&mut out, content_length.unwrap_or(0));
                 variables.push_variables(&self.fixed);
-                let mut sink = |name: &[u8], value: &[u8]| {
-                    variables.push(name, value);
-                };
-                environment::write(exchange, &self.link, script, &self.params, None, &mut sink);
+                environment::write(exchange, &self.link, script, &self.params, None, &mut variables);
                 variables.finish();
             }
         }

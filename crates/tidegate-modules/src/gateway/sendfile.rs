@@ -56,8 +56,10 @@ impl Sendfile {
     /// The range that a request asks for of a file that may come. One with `If-Range` gets it whole: whether
     /// the condition holds, only the application knows.
     pub(super) fn range_of(&self, exchange: &Exchange<'_>) -> Option<Vec<u8>> {
-        let is_asked = self.is_allowed() && !exchange.fields.contains("if-range");
-        exchange.fields.single("range").filter(|_| is_asked).map(<[u8]>::to_vec)
+        if !self.is_allowed() || exchange.fields.contains("if-range") {
+            return None;
+        }
+        exchange.fields.single("range").map(<[u8]>::to_vec)
     }
 
     /// The file that an answer names: its folder and its path below that. `None` where it names none, or

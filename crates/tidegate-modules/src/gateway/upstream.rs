@@ -183,10 +183,10 @@ impl Selection {
         chosen
     }
 
-    /// There is a connection to it.
-    pub(super) fn connected(&self) {
+    /// There is a connection to it; `now` is monotonic, nanoseconds.
+    pub(super) fn connected(&self, now: u64) {
         if let Some(trace) = &self.trace {
-            trace.connected();
+            trace.connected(now);
         }
     }
 
@@ -208,10 +208,10 @@ impl Selection {
         }
     }
 
-    /// The head of its answer has come.
-    pub(super) fn head_has_come(&self, status: Status) {
+    /// The head of its answer has come; `now` as in [`Selection::connected`].
+    pub(super) fn head_has_come(&self, status: Status, now: u64) {
         if let Some(trace) = &self.trace {
-            trace.answered(status.0);
+            trace.answered(status.0, now);
         }
     }
 

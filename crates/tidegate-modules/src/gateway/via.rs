@@ -10,6 +10,7 @@ use std::sync::OnceLock;
 use tidegate_config::settings::{Origin, Site};
 use tidegate_core::Exchange;
 use tidegate_http::cache::cdn_loop;
+use tidegate_http::field::list_elements;
 
 /// What tells this server from all others. Of the process, whatever its settings.
 static SERVER: OnceLock<u64> = OnceLock::new();
@@ -67,9 +68,16 @@ impl Via {
             let mut words = hop.split(|byte| matches!(byte, b' ' | b'\t')).filter(|word| !word.is_empty());
             words.nth(1) == Some(self.name.as_bytes())
         };
-        let fields = exchange.fields;
-        fields.contains("via") && fields.elements("via").any(is_own_hop)
-            || fields.contains("cdn-loop") && cdn_loop::passes(fields, &self.name) > 0
+        let mut has_cdn_loop = false;
+        let has_own_via = exchange.fields.iter().any(|field| match field.name.len() {
+            3 => field.is("via") && list_elements(field.value).any(is_own_hop),
+            8 => {
+                has_cdn_loop |= field.is("cdn-loop");
+                false
+            }
+            _ => false,
+        });
+        has_own_via || has_cdn_loop && cdn_loop::passes(exchange.fields, &self.name) > 0
     }
 }
 

@@ -7,7 +7,7 @@ use super::report::{Row, Section};
 use crate::login::login_lane;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use tidegate_io::blocking::{self, PoolFigures};
+use tidegate_io::blocking::{self, PoolFigures, QueueKey};
 use tidegate_stats::Level;
 
 /// A lane.
@@ -28,7 +28,7 @@ pub fn lanes() -> Vec<LaneReport> {
     let name = lane.name().trim_start_matches("tidegate-").to_owned();
     let disks = blocking::devices().into_iter().map(|(device, running, waiting)| {
         let name = match device {
-            0 => "no disk".to_owned(),
+            device if !QueueKey::is_device(device) => "no disk".to_owned(),
             device => format!("disk {}:{}", rustix::fs::major(device), rustix::fs::minor(device)),
         };
         let threads =

@@ -78,7 +78,7 @@ use tidegate_http::{Method, Status};
 use tidegate_io::LocalFuture;
 use tidegate_io::usage::Usage;
 use tidegate_stats::series::SeriesFigures;
-use tidegate_stats::{Exposition, Snapshot};
+use tidegate_stats::{Family, Snapshot};
 use tidegate_tls::inspect::ends_soon_within;
 
 /// Nothing may be loaded, run or framed; forms lead back here.
@@ -89,6 +89,11 @@ const CONTENT_POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; for
 pub trait StatusSource {
     /// A report, as it is sent, of all processes together; `None` where nobody can tell.
     fn report(&self, report: Report) -> LocalFuture<Option<Vec<u8>>>;
+
+    /// The same, or one that another was told less than a second ago.
+    fn recent_report(&self, report: Report) -> LocalFuture<Option<Vec<u8>>> {
+        self.report(report)
+    }
 
     /// Asks every worker (`Registry::ask`) and waits for the answers, in any order; a worker that has ended
     /// may be left out. The questions of this page: `requests`, `slow` and `busiest` (answered with a JSON object), `cache report` (answered with a JSON object), `cache
@@ -112,6 +117,9 @@ pub struct ServerInfo {
     pub started: i64,
     /// Wall clock now, seconds since 1970.
     pub now: i64,
+    /// And milliseconds.
+    #[serde(default)]
+    pub now_millis: u32,
     /// Worker threads.
     pub workers: usize,
     /// Revision of the settings in force, from 1.
@@ -280,9 +288,19 @@ pub fn report(server: ServerInfo, counted: Snapshot, format: Format) -> String {
     report::Server { info: server, counted }.write(format, None)
 }
 
-/// All metrics, for whoever tells them to others.
-pub fn exposition(server: ServerInfo, counted: Snapshot) -> Exposition {
-    report::Server { info: server, counted }.exposition()
+/// All metrics, for a collector: as for Prometheus, but how long requests took has the name and the attributes of the semantic
+/// conventions of OpenTelemetry, and says by itself how many there were of each kind.
+pub fn families(server: ServerInfo, counted: Snapshot) -> Vec<Family> {
+    let duration = server.series.request_duration();
+    let mut families = report::Server { info: server, counted }.exposition().families();
+    families.retain(|family| !told_as_duration(&family.name));
+    families.push(duration);
+    families
+}
+
+/// What is in [`request_duration`](tidegate_stats::series::SeriesFigures::request_duration) already.
+fn told_as_duration(name: &str) -> bool {
+    ["tidegate_request_duration_seconds", "tidegate_requests_by_method_total"].contains(&name)
 }
 
 /// The report on the file cache out of what the workers say to `cache report` and, with the entries,

@@ -116,6 +116,7 @@ impl Server {
             "pid": info.pid,
             "started": date(info.started),
             "now": date(info.now),
+            "at": info.now as f64 + f64::from(info.now_millis) / 1e3,
             "uptime": self.uptime(),
             "workers": info.workers,
             "revision": info.revision,

@@ -36,19 +36,22 @@ fn summary(store: &StoreFigures) -> String {
 fn fill(tier: &TierFigures) -> String {
     let TierFigures { entries, evicted, .. } = tier;
     let [bytes, limit] = [tier.bytes, tier.limit].map(quantity);
-    format!("{entries} responses in {bytes} of {limit}, {evicted} had to go")
+    let responses = if *entries == 1 { "response" } else { "responses" };
+    format!("{entries} {responses} in {bytes} of {limit}, {evicted} had to go")
 }
 
 fn state(disk: &DiskFigures) -> String {
     let out = match &disk.is_out {
         Some(why) => {
             let since = disk.out_since.map(|at| format!(" since {}", date(at))).unwrap_or_default();
-            format!("OUT OF USE{since}: {why}; ")
+            let state = if disk.is_stalled { "STALLED" } else { "OUT OF USE" };
+            format!("{state}{since}: {why}; ")
         }
         None => String::new(),
     };
     let broken = match disk.broken_pieces {
         0 => String::new(),
+        1 => ", 1 piece was broken".to_owned(),
         pieces => format!(", {pieces} pieces were broken"),
     };
     format!("{out}{}{broken}", fill(&disk.tier))
@@ -76,10 +79,13 @@ fn store_to_json(store: &StoreFigures) -> Value {
         told["folder"] = json!(disk.folder.display().to_string());
         told["broken_pieces"] = json!(disk.broken_pieces);
         let out = disk.is_out.as_ref();
+        told["stalled"] = json!(disk.is_stalled);
         told["out"] = json!(out.map(|why| json!({ "why": why, "since": disk.out_since.map(date) })));
         told
     };
     let not_stored = store.not_stored.iter().map(|(why, count)| (why.clone(), json!(count)));
+    let mut memory = tier_to_json(&store.memory);
+    memory["held"] = json!(store.held);
     json!({
         "name": store.store,
         "hit_ratio": store.requests.hit_ratio(),
@@ -92,7 +98,7 @@ fn store_to_json(store: &StoreFigures) -> Value {
             "passed": passed,
             "bypassed": bypassed,
         },
-        "memory": tier_to_json(&store.memory),
+        "memory": memory,
         "disks": store.disks.iter().map(disk).collect::<Vec<_>>(),
         "stored": store.stored,
         "without_room": store.without_room,
@@ -118,16 +124,20 @@ fn tier_to_json(tier: &TierFigures) -> Value {
 /// What a store or a disk says to a measure: name, kind, sentence.
 type Measure<T> = (&'static str, &'static str, &'static str, fn(&T) -> u64);
 
-const OF_STORES: [Measure<StoreFigures>; 6] = [
+const OF_STORES: [Measure<StoreFigures>; 7] = [
     ("stored_total", "counter", "Responses that began to be stored.", |store| store.stored),
     ("no_room_total", "counter", "Responses that could have been stored and had no room.", |store| {
         store.without_room
     }),
     ("broken_off_total", "counter", "Responses that were not stored to their end.", |store| store.broken_off),
-    ("purged_total", "counter", "Responses that a purge or an unsafe request has taken.", |store| {
-        store.purged
-    }),
+    (
+        "purged_total",
+        "counter",
+        "Responses that a purge or an unsafe request has taken, or made stale.",
+        |store| store.purged,
+    ),
     ("fetches", "gauge", "Responses that are being stored.", |store| store.fetches),
+    ("memory_held_bytes", "gauge", "Bytes of the memory that clients are reading.", |store| store.held),
     ("disks_out", "gauge", "Disks that are out of use.", |store| {
         store.disks.iter().filter(|disk| disk.is_out.is_some()).count() as u64
     }),
@@ -139,8 +149,9 @@ const OF_TIERS: [Measure<TierFigures>; 5] = [
     ("evicted_total", "counter", "Responses that had to go for others", |tier| tier.evicted),
     ("returned_total", "counter", "Of what had to go, what was stored again soon", |tier| tier.returned),
 ];
-const OF_DISKS: [Measure<DiskFigures>; 2] = [
+const OF_DISKS: [Measure<DiskFigures>; 3] = [
     ("up", "gauge", "Whether the disk is in use.", |disk| u64::from(disk.is_out.is_none())),
+    ("stalled", "gauge", "Whether the disk does not answer.", |disk| u64::from(disk.is_stalled)),
     ("broken_total", "counter", "Pieces that were not what was written.", |disk| disk.broken_pieces),
 ];
 

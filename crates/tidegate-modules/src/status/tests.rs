@@ -38,6 +38,7 @@ impl StatusSource for Fake {
             pid: 77,
             started: 1_000_000_000,
             now: 1_000_000_061,
+            now_millis: 250,
             workers: 2,
             revision: 3,
             listeners: vec!["[::]:80".into()],

@@ -3,6 +3,7 @@
 //! ticks are in microseconds, which `ticksPerSecond` says.
 
 use super::ServerInfo;
+use crate::cache_desk::{RequestFigures, StoreFigures, TierFigures};
 use std::fmt::Write;
 use tidegate_stats::Snapshot;
 use tidegate_stats::series::RouteFigures;
@@ -81,6 +82,7 @@ fn server(
             .attribute("page", &finding.page)
             .empty();
     }
+    info.stores.iter().for_each(|store| response_cache(xml, indent, store));
     Element::begin(xml, indent, "connection-queue").attribute("id", "cq1").empty();
     Element::begin(xml, indent, "thread-pool")
         .attribute("id", "NativePool")
@@ -173,6 +175,48 @@ fn server(
     }
 }
 
+/// A store of responses with its memory and its disks. Not of the format, whose `cache-bucket` is the file cache.
+fn response_cache(xml: &mut String, indent: usize, store: &StoreFigures) {
+    let RequestFigures { hits, stale_hits, revalidated, misses, passed, collapsed, bypassed } =
+        store.requests;
+    let cache = Element::begin(xml, indent, "response-cache")
+        .attribute("name", &store.store)
+        .attribute("countHits", hits)
+        .attribute("countStaleHits", stale_hits)
+        .attribute("countCollapsed", collapsed)
+        .attribute("countRevalidated", revalidated)
+        .attribute("countMisses", misses)
+        .attribute("countPassed", passed)
+        .attribute("countBypassed", bypassed)
+        .attribute("countStored", store.stored)
+        .attribute("countNotStored", store.not_stored.iter().map(|(_, count)| count).sum::<u64>())
+        .attribute("countPurged", store.purged)
+        .attribute("countFetches", store.fetches);
+    cache.with(|xml, indent| {
+        cache_tier(xml, indent, "memory", None, &store.memory);
+        for disk in &store.disks {
+            cache_tier(xml, indent, &disk.folder.display().to_string(), disk.is_out.as_deref(), &disk.tier);
+        }
+    });
+}
+
+/// Of a disk that is out of use it is told why.
+fn cache_tier(xml: &mut String, indent: usize, place: &str, out: Option<&str>, tier: &TierFigures) {
+    let mut element = Element::begin(xml, indent, "response-cache-bucket")
+        .attribute("place", place)
+        .attribute("flagEnabled", u8::from(out.is_none()));
+    if let Some(why) = out {
+        element = element.attribute("reasonDisabled", why);
+    }
+    element
+        .attribute("countEntries", tier.entries)
+        .attribute("sizeCache", tier.bytes)
+        .attribute("maxCacheSize", tier.limit)
+        .attribute("countEvicted", tier.evicted)
+        .attribute("countReturned", tier.returned)
+        .empty();
+}
+
 fn request_bucket(xml: &mut String, indent: usize, figures: &RouteFigures) {
     let mut bucket = Element::begin(xml, indent, "request-bucket")
         .attribute("countRequests", figures.requests())
@@ -203,6 +247,37 @@ fn escape(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cache_desk::DiskFigures;
+
+    #[test]
+    fn stores_have_elements_of_their_own() {
+        let tier =
+            TierFigures { entries: 3, bytes: 100, limit: 1000, evicted: 4, returned: 1, returned_bytes: 9 };
+        let store = StoreFigures {
+            store: "a&b".into(),
+            requests: RequestFigures { hits: 7, misses: 2, ..RequestFigures::default() },
+            not_stored: [("private".into(), 5), ("no-store".into(), 6)].into(),
+            memory: tier.clone(),
+            disks: vec![DiskFigures {
+                folder: "/var/cache".into(),
+                is_out: Some("is full".into()),
+                tier,
+                ..DiskFigures::default()
+            }],
+            ..StoreFigures::default()
+        };
+        let info = ServerInfo { stores: vec![store], ..ServerInfo::default() };
+        let xml = write(&info, &Snapshot::default(), &[]);
+        for line in [
+            "<response-cache name=\"a&amp;b\" countHits=\"7\" countStaleHits=\"0\"",
+            " countMisses=\"2\" countPassed=\"0\" countBypassed=\"0\" countStored=\"0\" countNotStored=\"11\"",
+            "<response-cache-bucket place=\"memory\" flagEnabled=\"1\" countEntries=\"3\" sizeCache=\"100\"",
+            "<response-cache-bucket place=\"/var/cache\" flagEnabled=\"0\" reasonDisabled=\"is full\" countEntries=\"3\"",
+            "</response-cache>",
+        ] {
+            assert!(xml.contains(line), "{line} in {xml}");
+        }
+    }
 
     #[test]
     fn values_are_escaped() {

@@ -125,7 +125,7 @@ fn refuse_browsers(fields: &HeaderMap) -> Result<(), Problem> {
 }
 
 /// Whether a `Host` is an address of this machine, or `localhost`: no name that somebody else may have lead here.
-fn is_of_this_machine(host: &str) -> bool {
+pub fn is_of_this_machine(host: &str) -> bool {
     let bare = match host.strip_prefix('[') {
         Some(rest) => rest.split(']').next().unwrap_or_default(),
         None => host.split(':').next().unwrap_or_default(),

@@ -19,6 +19,8 @@ mod reads;
 mod settings;
 mod streams;
 
+pub use guard::is_of_this_machine;
+
 use crate::link::Link;
 use crate::server::privileges::{become_user, close_memory};
 use anyhow::{Context, Result, bail};

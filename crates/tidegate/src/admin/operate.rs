@@ -5,7 +5,7 @@ use super::App;
 use super::guard::Caller;
 use super::messages::Command;
 use super::problem::Problem;
-use super::reads::{as_json, content};
+use super::reads::{as_json, content, no_content};
 use crate::master::control::{Request, is_request_id};
 use axum::body::Bytes;
 use axum::extract::{Path, State};
@@ -33,7 +33,9 @@ pub async fn restart(
     State(app): State<Arc<App>>,
     Extension(caller): Extension<Caller>,
     Path(pool): Path<String>,
+    body: Bytes,
 ) -> Result<StatusCode, Problem> {
+    no_content(&body)?;
     order(&app, caller, &Request::RestartPool(pool)).await?;
     Ok(StatusCode::NO_CONTENT)
 }
@@ -118,7 +120,9 @@ pub async fn cancel(
 pub async fn reopen_logs(
     State(app): State<Arc<App>>,
     Extension(caller): Extension<Caller>,
+    body: Bytes,
 ) -> Result<StatusCode, Problem> {
+    no_content(&body)?;
     order(&app, caller, &Request::ReopenLogs).await?;
     Ok(StatusCode::NO_CONTENT)
 }
@@ -146,12 +150,17 @@ pub async fn lift(
     State(app): State<Arc<App>>,
     Extension(caller): Extension<Caller>,
     Path(address): Path<String>,
+    body: Bytes,
 ) -> Result<StatusCode, Problem> {
+    no_content(&body)?;
     let address: IpAddr =
         address.parse().map_err(|_| Problem::wrong("an IPv4 or IPv6 address is let in again"))?;
     order(&app, caller, &Request::Lift(address)).await?;
     Ok(StatusCode::NO_CONTENT)
 }
+
+/// What is said where nobody knows what is to go.
+const PURGE_EXAMPLE: &str = r#"write `{"what":{"url":"https://example.com/news"}}`, in place of `url` also `prefix`, `host`, `tag` or `group`, or `{"what":"all"}`"#;
 
 /// `POST caches/purge`
 pub async fn purge(
@@ -159,7 +168,9 @@ pub async fn purge(
     Extension(caller): Extension<Caller>,
     body: Bytes,
 ) -> Result<Response, Problem> {
-    let wanted: PurgeWanted = content(&body)?;
-    let request = Request::Stores(CacheOrder::Purge(wanted));
+    let wanted: PurgeWanted = content(&body).map_err(|problem| problem.with_hint(PURGE_EXAMPLE))?;
+    let purge = CacheOrder::Purge(wanted);
+    purge.check().map_err(|why| Problem::wrong(&why))?;
+    let request = Request::Stores(purge);
     Ok(as_json(order(&app, caller, &request).await?))
 }

@@ -51,6 +51,11 @@ impl Problem {
         Problem::new(StatusCode::BAD_REQUEST, detail)
     }
 
+    /// The same with what would be right.
+    pub fn with_hint(self, hint: &str) -> Problem {
+        Problem { detail: format!("{}; {hint}", self.detail), ..self }
+    }
+
     /// The master has answered something else.
     pub fn unexpected() -> Problem {
         Problem::new(

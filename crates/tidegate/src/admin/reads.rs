@@ -25,6 +25,17 @@ pub fn content<T: DeserializeOwned>(body: &[u8]) -> Result<T, Problem> {
     })
 }
 
+/// For a path that takes no content: none, or an object without members, as clients send that always send one.
+///
+/// # Errors
+/// A sentence, where it says something that would be passed over.
+pub fn no_content(body: &[u8]) -> Result<(), Problem> {
+    #[derive(Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct Nothing {}
+    if body.is_empty() { Ok(()) } else { content(body).map(|Nothing {}| ()) }
+}
+
 /// The query of a request.
 ///
 /// # Errors
@@ -99,6 +110,7 @@ pub async fn effective(State(app): State<Arc<App>>) -> Result<Response, Problem>
 }
 
 #[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 struct Range {
     #[serde(default = "ten_minutes")]
     range: String,
@@ -134,6 +146,7 @@ pub async fn schema() -> Response {
 }
 
 #[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 struct Explain {
     url: Option<String>,
     #[serde(default = "get")]

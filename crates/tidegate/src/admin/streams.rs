@@ -122,6 +122,7 @@ fn open(app: &App) -> Result<(Pen, Response), Problem> {
 }
 
 #[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 struct Which {
     site: Option<String>,
     route: Option<String>,

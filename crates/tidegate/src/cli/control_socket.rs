@@ -9,7 +9,7 @@ use rustix::net::sockopt::socket_peercred;
 use rustix::process::getuid;
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
-use tidegate_config::{Loaded, ProcessEnvironment, Settings, load_file, load_str};
+use tidegate_config::{Loaded, ProcessEnvironment, Settings, load_str, load_to_find};
 
 /// How to find the server.
 #[derive(Clone, Args)]
@@ -36,7 +36,7 @@ impl Server {
         let operator = Operator::of(&path);
         let mut stream = operator.connect().map_err(|error| {
             // What is wrong with the file may be why it says nothing of the socket.
-            let wrong = self.config.as_deref().map(|config| load_file(config, &ProcessEnvironment));
+            let wrong = self.config.as_deref().map(|config| load_to_find(config, &ProcessEnvironment));
             let wrong = wrong.filter(Loaded::has_errors).map(|loaded| loaded.render(has_color()));
             anyhow!("{}{}", wrong.unwrap_or_default(), unreachable_server(&path, unnamed, &error))
         })?;
@@ -47,7 +47,17 @@ impl Server {
                 bail!("the server at {} is another user's; name yours with --control", path.display());
             }
         }
-        let broke_off = || format!("the server at {} broke off", path.display());
+        let patience = request.patience();
+        stream.set_read_timeout(patience).context("cannot set how long the server is waited for")?;
+        let broke_off = |error: std::io::Error| match (error.kind(), patience) {
+            (ErrorKind::WouldBlock | ErrorKind::TimedOut, Some(patience)) => anyhow!(
+                "the server at {} has not answered within {}s: a disk that it waits for may not answer; what it was asked for may \
+                 still be done, its error log says so",
+                path.display(),
+                patience.as_secs()
+            ),
+            _ => anyhow!("the server at {} broke off: {error}", path.display()),
+        };
         let command = request.to_line();
         // Who is refused before the line was read may not be able to send it, or finds the way cut behind the refusal.
         let sent = stream.write_all(format!("{command}\n").as_bytes());
@@ -56,7 +66,7 @@ impl Server {
         let mut said = Vec::new();
         let began = replies.read_until(b'\n', &mut said);
         if !is_refused(&said) {
-            sent.and(began.map(drop)).with_context(broke_off)?;
+            sent.and(began.map(drop)).map_err(broke_off)?;
         }
         let proven = operator.answer(&stream, &said, &command)?;
         if proven.is_some() {
@@ -65,7 +75,7 @@ impl Server {
         let ended = replies.read_to_end(&mut said);
         let is_refusal = is_refused(&said);
         if !is_refusal {
-            ended.with_context(broke_off)?;
+            ended.map_err(broke_off)?;
         }
         // A refusal does nothing, and comes from who is refused a proof as well.
         let reply = match &proven {
@@ -114,7 +124,7 @@ fn place(server: &Server) -> Result<(PathBuf, bool)> {
             config.display()
         );
     }
-    let mut loaded = load_file(config, &ProcessEnvironment);
+    let mut loaded = load_to_find(config, &ProcessEnvironment);
     match loaded.settings.take().or_else(|| own_files_of(config)) {
         Some(settings) => {
             let is_shared = settings.control.is_none() && settings.pid_file.is_none();

@@ -65,7 +65,13 @@ const UPLOADS: [&str; 5] = ["upload", "attachment", "avatar", "media", "userfile
 /// Warns of it.
 pub fn look(loaded: &mut Loaded, config: &Path) {
     let Some(settings) = &loaded.settings else { return };
-    let mut dangers = Dangers { settings, engine: OnceCell::new(), entries: ENTRIES, found: Vec::new() };
+    let mut dangers = Dangers {
+        settings,
+        engine: OnceCell::new(),
+        entries: ENTRIES,
+        found: Vec::new(),
+        known: HashSet::new(),
+    };
     let secrets = secrets(settings, config);
     dangers.collectors();
     for site in &settings.sites {
@@ -127,6 +133,8 @@ struct Dangers<'s> {
     /// That may still be looked at.
     entries: usize,
     found: Vec<(Origin, Diagnostic)>,
+    /// Where what was found already.
+    known: HashSet<(Origin, String)>,
 }
 
 impl Dangers<'_> {
@@ -161,7 +169,7 @@ impl Dangers<'_> {
     }
 
     fn warn(&mut self, origin: &Origin, message: String, help: &str) {
-        if !self.found.iter().any(|(known, warning)| known == origin && warning.message == message) {
+        if self.known.insert((origin.clone(), message.clone())) {
             self.found.push((origin.clone(), Diagnostic::warning(message).help(help)));
         }
     }

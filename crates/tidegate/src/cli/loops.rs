@@ -4,6 +4,7 @@
 //! Nothing is read and nobody is asked: all that answers otherwise is taken for an answer. What is found comes with a
 //! witness, the addresses that lead to each other.
 
+use std::collections::HashSet;
 use std::rc::Rc;
 use std::sync::Arc;
 use tidegate_config::settings::{Access, Action, HostPattern, Origin, Route, Site};
@@ -28,6 +29,7 @@ pub fn look(loaded: &mut Loaded) {
     let Some(settings) = &loaded.settings else { return };
     let engine = engine(settings);
     let mut found: Vec<(Origin, String)> = Vec::new();
+    let mut known: HashSet<Origin> = HashSet::new();
     let mut tried = 0;
     for site in &settings.sites {
         for route in site.routes.iter().filter(|route| leads_on(route)) {
@@ -36,8 +38,7 @@ pub fn look(loaded: &mut Loaded) {
                 break;
             }
             let circle = starts(settings, site, route).find_map(|start| circle(&engine, settings, start));
-            if let Some(circle) = circle.filter(|_| !found.iter().any(|(origin, _)| *origin == route.origin))
-            {
+            if let Some(circle) = circle.filter(|_| known.insert(route.origin.clone())) {
                 found.push((route.origin.clone(), circle));
             }
         }

@@ -128,6 +128,7 @@ impl Master {
         let estate = Estate {
             sockets: &self.current.sockets,
             rates: &self.current.rates,
+            purges: self.servers.purges.as_ref(),
             tickets: self.tls.tickets(),
             names: revision::served_names(&self.current.settings),
             allows_loss,

@@ -86,6 +86,7 @@ use tidegate_core::log::{self, Writer};
 use tidegate_core::tls::{PairKey, TlsFiles};
 use tidegate_io::file::{Patience, Root, is_openat2_missing};
 use tidegate_io::off_limits;
+use tidegate_modules::cache::CacheDirectory;
 use tidegate_tls::Pair;
 use tls::Tls;
 use upgrade::Handover;
@@ -239,12 +240,24 @@ impl Master {
         pools.adopt(&settings);
         let upstreams = Arc::new(Upstreams::default());
         status_registry.set_pools(pools.clone());
-        let servers = Servers::new(
+        let mut servers = Servers::new(
             status_registry.clone(),
             (pools.clone(), upstreams.clone()),
             sender.clone(),
             &options.executable,
         );
+        servers.purges = match handover.and_then(|left| left.purges.clone()) {
+            Some(purges) => Some(purges),
+            None => match CacheDirectory::new_purges() {
+                Ok(purges) => Some(Arc::new(purges)),
+                Err(error) => {
+                    log::warn(format_args!(
+                        "what an application changes reaches the cache of one server process alone: there is no memory to share it: {error}"
+                    ));
+                    None
+                }
+            },
+        };
         let current = Revision {
             number: 1,
             settings: Arc::new(settings),

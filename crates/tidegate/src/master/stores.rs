@@ -1,11 +1,12 @@
-//! Orders to the stores of responses: each server process has its own, and their answers are put together.
+//! Orders to the stores of responses: each server process has its own, and their answers are put together. Figures are those of the
+//! status report, which outlive the process that has counted them.
 
 use super::status_registry::StatusRegistry;
 use crate::link::{Answer, Question, ToServer};
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 use tidegate_core::log;
-use tidegate_modules::cache_desk::{self, CacheOrder};
+use tidegate_modules::cache_desk::{self, CacheOrder, CacheReply};
 
 /// What is said where there is none.
 pub const NO_STORE: &str =
@@ -22,6 +23,14 @@ pub fn carry_out(status_registry: &StatusRegistry, order: &CacheOrder) -> (bool,
     if let Some(name) = order.store().filter(|name| !stores.iter().any(|store| store == name)) {
         let known: Vec<String> = stores.iter().map(|store| format!("`{store}`")).collect();
         return (false, format!("no cache is named {name:?}; there are {}\n", known.join(", ")));
+    }
+    if let Err(why) = order.check() {
+        return (false, why + "\n");
+    }
+    if let CacheOrder::Figures { store } = order {
+        let mut figures = status_registry.store_figures();
+        figures.retain(|figures| store.as_ref().is_none_or(|store| *store == figures.store));
+        return as_json(&CacheReply::Figures(figures));
     }
     let (sender, answers) = channel();
     let asked = links.len();
@@ -54,7 +63,12 @@ pub fn carry_out(status_registry: &StatusRegistry, order: &CacheOrder) -> (bool,
         let silent = asked - heard;
         return (false, format!("{silent} of {asked} server processes do not answer{still}: try again\n"));
     }
-    match serde_json::to_string(&all) {
+    order.arrange(&mut all);
+    as_json(&all)
+}
+
+fn as_json(reply: &CacheReply) -> (bool, String) {
+    match serde_json::to_string(reply) {
         Ok(json) => (true, json + "\n"),
         Err(error) => (false, format!("{error}\n")),
     }

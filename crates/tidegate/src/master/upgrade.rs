@@ -57,6 +57,9 @@ struct Told {
     /// The tables of limits, whose memories come behind the sockets.
     #[serde(default)]
     tables: Vec<TablePlace>,
+    /// Whether the memory of what applications purge comes last.
+    #[serde(default)]
+    has_purges: bool,
     /// What programs of before say instead, whose tables each have a memory of its own.
     #[serde(default, skip_serializing)]
     rates: Vec<rate::Identity>,
@@ -84,6 +87,8 @@ pub struct Estate<'a> {
     pub sockets: &'a Sockets,
     /// What limits have counted.
     pub rates: &'a Rates,
+    /// How stores of responses hear of what applications purge.
+    pub purges: Option<&'a Arc<OwnedFd>>,
     /// The keys of session tickets.
     pub tickets: Vec<u8>,
     /// Those that are served.
@@ -169,7 +174,7 @@ pub fn launch(
     estate: Estate<'_>,
     events: Sender<Event>,
 ) -> Result<Starting> {
-    let Estate { sockets, rates, tickets, names, allows_loss } = estate;
+    let Estate { sockets, rates, purges, tickets, names, allows_loss } = estate;
     let (hear, theirs) = passing::pair().context("cannot open a link to the new program")?;
     let (mut listeners, mut copies) = (Vec::new(), Vec::<OwnedFd>::new());
     for open in sockets.iter() {
@@ -186,7 +191,10 @@ pub fn launch(
     }
     let (tables, memories) = rates.copies().context("cannot copy the memory of limits")?;
     copies.extend(memories);
-    let told = Told { listeners, tables, rates: Vec::new(), tickets, names, allows_loss };
+    let has_purges = purges.is_some();
+    let purges = purges.map(|memory| memory.try_clone()).transpose();
+    copies.extend(purges.context("cannot copy the memory of purges")?);
+    let told = Told { listeners, tables, has_purges, rates: Vec::new(), tickets, names, allows_loss };
     let told = serde_json::to_vec(&told)?;
     let mut command = Command::new(executable);
     command.args(arguments).env(VARIABLE, std::process::id().to_string()).stdin(Stdio::from(theirs));
@@ -367,6 +375,8 @@ pub struct Handover {
     pub sockets: Sockets,
     /// What its limits have counted.
     pub rates: Rates,
+    /// How stores of responses hear of what applications purge.
+    pub purges: Option<Arc<OwnedFd>>,
     /// The keys of its TLS session tickets.
     pub tickets: Vec<u8>,
     /// The names that it serves.
@@ -404,6 +414,8 @@ impl Handover {
             }
             addresses.push(OpenAddress { requested, taken, sockets, given, file });
         }
+        // What still drains there hears of what is purged here.
+        let purges = if told.has_purges { descriptors.next_back() } else { None };
         let memories = descriptors.collect();
         let rates = match told.tables.is_empty() {
             true => Rates::inherit_each(told.rates, memories),
@@ -412,6 +424,7 @@ impl Handover {
         Ok(Some(Handover {
             sockets: Sockets::new(addresses),
             rates,
+            purges: purges.map(Arc::new),
             tickets: told.tickets,
             names: told.names,
             allows_loss: told.allows_loss,
@@ -466,7 +479,14 @@ mod tests {
     use std::sync::mpsc::channel;
 
     fn estate<'a>(sockets: &'a Sockets, rates: &'a Rates) -> Estate<'a> {
-        Estate { sockets, rates, tickets: vec![7; 100], names: vec!["a.test".into()], allows_loss: false }
+        Estate {
+            sockets,
+            rates,
+            purges: None,
+            tickets: vec![7; 100],
+            names: vec!["a.test".into()],
+            allows_loss: false,
+        }
     }
 
     fn outcome(script: &str, patience: Duration) -> Result<Successor, String> {

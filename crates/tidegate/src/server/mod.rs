@@ -69,10 +69,13 @@ pub fn run() -> Result<ExitCode> {
     let link = take_link()?;
     privileges::close_memory();
     tidegate_core::admission::save_address_space();
-    let begin: Begin = match passing::receive(link.as_fd()).context("cannot hear the master")? {
-        Some((bytes, _)) => serde_json::from_slice(&bytes).context("the master is not understood")?,
-        None => return Ok(ExitCode::SUCCESS), // it has thought better of it
-    };
+    let (begin, purges): (Begin, _) =
+        match passing::receive(link.as_fd()).context("cannot hear the master")? {
+            Some((bytes, descriptors)) => {
+                (serde_json::from_slice(&bytes).context("the master is not understood")?, descriptors)
+            }
+            None => return Ok(ExitCode::SUCCESS), // it has thought better of it
+        };
     tidegate_modules::gateway::via::begin(begin.server);
     let _ = rustix::thread::set_name(c"tidegate");
     // While there is one thread, which waits for none of them.
@@ -134,6 +137,9 @@ pub fn run() -> Result<ExitCode> {
     let _ = members.logins.set(logins.clone());
     let series = members.series.clone();
     let caches = Arc::<CacheDirectory>::default();
+    if let Some(memory) = purges.into_iter().next() {
+        caches.share_purges_by(memory.as_fd()).context("cannot share what is purged")?;
+    }
     let _ = members.stores.set(caches.clone());
     let stores = Stores { access, caches, directory, logins, rates, tls, series };
     orders::Server::new(link, writer, members, stores, (sender, events), warning).run();

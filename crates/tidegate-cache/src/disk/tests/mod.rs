@@ -106,6 +106,7 @@ pub(super) const HEAD: Head<'_> = Head {
     lines: b"content-type: text/plain\r\n",
     varying: b"accept-encoding: br",
     tags: b"12345678",
+    names: b"front",
 };
 
 pub(super) fn new(key: &(Vec<u8>, u128), length: Option<u64>) -> NewObject<'_> {

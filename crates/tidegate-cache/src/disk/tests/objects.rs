@@ -122,13 +122,13 @@ fn a_head_is_replaced_before_the_same_content() {
     let head = Head { lines: b"age: 7\r\n", freshness: b"until next week", ..HEAD };
     disks.rewrite_head(&entry, &key, (head, 1, 1)).unwrap();
     assert_eq!(before.header().head, HEAD, "whoever has it open keeps what was read");
-    let after = disks.examine(&entry).unwrap();
+    let after = disks.inspect(&entry).unwrap();
     assert_eq!((after.header().head, after.header().key), (head, &key[..]));
     assert!(matches!(disks.rewrite_head(&entry, b"other", (HEAD, 1, 1)), Err(DiskError::OtherKey)));
     drop((before, after, disks));
     let disks = folder.open(64 * MIB, OTHER_BOOT);
     let entry = disks.look_up(self::key(1).1).unwrap();
-    assert_eq!(disks.examine(&entry).unwrap().header().head, head);
+    assert_eq!(disks.inspect(&entry).unwrap().header().head, head);
     assert_eq!(read(&disks, &entry, &key).unwrap(), content(1, 5000));
     let long = vec![b'a'; 5000];
     let too_long = disks.rewrite_head(&entry, &key, (Head { lines: &long, ..HEAD }, 1, 1));
@@ -147,42 +147,63 @@ fn a_part_is_kept_and_the_rest_comes_later() {
     };
     let disks = folder.open(64 * MIB, BOOT);
     let mut fill = disks.create(0, &new(&key, Some(size))).unwrap();
-    assert!(matches!(fill.go_to(1), Err(DiskError::Order)));
     fill.write(piece(0)).unwrap();
     fill.write(&piece(1)[..1000]).unwrap();
-    fill.go_to(4 * PIECE).unwrap();
-    fill.write(piece(4)).unwrap();
     let entry = fill.keep().unwrap();
     assert!(!entry.is_whole);
 
     let object = disks.open_object(&entry, &key.0).unwrap();
     let there: Vec<bool> = (0..6).map(|number| object.verify_piece(number).is_ok()).collect();
-    assert_eq!(there, [true, false, false, false, true, false]);
-    assert_eq!(object.missing(0).unwrap(), Some(PIECE..4 * PIECE));
-    assert_eq!(object.missing(4 * PIECE).unwrap(), None);
+    assert_eq!(there, [true, false, false, false, false, false]);
+    assert_eq!(object.beginning().unwrap(), PIECE, "in whole pieces");
 
-    let mut fill = disks.resume(&entry, &key.0).unwrap();
+    let mut fill = disks.resume(entry.disk, entry.id, &key.0).unwrap();
     assert_eq!(fill.position(), PIECE);
-    assert!(matches!(disks.resume(&entry, &key.0), Err(DiskError::Busy)));
+    assert!(matches!(disks.resume(entry.disk, entry.id, &key.0), Err(DiskError::Busy)));
     fill.write(piece(1)).unwrap();
     fill.write(&piece(2)[..77]).unwrap();
     assert!(object.verify_piece(1).is_ok(), "readers that have it open see it come");
     drop(fill);
-    assert_eq!(object.missing(0).unwrap(), Some(2 * PIECE..4 * PIECE), "what came whole stays");
+    assert_eq!(object.beginning().unwrap(), 2 * PIECE, "what came whole stays");
     drop((object, disks));
 
     let disks = folder.open(64 * MIB, BOOT);
     let entry = disks.look_up(key.1).unwrap();
-    let mut fill = disks.resume(&entry, &key.0).unwrap();
-    (2..4).for_each(|number| fill.write(piece(number)).unwrap());
+    let mut fill = disks.resume(entry.disk, entry.id, &key.0).unwrap();
+    (2..5).for_each(|number| fill.write(piece(number)).unwrap());
     let entry = fill.finish().unwrap();
     assert!(entry.is_whole);
     assert_eq!(read(&disks, &entry, &key.0).unwrap(), bytes);
-    assert!(disks.examine(&entry).unwrap().header().is_whole);
+    assert!(disks.inspect(&entry).unwrap().header().is_whole);
     drop(disks);
     let disks = folder.open(64 * MIB, OTHER_BOOT);
     assert_eq!(fetch(&disks, 1).unwrap(), bytes);
     assert!(folder.used() <= disks.figures()[0].used, "{} {:?}", folder.used(), disks.figures());
+}
+
+#[test]
+fn bytes_of_a_file_that_is_read_while_it_is_written_count_until_it_is_closed() {
+    let folder = Folder::new("shared");
+    let disks = folder.open(64 * MIB, BOOT);
+    let used = || disks.figures()[0].used;
+    let before = used();
+    let mut fill = disks.create(0, &new(&key(1), Some(4 * PIECE))).unwrap();
+    let file = fill.share().unwrap();
+    fill.write(&content(1, PIECE)).unwrap();
+    drop(fill);
+    assert!(used() >= before + PIECE, "given up, and open still");
+    drop(file);
+    assert_eq!(used(), before);
+
+    let mut fill = disks.create(0, &new(&key(1), Some(PIECE))).unwrap();
+    let file = fill.share().unwrap();
+    fill.write(&content(1, PIECE)).unwrap();
+    let entry = fill.finish().unwrap();
+    disks.remove(&entry);
+    assert!(used() >= before + PIECE, "unlinked, and open still");
+    drop(file);
+    disks.tick(0, NOW);
+    assert!(used() < before + PIECE, "{} {before}", used());
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use super::super::decide::{Decision, RequestHead};
 use super::super::send::Told;
-use super::super::{Connection, Request, faults};
+use super::super::{Connection, Request, faults, is_https, kind_of};
 use super::send::Output;
 use super::{Http2, Incoming, StreamWork, Unread, WIDE_WINDOW, kind_of_error};
 use crate::answer;
@@ -133,7 +133,7 @@ impl Connection {
             None => (Method::from_token(head.method), head.method),
         };
         let request = Request {
-            head_only: head.method == "HEAD",
+            kind: kind_of(Method::from_token(head.method), Version::Http2),
             version: Version::Http2,
             expects_continue: head.expects_continue && !is_end,
             is_upgrade: protocol.is_some(),
@@ -187,7 +187,8 @@ impl Connection {
         h2.wanted = if is_alone { terms } else { h2.wanted.or(terms) };
         let (grace, discard_size) = (own.rate_grace, own.discard_size);
         drop(content); // nobody reads what the handler has left
-        let request = Request { ends_with_client, discard_size, series, ..request };
+        let kind = request.kind.with_https(is_https(entry.scheme));
+        let request = Request { kind, ends_with_client, discard_size, series, ..request };
         let ready = match reply {
             Reply::Ready(response) => Ok(response),
             // Polled when all that has come is read: what is cancelled there must not reach an application.

@@ -137,7 +137,7 @@ impl Connection {
         // Trailers come behind an end of the content, also where there is none.
         let has_trailers = matches!(response.body, Body::Stream { has_trailers: true, .. });
         let is_empty = len == Some(0) && !has_trailers;
-        let has_content = status.has_body() && !request.head_only && !is_empty;
+        let has_content = status.has_body() && !request.kind.is_head() && !is_empty;
         let begin = h2.batch.len();
         let parts = HeadParts {
             status,
@@ -458,6 +458,12 @@ impl Pieces {
             Some(Piece::Bytes(bytes, at)) if *at < bytes.len() => return send(bytes, at, h2),
             Some(Piece::Message(message, at)) if *at < message.body_len() => {
                 return send(message.encoded().body(), at, h2);
+            }
+            Some(Piece::Shared(piece)) if !piece.is_empty() => {
+                let mut count = 0;
+                let frame = send(piece.run(), &mut count, h2);
+                piece.advance(count as u64);
+                return frame;
             }
             Some(Piece::File(piece)) if !piece.is_empty() => {
                 return match piece.poll_warm(waker) {

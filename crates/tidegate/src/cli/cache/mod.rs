@@ -14,11 +14,11 @@ use super::select::named;
 use super::{complain, print};
 use crate::master::control::Request;
 use anyhow::{Result, bail};
-use clap::{ArgGroup, Args, Subcommand};
+use clap::{ArgGroup, Args, Subcommand, ValueEnum};
 use std::process::ExitCode;
 use std::time::Duration;
 use tidegate_modules::cache_desk::{
-    CacheOrder, CacheReply, LISTED, ListWanted, PurgeWanted, PurgeWhat, ShowWanted,
+    CacheOrder, CacheReply, LISTED, ListSort, ListWanted, PurgeWanted, PurgeWhat, ShowWanted, Verification,
 };
 use tidegate_modules::status::printable_json;
 
@@ -74,7 +74,7 @@ struct LsArguments {
     /// Only those whose URL begins so
     #[arg(long, value_name = "URL", value_parser = url::prefix)]
     prefix: Option<String>,
-    /// Only those of this host
+    /// Only those of this host, on all ports where it names none
     #[arg(long, value_name = "NAME")]
     host: Option<String>,
     /// Only those with this tag
@@ -83,12 +83,34 @@ struct LsArguments {
     /// Only those in this store
     #[arg(long, value_name = "NAME")]
     store: Option<String>,
-    /// At most so many
+    /// In which order: by URL, the youngest, the largest or the most used first
+    #[arg(long, value_enum, value_name = "BY", default_value_t = Sort::Url)]
+    sort: Sort,
+    /// At most so many, the first in that order
     #[arg(long, value_name = "COUNT", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=i64::from(LISTED)))]
     most: u32,
     /// As JSON
     #[arg(long)]
     json: bool,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Sort {
+    Url,
+    Age,
+    Size,
+    Uses,
+}
+
+impl Sort {
+    fn wanted(self) -> ListSort {
+        match self {
+            Sort::Url => ListSort::Url,
+            Sort::Age => ListSort::Age,
+            Sort::Size => ListSort::Size,
+            Sort::Uses => ListSort::Uses,
+        }
+    }
 }
 
 #[derive(Args)]
@@ -124,7 +146,7 @@ struct PurgeArguments {
     /// All whose URL begins so
     #[arg(long, value_name = "URL", value_parser = url::prefix)]
     prefix: Vec<String>,
-    /// All of this host; with --tag or --group those that are of this host as well
+    /// All of this host, on all ports where it names none; with --tag or --group those that are of this host as well
     #[arg(long, value_name = "NAME")]
     host: Vec<String>,
     /// All with this tag
@@ -155,11 +177,12 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
         server.ask_for(&Request::Of(config))?;
     }
     match &arguments.action {
-        Action::Ls(LsArguments { prefix, host, tag, store, most, json }) => {
+        Action::Ls(LsArguments { prefix, host, tag, store, sort, most, json }) => {
             check_names(&[("host", host), ("tag", tag), ("store", store)])?;
             let (prefix, tag, store) = (prefix.clone(), tag.clone(), store.clone());
             let host = host.as_ref().map(|host| host.to_ascii_lowercase());
-            ask(server, CacheOrder::List(ListWanted { prefix, host, tag, store, most: *most }), *json)
+            let (most, sort) = (*most, sort.wanted());
+            ask(server, CacheOrder::List(ListWanted { prefix, host, tag, store, most, sort }), *json)
         }
         Action::Show(ShowArguments { url, store, json }) => {
             check_names(&[("store", store)])?;
@@ -188,11 +211,12 @@ fn check_names(names: &[(&str, &Option<String>)]) -> Result<()> {
 fn ask(server: &Server, order: CacheOrder, is_json: bool) -> Result<ExitCode> {
     let reply = send(server, order)?;
     let is_well = match &reply {
-        CacheReply::Shown(shown) => !shown.is_empty(),
-        CacheReply::Verified(verified) => verified.broken.is_empty() && verified.unread.is_empty(),
+        CacheReply::Shown(found) => !found.entries.is_empty(),
+        CacheReply::Verified(verified) => is_sound(verified),
         CacheReply::Purged(_) | CacheReply::Listed(_) | CacheReply::Figures(_) => true,
     };
     print(&shown(&reply, is_json)?)?;
+    complain(&text::unsearched(&reply));
     Ok(if is_well { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
@@ -259,6 +283,11 @@ fn meant(arguments: &PurgeArguments) -> Result<Vec<PurgeWhat>> {
     Ok(what)
 }
 
+/// All files were read, and are as they were written.
+fn is_sound(Verification { broken, unread, unsearched, .. }: &Verification) -> bool {
+    broken.is_empty() && unread.is_empty() && unsearched.is_empty()
+}
+
 /// Asks again and again until all is read.
 fn verify(server: &Server, arguments: &StatsArguments) -> Result<ExitCode> {
     check_names(&[("store", &arguments.store)])?;
@@ -266,8 +295,9 @@ fn verify(server: &Server, arguments: &StatsArguments) -> Result<ExitCode> {
         let reply = send(server, CacheOrder::Verify { store: arguments.store.clone() })?;
         let CacheReply::Verified(verified) = &reply else { bail!("the server answers something else") };
         if verified.is_done {
-            let is_well = verified.broken.is_empty() && verified.unread.is_empty();
+            let is_well = is_sound(verified);
             print(&shown(&reply, arguments.json)?)?;
+            complain(&text::unsearched(&reply));
             return Ok(if is_well { ExitCode::SUCCESS } else { ExitCode::FAILURE });
         }
         if super::has_color() {

@@ -2,6 +2,7 @@
 
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 use tidegate_config::settings::Level;
 use tidegate_core::selection::Selection;
 use tidegate_modules::cache_desk::CacheOrder;
@@ -73,6 +74,18 @@ pub enum Request {
 }
 
 impl Request {
+    /// How long the next bytes of its answer are waited for; `None`: as long as it takes, since it may wait for clients.
+    pub fn patience(&self) -> Option<Duration> {
+        match self {
+            Request::Stop { .. }
+            | Request::Upgrade { .. }
+            | Request::RestartPool(_)
+            | Request::Tail { .. } => None,
+            Request::Reload { .. } => Some(Duration::from_secs(120)),
+            _ => Some(Duration::from_secs(60)),
+        }
+    }
+
     /// Whether the answer is JSON.
     pub fn is_for_programs(&self) -> bool {
         match self {

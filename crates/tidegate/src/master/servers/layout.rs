@@ -37,15 +37,18 @@ pub struct Layout {
 /// A path, and device and inode of what lay there.
 type Seen = (PathBuf, Inode);
 
+/// In place of what lies where server processes do not get, though their master does.
+const UNREACHED: Inode = Some((u64::MAX, u64::MAX));
+
 fn seen(path: PathBuf) -> Seen {
     let there = privileges::inode_of(&path);
     (path, there)
 }
 
 /// Whether all of these are among those. There may be two for every site.
-fn holds_all(present: &[Seen], wanted: &[Seen]) -> bool {
+fn holds_all<'a>(present: &[Seen], wanted: impl IntoIterator<Item = &'a Seen>) -> bool {
     let present: HashSet<&Seen> = present.iter().collect();
-    wanted.iter().all(|path| present.contains(path))
+    wanted.into_iter().all(|path| present.contains(path))
 }
 
 impl Layout {
@@ -53,7 +56,14 @@ impl Layout {
     /// thread while it serves.
     pub fn of(settings: &Settings, workers: usize, identity: Option<Identity>) -> Layout {
         let readable = || privileges::readable(settings).into_iter().map(seen).collect();
-        let caches = || cache_folders::paths(settings).into_iter().map(seen).collect();
+        // What they may not reach is as good as not there; once they may, others can.
+        let is_reached =
+            |path: &PathBuf| identity.as_ref().is_none_or(|user| users::may_write(path, user).is_ok());
+        let look = |path: PathBuf| match seen(path) {
+            (path, Some(_)) if !is_reached(&path) => (path, UNREACHED),
+            seen => seen,
+        };
+        let caches: Vec<Seen> = cache_folders::paths(settings).into_iter().map(look).collect();
         Layout {
             workers,
             processes: usize::from(settings.processes),
@@ -61,7 +71,7 @@ impl Layout {
             readable: settings.sandbox.then(readable),
             sealed: None,
             spill: privileges::spill(settings),
-            caches: caches(),
+            caches,
         }
     }
 
@@ -82,7 +92,8 @@ impl Layout {
         if let Some(readable) = &mut self.readable {
             readable.iter_mut().zip(found.readable).for_each(|((_, there), found)| *there = found);
         }
-        self.caches.iter_mut().zip(found.caches).for_each(|((_, there), found)| *there = found);
+        let caches = self.caches.iter_mut().zip(found.caches).filter(|((_, there), _)| *there != UNREACHED);
+        caches.for_each(|((_, there), found)| *there = found);
         if let Some((_, beside)) = &mut self.sealed {
             *beside = found.beside;
         }
@@ -107,7 +118,7 @@ impl Layout {
         };
         (self.workers, self.processes, &self.identity) == (next.workers, next.processes, &next.identity)
             && (next.spill.is_none() || self.spill == next.spill)
-            && holds_all(&self.caches, &next.caches)
+            && holds_all(&self.caches, next.caches.iter().filter(|(_, there)| *there != UNREACHED))
             && may_read
             && may_follow
     }

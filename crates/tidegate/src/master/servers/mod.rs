@@ -124,6 +124,8 @@ pub struct Servers {
     executable: PathBuf,
     /// What tells this server from all others.
     name: u64,
+    /// By which stores of responses in all processes hear of what applications have changed.
+    pub purges: Option<Arc<OwnedFd>>,
     /// What every process is told of TLS, but for the files of the settings.
     pub tls: TlsUpdate,
     /// Nothing is started again.
@@ -156,6 +158,7 @@ impl Servers {
             events,
             executable,
             name: via::new_server(),
+            purges: None,
             tls: TlsUpdate::default(),
             is_ending: false,
             forced: Vec::new(),
@@ -186,8 +189,10 @@ impl Servers {
             caches: layout.caches.iter().map(|(path, _)| path.clone()).collect(),
             server: self.name,
         };
+        let purges = self.purges.as_ref().map(|memory| memory.try_clone()).transpose();
+        let purges = purges.context("cannot copy the memory of purges")?;
         let (id, link, gives) = self.watch(ours)?;
-        link.order(&begin, Vec::new());
+        link.order(&begin, purges.into_iter().collect());
         let mut command = Command::new(&self.executable);
         command.arg0("tidegate").arg("server").stdin(Stdio::from(theirs));
         for name in OF_THE_MASTER {

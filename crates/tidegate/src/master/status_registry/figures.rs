@@ -101,6 +101,19 @@ impl StatusRegistry {
         sum
     }
 
+    /// Of these, what is about the stores of responses in force. Of one that no process tells of yet: nothing but its name.
+    pub fn store_figures(&self) -> Vec<StoreFigures> {
+        let told = self.figures().stores;
+        let named = self.facts().caches.clone();
+        let mut figures = stores_in_force(&named, &told);
+        for (name, _) in named {
+            if !figures.iter().any(|figures| figures.store == name) {
+                figures.push(StoreFigures { store: name, ..StoreFigures::default() });
+            }
+        }
+        figures
+    }
+
     /// The same without what a predecessor has counted: it arrives at once, and was not of a moment.
     pub fn own_figures(&self) -> Figures {
         self.gather(Extent::Totals, PATIENCE, false).own

@@ -11,7 +11,7 @@ use tidegate_config::ProcessEnvironment;
 use tidegate_io::usage::Usage;
 use tidegate_modules::gateway::balance::report::GroupReport;
 use tidegate_modules::status::{self, Format, ProcessInfo, ServerInfo};
-use tidegate_stats::Exposition;
+use tidegate_stats::Family;
 
 impl Member {
     /// What is told of it, with what it has told of itself last.
@@ -34,23 +34,25 @@ impl StatusRegistry {
         status::report(self.server(&figures), figures.counted, format)
     }
 
-    /// All metrics as they are now.
-    pub fn exposition(&self) -> Exposition {
+    /// All metrics as they are now, for a collector.
+    pub fn families(&self) -> Vec<Family> {
         let _alone = self.alone();
         let figures = self.figures_with_series();
-        status::exposition(self.server(&figures), figures.counted)
+        status::families(self.server(&figures), figures.counted)
     }
 
     /// What the server is.
     pub fn server(&self, figures: &Figures) -> ServerInfo {
         // Asked first: the supervisor may take a moment.
         let pools = self.pools.get().map(|pools| pools.status()).unwrap_or_default();
+        let (now, nanos) = tidegate_io::clock::wall();
         let facts = self.facts();
         ServerInfo {
             version: VERSION.into(),
             pid: std::process::id(),
             started: self.started,
-            now: tidegate_io::clock::wall_seconds(),
+            now,
+            now_millis: nanos / 1_000_000,
             workers: facts.workers,
             revision: facts.revision,
             listeners: facts.listeners.clone(),
