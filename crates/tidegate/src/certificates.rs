@@ -152,8 +152,13 @@ fn owner_of(key: &Path) -> Option<u32> {
     std::fs::metadata(key).ok().map(|there| there.uid())
 }
 
-/// Puts a pair that was read anew into its slot; the log says what came of it.
-pub fn renew(files: &CertificateFiles, read: Result<Pair, CertificateError>, tls: &TlsStore) -> Option<Pair> {
+/// Puts a pair that was read anew into its slot. With it comes what is to be said once all go by it; the log says why a pair
+/// cannot be used.
+pub fn renew(
+    files: &CertificateFiles,
+    read: Result<Pair, CertificateError>,
+    tls: &TlsStore,
+) -> Option<(Pair, String)> {
     let name = files.certificate.display();
     let renewed = read.and_then(|pair| {
         tls.fill(&key_of(files), &pair)?;
@@ -162,11 +167,9 @@ pub fn renew(files: &CertificateFiles, read: Result<Pair, CertificateError>, tls
     match renewed {
         Ok(pair) => {
             let until = tls.slot(&key_of(files)).present().map_or(0, |present| present.about.not_after);
-            log::info(format_args!(
-                "the certificate {name} has changed and is in use, good until {}",
-                day(until)
-            ));
-            Some(pair)
+            let sentence =
+                format!("the certificate {name} has changed and is in use, good until {}", day(until));
+            Some((pair, sentence))
         }
         Err(error) => {
             log::error(format_args!(

@@ -113,6 +113,8 @@ pub enum ToServer {
     /// What access asks of files; a descriptor for each memory that they lie in. Before `Prepare`: all of it; later: what has
     /// changed.
     Access(Vec<DataPlace>),
+    /// Say [`ToMaster::Marked`] with this number: what came before is obeyed by then.
+    Mark(u64),
     /// Take up what was prepared.
     Commit,
     /// Forget what was prepared.
@@ -197,8 +199,8 @@ pub enum ToMaster {
     Committed,
     /// The logs that were sent are in use.
     LogsInUse,
-    /// It goes by [`ToServer::Credentials`].
-    CredentialsInUse,
+    /// It goes by all that it was told before this [`ToServer::Mark`].
+    Marked(u64),
     /// It was told to drain, and accepts no more.
     AcceptsNoMore,
     /// It has to end: start another in its place, then tell it to drain.

@@ -124,8 +124,9 @@ impl Master {
             let path = path.display();
             log::error(format_args!("{path} has changed, but what was read before stays in use: {why}"));
         }
-        for AccessFile { key, contents, .. } in &fresh {
-            log::info(format_args!("{} has changed and is in use: {contents}", key.path.display()));
-        }
+        let say = |AccessFile { key, contents, .. }: &AccessFile| {
+            format!("{} has changed and is in use: {contents}", key.path.display())
+        };
+        self.announce(fresh.iter().map(say).collect());
     }
 }

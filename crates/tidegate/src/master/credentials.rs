@@ -4,10 +4,8 @@
 //! what it has found goes to all of them over their links.
 
 use super::looks::{Look, Looks};
-use super::servers::News;
 use super::{Event, Master};
 use crate::file_watch::{FileWatch, stamp_of};
-use std::collections::{HashSet, VecDeque};
 use std::path::Path;
 use tidegate_config::Settings;
 use tidegate_config::credentials::{Broken, Credential, CredentialFiles};
@@ -17,8 +15,6 @@ use tidegate_core::log;
 pub struct Credentials {
     watch: FileWatch,
     pub looks: Looks,
-    /// What was given to server processes that have not all said that they go by it: a sentence each.
-    given: VecDeque<(HashSet<u64>, Vec<String>)>,
 }
 
 /// What a look has found.
@@ -31,41 +27,7 @@ pub struct Looked {
 
 impl Default for Credentials {
     fn default() -> Credentials {
-        Credentials {
-            watch: FileWatch::default(),
-            looks: Looks::new("what logins compare with"),
-            given: VecDeque::new(),
-        }
-    }
-}
-
-impl Credentials {
-    /// Something has become of a server process.
-    pub fn advance(&mut self, news: &News) {
-        match news {
-            // Each says so of all that it was given, in order.
-            News::CredentialsInUse(id) => {
-                if let Some((waits_for, _)) =
-                    self.given.iter_mut().find(|(waits_for, _)| waits_for.contains(id))
-                {
-                    waits_for.remove(id);
-                }
-            }
-            News::Ended(id) => {
-                for (waits_for, _) in &mut self.given {
-                    waits_for.remove(id);
-                }
-            }
-            _ => return,
-        }
-        self.say_what_is_in_use();
-    }
-
-    fn say_what_is_in_use(&mut self) {
-        while self.given.front().is_some_and(|(waits_for, _)| waits_for.is_empty()) {
-            let sentences = self.given.pop_front().map(|(_, sentences)| sentences);
-            sentences.iter().flatten().for_each(log::info);
-        }
+        Credentials { watch: FileWatch::default(), looks: Looks::new("what logins compare with") }
     }
 }
 
@@ -108,10 +70,8 @@ impl Master {
             }
         }
         if !renewed.is_empty() {
-            let told = self.servers.give_credentials(&renewed);
-            let sentences = renewed.iter().map(ToString::to_string).collect();
-            self.credentials.given.push_back((told, sentences));
-            self.credentials.say_what_is_in_use();
+            self.servers.give_credentials(&renewed);
+            self.announce(renewed.iter().map(ToString::to_string).collect());
         }
     }
 }

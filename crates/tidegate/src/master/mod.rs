@@ -9,6 +9,7 @@ pub mod access;
 mod acme;
 mod activation;
 pub mod admin;
+mod announcements;
 pub mod cache_folders;
 mod changes;
 pub mod control;
@@ -152,6 +153,7 @@ pub struct Master {
     servers: Servers,
     tls: Tls,
     credentials: credentials::Credentials,
+    announcements: announcements::Announcements,
     access: Looks,
     acme: acme::Acme,
     status_registry: Arc<StatusRegistry>,
@@ -285,6 +287,7 @@ impl Master {
             servers,
             tls,
             credentials: credentials::Credentials::default(),
+            announcements: announcements::Announcements::default(),
             access: Looks::new("lists of networks and countries"),
             acme: acme::Acme::default(),
             status_registry,
@@ -425,7 +428,7 @@ impl Master {
     fn advance(&mut self) -> Option<Ending> {
         while let Some(news) = self.servers.next_news() {
             self.advance_reload(&news);
-            self.credentials.advance(&news);
+            self.announcements.advance(&news);
             if let (
                 Some(Change::Upgrade(Upgrade::HandingOver { waits_for, .. })),
                 News::AcceptsNoMore(id) | News::Ended(id),

@@ -153,9 +153,10 @@ impl Master {
         for sentence in looked.opened {
             log::error(format_args!("{sentence}; the one in use was read before"));
         }
-        let mut update = TlsUpdate::default();
+        let (mut update, mut sentences) = (TlsUpdate::default(), Vec::new());
         for (files, read) in looked.pairs {
-            if let Some(pair) = certificates::renew(&files, read, &self.tls.store) {
+            if let Some((pair, sentence)) = certificates::renew(&files, read, &self.tls.store) {
+                sentences.push(sentence);
                 self.current.tls.renew(key_of(&files), pair.clone());
                 update.files.renew(key_of(&files), pair);
             }
@@ -163,6 +164,7 @@ impl Master {
         if update != TlsUpdate::default() {
             self.servers.give_tls(&update);
         }
+        self.announce(sentences);
         if looked.authorities {
             self.ask_for(Order::Authorities);
         }

@@ -198,8 +198,8 @@ impl Server {
                     }
                     self.stores.logins.renew(credential);
                 }
-                self.tell(&ToMaster::CredentialsInUse);
             }
+            ToServer::Mark(number) => self.tell(&ToMaster::Marked(number)),
             ToServer::Access(places) => {
                 for (path, error) in self.stores.access.provide(&places, &descriptors) {
                     let path = path.display();
@@ -436,7 +436,9 @@ impl Server {
                     order @ (ToServer::Logs(_)
                     | ToServer::LogLevel(_)
                     | ToServer::Credentials(_)
-                    | ToServer::Access(_)),
+                    | ToServer::Access(_)
+                    | ToServer::Tls(_)
+                    | ToServer::Mark(_)),
                     files,
                 )) => {
                     let _ = self.obey(order, files);

@@ -75,10 +75,17 @@ impl Servers {
         }
     }
 
-    /// Tells every process what logins compare with now: whom, each of which says when it goes by it.
-    pub fn give_credentials(&mut self, renewed: &[Credential]) -> HashSet<u64> {
+    /// Tells every process what logins compare with now.
+    pub fn give_credentials(&mut self, renewed: &[Credential]) {
+        for server in self.list.iter().filter(|server| !server.has_ended) {
+            server.order(&ToServer::Credentials(renewed.to_vec()), Vec::new());
+        }
+    }
+
+    /// Has every process send back a mark, once it goes by all that it was told before: those that will.
+    pub fn mark(&mut self, number: u64) -> HashSet<u64> {
         let open = self.list.iter().filter(|server| !server.has_ended);
-        let told = open.filter(|server| server.order(&ToServer::Credentials(renewed.to_vec()), Vec::new()));
+        let told = open.filter(|server| server.order(&ToServer::Mark(number), Vec::new()));
         told.map(|server| server.id).collect()
     }
 

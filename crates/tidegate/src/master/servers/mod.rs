@@ -400,7 +400,7 @@ impl Servers {
                 server.logs_given = server.logs_given.saturating_sub(1);
                 self.news.push_back(News::LogsInUse(id));
             }
-            ToMaster::CredentialsInUse => self.news.push_back(News::CredentialsInUse(id)),
+            ToMaster::Marked(number) => self.news.push_back(News::Marked(id, number)),
             ToMaster::AcceptsNoMore => self.news.push_back(News::AcceptsNoMore(id)),
             ToMaster::Leaving => match server.state {
                 State::Serving => self.replace(id, revision),

@@ -18,8 +18,8 @@ pub enum News {
     },
     /// It uses the logs that it was given last.
     LogsInUse(u64),
-    /// It goes by what logins compare with as it was told last.
-    CredentialsInUse(u64),
+    /// The process goes by all that it was told before the mark of this number.
+    Marked(u64, u64),
     /// It was told to drain, and accepts no more.
     AcceptsNoMore(u64),
     /// It has ended, or will say nothing more.
