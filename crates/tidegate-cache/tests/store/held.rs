@@ -216,3 +216,33 @@ fn with_a_disk_what_is_large_goes_on_being_stored() {
     }
     drop(stalled);
 }
+
+/// Whoever holds it last is counted, though another one let go of it at the same moment.
+#[test]
+fn what_is_held_is_counted_however_others_come_and_go() {
+    let store = store(4 * MIB);
+    let entry = put(&store, "/a", &bytes(1, 5000)).unwrap();
+    let rounds = 5000;
+    let meeting = std::sync::Barrier::new(2);
+    let mut wrong = 0;
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for _ in 0..rounds {
+                let held = entry.content().shared();
+                meeting.wait();
+                drop(held);
+                meeting.wait();
+                meeting.wait();
+            }
+        });
+        for _ in 0..rounds {
+            meeting.wait();
+            let held = entry.content().shared();
+            meeting.wait();
+            wrong += u32::from(store.figures().held != 5000);
+            drop(held);
+            meeting.wait();
+        }
+    });
+    assert_eq!((wrong, store.figures().held), (0, 0));
+}
