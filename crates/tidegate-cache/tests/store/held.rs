@@ -246,3 +246,23 @@ fn what_is_held_is_counted_however_others_come_and_go() {
     });
     assert_eq!((wrong, store.figures().held), (0, 0));
 }
+
+/// Blocks that a client has behind it are none that it holds, however many of them go at a time.
+#[test]
+fn what_is_held_of_what_is_passed_on_is_what_there_is_of_it() {
+    let store = store(4 * MIB);
+    let len = 3 * MIB as usize;
+    let (entry, mut fill) = lead(&store, b"/a").store(head("/a"), Some(len as u64), NOW).unwrap();
+    let mut reader = entry.content().reader(0..u64::MAX).unwrap();
+    let (all, mut at) = (bytes(1, len), 0);
+    let mut cx = Context::from_waker(Waker::noop());
+    let mut buffer = vec![0; 200_000];
+    while at < len {
+        at += fill.append(&all[at..]).unwrap();
+        assert!(store.figures().held <= store.figures().bytes, "{} at {at}", store.figures().held);
+        while let Poll::Ready(Ok(1..)) = reader.poll_read(&mut cx, &mut buffer) {}
+    }
+    fill.complete();
+    drop(reader);
+    assert_eq!(store.figures().held, 0);
+}
