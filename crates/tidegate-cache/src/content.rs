@@ -462,6 +462,9 @@ impl Content {
         block.bytes.clear();
         blocks.push_back(block);
         drop(blocks);
+        if !gone.is_empty() {
+            self.count_held();
+        }
         true
     }
 

@@ -11,7 +11,7 @@ use crate::content::{BLOCK_COST, Block, Content};
 use crate::entry::{ENTRY_COST, Entry, Making, StoredHead};
 use crate::fill::Fill;
 use crate::index::{Hashed, Outgoing};
-use crate::purge::Address;
+use crate::purge::{Address, Standing};
 use crate::store::{Store, Unstorable};
 use smallvec::SmallVec;
 use std::future::Future;
@@ -286,9 +286,10 @@ impl Lead {
     }
 
     /// The origin says that the content of `entry` is still right: the same content under a new head, for all who wait.
-    /// Where there is no room for the head, or it was purged since the origin was asked, the new entry is for them alone.
+    /// Where there is no room for the head, or it was purged since it was looked up, the new entry is for them alone.
     pub fn refresh(mut self, entry: &Arc<Entry>, head: StoredHead, now: i64) -> Arc<Entry> {
-        let room = if self.cell.is_some() { self.store.reserve(ENTRY_COST + head.memory()) } else { None };
+        let may_stay = self.cell.is_some() && entry.check() != Standing::Purged;
+        let room = if may_stay { self.store.reserve(ENTRY_COST + head.memory()) } else { None };
         let is_kept = room.is_some();
         let new = self.entry(head, entry.content().clone(), now, room);
         self.store.counters.refresh();
@@ -307,8 +308,8 @@ impl Lead {
     /// before it appends.
     ///
     /// # Errors
-    /// There is no room for it, it was purged since it was asked for, or somebody else goes on with it; all who wait are released to
-    /// fetch on their own.
+    /// There is no room for it, the part or the rest was purged, or somebody else goes on with it; all who wait are released to fetch
+    /// on their own.
     pub fn go_on(
         mut self,
         part: &Arc<Entry>,
@@ -317,7 +318,9 @@ impl Lead {
     ) -> Result<(Arc<Entry>, Fill), Unstorable> {
         // The same content may not be in the index twice; whoever looks for it meanwhile joins.
         self.store.unlink(part);
-        let made = self.make_behind(part, head, now);
+        // Purged before the rest was asked for, so that the number of this fetch does not tell.
+        let is_purged = part.check() == Standing::Purged;
+        let made = if is_purged { Err(Unstorable::Purged) } else { self.make_behind(part, head, now) };
         match made {
             Ok((entry, content)) => {
                 let fill = Fill::behind(self.store.clone(), entry.clone(), content, part);
@@ -371,7 +374,7 @@ impl Lead {
             self.store.dequeue(std::slice::from_ref(entry));
         }
         let is_late = || self.store.purges.is_refused(entry.born());
-        let is_purged = !is_in && (entry.check() == crate::purge::Standing::Purged || is_late());
+        let is_purged = !is_in && (entry.check() == Standing::Purged || is_late());
         if is_purged && !replaces {
             self.refuse(Unstorable::Purged, entry.stored());
             return Err(Unstorable::Purged);
@@ -420,7 +423,7 @@ impl Future for Flight {
         match &landing {
             // Asked for after a purge, it is not for what was fetched before it.
             Poll::Ready(Landing::Stored(entry))
-                if this.joined > entry.born() && entry.check() == crate::purge::Standing::Purged =>
+                if this.joined > entry.born() && entry.check() == Standing::Purged =>
             {
                 Poll::Ready(Landing::Failed(None))
             }

@@ -337,7 +337,10 @@ impl Store {
             && content.is_for_all();
         if replaces {
             slot.take_where(|old| Arc::ptr_eq(old.content(), content), outgoing);
-            slot.replace(entry.id(), &entry.head().varying, outgoing);
+            // Of what is still to come nobody knows that it will: what is whole stays until then.
+            if content.is_complete() {
+                slot.replace(entry.id(), &entry.head().varying, outgoing);
+            }
         }
         if is_usable {
             if slot.add(entry.clone(), outgoing) {
@@ -380,12 +383,16 @@ impl Store {
         there
     }
 
-    /// Whether there is a newer one for the same requests.
+    /// Whether there is a newer one for the same requests; the same content under a newer head is none.
     pub(crate) fn has_newer(&self, entry: &Entry) -> bool {
         let hashed = self.hashed(entry.key());
         let mut shard = self.shard(&hashed);
         let mut variants = shard.get(&hashed).into_iter().flat_map(|slot| slot.variants.iter());
-        variants.any(|other| other.id() > entry.id() && other.head().varying == entry.head().varying)
+        variants.any(|other| {
+            other.id() > entry.id()
+                && other.head().varying == entry.head().varying
+                && !Arc::ptr_eq(other.content(), entry.content())
+        })
     }
 
     /// Whether there is one for the same requests that is whole and fresh, beside which a part is worth nothing.

@@ -8,7 +8,7 @@
 use super::Content;
 use crate::budget::{Budget, Reservation, Share};
 use std::ops::Range;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 use std::sync::{Arc, OnceLock, PoisonError};
 use tidegate_io::shared_bytes::SharedPiece;
 
@@ -55,15 +55,23 @@ impl Holding {
         if self.holders.load(Relaxed) > 0 {
             let is_small = !self.is_large.load(Relaxed);
             budget.hold(is_small, bytes);
-            self.counted[usize::from(!is_small)].fetch_add(bytes, Relaxed);
-            self.forget_if_let_go();
+            self.counted[usize::from(!is_small)].fetch_add(bytes, SeqCst);
+            // Who held it may have gone while it was counted.
+            if self.holders.load(SeqCst) == 0 {
+                self.settle(|| 0);
+            }
         }
     }
 
-    /// Who held it may have gone while it was counted.
-    fn forget_if_let_go(&self) {
-        if self.holders.load(Relaxed) == 0 {
-            self.count(0);
+    /// Counts `bytes` where anybody holds it, and else nothing. Others begin and end to hold it meanwhile, and count as well: whoever
+    /// counts last has looked again.
+    fn settle(&self, bytes: impl Fn() -> u64) {
+        loop {
+            let is_held = self.holders.load(SeqCst) > 0;
+            self.count(if is_held { bytes() } else { 0 });
+            if (self.holders.load(SeqCst) > 0) == is_held {
+                return;
+            }
         }
     }
 
@@ -73,7 +81,7 @@ impl Holding {
             let bytes = if is_small == self.is_large.load(Relaxed) { 0 } else { bytes };
             // In this order: what is given back was counted.
             budget.hold(is_small, bytes);
-            budget.release(is_small, counted.swap(bytes, Relaxed));
+            budget.release(is_small, counted.swap(bytes, SeqCst));
         }
     }
 }
@@ -139,25 +147,23 @@ impl Content {
 
     /// Somebody reads it from memory, which so does not come back.
     pub(crate) fn hold(&self) {
-        if self.holding.holders.fetch_add(1, Relaxed) == 0 {
+        if self.holding.holders.fetch_add(1, SeqCst) == 0 {
             self.count_held();
         }
     }
 
     /// One who did so does no more.
     pub(crate) fn release(&self) {
-        if self.holding.holders.fetch_sub(1, Relaxed) == 1 {
-            self.holding.count(0);
+        if self.holding.holders.fetch_sub(1, SeqCst) == 1 {
+            self.count_held();
         }
     }
 
     /// What it has in memory counts as held, where anybody holds it.
     pub(super) fn count_held(&self) {
-        if self.holding.holders.load(Relaxed) == 0 {
-            return;
-        }
-        let kept = self.announced.filter(|_| !self.is_passing() && self.file.is_none());
-        self.holding.count(kept.unwrap_or_else(|| self.reserved()));
-        self.holding.forget_if_let_go();
+        self.holding.settle(|| {
+            let kept = self.announced.filter(|_| !self.is_passing() && self.file.is_none());
+            kept.unwrap_or_else(|| self.reserved())
+        });
     }
 }

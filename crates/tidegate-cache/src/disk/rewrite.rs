@@ -19,6 +19,10 @@ impl Disks {
     ) -> Result<(), DiskError> {
         let volume = self.writable(entry.disk)?;
         let object = OpenObject::open_as(&volume, entry.id, Some(key), true)?;
+        // The index knows a variant by 32 bits that clients can have meet; its content is for these requests alone.
+        if object.header().head.varying != head.varying {
+            return Err(DiskError::OtherKey);
+        }
         let stored_at = now.clamp(0, i64::from(u32::MAX)) as u32;
         if let Err(error) = object.rewrite(Some(NewHead { head, mark, stored_at }), false) {
             if !matches!(error, DiskError::OtherKey) {

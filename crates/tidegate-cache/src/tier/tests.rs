@@ -223,6 +223,60 @@ fn what_lies_on_a_disk_that_does_not_answer_is_as_good_as_not_stored() {
     assert_eq!(listed(), (1, true));
 }
 
+/// Requests that are told apart by their language, of which two have the same mark on a disk: clients can look for such.
+fn colliding() -> [(String, Varying); 2] {
+    let varying = |language: &str| {
+        let name = "accept-language";
+        let length = (language.len() as u16).to_le_bytes();
+        let bytes = [&[name.len() as u8], name.as_bytes(), &[3], &length, language.as_bytes()].concat();
+        Varying::from_bytes(&bytes).unwrap()
+    };
+    let mut known = std::collections::HashMap::new();
+    for number in 0_u64.. {
+        let language = format!("x{number}");
+        let varying = varying(&language);
+        if let Some(other) =
+            known.insert(crate::encoding::variant_of(&varying), (language.clone(), varying.clone()))
+        {
+            return [other, (language, varying)];
+        }
+    }
+    unreachable!()
+}
+
+/// What was confirmed for one language is not written to what another one is answered with.
+#[test]
+fn a_new_head_is_not_given_to_another_variant() {
+    let folder = Folder::new("colliding");
+    let store = folder.open();
+    let variants = colliding();
+    let lead = |language: &str| {
+        let field = tidegate_http::Field { name: "Accept-Language", value: language.as_bytes() };
+        match store.join(b"/a", tidegate_http::Fields::new(&[field])) {
+            Join::Lead(lead) => lead,
+            Join::Follow(_) => panic!("{language} is fetched already"),
+        }
+    };
+    let stored = variants.each_ref().map(|(language, varying)| {
+        let head = StoredHead { varying: varying.clone(), ..head("/a") };
+        let (entry, mut fill) = lead(language).store(head, None, NOW).unwrap();
+        fill.append(language.as_bytes()).unwrap();
+        fill.complete();
+        store.save_disk(0, PATIENCE);
+        entry
+    });
+    lead(&variants[0].0).refresh(&stored[0], stored[0].head().clone(), NOW + 1);
+    store.save_disk(0, PATIENCE);
+    for object in tier_of(&store) {
+        let open = store.tier.get().unwrap().disks.inspect(&object).unwrap();
+        let varying = decode(&open.header().head).unwrap().varying;
+        let (language, _) = variants.iter().find(|(_, known)| *known == varying).unwrap();
+        let mut bytes = vec![0; language.len()];
+        open.read_at(&mut bytes, 0).unwrap();
+        assert_eq!(bytes, language.as_bytes());
+    }
+}
+
 /// Goes on until the disk has nothing to do for purges.
 fn sweep(store: &Arc<Store>) {
     while !store.sweep(usize::MAX, NOW).is_round {}

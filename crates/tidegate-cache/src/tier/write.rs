@@ -13,6 +13,7 @@ use crate::encoding::{Encoded, variant_of};
 use crate::entry::Entry;
 use crate::purge::Standing;
 use crate::store::Store;
+use crate::stored_file::StoredFile;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 use tidegate_io::blocking;
@@ -107,19 +108,27 @@ impl Store {
         self.start_writing(tier, entry, hash);
     }
 
-    /// An entry has another head than the disks have it with.
+    /// An entry has another head than the disks have it with. As long as its content comes in, or is a part in memory, what they have
+    /// for the same requests may be an older one, which would be sent under this head: nothing is done then.
     pub(crate) fn refresh_on_disk(self: &Arc<Self>, entry: &Arc<Entry>) {
         let Some(tier) = self.tier.get() else { return };
+        let content = entry.content();
+        let place = content.file().map(StoredFile::place);
+        if place.is_none() && (!content.is_complete() || content.is_passing()) {
+            return;
+        }
         let hash = tier.hash(entry.key());
         let variant = variant_of(&entry.head().varying);
         let objects = tier.newest(hash);
         let Some(object) = objects.into_iter().find(|object| object.variant == variant) else {
-            let content = entry.content();
-            if content.is_complete() && content.file().is_none() && !content.is_passing() {
+            if place.is_none() {
                 self.write_behind(entry);
             }
             return;
         };
+        if place.is_some_and(|place| place != Some((object.disk, object.id))) {
+            return;
+        }
         let Some(place) = tier.waiting.take(0, u64::MAX) else {
             return tier.disks.withdraw(hash, Some(variant));
         };

@@ -216,3 +216,53 @@ fn with_a_disk_what_is_large_goes_on_being_stored() {
     }
     drop(stalled);
 }
+
+/// Whoever holds it last is counted, though another one let go of it at the same moment.
+#[test]
+fn what_is_held_is_counted_however_others_come_and_go() {
+    let store = store(4 * MIB);
+    let entry = put(&store, "/a", &bytes(1, 5000)).unwrap();
+    let rounds = 5000;
+    let meeting = std::sync::Barrier::new(2);
+    let mut wrong = 0;
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for _ in 0..rounds {
+                let held = entry.content().shared();
+                meeting.wait();
+                drop(held);
+                meeting.wait();
+                meeting.wait();
+            }
+        });
+        for _ in 0..rounds {
+            meeting.wait();
+            let held = entry.content().shared();
+            meeting.wait();
+            wrong += u32::from(store.figures().held != 5000);
+            drop(held);
+            meeting.wait();
+        }
+    });
+    assert_eq!((wrong, store.figures().held), (0, 0));
+}
+
+/// Blocks that a client has behind it are none that it holds, however many of them go at a time.
+#[test]
+fn what_is_held_of_what_is_passed_on_is_what_there_is_of_it() {
+    let store = store(4 * MIB);
+    let len = 3 * MIB as usize;
+    let (entry, mut fill) = lead(&store, b"/a").store(head("/a"), Some(len as u64), NOW).unwrap();
+    let mut reader = entry.content().reader(0..u64::MAX).unwrap();
+    let (all, mut at) = (bytes(1, len), 0);
+    let mut cx = Context::from_waker(Waker::noop());
+    let mut buffer = vec![0; 200_000];
+    while at < len {
+        at += fill.append(&all[at..]).unwrap();
+        assert!(store.figures().held <= store.figures().bytes, "{} at {at}", store.figures().held);
+        while let Poll::Ready(Ok(1..)) = reader.poll_read(&mut cx, &mut buffer) {}
+    }
+    fill.complete();
+    drop(reader);
+    assert_eq!(store.figures().held, 0);
+}

@@ -163,6 +163,62 @@ fn a_part_takes_the_place_of_nothing_that_is_whole() {
     assert!(content(&get(&large(&folder), "/a").unwrap()) == before);
 }
 
+/// A head that can be told from that of another version.
+fn version(tag: &str) -> tidegate_cache::StoredHead {
+    let mut head = head("/a");
+    head.lines.push("ETag", tag);
+    head
+}
+
+/// What a client learns of a version that comes in, or has come in part, is not said of another one that a disk still has.
+#[test]
+fn a_new_head_of_what_comes_in_is_not_that_of_an_older_content_on_the_disk() {
+    // What is kept in memory; what goes to a disk as it comes; a part.
+    for (name, len, keeps_part) in [("kept", 300_000, false), ("passed", LEN, false), ("part", 300_000, true)]
+    {
+        let folder = Folder::new(&format!("heads-{name}"));
+        let store = large(&folder);
+        let before = bytes(1, 200_000);
+        put_head(&store, version("\"1\""), &before).unwrap();
+        store.save_disk(0, PATIENCE);
+        let (entry, mut fill) =
+            lead(&store, b"/a").store(version("\"2\""), Some(len as u64), NOW + 1).unwrap();
+        if keeps_part {
+            fill.keeps_part();
+        }
+        pour(&mut fill, &bytes(7, len)[..200_000]);
+        let mut fill = Some(fill);
+        if keeps_part {
+            fill = None;
+        }
+        lead(&store, b"/a").refresh(&entry, version("\"2\""), NOW + 2);
+        store.note_purges_on(0);
+        // It breaks off.
+        drop((fill, entry));
+        store.save_disk(0, PATIENCE);
+        drop(store);
+        let entry = get(&large(&folder), "/a").expect(name);
+        assert_eq!(entry.head().lines.first("ETag"), Some(&b"\"1\""[..]), "{name}");
+        assert!(content(&entry) == before, "{name}");
+    }
+}
+
+/// An answer to HEAD that comes meanwhile does not keep it from the disk.
+#[test]
+fn what_goes_to_a_disk_is_stored_though_it_has_had_another_head() {
+    let folder = Folder::new("heads-stored");
+    let store = large(&folder);
+    let all = bytes(7, LEN);
+    let (entry, mut fill) = lead(&store, b"/a").store(version("\"2\""), Some(LEN as u64), NOW + 1).unwrap();
+    pour(&mut fill, &all[..2_000_000]);
+    lead(&store, b"/a").refresh(&entry, version("\"2\""), NOW + 2);
+    pour(&mut fill, &all[2_000_000..]);
+    fill.complete();
+    drop(entry);
+    store.save_disk(0, PATIENCE);
+    assert!(content(&get(&store, "/a").expect("it was stored")) == all);
+}
+
 #[test]
 fn who_is_slower_than_the_disk_holds_up_nobody_and_gets_all() {
     let folder = Folder::new("slow");

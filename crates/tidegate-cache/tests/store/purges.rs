@@ -262,3 +262,28 @@ fn other_processes_hear_of_changes() {
     assert_eq!(left(&two), [false, false, true]);
     assert!(late.store(StoredHead { site: site_mark("a"), ..head("/late") }, None, NOW).is_err());
 }
+
+#[test]
+fn a_part_that_was_purged_before_its_rest_was_asked_for_is_not_gone_on_with() {
+    let store = store(4 * MIB);
+    let (_, mut fill) = lead(&store, b"/a").store(head("/a"), Some(100_000), NOW).unwrap();
+    fill.keeps_part();
+    append_all(&mut fill, &bytes(1, 50_000));
+    drop(fill);
+    let part = found(&store, "/a").unwrap();
+    store.purge(&Purge::All, false, NOW);
+    let gone_on = lead(&store, b"/a").go_on(&part, head("/a"), NOW + 1);
+    assert_eq!(gone_on.map(|_| ()).err(), Some(tidegate_cache::Unstorable::Purged));
+    assert!(found(&store, "/a").is_none());
+}
+
+/// It was looked up before the purge, and confirmed behind it: only who has asked gets it.
+#[test]
+fn what_was_purged_before_it_was_asked_about_is_not_refreshed() {
+    let store = store(MIB);
+    let entry = put(&store, "/a", b"content").unwrap();
+    store.purge(&Purge::All, false, NOW);
+    let refreshed = lead(&store, b"/a").refresh(&entry, head("/a"), NOW + 1);
+    assert_eq!(read_all(&refreshed), b"content");
+    assert!(found(&store, "/a").is_none());
+}

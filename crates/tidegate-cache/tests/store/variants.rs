@@ -40,6 +40,27 @@ fn the_least_used_goes_first_and_counts_as_evicted() {
     assert!(!used.iter().any(|entry| languages(&store).contains(&entry.id())));
 }
 
+/// An answer to HEAD gives it another head meanwhile.
+#[test]
+fn what_is_replaced_stays_though_its_successor_has_had_another_head() {
+    let store = store(MIB);
+    let old = put(&store, "/a", b"old").unwrap();
+    for is_complete in [false, true] {
+        let (new, mut fill) = lead(&store, b"/a").store(head("/a"), Some(3), NOW).unwrap();
+        fill.append(b"ne").unwrap();
+        let newer = lead(&store, b"/a").refresh(&new, head("/a"), NOW);
+        assert_eq!(languages(&store), [newer.id(), old.id()]);
+        if is_complete {
+            fill.append(b"w").unwrap();
+            assert!(fill.complete());
+            assert_eq!(languages(&store), [newer.id()]);
+        } else {
+            fill.break_off();
+            assert_eq!(languages(&store), [old.id()]);
+        }
+    }
+}
+
 #[test]
 fn what_is_replaced_stays_until_its_successor_is_complete() {
     let store = store(MIB);

@@ -432,7 +432,6 @@ fn from_http(head: &ResponseHead<'_, '_>) -> AnswerHead {
     answer
 }
 
-/// Whether `Connection` names a field as one that ends here (RFC 9110 section 7.6.1).
 /// Whether a field says who may have a response, or for how long.
 fn is_for_caches(field: &Field<'_>) -> bool {
     const FOR_CACHES: [&str; 8] = [
@@ -448,6 +447,7 @@ fn is_for_caches(field: &Field<'_>) -> bool {
     FOR_CACHES.iter().any(|name| field.is(name))
 }
 
+/// Whether `Connection` names a field as one that ends here (RFC 9110 section 7.6.1).
 fn named_by_connection<'f>(fields: impl Iterator<Item = &'f Field<'f>>, name: &str) -> bool {
     fields.filter(|field| field.is("connection")).any(|field| {
         field::list_elements(field.value).any(|option| option.eq_ignore_ascii_case(name.as_bytes()))
