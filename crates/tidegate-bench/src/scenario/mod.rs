@@ -9,6 +9,8 @@ pub mod clock;
 mod data;
 mod engine;
 mod estimate;
+#[doc(hidden)]
+pub mod fuzzing;
 mod html;
 mod language;
 pub mod mix;

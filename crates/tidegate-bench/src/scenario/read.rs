@@ -67,7 +67,8 @@ fn lower(
 ) -> Loaded {
     let folder = std::path::absolute(folder).unwrap_or_else(|_| folder.to_owned());
     let (items, diagnostics) = read(&LANGUAGE, source, OUTERMOST, &folder, environment);
-    let mut reader = Reader { diagnostics, variables: vec![USER.to_owned()], seed: 0, had_mistakes: false };
+    let mut reader =
+        Reader { diagnostics, variables: vec![USER.to_owned()], seed: 0, made_up: 0, had_mistakes: false };
     reader.had_mistakes = reader.has_errors();
     let scenario = reader.scenario(&items, name, target);
     let mut diagnostics = reader.diagnostics;
@@ -77,12 +78,17 @@ fn lower(
     Loaded { scenario: scenario.filter(|_| is_sound), diagnostics }
 }
 
+/// Bytes of the content of all uploads at most: they are in memory throughout a run.
+const MADE_UP: usize = 256 << 20;
+
 /// Reads items, and gathers what is wrong with them.
 struct Reader {
     diagnostics: Vec<Diagnostic>,
     variables: Vec<String>,
     /// For made-up content.
     seed: u64,
+    /// Bytes of it so far.
+    made_up: usize,
     /// The form or a type was wrong already: what seems to be missing may be what is broken.
     had_mistakes: bool,
 }
@@ -341,9 +347,19 @@ impl Reader {
         sets
     }
 
-    /// Content that is made up, the same for the same scenario.
-    fn made_up(&mut self, size: usize) -> Arc<[u8]> {
+    /// Content that is made up, the same for the same scenario; of all of it no more than [`MADE_UP`].
+    fn made_up(&mut self, item: &Item, size: usize) -> Arc<[u8]> {
         self.seed += 1;
+        let sum = self.made_up.saturating_add(size);
+        if sum > MADE_UP {
+            let message = format!("the files of all `upload` come to more than {} MiB", MADE_UP >> 20);
+            self.error(
+                item.error_of("size", message),
+                "they are held in memory during the run; lower `size=`",
+            );
+            return Arc::default();
+        }
+        self.made_up = sum;
         let mut random = Random::new(self.seed, 77);
         let mut content = Vec::with_capacity(size + 8);
         while content.len() < size {

@@ -113,7 +113,7 @@ impl Reader {
                     name,
                     file_name: item.text_of("file").unwrap_or_default(),
                     media_type: item.text_of("type").unwrap_or_default(),
-                    content: self.made_up(usize::try_from(size).unwrap_or(0)),
+                    content: self.made_up(item, usize::try_from(size).unwrap_or(usize::MAX)),
                 };
                 add_part(&mut step.body, Part::File(upload));
             }
