@@ -86,6 +86,13 @@ pub(crate) fn process_ticks(stat: &str) -> Option<u64> {
     Some(user.saturating_add(system))
 }
 
+/// State and process group of `/proc/PID/stat`.
+pub(crate) fn state_and_group(stat: &str) -> Option<(char, u32)> {
+    let mut fields = stat.rsplit_once(')')?.1.split_whitespace();
+    let state = fields.next()?.chars().next()?;
+    Some((state, fields.nth(1)?.parse().ok()?))
+}
+
 /// Counters of a network interface.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Interface {
@@ -209,6 +216,7 @@ mod tests {
         assert_eq!(stalled(pressure), Some(99));
         let process = "12 (a (b) c) S 1 1 1 0 -1 4194560 100 0 0 0 30 12 0 0 20 0 1 0 5 0 0";
         assert_eq!(process_ticks(process), Some(42));
+        assert_eq!(state_and_group(process), Some(('S', 1)));
     }
 
     #[test]

@@ -188,6 +188,46 @@ const SYSTEMS: &[Directive] = &[
         example: "monitor process=\"php-fpm\" url=\"http://127.0.0.1:9001/status?json\"",
         ..Directive::new("monitor", &[SYSTEM])
     },
+    Directive {
+        arguments: &[one("command", TEXT)],
+        properties: &[property("within", SOME_TIME, Some("10m"), "How long it may take.")],
+        repeats: true,
+        doc: "A command for `sh` on that machine before the run, to put data back as they were. `reset` and `start` of a scenario are done \
+              in the order in which they stand. One that fails or takes too long is said in a sentence, and no load is put on.",
+        example: "reset \"mariadb events < /srv/events.sql\"",
+        ..Directive::new("reset", &[SYSTEM])
+    },
+    Directive {
+        arguments: &[one("command", TEXT)],
+        doc: "A command for `sh` on that machine before the run, to start what is measured. With `ready` it may stay in the foreground: \
+              then it is ended after the run, with all that it has started. Without, it has to end within a minute.",
+        example: "start \"tidegate serve /srv/site\"",
+        ..Directive::new("start", &[SYSTEM])
+    },
+    Directive {
+        properties: &[
+            property("url", Kind::Text { most: 2_000 }, None, "A page that answers with a status below 400."),
+            property("tcp", Kind::Text { most: 300 }, None, "Host and port that take a connection."),
+            property("within", SOME_TIME, Some("30s"), "How long that may take."),
+        ],
+        doc: "What answers, asked from this machine, when what `start` has started can be used.",
+        example: "ready url=\"http://web.test/\" within=\"1m\"",
+        ..Directive::new("ready", &[SYSTEM])
+    },
+    Directive {
+        arguments: &[one("command", TEXT)],
+        properties: &[property("within", SOME_TIME, Some("30s"), "How long it may take.")],
+        doc: "A command for `sh` on that machine after the run, whatever became of it, an interrupt included. The last system is stopped \
+              first.",
+        example: "stop \"systemctl stop php-fpm\"",
+        ..Directive::new("stop", &[SYSTEM])
+    },
+    Directive {
+        arguments: &[some("files", Kind::Text { most: 1_000 })],
+        doc: "Files of that machine whose last 16 MiB are copied into `logs/<system>/` of the run, after `stop`.",
+        example: "collect \"/var/log/php-fpm/slow.log\" \"/var/log/tidegate/error.log\"",
+        ..Directive::new("collect", &[SYSTEM])
+    },
 ];
 
 #[rustfmt::skip]

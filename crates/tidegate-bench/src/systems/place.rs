@@ -1,6 +1,7 @@
 //! Where a system is, and how a command gets there: this machine, or one that ssh reaches without a question.
 
-use rustix::process::{Pid, Signal, kill_process_group};
+use crate::proc;
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
 use std::fmt;
 use std::io::{self, BufRead, Read};
 use std::os::unix::process::CommandExt;
@@ -39,6 +40,41 @@ impl Place {
             }
         }
     }
+
+    /// A program there, with its arguments.
+    pub(super) fn program(&self, words: &[&str]) -> Command {
+        match self {
+            Place::Here => {
+                let (program, arguments) = words.split_first().unwrap_or((&"true", &[]));
+                let mut command = Command::new(program);
+                command.args(arguments);
+                command
+            }
+            Place::Ssh { host, .. } => {
+                let words: Vec<String> = words.iter().map(|word| quoted(word)).collect();
+                ssh(host, &words.join(" "))
+            }
+        }
+    }
+
+    /// A text for `sh` there, which gets no input.
+    pub(super) fn shell(&self, text: &str) -> Command {
+        let mut command = self.program(&["sh", "-c", text]);
+        command.stdin(Stdio::null());
+        command
+    }
+
+    /// The same for one that may stay. By ssh it ends with its input, which is a pipe.
+    pub(super) fn lasting(&self, text: &str) -> Command {
+        match self {
+            Place::Here => self.shell(text),
+            Place::Ssh { .. } => {
+                let mut command = self.program(&["sh", "-c", LASTING, text]);
+                command.stdin(Stdio::piped());
+                command
+            }
+        }
+    }
 }
 
 impl fmt::Display for Place {
@@ -49,6 +85,12 @@ impl fmt::Display for Place {
         }
     }
 }
+
+/// A command that ends, with all that it has started, when its input does: what is left of it by ssh ends with the run. A group of
+/// its own (`setsid`), so that what it starts is reached; the descriptor 3, since `sh` gives what goes on beside it no input.
+const LASTING: &str = "exec 3<&0; setsid sh -c \"$0\" </dev/null 3<&- & p=$!; \
+                       (cat <&3 >/dev/null 2>&1; kill -s TERM -- -$p) >/dev/null 2>&1 & w=$!; \
+                       wait $p; s=$?; kill $w 2>/dev/null; exit $s";
 
 fn ssh(host: &str, text: &str) -> Command {
     let mut command = Command::new("ssh");
@@ -73,6 +115,31 @@ impl Group {
     /// Starts a command as the leader of a process group, so that an interrupt from the terminal does not reach it.
     pub fn start(command: &mut Command) -> io::Result<Group> {
         command.process_group(0).spawn().map(Group)
+    }
+
+    /// Whether any process of it is there that has not ended.
+    pub fn has_members(&self) -> bool {
+        let group = self.0.id();
+        let is_member = |process| {
+            let stat = proc::text(format!("/proc/{process}/stat"));
+            proc::state_and_group(&stat).is_some_and(|(state, of)| of == group && !matches!(state, 'Z' | 'X'))
+        };
+        proc::all_processes().into_iter().any(is_member)
+    }
+
+    /// How the one that was started has ended, if it has: whether well, and in words. It is not reaped, so that its number stays
+    /// that of the group.
+    pub fn status(&self) -> Option<(bool, String)> {
+        let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+        match waitid(WaitId::Pid(Pid::from_child(&self.0)), options) {
+            Ok(None) => None,
+            Ok(Some(status)) => Some(match (status.exit_status(), status.terminating_signal()) {
+                (Some(code), _) => (code == 0, format!("exit status {code}")),
+                (None, Some(signal)) => (false, format!("signal {signal}")),
+                (None, None) => (false, "no status".to_owned()),
+            }),
+            Err(error) => Some((false, error.to_string())),
+        }
     }
 
     /// Sends all of it a signal.

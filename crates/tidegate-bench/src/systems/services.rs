@@ -134,7 +134,10 @@ impl Service {
         match self {
             Service::Url(url) => {
                 let named = |why: String| format!("{url}: {why}");
-                let answer = fetch(url, until).map_err(|error| named(error.to_string()))?;
+                let (status, answer) = fetch(url, until).map_err(|error| named(error.to_string()))?;
+                if status != "200" {
+                    return Err(named(format!("the answer is {status}, not 200")));
+                }
                 of_page(&answer).map_err(|why| named(why.to_owned()))
             }
             Service::Memcached(address) => {
@@ -305,10 +308,21 @@ fn connect(address: impl ToSocketAddrs, until: Instant) -> io::Result<TcpStream>
     Err(fault)
 }
 
-/// The content of a page. HTTP/1.0: it ends with the connection and comes in no chunks.
-pub(super) fn fetch(url: &Url, until: Instant) -> io::Result<Vec<u8>> {
+/// The status of a page.
+pub(super) fn status_of(url: &Url, until: Instant) -> io::Result<u16> {
+    let (status, _) = fetch(url, until)?;
+    status.parse().map_err(|_| io::Error::other("the answer is not HTTP"))
+}
+
+/// Whether somebody takes connections.
+pub(super) fn tcp(address: &str, until: Instant) -> io::Result<()> {
+    connect(address, until).map(drop)
+}
+
+/// Status and content of a page. HTTP/1.0: it ends with the connection and comes in no chunks.
+fn fetch(url: &Url, until: Instant) -> io::Result<(String, Vec<u8>)> {
     if url.is_tls {
-        return Err(io::Error::other("only http is asked for figures"));
+        return Err(io::Error::other("only http is spoken here"));
     }
     let request = format!(
         "GET {} HTTP/1.0\r\nHost: {}\r\nAccept: application/json\r\nConnection: close\r\n\r\n",
@@ -326,10 +340,7 @@ pub(super) fn fetch(url: &Url, until: Instant) -> io::Result<Vec<u8>> {
     let head = memchr::memmem::find(&answer, b"\r\n\r\n").map_or(answer.len(), |at| at + 4);
     let line = String::from_utf8_lossy(answer.get(..head).unwrap_or_default());
     let status = line.split_whitespace().nth(1).unwrap_or("no status").to_owned();
-    if status != "200" {
-        return Err(io::Error::other(format!("the answer is {status}, not 200")));
-    }
-    Ok(answer.get(head..).unwrap_or_default().to_vec())
+    Ok((status, answer.get(head..).unwrap_or_default().to_vec()))
 }
 
 /// Whether an answer has as much content as it announces. One that announces nothing ends with its connection.

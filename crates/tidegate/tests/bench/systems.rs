@@ -2,11 +2,12 @@
 
 use super::peers::{BINARY, Folder, Outcome, bench, command};
 use super::scenarios::{Application, Asked, Reply, ok, scenario};
+use rustix::process::{Pid, Signal, kill_process};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::Stdio;
-use tidegate_testkit::InTime;
+use tidegate_testkit::{InTime, wait_for};
 
 fn application(asked: &Asked) -> Reply {
     if asked.line.contains("/status?json") {
@@ -116,4 +117,87 @@ fn a_run_that_keeps_nothing_says_that_nothing_was_watched() {
     assert!(outcome.stdout.contains("the systems were not watched"), "{}", outcome.stdout);
     let plan = bench(&["run", &file, "--plan"]);
     assert!(plan.stdout.contains("here, this machine, watched each 1.00 s"), "{}", plan.stdout);
+}
+
+#[test]
+fn systems_are_started_and_stopped_in_order() {
+    let ground = Folder::new();
+    let folder = ground.0.display().to_string();
+    let application = Application::new(application);
+    let address = application.url.trim_start_matches("http://");
+    let rest = format!(
+        "users 1 {{ steady \"1s\" }}\nthink fixed \"20ms\"\nflow {{ get \"/\" }}\n\
+         system db {{ reset \"echo reset >> {folder}/log; echo said\"; start \"echo db >> {folder}/log\"; stop \"echo stop db >> {folder}/log\"; \
+         collect \"{folder}/log\" \"/nowhere/x.log\" }}\n\
+         system web {{ ssh \"web.test\"; start \"echo $$ > {folder}/pid; echo web >> {folder}/log; exec sleep 1000\"; \
+         ready tcp=\"{address}\"; stop \"echo stop web >> {folder}/log; exit 3\" }}"
+    );
+    let outcome = run(&ground, &scenario(&ground, &application.url, &rest));
+    assert!(matches!(outcome.code, 0 | 98), "{}{}", outcome.stdout, outcome.stderr);
+    let log = fs::read_to_string(ground.0.join("log")).unwrap();
+    assert!(log.starts_with("reset\ndb\n") && log.ends_with("stop web\nstop db\n"), "{log}");
+    let pid = fs::read_to_string(ground.0.join("pid")).unwrap();
+    assert!(!PathBuf::from("/proc").join(pid.trim()).exists(), "what was started is still there");
+    let kept = ground.0.join("run/logs/db");
+    assert_eq!(fs::read_to_string(kept.join("reset.txt")).unwrap(), "said\n");
+    let copied = fs::read_dir(&kept).unwrap().map_while(Result::ok).map(|entry| entry.path());
+    let copied: Vec<PathBuf> =
+        copied.filter(|path| path.extension().is_none_or(|ending| ending != "txt")).collect();
+    assert_eq!(copied.len(), 1, "{copied:?}");
+    assert_eq!(fs::read_to_string(&copied[0]).unwrap(), log);
+    for note in ["`stop` of web failed (exit status 3)", "/nowhere/x.log of db was not collected"] {
+        assert!(outcome.stdout.contains(note), "{note}: {}", outcome.stdout);
+    }
+}
+
+#[test]
+fn a_system_that_does_not_start_gets_no_load() {
+    for (web, sentence) in [
+        (
+            "reset \"echo no data >&2; exit 2\"",
+            "`reset` of web failed (exit status 2); no load was put on (it said last: no data; ",
+        ),
+        ("start \"exit 4\"; ready tcp=\"127.0.0.1:1\"", "`start` of web failed (exit status 4)"),
+        (
+            "start \"sleep 1000\"; ready tcp=\"127.0.0.1:1\" within=\"300ms\"",
+            "`start` of web was not ready within 300 ms",
+        ),
+        ("reset \"sleep 1000\" within=\"100ms\"", "`reset` of web took longer than 100 ms"),
+    ] {
+        let ground = Folder::new();
+        let folder = ground.0.display().to_string();
+        let application = Application::new(application);
+        let rest = format!(
+            "users 1 {{ steady \"1s\" }}\nthink fixed \"20ms\"\nflow {{ get \"/\" }}\n\
+             system db {{ start \"true\"; stop \"touch {folder}/stopped\" }}\nsystem web {{ {web} }}"
+        );
+        let outcome = run(&ground, &scenario(&ground, &application.url, &rest));
+        assert_eq!(outcome.code, 1, "{web}: {}", outcome.stderr);
+        assert!(outcome.stderr.contains(sentence), "{web}: {}", outcome.stderr);
+        assert!(ground.0.join("stopped").exists(), "{web}");
+        assert!(application.asked().is_empty(), "{web}");
+    }
+}
+
+#[test]
+fn an_interrupt_stops_systems() {
+    let ground = Folder::new();
+    let folder = ground.0.display().to_string();
+    let application = Application::new(application);
+    let address = application.url.trim_start_matches("http://");
+    let rest = format!(
+        "users 1 {{ steady \"10m\" }}\nthink fixed \"20ms\"\nflow {{ get \"/\" }}\n\
+         system web {{ start \"echo $$ > {folder}/pid; exec sleep 1000\"; ready tcp=\"{address}\"; \
+         stop \"touch {folder}/stopped; kill $(cat {folder}/pid)\" }}"
+    );
+    let file = scenario(&ground, &application.url, &rest);
+    let mut run = command();
+    run.args(["run", &file, "--no-host", "--quiet", "--out"]).arg(ground.0.join("run"));
+    let mut run = run.stdin(Stdio::null()).stdout(Stdio::null()).spawn().unwrap();
+    wait_for(|| (!application.asked().is_empty()).then_some(()), "load");
+    kill_process(Pid::from_child(&run), Signal::INT).unwrap();
+    assert_eq!(run.wait().unwrap().code(), Some(130));
+    assert!(ground.0.join("stopped").exists());
+    let pid = fs::read_to_string(ground.0.join("pid")).unwrap();
+    assert!(!PathBuf::from("/proc").join(pid.trim()).exists(), "what was started is still there");
 }

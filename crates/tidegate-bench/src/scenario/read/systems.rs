@@ -1,7 +1,7 @@
 //! The machines beside the load.
 
 use super::Reader;
-use crate::systems::{Place, Processes, Service, System, Watched, plain};
+use crate::systems::{Before, Place, Probe, Processes, Service, Stopped, System, Watched, plain};
 use crate::target::Url;
 use std::time::Duration;
 use tidegate_config::language::Item;
@@ -31,7 +31,13 @@ impl Reader {
             }
             let place = self.place_of_system(item);
             let watched = self.watched(item);
-            systems.push(System { name, place, watched });
+            let before = self.before(item);
+            let child = |name: &str| item.block().iter().find(|child| child.name() == name);
+            let stop = child("stop").and_then(|stop| {
+                Some(Stopped { command: stop.text(0)?, within: stop.duration_of("within")? })
+            });
+            let collect = child("collect").map(Item::all_texts).unwrap_or_default();
+            systems.push(System { name, place, watched, before, stop, collect });
         }
         systems
     }
@@ -44,6 +50,54 @@ impl Reader {
             self.error(ssh.error_at(0, message), "write `user@host`, or a name of the configuration of ssh");
         }
         Place::Ssh { host, program: ssh.text_of("program").unwrap_or_default() }
+    }
+
+    /// In the order of the file.
+    fn before(&mut self, item: &Item) -> Vec<Before> {
+        let ready = item.block().iter().find(|child| child.name() == "ready");
+        let starts = item.block().iter().any(|child| child.name() == "start");
+        if let Some(ready) = ready.filter(|_| !starts) {
+            self.error(
+                ready.error("`ready` stands without `start`"),
+                "add `start \"command\"`, or take it out",
+            );
+        }
+        let probe = ready.and_then(|ready| self.probe(ready));
+        let patience = ready.and_then(|ready| ready.duration_of("within"));
+        let before = item.block().iter().filter_map(|child| match child.name() {
+            "reset" => Some(Before::Reset { command: child.text(0)?, within: child.duration_of("within")? }),
+            "start" => {
+                let within = patience.unwrap_or(Duration::from_secs(60));
+                Some(Before::Start { command: child.text(0)?, ready: probe.clone(), within })
+            }
+            _ => None,
+        });
+        before.collect()
+    }
+
+    fn probe(&mut self, item: &Item) -> Option<Probe> {
+        match (item.text_of("url"), item.text_of("tcp")) {
+            (Some(text), None) => match Url::parse(&text) {
+                Ok(url) if !url.is_tls => Some(Probe::Url(url)),
+                _ => {
+                    let message = format!("`ready`: {text} is no URL of http");
+                    self.error(
+                        item.error_of("url", message),
+                        "write `url=\"http://…\"`; where there is TLS, `tcp=\"host:443\"`",
+                    );
+                    None
+                }
+            },
+            (None, Some(address)) => Some(Probe::Tcp(address)),
+            _ if item.has_faults() => None,
+            _ => {
+                self.error(
+                    item.error("`ready` needs `url=` or `tcp=`, one of the two"),
+                    "write `ready tcp=\"127.0.0.1:8080\"`",
+                );
+                None
+            }
+        }
     }
 
     fn watched(&mut self, item: &Item) -> Option<Watched> {

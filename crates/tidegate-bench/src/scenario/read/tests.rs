@@ -132,7 +132,7 @@ fn a_flow_is_a_sequence_of_operations() {
 
 #[test]
 fn systems_beside_the_load() {
-    use crate::systems::{Place, Processes, Service};
+    use crate::systems::{Before, Place, Probe, Processes, Service, Stopped};
     let rest =
         "target \"http://127.0.0.1\"\nusers 1 { steady \"1s\" }\nthink fixed \"1s\"\nflow { get \"/\" }\n";
     let scenario = sound(&format!(
@@ -150,7 +150,20 @@ fn systems_beside_the_load() {
     assert_eq!(db.place, Place::Ssh { host: "u@db".into(), program: "/x y".into() });
     let services = [Service::Memcached("a:1".into()), Service::Mariadb("-u b".into())];
     assert_eq!(db.watched.as_ref().unwrap().services, services);
-    assert!(idle.watched.is_none());
+    assert!(idle.watched.is_none() && idle.before.is_empty() && idle.stop.is_none());
+    let scenario = sound(&format!(
+        "{rest}system web {{ reset \"a\" within=\"5s\"; start \"b\"; ready tcp=\"a:1\"; stop \"c\"; collect \"/d\" \"/e\" }}"
+    ));
+    let web = &scenario.systems[0];
+    let within = |seconds| Duration::from_secs(seconds);
+    let ready = Some(Probe::Tcp("a:1".into()));
+    let expected = [
+        Before::Reset { command: "a".into(), within: within(5) },
+        Before::Start { command: "b".into(), ready, within: within(30) },
+    ];
+    assert_eq!(web.before, expected);
+    assert_eq!(web.stop, Some(Stopped { command: "c".into(), within: within(30) }));
+    assert_eq!(web.collect, ["/d", "/e"]);
     for (wrong, part) in [
         ("system web; system web", "there already"),
         ("system web { ssh \"-oProxyCommand=x\" }", "is no host"),
@@ -158,6 +171,9 @@ fn systems_beside_the_load() {
         ("system web { monitor url=\"https://a/\" }", "by http"),
         ("system web { monitor url=\"ftp://a/\" }", "not an http URL"),
         ("system web { monitr }", "did you mean `monitor`?"),
+        ("system web { ready tcp=\"a:1\" }", "without `start`"),
+        ("system web { start \"x\"; ready }", "one of the two"),
+        ("system web { start \"x\"; ready url=\"https://a/\" }", "is no URL of http"),
         ("system web { monitor interval=\"1ms\" }", "out of bounds"),
     ] {
         let told = loaded(&format!("{rest}{wrong}")).render(false);

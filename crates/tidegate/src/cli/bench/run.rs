@@ -19,7 +19,7 @@ use tidegate_bench::run::Ending;
 use tidegate_bench::runs::{Keep, row};
 use tidegate_bench::scenario::report::{self, Report};
 use tidegate_bench::scenario::{Scenario, estimate, load};
-use tidegate_bench::systems::{Start, Watch};
+use tidegate_bench::systems::{Conducted, Start, System, SystemError, Watch};
 use tidegate_config::{Diagnostic, ProcessEnvironment};
 
 /// Walks users through an application, as a scenario file says, and shows what they saw.
@@ -167,6 +167,16 @@ fn carry_out(arguments: &Arguments, scenario: Scenario, plan: &Plan, source: &[u
     let (about_it, started) = (about_now(), now());
     let mut keep = arguments.keeping.begin(source, &scenario, plan.threads, (&about_it, started))?;
     let names: Vec<String> = scenario.operations.iter().map(|operation| operation.name.clone()).collect();
+    let systems = scenario.systems.clone();
+    let conducted = match Conducted::begin(&systems, keep.as_ref().map(Keep::folder), &stop) {
+        Ok(conducted) => conducted,
+        // What commands have said is in the folder of the run, which stays, broken off.
+        Err(SystemError::Interrupted) => {
+            complain("tidegate bench: interrupted before the load was put on\n");
+            return Ok(interrupted());
+        }
+        Err(error) => return Err(error.into()),
+    };
     let begins = Start::default();
     let watch = keep.as_ref().map(|keep| Watch::begin(&scenario.systems, keep.folder(), &begins));
     let done = arguments.conduct.run_scenario(&scenario, plan, &stop, &begins, |second| {
@@ -179,11 +189,17 @@ fn carry_out(arguments: &Arguments, scenario: Scenario, plan: &Plan, source: &[u
         Err(error) => {
             // Nothing was run.
             watch.into_iter().for_each(Watch::take_back);
-            keep.into_iter().for_each(Keep::take_back);
+            for note in conducted.finish() {
+                complain(&format!("tidegate bench: {note}\n"));
+            }
+            // What commands have said stays.
+            let is_bare = !systems.iter().any(System::is_conducted);
+            keep.into_iter().filter(|_| is_bare).for_each(Keep::take_back);
             return Err(error);
         }
     };
-    let notes = watch.map_or_else(|| unwatched(&scenario), Watch::finish);
+    let mut notes = watch.map_or_else(|| unwatched(&scenario), Watch::finish);
+    notes.extend(conducted.finish());
     let is_interrupted = outcome.ending == Ending::Interrupted;
     let mut report = Report::new(scenario, outcome);
     report.judgement.notes.extend(notes);
