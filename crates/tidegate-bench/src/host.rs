@@ -2,10 +2,14 @@
 //! the time axis of the run.
 //!
 //! Reads `/proc` (`proc(5)`) once an interval from a thread of its own. What a kernel does not offer is left
-//! out. Parsers are pure; the thread is the only thing here that knows a clock.
+//! out. The parsers are those of `proc`; the thread is the only thing here that knows a clock.
 
 use crate::clock::{monotonic_ns, ns};
 use crate::plan::Plan;
+use crate::proc::{
+    TICKS_PER_SECOND, Ticks, all_processes, field, pair, process_ticks, processors, stalled, text,
+    with_children,
+};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::fs;
@@ -146,8 +150,7 @@ impl Watch {
 #[derive(Debug, Clone, Default)]
 struct Reading {
     at: u64,
-    /// Busy and all ticks of each processor.
-    processors: Vec<(u64, u64)>,
+    processors: Vec<Ticks>,
     run_queue: u64,
     server_ticks: Option<u64>,
     server_resident: Option<u64>,
@@ -160,20 +163,19 @@ struct Reading {
 
 impl Reading {
     fn take(server: &[u32], at: u64) -> Reading {
-        let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
-        let stat = read("/proc/stat");
+        let stat = text("/proc/stat");
         let (server_ticks, server_resident) = processes(server);
-        let netstat = read("/proc/net/netstat");
+        let netstat = text("/proc/net/netstat");
         Reading {
             at,
-            processors: processors(&stat),
+            processors: processors(&stat).into_iter().map(|(_, ticks)| ticks).collect(),
             // This thread runs itself.
             run_queue: field(&stat, "procs_running").unwrap_or(0).saturating_sub(1),
             server_ticks,
             server_resident,
-            pressure: ["cpu", "memory", "io"].map(|what| stalled(&read(&format!("/proc/pressure/{what}")))),
-            memory_available: field(&read("/proc/meminfo"), "MemAvailable:").unwrap_or(0) * 1024,
-            retransmits: pair(&read("/proc/net/snmp"), "Tcp:", "RetransSegs").unwrap_or(0),
+            pressure: ["cpu", "memory", "io"].map(|what| stalled(&text(format!("/proc/pressure/{what}")))),
+            memory_available: field(&text("/proc/meminfo"), "MemAvailable:").unwrap_or(0) * 1024,
+            retransmits: pair(&text("/proc/net/snmp"), "Tcp:", "RetransSegs").unwrap_or(0),
             listen_drops: pair(&netstat, "TcpExt:", "ListenDrops").unwrap_or(0),
         }
     }
@@ -181,8 +183,8 @@ impl Reading {
     fn since(&self, before: &Reading, start: u64) -> Sample {
         let seconds = self.at.saturating_sub(before.at).max(1) as f64 / 1e9;
         let processors = self.processors.iter().zip(&before.processors).map(|(now, then)| {
-            let all = now.1.saturating_sub(then.1);
-            if all == 0 { 0.0 } else { now.0.saturating_sub(then.0) as f64 / all as f64 }
+            let all = now.all().saturating_sub(then.all());
+            if all == 0 { 0.0 } else { now.busy().saturating_sub(then.busy()) as f64 / all as f64 }
         });
         let pressure = |which: usize| {
             let (now, then) = (self.pressure.get(which).copied()??, before.pressure.get(which).copied()??);
@@ -205,9 +207,6 @@ impl Reading {
     }
 }
 
-/// `sysconf(_SC_CLK_TCK)`: 100 on every Linux that user space sees.
-const TICKS_PER_SECOND: f64 = 100.0;
-
 /// Processor seconds that processes have used so far, all threads; `None` where none of them is there.
 pub fn cpu_seconds(server: &[u32]) -> Option<f64> {
     processes(server).0.map(|ticks| ticks as f64 / TICKS_PER_SECOND)
@@ -217,7 +216,7 @@ fn processes(server: &[u32]) -> (Option<u64>, Option<u64>) {
     let mut ticks = None;
     let mut resident = None;
     for process in server {
-        let read = |name: &str| fs::read_to_string(format!("/proc/{process}/{name}")).unwrap_or_default();
+        let read = |name: &str| text(format!("/proc/{process}/{name}"));
         if let Some(found) = process_ticks(&read("stat")) {
             *ticks.get_or_insert(0) += found;
         }
@@ -228,53 +227,10 @@ fn processes(server: &[u32]) -> (Option<u64>, Option<u64>) {
     (ticks, resident)
 }
 
-/// Busy and all ticks of each `cpuN` line.
 /// The most that this process has held resident so far, bytes; 0 where the kernel does not say.
 pub fn peak_resident() -> u64 {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     field(&status, "VmHWM:").unwrap_or(0) * 1024
-}
-
-fn processors(stat: &str) -> Vec<(u64, u64)> {
-    let lines = stat.lines().filter(|line| line.starts_with("cpu") && !line.starts_with("cpu "));
-    lines
-        .map(|line| {
-            let ticks: Vec<u64> =
-                line.split_whitespace().skip(1).take(8).filter_map(|text| text.parse().ok()).collect();
-            let all: u64 = ticks.iter().sum();
-            // Idle and waiting for disks.
-            let idle: u64 = ticks.iter().skip(3).take(2).sum();
-            (all.saturating_sub(idle), all)
-        })
-        .collect()
-}
-
-/// The number behind a word at the start of a line.
-fn field(text: &str, name: &str) -> Option<u64> {
-    text.lines().find_map(|line| line.strip_prefix(name)?.split_whitespace().next()?.parse().ok())
-}
-
-/// The number under a name, in files of two lines: names, then numbers.
-fn pair(text: &str, group: &str, name: &str) -> Option<u64> {
-    let mut lines = text.lines().filter(|line| line.starts_with(group));
-    let (names, numbers) = (lines.next()?, lines.next()?);
-    let place = names.split_whitespace().position(|other| other == name)?;
-    numbers.split_whitespace().nth(place)?.parse().ok()
-}
-
-/// `total=` of the line `some` of a pressure file: microseconds.
-fn stalled(text: &str) -> Option<u64> {
-    let line = text.lines().find(|line| line.starts_with("some"))?;
-    line.split_whitespace().find_map(|word| word.strip_prefix("total=")?.parse().ok())
-}
-
-/// User and system ticks of `/proc/PID/stat`. The name in it may hold spaces and brackets.
-fn process_ticks(stat: &str) -> Option<u64> {
-    let (_, rest) = stat.rsplit_once(')')?;
-    let mut fields = rest.split_whitespace().skip(11);
-    let user: u64 = fields.next()?.parse().ok()?;
-    let system: u64 = fields.next()?.parse().ok()?;
-    Some(user + system)
 }
 
 // ---------------------------------------------------------------- who is the server
@@ -328,65 +284,28 @@ fn listening(table: &str, ports: &[u16]) -> Vec<u64> {
     table.lines().skip(1).filter_map(inode).collect()
 }
 
-fn all_processes() -> Vec<u32> {
-    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
-    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
-}
-
-/// Processes and all their descendants.
-fn with_children(roots: &[u32]) -> Vec<u32> {
-    let parents: Vec<(u32, u32)> = all_processes()
-        .into_iter()
-        .filter_map(|process| {
-            let stat = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
-            let parent = stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok()?;
-            Some((process, parent))
-        })
-        .collect();
-    let mut found: Vec<u32> = roots.to_vec();
-    let mut at = 0;
-    while let Some(parent) = found.get(at).copied() {
-        let children = parents.iter().filter(|(_, of)| *of == parent).map(|(process, _)| *process);
-        let new: Vec<u32> = children.filter(|child| !found.contains(child)).collect();
-        found.extend(new);
-        at += 1;
-    }
-    found
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn files_of_proc() {
-        let stat = "cpu  10 0 10 80 0 0 0 0 0 0\ncpu0 5 1 4 80 10 0 0 0 0 0\nprocs_running 3\n";
-        assert_eq!(processors(stat), [(10, 100)]);
-        assert_eq!(field(stat, "procs_running"), Some(3));
-        assert_eq!(field("MemTotal: 9 kB\nMemAvailable:   12345 kB\n", "MemAvailable:"), Some(12_345));
-        let snmp = "Ip: a\nIp: 1\nTcp: RtoAlgorithm RetransSegs InErrs\nTcp: 1 42 7\n";
-        assert_eq!(pair(snmp, "Tcp:", "RetransSegs"), Some(42));
-        assert_eq!(pair(snmp, "Tcp:", "Nothing"), None);
-        let pressure = "some avg10=0.12 avg60=0.08 avg300=0.02 total=99\nfull avg10=0.00 total=1\n";
-        assert_eq!(stalled(pressure), Some(99));
-        let process = "12 (a (b) c) S 1 1 1 0 -1 4194560 100 0 0 0 30 12 0 0 20 0 1 0 5 0 0";
-        assert_eq!(process_ticks(process), Some(42));
+    fn listening_sockets() {
         let tcp = "  sl  local_address rem_address   st\n   0: 0100007F:1F90 00000000:0000 0A 0:0 0:0 0 0 0 7777 1\n   \
                    1: 0100007F:1F90 0100007F:D000 01 0:0 0:0 0 0 0 8888 1\n";
         assert_eq!(listening(tcp, &[8_080]), [7_777]);
         assert_eq!(listening(tcp, &[80]), [0u64; 0]);
-        for garbage in ["", "cpu", "some", "x (", "Tcp:"] {
-            let _ =
-                (processors(garbage), stalled(garbage), process_ticks(garbage), pair(garbage, "Tcp:", "a"));
-        }
     }
 
     #[test]
     fn the_difference_of_two_readings() {
-        let before = Reading { processors: vec![(10, 100)], server_ticks: Some(100), ..Reading::default() };
+        let before = Reading {
+            processors: vec![Ticks { user: 10, idle: 90, ..Ticks::default() }],
+            server_ticks: Some(100),
+            ..Reading::default()
+        };
         let now = Reading {
             at: 2_000_000_000,
-            processors: vec![(60, 200)],
+            processors: vec![Ticks { user: 60, idle: 140, ..Ticks::default() }],
             server_ticks: Some(300),
             retransmits: 3,
             ..Reading::default()

@@ -5,7 +5,7 @@
 //! the server. The parts, from the wire up: [`target`], [`urls`] and [`request`] say what is asked,
 //! [`schedule`] when, [`plan`] all of it; `connection`, `http2` and `worker` ask it, one thread per worker, each with
 //! its own reactor; [`record`] holds what was measured, [`run`] joins the workers and [`processes`] the
-//! processes, [`verdict`] judges, [`report`] shows, [`runs`] keeps. [`inputs`] makes what is asked for, [`disk`] says how fast it can be read.
+//! processes, [`verdict`] judges, [`report`] shows, [`runs`] keeps; [`systems`] starts, watches and stops machines beside the load. [`inputs`] makes what is asked for, [`disk`] says how fast it can be read.
 
 pub mod check;
 mod clock;
@@ -19,6 +19,7 @@ pub mod live;
 pub mod peak;
 pub mod plan;
 pub mod preflight;
+mod proc;
 pub mod processes;
 pub mod quantity;
 mod random;
@@ -32,6 +33,7 @@ pub mod scenario;
 pub mod schedule;
 pub mod statistics;
 pub mod sweep;
+pub mod systems;
 pub mod target;
 #[cfg(test)]
 mod truth;

@@ -17,7 +17,7 @@ pub use index::{INDEX, Listing};
 pub use keep::Keep;
 pub use keep::RUNNING;
 pub(crate) use keep::SUMMARY;
-pub use monitors::{Monitor, monitors};
+pub use monitors::{FIGURES, Monitor, monitors};
 pub use seconds::{Second, Seconds, head, of_requests, row};
 pub use stored::{Operation, Row, Run, Status, UnknownStatus};
 pub(crate) use write::{draw, environment, pretty};

@@ -10,8 +10,8 @@ use std::path::Path;
 
 /// Systems that are drawn, at most.
 const SYSTEMS: usize = 32;
-/// Figures of one that are read, at most.
-const FIGURES: usize = 512;
+/// Figures of one system, at most: what a monitor tells, and what is read.
+pub const FIGURES: usize = 1_024;
 
 /// What a name may end with that is a unit.
 const UNITS: [&str; 8] = ["bytes", "percent", "share", "seconds", "s", "ms", "us", "bits"];

@@ -110,6 +110,9 @@ impl Estimate {
         line("Sent", format!("about {}/s", show_bytes(self.sent)));
         line("Connections", format!("{} at most", self.connections));
         line("Memory", format!("about {}, the program itself aside", show_bytes(self.memory)));
+        for system in &scenario.systems {
+            line("System", system.to_string());
+        }
         out.push('\n');
         let mut rows =
             vec![["operation", "share", "per second", "mean cycle", "targets"].map(str::to_owned).to_vec()];

@@ -10,6 +10,7 @@ const TOP: Context = Context::Of(&Place { place: "at the top level", key: "scena
 const USERS: Context = Context::Of(&Place { place: "in `users`", key: "users" });
 const OPERATION: Context = Context::Of(&Place { place: "in `op`", key: "op" });
 const FLOW: Context = Context::Of(&Place { place: "in `flow`", key: "flow" });
+const SYSTEM: Context = Context::Of(&Place { place: "in `system`", key: "system" });
 const STEP: Context = Context::Of(&Place { place: "in a step", key: "step" });
 
 /// The place of the outermost directives.
@@ -22,7 +23,7 @@ const SOME_TIME: Kind = Kind::Duration { least: 1, most: DAY };
 const TEXT: Kind = Kind::Text { most: 65_536 };
 
 /// The language of scenarios.
-pub static LANGUAGE: Language = Language::new(&[SCENARIO, PHASES, STEPS, STEPS_OF_FLOWS, PARTS]);
+pub static LANGUAGE: Language = Language::new(&[SCENARIO, PHASES, STEPS, STEPS_OF_FLOWS, PARTS, SYSTEMS]);
 
 const fn property(
     name: &'static str,
@@ -145,6 +146,87 @@ const SCENARIO: &[Directive] = &[
         doc: "A fixed sequence of which each step is an operation of its own, in place of `mix` and `op`.",
         example: "flow { get \"/\"; get \"/about\" p95=\"300ms\" }",
         ..Directive::new("flow", &[TOP])
+    },
+    Directive {
+        arguments: &[one("name", Kind::Token)],
+        children: Children::Block(SYSTEM),
+        repeats: true,
+        doc: "A machine beside the load: without `ssh` it is this one. What `monitor` sees of it is in the pages of the run, on the \
+              same axis of time.",
+        example: "system web { ssh \"bench@web.test\"; monitor process=\"tidegate\" }",
+        ..Directive::new("system", &[TOP])
+    },
+];
+
+#[rustfmt::skip]
+const SYSTEMS: &[Directive] = &[
+    Directive {
+        arguments: &[one("host", Kind::Text { most: 300 })],
+        properties: &[
+            property("program", Kind::Text { most: 1_000 }, Some("tidegate"), "Tidegate on that machine; only monitors need it."),
+        ],
+        doc: "How the machine is reached: as `ssh` takes it, `user@host` or a name of its configuration. It must let this user in \
+              without a question (`BatchMode`).",
+        example: "ssh \"bench@web.test\" program=\"/opt/tidegate/bin/tidegate\"",
+        ..Directive::new("ssh", &[SYSTEM])
+    },
+    Directive {
+        properties: &[
+            property("interval", Kind::Duration { least: 100, most: 60 * SECOND }, None,
+                "From one line to the next; 1s unless one `monitor` of the system says otherwise."),
+            property("process", Kind::Text { most: 60 }, None,
+                "Processes whose figures are told as well: all of a name, or a process id with all that it has started."),
+            property("url", Kind::Text { most: 2_000 }, None,
+                "The status page of Tidegate (`?format=json`) or of php-fpm (`?json`), asked for on that machine."),
+            property("memcached", Kind::Text { most: 300 }, None, "Host and port of memcached, asked for `stats`."),
+            property("mariadb", Kind::Text { most: 1_000 }, None,
+                "MariaDB or MySQL, asked by the client `mariadb` with these options: `\"--defaults-file=/etc/bench.cnf\"`."),
+        ],
+        repeats: true,
+        doc: "Watches the machine during the run by `/proc`, without privileges: processors, run queue, pressure, memory, network, TCP, \
+              disks, interrupts; and what its properties name. One that ends or hangs is a note of the report, and no more.",
+        example: "monitor process=\"php-fpm\" url=\"http://127.0.0.1:9001/status?json\"",
+        ..Directive::new("monitor", &[SYSTEM])
+    },
+    Directive {
+        arguments: &[one("command", TEXT)],
+        properties: &[property("within", SOME_TIME, Some("10m"), "How long it may take.")],
+        repeats: true,
+        doc: "A command for `sh` on that machine before the run, to put data back as they were. `reset` and `start` of a scenario are done \
+              in the order in which they stand. One that fails or takes too long is said in a sentence, and no load is put on.",
+        example: "reset \"mariadb events < /srv/events.sql\"",
+        ..Directive::new("reset", &[SYSTEM])
+    },
+    Directive {
+        arguments: &[one("command", TEXT)],
+        doc: "A command for `sh` on that machine before the run, to start what is measured. With `ready` it may stay in the foreground: \
+              then it is ended after the run, with all that it has started. Without, it has to end within a minute.",
+        example: "start \"tidegate serve /srv/site\"",
+        ..Directive::new("start", &[SYSTEM])
+    },
+    Directive {
+        properties: &[
+            property("url", Kind::Text { most: 2_000 }, None, "A page that answers with a status below 400."),
+            property("tcp", Kind::Text { most: 300 }, None, "Host and port that take a connection."),
+            property("within", SOME_TIME, Some("30s"), "How long that may take."),
+        ],
+        doc: "What answers, asked from this machine, when what `start` has started can be used.",
+        example: "ready url=\"http://web.test/\" within=\"1m\"",
+        ..Directive::new("ready", &[SYSTEM])
+    },
+    Directive {
+        arguments: &[one("command", TEXT)],
+        properties: &[property("within", SOME_TIME, Some("30s"), "How long it may take.")],
+        doc: "A command for `sh` on that machine after the run, whatever became of it, an interrupt included. The last system is stopped \
+              first.",
+        example: "stop \"systemctl stop php-fpm\"",
+        ..Directive::new("stop", &[SYSTEM])
+    },
+    Directive {
+        arguments: &[some("files", Kind::Text { most: 1_000 })],
+        doc: "Files of that machine whose last 16 MiB are copied into `logs/<system>/` of the run, after `stop`.",
+        example: "collect \"/var/log/php-fpm/slow.log\" \"/var/log/tidegate/error.log\"",
+        ..Directive::new("collect", &[SYSTEM])
     },
 ];
 
@@ -318,6 +400,7 @@ pub fn reference() -> String {
             ("In `users`", USERS, "The phases of a run."),
             ("In `op`", OPERATION, "Steps in order, and where it is not that of the scenario a clock."),
             ("In `flow`", FLOW, "Steps in order, each with targets of its own."),
+            ("In `system`", SYSTEM, "A machine beside the load."),
             ("In a step", STEP, "`get \"/\" { assets; take event css=\"a.event\" attribute=href }`"),
         ],
     )

@@ -33,6 +33,7 @@ pub use read::{Loaded, load, load_text};
 pub use template::Template;
 
 use crate::check::Expectation;
+use crate::systems::System;
 use crate::target::Url;
 use regex::bytes::Regex;
 use std::ops::RangeInclusive;
@@ -60,6 +61,8 @@ pub struct Scenario {
     pub variables: Vec<String>,
     /// Rows that operations draw from.
     pub data: Vec<DataSet>,
+    /// The machines beside the load.
+    pub systems: Vec<System>,
 }
 
 /// The variable that holds the number of a user.

@@ -19,6 +19,7 @@ use tidegate_config::{Diagnostic, Environment, Source, nearest};
 
 mod mixes;
 mod steps;
+mod systems;
 
 /// What became of a file.
 #[derive(Debug, Clone)]
@@ -119,6 +120,7 @@ impl Reader {
         let data = self.data(items);
         self.name_variables(items);
         let (operations, mix) = self.operations(items);
+        let systems = self.systems(items);
         let name = first("scenario").and_then(|item| item.text(0)).unwrap_or_else(|| name.to_owned());
         let Some(clock) = clock else {
             self.missing(
@@ -138,6 +140,7 @@ impl Reader {
             operations,
             variables,
             data,
+            systems,
         })
     }
 

@@ -11,4 +11,5 @@ mod http2;
 mod nginx;
 mod runs;
 mod scenarios;
+mod systems;
 mod verdicts;

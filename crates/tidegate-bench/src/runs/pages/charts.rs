@@ -57,6 +57,7 @@ fn title(group: &str) -> &str {
         "interrupts" => "Interrupts",
         "pressure" => "Pressure",
         "process" => "Processes",
+        "tasks" => "Run queue",
         "tcp" => "TCP",
         other => other,
     }

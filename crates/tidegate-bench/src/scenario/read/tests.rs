@@ -129,3 +129,54 @@ fn a_flow_is_a_sequence_of_operations() {
     assert!(matches!(scenario.clock, Clock::Think(_)) && estimate(&scenario, 1).is_upper_bound);
     assert_eq!(scenario.users.begins(100), Duration::from_secs(15));
 }
+
+#[test]
+fn systems_beside_the_load() {
+    use crate::systems::{Before, Place, Probe, Processes, Service, Stopped};
+    let rest =
+        "target \"http://127.0.0.1\"\nusers 1 { steady \"1s\" }\nthink fixed \"1s\"\nflow { get \"/\" }\n";
+    let scenario = sound(&format!(
+        "{rest}system web {{ monitor process=\"tidegate\" url=\"http://a/.perf?format=json\"; monitor process=\"12\" interval=\"2s\" }}
+        system db {{ ssh \"u@db\" program=\"/x y\"; monitor memcached=\"a:1\" mariadb=\"-u b\" }}\nsystem idle"
+    ));
+    let [web, db, idle] = scenario.systems.as_slice() else { panic!("{:?}", scenario.systems) };
+    let watched = web.watched.as_ref().unwrap();
+    assert_eq!((&web.place, watched.interval), (&Place::Here, Duration::from_secs(2)));
+    assert_eq!(watched.processes, [Processes::Named("tidegate".into()), Processes::Tree(12)]);
+    let expected = ["bench", "monitor", "--stdio", "--interval=2000ms", "--process=tidegate", "--process=12"];
+    let arguments = watched.arguments();
+    assert_eq!(arguments[..6], expected);
+    assert_eq!(arguments[6..], ["--url=http://a/.perf?format=json"]);
+    assert_eq!(db.place, Place::Ssh { host: "u@db".into(), program: "/x y".into() });
+    let services = [Service::Memcached("a:1".into()), Service::Mariadb("-u b".into())];
+    assert_eq!(db.watched.as_ref().unwrap().services, services);
+    assert!(idle.watched.is_none() && idle.before.is_empty() && idle.stop.is_none());
+    let scenario = sound(&format!(
+        "{rest}system web {{ reset \"a\" within=\"5s\"; start \"b\"; ready tcp=\"a:1\"; stop \"c\"; collect \"/d\" \"/e\" }}"
+    ));
+    let web = &scenario.systems[0];
+    let within = |seconds| Duration::from_secs(seconds);
+    let ready = Some(Probe::Tcp("a:1".into()));
+    let expected = [
+        Before::Reset { command: "a".into(), within: within(5) },
+        Before::Start { command: "b".into(), ready, within: within(30) },
+    ];
+    assert_eq!(web.before, expected);
+    assert_eq!(web.stop, Some(Stopped { command: "c".into(), within: within(30) }));
+    assert_eq!(web.collect, ["/d", "/e"]);
+    for (wrong, part) in [
+        ("system web; system web", "there already"),
+        ("system web { ssh \"-oProxyCommand=x\" }", "is no host"),
+        ("system web { ssh \"a b\" }", "is no host"),
+        ("system web { monitor url=\"https://a/\" }", "by http"),
+        ("system web { monitor url=\"ftp://a/\" }", "not an http URL"),
+        ("system web { monitr }", "did you mean `monitor`?"),
+        ("system web { ready tcp=\"a:1\" }", "without `start`"),
+        ("system web { start \"x\"; ready }", "one of the two"),
+        ("system web { start \"x\"; ready url=\"https://a/\" }", "is no URL of http"),
+        ("system web { monitor interval=\"1ms\" }", "out of bounds"),
+    ] {
+        let told = loaded(&format!("{rest}{wrong}")).render(false);
+        assert!(told.contains(part), "{wrong}: {told}");
+    }
+}

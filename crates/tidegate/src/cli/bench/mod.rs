@@ -9,6 +9,7 @@ mod gate;
 mod hit;
 mod idle;
 mod load;
+mod monitor;
 mod output;
 mod peak;
 mod question;
@@ -34,8 +35,8 @@ use tidegate_bench::plan::Plan;
 /// cannot slow down. `sweep` makes runs at rising rates, as autobench; `peak` finds the highest rate that holds;
 /// `downloads` and `idle` hold many connections open; `compare` tells two targets apart, or says that it cannot, and `gate`
 /// runs that were kept from new ones. `files` makes a tree to be served, `urls` a list out of an access log; `disk` says which
-/// network a disk can fill; `run` walks users through an application, as Faban. Its runs are kept: `ls`, `show`, `diff`, `export`
-/// and `serve` read them.
+/// network a disk can fill; `run` walks users through an application, as Faban, and watches the machines beside the load by `monitor`.
+/// Its runs are kept: `ls`, `show`, `diff`, `export` and `serve` read them.
 /// Every run ends in a verdict: MEASURED (no target was named), PASS, FAIL (a target missed, requests failed, a rate
 /// not reached) or INVALID (the measurement cannot be trusted), with the reason.
 #[derive(Args)]
@@ -54,6 +55,7 @@ Examples:
   tidegate bench urls --base http://127.0.0.1:8080 access.log > urls.txt
   tidegate bench disk --readers 32 /srv                               which network this disk can fill
   tidegate bench run shop.kdl                                         users of a scenario, as Faban
+  tidegate bench monitor --process tidegate                           figures of this machine
   tidegate bench ls                                                   the runs that were kept
   tidegate bench diff 0247 last                                       what tells two of them apart
   tidegate bench serve                                                all of them in a browser
@@ -83,6 +85,7 @@ enum Command {
     Urls(urls::Arguments),
     Disk(disk::Arguments),
     Run(Box<run::Arguments>),
+    Monitor(monitor::Arguments),
     Ls(runs::ls::Arguments),
     Show(runs::show::Arguments),
     Diff(runs::diff::Arguments),
@@ -104,6 +107,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
         Command::Urls(arguments) => urls::run(arguments),
         Command::Disk(arguments) => disk::run(arguments),
         Command::Run(arguments) => run::run(arguments),
+        Command::Monitor(arguments) => monitor::run(arguments),
         Command::Ls(arguments) => runs::ls::run(arguments),
         Command::Show(arguments) => runs::show::run(arguments),
         Command::Diff(arguments) => runs::diff::run(arguments),

@@ -20,6 +20,7 @@ use tidegate_bench::report::{self, About, Report};
 use tidegate_bench::run::{Ending, Outcome, Stop, lead_time, run_at};
 use tidegate_bench::runs;
 use tidegate_bench::scenario::{self, Scenario};
+use tidegate_bench::systems::Start;
 use tidegate_bench::verdict::Target;
 use tidegate_bench::{monotonic_ns, preflight, processes};
 
@@ -92,18 +93,21 @@ impl RunOptions {
         Ok((outcome, watch.map(Watch::finish)))
     }
 
-    /// The same for a scenario, of which `plan` says how connections are made. `observe` gets each second.
+    /// The same for a scenario, of which `plan` says how connections are made. `begins` is told when it begins, `observe` gets each
+    /// second.
     pub fn run_scenario(
         &self,
         scenario: &Scenario,
         plan: &Plan,
         stop: &Stop,
+        begins: &Start,
         mut observe: impl FnMut(&scenario::record::Second),
     ) -> Result<(scenario::record::Outcome, Option<Host>)> {
         let agreed = preflight::reach(plan)?;
         let live = self.live(plan);
         // Users are made before the first of them begins.
         let start = monotonic_ns().saturating_add(20_000_000 + u64::from(scenario.users.count) * 2_000);
+        begins.get_or_init(|| start);
         let watch = self.watch(plan, start)?;
         let outcome = scenario::run_at(scenario, plan, start, stop, |progress, second| {
             live.show(progress);

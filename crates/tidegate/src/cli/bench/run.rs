@@ -19,6 +19,7 @@ use tidegate_bench::run::Ending;
 use tidegate_bench::runs::{Keep, row};
 use tidegate_bench::scenario::report::{self, Report};
 use tidegate_bench::scenario::{Scenario, estimate, load};
+use tidegate_bench::systems::{Conducted, Start, System, SystemError, Watch};
 use tidegate_config::{Diagnostic, ProcessEnvironment};
 
 /// Walks users through an application, as a scenario file says, and shows what they saw.
@@ -166,7 +167,19 @@ fn carry_out(arguments: &Arguments, scenario: Scenario, plan: &Plan, source: &[u
     let (about_it, started) = (about_now(), now());
     let mut keep = arguments.keeping.begin(source, &scenario, plan.threads, (&about_it, started))?;
     let names: Vec<String> = scenario.operations.iter().map(|operation| operation.name.clone()).collect();
-    let done = arguments.conduct.run_scenario(&scenario, plan, &stop, |second| {
+    let systems = scenario.systems.clone();
+    let conducted = match Conducted::begin(&systems, keep.as_ref().map(Keep::folder), &stop) {
+        Ok(conducted) => conducted,
+        // What commands have said is in the folder of the run, which stays, broken off.
+        Err(SystemError::Interrupted) => {
+            complain("tidegate bench: interrupted before the load was put on\n");
+            return Ok(interrupted());
+        }
+        Err(error) => return Err(error.into()),
+    };
+    let begins = Start::default();
+    let watch = keep.as_ref().map(|keep| Watch::begin(&scenario.systems, keep.folder(), &begins));
+    let done = arguments.conduct.run_scenario(&scenario, plan, &stop, &begins, |second| {
         if let Some(keep) = &mut keep {
             keep.add(&row(names.iter().map(String::as_str), second));
         }
@@ -175,12 +188,21 @@ fn carry_out(arguments: &Arguments, scenario: Scenario, plan: &Plan, source: &[u
         Ok(done) => done,
         Err(error) => {
             // Nothing was run.
-            keep.into_iter().for_each(Keep::take_back);
+            watch.into_iter().for_each(Watch::take_back);
+            for note in conducted.finish() {
+                complain(&format!("tidegate bench: {note}\n"));
+            }
+            // What commands have said stays.
+            let is_bare = !systems.iter().any(System::is_conducted);
+            keep.into_iter().filter(|_| is_bare).for_each(Keep::take_back);
             return Err(error);
         }
     };
+    let mut notes = watch.map_or_else(|| unwatched(&scenario), Watch::finish);
+    notes.extend(conducted.finish());
     let is_interrupted = outcome.ending == Ending::Interrupted;
     let mut report = Report::new(scenario, outcome);
+    report.judgement.notes.extend(notes);
     report.host = host;
     report.about = about(report.outcome.started);
     report.label.clone_from(&arguments.keeping.label);
@@ -201,4 +223,11 @@ fn carry_out(arguments: &Arguments, scenario: Scenario, plan: &Plan, source: &[u
         }
     }
     Ok(if is_interrupted { interrupted() } else { ExitCode::from(verdict.exit_code()) })
+}
+
+/// What is said of systems that are not watched, since their figures would have nowhere to go.
+fn unwatched(scenario: &Scenario) -> Vec<String> {
+    let is_watched = scenario.systems.iter().any(|system| system.watched.is_some());
+    let note = || "nothing is kept of this run, so the systems were not watched".to_owned();
+    is_watched.then(note).into_iter().collect()
 }

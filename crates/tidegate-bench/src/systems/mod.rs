@@ -1,0 +1,110 @@
+//! The machines beside the load: what is watched of them, and what is done before and after a run.
+//!
+//! A scenario names them ([`System`]). `conduct` starts, resets and stops them. `monitor` is what runs on such a machine (`tidegate bench monitor`): the figures of its kernel
+//! (`figures`) and of services (`services`). `watch` is the other end of it, in the run: lines as they come, stamped by its clock, into
+//! the folder of the run. `place` says how a command gets there: started here, or by ssh. No monitor ends or delays a run.
+
+mod conduct;
+mod figures;
+mod monitor;
+mod place;
+mod services;
+mod watch;
+
+pub use conduct::{Conducted, SystemError};
+pub(crate) use figures::plain;
+pub use figures::{Figures, Processes};
+pub use monitor::{Watched, monitor};
+pub use place::Place;
+pub use services::Service;
+pub use watch::{Start, Watch};
+
+use crate::quantity::show_duration;
+use crate::target::Url;
+use std::fmt;
+use std::time::Duration;
+
+/// A machine beside the load.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct System {
+    /// What files and charts call it.
+    pub name: String,
+    /// Where it is.
+    pub place: Place,
+    /// What is watched of it, where something is.
+    pub watched: Option<Watched>,
+    /// What is done to it before a run, in order.
+    pub before: Vec<Before>,
+    /// What is done to it after a run, whatever became of it.
+    pub stop: Option<Stopped>,
+    /// Files of it that are copied into the folder of the run.
+    pub collect: Vec<String>,
+}
+
+impl System {
+    /// Whether anything is done to it before or after a run.
+    pub fn is_conducted(&self) -> bool {
+        !self.before.is_empty() || self.stop.is_some() || !self.collect.is_empty()
+    }
+}
+
+/// What is done to a system before a run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Before {
+    /// A command that puts data back as they were.
+    Reset {
+        /// For `sh`.
+        command: String,
+        /// How long it may take.
+        within: Duration,
+    },
+    /// A command that starts it.
+    Start {
+        /// For `sh`.
+        command: String,
+        /// What answers when it can be used. Without it the command has to end; with it it may stay, and ends after the run.
+        ready: Option<Probe>,
+        /// How long that may take.
+        within: Duration,
+    },
+}
+
+/// What answers when a system can be used.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Probe {
+    /// With a status below 400.
+    Url(Url),
+    /// By taking a connection: `host:port`.
+    Tcp(String),
+}
+
+/// The command that stops a system.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Stopped {
+    /// For `sh`.
+    pub command: String,
+    /// How long it may take.
+    pub within: Duration,
+}
+
+/// In one line, for plans.
+impl fmt::Display for System {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}, {}", self.name, self.place)?;
+        match &self.watched {
+            Some(watched) => write!(f, ", watched each {}", show_duration(watched.interval))?,
+            None => {}
+        }
+        for before in &self.before {
+            let (step, command) = match before {
+                Before::Reset { command, .. } => ("reset", command),
+                Before::Start { command, .. } => ("start", command),
+            };
+            write!(f, "; {step}: {command}")?;
+        }
+        match &self.stop {
+            Some(stop) => write!(f, "; stop: {}", stop.command),
+            None => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,203 @@
+//! Systems beside the load: monitors on this machine and by ssh, of which a program of that name stands in.
+
+use super::peers::{BINARY, Folder, Outcome, bench, command};
+use super::scenarios::{Application, Asked, Reply, ok, scenario};
+use rustix::process::{Pid, Signal, kill_process};
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+use std::process::Stdio;
+use tidegate_testkit::{InTime, wait_for};
+
+fn application(asked: &Asked) -> Reply {
+    if asked.line.contains("/status?json") {
+        return ok("", r#"{"pool":"www","accepted conn":5,"listen queue":3,"idle processes":1}"#);
+    }
+    ok("", "a page")
+}
+
+/// An `ssh` that does here what it is to do there, and says which hosts it was asked for.
+fn ssh_of(ground: &Folder) -> PathBuf {
+    let folder = ground.0.join("bin");
+    fs::create_dir_all(&folder).unwrap();
+    let path = folder.join("ssh");
+    let script = format!(
+        "#!/bin/sh\n[ \"$1 $2 $3\" = \"-o BatchMode=yes -o\" ] || exit 255\nshift 4\n\
+         echo \"$1\" >> {}/hosts\n[ \"$1\" = silent ] && exec sleep 1000\nexec sh -c \"$2\"\n",
+        ground.0.display()
+    );
+    fs::write(&path, script).unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+    folder
+}
+
+/// Runs a scenario into `run` of the folder, with that `ssh`.
+fn run(ground: &Folder, file: &str) -> Outcome {
+    let path = format!("{}:{}", ssh_of(ground).display(), std::env::var("PATH").unwrap());
+    let mut run = command();
+    run.args(["run", file, "--no-host", "--out"]).arg(ground.0.join("run"));
+    let output = run.env("PATH", path).stdin(Stdio::null()).output_in_time();
+    Outcome {
+        code: output.status.code().unwrap_or(-1),
+        stdout: String::from_utf8(output.stdout).unwrap(),
+        stderr: String::from_utf8(output.stderr).unwrap(),
+    }
+}
+
+#[test]
+fn systems_are_watched_and_drawn_and_never_hold_up_a_run() {
+    let ground = Folder::new();
+    let application = Application::new(application);
+    let own = std::process::id();
+    let url = &application.url;
+    let rest = format!(
+        "users 2 {{ steady \"4s\" }}\nthink fixed \"20ms\"\nop home {{ get \"/\" }}\nmix {{ home 1 }}\n\
+         system here {{ monitor interval=\"100ms\" process=\"{own}\" url=\"{url}/status?json\" }}\n\
+         system there {{ ssh \"bench@web.test\" program=\"{BINARY}\"; monitor interval=\"100ms\" }}\n\
+         system gone {{ ssh \"gone.test\" program=\"/nowhere/tidegate\"; monitor }}\n\
+         system mute {{ ssh \"silent\"; monitor }}"
+    );
+    let file = scenario(&ground, url, &rest);
+    let outcome = run(&ground, &file);
+    assert!(matches!(outcome.code, 0 | 98), "{}{}", outcome.stdout, outcome.stderr);
+
+    let kept = ground.0.join("run");
+    let table = |system: &str| fs::read_to_string(kept.join(format!("monitors/{system}.csv"))).unwrap();
+    let process = format!("process.{own}.resident_bytes");
+    for (system, names) in [
+        ("here", vec!["cpu.0.user_share", "memory.used_bytes", &process, "php-fpm.www.queue"]),
+        ("there", vec!["cpu.0.user_share", "tasks.running"]),
+    ] {
+        let text = table(system);
+        let columns: Vec<&str> = text.lines().next().unwrap().split(',').collect();
+        assert_eq!(columns[0], "at", "{system}");
+        for name in names {
+            assert!(columns.contains(&name), "{system} has no {name}: {columns:?}");
+        }
+        let times: Vec<f64> =
+            text.lines().skip(1).map(|line| line.split(',').next().unwrap().parse().unwrap()).collect();
+        assert!(times.len() > 1 && times.is_sorted() && times[0] > 0.0, "{system}: {times:?}");
+    }
+    assert_eq!(table("gone"), "at\n");
+    let hosts = fs::read_to_string(ground.0.join("hosts")).unwrap();
+    let mut hosts: Vec<&str> = hosts.lines().collect();
+    hosts.sort_unstable();
+    assert_eq!(hosts, ["bench@web.test", "gone.test", "silent"]);
+
+    // What was wrong is said, and no more.
+    for note in ["the monitor of gone ended without a figure: ", "the monitor of mute gave no figure"] {
+        assert!(outcome.stdout.contains(note), "{note}: {}", outcome.stdout);
+    }
+    let folder = kept.display().to_string();
+    let shown = bench(&["show", &folder]);
+    assert!(shown.stdout.contains("the monitor of mute gave no figure"), "{}", shown.stdout);
+    let page = ground.0.join("page.html");
+    assert_eq!(bench(&["export", &folder, "-o", page.to_str().unwrap()]).code, 0);
+    let page = fs::read_to_string(page).unwrap();
+    for part in ["Processors of here: user_share", "Processors of there: user_share", "Memory of there"] {
+        assert!(page.contains(part), "no `{part}` on the page");
+    }
+}
+
+#[test]
+fn a_monitor_ends_with_its_input() {
+    let told = bench(&["monitor", "--stdio"]);
+    assert_eq!((told.code, told.stderr.as_str()), (0, ""));
+    let wrong = bench(&["monitor", "--interval", "1ms"]);
+    assert!(wrong.code == 2 && wrong.stderr.contains("--interval is from"), "{}", wrong.stderr);
+}
+
+#[test]
+fn a_run_that_keeps_nothing_says_that_nothing_was_watched() {
+    let ground = Folder::new();
+    let application = Application::new(application);
+    let rest = "users 1 { steady \"1s\" }\nthink fixed \"20ms\"\nflow { get \"/\" }\nsystem here { monitor }";
+    let file = scenario(&ground, &application.url, rest);
+    let outcome = bench(&["run", &file, "--no-host", "--no-keep"]);
+    assert!(outcome.stdout.contains("the systems were not watched"), "{}", outcome.stdout);
+    let plan = bench(&["run", &file, "--plan"]);
+    assert!(plan.stdout.contains("here, this machine, watched each 1.00 s"), "{}", plan.stdout);
+}
+
+#[test]
+fn systems_are_started_and_stopped_in_order() {
+    let ground = Folder::new();
+    let folder = ground.0.display().to_string();
+    let application = Application::new(application);
+    let address = application.url.trim_start_matches("http://");
+    let rest = format!(
+        "users 1 {{ steady \"1s\" }}\nthink fixed \"20ms\"\nflow {{ get \"/\" }}\n\
+         system db {{ reset \"echo reset >> {folder}/log; echo said\"; start \"echo db >> {folder}/log\"; stop \"echo stop db >> {folder}/log\"; \
+         collect \"{folder}/log\" \"/nowhere/x.log\" }}\n\
+         system web {{ ssh \"web.test\"; start \"echo $$ > {folder}/pid; echo web >> {folder}/log; exec sleep 1000\"; \
+         ready tcp=\"{address}\"; stop \"echo stop web >> {folder}/log; exit 3\" }}"
+    );
+    let outcome = run(&ground, &scenario(&ground, &application.url, &rest));
+    assert!(matches!(outcome.code, 0 | 98), "{}{}", outcome.stdout, outcome.stderr);
+    let log = fs::read_to_string(ground.0.join("log")).unwrap();
+    assert!(log.starts_with("reset\ndb\n") && log.ends_with("stop web\nstop db\n"), "{log}");
+    let pid = fs::read_to_string(ground.0.join("pid")).unwrap();
+    assert!(!PathBuf::from("/proc").join(pid.trim()).exists(), "what was started is still there");
+    let kept = ground.0.join("run/logs/db");
+    assert_eq!(fs::read_to_string(kept.join("reset.txt")).unwrap(), "said\n");
+    let copied = fs::read_dir(&kept).unwrap().map_while(Result::ok).map(|entry| entry.path());
+    let copied: Vec<PathBuf> =
+        copied.filter(|path| path.extension().is_none_or(|ending| ending != "txt")).collect();
+    assert_eq!(copied.len(), 1, "{copied:?}");
+    assert_eq!(fs::read_to_string(&copied[0]).unwrap(), log);
+    for note in ["`stop` of web failed (exit status 3)", "/nowhere/x.log of db was not collected"] {
+        assert!(outcome.stdout.contains(note), "{note}: {}", outcome.stdout);
+    }
+}
+
+#[test]
+fn a_system_that_does_not_start_gets_no_load() {
+    for (web, sentence) in [
+        (
+            "reset \"echo no data >&2; exit 2\"",
+            "`reset` of web failed (exit status 2); no load was put on (it said last: no data; ",
+        ),
+        ("start \"exit 4\"; ready tcp=\"127.0.0.1:1\"", "`start` of web failed (exit status 4)"),
+        (
+            "start \"sleep 1000\"; ready tcp=\"127.0.0.1:1\" within=\"300ms\"",
+            "`start` of web was not ready within 300 ms",
+        ),
+        ("reset \"sleep 1000\" within=\"100ms\"", "`reset` of web took longer than 100 ms"),
+    ] {
+        let ground = Folder::new();
+        let folder = ground.0.display().to_string();
+        let application = Application::new(application);
+        let rest = format!(
+            "users 1 {{ steady \"1s\" }}\nthink fixed \"20ms\"\nflow {{ get \"/\" }}\n\
+             system db {{ start \"true\"; stop \"touch {folder}/stopped\" }}\nsystem web {{ {web} }}"
+        );
+        let outcome = run(&ground, &scenario(&ground, &application.url, &rest));
+        assert_eq!(outcome.code, 1, "{web}: {}", outcome.stderr);
+        assert!(outcome.stderr.contains(sentence), "{web}: {}", outcome.stderr);
+        assert!(ground.0.join("stopped").exists(), "{web}");
+        assert!(application.asked().is_empty(), "{web}");
+    }
+}
+
+#[test]
+fn an_interrupt_stops_systems() {
+    let ground = Folder::new();
+    let folder = ground.0.display().to_string();
+    let application = Application::new(application);
+    let address = application.url.trim_start_matches("http://");
+    let rest = format!(
+        "users 1 {{ steady \"10m\" }}\nthink fixed \"20ms\"\nflow {{ get \"/\" }}\n\
+         system web {{ start \"echo $$ > {folder}/pid; exec sleep 1000\"; ready tcp=\"{address}\"; \
+         stop \"touch {folder}/stopped; kill $(cat {folder}/pid)\" }}"
+    );
+    let file = scenario(&ground, &application.url, &rest);
+    let mut run = command();
+    run.args(["run", &file, "--no-host", "--quiet", "--out"]).arg(ground.0.join("run"));
+    let mut run = run.stdin(Stdio::null()).stdout(Stdio::null()).spawn().unwrap();
+    wait_for(|| (!application.asked().is_empty()).then_some(()), "load");
+    kill_process(Pid::from_child(&run), Signal::INT).unwrap();
+    assert_eq!(run.wait().unwrap().code(), Some(130));
+    assert!(ground.0.join("stopped").exists());
+    let pid = fs::read_to_string(ground.0.join("pid")).unwrap();
+    assert!(!PathBuf::from("/proc").join(pid.trim()).exists(), "what was started is still there");
+}
