@@ -5,6 +5,7 @@ mod compare;
 mod disk;
 mod downloads;
 mod files;
+mod fmt;
 mod gate;
 mod hit;
 mod idle;
@@ -23,7 +24,6 @@ use anyhow::Result;
 use clap::{Args, Subcommand};
 use load::{ConnectionOptions, Demands, Generator, Subject};
 use std::error::Error;
-use std::fmt;
 use std::process::ExitCode;
 use std::time::Duration;
 use tidegate_bench::plan::Plan;
@@ -34,7 +34,7 @@ use tidegate_bench::plan::Plan;
 /// cannot slow down. `sweep` makes runs at rising rates, as autobench; `peak` finds the highest rate that holds;
 /// `downloads` and `idle` hold many connections open; `compare` tells two targets apart, or says that it cannot, and `gate`
 /// runs that were kept from new ones. `files` makes a tree to be served, `urls` a list out of an access log; `disk` says which
-/// network a disk can fill; `run` walks users through an application, as Faban. Its runs are kept: `ls`, `show`, `diff`, `export`
+/// network a disk can fill; `run` walks users through an application, as Faban (`fmt` writes its files the one way). Its runs are kept: `ls`, `show`, `diff`, `export`
 /// and `serve` read them.
 /// Every run ends in a verdict: MEASURED (no target was named), PASS, FAIL (a target missed, requests failed, a rate
 /// not reached) or INVALID (the measurement cannot be trusted), with the reason.
@@ -83,6 +83,7 @@ enum Command {
     Urls(urls::Arguments),
     Disk(disk::Arguments),
     Run(Box<run::Arguments>),
+    Fmt(fmt::Arguments),
     Ls(runs::ls::Arguments),
     Show(runs::show::Arguments),
     Diff(runs::diff::Arguments),
@@ -104,6 +105,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
         Command::Urls(arguments) => urls::run(arguments),
         Command::Disk(arguments) => disk::run(arguments),
         Command::Run(arguments) => run::run(arguments),
+        Command::Fmt(arguments) => fmt::run(arguments),
         Command::Ls(arguments) => runs::ls::run(arguments),
         Command::Show(arguments) => runs::show::run(arguments),
         Command::Diff(arguments) => runs::diff::run(arguments),
@@ -120,8 +122,8 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
 #[derive(Debug)]
 struct WrongArguments(String);
 
-impl fmt::Display for WrongArguments {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+impl std::fmt::Display for WrongArguments {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(&self.0)
     }
 }
