@@ -64,6 +64,8 @@ pub struct Plan {
     pub ramp: Duration,
     /// Connections carry more than one request.
     pub keep_alive: bool,
+    /// Speaks HTTP/1.0: a connection stays only where an answer says so. [`Plan::speak_http10`] sets it.
+    pub is_http10: bool,
     /// Requests on one connection before their answers came.
     pub pipeline: u32,
     /// Speaks HTTP/2, with so many requests at once on a connection, at least 1; else HTTP/1.1.
@@ -130,6 +132,7 @@ impl Plan {
             warmup: Duration::ZERO,
             ramp: Duration::ZERO,
             keep_alive: true,
+            is_http10: false,
             pipeline: 1,
             streams: None,
             timeout: Duration::from_secs(30),
@@ -158,7 +161,17 @@ impl Plan {
 
     /// The protocol as ALPN names it.
     pub fn protocol(&self) -> &'static str {
-        if self.streams.is_some() { "h2" } else { "http/1.1" }
+        match (self.streams, self.is_http10) {
+            (Some(_), _) => "h2",
+            (None, true) => "http/1.0",
+            (None, false) => "http/1.1",
+        }
+    }
+
+    /// Makes all requests those of HTTP/1.0; once, and after `keep_alive` was said.
+    pub fn speak_http10(&mut self) {
+        self.is_http10 = true;
+        self.mix.speak_http10(self.keep_alive);
     }
 
     /// Takes the share of one of several processes: of connections and requests. Arrivals are dealt out by the

@@ -82,7 +82,8 @@ impl Prepared {
     /// Method and target, for people.
     pub fn line(&self) -> String {
         let line = self.bytes.split(|byte| *byte == b'\r').next().unwrap_or_default();
-        String::from_utf8_lossy(line.strip_suffix(b" HTTP/1.1").unwrap_or(line)).into_owned()
+        let known = line.strip_suffix(b" HTTP/1.1").or_else(|| line.strip_suffix(b" HTTP/1.0"));
+        String::from_utf8_lossy(known.unwrap_or(line)).into_owned()
     }
 }
 
@@ -159,6 +160,18 @@ impl Mix {
             Random::new(seed, u64::from(u32::MAX)).shuffle(&mut mix.deck);
         }
         Ok(mix)
+    }
+
+    /// Makes all requests those of HTTP/1.0. `keep_alive`: each asks that its connection stays, as ab -k does.
+    pub(crate) fn speak_http10(&mut self, keep_alive: bool) {
+        const VERSION: &[u8] = b" HTTP/1.1\r\n";
+        for request in &mut self.prepared {
+            let Some(at) = memchr::memmem::find(&request.bytes, VERSION) else { continue };
+            let (line, rest) = request.bytes.split_at(at);
+            let rest = rest.get(VERSION.len()..).unwrap_or_default();
+            let field: &[u8] = if keep_alive { b"Connection: keep-alive\r\n" } else { b"" };
+            request.bytes = [line, b" HTTP/1.0\r\n", field, rest].concat().into();
+        }
     }
 
     /// The first addresses of all servers, to try before a run.
@@ -276,6 +289,18 @@ mod tests {
         assert!(text.starts_with("POST /form HTTP/1.1\r\nHost: other\r\nX-A: 1\r\n"), "{text}");
         assert!(text.contains("Content-Length: 3\r\n") && text.contains("Connection: close\r\n"), "{text}");
         assert!(text.ends_with("\r\n\r\na=b"), "{text}");
+    }
+
+    #[test]
+    fn http_1_0_says_so_and_asks_to_be_kept() {
+        for (keep_alive, field) in [(true, "Connection: keep-alive\r\n"), (false, "Connection: close\r\n")] {
+            let mut mix = Mix::build(&[description("/a", 1)], keep_alive, None).unwrap();
+            mix.speak_http10(keep_alive);
+            let text = String::from_utf8(mix.prepared[0].bytes.to_vec()).unwrap();
+            assert!(text.starts_with("GET /a HTTP/1.0\r\n") && text.ends_with("\r\n\r\n"), "{text}");
+            assert_eq!((text.matches(field).count(), text.matches("Connection").count()), (1, 1), "{text}");
+            assert_eq!(mix.prepared[0].line(), "GET /a");
+        }
     }
 
     #[test]

@@ -4,6 +4,7 @@
 //! is cut in two. Heads go through the parser of `tidegate-wire`, so that what a strict client would refuse is
 //! an error here too.
 
+use tidegate_http::Field;
 use tidegate_wire::h1::{
     BodyDecoder, BodyError, BodyLength, FieldSpace, HeadLimits, HeadScanner, ResponseError, ResponseKind,
     parse_response,
@@ -64,6 +65,8 @@ pub(crate) struct ResponseReader {
     pub keeps_head: bool,
     /// The bytes of the head read last.
     pub head: Vec<u8>,
+    /// The requests are of HTTP/1.0: a connection stays only where the answer says so, of whatever version that is.
+    pub is_http10: bool,
 }
 
 #[derive(Default, Clone, Copy, PartialEq, Eq)]
@@ -156,7 +159,7 @@ impl ResponseReader {
         if !self.held.is_empty() {
             return self.feed_held(input, method);
         }
-        match head(input, method)? {
+        match head(input, method, self.is_http10)? {
             Some(head) => {
                 self.keep(input, &head);
                 Ok(self.begin(input, head))
@@ -177,7 +180,7 @@ impl ResponseReader {
         if !self.scanner.needs_parse(&self.held, &LIMITS) {
             return Ok(Fed { consumed: input.len(), data: &[], is_complete: false });
         }
-        let Some(mut head) = head(&self.held, method)? else {
+        let Some(mut head) = head(&self.held, method, self.is_http10)? else {
             return Ok(Fed { consumed: input.len(), data: &[], is_complete: false });
         };
         // A head that ended in what was held would have been read then.
@@ -248,7 +251,7 @@ struct Head {
 }
 
 #[inline]
-fn head(bytes: &[u8], method: &str) -> Result<Option<Head>, ResponseFault> {
+fn head(bytes: &[u8], method: &str, is_http10: bool) -> Result<Option<Head>, ResponseFault> {
     let mut space = FieldSpace::new();
     let Some(head) = parse_response(bytes, &LIMITS, &mut space, method)? else { return Ok(None) };
     if matches!(head.kind, ResponseKind::Switching | ResponseKind::Tunnel) {
@@ -257,16 +260,39 @@ fn head(bytes: &[u8], method: &str) -> Result<Option<Head>, ResponseFault> {
     Ok(Some(Head {
         len: head.len,
         status: head.status,
-        keep_alive: head.keep_alive,
+        keep_alive: head.keep_alive && (!is_http10 || says_keep_alive(head.fields)),
         is_interim: head.kind == ResponseKind::Interim,
         body: head.body,
     }))
+}
+
+/// `Connection: keep-alive`, perhaps among others.
+#[cold]
+fn says_keep_alive(fields: &[Field<'_>]) -> bool {
+    let values = fields.iter().filter(|field| field.is("connection"));
+    values
+        .flat_map(|field| field.value.split(|byte| *byte == b','))
+        .any(|word| word.trim_ascii().eq_ignore_ascii_case(b"keep-alive"))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    #[test]
+    fn of_http_1_0_a_connection_stays_where_the_answer_says_so() {
+        for (field, stays) in
+            [("", false), ("Connection: upgrade, Keep-Alive\r\n", true), ("Connection: close\r\n", false)]
+        {
+            for version in ["HTTP/1.1", "HTTP/1.0"] {
+                let text = format!("{version} 200 OK\r\n{field}Content-Length: 1\r\n\r\nx");
+                let mut reader = ResponseReader { is_http10: true, ..ResponseReader::default() };
+                assert!(reader.feed(text.as_bytes(), "GET").unwrap().is_complete);
+                assert_eq!(reader.keep_alive, stays, "{text}");
+            }
+        }
+    }
 
     /// Status, body and whether the connection stays, of each response, and how it ended.
     type Seen = (Vec<(u16, Vec<u8>, bool)>, Result<bool, ResponseFault>);

@@ -421,6 +421,7 @@ impl<'s> Worker<'s> {
             _ => Channel::new(stream),
         };
         let mut connection = Connection::new(channel, server_number, now);
+        connection.reader.is_http10 = self.plan.is_http10;
         if let Some(pace) = self.plan.slow_readers.filter(|pace| self.random.unit() <= pace.share) {
             connection.read_budget = Some(Box::new(Budget::new(pace.rate, now)));
         }

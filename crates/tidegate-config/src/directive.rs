@@ -212,6 +212,11 @@ pub enum Kind {
     Rate,
     /// A share of something, in millionths: `"1%"`, `"0.25%"`.
     Share,
+    /// A number with a fraction, from 0 on, in millionths: `"0.5"`.
+    Decimal {
+        /// The most that fits, of whole ones.
+        most: u64,
+    },
     /// An amount of bytes in each second: `"1MiB/s"`.
     Speed {
         /// The least that fits.

@@ -269,7 +269,10 @@ fn written(
     let Some((kind, words)) = known else { return plain };
     match value::read(kind, words, written, &file.folder) {
         Ok(Value::Number(number))
-            if !matches!(kind, Kind::Size { .. } | Kind::Speed { .. } | Kind::Share) =>
+            if !matches!(
+                kind,
+                Kind::Size { .. } | Kind::Speed { .. } | Kind::Share | Kind::Decimal { .. }
+            ) =>
         {
             json!(number)
         }

@@ -9,6 +9,7 @@ use crate::diagnostic::Diagnostic;
 use crate::directive::{Context, Directive};
 use crate::environment::Environment;
 use crate::reference;
+use crate::schema;
 use crate::source::Source;
 use crate::syntax;
 use crate::value::Value;
@@ -59,6 +60,12 @@ impl Language {
     /// The names of all directives; one that stands in several forms comes several times.
     pub fn names(&self) -> impl Iterator<Item = &'static str> + use<> {
         self.all().map(|directive| directive.name)
+    }
+
+    /// The JSON schema of its documents in their JSON form, as that of the settings (`json_schema`): a title, a sentence, and
+    /// all places, the outermost first.
+    pub fn json_schema(&self, title: &str, description: &str, places: &[Context]) -> String {
+        schema::of(self, title, description, places)
     }
 
     /// The reference page in Markdown: an introduction, and a section for each place with its title and a sentence.

@@ -8,12 +8,19 @@ use serde_json::{Map, Value, json};
 
 use crate::directive::{Argument, Children, Context, Count, Directive, Kind};
 use crate::directives;
+use crate::language::Language;
 
-/// The schema as text.
+/// The schema of the settings as text.
 pub fn json_schema() -> String {
+    let description = "The JSON form of a settings document: its directives, in order.";
+    of(&directives::SETTINGS, "Tidegate settings", description, &Context::ALL)
+}
+
+/// The schema of a language as text; the first of its places is the outermost.
+pub(crate) fn of(language: &Language, title: &str, description: &str, places: &[Context]) -> String {
     let mut definitions = Map::new();
-    for context in Context::ALL {
-        let names = directives::in_context(context);
+    for context in places {
+        let names = language.in_context(*context);
         let one_of: Vec<Value> =
             names.map(|directive| json!({ "$ref": format!("#/$defs/{}", key(directive)) })).collect();
         definitions.insert(
@@ -21,14 +28,15 @@ pub fn json_schema() -> String {
             json!({ "type": "array", "items": { "oneOf": one_of } }),
         );
     }
-    for directive in directives::all() {
+    for directive in language.all() {
         definitions.insert(key(directive), definition(directive));
     }
+    let outermost = places.first().map_or("top", |place| place.key());
     let schema = json!({
         "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "title": "Tidegate settings",
-        "description": "The JSON form of a settings document: its directives, in order.",
-        "$ref": "#/$defs/in-top",
+        "title": title,
+        "description": description,
+        "$ref": format!("#/$defs/in-{outermost}"),
         "$defs": definitions,
     });
     let mut text = serde_json::to_string_pretty(&schema).expect("invariant: a JSON value has a text");
@@ -140,6 +148,10 @@ fn value(kind: Kind, words: &[&str]) -> Value {
         Kind::Duration { least, most } => {
             json!({ "type": "string", "pattern": amounts(least, most, &crate::value::TIME_UNITS) })
         }
+        Kind::Decimal { most } => json!({ "anyOf": [
+            { "type": "integer", "minimum": 0, "maximum": most },
+            { "type": "string", "pattern": "^[0-9]{1,12}(\\.[0-9]{1,6})?$" },
+        ] }),
         Kind::Rate => {
             json!({ "type": "string", "pattern": format!("^0*({})/[smhd]$", numbers(1, crate::value::RATE_MOST)) })
         }

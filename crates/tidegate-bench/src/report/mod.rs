@@ -134,6 +134,9 @@ fn describe(plan: &Plan, outcome: &Outcome) -> String {
     } else {
         "closed after each request".to_owned()
     });
+    if plan.is_http10 {
+        parts.push("HTTP/1.0".to_owned());
+    }
     if let Some(streams) = plan.streams {
         let plural = if streams == 1 { "" } else { "s" };
         parts.push(format!("HTTP/2, {streams} request{plural} at once on each"));

@@ -259,6 +259,12 @@ mod tests {
         let keep = Keep::begin(&path, &begun, &[], head()).unwrap();
         keep.finish(&[(SUMMARY, summary("PASS", 1.0).to_string().into_bytes())]).unwrap();
         assert_eq!(verdicts(&runs), ["PASS"]);
+        // What cannot be written leaves nothing: a folder has the name of a file.
+        let path = runs.make("full", 3.0).unwrap();
+        fs::create_dir(path.join(".plan.txt.new")).unwrap();
+        assert!(Keep::begin(&path, &begun, &[("plan.txt", b"plan".to_vec())], head()).is_err());
+        assert!(!path.join(RUNNING).exists());
+        fs::remove_dir_all(&path).unwrap();
         let path = runs.make("nothing", 2.0).unwrap();
         let files = [("plan.txt", b"plan".to_vec())];
         Keep::begin(&path, &begun, &files, head()).unwrap().take_back();

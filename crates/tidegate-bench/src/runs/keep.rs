@@ -46,18 +46,10 @@ impl Keep {
             let why = "another run is writing into this folder".to_owned();
             return Err(io::Error::other(format!("{}: {why}", folder.display())));
         }
-        running
-            .set_len(0)
-            .and_then(|()| running.write_all(format!("{begun:#}\n").as_bytes()))
-            .map_err(|error| at(&path, &error))?;
-        // Of a run that was here before.
-        let _ = fs::remove_file(folder.join(SUMMARY));
-        for (name, content) in files {
-            write(folder, name, content)?;
-        }
-        let path = folder.join(SECONDS);
-        let mut seconds = File::create(&path).map_err(|error| at(&path, &error))?;
-        seconds.write_all(heading.as_bytes()).map_err(|error| at(&path, &error))?;
+        let seconds = fill(folder, &mut running, begun, files, heading).inspect_err(|_| {
+            // A folder that holds no run would be told of in every list.
+            take_back(folder, files.iter().map(|(name, _)| *name));
+        })?;
         let begun = files.iter().map(|(name, _)| (*name).to_owned()).collect();
         Ok(Keep { folder: folder.to_owned(), running, seconds, begun, trouble: None })
     }
@@ -95,17 +87,47 @@ impl Keep {
 
     /// Takes back what was begun: nothing was run. Only what [`Keep::begin`] has written goes.
     pub fn take_back(self) {
-        let names = self.begun.iter().map(String::as_str).chain([SECONDS, RUNNING]);
-        names.for_each(|name| drop(fs::remove_file(self.folder.join(name))));
-        // It stays where it holds anything else.
-        let _ = fs::remove_dir(&self.folder);
+        take_back(&self.folder, self.begun.iter().map(String::as_str));
     }
 }
 
-/// A file by way of another name: a reader sees the old one or the new one.
-fn write(folder: &Path, name: &str, content: &[u8]) -> io::Result<()> {
+/// Writes what is known before a run. Gives the file of its seconds.
+fn fill(
+    folder: &Path,
+    running: &mut File,
+    begun: &Value,
+    files: &[(&str, Vec<u8>)],
+    heading: &str,
+) -> io::Result<File> {
+    let path = folder.join(RUNNING);
+    running
+        .set_len(0)
+        .and_then(|()| running.write_all(format!("{begun:#}\n").as_bytes()))
+        .map_err(|error| at(&path, &error))?;
+    // Of a run that was here before.
+    let _ = fs::remove_file(folder.join(SUMMARY));
+    for (name, content) in files {
+        write(folder, name, content)?;
+    }
+    let path = folder.join(SECONDS);
+    let mut seconds = File::create(&path).map_err(|error| at(&path, &error))?;
+    seconds.write_all(heading.as_bytes()).map_err(|error| at(&path, &error))?;
+    Ok(seconds)
+}
+
+fn take_back<'n>(folder: &Path, names: impl Iterator<Item = &'n str>) {
+    names.chain([SECONDS, RUNNING]).for_each(|name| drop(fs::remove_file(folder.join(name))));
+    // It stays where it holds anything else.
+    let _ = fs::remove_dir(folder);
+}
+
+/// A file by way of another name: a reader sees the old one or the new one, and where the disk is full no half one.
+pub(super) fn write(folder: &Path, name: &str, content: &[u8]) -> io::Result<()> {
     let (path, new) = (folder.join(name), folder.join(format!(".{name}.new")));
-    fs::write(&new, content).and_then(|()| fs::rename(&new, &path)).map_err(|error| at(&path, &error))
+    fs::write(&new, content).and_then(|()| fs::rename(&new, &path)).map_err(|error| {
+        let _ = fs::remove_file(&new);
+        at(&path, &error)
+    })
 }
 
 fn at(path: &Path, error: &io::Error) -> io::Error {

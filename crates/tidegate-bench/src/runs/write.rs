@@ -1,6 +1,6 @@
 //! What the folders of all kinds of runs have alike, and those of runs without a scenario.
 
-use super::keep::Keep;
+use super::keep::{self, Keep};
 use super::stored::Run;
 use super::{RunsError, of_requests, pages};
 use crate::report::{self, About, Report};
@@ -49,9 +49,7 @@ pub(crate) fn draw(folder: &Path) -> io::Result<()> {
         RunsError::Read(path, error) => io::Error::new(error.kind(), format!("{}: {error}", path.display())),
         other => io::Error::other(other.to_string()),
     })?;
-    let path = folder.join("report.html");
-    fs::write(&path, pages::run(&run))
-        .map_err(|error| io::Error::new(error.kind(), format!("cannot write {}: {error}", path.display())))
+    keep::write(folder, "report.html", pages::run(&run).as_bytes())
 }
 
 /// Writes the folder of a run of `hit`.

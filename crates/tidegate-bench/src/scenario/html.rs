@@ -34,6 +34,55 @@ enum Test {
 /// Elements within each other that are followed: what is deeper is not told apart.
 const DEPTH: usize = 512;
 
+/// Values of one wish that are kept; a page may hold a million.
+const VALUES: u64 = 10_000;
+
+/// Elements whose end tags may be left out (HTML, section 13.1.2.4): what begins, what ends by that, and what it does not reach
+/// beyond.
+const IMPLIED_ENDS: [(&[&str], &[&str], &[&str]); 6] = [
+    (&["li"], &["li"], &["ul", "ol", "menu"]),
+    (&["dt", "dd"], &["dt", "dd"], &["dl"]),
+    (&["tr"], &["tr", "td", "th"], &["table"]),
+    (&["td", "th"], &["td", "th"], &["table", "tr"]),
+    (&["tbody", "thead", "tfoot"], &["tbody", "thead", "tfoot", "tr", "td", "th"], &["table"]),
+    (&["option", "optgroup"], &["option"], &["select", "datalist"]),
+];
+
+/// What ends a paragraph that is open.
+const ENDS_PARAGRAPH: [&str; 28] = [
+    "address",
+    "article",
+    "aside",
+    "blockquote",
+    "details",
+    "div",
+    "dl",
+    "fieldset",
+    "figure",
+    "footer",
+    "form",
+    "h1",
+    "h2",
+    "h3",
+    "h4",
+    "h5",
+    "h6",
+    "header",
+    "hr",
+    "main",
+    "menu",
+    "nav",
+    "ol",
+    "p",
+    "pre",
+    "section",
+    "table",
+    "ul",
+];
+
+/// Where an open paragraph is looked for no further.
+const HOLDS_PARAGRAPH: [&str; 5] = ["button", "table", "td", "th", "object"];
+
 impl Selector {
     /// Reads a selector. The error is a sentence.
     pub(crate) fn parse(text: &str) -> Result<Selector, String> {
@@ -225,10 +274,18 @@ pub(crate) enum Found {
 /// The word for the text of an element in place of an attribute.
 pub(crate) const TEXT: &str = "text";
 
+/// The word for no value at all: the elements are only counted.
+pub(crate) const NOTHING: &str = "";
+
 /// Reads a page for all wishes at once, each a selector and the attribute that is wanted ([`TEXT`] is what stands directly
-/// behind the start tag), and for assets.
-pub(crate) fn search(page: &[u8], wishes: &[(&Selector, &str)], wants_assets: bool) -> Vec<Found> {
+/// behind the start tag), and for assets. With how many elements each wish has found.
+pub(crate) fn search(
+    page: &[u8],
+    wishes: &[(&Selector, &str)],
+    wants_assets: bool,
+) -> (Vec<Found>, Vec<u64>) {
     let mut search = Search {
+        counts: vec![0; wishes.len()],
         wishes,
         wants_assets,
         tag: Tag::default(),
@@ -244,7 +301,7 @@ pub(crate) fn search(page: &[u8], wishes: &[(&Selector, &str)], wants_assets: bo
     });
     emitter.naively_switch_states(true);
     let Ok(()) = Tokenizer::new_with_emitter(page, emitter).finish();
-    search.found
+    (search.found, search.counts)
 }
 
 struct Search<'s> {
@@ -258,6 +315,8 @@ struct Search<'s> {
     open: Vec<(Vec<u8>, Vec<usize>)>,
     is_nested: bool,
     found: Vec<Found>,
+    /// Of each wish, the elements.
+    counts: Vec<u64>,
 }
 
 impl Search<'_> {
@@ -289,12 +348,38 @@ impl Search<'_> {
         }
     }
 
+    /// Ends the open elements that the tag ends without an end tag of theirs.
+    fn end_what_is_implied(&mut self) {
+        let is_one = |names: &[&str], name: &[u8]| names.iter().any(|known| known.as_bytes() == name);
+        let name = self.tag.name.as_slice();
+        let rows = IMPLIED_ENDS.iter().filter(|(begins, ..)| is_one(begins, name));
+        let rows = rows.map(|(_, ends, holds)| (*ends, *holds));
+        let paragraph = is_one(&ENDS_PARAGRAPH, name).then_some((&["p"][..], &HOLDS_PARAGRAPH[..]));
+        for (ends, holds) in rows.chain(paragraph) {
+            let mut outermost = None;
+            for (place, (open, _)) in self.open.iter().enumerate().rev() {
+                if is_one(holds, open) {
+                    break;
+                }
+                if is_one(ends, open) {
+                    outermost = Some(place);
+                }
+            }
+            if let Some(place) = outermost {
+                self.open.truncate(place);
+            }
+        }
+    }
+
     /// A start tag is complete.
     fn start(&mut self) {
         if self.wants_assets
             && let Some(link) = self.tag.asset()
         {
             self.found.push(Found::Asset(link.to_vec()));
+        }
+        if self.is_nested {
+            self.end_what_is_implied();
         }
         let before = self.open.last().map(|(_, met)| met.as_slice()).unwrap_or_default();
         let mut met = Vec::new();
@@ -313,6 +398,11 @@ impl Search<'_> {
                 }
             }
             if !is_found {
+                continue;
+            }
+            let Some(count) = self.counts.get_mut(wish) else { continue };
+            *count += 1;
+            if *attribute == NOTHING || *count > VALUES {
                 continue;
             }
             if *attribute == TEXT {
@@ -338,7 +428,7 @@ mod tests {
 
     fn values(selector: &str, attribute: &str) -> Vec<String> {
         let selector = Selector::parse(selector).unwrap();
-        let found = search(PAGE, &[(&selector, attribute)], false);
+        let (found, _) = search(PAGE, &[(&selector, attribute)], false);
         found
             .into_iter()
             .map(|found| match found {
@@ -370,8 +460,32 @@ mod tests {
 
     #[test]
     fn assets_are_what_a_browser_loads() {
-        let found = search(PAGE, &[], true);
+        let (found, _) = search(PAGE, &[], true);
         assert_eq!(found, [Found::Asset(b"/s.css".to_vec()), Found::Asset(b"/t.png".to_vec())]);
+    }
+
+    #[test]
+    fn elements_are_counted_and_values_bounded() {
+        let selectors = ["a.event", "img, .old", "#none", "a"].map(|text| Selector::parse(text).unwrap());
+        let wishes: Vec<(&Selector, &str)> = selectors.iter().map(|selector| (selector, NOTHING)).collect();
+        let (found, counts) = search(PAGE, &wishes, false);
+        assert_eq!((found, counts), (Vec::new(), vec![3, 3, 0, 3]));
+        let many = b"<a href=/x>".repeat(VALUES as usize + 5);
+        let (found, counts) = search(&many, &[(&selectors[3], "href")], false);
+        assert_eq!((found.len() as u64, counts), (VALUES, vec![VALUES + 5]));
+    }
+
+    #[test]
+    fn end_tags_may_be_left_out() {
+        let page = b"<ul><li class=x><a href=1></a><li><a href=2></a><ul><li class=x><a href=3></a></ul></ul><p class=x>text\
+            <div><a href=4></a></div><table><tr class=x><td><a href=5></a><tr><td class=x><td><a href=6></a></table>";
+        let selector = Selector::parse(".x a").unwrap();
+        let (found, _) = search(page, &[(&selector, "href")], false);
+        let due = ["1", "3", "5"].map(|value| Found::Value(0, value.as_bytes().to_vec()));
+        assert_eq!(found, due);
+        // A long table is no deep one.
+        let long = [&b"<table>"[..], &b"<tr><td>1".repeat(2_000), b"<tr class=x><td><a href=7>"].concat();
+        assert_eq!(search(&long, &[(&selector, "href")], false).0, [Found::Value(0, b"7".to_vec())]);
     }
 
     #[test]

@@ -21,6 +21,7 @@ const DAY: u64 = 86_400 * SECOND;
 const TIME: Kind = Kind::Duration { least: 0, most: DAY };
 const SOME_TIME: Kind = Kind::Duration { least: 1, most: DAY };
 const TEXT: Kind = Kind::Text { most: 65_536 };
+const MANY: Kind = Kind::Decimal { most: 1_000_000 };
 
 /// The language of scenarios.
 pub static LANGUAGE: Language = Language::new(&[SCENARIO, PHASES, STEPS, STEPS_OF_FLOWS, PARTS, SYSTEMS]);
@@ -97,7 +98,8 @@ const SCENARIO: &[Directive] = &[
             property("connections", Kind::Number { least: 1, most: 32 }, Some("6"),
                 "Connections of one user at most; assets of a page are loaded over all of them."),
             property("cold", Kind::Share, Some("0%"), "Users that remember nothing and load every page in full."),
-            property("timeout", SOME_TIME, Some("30s"), "For one request, and for a connect."),
+            property("timeout", SOME_TIME, Some("30s"),
+                "A request fails when no byte of its answer has come for so long; so does a connect."),
         ],
         doc: "The browser of each user.",
         example: "client cold=\"40%\" connections=6",
@@ -109,7 +111,8 @@ const SCENARIO: &[Directive] = &[
             property("file", Kind::File, None,
                 "Comma-separated values, the first line names the columns: `{name.column}` in place of `{name}`."),
             property("pick", Kind::Choice(&["random", "sequence", "user"]), Some("random"),
-                "`random`: any row for each operation; `sequence`: the next one; `user`: one for each user, for ever."),
+                "`random`: any row for each operation; `sequence`: the next one, each user from a place of its own; `user`: one for \
+                each user, for ever."),
         ],
         repeats: true,
         doc: "Values that operations draw from: `{name}` in a path, a form or a field.",
@@ -364,6 +367,27 @@ const PARTS: &[Directive] = &[
         ..Directive::new("expect", &[STEP])
     },
     Directive {
+        arguments: &[one("css", Kind::Text { most: 1_000 })],
+        properties: &[
+            property("mean", MANY, None, "How many elements there should be in a page."),
+            property("within", MANY, Some("0"), "By how much the mean may be off, either way."),
+        ],
+        repeats: true,
+        doc: "How many elements that a selector finds a page holds, in the mean of all right answers of the step in the steady \
+              time. Another mean is FAIL: the pages were not those that were to be measured. An answer that has not changed \
+              (304) counts for nothing.",
+        example: "count \"img.thumb\" mean=10 within=0.5",
+        ..Directive::new("count", &[STEP])
+    },
+    Directive {
+        arguments: &[one("speed", Kind::Speed { least: 1, most: 1 << 40 })],
+        doc: "The least bytes of the body a second, from the start of the request to its last byte. A slower answer fails the \
+              operation; how many do is counted as for every other failure. `hit --min-bitrate` counts bits, of which eight \
+              are a byte: 320 kbit/s, as SPECweb99 has it, are \"40000B/s\".",
+        example: "min-bitrate \"40000B/s\"",
+        ..Directive::new("min-bitrate", &[STEP])
+    },
+    Directive {
         arguments: &[one("name", Kind::Token), one("value", TEXT)],
         repeats: true,
         doc: "A field of the request.",
@@ -391,6 +415,12 @@ const PARTS: &[Directive] = &[
     },
 ];
 
+/// `docs/reference/scenarios.schema.json`, written from the table.
+pub fn json_schema() -> String {
+    let description = "The JSON form of a scenario of `tidegate bench run`: its directives, in order.";
+    LANGUAGE.json_schema("Tidegate scenarios", description, &[TOP, USERS, OPERATION, FLOW, STEP])
+}
+
 /// `docs/reference/scenarios.md`, written from the table.
 pub fn reference() -> String {
     LANGUAGE.reference(
@@ -411,8 +441,9 @@ const INTRODUCTION: &str = "\
 # Scenarios
 
 What `tidegate bench run` reads: [KDL 2](https://kdl.dev), written as the [settings](settings.md) are, with the same types,
-units and `${NAME}` of the environment. `tidegate bench run --check` says all that is wrong with a file, `tidegate fmt`
-writes it the one way, and [bench.md](../bench.md#scenarios) says what the figures mean.
+units and `${NAME}` of the environment. `tidegate bench run --check` says all that is wrong with a file, `tidegate bench fmt`
+writes it the one way, and [bench.md](../bench.md#scenarios) says what the figures mean. The JSON form that programs write is
+described by [scenarios.schema.json](scenarios.schema.json).
 
 **Variables.** `{name}` stands for what `take` has taken from an answer, what `data` has drawn for the operation, and `{user}`
 for the number of the user, from 0. `{{` is the bracket itself. In a path and in a form what a variable holds is
@@ -423,6 +454,22 @@ percent-encoded.
 mod tests {
     use super::*;
 
+    /// Each place that a block leads to is one of the schema, and each directive is defined.
+    #[test]
+    fn the_schema_knows_every_directive() {
+        let schema: serde_json::Value = serde_json::from_str(&json_schema()).unwrap();
+        assert_eq!(schema["$ref"], "#/$defs/in-scenario");
+        for directive in LANGUAGE.all() {
+            let key = format!("{}.{}", directive.contexts[0].key(), directive.name);
+            let definition = &schema["$defs"][&key];
+            assert_eq!(definition["properties"]["directive"]["const"], directive.name, "{key}");
+            if let Some(place) = definition.pointer("/properties/children/$ref") {
+                let place = place.as_str().unwrap().trim_start_matches("#/$defs/");
+                assert!(schema["$defs"][place]["items"]["oneOf"].is_array(), "{key}: {place}");
+            }
+        }
+    }
+
     #[test]
     fn every_row_is_complete_and_the_page_up_to_date() {
         for directive in LANGUAGE.all() {
@@ -431,14 +478,14 @@ mod tests {
             let formatted = tidegate_config::format(directive.example);
             assert_eq!(formatted.as_deref(), Ok(format!("{}\n", directive.example).as_str()));
         }
-        let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference/scenarios.md");
-        if std::env::var_os("UPDATE").is_some() {
-            std::fs::write(&path, reference()).unwrap();
+        let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference");
+        for (name, text) in [("scenarios.md", reference()), ("scenarios.schema.json", json_schema())] {
+            let path = folder.join(name);
+            if std::env::var_os("UPDATE").is_some() {
+                std::fs::write(&path, &text).unwrap();
+            }
+            let written = std::fs::read_to_string(&path).unwrap_or_default();
+            assert!(written == text, "docs/reference/{name} is out of date: UPDATE=1 writes it anew");
         }
-        let written = std::fs::read_to_string(&path).unwrap_or_default();
-        assert!(
-            written == reference(),
-            "docs/reference/scenarios.md is out of date: UPDATE=1 writes it anew"
-        );
     }
 }

@@ -60,6 +60,27 @@ impl Mix {
         }
     }
 
+    /// Which of `count` operations any user ever comes to, if only once.
+    pub fn reached(&self, count: usize) -> Vec<bool> {
+        let mut reached = vec![false; count];
+        let mut due = match self {
+            Mix::Matrix { start, .. } => vec![*start],
+            Mix::Flat(shares) => {
+                (0..shares.len()).filter(|at| shares.get(*at).is_some_and(|share| *share > 0.0)).collect()
+            }
+            Mix::Sequence(order) => order.clone(),
+        };
+        while let Some(at) = due.pop() {
+            let Some(known) = reached.get_mut(at).filter(|known| !**known) else { continue };
+            *known = true;
+            if let Mix::Matrix { rows, .. } = self {
+                let row = rows.get(at).into_iter().flatten().enumerate();
+                due.extend(row.filter(|(_, share)| **share > 0.0).map(|(to, _)| to));
+            }
+        }
+        reached
+    }
+
     /// In a word.
     pub fn kind(&self) -> &'static str {
         match self {
@@ -152,6 +173,17 @@ mod tests {
                 assert!((seen - share).abs() < 0.005, "{mix:?}: {seen} {share}");
             }
         }
+    }
+
+    #[test]
+    fn who_logs_in_once_is_reached() {
+        let mix = Mix::Matrix {
+            start: 0,
+            rows: vec![vec![0.0, 1.0, 0.0], vec![0.0, 1.0, 0.0], vec![1.0, 0.0, 0.0]],
+        };
+        assert_eq!(mix.reached(3), [true, true, false]);
+        assert_eq!(Mix::Flat(vec![1.0, 0.0]).reached(2), [true, false]);
+        assert_eq!(Mix::Sequence(vec![1]).reached(2), [false, true]);
     }
 
     #[test]

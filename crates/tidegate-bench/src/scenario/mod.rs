@@ -27,7 +27,7 @@ pub use data::DataSet;
 pub use engine::{observe_nothing, run_at};
 pub use estimate::{Estimate, estimate};
 pub use html::Selector;
-pub use language::{LANGUAGE, reference};
+pub use language::{LANGUAGE, json_schema, reference};
 pub use mix::Mix;
 pub use read::{Loaded, load, load_text};
 pub use template::Template;
@@ -146,10 +146,30 @@ pub struct Step {
     pub expect: Expect,
     /// What is kept of the answer.
     pub takes: Vec<Take>,
+    /// What pages hold in the mean.
+    pub counts: Vec<Counted>,
     /// The images, scripts and styles of the page are loaded as well.
     pub assets: bool,
     /// A user that has the answer in its cache asks whether it has changed.
     pub is_cached: bool,
+    /// Bytes of the body a second that an answer has to come at, first byte to last of the request.
+    pub min_speed: Option<u64>,
+}
+
+/// Elements that the answers of a step hold, in the mean of all that are right in the steady time: what does not is another
+/// application than the one that was to be measured.
+#[derive(Debug, Clone)]
+pub struct Counted {
+    /// Which.
+    pub selector: Selector,
+    /// As it was written.
+    pub css: String,
+    /// How many there should be, and by how much the mean may be off, in millionths.
+    pub mean: u64,
+    /// See `mean`.
+    pub within: u64,
+    /// Its place among those of its operation.
+    pub place: usize,
 }
 
 /// The content of a request.
@@ -213,7 +233,7 @@ impl Expect {
         !self
             .statuses
             .iter()
-            .any(|range| range.contains(&302) || range.contains(&301) || range.contains(&303))
+            .any(|range| [301, 302, 303, 307, 308].iter().any(|redirect| range.contains(redirect)))
     }
 
     /// Reads `200`, `2xx`, `200-299`, several with `|`.
@@ -259,6 +279,18 @@ pub enum Pick {
     First,
     /// The last.
     Last,
+}
+
+impl Counted {
+    /// How many there should be.
+    pub fn due(&self) -> f64 {
+        self.mean as f64 / 1e6
+    }
+
+    /// By how much the mean may be off.
+    pub fn tolerance(&self) -> f64 {
+        self.within as f64 / 1e6
+    }
 }
 
 impl Scenario {

@@ -68,8 +68,11 @@ pub(super) fn objection(
     user: &User,
     data: &[DataSet],
 ) -> Option<String> {
-    // A page that has not changed is the page that is held.
-    let is_unchanged = status == 304 && expect.statuses.is_empty();
+    if status == 304 && expect.statuses.is_empty() {
+        return Some(
+            "the status is 304, and the request did not ask whether anything had changed".to_owned(),
+        );
+    }
     if !expect.allows_status(status) {
         return Some(format!("the status is {status}"));
     }
@@ -85,7 +88,7 @@ pub(super) fn objection(
             return Some(format!("no field `{name}` has `{}` in it", String::from_utf8_lossy(&due)));
         }
     }
-    for due in expect.contains.iter().filter(|_| !is_unchanged) {
+    for due in &expect.contains {
         let Some(due) = filled(due) else {
             return Some("`contains`: a variable in it holds nothing".to_owned());
         };
@@ -107,6 +110,8 @@ pub(super) struct Findings {
     pub values: Vec<(u16, String)>,
     /// Paths of resources, each once.
     pub assets: Vec<String>,
+    /// How many elements there are, for each that the step counts.
+    pub counts: Vec<u64>,
     /// The variable that nothing was found for.
     pub missing: Option<u16>,
 }
@@ -129,10 +134,14 @@ pub(super) fn read(
             wished.push(number);
         }
     }
+    let taken = wishes.len();
+    wishes.extend(step.counts.iter().map(|counted| (&counted.selector, html::NOTHING)));
     let mut found: Vec<Vec<String>> = vec![Vec::new(); step.takes.len()];
     if !wishes.is_empty() || step.assets {
         let mut known = HashSet::new();
-        for one in html::search(body, &wishes, step.assets) {
+        let (all, counts) = html::search(body, &wishes, step.assets);
+        findings.counts.extend(counts.into_iter().skip(taken));
+        for one in all {
             match one {
                 Found::Value(wish, value) => {
                     let value = String::from_utf8_lossy(&value).into_owned();
@@ -267,6 +276,23 @@ mod tests {
         for (path, link, expected) in table {
             assert_eq!(resolve(&target, path, link).as_deref(), expected, "{path} {link}");
         }
+    }
+
+    #[test]
+    fn a_redirect_that_is_expected_is_not_followed() {
+        let table = [
+            ("200", true),
+            ("2xx", true),
+            ("302", false),
+            ("308", false),
+            ("200|307", false),
+            ("3xx", false),
+        ];
+        for (statuses, follows) in table {
+            let expect = Expect { statuses: Expect::statuses(statuses).unwrap(), ..Expect::default() };
+            assert_eq!(expect.follows(), follows, "{statuses}");
+        }
+        assert!(Expect::default().follows());
     }
 
     #[test]

@@ -6,7 +6,7 @@ use super::html::Selector;
 use super::language::{LANGUAGE, OUTERMOST};
 use super::template::{Template, TemplateError};
 use super::{
-    Body, Client, Expect, Operation, Part, Pick, Scenario, Step, Take, TakeFrom, USER, Upload, Users,
+    Body, Client, Counted, Expect, Operation, Part, Pick, Scenario, Step, Take, TakeFrom, USER, Upload, Users,
 };
 use crate::random::Random;
 use crate::target::Url;

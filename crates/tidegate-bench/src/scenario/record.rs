@@ -22,6 +22,8 @@ pub struct Tally {
     pub cycle_due: u64,
     /// The same as they came out.
     pub cycle_achieved: u64,
+    /// For each `count` of its steps, in their order: right answers, and elements in all of them.
+    pub counts: Vec<(u64, u64)>,
 }
 
 impl Tally {
@@ -33,6 +35,25 @@ impl Tally {
         self.cycles += other.cycles;
         self.cycle_due = self.cycle_due.saturating_add(other.cycle_due);
         self.cycle_achieved = self.cycle_achieved.saturating_add(other.cycle_achieved);
+        for (place, (answers, elements)) in other.counts.iter().enumerate() {
+            self.count(place, *answers, *elements);
+        }
+    }
+
+    /// Adds to what the `count` at a place has found.
+    pub(crate) fn count(&mut self, place: usize, answers: u64, elements: u64) {
+        if self.counts.len() <= place {
+            self.counts.resize(place + 1, (0, 0));
+        }
+        if let Some(sum) = self.counts.get_mut(place) {
+            *sum = (sum.0.saturating_add(answers), sum.1.saturating_add(elements));
+        }
+    }
+
+    /// The mean of the `count` at a place, where there was an answer.
+    pub fn mean_count(&self, place: usize) -> Option<f64> {
+        let (answers, elements) = self.counts.get(place).copied().unwrap_or_default();
+        (answers > 0).then(|| elements as f64 / answers as f64)
     }
 
     /// Those that did not end well.

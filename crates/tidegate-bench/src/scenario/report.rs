@@ -170,6 +170,16 @@ impl Report {
                 };
                 format!("p{rank} {} {word}", show_duration(*limit))
             });
+            let counts = operation.steps.iter().flat_map(|step| &step.counts).map(|counted| {
+                let (due, within) = (counted.due(), counted.tolerance());
+                match tally.mean_count(counted.place) {
+                    None => format!("{} {due} unknown", counted.css),
+                    Some(mean) => {
+                        let is_met = (mean - due).abs() <= within + 1e-9;
+                        format!("{} {mean:.3} {}", counted.css, if is_met { "as due" } else { "not as due" })
+                    }
+                }
+            });
             let show = |time| if times.count() == 0 { "-".to_owned() } else { show_duration(time) };
             rows.push(vec![
                 operation.name.clone(),
@@ -182,7 +192,7 @@ impl Report {
                 show(times.percentile(90.0)),
                 show(times.percentile(99.0)),
                 show(times.max()),
-                targets.collect::<Vec<_>>().join(", "),
+                targets.chain(counts).collect::<Vec<_>>().join(", "),
             ]);
         }
         rows
@@ -231,6 +241,19 @@ pub fn summary(report: &Report) -> Value {
             .iter()
             .map(|(rank, limit)| (format!("p{rank}"), json!(limit.as_secs_f64())))
             .collect();
+        let counts =
+            operation.steps.iter().flat_map(|step| step.counts.iter().map(move |counted| (step, counted)));
+        let counts = counts.map(|(step, counted)| {
+            json!({
+                "step": format!("{} {}", step.method, step.path.shown(&report.scenario.variables)),
+                "css": counted.css,
+                "answers": tally.counts.get(counted.place).map_or(0, |count| count.0),
+                "mean": tally.mean_count(counted.place),
+                "mean_due": counted.due(),
+                "within": counted.tolerance(),
+            })
+        });
+        let counts: Vec<Value> = counts.collect();
         json!({
             "name": operation.name,
             "ended": tally.ended,
@@ -242,6 +265,7 @@ pub fn summary(report: &Report) -> Value {
             "rate": tally.succeeded as f64 / report.outcome.measured.max(1e-9),
             "response": times(&tally.times()),
             "targets": targets,
+            "counts": counts,
         })
     });
     let cycles = report.cycles();
@@ -264,12 +288,16 @@ pub fn summary(report: &Report) -> Value {
         "unsent": report.outcome.unsent,
         "requests": {
             "answered": counts.answered,
+            // Outside of the steady time: with them, what the log of the server has.
+            "unmeasured": counts.warmup,
             "failed": counts.failed(),
             "errors": counts.failures,
             "statuses": counts.statuses,
             "bytes": counts.bytes,
             "bytes_sent": counts.bytes_sent,
             "connects": counts.connects,
+            "surplus": counts.surplus,
+            "sent_again": counts.dropped,
             "response": times(&report.totals.response),
             "wait": times(&report.totals.wait),
             "connect": times(&report.totals.connect),

@@ -89,6 +89,17 @@ impl Template {
         }
     }
 
+    /// As it was written, with the names of its variables.
+    pub(crate) fn shown(&self, variables: &[String]) -> String {
+        let piece = |piece: &Piece| match piece {
+            Piece::Text(text) => text.clone(),
+            Piece::Variable(place) => {
+                format!("{{{}}}", variables.get(usize::from(*place)).map_or("", String::as_str))
+            }
+        };
+        self.pieces.iter().map(piece).collect()
+    }
+
     /// The places of its variables.
     pub fn variables(&self) -> impl Iterator<Item = u16> {
         self.pieces.iter().filter_map(|piece| match piece {
@@ -146,6 +157,12 @@ mod tests {
                 "{text}"
             );
         }
+    }
+
+    #[test]
+    fn a_text_is_shown_with_names() {
+        let names = ["a", "b"].map(str::to_owned);
+        assert_eq!(Template::parse("/x/{b}?{a}", place).unwrap().shown(&names), "/x/{b}?{a}");
     }
 
     #[test]

@@ -2,10 +2,14 @@
 //! them in one vector and moves them on.
 
 use super::data::{DataSet, Draw};
+use super::engine::is_known;
 use super::record::FailedOperation;
 use super::{Scenario, Step, USER};
 use crate::random::Random;
 use std::collections::VecDeque;
+use std::rc::Rc;
+use std::time::{SystemTime, UNIX_EPOCH};
+use tidegate_http::HttpDate;
 use tidegate_io::Key;
 
 /// Cookies of one user at most, and bytes of one: what browsers keep for one site.
@@ -44,6 +48,8 @@ pub(super) struct User {
     pub under_way: u32,
     /// Resources of the page still to be asked for.
     pub queue: VecDeque<u32>,
+    /// Resources of the page that no place was left for among those that are known to all.
+    pub passing: Vec<Rc<str>>,
     /// Why the operation under way has failed.
     pub failure: Option<Box<FailedOperation>>,
     pub connections: Vec<Key>,
@@ -85,6 +91,7 @@ impl User {
             redirects: 0,
             under_way: 0,
             queue: VecDeque::new(),
+            passing: Vec::new(),
             failure: None,
             connections: Vec::new(),
             cookies: Cookies::default(),
@@ -137,24 +144,25 @@ pub(super) struct Cookies {
 }
 
 impl Cookies {
-    /// Takes a `Set-Cookie`.
-    pub fn set(&mut self, line: &str) {
+    /// Takes a `Set-Cookie` of an answer for `asked`, path and query.
+    pub fn set(&mut self, line: &str, asked: &str) {
         let mut parts = line.split(';');
         let Some((name, value)) = parts.next().and_then(|pair| pair.split_once('=')) else { return };
         let (name, value) = (name.trim(), value.trim());
-        let (mut path, mut is_over) = ("/", false);
+        let (mut path, mut is_past, mut lives) = (default_path(asked), false, None);
         for attribute in parts {
             let (key, value) = attribute.split_once('=').unwrap_or((attribute, ""));
             let (key, value) = (key.trim(), value.trim());
             if key.eq_ignore_ascii_case("path") && value.starts_with('/') {
                 path = value;
             } else if key.eq_ignore_ascii_case("max-age") {
-                is_over |= value.parse::<i64>().is_ok_and(|seconds| seconds <= 0);
+                lives = value.parse::<i64>().ok().map(|seconds| seconds > 0).or(lives);
             } else if key.eq_ignore_ascii_case("expires") {
-                // Applications take cookies back with a date of 1970 or so.
-                is_over |= value.contains("1970") || value.contains("-70 ");
+                is_past = is_in_the_past(value);
             }
         }
+        // Who says both means `Max-Age` (RFC 6265 section 5.3).
+        let is_over = lives.map_or(is_past, |lives| !lives);
         let is_printable = |text: &str| text.bytes().all(|byte| (0x20..0x7f).contains(&byte) || byte >= 0x80);
         if name.is_empty() || line.len() > COOKIE_SIZE || !is_printable(name) || !is_printable(value) {
             return;
@@ -187,6 +195,23 @@ impl Cookies {
     }
 }
 
+/// The folder of a path, where a cookie does not say its own (RFC 6265 section 5.1.4).
+fn default_path(asked: &str) -> &str {
+    let path = asked.split('?').next().unwrap_or_default();
+    match path.rfind('/') {
+        None | Some(0) => "/",
+        Some(end) => path.get(..end).unwrap_or("/"),
+    }
+}
+
+/// Whether a date of a cookie is over: applications take cookies back so, some with dashes in the date.
+fn is_in_the_past(date: &str) -> bool {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_secs() as i64);
+    let date = HttpDate::parse(date.as_bytes(), now)
+        .or_else(|| HttpDate::parse(date.replace('-', " ").as_bytes(), now));
+    date.is_some_and(|date| date.0 <= now)
+}
+
 /// Which resources a user holds: a bit each.
 pub(super) struct Cache {
     pub is_off: bool,
@@ -200,7 +225,7 @@ impl Cache {
     }
 
     pub fn hold(&mut self, resource: u32) {
-        if self.is_off {
+        if self.is_off || !is_known(resource) {
             return;
         }
         let word = resource as usize / 64;
@@ -229,20 +254,38 @@ mod tests {
         for set in
             ["a=1; Path=/; HttpOnly", "b=2; Path=/shop", "a=3", "c=x y", "d=4; Max-Age=0", "=5", "none"]
         {
-            cookies.set(set);
+            cookies.set(set, "/");
         }
         assert_eq!(line(&cookies, "/"), "Cookie: a=3; c=x y\r\n");
         assert_eq!(line(&cookies, "/shop/cart"), "Cookie: b=2; a=3; c=x y\r\n");
         assert_eq!(line(&cookies, "/shopping"), "Cookie: a=3; c=x y\r\n");
-        cookies.set("a=; expires=Thu, 01 Jan 1970 00:00:00 GMT");
-        cookies.set("c=gone; Max-Age=-1");
+        cookies.set("a=; expires=Thu, 01 Jan 1970 00:00:00 GMT", "/");
+        cookies.set("c=gone; Max-Age=-1", "/");
         assert_eq!(line(&cookies, "/"), "");
         for number in 0..100 {
-            cookies.set(&format!("n{number}=1"));
+            cookies.set(&format!("n{number}=1"), "/");
         }
         assert_eq!(cookies.held.len(), COOKIES);
-        cookies.set("evil=1\r\nX: y");
+        cookies.set("evil=1\r\nX: y", "/");
         assert!(!line(&cookies, "/").contains("evil"));
+    }
+
+    #[test]
+    fn a_cookie_without_a_path_is_of_the_folder_that_set_it() {
+        let table = [
+            ("a=1", "/shop/login?x=/y/", "/shop/cart", true),
+            ("a=1", "/shop/login", "/", false),
+            ("a=1", "/login", "/cart", true),
+            ("a=1; Expires=Wed, 04-Mar-2020 10:00:00 GMT", "/", "/", false),
+            ("a=1; Expires=Wed, 04 Mar 2020 10:00:00 GMT; Max-Age=60", "/", "/", true),
+            ("a=1; Max-Age=0; Expires=Fri, 31 Dec 2999 23:59:59 GMT", "/", "/", false),
+            ("a=1; Expires=never", "/", "/", true),
+        ];
+        for (set, asked, path, is_sent) in table {
+            let mut cookies = Cookies::default();
+            cookies.set(set, asked);
+            assert_eq!(!line(&cookies, path).is_empty(), is_sent, "{set} at {asked}, for {path}");
+        }
     }
 
     #[test]
@@ -251,6 +294,10 @@ mod tests {
         cache.hold(3);
         cache.hold(200);
         assert!(cache.holds(3) && cache.holds(200) && !cache.holds(4) && !cache.holds(5_000));
+        // What has no number takes no place.
+        cache.hold(u32::MAX);
+        cache.hold(u32::MAX / 2 + 9);
+        assert!(cache.held.len() < 10);
         let mut cold = Cache { is_off: true, held: Vec::new() };
         cold.hold(3);
         assert!(!cold.holds(3));

@@ -1,10 +1,10 @@
 //! What a run of a scenario proves. INVALID: the load was not the one that the scenario names, so its figures are of another;
 //! FAIL: a target was missed, or the server failed; else PASS, or MEASURED where no target is named.
 
-use super::Scenario;
 use super::record::{Outcome, Tally};
+use super::{Counted, Operation, Scenario, Step};
 use crate::quantity::show_duration;
-use crate::record::Failure;
+use crate::record::{Counts, Failure};
 use crate::run::{Ending, Totals};
 use crate::verdict::{Judgement, MOST_CPU, Verdict};
 use std::time::Duration;
@@ -29,7 +29,7 @@ const LATE_STARTS: f64 = 5.0;
 
 /// Judges a run.
 pub fn judge(scenario: &Scenario, outcome: &Outcome, operations: &[Tally], totals: &Totals) -> Judgement {
-    let mut missed = missed(scenario, outcome, operations);
+    let mut missed = missed(scenario, outcome, operations, &totals.counts);
     let mut reasons = outcome.faults.clone();
     let mut notes = Vec::new();
     match outcome.ending {
@@ -39,7 +39,10 @@ pub fn judge(scenario: &Scenario, outcome: &Outcome, operations: &[Tally], total
         Ending::Done => reasons.extend(distrust_of_load(scenario, operations)),
     }
     reasons.extend(distrust_of_generator(outcome, totals));
-    let has_targets = scenario.operations.iter().any(|operation| !operation.targets.is_empty());
+    let has_targets = scenario
+        .operations
+        .iter()
+        .any(|operation| !operation.targets.is_empty() || counted(operation).next().is_some());
     match lateness(scenario, totals) {
         // Lateness counts as response time. Who meets the targets with it meets them without.
         Some(late) if has_targets && missed.is_empty() => {
@@ -49,6 +52,12 @@ pub fn judge(scenario: &Scenario, outcome: &Outcome, operations: &[Tally], total
         None => {}
     }
     notes.extend(thin_percentiles(scenario, operations));
+    let again = totals.counts.dropped;
+    if again > 0 {
+        notes.push(format!(
+            "{again} requests were sent again over new connections: the server had closed theirs"
+        ));
+    }
     let others: u64 = outcome.seconds.iter().map(|second| second.others_failed).sum();
     if others > 0 {
         notes.push(format!("{others} operations outside of the steady time failed"));
@@ -64,7 +73,7 @@ pub fn judge(scenario: &Scenario, outcome: &Outcome, operations: &[Tally], total
 }
 
 /// What the server has missed.
-fn missed(scenario: &Scenario, outcome: &Outcome, operations: &[Tally]) -> Vec<String> {
+fn missed(scenario: &Scenario, outcome: &Outcome, operations: &[Tally], counts: &Counts) -> Vec<String> {
     let mut missed = Vec::new();
     if outcome.ending == Ending::GaveUp {
         let ran: u64 = outcome.seconds.iter().map(|second| second.requests.length).sum();
@@ -83,7 +92,33 @@ fn missed(scenario: &Scenario, outcome: &Outcome, operations: &[Tally]) -> Vec<S
             LEAST_SUCCESS * 100.0
         ));
     }
+    if counts.surplus > 0 {
+        missed.push(format!(
+            "on {} connections bytes came behind a complete answer, which a next request would take for its own",
+            counts.surplus
+        ));
+    }
+    if counts.dropped as f64 > counts.requests as f64 * (1.0 - LEAST_SUCCESS) {
+        missed.push(format!(
+            "{} of {} requests were sent again, since the server had closed or reset the connection that it keeps",
+            counts.dropped, counts.requests
+        ));
+    }
     for (operation, tally) in scenario.operations.iter().zip(operations) {
+        missed.extend(counted(operation).filter_map(|(step, counted)| {
+            let mean = tally.mean_count(counted.place)?;
+            let (due, within) = (counted.due(), counted.tolerance());
+            ((mean - due).abs() > within + 1e-9).then(|| {
+                format!(
+                    "{}: a page of {} {} holds {mean:.3} `{}` in the mean of {} answers, not {due} (± {within})",
+                    operation.name,
+                    step.method,
+                    step.path.shown(&scenario.variables),
+                    counted.css,
+                    tally.counts.get(counted.place).map_or(0, |count| count.0),
+                )
+            })
+        }));
         let times = tally.times();
         for (rank, limit) in &operation.targets {
             let reached = times.percentile(*rank);
@@ -98,6 +133,11 @@ fn missed(scenario: &Scenario, outcome: &Outcome, operations: &[Tally]) -> Vec<S
         }
     }
     missed
+}
+
+/// What an operation counts, each with its step.
+fn counted(operation: &Operation) -> impl Iterator<Item = (&Step, &Counted)> {
+    operation.steps.iter().flat_map(|step| step.counts.iter().map(move |counted| (step, counted)))
 }
 
 /// Whether the load was that of the scenario: its mix and its cycles, and each operation there at all.
@@ -120,9 +160,22 @@ fn distrust_of_load(scenario: &Scenario, operations: &[Tally]) -> Vec<String> {
                 share * 100.0
             ));
         }
-        // Where so few were due that none is no wonder, it proves nothing.
+        // Where so few were due that none is no wonder, it proves nothing; but no more is a target met that nothing was
+        // measured of.
         if share * whole as f64 >= LATE_STARTS && tally.succeeded == 0 {
             reasons.push(format!("{} has not succeeded once", operation.name));
+        } else if share > 0.0 && tally.succeeded == 0 && !operation.targets.is_empty() {
+            reasons.push(format!(
+                "{} has not succeeded once in the steady time, so its target is neither met nor missed; make it longer",
+                operation.name
+            ));
+        } else if share > 0.0
+            && counted(operation).any(|(_, counted)| tally.mean_count(counted.place).is_none())
+        {
+            reasons.push(format!(
+                "{}: there was no answer in the steady time that elements could be counted in; make it longer",
+                operation.name
+            ));
         }
     }
     let (count, due, achieved) = operations.iter().fold((0, 0, 0), |(count, due, achieved), tally| {
@@ -245,6 +298,7 @@ mod tests {
             cycles: ended,
             cycle_due: ended * 1_000_000_000,
             cycle_achieved: ended * cycle,
+            ..Tally::default()
         }
     }
 
@@ -312,6 +366,73 @@ mod tests {
             let found = judgement.reasons.iter().any(|reason| reason.contains(part));
             assert!(found || part.is_empty(), "{name}: {:?}", judgement.reasons);
         }
+    }
+
+    #[test]
+    fn what_was_measured_wrong_is_never_pass() {
+        let text = TEXT.replace("get \"/b\"", "get \"/b/{user}\" { count \"img.thumb\" mean=10 within=0.5 }");
+        let scenario =
+            load_text("test", &text, Path::new("."), &BTreeMap::new()).scenario.expect("it is sound");
+        let good = || tally(5_000, 5_000, 20_000_000, 1_000_000_000);
+        let judged = |count: Option<(u64, u64)>, counts: Counts, a: Tally| {
+            let b = Tally { counts: count.into_iter().collect(), ..good() };
+            let totals = Totals { counts, ..Totals::default() };
+            judge(&scenario, &outcome(Ending::Done), &[a, b], &totals)
+        };
+        let none = Counts::default;
+        let requests = |surplus, dropped| Counts { requests: 10_000, surplus, dropped, ..none() };
+        let table = [
+            ("ten", Some((5_000, 50_000)), none(), Verdict::Pass, ""),
+            ("at the bound", Some((1_000, 10_500)), none(), Verdict::Pass, ""),
+            (
+                "too few",
+                Some((1_000, 9_000)),
+                none(),
+                Verdict::Fail,
+                "b: a page of GET /b/{user} holds 9.000 `img.thumb` in the mean of 1000 answers, not 10 (± 0.5)",
+            ),
+            ("too many", Some((1_000, 10_501)), none(), Verdict::Fail, "holds 10.501"),
+            ("not counted", None, none(), Verdict::Invalid, "no answer in the steady time"),
+            (
+                "surplus",
+                Some((5_000, 50_000)),
+                requests(1, 0),
+                Verdict::Fail,
+                "on 1 connections bytes came behind",
+            ),
+            ("some dropped", Some((5_000, 50_000)), requests(0, 9), Verdict::Pass, ""),
+            (
+                "many dropped",
+                Some((5_000, 50_000)),
+                requests(0, 200),
+                Verdict::Fail,
+                "200 of 10000 requests were sent again",
+            ),
+        ];
+        for (name, count, counts, verdict, part) in table {
+            let judgement = judged(count, counts, good());
+            assert_eq!(judgement.verdict, verdict, "{name}: {:?}", judgement.reasons);
+            assert!(
+                part.is_empty() || judgement.reasons.iter().any(|reason| reason.contains(part)),
+                "{name}: {:?}",
+                judgement.reasons
+            );
+        }
+        assert!(
+            judged(Some((5_000, 50_000)), requests(0, 9), good()).notes[0]
+                .contains("9 requests were sent again")
+        );
+    }
+
+    #[test]
+    fn a_target_without_a_value_is_not_met() {
+        let text = TEXT.replace("a 50; b 50", "a 1; b 9999").replace("op b", "op b p90=\"1s\"");
+        let scenario =
+            load_text("test", &text, Path::new("."), &BTreeMap::new()).scenario.expect("it is sound");
+        let operations = [Tally::default(), tally(5_000, 5_000, 20_000_000, 1_000_000_000)];
+        let judgement = judge(&scenario, &outcome(Ending::Done), &operations, &Totals::default());
+        assert_eq!(judgement.verdict, Verdict::Invalid);
+        assert!(judgement.reasons[0].contains("neither met nor missed"), "{:?}", judgement.reasons);
     }
 
     #[test]

@@ -374,6 +374,10 @@ impl<'a> Checker<'a> {
                 Written::Text { text: &filled, is_bare: !matches!(first, Some('"' | '#')) }
             }
             Literal::Integer(number) => Written::Number(*number),
+            // A number with a point, as it stands there; only few directives take one.
+            Literal::Other if matches!(kind, Kind::Decimal { .. }) => {
+                Written::Text { text: item.file.source.slice(range), is_bare: true }
+            }
             Literal::Other => Written::Other,
         };
         match value::read(kind, words, written, &item.file.folder) {

@@ -130,6 +130,7 @@ pub(crate) fn read(
     }
     let expected = || kind.expectation_with(words);
     match (kind, written) {
+        (Kind::Decimal { most }, _) => quantity::decimal(written, most).map(Value::Number),
         (_, Written::Other) => Err(ValueError::new(
             "this is neither a word, a string nor a whole number",
             format!("expected is {}", expected()),
@@ -267,6 +268,7 @@ fn read_text(
         | Kind::Duration { .. }
         | Kind::Rate
         | Kind::Share
+        | Kind::Decimal { .. }
         | Kind::Speed { .. }
         | Kind::Statuses
         | Kind::Status { .. } => Err(ValueError::new(
@@ -310,7 +312,7 @@ impl Kind {
     pub fn placeholder(self) -> String {
         match self {
             Self::Choice(words) => words.join("|"),
-            Self::Number { .. } => "NUMBER".to_owned(),
+            Self::Number { .. } | Self::Decimal { .. } => "NUMBER".to_owned(),
             Self::Size { .. } => "SIZE".to_owned(),
             Self::Duration { .. } => "TIME".to_owned(),
             Self::Rate => "RATE".to_owned(),
@@ -336,6 +338,7 @@ impl Kind {
                 size_text(least),
                 size_text(most)
             ),
+            Self::Decimal { most } => format!("a number from 0 to {most}, such as `10` or `0.5`"),
             Self::Share => "a share from 0% to 100%, such as `\"1%\"`".to_owned(),
             Self::Rate => {
                 "a number for each second, minute, hour or day, such as `\"10/s\"` or `\"5/m\"`".to_owned()

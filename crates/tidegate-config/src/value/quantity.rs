@@ -4,6 +4,7 @@ use std::num::NonZeroU64;
 use std::time::Duration;
 
 use super::{ValueError, Written};
+use crate::directive::Kind;
 
 pub(crate) const SIZE_UNITS: [(&str, u64); 5] =
     [("B", 1), ("KiB", 1 << 10), ("MiB", 1 << 20), ("GiB", 1 << 30), ("TiB", 1 << 40)];
@@ -155,6 +156,33 @@ pub(super) fn duration(written: Written<'_>, least: u64, most: u64) -> Result<Du
     } else {
         Err(ValueError::new(format!("{} is out of bounds", text(time)), help()))
     }
+}
+
+/// Reads a number with a fraction, in millionths.
+pub(super) fn decimal(written: Written<'_>, most: u64) -> Result<u64, ValueError> {
+    let text = match written {
+        Written::Number(number) => number.to_string(),
+        Written::Text { text, .. } => text.to_owned(),
+        Written::Other => String::new(),
+    };
+    let digits = |text: &str, most: usize| {
+        (1..=most).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_digit())
+    };
+    let (whole, fraction) = text.split_once('.').unwrap_or((&text, "0"));
+    let millionths = Some(())
+        .filter(|()| digits(whole, 12) && digits(fraction, 6))
+        .and_then(|()| format!("{whole}{fraction:0<6}").parse::<u64>().ok())
+        .filter(|millionths| *millionths <= most.saturating_mul(1_000_000));
+    millionths.ok_or_else(|| {
+        let shown = if text.is_empty() { "this".to_owned() } else { format!("`{text}`") };
+        ValueError::new(
+            format!("{shown} is no number that can stand here"),
+            format!(
+                "expected is {}, with at most six digits behind the point",
+                Kind::Decimal { most }.expectation()
+            ),
+        )
+    })
 }
 
 /// Reads a share, in millionths.
@@ -364,6 +392,26 @@ mod tests {
         {
             assert!(size(text(written), 0, u64::MAX).is_err(), "{written}");
         }
+    }
+
+    #[test]
+    fn decimals() {
+        for (written, millionths) in [
+            ("0.5", 500_000),
+            ("10", 10_000_000),
+            ("0", 0),
+            ("12.000001", 12_000_001),
+            ("100.0", 100_000_000),
+        ] {
+            assert_eq!(decimal(text(written), 100), Ok(millionths), "{written}");
+        }
+        assert_eq!(decimal(Written::Number(7), 100), Ok(7_000_000));
+        for written in ["", ".5", "1.", "-1", "1e3", "1.0000001", "100.000001", "0x10", "9999999999999999999"]
+        {
+            let error = decimal(text(written), 100).unwrap_err();
+            assert!(error.help.contains("from 0 to 100"), "{written}: {error:?}");
+        }
+        assert!(decimal(Written::Number(-1), 100).is_err() && decimal(Written::Other, 100).is_err());
     }
 
     #[test]

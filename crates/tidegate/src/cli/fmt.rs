@@ -38,17 +38,22 @@ pub struct Arguments {
 /// Formats.
 pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     let files = if arguments.files.is_empty() { vec![default_config()?] } else { arguments.files.clone() };
+    Ok(all(&files, arguments.check, "tidegate fmt"))
+}
+
+/// Formats files of any language that is written as the settings are, or says which differ. `command` is what a user writes.
+pub(super) fn all(files: &[PathBuf], only_checks: bool, command: &str) -> ExitCode {
     let mut is_good = true;
-    for file in &files {
-        is_good &= one(file, arguments.check).unwrap_or_else(|error| {
+    for file in files {
+        is_good &= one(file, only_checks, command).unwrap_or_else(|error| {
             complain(&format!("tidegate: {error:#}\n"));
             false
         });
     }
-    Ok(if is_good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    if is_good { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-fn one(path: &Path, only_checks: bool) -> Result<bool> {
+fn one(path: &Path, only_checks: bool, command: &str) -> Result<bool> {
     let is_stream = path == Path::new("-");
     let bytes = if is_stream {
         let mut bytes = Vec::new();
@@ -70,7 +75,7 @@ fn one(path: &Path, only_checks: bool) -> Result<bool> {
     let differs = formatted.as_bytes() != bytes;
     if only_checks {
         if differs {
-            print(&format!("{}: not formatted; run `tidegate fmt {0}`\n", path.display()))?;
+            print(&format!("{}: not formatted; run `{command} {0}`\n", path.display()))?;
         }
         return Ok(!differs);
     }

@@ -292,3 +292,21 @@ fn a_disk_is_measured() {
     let nowhere = bench(&["disk", "/nonexistent"]);
     assert!(nowhere.code == 1 && nowhere.stderr.contains("/nonexistent"), "{}", nowhere.stderr);
 }
+
+/// HTTP/1.0: a connection stays where the answer says so, and nowhere else.
+#[test]
+fn http_1_0_keeps_what_the_server_keeps() {
+    for (lines, connects) in [("", 4), ("Connection: Keep-Alive\r\n", 1)] {
+        let application = super::scenarios::Application::new(move |_| super::scenarios::ok(lines, "x"));
+        let outcome =
+            bench(&["hit", "--http1.0", "-c", "1", "-n", "4", "--json", "--no-host", &application.url]);
+        let report = outcome.json();
+        assert_eq!((&report["answered"], &report["failed"]), (&4.into(), &0.into()), "{report:#}");
+        assert_eq!(
+            (report["protocol"].as_str(), &report["connects"]),
+            (Some("http/1.0"), &connects.into()),
+            "{report:#}"
+        );
+    }
+    assert_eq!(bench(&["hit", "--http1.0", "--h2", "http://127.0.0.1:1/"]).code, 2);
+}

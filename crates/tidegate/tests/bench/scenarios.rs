@@ -350,6 +350,99 @@ fn an_interrupted_run_keeps_what_it_has() {
     assert!(!out.join("running").exists());
 }
 
+/// Whatever is wrong with an answer is told; nothing of it is taken for success.
+#[test]
+fn what_servers_get_wrong_is_no_success() {
+    let folder = Folder::new();
+    let application = Application::new(|asked| match asked.line.as_str() {
+        "GET /unasked" => ("304 Not Modified", String::new(), String::new()),
+        "POST /moved" => ("308 Permanent Redirect", "Location: /here\r\n".to_owned(), String::new()),
+        "POST /here" if asked.body == b"a=1" => ok("", "arrived"),
+        "GET /moved.png" => ("302 Found", "Location: /p.png\r\n".to_owned(), String::new()),
+        "GET /page" => ok("", "<img class=thumb src=/moved.png><img class=thumb src=/p.png>"),
+        "GET /p.png" => ok("", "x"),
+        "GET /own" if asked.fields["user-agent"] == "me" && asked.fields["accept"] == "text/plain" => {
+            ok("", "")
+        }
+        "GET /bell" => ok("", "{\"bell\": \"a\\u001bb\"}"),
+        _ => ("404 Not Found", String::new(), String::new()),
+    });
+    let steps = "users 2 { steady \"1s\" }; think fixed \"10ms\"
+        sequence unasked moved page own bell slow
+        op unasked { get \"/unasked\" { expect contains=\"zebra\" } }
+        op moved { post \"/moved\" form=\"a=1\" { expect contains=\"arrived\" } }
+        op page { get \"/page\" { assets; count \"img.thumb\" mean=10 within=0.5 } }
+        op own { get \"/own\" { header \"User-Agent\" \"me\"; header \"Accept\" \"text/plain\" } }
+        op bell { get \"/bell\" { take bell json=\"/bell\" }; get \"/p.png\" { expect contains=\"{bell}\" } }
+        op slow { get \"/p.png\" { min-bitrate \"1GiB/s\" } }";
+    let file = scenario(&folder, &application.url, steps);
+    let outcome = bench(&["run", &file, "--no-host", "--json"]);
+    let report = outcome.json();
+    let of = |name: &str| {
+        let operations = report["operations"].as_array().unwrap();
+        operations.iter().find(|one| one["name"] == name).unwrap().clone()
+    };
+    for (name, is_good) in
+        [("unasked", false), ("moved", true), ("page", true), ("own", true), ("bell", false), ("slow", false)]
+    {
+        let of = of(name);
+        let (ended, failed) = (of["ended"].as_u64().unwrap(), of["failed"].as_u64().unwrap());
+        assert!(ended > 0 && failed == if is_good { 0 } else { ended }, "{name}: {report:#}");
+    }
+    let count = &of("page")["counts"][0];
+    assert_eq!((count["css"].as_str(), count["mean"].as_f64()), (Some("img.thumb"), Some(2.0)), "{count}");
+    let reasons = report["reasons"].to_string();
+    assert!(
+        reasons.contains("page: a page of GET /page holds 2.000 `img.thumb` in the mean of "),
+        "{reasons}"
+    );
+    let failed = report["failed_operations"].to_string();
+    for part in ["did not ask whether anything had changed", "it came at ", "does not contain `a\\\\u{1b}b`"]
+    {
+        assert!(failed.contains(part), "{part}: {failed}");
+    }
+    // What a terminal would obey is written out.
+    assert!(!failed.contains("u001b"), "{failed}");
+}
+
+/// A second answer behind the first is not the answer to what is asked next.
+#[test]
+fn bytes_behind_an_answer_fail_the_run() {
+    let folder = Folder::new();
+    // The head of another answer stands where the body of the first has ended.
+    let application = Application::new(|_| {
+        ("200 OK", "Content-Length: 2\r\n\r\nokHTTP/1.1 200 OK\r\nX: ".to_owned(), "wrong".to_owned())
+    });
+    let steps = "users 2 { steady \"1s\" }; think fixed \"10ms\"; op a { get \"/two\"; get \"/\" { expect contains=\"ok\" } }";
+    let file = scenario(&folder, &application.url, steps);
+    let outcome = bench(&["run", &file, "--no-host", "--json"]);
+    let report = outcome.json();
+    assert_eq!(report["operations"][0]["failed"], 0, "{report:#}");
+    assert!(report["requests"]["surplus"].as_u64().is_some_and(|count| count > 1), "{report:#}");
+    assert!(report["reasons"].to_string().contains("bytes came behind a complete answer"), "{report:#}");
+    assert!(matches!(outcome.code, 98 | 99), "{}", outcome.stderr);
+}
+
+#[test]
+fn files_are_written_the_one_way() {
+    let folder = Folder::new();
+    let file = folder.write("draft.kdl", "target   \"http://a\"\nusers 2 {\nsteady \"1m\"\n}\n");
+    let outcome = bench(&["fmt", "--check", &file]);
+    assert_eq!(outcome.code, 1);
+    assert!(
+        outcome.stdout.contains(&format!("not formatted; run `tidegate bench fmt {file}`")),
+        "{}",
+        outcome.stdout
+    );
+    assert_eq!(bench(&["fmt", &file]).code, 0);
+    assert_eq!(fs::read_to_string(&file).unwrap(), "target \"http://a\"\nusers 2 {\n    steady \"1m\"\n}\n");
+    assert_eq!(bench(&["fmt", "--check", &file]).code, 0);
+    let broken = folder.write("broken.kdl", "users 2 {\n");
+    let outcome = bench(&["fmt", &broken]);
+    assert!(outcome.code == 1 && outcome.stderr.contains(":1:9: error"), "{}", outcome.stderr);
+    assert_eq!(bench(&["fmt"]).code, 2);
+}
+
 /// Sockets that a process has open.
 fn open_connections(pid: u32) -> usize {
     let entries =

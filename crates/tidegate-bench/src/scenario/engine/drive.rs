@@ -20,7 +20,7 @@ use tidegate_tls::ClientSession;
 const READS_IN_A_ROW: u32 = 8;
 
 /// Bytes of a body that are looked at; what is behind them is read and not kept.
-const BODY_KEPT: usize = 4 << 20;
+pub(super) const BODY_KEPT: usize = 4 << 20;
 
 /// The same of an answer that says that it is an error, where nobody else looks.
 const BODY_OF_FAILED_KEPT: usize = 400;
@@ -209,9 +209,7 @@ impl Worker<'_> {
             let Some(connection) = self.connections.get_mut(key) else { return };
             let Some(exchange) = connection.exchange else {
                 // Bytes that nobody asked for.
-                self.recorder.counts.surplus += 1;
-                self.remove(key);
-                return;
+                return self.has_surplus(key);
             };
             if connection.reader.is_between() {
                 connection.first_byte = now;
@@ -238,17 +236,26 @@ impl Worker<'_> {
             connection.body.extend_from_slice(fed.data.get(..room).unwrap_or_default());
             from += fed.consumed;
             if fed.is_complete {
-                self.complete(key, now);
+                // What stands behind it would be taken for the answer to the request that comes next.
+                let has_surplus = from < count;
+                connection.is_finished |= has_surplus;
+                self.recorder.counts.surplus += u64::from(has_surplus);
+                return self.complete(key, now);
             }
         }
+    }
+
+    /// Bytes that nobody asked for.
+    fn has_surplus(&mut self, key: Key) {
+        self.recorder.counts.surplus += 1;
+        self.remove(key);
     }
 
     /// An answer has come to its end.
     fn complete(&mut self, key: Key, now: u64) {
         let Some(connection) = self.connections.get_mut(key) else { return };
         let Some(exchange) = connection.exchange.take() else { return };
-        self.last_answer = now;
-        self.has_connect_failure = false;
+        self.failing_since = None;
         connection.answered = connection.answered.saturating_add(1);
         connection.deadline = u64::MAX;
         let place = connection.user as usize;
@@ -257,6 +264,8 @@ impl Worker<'_> {
             status: connection.reader.status,
             head: std::mem::take(&mut connection.reader.head),
             body: std::mem::take(&mut connection.body),
+            is_cut: exchange.needs_body && connection.reader.body_bytes > BODY_KEPT as u64,
+            body_bytes: connection.reader.body_bytes,
         };
         let stamps = Stamps {
             intended: exchange.due,
@@ -305,7 +314,7 @@ impl Worker<'_> {
     fn lost(&mut self, key: Key, failure: Failure, now: u64) {
         let Some(connection) = self.remove(key) else { return };
         if connection.state != State::Open {
-            self.has_connect_failure = true;
+            self.connect_failed(connection.since, now);
         }
         let Some(exchange) = connection.exchange else { return };
         let place = connection.user as usize;
@@ -314,15 +323,24 @@ impl Worker<'_> {
             if let Some(user) = self.users.get_mut(place) {
                 user.under_way = user.under_way.saturating_sub(1);
             }
+            if self.users.get(place).is_some_and(|user| self.is_measured(user.intended)) {
+                self.recorder.counts.dropped += 1;
+            }
             return self.ask_again(place, Exchange { is_again: true, ..exchange }, now);
         }
         self.broken_off(place, failure, now);
     }
 
+    /// A connect or a handshake that began at `began` has failed.
+    fn connect_failed(&mut self, began: u64, now: u64) {
+        self.failing_since.get_or_insert(began);
+        self.failed_last = now;
+    }
+
     /// A request has got no answer.
     fn broken_off(&mut self, place: usize, failure: Failure, now: u64) {
         if matches!(failure, Failure::Refused | Failure::Connect | Failure::ConnectTimeout) {
-            self.has_connect_failure = true;
+            self.connect_failed(now, now);
         }
         if self.users.get(place).is_some_and(|user| user.is_busy && self.is_measured(user.intended)) {
             self.recorder.fail(failure, 1);

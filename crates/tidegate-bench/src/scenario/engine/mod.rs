@@ -10,6 +10,8 @@ mod request;
 mod resources;
 mod worker;
 
+pub(super) use resources::is_known;
+
 use super::Scenario;
 use super::record::{FAILED_KEPT, FailedOperation, Outcome, Second, Tally};
 use crate::host;

@@ -1,10 +1,12 @@
 //! Users move on: operations begin, steps follow each other, an operation ends and the next one is drawn.
 
 use super::connection::{Exchange, Purpose};
+use super::drive::BODY_KEPT;
 use super::request;
 use super::resources::UNKNOWN;
 use super::worker::Worker;
 use crate::clock::ns;
+use crate::quantity::show_bytes;
 use crate::record::Failure;
 use crate::scenario::record::{FAILED_KEPT, FailedOperation};
 use crate::scenario::{TakeFrom, page};
@@ -14,8 +16,35 @@ use tidegate_io::Key;
 /// Redirects that a step follows.
 const REDIRECTS: u8 = 5;
 
+/// Redirects of all resources of a page together.
+const ASSET_REDIRECTS: usize = 200;
+
 /// Bytes of a failed answer that a report shows.
 const ANSWER_SHOWN: usize = 300;
+
+/// Whether an answer has come slower than `least` bytes a second, in words.
+fn too_slow(answer: &Answer, least: u64, now: u64) -> Option<String> {
+    let seconds = now.saturating_sub(answer.exchange.sent).max(1) as f64 / 1e9;
+    let speed = answer.body_bytes as f64 / seconds;
+    (answer.body_bytes > 0 && speed < least as f64).then(|| {
+        format!("it came at {}/s, and {}/s is the least", show_bytes(speed), show_bytes(least as f64))
+    })
+}
+
+/// Characters of a reason or of a request line that a report shows.
+const REASON_SHOWN: usize = 600;
+
+/// A text that may hold what a server has sent, for people: not without end, and without what a terminal would obey.
+fn shown(text: &str) -> String {
+    let mut out = String::new();
+    for character in text.chars().take(REASON_SHOWN) {
+        if character.is_control() { out.extend(character.escape_default()) } else { out.push(character) }
+    }
+    if text.chars().nth(REASON_SHOWN).is_some() {
+        out.push('…');
+    }
+    out
+}
 
 /// A complete answer.
 pub(super) struct Answer {
@@ -23,6 +52,10 @@ pub(super) struct Answer {
     pub head: Vec<u8>,
     pub body: Vec<u8>,
     pub status: u16,
+    /// There was more of the body than is looked at.
+    pub is_cut: bool,
+    /// Bytes of the body, looked at or not.
+    pub body_bytes: u64,
 }
 
 impl Worker<'_> {
@@ -75,9 +108,14 @@ impl Worker<'_> {
         let Some(user) = self.users.get_mut(place) else { return };
         let Some(step) = user.step_of(scenario) else { return };
         user.redirects = 0;
+        user.passing.clear();
         match request::path(scenario, step, user) {
             Ok(path) => user.path = path,
-            Err(reason) => return self.fail(place, Failure::Check, reason, None, now),
+            Err(reason) => {
+                // Not that of the request before.
+                user.path = step.path.shown(&scenario.variables);
+                return self.fail(place, Failure::Check, reason, None, now);
+            }
         }
         self.ask(place, Purpose::Step, now);
     }
@@ -114,7 +152,7 @@ impl Worker<'_> {
             Purpose::Step => request::step(scenario, step, user, validator, &mut out),
             Purpose::Redirect => request::get(scenario, &user.path, user, validator, &mut out),
             Purpose::Asset(_) => {
-                let path = resource.map(|resource| resource.path.clone()).unwrap_or_else(|| "/".into());
+                let path = self.resources.path(number, &user.passing).unwrap_or_else(|| "/".into());
                 request::get(scenario, &path, user, validator, &mut out)
             }
         };
@@ -122,6 +160,7 @@ impl Worker<'_> {
             return self.fail(place, Failure::Check, reason, None, now);
         }
         let looks_at_bodies = step.assets
+            || !step.counts.is_empty()
             || !step.expect.contains.is_empty()
             || step.takes.iter().any(|take| !matches!(take.from, TakeFrom::Header(_)));
         exchange.needs_body = looks_at_bodies && !matches!(exchange.purpose, Purpose::Asset(_));
@@ -140,19 +179,25 @@ impl Worker<'_> {
         let Some(step) = user.step_of(scenario) else { return };
         let method = if answer.exchange.purpose == Purpose::Step { step.method.as_str() } else { "GET" };
         let mut head = page::head(&answer.head, method);
+        let resource = match answer.exchange.purpose {
+            Purpose::Asset(number) => self.resources.path(number, &user.passing),
+            Purpose::Step | Purpose::Redirect => None,
+        };
+        let asked = resource.as_deref().unwrap_or(&user.path);
         for cookie in &head.cookies {
-            user.cookies.set(cookie);
+            user.cookies.set(cookie, asked);
         }
         if let Purpose::Asset(number) = answer.exchange.purpose {
             return self.asset_answered(place, number, &answer, head, now);
         }
-        let is_redirect = matches!(answer.status, 301..=303)
-            || (matches!(answer.status, 307 | 308) && matches!(method, "GET" | "HEAD"));
-        if is_redirect
+        if matches!(answer.status, 301..=303 | 307 | 308)
             && step.expect.follows()
             && let Some(location) = head.location.take()
         {
-            return self.redirected(place, &location, &answer, now);
+            // 307 and 308 keep method and content; the others turn all but GET and HEAD into GET (RFC 9110 section 15.4).
+            let keeps_method = matches!(answer.status, 307 | 308) || matches!(method, "GET" | "HEAD");
+            let purpose = if keeps_method { answer.exchange.purpose } else { Purpose::Redirect };
+            return self.redirected(place, purpose, &location, &answer, now);
         }
         let is_unchanged = answer.status == 304 && answer.exchange.is_conditional;
         if !is_unchanged {
@@ -165,7 +210,11 @@ impl Worker<'_> {
                 user,
                 &scenario.data,
             );
-            if let Some(reason) = objection {
+            let slow = step.min_speed.and_then(|least| too_slow(&answer, least, now));
+            if let Some(mut reason) = objection.or(slow) {
+                if answer.is_cut {
+                    reason.push_str(&format!(" (of which {} MiB are looked at)", BODY_KEPT >> 20));
+                }
                 let failure =
                     if step.expect.allows_status(answer.status) { Failure::Check } else { Failure::Status };
                 return self.fail(place, failure, reason, Some(&answer), now);
@@ -178,23 +227,32 @@ impl Worker<'_> {
                     user.cache.hold(number);
                 }
             }
-            if !step.takes.is_empty() || step.assets {
+            if answer.is_cut && (step.assets || !step.counts.is_empty()) {
+                let reason =
+                    format!("the page is longer than the {} MiB that are looked at", BODY_KEPT >> 20);
+                return self.fail(place, Failure::Check, reason, Some(&answer), now);
+            }
+            if !step.takes.is_empty() || step.assets || !step.counts.is_empty() {
                 let path = user.path.clone();
                 let mut pick = |count: usize| user.random.below(count);
                 let found = page::read(step, &scenario.target, &path, &answer.head, &answer.body, &mut pick);
                 if let Some(variable) = found.missing {
                     let name = scenario.variables.get(usize::from(variable)).map_or("", String::as_str);
-                    let reason = format!("nothing on the page is `{name}`");
+                    let part = if answer.is_cut { "the part that is looked at of " } else { "" };
+                    let reason = format!("nothing on {part}the page is `{name}`");
                     return self.fail(place, Failure::Check, reason, Some(&answer), now);
+                }
+                let is_measured = (self.steady.0..self.steady.1).contains(&user.intended);
+                if let Some(counter) = self.counters.get_mut(user.operation).filter(|_| is_measured) {
+                    for (counted, elements) in step.counts.iter().zip(&found.counts) {
+                        counter.tally.count(counted.place, 1, *elements);
+                    }
                 }
                 for (variable, value) in &found.values {
                     user.hold(*variable, value);
                 }
                 for path in &found.assets {
-                    let number = self.resources.number(path);
-                    if number != UNKNOWN {
-                        user.queue.push_back(number);
-                    }
+                    user.queue.push_back(self.resources.number_or_pass(path, &mut user.passing));
                 }
             }
         }
@@ -202,14 +260,14 @@ impl Worker<'_> {
         self.end_step_if_done(place, now);
     }
 
-    fn redirected(&mut self, place: usize, location: &str, answer: &Answer, now: u64) {
+    fn redirected(&mut self, place: usize, purpose: Purpose, location: &str, answer: &Answer, now: u64) {
         let Some(user) = self.users.get_mut(place) else { return };
         user.redirects += 1;
         let path = page::resolve(&self.scenario.target, &user.path, location);
         match path {
             Some(path) if user.redirects <= REDIRECTS => {
                 user.path = path;
-                self.ask(place, Purpose::Redirect, now);
+                self.ask(place, purpose, now);
             }
             Some(_) => {
                 let reason = format!("more than {REDIRECTS} redirects, the last to {location}");
@@ -223,11 +281,26 @@ impl Worker<'_> {
     }
 
     fn asset_answered(&mut self, place: usize, number: u32, answer: &Answer, head: page::Head, now: u64) {
-        if answer.status >= 400 {
-            let path =
-                self.resources.get(number).map(|resource| resource.path.to_string()).unwrap_or_default();
+        let Some(user) = self.users.get_mut(place) else { return };
+        let path = self.resources.path(number, &user.passing).unwrap_or_else(|| "/".into());
+        let is_unasked = answer.status == 304 && !answer.exchange.is_conditional;
+        if answer.status >= 400 || is_unasked {
             let reason = format!("the status of {path}, which the page loads, is {}", answer.status);
             return self.fail(place, Failure::Status, reason, Some(answer), now);
+        }
+        if matches!(answer.status, 301..=303 | 307 | 308)
+            && let Some(location) = &head.location
+        {
+            user.redirects = user.redirects.saturating_add(1);
+            if usize::from(user.redirects) > ASSET_REDIRECTS {
+                let reason =
+                    format!("{path}, which the page loads, redirects without end, last to {location}");
+                return self.fail(place, Failure::Check, reason, Some(answer), now);
+            }
+            // What is elsewhere is left to others, as links of a page to it are.
+            if let Some(path) = page::resolve(&self.scenario.target, &path, location) {
+                user.queue.push_back(self.resources.number_or_pass(&path, &mut user.passing));
+            }
         }
         if answer.status == 200 && head.validator.is_some() {
             self.resources.learn(number, head.validator);
@@ -282,9 +355,9 @@ impl Worker<'_> {
             at: now.saturating_sub(start) as f64 / 1e9,
             operation: operation.map(|operation| operation.name.clone()).unwrap_or_default(),
             user: user.number,
-            request: format!("{method} {}", user.path),
+            request: shown(&format!("{method} {}", user.path)),
             failure,
-            reason,
+            reason: shown(&reason),
             answer: answer.map(|answer| {
                 let shown = answer.body.get(..ANSWER_SHOWN).unwrap_or(&answer.body);
                 shown.escape_ascii().to_string()
@@ -330,6 +403,8 @@ impl Worker<'_> {
     fn leave(&mut self, place: usize) {
         let Some(user) = self.users.get_mut(place) else { return };
         user.is_gone = true;
+        // Its next start would have come when it was to be gone: nobody held it up.
+        user.before = None;
         self.active = self.active.saturating_sub(u32::from(user.began > 0));
         for key in std::mem::take(&mut user.connections) {
             self.remove(key);
@@ -367,17 +442,31 @@ impl Worker<'_> {
     /// The end of the run has come for a user that is in an operation, or that should have begun one.
     pub(super) fn leave_unanswered(&mut self, place: usize, now: u64) {
         let Some(user) = self.users.get(place) else { return };
-        if user.is_busy {
+        let (is_busy, began, intended) = (user.is_busy, user.began, user.intended);
+        if is_busy {
             let under_way = u64::from(user.under_way);
-            if self.is_measured(user.intended) {
+            if self.is_measured(intended) {
                 self.recorder.fail(Failure::Unanswered, under_way);
             }
             self.fail(place, Failure::Unanswered, Failure::Unanswered.sentence().to_owned(), None, now);
-        } else if !user.is_gone && user.intended < now && self.is_measured(user.intended) {
+        }
+        let Some(user) = self.users.get_mut(place) else { return };
+        // A cycle that is over by the clock, and has no next start: those that are held up longest must not be left out.
+        if let Some((operation, _, drawn)) =
+            user.before.take_if(|(_, began, drawn)| now.saturating_sub(*began) > *drawn)
+            && let Some(counter) = self.counters.get_mut(operation)
+        {
+            counter.tally.cycles += 1;
+            counter.tally.cycle_due += drawn;
+            counter.tally.cycle_achieved += now.saturating_sub(began);
+        }
+        if is_busy {
+            return;
+        }
+        let is_due = !user.is_gone && intended < now;
+        if is_due && (self.steady.0..self.steady.1).contains(&intended) {
+            user.is_gone = true;
             self.unsent += 1;
-            if let Some(user) = self.users.get_mut(place) {
-                user.is_gone = true;
-            }
         }
     }
 }

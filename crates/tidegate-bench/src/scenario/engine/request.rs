@@ -29,13 +29,13 @@ pub(super) fn step(
 ) -> Result<(), String> {
     let mut content = Vec::new();
     let media_type = body(scenario, &step.body, user, &mut content)?;
-    begin(scenario, &step.method, &user.path, user, validator, out)?;
+    begin(scenario, (&step.method, &user.path), user, &step.fields, validator, out)?;
     for (name, value) in &step.fields {
         let mut text = Vec::new();
         write(scenario, value, user, Encoding::Plain, &mut text)?;
         append_field(out, name, &text).map_err(|fault| format!("the field `{name}`: {fault}"))?;
     }
-    if let Some(media_type) = media_type {
+    if let Some(media_type) = media_type.filter(|_| !names(&step.fields, "content-type")) {
         out.extend_from_slice(format!("Content-Type: {media_type}\r\n").as_bytes());
     }
     let has_body = !content.is_empty() || matches!(step.method.as_str(), "POST" | "PUT" | "PATCH");
@@ -53,26 +53,34 @@ pub(super) fn get(
     validator: Option<&[u8]>,
     out: &mut Vec<u8>,
 ) -> Result<(), String> {
-    begin(scenario, "GET", path, user, validator, out)?;
+    begin(scenario, ("GET", path), user, &[], validator, out)?;
     end_request(out, RequestFraming::None, ConnectionField::None);
     Ok(())
 }
 
 fn begin(
     scenario: &Scenario,
-    method: &str,
-    path: &str,
+    (method, path): (&str, &str),
     user: &User,
+    fields: &[(String, Template)],
     validator: Option<&[u8]>,
     out: &mut Vec<u8>,
 ) -> Result<(), String> {
     begin_request(out, method, path, &scenario.target.authority)
         .map_err(|fault| format!("{path}: {fault}"))?;
-    out.extend_from_slice(AGENT.as_bytes());
-    out.extend_from_slice(b"Accept: */*\r\n");
+    for (name, line) in [("user-agent", AGENT), ("accept", "Accept: */*\r\n")] {
+        if !names(fields, name) {
+            out.extend_from_slice(line.as_bytes());
+        }
+    }
     user.cookies.write(out, path);
     out.extend_from_slice(validator.unwrap_or_default());
     Ok(())
+}
+
+/// Whether a step has a field itself.
+fn names(fields: &[(String, Template)], wanted: &str) -> bool {
+    fields.iter().any(|(name, _)| name.eq_ignore_ascii_case(wanted))
 }
 
 /// Writes the content, and says of what type it is, where the step's fields do not.

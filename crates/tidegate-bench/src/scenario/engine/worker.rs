@@ -65,8 +65,10 @@ pub(super) struct Worker<'s> {
     second: u32,
     second_began: u64,
     cpu: Duration,
-    pub last_answer: u64,
-    pub has_connect_failure: bool,
+    /// When the first connect began that failed since anything was answered, monotonic nanoseconds.
+    pub failing_since: Option<u64>,
+    /// When the last one failed.
+    pub failed_last: u64,
     has_given_up: bool,
     pub unsent: u64,
     /// Between these what is due is measured; then nothing starts; then nothing is waited for. Monotonic nanoseconds.
@@ -133,8 +135,8 @@ impl<'s> Worker<'s> {
             second: 0,
             second_began: shared.start,
             cpu: Duration::ZERO,
-            last_answer: shared.start,
-            has_connect_failure: false,
+            failing_since: None,
+            failed_last: 0,
             has_given_up: false,
             unsent: 0,
             steady: (at(scenario.users.ramp_up), at(scenario.users.ramp_up + scenario.users.steady)),
@@ -198,8 +200,9 @@ impl<'s> Worker<'s> {
         while now >= self.second_end() {
             self.hand_over(self.second_end());
         }
-        let silence = now.saturating_sub(self.last_answer);
-        if self.has_connect_failure && silence > ns(self.shared.plan.give_up) && !self.has_given_up {
+        // One connect that failed proves nothing where the next one is due much later.
+        let failing = self.failing_since.map_or(0, |since| self.failed_last.saturating_sub(since));
+        if failing > ns(self.shared.plan.give_up) && !self.has_given_up {
             self.has_given_up = true;
             self.shared.stop.store(true, Relaxed);
         }

@@ -56,8 +56,8 @@ impl Reader {
     }
 
     fn warn_of_the_unused(&mut self, mix: &Mix, operations: &[Operation], way: &Item) {
-        for (operation, share) in operations.iter().zip(mix.shares(operations.len())) {
-            if share <= 0.0 {
+        for (operation, is_reached) in operations.iter().zip(mix.reached(operations.len())) {
+            if !is_reached {
                 let message = format!("no user ever comes to `{}`", operation.name);
                 let mut warning = Diagnostic::warning(message);
                 warning.span = way.error("").span;
@@ -108,6 +108,12 @@ impl Reader {
             return None;
         };
         let is_flat = first.numbers().next().is_some_and(|(name, ..)| name.is_none());
+        if is_flat && start.is_some() {
+            let message =
+                "`start=` goes with a matrix: in a flat mix the first operation is drawn as all others";
+            let help = "take it out, or say what follows what: `mix start=home { home search=100; search home=100 }`";
+            self.error(item.error_of("start", message), help);
+        }
         if is_flat { self.flat(&rows, operations) } else { self.matrix(&rows, start, operations) }
     }
 

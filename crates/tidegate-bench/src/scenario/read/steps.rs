@@ -1,7 +1,8 @@
 //! Operations, their steps, and what is in them.
 
 use super::{
-    Body, Clock, Expect, Operation, Part, Pick, Reader, RegexBuilder, Selector, Step, Take, TakeFrom, Upload,
+    Body, Clock, Counted, Expect, Operation, Part, Pick, Reader, RegexBuilder, Selector, Step, Take,
+    TakeFrom, Upload,
 };
 use crate::scenario::html::TEXT;
 use std::time::Duration;
@@ -31,7 +32,9 @@ impl Reader {
         Some(self.timed(item, name, clock, steps))
     }
 
-    fn timed(&mut self, item: &Item, name: String, clock: Option<Clock>, steps: Vec<Step>) -> Operation {
+    fn timed(&mut self, item: &Item, name: String, clock: Option<Clock>, mut steps: Vec<Step>) -> Operation {
+        let counts = steps.iter_mut().flat_map(|step| &mut step.counts);
+        counts.enumerate().for_each(|(place, counted)| counted.place = place);
         let targets = RANKS.iter().filter_map(|(name, rank)| Some((*rank, item.duration_of(name)?)));
         let min_cycle = item.duration_of("min-cycle").unwrap_or(Duration::ZERO);
         Operation { name, steps, clock, min_cycle, targets: targets.collect() }
@@ -58,7 +61,9 @@ impl Reader {
     fn step(&mut self, item: &Item) -> Option<Step> {
         let (_, method) = METHODS.iter().find(|(name, _)| *name == item.name())?;
         let path = item.text(0).unwrap_or_default();
-        if !path.starts_with(['/', '{']) && !path.contains("://") && !item.has_faults() {
+        // Where there is none that has been said.
+        let is_path = item.text(0).is_none_or(|path| path.starts_with(['/', '{']) || path.contains("://"));
+        if !is_path && !item.has_faults() {
             self.error(
                 item.error_at(0, format!("`{}`: `{path}` is no path", item.name())),
                 "write `/path`, `{variable}` where one holds a path, or a URL of the target",
@@ -71,8 +76,10 @@ impl Reader {
             body: Body::None,
             expect: Expect::default(),
             takes: Vec::new(),
+            counts: Vec::new(),
             assets: false,
             is_cached: false,
+            min_speed: None,
         };
         for child in item.block() {
             self.part_of_step(child, &mut step);
@@ -86,6 +93,8 @@ impl Reader {
             "assets" => step.assets = true,
             "cached" => step.is_cached = true,
             "take" => step.takes.extend(self.take(item)),
+            "count" => step.counts.extend(self.count(item)),
+            "min-bitrate" => step.min_speed = item.number(0),
             "expect" => self.expect(item, &mut step.expect),
             "header" => {
                 if let (Some(name), Some(value)) = (item.text(0), item.text(1)) {
@@ -129,6 +138,14 @@ impl Reader {
             let message = format!("`{}` has its content in two ways", item.name());
             self.error(item.error(message), "keep one of `form=`, `body=`, and `part` with `upload`");
         }
+        if has_parts && step.fields.iter().any(|(name, _)| name.eq_ignore_ascii_case("content-type")) {
+            let message =
+                format!("`{}` has parts, and a `Content-Type` that does not say where they end", item.name());
+            self.error(
+                item.error(message),
+                "take the `header` out; `multipart/form-data` is said with its boundary",
+            );
+        }
         if has_parts && matches!(step.method.as_str(), "GET" | "HEAD") {
             let message = format!("`{}` carries no content", item.name());
             self.error(item.error(message), "use `post`");
@@ -137,9 +154,12 @@ impl Reader {
             step.body = Body::Form(self.template(item, Err("form"), &form));
         } else if let Some(text) = text {
             step.body = Body::Text(self.template(item, Err("body"), &text));
+            let is_said = step.fields.iter().any(|(name, _)| name.eq_ignore_ascii_case("content-type"));
             let media_type = item.text_of("type").unwrap_or_else(|| "text/plain".to_owned());
             let media_type = self.template(item, Err("type"), &media_type);
-            step.fields.push(("Content-Type".to_owned(), media_type));
+            if !is_said {
+                step.fields.push(("Content-Type".to_owned(), media_type));
+            }
         }
     }
 
@@ -189,6 +209,26 @@ impl Reader {
             _ => Pick::Random,
         };
         Some(Take { variable, from, pick, is_optional: item.text(1).is_some() })
+    }
+
+    fn count(&mut self, item: &Item) -> Option<Counted> {
+        let css = item.text(0)?;
+        let Some(mean) = item.number_of("mean") else {
+            if !item.has_faults() {
+                let message = format!("`count` does not say how many `{css}` there should be");
+                self.error(item.error(message), "write `count \"img.thumb\" mean=10 within=0.5`");
+            }
+            return None;
+        };
+        let within = item.number_of("within").unwrap_or(0);
+        match Selector::parse(&css) {
+            Ok(selector) => Some(Counted { selector, css, mean, within, place: 0 }),
+            Err(fault) => {
+                let help = "write `count \"img.thumb\" mean=10 within=0.5`";
+                self.error(item.error_at(0, format!("`count`: {fault}")), help);
+                None
+            }
+        }
     }
 
     fn bad_take(&mut self, item: &Item, property: &str, fault: &str, help: &str) -> Option<Take> {

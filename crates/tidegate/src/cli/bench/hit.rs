@@ -19,6 +19,7 @@ use tidegate_bench::plan::Plan;
 Examples:
   tidegate bench hit -c 25 -n 10000 http://127.0.0.1/index.htm     as ab -k -c 25 -n 10000
   tidegate bench hit -c 25 -n 10000 --no-keepalive URL             as ab -c 25 -n 10000
+  tidegate bench hit -c 25 -n 10000 --http1.0 URL                  as ab -k -c 25 -n 10000, with its HTTP/1.0
   tidegate bench hit -c 100 -t 1m -f urls.txt                      as siege -b -i -c 100 -t 1M -f urls.txt
   tidegate bench hit -c 64 -t 30s --rate 20k --arrivals poisson --target p99=20ms URL
   tidegate bench hit -c 10 -n 100000 --h2 -m 32 https://example.com/     as h2load -c 10 -n 100000 -m 32

@@ -116,6 +116,9 @@ pub struct ConnectionOptions {
     /// Close the connection after each request
     #[arg(long)]
     pub no_keepalive: bool,
+    /// Speak HTTP/1.0; a connection stays where the server says so, as with ab -k
+    #[arg(long = "http1.0", conflicts_with_all = ["pipeline", "h2"])]
+    pub http10: bool,
     /// Requests sent on a connection before their answers came
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub pipeline: u32,
@@ -258,6 +261,9 @@ impl ConnectionOptions {
 
     pub fn apply(&self, plan: &mut Plan) {
         plan.keep_alive = !self.no_keepalive;
+        if self.http10 {
+            plan.speak_http10();
+        }
         plan.pipeline = self.pipeline;
         plan.streams = self.h2.then_some(self.streams.unwrap_or(1));
         plan.ramp = self.ramp;

@@ -5,6 +5,7 @@ mod compare;
 mod disk;
 mod downloads;
 mod files;
+mod fmt;
 mod gate;
 mod hit;
 mod idle;
@@ -24,7 +25,6 @@ use anyhow::Result;
 use clap::{Args, Subcommand};
 use load::{ConnectionOptions, Demands, Generator, Subject};
 use std::error::Error;
-use std::fmt;
 use std::process::ExitCode;
 use std::time::Duration;
 use tidegate_bench::plan::Plan;
@@ -35,8 +35,8 @@ use tidegate_bench::plan::Plan;
 /// cannot slow down. `sweep` makes runs at rising rates, as autobench; `peak` finds the highest rate that holds;
 /// `downloads` and `idle` hold many connections open; `compare` tells two targets apart, or says that it cannot, and `gate`
 /// runs that were kept from new ones. `files` makes a tree to be served, `urls` a list out of an access log; `disk` says which
-/// network a disk can fill; `run` walks users through an application, as Faban, and watches the machines beside the load by `monitor`.
-/// Its runs are kept: `ls`, `show`, `diff`, `export` and `serve` read them.
+/// network a disk can fill; `run` walks users through an application, as Faban, and watches the machines beside the load by `monitor`;
+/// `fmt` writes its files the one way. Its runs are kept: `ls`, `show`, `diff`, `export` and `serve` read them.
 /// Every run ends in a verdict: MEASURED (no target was named), PASS, FAIL (a target missed, requests failed, a rate
 /// not reached) or INVALID (the measurement cannot be trusted), with the reason.
 #[derive(Args)]
@@ -85,6 +85,7 @@ enum Command {
     Urls(urls::Arguments),
     Disk(disk::Arguments),
     Run(Box<run::Arguments>),
+    Fmt(fmt::Arguments),
     Monitor(monitor::Arguments),
     Ls(runs::ls::Arguments),
     Show(runs::show::Arguments),
@@ -107,6 +108,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
         Command::Urls(arguments) => urls::run(arguments),
         Command::Disk(arguments) => disk::run(arguments),
         Command::Run(arguments) => run::run(arguments),
+        Command::Fmt(arguments) => fmt::run(arguments),
         Command::Monitor(arguments) => monitor::run(arguments),
         Command::Ls(arguments) => runs::ls::run(arguments),
         Command::Show(arguments) => runs::show::run(arguments),
@@ -124,8 +126,8 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
 #[derive(Debug)]
 struct WrongArguments(String);
 
-impl fmt::Display for WrongArguments {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+impl std::fmt::Display for WrongArguments {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(&self.0)
     }
 }
