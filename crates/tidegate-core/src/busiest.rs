@@ -141,7 +141,7 @@ fn push_sketch(out: &mut Vec<u8>, kind: &str, sketch: &Sketch) {
             Ok(octets) if kind == "clients" => push_client(out, octets),
             _ => push_json_escaped(out, name),
         }
-        out.extend_from_slice(format!("\",{},{}]", of.count, of.error).as_bytes());
+        out.extend_from_slice(format!("\",{},{},{}]", of.count, of.error, of.variance).as_bytes());
     }
     out.extend_from_slice(b"]}");
 }
@@ -177,11 +177,11 @@ mod tests {
         count(&mut busiest, "/b", 5);
         let json = busiest.to_json();
         for part in [
-            "{\"since\":1000,\"paths\":[{\"total\":15,\"bound\":0,\"names\":[[\"/a\",10,0],[\"/b\",5,0]]}",
-            "\"hosts\":[{\"total\":15,\"bound\":0,\"names\":[[\"a.test\",15,0]]}",
-            "\"clients\":[{\"total\":15,\"bound\":0,\"names\":[[\"192.0.2.7\",15,0]]}",
-            r#"[["a \"b\"\u001b",15,0]]"#,
-            "\"referrers\":[{\"total\":15,\"bound\":0,\"names\":[[\"http://b.test/c\",15,0]]}",
+            "{\"since\":1000,\"paths\":[{\"total\":15,\"bound\":0,\"names\":[[\"/a\",10,0,0],[\"/b\",5,0,0]]}",
+            "\"hosts\":[{\"total\":15,\"bound\":0,\"names\":[[\"a.test\",15,0,0]]}",
+            "\"clients\":[{\"total\":15,\"bound\":0,\"names\":[[\"192.0.2.7\",15,0,0]]}",
+            r#"[["a \"b\"\u001b",15,0,0]]"#,
+            "\"referrers\":[{\"total\":15,\"bound\":0,\"names\":[[\"http://b.test/c\",15,0,0]]}",
         ] {
             assert!(json.contains(part), "{part}: {json}");
         }
@@ -201,6 +201,10 @@ mod tests {
         let often = sketch.names().find(|(name, _)| *name == b"/often").unwrap().1.count as f64;
         assert!((often / total - 0.75).abs() < 0.2, "{often} of {total}");
         assert!(busiest.interval >= 2_048, "{}", busiest.interval);
+        for (name, of) in sketch.names() {
+            let truth: u64 = if name == b"/often" { 150_000 } else { 50_000 };
+            assert!(of.count.abs_diff(truth) <= of.deviation() && of.deviation() > 0, "{of:?}");
+        }
     }
 
     #[test]

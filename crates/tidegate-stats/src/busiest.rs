@@ -20,6 +20,33 @@ pub struct Frequency {
     pub count: u64,
     /// By so much less at most.
     pub error: u64,
+    /// Of the count, where only some of what came was looked at and each stands for several: the sum of `weight * (weight - 1)`. 0
+    /// where everything was counted.
+    pub variance: u64,
+}
+
+impl Frequency {
+    /// One look at what stands for so many.
+    fn one(weight: u64) -> Frequency {
+        Frequency { count: weight, error: 0, variance: weight.saturating_mul(weight.saturating_sub(1)) }
+    }
+
+    fn add(&mut self, other: &Frequency) {
+        self.count = self.count.saturating_add(other.count);
+        self.error = self.error.saturating_add(other.error);
+        self.variance = self.variance.saturating_add(other.variance);
+    }
+
+    /// By so much the count may be wrong either way, because not everything was looked at: two standard deviations, within which it
+    /// is 19 times of 20.
+    pub fn deviation(&self) -> u64 {
+        ((self.variance as f64).sqrt() * 2.0).ceil() as u64
+    }
+
+    /// So often at least, as far as can be told.
+    pub fn sure(&self) -> u64 {
+        self.count.saturating_sub(self.error).saturating_sub(self.deviation())
+    }
 }
 
 /// The busiest of many names.
@@ -72,8 +99,7 @@ impl Sketch {
         let hash = self.hash(name);
         self.total = self.total.saturating_add(weight);
         if let Some(entry) = self.find(name, hash) {
-            let frequency = &mut self.entries[usize::from(entry)].frequency;
-            frequency.count = frequency.count.saturating_add(weight);
+            self.entries[usize::from(entry)].frequency.add(&Frequency::one(weight));
             return self.sink(self.entries[usize::from(entry)].at);
         }
         if self.entries.len() < self.kept {
@@ -82,8 +108,8 @@ impl Sketch {
         let Some(smallest) = self.heap.first().copied() else { return };
         self.forget(smallest);
         let entry = &mut self.entries[usize::from(smallest)];
-        let Frequency { count, .. } = entry.frequency;
-        entry.frequency = Frequency { count: count.saturating_add(weight), error: count };
+        entry.frequency.error = 0;
+        entry.frequency.add(&Frequency { error: entry.frequency.count, ..Frequency::one(weight) });
         (entry.hash, entry.len) = (hash, name.len() as u16);
         self.write(smallest, name, hash);
         self.sink(0);
@@ -155,7 +181,7 @@ impl Sketch {
 
     fn insert(&mut self, name: &[u8], hash: u64, weight: u64) {
         let entry = self.entries.len() as u16;
-        let (frequency, len) = (Frequency { count: weight, error: 0 }, name.len() as u16);
+        let (frequency, len) = (Frequency::one(weight), name.len() as u16);
         self.entries.push(Entry { frequency, hash, len, at: entry });
         self.heap.push(entry);
         self.write(entry, name, hash);
@@ -238,6 +264,7 @@ pub struct Sum {
     bound: u64,
     /// Of each name, and the bounds of the sketches that know it.
     names: HashMap<Vec<u8>, (Frequency, u64)>,
+    is_estimated: bool,
 }
 
 impl Sum {
@@ -250,9 +277,9 @@ impl Sum {
                 self.names.insert(name.to_vec(), Default::default());
             }
             if let Some((sum, known)) = self.names.get_mut(name) {
-                sum.count = sum.count.saturating_add(told.count);
-                sum.error = sum.error.saturating_add(told.error);
+                sum.add(&told);
                 *known = known.saturating_add(bound);
+                self.is_estimated |= told.variance > 0;
             }
         }
     }
@@ -260,6 +287,11 @@ impl Sum {
     /// How often anything was counted.
     pub fn total(&self) -> u64 {
         self.total
+    }
+
+    /// Whether any name was looked at only now and then: see [`Frequency::deviation`].
+    pub fn is_estimated(&self) -> bool {
+        self.is_estimated
     }
 
     /// So often at most a name was counted that none of them knows.
@@ -272,12 +304,14 @@ impl Sum {
     pub fn top(&self, most: usize) -> Vec<(&[u8], Frequency)> {
         let whole = |told: &Frequency, known: u64| {
             let unknown = self.bound.saturating_sub(known);
-            Frequency { count: told.count.saturating_add(unknown), error: told.error.saturating_add(unknown) }
+            let mut whole = *told;
+            whole.add(&Frequency { count: unknown, error: unknown, variance: 0 });
+            whole
         };
         let mut all: Vec<(&[u8], Frequency)> =
             self.names.iter().map(|(name, (told, known))| (name.as_slice(), whole(told, *known))).collect();
         // By what is sure of them, so that what has taken another's place does not stand first.
-        all.sort_by_key(|(name, of)| (std::cmp::Reverse(of.count - of.error.min(of.count)), *name));
+        all.sort_by_key(|(name, of)| (std::cmp::Reverse(of.sure()), *name));
         all.truncate(most);
         all
     }

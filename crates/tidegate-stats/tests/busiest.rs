@@ -22,7 +22,7 @@ fn check<'n>(
 ) -> Result<(), TestCaseError> {
     prop_assert_eq!(total, exact.values().sum::<u64>());
     let kept: HashMap<&[u8], Frequency> = kept.collect();
-    for (name, Frequency { count, error }) in &kept {
+    for (name, Frequency { count, error, .. }) in &kept {
         let truth = exact.get(*name).copied().unwrap_or(0);
         prop_assert!(truth <= *count && truth >= count - error, "{truth} of {count} less {error}");
         prop_assert!(*error <= bound, "{error} above {bound}");
@@ -67,7 +67,7 @@ proptest! {
         }
         let all = sum.top(usize::MAX);
         check(&exact, (sum.total(), sum.bound()), all.iter().copied())?;
-        let sure: Vec<u64> = all.iter().map(|(_, of)| of.count - of.error).collect();
+        let sure: Vec<u64> = all.iter().map(|(_, of)| of.sure()).collect();
         prop_assert!(sure.is_sorted_by(|one, other| one >= other), "the busiest first");
         prop_assert!(sum.top(3).len() <= 3);
     }

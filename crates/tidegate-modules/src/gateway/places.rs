@@ -205,6 +205,12 @@ pub struct Demand {
 }
 
 impl Demand {
+    /// What stays of it when its process has ended: what was counted since the start.
+    pub fn counts(&self) -> Demand {
+        let Demand { requests, refused_full, refused_too_old, refused_down, abandoned, .. } = *self;
+        Demand { requests, refused_full, refused_too_old, refused_down, abandoned, ..Demand::default() }
+    }
+
     /// Adds what the workers of another process want.
     pub fn merge(&mut self, other: &Demand) {
         self.waiting += other.waiting;

@@ -39,7 +39,7 @@ struct OfWorker {
 struct OfSketch {
     total: u64,
     bound: u64,
-    names: Vec<(String, u64, u64)>,
+    names: Vec<(String, u64, u64, u64)>,
 }
 
 /// The name of a kind that has come most often.
@@ -49,7 +49,7 @@ pub struct BusiestName {
     pub name: String,
     /// Its requests: so many or less.
     pub requests: u64,
-    /// By so many less at most.
+    /// By so many less at most; where only some requests were looked at, 19 times of 20.
     pub error: u64,
     /// Of all names together.
     pub total: u64,
@@ -69,8 +69,9 @@ pub fn busiest_names(answers: &[String]) -> BusiestNames {
     let (sums, ..) = add_up(answers);
     let [paths, _, clients, ..] = &sums;
     let first = |sum: &Sum| {
-        let (bytes, Frequency { count, error }) = *sum.top(1).first()?;
-        Some(BusiestName { name: cell_of(&name(bytes)), requests: count, error, total: sum.total() })
+        let (bytes, of) = *sum.top(1).first()?;
+        let error = of.count.saturating_sub(of.sure());
+        Some(BusiestName { name: cell_of(&name(bytes)), requests: of.count, error, total: sum.total() })
     };
     BusiestNames { path: first(paths), client: first(clients) }
 }
@@ -94,8 +95,8 @@ fn add_up(answers: &[String]) -> ([Sum; KINDS.len()], i64, u64) {
         let kinds = [told.paths, told.hosts, told.clients, told.user_agents, told.referrers];
         for (sum, sketches) in sums.iter_mut().zip(&kinds) {
             for OfSketch { total, bound, names } in sketches {
-                let names = names.iter().map(|(name, count, error)| {
-                    (name.as_bytes(), Frequency { count: *count, error: *error })
+                let names = names.iter().map(|(name, count, error, variance)| {
+                    (name.as_bytes(), Frequency { count: *count, error: *error, variance: *variance })
                 });
                 sum.add(*total, *bound, names);
             }
@@ -113,11 +114,15 @@ fn to_json(sums: &[Sum], since: i64, silent: u64) -> String {
     told.insert("since".into(), json!(date(since)));
     told.insert("silent_workers".into(), json!(silent));
     for ((kind, _), sum) in KINDS.iter().zip(sums) {
-        let top = sum.top(TOLD).into_iter();
-        let top =
-            top.map(|(bytes, of)| json!({ "name": name(bytes), "requests": of.count, "error": of.error }));
-        let top: Vec<Value> = top.collect();
-        let of_kind = json!({ "requests": sum.total(), "error_bound": sum.bound(), "top": top });
+        let told_of = |(bytes, of): (&[u8], Frequency)| {
+            json!({
+                "name": name(bytes), "requests": of.count, "error": of.error, "deviation": of.deviation(),
+            })
+        };
+        let top: Vec<Value> = sum.top(TOLD).into_iter().map(told_of).collect();
+        let of_kind = json!({
+            "requests": sum.total(), "error_bound": sum.bound(), "is_estimated": sum.is_estimated(), "top": top,
+        });
         told.insert((*kind).to_owned(), of_kind);
     }
     format!("{}\n", Value::Object(told))
@@ -128,18 +133,29 @@ fn to_text(sums: &[Sum], since: i64, silent: u64) -> String {
     for ((_, title), sum) in KINDS.iter().zip(sums) {
         let _ = writeln!(text, "\nBusiest {title}:\n-----");
         let mut table = vec![["Requests", "Share", "Error", "Name"].map(str::to_owned)];
-        table.extend(sum.top(SHOWN).into_iter().map(|(bytes, Frequency { count, error })| {
-            let share = count as f64 / sum.total().max(1) as f64 * 100.0;
-            let error = if error == 0 { "-".to_owned() } else { format!("<= {error}") };
-            [count.to_string(), format!("{share:.1}%"), error, cell_of(&name(bytes))]
+        table.extend(sum.top(SHOWN).into_iter().map(|(bytes, of)| {
+            let share = of.count as f64 / sum.total().max(1) as f64 * 100.0;
+            [of.count.to_string(), format!("{share:.1}%"), error(&of), cell_of(&name(bytes))]
         }));
         write_table(&mut text, &table);
-        let _ = writeln!(text, "{} requests; what is not kept has {} at most", sum.total(), sum.bound());
+        let estimated = if sum.is_estimated() { ", estimated from some of them" } else { "" };
+        let (total, bound) = (sum.total(), sum.bound());
+        let _ = writeln!(text, "{total} requests{estimated}; what is not kept has {bound} at most");
     }
     if silent > 0 {
         let _ = writeln!(text, "\n{silent} workers do not answer");
     }
     text
+}
+
+/// By how much a count may be wrong: less, because the name has taken the place of another, and either way, because not all
+/// requests were looked at.
+fn error(of: &Frequency) -> String {
+    match (of.error, of.deviation()) {
+        (0, 0) => "-".to_owned(),
+        (error, 0) => format!("<= {error}"),
+        (error, deviation) => format!("-{} +{deviation}", error.saturating_add(deviation)),
+    }
 }
 
 #[cfg(test)]
@@ -149,8 +165,8 @@ mod tests {
     #[test]
     fn workers_are_added_up_and_nothing_reaches_the_terminal() {
         let answers = [
-            r#"{"since":60,"paths":[{"total":30,"bound":0,"names":[["/a",20,0],["/\u001b[2J",10,0]]},{"total":5,"bound":1,"names":[["/a",5,1]]}]}"#,
-            r#"{"since":3,"paths":[{"total":8,"bound":2,"names":[["/b",8,2]]}],"clients":[{"total":8,"names":[["192.0.2.7",8,0]]}]}"#,
+            r#"{"since":60,"paths":[{"total":30,"bound":0,"names":[["/a",20,0,0],["/\u001b[2J",10,0,0]]},{"total":5,"bound":1,"names":[["/a",5,1,0]]}]}"#,
+            r#"{"since":3,"paths":[{"total":8,"bound":2,"names":[["/b",8,2,0]]}],"clients":[{"total":8,"names":[["192.0.2.7",8,0,0]]}]}"#,
             "this worker does not answer",
         ]
         .map(str::to_owned);
@@ -162,7 +178,10 @@ mod tests {
         assert_eq!(lines[8], "43 requests; what is not kept has 3 at most");
         assert!(text.contains("\n1 workers do not answer") && !text.contains('\u{1b}'), "{text}");
         let json: Value = serde_json::from_str(&busiest_report(&answers, Format::Json)).unwrap();
-        assert_eq!(json["paths"]["top"][0], json!({ "name": "/a", "requests": 27, "error": 3 }));
+        assert_eq!(
+            json["paths"]["top"][0],
+            json!({ "name": "/a", "requests": 27, "error": 3, "deviation": 0 })
+        );
         assert_eq!((&json["paths"]["error_bound"], &json["hosts"]["requests"]), (&json!(3), &json!(0)));
         assert_eq!(json["clients"]["top"][0]["name"], "192.0.2.7");
         let BusiestNames { path, client } = busiest_names(&answers);
@@ -171,5 +190,31 @@ mod tests {
         };
         assert_eq!((path, client), (of("/a", 27, 3, 43), of("192.0.2.7", 8, 0, 8)));
         assert_eq!(busiest_names(&[]), BusiestNames::default());
+    }
+
+    /// Names that came once, and happened to be looked at while each look stood for 16, are not exactly 16.
+    #[test]
+    fn what_was_not_all_looked_at_is_told_as_an_estimate() {
+        let answers = [
+            r#"{"since":60,"hosts":[{"total":50000,"bound":0,"names":[["once",16,0,240],["often",48000,0,6000000],["exact",15,0,0]]},{"total":100,"bound":3,"names":[]}]}"#.to_owned(),
+        ];
+        let text = busiest_report(&answers, Format::Text);
+        let lines: Vec<&str> = text.lines().skip_while(|line| *line != "Busiest Hosts:").skip(3).collect();
+        assert_eq!(lines[0], "48003     95.8%  -4902 +4899  often");
+        assert_eq!(lines[1], "18        0.0%   <= 3         exact");
+        assert_eq!(lines[2], "19        0.0%   -34 +31      once");
+        assert_eq!(lines[3], "50100 requests, estimated from some of them; what is not kept has 3 at most");
+        let json: Value = serde_json::from_str(&busiest_report(&answers, Format::Json)).unwrap();
+        assert_eq!(
+            json["hosts"]["top"][2],
+            json!({ "name": "once", "requests": 19, "error": 3, "deviation": 31 })
+        );
+        assert_eq!(
+            (&json["hosts"]["is_estimated"], &json["paths"]["is_estimated"]),
+            (&json!(true), &json!(false))
+        );
+        let clients = answers[0].replace("hosts", "clients");
+        let client = busiest_names(&[clients]).client.expect("there is one");
+        assert_eq!((client.requests, client.error), (48_003, 4_902));
     }
 }

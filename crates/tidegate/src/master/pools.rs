@@ -9,6 +9,7 @@ use anyhow::{Context, Result};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tidegate_config::Settings;
+use tidegate_modules::gateway::places::Demand;
 use tidegate_modules::gateway::pool_directory::{PoolDemand, PoolUpdate};
 use tidegate_modules::gateway::supervise::status::PoolStatus;
 use tidegate_modules::gateway::supervise::{Clients, Ends, Supervisor, User};
@@ -24,6 +25,8 @@ struct Subscribers {
     /// What was said of each pool last: a process that starts hears it as well.
     updates: BTreeMap<String, PoolUpdate>,
     servers: Vec<Listener>,
+    /// Of each pool, what server processes have counted that have ended: a count never falls.
+    past: BTreeMap<String, Demand>,
 }
 
 /// A server process that is told of pools.
@@ -64,9 +67,11 @@ impl Pools {
     /// Takes up the pools of a revision.
     pub fn adopt(&self, settings: &Settings) {
         self.supervisor.set_patience(settings.drain_timeout);
-        lock(&self.subscribers)
-            .updates
-            .retain(|name, _| settings.pools.iter().any(|pool| pool.name == *name));
+        let is_there = |name: &str| settings.pools.iter().any(|pool| pool.name == name);
+        let mut subscribers = lock(&self.subscribers);
+        subscribers.updates.retain(|name, _| is_there(name));
+        subscribers.past.retain(|name, _| is_there(name));
+        drop(subscribers);
         self.supervisor.adopt(&settings.pools);
     }
 
@@ -92,12 +97,7 @@ impl Pools {
         }
         self.supervisor.set_servers(servers.iter().map(|served| served.pid).collect());
         let mut subscribers = lock(&self.subscribers);
-        let mut before = std::mem::take(&mut subscribers.servers);
-        for served in servers {
-            let known = before.iter_mut().find(|known| known.served.id == served.id);
-            let demands = known.map(|known| std::mem::take(&mut known.demands)).unwrap_or_default();
-            subscribers.servers.push(Listener { served, demands });
-        }
+        subscribers.replace(servers);
         // With their number the share of each has changed.
         let updates: Vec<PoolUpdate> = subscribers.updates.values().cloned().collect();
         for update in &updates {
@@ -136,6 +136,21 @@ impl Pools {
 }
 
 impl Subscribers {
+    /// These take the place of those that there are. Of those that go, what they have counted stays.
+    fn replace(&mut self, servers: Vec<Served>) {
+        let mut before = std::mem::take(&mut self.servers);
+        for served in servers {
+            let known = before.iter_mut().find(|known| known.served.id == served.id);
+            let demands = known.map(|known| std::mem::take(&mut known.demands)).unwrap_or_default();
+            self.servers.push(Listener { served, demands });
+        }
+        for (name, told) in before.into_iter().flat_map(|gone| gone.demands) {
+            if self.updates.contains_key(&name) {
+                self.past.entry(name).or_default().merge(&told.demand.counts());
+            }
+        }
+    }
+
     fn tell_all(&mut self, update: &PoolUpdate) {
         let count = self.servers.iter().filter(|listener| !listener.served.is_draining).count();
         let mut next = 0;
@@ -162,10 +177,13 @@ impl Subscribers {
                     Some(sum) => sum.merge(demand),
                 }
             }
-            if let Some(sum) = all.get_mut(name.as_str())
-                && told.iter().any(Option::is_none)
-            {
-                sum.sequence = 0;
+            if let Some(sum) = all.get_mut(name.as_str()) {
+                if told.iter().any(Option::is_none) {
+                    sum.sequence = 0;
+                }
+                if let Some(past) = self.past.get(name) {
+                    sum.demand.merge(past);
+                }
             }
         }
         all.into_values().collect()
@@ -193,6 +211,18 @@ mod tests {
     use tidegate_modules::gateway::pool_directory::PoolPhase;
     use tidegate_testkit::receive;
 
+    fn update(name: &str) -> PoolUpdate {
+        PoolUpdate {
+            name: name.into(),
+            sequence: 1,
+            members: Vec::new(),
+            queue_length: 0,
+            queue_age: Duration::ZERO,
+            phase: PoolPhase::Up,
+            retry_after: None,
+        }
+    }
+
     /// It would send requests to members that are gone.
     #[test]
     fn a_process_that_misses_how_a_pool_is_does_not_go_on_without() {
@@ -205,19 +235,40 @@ mod tests {
         let served = Served { id: 1, pid: 1, user: None, link, is_draining: false };
         let servers = vec![Listener { served, demands: HashMap::new() }];
         let mut subscribers = Subscribers { servers, ..Subscribers::default() };
-        let update = PoolUpdate {
-            name: "app".into(),
-            sequence: 1,
-            members: Vec::new(),
-            queue_length: 0,
-            queue_age: Duration::ZERO,
-            phase: PoolPhase::Up,
-            retry_after: None,
-        };
+        let update = update("app");
         // The thread that writes may take one more before it waits for good: then there is room for one of these.
         subscribers.tell_all(&update);
         subscribers.tell_all(&update);
         assert!(receive(&has_ended, "the end of the link"));
+    }
+
+    /// A process that was killed takes nothing of what was counted along: to Prometheus it would be as many new requests.
+    #[test]
+    fn what_a_process_has_counted_stays_when_it_has_ended() {
+        let served = |id| {
+            let (ours, _theirs) = passing::pair().unwrap();
+            let link = Link::start(ours, |_: &Arc<Link>, _: ToMaster, _| {}, |_| {}).unwrap();
+            Served { id, pid: 1, user: None, link, is_draining: false }
+        };
+        let mut subscribers = Subscribers::default();
+        subscribers.updates.insert("app".into(), update("app"));
+        subscribers.replace(vec![served(1), served(2)]);
+        let tell = |subscribers: &mut Subscribers, index: usize, requests| {
+            let demand = Demand { requests, in_use: 1, refused_full: 2, ..Demand::default() };
+            let told = PoolDemand { name: "app".into(), sequence: 1, demand, members: Vec::new() };
+            subscribers.servers[index].demands.insert("app".into(), told);
+        };
+        tell(&mut subscribers, 0, 10);
+        tell(&mut subscribers, 1, 5);
+        let sum = |subscribers: &Subscribers| {
+            let [told] = &subscribers.demands()[..] else { panic!("one pool is told of") };
+            (told.demand.requests, told.demand.refused_full, told.demand.in_use)
+        };
+        assert_eq!(sum(&subscribers), (15, 4, 2));
+        subscribers.replace(vec![served(2), served(3)]);
+        assert_eq!(sum(&subscribers), (15, 4, 1));
+        tell(&mut subscribers, 1, 1);
+        assert_eq!(sum(&subscribers), (16, 6, 2));
     }
 
     #[test]
