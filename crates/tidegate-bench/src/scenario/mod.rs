@@ -22,12 +22,13 @@ pub mod verdict;
 
 pub use clock::{Clock, Distribution};
 pub use data::DataSet;
+pub(crate) use engine::{Gathering, Message, SecondOfWorker, run_part};
 pub use engine::{observe_nothing, run_at};
 pub use estimate::{Estimate, estimate};
 pub use html::Selector;
 pub use language::{LANGUAGE, reference};
 pub use mix::Mix;
-pub use read::{Loaded, load, load_text};
+pub use read::{Loaded, load, load_for, load_text};
 pub use template::Template;
 
 use crate::check::Expectation;

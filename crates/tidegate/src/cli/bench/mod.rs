@@ -1,6 +1,7 @@
 //! `tidegate bench`: the load generator's commands. Each file reads the arguments of one; the work is in
 //! `tidegate-bench`.
 
+mod agents;
 mod compare;
 mod disk;
 mod downloads;
@@ -34,7 +35,7 @@ use tidegate_bench::plan::Plan;
 /// cannot slow down. `sweep` makes runs at rising rates, as autobench; `peak` finds the highest rate that holds;
 /// `downloads` and `idle` hold many connections open; `compare` tells two targets apart, or says that it cannot, and `gate`
 /// runs that were kept from new ones. `files` makes a tree to be served, `urls` a list out of an access log; `disk` says which
-/// network a disk can fill; `run` walks users through an application, as Faban. Its runs are kept: `ls`, `show`, `diff`, `export`
+/// network a disk can fill; `run` walks users through an application, as Faban, from this machine or from several (`agent`, `agent-keys`). Its runs are kept: `ls`, `show`, `diff`, `export`
 /// and `serve` read them.
 /// Every run ends in a verdict: MEASURED (no target was named), PASS, FAIL (a target missed, requests failed, a rate
 /// not reached) or INVALID (the measurement cannot be trusted), with the reason.
@@ -83,6 +84,8 @@ enum Command {
     Urls(urls::Arguments),
     Disk(disk::Arguments),
     Run(Box<run::Arguments>),
+    Agent(agents::agent::Arguments),
+    AgentKeys(agents::keys::Arguments),
     Ls(runs::ls::Arguments),
     Show(runs::show::Arguments),
     Diff(runs::diff::Arguments),
@@ -104,6 +107,8 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
         Command::Urls(arguments) => urls::run(arguments),
         Command::Disk(arguments) => disk::run(arguments),
         Command::Run(arguments) => run::run(arguments),
+        Command::Agent(arguments) => agents::agent::run(arguments),
+        Command::AgentKeys(arguments) => agents::keys::run(arguments),
         Command::Ls(arguments) => runs::ls::run(arguments),
         Command::Show(arguments) => runs::show::run(arguments),
         Command::Diff(arguments) => runs::diff::run(arguments),
