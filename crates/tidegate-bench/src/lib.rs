@@ -5,8 +5,10 @@
 //! the server. The parts, from the wire up: [`target`], [`urls`] and [`request`] say what is asked,
 //! [`schedule`] when, [`plan`] all of it; `connection`, `http2` and `worker` ask it, one thread per worker, each with
 //! its own reactor; [`record`] holds what was measured, [`run`] joins the workers and [`processes`] the
-//! processes, [`verdict`] judges, [`report`] shows, [`runs`] keeps; [`systems`] starts, watches and stops machines beside the load. [`inputs`] makes what is asked for, [`disk`] says how fast it can be read.
+//! processes, [`agent`] the machines, [`verdict`] judges, [`report`] shows, [`runs`] keeps; [`systems`] starts, watches and
+//! stops machines beside the load. [`inputs`] makes what is asked for, [`disk`] says how fast it can be read.
 
+pub mod agent;
 pub mod check;
 mod clock;
 pub mod compare;

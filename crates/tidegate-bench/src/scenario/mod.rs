@@ -24,12 +24,13 @@ pub mod verdict;
 
 pub use clock::{Clock, Distribution};
 pub use data::DataSet;
+pub(crate) use engine::{Gathering, Message, SecondOfWorker, run_part};
 pub use engine::{observe_nothing, run_at};
 pub use estimate::{Estimate, estimate};
 pub use html::Selector;
 pub use language::{LANGUAGE, json_schema, reference};
 pub use mix::Mix;
-pub use read::{Loaded, load, load_text};
+pub use read::{Loaded, load, load_for, load_text};
 pub use template::Template;
 
 use crate::check::Expectation;
@@ -129,6 +130,13 @@ pub struct Operation {
     pub min_cycle: Duration,
     /// Percentile and longest time, in the order of percentiles.
     pub targets: Vec<(f64, Duration)>,
+}
+
+impl Operation {
+    /// The number of `count`s in its steps.
+    pub fn counts(&self) -> usize {
+        self.steps.iter().map(|step| step.counts.len()).sum()
+    }
 }
 
 /// A request, and what is done with its answer.

@@ -59,6 +59,17 @@ pub fn load_text(name: &str, text: &str, folder: &Path, environment: &dyn Enviro
     lower(&Source::new(name, text), folder, name, None, environment)
 }
 
+/// Reads a text as another process has it; `target` takes the place of the one that stands there.
+pub fn load_for(
+    name: &str,
+    text: &[u8],
+    folder: &Path,
+    target: Option<&str>,
+    environment: &dyn Environment,
+) -> Loaded {
+    lower(&Source::from_bytes(name, text), folder, name, target, environment)
+}
+
 fn lower(
     source: &Source,
     folder: &Path,

@@ -129,6 +129,12 @@ pub struct Outcome {
     pub threads: u32,
     /// Version, cipher suite and key exchange, where TLS was spoken.
     pub tls: Option<String>,
+    /// The machines that made the load, a sentence each; empty where it was this process.
+    pub agents: Vec<String>,
+    /// What is worth knowing of how the load was made.
+    pub notes: Vec<String>,
+    /// A fault has ended it before its time: it has not the mix of the whole.
+    pub is_cut_short: bool,
 }
 
 impl Outcome {

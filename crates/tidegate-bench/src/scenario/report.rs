@@ -115,6 +115,9 @@ impl Report {
         if let Some(spoken) = &self.outcome.tls {
             figures.push(("TLS", spoken.clone()));
         }
+        if !self.outcome.agents.is_empty() {
+            figures.push(("Agents", self.outcome.agents.join("; ")));
+        }
         figures.push((
             "Generator",
             format!(
@@ -309,6 +312,7 @@ pub fn summary(report: &Report) -> Value {
             "memory": report.outcome.memory,
             "lateness": times(&report.totals.lateness),
         },
+        "agents": report.outcome.agents,
         "tls": report.outcome.tls,
         "host": report.host,
     });

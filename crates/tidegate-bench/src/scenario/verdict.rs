@@ -31,10 +31,11 @@ const LATE_STARTS: f64 = 5.0;
 pub fn judge(scenario: &Scenario, outcome: &Outcome, operations: &[Tally], totals: &Totals) -> Judgement {
     let mut missed = missed(scenario, outcome, operations, &totals.counts);
     let mut reasons = outcome.faults.clone();
-    let mut notes = Vec::new();
+    let mut notes = outcome.notes.clone();
     match outcome.ending {
         // What is cut short has not the mix of the whole, and what died is told as that.
         Ending::GaveUp => {}
+        Ending::Done if outcome.is_cut_short => {}
         Ending::Interrupted => notes.push("interrupted; these are the results up to there".to_owned()),
         Ending::Done => reasons.extend(distrust_of_load(scenario, operations)),
     }
@@ -314,6 +315,9 @@ mod tests {
             memory: 0,
             threads: 1,
             tls: None,
+            agents: Vec::new(),
+            notes: Vec::new(),
+            is_cut_short: false,
         }
     }
 

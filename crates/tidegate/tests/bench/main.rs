@@ -5,6 +5,7 @@
 
 mod peers;
 
+mod agents;
 mod commands;
 mod failures;
 mod http2;

@@ -2,6 +2,8 @@
 //!
 //! `worker` is the loop and what time brings; `operate` moves users on; `request` writes what they ask; `connection` and
 //! `drive` are their connections; `resources` is what pages share. Nothing is awaited and no user has a stack.
+//!
+//! What workers tell goes to a [`Gathering`], from this process or from agents on other machines (`crate::agent`).
 
 mod connection;
 mod drive;
@@ -38,15 +40,17 @@ pub(super) struct Shared<'s> {
 }
 
 /// What a worker tells.
-pub(super) enum Message {
+#[derive(Debug)]
+pub(crate) enum Message {
     /// A second.
     Second(Box<SecondOfWorker>),
     /// It has ended.
-    End { gave_up: bool, unsent: u64, failed: Vec<FailedOperation>, fault: Option<io::Error> },
+    End { worker: u32, gave_up: bool, unsent: u64, failed: Vec<FailedOperation>, fault: Option<io::Error> },
 }
 
 /// What a worker saw in a second.
-pub(super) struct SecondOfWorker {
+#[derive(Debug, Clone, Default)]
+pub(crate) struct SecondOfWorker {
     pub worker: u32,
     pub requests: Sample,
     pub operations: Vec<Tally>,
@@ -70,17 +74,30 @@ pub fn run_at(
     stop: &Stop,
     observe: impl FnMut(Progress, &Second),
 ) -> io::Result<Outcome> {
-    let shared = Shared { scenario, plan, start, stop: AtomicBool::new(false) };
     let started = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64();
-    let mut gathering = Gathering::new(scenario, plan, started, observe);
-    let work = |number, sender| worker::run(&shared, number, sender);
-    let ends = (stop, &shared.stop);
-    with_workers("scenario", plan.threads, ends, work, |message| gathering.take(message))?;
+    let mut gathering = Gathering::new(scenario, plan.threads, started, observe);
+    run_part(scenario, plan, start, stop, |message| gathering.take(message))?;
     Ok(gathering.finish(scenario, stop.is_stopped()))
 }
 
+/// Runs the users of `plan.part`, and gives what their workers tell to `take`.
+///
+/// # Errors
+/// As [`run_at`].
+pub(crate) fn run_part(
+    scenario: &Scenario,
+    plan: &Plan,
+    start: u64,
+    stop: &Stop,
+    take: impl FnMut(Message),
+) -> io::Result<()> {
+    let shared = Shared { scenario, plan, start, stop: AtomicBool::new(false) };
+    let work = |number, sender| worker::run(&shared, number, sender);
+    with_workers("scenario", plan.threads, (stop, &shared.stop), work, take)
+}
+
 /// The records of all workers, by second.
-struct Gathering<O> {
+pub(crate) struct Gathering<O> {
     outcome: Outcome,
     by_number: BTreeMap<u32, Second>,
     threads: usize,
@@ -91,7 +108,8 @@ struct Gathering<O> {
 }
 
 impl<O: FnMut(Progress, &Second)> Gathering<O> {
-    fn new(scenario: &Scenario, plan: &Plan, started: f64, observe: O) -> Self {
+    /// For so many workers in all.
+    pub(crate) fn new(scenario: &Scenario, threads: u32, started: f64, observe: O) -> Self {
         Gathering {
             outcome: Outcome {
                 started,
@@ -102,11 +120,14 @@ impl<O: FnMut(Progress, &Second)> Gathering<O> {
                 unsent: 0,
                 measured: 0.0,
                 memory: 0,
-                threads: plan.threads,
+                threads,
                 tls: None,
+                agents: Vec::new(),
+                notes: Vec::new(),
+                is_cut_short: false,
             },
             by_number: BTreeMap::new(),
-            threads: plan.threads as usize,
+            threads: threads as usize,
             operations: scenario.operations.len(),
             told: 0,
             progress: Progress::default(),
@@ -114,7 +135,7 @@ impl<O: FnMut(Progress, &Second)> Gathering<O> {
         }
     }
 
-    fn take(&mut self, message: Message) {
+    pub(crate) fn take(&mut self, message: Message) {
         match message {
             Message::Second(part) => {
                 let number = part.requests.interval;
@@ -138,7 +159,7 @@ impl<O: FnMut(Progress, &Second)> Gathering<O> {
                     self.told += 1;
                 }
             }
-            Message::End { gave_up, unsent, failed, fault } => {
+            Message::End { gave_up, unsent, failed, fault, .. } => {
                 self.outcome.unsent += unsent;
                 self.outcome.failed.extend(failed);
                 if gave_up {
@@ -164,7 +185,7 @@ impl<O: FnMut(Progress, &Second)> Gathering<O> {
         (self.observe)(self.progress, second);
     }
 
-    fn finish(mut self, scenario: &Scenario, is_stopped: bool) -> Outcome {
+    pub(crate) fn finish(mut self, scenario: &Scenario, is_stopped: bool) -> Outcome {
         let mut outcome = self.outcome;
         if is_stopped && outcome.ending == Ending::Done {
             outcome.ending = Ending::Interrupted;

@@ -4,8 +4,8 @@ use super::connection::UserConnection;
 use super::resources::Resources;
 use super::{Message, SECOND, SecondOfWorker, Shared};
 use crate::clock::{Alarm, monotonic_ns, ns, thread_cpu};
-use crate::record::Recorder;
-use crate::record::Times;
+use crate::plan::Part;
+use crate::record::{Recorder, Times};
 use crate::scenario::Scenario;
 use crate::scenario::record::{FailedOperation, Tally};
 use crate::scenario::user::User;
@@ -77,6 +77,14 @@ pub(super) struct Worker<'s> {
     cut: u64,
 }
 
+/// The users of a worker: user k belongs to part k mod N of a run, and they go round its threads in turn.
+fn users_of(part: Part, worker: u32, threads: u32, count: u32) -> impl Iterator<Item = u32> {
+    let of = part.of.max(1);
+    let first = u64::from(worker) * u64::from(of) + u64::from(part.index);
+    let step = (threads.max(1) as usize).saturating_mul(of as usize);
+    (first..u64::from(count)).step_by(step).map(|user| user as u32)
+}
+
 /// Runs one worker to its end.
 pub(super) fn run(shared: &Shared<'_>, number: u32, collector: Sender<Message>) {
     let report = collector.clone();
@@ -85,9 +93,17 @@ pub(super) fn run(shared: &Shared<'_>, number: u32, collector: Sender<Message>) 
             let fault = worker.run().err();
             worker.finish();
             let failed = std::mem::take(&mut worker.failed);
-            Message::End { gave_up: worker.has_given_up, unsent: worker.unsent, failed, fault }
+            Message::End {
+                worker: number,
+                gave_up: worker.has_given_up,
+                unsent: worker.unsent,
+                failed,
+                fault,
+            }
         }
-        Err(error) => Message::End { gave_up: false, unsent: 0, failed: Vec::new(), fault: Some(error) },
+        Err(error) => {
+            Message::End { worker: number, gave_up: false, unsent: 0, failed: Vec::new(), fault: Some(error) }
+        }
     };
     // A collector that has gone away has lost interest.
     let _ = report.send(end);
@@ -98,7 +114,7 @@ impl<'s> Worker<'s> {
         let (scenario, plan) = (shared.scenario, shared.plan);
         let poller = Poller::new()?;
         let registry = poller.registry()?;
-        let mine = (number..scenario.users.count).step_by(plan.threads.max(1) as usize);
+        let mine = users_of(plan.part, number, plan.threads, scenario.users.count);
         let begins = |user: u32| shared.start.saturating_add(ns(scenario.users.begins(user)));
         let users: Vec<User> = mine.map(|user| User::new(scenario, user, plan.seed, begins(user))).collect();
         let due =
@@ -265,6 +281,29 @@ impl<'s> Worker<'s> {
         };
         if self.collector.send(Message::Second(Box::new(second))).is_err() {
             self.shared.stop.store(true, Relaxed);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_and_threads_have_each_user_once() {
+        for (of, threads, count) in
+            [(1, 1, 5), (1, 4, 10), (3, 1, 10), (3, 2, 11), (3, 4, 2), (256, 3, 1_000)]
+        {
+            let mut all = Vec::new();
+            for index in 0..of {
+                for worker in 0..threads {
+                    let users: Vec<u32> = users_of(Part { index, of }, worker, threads, count).collect();
+                    assert!(users.iter().all(|user| user % of == index));
+                    all.extend(users);
+                }
+            }
+            all.sort_unstable();
+            assert_eq!(all, (0..count).collect::<Vec<_>>(), "{of} parts, {threads} threads");
         }
     }
 }

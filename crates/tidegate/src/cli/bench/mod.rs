@@ -1,6 +1,7 @@
 //! `tidegate bench`: the load generator's commands. Each file reads the arguments of one; the work is in
 //! `tidegate-bench`.
 
+mod agents;
 mod compare;
 mod disk;
 mod downloads;
@@ -35,8 +36,9 @@ use tidegate_bench::plan::Plan;
 /// cannot slow down. `sweep` makes runs at rising rates, as autobench; `peak` finds the highest rate that holds;
 /// `downloads` and `idle` hold many connections open; `compare` tells two targets apart, or says that it cannot, and `gate`
 /// runs that were kept from new ones. `files` makes a tree to be served, `urls` a list out of an access log; `disk` says which
-/// network a disk can fill; `run` walks users through an application, as Faban, and watches the machines beside the load by `monitor`;
-/// `fmt` writes its files the one way. Its runs are kept: `ls`, `show`, `diff`, `export` and `serve` read them.
+/// network a disk can fill; `run` walks users through an application, as Faban, from this machine or from several (`agent`,
+/// `agent-keys`), and watches the machines beside the load by `monitor`; `fmt` writes its files the one way. Its runs are kept:
+/// `ls`, `show`, `diff`, `export` and `serve` read them.
 /// Every run ends in a verdict: MEASURED (no target was named), PASS, FAIL (a target missed, requests failed, a rate
 /// not reached) or INVALID (the measurement cannot be trusted), with the reason.
 #[derive(Args)]
@@ -87,6 +89,8 @@ enum Command {
     Run(Box<run::Arguments>),
     Fmt(fmt::Arguments),
     Monitor(monitor::Arguments),
+    Agent(agents::agent::Arguments),
+    AgentKeys(agents::keys::Arguments),
     Ls(runs::ls::Arguments),
     Show(runs::show::Arguments),
     Diff(runs::diff::Arguments),
@@ -110,6 +114,8 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
         Command::Run(arguments) => run::run(arguments),
         Command::Fmt(arguments) => fmt::run(arguments),
         Command::Monitor(arguments) => monitor::run(arguments),
+        Command::Agent(arguments) => agents::agent::run(arguments),
+        Command::AgentKeys(arguments) => agents::keys::run(arguments),
         Command::Ls(arguments) => runs::ls::run(arguments),
         Command::Show(arguments) => runs::show::run(arguments),
         Command::Diff(arguments) => runs::diff::run(arguments),

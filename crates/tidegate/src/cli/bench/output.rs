@@ -119,7 +119,8 @@ impl RunOptions {
         Ok((outcome, watch.map(Watch::finish)))
     }
 
-    fn live(&self, plan: &Plan) -> Live {
+    /// The live line, where somebody sees it.
+    pub fn live(&self, plan: &Plan) -> Live {
         let is_wanted = !self.quiet && std::io::stderr().is_terminal();
         Live::new(plan.time.map(|time| time + plan.warmup), is_wanted)
     }

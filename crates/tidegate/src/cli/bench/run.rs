@@ -1,6 +1,7 @@
 //! `tidegate bench run`: users that walk through an application as a scenario file says.
 
 use super::super::{complain, print};
+use super::agents::controller::AgentOptions;
 use super::load::{Generator, TlsManner};
 use super::output::{RunOptions, about, about_now, interrupted, now, stop_on_signals};
 use super::runs::{Keeping, tell};
@@ -17,6 +18,7 @@ use tidegate_bench::quantity;
 use tidegate_bench::request::{Description, Mix};
 use tidegate_bench::run::Ending;
 use tidegate_bench::runs::{Keep, row};
+use tidegate_bench::scenario::record::Second;
 use tidegate_bench::scenario::report::{self, Report};
 use tidegate_bench::scenario::{Scenario, estimate, load};
 use tidegate_bench::systems::{Conducted, Start, System, SystemError, Watch};
@@ -42,6 +44,7 @@ Examples:
   tidegate bench run shop.kdl --out before                      into this folder, not into one of all runs
   tidegate bench run shop.kdl --target http://127.0.0.1:8081    another server
   tidegate bench run shop.kdl --users 500 --steady 5m           another load
+  tidegate bench run shop.kdl --agents host1:7400,host2:7400 --keys keys/controller      from other machines
 
 The language of scenarios: `tidegate docs scenarios`.
 
@@ -95,6 +98,8 @@ pub struct Arguments {
     give_up: Duration,
     #[command(flatten)]
     tls: TlsManner,
+    #[command(flatten)]
+    agents: AgentOptions,
 }
 
 /// Runs it.
@@ -139,6 +144,16 @@ fn prepare(arguments: &Arguments, scenario: &Scenario) -> Result<Plan> {
     plan.connections = u32::try_from(connections).unwrap_or(u32::MAX);
     plan.seed = arguments.seed;
     plan.time = Some(scenario.users.whole());
+    if arguments.agents.are_wanted() {
+        if arguments.threads.is_some() || !arguments.sources.is_empty() {
+            return Err(wrong(
+                "--threads and --source belong to the machines that make the load: say them to `bench agent`",
+            ));
+        }
+        (plan.drain, plan.give_up) = (arguments.grace, arguments.give_up);
+        plan.threads = arguments.agents.count()? as u32;
+        return Ok(plan);
+    }
     let generator = Generator {
         threads: arguments.threads,
         processes: None,
@@ -179,11 +194,19 @@ fn carry_out(arguments: &Arguments, scenario: Scenario, plan: &Plan, source: &[u
     };
     let begins = Start::default();
     let watch = keep.as_ref().map(|keep| Watch::begin(&scenario.systems, keep.folder(), &begins));
-    let done = arguments.conduct.run_scenario(&scenario, plan, &stop, &begins, |second| {
+    let observe = |second: &Second| {
         if let Some(keep) = &mut keep {
             keep.add(&row(names.iter().map(String::as_str), second));
         }
-    });
+    };
+    let (agents, conduct) = (&arguments.agents, &arguments.conduct);
+    let done = if agents.are_wanted() {
+        let prepare = agents.prepare(&arguments.file, source, arguments.target.as_deref(), &scenario, plan);
+        let how = (&stop, conduct, &begins);
+        agents.run(&scenario, plan, (prepare, &arguments.tls), how, observe).map(|outcome| (outcome, None))
+    } else {
+        conduct.run_scenario(&scenario, plan, &stop, &begins, observe)
+    };
     let (outcome, host) = match done {
         Ok(done) => done,
         Err(error) => {

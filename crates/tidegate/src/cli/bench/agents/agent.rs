@@ -1,0 +1,257 @@
+//! `tidegate bench agent`: makes a part of the load of a run on another machine.
+
+use super::super::super::{complain, print};
+use super::super::load::{Generator, TlsManner};
+use super::super::output::stop_on_signals;
+use super::Network;
+use super::keys::{SecurityOptions, Side};
+use super::rpc::{self, Inbox, Net};
+use anyhow::{Context, Result};
+use clap::Args;
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use tidegate_bench::agent::PROTOCOL;
+use tidegate_bench::agent::messages::{Frame, Hello, Kind, Prepare, Reason};
+use tidegate_bench::agent::runner::{self, Event, Machine};
+use tidegate_bench::plan::{Part, Plan};
+use tidegate_bench::request::{Description, Mix};
+use tidegate_bench::scenario::{Scenario, estimate, load_for};
+use tidegate_bench::{preflight, quantity};
+use tidegate_config::ProcessEnvironment;
+use tokio::sync::mpsc;
+
+/// Makes a part of the load of `tidegate bench run --agents`, on another machine.
+///
+/// With --listen it waits for controllers and serves one run after the other; with --join it dials a controller, which has
+/// --listen-agents, and ends with its run. It gets the scenario from its controller; files that the scenario names are read
+/// here, below --folder, and must be those that the controller has. An agent that hears nothing of its controller for 10 s stops
+/// its load.
+#[derive(Args)]
+#[command(after_long_help = "\
+Examples:
+  tidegate bench agent --listen 0.0.0.0:7400 --keys keys                    waits for controllers
+  tidegate bench agent --join bench.example:7400 --keys keys --index 2      the third agent of a run
+  tidegate bench agent --listen 127.0.0.1:7400 --insecure-loopback          on the controller's own machine, for a try
+
+Exit codes:
+  0   its part was carried out to the end; with --listen, a signal ended it
+  1   it could not be: the controller refused or is gone, the target cannot be reached
+  2   the arguments are wrong
+  130 interrupted under load")]
+pub struct Arguments {
+    /// Wait for controllers on this address
+    #[arg(long, value_name = "ADDRESS", required_unless_present = "join", conflicts_with = "join")]
+    listen: Option<SocketAddr>,
+    /// Dial a controller
+    #[arg(long, value_name = "HOST:PORT")]
+    join: Option<String>,
+    /// How long a controller that is not there yet is dialled
+    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = quantity::duration)]
+    patience: Duration,
+    /// With --listen: end after one run
+    #[arg(long)]
+    once: bool,
+    /// Which agent this is, from 0; its users are those that leave this rest [default: $JOB_COMPLETION_INDEX, else
+    /// whichever is free]
+    #[arg(long, value_name = "N")]
+    index: Option<u32>,
+    /// What reports call it [default: the name of this host]
+    #[arg(long, value_name = "TEXT")]
+    name: Option<String>,
+    /// Where relative paths of scenarios begin
+    #[arg(long, value_name = "FOLDER", default_value = ".")]
+    folder: PathBuf,
+    /// Threads [default: one per processor]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    threads: Option<u32>,
+    /// Local address to connect from; may be repeated, each gives 28,000 ports
+    #[arg(long = "source", value_name = "ADDRESS")]
+    sources: Vec<IpAddr>,
+    /// Whom to trust at the target, PEM [default: whom this system trusts]
+    #[arg(long, value_name = "FILE")]
+    roots: Option<PathBuf>,
+    #[command(flatten)]
+    security: SecurityOptions,
+}
+
+/// A controller that has come.
+struct Visit {
+    peer: String,
+    sender: mpsc::Sender<Frame>,
+    outbox: Sender<Event>,
+    inbox: Receiver<Event>,
+}
+
+/// Runs it.
+pub fn run(arguments: &Arguments) -> Result<ExitCode> {
+    let security = arguments.security.security(Side::Agent)?;
+    let stop = stop_on_signals()?;
+    let (sender, visits) = channel();
+    let current = Arc::new(Mutex::new(None));
+    let inbox = inbox(sender, current.clone());
+    let is_once = arguments.once || arguments.join.is_some();
+    let _network = match (&arguments.join, arguments.listen) {
+        (Some(address), _) => {
+            Network::start(rpc::dial(address.clone(), security, arguments.patience, inbox))?
+        }
+        (None, Some(address)) => {
+            let listener = super::bind(address, &security)?;
+            let at = listener.local_addr().context("cannot find the own address")?;
+            print(&format!("Waiting for controllers on {at}\n"))?;
+            Network::start(async move {
+                match tokio::net::TcpListener::from_std(listener) {
+                    Ok(listener) => rpc::listen(listener, security, inbox).await,
+                    Err(error) => inbox(Net::Failed(format!("cannot listen: {error}"))),
+                }
+            })?
+        }
+        (None, None) => return Err(super::super::wrong("--listen or --join is needed")),
+    };
+    loop {
+        let visit = match visits.recv_timeout(Duration::from_millis(100)) {
+            Ok(visit) => visit?,
+            Err(RecvTimeoutError::Timeout) if stop.is_stopped() => return Ok(ExitCode::SUCCESS),
+            Err(RecvTimeoutError::Timeout) => continue,
+            Err(RecvTimeoutError::Disconnected) => return Err(anyhow::anyhow!("the links have ended")),
+        };
+        complain(&format!("tidegate bench: the controller is {}\n", visit.peer));
+        let machine = Local { arguments, sender: visit.sender };
+        let result = runner::run(&machine, arguments.hello(), (&visit.outbox, &visit.inbox), &stop);
+        *current.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        drop(machine);
+        let code = match &result {
+            Ok(totals) => {
+                complain(&format!("tidegate bench: done, {} operations\n", totals.operations));
+                ExitCode::SUCCESS
+            }
+            Err(runner::AgentError::Interrupted) => return Ok(super::super::output::interrupted()),
+            Err(error) => {
+                complain(&format!("tidegate bench: {error}\n"));
+                ExitCode::FAILURE
+            }
+        };
+        if is_once {
+            return Ok(code);
+        }
+    }
+}
+
+/// Who is being served.
+type Current = Arc<Mutex<Option<(u64, Sender<Event>)>>>;
+
+/// Takes in what links bring: one controller at a time.
+fn inbox(visits: Sender<Result<Visit>>, current: Current) -> Inbox {
+    Arc::new(move |event| {
+        let mut current = current.lock().unwrap_or_else(PoisonError::into_inner);
+        // Where nobody receives, the agent is about to end.
+        match event {
+            Net::Joined { peer, sender, .. } if current.is_some() => {
+                let reason = "it has another controller; wait for the end of that run".to_owned();
+                let _ = sender.try_send(Kind::Refuse(Reason { reason }).into());
+                complain(&format!("tidegate bench: {peer} was refused: one controller at a time\n"));
+            }
+            Net::Joined { link, peer, sender } => {
+                let (outbox, inbox) = channel();
+                *current = Some((link, outbox.clone()));
+                let _ = visits.send(Ok(Visit { peer, sender, outbox, inbox }));
+            }
+            Net::Frame(link, frame, permit) => {
+                if let Some((_, sender)) = current.as_ref().filter(|(known, _)| *known == link) {
+                    let _ = sender.send(Event::frame(frame, Box::new(permit)));
+                }
+            }
+            Net::Closed(link, reason) => {
+                if let Some((_, sender)) = current.as_ref().filter(|(known, _)| *known == link) {
+                    let _ = sender.send(Event::closed(reason));
+                }
+            }
+            Net::Refused(reason) => complain(&format!("tidegate bench: {reason}\n")),
+            Net::Failed(reason) => {
+                let _ = visits.send(Err(anyhow::anyhow!("{reason}")));
+            }
+        }
+    })
+}
+
+impl Arguments {
+    fn hello(&self) -> Hello {
+        let host = || rustix::system::uname().nodename().to_string_lossy().into_owned();
+        Hello {
+            protocol: PROTOCOL,
+            program: env!("CARGO_PKG_VERSION").to_owned(),
+            name: self.name.clone().unwrap_or_else(host),
+            // What an indexed job of Kubernetes says.
+            index: self.index.or_else(|| std::env::var("JOB_COMPLETION_INDEX").ok()?.parse().ok()),
+        }
+    }
+}
+
+/// This machine, for one run.
+struct Local<'a> {
+    arguments: &'a Arguments,
+    sender: mpsc::Sender<Frame>,
+}
+
+impl Machine for Local<'_> {
+    fn send(&self, frame: Frame) -> bool {
+        self.sender.try_send(frame).is_ok()
+    }
+
+    fn prepare(&self, prepare: &Prepare) -> Result<(Scenario, Plan, Option<String>), String> {
+        self.part(prepare).map_err(|error| format!("{error:#}"))
+    }
+}
+
+impl Local<'_> {
+    fn part(&self, prepare: &Prepare) -> Result<(Scenario, Plan, Option<String>)> {
+        let arguments = self.arguments;
+        let folder = &arguments.folder;
+        let loaded =
+            load_for(&prepare.name, &prepare.text, folder, prepare.target.as_deref(), &ProcessEnvironment);
+        let Some(mut scenario) = loaded.scenario else {
+            let what = loaded.diagnostics.iter().find(|found| found.is_error());
+            let what = what.map_or_else(String::new, |found| found.message.clone());
+            return Err(anyhow::anyhow!("it cannot read the scenario: {what}"));
+        };
+        scenario.users.count = prepare.users.clamp(1, 1_000_000);
+        scenario.users.steady = Duration::from_nanos(prepare.steady);
+        let part = Part { index: prepare.index, of: prepare.of };
+        let mine = part.share(u64::from(scenario.users.count)).max(1) as u32;
+        let mut plan = Plan::new(Mix::build(&[Description::get(scenario.target.clone())], true, None)?);
+        let all = estimate(&scenario, 1).connections;
+        plan.connections = u32::try_from(all.div_ceil(u64::from(part.of))).unwrap_or(u32::MAX);
+        plan.seed = prepare.seed;
+        plan.time = Some(scenario.users.whole());
+        plan.part = part;
+        let generator = Generator {
+            threads: arguments.threads,
+            processes: None,
+            sources: arguments.sources.clone(),
+            timeout: scenario.client.timeout,
+            grace: Some(Duration::from_nanos(prepare.grace)),
+            give_up: Duration::from_nanos(prepare.give_up),
+            tls: TlsManner {
+                insecure: prepare.is_insecure,
+                roots: arguments.roots.clone(),
+                tls_resume: prepare.tls_resume.min(100) as u8,
+                tls_version: prepare.tls_version.clone(),
+                tls_classical: prepare.tls_classical,
+            },
+            part: None,
+        };
+        if generator.apply(&mut plan)? > 1 {
+            return Err(anyhow::anyhow!(
+                "its {mine} users have {} connections, more than its process may hold; raise `ulimit -n` there, or use more \
+                 agents",
+                plan.connections
+            ));
+        }
+        plan.threads = arguments.threads.unwrap_or(plan.threads).clamp(1, mine);
+        let agreed = preflight::reach(&plan)?;
+        Ok((scenario, plan, agreed.map(|agreed| agreed.to_string())))
+    }
+}
