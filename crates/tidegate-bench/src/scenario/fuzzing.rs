@@ -51,15 +51,17 @@ pub fn fuzz_page(data: &[u8]) {
         body: Default::default(),
         expect: Expect::default(),
         takes,
+        counts: Vec::new(),
         assets: true,
         is_cached: false,
+        min_speed: None,
     };
     let found = page::read(&step, &target, &path, answer_head, body, &mut |count| count.saturating_sub(1));
     assert!(found.missing.is_none(), "all of it is optional");
 
     let head = head(answer_head, "GET");
     let mut cookies = Cookies::default();
-    head.cookies.iter().for_each(|cookie| cookies.set(cookie));
+    head.cookies.iter().for_each(|cookie| cookies.set(cookie, &path));
     let redirected = resolve(&target, &path, &location).into_iter();
     for path in found.assets.iter().cloned().chain(redirected) {
         assert!(path.starts_with('/'), "{path} is no path");
