@@ -5,7 +5,7 @@
 //! last one first.
 
 use super::figures::plain;
-use super::place::Group;
+use super::place::{Group, rest};
 use super::services::{status_of, tcp};
 use super::{Before, Probe, System};
 use crate::quantity::show_duration;
@@ -239,7 +239,7 @@ fn end_lasting(mut start: Group, is_told: bool) {
     let has_ended = |start: &Group| {
         let until = Instant::now() + GRACE;
         while start.has_members() && Instant::now() < until {
-            std::thread::sleep(LOOK);
+            rest(LOOK);
         }
         !start.has_members()
     };
@@ -266,7 +266,7 @@ fn end(of: &Group, within: Duration, is_interrupted: impl Fn() -> bool) -> Endin
         if Instant::now() >= until {
             return Ending::Late;
         }
-        std::thread::sleep(LOOK);
+        rest(LOOK);
     }
 }
 
@@ -295,7 +295,7 @@ fn until_ready(start: &Group, probe: &Probe, within: Duration, stop: &Stop) -> R
         if Instant::now() >= until {
             return Err(format!("was not ready within {}: {why}", show_duration(within)));
         }
-        std::thread::sleep(LOOK);
+        rest(LOOK);
     }
 }
 

@@ -91,9 +91,8 @@ pub struct Stopped {
 impl fmt::Display for System {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}, {}", self.name, self.place)?;
-        match &self.watched {
-            Some(watched) => write!(f, ", watched each {}", show_duration(watched.interval))?,
-            None => {}
+        if let Some(watched) = &self.watched {
+            write!(f, ", watched each {}", show_duration(watched.interval))?;
         }
         for before in &self.before {
             let (step, command) = match before {

@@ -1,6 +1,7 @@
 //! A monitor: what `tidegate bench monitor` does on the machine that is watched.
 
 use super::figures::{Figures, Processes, Reading};
+use super::place::rest;
 use super::services::{self, Service};
 use crate::clock::{monotonic_ns, ns};
 use crate::runs::FIGURES;
@@ -57,7 +58,7 @@ pub fn monitor(
         // Behind by more than an interval, as after a suspended machine: what was missed is not made up for.
         let now = monotonic_ns();
         next = if next.saturating_add(ns(watched.interval)) < now { now } else { next };
-        std::thread::sleep(Duration::from_nanos(next.saturating_sub(now)));
+        rest(Duration::from_nanos(next.saturating_sub(now)));
         let now = Reading::take(&watched.processes, monotonic_ns());
         let mut figures = services.figures(&mut complain);
         // Those of the processors are last: they are what is cut where there are too many.

@@ -6,6 +6,7 @@ use std::fmt;
 use std::io::{self, BufRead, Read};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
 
 /// Where a system is.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -152,6 +153,18 @@ impl Drop for Group {
     fn drop(&mut self) {
         self.signal(Signal::KILL);
         let _ = self.0.wait();
+    }
+}
+
+/// Lets a time pass, all of it.
+pub(super) fn rest(time: Duration) {
+    let until = Instant::now() + time;
+    loop {
+        let left = until.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return;
+        }
+        std::thread::park_timeout(left); // nobody unparks it
     }
 }
 

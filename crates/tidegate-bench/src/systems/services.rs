@@ -2,7 +2,7 @@
 //! its client. Each is asked by a thread of its own, so that one that hangs holds up nothing.
 
 use super::figures::{Figures, plain};
-use super::place::Group;
+use super::place::{Group, rest};
 use crate::clock::monotonic_ns;
 use crate::target::Url;
 use serde_json::Value;
@@ -123,7 +123,7 @@ fn ask(service: &Service, interval: Duration, to: &SyncSender<Answer>) {
         if to.send(Answer { at: monotonic_ns(), said }).is_err() {
             return;
         }
-        std::thread::sleep(interval.saturating_sub(begun.elapsed()));
+        rest(interval.saturating_sub(begun.elapsed()));
     }
 }
 
