@@ -29,7 +29,7 @@ use tidegate_io::poller::EVENTS;
 use tidegate_io::runtime::Runtime;
 use tidegate_io::wheel::TICK;
 use tidegate_io::{Key, Kind, Poller, Ready, Remote, Slab};
-use tidegate_stats::{Flush, Worker as Stats};
+use tidegate_stats::{Flush, ListenerCounts, Worker as Stats};
 
 /// Access lines wait this long at most.
 const LOG_DELAY: Duration = Duration::from_secs(1);
@@ -205,6 +205,7 @@ struct OpenListener {
     /// Its place in the settings.
     place: u16,
     is_ready: bool,
+    counts: Arc<ListenerCounts>,
 }
 
 impl Worker {
@@ -280,7 +281,8 @@ impl Worker {
         let mut opened = Vec::with_capacity(listeners.len());
         for (place, listener) in listeners.into_iter().enumerate() {
             let key = keys.insert(());
-            opened.push(Some(OpenListener { listener, key, place: place as u16, is_ready: true }));
+            let counts = self.cx.stats.listeners.of(&listener.address.to_string());
+            opened.push(Some(OpenListener { listener, key, place: place as u16, is_ready: true, counts }));
         }
         let registry = self.runtime.registry();
         for (at, new) in opened.iter().flatten().enumerate() {

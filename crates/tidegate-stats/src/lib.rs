@@ -17,6 +17,7 @@ mod histogram;
 pub mod history;
 mod json;
 mod kind;
+mod listeners;
 mod openmetrics;
 mod prometheus;
 mod protobuf;
@@ -32,6 +33,7 @@ pub use kind::{
     AcceptError, ConnectionFault, ConnectionRefusal, Eviction, Flush, GatewayFailure, Handshake, Kind,
     KindCounts, Kinds, ParseError, QueueRefusal, StatusCounts, Statuses, StreamReset, Timeout, TlsError,
 };
+pub use listeners::{ListenerCounts, ListenerFigures, ListenerTable, add_listeners};
 pub use openmetrics::{OPENMETRICS_CONTENT_TYPE, openmetrics};
 pub use protobuf::{PROTOBUF_CONTENT_TYPE, protobuf};
 pub use table::{Description, Metric, Reading, Unit, View};

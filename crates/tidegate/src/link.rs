@@ -29,8 +29,8 @@ use tidegate_modules::gateway::balance::report::GroupReport;
 use tidegate_modules::gateway::pool_directory::{PoolAddress, PoolDemand, PoolUpdate};
 use tidegate_modules::status::ProviderReport;
 use tidegate_modules::status::{LaneReport, Report, Used, WorkerFigures};
-use tidegate_stats::Snapshot;
 use tidegate_stats::series::SeriesFigures;
+use tidegate_stats::{ListenerFigures, Snapshot};
 
 /// Messages that wait to be written. With more the other end has not read for long.
 const QUEUE: usize = 256;
@@ -272,6 +272,9 @@ pub struct Figures {
     /// By each worker that there is.
     #[serde(default)]
     pub workers: Vec<WorkerFigures>,
+    /// By its listeners.
+    #[serde(default)]
+    pub listeners: Vec<ListenerFigures>,
     /// By its threads for what would hold up a worker.
     #[serde(default)]
     pub lanes: Vec<LaneReport>,

@@ -86,6 +86,13 @@ fn counts_of_sites_agree_with_those_of_their_clients() {
     assert_eq!(status["sites"].as_array().unwrap().len(), 2, "{}", status["sites"]);
     assert_eq!(status["sites"][1]["responses"]["4xx"], 80);
     assert_eq!(status["buckets"][0]["requests"], 240);
+    // Each came on a connection of its own.
+    let listener = &status["listeners"][0];
+    assert_eq!(
+        (&listener["connections_accepted"], &listener["connections_refused"]),
+        (&240.into(), &0.into())
+    );
+    assert_eq!(listener["default_site"], "a.test");
     for site in 0..2 {
         let told = &status["sites"][site];
         assert_eq!(
@@ -176,6 +183,9 @@ fn promtool_finds_nothing_wrong() {
     }
     let said = server.tell(&["status", "--prometheus"]).stdout;
     assert!(said.contains("tidegate_requests_total{site=\"a.test\",route=\"/x\",class=\"5xx\"} 1"), "{said}");
+    let listener =
+        format!("tidegate_listener_connections_accepted_total{{listener=\"http://{}\"}} 5\n", server.address);
+    assert!(said.contains(&listener), "{listener}: {said}");
     for line in [
         "requests_total{cache=\"main\",result=\"miss\"} 1",
         "memory_limit_bytes{cache=\"main\"} 1048576",

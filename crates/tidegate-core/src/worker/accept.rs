@@ -44,7 +44,8 @@ impl Worker {
                     Accepted::Connection(stream, peer) => {
                         self.exhausted_since = 0;
                         self.cx.admission.on_accept(index);
-                        self.judge(stream, peer, place);
+                        open.counts.accepted.add(1);
+                        self.judge(stream, peer, place, index);
                     }
                     Accepted::Aborted => {}
                     Accepted::Nobody => {
@@ -68,7 +69,7 @@ impl Worker {
     }
 
     #[inline]
-    fn judge(&mut self, stream: Stream, peer: Peer, place: u16) {
+    fn judge(&mut self, stream: Stream, peer: Peer, place: u16, index: usize) {
         let opening = self.cx.engine.opening(place, peer);
         // A load balancer speaks for many: its own address says nothing.
         let admitted = if matches!(opening, Opening::Proxy { .. }) { Peer::Unix } else { peer };
@@ -81,7 +82,7 @@ impl Worker {
             Ok(entry) => {
                 self.admit(Connection::new(stream, peer, place, opening).admitted_as(entry, admitted))
             }
-            Err(why) => self.turn_away(stream, peer, place, why),
+            Err(why) => self.turn_away(stream, peer, place, index, why),
         }
     }
 
@@ -105,14 +106,12 @@ impl Worker {
     /// is taken, since closing on it would make the kernel send a reset, which can destroy the answer on its
     /// way; more is not waited for.
     #[cold]
-    fn turn_away(&mut self, stream: Stream, peer: Peer, place: u16, why: ConnectionRefusal) {
+    fn turn_away(&mut self, stream: Stream, peer: Peer, place: u16, index: usize, why: ConnectionRefusal) {
         say_turned_away(&self.cx.engine.settings, peer, why);
         let opening = self.cx.engine.opening(place, peer);
         if opening != Opening::Plain {
             // Who waits for a handshake would not understand the answer, and a handshake costs what there is none of.
-            self.cx.stats.connections_refused.add(1);
-            self.cx.stats.connection_refusals.add(why, 1);
-            return;
+            return self.count_refusal(index, why);
         }
         let mut glance = [0; GLANCE];
         let came = match stream.recv(&mut glance) {
@@ -127,13 +126,20 @@ impl Worker {
                 Connection::new(stream, peer, place, opening).admitted_as(entry, peer).with_input(came),
             );
         }
-        self.cx.stats.connections_refused.add(1);
-        self.cx.stats.connection_refusals.add(why, 1);
+        self.count_refusal(index, why);
         let is_head = came.starts_with(b"HEAD ");
         self.cx.admission.with_busy_bytes(&self.cx.date, is_head, why, |bytes| {
             let _ = stream.send(bytes, false);
         });
         let _ = stream.finish_sending();
+    }
+
+    fn count_refusal(&self, index: usize, why: ConnectionRefusal) {
+        self.cx.stats.connections_refused.add(1);
+        self.cx.stats.connection_refusals.add(why, 1);
+        if let Some(open) = self.listeners.get(index).and_then(Option::as_ref) {
+            open.counts.refused.add(1);
+        }
     }
 
     /// There is no descriptor, or no memory for a socket.
@@ -175,15 +181,16 @@ impl Worker {
             let accepted = listen::accept(open.listener.fd.as_fd(), &self.cx.stats);
             let is_last = !matches!(accepted, Accepted::Connection(..));
             if let Accepted::Connection(stream, peer) = accepted {
+                open.counts.accepted.add(1);
                 // With this one in the place of the spare one there is none left, unless some have come free since it
                 // was last tried: then nobody has to be turned away any more.
                 self.spare = listen::spare();
                 if self.spare.is_some() {
                     self.exhausted_since = 0;
                     self.cx.admission.on_accept(index);
-                    return self.judge(stream, peer, place);
+                    return self.judge(stream, peer, place, index);
                 }
-                self.turn_away(stream, peer, place, ConnectionRefusal::Descriptors);
+                self.turn_away(stream, peer, place, index, ConnectionRefusal::Descriptors);
             }
             if self.spare.is_none() {
                 self.spare = listen::spare();

@@ -1,9 +1,11 @@
 //! What of the settings in force belongs into the report: listeners, limits, names and buckets of routes.
 
 use serde::{Deserialize, Serialize};
+use std::sync::Arc;
 use std::time::Duration;
-use tidegate_config::settings::{Settings, Site};
+use tidegate_config::settings::{Listener, Settings, Site};
 use tidegate_core::series;
+use tidegate_stats::ListenerFigures;
 
 /// What of the settings is reported.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -32,9 +34,27 @@ pub struct ListenSocket {
     pub acceptors: usize,
     /// The site that answers what no other claims; empty where there is none.
     pub default_site: String,
+    /// Connections accepted there.
+    #[serde(default)]
+    pub accepted: u64,
+    /// Of these, those that were answered and closed at once.
+    #[serde(default)]
+    pub refused: u64,
+}
+
+impl ListenSocket {
+    /// As the workers call it: without `http://`.
+    fn bare_address(&self) -> &str {
+        self.address.split_once("://").map_or(self.address.as_str(), |(_, address)| address)
+    }
 }
 
 impl InForce {
+    /// Whether it listens on this address, as workers call it.
+    pub fn counts(&self, address: &str) -> bool {
+        self.listen_sockets.iter().any(|socket| socket.bare_address() == address)
+    }
+
     /// What stands among what is counted: section, label and value.
     pub(super) fn rows(&self) -> [(&'static str, &'static str, String); 3] {
         let seconds = |time: Duration| match time.subsec_millis() {
@@ -48,21 +68,35 @@ impl InForce {
         ]
     }
 
+    /// With what its listeners have counted; what is counted of an address that is not in force is left out.
+    #[must_use]
+    pub fn with_counts(mut self, counted: &[ListenerFigures]) -> InForce {
+        for socket in &mut self.listen_sockets {
+            if let Some(counted) = counted.iter().find(|counted| counted.address == socket.bare_address()) {
+                (socket.accepted, socket.refused) = (counted.accepted, counted.refused);
+            }
+        }
+        self
+    }
+
     /// Of a revision; `addresses` are those of its listeners.
     pub fn of(settings: &Settings, addresses: &[String], workers: usize) -> InForce {
-        let of_site = |name: Option<&String>| {
-            let on_listener = settings.sites.iter();
-            let named = |site: &&std::sync::Arc<Site>| {
+        // As `core/hosts.rs` finds it: of the sites that answer there, the one that is named, else one without a name, else the first.
+        let default_site = |listener: &Listener| {
+            let there = || settings.sites.iter().filter(|site| site.is_on(listener));
+            let is_named = |site: &&Arc<Site>| {
+                let name = listener.default_site.as_ref();
                 name.is_some_and(|name| site.names.iter().any(|known| known.to_string() == *name))
             };
-            let site = on_listener.clone().find(named);
-            let site = site.or_else(|| on_listener.clone().find(|site| site.names.is_empty()));
-            site.or(settings.sites.first()).map(|site| site.label()).unwrap_or_default()
+            let site = there().find(is_named).or_else(|| there().find(|site| site.names.is_empty()));
+            site.or_else(|| there().next()).map(|site| site.label()).unwrap_or_default()
         };
         let sockets = settings.listeners.iter().zip(addresses).map(|(listener, address)| ListenSocket {
             address: address.clone(),
             acceptors: workers,
-            default_site: of_site(listener.default_site.as_ref()),
+            default_site: default_site(listener),
+            accepted: 0,
+            refused: 0,
         });
         let mut buckets = Vec::new();
         for (site, names) in settings.sites.iter().zip(series::names(settings)) {
@@ -80,5 +114,42 @@ impl InForce {
             statistics_off: !settings.statistics.of_sites,
             buckets,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn in_force(text: &str) -> InForce {
+        let environment = tidegate_config::ProcessEnvironment;
+        let loaded = tidegate_config::load_str("a", text, std::path::Path::new("/"), &environment);
+        let settings = loaded.settings.expect("they are right");
+        let addresses = settings.listeners.iter().map(|listener| format!("http://{}", listener.address));
+        InForce::of(&settings, &addresses.collect::<Vec<_>>(), 2)
+    }
+
+    #[test]
+    fn the_default_site_is_one_that_answers_there() {
+        let in_force = in_force(
+            "listen \"127.0.0.1:1\"\nlisten \"127.0.0.1:2\"\nlisten \"127.0.0.1:3\" { default-site \"c.test\" }\n\
+             site \"a.test\" { bind \"127.0.0.1:1\"; respond 200 }\n\
+             site \"b.test\" { bind \"127.0.0.1:2\" \"127.0.0.1:3\"; respond 200 }\n\
+             site \"c.test\" { bind \"127.0.0.1:3\"; respond 200 }\n",
+        );
+        let defaults: Vec<&str> =
+            in_force.listen_sockets.iter().map(|socket| socket.default_site.as_str()).collect();
+        assert_eq!(defaults, ["a.test", "b.test", "c.test"]);
+    }
+
+    #[test]
+    fn listeners_have_what_was_counted_at_their_address() {
+        let counted =
+            |address: &str, accepted, refused| ListenerFigures { address: address.into(), accepted, refused };
+        let in_force = in_force("listen \"127.0.0.1:1\"\nlisten \"[::1]:2\"\nsite { respond 200 }\n")
+            .with_counts(&[counted("[::1]:2", 7, 3), counted("127.0.0.1:9", 1, 1)]);
+        let told: Vec<_> =
+            in_force.listen_sockets.iter().map(|socket| (socket.accepted, socket.refused)).collect();
+        assert_eq!(told, [(0, 0), (7, 3)]);
     }
 }

@@ -7,10 +7,11 @@
 //! the script behind an `index`.
 
 use super::InForce;
-use super::report::{Row, Section};
+use super::report::{Row, Section, label};
 use super::sites::figures_to_json;
 use serde_json::{Map, Value, json};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::fmt::Write;
 use tidegate_config::settings::DEFAULT_BUCKET;
 use tidegate_stats::series::{RouteFigures, SeriesFigures};
 
@@ -46,9 +47,47 @@ pub(super) fn listen_sockets(in_force: &InForce) -> Vec<Section> {
             Row::new("Address", socket.address.as_str()),
             Row::new("Acceptor Threads", socket.acceptors.to_string()),
             Row::new("Default Virtual Server", socket.default_site.as_str()),
+            Row::new("Total Connections Accepted", socket.accepted.to_string()),
+            Row::new("Total Connections Refused", socket.refused.to_string()),
         ],
     };
     (1..).zip(&in_force.listen_sockets).map(section).collect()
+}
+
+/// The listen sockets as JSON.
+pub(super) fn listen_sockets_to_json(in_force: &InForce) -> Value {
+    let one = |socket: &super::ListenSocket| {
+        json!({
+            "address": socket.address,
+            "acceptors": socket.acceptors,
+            "default_site": socket.default_site,
+            "connections_accepted": socket.accepted,
+            "connections_refused": socket.refused,
+        })
+    };
+    in_force.listen_sockets.iter().map(one).collect()
+}
+
+/// Appends what listen sockets have counted, for Prometheus. Two that are called the same are one.
+pub(super) fn write_listen_sockets(text: &mut String, in_force: &InForce) {
+    const MEASURES: [(&str, &str); 2] = [
+        ("accepted", "Connections accepted."),
+        ("refused", "Of these, those that were answered and closed at once."),
+    ];
+    for (what, help) in MEASURES {
+        let count = |socket: &super::ListenSocket| match what {
+            "accepted" => socket.accepted,
+            _ => socket.refused,
+        };
+        let name = format!("tidegate_listener_connections_{what}_total");
+        if !in_force.listen_sockets.is_empty() {
+            let _ = writeln!(text, "# HELP {name} {help}\n# TYPE {name} counter");
+        }
+        let mut told = HashSet::new();
+        for socket in in_force.listen_sockets.iter().filter(|socket| told.insert(&socket.address)) {
+            let _ = writeln!(text, "{name}{{listener=\"{}\"}} {}", label(&socket.address), count(socket));
+        }
+    }
 }
 
 /// The section of performance counters.

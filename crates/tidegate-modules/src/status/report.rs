@@ -140,9 +140,10 @@ impl Server {
         let findings = finding::to_json(&info.findings);
         let turned_away = finding::turned_away_to_json(&info.turned_away);
         let (workers, lanes) = (workers::to_json(&info.by_worker), lanes::to_json(&info.lanes));
+        let listeners = performance::listen_sockets_to_json(&info.in_force);
         let stats = self.counted.to_json();
         format!(
-            "{{\"findings\":{findings},\"turned_away\":{turned_away},\"server\":{server},\"workers\":{workers},\"lanes\":{lanes},\"pools\":{pools},\"upstreams\":{upstreams},\"caches\":{caches},\"limits\":{limits},\"bandwidths\":{bandwidths},\"bans\":{bans},\"providers\":{providers},\"sites\":{sites},\"buckets\":{buckets},\"stats\":{stats}}}\n"
+            "{{\"findings\":{findings},\"turned_away\":{turned_away},\"server\":{server},\"workers\":{workers},\"listeners\":{listeners},\"lanes\":{lanes},\"pools\":{pools},\"upstreams\":{upstreams},\"caches\":{caches},\"limits\":{limits},\"bandwidths\":{bandwidths},\"bans\":{bans},\"providers\":{providers},\"sites\":{sites},\"buckets\":{buckets},\"stats\":{stats}}}\n"
         )
     }
 
@@ -202,6 +203,7 @@ impl Server {
             .map(|(name, help, count)| (name, "counter", help, count.to_string()))
         });
         let rows = rows.chain(otlp);
+        performance::write_listen_sockets(text, &self.info.in_force);
         pools::write_prometheus(text, &self.info.pools);
         upstreams::write_prometheus(text, &self.info.upstreams);
         stores::write_prometheus(text, &self.info.stores);

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use tidegate_modules::cache_desk::{self, StoreFigures};
 use tidegate_modules::gateway::balance::{self, report::GroupReport};
 use tidegate_modules::status::{lanes, providers};
+use tidegate_stats::add_listeners;
 use tidegate_stats::series::SeriesFigures;
 
 /// Sites and routes whose figures the history asks for in a second, and after how many seconds at the latest.
@@ -233,6 +234,7 @@ fn add_counts(sum: &mut Figures, more: &Figures) {
     sum.used.add(&more.used);
     sum.process_restarts += more.process_restarts;
     sum.workers.extend_from_slice(&more.workers);
+    add_listeners(&mut sum.listeners, &more.listeners);
     lanes::merge(&mut sum.lanes, &more.lanes);
     balance::report::merge(&mut sum.groups, &more.groups);
     cache_desk::add_stores(&mut sum.stores, more.stores.clone());
@@ -267,6 +269,7 @@ mod tests {
     use super::*;
     use std::collections::BTreeMap;
     use tidegate_modules::status::{ProcessInfo, Used};
+    use tidegate_stats::ListenerFigures;
 
     fn figures(requests: u64) -> Figures {
         let stats = tidegate_stats::Worker::default();
@@ -277,6 +280,7 @@ mod tests {
             log_lines_lost: 1,
             log_losses: BTreeMap::from([("a.log".into(), 1)]),
             workers: Vec::new(),
+            listeners: vec![ListenerFigures { address: "a:1".into(), accepted: 3, refused: 1 }],
             lanes: Vec::new(),
             used: Used { cpu_micros: 3, resident: 5, descriptors: 7 },
             groups: Vec::new(),
@@ -328,6 +332,8 @@ mod tests {
         // What they had open when they ended has ended: three connections each, and no request was answered.
         assert_eq!((sum.counted.connections_closed, sum.counted.requests_lost), (9, 1014));
         assert_eq!(sum.counted.requests_under_way(), 0);
+        let listener = ListenerFigures { address: "a:1".into(), accepted: 9, refused: 3 };
+        assert_eq!(sum.listeners, [listener]);
         assert_eq!((sum.process_restarts, status_registry.server(&sum).process_restarts), (5, 5));
         assert_eq!(sum.used, Used { cpu_micros: 9, resident: 0, descriptors: 0 });
     }

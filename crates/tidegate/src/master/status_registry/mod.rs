@@ -176,10 +176,11 @@ impl StatusRegistry {
         facts.sites_in_force = SiteState::of(settings, &facts.series);
         facts.in_force = InForce::of(settings, &listeners, workers);
         facts.listeners = listeners;
-        let Facts { series, caches, past, before, .. } = &mut *facts;
+        let Facts { series, caches, in_force, past, before, .. } = &mut *facts;
         for gone in [past, before] {
             gone.series.keep(series); // names that are gone are not remembered
             gone.stores = stores_in_force(caches, &gone.stores);
+            gone.listeners.retain(|listener| in_force.counts(&listener.address));
         }
         facts.revision += 1;
         let revision = facts.revision;

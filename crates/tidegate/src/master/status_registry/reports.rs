@@ -73,7 +73,7 @@ impl StatusRegistry {
             stores: stores_in_force(&facts.caches, &figures.stores),
             rates: facts.rates.report(),
             providers: figures.providers.clone(),
-            in_force: facts.in_force.clone(),
+            in_force: facts.in_force.clone().with_counts(&figures.listeners),
             series: figures.series.clone(),
             findings: facts.findings.clone(),
             turned_away: facts.turned_away.clone(),
