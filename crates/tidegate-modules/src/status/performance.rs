@@ -70,12 +70,16 @@ pub(super) fn listen_sockets_to_json(in_force: &InForce) -> Value {
 
 /// Appends what listen sockets have counted, for Prometheus. Two that are called the same are one.
 pub(super) fn write_listen_sockets(text: &mut String, in_force: &InForce) {
-    const MEASURES: [(&str, &str, fn(&super::ListenSocket) -> u64); 2] = [
-        ("accepted", "Connections accepted.", |socket| socket.accepted),
-        ("refused", "Of these, those that were answered and closed at once.", |socket| socket.refused),
+    const MEASURES: [(&str, &str); 2] = [
+        ("accepted", "Connections accepted."),
+        ("refused", "Of these, those that were answered and closed at once."),
     ];
-    for (name, help, count) in MEASURES {
-        let name = format!("tidegate_listener_connections_{name}_total");
+    for (what, help) in MEASURES {
+        let count = |socket: &super::ListenSocket| match what {
+            "accepted" => socket.accepted,
+            _ => socket.refused,
+        };
+        let name = format!("tidegate_listener_connections_{what}_total");
         if !in_force.listen_sockets.is_empty() {
             let _ = writeln!(text, "# HELP {name} {help}\n# TYPE {name} counter");
         }
