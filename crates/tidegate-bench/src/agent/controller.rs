@@ -137,7 +137,7 @@ pub struct Controller<'s, O> {
     members: Vec<Member>,
     phase: Phase<O>,
     /// Seconds that not all have told of.
-    held: BTreeMap<u32, Vec<Box<SecondOfWorker>>>,
+    held: BTreeMap<u32, Vec<SecondOfWorker>>,
     sends: Vec<Send>,
     beat: u64,
     faults: Vec<String>,
@@ -505,7 +505,7 @@ impl<'s, O: FnMut(Progress, &Second)> Controller<'s, O> {
             member.index = member.index.or_else(|| free.next());
             member.stage = Stage::Preparing;
             let prepare = Prepare { index: member.index.unwrap_or(0), ..self.orders.prepare.clone() };
-            self.sends.push(Send::Frame(member.link, Kind::Prepare(prepare).into()));
+            self.sends.push(Send::Frame(member.link, Kind::Prepare(Box::new(prepare)).into()));
         }
         self.members.sort_by_key(|member| member.index);
         let titles: Vec<String> = self.members.iter().map(Member::title).collect();
@@ -563,7 +563,7 @@ impl<'s, O: FnMut(Progress, &Second)> Controller<'s, O> {
         let second = record::second(delta, &mut member.bounds).map_err(|error| error.to_string())?;
         member.totals.add(&second).ok_or("it tells of more than any machine could do")?;
         let (link, number) = (member.link, second.requests.interval);
-        self.held.entry(number).or_default().push(Box::new(second));
+        self.held.entry(number).or_default().push(second);
         self.sends.push(Send::Frame(link, Kind::Ack(Ack { sequence }).into()));
         self.release(false);
         Ok(())
@@ -624,7 +624,7 @@ impl<'s, O: FnMut(Progress, &Second)> Controller<'s, O> {
                 return;
             }
             for second in entry.remove() {
-                self.gather(Message::Second(second));
+                self.gather(Message::Second(Box::new(second)));
             }
         }
     }

@@ -34,7 +34,7 @@ pub enum Kind {
     Hello(Hello),
     /// What it is to do.
     #[prost(message, tag = "2")]
-    Prepare(Prepare),
+    Prepare(Box<Prepare>),
     /// It can begin.
     #[prost(message, tag = "3")]
     Ready(Ready),

@@ -557,7 +557,8 @@ mod tests {
     #[test]
     fn what_cannot_be_is_refused() {
         let good = delta(0, &made_up(&mut Random::new(1, 1), 0, 0));
-        let table: [(&str, fn(&mut Delta), RecordError); 13] = [
+        type Row = (&'static str, fn(&mut Delta), RecordError);
+        let table: [Row; 13] = [
             ("worker", |delta| delta.worker = 1, RecordError::Unknown("worker")),
             ("second", |delta| delta.second = 1, RecordError::Order { worker: 0, told: 1, before: 0 }),
             ("operations", |delta| delta.operations.clear(), RecordError::Length("operations")),
