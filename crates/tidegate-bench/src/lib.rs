@@ -5,7 +5,7 @@
 //! the server. The parts, from the wire up: [`target`], [`urls`] and [`request`] say what is asked,
 //! [`schedule`] when, [`plan`] all of it; `connection`, `http2` and `worker` ask it, one thread per worker, each with
 //! its own reactor; [`record`] holds what was measured, [`run`] joins the workers and [`processes`] the
-//! processes, [`agent`] the machines, [`verdict`] judges, [`report`] shows, [`runs`] keeps; [`systems`] starts, watches and
+//! processes, [`agent`] the machines, [`verdict`] judges, [`report`] shows, [`runs`] keeps, [`queue`] makes many; [`systems`] starts, watches and
 //! stops machines beside the load. [`inputs`] makes what is asked for, [`disk`] says how fast it can be read.
 
 pub mod agent;
@@ -24,6 +24,7 @@ pub mod preflight;
 mod proc;
 pub mod processes;
 pub mod quantity;
+pub mod queue;
 mod random;
 pub mod record;
 pub mod report;

@@ -421,9 +421,9 @@ pub fn json_schema() -> String {
     LANGUAGE.json_schema("Tidegate scenarios", description, &[TOP, USERS, OPERATION, FLOW, STEP])
 }
 
-/// `docs/reference/scenarios.md`, written from the table.
+/// `docs/reference/scenarios.md`, written from the tables of scenarios and of queues.
 pub fn reference() -> String {
-    LANGUAGE.reference(
+    let scenarios = LANGUAGE.reference(
         INTRODUCTION,
         &[
             ("Top level", TOP, "What stands outside every block."),
@@ -433,7 +433,8 @@ pub fn reference() -> String {
             ("In `system`", SYSTEM, "A machine beside the load."),
             ("In a step", STEP, "`get \"/\" { assets; take event css=\"a.event\" attribute=href }`"),
         ],
-    )
+    );
+    scenarios + &crate::queue::reference()
 }
 
 const INTRODUCTION: &str = "\

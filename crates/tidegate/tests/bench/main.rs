@@ -10,6 +10,7 @@ mod commands;
 mod failures;
 mod http2;
 mod nginx;
+mod queue;
 mod runs;
 mod scenarios;
 mod systems;

@@ -15,6 +15,7 @@ mod monitor;
 mod output;
 mod peak;
 mod question;
+mod queue;
 mod repeat;
 mod run;
 mod runs;
@@ -87,6 +88,7 @@ enum Command {
     Urls(urls::Arguments),
     Disk(disk::Arguments),
     Run(Box<run::Arguments>),
+    Queue(queue::Arguments),
     Fmt(fmt::Arguments),
     Monitor(monitor::Arguments),
     Agent(agents::agent::Arguments),
@@ -112,6 +114,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
         Command::Urls(arguments) => urls::run(arguments),
         Command::Disk(arguments) => disk::run(arguments),
         Command::Run(arguments) => run::run(arguments),
+        Command::Queue(arguments) => queue::run(arguments),
         Command::Fmt(arguments) => fmt::run(arguments),
         Command::Monitor(arguments) => monitor::run(arguments),
         Command::Agent(arguments) => agents::agent::run(arguments),

@@ -1,0 +1,114 @@
+//! `tidegate bench queue`: every combination a run of its own, and on from where it was.
+
+use super::peers::{Folder, bench, command};
+use super::scenarios::{Application, Asked, Reply, ok};
+use rustix::process::{Pid, Signal, kill_process};
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::process::Stdio;
+use tidegate_testkit::InTime;
+
+fn page(_: &Asked) -> Reply {
+    ok("", "a page")
+}
+
+/// A scenario with variables, and a queue of four runs of it.
+fn queue(ground: &Folder, url: &str, steady: &str) -> String {
+    let scenario = format!(
+        "target \"{url}\"\nusers \"${{USERS}}\" {{ steady \"{steady}\" }}\nthink fixed \"20ms\"\n\
+         flow {{ get \"/${{WHAT}}\" }}\n"
+    );
+    ground.write("scenario.kdl", scenario);
+    let text = "run \"scenario.kdl\" { set USERS \"1\" \"2\"; set WHAT \"a\" \"b\" }\n";
+    ground.write("many.kdl", text)
+}
+
+#[test]
+fn every_combination_is_run_once() {
+    let ground = Folder::new();
+    let application = Application::new(page);
+    let file = queue(&ground, &application.url, "200ms");
+    let kept = ground.0.join("kept").display().to_string();
+    let made = |words: &[&str]| bench(&[&["queue", &file, "--runs-folder", &kept], words].concat());
+
+    let plan = made(&["--plan"]);
+    assert!(plan.stdout.contains("queue many: 4 runs, 4 of them to be made"), "{}", plan.stdout);
+    assert!(plan.stdout.contains("scenario.kdl USERS=2 WHAT=a"), "{}", plan.stdout);
+    assert_eq!(application.asked().len(), 0);
+
+    let first = made(&["--", "--no-host"]);
+    assert!(matches!(first.code, 0 | 98), "{}\n{}", first.stdout, first.stderr);
+    assert!(first.stdout.contains("queue many: 4 of 4 runs are made"), "{}", first.stdout);
+    let listed = bench(&["ls", "--json", "--runs-folder", &kept]).json();
+    let mut rows: Vec<(String, u64)> = listed["runs"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|row| (row["label"].as_str().unwrap().to_owned(), row["users"].as_u64().unwrap()))
+        .collect();
+    rows.sort();
+    let expected =
+        [("USERS=1 WHAT=a", 1), ("USERS=1 WHAT=b", 1), ("USERS=2 WHAT=a", 2), ("USERS=2 WHAT=b", 2)];
+    assert_eq!(rows, expected.map(|(label, users)| (label.to_owned(), users)));
+    assert!(application.asked().iter().any(|asked| asked.line == "GET /b"));
+
+    // What is made is not made again; what was taken away is.
+    let asked = application.asked().len();
+    let again = made(&[]);
+    assert_eq!(again.stdout.matches("made before").count(), 4, "{}", again.stdout);
+    assert_eq!(application.asked().len(), asked);
+    let id = listed["runs"][0]["id"].as_str().unwrap();
+    fs::remove_dir_all(format!("{kept}/{id}")).unwrap();
+    let once = made(&["--", "--no-host"]);
+    assert_eq!(once.stdout.matches("made before").count(), 3, "{}", once.stdout);
+
+    // The page that it names is there to be made.
+    let export = once.stdout.lines().find(|line| line.contains("bench export")).unwrap();
+    let ids = export.split_whitespace().skip_while(|word| *word != "export").nth(1).unwrap();
+    let page = ground.0.join("series.html").display().to_string();
+    let export = bench(&["export", ids, "-o", &page, "--runs-folder", &kept]);
+    assert_eq!(export.code, 0, "{}", export.stderr);
+    assert!(fs::read_to_string(&page).unwrap().contains("USERS=2 WHAT=b"));
+}
+
+#[test]
+fn mistakes_come_before_the_first_run() {
+    let ground = Folder::new();
+    let application = Application::new(page);
+    let file = queue(&ground, &application.url, "200ms");
+    let kept = ground.0.join("kept").display().to_string();
+    for (text, part) in [
+        ("run \"scenario.kdl\" { set USERS \"1\" \"many\"; set WHAT \"a\" }", "with USERS=many WHAT=a"),
+        ("run \"scenario.kdl\" { set USERS \"1\" }", "`WHAT` is not set"),
+        ("run \"none.kdl\"", "none.kdl"),
+        ("run \"scenario.kdl\" { repet 3 }", "did you mean `repeat`?"),
+    ] {
+        ground.write("many.kdl", text);
+        let told = bench(&["queue", &file, "--runs-folder", &kept]);
+        assert!(told.code == 1 && told.stderr.contains(part), "{text}: {}", told.stderr);
+    }
+    assert_eq!(application.asked().len(), 0);
+}
+
+#[test]
+fn an_interrupted_queue_goes_on() {
+    let ground = Folder::new();
+    let application = Application::new(page);
+    let file = queue(&ground, &application.url, "300ms");
+    ground.write("many.kdl", "run \"scenario.kdl\" { set USERS \"1\"; set WHAT \"a\" \"b\" \"c\" }");
+    let kept = ground.0.join("kept").display().to_string();
+    let words = ["queue", &file, "--runs-folder", &kept, "--", "--no-host"];
+    let mut child = command().args(words).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    assert!(lines.next().unwrap().unwrap().starts_with("1/3 scenario.kdl USERS=1 WHAT=a: "));
+    kill_process(Pid::from_child(&child), Signal::INT).unwrap();
+    // What it would still print is read to its end.
+    let output = child.output_in_time();
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(130), "{told}");
+    assert!(told.contains("of 3 runs are made, the same command goes on"), "{told}");
+    drop(lines);
+    let rest = bench(&words);
+    assert!(rest.stdout.contains("queue many: 3 of 3 runs are made"), "{}\n{}", rest.stdout, rest.stderr);
+    assert!((1..3).contains(&rest.stdout.matches("made before").count()), "{}", rest.stdout);
+}
