@@ -31,7 +31,7 @@ fn server(folder: &Folder) -> Server<'_> {
     let main = "// a comment\nlisten \"127.0.0.1:0\"\nusers \"staff\" { htpasswd \"staff\" }\n\
                 admin { socket \"admin.sock\"; listen \"127.0.0.1:0\" token-file=\"token\" }\ninclude \"sites/*.kdl\"\n";
     let mut server = Server::with_config(folder, main);
-    server.line("the admin API listens on");
+    server.said("the admin API listens on");
     wait_for(|| UnixStream::connect(folder.path("admin.sock")).ok(), "the admin socket");
     server
 }

@@ -10,7 +10,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// What is not run here, and why.
-const APART: [(&str, &str); 9] = [
+const APART: [(&str, &str); 10] = [
     ("docs --serve", "serves until it is ended, and this program is built without the site"),
     ("tidegate tail", "goes on until it is ended: `tests/live.rs` has it"),
     ("tidegate cancel 4711", "wants a request under way: `tests/live.rs` has one"),
@@ -18,6 +18,7 @@ const APART: [(&str, &str); 9] = [
     ("https://", "wants a server with TLS: the tests of the bench have one"),
     ("bench urls", "wants an access log: the tests of the bench have one"),
     ("bench gate", "wants runs that were kept: the tests of the bench have some"),
+    ("--agents host1", "wants machines: the tests of the bench have agents on this one"),
     ("bench serve", "serves until it is ended: the tests of the bench have it"),
     ("--from urls.txt", "wants a list for the server: `tests/caches.rs` has one"),
 ];
@@ -153,7 +154,7 @@ fn tried(line: &str) -> Option<String> {
     let outcome = run(&folder, &arguments.iter().map(String::as_str).collect::<Vec<_>>());
     // A machine that is busy is no fault of a load; the tests of the bench look at its figures.
     let is_done = outcome.code == Some(0) || is_load && matches!(outcome.code, Some(98 | 99));
-    let is_said = !outcome.stdout.is_empty() || line.starts_with("fmt ");
+    let is_said = !outcome.stdout.is_empty() || line.starts_with("fmt ") || line.starts_with("bench fmt ");
     if is_done && is_said {
         return None;
     }

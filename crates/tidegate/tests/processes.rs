@@ -269,9 +269,7 @@ fn sockets_that_the_service_manager_gives_are_used_and_handed_on() {
     });
     assert_eq!(server.address, address.to_string());
     assert_eq!(server.body("/"), "given");
-    // The log has a thread of its own: the line comes before that of the listener or after.
-    let said = server.seen.iter().find(|line| line.contains("spare")).cloned();
-    let said = said.unwrap_or_else(|| server.line("spare"));
+    let said = server.said("spare");
     assert!(said.contains(&unused.to_string()), "{said}");
     assert_eq!(server.tell(&["upgrade"]).code, Some(0));
     assert_eq!(server.body("/"), "given");

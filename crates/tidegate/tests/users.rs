@@ -687,7 +687,7 @@ fn a_link_of_an_application_in_the_place_of_a_log_is_not_followed() {
         "workers 1\nuser \"{name}\"\nlisten \"127.0.0.1:0\"\naccess-log \"{log}\"\nsite {{ respond 200 \"fine\" }}\n"
     );
     let mut server = Server::with_config(&folder, &text);
-    assert!(server.seen.join("\n").contains("lies in a folder of user"), "{:?}", server.seen);
+    server.said("lies in a folder of user");
     let link = || {
         let _ = fs::remove_file(&log);
         std::os::unix::fs::symlink("../precious", &log).unwrap();

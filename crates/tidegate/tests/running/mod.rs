@@ -133,6 +133,13 @@ impl<'a> Server<'a> {
         server
     }
 
+    /// A line that contains `text`, of those that were seen or the next: the log has a thread of its own, so what is said at the start
+    /// comes before the line of the listener or after.
+    pub fn said(&mut self, text: &str) -> String {
+        let seen = self.seen.iter().find(|line| line.contains(text)).cloned();
+        seen.unwrap_or_else(|| self.line(text))
+    }
+
     /// The next line that contains `text`.
     pub fn line(&mut self, text: &str) -> String {
         let deadline = Instant::now() + WAIT;
