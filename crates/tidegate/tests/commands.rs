@@ -79,6 +79,7 @@ fn ground() -> Folder {
         folder.write(name, SETTINGS);
     }
     folder.write("shop.kdl", SCENARIO);
+    folder.write("workers.kdl", "run \"shop.kdl\" { set USERS \"1\" \"2\" }\n");
     for name in ["20261124-042358-shop", "20261124-042413-shop"] {
         fs::create_dir_all(folder.path(&format!("runs/{name}"))).unwrap();
         folder
@@ -128,7 +129,8 @@ fn shortened(line: &str, server: &str) -> String {
     if line.contains("bench peak") {
         words.extend(["--from", "20", "--to", "40", "-t", "200ms"].map(str::to_owned));
     }
-    if line.contains("bench run") && !line.contains("--target") {
+    let takes_target = line.contains("bench run") || line.contains("bench queue") && line.contains(" -- ");
+    if takes_target && !line.contains("--target") {
         words.extend(["--target".to_owned(), url]);
     }
     words.join(" ")
