@@ -1,5 +1,5 @@
 //! The side that makes the load: does what a controller says, and tells it what its workers see. It owns no socket: frames come in as
-//! events and go out by a closure. Without a sign of life from its controller it stops within [`super::LOST`].
+//! events and go out by a closure. Without a sign of life from its controller it stops within ten seconds.
 
 use super::messages::{Frame, Hello, Kind, Pong, Prepare, Ready, Reason, Totals};
 use super::{BEAT, LOST, MOST_SCENARIO, PREPARING, PROTOCOL, fingerprint, record};

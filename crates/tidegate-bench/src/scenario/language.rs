@@ -418,7 +418,7 @@ const PARTS: &[Directive] = &[
 /// `docs/reference/scenarios.schema.json`, written from the table.
 pub fn json_schema() -> String {
     let description = "The JSON form of a scenario of `tidegate bench run`: its directives, in order.";
-    LANGUAGE.json_schema("Tidegate scenarios", description, &[TOP, USERS, OPERATION, FLOW, STEP])
+    LANGUAGE.json_schema("Tidegate scenarios", description, &[TOP, USERS, OPERATION, FLOW, STEP, SYSTEM])
 }
 
 /// `docs/reference/scenarios.md`, written from the tables of scenarios and of queues.
