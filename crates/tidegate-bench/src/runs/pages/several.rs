@@ -41,8 +41,19 @@ fn body(runs: &[Run], named: impl Fn(&Row) -> String) -> String {
          happened and proves nothing.</p>",
         rows.len()
     );
-    let charts = FIGURES.iter().map(|(title, unit, of)| figure(&rows, has_users, title, unit, *of));
+    let lines = lines(&rows, has_users);
+    let charts = FIGURES.iter().map(|(title, unit, of)| figure(&rows, &lines, has_users, title, unit, *of));
     push_framed(&mut body, charts);
+    let mut names: Vec<&String> = lines.iter().collect();
+    names.sort();
+    names.dedup();
+    if names.len() > LINES {
+        let _ = write!(
+            body,
+            "<p class=sub>{LINES} of {} lines are drawn; name fewer runs to see the others.</p>",
+            names.len()
+        );
+    }
     body.push_str(
         "<h2>The runs</h2><div class=card tabindex=0 role=region aria-label=\"The runs\"><table><tr><th scope=col>number\
          <th scope=col>label<th scope=col>run<th scope=col>began (UTC)<th scope=col>users<th scope=col>per second\
@@ -68,9 +79,33 @@ fn body(runs: &[Run], named: impl Fn(&Row) -> String) -> String {
     body
 }
 
-/// A line for each scenario and target, by users; by number where all have the same.
+/// The name of the line that each run is a point of: its scenario or its server, where they differ, and what its label says was set,
+/// `workers=2`, but for the users, which are the axis.
+fn lines(rows: &[&Row], has_users: bool) -> Vec<String> {
+    let differ =
+        |of: fn(&Row) -> &str| rows.iter().any(|row| of(row) != rows.first().map_or("", |row| of(row)));
+    let (many_scenarios, many_targets) = (differ(|row| &row.name), differ(|row| &row.target));
+    let line = |row: &&Row| {
+        let users = row.users.filter(|_| has_users).map(|users| users.to_string());
+        let set = row.label.iter().flat_map(|label| label.split_whitespace());
+        let set =
+            set.filter(|word| word.split_once('=').is_some_and(|(_, value)| users.as_deref() != Some(value)));
+        let set: Vec<&str> = set.collect();
+        let server = row.target.trim_start_matches("http://").trim_start_matches("https://");
+        let name = if many_scenarios { row.name.as_str() } else { server.trim_end_matches('/') };
+        match set.as_slice() {
+            [] => name.to_owned(),
+            set if many_scenarios || many_targets => format!("{name} {}", set.join(" ")),
+            set => set.join(" "),
+        }
+    };
+    rows.iter().map(line).collect()
+}
+
+/// The lines over users; over the number of the run where all have the same.
 fn figure(
     rows: &[&Row],
+    lines: &[String],
     has_users: bool,
     title: &str,
     unit: &str,
@@ -78,19 +113,16 @@ fn figure(
 ) -> (Chart, Frame) {
     let mut frame = Frame { has_points: true, ..Frame::default() };
     let mut series: Vec<Series> = Vec::new();
-    let many_scenarios = rows.iter().any(|row| row.name != rows.first().map_or("", |row| &row.name));
-    for (number, row) in (1..).zip(rows) {
+    for ((number, row), name) in (1..).zip(rows).zip(lines) {
         let x = if has_users { row.users.map(|users| users as f64) } else { Some(f64::from(number)) };
         let Some((x, y)) = x.zip(of(row)) else { continue };
-        let server = row.target.trim_start_matches("http://").trim_start_matches("https://");
-        let name = if many_scenarios { row.name.clone() } else { server.trim_end_matches('/').to_owned() };
-        frame.notes.push((x, y, note(number, row)));
         let has_room = series.len() < LINES;
-        match series.iter_mut().find(|line| line.name == name) {
+        match series.iter_mut().find(|line| line.name == *name) {
             Some(line) => line.points.push((x, y)),
-            None if has_room => series.push(Series { name, points: vec![(x, y)] }),
-            None => {}
+            None if has_room => series.push(Series { name: name.clone(), points: vec![(x, y)] }),
+            None => continue,
         }
+        frame.notes.push((x, y, note(number, row)));
     }
     for line in &mut series {
         line.points.sort_by(|one, other| one.0.total_cmp(&other.0));
@@ -111,13 +143,35 @@ fn figure(
     (chart, frame)
 }
 
-/// Its number, and what its maker called it where there is room.
+/// Its number, and what its maker called it where there is room and its line does not say so.
 fn note(number: u32, row: &Row) -> String {
-    match &row.label {
+    match row.label.as_ref().filter(|label| !label.contains('=')) {
         Some(label) => {
             let label: String = label.chars().filter(|letter| !letter.is_control()).take(18).collect();
             format!("{number} {label}")
         }
         None => number.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn runs_are_points_of_the_line_that_their_label_names() {
+        let row = |label: &str, users: u64, target: &str| -> Row {
+            serde_json::from_value(
+                json!({ "id": "r", "started": 0, "name": "shop", "label": label, "target": target,
+                "load": "", "verdict": "PASS", "users": users, "host": "" }),
+            )
+            .unwrap()
+        };
+        let of = |rows: &[Row]| lines(&rows.iter().collect::<Vec<_>>(), true);
+        let (one, two) = ("http://a:1/", "http://b:2/");
+        assert_eq!(of(&[row("W=1 U=20", 20, one), row("W=2 U=40 #1", 40, one)]), ["W=1", "W=2"]);
+        assert_eq!(of(&[row("W=1 U=20", 20, one), row("W=1 U=20", 20, two)]), ["a:1 W=1", "b:2 W=1"]);
+        assert_eq!(of(&[row("12 workers", 20, one), row("", 40, one)]), ["a:1", "a:1"]);
     }
 }
