@@ -26,7 +26,7 @@ fn site(lines: &str, body: &str) -> String {
 #[test]
 fn killing_a_server_process_loses_what_is_in_flight_and_refuses_nobody() {
     let folder = Folder::new("kill");
-    let server = Server::with_config(&folder, &site("workers 2\nprocesses 2", "x"));
+    let mut server = Server::with_config(&folder, &site("workers 2\nprocesses 2", "x"));
     const CLIENTS: usize = 4;
     const KILLS: usize = 6;
     let posts = Posts::on(&server.address, CLIENTS);
@@ -40,7 +40,7 @@ fn killing_a_server_process_loses_what_is_in_flight_and_refuses_nobody() {
     let status = server.status();
     let processes = status["server"]["processes"].as_array().unwrap().iter();
     let restarts: u64 = processes.map(|process| process["restarts"].as_u64().unwrap()).sum();
-    assert_eq!(restarts, KILLS as u64);
+    assert_eq!(restarts, KILLS as u64, "{}", server.log());
     let tally = posts.end();
     assert_eq!(tally.refused, Vec::<String>::new());
     assert!(tally.broken.len() <= CLIENTS * KILLS, "{tally:?}");

@@ -8,10 +8,15 @@ use super::answer::AnswerKey;
 use crate::histogram::Distribution;
 use crate::prometheus::BOUNDS;
 use serde::{Deserialize, Serialize};
+use std::hint::spin_loop;
 use std::sync::{Mutex, PoisonError};
 
 /// Exemplars that a worker remembers.
 const PLACES: usize = 1024;
+/// Places that a reader takes under one lock.
+const AT_ONCE: usize = 16;
+/// How often a worker tries to get in: some microseconds, where a reader needs a tenth of one.
+const TRIES: usize = 200;
 /// Buckets that are exposed, the one without a bound among them.
 const BUCKETS: u32 = (*BOUNDS.end() - *BOUNDS.start() + 2) as u32;
 
@@ -95,9 +100,11 @@ impl Exemplars {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).resize(PLACES, None);
     }
 
-    /// Remembers a request, unless somebody reads at this moment.
+    /// Remembers a request. A reader holds the places for a moment alone; where it was put off in that moment, this one is left out:
+    /// a worker waits for nobody.
     pub(super) fn remember(&self, id: SeriesId, request: &SampledRequest<'_>) {
-        let Ok(mut places) = self.0.try_lock() else { return };
+        let places = (0..TRIES).find_map(|_| self.0.try_lock().inspect_err(|_| spin_loop()).ok());
+        let Some(mut places) = places else { return };
         let (Ok(trace_id), Ok(span_id)) =
             (request.trace_id.as_bytes().try_into(), request.span_id.as_bytes().try_into())
         else {
@@ -114,7 +121,15 @@ impl Exemplars {
 
     /// All of them.
     pub(super) fn read(&self) -> Vec<(SeriesId, Exemplar)> {
-        let places = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let mut places = Vec::new();
+        loop {
+            let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            let part = all.get(places.len()..).unwrap_or_default();
+            if part.is_empty() {
+                break;
+            }
+            places.extend_from_slice(part.get(..AT_ONCE).unwrap_or(part));
+        }
         let digits = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         let told = |Place { series, bucket, trace_id, span_id, at, nanos, key }: Place| {
             let (trace_id, span_id) = (digits(&trace_id), digits(&span_id));

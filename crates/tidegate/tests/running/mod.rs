@@ -133,6 +133,12 @@ impl<'a> Server<'a> {
         server
     }
 
+    /// All that the log has said so far.
+    pub fn log(&mut self) -> String {
+        self.seen.extend(self.lines.try_iter());
+        self.seen.join("\n")
+    }
+
     /// A line that contains `text`, of those that were seen or the next: the log has a thread of its own, so what is said at the start
     /// comes before the line of the listener or after.
     pub fn said(&mut self, text: &str) -> String {
