@@ -9,7 +9,7 @@ mod state;
 
 pub use language::{LANGUAGE, reference};
 pub use read::{Loaded, load};
-pub use state::{Made, State};
+pub use state::{Known, Made, State};
 
 use std::path::PathBuf;
 use tidegate_config::{Environment, ProcessEnvironment};

@@ -25,8 +25,14 @@ pub struct Made {
 /// The points of a queue that are made. One process at a time has it.
 #[derive(Debug)]
 pub struct State {
-    runs: PathBuf,
     file: File,
+    known: Known,
+}
+
+/// The points of a queue that are made, as far as its file says so; for who only looks.
+#[derive(Debug)]
+pub struct Known {
+    runs: PathBuf,
     made: Vec<Made>,
 }
 
@@ -37,8 +43,7 @@ impl State {
     /// It cannot be read or written, or another process makes the runs of this queue.
     pub fn open(runs: &Path, name: &str) -> io::Result<State> {
         fs::create_dir_all(runs)?;
-        let plain = |letter: char| if letter.is_ascii_alphanumeric() { letter } else { '-' };
-        let path = runs.join(format!("{}.queue", name.chars().map(plain).collect::<String>()));
+        let path = path_of(runs, name);
         let at = |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", path.display()));
         let mut file = OpenOptions::new().read(true).append(true).create(true).open(&path).map_err(at)?;
         match file.try_lock() {
@@ -48,19 +53,53 @@ impl State {
             }
             Err(TryLockError::Error(error)) => return Err(at(error)),
         }
-        let mut bytes = Vec::new();
-        (&mut file).take(LONGEST + 1).read_to_end(&mut bytes).map_err(at)?;
-        if bytes.len() as u64 > LONGEST {
-            return Err(at(io::Error::other("it is no state of a queue: it is too long")));
-        }
+        let bytes = content(&mut file).map_err(at)?;
         if bytes.last().is_some_and(|last| *last != b'\n') {
             // A line that a kill has cut.
             file.write_all(b"\n").map_err(at)?;
         }
+        Ok(State { file, known: Known::of(runs, &bytes) })
+    }
+
+    /// What is made so far.
+    pub fn known(&self) -> &Known {
+        &self.known
+    }
+
+    /// A point is made by this run.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub fn add(&mut self, point: &Point, scenario: &[u8], run: &str) -> io::Result<()> {
+        let made = Made { point: point.label(), scenario: digest(point, scenario), run: run.to_owned() };
+        let line = serde_json::to_string(&made)?;
+        self.file.write_all(format!("{line}\n").as_bytes())?;
+        self.known.made.push(made);
+        Ok(())
+    }
+}
+
+impl Known {
+    /// Of the queue of a name, in the folder of all runs. Nothing is written, and another process may be making runs of it.
+    ///
+    /// # Errors
+    /// It is there and cannot be read.
+    pub fn read(runs: &Path, name: &str) -> io::Result<Known> {
+        let path = path_of(runs, name);
+        match File::open(&path).and_then(|mut file| content(&mut file)) {
+            Ok(bytes) => Ok(Known::of(runs, &bytes)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Known::of(runs, &[])),
+            Err(error) => Err(io::Error::new(error.kind(), format!("{}: {error}", path.display()))),
+        }
+    }
+
+    fn of(runs: &Path, bytes: &[u8]) -> Known {
         // What is no line of ours says nothing.
         let lines = bytes.split(|byte| *byte == b'\n');
-        let made = lines.filter_map(|line| serde_json::from_slice(line).ok()).collect();
-        Ok(State { runs: runs.to_owned(), file, made })
+        Known {
+            runs: runs.to_owned(),
+            made: lines.filter_map(|line| serde_json::from_slice(line).ok()).collect(),
+        }
     }
 
     /// The run of a point whose scenario is still the same, where it is made and there.
@@ -74,18 +113,20 @@ impl State {
         };
         self.made.iter().rev().find(is_it)
     }
+}
 
-    /// A point is made by this run.
-    ///
-    /// # Errors
-    /// It cannot be written.
-    pub fn add(&mut self, point: &Point, scenario: &[u8], run: &str) -> io::Result<()> {
-        let made = Made { point: point.label(), scenario: digest(point, scenario), run: run.to_owned() };
-        let line = serde_json::to_string(&made)?;
-        self.file.write_all(format!("{line}\n").as_bytes())?;
-        self.made.push(made);
-        Ok(())
+fn path_of(runs: &Path, name: &str) -> PathBuf {
+    let plain = |letter: char| if letter.is_ascii_alphanumeric() { letter } else { '-' };
+    runs.join(format!("{}.queue", name.chars().map(plain).collect::<String>()))
+}
+
+fn content(file: &mut File) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    file.take(LONGEST + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > LONGEST {
+        return Err(io::Error::other("it is no state of a queue: it is too long"));
     }
+    Ok(bytes)
 }
 
 fn digest(point: &Point, scenario: &[u8]) -> String {
@@ -108,6 +149,8 @@ mod tests {
             variables: vec![("U".into(), value.into())],
             number: Some(1),
         };
+        let known = Known::read(&runs, "my queue/1").unwrap();
+        assert!(known.made(&point("1"), b"old").is_none() && !runs.exists(), "who looks writes nothing");
         let mut state = State::open(&runs, "my queue/1").unwrap();
         assert!(State::open(&runs, "my queue/1").is_err(), "one process at a time");
         for run in ["r1", "r2"] {
@@ -123,8 +166,9 @@ mod tests {
         let mut state = State::open(&runs, "my queue/1").unwrap();
         state.add(&point("5"), b"text", "r2").unwrap();
         drop(state);
-        let state = State::open(&runs, "my queue/1").unwrap();
-        let made = |value: &str, text: &[u8]| state.made(&point(value), text).map(|made| made.run.as_str());
+        let _another = State::open(&runs, "my queue/1").unwrap();
+        let known = Known::read(&runs, "my queue/1").unwrap();
+        let made = |value: &str, text: &[u8]| known.made(&point(value), text).map(|made| made.run.as_str());
         assert_eq!(made("1", b"old"), Some("r1"));
         assert_eq!(made("1", b"text"), None, "the scenario is another one");
         assert_eq!(made("2", b"text"), None, "no way out of the folder");

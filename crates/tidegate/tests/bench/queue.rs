@@ -35,6 +35,7 @@ fn every_combination_is_run_once() {
     assert!(plan.stdout.contains("queue many: 4 runs, 4 of them to be made"), "{}", plan.stdout);
     assert!(plan.stdout.contains("scenario.kdl USERS=2 WHAT=a"), "{}", plan.stdout);
     assert_eq!(application.asked().len(), 0);
+    assert!(!ground.0.join("kept").exists(), "a plan writes nothing");
 
     let first = made(&["--", "--no-host"]);
     assert!(matches!(first.code, 0 | 98), "{}\n{}", first.stdout, first.stderr);

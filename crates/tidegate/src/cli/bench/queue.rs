@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, ExitStatus, Stdio};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::Duration;
-use tidegate_bench::queue::{self, Point, Queue, State};
+use tidegate_bench::queue::{self, Known, Point, Queue, State};
 use tidegate_bench::run::Stop;
 use tidegate_bench::runs::{Run, Runs};
 use tidegate_bench::scenario;
@@ -74,10 +74,11 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
         return Ok(ExitCode::from(1));
     };
     let runs = arguments.folder.runs();
-    let state = State::open(runs.folder(), &queue.name).context("cannot keep what is made")?;
     if arguments.plan {
-        return plan(&queue, &points, &scenarios, &state);
+        let known = Known::read(runs.folder(), &queue.name).context("cannot read what is made")?;
+        return plan(&queue, &points, &scenarios, &known);
     }
+    let state = State::open(runs.folder(), &queue.name).context("cannot keep what is made")?;
     Making { queue: &queue, scenarios: &scenarios, runs: &runs, state, options: &arguments.options }
         .all(&points)
 }
@@ -112,11 +113,11 @@ fn plan(
     queue: &Queue,
     points: &[Point],
     scenarios: &HashMap<PathBuf, Vec<u8>>,
-    state: &State,
+    known: &Known,
 ) -> Result<ExitCode> {
     let (mut text, mut open) = (String::new(), 0);
     for point in points {
-        let made = scenarios.get(&point.file).and_then(|scenario| state.made(point, scenario));
+        let made = scenarios.get(&point.file).and_then(|scenario| known.made(point, scenario));
         open += usize::from(made.is_none());
         text.push_str(&format!(
             "{:12}  {}\n",
@@ -151,7 +152,7 @@ impl Making<'_> {
         let (mut ids, mut failed, mut verdicts) = (Vec::new(), 0, Vec::new());
         for (place, point) in points.iter().enumerate() {
             let scenario = self.scenarios.get(&point.file).map(Vec::as_slice).unwrap_or_default();
-            let (id, what) = match self.state.made(point, scenario) {
+            let (id, what) = match self.state.known().made(point, scenario) {
                 Some(made) => (made.run.clone(), "made before, "),
                 None => {
                     let ended = if stop.is_stopped() { None } else { Some(self.one(point, &stop)?) };
