@@ -8,7 +8,7 @@
 //! | offset | bytes | what |
 //! | ---: | ---: | --- |
 //! | 0 | 8 | `TGOBJECT` |
-//! | 8 | 4 | version of this layout: 2; files of version 1, which have no names, are read as well |
+//! | 8 | 4 | version of this layout: 2 |
 //! | 12 | 4 | CRC-32 of all that follows up to the content |
 //! | 16 | 16 | hash of the key |
 //! | 32 | 8 | length of the entity, at most 2^40 |
@@ -48,8 +48,6 @@ pub const ENTRY: usize = 8;
 
 const MAGIC: &[u8; 8] = b"TGOBJECT";
 const VERSION: u32 = 2;
-/// The first one: it ends with the tags.
-const WITHOUT_NAMES: u32 = 1;
 const IS_WHOLE: u16 = 1;
 /// Where the lengths of the sections stand.
 const LENGTHS: [usize; 6] = [80, 84, 88, 92, 96, 104];
@@ -182,7 +180,7 @@ impl<'a> Header<'a> {
 /// The bytes are no beginning of a header.
 pub fn header_length(bytes: &[u8]) -> Result<usize, Damage> {
     let fixed = bytes.first_chunk::<FIXED>().ok_or(Damage::Length)?;
-    if &fixed[..8] != MAGIC || ![VERSION, WITHOUT_NAMES].contains(&word(fixed, 8)) {
+    if &fixed[..8] != MAGIC || word(fixed, 8) != VERSION {
         return Err(Damage::Magic);
     }
     let content = word(fixed, 72) as usize;
@@ -212,9 +210,7 @@ pub(super) fn fields(bytes: &[u8]) -> Result<(Header<'_>, u64), Damage> {
     let bytes = bytes.get(..content).ok_or(Damage::Length)?;
     let entity_length = long(bytes, 32);
     let flags = half(bytes, 102);
-    let zeros = if word(bytes, 8) == WITHOUT_NAMES { 104 } else { 108 };
-    if entity_length > LONGEST_ENTITY || flags > IS_WHOLE || bytes[zeros..FIXED].iter().any(|byte| *byte != 0)
-    {
+    if entity_length > LONGEST_ENTITY || flags > IS_WHOLE || bytes[108..FIXED].iter().any(|byte| *byte != 0) {
         return Err(Damage::Bounds);
     }
     let mut rest = &bytes[FIXED..];
@@ -346,20 +342,6 @@ mod tests {
         let mut again = Vec::new();
         assert!(read.write(Some(content), &mut again));
         assert_eq!(again, bytes);
-    }
-
-    /// What an older server has written is used; what it kept zero is not read as a length.
-    #[test]
-    fn a_file_without_names_is_read() {
-        let (freshness, lines) = (b"fresh", b"a: b\r\n");
-        let head = Head { status: 200, freshness, lines, tags: &[8; 16], ..Head::default() };
-        let mut bytes = Vec::new();
-        assert!(header(b"key", head).write(None, &mut bytes));
-        bytes[8] = WITHOUT_NAMES as u8;
-        assert_eq!(parse(&bytes).unwrap().0.head, head);
-        let mut with_names = sample();
-        with_names[8] = WITHOUT_NAMES as u8;
-        assert_eq!(parse(&with_names), Err(Damage::Bounds));
     }
 
     #[test]
