@@ -48,7 +48,7 @@ mod wait;
 pub use dns::NameServer;
 #[cfg(feature = "server")]
 pub use process::{Binary, Launch, Log, Outcome, Place, Running, Signal};
-pub use reach::{folder_apart, reachable};
+pub use reach::{NOBODY, folder_apart, reachable};
 #[cfg(feature = "server")]
 pub use transcript::{ParseError, Transcript};
 pub use wait::{InTime, OverWhenDropped, WAIT, accept, block_on, is_running, join, receive, wait_for};

@@ -1,4 +1,4 @@
-//! Where tests put what other users have to reach: programs and files of the checkout, and folders of a test's own.
+//! What can be reached, and what cannot. Where tests put what other users have to reach: programs and files of the checkout, and folders of a test's own.
 //!
 //! Tests that root runs start servers and applications as other users. A checkout may lie where those may not go, as below a
 //! folder of `mktemp -d`: then they get copies.
@@ -9,6 +9,9 @@ use std::io;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+/// An address of this machine on which nobody listens. A port that was free a moment ago may be another test's by now.
+pub const NOBODY: &str = "127.255.255.1:9";
 
 /// Whether every user may enter a folder.
 fn all_may_enter(folder: &Path) -> bool {

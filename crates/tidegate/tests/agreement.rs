@@ -5,7 +5,7 @@ mod running;
 
 use running::{Folder, Server, exchange_with, run, wait_for};
 use serde_json::Value;
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 
 /// A run of the generator.
 struct Ran {
@@ -27,11 +27,6 @@ impl Ran {
     }
 }
 
-/// A port that nobody listens on.
-fn nobody() -> String {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string()
-}
-
 #[test]
 fn every_form_agrees_with_the_generator() {
     let folder = Folder::new("agreement");
@@ -40,7 +35,7 @@ fn every_form_agrees_with_the_generator() {
          site \"a.test\" {{ route \"/x\" {{ respond 200 \"hello\" }}; route \"/app/*\" {{ proxy \"http://{}\" }}; respond 404 }}\n\
          site \"b.test\" {{ respond 200 \"bee\" }}\n\
          site \"c.test\" {{ route \"/.perf\" {{ status }}; route \"/.console/*\" {{ console }}; respond 404 }}\n",
-        nobody()
+        tidegate_testkit::NOBODY
     );
     let server = Server::with_config(&folder, &text);
     let runs: Vec<Ran> = std::thread::scope(|scope| {

@@ -51,8 +51,7 @@ fn what_limits_a_server_is_said() {
     let folder = Folder::new("findings");
     // It takes connections and says nothing.
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
-    // And here nobody is.
-    let away = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let away = tidegate_testkit::NOBODY;
     let text = format!(
         "workers 1\nlisten \"127.0.0.1:0\"\n\
          limits {{ connections 20; in-flight 2; queue length=2 age=\"1m\" }}\n\

@@ -192,7 +192,7 @@ fn users_and_groups_of_a_real_directory() {
     let folder = Folder::new("ldap");
     let Some(slapd) = slapd(&folder) else { return };
     let (plain, tls) = (slapd.plain, slapd.tls);
-    let dead = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let dead = tidegate_testkit::NOBODY;
     let stranger = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap();
     folder.write("stranger.pem", &stranger.cert.pem());
     folder.write("password", "sesame\n");
@@ -250,10 +250,10 @@ fn users_and_groups_of_a_real_directory() {
             "failover",
             "",
             format!(
-                "ldap \"ldap://127.0.0.1:{dead}\" \"ldaps://127.0.0.1:{tls}\" {{ {common}; {bind}; ca \"ca.pem\" }}"
+                "ldap \"ldap://{dead}\" \"ldaps://127.0.0.1:{tls}\" {{ {common}; {bind}; ca \"ca.pem\" }}"
             ),
         ),
-        ("dead", "", format!("ldap \"ldap://127.0.0.1:{dead}\" {{ {common}; {bind} }}")),
+        ("dead", "", format!("ldap \"ldap://{dead}\" {{ {common}; {bind} }}")),
         (
             "stranger",
             "",

@@ -13,6 +13,8 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 
 const REDIS: &str = "/usr/bin/redis-server";
+/// Where no other test takes a port while a store is away.
+const HOST: &str = "127.0.0.9";
 const BURST: usize = 60;
 const LEASE: usize = 15;
 
@@ -38,20 +40,11 @@ impl Store {
         }
         let log = fs::File::create(folder.path("redis.log")).unwrap();
         let mut command = Command::new(REDIS);
-        command.args([
-            "--port",
-            &port.to_string(),
-            "--bind",
-            "127.0.0.1",
-            "--save",
-            "",
-            "--appendonly",
-            "no",
-        ]);
+        command.args(["--port", &port.to_string(), "--bind", HOST, "--save", "", "--appendonly", "no"]);
         command.args(["--requirepass", "secret", "--dir"]).arg(&folder.0).args(arguments);
         let child = command.stdin(Stdio::null()).stdout(log).spawn().unwrap();
         let store = Store { child, port };
-        wait_for(|| TcpStream::connect(("127.0.0.1", port)).ok(), "redis-server to listen");
+        wait_for(|| TcpStream::connect((HOST, port)).ok(), "redis-server to listen");
         Some(store)
     }
 
@@ -76,13 +69,13 @@ struct Relay {
 
 impl Relay {
     fn start(store: u16) -> Relay {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let listener = TcpListener::bind((HOST, 0)).unwrap();
         let port = listener.local_addr().unwrap().port();
         let streams = Arc::new(Mutex::new(Some(Vec::new())));
         let open = streams.clone();
         thread::spawn(move || {
             for client in listener.incoming().flatten() {
-                let Ok(store) = TcpStream::connect(("127.0.0.1", store)) else { continue };
+                let Ok(store) = TcpStream::connect((HOST, store)) else { continue };
                 let mut open = open.lock().unwrap();
                 if let Some(open) = &mut *open {
                     pass_on(&client, &store);
@@ -115,14 +108,14 @@ fn pass_on(from: &TcpStream, to: &TcpStream) {
 }
 
 fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+    TcpListener::bind((HOST, 0)).unwrap().local_addr().unwrap().port()
 }
 
 fn settings(folder: &Folder, port: u16) -> String {
     let (password, log) = (folder.write("password", "secret\n"), folder.path("error.log"));
     format!(
         "listen \"127.0.0.1:0\"\nworkers 2\nerror-log {log:?} level=\"info\"\n\
-         limit-store \"redis://127.0.0.1:{port}/3\" password-file={password:?} prefix=\"test\"\n\
+         limit-store \"redis://{HOST}:{port}/3\" password-file={password:?} prefix=\"test\"\n\
          site {{\n  respond 200 \"in\"\n  limit \"l\" shared requests=\"{BURST}/d\" burst={BURST} by=\"{{header.K}}\"\n}}\n"
     )
 }
@@ -154,7 +147,7 @@ fn servers_share_a_limit_and_keep_to_their_part_while_the_store_is_away() {
         let folder: &Folder = &folders[at];
         Server::with_config(folder, &settings(folder, port))
     });
-    let shared = format!("limits are shared at 127.0.0.1:{port}, servers: 2");
+    let shared = format!("limits are shared at {HOST}:{port}, servers: 2");
     servers.iter().for_each(|server| wait_for_log(server, &shared));
 
     // In turns: what one has let in counts for the other.
@@ -221,7 +214,7 @@ fn banning(folder: &Folder, port: u16) -> String {
     let (password, log) = (folder.write("password", "secret\n"), folder.path("error.log"));
     format!(
         "listen \"127.0.0.1:0\"\nworkers 1\nprocesses 2\nerror-log {log:?} level=\"info\"\n\
-         limit-store \"redis://127.0.0.1:{port}/3\" password-file={password:?} prefix=\"bans\"\n\
+         limit-store \"redis://{HOST}:{port}/3\" password-file={password:?} prefix=\"bans\"\n\
          site {{\n  respond 200 \"in\"\n  trusted-proxies \"127.0.0.1\"\n  ban \"b\" shared statuses=\"403\" count=3 for=\"1h\"\n\
            ban \"own\" statuses=\"403\" count=1 for=\"1h\" track\n  route \"/closed\" {{ deny \"all\"; respond 200 }}\n}}\n"
     )
@@ -261,7 +254,7 @@ fn servers_share_who_is_banned_and_who_is_let_in_again() {
     };
     let [first, second] = [start(0), start(1)];
     [&first, &second].into_iter().for_each(|server| {
-        wait_for_log(server, &format!("limits are shared at 127.0.0.1:{port}, servers: 2"));
+        wait_for_log(server, &format!("limits are shared at {HOST}:{port}, servers: 2"));
     });
     ban(&first, "192.0.2.1");
     ban(&first, "2001:db8:1:2::3");
@@ -317,7 +310,7 @@ fn what_is_told_late_undoes_nothing() {
         let folder: &Folder = &folders[at];
         let server =
             Server::with_config(folder, &banning(folder, port).replace("processes 2", "processes 1"));
-        (server, format!("limits are shared at 127.0.0.1:{port}, servers: 2"))
+        (server, format!("limits are shared at {HOST}:{port}, servers: 2"))
     });
     [&first, &second].into_iter().for_each(|(server, shared)| wait_for_log(server, shared));
     let ([first, second], relay_is_back) = ([first.0, second.0], first.1);
@@ -357,7 +350,7 @@ fn a_reload_decides_which_bans_are_shared() {
     let private = shared(&folders[1]).replace("ban \"b\" shared", "ban \"b\"");
     let first = Server::with_config(&folders[0], &shared(&folders[0]));
     let second = Server::with_config(&folders[1], &private);
-    wait_for_log(&second, &format!("limits are shared at 127.0.0.1:{port}, servers: 2"));
+    wait_for_log(&second, &format!("limits are shared at {HOST}:{port}, servers: 2"));
     // Whoever is refused once is known by `own`, which is shared all the time: what was told before is known, too.
     let hears = |client: &str| {
         assert_eq!(status_for(&first, client, "/closed"), 403);
@@ -399,12 +392,12 @@ fn a_store_without_streams_shares_limits_all_the_same() {
         Server::with_config(folder, &settings(folder, port).replace("respond 200", bans))
     };
     let first = start(0);
-    wait_for_log(&first, &format!("limits are shared at 127.0.0.1:{port}, servers: 1"));
+    wait_for_log(&first, &format!("limits are shared at {HOST}:{port}, servers: 1"));
     ban(&first, "192.0.2.1");
     wait_for_log(&first, "refuses what shared bans take");
     let second = start(1);
     [&first, &second].into_iter().for_each(|server| {
-        wait_for_log(server, &format!("limits are shared at 127.0.0.1:{port}, servers: 2"));
+        wait_for_log(server, &format!("limits are shared at {HOST}:{port}, servers: 2"));
     });
     let let_in = (0..4 * BURST).filter(|n| is_let_in([&first, &second][n % 2], "one")).count();
     assert!((BURST..=BURST + 2 * LEASE).contains(&let_in), "{let_in} were let in");

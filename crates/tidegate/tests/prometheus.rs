@@ -30,8 +30,8 @@ impl Prometheus {
             server.address
         );
         let config = folder.write("prometheus.yml", &config);
-        // Prometheus tells no port that it was given: a free one is taken, and somebody else may be faster.
-        let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+        // Prometheus tells no port that it was given: a free one is taken, where no other test takes any.
+        let address = TcpListener::bind("127.0.0.8:0").unwrap().local_addr().unwrap().to_string();
         let started = Command::new("prometheus")
             .arg(format!("--config.file={config}"))
             .arg(format!("--storage.tsdb.path={}", folder.path("tsdb").display()))

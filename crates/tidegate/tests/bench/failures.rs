@@ -8,8 +8,7 @@ use std::net::TcpListener;
 fn bad_input_gets_one_sentence() {
     let folder = Folder::new();
     let list = folder.write("urls.txt", "http://127.0.0.1/\nhttp://127.0.0.1/ GOT\n");
-    let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let refused = format!("http://{free}/");
+    let refused = format!("http://{}/", tidegate_testkit::NOBODY);
     let cases: [(&[&str], i32, &str); 25] = [
         (&["hit", "http://does-not-exist.invalid/"], 1, "the host does-not-exist.invalid cannot be resolved"),
         (&["hit", &refused], 1, "refuses connections: nothing listens there"),

@@ -6,6 +6,9 @@ use std::net::{TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+/// Where no other test takes a port.
+const HOST: &str = "127.0.0.8";
+
 /// Requests and bytes equal the access log, for kept and closed connections and for errors.
 #[test]
 fn figures_equal_the_access_log_of_nginx() {
@@ -16,7 +19,7 @@ fn figures_equal_the_access_log_of_nginx() {
     }
     let folder = Folder::new();
     folder.write("1k", [b'x'; 1_024]);
-    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let port = TcpListener::bind((HOST, 0)).unwrap().local_addr().unwrap().port();
     let here = folder.0.display();
     let settings = format!(
         "daemon off; master_process off; pid {here}/pid; error_log {here}/error.log;\n\
@@ -24,7 +27,7 @@ fn figures_equal_the_access_log_of_nginx() {
          http {{ keepalive_requests 37; log_format b '$status $bytes_sent $body_bytes_sent';\n\
          access_log {here}/access.log b; client_body_temp_path {here}/b; proxy_temp_path {here}/p;\n\
          fastcgi_temp_path {here}/f; uwsgi_temp_path {here}/u; scgi_temp_path {here}/s;\n\
-         server {{ listen 127.0.0.1:{port}; root {here}; }} }}\n"
+         server {{ listen {HOST}:{port}; root {here}; }} }}\n"
     );
     let settings = folder.write("nginx.conf", settings);
     let nginx = Command::new("nginx")
@@ -34,13 +37,13 @@ fn figures_equal_the_access_log_of_nginx() {
         .spawn();
     let _nginx = Ended(nginx.unwrap());
     let deadline = Instant::now() + Duration::from_secs(20);
-    while TcpStream::connect(("127.0.0.1", port)).is_err() {
+    while TcpStream::connect((HOST, port)).is_err() {
         assert!(Instant::now() < deadline, "nginx does not listen");
         std::thread::park_timeout(Duration::from_millis(5));
     }
     let log = folder.0.join("access.log");
-    let url = format!("http://127.0.0.1:{port}/1k");
-    let missing = format!("http://127.0.0.1:{port}/missing");
+    let url = format!("http://{HOST}:{port}/1k");
+    let missing = format!("http://{HOST}:{port}/missing");
     for extra in [&[][..], &["--no-keepalive"], &["--pipeline", "4"]] {
         let before = logged(&log);
         let run = ["hit", "-n", "1000", "-c", "10", "--json", url.as_str(), missing.as_str()];

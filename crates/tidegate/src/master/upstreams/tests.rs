@@ -12,7 +12,7 @@ use tidegate_config::settings::upstream::{
     Balance, Check, CheckKind, Eject, Member, MemberAddress, Retry, Upstream,
 };
 use tidegate_modules::gateway::balance::groups::Fact;
-use tidegate_testkit::{WAIT, receive};
+use tidegate_testkit::{NOBODY, WAIT, receive};
 
 fn upstream(address: MemberAddress, check: Option<Check>) -> Upstream {
     Upstream {
@@ -94,7 +94,7 @@ fn a_fastcgi_check_wants_fastcgi() {
 
 #[test]
 fn a_closed_port_is_down() {
-    let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let address = NOBODY.parse().unwrap();
     let facts = facts(upstream(MemberAddress::Tcp(address), check(CheckKind::Tcp)));
     assert_eq!(receive(&facts, "a fact"), Fact::IsDown(true));
 }
