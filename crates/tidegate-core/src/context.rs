@@ -16,7 +16,7 @@ use tidegate_config::settings::Settings;
 use tidegate_http::HttpDate;
 use tidegate_io::Wheel;
 use tidegate_io::clock::{monotonic_ns, thread_cpu_ns, wall_seconds};
-use tidegate_stats::Worker as Stats;
+use tidegate_stats::{ListenerCounts, ListenerNumber, Worker as Stats};
 use tidegate_wire::h1::HeadLimits;
 use tidegate_wire::h2::Section;
 
@@ -34,6 +34,8 @@ pub struct Ctx {
     pub wheel: Wheel,
     /// Counters.
     pub stats: Arc<Stats>,
+    /// Those of its listeners, by their numbers.
+    pub(crate) listeners: Vec<Arc<ListenerCounts>>,
     /// Access lines.
     pub log: AccessBuffers,
     /// Requests that were slow.
@@ -89,6 +91,7 @@ impl Ctx {
             engine: Rc::new(engine),
             head_limits,
             wheel: Wheel::default(),
+            listeners: stats.latency.all(),
             stats,
             log,
             slow: SlowRequests::default(),
@@ -110,6 +113,12 @@ impl Ctx {
             section: None,
             batch_memory: BatchMemory::with_capacity(READ_BUFFER),
         }
+    }
+
+    /// What is counted of a listener, where the worker has ever had it.
+    #[inline]
+    pub(crate) fn listener(&self, number: ListenerNumber) -> Option<&ListenerCounts> {
+        self.listeners.get(usize::from(number.0)).map(Arc::as_ref)
     }
 
     /// Seconds that never run backwards, modulo 2^32.

@@ -6,12 +6,14 @@ use crate::opening::Opening;
 use crate::series;
 use crate::site::Site;
 use crate::tls::{TlsError, TlsSites, TlsStore};
+use std::cell::OnceCell;
 use std::collections::HashSet;
 use std::net::IpAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 use tidegate_config::settings::{PathPattern, Settings};
 use tidegate_io::socket::Peer;
+use tidegate_stats::ListenerNumber;
 use tidegate_stats::series::SeriesNames;
 use tidegate_tls::{Handshake, Hello, SiteConfig};
 
@@ -21,6 +23,8 @@ pub struct Engine {
     pub settings: Arc<Settings>,
     sites: Vec<Rc<Site>>,
     hosts: Hosts,
+    /// By the numbers of the worker's listeners: their places in the settings.
+    places: OnceCell<Vec<u16>>,
     /// The patterns of all status routes.
     status: Vec<PathPattern>,
     /// `None` where no listener speaks TLS.
@@ -47,7 +51,7 @@ impl Engine {
         let sites = sites.into_iter().map(Rc::new).collect();
         let has_entrance = settings.listeners.iter().any(|listener| listener.redirects_to_https.is_some())
             || settings.sites.iter().any(|site| site.is_https_only);
-        Engine { settings, sites, hosts, status, tls: None, has_entrance }
+        Engine { settings, sites, hosts, places: OnceCell::new(), status, tls: None, has_entrance }
     }
 
     /// Whether a path of a site leads to the status page, which is served however busy the server is.
@@ -81,10 +85,39 @@ impl Engine {
         Ok(self)
     }
 
+    /// What the listeners of the settings have as numbers, in their order. It is said once, when they are listened on; a worker
+    /// that stops to listen and begins again does so with the same.
+    pub(crate) fn number(&self, listeners: impl ExactSizeIterator<Item = ListenerNumber>) {
+        if listeners.len() == 0 {
+            return;
+        }
+        self.places.get_or_init(|| {
+            let mut places = Vec::new();
+            for (place, ListenerNumber(number)) in listeners.enumerate() {
+                places.resize(places.len().max(usize::from(number) + 1), self.nowhere());
+                places[usize::from(number)] = place as u16;
+            }
+            places
+        });
+    }
+
+    /// The place in the settings of the listener that a connection has come by, and [`Engine::nowhere`] where that is not in
+    /// force any more.
+    #[inline]
+    pub(crate) fn place_of(&self, listener: ListenerNumber) -> u16 {
+        let place = self.places.get().and_then(|places| places.get(usize::from(listener.0)));
+        place.copied().unwrap_or(self.nowhere())
+    }
+
+    /// The place of no listener: how many there are.
+    fn nowhere(&self) -> u16 {
+        self.settings.listeners.len() as u16
+    }
+
     /// How connections begin on a listener.
     #[inline]
-    pub(crate) fn opening(&self, listener: u16, peer: Peer) -> Opening {
-        let Some(listener) = self.settings.listeners.get(usize::from(listener)) else {
+    pub(crate) fn opening(&self, listener: usize, peer: Peer) -> Opening {
+        let Some(listener) = self.settings.listeners.get(listener) else {
             return Opening::Plain;
         };
         let then_tls = listener.tls.is_some();
@@ -103,13 +136,13 @@ impl Engine {
     /// where the client names no site, as clients do that were given an address.
     pub(crate) fn terms(
         &self,
-        listener: usize,
+        listener: u16,
         hello: &Hello,
         local: impl FnOnce() -> Option<IpAddr>,
     ) -> Option<Arc<SiteConfig>> {
         let Secure { store, sites } = self.tls.as_ref()?;
         if hello.server_name.is_none()
-            && let Some(terms) = sites.at_address(listener, local)
+            && let Some(terms) = sites.at_address(usize::from(listener), local)
         {
             return Some(terms.clone());
         }
@@ -119,24 +152,24 @@ impl Engine {
         {
             return Some(SiteConfig::of_challenge(config));
         }
-        sites.terms(listener, self.hosts.site_index(listener, name).0).cloned()
+        sites.terms(usize::from(listener), self.hosts.site_index(usize::from(listener), name).0).cloned()
     }
 
     /// Whether a connection was made under terms that hold for the site as well. Where the rules for client
     /// certificates are others, the client has to come again under the right name (RFC 9110 section 15.5.20).
     #[inline]
-    pub(crate) fn admits_on(&self, handshake: &Handshake, listener: usize, authority: &str) -> bool {
+    pub(crate) fn admits_on(&self, handshake: &Handshake, listener: u16, authority: &str) -> bool {
         let Some(Secure { sites, .. }) = &self.tls else { return true };
-        match sites.terms(listener, self.hosts.site_index(listener, authority).0) {
+        match sites.terms(usize::from(listener), self.hosts.site_index(usize::from(listener), authority).0) {
             Some(terms) => Arc::ptr_eq(terms, &handshake.site) || terms.has_same_clients(&handshake.site),
-            None => true,
+            None => false, // the listener is gone, or speaks no TLS any more
         }
     }
 
     /// The site that answers for `authority` (host and port) on a listener.
     #[inline]
-    pub fn site_for(&self, listener: usize, authority: &str) -> Option<&Rc<Site>> {
-        self.sites.get(self.hosts.site_index(listener, authority).0)
+    pub fn site_for(&self, listener: u16, authority: &str) -> Option<&Rc<Site>> {
+        self.sites.get(self.hosts.site_index(usize::from(listener), authority).0)
     }
 
     /// It is in force from now on.
@@ -154,10 +187,10 @@ impl Engine {
     /// The site that answers, and why it is that one.
     pub(crate) fn site_and_reason(
         &self,
-        listener: usize,
+        listener: u16,
         authority: &str,
     ) -> (Option<&Rc<Site>>, &'static str) {
-        let (index, why) = self.hosts.site_index(listener, authority);
+        let (index, why) = self.hosts.site_index(usize::from(listener), authority);
         (self.sites.get(index), why)
     }
 }

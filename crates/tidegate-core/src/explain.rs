@@ -94,7 +94,7 @@ impl Engine {
         notes::listen(notes);
         let Asked { listener, peer, raw_path, client, size, exchange } = asked;
         let authority = exchange.authority;
-        let (site, why) = self.site_and_reason(usize::from(listener), authority);
+        let (site, why) = self.site_and_reason(listener, authority);
         let Some(site) = site else {
             notes.push(format!("no site: {why}"));
             return Reply::Ready(answer::error(Status::NOT_FOUND));

@@ -68,9 +68,10 @@ pub enum NotNamed {
 /// Sites behind their names, by their place in the settings.
 pub(crate) struct Hosts {
     names: Names,
-    /// For each listener, what answers when no name matches; [`NONE`] where nothing does.
+    /// For each listener, what answers when no name matches; [`NONE`] where nothing does. The last is for connections
+    /// whose listener is not in force any more: they are on none, so that no site that is bound to one answers.
     defaults: Vec<usize>,
-    /// For each listener the names that are known there, where sites are bound to listeners.
+    /// For each of them the names that are known there, where sites are bound to listeners.
     bound: Vec<Names>,
 }
 
@@ -83,32 +84,36 @@ impl Hosts {
     /// Puts the sites, in the order of the settings, behind their names.
     pub(crate) fn new<'s>(settings: &Settings, sites: impl Iterator<Item = &'s settings::Site>) -> Hosts {
         let sites: Vec<_> = sites.enumerate().collect();
-        let names_on = |listener: Option<&settings::Listener>| {
-            let on = sites.iter().filter(|(_, site)| listener.is_none_or(|listener| site.is_on(listener)));
-            Names::new(on.flat_map(|(index, site)| site.names.iter().map(move |name| (name, *index))))
+        let names_of = |is_known: &dyn Fn(&settings::Site) -> bool| {
+            let known = sites.iter().filter(|(_, site)| is_known(site));
+            Names::new(known.flat_map(|(index, site)| site.names.iter().map(move |name| (name, *index))))
         };
-        let names = names_on(None);
-        let default = |listener: &settings::Listener| {
-            let mut there =
-                sites.iter().filter(|(_, site)| site.is_on(listener)).map(|(index, _)| *index).peekable();
-            let first = there.peek().copied();
-            let nameless =
-                || there.find(|index| sites.get(*index).is_some_and(|(_, site)| site.names.is_empty()));
-            let named = listener.default_site.as_deref().and_then(|name| names.written(name));
-            let named = named.filter(|index| sites.get(*index).is_some_and(|(_, site)| site.is_on(listener)));
-            named.or_else(nameless).or(first).unwrap_or(NONE)
+        let names = names_of(&|_| true);
+        let is_on = |site: &settings::Site, listener: Option<&settings::Listener>| match listener {
+            Some(listener) => site.is_on(listener),
+            None => site.bound.is_empty(),
         };
-        let defaults = settings.listeners.iter().map(default).collect();
+        let default = |listener: Option<&settings::Listener>| {
+            let there = || sites.iter().filter(|(_, site)| is_on(site, listener));
+            let named = listener.and_then(|listener| names.written(listener.default_site.as_deref()?));
+            let named = named.and_then(|named| there().find(|(index, _)| *index == named));
+            let nameless = || there().find(|(_, site)| site.names.is_empty());
+            let site = named.or_else(nameless).or_else(|| there().next());
+            site.map_or(NONE, |(index, _)| *index)
+        };
+        let listeners = || settings.listeners.iter().map(Some).chain([None]);
         let is_bound = sites.iter().any(|(_, site)| !site.bound.is_empty());
-        let listeners = settings.listeners.iter().filter(|_| is_bound);
-        let bound = listeners.map(|listener| names_on(Some(listener))).collect();
+        let names_on = |listener| names_of(&|site| is_on(site, listener));
+        let bound = listeners().filter(|_| is_bound).map(names_on).collect();
+        let defaults = listeners().map(default).collect();
         Hosts { names, defaults, bound }
     }
 
-    /// The place of the site that answers for `authority` (host and port) on a listener, and why it is that one.
+    /// The place of the site that answers for `authority` (host and port) on a listener, and why it is that one. What is as
+    /// large as there are listeners is that of none.
     #[inline]
     pub(crate) fn site_index(&self, listener: usize, authority: &str) -> (usize, &'static str) {
-        let default = self.defaults.get(listener).copied().unwrap_or(0);
+        let default = self.defaults.get(listener).copied().unwrap_or(NONE);
         if self.names.is_empty() {
             return (default, if default == NONE { NOWHERE } else { "the only one that can answer" });
         }

@@ -16,11 +16,14 @@ use tidegate_io::clock::monotonic_ns;
 use tidegate_io::runtime::Runtime;
 use tidegate_io::socket::{Peer, Stream};
 use tidegate_io::{Key, Kind, Poller, Ready, Slab};
-use tidegate_stats::Worker as Stats;
 use tidegate_stats::series::SeriesId;
+use tidegate_stats::{ListenerNumber, Worker as Stats};
 
 /// How long an answer may wait for other threads.
 const PATIENCE: Duration = Duration::from_secs(10);
+
+/// By which connections come: the first number of a worker.
+const LISTENER: ListenerNumber = ListenerNumber(0);
 
 /// A worker with a single connection. Makes its thread a worker.
 pub struct Solo {
@@ -45,6 +48,7 @@ impl Solo {
         let poller = Poller::new()?;
         let runtime = Runtime::install(poller.registry()?)?;
         let (stats, writer) = (Arc::new(Stats::default()), Writer::start()?);
+        stats.latency.of("-");
         let mut registry = make(stats.clone());
         let mut logs = LogSet::new(writer.clone());
         let engine = registry.engine(settings, &mut logs)?;
@@ -53,9 +57,10 @@ impl Solo {
         for (sink, format) in logs.opened {
             cx.log.add(sink, &format);
         }
+        cx.engine.number([LISTENER].into_iter());
         let opening = cx.engine.opening(0, Peer::Unix);
         let mut connections = Slab::default();
-        let key = connections.insert(Connection::new(stream, Peer::Unix, 0, opening));
+        let key = connections.insert(Connection::new(stream, Peer::Unix, LISTENER, opening));
         let (events, woken) = (Vec::new(), Vec::new());
         Ok(Solo { cx, connections, key, runtime, poller, events, woken, _registry: registry })
     }
@@ -69,7 +74,7 @@ impl Solo {
     /// Serves another one, and leaves what there is as it stands. Returns the one before, for [`Solo::change_to`].
     pub fn connect_beside(&mut self, stream: Stream) -> Key {
         let opening = self.cx.engine.opening(0, Peer::Unix);
-        let key = self.connections.insert(Connection::new(stream, Peer::Unix, 0, opening));
+        let key = self.connections.insert(Connection::new(stream, Peer::Unix, LISTENER, opening));
         self.change_to(key)
     }
 

@@ -168,7 +168,8 @@ struct Worker {
     registry: Box<dyn Registry>,
     writer: Arc<Writer>,
     inbox: Receiver<Command>,
-    listeners: Vec<Option<OpenListener>>,
+    /// In the order of the settings.
+    listeners: Vec<OpenListener>,
     connections: Slab<Connection>,
     cx: Ctx,
     again: Vec<Key>,
@@ -202,8 +203,6 @@ impl Drop for Worker {
 struct OpenListener {
     listener: Listener,
     key: Key,
-    /// Its place in the settings.
-    place: u16,
     is_ready: bool,
     counts: Arc<ListenerCounts>,
 }
@@ -276,18 +275,19 @@ impl Worker {
     }
 
     /// Has the poller watch these beside those that are there. Where that fails it watches none of them.
-    fn listen(&self, listeners: Vec<Listener>) -> io::Result<Vec<Option<OpenListener>>> {
+    fn listen(&self, listeners: Vec<Listener>) -> io::Result<Vec<OpenListener>> {
         let mut keys = Slab::default();
         let mut opened = Vec::with_capacity(listeners.len());
-        for (place, listener) in listeners.into_iter().enumerate() {
+        for listener in listeners {
             let key = keys.insert(());
-            let counts = self.cx.stats.listeners.of(&listener.address.to_string());
-            opened.push(Some(OpenListener { listener, key, place: place as u16, is_ready: true, counts }));
+            let counts = self.cx.stats.latency.of(&listener.address.to_string());
+            let counts = counts.ok_or_else(|| io::Error::other("too many addresses are in use"))?;
+            opened.push(OpenListener { listener, key, is_ready: true, counts });
         }
         let registry = self.runtime.registry();
-        for (at, new) in opened.iter().flatten().enumerate() {
+        for (at, new) in opened.iter().enumerate() {
             if let Err(error) = registry.add_readable(new.listener.fd.as_fd(), Kind::Listener, new.key) {
-                let added = opened.iter().flatten().take(at);
+                let added = opened.iter().take(at);
                 added.for_each(|added| drop(registry.remove(added.listener.fd.as_fd())));
                 return Err(error);
             }
@@ -295,13 +295,23 @@ impl Worker {
         Ok(opened)
     }
 
+    fn close_listeners(&mut self) {
+        for old in self.listeners.drain(..) {
+            let _ = self.runtime.registry().remove(old.listener.fd.as_fd()); // closing it does the same
+            old.counts.close();
+        }
+    }
+
     /// What goes with a new engine. Nothing here fails: the old listeners are gone after it.
-    fn take_up(&mut self, logs: LogSet, listeners: Vec<Option<OpenListener>>) {
+    fn take_up(&mut self, logs: LogSet, listeners: Vec<OpenListener>) {
         // Sockets of addresses that stay are copies of the same one: the old copies close, no connection
         // that waits in them is lost.
-        for old in self.listeners.drain(..).flatten() {
-            let _ = self.runtime.registry().remove(old.listener.fd.as_fd()); // closing it does the same
+        self.close_listeners();
+        for (new, settings) in listeners.iter().zip(&self.cx.engine.settings.listeners) {
+            new.counts.open(settings.backlog.into());
         }
+        self.cx.engine.number(listeners.iter().map(|new| new.counts.number()));
+        self.cx.listeners = self.cx.stats.latency.all();
         self.listeners = listeners;
         self.cx.engine.begin();
         self.cx.admission.adopt(&self.cx.engine.settings, self.number);
@@ -344,8 +354,7 @@ impl Worker {
                 match event.kind() {
                     Kind::Connection => self.on_connection(event),
                     Kind::Listener => {
-                        for open in self.listeners.iter_mut().flatten().filter(|open| open.key == event.key())
-                        {
+                        for open in self.listeners.iter_mut().filter(|open| open.key == event.key()) {
                             open.is_ready = true;
                         }
                     }
@@ -431,7 +440,7 @@ impl Worker {
     }
 
     fn timeout(&self) -> Option<Duration> {
-        let may_accept = self.listeners.iter().flatten().any(|open| open.is_ready);
+        let may_accept = self.listeners.iter().any(|open| open.is_ready);
         if !self.again.is_empty() || self.runtime.has_ready() || (may_accept && self.accept_after == 0) {
             return Some(Duration::ZERO);
         }
@@ -505,6 +514,9 @@ impl Worker {
             self.cx.admission.leave(connection.entry(), connection.admitted());
             self.cx.share = Share::of(self.connections.len(), self.cx.engine.settings.limits.unsent_size);
             self.cx.stats.connections.sub(1);
+            if let Some(listener) = self.cx.listener(connection.listener()) {
+                listener.connections.sub(1);
+            }
             self.cx.stats.connections_closed.add(1);
             self.accept_after = 0; // a descriptor is free again
             if self.spare.is_none() {
@@ -558,14 +570,12 @@ impl Worker {
         self.cx.closes_idle = close_idle;
         if close_idle {
             // Those who wait in the queues have been promised an answer.
-            for open in self.listeners.iter_mut().flatten() {
+            for open in &mut self.listeners {
                 open.is_ready = true;
             }
             self.accept();
         }
-        for old in self.listeners.drain(..).flatten() {
-            let _ = self.runtime.registry().remove(old.listener.fd.as_fd());
-        }
+        self.close_listeners();
         let keys: Vec<Key> = self.connections.keys().collect();
         for key in keys {
             let Some(connection) = self.connections.get_mut(key) else { continue };

@@ -132,7 +132,7 @@ pub struct Buckets {
 
 impl Exposition {
     /// Appends the samples of a histogram with these labels, as the text has them; nothing where it is empty.
-    pub(crate) fn histogram(&mut self, name: &str, labels: &str, times: &Distribution, schema: Schema) {
+    pub fn histogram(&mut self, name: &str, labels: &str, times: &Distribution, schema: Schema) {
         // Writing to a `String` cannot fail.
         let separator = if labels.is_empty() { "" } else { "," };
         let braced = if labels.is_empty() { String::new() } else { format!("{{{labels}}}") };

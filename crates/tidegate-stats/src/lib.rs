@@ -33,7 +33,7 @@ pub use kind::{
     AcceptError, ConnectionFault, ConnectionRefusal, Eviction, Flush, GatewayFailure, Handshake, Kind,
     KindCounts, Kinds, ParseError, QueueRefusal, StatusCounts, Statuses, StreamReset, Timeout, TlsError,
 };
-pub use listeners::{ListenerCounts, ListenerFigures, ListenerTable, add_listeners};
+pub use listeners::{ListenerCounts, ListenerFigures, ListenerNumber, ListenerTable, add_listeners};
 pub use openmetrics::{OPENMETRICS_CONTENT_TYPE, openmetrics};
 pub use protobuf::{PROTOBUF_CONTENT_TYPE, protobuf};
 pub use table::{Description, Metric, Reading, Unit, View};

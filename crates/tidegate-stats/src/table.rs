@@ -86,8 +86,6 @@ macro_rules! metrics {
             pub busy_micros: $crate::cell::Counter,
             /// The same for each site and route.
             pub series: $crate::series::SeriesTable,
-            /// The same for each listener.
-            pub listeners: $crate::ListenerTable,
         }
 
         impl Worker {

@@ -2,7 +2,7 @@
 //!
 //! Sections and labels follow the perfdump report of Sun ONE Web Server 6.1 where it has them
 //! (ConnectionQueue, KeepAliveInfo, CacheInfo). A row is: field, type, unit, label in the text report,
-//! meaning. The Prometheus name is `tidegate_`, the field, the unit unless the field ends with it, and
+//! meaning. The times of requests are read from those of the listeners. The Prometheus name is `tidegate_`, the field, the unit unless the field ends with it, and
 //! `_total` for what only rises.
 
 use crate::cell::{Counter, Gauge};
@@ -11,6 +11,7 @@ use crate::kind::{
     AcceptError, ConnectionFault, ConnectionRefusal, Eviction, Flush, GatewayFailure, Handshake, Kinds,
     ParseError, QueueRefusal, Statuses, StreamReset, Timeout, TlsError,
 };
+use crate::listeners::ListenerTable;
 use crate::table::metrics;
 
 metrics! {
@@ -53,7 +54,7 @@ metrics! {
         requests_lost: Counter, Count, "Requests Lost",
             "Requests that a process had not answered when it ended. As last told by it.";
         responses: Statuses, Count, "Responses", "Responses by status code, interim ones included.";
-        latency: Histogram, Seconds, "Response Time",
+        latency: ListenerTable, Seconds, "Response Time",
             "Time from the last byte of a request head to the last byte of its response.";
         received_bytes: Counter, Bytes, "Bytes Received", "Bytes received from clients.";
         sent_bytes: Counter, Bytes, "Bytes Sent", "Bytes sent to clients.";

@@ -23,7 +23,7 @@ fn busy_worker() -> Worker {
         worker.responses.add(status);
     }
     for micros in [40, 60, 800, 1200, 30_000] {
-        worker.latency.record(Duration::from_micros(micros));
+        worker.latency.time(Duration::from_micros(micros));
     }
     worker.received_bytes.add(700);
     worker.sent_bytes.add(5 << 20);
@@ -119,7 +119,7 @@ fn count(worker: &Worker, (metric, amount): (u8, u16)) {
     match metric % 9 {
         0 => worker.requests.add(amount),
         1 => worker.responses.add(100 + amount as u16 % 500),
-        2 => worker.latency.record_nanos(amount << 20),
+        2 => worker.latency.time(Duration::from_nanos(amount << 20)),
         3 => worker.parse_errors.add(ParseError::ALL[amount as usize % ParseError::COUNT], amount),
         4 => worker.timeouts.add(Timeout::ALL[amount as usize % Timeout::COUNT], amount),
         5 => worker.connections.add(amount),

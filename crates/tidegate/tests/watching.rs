@@ -183,9 +183,10 @@ fn promtool_finds_nothing_wrong() {
     }
     let said = server.tell(&["status", "--prometheus"]).stdout;
     assert!(said.contains("tidegate_requests_total{site=\"a.test\",route=\"/x\",class=\"5xx\"} 1"), "{said}");
-    let listener =
-        format!("tidegate_listener_connections_accepted_total{{listener=\"http://{}\"}} 5\n", server.address);
-    assert!(said.contains(&listener), "{listener}: {said}");
+    for what in ["connections_accepted_total", "request_duration_seconds_count"] {
+        let line = format!("tidegate_listener_{what}{{listener=\"http://{}\"}} 5\n", server.address);
+        assert!(said.contains(&line), "{line}: {said}");
+    }
     for line in [
         "requests_total{cache=\"main\",result=\"miss\"} 1",
         "memory_limit_bytes{cache=\"main\"} 1048576",

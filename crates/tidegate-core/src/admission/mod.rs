@@ -517,11 +517,9 @@ impl Admission {
         self.waits.on_empty(listener);
     }
 
-    /// Not all were accepted on this listener; `length` reads how many wait.
-    pub fn on_more(&mut self, listener: usize, length: impl FnOnce() -> Option<u32>) {
-        if self.waits.wants_length()
-            && let Some(length) = length()
-        {
+    /// Not all were accepted on this listener, so many wait, where the kernel tells that.
+    pub fn on_more(&mut self, listener: usize, length: Option<u32>) {
+        if let Some(length) = length.filter(|_| self.waits.wants_length()) {
             self.waits.on_length(listener, length);
         }
     }

@@ -181,7 +181,7 @@ impl Connection {
         head: &RequestHead<'a>,
         entry: &mut log::AccessRecord<'a>,
     ) -> Decision {
-        let site = engine.site_for(usize::from(self.listener), head.authority);
+        let site = engine.site_for(engine.place_of(self.listener), head.authority);
         let fields = head.fields; // a copy, so that nobody needs the head in memory
         let is_tls = self.transport.is_tls();
         let remote = match site {
@@ -406,7 +406,7 @@ impl Connection {
             return Err(answer::error(Status::TOO_EARLY).into());
         }
         if engine.has_entrance {
-            let (listener, authority, fields) = (self.listener, head.authority, head.fields);
+            let (listener, authority, fields) = (engine.place_of(self.listener), head.authority, head.fields);
             let (remote, fields, path) = (*remote, &fields, raw_path);
             let (method, method_token) = (head.method, head.method_token);
             let arrival =
@@ -438,7 +438,7 @@ impl Connection {
     #[inline]
     fn is_misdirected(&self, engine: &Engine, authority: &str) -> bool {
         let handshake = self.transport.handshake();
-        handshake.is_some_and(|made| !engine.admits_on(made, usize::from(self.listener), authority))
+        handshake.is_some_and(|made| !engine.admits_on(made, engine.place_of(self.listener), authority))
     }
 
     /// Whether the server is too busy for a request. The status page is always served, and only that to who

@@ -47,6 +47,7 @@ use tidegate_config::settings::RequestLimits;
 use tidegate_http::{Method, Version};
 use tidegate_io::Key;
 use tidegate_io::socket::{Peer, Received, Stream};
+use tidegate_stats::ListenerNumber;
 use tidegate_stats::series::{RequestKind, SeriesId};
 use tidegate_wire::h1::HeadScanner;
 use transport::Transport;
@@ -75,7 +76,7 @@ pub struct Connection {
     /// Where it is counted, once that is said by more than `peer` and `entry`. In a box, since most have none.
     holds: OnceCell<Rc<ConnectionHolds>>,
     local: LocalAddress,
-    listener: u16,
+    listener: ListenerNumber,
     /// As what it was let in.
     entry: Admitted,
     timer: Timer,
@@ -175,6 +176,7 @@ struct Request {
     ends_with_client: bool,
     /// What it counts for.
     series: SeriesId,
+    listener: ListenerNumber,
     /// Monotonic, nanoseconds.
     started: u64,
     /// Bytes of head and content that have come.
@@ -208,7 +210,7 @@ impl Work {
 
 impl Connection {
     /// A connection that has just been accepted.
-    pub(crate) fn new(stream: Stream, peer: Peer, listener: u16, opening: Opening) -> Self {
+    pub(crate) fn new(stream: Stream, peer: Peer, listener: ListenerNumber, opening: Opening) -> Self {
         Connection {
             transport: Transport::new(stream, opening),
             peer,
@@ -242,6 +244,11 @@ impl Connection {
             limits: None,
             protocol: Protocol::H1,
         }
+    }
+
+    /// By which it has come.
+    pub(crate) fn listener(&self) -> ListenerNumber {
+        self.listener
     }
 
     /// The same, let in as this.

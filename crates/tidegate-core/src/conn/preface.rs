@@ -46,7 +46,7 @@ impl Connection {
         let listeners = &cx.engine.settings.listeners;
         self.served == 0
             && !self.transport.is_tls() // there ALPN decides, RFC 9113 section 3.3
-            && listeners.get(usize::from(self.listener)).is_some_and(|listener| listener.h2c)
+            && listeners.get(usize::from(cx.engine.place_of(self.listener))).is_some_and(|listener| listener.h2c)
     }
 
     /// One read, with what there is to count and to say about the transport.
@@ -130,7 +130,7 @@ impl Connection {
         ) {
             return; // scanners, and who has gone
         }
-        let listener = cx.engine.settings.listeners.get(usize::from(self.listener));
+        let listener = cx.engine.settings.listeners.get(usize::from(cx.engine.place_of(self.listener)));
         let address = listener.map(|listener| listener.address.to_string()).unwrap_or_default();
         log::info(format_args!("no TLS for {} on {address}: {error}", self.peer));
     }

@@ -155,6 +155,7 @@ impl Connection {
             is_upgrade: false,
             ends_with_client: false,
             series: SeriesId::NONE,
+            listener: self.listener,
             started: monotonic_ns(),
             received: head.len as u64,
             discard_size: 0,
@@ -303,7 +304,7 @@ impl Connection {
 
     /// A request that cannot be read belongs to no site: it counts where its line of the log goes.
     pub(super) fn count_unread(&self, cx: &Ctx, status: Status) {
-        if let Some(site) = cx.engine.site_for(usize::from(self.listener), "") {
+        if let Some(site) = cx.engine.site_for(cx.engine.place_of(self.listener), "") {
             site.count_unread(self.peer, status);
         }
     }
@@ -336,6 +337,7 @@ impl Connection {
             is_upgrade: false,
             ends_with_client: false,
             series: SeriesId::NONE,
+            listener: self.listener,
             started: monotonic_ns(),
             received: 0,
             discard_size: 0,
@@ -355,7 +357,7 @@ impl Connection {
             fields: EntryFields::Kept(&[]),
         };
         let engine = cx.engine.clone();
-        let sink = engine.site_for(usize::from(self.listener), "").and_then(|site| site.access_log);
+        let sink = engine.site_for(engine.place_of(self.listener), "").and_then(|site| site.access_log);
         self.respond_inline(cx, response, request, true, sink, &entry, None)?;
         self.flush_batch()
     }

@@ -161,9 +161,11 @@ pub(super) fn tally(cx: &mut Ctx, told: Told<'_>, request: &Request, done: &Done
     cx.stats.responses.add(done.status.0);
     let counted = if done.timing.is_live() { 0 } else { nanos };
     let elapsed = Elapsed::nanos(counted);
-    cx.stats.latency.record_elapsed(elapsed);
-    let Request { series, received, kind, .. } = *request;
+    let Request { series, received, kind, listener, .. } = *request;
     let Done { status, sent, timing, .. } = *done;
+    if let Some(listener) = cx.listener(listener) {
+        listener.answered(received, sent, elapsed);
+    }
     let has_first_byte = timing.has_first_byte();
     let answered = Answered { kind, status: status.0, received, sent, elapsed, has_first_byte };
     let is_slow = cx.stats.series.answered(series, &answered);
@@ -493,7 +495,7 @@ impl Connection {
     pub(super) fn take_share(&mut self, cx: &Ctx) {
         if cx.share.replaces(self.share) {
             self.share = cx.share;
-            let own = cx.engine.send_buffer(self.listener);
+            let own = cx.engine.send_buffer(cx.engine.place_of(self.listener));
             cx.share.apply(self.fd(), cx.engine.settings.limits.unsent_size, cx.wide, own);
         }
     }

@@ -12,6 +12,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use thiserror::Error;
 use tidegate_io::socket::{Peer, Received, Stream};
+use tidegate_stats::ListenerNumber;
 use tidegate_tls::{Handshake, Hello, Session, SessionError};
 use tidegate_wire::proxy_protocol::{self, Header, HeaderError};
 
@@ -101,7 +102,7 @@ impl Transport {
         &mut self,
         buffer: &mut [u8],
         engine: &Engine,
-        listener: u16,
+        listener: ListenerNumber,
         client: &mut Peer,
     ) -> Result<Received, TransportError> {
         match &mut self.layer {
@@ -109,7 +110,7 @@ impl Transport {
             Layer::Tls(session) => {
                 let stream = &self.stream;
                 let mut choose =
-                    |hello: &Hello| engine.terms(usize::from(listener), hello, || stream.local_ip());
+                    |hello: &Hello| engine.terms(engine.place_of(listener), hello, || stream.local_ip());
                 Ok(session.receive(&self.stream, buffer, &mut choose)?)
             }
             Layer::Proxy(_) => self.recv_header(buffer, engine, listener, client),
@@ -121,7 +122,7 @@ impl Transport {
         &mut self,
         buffer: &mut [u8],
         engine: &Engine,
-        listener: u16,
+        listener: ListenerNumber,
         client: &mut Peer,
     ) -> Result<Received, TransportError> {
         let Layer::Proxy(prelude) = &mut self.layer else { return Ok(Received::WouldBlock) };
@@ -149,7 +150,7 @@ impl Transport {
             session.give_received(&rest);
             self.layer = Layer::Tls(Box::new(session));
             let Layer::Tls(session) = &mut self.layer else { return Ok(Received::WouldBlock) };
-            let mut choose = |hello: &Hello| engine.terms(usize::from(listener), hello, || local);
+            let mut choose = |hello: &Hello| engine.terms(engine.place_of(listener), hello, || local);
             return Ok(session.receive_given(&self.stream, buffer, drained, &mut choose)?);
         }
         self.layer = Layer::Bare;

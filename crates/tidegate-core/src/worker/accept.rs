@@ -5,7 +5,7 @@
 //! served as soon as there is a descriptor; when there is none for a second, those who wait are told so with
 //! the help of the spare one, a few at each try, since hanging helps nobody.
 
-use super::Worker;
+use super::{OpenListener, Worker};
 use crate::conn::Connection;
 use crate::crowd::{CROWD, Share};
 use crate::listen::{self, ACCEPTS, Accepted, EXHAUSTION, PAUSE};
@@ -38,18 +38,18 @@ impl Worker {
         let began = self.cx.admission.progress();
         for index in 0..self.listeners.len() {
             for turn in 1.. {
-                let Some(open) = self.listeners[index].as_mut().filter(|open| open.is_ready) else { break };
-                let place = open.place;
+                let Some(open) = self.listeners.get_mut(index).filter(|open| open.is_ready) else { break };
                 match listen::accept(open.listener.fd.as_fd(), &self.cx.stats) {
                     Accepted::Connection(stream, peer) => {
                         self.exhausted_since = 0;
                         self.cx.admission.on_accept(index);
                         open.counts.accepted.add(1);
-                        self.judge(stream, peer, place, index);
+                        self.judge(stream, peer, index);
                     }
                     Accepted::Aborted => {}
                     Accepted::Nobody => {
                         open.is_ready = false;
+                        open.has_waited(turn - 1, 0);
                         self.cx.admission.on_empty(Some(index));
                         self.mind_the_crowd();
                     }
@@ -60,8 +60,10 @@ impl Worker {
                 let most = if self.cx.admission.is_shedding() { SHED_ACCEPTS } else { ACCEPTS };
                 let is_late = most == ACCEPTS && self.cx.admission.progress() > began + ACCEPT_TIME;
                 if turn == most || is_late {
-                    let fd = self.listeners[index].as_ref().map(|open| open.listener.fd.as_fd());
-                    self.cx.admission.on_more(index, || fd.and_then(socket::accept_queue));
+                    let open = &self.listeners[index];
+                    let waiting = socket::accept_queue(open.listener.fd.as_fd());
+                    open.has_waited(turn, waiting.unwrap_or(0));
+                    self.cx.admission.on_more(index, waiting);
                     break;
                 }
             }
@@ -69,8 +71,8 @@ impl Worker {
     }
 
     #[inline]
-    fn judge(&mut self, stream: Stream, peer: Peer, place: u16, index: usize) {
-        let opening = self.cx.engine.opening(place, peer);
+    fn judge(&mut self, stream: Stream, peer: Peer, index: usize) {
+        let opening = self.cx.engine.opening(index, peer);
         // A load balancer speaks for many: its own address says nothing.
         let admitted = if matches!(opening, Opening::Proxy { .. }) { Peer::Unix } else { peer };
         let mut judged = self.cx.admission.connection(admitted);
@@ -80,9 +82,10 @@ impl Worker {
         }
         match judged {
             Ok(entry) => {
-                self.admit(Connection::new(stream, peer, place, opening).admitted_as(entry, admitted))
+                let number = self.listeners[index].counts.number();
+                self.admit(Connection::new(stream, peer, number, opening).admitted_as(entry, admitted))
             }
-            Err(why) => self.turn_away(stream, peer, place, index, why),
+            Err(why) => self.turn_away(stream, peer, index, why),
         }
     }
 
@@ -91,6 +94,9 @@ impl Worker {
     #[inline]
     fn admit(&mut self, connection: Connection) {
         self.cx.stats.connections.add(1);
+        if let Some(listener) = self.cx.listener(connection.listener()) {
+            listener.connections.add(1);
+        }
         let key = self.connections.insert(connection);
         self.mind_the_crowd();
         self.drive(key);
@@ -106,9 +112,9 @@ impl Worker {
     /// is taken, since closing on it would make the kernel send a reset, which can destroy the answer on its
     /// way; more is not waited for.
     #[cold]
-    fn turn_away(&mut self, stream: Stream, peer: Peer, place: u16, index: usize, why: ConnectionRefusal) {
+    fn turn_away(&mut self, stream: Stream, peer: Peer, index: usize, why: ConnectionRefusal) {
         say_turned_away(&self.cx.engine.settings, peer, why);
-        let opening = self.cx.engine.opening(place, peer);
+        let opening = self.cx.engine.opening(index, peer);
         if opening != Opening::Plain {
             // Who waits for a handshake would not understand the answer, and a handshake costs what there is none of.
             return self.count_refusal(index, why);
@@ -123,7 +129,9 @@ impl Worker {
         {
             self.cx.stats.received_bytes.add(came.len() as u64);
             return self.admit(
-                Connection::new(stream, peer, place, opening).admitted_as(entry, peer).with_input(came),
+                Connection::new(stream, peer, self.listeners[index].counts.number(), opening)
+                    .admitted_as(entry, peer)
+                    .with_input(came),
             );
         }
         self.count_refusal(index, why);
@@ -137,7 +145,7 @@ impl Worker {
     fn count_refusal(&self, index: usize, why: ConnectionRefusal) {
         self.cx.stats.connections_refused.add(1);
         self.cx.stats.connection_refusals.add(why, 1);
-        if let Some(open) = self.listeners.get(index).and_then(Option::as_ref) {
+        if let Some(open) = self.listeners.get(index) {
             open.counts.refused.add(1);
         }
     }
@@ -176,8 +184,7 @@ impl Worker {
     fn decline(&mut self, index: usize) {
         for _ in 0..ACCEPTS {
             drop(self.spare.take());
-            let Some(open) = &self.listeners[index] else { break };
-            let place = open.place;
+            let open = &self.listeners[index];
             let accepted = listen::accept(open.listener.fd.as_fd(), &self.cx.stats);
             let is_last = !matches!(accepted, Accepted::Connection(..));
             if let Accepted::Connection(stream, peer) = accepted {
@@ -188,9 +195,9 @@ impl Worker {
                 if self.spare.is_some() {
                     self.exhausted_since = 0;
                     self.cx.admission.on_accept(index);
-                    return self.judge(stream, peer, place, index);
+                    return self.judge(stream, peer, index);
                 }
-                self.turn_away(stream, peer, place, index, ConnectionRefusal::Descriptors);
+                self.turn_away(stream, peer, index, ConnectionRefusal::Descriptors);
             }
             if self.spare.is_none() {
                 self.spare = listen::spare();
@@ -219,9 +226,17 @@ impl Worker {
         let share = u32::try_from(self.cx.admission.memory() / CROWD as u64).unwrap_or(u32::MAX);
         self.cx.wide = share.clamp(tight, tight.saturating_mul(WIDE));
         let bytes = if self.is_crowded { tight } else { self.cx.wide };
-        for open in self.listeners.iter().flatten() {
+        for open in &self.listeners {
             socket::bound_unsent(open.listener.fd.as_fd(), bytes);
         }
+    }
+}
+
+impl OpenListener {
+    /// So many connections waited at it and were accepted in one turn, and so many do still.
+    fn has_waited(&self, accepted: usize, left: u32) {
+        self.counts.waiting.set(accepted as u64 + u64::from(left));
+        self.counts.waiting.set(left.into());
     }
 }
 

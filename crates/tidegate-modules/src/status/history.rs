@@ -257,7 +257,7 @@ mod tests {
             worker.requests.add(second);
             worker.responses.add(200);
             worker.sent_bytes.add(1_000_000);
-            worker.latency.record(Duration::from_millis(3));
+            worker.latency.time(Duration::from_millis(3));
             history.record(moment(second), Observation::of(&worker.snapshot()));
         }
         history.mark(1_700_000_001, "revision 3 \"x\"");

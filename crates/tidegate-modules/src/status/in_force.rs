@@ -34,12 +34,9 @@ pub struct ListenSocket {
     pub acceptors: usize,
     /// The site that answers what no other claims; empty where there is none.
     pub default_site: String,
-    /// Connections accepted there.
+    /// What was counted there.
     #[serde(default)]
-    pub accepted: u64,
-    /// Of these, those that were answered and closed at once.
-    #[serde(default)]
-    pub refused: u64,
+    pub counted: ListenerFigures,
 }
 
 impl ListenSocket {
@@ -73,7 +70,7 @@ impl InForce {
     pub fn with_counts(mut self, counted: &[ListenerFigures]) -> InForce {
         for socket in &mut self.listen_sockets {
             if let Some(counted) = counted.iter().find(|counted| counted.address == socket.bare_address()) {
-                (socket.accepted, socket.refused) = (counted.accepted, counted.refused);
+                socket.counted = counted.clone();
             }
         }
         self
@@ -95,8 +92,7 @@ impl InForce {
             address: address.clone(),
             acceptors: workers,
             default_site: default_site(listener),
-            accepted: 0,
-            refused: 0,
+            counted: ListenerFigures::default(),
         });
         let mut buckets = Vec::new();
         for (site, names) in settings.sites.iter().zip(series::names(settings)) {
@@ -144,12 +140,16 @@ mod tests {
 
     #[test]
     fn listeners_have_what_was_counted_at_their_address() {
-        let counted =
-            |address: &str, accepted, refused| ListenerFigures { address: address.into(), accepted, refused };
+        let counted = |address: &str, accepted, refused| ListenerFigures {
+            address: address.into(),
+            accepted,
+            refused,
+            ..ListenerFigures::default()
+        };
         let in_force = in_force("listen \"127.0.0.1:1\"\nlisten \"[::1]:2\"\nsite { respond 200 }\n")
             .with_counts(&[counted("[::1]:2", 7, 3), counted("127.0.0.1:9", 1, 1)]);
-        let told: Vec<_> =
-            in_force.listen_sockets.iter().map(|socket| (socket.accepted, socket.refused)).collect();
+        let counted = in_force.listen_sockets.iter().map(|socket| &socket.counted);
+        let told: Vec<_> = counted.map(|counted| (counted.accepted, counted.refused)).collect();
         assert_eq!(told, [(0, 0), (7, 3)]);
     }
 }

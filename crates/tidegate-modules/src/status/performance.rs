@@ -8,12 +8,13 @@
 
 use super::InForce;
 use super::report::{Row, Section, label};
-use super::sites::figures_to_json;
+use super::sites::{distribution, figures_to_json, times};
 use serde_json::{Map, Value, json};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt::Write;
 use tidegate_config::settings::DEFAULT_BUCKET;
 use tidegate_stats::series::{RouteFigures, SeriesFigures};
+use tidegate_stats::{Exposition, Level, ListenerFigures, Schema};
 
 /// What each bucket has counted, `default-bucket` first.
 pub(super) fn buckets(in_force: &InForce, series: &SeriesFigures) -> Vec<(String, RouteFigures)> {
@@ -47,8 +48,14 @@ pub(super) fn listen_sockets(in_force: &InForce) -> Vec<Section> {
             Row::new("Address", socket.address.as_str()),
             Row::new("Acceptor Threads", socket.acceptors.to_string()),
             Row::new("Default Virtual Server", socket.default_site.as_str()),
-            Row::new("Total Connections Accepted", socket.accepted.to_string()),
-            Row::new("Total Connections Refused", socket.refused.to_string()),
+            Row::new("Connections", socket.counted.connections.current.to_string()),
+            Row::new("Total Connections Accepted", socket.counted.accepted.to_string()),
+            Row::new("Total Connections Refused", socket.counted.refused.to_string()),
+            Row::new("Current/peak/limit queue length", level(socket.counted.waiting)),
+            Row::new("Requests", socket.counted.latency.count().to_string()),
+            Row::new("Response Time", times(&socket.counted.latency)),
+            Row::new("Bytes Received", socket.counted.received.to_string()),
+            Row::new("Bytes Sent", socket.counted.sent.to_string()),
         ],
     };
     (1..).zip(&in_force.listen_sockets).map(section).collect()
@@ -57,36 +64,73 @@ pub(super) fn listen_sockets(in_force: &InForce) -> Vec<Section> {
 /// The listen sockets as JSON.
 pub(super) fn listen_sockets_to_json(in_force: &InForce) -> Value {
     let one = |socket: &super::ListenSocket| {
+        let ListenerFigures { connections, waiting, latency, .. } = &socket.counted;
         json!({
             "address": socket.address,
             "acceptors": socket.acceptors,
             "default_site": socket.default_site,
-            "connections_accepted": socket.accepted,
-            "connections_refused": socket.refused,
+            "connections": connections.current,
+            "connections_accepted": socket.counted.accepted,
+            "connections_refused": socket.counted.refused,
+            "connections_waiting": {"current": waiting.current, "peak": waiting.peak, "limit": waiting.limit},
+            "requests": latency.count(),
+            "received_bytes": socket.counted.received,
+            "sent_bytes": socket.counted.sent,
+            "total": distribution(latency),
         })
     };
     in_force.listen_sockets.iter().map(one).collect()
 }
 
+fn level(level: Level) -> String {
+    format!("{}/{}/{}", level.current, level.peak, level.limit)
+}
+
+type Measure = (&'static str, &'static str, &'static str, fn(&ListenerFigures) -> u64);
+
+/// What is told of a listen socket: name, kind, meaning and figure.
+const MEASURES: [Measure; 8] = [
+    ("connections", "gauge", "Open client connections.", |of| of.connections.current),
+    ("connections_accepted_total", "counter", "Connections accepted.", |of| of.accepted),
+    (
+        "connections_refused_total",
+        "counter",
+        "Of these, those that were answered and closed at once.",
+        |of| of.refused,
+    ),
+    ("queue", "gauge", "Connections that wait to be accepted, as last seen.", |of| of.waiting.current),
+    ("queue_peak", "gauge", "The most that have waited at once, at each worker, added up.", |of| {
+        of.waiting.peak
+    }),
+    ("queue_limit", "gauge", "Connections that may wait: the backlogs of all workers.", |of| {
+        of.waiting.limit
+    }),
+    ("received_bytes_total", "counter", "Bytes of the heads and content of requests.", |of| of.received),
+    ("sent_bytes_total", "counter", "Bytes of heads and content that were sent.", |of| of.sent),
+];
+
 /// Appends what listen sockets have counted, for Prometheus. Two that are called the same are one.
-pub(super) fn write_listen_sockets(text: &mut String, in_force: &InForce) {
-    const MEASURES: [(&str, &str); 2] = [
-        ("accepted", "Connections accepted."),
-        ("refused", "Of these, those that were answered and closed at once."),
-    ];
-    for (what, help) in MEASURES {
-        let count = |socket: &super::ListenSocket| match what {
-            "accepted" => socket.accepted,
-            _ => socket.refused,
-        };
-        let name = format!("tidegate_listener_connections_{what}_total");
-        if !in_force.listen_sockets.is_empty() {
-            let _ = writeln!(text, "# HELP {name} {help}\n# TYPE {name} counter");
+pub(super) fn write_listen_sockets(out: &mut Exposition, in_force: &InForce) {
+    let mut told = HashSet::new();
+    let sockets = in_force.listen_sockets.iter();
+    let sockets: Vec<_> = sockets.filter(|socket| told.insert(&socket.address)).collect();
+    if sockets.is_empty() {
+        return;
+    }
+    for (what, kind, help, figure) in MEASURES {
+        let name = format!("tidegate_listener_{what}");
+        let _ = writeln!(out.text, "# HELP {name} {help}\n# TYPE {name} {kind}");
+        for socket in &sockets {
+            let (address, figure) = (label(&socket.address), figure(&socket.counted));
+            let _ = writeln!(out.text, "{name}{{listener=\"{address}\"}} {figure}");
         }
-        let mut told = HashSet::new();
-        for socket in in_force.listen_sockets.iter().filter(|socket| told.insert(&socket.address)) {
-            let _ = writeln!(text, "{name}{{listener=\"{}\"}} {}", label(&socket.address), count(socket));
-        }
+    }
+    let name = "tidegate_listener_request_duration_seconds";
+    let help = "Time from the last byte of a request head to the last byte of its response.";
+    let _ = writeln!(out.text, "# HELP {name} {help}\n# TYPE {name} histogram");
+    for socket in &sockets {
+        let labels = format!("listener=\"{}\"", label(&socket.address));
+        out.histogram(name, &labels, &socket.counted.latency, Schema::Fine);
     }
 }
 

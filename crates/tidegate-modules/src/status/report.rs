@@ -168,6 +168,7 @@ impl Server {
         self.counted.write_prometheus(&mut out);
         info.series.write_prometheus(&mut out);
         write_buckets(&mut out, &self.buckets());
+        performance::write_listen_sockets(&mut out, &self.info.in_force);
         self.write_facts(&mut out.text);
         out
     }
@@ -203,7 +204,6 @@ impl Server {
             .map(|(name, help, count)| (name, "counter", help, count.to_string()))
         });
         let rows = rows.chain(otlp);
-        performance::write_listen_sockets(text, &self.info.in_force);
         pools::write_prometheus(text, &self.info.pools);
         upstreams::write_prometheus(text, &self.info.upstreams);
         stores::write_prometheus(text, &self.info.stores);

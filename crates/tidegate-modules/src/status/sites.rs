@@ -29,15 +29,21 @@ pub(super) fn sections(series: &SeriesFigures) -> Vec<Section> {
 
 fn line(figures: &RouteFigures) -> String {
     let [_, _, _, refused, failed] = figures.answers;
-    let total = &figures.times.total;
-    let percentile = |quantile| millis(total.quantile(quantile));
-    let times = if total.is_empty() {
-        String::new()
-    } else {
-        format!("; {}, 50th {}, 99th {}", millis(total.mean()), percentile(0.5), percentile(0.99))
+    let times = match &figures.times.total {
+        total if total.is_empty() => String::new(),
+        total => format!("; {}", times(total)),
     };
     let requests = figures.requests();
     format!("{requests} requests, {refused} 4xx, {failed} 5xx, {} bytes sent{times}", figures.sent)
+}
+
+/// Mean and percentiles; nothing where nothing was timed.
+pub(super) fn times(times: &Distribution) -> String {
+    let percentile = |quantile| millis(times.quantile(quantile));
+    match times.is_empty() {
+        true => String::new(),
+        false => format!("{}, 50th {}, 99th {}", millis(times.mean()), percentile(0.5), percentile(0.99)),
+    }
 }
 
 fn millis(time: Duration) -> String {
@@ -80,7 +86,7 @@ pub(super) fn figures_to_json(figures: &RouteFigures) -> Map<String, Value> {
     told
 }
 
-fn distribution(times: &Distribution) -> Value {
+pub(super) fn distribution(times: &Distribution) -> Value {
     let at = |quantile| json!(times.quantile(quantile).as_secs_f64());
     json!({
         "count": times.count(),

@@ -23,7 +23,7 @@ impl Server {
         self.0.sent_bytes.add(requests * 1000);
         (0..requests).for_each(|_| {
             self.0.responses.add(200);
-            self.0.latency.record(Duration::from_millis(1));
+            self.0.latency.time(Duration::from_millis(1));
         });
     }
 

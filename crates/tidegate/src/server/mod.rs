@@ -198,7 +198,7 @@ impl Members {
         let (mut counted, mut by_worker, mut listeners) = (Snapshot::default(), Vec::new(), Vec::new());
         if let Ok(workers) = self.workers.read() {
             workers.iter().for_each(|(_, stats)| counted.merge(&stats.snapshot()));
-            workers.iter().for_each(|(_, stats)| add_listeners(&mut listeners, &stats.listeners.figures()));
+            workers.iter().for_each(|(_, stats)| add_listeners(&mut listeners, &stats.latency.figures()));
             by_worker.extend(workers.iter().enumerate().map(|(at, (_, stats))| WorkerFigures::of(at, stats)));
         }
         let native = blocking::figures();

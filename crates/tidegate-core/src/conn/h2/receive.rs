@@ -139,6 +139,7 @@ impl Connection {
             is_upgrade: protocol.is_some(),
             ends_with_client: false,
             series: SeriesId::NONE,
+            listener: self.listener,
             started: monotonic_ns(),
             received: section.size() as u64,
             discard_size: 0,

@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 use tidegate_modules::cache_desk::{self, StoreFigures};
 use tidegate_modules::gateway::balance::{self, report::GroupReport};
 use tidegate_modules::status::{lanes, providers};
-use tidegate_stats::add_listeners;
 use tidegate_stats::series::SeriesFigures;
+use tidegate_stats::{ListenerFigures, add_listeners};
 
 /// Sites and routes whose figures the history asks for in a second, and after how many seconds at the latest.
 const NAMES_A_SECOND: usize = 200;
@@ -259,6 +259,7 @@ fn retired(mut figures: Figures) -> Figures {
     figures.providers.clear();
     figures.workers.clear();
     figures.lanes.clear();
+    figures.listeners.iter_mut().for_each(ListenerFigures::retire);
     figures.series.without_exemplars();
     figures
 }
@@ -269,7 +270,7 @@ mod tests {
     use super::*;
     use std::collections::BTreeMap;
     use tidegate_modules::status::{ProcessInfo, Used};
-    use tidegate_stats::ListenerFigures;
+    use tidegate_stats::Level;
 
     fn figures(requests: u64) -> Figures {
         let stats = tidegate_stats::Worker::default();
@@ -280,7 +281,13 @@ mod tests {
             log_lines_lost: 1,
             log_losses: BTreeMap::from([("a.log".into(), 1)]),
             workers: Vec::new(),
-            listeners: vec![ListenerFigures { address: "a:1".into(), accepted: 3, refused: 1 }],
+            listeners: vec![ListenerFigures {
+                address: "a:1".into(),
+                accepted: 3,
+                refused: 1,
+                connections: Level { current: 1, peak: 1, limit: 0 },
+                ..ListenerFigures::default()
+            }],
             lanes: Vec::new(),
             used: Used { cpu_micros: 3, resident: 5, descriptors: 7 },
             groups: Vec::new(),
@@ -332,7 +339,8 @@ mod tests {
         // What they had open when they ended has ended: three connections each, and no request was answered.
         assert_eq!((sum.counted.connections_closed, sum.counted.requests_lost), (9, 1014));
         assert_eq!(sum.counted.requests_under_way(), 0);
-        let listener = ListenerFigures { address: "a:1".into(), accepted: 9, refused: 3 };
+        let listener =
+            ListenerFigures { address: "a:1".into(), accepted: 9, refused: 3, ..ListenerFigures::default() };
         assert_eq!(sum.listeners, [listener]);
         assert_eq!((sum.process_restarts, status_registry.server(&sum).process_restarts), (5, 5));
         assert_eq!(sum.used, Used { cpu_micros: 9, resident: 0, descriptors: 0 });
