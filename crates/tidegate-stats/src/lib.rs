@@ -9,6 +9,7 @@
 //! Called by the engine and its modules (writing) and by the status page and the command (reading). Must not
 //! know any of them, nor HTTP, and must neither allocate nor lock when something is counted.
 
+mod applications;
 pub mod busiest;
 mod cell;
 mod exponential;
@@ -26,6 +27,7 @@ mod table;
 mod text;
 mod worker;
 
+pub use applications::{ApplicationFigures, ApplicationTable, ApplicationTimes, add_applications};
 pub use cell::{Counter, Gauge, Level};
 pub use exposition::{Buckets, Exponential, Exposition, Family, FamilyKind, Schema, Series};
 pub use histogram::{Distribution, Elapsed, Histogram};

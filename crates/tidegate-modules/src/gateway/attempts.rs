@@ -166,7 +166,7 @@ async fn place(link: &Link, routing: &RoutingState) -> Result<Selection, Refused
         drop(queued);
         let elapsed = Elapsed::nanos(monotonic_ns().saturating_sub(since));
         link.shared.stats.gateway_queue_delay.record_elapsed(elapsed);
-        routing.took(&link.shared.stats, Phase::Queue, elapsed);
+        link.took(routing, None, Phase::Queue, elapsed);
     }
     outcome
 }

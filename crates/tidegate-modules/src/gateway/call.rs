@@ -132,7 +132,7 @@ impl Attempt for Box<Call> {
         let idle = if wants_new { None } else { self.kept(&pool) };
         let connection = match idle {
             Some(connection) => connection,
-            None => match Box::pin(self.connect(&pool)).await {
+            None => match Box::pin(self.connect(&pool, pick.as_ref())).await {
                 Ok(connection) => connection,
                 Err(error) => return Err(Failure::unreachable(error, pick.take())),
             },
@@ -218,12 +218,12 @@ impl Call {
     }
 
     /// A new connection, whose time is counted.
-    async fn connect(&self, pool: &Rc<Pool>) -> io::Result<Connection> {
+    async fn connect(&self, pool: &Rc<Pool>, pick: Option<&Selection>) -> io::Result<Connection> {
         let began = monotonic_ns();
         let connected = pool.connect().await;
         if connected.is_ok() {
             let elapsed = Elapsed::nanos(monotonic_ns().saturating_sub(began));
-            self.routing.took(self.stats(), Phase::Connect, elapsed);
+            self.link.took(&self.routing, pick, Phase::Connect, elapsed);
         }
         connected
     }
@@ -521,7 +521,7 @@ impl Exchange {
         let now = monotonic_ns();
         let elapsed = Elapsed::nanos(now.saturating_sub(self.began));
         call.stats().gateway_delay.record_elapsed(elapsed);
-        call.routing.took(call.stats(), Phase::Application, elapsed);
+        call.link.took(&call.routing, self.pick.as_ref(), Phase::Application, elapsed);
         if let Some(pick) = &self.pick {
             pick.head_has_come(head.status, now);
         }

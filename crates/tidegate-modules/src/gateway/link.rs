@@ -5,7 +5,7 @@ use super::places::Membership;
 use super::pool_directory::PoolDirectory;
 use super::sendfile::Sendfile;
 use super::spill::Spill;
-use super::upstream::Upstream;
+use super::upstream::{RoutingState, Selection, Upstream};
 use crate::login::OwnCookies;
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -20,7 +20,8 @@ use tidegate_config::settings::gateway::{Destination, Gateway};
 use tidegate_config::settings::{self, HostPattern, UserSource};
 use tidegate_core::site::account_of;
 use tidegate_io::connect::Address;
-use tidegate_stats::Worker as Stats;
+use tidegate_stats::series::Phase;
+use tidegate_stats::{ApplicationTimes, Elapsed, Worker as Stats};
 use tidegate_tls::Connector;
 
 /// Members of an upstream that a route remembers its connections to.
@@ -116,6 +117,9 @@ impl Shared {
     }
 }
 
+/// `None`: too many others are timed.
+type MemberTimes = Option<Arc<ApplicationTimes>>;
+
 /// A route's way to its application.
 pub struct Link {
     /// Who gets a request.
@@ -151,6 +155,9 @@ pub struct Link {
     pools: RefCell<Vec<(Address, Rc<Pool>)>>,
     /// The same where HTTP/2 is spoken.
     multiplexed: RefCell<Vec<(Address, Rc<Http2Pool>)>>,
+    /// How long it has kept requests waiting, and each of the members met so far.
+    times: Option<Arc<ApplicationTimes>>,
+    times_of_members: RefCell<Vec<(Address, Rc<MemberTimes>)>>,
 }
 
 impl Link {
@@ -188,6 +195,8 @@ impl Link {
         let site_account = account_of(site);
         let upstream = Upstream::of(settings, &shared.directory);
         let link = Rc::new(Link {
+            times: shared.stats.applications.of(&name, ""),
+            times_of_members: RefCell::default(),
             site_account,
             membership: RefCell::default(),
             upstream,
@@ -208,6 +217,26 @@ impl Link {
         });
         shared.prepared.borrow_mut().push(Rc::downgrade(&link));
         Ok(link)
+    }
+
+    /// Counts how long a phase of a request took: for its route, for the application, and for the member that has it.
+    #[inline]
+    pub(super) fn took(
+        &self,
+        routing: &RoutingState,
+        pick: Option<&Selection>,
+        phase: Phase,
+        elapsed: Elapsed,
+    ) {
+        routing.took(&self.shared.stats, phase, elapsed);
+        if let Some(times) = &self.times {
+            times.took(phase, elapsed);
+        }
+        let Some((address, member)) = pick.and_then(Selection::member) else { return };
+        let make = || Rc::new(self.shared.stats.applications.of(&self.name, member));
+        if let Some(times) = &*known_or(&self.times_of_members, address, make) {
+            times.took(phase, elapsed);
+        }
     }
 
     /// Whether TLS is spoken with it.

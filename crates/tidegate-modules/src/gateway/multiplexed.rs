@@ -112,7 +112,7 @@ impl Attempt for Multiplexed {
                 let now = monotonic_ns();
                 let elapsed = Elapsed::nanos(now.saturating_sub(began).saturating_sub(owed));
                 self.stats().gateway_delay.record_elapsed(elapsed);
-                self.routing.took(self.stats(), Phase::Application, elapsed);
+                self.link.took(&self.routing, pick.as_ref(), Phase::Application, elapsed);
                 let mut pick = pick.take();
                 if let Some(pick) = &pick {
                     pick.head_has_come(Status(head.status), now);

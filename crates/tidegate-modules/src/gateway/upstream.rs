@@ -245,6 +245,14 @@ impl Selection {
         routing.sticky.set_cookie(group, routing.balance_key, lease.tag())
     }
 
+    /// Of a group the member: where it is, and as it is written.
+    pub(super) fn member(&self) -> Option<(&Address, &str)> {
+        match &self.permit {
+            Permit::Member(lease) => Some((lease.address(), lease.name())),
+            Permit::Nothing | Permit::Place { .. } | Permit::Lease(_) => None,
+        }
+    }
+
     /// Where to connect; `None` is the one address of the upstream.
     pub fn address(&self) -> Option<&Address> {
         match &self.permit {

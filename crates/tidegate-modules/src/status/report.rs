@@ -4,7 +4,10 @@ use super::ask::Format;
 use super::html;
 use super::printable::printable;
 use super::{CertificateInfo, ProcessInfo, RateKind, ServerInfo, Used};
-use super::{finding, lanes, performance, pools, providers, rates, sites, stores, upstreams, workers, xml};
+use super::{
+    applications, finding, lanes, performance, pools, providers, rates, sites, stores, upstreams, workers,
+    xml,
+};
 use serde_json::{Value, json};
 use std::fmt::Write;
 use tidegate_http::HttpDate;
@@ -58,6 +61,7 @@ impl Server {
                 sections.extend(performance::listen_sockets(&self.info.in_force));
                 sections.extend(pools::sections(&self.info.pools));
                 sections.extend(upstreams::sections(&self.info.upstreams));
+                sections.extend(applications::sections(&self.info.applications));
                 sections.extend(stores::sections(&self.info.stores));
                 sections.extend(rates::sections(&self.info.rates));
                 sections.extend(finding::turned_away_section(&self.info.turned_away));
@@ -82,6 +86,7 @@ impl Server {
                 pools::sections(&self.info.pools)
                     .iter()
                     .chain(&upstreams::sections(&self.info.upstreams))
+                    .chain(&applications::sections(&self.info.applications))
                     .chain(&stores::sections(&self.info.stores))
                     .chain(&rates::sections(&self.info.rates))
                     .chain(&finding::turned_away_section(&self.info.turned_away))
@@ -131,6 +136,7 @@ impl Server {
         });
         let pools = pools::to_json(&info.pools);
         let upstreams = upstreams::to_json(&info.upstreams);
+        let applications = applications::to_json(&info.applications);
         let caches = stores::to_json(&info.stores);
         let rates = |kind| rates::to_json(&info.rates, kind);
         let (limits, bandwidths, bans) =
@@ -143,7 +149,7 @@ impl Server {
         let listeners = performance::listen_sockets_to_json(&info.in_force);
         let stats = self.counted.to_json();
         format!(
-            "{{\"findings\":{findings},\"turned_away\":{turned_away},\"server\":{server},\"workers\":{workers},\"listeners\":{listeners},\"lanes\":{lanes},\"pools\":{pools},\"upstreams\":{upstreams},\"caches\":{caches},\"limits\":{limits},\"bandwidths\":{bandwidths},\"bans\":{bans},\"providers\":{providers},\"sites\":{sites},\"buckets\":{buckets},\"stats\":{stats}}}\n"
+            "{{\"findings\":{findings},\"turned_away\":{turned_away},\"server\":{server},\"workers\":{workers},\"listeners\":{listeners},\"lanes\":{lanes},\"pools\":{pools},\"upstreams\":{upstreams},\"applications\":{applications},\"caches\":{caches},\"limits\":{limits},\"bandwidths\":{bandwidths},\"bans\":{bans},\"providers\":{providers},\"sites\":{sites},\"buckets\":{buckets},\"stats\":{stats}}}\n"
         )
     }
 
@@ -169,6 +175,7 @@ impl Server {
         info.series.write_prometheus(&mut out);
         write_buckets(&mut out, &self.buckets());
         performance::write_listen_sockets(&mut out, &self.info.in_force);
+        applications::write_prometheus(&mut out, &info.applications);
         self.write_facts(&mut out.text);
         out
     }

@@ -458,6 +458,11 @@ impl Lease {
         &self.address
     }
 
+    /// The member as it is written.
+    pub(super) fn name(&self) -> &str {
+        self.member.name()
+    }
+
     /// The tag that a sticky cookie carries for this member.
     pub(super) fn tag(&self) -> u64 {
         self.group.tag(&self.member)
