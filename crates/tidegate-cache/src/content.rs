@@ -17,6 +17,7 @@
 //! Locks: `filling` and `waiting`, never both. The watermark and the state are changed before `waiting` is taken to wake those who
 //! wait, and looked at again by who has put down its waker there: no wake-up is lost.
 
+mod block;
 mod holding;
 mod seats;
 
@@ -34,20 +35,17 @@ use std::sync::atomic::{
 };
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 use std::task::{Context, Poll, Waker};
+use tidegate_io::file_memory::FileRun;
 use tidegate_io::locking::lock;
 use tidegate_io::shared_bytes::{SharedBytes, SharedPiece};
 
+pub(crate) use block::{BLOCK, BLOCK_COST, Block, capacity_for};
 use holding::Holding;
 pub use holding::Sent;
 use seats::Waiting;
 
-/// Bytes of a block; the last one of a content may be smaller.
-pub(crate) const BLOCK: usize = 64 * 1024;
 /// Blocks that a content which is passed on may use.
 const WINDOW: usize = 4;
-/// Bytes that a block costs beside its own: its place in a list that grows by doubling, both lists counted while it does.
-pub(crate) const BLOCK_COST: u64 = 3 * size_of::<Block>() as u64 + 16;
-
 const FILLING: u8 = 0;
 const COMPLETE: u8 = 1;
 const BROKEN: u8 = 2;
@@ -73,35 +71,6 @@ pub struct Content {
     backing: OnceLock<Backing>,
     filling: RwLock<VecDeque<Block>>,
     waiting: Mutex<Waiting>,
-}
-
-/// Some bytes that follow each other.
-pub(crate) struct Block {
-    /// Where they begin in the content.
-    at: u64,
-    bytes: Vec<u8>,
-    // Behind the bytes: memory is free before it is said to be.
-    reservation: Reservation,
-}
-
-impl Block {
-    /// An empty one of `capacity` bytes, for which `reservation` has been made.
-    pub(crate) fn new(at: u64, capacity: usize, reservation: Reservation) -> Block {
-        Block { at, bytes: Vec::with_capacity(capacity), reservation }
-    }
-
-    /// A full one at the beginning of a content.
-    pub(crate) fn of(bytes: Vec<u8>, reservation: Reservation) -> Block {
-        Block { at: 0, bytes, reservation }
-    }
-
-    fn end(&self) -> u64 {
-        self.at + self.bytes.len() as u64
-    }
-
-    fn room(&self) -> usize {
-        self.bytes.capacity() - self.bytes.len()
-    }
 }
 
 type Wakers = SmallVec<[Waker; 4]>;
@@ -375,8 +344,7 @@ impl Content {
     pub(crate) fn put(&self, bytes: &[u8]) -> usize {
         let mut blocks = self.filling.write().unwrap_or_else(PoisonError::into_inner);
         let Some(last) = blocks.back_mut() else { return 0 };
-        let count = bytes.len().min(last.room());
-        last.bytes.extend_from_slice(&bytes[..count]);
+        let count = last.put(bytes);
         drop(blocks);
         self.filled.fetch_add(count as u64, Release);
         count
@@ -394,7 +362,7 @@ impl Content {
     pub(crate) fn next_block(&self) -> usize {
         let filled = self.filled();
         match self.announced {
-            Some(len) => usize::try_from(len.saturating_sub(filled)).unwrap_or(BLOCK).min(BLOCK),
+            Some(len) => capacity_for(len.saturating_sub(filled)),
             None if filled == 0 => BLOCK / 16,
             None if filled < BLOCK as u64 => BLOCK / 4,
             None => BLOCK,
@@ -458,8 +426,7 @@ impl Content {
             gone.extend(blocks.pop_front());
         }
         let Some(mut block) = gone.pop() else { return false };
-        block.at = self.filled.load(Relaxed);
-        block.bytes.clear();
+        block.reuse(self.filled.load(Relaxed));
         blocks.push_back(block);
         drop(blocks);
         if !gone.is_empty() {
@@ -540,16 +507,19 @@ impl Content {
         let blocks = self.filling.read().unwrap_or_else(PoisonError::into_inner);
         let filled = self.filled();
         let first = if filled <= BLOCK as u64 { 0 } else { blocks.len().checked_sub(1)? };
-        let spare: usize = blocks.range(first..).map(Block::room).sum();
+        let spare: usize = blocks.range(first..).map(Block::spare).sum();
         let is_fit = spare == 0 && blocks.len() - first <= 1;
         let at = blocks.get(first)?.at;
         let len = usize::try_from(filled - at).ok()?;
         if is_fit || len == 0 {
             return None;
         }
-        let reservation = exact(len as u64 + BLOCK_COST)?;
-        let mut fitted = Block::new(at, len, reservation);
-        blocks.range(first..).for_each(|block| fitted.bytes.extend_from_slice(&block.bytes));
+        let capacity = capacity_for(len as u64);
+        let reservation = exact(capacity as u64 + BLOCK_COST)?;
+        let mut fitted = Block::new(at, capacity, reservation);
+        for block in blocks.range(first..) {
+            fitted.put(block.bytes());
+        }
         Some(fitted)
     }
 
@@ -608,8 +578,19 @@ impl SharedBytes for Content {
     fn run_at(&self, position: u64) -> &[u8] {
         let Some(blocks) = self.whole.get() else { return &[] };
         let block = blocks.get(blocks.partition_point(|block| block.end() <= position));
-        let run = block.and_then(|block| block.bytes.get((position.checked_sub(block.at)?) as usize..));
+        let run = block.and_then(|block| block.bytes().get((position.checked_sub(block.at)?) as usize..));
         run.unwrap_or_default()
+    }
+
+    fn file_run_at(&self, position: u64) -> Option<FileRun<'_>> {
+        let blocks = self.whole.get()?;
+        let first = blocks.partition_point(|block| block.end() <= position);
+        let mut run = blocks.get(first)?.run(position)?;
+        for next in blocks.range(first + 1..) {
+            let Some(joined) = next.run(next.at).and_then(|next| run.joined(next)) else { break };
+            run = joined;
+        }
+        Some(run)
     }
 }
 
@@ -619,7 +600,7 @@ fn copy_from(blocks: &VecDeque<Block>, position: u64, buffer: &mut [u8]) -> usiz
     let mut count = 0;
     for block in blocks.range(first..) {
         let Some(at) = (position + count as u64).checked_sub(block.at) else { break };
-        let bytes = &block.bytes[at as usize..];
+        let bytes = &block.bytes()[at as usize..];
         let taken = bytes.len().min(buffer.len() - count);
         buffer[count..count + taken].copy_from_slice(&bytes[..taken]);
         count += taken;

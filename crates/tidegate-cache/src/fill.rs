@@ -129,7 +129,8 @@ impl Fill {
             && let Some(reservation) =
                 self.store.reserve_of(self.content.share(), capacity as u64 + BLOCK_COST)
         {
-            self.content.add(Block::new(self.content.filled(), capacity, reservation));
+            let make = if self.content.is_passing() { Block::passing } else { Block::new };
+            self.content.add(make(self.content.filled(), capacity, reservation));
             self.store.resize(&self.entry);
             return true;
         }

@@ -350,7 +350,7 @@ impl Lead {
         let content = match behind {
             Some(content) => {
                 let block = self.store.reserve_of(Share::Passing, block_cost).ok_or(Unstorable::NoRoom)?;
-                content.add(Block::new(content.filled(), capacity, block));
+                content.add(Block::passing(content.filled(), capacity, block));
                 Arc::new(content)
             }
             None if part.content().go_on() => part.content().clone(),

@@ -11,6 +11,7 @@ pub mod descriptors;
 mod device_queues;
 mod executor;
 pub mod file;
+pub mod file_memory;
 pub mod lane;
 mod links;
 pub mod locking;

@@ -3,6 +3,7 @@
 //! Who keeps them implements [`SharedBytes`]. A connection that sends some of them holds a [`SharedPiece`], and with it all of
 //! them, until its client has taken the last one; the kernel reads them where they lie.
 
+use crate::file_memory::FileRun;
 use std::io::IoSlice;
 use std::sync::Arc;
 
@@ -16,6 +17,12 @@ pub trait SharedBytes: Send + Sync {
 
     /// Those from `position` on that lie in one piece: at least one, and none behind the last.
     fn run_at(&self, position: u64) -> &[u8];
+
+    /// Where those from `position` on lie as a file, as far as they lie there in one piece. `None`: they do not.
+    fn file_run_at(&self, position: u64) -> Option<FileRun<'_>> {
+        let _ = position;
+        None
+    }
 
     /// A [`SharedPiece`] of them is there, one more.
     fn hold(&self) {}
@@ -60,6 +67,12 @@ impl SharedPiece {
     /// What comes next, as far as it lies in one piece: at least a byte unless none is left.
     pub fn run(&self) -> &[u8] {
         self.run_at(self.offset, self.end)
+    }
+
+    /// Where what comes next lies as a file, where that is so of at least `least` bytes.
+    pub fn file_run(&self, least: u64) -> Option<FileRun<'_>> {
+        let run = self.bytes.file_run_at(self.offset).filter(|_| self.len() >= least)?;
+        Some(FileRun { length: run.length.min(self.len()), ..run }).filter(|run| run.length >= least)
     }
 
     /// All of it, where it lies in one piece.

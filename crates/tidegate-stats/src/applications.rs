@@ -93,9 +93,8 @@ impl ApplicationTable {
 /// Adds what others have timed, by application and member. Beyond a number of them, those that are new are left out.
 pub fn add_applications(sum: &mut Vec<ApplicationFigures>, more: &[ApplicationFigures]) {
     for of in more {
-        let is_same = |known: &ApplicationFigures| {
-            known.application == of.application && known.member == of.member
-        };
+        let is_same =
+            |known: &ApplicationFigures| known.application == of.application && known.member == of.member;
         match sum.iter().position(is_same) {
             Some(at) => {
                 sum[at].queue.merge(&of.queue);

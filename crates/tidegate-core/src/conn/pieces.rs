@@ -10,6 +10,7 @@ use crate::response::FilePiece;
 use std::io;
 use std::os::fd::AsFd;
 use std::task::Poll;
+use tidegate_io::file_memory::FileRun;
 use tidegate_io::shared_bytes::SharedPiece;
 use tidegate_io::socket::Stream;
 use tidegate_io::{Key, file, runtime};
@@ -22,6 +23,9 @@ struct Taken {
     is_all: bool,
 }
 
+/// Bytes of memory from which its pages are given to the kernel, where it can have them: a copy of less costs less.
+const LENDABLE: u64 = 16 << 10;
+
 /// What a connection does in one turn.
 pub(super) struct Turn<'o> {
     /// Bytes of files.
@@ -30,6 +34,20 @@ pub(super) struct Turn<'o> {
     pub(super) key: Option<Key>,
     /// See [`Output`].
     pub(super) is_cut: &'o mut bool,
+}
+
+/// Sends `front`, and behind it at most `most` bytes that lie in memory which is a file.
+fn send_run(stream: &Stream, front: &[u8], mut run: FileRun<'_>, most: u64) -> io::Result<Taken> {
+    if !front.is_empty() {
+        let sent = stream.send(front, true)?;
+        if sent < front.len() {
+            return Ok(Taken { front: sent, content: 0, is_all: false });
+        }
+    }
+    let count = usize::try_from(run.length.min(most)).unwrap_or(usize::MAX);
+    let sent = file::send_file(stream.as_fd(), run.file, &mut run.offset, count)?.unwrap_or(0);
+    let is_all = sent == count || (sent > 0 && stream.has_room());
+    Ok(Taken { front: front.len(), content: sent as u64, is_all })
 }
 
 /// Sends a piece of a file, as far as that waits for no disk.
@@ -143,8 +161,17 @@ impl Connection {
         Ok(taken.is_all)
     }
 
-    /// Sends `front` and at most `most` bytes of a piece of memory in one call.
+    /// Sends `front` and at most `most` bytes of a piece of memory: in one call, or in two where the kernel can be given the
+    /// pages that it lies in.
     fn send_behind(&mut self, front: &[u8], piece: &mut SharedPiece, most: u64) -> io::Result<Taken> {
+        if let Some(stream) = self.transport.bare()
+            && let Some(run) = piece.file_run(LENDABLE.min(most))
+        {
+            let taken = send_run(stream, front, run, most)?;
+            self.window = self.window.wrapping_add(taken.front as u32);
+            piece.advance(taken.content);
+            return Ok(taken);
+        }
         let transport = &mut self.transport;
         let (sent, asked) = piece.with_slices(front, most, |slices| {
             let asked = slices.iter().map(|slice| slice.len()).sum::<usize>();
