@@ -272,6 +272,16 @@ impl<C: Carried> Session<C> {
         }
     }
 
+    /// Nothing will be asked for a while: gives back what only the next requests would want.
+    pub fn rest(&mut self) {
+        if !self.has_unsent() {
+            (self.out, self.sent) = (Vec::new(), 0);
+        }
+        if self.held.is_empty() {
+            self.held = Vec::new();
+        }
+    }
+
     /// Appends what windows and room allow of bodies.
     fn push_bodies(&mut self, all: &C::Bytes, deadline: &impl Fn(&C) -> u64) {
         for stream in self.streams.iter_mut().flatten() {

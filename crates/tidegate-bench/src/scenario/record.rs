@@ -67,6 +67,12 @@ impl Tally {
         (answers > 0).then(|| elements as f64 / answers as f64)
     }
 
+    /// The same for people: not rounded up to what it has not reached.
+    pub fn conforming_shown(&self) -> String {
+        let share = self.conforming_share().unwrap_or(0.0);
+        format!("{:.2} %", (share * 1e4 + 1e-9).floor() / 1e2)
+    }
+
     /// Those that did not end well.
     pub fn failed(&self) -> u64 {
         self.ended - self.succeeded.min(self.ended)

@@ -199,8 +199,8 @@ impl Report {
             let conforming = operation.conforming.map(|due| {
                 let word = match tally.conforming_share() {
                     None => "unknown".to_owned(),
-                    Some(share) if share >= due => format!("met ({:.2} %)", share * 100.0),
-                    Some(share) => format!("missed ({:.2} %)", share * 100.0),
+                    Some(share) if share >= due => format!("met ({})", tally.conforming_shown()),
+                    Some(_) => format!("missed ({})", tally.conforming_shown()),
                 };
                 format!("conforming {} {word}", show_share(due))
             });

@@ -46,12 +46,13 @@ pub fn judge(scenario: &Scenario, outcome: &Outcome, operations: &[Tally], total
         }
     }
     reasons.extend(distrust_of_generator(outcome, totals));
+    let has_times = scenario.operations.iter().any(|operation| !operation.targets.is_empty());
     let has_targets = scenario.operations.iter().any(|operation| {
         !operation.targets.is_empty() || operation.conforming.is_some() || counted(operation).next().is_some()
     });
     match lateness(scenario, totals) {
-        // Lateness counts as response time. Who meets the targets with it meets them without.
-        Some(late) if has_targets && missed.is_empty() => {
+        // Lateness counts as response time. Who meets targets of time with it meets them without.
+        Some(late) if has_times && missed.is_empty() => {
             notes.push(format!("{late}; the targets are met all the same"))
         }
         Some(late) => reasons.push(format!("{late}; free its processors or use fewer users")),
@@ -136,10 +137,9 @@ fn missed(scenario: &Scenario, outcome: &Outcome, operations: &[Tally], counts: 
             && share < due
         {
             missed.push(format!(
-                "{}: {:.2} % of {} answers came at their least bit rate, under the target of {}",
+                "{}: {} of {} answers came at their least bit rate, under the target of {}",
                 operation.name,
-                // Not rounded up to what is missed.
-                (share * 1e4).floor() / 1e2,
+                tally.conforming_shown(),
                 tally.paced,
                 show_share(due)
             ));
@@ -504,6 +504,27 @@ mod tests {
         let text = TEXT.replace("p90=\"1s\"", "conforming=\"90%\"");
         let told = load_text("test", &text, Path::new("."), &BTreeMap::new()).render(false);
         assert!(told.contains("no step has a bit rate") && told.contains("min-bitrate"), "{told}");
+    }
+
+    /// A target that says nothing of times is no excuse for a schedule that was not kept.
+    #[test]
+    fn lateness_is_excused_by_times_alone() {
+        let fast = "op a conforming=\"50%\" { get \"/a\" { min-bitrate \"1KiB/s\" } }";
+        for (op, verdict) in [("", Verdict::Pass), (fast, Verdict::Invalid)] {
+            let text = if op.is_empty() {
+                TEXT.to_owned()
+            } else {
+                TEXT.replace("op a p90=\"1s\" { get \"/a\" }", op)
+            };
+            let scenario =
+                load_text("test", &text, Path::new("."), &BTreeMap::new()).scenario.expect("it is sound");
+            let good = || tally(5_000, 5_000, 20_000_000, 1_000_000_000);
+            let a = Tally { paced: 10, conforming: 10, ..good() };
+            let mut totals = Totals::default();
+            (0..100).for_each(|_| totals.lateness.record(900_000_000));
+            let judgement = judge(&scenario, &outcome(Ending::Done), &[a, good()], &totals);
+            assert_eq!(judgement.verdict, verdict, "{judgement:?}");
+        }
     }
 
     #[test]

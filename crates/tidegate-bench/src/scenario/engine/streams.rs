@@ -162,6 +162,9 @@ impl Worker<'_> {
         } else if connection.takes_streams() {
             connection.deadline = u64::MAX;
             self.wheel.cancel(key.index());
+            if let Some(streams) = &mut connection.streams {
+                streams.session.rest();
+            }
         } else {
             self.remove(key);
         }

@@ -8,6 +8,12 @@ use crate::scenario::user::User;
 use crate::scenario::{Phases, Visits};
 use std::collections::VecDeque;
 
+/// Who waits at one worker at most. Beyond that nobody would ever be let in: they are due, and do not begin.
+const MOST_WAITING: usize = 1 << 20;
+
+/// Arrivals that are counted at the end at most, where the worker has not even looked at them.
+const MOST_UNSEEN: u32 = 1 << 24;
+
 /// Those who come to one worker.
 pub(super) struct Arrivals {
     arriving: Arriving,
@@ -71,7 +77,23 @@ impl Worker<'_> {
         if has_place && arrivals.waiting.is_empty() && now < self.end {
             return self.visit(number, (due, due), now);
         }
-        arrivals.waiting.push_back((due, number));
+        if arrivals.waiting.len() < MOST_WAITING {
+            arrivals.waiting.push_back((due, number));
+        }
+    }
+
+    /// Counts who was due and was not even looked at, at the end of a worker that had too much to do.
+    pub(super) fn count_unseen(&mut self, now: u64) {
+        let until = self.steady.1.min(now);
+        let Some(arrivals) = &mut self.arrivals else { return };
+        for _ in 0..MOST_UNSEEN {
+            let due = arrivals.next();
+            if due >= until {
+                return;
+            }
+            arrivals.arriving.take();
+            self.visits.due += u64::from(due >= self.steady.0);
+        }
     }
 
     /// Lets those in who have waited longest, as many as there is place for and not more than `most`.

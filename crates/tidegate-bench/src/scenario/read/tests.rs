@@ -187,6 +187,14 @@ fn users_that_come_at_a_rate() {
 }
 
 #[test]
+fn scenarios_of_the_documents_are_sound() {
+    let text = include_str!("../../../../../docs/bench.md");
+    let blocks = text.split("\n```\n").filter(|block| block.starts_with("scenario \""));
+    let names: Vec<String> = blocks.map(|block| sound(block).name).collect();
+    assert_eq!(names, ["shop", "visitors"]);
+}
+
+#[test]
 fn a_browser_of_http2() {
     let with = |client: &str| {
         let scenario = sound(&format!(
