@@ -55,7 +55,10 @@ pub fn judge(scenario: &Scenario, outcome: &Outcome, operations: &[Tally], total
         Some(late) if has_times && missed.is_empty() => {
             notes.push(format!("{late}; the targets are met all the same"))
         }
-        Some(late) => reasons.push(format!("{late}; free its processors or use fewer users")),
+        Some(late) => {
+            let less = if scenario.load.is_open() { "ask for a lower rate" } else { "use fewer users" };
+            reasons.push(format!("{late}; free its processors or {less}"));
+        }
         None => {}
     }
     notes.extend(thin_percentiles(scenario, operations));

@@ -1,7 +1,8 @@
 //! `tidegate bench run` with a `rate`: users that come on a schedule and go.
 
 use super::agents::{Running, controller};
-use super::peers::{Folder, Served, bench, peer};
+use super::http2::Served2;
+use super::peers::{Folder, bench, peer};
 use super::scenarios::{Application, ok, scenario};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -84,12 +85,10 @@ fn who_finds_no_place_waits_and_is_counted() {
 
 #[test]
 fn agents_deal_the_visits_of_one_schedule_out() {
-    let (served, folder) = (Served::new(), Folder::new());
-    let file = scenario(
-        &folder,
-        &served.url,
-        "rate \"10/s\" operations=3 { steady \"2s\" }\nthink fixed \"1ms\"\nop a { get \"/1k\" }",
-    );
+    let (served, folder) = (Served2::new(), Folder::new());
+    let steps =
+        "rate \"10/s\" operations=3 { steady \"2s\" }\nthink fixed \"1ms\"\nclient h2\nop a { get \"/1k\" }";
+    let file = scenario(&folder, &served.served.url, steps);
     let alone = bench(&["run", &file, "--rate", "60", "--no-host", "--json", "--no-keep"]).json();
     let (controller, address) = controller(&file, 2, &["--insecure-loopback", "--rate", "60"]);
     let agents: Vec<Running> = ["1", "3"]
