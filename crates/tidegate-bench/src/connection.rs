@@ -4,7 +4,7 @@
 //! an answer counts as is the worker's. An idle one holds no buffer.
 
 use crate::check::BodyCheck;
-use crate::http2::Session;
+use crate::http2::{Carried, Session};
 use crate::request::Prepared;
 use crate::response::ResponseReader;
 use rustix::net::{RecvFlags, recv};
@@ -179,6 +179,20 @@ pub(crate) struct Exchange {
     pub attempts: u8,
 }
 
+/// One of them on a stream of HTTP/2, and the check of the body of its answer.
+pub(crate) struct Asked {
+    pub exchange: Exchange,
+    pub check: Option<Box<BodyCheck>>,
+}
+
+impl Carried for Asked {
+    type Bytes = [Prepared];
+
+    fn bytes<'b>(&'b self, prepared: &'b [Prepared]) -> &'b [u8] {
+        prepared.get(self.exchange.request as usize).map_or(&[][..], |request| &request.bytes)
+    }
+}
+
 /// A connection of limited rate may be ahead by what it earns in this time: about the tick of its timer, so
 /// that waiting for the tick costs it nothing.
 const BURST: u128 = 125_000_000;
@@ -241,7 +255,7 @@ pub(crate) struct Connection {
     pub read_budget: Option<Box<Budget>>,
     pub write_budget: Option<Box<Budget>>,
     /// With HTTP/2. `in_flight` are then those that are still to be begun, and nothing of them is `unsent`.
-    pub session: Option<Box<Session>>,
+    pub session: Option<Box<Session<Asked>>>,
 }
 
 impl Connection {

@@ -1,16 +1,14 @@
 //! One HTTP/2 connection of the generator (RFC 9113): its streams, and the bytes that wait to be sent on it.
 //!
-//! A state machine over the client role of `tidegate-wire`; `worker/streams.rs` drives it. It decides nothing:
-//! which request comes next and what an answer counts as is the worker's.
+//! A state machine over the client role of `tidegate-wire`; `worker/streams.rs` drives it for lists of requests,
+//! `scenario/engine/streams.rs` for users of scenarios. It decides nothing: which request comes next and what an answer counts
+//! as is the worker's. What a stream is for is [`Carried`], of which it only wants the bytes that follow the head.
 
-use crate::check::BodyCheck;
-use crate::connection::{Channel, Exchange};
-use crate::request::Prepared;
+use crate::connection::Channel;
 use std::io;
 use tidegate_wire::h1::HeadLimits;
 use tidegate_wire::h2::{
-    CannotOpen, Connection, ConnectionError, ErrorCode, Event, FieldSource, Limits, RequestParts, Section,
-    StreamKey,
+    CannotOpen, Connection, ConnectionError, ErrorCode, Event, Limits, RequestParts, Section, StreamKey,
 };
 
 /// Windows of streams and connection: what comes is consumed at once, so they shall never bound a rate.
@@ -28,15 +26,26 @@ const OUT_KEPT: usize = 64 << 10;
 /// Fields as of HTTP/1: a generator should not be stricter than browsers.
 const HEAD: HeadLimits = HeadLimits { head_size: 64 << 10, target_size: 8 << 10, fields: 200 };
 
+/// So often a request that the server has turned away unread is sent; then it has failed.
+pub(crate) const ATTEMPTS: u8 = 8;
+
+/// What a stream is for.
+pub(crate) trait Carried {
+    /// Where the bytes of requests are, if not with each.
+    type Bytes: ?Sized;
+
+    /// The bytes of a request, of which its body is the end.
+    fn bytes<'b>(&'b self, all: &'b Self::Bytes) -> &'b [u8];
+}
+
 /// A request under way, and what has come of its answer.
-pub(crate) struct Stream {
+pub(crate) struct Stream<C> {
     key: StreamKey,
-    pub exchange: Exchange,
+    pub carried: C,
     /// 0 before the head.
     pub status: u16,
     pub first_byte: u64,
     pub body_bytes: u64,
-    pub check: Option<Box<BodyCheck>>,
     /// When it counts as timed out.
     pub deadline: u64,
     /// Where in the request's bytes its unsent body begins; `None` when all is sent.
@@ -44,7 +53,7 @@ pub(crate) struct Stream {
 }
 
 /// A connection's HTTP/2.
-pub(crate) struct Session {
+pub(crate) struct Session<C> {
     wire: Connection,
     out: Vec<u8>,
     /// Bytes of `out` that are gone.
@@ -52,7 +61,7 @@ pub(crate) struct Session {
     /// The beginning of a frame that is not complete.
     pub held: Vec<u8>,
     /// By the slot of their keys.
-    streams: Vec<Option<Stream>>,
+    streams: Vec<Option<Stream<C>>>,
     open: usize,
     /// Streams whose body is not sent to its end.
     uploading: usize,
@@ -68,9 +77,9 @@ pub(crate) struct Session {
     second: u32,
 }
 
-impl Session {
+impl<C: Carried> Session<C> {
     /// A session whose preface waits to be sent.
-    pub fn new() -> Session {
+    pub fn new() -> Session<C> {
         let limits =
             Limits { head: HEAD, connection_window: WINDOW, stream_window: WINDOW, ..Limits::default() };
         let mut out = Vec::with_capacity(512);
@@ -112,43 +121,35 @@ impl Session {
         (streams.min(taken) as usize).saturating_sub(self.open.max(self.wire.open_streams()))
     }
 
-    /// Begins a request.
-    ///
-    /// # Errors
-    /// None can be begun on this connection; it is leaving then.
-    pub fn begin(&mut self, exchange: Exchange, request: &Prepared, deadline: u64) -> Result<(), CannotOpen> {
-        let parts = RequestParts {
-            method: &request.method,
-            scheme: request.parts.scheme,
-            authority: &request.parts.authority,
-            target: &request.parts.target,
-            protocol: None,
-            fields: FieldSource::Lines(&request.parts.lines),
-            content_length: request.parts.content_length,
-        };
-        let has_body = request.parts.body_from < request.bytes.len();
-        let key = match self.wire.send_request(&parts, !has_body, &mut self.out) {
+    /// Begins a request; where there is a body it begins at `body_from` of what [`Carried::bytes`] gives. One that cannot be begun
+    /// on this connection comes back with the reason; the connection is leaving then.
+    pub fn begin(
+        &mut self,
+        carried: C,
+        parts: &RequestParts<'_>,
+        body_from: Option<usize>,
+        deadline: u64,
+    ) -> Result<(), (CannotOpen, C)> {
+        let key = match self.wire.send_request(parts, body_from.is_none(), &mut self.out) {
             Ok(key) => key,
             Err(error) => {
                 self.is_leaving = true;
-                return Err(error);
+                return Err((error, carried));
             }
         };
-        let unsent = has_body.then_some(request.parts.body_from);
-        self.uploading += usize::from(has_body);
+        self.uploading += usize::from(body_from.is_some());
         if self.streams.len() <= key.slot() {
             self.streams.resize_with(key.slot() + 1, || None);
         }
         if let Some(place) = self.streams.get_mut(key.slot()) {
             *place = Some(Stream {
                 key,
-                exchange,
+                carried,
                 status: 0,
                 first_byte: 0,
                 body_bytes: 0,
-                check: None,
                 deadline,
-                unsent,
+                unsent: body_from,
             });
             self.open += 1;
         }
@@ -176,7 +177,7 @@ impl Session {
 
     /// A request under way.
     #[inline]
-    pub fn stream(&mut self, key: StreamKey) -> Option<&mut Stream> {
+    pub fn stream(&mut self, key: StreamKey) -> Option<&mut Stream<C>> {
         self.streams.get_mut(key.slot())?.as_mut().filter(|stream| stream.key == key)
     }
 
@@ -187,7 +188,7 @@ impl Session {
     }
 
     /// Takes a request out that is over. What was not sent of it stays unsent.
-    pub fn take(&mut self, key: StreamKey) -> Option<Stream> {
+    pub fn take(&mut self, key: StreamKey) -> Option<Stream<C>> {
         let stream = self.streams.get_mut(key.slot())?.take_if(|stream| stream.key == key)?;
         self.open -= 1;
         if stream.unsent.is_some() {
@@ -198,7 +199,7 @@ impl Session {
     }
 
     /// Takes those out that `is_wanted` names, and resets them.
-    pub fn take_all(&mut self, is_wanted: impl Fn(&Stream) -> bool) -> Vec<Stream> {
+    pub fn take_all(&mut self, is_wanted: impl Fn(&Stream<C>) -> bool) -> Vec<Stream<C>> {
         let keys: Vec<StreamKey> = self
             .streams
             .iter()
@@ -212,6 +213,11 @@ impl Session {
             self.wire.reset(key, ErrorCode::CANCEL, &mut self.out);
         }
         taken
+    }
+
+    /// Whether the answer to one of them has begun.
+    pub fn has_begun(&self) -> bool {
+        self.streams.iter().flatten().any(|stream| stream.status != 0)
     }
 
     /// How many are over their time.
@@ -231,15 +237,20 @@ impl Session {
     }
 
     /// Sends what there is, as far as socket and windows go; how many bytes went. A request whose body moves on
-    /// has until `deadline`.
+    /// has until its `deadline`.
     ///
     /// # Errors
     /// The socket fails, or the data cannot be sealed.
-    pub fn send(&mut self, channel: &mut Channel, prepared: &[Prepared], deadline: u64) -> io::Result<usize> {
+    pub fn send(
+        &mut self,
+        channel: &mut Channel,
+        all: &C::Bytes,
+        deadline: impl Fn(&C) -> u64,
+    ) -> io::Result<usize> {
         let mut total = 0;
         loop {
             if self.uploading > 0 {
-                self.push_bodies(prepared, deadline);
+                self.push_bodies(all, &deadline);
             }
             if channel.has_pending() && !channel.flush()? {
                 return Ok(total);
@@ -261,22 +272,30 @@ impl Session {
         }
     }
 
+    /// Nothing will be asked for a while: gives back what only the next requests would want.
+    pub fn rest(&mut self) {
+        if !self.has_unsent() {
+            (self.out, self.sent) = (Vec::new(), 0);
+        }
+        if self.held.is_empty() {
+            self.held = Vec::new();
+        }
+    }
+
     /// Appends what windows and room allow of bodies.
-    fn push_bodies(&mut self, prepared: &[Prepared], deadline: u64) {
+    fn push_bodies(&mut self, all: &C::Bytes, deadline: &impl Fn(&C) -> u64) {
         for stream in self.streams.iter_mut().flatten() {
             let Some(from) = stream.unsent else { continue };
             let room = OUT_MAX.saturating_sub(self.out.len() - self.sent);
             if room == 0 {
                 return;
             }
-            let bytes =
-                prepared.get(stream.exchange.request as usize).map_or(&[][..], |request| &request.bytes);
-            let rest = bytes.get(from..).unwrap_or_default();
+            let rest = stream.carried.bytes(all).get(from..).unwrap_or_default();
             let piece = rest.get(..room).unwrap_or(rest);
             let is_end = piece.len() == rest.len();
             let count = self.wire.send_data(stream.key, piece, is_end, &mut self.out);
             if count > 0 {
-                stream.deadline = deadline;
+                stream.deadline = deadline(&stream.carried);
             }
             if is_end && count == piece.len() {
                 stream.unsent = None;
@@ -288,7 +307,7 @@ impl Session {
     }
 }
 
-impl Stream {
+impl<C> Stream<C> {
     /// Its number on the wire.
     pub fn id(&self) -> u32 {
         self.key.id()
@@ -298,14 +317,18 @@ impl Stream {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::request::{Description, Mix};
+    use crate::connection::Asked;
+    use crate::request::{Description, Mix, Prepared};
     use crate::target::Url;
-    use tidegate_wire::h2::ResponseParts;
+    use tidegate_wire::h2::{FieldSource, ResponseParts};
 
     const NO_FIELDS: &tidegate_http::FieldLines = &tidegate_http::FieldLines::new();
 
-    fn exchange(request: u32) -> Exchange {
-        Exchange { intended: 0, sent: 0, request, attempts: 0 }
+    /// Begins one of the requests.
+    fn begin(session: &mut Session<Asked>, prepared: &[Prepared], request: u32, deadline: u64) {
+        let exchange = crate::connection::Exchange { intended: 0, sent: 0, request, attempts: 0 };
+        let (parts, body_from) = prepared[request as usize].parts();
+        assert!(session.begin(Asked { exchange, check: None }, &parts, body_from, deadline).is_ok());
     }
 
     /// A GET and a POST whose body is larger than the first window.
@@ -321,7 +344,7 @@ mod tests {
     }
 
     /// A session and the far end of its channel.
-    fn pair() -> (Session, Channel, std::os::unix::net::UnixStream) {
+    fn pair() -> (Session<Asked>, Channel, std::os::unix::net::UnixStream) {
         let (ours, theirs) = std::os::unix::net::UnixStream::pair().unwrap();
         ours.set_nonblocking(true).unwrap();
         theirs.set_nonblocking(true).unwrap();
@@ -336,13 +359,13 @@ mod tests {
         let mut answers = Vec::new();
         let mut server = Connection::server(Limits::default(), &mut answers);
         let (mut section, mut received) = (Section::new(), 0);
-        session.begin(exchange(1), &prepared[1], 9).unwrap();
-        session.begin(exchange(0), &prepared[0], 9).unwrap();
+        begin(&mut session, &prepared, 1, 9);
+        begin(&mut session, &prepared, 0, 9);
         assert_eq!((session.open(), session.room(10), session.room(2)), (2, 8, 0));
         let mut done = Vec::new();
         let mut kept = Vec::new();
         for _ in 0..100 {
-            session.send(&mut channel, &prepared, 20).unwrap();
+            session.send(&mut channel, &prepared, |_| 20).unwrap();
             let mut buffer = vec![0; 1 << 20];
             if let Ok(count) = theirs.read(&mut buffer) {
                 kept.extend_from_slice(&buffer[..count]);
@@ -379,7 +402,7 @@ mod tests {
             while let (consumed, Some(event)) = session.read(&answers[at..], &mut section).unwrap() {
                 at += consumed;
                 if let Event::Data { stream, is_end: true, .. } = event {
-                    done.push(session.take(stream).unwrap().exchange.request);
+                    done.push(session.take(stream).unwrap().carried.exchange.request);
                 }
             }
             answers.clear();
@@ -396,16 +419,14 @@ mod tests {
         let prepared = prepared();
         let mut session = Session::new();
         for request in [0, 1, 0] {
-            session
-                .begin(exchange(request), &prepared[request as usize], u64::from(request) * 10 + 5)
-                .unwrap();
+            begin(&mut session, &prepared, request, u64::from(request) * 10 + 5);
         }
         assert_eq!((session.overdue(4), session.overdue(5), session.next_deadline()), (0, 2, Some(5)));
         let taken = session.take_all(|stream| stream.deadline <= 5);
         assert_eq!(taken.iter().map(Stream::id).collect::<Vec<_>>(), [1, 5]);
         assert_eq!((session.open(), session.next_deadline()), (1, Some(15)));
         assert!(session.take(taken[0].key).is_none());
-        session.begin(exchange(0), &prepared[0], 5).unwrap();
+        begin(&mut session, &prepared, 0, 5);
         assert!(session.stream(taken[1].key).is_none(), "the slot is another's now");
     }
 }

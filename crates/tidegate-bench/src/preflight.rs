@@ -28,7 +28,9 @@ pub enum PreflightError {
         reason: String,
     },
     /// The target speaks no HTTP/2, which was wanted.
-    #[error("{authority} does not speak HTTP/2{way}: {reason}; leave --h2 away to measure HTTP/1.1")]
+    #[error(
+        "{authority} does not speak HTTP/2{way}: {reason}; leave --h2 (of a scenario `client h2`) away to measure HTTP/1.1"
+    )]
     NoHttp2 {
         /// As the URL names it.
         authority: String,

@@ -9,6 +9,7 @@ use tidegate_tls::{Connector, ConnectorError, ServerName};
 use tidegate_wire::h1::{
     ConnectionField, RequestFraming, RequestParts, UnsafeField, UnsafeRequest, append_field, encode_request,
 };
+use tidegate_wire::h2;
 
 /// One request as the user described it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -79,6 +80,20 @@ pub(crate) struct Prepared {
 }
 
 impl Prepared {
+    /// What a head of HTTP/2 is made of, and where in `bytes` its body begins, if there is one.
+    pub fn parts(&self) -> (h2::RequestParts<'_>, Option<usize>) {
+        let parts = h2::RequestParts {
+            method: &self.method,
+            scheme: self.parts.scheme,
+            authority: &self.parts.authority,
+            target: &self.parts.target,
+            protocol: None,
+            fields: h2::FieldSource::Lines(&self.parts.lines),
+            content_length: self.parts.content_length,
+        };
+        (parts, (self.parts.body_from < self.bytes.len()).then_some(self.parts.body_from))
+    }
+
     /// Method and target, for people.
     pub fn line(&self) -> String {
         let line = self.bytes.split(|byte| *byte == b'\r').next().unwrap_or_default();

@@ -134,6 +134,14 @@ impl Item {
         duration(&self.arguments.get(argument)?.value)
     }
 
+    /// The argument at a place as a rate: so many a second.
+    pub fn rate(&self, argument: usize) -> Option<f64> {
+        match self.arguments.get(argument)?.value {
+            Value::Rate(count, time) => Some(count.get() as f64 / time.as_secs_f64()),
+            _ => None,
+        }
+    }
+
     /// A property as a text, as written or by default.
     pub fn text_of(&self, property: &str) -> Option<String> {
         text(&self.property(property)?)

@@ -79,6 +79,7 @@ fn ground() -> Folder {
         folder.write(name, SETTINGS);
     }
     folder.write("shop.kdl", SCENARIO);
+    folder.write("visitors.kdl", &SCENARIO.replace("users 1", "rate \"50/s\""));
     folder.write("workers.kdl", "run \"shop.kdl\" { set USERS \"1\" \"2\" }\n");
     for name in ["20261124-042358-shop", "20261124-042413-shop"] {
         fs::create_dir_all(folder.path(&format!("runs/{name}"))).unwrap();

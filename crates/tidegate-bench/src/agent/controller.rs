@@ -526,15 +526,16 @@ impl<'s, O: FnMut(Progress, &Second)> Controller<'s, O> {
         let longest = self.members.iter().map(|member| member.offset.longest()).max().unwrap_or_default();
         let start = now.saturating_add(ns(LEAD.max(longest * 10)));
         let scenario = self.orders.scenario;
-        let length = scenario.users.whole() + Duration::from_nanos(self.orders.prepare.grace);
+        let length = scenario.phases.whole() + Duration::from_nanos(self.orders.prepare.grace);
         let mut workers = 0;
         for member in &mut self.members {
             let at = member.offset.fix(start).ok_or("its clock cannot be reckoned with")?;
-            let users = scenario.users.count.div_ceil(self.orders.prepare.of.max(1)).div_ceil(member.threads);
+            let users =
+                scenario.load.most_users().div_ceil(self.orders.prepare.of.max(1)).div_ceil(member.threads);
             member.bounds.first_worker = workers;
             member.bounds.seconds = vec![0; member.threads as usize];
             member.bounds.users = users + 1;
-            member.bounds.open = (users + 1).saturating_mul(u32::from(scenario.client.connections));
+            member.bounds.open = (users + 1).saturating_mul(scenario.client.most_connections());
             member.bounds.length = u32::try_from((length + OVERTIME).as_secs()).unwrap_or(u32::MAX);
             member.stage = Stage::Running;
             workers += member.threads;

@@ -108,9 +108,12 @@ pub struct Prepare {
     /// In place of the target that stands there.
     #[prost(string, optional, tag = "5")]
     pub target: Option<String>,
-    /// Users of the whole run.
+    /// Users of the whole run; 0 where they come at a rate.
     #[prost(uint32, tag = "6")]
     pub users: u32,
+    /// Visits a second of the whole run; 0 where users stay.
+    #[prost(double, tag = "19")]
+    pub rate: f64,
     /// The time that is measured, nanoseconds.
     #[prost(uint64, tag = "7")]
     pub steady: u64,
@@ -239,6 +242,9 @@ pub struct Delta {
     /// Users at its end.
     #[prost(uint32, tag = "12")]
     pub users: u32,
+    /// Visits of what is measured, where users come at a rate: due, begun, begun after a wait.
+    #[prost(uint64, repeated, tag = "13")]
+    pub visits: Vec<u64>,
 }
 
 /// A histogram: values, and how often each was seen.
@@ -300,6 +306,12 @@ pub struct Operation {
     /// Elements that were found in them.
     #[prost(uint64, repeated, tag = "8")]
     pub counted_elements: Vec<u64>,
+    /// Answers of steps that say how fast they have to come.
+    #[prost(uint64, tag = "9")]
+    pub paced: u64,
+    /// Of those, the ones that came as fast.
+    #[prost(uint64, tag = "10")]
+    pub conforming: u64,
 }
 
 /// A worker has ended.

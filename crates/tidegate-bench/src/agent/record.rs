@@ -3,7 +3,7 @@
 
 use super::messages::{Counts, Delta, Ended, Failed, Operation, Pairs, Totals};
 use crate::record::{Counts as Sums, Failure, LONGEST, Pairs as Histogram, Sample};
-use crate::scenario::record::{FAILED_KEPT, FailedOperation, Tally};
+use crate::scenario::record::{Arrived, FAILED_KEPT, FailedOperation, Tally};
 use crate::scenario::{Message, Scenario, SecondOfWorker};
 use std::io;
 use thiserror::Error;
@@ -212,6 +212,8 @@ pub(super) fn delta(sequence: u64, second: &SecondOfWorker) -> Delta {
         cycle_achieved: tally.cycle_achieved,
         counted_answers: tally.counts.iter().map(|(answers, _)| *answers).collect(),
         counted_elements: tally.counts.iter().map(|(_, elements)| *elements).collect(),
+        paced: tally.paced,
+        conforming: tally.conforming,
     });
     Delta {
         sequence,
@@ -226,6 +228,10 @@ pub(super) fn delta(sequence: u64, second: &SecondOfWorker) -> Delta {
         others: second.others,
         others_failed: second.others_failed,
         users: second.users,
+        visits: match second.visits {
+            none if none == Arrived::default() => Vec::new(),
+            Arrived { due, begun, waited } => vec![due, begun, waited],
+        },
     }
 }
 
@@ -274,9 +280,23 @@ pub(super) fn second(delta: Delta, bounds: &mut Bounds) -> Result<SecondOfWorker
         others: delta.others,
         others_failed: delta.others_failed,
         users: delta.users,
+        visits: visits(&delta.visits)?,
     };
     *before += 1;
     Ok(second)
+}
+
+fn visits(told: &[u64]) -> Result<Arrived, RecordError> {
+    let visits = match *told {
+        [] => Arrived::default(),
+        [due, begun, waited] => Arrived { due, begun, waited },
+        _ => return Err(RecordError::Length("visits")),
+    };
+    // One that is begun in this second may have been due in one before, and waits are of those that are begun.
+    if visits.due > MOST_COUNT || visits.begun > MOST_COUNT || visits.waited > visits.begun {
+        return Err(RecordError::TooLarge("visits"));
+    }
+    Ok(visits)
 }
 
 /// The record of an operation that has so many `count`s.
@@ -289,8 +309,11 @@ fn tally(operation: Operation, counts: usize) -> Result<Tally, RecordError> {
         return Err(RecordError::TooLarge("counts"));
     }
 
-    let counts = [operation.ended, operation.succeeded, operation.cycles];
-    if counts.iter().any(|count| *count > MOST_COUNT) || operation.succeeded > operation.ended {
+    let counts = [operation.ended, operation.succeeded, operation.cycles, operation.paced];
+    if counts.iter().any(|count| *count > MOST_COUNT)
+        || operation.succeeded > operation.ended
+        || operation.conforming > operation.paced
+    {
         return Err(RecordError::TooLarge("operations"));
     }
     Ok(Tally {
@@ -301,6 +324,8 @@ fn tally(operation: Operation, counts: usize) -> Result<Tally, RecordError> {
         cycle_due: operation.cycle_due,
         cycle_achieved: operation.cycle_achieved,
         counts: answers.into_iter().zip(elements).collect(),
+        paced: operation.paced,
+        conforming: operation.conforming,
     })
 }
 
@@ -470,6 +495,8 @@ mod tests {
                     cycle_due: 9,
                     cycle_achieved: 8,
                     counts: vec![(2, 7)],
+                    paced: 5,
+                    conforming: 4,
                 }
             })
             .collect();
@@ -479,7 +506,8 @@ mod tests {
         counts.statuses.insert(200, random.below(1_000) as u64);
         counts.failures.insert(Failure::Timeout, random.below(10) as u64);
         let (others, others_failed) = (random.below(9) as u64, random.below(2) as u64);
-        SecondOfWorker { worker, requests: sample, operations, others, others_failed, users: 3 }
+        let visits = Arrived { due: 9, begun: random.below(9) as u64, waited: 0 };
+        SecondOfWorker { worker, requests: sample, operations, others, others_failed, users: 3, visits }
     }
 
     /// A record with its histograms in order.
@@ -558,7 +586,7 @@ mod tests {
     fn what_cannot_be_is_refused() {
         let good = delta(0, &made_up(&mut Random::new(1, 1), 0, 0));
         type Row = (&'static str, fn(&mut Delta), RecordError);
-        let table: [Row; 13] = [
+        let table: [Row; 16] = [
             ("worker", |delta| delta.worker = 1, RecordError::Unknown("worker")),
             ("second", |delta| delta.second = 1, RecordError::Order { worker: 0, told: 1, before: 0 }),
             ("operations", |delta| delta.operations.clear(), RecordError::Length("operations")),
@@ -576,6 +604,8 @@ mod tests {
                 RecordError::TooLarge("counts"),
             ),
             ("users", |delta| delta.users = 31, RecordError::TooLarge("users")),
+            ("visits", |delta| delta.visits.push(1), RecordError::Length("visits")),
+            ("more waits than visits", |delta| delta.visits[2] = 10, RecordError::TooLarge("visits")),
             ("open", |delta| delta.open = u32::MAX, RecordError::TooLarge("users")),
             ("cpu", |delta| delta.cpu = u64::MAX, RecordError::TooLarge("times")),
             ("counts", |delta| delta.counts = None, RecordError::Length("sums")),
@@ -585,6 +615,11 @@ mod tests {
                 "values",
                 |delta| delta.times[0] = Pairs { values: vec![u64::MAX], counts: vec![1] },
                 RecordError::TooLarge("histogram"),
+            ),
+            (
+                "conforming",
+                |delta| delta.operations[0].conforming = delta.operations[0].paced + 1,
+                RecordError::TooLarge("operations"),
             ),
             (
                 "succeeded",

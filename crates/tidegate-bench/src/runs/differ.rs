@@ -230,6 +230,9 @@ fn conditions(runs: &[Run]) -> BTreeMap<String, BTreeSet<String>> {
         if let Some(users) = row.users {
             of.insert("users".to_owned(), users.to_string());
         }
+        if let Some(rate) = row.visits {
+            of.insert("visits per second".to_owned(), rate.to_string());
+        }
         if let Some(label) = &row.label {
             of.insert("label".to_owned(), label.clone());
         }
@@ -336,6 +339,7 @@ mod tests {
             load: "20 users".into(),
             verdict: "PASS".into(),
             users: None,
+            visits: None,
             seconds: None,
             rate: Some(rate),
             ended: Some(5000),

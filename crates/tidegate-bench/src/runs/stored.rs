@@ -88,8 +88,11 @@ pub struct Row {
     pub load: String,
     /// A verdict, or how else it stands: see [`Status`].
     pub verdict: String,
-    /// Of a scenario.
+    /// Of a scenario in which they stay.
     pub users: Option<u64>,
+    /// Visits a second that a scenario asks for, where users come at a rate.
+    #[serde(default)]
+    pub visits: Option<f64>,
     /// Seconds that were measured.
     pub seconds: Option<f64>,
     /// Operations a second that ended well; of `hit`, answers.
@@ -106,6 +109,17 @@ pub struct Row {
     pub busy: Option<f64>,
     /// The machine that made the load.
     pub host: String,
+}
+
+impl Row {
+    /// How many users there are, or at what rate they come: `20`, `50/s`.
+    pub fn users_or_rate(&self) -> String {
+        match (self.users, self.visits) {
+            (Some(users), _) => users.to_string(),
+            (None, Some(rate)) => format!("{rate}/s"),
+            (None, None) => "-".to_owned(),
+        }
+    }
 }
 
 /// A run.
@@ -146,6 +160,8 @@ pub struct Operation {
     pub response: Vec<(f64, f64)>,
     /// Percentiles, and the most they may be, seconds.
     pub targets: Vec<(f64, f64)>,
+    /// The least share of answers that keep their bit rate, and the share that did, 0 to 1.
+    pub conforming: Option<(f64, Option<f64>)>,
 }
 
 impl Operation {
@@ -271,6 +287,7 @@ fn row(id: String, status: Status, summary: &Value) -> Row {
         load: text("/load").unwrap_or_default().to_owned(),
         verdict: status.to_string(),
         users: summary.get("users").and_then(Value::as_u64),
+        visits: number("/arrivals/rate"),
         seconds,
         rate: number("/rate"),
         ended: total(|operation| operation.ended),
@@ -302,6 +319,7 @@ fn operation(of: &Value) -> Option<Operation> {
         Some((name.strip_prefix('p')?.parse::<f64>().ok()?, limit.as_f64()?))
     };
     let response = of.get("response").unwrap_or(&Value::Null);
+    let conforming = |name: &str| of.get("conforming")?.get(name)?.as_f64();
     Some(Operation {
         name: of.get("name")?.as_str()?.to_owned(),
         ended: of.get("ended")?.as_u64()?,
@@ -313,6 +331,7 @@ fn operation(of: &Value) -> Option<Operation> {
         max: response.get("max").and_then(Value::as_f64),
         response: percentiles(response),
         targets: targets.into_iter().flatten().filter_map(target).collect(),
+        conforming: conforming("share_due").map(|due| (due, conforming("share"))),
     })
 }
 
@@ -330,6 +349,7 @@ fn requests(summary: &Value) -> Option<Operation> {
         max: response.get("max").and_then(Value::as_f64),
         response: percentiles(response),
         targets: Vec::new(),
+        conforming: None,
     })
 }
 
@@ -355,7 +375,7 @@ mod tests {
             "about": { "date": "Tue, 24 Nov 2026 02:47:46 GMT", "host": "vm" },
             "operations": [
                 { "name": "home", "ended": 30, "failed": 1, "rate": 2.9, "response": { "count": 29, "p90": 0.2, "p99": 0.4 },
-                  "targets": { "p90": 1.0, "p95": 2.0 } },
+                  "targets": { "p90": 1.0, "p95": 2.0 }, "conforming": { "share": 0.75, "share_due": 0.9 } },
                 { "name": "item", "ended": 11, "failed": 0, "rate": 1.1, "response": { "count": 11, "p90": 0.5 } },
                 { "name": "never", "ended": 0, "failed": 0, "rate": 0.0, "response": { "count": 0, "p90": 0.0 } },
             ],
@@ -369,8 +389,13 @@ mod tests {
             (row.bytes_rate, row.users, row.label.as_deref()),
             (Some(500.0), Some(20), Some("eight workers"))
         );
+        assert_eq!(row.users_or_rate(), "20");
+        let arriving = json!({ "scenario": "shop", "users": null, "arrivals": { "rate": 12.5 } });
+        let row = super::row("y".into(), Status::Running, &arriving);
+        assert_eq!((row.users, row.visits, row.users_or_rate().as_str()), (None, Some(12.5), "12.5/s"));
         let operations = operations(&summary);
         assert_eq!(operations[0].targets, [(90.0, 1.0), (95.0, 2.0)]);
+        assert_eq!((operations[0].conforming, operations[1].conforming), (Some((0.9, Some(0.75))), None));
         assert_eq!((operations[0].percentile(99.0), operations[2].percentile(90.0)), (Some(0.4), None));
     }
 

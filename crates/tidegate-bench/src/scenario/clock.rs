@@ -42,6 +42,9 @@ impl Clock {
 
     /// In words.
     pub fn sentence(&self) -> String {
+        if *self == Clock::Think(Distribution::Fixed(Duration::ZERO)) {
+            return "no pause".to_owned();
+        }
         let kind = if matches!(self, Clock::Cycle(_)) { "cycle" } else { "think" };
         format!("{kind} {}", self.distribution().sentence())
     }

@@ -1,6 +1,6 @@
 //! What a scenario comes to, before a run: shares, operations a second, requests, memory. Computed, not tried.
 
-use super::{Body, Clock, Part, Scenario, Step};
+use super::{Body, Clock, Load, Part, Scenario, Step};
 use crate::quantity::{show_bytes, show_duration};
 use crate::report;
 use std::fmt::Write as _;
@@ -9,6 +9,8 @@ use std::fmt::Write as _;
 const USER: f64 = 1_024.0;
 /// What a connection takes.
 const CONNECTION: f64 = 640.0;
+/// What one of HTTP/2 takes, with its streams and header tables.
+const SESSION: f64 = 4_096.0;
 /// What a worker takes: its buffer and the histograms of requests.
 const WORKER: f64 = 4.0 * 1024.0 * 1024.0;
 /// What the histogram of an operation takes.
@@ -19,9 +21,9 @@ const OPERATION: f64 = 300_000.0;
 pub struct Estimate {
     /// Of each operation, 0 to 1.
     pub shares: Vec<f64>,
-    /// Operations a second of one user, by the clocks alone.
+    /// Operations a second of one user, by the clocks alone; of visits those of one.
     pub rate_of_user: f64,
-    /// Of all users.
+    /// Operations a second of all users, or of all visits.
     pub rate: f64,
     /// Requests a second, without assets and redirects.
     pub requests: f64,
@@ -37,28 +39,35 @@ pub struct Estimate {
 
 /// What a scenario comes to with so many workers.
 pub fn estimate(scenario: &Scenario, threads: u32) -> Estimate {
-    let shares = scenario.mix.shares(scenario.operations.len());
-    let rate_of_user = 1.0 / scenario.mean_cycle().max(1e-9);
-    let rate = rate_of_user * f64::from(scenario.users.count);
+    let shares = scenario.shares();
+    let most_users = scenario.load.most_users();
+    let (rate_of_user, rate) = match &scenario.load {
+        Load::Users(users) => {
+            let rate = 1.0 / scenario.mean_cycle().max(1e-9);
+            (rate, rate * f64::from(users.count))
+        }
+        Load::Visits(visits) => (f64::from(visits.operations), visits.rate * f64::from(visits.operations)),
+    };
     let weighted = |of: &dyn Fn(&Step) -> f64| -> f64 {
         let operations = scenario.operations.iter().zip(&shares);
         operations.map(|(operation, share)| share * operation.steps.iter().map(of).sum::<f64>()).sum()
     };
     let has_assets =
         scenario.operations.iter().flat_map(|operation| &operation.steps).any(|step| step.assets);
-    let each = if has_assets { u64::from(scenario.client.connections) } else { 1 };
-    let connections = u64::from(scenario.users.count) * each;
+    let is_one = !has_assets || scenario.client.streams.is_some();
+    let each = if is_one { 1 } else { u64::from(scenario.client.connections) };
+    let connections = u64::from(most_users) * each;
     Estimate {
         rate_of_user,
         rate,
         requests: rate * weighted(&|_| 1.0),
         sent: rate * weighted(&|step| 200.0 + content(step)),
         connections,
-        memory: f64::from(scenario.users.count) * USER
-            + connections as f64 * CONNECTION
+        memory: f64::from(most_users) * USER
+            + connections as f64 * if scenario.client.streams.is_some() { SESSION } else { CONNECTION }
             + f64::from(threads) * (WORKER + scenario.operations.len() as f64 * OPERATION),
-        is_upper_bound: (0..scenario.operations.len())
-            .any(|at| matches!(scenario.clock_of(at), Clock::Think(_))),
+        is_upper_bound: !scenario.load.is_open()
+            && (0..scenario.operations.len()).any(|at| matches!(scenario.clock_of(at), Clock::Think(_))),
         shares,
     }
 }
@@ -82,34 +91,37 @@ impl Estimate {
     /// As text, for a terminal and for the folder of a run.
     pub fn screen(&self, scenario: &Scenario) -> String {
         let mut out = String::new();
-        let users = &scenario.users;
         let mut line = |name: &str, value: String| {
             let _ = writeln!(out, "{name:<24}{value}");
         };
         line("Scenario", scenario.name.clone());
         line("Target", scenario.target.to_string());
-        line(
-            "Users",
-            format!(
-                "{}: ramp-up {}, steady {}, ramp-down {}",
-                users.count,
-                show_duration(users.ramp_up),
-                show_duration(users.steady),
-                show_duration(users.ramp_down)
-            ),
-        );
+        line("Load", format!("{}: {}", scenario.load.sentence(), scenario.phases.sentence()));
         line("Clock", scenario.clock.sentence());
         line("Mix", scenario.mix.kind().to_owned());
         let upper =
             if self.is_upper_bound { " at most: response times come on top of think times" } else { "" };
         line(
             "Operations per second",
-            format!("{:.2}, {:.4} of each user{upper}", self.rate, self.rate_of_user),
+            match &scenario.load {
+                Load::Users(_) => format!("{:.2}, {:.4} of each user{upper}", self.rate, self.rate_of_user),
+                Load::Visits(_) => format!("{:.2}, {} of each visit", self.rate, self.rate_of_user),
+            },
         );
+        if let Load::Visits(visits) = &scenario.load {
+            // Little's law; how long the server takes is not known.
+            let (length, users) = (scenario.mean_visit(), visits.rate * scenario.mean_visit());
+            line("Users at once", format!("{users:.1} of visits of {length:.2} s, and what answers take"));
+        }
         line("Requests per second", format!("{:.2}, and what pages load", self.requests));
         line("Sent", format!("about {}/s", show_bytes(self.sent)));
-        line("Connections", format!("{} at most", self.connections));
-        line("Memory", format!("about {}, the program itself aside", show_bytes(self.memory)));
+        let streams = scenario
+            .client
+            .streams
+            .map(|streams| format!(", HTTP/2 with {streams} requests at once on each"));
+        line("Connections", format!("{} at most{}", self.connections, streams.unwrap_or_default()));
+        let most = if scenario.load.is_open() { "at most " } else { "" };
+        line("Memory", format!("{most}about {}, the program itself aside", show_bytes(self.memory)));
         for system in &scenario.systems {
             line("System", system.to_string());
         }

@@ -8,6 +8,7 @@ use tidegate_config::language::Language;
 
 const TOP: Context = Context::Of(&Place { place: "at the top level", key: "scenario" });
 const USERS: Context = Context::Of(&Place { place: "in `users`", key: "users" });
+const RATE: Context = Context::Of(&Place { place: "in `rate`", key: "rate" });
 const OPERATION: Context = Context::Of(&Place { place: "in `op`", key: "op" });
 const FLOW: Context = Context::Of(&Place { place: "in `flow`", key: "flow" });
 const SYSTEM: Context = Context::Of(&Place { place: "in `system`", key: "system" });
@@ -53,6 +54,13 @@ const TARGETS: &[Property] = &[
     property("p95", SOME_TIME, None, "The same for 95 %."),
     property("p99", SOME_TIME, None, "The same for 99 %."),
     property("min-cycle", TIME, Some("0s"), "The least time from its start to the next operation's."),
+    property(
+        "conforming",
+        Kind::Share,
+        None,
+        "The share of the answers of its steps with `min-bitrate` that keep it, at least; missed is FAIL. With it an answer \
+         that is too slow does not fail the operation.",
+    ),
 ];
 
 #[rustfmt::skip]
@@ -78,6 +86,25 @@ const SCENARIO: &[Directive] = &[
         ..Directive::new("users", &[TOP])
     },
     Directive {
+        arguments: &[one("visits", Kind::Rate)],
+        properties: &[
+            property("operations", Kind::Number { least: 1, most: 10_000 }, None,
+                "Operations of a visit, after which its user goes: one, of `sequence` and `flow` all of them once, unless said."),
+            property("arrivals", Kind::Choice(&["poisson", "constant"]), Some("poisson"),
+                "`poisson`: at random, as independent people come (exponential gaps); `constant`: at equal distances."),
+            property("most-users", Kind::Number { least: 1, most: 1_000_000 }, Some("1000"),
+                "Visits at once at most. One that comes when so many are there waits for one of them to end; the wait counts as \
+                response time, and how many had to is said."),
+        ],
+        children: Children::Block(RATE),
+        doc: "How many visits begin in a time, in place of `users`: an open load. Each is a new user, with a number, cookies, \
+              a cache and connections of its own, who walks through the mix by the clock of the scenario (without `cycle` and \
+              `think` without a pause) and goes. They come on a schedule that the server cannot slow down, and response times \
+              count from that schedule. The rate rises in the ramp-up from nothing and falls in the ramp-down to nothing.",
+        example: "rate \"50/s\" operations=5 { ramp-up \"60s\"; steady \"180s\"; ramp-down \"30s\" }",
+        ..Directive::new("rate", &[TOP])
+    },
+    Directive {
         arguments: CLOCK,
         properties: CLOCK_PROPERTIES,
         doc: "When operations start, counted from the intended start of the one before, as Faban has it. The server \
@@ -94,14 +121,20 @@ const SCENARIO: &[Directive] = &[
         ..Directive::new("think", &[TOP, OPERATION])
     },
     Directive {
+        arguments: &[Argument { name: "h2", kind: Kind::Choice(&["h2"]), count: Count::Optional, words: &[] }],
         properties: &[
-            property("connections", Kind::Number { least: 1, most: 32 }, Some("6"),
-                "Connections of one user at most; assets of a page are loaded over all of them."),
+            property("connections", Kind::Number { least: 1, most: 32 }, None,
+                "Connections of one user at most, 6 unless said; assets of a page are loaded over all of them. With `h2` there is one."),
+            property("streams", Kind::Number { least: 1, most: 1_000 }, None,
+                "With `h2`: requests at once on the connection, 100 unless said, and no more than the server takes."),
             property("cold", Kind::Share, Some("0%"), "Users that remember nothing and load every page in full."),
             property("timeout", SOME_TIME, Some("30s"),
                 "A request fails when no byte of its answer has come for so long; so does a connect."),
+            property("answer-timeout", SOME_TIME, Some("5m"),
+                "A request fails when its answer is not whole after so long, however it drips. Longer downloads want more."),
         ],
-        doc: "The browser of each user.",
+        doc: "The browser of each user. With `h2` it speaks HTTP/2 over one connection: with an `https` target by ALPN, with an \
+              `http` target from the first byte on (h2c).",
         example: "client cold=\"40%\" connections=6",
         ..Directive::new("client", &[TOP])
     },
@@ -238,22 +271,22 @@ const PHASES: &[Directive] = &[
     Directive {
         arguments: &[one("time", TIME)],
         default: Some("ramp-up \"0s\""),
-        doc: "The first operations of the users are spread over this time.",
+        doc: "The first operations of the users are spread over this time; a rate rises over it from nothing.",
         example: "ramp-up \"60s\"",
-        ..Directive::new("ramp-up", &[USERS])
+        ..Directive::new("ramp-up", &[USERS, RATE])
     },
     Directive {
         arguments: &[one("time", Kind::Duration { least: 100, most: 7 * DAY })],
         doc: "What is due in this time is measured; all else is not.",
         example: "steady \"180s\"",
-        ..Directive::new("steady", &[USERS])
+        ..Directive::new("steady", &[USERS, RATE])
     },
     Directive {
         arguments: &[one("time", TIME)],
         default: Some("ramp-down \"0s\""),
-        doc: "Users go, spread over this time.",
+        doc: "Users go, spread over this time; a rate falls over it to nothing.",
         example: "ramp-down \"30s\"",
-        ..Directive::new("ramp-down", &[USERS])
+        ..Directive::new("ramp-down", &[USERS, RATE])
     },
     Directive {
         arguments: &[one("time", TIME)],
@@ -276,7 +309,7 @@ const CONTENT: [Property; 3] = [
 ];
 
 const CONTENT_AND_TARGETS: &[Property] =
-    &[CONTENT[0], CONTENT[1], CONTENT[2], TARGETS[0], TARGETS[1], TARGETS[2], TARGETS[3]];
+    &[CONTENT[0], CONTENT[1], CONTENT[2], TARGETS[0], TARGETS[1], TARGETS[2], TARGETS[3], TARGETS[4]];
 
 const fn step(
     name: &'static str,
@@ -382,7 +415,7 @@ const PARTS: &[Directive] = &[
     Directive {
         arguments: &[one("speed", Kind::Speed { least: 1, most: 1 << 40 })],
         doc: "The least bytes of the body a second, from the start of the request to its last byte. A slower answer fails the \
-              operation; how many do is counted as for every other failure. `hit --min-bitrate` counts bits, of which eight \
+              operation, or counts as one that does not conform where the operation says `conforming=`. `hit --min-bitrate` counts bits, of which eight \
               are a byte: 320 kbit/s, as SPECweb99 has it, are \"40000B/s\".",
         example: "min-bitrate \"40000B/s\"",
         ..Directive::new("min-bitrate", &[STEP])
@@ -418,7 +451,11 @@ const PARTS: &[Directive] = &[
 /// `docs/reference/scenarios.schema.json`, written from the table.
 pub fn json_schema() -> String {
     let description = "The JSON form of a scenario of `tidegate bench run`: its directives, in order.";
-    LANGUAGE.json_schema("Tidegate scenarios", description, &[TOP, USERS, OPERATION, FLOW, STEP, SYSTEM])
+    LANGUAGE.json_schema(
+        "Tidegate scenarios",
+        description,
+        &[TOP, USERS, RATE, OPERATION, FLOW, STEP, SYSTEM],
+    )
 }
 
 /// `docs/reference/scenarios.md`, written from the tables of scenarios and of queues.
@@ -428,6 +465,7 @@ pub fn reference() -> String {
         &[
             ("Top level", TOP, "What stands outside every block."),
             ("In `users`", USERS, "The phases of a run."),
+            ("In `rate`", RATE, "The phases of a run."),
             ("In `op`", OPERATION, "Steps in order, and where it is not that of the scenario a clock."),
             ("In `flow`", FLOW, "Steps in order, each with targets of its own."),
             ("In `system`", SYSTEM, "A machine beside the load."),

@@ -60,6 +60,40 @@ impl Mix {
         }
     }
 
+    /// The share of each of `count` operations in walks of so many from the beginning.
+    pub(crate) fn shares_of_visit(&self, count: usize, operations: u32) -> Vec<f64> {
+        match self {
+            Mix::Flat(shares) => shares.clone(),
+            Mix::Sequence(order) => {
+                let mut shares = vec![0.0; count];
+                for operation in order.iter().cycle().take(operations as usize) {
+                    if let Some(share) = shares.get_mut(*operation) {
+                        *share += 1.0 / f64::from(operations);
+                    }
+                }
+                shares
+            }
+            Mix::Matrix { start, rows } => {
+                let mut at = vec![0.0; count];
+                if let Some(first) = at.get_mut(*start) {
+                    *first = 1.0;
+                }
+                let mut shares = vec![0.0; count];
+                for _ in 0..operations {
+                    let mut next = vec![0.0; count];
+                    for ((share, here), row) in shares.iter_mut().zip(&at).zip(rows) {
+                        *share += here / f64::from(operations);
+                        for (to, probability) in next.iter_mut().zip(row) {
+                            *to += here * probability;
+                        }
+                    }
+                    at = next;
+                }
+                shares
+            }
+        }
+    }
+
     /// Which of `count` operations any user ever comes to, if only once.
     pub fn reached(&self, count: usize) -> Vec<bool> {
         let mut reached = vec![false; count];
@@ -172,6 +206,32 @@ mod tests {
             for (seen, share) in seen.iter().zip(&shares) {
                 assert!((seen - share).abs() < 0.005, "{mix:?}: {seen} {share}");
             }
+        }
+    }
+
+    #[test]
+    fn a_visit_has_the_shares_of_its_length() {
+        let matrix = Mix::Matrix {
+            start: 0,
+            rows: vec![vec![0.0, 1.0, 0.0], vec![0.0, 0.5, 0.5], vec![0.0, 0.0, 1.0]],
+        };
+        let table = [
+            (matrix.clone(), 1, vec![1.0, 0.0, 0.0]),
+            (matrix.clone(), 2, vec![0.5, 0.5, 0.0]),
+            (matrix, 4, vec![0.25, 0.4375, 0.3125]),
+            (Mix::Flat(vec![0.2, 0.8, 0.0]), 3, vec![0.2, 0.8, 0.0]),
+            (Mix::Sequence(vec![0, 1]), 2, vec![0.5, 0.5, 0.0]),
+            (Mix::Sequence(vec![0, 1]), 5, vec![0.6, 0.4, 0.0]),
+            (Mix::Sequence(vec![2]), 1, vec![0.0, 0.0, 1.0]),
+        ];
+        for (mix, operations, expected) in table {
+            let shares = mix.shares_of_visit(3, operations);
+            let is_right = shares.iter().zip(&expected).all(|(one, other)| (one - other).abs() < 1e-9);
+            assert!(is_right, "{mix:?} by {operations}: {shares:?}");
+        }
+        // What is walked long enough is as what is never left.
+        for (one, other) in events().shares_of_visit(7, 100_000).iter().zip(events().shares(7)) {
+            assert!((one - other).abs() < 1e-4, "{one} {other}");
         }
     }
 

@@ -13,6 +13,7 @@ mod estimate;
 pub mod fuzzing;
 mod html;
 mod language;
+mod load;
 pub mod mix;
 mod page;
 mod read;
@@ -29,11 +30,13 @@ pub use engine::{observe_nothing, run_at};
 pub use estimate::{Estimate, estimate};
 pub use html::Selector;
 pub use language::{LANGUAGE, json_schema, reference};
+pub use load::{Load, Phases, Users, Visits};
 pub use mix::Mix;
 pub use read::{Loaded, load, load_for, load_text};
 pub use template::Template;
 
 use crate::check::Expectation;
+use crate::clock::ns;
 use crate::systems::System;
 use crate::target::Url;
 use regex::bytes::Regex;
@@ -48,8 +51,10 @@ pub struct Scenario {
     pub name: String,
     /// The server: scheme, host and port, without a path.
     pub target: Url,
-    /// How many, and when they come and go.
-    pub users: Users,
+    /// Who comes.
+    pub load: Load,
+    /// When that is.
+    pub phases: Phases,
     /// When operations start, where they do not say so themselves.
     pub clock: Clock,
     /// What the browser of a user is like.
@@ -69,52 +74,38 @@ pub struct Scenario {
 /// The variable that holds the number of a user.
 pub const USER: &str = "user";
 
-/// How many users there are, and the phases of a run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Users {
-    /// At least 1.
-    pub count: u32,
-    /// The first operations are spread over this time.
-    pub ramp_up: Duration,
-    /// What starts in this time is measured.
-    pub steady: Duration,
-    /// Users go, spread over this time.
-    pub ramp_down: Duration,
-    /// Time between the first operations of two users, where it is said in place of a spread over the ramp-up.
-    pub stagger: Option<Duration>,
-}
-
-impl Users {
-    /// When user `number` begins, from the start of the run.
-    pub fn begins(&self, number: u32) -> Duration {
-        match self.stagger {
-            Some(stagger) => stagger.saturating_mul(number),
-            None => self.ramp_up.mul_f64(f64::from(number) / f64::from(self.count.max(1))),
-        }
-    }
-
-    /// When user `number` starts nothing any more.
-    pub fn ends(&self, number: u32) -> Duration {
-        self.ramp_up
-            + self.steady
-            + self.ramp_down.mul_f64(f64::from(number + 1) / f64::from(self.count.max(1)))
-    }
-
-    /// From the first operation to the last one's intended start.
-    pub fn whole(&self) -> Duration {
-        self.ramp_up + self.steady + self.ramp_down
-    }
-}
-
 /// The browser of a user.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Client {
-    /// Connections of one user at most.
+    /// Connections of one user at most; with `streams` there is one.
     pub connections: u8,
+    /// HTTP/2, with so many requests at once at most; else HTTP/1.1.
+    pub streams: Option<u32>,
     /// Share of the users, 0 to 1, that remember nothing: each of their pages is loaded in full.
     pub cold: f64,
-    /// For one request, and for a connect.
+    /// Of silence: a request fails when for so long no byte of its answer has come, and so does a connect.
     pub timeout: Duration,
+    /// From the start of a request to the last byte of its answer.
+    pub answer_timeout: Duration,
+}
+
+impl Client {
+    /// When a request that was sent at `sent` has failed, if nothing comes after `now`; monotonic nanoseconds.
+    pub(crate) fn deadline(&self, sent: u64, now: u64) -> u64 {
+        let whole = sent.saturating_add(ns(self.answer_timeout));
+        now.saturating_add(ns(self.timeout)).min(whole)
+    }
+
+    /// Requests of one user at once at most.
+    pub fn requests_at_once(&self) -> u32 {
+        self.streams.unwrap_or(u32::from(self.connections))
+    }
+
+    /// Connections of one user that may be open at once: one of HTTP/2 that the server has dismissed has a successor before its
+    /// last request is answered.
+    pub fn most_connections(&self) -> u32 {
+        if self.streams.is_some() { 2 } else { u32::from(self.connections) }
+    }
 }
 
 /// Something that a user does: steps in order, of which the whole is timed.
@@ -130,6 +121,9 @@ pub struct Operation {
     pub min_cycle: Duration,
     /// Percentile and longest time, in the order of percentiles.
     pub targets: Vec<(f64, Duration)>,
+    /// The share of answers, 0 to 1, that must come at the least bit rate of their steps. Where it is said, one that is slower
+    /// fails nothing.
+    pub conforming: Option<f64>,
 }
 
 impl Operation {
@@ -312,11 +306,42 @@ impl Scenario {
         self.operations.get(operation).and_then(|operation| operation.clock).unwrap_or(self.clock)
     }
 
+    /// The share of each operation: in the long run of users that stay, of visits in a whole one.
+    pub fn shares(&self) -> Vec<f64> {
+        match &self.load {
+            Load::Users(_) => self.mix.shares(self.operations.len()),
+            Load::Visits(visits) => self.mix.shares_of_visit(self.operations.len(), visits.operations),
+        }
+    }
+
     /// Mean time between two starts by the clocks, over the operations as the mix deals them out; of think times without
     /// the responses. Seconds.
     pub fn mean_cycle(&self) -> f64 {
-        let shares = self.mix.shares(self.operations.len());
+        let shares = self.shares();
         shares.iter().enumerate().map(|(number, share)| share * self.mean_cycle_of(number)).sum()
+    }
+
+    /// The mean time from the first start of a visit to its last one by the clocks, seconds; of users that stay 0.
+    pub fn mean_visit(&self) -> f64 {
+        match &self.load {
+            Load::Users(_) => 0.0,
+            Load::Visits(visits) => f64::from(visits.operations - 1) * self.mean_cycle(),
+        }
+    }
+
+    /// Puts another number of users, or another rate, in the place of the file's.
+    ///
+    /// # Errors
+    /// A sentence: the scenario says the other of the two.
+    pub fn resize(&mut self, users: Option<u32>, rate: Option<f64>) -> Result<(), &'static str> {
+        match (&mut self.load, users, rate) {
+            (_, None, None) => {}
+            (Load::Users(known), Some(count), None) => known.count = count,
+            (Load::Visits(known), None, Some(rate)) => known.rate = rate,
+            (Load::Users(_), ..) => return Err("its load is a number of `users`, not a `rate`"),
+            (Load::Visits(_), ..) => return Err("its load is a `rate`, not a number of `users`"),
+        }
+        Ok(())
     }
 
     /// The mean time from the start of an operation to the next one's, seconds.

@@ -6,7 +6,7 @@ use super::html::Selector;
 use super::language::{LANGUAGE, OUTERMOST};
 use super::template::{Template, TemplateError};
 use super::{
-    Body, Client, Counted, Expect, Operation, Part, Pick, Scenario, Step, Take, TakeFrom, USER, Upload, Users,
+    Body, Client, Counted, Expect, Operation, Part, Pick, Scenario, Step, Take, TakeFrom, USER, Upload,
 };
 use crate::random::Random;
 use crate::target::Url;
@@ -17,6 +17,7 @@ use std::time::Duration;
 use tidegate_config::language::{Item, read};
 use tidegate_config::{Diagnostic, Environment, Source, nearest};
 
+mod loads;
 mod mixes;
 mod steps;
 mod systems;
@@ -124,16 +125,20 @@ impl Reader {
     fn scenario(&mut self, items: &[Item], name: &str, target: Option<&str>) -> Option<Scenario> {
         let first = |name: &str| items.iter().find(|item| item.name() == name);
         let target = self.target(first("target"), target);
-        let users = self.users(first("users"));
+        let phases = self.phases(items);
         let clock = self.clock(items, true);
-        let client = first("client").map_or(Client::DEFAULT, Client::of);
+        let client = first("client").map_or(Client::DEFAULT, |item| self.client(item));
         // Names come before what uses them, wherever they stand.
         let data = self.data(items);
         self.name_variables(items);
         let (operations, mix) = self.operations(items);
+        let load = self.load(items, phases.as_ref(), mix.as_ref());
         let systems = self.systems(items);
         let name = first("scenario").and_then(|item| item.text(0)).unwrap_or_else(|| name.to_owned());
-        let Some(clock) = clock else {
+        // What comes at a rate is held up by nothing.
+        let is_open = items.iter().any(|item| item.name() == "rate");
+        let no_pause = Clock::Think(Distribution::Fixed(Duration::ZERO));
+        let Some(clock) = clock.or(is_open.then_some(no_pause)) else {
             self.missing(
                 "nothing says when operations start",
                 "write `cycle exponential mean=\"5s\" max=\"25s\"`, or `think fixed \"1s\"`",
@@ -141,10 +146,11 @@ impl Reader {
             return None;
         };
         let variables = std::mem::take(&mut self.variables);
-        Some(Scenario {
+        let scenario = Scenario {
             name,
             target: target?,
-            users: users?,
+            load: load?,
+            phases: phases?,
             clock,
             client,
             mix: mix?,
@@ -152,7 +158,9 @@ impl Reader {
             variables,
             data,
             systems,
-        })
+        };
+        self.warn_of_short_visits(items, &scenario);
+        Some(scenario)
     }
 
     fn target(&mut self, item: Option<&Item>, given: Option<&str>) -> Option<Url> {
@@ -181,38 +189,26 @@ impl Reader {
         found.map_err(|fault| self.error(at(fault), HELP)).ok()
     }
 
-    fn users(&mut self, item: Option<&Item>) -> Option<Users> {
-        let Some(item) = item else {
-            self.missing(
-                "nothing says how many users there are",
-                "write `users 100 { ramp-up \"10s\"; steady \"1m\" }`",
-            );
-            return None;
-        };
-        let phase = |name: &str| item.block().iter().find(|phase| phase.name() == name);
-        let time = |name: &str| phase(name).and_then(|phase| phase.duration(0));
-        if phase("steady").is_none() && !self.had_mistakes {
-            self.error(
-                item.error("`users` says nothing of the time to measure"),
-                "add `steady \"3m\"` in its block",
-            );
+    fn client(&mut self, item: &Item) -> Client {
+        let is_h2 = item.text(0).is_some();
+        let (connections, streams) = (item.number_of("connections"), item.number_of("streams"));
+        if is_h2 && connections.is_some() {
+            let help = "take it out; `streams=` says how many requests are under way at once";
+            self.error(item.error_of("connections", "with `h2` each user has one connection"), help);
+        } else if !is_h2 && streams.is_some() && !item.has_faults() {
+            let help = "write `client h2 streams=50`, or take it out: HTTP/1.1 has `connections=`";
+            self.error(item.error_of("streams", "`streams=` goes with `h2` alone"), help);
         }
-        let users = Users {
-            count: item.number(0).and_then(|count| u32::try_from(count).ok())?,
-            ramp_up: time("ramp-up").unwrap_or_default(),
-            steady: time("steady")?,
-            ramp_down: time("ramp-down").unwrap_or_default(),
-            stagger: time("stagger"),
-        };
-        if let Some((stagger, said)) = users.stagger.zip(phase("stagger"))
-            && stagger.saturating_mul(users.count - 1) > users.ramp_up
-        {
-            let message = format!("the last of {} users would come after the ramp-up", users.count);
-            let help =
-                "make `ramp-up` longer, or `stagger` shorter; all users must be there when measuring begins";
-            self.error(said.error(message), help);
+        Client {
+            connections: match connections {
+                _ if is_h2 => 1,
+                count => count.map_or(Client::DEFAULT.connections, |count| count.min(255) as u8),
+            },
+            streams: is_h2.then(|| streams.map_or(Client::STREAMS, |count| count as u32)),
+            cold: item.number_of("cold").map_or(0.0, |millionths| millionths as f64 / 1e6),
+            timeout: item.duration_of("timeout").unwrap_or(Client::DEFAULT.timeout),
+            answer_timeout: item.duration_of("answer-timeout").unwrap_or(Client::DEFAULT.answer_timeout),
         }
-        Some(users)
     }
 
     /// The clock among these items.
@@ -396,15 +392,16 @@ fn csv(path: &Path) -> Result<(Vec<String>, Vec<Vec<String>>), String> {
 
 impl Client {
     /// Of who says nothing.
-    const DEFAULT: Client = Client { connections: 6, cold: 0.0, timeout: Duration::from_secs(30) };
+    const DEFAULT: Client = Client {
+        connections: 6,
+        streams: None,
+        cold: 0.0,
+        timeout: Duration::from_secs(30),
+        answer_timeout: Duration::from_secs(300),
+    };
 
-    fn of(item: &Item) -> Client {
-        Client {
-            connections: item.number_of("connections").map_or(6, |count| count.min(255) as u8),
-            cold: item.number_of("cold").map_or(0.0, |millionths| millionths as f64 / 1e6),
-            timeout: item.duration_of("timeout").unwrap_or(Self::DEFAULT.timeout),
-        }
-    }
+    /// Requests at once on a connection of HTTP/2: what servers should take at least (RFC 9113 section 6.5.2).
+    const STREAMS: u32 = 100;
 }
 
 #[cfg(test)]

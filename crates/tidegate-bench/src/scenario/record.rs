@@ -24,6 +24,10 @@ pub struct Tally {
     pub cycle_achieved: u64,
     /// For each `count` of its steps, in their order: right answers, and elements in all of them.
     pub counts: Vec<(u64, u64)>,
+    /// Answers of steps that say how fast they have to come.
+    pub paced: u64,
+    /// Of those, the ones that were right and came as fast.
+    pub conforming: u64,
 }
 
 impl Tally {
@@ -38,6 +42,13 @@ impl Tally {
         for (place, (answers, elements)) in other.counts.iter().enumerate() {
             self.count(place, *answers, *elements);
         }
+        self.paced += other.paced;
+        self.conforming += other.conforming;
+    }
+
+    /// The share of answers that came as fast as they had to, 0 to 1, where there was one.
+    pub fn conforming_share(&self) -> Option<f64> {
+        (self.paced > 0).then(|| self.conforming as f64 / self.paced as f64)
     }
 
     /// Adds to what the `count` at a place has found.
@@ -56,6 +67,12 @@ impl Tally {
         (answers > 0).then(|| elements as f64 / answers as f64)
     }
 
+    /// The same for people: not rounded up to what it has not reached.
+    pub fn conforming_shown(&self) -> String {
+        let share = self.conforming_share().unwrap_or(0.0);
+        format!("{:.2} %", (share * 1e4 + 1e-9).floor() / 1e2)
+    }
+
     /// Those that did not end well.
     pub fn failed(&self) -> u64 {
         self.ended - self.succeeded.min(self.ended)
@@ -66,6 +83,26 @@ impl Tally {
         let mut times = Times::default();
         times.add(&self.response);
         times
+    }
+}
+
+/// Visits that were due in the steady time of an open load.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct Arrived {
+    /// By the schedule.
+    pub due: u64,
+    /// Of those, the ones that have begun.
+    pub begun: u64,
+    /// Of those that have begun, the ones that had to wait for another visit to end.
+    pub waited: u64,
+}
+
+impl Arrived {
+    /// Adds another.
+    pub fn add(&mut self, other: &Arrived) {
+        self.due += other.due;
+        self.begun += other.begun;
+        self.waited += other.waited;
     }
 }
 
@@ -82,6 +119,8 @@ pub struct Second {
     pub others_failed: u64,
     /// Users at its end.
     pub users: u32,
+    /// Visits of what is measured.
+    pub visits: Arrived,
 }
 
 /// An operation that failed, kept for the report.
@@ -146,6 +185,13 @@ impl Outcome {
                 whole.add(part);
             }
         }
+        all
+    }
+
+    /// All visits of the steady time.
+    pub fn visits(&self) -> Arrived {
+        let mut all = Arrived::default();
+        self.seconds.iter().for_each(|second| all.add(&second.visits));
         all
     }
 

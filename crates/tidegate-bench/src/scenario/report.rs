@@ -7,12 +7,13 @@ pub use folder::{begin, finish};
 
 use super::record::{Outcome, Tally};
 use super::verdict::{allowed_points, failures, judge};
-use super::{Estimate, Scenario, estimate};
+use super::{Estimate, Load, Scenario, estimate};
 use crate::host::Host;
-use crate::quantity::{show_bytes, show_duration};
+use crate::quantity::{show_bytes, show_duration, show_share};
 use crate::record::Times;
 use crate::report::{About, PERCENTILES, show_judgement, table};
 use crate::run::Totals;
+use crate::schedule::Arrivals;
 use crate::verdict::Judgement;
 use serde_json::{Map, Value, json};
 use std::fmt::Write as _;
@@ -82,16 +83,28 @@ impl Report {
         let requests = self.outcome.requests();
         let ended = self.ended();
         let failed: u64 = self.operations.iter().map(Tally::failed).sum();
-        let mut figures = vec![
-            (
-                "Operations per second",
-                format!("{:.2} (the clocks say {:.2})", self.rate(), self.estimate.rate),
-            ),
+        let mut figures = Vec::new();
+        let whose = match &self.scenario.load {
+            Load::Users(_) => "clocks say",
+            Load::Visits(load) => {
+                let visits = self.outcome.visits();
+                let rate = |count: u64| count as f64 / self.outcome.measured.max(1e-9);
+                let waited = match visits.waited {
+                    0 => String::new(),
+                    count => format!(", {count} of them after a wait for one to go"),
+                };
+                let begun = format!("{:.2} begun{waited}, {:.2} due", rate(visits.begun), rate(visits.due));
+                figures.push(("Visits per second", format!("{begun}, {} asked for", load.rate)));
+                "rate says"
+            }
+        };
+        figures.extend([
+            ("Operations per second", format!("{:.2} (the {whose} {:.2})", self.rate(), self.estimate.rate)),
             (
                 "Measured",
                 format!("{:.1} s, {ended} operations, {failed} of them failed", self.outcome.measured),
             ),
-        ];
+        ]);
         if let Some((due, achieved)) = self.cycles() {
             figures.push(("Mean cycle", format!("{achieved:.3} s, where {due:.3} s were drawn")));
         }
@@ -183,6 +196,14 @@ impl Report {
                     }
                 }
             });
+            let conforming = operation.conforming.map(|due| {
+                let word = match tally.conforming_share() {
+                    None => "unknown".to_owned(),
+                    Some(share) if share >= due => format!("met ({})", tally.conforming_shown()),
+                    Some(_) => format!("missed ({})", tally.conforming_shown()),
+                };
+                format!("conforming {} {word}", show_share(due))
+            });
             let show = |time| if times.count() == 0 { "-".to_owned() } else { show_duration(time) };
             rows.push(vec![
                 operation.name.clone(),
@@ -195,7 +216,7 @@ impl Report {
                 show(times.percentile(90.0)),
                 show(times.percentile(99.0)),
                 show(times.max()),
-                targets.chain(counts).collect::<Vec<_>>().join(", "),
+                targets.chain(counts).chain(conforming).collect::<Vec<_>>().join(", "),
             ]);
         }
         rows
@@ -269,6 +290,14 @@ pub fn summary(report: &Report) -> Value {
             "response": times(&tally.times()),
             "targets": targets,
             "counts": counts,
+            "conforming": (tally.paced > 0 || operation.conforming.is_some()).then(|| {
+                json!({
+                    "answers": tally.paced,
+                    "conforming": tally.conforming,
+                    "share": tally.conforming_share(),
+                    "share_due": operation.conforming,
+                })
+            }),
         })
     });
     let cycles = report.cycles();
@@ -289,6 +318,17 @@ pub fn summary(report: &Report) -> Value {
         "operations": operations.collect::<Vec<_>>(),
         "failed_operations": report.outcome.failed,
         "unsent": report.outcome.unsent,
+        "visits": report.scenario.load.is_open().then(|| {
+            let visits = report.outcome.visits();
+            let rate = |count: u64| count as f64 / report.outcome.measured.max(1e-9);
+            json!({
+                "due": visits.due,
+                "begun": visits.begun,
+                "waited": visits.waited,
+                "rate": rate(visits.begun),
+                "rate_due": rate(visits.due),
+            })
+        }),
         "requests": {
             "answered": counts.answered,
             // Outside of the steady time: with them, what the log of the server has.
@@ -326,17 +366,32 @@ pub fn summary(report: &Report) -> Value {
 
 /// What a summary says that is known before the run.
 fn begun(scenario: &Scenario, about: &About, label: Option<&str>) -> Value {
-    let users = &scenario.users;
+    let phases = &scenario.phases;
+    let (users, arrivals) = match &scenario.load {
+        Load::Users(users) => (Some(users.count), None),
+        Load::Visits(visits) => {
+            let is_random = visits.arrivals == Arrivals::Poisson;
+            let arrivals = json!({
+                "rate": visits.rate,
+                "kind": if is_random { "poisson" } else { "constant" },
+                "operations": visits.operations,
+                "most_users": visits.most_users,
+            });
+            (None, Some(arrivals))
+        }
+    };
     json!({
         "scenario": scenario.name,
         "label": label,
         "target": scenario.target.to_string(),
         "load": load(scenario),
-        "users": users.count,
+        "users": users,
+        "arrivals": arrivals,
+        "protocol": if scenario.client.streams.is_some() { "h2" } else { "http/1.1" },
         "phases": {
-            "ramp_up": users.ramp_up.as_secs_f64(),
-            "steady": users.steady.as_secs_f64(),
-            "ramp_down": users.ramp_down.as_secs_f64(),
+            "ramp_up": phases.ramp_up.as_secs_f64(),
+            "steady": phases.steady.as_secs_f64(),
+            "ramp_down": phases.ramp_down.as_secs_f64(),
         },
         "about": about,
     })
@@ -344,15 +399,13 @@ fn begun(scenario: &Scenario, about: &About, label: Option<&str>) -> Value {
 
 /// In one line: how the load is made.
 fn load(scenario: &Scenario) -> String {
-    let users = &scenario.users;
     format!(
-        "{} users, {} mix, {}; ramp-up {}, steady {}, ramp-down {}",
-        users.count,
+        "{}, {} mix, {}{}; {}",
+        scenario.load.sentence(),
         scenario.mix.kind(),
         scenario.clock.sentence(),
-        show_duration(users.ramp_up),
-        show_duration(users.steady),
-        show_duration(users.ramp_down)
+        if scenario.client.streams.is_some() { ", over HTTP/2" } else { "" },
+        scenario.phases.sentence()
     )
 }
 

@@ -4,7 +4,7 @@
 use super::data::{DataSet, Draw};
 use super::engine::is_known;
 use super::record::FailedOperation;
-use super::{Scenario, Step, USER};
+use super::{Load, Scenario, Step, USER};
 use crate::random::Random;
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -32,6 +32,10 @@ pub(super) struct User {
     pub step: usize,
     /// When the operation was or is meant to start, monotonic nanoseconds.
     pub intended: u64,
+    /// When it starts nothing any more.
+    pub ends: u64,
+    /// Operations until it goes; `None`: it stays until it ends.
+    pub left: Option<u32>,
     /// When it started.
     pub began: u64,
     /// When the one before ended.
@@ -60,7 +64,12 @@ pub(super) struct User {
 }
 
 impl User {
-    pub fn new(scenario: &Scenario, number: u32, seed: u64, begins: u64) -> User {
+    /// User `number`, whose first operation is due at the first time, and who starts nothing from the second on.
+    pub fn new(scenario: &Scenario, number: u32, seed: u64, (begins, ends): (u64, u64)) -> User {
+        let left = match &scenario.load {
+            Load::Users(_) => None,
+            Load::Visits(visits) => Some(visits.operations),
+        };
         let mut random = Random::new(seed, u64::from(number) + 10_000);
         let (operation, place) = scenario.mix.first(&mut random);
         let mut values: Box<[Option<Box<str>>]> = vec![None; scenario.variables.len()].into();
@@ -82,6 +91,8 @@ impl User {
             place,
             step: 0,
             intended: begins,
+            ends,
+            left,
             began: 0,
             free_since: begins,
             before: None,

@@ -2,8 +2,8 @@
 //! FAIL: a target was missed, or the server failed; else PASS, or MEASURED where no target is named.
 
 use super::record::{Outcome, Tally};
-use super::{Counted, Operation, Scenario, Step};
-use crate::quantity::show_duration;
+use super::{Counted, Load, Operation, Scenario, Step};
+use crate::quantity::{show_duration, show_share};
 use crate::record::{Counts, Failure};
 use crate::run::{Ending, Totals};
 use crate::verdict::{Judgement, MOST_CPU, Verdict};
@@ -21,6 +21,9 @@ const BEYOND: f64 = 10.0;
 /// The share of operations that must succeed.
 const LEAST_SUCCESS: f64 = 0.99;
 
+/// The share of the visits of an open load that must begin.
+const LEAST_BEGUN: f64 = 0.99;
+
 /// The generator may be late by this at p99, or by a twentieth of the strictest target.
 const MOST_LATENESS: Duration = Duration::from_millis(1);
 
@@ -37,19 +40,25 @@ pub fn judge(scenario: &Scenario, outcome: &Outcome, operations: &[Tally], total
         Ending::GaveUp => {}
         Ending::Done if outcome.is_cut_short => {}
         Ending::Interrupted => notes.push("interrupted; these are the results up to there".to_owned()),
-        Ending::Done => reasons.extend(distrust_of_load(scenario, operations)),
+        Ending::Done => {
+            reasons.extend(distrust_of_rate(scenario, outcome));
+            reasons.extend(distrust_of_load(scenario, operations));
+        }
     }
     reasons.extend(distrust_of_generator(outcome, totals));
-    let has_targets = scenario
-        .operations
-        .iter()
-        .any(|operation| !operation.targets.is_empty() || counted(operation).next().is_some());
+    let has_times = scenario.operations.iter().any(|operation| !operation.targets.is_empty());
+    let has_targets = scenario.operations.iter().any(|operation| {
+        !operation.targets.is_empty() || operation.conforming.is_some() || counted(operation).next().is_some()
+    });
     match lateness(scenario, totals) {
-        // Lateness counts as response time. Who meets the targets with it meets them without.
-        Some(late) if has_targets && missed.is_empty() => {
+        // Lateness counts as response time. Who meets targets of time with it meets them without.
+        Some(late) if has_times && missed.is_empty() => {
             notes.push(format!("{late}; the targets are met all the same"))
         }
-        Some(late) => reasons.push(format!("{late}; free its processors or use fewer users")),
+        Some(late) => {
+            let less = if scenario.load.is_open() { "ask for a lower rate" } else { "use fewer users" };
+            reasons.push(format!("{late}; free its processors or {less}"));
+        }
         None => {}
     }
     notes.extend(thin_percentiles(scenario, operations));
@@ -57,6 +66,13 @@ pub fn judge(scenario: &Scenario, outcome: &Outcome, operations: &[Tally], total
     if again > 0 {
         notes.push(format!(
             "{again} requests were sent again over new connections: the server had closed theirs"
+        ));
+    }
+    let waited = outcome.visits().waited;
+    if waited > 0 {
+        notes.push(format!(
+            "{waited} visits found all {} users busy and waited for one to go; the wait counts as response time",
+            scenario.load.most_users()
         ));
     }
     let others: u64 = outcome.seconds.iter().map(|second| second.others_failed).sum();
@@ -120,6 +136,17 @@ fn missed(scenario: &Scenario, outcome: &Outcome, operations: &[Tally], counts: 
                 )
             })
         }));
+        if let (Some(due), Some(share)) = (operation.conforming, tally.conforming_share())
+            && share < due
+        {
+            missed.push(format!(
+                "{}: {} of {} answers came at their least bit rate, under the target of {}",
+                operation.name,
+                tally.conforming_shown(),
+                tally.paced,
+                show_share(due)
+            ));
+        }
         let times = tally.times();
         for (rank, limit) in &operation.targets {
             let reached = times.percentile(*rank);
@@ -141,6 +168,23 @@ fn counted(operation: &Operation) -> impl Iterator<Item = (&Step, &Counted)> {
     operation.steps.iter().flat_map(|step| step.counts.iter().map(move |counted| (step, counted)))
 }
 
+/// Whether visits came at the rate of the scenario.
+fn distrust_of_rate(scenario: &Scenario, outcome: &Outcome) -> Option<String> {
+    let Load::Visits(load) = &scenario.load else { return None };
+    let visits = outcome.visits();
+    ((visits.begun as f64) < visits.due as f64 * LEAST_BEGUN).then(|| {
+        format!(
+            "{} of {} visits that were due never began, so that there were {:.2} a second, not {:.2}: all {} users were busy with \
+             others; the server is beyond what it can do, or raise `most-users=`",
+            visits.due - visits.begun.min(visits.due),
+            visits.due,
+            visits.begun as f64 / outcome.measured.max(1e-9),
+            visits.due as f64 / outcome.measured.max(1e-9),
+            load.most_users
+        )
+    })
+}
+
 /// Whether the load was that of the scenario: its mix and its cycles, and each operation there at all.
 fn distrust_of_load(scenario: &Scenario, operations: &[Tally]) -> Vec<String> {
     let mut reasons = Vec::new();
@@ -148,7 +192,7 @@ fn distrust_of_load(scenario: &Scenario, operations: &[Tally]) -> Vec<String> {
     if whole == 0 {
         return vec!["no operation has ended in the steady time; make it longer".to_owned()];
     }
-    let shares = scenario.mix.shares(scenario.operations.len());
+    let shares = scenario.shares();
     for ((operation, tally), share) in scenario.operations.iter().zip(operations).zip(shares) {
         let achieved = tally.ended as f64 / whole as f64;
         let allowed = allowed_points(share, whole);
@@ -168,6 +212,11 @@ fn distrust_of_load(scenario: &Scenario, operations: &[Tally]) -> Vec<String> {
         } else if share > 0.0 && tally.succeeded == 0 && !operation.targets.is_empty() {
             reasons.push(format!(
                 "{} has not succeeded once in the steady time, so its target is neither met nor missed; make it longer",
+                operation.name
+            ));
+        } else if share > 0.0 && operation.conforming.is_some() && tally.paced == 0 {
+            reasons.push(format!(
+                "{}: there was no answer in the steady time whose bit rate could be told; make it longer",
                 operation.name
             ));
         } else if share > 0.0
@@ -213,8 +262,9 @@ fn lateness(scenario: &Scenario, totals: &Totals) -> Option<String> {
     let is_late = late > bound && totals.lateness.count() as f64 * share_late / 100.0 >= LATE_STARTS;
     is_late.then(|| {
         format!(
-            "the generator was late: p99 {} behind the users' clocks, {} is allowed",
+            "the generator was late: p99 {} behind {}, {} is allowed",
             show_duration(late),
+            if scenario.load.is_open() { "its schedule" } else { "the users' clocks" },
             show_duration(bound)
         )
     })
@@ -281,6 +331,7 @@ pub(super) fn failures(totals: &Totals) -> Vec<String> {
 mod tests {
     use super::*;
     use crate::scenario::load_text;
+    use crate::scenario::record::{Arrived, Second};
     use std::collections::BTreeMap;
     use std::path::Path;
 
@@ -426,6 +477,94 @@ mod tests {
             judged(Some((5_000, 50_000)), requests(0, 9), good()).notes[0]
                 .contains("9 requests were sent again")
         );
+    }
+
+    #[test]
+    fn a_share_of_answers_that_are_fast_enough() {
+        let text = TEXT.replace(
+            "op a p90=\"1s\" { get \"/a\" }",
+            "op a conforming=\"99.5%\" { get \"/a\" { min-bitrate \"1KiB/s\" } }",
+        );
+        let scenario =
+            load_text("test", &text, Path::new("."), &BTreeMap::new()).scenario.expect("it is sound");
+        let good = || tally(5_000, 5_000, 20_000_000, 1_000_000_000);
+        let table = [
+            (5_000, 4_975, Verdict::Pass, ""),
+            (
+                5_000,
+                4_974,
+                Verdict::Fail,
+                "a: 99.48 % of 5000 answers came at their least bit rate, under the target of 99.5 %",
+            ),
+            (0, 0, Verdict::Invalid, "a: there was no answer in the steady time whose bit rate"),
+        ];
+        for (paced, conforming, verdict, part) in table {
+            let a = Tally { paced, conforming, ..good() };
+            let judgement = judge(&scenario, &outcome(Ending::Done), &[a, good()], &Totals::default());
+            assert_eq!(judgement.verdict, verdict, "{conforming}: {:?}", judgement.reasons);
+            assert!(judgement.reasons.first().map_or("", String::as_str).contains(part), "{judgement:?}");
+        }
+        let text = TEXT.replace("p90=\"1s\"", "conforming=\"90%\"");
+        let told = load_text("test", &text, Path::new("."), &BTreeMap::new()).render(false);
+        assert!(told.contains("no step has a bit rate") && told.contains("min-bitrate"), "{told}");
+    }
+
+    /// A target that says nothing of times is no excuse for a schedule that was not kept.
+    #[test]
+    fn lateness_is_excused_by_times_alone() {
+        let fast = "op a conforming=\"50%\" { get \"/a\" { min-bitrate \"1KiB/s\" } }";
+        for (op, verdict) in [("", Verdict::Pass), (fast, Verdict::Invalid)] {
+            let text = if op.is_empty() {
+                TEXT.to_owned()
+            } else {
+                TEXT.replace("op a p90=\"1s\" { get \"/a\" }", op)
+            };
+            let scenario =
+                load_text("test", &text, Path::new("."), &BTreeMap::new()).scenario.expect("it is sound");
+            let good = || tally(5_000, 5_000, 20_000_000, 1_000_000_000);
+            let a = Tally { paced: 10, conforming: 10, ..good() };
+            let mut totals = Totals::default();
+            (0..100).for_each(|_| totals.lateness.record(900_000_000));
+            let judgement = judge(&scenario, &outcome(Ending::Done), &[a, good()], &totals);
+            assert_eq!(judgement.verdict, verdict, "{judgement:?}");
+        }
+    }
+
+    #[test]
+    fn visits_that_never_began_are_another_load() {
+        let text = TEXT.replace("users 10 { steady \"1m\" }", "rate \"100/s\" { steady \"1m\" }");
+        let scenario =
+            load_text("test", &text, Path::new("."), &BTreeMap::new()).scenario.expect("it is sound");
+        // Cycles are nobody's concern.
+        let good = || tally(3_000, 3_000, 20_000_000, 9_000_000_000);
+        let good = || Tally { cycles: 0, cycle_due: 0, cycle_achieved: 0, ..good() };
+        let judged = |due, begun, waited, ending| {
+            let visits = Arrived { due, begun, waited };
+            let mut outcome = outcome(ending);
+            outcome.seconds = vec![Second { visits, ..Second::default() }; 2];
+            judge(&scenario, &outcome, &[good(), good()], &Totals::default())
+        };
+        let table = [
+            (3_000, 3_000, 0, Ending::Done, Verdict::Pass, "", ""),
+            (3_000, 2_970, 9, Ending::Done, Verdict::Pass, "", "18 visits found all 1000 users busy"),
+            (
+                3_000,
+                2_969,
+                0,
+                Ending::Done,
+                Verdict::Invalid,
+                "62 of 6000 visits that were due never began, so that there were 98.97 a second, not 100.00",
+                "",
+            ),
+            (3_000, 100, 0, Ending::Interrupted, Verdict::Measured, "", ""),
+        ];
+        for (due, begun, waited, ending, verdict, reason, note) in table {
+            let judgement = judged(due, begun, waited, ending);
+            assert_eq!(judgement.verdict, verdict, "{begun}: {judgement:?}");
+            let has =
+                |list: &[String], part: &str| part.is_empty() || list.iter().any(|one| one.contains(part));
+            assert!(has(&judgement.reasons, reason) && has(&judgement.notes, note), "{judgement:?}");
+        }
     }
 
     #[test]

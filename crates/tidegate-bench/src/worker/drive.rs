@@ -87,7 +87,7 @@ impl Worker<'_> {
             let prepared = &self.plan.mix.prepared;
             let sent = match &mut connection.session {
                 None => connection.flush(prepared, now),
-                Some(session) => session.send(&mut connection.channel, prepared, u64::MAX),
+                Some(session) => session.send(&mut connection.channel, prepared, |_| u64::MAX),
             };
             match sent {
                 Ok(0) => return,

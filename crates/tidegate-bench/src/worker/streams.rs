@@ -5,8 +5,8 @@
 
 use super::drive::{Answer, Outcome, READS_IN_A_ROW, broken};
 use super::{Worker, monotonic_ns, ns};
-use crate::connection::Exchange;
-use crate::http2::Session;
+use crate::connection::{Asked, Exchange};
+use crate::http2::{self, ATTEMPTS};
 use crate::plan::Load;
 use crate::record::Failure;
 use std::io;
@@ -16,8 +16,7 @@ use tidegate_io::socket::Received;
 use tidegate_wire::h1::FieldSpace;
 use tidegate_wire::h2::{ErrorCode, Event, Section, StreamKey};
 
-/// So often a request that the server has turned away unread is sent; then it has failed.
-const ATTEMPTS: u8 = 8;
+type Session = http2::Session<Asked>;
 
 impl Worker<'_> {
     /// Lends a connection's session out, so that the worker can be used beside it.
@@ -67,9 +66,11 @@ impl Worker<'_> {
                 }
             };
             let Some(request) = plan.mix.prepared.get(exchange.request as usize) else { return };
-            if session.begin(exchange, request, deadline).is_err() {
+            let (parts, body_from) = request.parts();
+            let asked = Asked { exchange, check: None };
+            if let Err((_, asked)) = session.begin(asked, &parts, body_from, deadline) {
                 self.outstanding -= 1;
-                self.source.give_back(exchange);
+                self.source.give_back(asked.exchange);
                 return;
             }
         }
@@ -78,7 +79,7 @@ impl Worker<'_> {
     fn send_streams(&mut self, key: Key, session: &mut Session, now: u64) -> io::Result<()> {
         let Some(connection) = self.connections.get_mut(key) else { return Ok(()) };
         let deadline = now.saturating_add(ns(self.plan.timeout));
-        let sent = session.send(&mut connection.channel, &self.plan.mix.prepared, deadline)?;
+        let sent = session.send(&mut connection.channel, &self.plan.mix.prepared, |_| deadline)?;
         self.recorder.counts.bytes_sent += sent as u64;
         Ok(())
     }
@@ -239,7 +240,8 @@ impl Worker<'_> {
                     under_way.body_bytes += data.len() as u64;
                     under_way.deadline = deadline;
                     if plan.expectation.reads_bodies() {
-                        let check = under_way.check.get_or_insert_with(|| Box::new(plan.expectation.begin()));
+                        let check =
+                            under_way.carried.check.get_or_insert_with(|| Box::new(plan.expectation.begin()));
                         check.update(&plan.expectation, data);
                     }
                 }
@@ -252,19 +254,19 @@ impl Worker<'_> {
             Event::Reset { stream, code } => {
                 if let Some(under_way) = session.take(stream) {
                     let is_unread = code == ErrorCode::REFUSED_STREAM && under_way.status == 0;
-                    self.give_up_stream(under_way.exchange, Failure::StreamReset, is_unread);
+                    self.give_up_stream(under_way.carried.exchange, Failure::StreamReset, is_unread);
                 }
             }
             Event::Broken { stream: Some(stream), .. } => {
                 if let Some(under_way) = session.take(stream) {
-                    self.give_up_stream(under_way.exchange, Failure::Malformed, false);
+                    self.give_up_stream(under_way.carried.exchange, Failure::Malformed, false);
                 }
             }
             Event::GoAway { last_stream, .. } => {
                 session.is_leaving = true;
                 session.is_dismissed = true;
                 for under_way in session.take_all(|stream| stream.id() > last_stream) {
-                    self.give_up_stream(under_way.exchange, Failure::GoAway, true);
+                    self.give_up_stream(under_way.carried.exchange, Failure::GoAway, true);
                 }
             }
             // A server opens no streams.
@@ -288,13 +290,13 @@ impl Worker<'_> {
     fn complete_stream(&mut self, session: &mut Session, stream: StreamKey, now: u64) {
         let Some(done) = session.take(stream) else { return };
         let answer = Answer {
-            exchange: done.exchange,
+            exchange: done.carried.exchange,
             status: done.status,
             first_byte: done.first_byte,
             body_bytes: done.body_bytes,
             is_paced: false,
         };
-        self.count_answer(answer, done.check, now);
+        self.count_answer(answer, done.carried.check, now);
     }
 
     /// The server has closed its side.

@@ -9,14 +9,14 @@ use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
 /// A process whose standard error is read line by line.
-struct Running {
+pub(super) struct Running {
     child: Child,
     lines: Receiver<String>,
     stdout: Option<std::thread::JoinHandle<String>>,
 }
 
 impl Running {
-    fn new(arguments: &[&str]) -> Running {
+    pub fn new(arguments: &[&str]) -> Running {
         let mut child = command()
             .args(arguments)
             .stdin(Stdio::null())
@@ -50,7 +50,7 @@ impl Running {
         }
     }
 
-    fn end(mut self) -> Outcome {
+    pub fn end(mut self) -> Outcome {
         let code = self.child.wait().unwrap().code().unwrap_or(-1);
         let stdout = self.stdout.take().unwrap().join().unwrap();
         let stderr: Vec<String> = self.lines.iter().collect();
@@ -66,7 +66,7 @@ impl Drop for Running {
 }
 
 /// A controller that waits for so many, and where.
-fn controller(scenario: &str, agents: usize, more: &[&str]) -> (Running, String) {
+pub(super) fn controller(scenario: &str, agents: usize, more: &[&str]) -> (Running, String) {
     let agents = agents.to_string();
     let mut arguments =
         vec!["run", scenario, "--listen-agents", "127.0.0.1:0", "--agents", &agents, "--no-keep", "--json"];

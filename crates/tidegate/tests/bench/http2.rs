@@ -11,14 +11,14 @@ use std::time::{Duration, Instant};
 use tidegate_testkit::InTime;
 
 /// A Tidegate server that speaks HTTP/2 without TLS and with it, and logs.
-struct Served2 {
-    served: Served,
-    tls: String,
+pub(super) struct Served2 {
+    pub served: Served,
+    pub tls: String,
     log: PathBuf,
 }
 
 impl Served2 {
-    fn new() -> Served2 {
+    pub fn new() -> Served2 {
         let folder = Folder::new();
         fs::create_dir_all(folder.0.join("root")).unwrap();
         folder.write("root/1k", [b'x'; 1_024]);
@@ -53,7 +53,7 @@ impl Served2 {
     }
 
     /// Waits for so many lines, and returns all.
-    fn logged(&self, count: usize) -> Vec<String> {
+    pub fn logged(&self, count: usize) -> Vec<String> {
         let deadline = Instant::now() + Duration::from_secs(20);
         while logged(&self.log) < count && Instant::now() < deadline {
             std::thread::park_timeout(Duration::from_millis(5));
@@ -199,19 +199,19 @@ fn a_server_without_http2_is_told_apart_before_the_run() {
 }
 
 /// A frame of HTTP/2.
-fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+pub(super) fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     let length = (payload.len() as u32).to_be_bytes();
     [&length[1..], &[kind, flags], &stream.to_be_bytes(), payload].concat()
 }
 
 /// `:status: 200` and no content.
-fn ok(stream: u32) -> Vec<u8> {
+pub(super) fn ok(stream: u32) -> Vec<u8> {
     frame(1, 5, stream, &[0x88])
 }
 
 /// A peer of HTTP/2 by script: `answer` is called for each request, with the numbers of connection and stream.
 /// Connection 0 is the look before the run.
-fn peer2(answer: impl Fn(usize, u32, &mut TcpStream) + Send + Sync + 'static) -> String {
+pub(super) fn peer2(answer: impl Fn(usize, u32, &mut TcpStream) + Send + Sync + 'static) -> String {
     peer(move |number, mut stream| {
         let _ = stream.read_exact(&mut [0; 24]);
         let _ = stream.write_all(&frame(4, 0, 0, &[]));

@@ -12,6 +12,8 @@ mod http2;
 mod nginx;
 mod queue;
 mod runs;
+mod scenario_http2;
 mod scenarios;
 mod systems;
 mod verdicts;
+mod visits;

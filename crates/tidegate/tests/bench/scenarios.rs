@@ -1,6 +1,6 @@
 //! `tidegate bench run`: users of a scenario against Tidegate and against applications by script.
 
-use super::peers::{BINARY, Folder, bench, command};
+use super::peers::{BINARY, Folder, bench, command, peer, request};
 use rustix::process::{Pid, Signal, kill_process};
 use std::collections::HashMap;
 use std::fs;
@@ -14,7 +14,7 @@ use tidegate_testkit::{InTime, wait_for};
 #[derive(Debug, Clone)]
 pub struct Asked {
     pub line: String,
-    fields: HashMap<String, String>,
+    pub fields: HashMap<String, String>,
     body: Vec<u8>,
 }
 
@@ -403,6 +403,66 @@ fn what_servers_get_wrong_is_no_success() {
     }
     // What a terminal would obey is written out.
     assert!(!failed.contains("u001b"), "{failed}");
+}
+
+/// A server that lets its answer drip is never silent, and holds nobody all the same.
+#[test]
+fn an_answer_that_drips_ends_in_time() {
+    let folder = Folder::new();
+    let dripping = peer(|_, mut stream| {
+        if request(&mut stream) {
+            let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n");
+            // Until the other side has had enough.
+            while stream.write_all(b".").is_ok() {
+                std::thread::park_timeout(std::time::Duration::from_millis(20));
+            }
+        }
+    });
+    let steps = "users 1 { steady \"1s\" }; think fixed \"10ms\"
+        client timeout=\"10m\" answer-timeout=\"300ms\"; op a { get \"/\" }";
+    let file = scenario(&folder, dripping.trim_end_matches('/'), steps);
+    let report = bench(&["run", &file, "--no-host", "--json", "--no-keep", "--grace", "1m"]).json();
+    let of = &report["operations"][0];
+    assert!(
+        of["ended"].as_u64().is_some_and(|count| count >= 2) && of["failed"] == of["ended"],
+        "{report:#}"
+    );
+    assert_eq!(report["requests"]["errors"]["timeout"], of["ended"], "{report:#}");
+}
+
+/// With a share that has to conform, a slow answer is one that does not, and no failure.
+#[test]
+fn a_share_of_answers_keeps_its_bit_rate() {
+    let folder = Folder::new();
+    let application = Application::new(|_| ok("", "a page"));
+    let steps = |due: &str| {
+        format!(
+            "users 2 {{ steady \"500ms\" }}; think fixed \"10ms\"; sequence fast slow
+            op fast conforming=\"50%\" {{ get \"/\" {{ min-bitrate \"1B/s\" }} }}
+            op slow conforming=\"{due}\" {{ get \"/\" {{ min-bitrate \"1TiB/s\" }} }}"
+        )
+    };
+    for (due, is_met) in [("0%", true), ("99.5%", false)] {
+        let file = scenario(&folder, &application.url, &steps(due));
+        let outcome = bench(&["run", &file, "--no-host", "--json", "--no-keep"]);
+        let report = outcome.json();
+        for (place, share) in [(0, 1.0), (1, 0.0)] {
+            let of = &report["operations"][place];
+            assert_eq!(
+                (of["failed"].as_u64(), of["conforming"]["share"].as_f64()),
+                (Some(0), Some(share)),
+                "{of}"
+            );
+            assert_eq!(of["conforming"]["answers"], of["ended"], "{of}");
+        }
+        let missed = report["reasons"].to_string();
+        let part = "slow: 0.00 % of ";
+        assert_eq!(
+            missed.contains(part) && missed.contains("under the target of 99.5 %"),
+            !is_met,
+            "{missed}"
+        );
+    }
 }
 
 /// A second answer behind the first is not the answer to what is asked next.

@@ -208,6 +208,7 @@ mod tests {
             max: None,
             response: vec![(50.0, 0.1), (90.0, 0.2), (99.0, 0.3)],
             targets: vec![(90.0, limit)],
+            conforming: None,
         };
         let (chart, frame) = distributions(&[of("a", 1.0), of("b", 1.0)]).unwrap();
         // 99 % has five of 500 beyond it.

@@ -3,7 +3,7 @@
 use super::super::stored::{Operation, Run, Status};
 use super::charts::{distributions, frame, over_time};
 use super::{LIVE_PATH, cells, encoded};
-use crate::quantity::show_duration;
+use crate::quantity::{show_duration, show_share};
 use crate::report::{document_of, escape, push_framed};
 use serde_json::Value;
 use std::fmt::Write;
@@ -138,7 +138,11 @@ fn rows(operations: &[Operation]) -> Vec<Vec<String>> {
             };
             format!("p{percent} {} {word}", shown(Some(*limit)))
         });
-        let targets = targets.collect::<Vec<_>>().join(", ");
+        let conforming = operation.conforming.map(|(due, share)| {
+            let word = share.map_or("unknown", |share| if share >= due { "met" } else { "missed" });
+            format!("conforming {} {word}", show_share(due))
+        });
+        let targets = targets.chain(conforming).collect::<Vec<_>>().join(", ");
         rows.push(vec![
             operation.name.clone(),
             operation.ended.to_string(),

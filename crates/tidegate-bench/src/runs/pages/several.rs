@@ -1,4 +1,4 @@
-//! Any number of runs as a series: users against operations a second, p90, processors and bandwidth, as figures 7 to 10 of
+//! Any number of runs as a series: users, or the rate at which they come, against operations a second, p90, processors and bandwidth, as figures 7 to 10 of
 //! the CMT reference implementation. Each point is a run; its number leads to the table below, and to what was changed for it.
 
 use super::super::stored::{Row, Run};
@@ -31,18 +31,35 @@ const FIGURES: [OfRun; 4] = [
     ("Bandwidth from the server", "Mbit/s", |row| row.bytes_rate.map(|rate| rate * 8.0 / 1e6)),
 ];
 
+/// What a graph can have on its axis, if runs differ in it: how many users there are, or how many come.
+struct Axis {
+    name: &'static str,
+    of: fn(&Row) -> Option<f64>,
+}
+
+const AXES: [Axis; 2] = [
+    Axis { name: "users", of: |row| row.users.map(|users| users as f64) },
+    Axis { name: "visits per second", of: |row| row.visits },
+];
+
+fn axis(rows: &[&Row]) -> Option<&'static Axis> {
+    AXES.iter().find(|axis| {
+        let first = rows.first().and_then(|row| (axis.of)(row));
+        rows.iter().any(|row| (axis.of)(row).is_some_and(|value| Some(value) != first))
+    })
+}
+
 fn body(runs: &[Run], named: impl Fn(&Row) -> String) -> String {
     let mut rows: Vec<&Row> = runs.iter().map(|run| &run.row).collect();
     rows.sort_by_key(|row| (row.started, row.id.clone()));
-    let has_users =
-        rows.iter().any(|row| row.users.is_some() && row.users != rows.first().and_then(|row| row.users));
+    let axis = axis(&rows);
     let mut body = format!(
         "<h1>{} runs as a series</h1><p class=sub>Each point is a run; its number leads to the table. One run describes what \
          happened and proves nothing.</p>",
         rows.len()
     );
-    let lines = lines(&rows, has_users);
-    let charts = FIGURES.iter().map(|(title, unit, of)| figure(&rows, &lines, has_users, title, unit, *of));
+    let lines = lines(&rows, axis);
+    let charts = FIGURES.iter().map(|(title, unit, of)| figure(&rows, &lines, axis, title, unit, *of));
     push_framed(&mut body, charts);
     let mut names: Vec<&String> = lines.iter().collect();
     names.sort();
@@ -67,7 +84,7 @@ fn body(runs: &[Run], named: impl Fn(&Row) -> String) -> String {
             escape(row.label.as_deref().unwrap_or("-")),
             named(row),
             date(row.started),
-            or_none(row.users.map(|users| users.to_string())),
+            row.users_or_rate(),
             or_none(row.rate.map(|rate| format!("{rate:.2}"))),
             shown(row.p90),
             or_none(row.busy.map(|share| format!("{:.0} %", share * 100.0))),
@@ -80,16 +97,17 @@ fn body(runs: &[Run], named: impl Fn(&Row) -> String) -> String {
 }
 
 /// The name of the line that each run is a point of: its scenario or its server, where they differ, and what its label says was set,
-/// `workers=2`, but for the users, which are the axis.
-fn lines(rows: &[&Row], has_users: bool) -> Vec<String> {
+/// `workers=2`, but for what is the axis.
+fn lines(rows: &[&Row], axis: Option<&Axis>) -> Vec<String> {
     let differ =
         |of: fn(&Row) -> &str| rows.iter().any(|row| of(row) != rows.first().map_or("", |row| of(row)));
     let (many_scenarios, many_targets) = (differ(|row| &row.name), differ(|row| &row.target));
     let line = |row: &&Row| {
-        let users = row.users.filter(|_| has_users).map(|users| users.to_string());
+        let place = axis.and_then(|axis| (axis.of)(row));
+        // `USERS=20`, `RATE=50`, `RATE=50/s`.
+        let is_place = |value: &str| value.trim_end_matches("/s").parse().ok() == place && place.is_some();
         let set = row.label.iter().flat_map(|label| label.split_whitespace());
-        let set =
-            set.filter(|word| word.split_once('=').is_some_and(|(_, value)| users.as_deref() != Some(value)));
+        let set = set.filter(|word| word.split_once('=').is_some_and(|(_, value)| !is_place(value)));
         let set: Vec<&str> = set.collect();
         let server = row.target.trim_start_matches("http://").trim_start_matches("https://");
         let name = if many_scenarios { row.name.as_str() } else { server.trim_end_matches('/') };
@@ -102,11 +120,11 @@ fn lines(rows: &[&Row], has_users: bool) -> Vec<String> {
     rows.iter().map(line).collect()
 }
 
-/// The lines over users; over the number of the run where all have the same.
+/// The lines over what the runs differ in; over the number of the run where they do not.
 fn figure(
     rows: &[&Row],
     lines: &[String],
-    has_users: bool,
+    axis: Option<&Axis>,
     title: &str,
     unit: &str,
     of: fn(&Row) -> Option<f64>,
@@ -114,7 +132,7 @@ fn figure(
     let mut frame = Frame { has_points: true, ..Frame::default() };
     let mut series: Vec<Series> = Vec::new();
     for ((number, row), name) in (1..).zip(rows).zip(lines) {
-        let x = if has_users { row.users.map(|users| users as f64) } else { Some(f64::from(number)) };
+        let x = axis.map_or(Some(f64::from(number)), |axis| (axis.of)(row));
         let Some((x, y)) = x.zip(of(row)) else { continue };
         let has_room = series.len() < LINES;
         match series.iter_mut().find(|line| line.name == *name) {
@@ -131,8 +149,8 @@ fn figure(
     let last = series.iter().flat_map(|line| &line.points).map(|point| point.0).fold(1.0, f64::max);
     frame.x = Some((0.0, last * 1.12));
     let chart = Chart {
-        title: format!("{title} over {}", if has_users { "users" } else { "runs" }),
-        x: if has_users { "users" } else { "number of the run" }.to_owned(),
+        title: format!("{title} over {}", axis.map_or("runs", |axis| axis.name)),
+        x: axis.map_or("number of the run", |axis| axis.name).to_owned(),
         y: unit.to_owned(),
         series,
         is_scatter: false,
@@ -168,10 +186,16 @@ mod tests {
             )
             .unwrap()
         };
-        let of = |rows: &[Row]| lines(&rows.iter().collect::<Vec<_>>(), true);
+        let of = |rows: &[Row]| lines(&rows.iter().collect::<Vec<_>>(), AXES.first());
         let (one, two) = ("http://a:1/", "http://b:2/");
         assert_eq!(of(&[row("W=1 U=20", 20, one), row("W=2 U=40 #1", 40, one)]), ["W=1", "W=2"]);
         assert_eq!(of(&[row("W=1 U=20", 20, one), row("W=1 U=20", 20, two)]), ["a:1 W=1", "b:2 W=1"]);
         assert_eq!(of(&[row("12 workers", 20, one), row("", 40, one)]), ["a:1", "a:1"]);
+        let at_rate = |label: &str, rate: f64| Row { users: None, visits: Some(rate), ..row(label, 0, one) };
+        let (slow, fast) = (at_rate("W=1 RATE=50/s", 50.0), at_rate("W=1 RATE=100", 100.0));
+        let axis = axis(&[&slow, &fast]);
+        assert_eq!(axis.map(|axis| axis.name), Some("visits per second"));
+        assert_eq!(lines(&[&slow, &fast], axis), ["W=1", "W=1"]);
+        assert!(super::axis(&[&slow, &slow]).is_none());
     }
 }

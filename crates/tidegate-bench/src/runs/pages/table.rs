@@ -92,7 +92,7 @@ fn line(row: &Row) -> String {
         badge(&row.verdict),
         escape(&short(&row.name)),
         escape(&short(row.label.as_deref().unwrap_or("-"))),
-        or_none(row.users.map(|users| users.to_string())),
+        row.users_or_rate(),
         or_none(row.rate.map(|rate| format!("{rate:.2}"))),
         shown(row.p90),
         or_none(row.failed.map(|failed| failed.to_string())),

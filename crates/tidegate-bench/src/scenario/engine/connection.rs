@@ -1,7 +1,10 @@
 //! A connection of a user. An idle one holds no buffer.
 
+use super::request::Request;
 use crate::connection::Channel;
+use crate::http2::{Carried, Session};
 use crate::response::ResponseReader;
+use std::collections::VecDeque;
 
 /// What a request is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,8 +29,8 @@ pub(super) struct Exchange {
     pub is_conditional: bool,
     /// Somebody looks at the body.
     pub needs_body: bool,
-    /// It was sent before, over a connection that had gone meanwhile.
-    pub is_again: bool,
+    /// So often it was sent before: over a connection that had gone meanwhile, or the server had turned it away unread.
+    pub attempts: u8,
 }
 
 /// How far a connection is.
@@ -36,6 +39,42 @@ pub(super) enum State {
     Connecting,
     Shaking,
     Open,
+}
+
+/// A request of HTTP/2, and what has come of its answer.
+pub(super) struct Asked {
+    pub exchange: Exchange,
+    /// Until it is begun.
+    pub request: Request,
+    /// What follows its head.
+    pub content: Vec<u8>,
+    /// As HTTP/1.1 would have it.
+    pub head: Vec<u8>,
+    /// Where it is looked at.
+    pub body: Vec<u8>,
+}
+
+impl Carried for Box<Asked> {
+    type Bytes = ();
+
+    fn bytes<'b>(&'b self, (): &'b ()) -> &'b [u8] {
+        &self.content
+    }
+}
+
+/// What a connection has in place of the one exchange, where it speaks HTTP/2.
+pub(super) struct Streams {
+    pub session: Session<Box<Asked>>,
+    /// Requests that wait for the connection to be open, or for others on it to end.
+    pub waiting: VecDeque<Box<Asked>>,
+    /// Nothing has come since it had no request under way: the server may have closed it before it saw one.
+    pub is_silent: bool,
+}
+
+impl Streams {
+    pub fn new() -> Streams {
+        Streams { session: Session::new(), waiting: VecDeque::new(), is_silent: true }
+    }
 }
 
 pub(super) struct UserConnection {
@@ -59,6 +98,8 @@ pub(super) struct UserConnection {
     pub answered: u32,
     /// The server has finished sending.
     pub is_finished: bool,
+    /// Where it speaks HTTP/2; then it has no `exchange` and nothing is `out`.
+    pub streams: Option<Box<Streams>>,
 }
 
 impl UserConnection {
@@ -77,7 +118,19 @@ impl UserConnection {
             deadline: u64::MAX,
             answered: 0,
             is_finished: false,
+            streams: None,
         }
+    }
+
+    /// Whether an answer is waited for.
+    pub fn is_busy(&self) -> bool {
+        let carries = |streams: &Streams| streams.session.open() > 0 || !streams.waiting.is_empty();
+        self.exchange.is_some() || self.streams.as_deref().is_some_and(carries)
+    }
+
+    /// Whether a request of HTTP/2 may be given to it.
+    pub fn takes_streams(&self) -> bool {
+        !self.is_finished && self.streams.as_ref().is_some_and(|streams| !streams.session.is_leaving)
     }
 
     /// Whether a request may go on it.

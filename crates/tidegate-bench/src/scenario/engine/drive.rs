@@ -1,9 +1,10 @@
-//! The connections of users: opened, written, read, closed.
+//! The connections of users: opened, written, read, closed. What HTTP/2 does otherwise is in `streams`.
 
-use super::connection::{Exchange, State, UserConnection};
+use super::connection::{Exchange, State, Streams, UserConnection};
 use super::operate::Answer;
+use super::request::Request;
 use super::worker::Worker;
-use crate::clock::{monotonic_ns, ns};
+use crate::clock::monotonic_ns;
 use crate::connection::Channel;
 use crate::record::{Failure, Stamps};
 use crate::response::ResponseFault;
@@ -11,26 +12,30 @@ use crate::worker::connect_failure;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
+use std::time::Duration;
 use tidegate_io::connect::{Connecting, connect};
 use tidegate_io::socket::Received;
 use tidegate_io::{Key, Kind, Ready};
 use tidegate_tls::ClientSession;
 
 /// Full buffers that one connection may read before others have their turn.
-const READS_IN_A_ROW: u32 = 8;
+pub(super) const READS_IN_A_ROW: u32 = 8;
 
 /// Bytes of a body that are looked at; what is behind them is read and not kept.
 pub(super) const BODY_KEPT: usize = 4 << 20;
 
 /// The same of an answer that says that it is an error, where nobody else looks.
-const BODY_OF_FAILED_KEPT: usize = 400;
+pub(super) const BODY_OF_FAILED_KEPT: usize = 400;
 
 /// Bytes of a body above which, where nobody looks, the kernel discards it.
 const DISCARDED_FROM: u64 = 4_096;
 
 impl Worker<'_> {
     /// Sends a request on a connection of the user that is free, else on a new one.
-    pub(super) fn send(&mut self, place: usize, exchange: Exchange, out: Vec<u8>, now: u64) {
+    pub(super) fn send(&mut self, place: usize, exchange: Exchange, request: Request, now: u64) {
+        if self.scenario.client.streams.is_some() {
+            return self.send_stream(place, exchange, request, now);
+        }
         let Some(user) = self.users.get(place) else { return };
         let free = user.connections.iter().rev().copied();
         let free =
@@ -47,17 +52,17 @@ impl Worker<'_> {
             return self.broken_off(place, Failure::Tls, now);
         };
         connection.exchange = Some(Exchange { sent: now, ..exchange });
-        connection.out = out;
+        connection.out = request.into_http1();
         connection.sent = 0;
-        connection.deadline = now.saturating_add(ns(self.scenario.client.timeout));
-        self.wheel.arm(key.index(), self.scenario.client.timeout);
+        connection.deadline = self.scenario.client.deadline(now, now);
+        self.wheel.arm(key.index(), Duration::from_nanos(connection.deadline.saturating_sub(now)));
         if connection.state == State::Open {
             self.flush(key, now);
         }
     }
 
     /// Begins to open a connection.
-    fn open(&mut self, place: usize, now: u64) -> io::Result<Key> {
+    pub(super) fn open(&mut self, place: usize, now: u64) -> io::Result<Key> {
         let plan = self.shared.plan;
         let server = plan.mix.servers.first().ok_or(io::ErrorKind::AddrNotAvailable)?;
         let turn = self.opened;
@@ -74,7 +79,11 @@ impl Worker<'_> {
             }
             _ => Channel::new(stream),
         };
-        let key = self.connections.insert(UserConnection::new(channel, place as u32, now));
+        let mut connection = UserConnection::new(channel, place as u32, now);
+        if self.scenario.client.streams.is_some() {
+            connection.streams = Some(Box::new(Streams::new()));
+        }
+        let key = self.connections.insert(connection);
         let Some(connection) = self.connections.get(key) else { return Err(io::ErrorKind::Other.into()) };
         if let Err(error) = self.registry.add(connection.channel.as_fd(), Kind::Connection, key) {
             self.connections.remove(key);
@@ -133,6 +142,10 @@ impl Worker<'_> {
     fn shake(&mut self, key: Key, now: u64) {
         let Some(connection) = self.connections.get_mut(key) else { return };
         match connection.channel.shake() {
+            // Who wants HTTP/2 and is given something else would not understand a byte.
+            Ok(Some(_)) if connection.streams.is_some() && connection.channel.protocol() != Some(b"h2") => {
+                self.lost(key, Failure::Tls, now);
+            }
             Ok(Some(is_resumed)) => {
                 self.recorder.shaken(now.saturating_sub(connection.since), is_resumed);
                 connection.state = State::Open;
@@ -145,6 +158,9 @@ impl Worker<'_> {
     }
 
     fn flush(&mut self, key: Key, now: u64) {
+        if self.scenario.client.streams.is_some() {
+            return self.flush_streams(key, now);
+        }
         let is_measured = self.is_measured(now);
         let Some(connection) = self.connections.get_mut(key) else { return };
         if connection.state != State::Open {
@@ -161,6 +177,9 @@ impl Worker<'_> {
 
     /// Reads until there is nothing more.
     pub(super) fn read(&mut self, key: Key) {
+        if self.scenario.client.streams.is_some() {
+            return self.read_streams(key);
+        }
         for _ in 0..READS_IN_A_ROW {
             let Some(connection) = self.connections.get_mut(key) else { return };
             if connection.state != State::Open {
@@ -186,8 +205,9 @@ impl Worker<'_> {
             if is_measured {
                 self.recorder.counts.bytes += count as u64;
             }
-            let timeout = self.scenario.client.timeout;
-            connection.deadline = now.saturating_add(ns(timeout));
+            if let Some(exchange) = &connection.exchange {
+                connection.deadline = self.scenario.client.deadline(exchange.sent, now);
+            }
             if is_discarded {
                 if connection.reader.skip(count as u64) {
                     self.complete(key, now);
@@ -279,6 +299,11 @@ impl Worker<'_> {
         if is_over {
             self.remove(key);
         }
+        self.take_answer(place, answer, stamps, now);
+    }
+
+    /// Counts an answer, and gives it to its user.
+    pub(super) fn take_answer(&mut self, place: usize, answer: Answer, stamps: Stamps, now: u64) {
         if self.users.get(place).is_some_and(|user| user.is_busy && self.is_measured(user.intended)) {
             self.recorder.answered(answer.status, stamps);
             if answer.status < 400 {
@@ -311,24 +336,42 @@ impl Worker<'_> {
 
     /// A connection is no good any more. A request that it was kept for, and that has not one byte of an answer, is sent
     /// again on a new one, as browsers do: the server may have closed it while it was idle.
-    fn lost(&mut self, key: Key, failure: Failure, now: u64) {
-        let Some(connection) = self.remove(key) else { return };
+    pub(super) fn lost(&mut self, key: Key, failure: Failure, now: u64) {
+        let Some(mut connection) = self.remove(key) else { return };
         if connection.state != State::Open {
             self.connect_failed(connection.since, now);
         }
+        if let Some(streams) = connection.streams.take() {
+            return self.lost_streams(&connection, *streams, failure, now);
+        }
         let Some(exchange) = connection.exchange else { return };
         let place = connection.user as usize;
-        let was_idle = connection.answered > 0 && connection.reader.is_between() && !exchange.is_again;
+        let was_idle = connection.answered > 0 && connection.reader.is_between() && exchange.attempts == 0;
         if was_idle && matches!(failure, Failure::Closed | Failure::Reset) {
-            if let Some(user) = self.users.get_mut(place) {
-                user.under_way = user.under_way.saturating_sub(1);
-            }
             if self.users.get(place).is_some_and(|user| self.is_measured(user.intended)) {
                 self.recorder.counts.dropped += 1;
             }
-            return self.ask_again(place, Exchange { is_again: true, ..exchange }, now);
+            return self.send_again(place, exchange, now);
         }
         self.broken_off(place, failure, now);
+    }
+
+    /// Sends a request again that the server has not taken.
+    pub(super) fn send_again(&mut self, place: usize, exchange: Exchange, now: u64) {
+        if let Some(user) = self.users.get_mut(place) {
+            user.under_way = user.under_way.saturating_sub(1);
+        }
+        self.ask_again(place, Exchange { attempts: exchange.attempts.saturating_add(1), ..exchange }, now);
+    }
+
+    /// Nobody waits for what is under way on a connection any more.
+    pub(super) fn abandon(&mut self, key: Key, now: u64) {
+        let is_open = self.connections.get(key).is_some_and(|connection| connection.state == State::Open);
+        if is_open && self.scenario.client.streams.is_some() {
+            self.cancel_streams(key, now);
+        } else {
+            self.remove(key);
+        }
     }
 
     /// A connect or a handshake that began at `began` has failed.
@@ -338,7 +381,7 @@ impl Worker<'_> {
     }
 
     /// A request has got no answer.
-    fn broken_off(&mut self, place: usize, failure: Failure, now: u64) {
+    pub(super) fn broken_off(&mut self, place: usize, failure: Failure, now: u64) {
         if matches!(failure, Failure::Refused | Failure::Connect | Failure::ConnectTimeout) {
             self.connect_failed(now, now);
         }
@@ -357,7 +400,10 @@ impl Worker<'_> {
         }
         if now < connection.deadline {
             let left = connection.deadline - now;
-            return self.wheel.arm(index, std::time::Duration::from_nanos(left));
+            return self.wheel.arm(index, Duration::from_nanos(left));
+        }
+        if connection.state == State::Open && connection.streams.is_some() {
+            return self.on_stream_timer(key, now);
         }
         let failure =
             if connection.state == State::Connecting { Failure::ConnectTimeout } else { Failure::Timeout };
@@ -379,7 +425,7 @@ impl Worker<'_> {
 }
 
 /// What the system's error on an open connection is.
-fn failure_of(error: &io::Error) -> Failure {
+pub(super) fn failure_of(error: &io::Error) -> Failure {
     match error.kind() {
         io::ErrorKind::InvalidData => Failure::Tls,
         io::ErrorKind::UnexpectedEof => Failure::Closed,

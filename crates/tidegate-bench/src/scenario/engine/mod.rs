@@ -1,7 +1,7 @@
 //! Drives the users of a scenario: threads with a reactor each, users that are moved on by answers and by their clocks.
 //!
-//! `worker` is the loop and what time brings; `operate` moves users on; `request` writes what they ask; `connection` and
-//! `drive` are their connections; `resources` is what pages share. Nothing is awaited and no user has a stack.
+//! `worker` is the loop and what time brings; `visits` lets in users that come at a rate; `operate` moves users on; `request` writes what they ask; `connection`,
+//! `drive` and `streams` are their connections; `resources` is what pages share. Nothing is awaited and no user has a stack.
 //!
 //! What workers tell goes to a [`Gathering`], from this process or from agents on other machines (`crate::agent`).
 
@@ -10,12 +10,14 @@ mod drive;
 mod operate;
 mod request;
 mod resources;
+mod streams;
+mod visits;
 mod worker;
 
 pub(super) use resources::is_known;
 
 use super::Scenario;
-use super::record::{FAILED_KEPT, FailedOperation, Outcome, Second, Tally};
+use super::record::{Arrived, FAILED_KEPT, FailedOperation, Outcome, Second, Tally};
 use crate::host;
 use crate::plan::Plan;
 use crate::record::Sample;
@@ -57,6 +59,7 @@ pub(crate) struct SecondOfWorker {
     pub others: u64,
     pub others_failed: u64,
     pub users: u32,
+    pub visits: Arrived,
 }
 
 /// For who does not want to be told how it goes.
@@ -154,6 +157,7 @@ impl<O: FnMut(Progress, &Second)> Gathering<O> {
                 place.others += part.others;
                 place.others_failed += part.others_failed;
                 place.users += part.users;
+                place.visits.add(&part.visits);
                 while self.told + 1 < number {
                     self.tell(self.told);
                     self.told += 1;
@@ -193,8 +197,8 @@ impl<O: FnMut(Progress, &Second)> Gathering<O> {
         outcome.seconds = std::mem::take(&mut self.by_number).into_values().collect();
         outcome.memory = host::peak_resident();
         let ran: u64 = outcome.seconds.iter().map(|second| second.requests.length).sum();
-        let steady = scenario.users.steady.as_secs_f64();
-        outcome.measured = (ran as f64 / 1e9 - scenario.users.ramp_up.as_secs_f64()).clamp(0.0, steady);
+        let steady = scenario.phases.steady.as_secs_f64();
+        outcome.measured = (ran as f64 / 1e9 - scenario.phases.ramp_up.as_secs_f64()).clamp(0.0, steady);
         outcome.failed.sort_by(|a, b| a.at.total_cmp(&b.at));
         let mut kept: HashMap<String, usize> = HashMap::new();
         outcome.failed.retain(|failed| {

@@ -1,11 +1,10 @@
 //! Users move on: operations begin, steps follow each other, an operation ends and the next one is drawn.
 
-use super::connection::{Exchange, Purpose};
+use super::connection::{Exchange, Purpose, UserConnection};
 use super::drive::BODY_KEPT;
 use super::request;
 use super::resources::UNKNOWN;
 use super::worker::Worker;
-use crate::clock::ns;
 use crate::quantity::show_bytes;
 use crate::record::Failure;
 use crate::scenario::record::{FAILED_KEPT, FailedOperation};
@@ -67,8 +66,7 @@ impl Worker<'_> {
     /// A user's time has come.
     pub(super) fn begin(&mut self, place: usize, now: u64) {
         let Some(user) = self.users.get_mut(place) else { return };
-        let ends = self.shared.start.saturating_add(ns(self.scenario.users.ends(user.number)));
-        if user.intended >= ends {
+        if user.intended >= user.ends {
             return self.leave(place);
         }
         if now >= self.end {
@@ -122,14 +120,8 @@ impl Worker<'_> {
 
     /// Sends a request for a user.
     pub(super) fn ask(&mut self, place: usize, purpose: Purpose, now: u64) {
-        let exchange = Exchange {
-            purpose,
-            due: now,
-            sent: now,
-            is_conditional: false,
-            needs_body: false,
-            is_again: false,
-        };
+        let exchange =
+            Exchange { purpose, due: now, sent: now, is_conditional: false, needs_body: false, attempts: 0 };
         self.ask_again(place, exchange, now);
     }
 
@@ -138,7 +130,6 @@ impl Worker<'_> {
         let scenario = self.scenario;
         let Some(user) = self.users.get_mut(place) else { return };
         let Some(step) = user.step_of(scenario) else { return };
-        let mut out = Vec::with_capacity(512);
         let number = match exchange.purpose {
             Purpose::Asset(number) => number,
             _ if step.is_cached && step.method == "GET" => self.resources.number(&user.path),
@@ -149,23 +140,24 @@ impl Worker<'_> {
             resource.filter(|_| user.cache.holds(number)).and_then(|known| known.validator.as_deref());
         exchange.is_conditional = validator.is_some();
         let written = match exchange.purpose {
-            Purpose::Step => request::step(scenario, step, user, validator, &mut out),
-            Purpose::Redirect => request::get(scenario, &user.path, user, validator, &mut out),
+            Purpose::Step => request::step(scenario, step, user, validator),
+            Purpose::Redirect => request::get(scenario, &user.path, user, validator),
             Purpose::Asset(_) => {
                 let path = self.resources.path(number, &user.passing).unwrap_or_else(|| "/".into());
-                request::get(scenario, &path, user, validator, &mut out)
+                request::get(scenario, &path, user, validator)
             }
         };
-        if let Err(reason) = written {
-            return self.fail(place, Failure::Check, reason, None, now);
-        }
+        let request = match written {
+            Ok(request) => request,
+            Err(reason) => return self.fail(place, Failure::Check, reason, None, now),
+        };
         let looks_at_bodies = step.assets
             || !step.counts.is_empty()
             || !step.expect.contains.is_empty()
             || step.takes.iter().any(|take| !matches!(take.from, TakeFrom::Header(_)));
         exchange.needs_body = looks_at_bodies && !matches!(exchange.purpose, Purpose::Asset(_));
         user.under_way += 1;
-        self.send(place, exchange, out, now);
+        self.send(place, exchange, request, now);
     }
 
     /// A user has got an answer.
@@ -210,7 +202,18 @@ impl Worker<'_> {
                 user,
                 &scenario.data,
             );
-            let slow = step.min_speed.and_then(|least| too_slow(&answer, least, now));
+            let mut slow = step.min_speed.and_then(|least| too_slow(&answer, least, now));
+            if step.min_speed.is_some() && (self.steady.0..self.steady.1).contains(&user.intended) {
+                let conforms = objection.is_none() && slow.is_none();
+                if let Some(counter) = self.counters.get_mut(user.operation) {
+                    counter.tally.paced += 1;
+                    counter.tally.conforming += u64::from(conforms);
+                }
+            }
+            let operation = scenario.operations.get(user.operation);
+            if operation.is_some_and(|operation| operation.conforming.is_some()) {
+                slow = None;
+            }
             if let Some(mut reason) = objection.or(slow) {
                 if answer.is_cut {
                     reason.push_str(&format!(" (of which {} MiB are looked at)", BODY_KEPT >> 20));
@@ -312,9 +315,9 @@ impl Worker<'_> {
         self.end_step_if_done(place, now);
     }
 
-    /// Asks for resources, as many at once as the user has connections.
+    /// Asks for resources, as many at once as the user may.
     fn load_assets(&mut self, place: usize, now: u64) {
-        let most = u32::from(self.scenario.client.connections);
+        let most = self.scenario.client.requests_at_once();
         while let Some(user) = self.users.get_mut(place)
             && user.is_busy
             && user.under_way < most
@@ -366,9 +369,8 @@ impl Worker<'_> {
         user.queue.clear();
         let busy: Vec<Key> = user.connections.clone();
         for key in busy {
-            let is_busy = self.connections.get(key).is_some_and(|connection| connection.exchange.is_some());
-            if is_busy {
-                self.remove(key);
+            if self.connections.get(key).is_some_and(UserConnection::is_busy) {
+                self.abandon(key, now);
             }
         }
         if let Some(user) = self.users.get_mut(place) {
@@ -391,12 +393,18 @@ impl Worker<'_> {
         user.intended = next;
         user.free_since = now;
         (user.operation, user.place) = scenario.mix.next(operation, user.place, &mut user.random);
-        let ends = self.shared.start.saturating_add(ns(scenario.users.ends(user.number)));
         let is_measured = (self.steady.0..self.steady.1).contains(&intended);
-        user.before = is_measured.then_some((operation, began, drawn));
-        // A user stays to its end, with its connections.
-        self.due.push(Reverse((next.min(ends), place as u32)));
+        user.left = user.left.map(|left| left.saturating_sub(1));
+        // Of who comes at a rate nobody judges the cycles: they do not make the load.
+        user.before = (is_measured && user.left.is_none()).then_some((operation, began, drawn));
+        let (ends, is_over) = (user.ends, user.left == Some(0));
         self.count(operation, intended, is_measured, failure, now);
+        if is_over {
+            self.leave(place);
+        } else {
+            // A user stays to its end, with its connections.
+            self.due.push(Reverse((next.min(ends), place as u32)));
+        }
     }
 
     /// A user goes, and closes its browser.
@@ -406,8 +414,16 @@ impl Worker<'_> {
         // Its next start would have come when it was to be gone: nobody held it up.
         user.before = None;
         self.active = self.active.saturating_sub(u32::from(user.began > 0));
+        let is_visit = user.left.is_some();
         for key in std::mem::take(&mut user.connections) {
-            self.remove(key);
+            let connection = self.remove(key);
+            if let Some(connection) = connection.filter(|connection| is_visit && !connection.is_finished) {
+                // Else its port would wait a minute on our side, and a long run would want for ports.
+                connection.channel.reset_on_close();
+            }
+        }
+        if is_visit {
+            self.vacate(place);
         }
     }
 

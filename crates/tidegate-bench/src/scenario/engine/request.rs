@@ -1,14 +1,56 @@
-//! What a user asks, as bytes.
+//! What a user asks, as bytes: written once, for HTTP/1.1 as it is, for HTTP/2 taken apart again.
 
 use super::super::template::{Encoding, Template};
 use super::super::user::User;
 use super::super::{Body, Part, Scenario, Step};
+use tidegate_http::FieldLines;
 use tidegate_wire::h1::{ConnectionField, RequestFraming, append_field, begin_request, end_request};
 
 /// Between the parts of a form with files. Made-up content does not hold it but by a chance of 2^-150.
 const BOUNDARY: &str = "tidegate-bench-8d2f0c41b7e94c6fa35e";
 
 const AGENT: &str = concat!("User-Agent: tidegate-bench/", env!("CARGO_PKG_VERSION"), "\r\n");
+
+/// A request.
+#[derive(Default)]
+pub(super) struct Request {
+    /// The lines of its head as HTTP/1.1 has them, from the request line to the last field but for its framing.
+    head: Vec<u8>,
+    /// What follows the head; `None` where there cannot be anything.
+    content: Option<Vec<u8>>,
+}
+
+impl Request {
+    /// As HTTP/1.1 sends it.
+    pub fn into_http1(self) -> Vec<u8> {
+        let mut out = self.head;
+        let content = self.content.as_deref();
+        let length = content.map(|content| RequestFraming::Length(content.len() as u64));
+        end_request(&mut out, length.unwrap_or(RequestFraming::None), ConnectionField::None);
+        out.extend_from_slice(content.unwrap_or_default());
+        out
+    }
+
+    /// Method, target and fields of a head of HTTP/2; the authority is that of the scenario.
+    pub fn parts(&self) -> (&str, &str, FieldLines) {
+        // `begin_request` has written the first two lines: request line and `Host`.
+        let line = self.head.split(|byte| *byte == b'\r').next().unwrap_or_default();
+        let mut words = std::str::from_utf8(line).unwrap_or_default().split(' ');
+        let mut lines = FieldLines::with_capacity(self.head.len());
+        for field in self.head.split(|byte| *byte == b'\n').skip(2) {
+            let at = field.iter().position(|byte| *byte == b':');
+            let Some((name, value)) = at.and_then(|at| field.split_at_checked(at)) else { continue };
+            let value = value.trim_ascii_end().get(1..).unwrap_or_default();
+            lines.push(std::str::from_utf8(name).unwrap_or_default(), value);
+        }
+        (words.next().unwrap_or_default(), words.next().unwrap_or_default(), lines)
+    }
+
+    /// What follows the head, where anything can. It is not there any more then.
+    pub fn take_content(&mut self) -> Option<Vec<u8>> {
+        self.content.take()
+    }
+}
 
 /// The path of a step for a user. `Err` is a sentence.
 pub(super) fn path(scenario: &Scenario, step: &Step, user: &User) -> Result<String, String> {
@@ -25,24 +67,20 @@ pub(super) fn step(
     step: &Step,
     user: &User,
     validator: Option<&[u8]>,
-    out: &mut Vec<u8>,
-) -> Result<(), String> {
+) -> Result<Request, String> {
     let mut content = Vec::new();
     let media_type = body(scenario, &step.body, user, &mut content)?;
-    begin(scenario, (&step.method, &user.path), user, &step.fields, validator, out)?;
+    let mut out = begin(scenario, (&step.method, &user.path), user, &step.fields, validator)?;
     for (name, value) in &step.fields {
         let mut text = Vec::new();
         write(scenario, value, user, Encoding::Plain, &mut text)?;
-        append_field(out, name, &text).map_err(|fault| format!("the field `{name}`: {fault}"))?;
+        append_field(&mut out, name, &text).map_err(|fault| format!("the field `{name}`: {fault}"))?;
     }
     if let Some(media_type) = media_type.filter(|_| !names(&step.fields, "content-type")) {
         out.extend_from_slice(format!("Content-Type: {media_type}\r\n").as_bytes());
     }
-    let has_body = !content.is_empty() || matches!(step.method.as_str(), "POST" | "PUT" | "PATCH");
-    let framing = if has_body { RequestFraming::Length(content.len() as u64) } else { RequestFraming::None };
-    end_request(out, framing, ConnectionField::None);
-    out.extend_from_slice(&content);
-    Ok(())
+    let has_content = !content.is_empty() || matches!(step.method.as_str(), "POST" | "PUT" | "PATCH");
+    Ok(Request { head: out, content: has_content.then_some(content) })
 }
 
 /// Writes a GET without anything special: of a resource, or where a redirect leads to.
@@ -51,11 +89,8 @@ pub(super) fn get(
     path: &str,
     user: &User,
     validator: Option<&[u8]>,
-    out: &mut Vec<u8>,
-) -> Result<(), String> {
-    begin(scenario, ("GET", path), user, &[], validator, out)?;
-    end_request(out, RequestFraming::None, ConnectionField::None);
-    Ok(())
+) -> Result<Request, String> {
+    Ok(Request { head: begin(scenario, ("GET", path), user, &[], validator)?, content: None })
 }
 
 fn begin(
@@ -64,18 +99,18 @@ fn begin(
     user: &User,
     fields: &[(String, Template)],
     validator: Option<&[u8]>,
-    out: &mut Vec<u8>,
-) -> Result<(), String> {
-    begin_request(out, method, path, &scenario.target.authority)
+) -> Result<Vec<u8>, String> {
+    let mut out = Vec::with_capacity(512);
+    begin_request(&mut out, method, path, &scenario.target.authority)
         .map_err(|fault| format!("{path}: {fault}"))?;
     for (name, line) in [("user-agent", AGENT), ("accept", "Accept: */*\r\n")] {
         if !names(fields, name) {
             out.extend_from_slice(line.as_bytes());
         }
     }
-    user.cookies.write(out, path);
+    user.cookies.write(&mut out, path);
     out.extend_from_slice(validator.unwrap_or_default());
-    Ok(())
+    Ok(out)
 }
 
 /// Whether a step has a field itself.
@@ -128,4 +163,38 @@ fn write(
         let name = scenario.variables.get(usize::from(variable)).map_or("", String::as_str);
         format!("`{{{name}}}` holds nothing yet: no answer of this user has had it")
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scenario::load_text;
+    use std::collections::BTreeMap;
+    use std::path::Path;
+
+    #[test]
+    fn both_versions_say_the_same() {
+        let text = "target \"http://a.test:81\"; users 1 { steady \"1s\" }; think fixed \"1s\"
+            flow { post \"/a?b={user}\" form=\"c={user}\" { header \"X-A\" \"1: 2\" } }";
+        let scenario =
+            load_text("test", text, Path::new("."), &BTreeMap::new()).scenario.expect("it is sound");
+        let mut user = User::new(&scenario, 7, 1, (0, 1));
+        user.path = path(&scenario, &scenario.operations[0].steps[0], &user).unwrap();
+        user.cookies.set("s=1; Path=/", "/");
+        let validator = b"If-None-Match: \"\xff\"\r\n";
+        let written = step(&scenario, &scenario.operations[0].steps[0], &user, Some(validator)).unwrap();
+        let (method, target, lines) = written.parts();
+        assert_eq!((method, target, written.content.as_deref()), ("POST", "/a?b=7", Some(&b"c=7"[..])));
+        let lines = lines.as_bytes().to_vec();
+        let bytes = written.into_http1();
+        let end = b"Content-Length: 3\r\n\r\nc=7";
+        let expected = [b"POST /a?b=7 HTTP/1.1\r\nHost: a.test:81\r\n", &lines[..], end].concat();
+        assert_eq!(bytes.escape_ascii().to_string(), expected.escape_ascii().to_string());
+        for part in
+            ["X-A: 1: 2\r\n", "Cookie: s=1\r\n", "Content-Type: application/x-www-form-urlencoded\r\n"]
+        {
+            assert!(memchr::memmem::find(&lines, part.as_bytes()).is_some(), "{part}");
+        }
+        assert!(memchr::memmem::find(&lines, b"If-None-Match: \"\xff\"\r\n").is_some());
+    }
 }

@@ -2,13 +2,14 @@
 
 use super::connection::UserConnection;
 use super::resources::Resources;
+use super::visits::Arrivals;
 use super::{Message, SECOND, SecondOfWorker, Shared};
 use crate::clock::{Alarm, monotonic_ns, ns, thread_cpu};
 use crate::plan::Part;
 use crate::record::{Recorder, Times};
-use crate::scenario::Scenario;
-use crate::scenario::record::{FailedOperation, Tally};
+use crate::scenario::record::{Arrived, FailedOperation, Tally};
 use crate::scenario::user::User;
+use crate::scenario::{Load, Scenario};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::io;
@@ -19,6 +20,7 @@ use std::sync::mpsc::Sender;
 use std::time::Duration;
 use tidegate_io::wheel::TICK;
 use tidegate_io::{Key, Kind, Poller, Ready, Registry, Slab, Wheel};
+use tidegate_wire::h2::Section;
 
 /// Bytes for one `recv`.
 const BUFFER: usize = 256 << 10;
@@ -48,9 +50,14 @@ pub(super) struct Worker<'s> {
     pub connections: Slab<UserConnection>,
     /// Connections that were interrupted while there was more to read.
     pub more: Vec<Key>,
+    /// Connections of HTTP/2 that were given something to send.
+    pub unflushed: Vec<Key>,
     pub users: Vec<User>,
     /// Users that wait, by the time of their next start.
     pub due: BinaryHeap<Reverse<(u64, u32)>>,
+    /// Those who come at a rate.
+    pub arrivals: Option<Arrivals>,
+    pub visits: Arrived,
     pub active: u32,
     pub busy: u32,
     pub resources: Resources,
@@ -61,6 +68,8 @@ pub(super) struct Worker<'s> {
     pub failed: Vec<FailedOperation>,
     pub failed_of: Vec<usize>,
     pub buffer: Vec<u8>,
+    /// The head that was read last (HTTP/2).
+    pub section: Section,
     pub opened: u64,
     second: u32,
     second_began: u64,
@@ -114,14 +123,26 @@ impl<'s> Worker<'s> {
         let (scenario, plan) = (shared.scenario, shared.plan);
         let poller = Poller::new()?;
         let registry = poller.registry()?;
-        let mine = users_of(plan.part, number, plan.threads, scenario.users.count);
-        let begins = |user: u32| shared.start.saturating_add(ns(scenario.users.begins(user)));
-        let users: Vec<User> = mine.map(|user| User::new(scenario, user, plan.seed, begins(user))).collect();
+        let at = |time: Duration| shared.start.saturating_add(ns(time));
+        let phases = &scenario.phases;
+        let end = at(phases.whole());
+        let (users, arrivals, rate) = match &scenario.load {
+            Load::Users(load) => {
+                let mine = users_of(plan.part, number, plan.threads, load.count);
+                let times = |user| (at(load.begins(user, phases)), at(load.ends(user, phases)));
+                let users: Vec<User> =
+                    mine.map(|user| User::new(scenario, user, plan.seed, times(user))).collect();
+                let rate = users.len() as f64 / scenario.mean_cycle().max(1e-3);
+                (users, None, rate)
+            }
+            Load::Visits(load) => {
+                let arrivals = Arrivals::new(load, *phases, plan, (number, shared.start));
+                let rate = load.rate * f64::from(load.operations) / f64::from(plan.global_threads().max(1));
+                (Vec::new(), Some(arrivals), rate)
+            }
+        };
         let due =
             users.iter().enumerate().map(|(place, user)| Reverse((user.intended, place as u32))).collect();
-        let rate = users.len() as f64 / scenario.mean_cycle().max(1e-3);
-        let at = |time: Duration| shared.start.saturating_add(ns(time));
-        let end = at(scenario.users.whole());
         Ok(Worker {
             shared,
             scenario,
@@ -135,10 +156,13 @@ impl<'s> Worker<'s> {
             expired: Vec::new(),
             connections: Slab::default(),
             more: Vec::new(),
+            unflushed: Vec::new(),
             active: 0,
             busy: 0,
             users,
             due,
+            arrivals,
+            visits: Arrived::default(),
             resources: Resources::default(),
             recorder: Recorder::new(),
             counters: scenario.operations.iter().map(|_| Counter::default()).collect(),
@@ -147,6 +171,7 @@ impl<'s> Worker<'s> {
             failed: Vec::new(),
             failed_of: vec![0; scenario.operations.len()],
             buffer: vec![0; BUFFER],
+            section: Section::new(),
             opened: u64::from(number),
             second: 0,
             second_began: shared.start,
@@ -155,7 +180,7 @@ impl<'s> Worker<'s> {
             failed_last: 0,
             has_given_up: false,
             unsent: 0,
-            steady: (at(scenario.users.ramp_up), at(scenario.users.ramp_up + scenario.users.steady)),
+            steady: (at(phases.ramp_up), at(phases.ramp_up + phases.steady)),
             end,
             cut: end.saturating_add(ns(plan.drain)),
         })
@@ -175,20 +200,21 @@ impl<'s> Worker<'s> {
                 return Ok(());
             }
             let timeout = self.patience(now);
-            if let Some(Reverse((next, _))) = self.due.peek()
-                && !timeout.is_zero()
-            {
-                self.alarm.set(*next, now)?;
+            let next = self.next_start();
+            if next != u64::MAX && !timeout.is_zero() {
+                self.alarm.set(next, now)?;
             }
             let mut ready = std::mem::take(&mut self.ready);
             ready.clear();
             let waited = self.poller.wait(Some(timeout), &mut ready);
             for event in ready.iter().filter(|event| event.kind() == Kind::Connection) {
                 self.on_event(event);
+                self.flush_given();
             }
             self.ready = ready;
             for key in std::mem::take(&mut self.more) {
                 self.read(key);
+                self.flush_given();
             }
             waited?;
         }
@@ -198,14 +224,20 @@ impl<'s> Worker<'s> {
     fn turn(&mut self, now: u64) {
         let mut now = now;
         for _ in 0..STARTS_IN_A_ROW {
-            let Some(Reverse((at, user))) = self.due.peek().copied() else { break };
-            if at > now {
+            if self.next_start() > now {
                 break;
             }
-            self.due.pop();
-            self.begin(user as usize, now);
+            match self.due.peek().copied() {
+                Some(Reverse((at, user))) if at <= self.next_arrival() => {
+                    self.due.pop();
+                    self.begin(user as usize, now);
+                }
+                _ => self.arrive(now),
+            }
+            self.flush_given();
             now = monotonic_ns();
         }
+        self.let_in(STARTS_IN_A_ROW, now);
         let tick = (now.saturating_sub(self.shared.start) / TICK.as_nanos() as u64) as u32;
         let mut expired = std::mem::take(&mut self.expired);
         self.wheel.advance(tick, &mut expired);
@@ -213,6 +245,7 @@ impl<'s> Worker<'s> {
             self.on_timer(index, now);
         }
         self.expired = expired;
+        self.flush_given();
         while now >= self.second_end() {
             self.hand_over(self.second_end());
         }
@@ -225,8 +258,14 @@ impl<'s> Worker<'s> {
     }
 
     fn is_over(&self, now: u64) -> bool {
-        let is_done = self.due.is_empty() && self.busy == 0;
+        let is_done = self.next_start() == u64::MAX && self.busy == 0 && !self.has_waiting(now);
         is_done || now >= self.cut || self.shared.stop.load(Relaxed)
+    }
+
+    /// When the next operation of a user, or the next user, is due.
+    fn next_start(&self) -> u64 {
+        let of_users = self.due.peek().map_or(u64::MAX, |Reverse((at, _))| *at);
+        of_users.min(self.next_arrival())
     }
 
     fn second_end(&self) -> u64 {
@@ -235,7 +274,7 @@ impl<'s> Worker<'s> {
 
     /// How long to wait for events at most.
     fn patience(&mut self, now: u64) -> Duration {
-        if !self.more.is_empty() || self.due.peek().is_some_and(|Reverse((at, _))| *at <= now) {
+        if !self.more.is_empty() || self.next_start() <= now || self.can_let_in(now) {
             return Duration::ZERO;
         }
         let mut until = self.second_end().min(self.cut);
@@ -253,6 +292,7 @@ impl<'s> Worker<'s> {
             for user in 0..self.users.len() {
                 self.leave_unanswered(user, now);
             }
+            self.count_unseen(now);
         }
         self.hand_over(monotonic_ns());
     }
@@ -278,6 +318,7 @@ impl<'s> Worker<'s> {
             others: std::mem::take(&mut self.others),
             others_failed: std::mem::take(&mut self.others_failed),
             users: self.active,
+            visits: std::mem::take(&mut self.visits),
         };
         if self.collector.send(Message::Second(Box::new(second))).is_err() {
             self.shared.stop.store(true, Relaxed);
@@ -288,6 +329,15 @@ impl<'s> Worker<'s> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// 20,000 users with three idle connections each are to be below 200 MiB with all that belongs to the process.
+    #[test]
+    fn a_user_that_thinks_takes_little() {
+        let (user, connection) = (size_of::<User>(), size_of::<UserConnection>());
+        let place = size_of::<Reverse<(u64, u32)>>() + 3 * Wheel::NODE_SIZE;
+        let sum = user + 3 * connection + place;
+        assert!(sum <= 2_048, "user {user}, connection {connection}, places {place}");
+    }
 
     #[test]
     fn parts_and_threads_have_each_user_once() {

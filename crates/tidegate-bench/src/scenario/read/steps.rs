@@ -36,8 +36,14 @@ impl Reader {
         let counts = steps.iter_mut().flat_map(|step| &mut step.counts);
         counts.enumerate().for_each(|(place, counted)| counted.place = place);
         let targets = RANKS.iter().filter_map(|(name, rank)| Some((*rank, item.duration_of(name)?)));
+        let targets = targets.collect();
         let min_cycle = item.duration_of("min-cycle").unwrap_or(Duration::ZERO);
-        Operation { name, steps, clock, min_cycle, targets: targets.collect() }
+        let conforming = item.number_of("conforming").map(|millionths| millionths as f64 / 1e6);
+        if conforming.is_some() && !self.had_mistakes && steps.iter().all(|step| step.min_speed.is_none()) {
+            let message = format!("`{name}`: no step has a bit rate that answers could conform to");
+            self.error(item.error_of("conforming", message), "add `min-bitrate \"40000B/s\"` to a step");
+        }
+        Operation { name, steps, clock, min_cycle, targets, conforming }
     }
 
     /// Each step an operation of its own, called by method and path.

@@ -1,7 +1,8 @@
 //! What files of scenarios come to, and what is said of those with mistakes.
 
 use super::*;
-use crate::scenario::{Clock, estimate};
+use crate::scenario::{Clock, Load, Visits, estimate};
+use crate::schedule::Arrivals;
 use std::collections::BTreeMap;
 
 const EVENTS: &str = include_str!("../../../../../examples/bench/events.kdl");
@@ -19,7 +20,7 @@ fn sound(text: &str) -> Scenario {
 #[test]
 fn the_mix_of_the_documents_comes_to_what_they_say() {
     let scenario = sound(EVENTS);
-    assert_eq!((scenario.users.count, scenario.operations.len()), (2_250, 7));
+    assert_eq!((scenario.load.most_users(), scenario.operations.len()), (2_250, 7));
     let estimate = estimate(&scenario, 2);
     let expected = [26.15, 10.22, 33.45, 24.68, 2.61, 0.84, 2.04];
     for ((operation, share), expected) in scenario.operations.iter().zip(&estimate.shares).zip(expected) {
@@ -71,6 +72,7 @@ fn what_does_not_fit_is_said() {
     let with = |rest: &str| format!("target \"http://a\"; users 2 {{ steady \"1m\" }}; {rest}");
     let op = "op a { get \"/\" }; op b { get \"/\" }";
     let think = "think fixed \"1s\"";
+    let at_rate = |rate: &str| format!("target \"http://a\"; {rate}; op a {{ get \"/\" }}");
     let table = [
         (String::new(), "no target is named"),
         ("target \"http://a/b\"".to_owned(), "the path /b stands there"),
@@ -102,6 +104,21 @@ fn what_does_not_fit_is_said() {
         (with(&format!("{think}; flow {{ post \"/\" form=\"a=b\" body=\"c\" }}")), "in two ways"),
         (with(&format!("{think}; data d; flow {{ get \"/\" }}")), "needs values or a file"),
         (with(&format!("{think}; data d file=\"no.csv\"; flow {{ get \"/\" }}")), "cannot be read"),
+        (
+            with(&format!("rate \"5/s\" {{ steady \"1m\" }}; {think}; {op}; sequence a b")),
+            "`rate` stands beside `users`",
+        ),
+        (at_rate("rate \"5/s\""), "`rate` says nothing of the time to measure"),
+        (at_rate("rate \"0/s\" { steady \"1m\" }"), "`0/s` is out of bounds"),
+        (at_rate("rate \"5/s\" { steady \"1m\"; stagger \"1s\" }"), "`stagger`"),
+        (at_rate("rate \"5/s\" operations=0 { steady \"1m\" }"), "out of bounds"),
+        (at_rate("rate \"5/s\" arrivals=often { steady \"1m\" }"), "`often`"),
+        (
+            with(&format!("{think}; client h2 connections=2; {op}; sequence a b")),
+            "each user has one connection",
+        ),
+        (with(&format!("{think}; client streams=2; {op}; sequence a b")), "`streams=` goes with `h2` alone"),
+        (with(&format!("{think}; client h3; {op}; sequence a b")), "`h3`"),
         (with(&format!("{think}; root \"/\"; flow {{ get \"/\" }}")), "unknown directive `root`"),
     ];
     for (text, part) in table {
@@ -127,7 +144,74 @@ fn a_flow_is_a_sequence_of_operations() {
     assert_eq!(scenario.mix, crate::scenario::Mix::Sequence(vec![0, 1, 2, 3]));
     assert_eq!(scenario.operations[1].targets, [(95.0, Duration::from_millis(300))]);
     assert!(matches!(scenario.clock, Clock::Think(_)) && estimate(&scenario, 1).is_upper_bound);
-    assert_eq!(scenario.users.begins(100), Duration::from_secs(15));
+    let Load::Users(users) = scenario.load else { panic!("{:?}", scenario.load) };
+    assert_eq!(users.begins(100, &scenario.phases), Duration::from_secs(15));
+}
+
+#[test]
+fn users_that_come_at_a_rate() {
+    let text = |rate: &str, rest: &str| {
+        format!(
+            "target \"http://a\"; rate {rate} {{ ramp-up \"1m\"; steady \"1m\" }}; {rest}; op a {{ get \"/\" }}; op b {{ get \"/\" }}"
+        )
+    };
+    // Without a clock there is no pause; of a sequence a visit does all.
+    let scenario = sound(&text("\"120/m\"", "sequence a b a"));
+    let visits = Visits { rate: 2.0, arrivals: Arrivals::Poisson, operations: 3, most_users: 1_000 };
+    assert_eq!((scenario.load, scenario.mean_visit()), (Load::Visits(visits), 0.0));
+    let coming = estimate(&scenario, 1);
+    assert!((coming.rate - 6.0).abs() < 1e-9 && !coming.is_upper_bound, "{coming:?}");
+    assert!((coming.shares[0] - 2.0 / 3.0).abs() < 1e-9, "{coming:?}");
+    let more = "\"10/s\" operations=4 arrivals=constant most-users=7";
+    let mut scenario = sound(&text(more, "mix { a 1; b 1 }; cycle fixed \"2s\""));
+    let visits = Visits { rate: 10.0, arrivals: Arrivals::Constant, operations: 4, most_users: 7 };
+    assert_eq!((scenario.load, scenario.mean_visit()), (Load::Visits(visits), 6.0));
+    let screen = estimate(&scenario, 1).screen(&scenario);
+    for part in
+        ["10 visits/s (constant) of 4 operations", "40.00, 4 of each visit", "60.0 of visits of 6.00 s"]
+    {
+        assert!(screen.contains(part), "{part}: {screen}");
+    }
+    assert!(scenario.resize(Some(3), None).is_err() && scenario.resize(None, Some(2.5)).is_ok());
+    assert_eq!(scenario.load, Load::Visits(Visits { rate: 2.5, ..visits }));
+    assert!(sound(EVENTS).resize(None, Some(2.5)).is_err());
+
+    // What a visit does not come to, and a ramp-up that is shorter than one.
+    let matrix = "mix start=a { a b=100; b a=100 }";
+    let told = loaded(&text("\"1/s\"", matrix));
+    assert!(told.scenario.is_some());
+    assert!(told.render(false).contains("in 1 operations no visit comes to `b`"), "{}", told.render(false));
+    let told = loaded(&text("\"1/s\" operations=9", &format!("{matrix}; think fixed \"8s\""))).render(false);
+    assert!(told.contains("a visit takes 64.0 s by the clocks, and the ramp-up is shorter"), "{told}");
+    assert!(loaded(&text("\"1/s\" operations=9", matrix)).diagnostics.is_empty());
+}
+
+#[test]
+fn scenarios_of_the_documents_are_sound() {
+    let text = include_str!("../../../../../docs/bench.md");
+    let blocks = text.split("\n```\n").filter(|block| block.starts_with("scenario \""));
+    let names: Vec<String> = blocks.map(|block| sound(block).name).collect();
+    assert_eq!(names, ["shop", "visitors"]);
+}
+
+#[test]
+fn a_browser_of_http2() {
+    let with = |client: &str| {
+        let scenario = sound(&format!(
+            "target \"http://a\"; users 2 {{ steady \"1m\" }}; think fixed \"1s\"; {client}; flow {{ get \"/\" {{ assets }} }}"
+        ));
+        let client = scenario.client;
+        (
+            client.streams,
+            client.requests_at_once(),
+            client.most_connections(),
+            estimate(&scenario, 1).connections,
+        )
+    };
+    assert_eq!(with("client h2"), (Some(100), 100, 2, 2));
+    assert_eq!(with("client h2 streams=9"), (Some(9), 9, 2, 2));
+    assert_eq!(with("client connections=3"), (None, 3, 3, 6));
+    assert_eq!(with("scenario \"x\""), (None, 6, 6, 12));
 }
 
 #[test]

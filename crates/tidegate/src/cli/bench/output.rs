@@ -19,7 +19,7 @@ use tidegate_bench::plan::Plan;
 use tidegate_bench::report::{self, About, Report};
 use tidegate_bench::run::{Ending, Outcome, Stop, lead_time, run_at};
 use tidegate_bench::runs;
-use tidegate_bench::scenario::{self, Scenario};
+use tidegate_bench::scenario::{self, Load, Scenario};
 use tidegate_bench::systems::Start;
 use tidegate_bench::verdict::Target;
 use tidegate_bench::{monotonic_ns, preflight, processes};
@@ -106,7 +106,11 @@ impl RunOptions {
         let agreed = preflight::reach(plan)?;
         let live = self.live(plan);
         // Users are made before the first of them begins.
-        let start = monotonic_ns().saturating_add(20_000_000 + u64::from(scenario.users.count) * 2_000);
+        let users = match &scenario.load {
+            Load::Users(users) => users.count,
+            Load::Visits(_) => 0,
+        };
+        let start = monotonic_ns().saturating_add(20_000_000 + u64::from(users) * 2_000);
         begins.get_or_init(|| start);
         let watch = self.watch(plan, start)?;
         let outcome = scenario::run_at(scenario, plan, start, stop, |progress, second| {

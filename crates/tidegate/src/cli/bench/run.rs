@@ -20,17 +20,17 @@ use tidegate_bench::run::Ending;
 use tidegate_bench::runs::{Keep, row};
 use tidegate_bench::scenario::record::Second;
 use tidegate_bench::scenario::report::{self, Report};
-use tidegate_bench::scenario::{Scenario, estimate, load};
+use tidegate_bench::scenario::{Load, Scenario, estimate, load};
 use tidegate_bench::systems::{Conducted, Start, System, SystemError, Watch};
 use tidegate_config::{Diagnostic, ProcessEnvironment};
 
 /// Walks users through an application, as a scenario file says, and shows what they saw.
 ///
-/// A scenario says how many users there are and when they come and go, what they do (operations of one or several requests,
+/// A scenario says how many users there are, or at what rate they come, and when they come and go, what they do (operations of one or several requests,
 /// with forms, cookies, values taken from pages, and what a browser loads with a page), which operation follows which, and
 /// how long they wait. What is due in the steady time is measured; response times count from the intended start. The run
 /// is INVALID where the load was not that of the scenario: the mix off by more than 2 points (or 3σ), the mean cycle by
-/// more than 5 %, an operation without one success.
+/// more than 5 %, more than 1 % of the visits of a `rate` not begun, an operation without one success.
 ///
 /// Each run is kept in a folder of its own below `./runs` (--runs-folder, $TIDEGATE_RUNS), one that is interrupted as well:
 /// `bench ls`, `show`, `diff`, `export` and `serve` read them.
@@ -44,6 +44,7 @@ Examples:
   tidegate bench run shop.kdl --out before                      into this folder, not into one of all runs
   tidegate bench run shop.kdl --target http://127.0.0.1:8081    another server
   tidegate bench run shop.kdl --users 500 --steady 5m           another load
+  tidegate bench run visitors.kdl --rate 80                     the same where users come at a `rate`
   tidegate bench run shop.kdl --agents host1:7400,host2:7400 --keys keys/controller      from other machines
 
 The language of scenarios: `tidegate docs scenarios`.
@@ -71,6 +72,9 @@ pub struct Arguments {
     /// Users, in place of the scenario's number
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     users: Option<u32>,
+    /// Visits per second, in place of the scenario's `rate`: `50`, `1.5k`
+    #[arg(long, value_name = "RATE", value_parser = quantity::rate, conflicts_with = "users")]
+    rate: Option<f64>,
     /// Time to measure, in place of the scenario's
     #[arg(long, value_name = "TIME", value_parser = quantity::duration)]
     steady: Option<Duration>,
@@ -122,9 +126,17 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
         let word = if warnings == 0 { "in order" } else { "usable" };
         return print(&format!("{} is {word}\n", file.display()));
     }
-    scenario.users.count = arguments.users.unwrap_or(scenario.users.count);
-    scenario.users.steady = arguments.steady.unwrap_or(scenario.users.steady);
-    if scenario.users.begins(scenario.users.count - 1) > scenario.users.ramp_up {
+    scenario.resize(arguments.users, arguments.rate).map_err(|error| {
+        wrong(format!(
+            "{}: {error}; use {}",
+            file.display(),
+            if arguments.users.is_some() { "--rate" } else { "--users" }
+        ))
+    })?;
+    scenario.phases.steady = arguments.steady.unwrap_or(scenario.phases.steady);
+    if let Load::Users(users) = &scenario.load
+        && users.begins(users.count - 1, &scenario.phases) > scenario.phases.ramp_up
+    {
         return Err(wrong(
             "the last of so many users would come after the ramp-up; lower --users, or `stagger`",
         ));
@@ -142,8 +154,9 @@ fn prepare(arguments: &Arguments, scenario: &Scenario) -> Result<Plan> {
     let mut plan = Plan::new(mix);
     let connections = estimate(scenario, 1).connections;
     plan.connections = u32::try_from(connections).unwrap_or(u32::MAX);
+    plan.streams = scenario.client.streams;
     plan.seed = arguments.seed;
-    plan.time = Some(scenario.users.whole());
+    plan.time = Some(scenario.phases.whole());
     if arguments.agents.are_wanted() {
         if arguments.threads.is_some() || !arguments.sources.is_empty() {
             return Err(wrong(
@@ -166,14 +179,15 @@ fn prepare(arguments: &Arguments, scenario: &Scenario) -> Result<Plan> {
     };
     let processes = generator.apply(&mut plan)?;
     if processes > 1 {
-        let (users, each) = (scenario.users.count, connections / u64::from(scenario.users.count.max(1)));
+        let users = scenario.load.most_users();
+        let each = connections / u64::from(users.max(1));
         return Err(wrong(format!(
             "{users} users with {each} connections each are more than one process may hold; raise `ulimit -n` above \
              {}, or lower `client connections=`",
             connections + 200
         )));
     }
-    plan.threads = arguments.threads.unwrap_or(plan.threads).clamp(1, scenario.users.count.max(1));
+    plan.threads = arguments.threads.unwrap_or(plan.threads).clamp(1, scenario.load.most_users().max(1));
     Ok(plan)
 }
 

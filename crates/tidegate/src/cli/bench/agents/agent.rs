@@ -217,15 +217,19 @@ impl Local<'_> {
             let what = what.map_or_else(String::new, |found| found.message.clone());
             return Err(anyhow::anyhow!("it cannot read the scenario: {what}"));
         };
-        scenario.users.count = prepare.users.clamp(1, 1_000_000);
-        scenario.users.steady = Duration::from_nanos(prepare.steady);
+        let (users, rate) = (Some(prepare.users), Some(prepare.rate));
+        let users = users.filter(|count| (1..=1_000_000).contains(count));
+        let rate = rate.filter(|rate| *rate > 0.0 && rate.is_finite());
+        scenario.resize(users, rate).map_err(anyhow::Error::msg)?;
+        scenario.phases.steady = Duration::from_nanos(prepare.steady);
         let part = Part { index: prepare.index, of: prepare.of };
-        let mine = part.share(u64::from(scenario.users.count)).max(1) as u32;
+        let mine = part.share(u64::from(scenario.load.most_users())).max(1) as u32;
         let mut plan = Plan::new(Mix::build(&[Description::get(scenario.target.clone())], true, None)?);
         let all = estimate(&scenario, 1).connections;
         plan.connections = u32::try_from(all.div_ceil(u64::from(part.of))).unwrap_or(u32::MAX);
+        plan.streams = scenario.client.streams;
         plan.seed = prepare.seed;
-        plan.time = Some(scenario.users.whole());
+        plan.time = Some(scenario.phases.whole());
         plan.part = part;
         let generator = Generator {
             threads: arguments.threads,

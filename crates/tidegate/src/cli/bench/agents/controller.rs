@@ -22,8 +22,8 @@ use tidegate_bench::monotonic_ns;
 use tidegate_bench::plan::Plan;
 use tidegate_bench::quantity;
 use tidegate_bench::run::{Progress, Stop};
-use tidegate_bench::scenario::Scenario;
 use tidegate_bench::scenario::record::{Outcome, Second};
+use tidegate_bench::scenario::{Load, Scenario};
 use tidegate_bench::systems::Start;
 use tokio::sync::mpsc;
 
@@ -102,13 +102,18 @@ impl AgentOptions {
         scenario: &Scenario,
         plan: &Plan,
     ) -> Prepare {
+        let (users, rate) = match &scenario.load {
+            Load::Users(users) => (users.count, 0.0),
+            Load::Visits(visits) => (0, visits.rate),
+        };
         Prepare {
             program: env!("CARGO_PKG_VERSION").to_owned(),
             name: file.file_stem().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default(),
             text: text.to_vec(),
             target: target.map(str::to_owned),
-            users: scenario.users.count,
-            steady: scenario.users.steady.as_nanos() as u64,
+            users,
+            rate,
+            steady: scenario.phases.steady.as_nanos() as u64,
             seed: plan.seed,
             grace: plan.drain.as_nanos() as u64,
             give_up: plan.give_up.as_nanos() as u64,

@@ -74,7 +74,7 @@ fn cells(row: &Row) -> Vec<String> {
     vec![
         row.id.clone(),
         row.verdict.clone(),
-        or_none(row.users.map(|users| users.to_string())),
+        row.users_or_rate(),
         or_none(row.rate.map(|rate| format!("{rate:.2}"))),
         or_none(row.p90.and_then(|p90| Duration::try_from_secs_f64(p90).ok()).map(show_duration)),
         or_none(row.failed.map(|failed| failed.to_string())),

@@ -1,0 +1,116 @@
+//! Who comes and when: `users` or `rate`, and the phases in their block.
+
+use super::Reader;
+use crate::quantity::show_duration;
+use crate::scenario::{Load, Mix, Phases, Scenario, Users, Visits};
+use crate::schedule::Arrivals;
+use std::time::Duration;
+use tidegate_config::Diagnostic;
+use tidegate_config::language::Item;
+
+impl Reader {
+    /// The phases of the run, which stand with who comes.
+    pub(super) fn phases(&mut self, items: &[Item]) -> Option<Phases> {
+        let mut loads = items.iter().filter(|item| matches!(item.name(), "users" | "rate"));
+        let Some(item) = loads.next() else {
+            self.missing(
+                "nothing says who comes",
+                "write `users 100 { ramp-up \"10s\"; steady \"1m\" }`, or at a rate `rate \"50/s\" { steady \"1m\" }`",
+            );
+            return None;
+        };
+        if let Some(second) = loads.next() {
+            let message = format!("`{}` stands beside `{}`", second.name(), item.name());
+            let help = "`users` stay, and wait for the server; at a `rate` they come whatever it does; keep one of the two";
+            self.error(second.error(message), help);
+        }
+        let phase = |name: &str| item.block().iter().find(|phase| phase.name() == name);
+        let time = |name: &str| phase(name).and_then(|phase| phase.duration(0));
+        if phase("steady").is_none() && !self.had_mistakes {
+            self.error(
+                item.error(format!("`{}` says nothing of the time to measure", item.name())),
+                "add `steady \"3m\"` in its block",
+            );
+        }
+        Some(Phases {
+            ramp_up: time("ramp-up").unwrap_or_default(),
+            steady: time("steady")?,
+            ramp_down: time("ramp-down").unwrap_or_default(),
+        })
+    }
+
+    /// Who comes.
+    pub(super) fn load(
+        &mut self,
+        items: &[Item],
+        phases: Option<&Phases>,
+        mix: Option<&Mix>,
+    ) -> Option<Load> {
+        let item = items.iter().find(|item| matches!(item.name(), "users" | "rate"))?;
+        if item.name() == "rate" {
+            let whole = match mix {
+                Some(Mix::Sequence(order)) => order.len() as u64,
+                _ => 1,
+            };
+            let number = |name: &str, other: u64| {
+                u32::try_from(item.number_of(name).unwrap_or(other)).unwrap_or(u32::MAX)
+            };
+            return Some(Load::Visits(Visits {
+                rate: item.rate(0)?,
+                arrivals: match item.text_of("arrivals").as_deref() {
+                    Some("constant") => Arrivals::Constant,
+                    _ => Arrivals::Poisson,
+                },
+                operations: number("operations", whole).max(1),
+                most_users: number("most-users", 1_000),
+            }));
+        }
+        let staggered = item.block().iter().find(|phase| phase.name() == "stagger");
+        let stagger = staggered.and_then(|phase| phase.duration(0));
+        let users = Users { count: item.number(0).and_then(|count| u32::try_from(count).ok())?, stagger };
+        if let (Some((stagger, said)), Some(phases)) = (stagger.zip(staggered), phases)
+            && stagger.saturating_mul(users.count - 1) > phases.ramp_up
+        {
+            let message = format!("the last of {} users would come after the ramp-up", users.count);
+            let help =
+                "make `ramp-up` longer, or `stagger` shorter; all users must be there when measuring begins";
+            self.error(said.error(message), help);
+        }
+        Some(Load::Users(users))
+    }
+
+    /// Visits that are too short for the mix, and a ramp-up that is too short for visits.
+    pub(super) fn warn_of_short_visits(&mut self, items: &[Item], scenario: &Scenario) {
+        let Load::Visits(visits) = &scenario.load else { return };
+        if self.had_mistakes || self.has_errors() {
+            return;
+        }
+        let Some(item) = items.iter().find(|item| item.name() == "rate") else { return };
+        let mut warn = |message: String, help: &str| {
+            let mut warning = Diagnostic::warning(message);
+            warning.span = item.error("").span;
+            self.diagnostics.push(warning.help(help));
+        };
+        let reached = scenario.mix.reached(scenario.operations.len());
+        let shares = scenario.shares();
+        let missed = scenario.operations.iter().zip(reached).zip(&shares);
+        let missed: Vec<String> = missed
+            .filter(|((_, is_reached), share)| *is_reached && **share <= 0.0)
+            .map(|((operation, _), _)| format!("`{}`", operation.name))
+            .collect();
+        if !missed.is_empty() {
+            let length = visits.operations;
+            let message = format!("in {length} operations no visit comes to {}", missed.join(", "));
+            warn(message, "say how many operations a visit has: `rate \"50/s\" operations=10`");
+        }
+        let length = Duration::try_from_secs_f64(scenario.mean_visit()).unwrap_or(Duration::MAX);
+        if length > scenario.phases.ramp_up && length > Duration::from_secs(1) {
+            let message = format!(
+                "a visit takes {} by the clocks, and the ramp-up is shorter: when measuring begins the first visits are still at \
+                 their first operations",
+                show_duration(length)
+            );
+            warn(message, "make `ramp-up` longer than a visit, or the shares of the mix may be off");
+        }
+    }
+}
