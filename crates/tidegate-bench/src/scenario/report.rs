@@ -5,7 +5,7 @@ mod folder;
 
 pub use folder::{begin, finish};
 
-use super::record::{Outcome, Tally};
+use super::record::{Agent, Outcome, Tally};
 use super::verdict::{allowed_points, failures, judge};
 use super::{Estimate, Scenario, estimate};
 use crate::host::Host;
@@ -115,9 +115,7 @@ impl Report {
         if let Some(spoken) = &self.outcome.tls {
             figures.push(("TLS", spoken.clone()));
         }
-        if !self.outcome.agents.is_empty() {
-            figures.push(("Agents", self.outcome.agents.join("; ")));
-        }
+        figures.extend(self.outcome.agents.iter().map(|agent| ("Agent", agent.to_string())));
         figures.push((
             "Generator",
             format!(
@@ -312,7 +310,7 @@ pub fn summary(report: &Report) -> Value {
             "memory": report.outcome.memory,
             "lateness": times(&report.totals.lateness),
         },
-        "agents": report.outcome.agents,
+        "agents": report.outcome.agents.iter().map(agent).collect::<Vec<_>>(),
         "tls": report.outcome.tls,
         "host": report.host,
     });
@@ -354,6 +352,17 @@ fn load(scenario: &Scenario) -> String {
         show_duration(users.steady),
         show_duration(users.ramp_down)
     )
+}
+
+fn agent(agent: &Agent) -> Value {
+    json!({
+        "agent": agent.title,
+        "threads": agent.threads,
+        "operations": agent.operations,
+        "round_trip": agent.round_trip.as_secs_f64(),
+        "lateness": times(&agent.lateness),
+        "host": agent.host,
+    })
 }
 
 fn times(times: &Times) -> Value {
