@@ -122,7 +122,7 @@ fn who_cannot_be_started_is_named() {
             ["the agent listens on 127.0.0.1:1, which cannot be reached", "--listen-agents"],
         ),
         ("ssh:mute.test", "300ms", ["ssh:mute.test: no agent was there after 300 ms", "nothing was run"]),
-        ("ssh:east.test", "60s", ["cannot reach", "127.0.0.1:1"]),
+        ("ssh:east.test", "60s", ["refuses connections", "127.0.0.1:1"]),
     ] {
         let arguments = [
             &path,
