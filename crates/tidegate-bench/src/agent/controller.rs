@@ -318,14 +318,12 @@ impl<'s, O: FnMut(Progress, &Second)> Controller<'s, O> {
             } else if skew > SKEW.0 {
                 outcome.notes.push(format!("the clock of {title} may be {apart} off"));
             }
-            match member.breaks {
-                0 => {}
-                1 => outcome
-                    .notes
-                    .push(format!("the link to {title} was lost and made again; nothing is missing")),
-                breaks => outcome.notes.push(format!(
-                    "the link to {title} was lost {breaks} times and made again; nothing is missing"
-                )),
+            let times = match member.breaks {
+                1 => "was lost".to_owned(),
+                breaks => format!("was lost {breaks} times"),
+            };
+            if member.breaks > 0 && member.stage == Stage::Done {
+                outcome.notes.push(format!("the link to {title} {times} and made again; nothing is missing"));
             }
             outcome.agents.push(member.told());
         }

@@ -190,6 +190,7 @@ fn a_lost_agent_stops_the_others_and_the_run_says_which() {
             "{name}: {fault}"
         );
         assert_eq!((outcome.is_cut_short, outcome.ending), (true, Ending::Done));
+        assert!(!outcome.notes.join(" ").contains("nothing is missing"), "{name}: {:?}", outcome.notes);
     }
 }
 

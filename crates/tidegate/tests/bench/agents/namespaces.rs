@@ -14,36 +14,41 @@ struct Machines {
 
 fn ip(arguments: &str) -> Result<(), String> {
     let mut ip = Command::new("ip");
-    let output = ip.args(arguments.split(' ')).output_in_time();
-    if output.status.success() {
-        return Ok(());
+    let output = ip.args(arguments.split(' ')).stdout(Stdio::null()).stderr(Stdio::piped()).output();
+    match output {
+        Ok(output) if output.status.success() => Ok(()),
+        Ok(output) => Err(format!("ip {arguments}: {}", String::from_utf8_lossy(&output.stderr).trim())),
+        Err(error) => Err(format!("ip: {error}")),
     }
-    Err(format!("ip {arguments}: {}", String::from_utf8_lossy(&output.stderr).trim()))
 }
 
 impl Machines {
+    /// None, and why, where this machine lets nobody make namespaces.
     fn new(count: usize) -> Result<Machines, String> {
-        let there = Command::new("ip").arg("-V").stdout(Stdio::null()).stderr(Stdio::null()).status();
-        if !there.is_ok_and(|status| status.success()) {
-            return Err("there is no program `ip`".to_owned());
-        }
         let mut machines = Machines { names: Vec::new() };
         for number in 0..count {
             let name = format!("tg{}x{number}", std::process::id());
             ip(&format!("netns add {name}"))?;
             machines.names.push(name.clone());
-            ip(&format!("-n {name} link set lo up"))?;
             let hub = &machines.names[0];
+            let mut steps = vec![format!("-n {name} link set lo up")];
             if number == 0 {
-                ip(&format!("-n {hub} link add hub type bridge"))?;
-                ip(&format!("-n {hub} addr add 10.79.0.1/24 dev hub"))?;
-                ip(&format!("-n {hub} link set hub up"))?;
-                continue;
+                steps.extend([
+                    format!("-n {hub} link add hub0 type bridge"),
+                    format!("-n {hub} addr add 10.79.0.1/24 dev hub0"),
+                    format!("-n {hub} link set hub0 up"),
+                ]);
+            } else {
+                steps.extend([
+                    format!("-n {name} link add eth0 type veth peer name port{number} netns {hub}"),
+                    format!("-n {hub} link set port{number} master hub0 up"),
+                    format!("-n {name} addr add 10.79.0.{}/24 dev eth0", number + 1),
+                    format!("-n {name} link set eth0 up"),
+                ]);
             }
-            ip(&format!("-n {name} link add up type veth peer name down{number} netns {hub}"))?;
-            ip(&format!("-n {hub} link set down{number} master hub up"))?;
-            ip(&format!("-n {name} addr add 10.79.0.{}/24 dev up", number + 1))?;
-            ip(&format!("-n {name} link set up up"))?;
+            for step in steps {
+                ip(&step).unwrap_or_else(|why| panic!("a namespace was made, and is of no use: {why}"));
+            }
         }
         Ok(machines)
     }
