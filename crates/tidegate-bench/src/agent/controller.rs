@@ -35,7 +35,7 @@ pub enum ControllerError {
         reason: String,
     },
     /// They did not come.
-    #[error("{there} of {wanted} agents were there after {}; nothing was run", show_duration(*.after))]
+    #[error("{there} of {wanted} agents were there after {}{}; nothing was run", show_duration(*.after), missing(.who))]
     Missing {
         /// So many came.
         there: usize,
@@ -43,10 +43,16 @@ pub enum ControllerError {
         wanted: usize,
         /// The time they had.
         after: Duration,
+        /// Those that were dialled and have said nothing.
+        who: Vec<String>,
     },
     /// Somebody wanted it to end before it began.
     #[error("interrupted before the start; nothing was run")]
     Interrupted,
+}
+
+fn missing(who: &[String]) -> String {
+    if who.is_empty() { String::new() } else { format!(", all but {}", who.join(", ")) }
 }
 
 /// What is to be done with links.
@@ -86,8 +92,8 @@ pub struct Orders<'s> {
     pub agents: usize,
     /// The time that they have to come.
     pub patience: Duration,
-    /// Whether it is this side that dials.
-    pub dials: bool,
+    /// Those that this side dials, as they are called when they join; empty where agents dial.
+    pub dialled: Vec<String>,
     /// A number that no other run has: sessions are counted from it.
     pub sessions: u64,
 }
@@ -236,10 +242,11 @@ impl<'s, O: FnMut(Progress, &Second)> Controller<'s, O> {
         let Some(link) = member.link() else { return };
         member.link = Link::Down(reason.to_owned());
         member.breaks += 1;
-        let how = if self.orders.dials { "it is made again" } else { "it may dial again" };
+        let dials = !self.orders.dialled.is_empty();
+        let how = if dials { "it is made again" } else { "it may dial again" };
         self.said.push(format!("the link to {} is lost: {reason}; {how}", member.title()));
         self.sends.push(Send::Close(link));
-        if self.orders.dials {
+        if dials {
             self.sends.push(Send::Dial { peer: member.peer.clone(), session: member.session });
         }
     }
@@ -274,8 +281,12 @@ impl<'s, O: FnMut(Progress, &Second)> Controller<'s, O> {
             let there = self.members.iter().filter(|member| member.stage != Stage::Silent).count();
             let after = self.orders.patience;
             if there < self.orders.agents && now.saturating_sub(*since) > ns(after) {
+                let has_come = |peer: &String| {
+                    self.members.iter().any(|member| member.peer == *peer && member.stage != Stage::Silent)
+                };
+                let who = self.orders.dialled.iter().filter(|peer| !has_come(peer)).cloned().collect();
                 self.stop_all("not all agents came");
-                return Err(ControllerError::Missing { there, wanted: self.orders.agents, after });
+                return Err(ControllerError::Missing { there, wanted: self.orders.agents, after, who });
             }
         }
         for place in 0..self.members.len() {
@@ -341,7 +352,7 @@ impl<'s, O: FnMut(Progress, &Second)> Controller<'s, O> {
 
     /// An agent that says what it must not, or is gone.
     fn fail(&mut self, place: usize, reason: &str, now: u64) -> Result<(), ControllerError> {
-        let dials = self.orders.dials;
+        let dials = !self.orders.dialled.is_empty();
         let Some(member) = self.members.get_mut(place) else { return Ok(()) };
         let link = member.link();
         match member.stage {

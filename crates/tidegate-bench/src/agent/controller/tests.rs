@@ -22,7 +22,14 @@ fn scenario() -> Scenario {
 fn controller(scenario: &Scenario, agents: usize) -> Controller<'_, fn(Progress, &Second)> {
     let prepare = Prepare { program: "1.0".into(), users: 30, steady: 5 * S, grace: S, ..Prepare::default() };
     let patience = Duration::from_secs(60);
-    let orders = Orders { scenario, prepare, agents, patience, dials: true, sessions: 1_000 };
+    let orders = Orders {
+        scenario,
+        prepare,
+        agents,
+        patience,
+        dialled: (0..9).map(|link| format!("10.0.0.{link}:9")).collect(),
+        sessions: 1_000,
+    };
     Controller::new(orders, 0, observe_nothing as fn(Progress, &Second))
 }
 
@@ -213,6 +220,7 @@ fn who_does_not_fit_is_refused_before_the_load() {
         assert!(controller.sends().contains(&Send::Close(8)));
     }
     let mut controller = controller(&scenario, 1);
+    controller.orders.dialled = vec!["first".into()];
     controller.joined(1, "first".into(), None, 0);
     controller.joined(2, "second".into(), None, 0);
     let sends = controller.sends();
@@ -220,7 +228,7 @@ fn who_does_not_fit_is_refused_before_the_load() {
         matches!(sent(&sends, 2)[..], [Kind::Refuse(reason)] if reason.reason.contains("has its 1 agents"))
     );
     let missing = controller.tick(61 * S, false).unwrap_err().to_string();
-    assert!(missing.contains("0 of 1 agents were there after 60.0 s"), "{missing}");
+    assert!(missing.contains("0 of 1 agents were there after 60.0 s, all but first; nothing"), "{missing}");
 }
 
 #[test]
@@ -330,7 +338,7 @@ fn somebody_who_was_dialled_and_says_nothing_ends_the_wait_at_once() {
     let scenario = scenario();
     for dials in [true, false] {
         let mut controller = controller(&scenario, 1);
-        controller.orders.dials = dials;
+        controller.orders.dialled.truncate(if dials { 1 } else { 0 });
         controller.joined(1, "10.0.0.1:9".into(), None, 0);
         let closed = controller.closed(1, "the connection was closed", S);
         match closed {

@@ -154,10 +154,17 @@ fn somebody_else_than_an_agent_is_named_at_once() {
         let _ = stream.read(&mut [0; 256]);
     });
     let silent = peer(|_, _| {});
+    // What it reads never ends: the other side gives up first.
+    let mute = peer(|_, mut stream| drop(std::io::copy(&mut stream, &mut std::io::sink())));
     for (url, how, part) in [
-        (&garbage, vec!["--insecure-loopback"], ""),
-        (&garbage, vec!["--keys", &ours], ""),
-        (&silent, vec!["--insecure-loopback"], ""),
+        (&garbage, vec!["--insecure-loopback"], "does not speak as `tidegate bench` without keys does"),
+        (&garbage, vec!["--keys", &ours], "does not speak as `tidegate bench` with keys does"),
+        (&silent, vec!["--insecure-loopback"], "does not speak"),
+        (
+            &mute,
+            vec!["--insecure-loopback", "--agents-patience", "300ms"],
+            "0 of 1 agents were there after 300 ms, all but",
+        ),
     ] {
         let address = url.trim_start_matches("http://").trim_end_matches('/');
         let mut run = vec!["run", &path, "--no-keep", "--agents", address];
@@ -178,7 +185,7 @@ fn somebody_else_than_an_agent_is_named_at_once() {
     let agent = Running::new(&["agent", "--listen", &address, "--keys", &agents]);
     let mut stream = wait_for(|| TcpStream::connect(&address).ok(), "the agent");
     stream.write_all(b"GET / HTTP/1.1\r\n\r\n").unwrap();
-    agent.line("127.0.0.1:");
+    agent.line("was refused: it does not speak as `tidegate bench` with keys does");
     let foreign = folder.0.join("foreign");
     let foreign = foreign.to_str().unwrap();
     assert_eq!(bench(&["agent-keys", foreign, "--agents", "1"]).code, 0);
@@ -187,7 +194,8 @@ fn somebody_else_than_an_agent_is_named_at_once() {
         let outcome = bench(&["run", &path, "--no-keep", "--agents", &address, "--keys", keys]);
         assert_eq!(outcome.code, 1, "{}", outcome.stderr);
         assert!(
-            outcome.stderr.contains(&address) && outcome.stderr.contains("certificate"),
+            outcome.stderr.contains(&address)
+                && outcome.stderr.contains("keys of one `tidegate bench agent-keys`"),
             "{keys}: {}",
             outcome.stderr
         );
@@ -212,7 +220,7 @@ fn garbage_does_not_count_as_an_agent() {
         stream.write_all(bytes).unwrap();
         let _ = stream.shutdown(Shutdown::Write);
         let _ = stream.read_to_end(&mut Vec::new());
-        controller.line("127.0.0.1:");
+        controller.line("was refused: it does not speak as `tidegate bench`");
     }
     let agent = Running::new(&["agent", "--join", &address, "--insecure-loopback"]);
     let done = controller.end();

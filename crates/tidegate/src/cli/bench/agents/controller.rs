@@ -155,7 +155,7 @@ impl AgentOptions {
             prepare,
             agents,
             patience: self.agents_patience,
-            dials: self.listen_agents.is_none(),
+            dialled: peers.keys().cloned().collect(),
             sessions: RandomState::new().hash_one(monotonic_ns()),
         };
         let mut links = Links { network: &network, peers: &peers, senders: HashMap::new() };

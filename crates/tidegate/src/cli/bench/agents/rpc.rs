@@ -130,7 +130,8 @@ pub async fn listen(listener: TcpListener, security: Security, hub: Hub) {
         let (security, hub) = (security.clone(), hub.clone());
         tokio::spawn(async move {
             if let Err(error) = accept(stream, peer, &security, &hub).await {
-                (hub.inbox)(Net::Refused(format!("{peer}: {error:#}")));
+                let why = clear(&format!("{error:#}"), &security);
+                (hub.inbox)(Net::Refused(format!("{peer} was refused: {why}")));
             }
             drop(place);
         });
@@ -289,7 +290,22 @@ pub async fn dial(peer: Peer, patience: Duration, hub: Hub) {
     };
     match call(stream, &peer, None, &hub, HANDSHAKE).await {
         Ok(link) => link.stay(&hub.inbox).await,
-        Err(error) => (hub.inbox)(Net::Failed(format!("{}: {error:#}", peer.address))),
+        Err(error) => {
+            let why = clear(&format!("{error:#}"), &peer.security);
+            (hub.inbox)(Net::Failed(format!("{}: {why}", peer.address)));
+        }
+    }
+}
+
+/// Why there is no link with somebody, and what to do.
+fn clear(error: &str, security: &Security) -> String {
+    let is_of_keys = ["certificate", "fatal alert"].iter().any(|part| error.contains(part));
+    match security {
+        Security::Tls { .. } if is_of_keys => {
+            format!("{error}; both sides need keys of one `tidegate bench agent-keys`, each its own (--keys)")
+        }
+        Security::Tls { .. } => format!("it does not speak as `tidegate bench` with keys does ({error})"),
+        Security::Plain => format!("it does not speak as `tidegate bench` without keys does ({error})"),
     }
 }
 
@@ -349,7 +365,6 @@ async fn call(
     patience: Duration,
 ) -> Result<Dialled> {
     stream.set_nodelay(true)?;
-    let alive = hub.alive.upgrade().context("this side is about to end")?;
     let io: Box<dyn Io> = match security {
         Security::Plain if stream.peer_addr()?.ip().is_loopback() => Box::new(stream),
         Security::Plain => return Err(anyhow!("only this machine may be reached without TLS")),
@@ -387,6 +402,7 @@ async fn call(
             return Err(anyhow!("no answer in time"));
         }
     };
+    let alive = hub.alive.upgrade().context("this side is about to end")?;
     let link = next_link();
     (hub.inbox)(Net::Joined { link, peer: address.clone(), session, sender });
     Ok(Dialled { incoming: answer.into_inner(), link, ended, connection, _alive: alive })
