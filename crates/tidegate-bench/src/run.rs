@@ -468,12 +468,17 @@ impl Outcome {
 
     /// The highest share of a processor that one worker used over the run, 0 to 1.
     pub fn busiest_worker(&self) -> f64 {
+        self.busy_workers().into_iter().fold(0.0, f64::max)
+    }
+
+    /// Share of a processor that each worker used.
+    pub fn busy_workers(&self) -> Vec<f64> {
         let length: u64 = self.intervals.iter().map(|interval| interval.length).sum();
         let workers = self.intervals.iter().map(|interval| interval.cpu.len()).max().unwrap_or(0);
         let of = |worker| {
             self.intervals.iter().map(|interval| interval.cpu.get(worker).copied().unwrap_or(0)).sum::<u64>()
         };
-        (0..workers).map(of).max().unwrap_or(0) as f64 / length.max(1) as f64
+        (0..workers).map(|worker| of(worker) as f64 / length.max(1) as f64).collect()
     }
 
     /// Processor time of all workers, seconds.

@@ -8,13 +8,18 @@
 //!   Pong             <-> Ping                20 times: the distance of the clocks
 //!                    <-  Start               at a time of the agent's own clock
 //!   Delta, Ended     ->                      a second of a worker; the end of a worker
+//!   Figures          ->                      a second of the agent's machine
 //!   Pong             <-> Ping                once a second, as signs of life
-//!                    <-  Ack                 the number of the last Delta or Ended that is taken in
+//!                    <-  Ack                 so many Deltas, Endeds, Figures and Totals are taken in
 //!   Totals           ->                      sums, which must be those of the deltas
 //!                    <-  Ack
 //!   Refuse           <->                     at any time: why not
 //!                    <-  Stop                end now, and say what there is
 //! ```
+//!
+//! Deltas, ends, figures and totals of an agent are numbered from 0, in one sequence. A link that is lost under load is made again by
+//! who has dialled, with the session of [`Prepare`] in the head of the call. The first frame on it is an [`Ack`], and the agent sends
+//! what comes behind: nothing is lost, nothing counts twice.
 
 use prost::{Message, Oneof};
 
@@ -22,7 +27,7 @@ use prost::{Message, Oneof};
 #[derive(Clone, PartialEq, Message)]
 pub struct Frame {
     /// What; nothing is what a newer version says.
-    #[prost(oneof = "Kind", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12")]
+    #[prost(oneof = "Kind", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13")]
     pub kind: Option<Kind>,
 }
 
@@ -65,6 +70,9 @@ pub enum Kind {
     /// End now.
     #[prost(message, tag = "12")]
     Stop(Reason),
+    /// A second of the agent's machine.
+    #[prost(message, tag = "13")]
+    Figures(Figures),
 }
 
 impl From<Kind> for Frame {
@@ -147,6 +155,9 @@ pub struct Prepare {
     /// Offer no hybrid key exchange.
     #[prost(bool, tag = "18")]
     pub tls_classical: bool,
+    /// What a link names that goes on with this run.
+    #[prost(uint64, tag = "19")]
+    pub session: u64,
 }
 
 /// An agent can begin.
@@ -198,9 +209,9 @@ pub struct Start {
 /// Taken in.
 #[derive(Clone, PartialEq, Message)]
 pub struct Ack {
-    /// The number of the last.
+    /// The number of the next that is wanted: so many are taken in.
     #[prost(uint64, tag = "1")]
-    pub sequence: u64,
+    pub next: u64,
 }
 
 /// A second of a worker.
@@ -245,6 +256,23 @@ pub struct Delta {
     /// Visits of what is measured, where users come at a rate: due, begun, begun after a wait.
     #[prost(uint64, repeated, tag = "13")]
     pub visits: Vec<u64>,
+}
+
+/// A second of the agent's machine.
+#[derive(Clone, PartialEq, Message)]
+pub struct Figures {
+    /// As in [`Delta`].
+    #[prost(uint64, tag = "1")]
+    pub sequence: u64,
+    /// Nanoseconds from the start of the run, by the agent's clock.
+    #[prost(uint64, tag = "2")]
+    pub at: u64,
+    /// As a monitor of a system names them.
+    #[prost(string, repeated, tag = "3")]
+    pub names: Vec<String>,
+    /// As many.
+    #[prost(double, repeated, tag = "4")]
+    pub values: Vec<f64>,
 }
 
 /// A histogram: values, and how often each was seen.
@@ -366,7 +394,7 @@ pub struct Failed {
 /// What an agent has told in all.
 #[derive(Clone, Copy, PartialEq, Eq, Message)]
 pub struct Totals {
-    /// Deltas and ends of workers.
+    /// Deltas, ends of workers, and figures; the number that these totals have among them.
     #[prost(uint64, tag = "1")]
     pub frames: u64,
     /// Requests of what is measured.

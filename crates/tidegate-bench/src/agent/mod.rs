@@ -2,15 +2,18 @@
 //! agent k mod N, and tell what their workers saw, a second at a time.
 //!
 //! [`messages`] is what they say to each other, [`record`] what of it is a record of a run, with the bounds that it is held to;
-//! [`offset`] is the distance of two clocks; [`controller`] and [`runner`] are the two sides. They own no socket: frames come
-//! in as events and go out by a closure, so that any transport will do. `tidegate` has gRPC for it.
+//! `outbox` keeps what was not acknowledged; [`offset`] is the distance of two clocks; [`controller`] (with its `member`s) and [`runner`] are the two sides. They own no socket: frames come
+//! in as events and go out by a closure, so that any transport will do. `tidegate` has gRPC for it. A link that is lost under load is
+//! made again, and the run goes on where it was.
 //!
 //! Records of agents go to the same `Gathering` as those of the workers of one process, so that three agents are one
 //! generator, bucket by bucket.
 
 pub mod controller;
+mod member;
 pub mod messages;
 pub mod offset;
+mod outbox;
 pub mod record;
 pub mod runner;
 
@@ -20,7 +23,7 @@ use std::fmt::{self, Write};
 use std::time::Duration;
 
 /// The version of what is said. Both sides must have the same.
-pub const PROTOCOL: u32 = 1;
+pub const PROTOCOL: u32 = 2;
 
 /// Agents of a run at most.
 pub const MOST_AGENTS: usize = 256;
@@ -31,11 +34,11 @@ pub const MOST_BYTES: usize = 16 << 20;
 /// Bytes of a scenario at most.
 pub const MOST_SCENARIO: usize = 4 << 20;
 
-/// Silence after which an agent is suspected.
+/// Silence after which an agent is suspected, and a link is made again.
 const SUSPECT: Duration = Duration::from_secs(3);
 
-/// Silence after which either side takes the other for lost.
-const LOST: Duration = Duration::from_secs(10);
+/// Silence after which either side takes the other for lost, whatever became of the link.
+pub const LOST: Duration = Duration::from_secs(10);
 
 /// Time that an agent has to read the scenario, make its users and reach the target.
 const PREPARING: Duration = Duration::from_secs(60);

@@ -1,10 +1,12 @@
 //! Records of a run as messages, and back. What comes from an agent is held to bounds, so that no sum over 256 agents and a day
 //! overflows and no histogram grows beyond its buckets; what is beyond them is the agent's fault, and said.
 
-use super::messages::{Counts, Delta, Ended, Failed, Operation, Pairs, Totals};
+use super::messages::{Counts, Delta, Ended, Failed, Figures, Operation, Pairs, Totals};
 use crate::record::{Counts as Sums, Failure, LONGEST, Pairs as Histogram, Sample};
+use crate::runs::FIGURES;
 use crate::scenario::record::{Arrived, FAILED_KEPT, FailedOperation, Tally};
 use crate::scenario::{Message, Scenario, SecondOfWorker};
+use crate::systems::is_name;
 use std::io;
 use thiserror::Error;
 
@@ -387,6 +389,24 @@ pub(super) fn end(ended: Ended, scenario: &Scenario, bounds: &mut Bounds) -> Res
     Ok(Message::End { worker, gave_up: ended.gave_up, unsent: ended.unsent, failed: failed?, fault })
 }
 
+/// Figures of the agent's machine by name, of a run of so many seconds at most.
+pub(super) fn figures(figures: Figures, length: u32) -> Result<crate::systems::Figures, RecordError> {
+    const FIGURE: &str = "figures of its machine";
+    if figures.names.len() != figures.values.len() || figures.names.len() > FIGURES {
+        return Err(RecordError::Length(FIGURE));
+    }
+    if figures.at > u64::from(length).saturating_mul(1_000_000_000) {
+        return Err(RecordError::TooLarge("seconds"));
+    }
+    if !figures.names.iter().all(|name| is_name(name)) {
+        return Err(RecordError::Unknown("figure"));
+    }
+    if !figures.values.iter().all(|value| value.is_finite()) {
+        return Err(RecordError::TooLarge(FIGURE));
+    }
+    Ok(figures.names.into_iter().zip(figures.values).collect())
+}
+
 /// At most 4 KiB of a text.
 fn cut(mut text: String) -> String {
     let mut end = text.len().min(MOST_TEXT);
@@ -632,6 +652,35 @@ mod tests {
             let mut delta = good.clone();
             change(&mut delta);
             assert_eq!(second(delta, &mut bounds(1, 0)).err(), Some(expected), "{name}");
+        }
+    }
+
+    #[test]
+    fn figures_that_cannot_be_are_refused() {
+        let good = Figures { sequence: 0, at: 5, names: vec!["cpu.0.idle_share".into()], values: vec![0.5] };
+        assert_eq!(figures(good.clone(), 10), Ok(vec![("cpu.0.idle_share".to_owned(), 0.5)]));
+        let no_name = RecordError::Unknown("figure");
+        type Row = (&'static str, fn(&mut Figures), RecordError);
+        let table: [Row; 6] = [
+            ("no value", |told| told.values.clear(), RecordError::Length("figures of its machine")),
+            (
+                "too many",
+                |told| (told.names, told.values) = (vec!["a".into(); 2_000], vec![1.0; 2_000]),
+                RecordError::Length("figures of its machine"),
+            ),
+            ("late", |told| told.at = u64::MAX, RecordError::TooLarge("seconds")),
+            ("a line of a table", |told| told.names = vec!["a\n1,2".into()], no_name),
+            ("no name", |told| told.names = vec![String::new()], RecordError::Unknown("figure")),
+            (
+                "not a number",
+                |told| told.values = vec![f64::NAN],
+                RecordError::TooLarge("figures of its machine"),
+            ),
+        ];
+        for (name, change, expected) in table {
+            let mut told = good.clone();
+            change(&mut told);
+            assert_eq!(figures(told, 10).err(), Some(expected), "{name}");
         }
     }
 

@@ -1,21 +1,22 @@
 //! The side that makes the load: does what a controller says, and tells it what its workers see. It owns no socket: frames come in as
-//! events and go out by a closure. Without a sign of life from its controller it stops within ten seconds.
+//! events and go out by a closure. A link that is lost under load may be replaced by another, over which is sent what was not
+//! acknowledged; without a sign of life from its controller it stops within ten seconds.
 
-use super::messages::{Frame, Hello, Kind, Pong, Prepare, Ready, Reason, Totals};
-use super::{BEAT, LOST, MOST_SCENARIO, PREPARING, PROTOCOL, fingerprint, record};
+use super::messages::{Figures, Frame, Hello, Kind, Pong, Prepare, Ready, Reason, Totals};
+use super::outbox::Outbox;
+use super::{BEAT, LOST, MOST_SCENARIO, PREPARING, PROTOCOL, SUSPECT, fingerprint, record};
 use crate::clock::{monotonic_ns, ns};
 use crate::host::peak_resident;
 use crate::plan::Plan;
+use crate::quantity::show_duration;
 use crate::run::Stop;
 use crate::scenario::{Message, Scenario, run_part};
+use crate::systems::{self, Watched, monitor_while};
 use std::io;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread;
 use std::time::Duration;
 use thiserror::Error;
-
-/// Messages that a controller may leave without an acknowledgement.
-const MOST_UNACKNOWLEDGED: u64 = 1 << 16;
 
 /// How far ahead a start may lie.
 const FURTHEST_START: Duration = Duration::from_secs(600);
@@ -40,6 +41,9 @@ pub enum AgentError {
     Interrupted,
 }
 
+/// A way to send frames to the controller; false where it takes no more. Dropped, it ends.
+pub type Link = Box<dyn FnMut(Frame) -> bool + Send>;
+
 /// What an agent is told: by its controller, by its own workers.
 pub struct Event(Told);
 
@@ -47,7 +51,10 @@ enum Told {
     /// And what is let go of once it is taken in.
     Frame(Frame, Box<dyn Send>),
     Closed(String),
+    Linked(Link),
     Worker(Message),
+    /// Of this machine, at so many nanoseconds of the run.
+    Host(u64, systems::Figures),
     Over(io::Result<()>),
 }
 
@@ -61,19 +68,27 @@ impl Event {
     pub fn closed(reason: String) -> Event {
         Event(Told::Closed(reason))
     }
+
+    /// There is another link that goes on with the run, in place of the one that there was.
+    pub fn linked(link: Link) -> Event {
+        Event(Told::Linked(link))
+    }
 }
 
 /// What an agent needs of its machine.
 pub trait Machine {
-    /// Sends a frame; false where that cannot be done any more.
-    fn send(&self, frame: Frame) -> bool;
-
     /// Reads the scenario, decides on threads and connections, and reaches the target: the scenario, the plan with the part that
     /// is this agent's, and what was agreed upon with the target.
     ///
     /// # Errors
     /// A sentence for the controller.
     fn prepare(&self, prepare: &Prepare) -> Result<(Scenario, Plan, Option<String>), String>;
+
+    /// The link was lost under load: who has dialled dials again, and names this session.
+    fn dial_again(&self, session: u64);
+
+    /// For who looks at this machine.
+    fn say(&self, sentence: &str);
 }
 
 /// Carries out a part of one run. `inbox` has what comes by the link and what is sent to `outbox`, its other end.
@@ -83,27 +98,31 @@ pub trait Machine {
 pub fn run(
     machine: &impl Machine,
     hello: Hello,
+    link: Link,
     (outbox, inbox): (&Sender<Event>, &Receiver<Event>),
     stop: &Stop,
 ) -> Result<Totals, AgentError> {
-    let result = carry_out(machine, hello, (outbox, inbox), stop);
-    if let Err(AgentError::Unable(reason)) = &result {
-        // A controller that is gone need not be told.
-        let _ = machine.send(Kind::Refuse(Reason { reason: reason.clone() }).into());
-    } else if let Err(AgentError::Interrupted) = &result {
-        let _ = machine.send(Kind::Refuse(Reason { reason: "it was interrupted".to_owned() }).into());
-    }
+    let mut link = Some(link);
+    let result = carry_out(machine, hello, &mut link, (outbox, inbox), stop);
+    let reason = match &result {
+        Err(AgentError::Unable(reason)) => reason.clone(),
+        Err(AgentError::Interrupted) => "it was interrupted".to_owned(),
+        _ => return result,
+    };
+    // A controller that is gone need not be told.
+    let _ = link.is_some_and(|mut link| link(Kind::Refuse(Reason { reason }).into()));
     result
 }
 
 fn carry_out(
     machine: &impl Machine,
     hello: Hello,
+    link: &mut Option<Link>,
     (outbox, inbox): (&Sender<Event>, &Receiver<Event>),
     stop: &Stop,
 ) -> Result<Totals, AgentError> {
     let program = hello.program.clone();
-    let before = Before { machine, inbox, stop };
+    let mut before = Before { link: &mut *link, inbox, stop };
     before.send(Kind::Hello(hello))?;
     let prepare = before.wait(GATHERING, |kind| match kind {
         Kind::Prepare(prepare) => Some(prepare),
@@ -135,29 +154,45 @@ fn carry_out(
     })?;
     let now = monotonic_ns();
     if at <= now {
-        let late = crate::quantity::show_duration(Duration::from_nanos(now - at));
+        let late = show_duration(Duration::from_nanos(now - at));
         return Err(AgentError::Unable(format!("the time to start had passed {late} ago when it was told")));
     }
     if at - now > ns(FURTHEST_START) {
         return Err(AgentError::Unable("the time to start lies too far ahead".to_owned()));
     }
-    under_load(machine, &scenario, &plan, at, (outbox, inbox), stop)
+    let telling = Telling {
+        machine,
+        scenario: &scenario,
+        session: prepare.session,
+        link,
+        since: now,
+        is_open: true,
+        lost: None,
+        heard: now,
+        totals: Totals::default(),
+        outbox: Outbox::default(),
+        is_over: false,
+    };
+    under_load(telling, &plan, at, (outbox, inbox), stop)
 }
 
 /// What is said before the load.
-struct Before<'m, M> {
-    machine: &'m M,
-    inbox: &'m Receiver<Event>,
-    stop: &'m Stop,
+struct Before<'l> {
+    link: &'l mut Option<Link>,
+    inbox: &'l Receiver<Event>,
+    stop: &'l Stop,
 }
 
-impl<M: Machine> Before<'_, M> {
-    fn send(&self, kind: Kind) -> Result<(), AgentError> {
-        send(self.machine, kind)
+impl Before<'_> {
+    fn send(&mut self, kind: Kind) -> Result<(), AgentError> {
+        if self.link.as_mut().is_some_and(|link| link(kind.into())) {
+            return Ok(());
+        }
+        Err(AgentError::Gone("it takes no more messages".to_owned()))
     }
 
     /// Waits for something that the controller says, and answers its pings.
-    fn wait<T>(&self, patience: Duration, wanted: impl Fn(Kind) -> Option<T>) -> Result<T, AgentError> {
+    fn wait<T>(&mut self, patience: Duration, wanted: impl Fn(Kind) -> Option<T>) -> Result<T, AgentError> {
         let until = monotonic_ns().saturating_add(ns(patience));
         loop {
             if self.stop.is_stopped() {
@@ -169,7 +204,7 @@ impl<M: Machine> Before<'_, M> {
             let frame = match self.inbox.recv_timeout(Duration::from_millis(100)) {
                 Ok(Event(Told::Frame(frame, _))) => frame,
                 Ok(Event(Told::Closed(reason))) => return Err(AgentError::Gone(reason)),
-                Ok(Event(Told::Worker(_) | Told::Over(_))) | Err(RecvTimeoutError::Timeout) => continue,
+                Ok(_) | Err(RecvTimeoutError::Timeout) => continue,
                 Err(RecvTimeoutError::Disconnected) => {
                     return Err(AgentError::Gone("the link has ended".to_owned()));
                 }
@@ -192,23 +227,16 @@ impl<M: Machine> Before<'_, M> {
     }
 }
 
-fn send(machine: &impl Machine, kind: Kind) -> Result<(), AgentError> {
-    if machine.send(kind.into()) {
-        return Ok(());
-    }
-    Err(AgentError::Gone("it takes no more messages".to_owned()))
-}
-
 /// The load, and the telling of it.
-fn under_load(
-    machine: &impl Machine,
-    scenario: &Scenario,
+fn under_load<M: Machine>(
+    mut telling: Telling<'_, M>,
     plan: &Plan,
     at: u64,
     (outbox, inbox): (&Sender<Event>, &Receiver<Event>),
     stop: &Stop,
 ) -> Result<Totals, AgentError> {
     let engine = Stop::default();
+    let scenario = telling.scenario;
     thread::scope(|scope| {
         let (end, tell) = (engine.clone(), outbox.clone());
         let work = move || {
@@ -218,78 +246,170 @@ fn under_load(
             });
             let _ = tell.send(Event(Told::Over(told)));
         };
-        if let Err(error) = thread::Builder::new().name("agent".to_owned()).spawn_scoped(scope, work) {
-            return Err(AgentError::Unable(format!("it cannot start a thread: {error}")));
-        }
-        let mut telling = Telling { machine, scenario, totals: Totals::default(), acknowledged: 0 };
-        let result = telling.run(inbox, stop, &engine);
+        let begun = thread::Builder::new().name("agent".to_owned()).spawn_scoped(scope, work);
+        let (watching, watched) = channel();
+        let tell = outbox.clone();
+        let watch =
+            move || watch_host(at, &watched, |at, figures| tell.send(Event(Told::Host(at, figures))).is_ok());
+        let begun = begun
+            .and_then(|_| thread::Builder::new().name("agent-host".to_owned()).spawn_scoped(scope, watch));
+        let result = match begun {
+            Ok(_) => telling.run(inbox, stop, &engine),
+            Err(error) => Err(AgentError::Unable(format!("it cannot start a thread: {error}"))),
+        };
         // Whatever has happened: no load goes on.
         engine.stop();
+        drop(watching);
         result
     })
+}
+
+/// Tells the figures of this machine each second from `start` on, with nanoseconds from there, until the other end of `watched` is gone.
+fn watch_host(start: u64, watched: &Receiver<()>, tell: impl Fn(u64, systems::Figures) -> bool) {
+    let wait = |time| matches!(watched.recv_timeout(time), Err(RecvTimeoutError::Timeout));
+    if !wait(Duration::from_nanos(start.saturating_sub(monotonic_ns()))) {
+        return;
+    }
+    let all = Watched { interval: BEAT, processes: Vec::new(), services: Vec::new() };
+    let tell = |figures: &systems::Figures| {
+        let at = monotonic_ns().saturating_sub(start);
+        if tell(at, figures.clone()) { Ok(()) } else { Err(io::ErrorKind::BrokenPipe.into()) }
+    };
+    // No service is asked, so that nothing fails but the telling.
+    let _ = monitor_while(&all, wait, tell, drop);
 }
 
 /// What was told, and what of it has arrived.
 struct Telling<'m, M> {
     machine: &'m M,
     scenario: &'m Scenario,
+    /// What another link names.
+    session: u64,
+    link: &'m mut Option<Link>,
+    /// Monotonic nanoseconds since which there is this link.
+    since: u64,
+    /// The controller has said over this link what it wants.
+    is_open: bool,
+    /// Why there is no link.
+    lost: Option<String>,
+    /// Monotonic nanoseconds at which the controller was heard last.
+    heard: u64,
     totals: Totals,
-    acknowledged: u64,
+    outbox: Outbox,
+    /// The workers have ended, and the totals are told.
+    is_over: bool,
 }
 
 impl<M: Machine> Telling<'_, M> {
     fn run(&mut self, inbox: &Receiver<Event>, stop: &Stop, engine: &Stop) -> Result<Totals, AgentError> {
-        let mut heard = monotonic_ns();
-        let mut is_over = false;
         loop {
-            let now = monotonic_ns();
-            if now.saturating_sub(heard) > ns(LOST) {
-                return Err(AgentError::Gone(format!("it has been silent for {} s", LOST.as_secs())));
-            }
+            self.watch(monotonic_ns())?;
             if stop.is_stopped() {
                 return Err(AgentError::Interrupted);
             }
-            if self.totals.frames.saturating_sub(self.acknowledged) > MOST_UNACKNOWLEDGED {
-                return Err(AgentError::Gone("it takes in nothing".to_owned()));
-            }
             let told = match inbox.recv_timeout(BEAT / 10) {
-                Ok(Event(told)) => told,
-                Err(RecvTimeoutError::Timeout) => continue,
+                Ok(Event(told)) => Some(told),
+                Err(RecvTimeoutError::Timeout) => None,
                 Err(RecvTimeoutError::Disconnected) => {
                     return Err(AgentError::Gone("the link has ended".to_owned()));
                 }
             };
             match told {
-                Told::Closed(reason) => return Err(AgentError::Gone(reason)),
-                Told::Worker(message) => self.tell(message)?,
-                Told::Over(Err(error)) => {
+                Some(Told::Closed(reason)) => self.lose(reason),
+                Some(Told::Linked(link)) => {
+                    *self.link = Some(link);
+                    (self.since, self.is_open) = (monotonic_ns(), false);
+                }
+                Some(Told::Worker(message)) => self.tell(message)?,
+                Some(Told::Host(at, figures)) => self.figures(at, figures)?,
+                Some(Told::Over(Err(error))) => {
                     return Err(AgentError::Unable(format!("it cannot start its threads: {error}")));
                 }
-                Told::Over(Ok(())) => {
-                    is_over = true;
+                Some(Told::Over(Ok(()))) => {
+                    self.is_over = true;
                     self.totals.memory = peak_resident();
-                    send(self.machine, Kind::Totals(self.totals))?;
+                    self.push(Kind::Totals(self.totals))?;
                 }
-                Told::Frame(frame, _hold) => {
-                    heard = monotonic_ns();
-                    match frame.kind {
-                        Some(Kind::Ping(ping)) => {
-                            send(self.machine, Kind::Pong(Pong { sent: ping.sent, received: heard }))?;
-                        }
-                        // The totals are acknowledged by the number that would come next.
-                        Some(Kind::Ack(ack)) if is_over && ack.sequence == self.totals.frames => {
-                            return Ok(self.totals);
-                        }
-                        Some(Kind::Ack(ack)) => self.acknowledged = ack.sequence.min(self.totals.frames),
-                        Some(Kind::Stop(_)) => engine.stop(),
-                        Some(Kind::Refuse(reason)) => {
-                            return Err(AgentError::Refused(record::text(reason.reason)));
-                        }
-                        _ => {}
-                    }
-                }
+                Some(Told::Frame(frame, _hold)) => self.take(frame, engine)?,
+                None => {}
+            }
+            self.flush();
+            if self.is_over && self.outbox.is_empty() {
+                return Ok(self.totals);
             }
         }
+    }
+
+    /// Silence of the controller.
+    fn watch(&mut self, now: u64) -> Result<(), AgentError> {
+        if now.saturating_sub(self.heard) > ns(LOST) {
+            let silent = format!("it has been silent for {} s", LOST.as_secs());
+            return Err(AgentError::Gone(match &self.lost {
+                Some(reason) => format!("{silent}, and the link was not made again ({reason})"),
+                None => silent,
+            }));
+        }
+        if self.link.is_some() && now.saturating_sub(self.heard.max(self.since)) > ns(SUSPECT) {
+            self.lose("nothing comes over it".to_owned());
+        }
+        Ok(())
+    }
+
+    fn lose(&mut self, reason: String) {
+        if self.link.take().is_none() {
+            return;
+        }
+        self.machine.say(&format!("the link to the controller is lost: {reason}; the load goes on"));
+        self.lost = Some(reason);
+        self.machine.dial_again(self.session);
+    }
+
+    /// A frame of the controller.
+    fn take(&mut self, frame: Frame, engine: &Stop) -> Result<(), AgentError> {
+        self.heard = monotonic_ns();
+        match frame.kind {
+            Some(Kind::Ping(ping)) => self.send(Kind::Pong(Pong { sent: ping.sent, received: self.heard })),
+            Some(Kind::Ack(ack)) if self.is_open => self.outbox.acknowledge(ack.next),
+            Some(Kind::Ack(ack)) => {
+                let again =
+                    self.outbox.resume(ack.next).map_err(|error| AgentError::Unable(error.to_string()))?;
+                (self.is_open, self.lost) = (true, None);
+                let messages =
+                    if again == 1 { "1 message is".to_owned() } else { format!("{again} messages are") };
+                self.machine.say(&format!("the link to the controller is back; {messages} sent again"));
+            }
+            Some(Kind::Stop(_)) => engine.stop(),
+            Some(Kind::Refuse(reason)) => return Err(AgentError::Refused(record::text(reason.reason))),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// What is not numbered: it is of no use over another link.
+    fn send(&mut self, kind: Kind) {
+        // A link that takes nothing brings nothing either, and is lost by that.
+        let _ = self.link.as_mut().is_some_and(|link| link(kind.into()));
+    }
+
+    fn push(&mut self, kind: Kind) -> Result<(), AgentError> {
+        self.outbox.push(kind.into()).map_err(|error| AgentError::Gone(error.to_string()))
+    }
+
+    /// Sends what was not sent, as far as the link takes it.
+    fn flush(&mut self) {
+        if let Some(link) = self.link.as_mut().filter(|_| self.is_open) {
+            self.outbox.flush(link);
+        }
+    }
+
+    fn figures(&mut self, at: u64, figures: systems::Figures) -> Result<(), AgentError> {
+        if self.is_over || figures.is_empty() {
+            return Ok(());
+        }
+        let sequence = self.totals.frames;
+        self.totals.frames += 1;
+        let (names, values) = figures.into_iter().unzip();
+        self.push(Kind::Figures(Figures { sequence, at, names, values }))
     }
 
     fn tell(&mut self, message: Message) -> Result<(), AgentError> {
@@ -313,6 +433,60 @@ impl<M: Machine> Telling<'_, M> {
                 Kind::Ended(ended)
             }
         };
-        send(self.machine, kind)
+        self.push(kind)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::agent::messages::{Prepare, Start};
+
+    /// A machine that is never to be asked for anything.
+    struct Nothing;
+
+    impl Machine for Nothing {
+        fn prepare(&self, _: &Prepare) -> Result<(Scenario, Plan, Option<String>), String> {
+            Err("it has no scenario".to_owned())
+        }
+
+        fn dial_again(&self, _: u64) {}
+
+        fn say(&self, _: &str) {}
+    }
+
+    #[test]
+    fn what_an_agent_does_not_carry_out_it_says_to_both() {
+        let prepare = |program: &str, change: fn(&mut Prepare)| {
+            let (program, of) = (program.to_owned(), 1);
+            let mut prepare = Prepare { protocol: PROTOCOL, program, of, ..Prepare::default() };
+            change(&mut prepare);
+            Kind::Prepare(Box::new(prepare))
+        };
+        let version = "it is of version 1.0 (protocol 2), and the controller of version";
+        let table = [
+            ("another version", prepare("0.9", |_| {}), format!("{version} 0.9 (protocol 2)")),
+            ("another protocol", prepare("1.0", |of| of.protocol = 1), format!("{version} 1.0 (protocol 1)")),
+            ("no such agent", prepare("1.0", |of| of.index = 1), "sent no scenario that could be run".into()),
+            ("no scenario", prepare("1.0", |_| {}), "it has no scenario".into()),
+        ];
+        for (name, kind, reason) in table {
+            let (outbox, inbox) = channel();
+            // What is not due is passed over.
+            for kind in [Kind::Start(Start { at: 1 }), kind] {
+                outbox.send(Event::frame(kind.into(), Box::new(()))).unwrap();
+            }
+            let (sender, sent) = channel();
+            let link: Link = Box::new(move |frame| sender.send(frame).is_ok());
+            let hello = Hello { protocol: PROTOCOL, program: "1.0".into(), ..Hello::default() };
+            let told =
+                run(&Nothing, hello, link, (&outbox, &inbox), &Stop::default()).unwrap_err().to_string();
+            assert!(told.contains(&reason), "{name}: {told}");
+            let sent: Vec<Kind> = sent.try_iter().filter_map(|frame| frame.kind).collect();
+            assert!(
+                matches!(&sent[..], [Kind::Hello(_), Kind::Refuse(refused)] if refused.reason.contains(&reason)),
+                "{name}: {sent:?}"
+            );
+        }
     }
 }

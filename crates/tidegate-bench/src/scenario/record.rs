@@ -3,9 +3,12 @@
 //! Times are those of `crate::record`: histograms of one layout that add up exactly over workers and seconds. Measured is
 //! what is due in the steady time, whenever it ends.
 
+use crate::quantity::show_duration;
 use crate::record::{Failure, Pairs, Times};
 use crate::run::{Ending, Interval};
 use serde::Serialize;
+use std::fmt;
+use std::time::Duration;
 
 /// An operation in one second, or over the whole of a run; all sums.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
@@ -145,6 +148,57 @@ pub struct FailedOperation {
 /// So many failed operations are kept of each operation, the first of the run.
 pub const FAILED_KEPT: usize = 3;
 
+/// A machine that made a part of the load.
+#[derive(Debug, Clone)]
+pub struct Agent {
+    /// Its number, its name and where it is.
+    pub title: String,
+    /// The first of its workers, among those of all agents.
+    pub first_worker: u32,
+    /// So many it has.
+    pub threads: u32,
+    /// Operations of the steady time that ended.
+    pub operations: u64,
+    /// The shortest round trip to it before the start.
+    pub round_trip: Duration,
+    /// How late its starts were behind the users' clocks.
+    pub lateness: Times,
+    /// Requests that failed for want of its descriptors or ports.
+    pub starved: u64,
+    /// What its machine was like, where it has told.
+    pub host: Option<AgentHost>,
+}
+
+/// The machine of an agent during a run.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct AgentHost {
+    /// Busy share of all processors, 0 to 1.
+    pub busy: f64,
+    /// The longest run queue.
+    pub run_queue: u64,
+    /// TCP segments sent again.
+    pub retransmits: u64,
+}
+
+/// In one line.
+impl fmt::Display for Agent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let threads =
+            if self.threads == 1 { "1 thread".to_owned() } else { format!("{} threads", self.threads) };
+        let (trip, late) = (show_duration(self.round_trip), show_duration(self.lateness.percentile(99.0)));
+        let (title, operations) = (&self.title, self.operations);
+        write!(f, "{title}: {threads}, {operations} operations, round trip {trip}, late by {late} at p99")?;
+        if let Some(AgentHost { busy, run_queue, retransmits }) = self.host {
+            let busy = busy * 100.0;
+            write!(
+                f,
+                "; processors {busy:.0} % busy, run queue {run_queue}, {retransmits} segments sent again"
+            )?;
+        }
+        Ok(())
+    }
+}
+
 /// What a run gave.
 #[derive(Debug, Clone)]
 pub struct Outcome {
@@ -168,8 +222,8 @@ pub struct Outcome {
     pub threads: u32,
     /// Version, cipher suite and key exchange, where TLS was spoken.
     pub tls: Option<String>,
-    /// The machines that made the load, a sentence each; empty where it was this process.
-    pub agents: Vec<String>,
+    /// The machines that made the load; empty where it was this process.
+    pub agents: Vec<Agent>,
     /// What is worth knowing of how the load was made.
     pub notes: Vec<String>,
     /// A fault has ended it before its time: it has not the mix of the whole.

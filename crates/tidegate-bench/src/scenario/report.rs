@@ -5,7 +5,7 @@ mod folder;
 
 pub use folder::{begin, finish};
 
-use super::record::{Outcome, Tally};
+use super::record::{Agent, Outcome, Tally};
 use super::verdict::{allowed_points, failures, judge};
 use super::{Estimate, Load, Scenario, estimate};
 use crate::host::Host;
@@ -128,9 +128,7 @@ impl Report {
         if let Some(spoken) = &self.outcome.tls {
             figures.push(("TLS", spoken.clone()));
         }
-        if !self.outcome.agents.is_empty() {
-            figures.push(("Agents", self.outcome.agents.join("; ")));
-        }
+        figures.extend(self.outcome.agents.iter().map(|agent| ("Agent", agent.to_string())));
         figures.push((
             "Generator",
             format!(
@@ -352,7 +350,7 @@ pub fn summary(report: &Report) -> Value {
             "memory": report.outcome.memory,
             "lateness": times(&report.totals.lateness),
         },
-        "agents": report.outcome.agents,
+        "agents": report.outcome.agents.iter().map(agent).collect::<Vec<_>>(),
         "tls": report.outcome.tls,
         "host": report.host,
     });
@@ -407,6 +405,17 @@ fn load(scenario: &Scenario) -> String {
         if scenario.client.streams.is_some() { ", over HTTP/2" } else { "" },
         scenario.phases.sentence()
     )
+}
+
+fn agent(agent: &Agent) -> Value {
+    json!({
+        "agent": agent.title,
+        "threads": agent.threads,
+        "operations": agent.operations,
+        "round_trip": agent.round_trip.as_secs_f64(),
+        "lateness": times(&agent.lateness),
+        "host": agent.host,
+    })
 }
 
 fn times(times: &Times) -> Value {

@@ -1,7 +1,7 @@
 //! What a run of a scenario proves. INVALID: the load was not the one that the scenario names, so its figures are of another;
 //! FAIL: a target was missed, or the server failed; else PASS, or MEASURED where no target is named.
 
-use super::record::{Outcome, Tally};
+use super::record::{Agent, Outcome, Tally};
 use super::{Counted, Load, Operation, Scenario, Step};
 use crate::quantity::{show_duration, show_share};
 use crate::record::{Counts, Failure};
@@ -50,7 +50,7 @@ pub fn judge(scenario: &Scenario, outcome: &Outcome, operations: &[Tally], total
     let has_targets = scenario.operations.iter().any(|operation| {
         !operation.targets.is_empty() || operation.conforming.is_some() || counted(operation).next().is_some()
     });
-    match lateness(scenario, totals) {
+    match lateness(scenario, outcome, totals) {
         // Lateness counts as response time. Who meets targets of time with it meets them without.
         Some(late) if has_times && missed.is_empty() => {
             notes.push(format!("{late}; the targets are met all the same"))
@@ -253,7 +253,7 @@ pub fn allowed_points(share: f64, operations: u64) -> f64 {
 }
 
 /// Whether the generator was behind the users' clocks.
-fn lateness(scenario: &Scenario, totals: &Totals) -> Option<String> {
+fn lateness(scenario: &Scenario, outcome: &Outcome, totals: &Totals) -> Option<String> {
     let strictest =
         scenario.operations.iter().flat_map(|operation| &operation.targets).map(|(_, time)| *time).min();
     let bound = MOST_LATENESS.max(strictest.unwrap_or_else(|| totals.response.percentile(99.0)) / 20);
@@ -261,8 +261,13 @@ fn lateness(scenario: &Scenario, totals: &Totals) -> Option<String> {
     let share_late = 100.0 - totals.lateness.share_within(bound);
     let is_late = late > bound && totals.lateness.count() as f64 * share_late / 100.0 >= LATE_STARTS;
     is_late.then(|| {
+        let of_agents = outcome.agents.iter().map(|agent| (&agent.title, agent.lateness.percentile(99.0)));
+        let of_agents = of_agents.filter(|(_, late)| *late > bound);
+        let who: Vec<String> =
+            of_agents.map(|(title, late)| format!("{title} by {}", show_duration(late))).collect();
+        let who = if who.is_empty() { String::new() } else { format!(" ({})", who.join(", ")) };
         format!(
-            "the generator was late: p99 {} behind {}, {} is allowed",
+            "the generator was late: p99 {} behind {}, {} is allowed{who}",
             show_duration(late),
             if scenario.load.is_open() { "its schedule" } else { "the users' clocks" },
             show_duration(bound)
@@ -272,22 +277,23 @@ fn lateness(scenario: &Scenario, totals: &Totals) -> Option<String> {
 
 fn distrust_of_generator(outcome: &Outcome, totals: &Totals) -> Vec<String> {
     let mut reasons = Vec::new();
-    let busiest = outcome.requests().busiest_worker();
-    if busiest > MOST_CPU {
-        reasons.push(format!(
-            "a worker of the generator used {:.0} % of its processor, and over {:.0} % it measures itself; use more \
-             --threads or fewer users",
-            busiest * 100.0,
-            MOST_CPU * 100.0
-        ));
-    }
-    let ours: u64 =
-        totals.counts.failures.iter().filter(|(failure, _)| failure.is_ours()).map(|(_, count)| count).sum();
-    if ours > 0 {
-        reasons.push(format!(
-            "{ours} requests failed for want of descriptors or ports of the generator; raise `ulimit -n`, use --source, \
-             or fewer `client connections`"
-        ));
+    for maker in makers(outcome, totals) {
+        let whose = maker.title;
+        if maker.busiest > MOST_CPU {
+            reasons.push(format!(
+                "a worker of {whose} used {:.0} % of its processor, and over {:.0} % it measures itself; use more \
+                 --threads or fewer users",
+                maker.busiest * 100.0,
+                MOST_CPU * 100.0
+            ));
+        }
+        if maker.starved > 0 {
+            reasons.push(format!(
+                "{} requests failed for want of descriptors or ports of {whose}; raise `ulimit -n`, use --source, or \
+                 fewer `client connections`",
+                maker.starved
+            ));
+        }
     }
     let unsent = outcome.unsent;
     let due: u64 = unsent + totals.counts.requests;
@@ -295,6 +301,32 @@ fn distrust_of_generator(outcome: &Outcome, totals: &Totals) -> Vec<String> {
         reasons.push(format!("{unsent} operations were due in the steady time and never began"));
     }
     reasons
+}
+
+/// Who made a part of the load.
+struct Maker<'o> {
+    title: &'o str,
+    /// The highest share of a processor that one of its workers used.
+    busiest: f64,
+    /// Requests that failed for want of its descriptors or ports.
+    starved: u64,
+}
+
+/// This process, or the agents.
+fn makers<'o>(outcome: &'o Outcome, totals: &Totals) -> Vec<Maker<'o>> {
+    let busy = outcome.requests().busy_workers();
+    let most = |workers: &[f64]| workers.iter().copied().fold(0.0, f64::max);
+    if outcome.agents.is_empty() {
+        let failures = totals.counts.failures.iter();
+        let starved = failures.filter(|(failure, _)| failure.is_ours()).map(|(_, count)| count).sum();
+        return vec![Maker { title: "the generator", busiest: most(&busy), starved }];
+    }
+    let of = |agent: &'o Agent| {
+        let first = agent.first_worker as usize;
+        let workers = busy.get(first..first.saturating_add(agent.threads as usize)).unwrap_or_default();
+        Maker { title: &agent.title, busiest: most(workers), starved: agent.starved }
+    };
+    outcome.agents.iter().map(of).collect()
 }
 
 /// Percentiles that too few values stand behind.
@@ -370,6 +402,51 @@ mod tests {
             notes: Vec::new(),
             is_cut_short: false,
         }
+    }
+
+    #[test]
+    fn the_agent_that_was_at_fault_is_named() {
+        let agent = |number: u32, late: u64, starved| {
+            let mut lateness = crate::record::Times::default();
+            lateness.add(&[(late, 1_000)]);
+            Agent {
+                title: format!("agent {number} (east, 10.0.0.{number}:7400)"),
+                first_worker: (number - 1) * 2,
+                threads: 2,
+                operations: 5_000,
+                round_trip: Duration::from_millis(1),
+                lateness,
+                starved,
+                host: None,
+            }
+        };
+        let second = |cpu: &[u64]| {
+            let interval = crate::run::Interval { cpu: cpu.to_vec(), length: 1_000, ..Default::default() };
+            super::super::record::Second { requests: interval, ..Default::default() }
+        };
+        let scenario = scenario();
+        let operations =
+            [tally(5_000, 5_000, 20_000_000, 1_000_000_000), tally(5_000, 5_000, 0, 1_000_000_000)];
+        let mut totals = Totals::default();
+        totals.lateness.add(&[(900_000_000, 1_000)]);
+        let mut outcome = Outcome {
+            seconds: vec![second(&[10, 20, 30, 990])],
+            agents: vec![agent(1, 100, 0), agent(2, 900_000_000, 3)],
+            ..outcome(Ending::Done)
+        };
+        let reasons = judge(&scenario, &outcome, &operations, &totals).reasons.join("\n");
+        for part in [
+            "a worker of agent 2 (east, 10.0.0.2:7400) used 99 % of its processor",
+            "3 requests failed for want of descriptors or ports of agent 2",
+        ] {
+            assert!(reasons.contains(part), "{part}: {reasons}");
+        }
+        assert!(!reasons.contains("agent 1"), "{reasons}");
+        let notes = judge(&scenario, &outcome, &operations, &totals).notes.join("\n");
+        assert!(notes.contains("is allowed (agent 2 (east, 10.0.0.2:7400) by 9"), "{notes}");
+        outcome.agents.clear();
+        let reasons = judge(&scenario, &outcome, &operations, &totals).reasons.join("\n");
+        assert!(reasons.contains("a worker of the generator used 99 %"), "{reasons}");
     }
 
     #[test]

@@ -2,21 +2,25 @@
 //!
 //! A scenario names them ([`System`]). `conduct` starts, resets and stops them. `monitor` is what runs on such a machine (`tidegate bench monitor`): the figures of its kernel
 //! (`figures`) and of services (`services`). `watch` is the other end of it, in the run: lines as they come, stamped by its clock, into
-//! the folder of the run. `place` says how a command gets there: started here, or by ssh. No monitor ends or delays a run.
+//! the folder of the run (`table`). `place` says how a command gets there: started here, or by ssh. No monitor ends or delays a run.
 
 mod conduct;
 mod figures;
 mod monitor;
 mod place;
 mod services;
+mod table;
 mod watch;
 
 pub use conduct::{Conducted, SystemError};
 pub(crate) use figures::plain;
 pub use figures::{Figures, Processes};
+pub(crate) use monitor::monitor_while;
 pub use monitor::{Watched, monitor};
 pub use place::Place;
 pub use services::Service;
+pub use table::Tables;
+pub(crate) use table::is_name;
 pub use watch::{Start, Watch};
 
 use crate::quantity::show_duration;

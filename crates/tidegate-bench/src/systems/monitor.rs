@@ -47,6 +47,23 @@ impl Watched {
 /// What `tell` gives, or no thread can be started.
 pub fn monitor(
     watched: &Watched,
+    tell: impl FnMut(&Figures) -> io::Result<()>,
+    complain: impl FnMut(String),
+) -> io::Result<()> {
+    let wait = |time| {
+        rest(time);
+        true
+    };
+    monitor_while(watched, wait, tell, complain)
+}
+
+/// The same for as long as `wait`, which lets a time pass, says so.
+///
+/// # Errors
+/// As [`monitor`].
+pub(crate) fn monitor_while(
+    watched: &Watched,
+    mut wait: impl FnMut(Duration) -> bool,
     mut tell: impl FnMut(&Figures) -> io::Result<()>,
     mut complain: impl FnMut(String),
 ) -> io::Result<()> {
@@ -58,7 +75,9 @@ pub fn monitor(
         // Behind by more than an interval, as after a suspended machine: what was missed is not made up for.
         let now = monotonic_ns();
         next = if next.saturating_add(ns(watched.interval)) < now { now } else { next };
-        rest(Duration::from_nanos(next.saturating_sub(now)));
+        if !wait(Duration::from_nanos(next.saturating_sub(now))) {
+            return Ok(());
+        }
         let now = Reading::take(&watched.processes, monotonic_ns());
         let mut figures = services.figures(&mut complain);
         // Those of the processors are last: they are what is cut where there are too many.

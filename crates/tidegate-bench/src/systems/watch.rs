@@ -5,13 +5,13 @@
 //! of the report.
 
 use super::System;
-use super::figures::plain;
+use super::figures::Figures;
 use super::place::{Group, line, piped};
+use super::table::{Table, path_of};
 use crate::clock::monotonic_ns;
-use crate::runs::FIGURES;
-use serde_json::{Map, Value};
-use std::fs::{self, File};
-use std::io::{self, BufReader, Write as _};
+use serde_json::Value;
+use std::fs;
+use std::io::{self, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::ChildStdin;
 use std::sync::mpsc::{Receiver, channel};
@@ -20,8 +20,6 @@ use std::time::Duration;
 
 /// Bytes of a line, at most.
 const LINE: usize = 256 << 10;
-/// Bytes of a file of figures, at most: a day of a large machine.
-const FILE: u64 = 1 << 30;
 /// How long the thread of a monitor that was ended is waited for.
 const PATIENCE: Duration = Duration::from_secs(1);
 
@@ -97,9 +95,7 @@ impl Watch {
 impl Monitor {
     fn begin(system: &System, folder: &Path, start: &Start) -> io::Result<Monitor> {
         let watched = system.watched.as_ref().ok_or_else(|| io::Error::other("nothing is watched"))?;
-        let folder = folder.join("monitors");
-        fs::create_dir_all(&folder)?;
-        let path = folder.join(format!("{}.csv", plain(&system.name)));
+        let path = path_of(folder, &system.name);
         let mut table = Table::new(path.clone())?;
         let mut child = Group::start(piped(&mut system.place.tidegate(&watched.arguments())?))?;
         let (input, output, complaints) =
@@ -177,104 +173,20 @@ fn with<T>(state: &Mutex<State>, act: impl FnOnce(&mut State) -> T) -> T {
     act(&mut state.lock().unwrap_or_else(PoisonError::into_inner))
 }
 
-/// The figures of a line; `None` where it is none.
-fn figures(line: &[u8]) -> Option<Map<String, Value>> {
+/// The figures of a line, those that are numbers; `None` where it has none.
+fn figures(line: &[u8]) -> Option<Figures> {
     match serde_json::from_slice(line).ok()? {
-        Value::Object(figures) => Some(figures),
+        Value::Object(figures) => {
+            let number = |(name, value): (String, Value)| Some((name, value.as_f64()?));
+            Some(figures.into_iter().filter_map(number).collect())
+        }
         _ => None,
     }
-}
-
-/// A file of figures that grows. Its heading is written anew when a figure comes that was not there before; lines from before it are
-/// shorter.
-#[derive(Debug)]
-struct Table {
-    path: PathBuf,
-    file: File,
-    columns: Vec<String>,
-    written: u64,
-}
-
-impl Table {
-    fn new(path: PathBuf) -> io::Result<Table> {
-        let mut file = File::create(&path)?;
-        file.write_all(b"at\n")?;
-        Ok(Table { path, file, columns: Vec::new(), written: 3 })
-    }
-
-    fn add(&mut self, at: f64, figures: &Map<String, Value>) -> io::Result<()> {
-        let is_new = |(name, value): &(&String, &Value)| {
-            value.is_number() && !self.columns.contains(name) && plain_name(name)
-        };
-        let places = FIGURES.saturating_sub(self.columns.len());
-        let new = figures.iter().filter(is_new).take(places);
-        let new: Vec<String> = new.map(|(name, _)| name.clone()).collect();
-        if !new.is_empty() {
-            self.columns.extend(new);
-            self.head()?;
-        }
-        let mut line = format!("{at:.3}");
-        for column in &self.columns {
-            line.push(',');
-            if let Some(value) = figures.get(column).and_then(Value::as_f64) {
-                // Six digits behind the point are enough for a share, and none are needed by bytes.
-                let value = (value * 1e6).round() / 1e6;
-                line.push_str(&value.to_string());
-            }
-        }
-        line.push('\n');
-        self.written = self.written.saturating_add(line.len() as u64);
-        if self.written > FILE {
-            return Err(io::Error::other("there are more figures than a file of a run may hold"));
-        }
-        self.file.write_all(line.as_bytes())
-    }
-
-    /// Puts the heading before what there is, by way of another name: a reader sees the old file or the new one.
-    fn head(&mut self) -> io::Result<()> {
-        let before = fs::read(&self.path)?;
-        let lines = memchr::memchr(b'\n', &before).map_or(before.len(), |at| at + 1);
-        let new = self.path.with_extension("new");
-        let mut file = File::create(&new)?;
-        file.write_all(format!("at,{}\n", self.columns.join(",")).as_bytes())?;
-        file.write_all(before.get(lines..).unwrap_or_default())?;
-        fs::rename(&new, &self.path)?;
-        self.file = file;
-        Ok(())
-    }
-}
-
-/// A name that a table can have as a heading.
-fn plain_name(name: &str) -> bool {
-    (1..=200).contains(&name.len())
-        && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.:@".contains(&byte))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn add(table: &mut Table, at: f64, text: &str) {
-        table.add(at, &figures(text.as_bytes()).unwrap()).unwrap();
-    }
-
-    #[test]
-    fn figures_that_come_later_have_a_column_too() {
-        let folder = std::env::temp_dir().join(format!("tidegate-systems-{}", std::process::id()));
-        fs::create_dir_all(&folder).unwrap();
-        let path = folder.join("web.csv");
-        let mut table = Table::new(path.clone()).unwrap();
-        add(&mut table, 1.0, r#"{"a.x":1,"a.y":0.5}"#);
-        add(&mut table, 2.0, r#"{"a.y":0.1234567,"b":3,"bad,name":1,"":1,"text":"x"}"#);
-        add(&mut table, 3.0, r#"{"b":4}"#);
-        let text = fs::read_to_string(&path).unwrap();
-        assert_eq!(text, "at,a.x,a.y,b\n1.000,1,0.5\n2.000,,0.123457,3\n3.000,,,4\n");
-        let many: Map<String, Value> =
-            (0..5_000).map(|number| (format!("n{number}"), number.into())).collect();
-        table.add(4.0, &many).unwrap();
-        assert_eq!(table.columns.len(), FIGURES);
-        fs::remove_dir_all(&folder).unwrap();
-    }
 
     #[test]
     fn lines_that_are_none() {

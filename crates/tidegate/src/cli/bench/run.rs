@@ -1,7 +1,7 @@
 //! `tidegate bench run`: users that walk through an application as a scenario file says.
 
 use super::super::{complain, print};
-use super::agents::controller::AgentOptions;
+use super::agents::controller::{AgentOptions, Around};
 use super::load::{Generator, TlsManner};
 use super::output::{RunOptions, about, about_now, interrupted, now, stop_on_signals};
 use super::runs::{Keeping, tell};
@@ -45,7 +45,8 @@ Examples:
   tidegate bench run shop.kdl --target http://127.0.0.1:8081    another server
   tidegate bench run shop.kdl --users 500 --steady 5m           another load
   tidegate bench run visitors.kdl --rate 80                     the same where users come at a `rate`
-  tidegate bench run shop.kdl --agents host1:7400,host2:7400 --keys keys/controller      from other machines
+  tidegate bench run shop.kdl --agents ssh:user@host1,ssh:user@host2      from other machines, which ssh reaches
+  tidegate bench run shop.kdl --agents host1:7400,host2:7400 --keys keys/controller      from agents that are there
 
 The language of scenarios: `tidegate docs scenarios`.
 
@@ -195,6 +196,7 @@ fn carry_out(arguments: &Arguments, scenario: Scenario, plan: &Plan, source: &[u
     let stop = stop_on_signals()?;
     let (about_it, started) = (about_now(), now());
     let mut keep = arguments.keeping.begin(source, &scenario, plan.threads, (&about_it, started))?;
+    let folder = keep.as_ref().map(|keep| keep.folder().to_owned());
     let names: Vec<String> = scenario.operations.iter().map(|operation| operation.name.clone()).collect();
     let systems = scenario.systems.clone();
     let conducted = match Conducted::begin(&systems, keep.as_ref().map(Keep::folder), &stop) {
@@ -216,8 +218,10 @@ fn carry_out(arguments: &Arguments, scenario: Scenario, plan: &Plan, source: &[u
     let (agents, conduct) = (&arguments.agents, &arguments.conduct);
     let done = if agents.are_wanted() {
         let prepare = agents.prepare(&arguments.file, source, arguments.target.as_deref(), &scenario, plan);
-        let how = (&stop, conduct, &begins);
-        agents.run(&scenario, plan, (prepare, &arguments.tls), how, observe).map(|outcome| (outcome, None))
+        let around = Around { stop: &stop, conduct, begins: &begins, folder: folder.as_deref() };
+        agents
+            .run(&scenario, plan, (prepare, &arguments.tls), &around, observe)
+            .map(|outcome| (outcome, None))
     } else {
         conduct.run_scenario(&scenario, plan, &stop, &begins, observe)
     };

@@ -4,19 +4,22 @@ use super::super::super::{complain, print};
 use super::super::load::{Generator, TlsManner};
 use super::super::output::stop_on_signals;
 use super::Network;
-use super::keys::{SecurityOptions, Side};
-use super::rpc::{self, Inbox, Net};
+use super::keys::{Pem, Security, SecurityOptions, Side};
+use super::rpc::{self, Inbox, Net, Peer};
+use super::ssh::Announcement;
 use anyhow::{Context, Result};
 use clap::Args;
-use std::net::{IpAddr, SocketAddr};
+use std::io::{BufRead, Read};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tidegate_bench::agent::PROTOCOL;
 use tidegate_bench::agent::messages::{Frame, Hello, Kind, Prepare, Reason};
-use tidegate_bench::agent::runner::{self, Event, Machine};
+use tidegate_bench::agent::runner::{self, Event, Link, Machine};
 use tidegate_bench::plan::{Part, Plan};
 use tidegate_bench::request::{Description, Mix};
 use tidegate_bench::scenario::{Scenario, estimate, load_for};
@@ -28,8 +31,8 @@ use tokio::sync::mpsc;
 ///
 /// With --listen it waits for controllers and serves one run after the other; with --join it dials a controller, which has
 /// --listen-agents, and ends with its run. It gets the scenario from its controller; files that the scenario names are read
-/// here, below --folder, and must be those that the controller has. An agent that hears nothing of its controller for 10 s stops
-/// its load.
+/// here, below --folder, and must be those that the controller has. Where the link is lost the load goes on, and what was not told
+/// yet is told over the next; an agent that hears nothing of its controller for 10 s stops.
 #[derive(Args)]
 #[command(after_long_help = "\
 Examples:
@@ -44,11 +47,15 @@ Exit codes:
   130 interrupted under load")]
 pub struct Arguments {
     /// Wait for controllers on this address
-    #[arg(long, value_name = "ADDRESS", required_unless_present = "join", conflicts_with = "join")]
+    #[arg(long, value_name = "ADDRESS", required_unless_present_any = ["join", "stdio"], conflicts_with = "join")]
     listen: Option<SocketAddr>,
     /// Dial a controller
     #[arg(long, value_name = "HOST:PORT")]
     join: Option<String>,
+    /// Take keys from standard input, say on standard output where this agent listens, serve one run, and end with the input:
+    /// what `bench run --agents ssh:HOST` starts
+    #[arg(long, conflicts_with_all = ["listen", "join", "once", "keys", "insecure_loopback"])]
+    stdio: bool,
     /// How long a controller that is not there yet is dialled
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = quantity::duration)]
     patience: Duration,
@@ -81,48 +88,41 @@ pub struct Arguments {
 /// A controller that has come.
 struct Visit {
     peer: String,
-    sender: mpsc::Sender<Frame>,
+    link: Link,
     outbox: Sender<Event>,
     inbox: Receiver<Event>,
 }
 
 /// Runs it.
 pub fn run(arguments: &Arguments) -> Result<ExitCode> {
-    let security = arguments.security.security(Side::Agent)?;
+    let (security, input) = if arguments.stdio {
+        let (security, input) = security_by_input()?;
+        (security, Some(input))
+    } else {
+        (arguments.security.security(Side::Agent)?, None)
+    };
     let stop = stop_on_signals()?;
     let (sender, visits) = channel();
     let current = Arc::new(Mutex::new(None));
-    let inbox = inbox(sender, current.clone());
-    let is_once = arguments.once || arguments.join.is_some();
-    let _network = match (&arguments.join, arguments.listen) {
-        (Some(address), _) => {
-            Network::start(rpc::dial(address.clone(), security, arguments.patience, inbox))?
-        }
-        (None, Some(address)) => {
-            let listener = super::bind(address, &security)?;
-            let at = listener.local_addr().context("cannot find the own address")?;
-            print(&format!("Waiting for controllers on {at}\n"))?;
-            Network::start(async move {
-                match tokio::net::TcpListener::from_std(listener) {
-                    Ok(listener) => rpc::listen(listener, security, inbox).await,
-                    Err(error) => inbox(Net::Failed(format!("cannot listen: {error}"))),
-                }
-            })?
-        }
-        (None, None) => return Err(super::super::wrong("--listen or --join is needed")),
-    };
+    let network = Network::start(inbox(sender, current.clone()))?;
+    let peer = begin(arguments, security, &network)?;
+    let is_once = arguments.once || arguments.stdio || peer.is_some();
     loop {
         let visit = match visits.recv_timeout(Duration::from_millis(100)) {
             Ok(visit) => visit?,
             Err(RecvTimeoutError::Timeout) if stop.is_stopped() => return Ok(ExitCode::SUCCESS),
+            // Who started it wants nothing of it any more.
+            Err(RecvTimeoutError::Timeout) if input.as_ref().is_some_and(|ended| ended.load(Relaxed)) => {
+                return Ok(ExitCode::SUCCESS);
+            }
             Err(RecvTimeoutError::Timeout) => continue,
             Err(RecvTimeoutError::Disconnected) => return Err(anyhow::anyhow!("the links have ended")),
         };
         complain(&format!("tidegate bench: the controller is {}\n", visit.peer));
-        let machine = Local { arguments, sender: visit.sender };
-        let result = runner::run(&machine, arguments.hello(), (&visit.outbox, &visit.inbox), &stop);
+        let machine = Local { arguments, network: &network, peer: peer.as_ref(), current: &current };
+        let hello = arguments.hello();
+        let result = runner::run(&machine, hello, visit.link, (&visit.outbox, &visit.inbox), &stop);
         *current.lock().unwrap_or_else(PoisonError::into_inner) = None;
-        drop(machine);
         let code = match &result {
             Ok(totals) => {
                 complain(&format!("tidegate bench: done, {} operations\n", totals.operations));
@@ -140,33 +140,92 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     }
 }
 
+/// Dials or listens. Gives who was dialled.
+fn begin(arguments: &Arguments, security: Security, network: &Network) -> Result<Option<Peer>> {
+    if let Some(address) = &arguments.join {
+        let peer = Peer { address: address.clone(), security };
+        network.spawn(|hub| rpc::dial(peer.clone(), arguments.patience, hub));
+        return Ok(Some(peer));
+    }
+    let address = match arguments.listen {
+        Some(address) => address,
+        None if arguments.stdio => address_of_ssh(),
+        None => return Err(super::super::wrong("--listen or --join is needed")),
+    };
+    let listener = super::bind(address, &security)?;
+    let at = listener.local_addr().context("cannot find the own address")?;
+    if arguments.stdio {
+        let announcement = Announcement { version: env!("CARGO_PKG_VERSION").to_owned(), address: at };
+        print(&format!("{}\n", serde_json::to_string(&announcement)?))?;
+    } else {
+        print(&format!("Waiting for controllers on {at}\n"))?;
+    }
+    network.listen(listener, security);
+    Ok(None)
+}
+
+/// Bytes of the keys that come by standard input, at most.
+const MOST_KEYS: u64 = 64 << 10;
+
+/// Reads the keys, a line, and looks out for the end of the input.
+fn security_by_input() -> Result<(Security, Arc<AtomicBool>)> {
+    let mut text = String::new();
+    std::io::stdin()
+        .lock()
+        .take(MOST_KEYS)
+        .read_line(&mut text)
+        .context("cannot read keys from standard input")?;
+    let keys: Pem = serde_json::from_str(&text).context("standard input has no keys")?;
+    let security = keys.security(Side::Agent, |name| format!("{name} of standard input"))?;
+    let ended = Arc::new(AtomicBool::new(false));
+    let shared = ended.clone();
+    let watch = move || {
+        let mut input = std::io::stdin().lock();
+        let mut passed = [0; 256];
+        while matches!(input.read(&mut passed), Ok(1..)) {}
+        shared.store(true, Relaxed);
+    };
+    std::thread::Builder::new().name("bench-input".to_owned()).spawn(watch)?;
+    Ok((security, ended))
+}
+
+/// Where to listen: the address at which ssh came to this machine, else this machine alone. sshd(8), `SSH_CONNECTION`.
+fn address_of_ssh() -> SocketAddr {
+    let Ok(connection) = std::env::var("SSH_CONNECTION") else { return (Ipv4Addr::LOCALHOST, 0).into() };
+    let address = connection.split(' ').nth(2).and_then(|text| text.parse::<IpAddr>().ok());
+    // An address of one link alone, `fe80::1%eth0`.
+    (address.unwrap_or(Ipv6Addr::UNSPECIFIED.into()), 0).into()
+}
+
 /// Who is being served.
-type Current = Arc<Mutex<Option<(u64, Sender<Event>)>>>;
+struct Current {
+    link: u64,
+    /// What another link names that goes on with the run, once there is one.
+    session: Option<u64>,
+    outbox: Sender<Event>,
+}
+
+fn link_of(sender: mpsc::Sender<Frame>) -> Link {
+    Box::new(move |frame| sender.try_send(frame).is_ok())
+}
 
 /// Takes in what links bring: one controller at a time.
-fn inbox(visits: Sender<Result<Visit>>, current: Current) -> Inbox {
+fn inbox(visits: Sender<Result<Visit>>, current: Arc<Mutex<Option<Current>>>) -> Inbox {
     Arc::new(move |event| {
         let mut current = current.lock().unwrap_or_else(PoisonError::into_inner);
         // Where nobody receives, the agent is about to end.
         match event {
-            Net::Joined { peer, sender, .. } if current.is_some() => {
-                let reason = "it has another controller; wait for the end of that run".to_owned();
-                let _ = sender.try_send(Kind::Refuse(Reason { reason }).into());
-                complain(&format!("tidegate bench: {peer} was refused: one controller at a time\n"));
-            }
-            Net::Joined { link, peer, sender } => {
-                let (outbox, inbox) = channel();
-                *current = Some((link, outbox.clone()));
-                let _ = visits.send(Ok(Visit { peer, sender, outbox, inbox }));
+            Net::Joined { link, peer, session, sender } => {
+                joined(&mut current, &visits, (link, peer, session), sender);
             }
             Net::Frame(link, frame, permit) => {
-                if let Some((_, sender)) = current.as_ref().filter(|(known, _)| *known == link) {
-                    let _ = sender.send(Event::frame(frame, Box::new(permit)));
+                if let Some(of) = current.as_ref().filter(|of| of.link == link) {
+                    let _ = of.outbox.send(Event::frame(frame, Box::new(permit)));
                 }
             }
             Net::Closed(link, reason) => {
-                if let Some((_, sender)) = current.as_ref().filter(|(known, _)| *known == link) {
-                    let _ = sender.send(Event::closed(reason));
+                if let Some(of) = current.as_ref().filter(|of| of.link == link) {
+                    let _ = of.outbox.send(Event::closed(reason));
                 }
             }
             Net::Refused(reason) => complain(&format!("tidegate bench: {reason}\n")),
@@ -175,6 +234,34 @@ fn inbox(visits: Sender<Result<Visit>>, current: Current) -> Inbox {
             }
         }
     })
+}
+
+/// A link: of a controller that is new, or of the one that there is.
+fn joined(
+    current: &mut Option<Current>,
+    visits: &Sender<Result<Visit>>,
+    (link, peer, session): (u64, String, Option<u64>),
+    sender: mpsc::Sender<Frame>,
+) {
+    let refuse = |reason: &str| {
+        let _ = sender.try_send(Kind::Refuse(Reason { reason: reason.to_owned() }).into());
+        complain(&format!("tidegate bench: {peer} was refused: {reason}\n"));
+    };
+    match (session, current.as_mut()) {
+        (Some(session), Some(of)) if of.session == Some(session) => {
+            of.link = link;
+            let _ = of.outbox.send(Event::linked(link_of(sender)));
+        }
+        (Some(_), _) => {
+            refuse("it does not know this run any more: it was started again, or has given the run up")
+        }
+        (None, Some(_)) => refuse("it has another controller; wait for the end of that run"),
+        (None, None) => {
+            let (outbox, inbox) = channel();
+            *current = Some(Current { link, session: None, outbox: outbox.clone() });
+            let _ = visits.send(Ok(Visit { peer, link: link_of(sender), outbox, inbox }));
+        }
+    }
 }
 
 impl Arguments {
@@ -193,16 +280,28 @@ impl Arguments {
 /// This machine, for one run.
 struct Local<'a> {
     arguments: &'a Arguments,
-    sender: mpsc::Sender<Frame>,
+    network: &'a Network,
+    /// Whom this agent has dialled.
+    peer: Option<&'a Peer>,
+    current: &'a Mutex<Option<Current>>,
 }
 
 impl Machine for Local<'_> {
-    fn send(&self, frame: Frame) -> bool {
-        self.sender.try_send(frame).is_ok()
+    fn prepare(&self, prepare: &Prepare) -> Result<(Scenario, Plan, Option<String>), String> {
+        if let Some(current) = self.current.lock().unwrap_or_else(PoisonError::into_inner).as_mut() {
+            current.session = Some(prepare.session);
+        }
+        self.part(prepare).map_err(|error| format!("{error:#}"))
     }
 
-    fn prepare(&self, prepare: &Prepare) -> Result<(Scenario, Plan, Option<String>), String> {
-        self.part(prepare).map_err(|error| format!("{error:#}"))
+    fn dial_again(&self, session: u64) {
+        if let Some(peer) = self.peer.cloned() {
+            self.network.spawn(|hub| rpc::dial_again(peer, session, hub));
+        }
+    }
+
+    fn say(&self, sentence: &str) {
+        complain(&format!("tidegate bench: {sentence}\n"));
     }
 }
 

@@ -5,26 +5,29 @@ use super::super::load::TlsManner;
 use super::super::output::RunOptions;
 use super::super::wrong;
 use super::Network;
-use super::keys::{Security, SecurityOptions, Side};
-use super::rpc::{self, Inbox, Net};
+use super::keys::{SecurityOptions, Side};
+use super::places::{self, Place, SshHost};
+use super::rpc::{self, Inbox, Net, Peer};
+use super::ssh;
 use anyhow::{Context, Result, anyhow};
 use clap::Args;
 use std::collections::HashMap;
+use std::hash::{BuildHasher, RandomState};
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::Duration;
+use tidegate_bench::agent::MOST_SCENARIO;
 use tidegate_bench::agent::controller::{Controller, Orders, Send};
 use tidegate_bench::agent::messages::{Frame, Prepare};
-use tidegate_bench::agent::{MOST_AGENTS, MOST_SCENARIO};
 use tidegate_bench::monotonic_ns;
 use tidegate_bench::plan::Plan;
 use tidegate_bench::quantity;
 use tidegate_bench::run::{Progress, Stop};
 use tidegate_bench::scenario::record::{Outcome, Second};
 use tidegate_bench::scenario::{Load, Scenario};
-use tidegate_bench::systems::Start;
+use tidegate_bench::systems::{Start, Tables};
 use tokio::sync::mpsc;
 
 /// How often the clock is looked at.
@@ -34,7 +37,7 @@ const TICK: Duration = Duration::from_millis(50);
 #[derive(Args, Clone)]
 #[command(next_help_heading = "Several machines")]
 pub struct AgentOptions {
-    /// Agents to dial, `host1:7400,host2:7400`; with --listen-agents their number
+    /// Agents to dial, `host1:7400,host2:7400`, or to start by ssh, `ssh:user@host3`; with --listen-agents their number
     #[arg(long, value_name = "AGENTS", value_delimiter = ',')]
     agents: Vec<String>,
     /// Wait on this address for agents that dial
@@ -43,14 +46,26 @@ pub struct AgentOptions {
     /// How long agents are waited for
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = quantity::duration)]
     agents_patience: Duration,
+    /// Tidegate on hosts that ssh reaches
+    #[arg(long, value_name = "PROGRAM", default_value = "tidegate")]
+    agents_program: String,
+    /// Where relative paths of the scenario begin there [default: where ssh comes to, the home]
+    #[arg(long, value_name = "FOLDER")]
+    agents_folder: Option<String>,
     #[command(flatten)]
     security: SecurityOptions,
 }
 
-/// Where the agents are.
-enum Place {
-    Listen(SocketAddr, usize),
-    Dial(Vec<String>),
+/// What is around a run.
+pub struct Around<'a> {
+    /// An interrupt.
+    pub stop: &'a Stop,
+    /// What is shown meanwhile.
+    pub conduct: &'a RunOptions,
+    /// Told when it begins.
+    pub begins: &'a Start,
+    /// The folder of the run, where there is one.
+    pub folder: Option<&'a Path>,
 }
 
 impl AgentOptions {
@@ -61,36 +76,10 @@ impl AgentOptions {
 
     /// So many.
     pub fn count(&self) -> Result<usize> {
-        Ok(match self.place()? {
-            Place::Listen(_, count) => count,
-            Place::Dial(addresses) => addresses.len(),
-        })
-    }
-
-    fn place(&self) -> Result<Place> {
-        let bounds = || wrong(format!("a run has 1 to {MOST_AGENTS} agents"));
-        if let Some(address) = self.listen_agents {
-            let count = match self.agents.as_slice() {
-                [number] => number.parse().ok(),
-                _ => None,
-            };
-            let count = count
-                .ok_or_else(|| wrong("with --listen-agents, --agents is a number: how many will dial"))?;
-            return if (1..=MOST_AGENTS).contains(&count) {
-                Ok(Place::Listen(address, count))
-            } else {
-                Err(bounds())
-            };
+        match self.listen_agents {
+            Some(_) => places::number(&self.agents),
+            None => Ok(places::dialled(&self.agents)?.len()),
         }
-        if let Some(text) = self.agents.iter().find(|agent| !agent.contains(':')) {
-            return Err(wrong(format!(
-                "--agents {text}: write host and port, `host1:7400`; a number goes with --listen-agents"
-            )));
-        }
-        if self.agents.len() > MOST_AGENTS {
-            return Err(bounds());
-        }
-        Ok(Place::Dial(self.agents.clone()))
     }
 
     /// What all agents are told.
@@ -121,13 +110,13 @@ impl AgentOptions {
         }
     }
 
-    /// Runs a scenario on the agents. `observe` gets each second, `begins` the time of the start.
+    /// Runs a scenario on the agents. `observe` gets each second.
     pub fn run(
         &self,
         scenario: &Scenario,
         plan: &Plan,
         (mut prepare, tls): (Prepare, &TlsManner),
-        (stop, conduct, begins): (&Stop, &RunOptions, &Start),
+        around: &Around<'_>,
         mut observe: impl FnMut(&Second),
     ) -> Result<Outcome> {
         if tls.roots.is_some() {
@@ -142,79 +131,117 @@ impl AgentOptions {
         prepare.tls_resume = u32::from(tls.tls_resume);
         prepare.tls_version.clone_from(&tls.tls_version);
         prepare.tls_classical = tls.tls_classical;
-        let security = self.security.security(Side::Controller)?;
+        let agents = self.count()?;
         let (sender, inbox) = channel();
         let sender: Inbox = Arc::new(move |event| {
             // Where the receiver is gone the run is over.
             let _ = sender.send(event);
         });
-        let place = self.place()?;
-        let agents = self.count()?;
-        let network = self.network(place, security, sender)?;
-        let live = conduct.live(plan);
+        // They end after the links, which are declared behind them.
+        let (_started, peers) = self.peers(around.stop)?;
+        let network = Network::start(sender)?;
+        if let Some(address) = self.listen_agents {
+            let security = self.security.security(Side::Controller)?;
+            let listener = super::bind(address, &security)?;
+            let at = listener.local_addr().context("cannot find the own address")?;
+            complain(&format!("tidegate bench: waiting for {agents} agents on {at}\n"));
+            network.listen(listener, security);
+        }
+        for peer in peers.values() {
+            network.spawn(|hub| rpc::dial(peer.clone(), self.agents_patience, hub));
+        }
+        let live = around.conduct.live(plan);
         let observe = |progress: Progress, second: &Second| {
             live.show(progress);
             observe(second);
         };
-        let orders = Orders { scenario, prepare, agents, patience: self.agents_patience };
+        let orders = Orders {
+            scenario,
+            prepare,
+            agents,
+            patience: self.agents_patience,
+            dialled: peers.keys().cloned().collect(),
+            sessions: RandomState::new().hash_one(monotonic_ns()),
+        };
+        let mut links = Links { network: &network, peers: &peers, senders: HashMap::new() };
         let controller = Controller::new(orders, monotonic_ns(), observe);
-        let outcome = drive(controller, &inbox, (stop, begins), conduct.quiet);
+        let tables = around.folder.map(|folder| Tables::new(folder, &scenario.systems));
+        let outcome = drive(controller, &inbox, &mut links, around, tables);
         live.clear();
-        drop(network);
         outcome
     }
 
-    fn network(&self, place: Place, security: Security, inbox: Inbox) -> Result<Network> {
-        let patience = self.agents_patience;
-        match place {
-            Place::Listen(address, count) => {
-                let listener = super::bind(address, &security)?;
-                let at = listener.local_addr().context("cannot find the own address")?;
-                complain(&format!("tidegate bench: waiting for {count} agents on {at}\n"));
-                Network::start(async move {
-                    match tokio::net::TcpListener::from_std(listener) {
-                        Ok(listener) => rpc::listen(listener, security, inbox).await,
-                        Err(error) => inbox(Net::Failed(format!("cannot listen: {error}"))),
-                    }
-                })
-            }
-            Place::Dial(addresses) => {
-                for address in &addresses {
-                    address.to_socket_addrs().with_context(|| format!("--agents {address}"))?;
+    /// Whom to dial, by address. Those that ssh starts are there by then, and end with what is given beside.
+    fn peers(&self, stop: &Stop) -> Result<(Option<ssh::Started>, HashMap<String, Peer>)> {
+        let mut peers = HashMap::new();
+        if self.listen_agents.is_some() {
+            return Ok((None, peers));
+        }
+        let mut hosts: Vec<SshHost> = Vec::new();
+        let mut addresses: Vec<String> = Vec::new();
+        for place in places::dialled(&self.agents)? {
+            match place {
+                Place::Ssh(host) => hosts.push(host),
+                Place::Address(address) if addresses.contains(&address) => {
+                    return Err(wrong(format!("--agents has {address} twice")));
                 }
-                Network::start(async move {
-                    for address in addresses {
-                        tokio::spawn(rpc::dial(address, security.clone(), patience, inbox.clone()));
-                    }
-                })
+                Place::Address(address) => addresses.push(address),
             }
         }
+        if !addresses.is_empty() {
+            let security = self.security.security(Side::Controller)?;
+            for address in addresses {
+                address.to_socket_addrs().with_context(|| format!("--agents {address}"))?;
+                peers.insert(address.clone(), Peer { address, security: security.clone() });
+            }
+        }
+        if hosts.is_empty() {
+            return Ok((None, peers));
+        }
+        let orders = ssh::Orders {
+            program: &self.agents_program,
+            folder: self.agents_folder.as_deref(),
+            patience: self.agents_patience,
+            stop,
+        };
+        let (started, by_ssh) = ssh::start(&hosts, &orders)?;
+        peers.extend(by_ssh.into_iter().map(|peer| (peer.address.clone(), peer)));
+        Ok((Some(started), peers))
     }
 }
 
-/// Links, and who is behind them.
-type Links = HashMap<u64, mpsc::Sender<Frame>>;
+/// Links, who is behind them, and who can be dialled again.
+struct Links<'n> {
+    network: &'n Network,
+    peers: &'n HashMap<String, Peer>,
+    senders: HashMap<u64, mpsc::Sender<Frame>>,
+}
 
 fn drive<O: FnMut(Progress, &Second)>(
     mut controller: Controller<'_, O>,
     inbox: &Receiver<Net>,
-    (stop, begins): (&Stop, &Start),
-    is_quiet: bool,
+    links: &mut Links<'_>,
+    around: &Around<'_>,
+    mut tables: Option<Tables>,
 ) -> Result<Outcome> {
-    let mut links = Links::new();
     let result = loop {
         let told = match inbox.recv_timeout(TICK) {
-            Ok(event) => take(&mut controller, &mut links, event),
+            Ok(event) => take(&mut controller, links, event),
             Err(RecvTimeoutError::Timeout) => Ok(()),
             Err(RecvTimeoutError::Disconnected) => Err(anyhow!("the links have ended")),
         };
-        let told = told.and_then(|()| Ok(controller.tick(monotonic_ns(), stop.is_stopped())?));
-        let told = told.and(send(&mut controller, &mut links));
+        let told = told.and_then(|()| Ok(controller.tick(monotonic_ns(), around.stop.is_stopped())?));
+        let told = told.and(send(&mut controller, links));
         if let Some(start) = controller.start() {
-            begins.get_or_init(|| start);
+            around.begins.get_or_init(|| start);
+        }
+        for watched in controller.watched() {
+            if let Some(tables) = &mut tables {
+                tables.add(&watched.system, watched.at, &watched.figures);
+            }
         }
         for sentence in controller.said() {
-            if !is_quiet {
+            if !around.conduct.quiet {
                 complain(&format!("tidegate bench: {sentence}\n"));
             }
         }
@@ -225,28 +252,32 @@ fn drive<O: FnMut(Progress, &Second)>(
         }
     };
     // What was still to be said, such as why not.
-    let _ = send(&mut controller, &mut links);
+    let _ = send(&mut controller, links);
+    // Each ends when the agent has taken in what was sent.
+    links.senders.clear();
     result?;
-    controller.finish().ok_or_else(|| anyhow!("nothing was run"))
+    let mut outcome = controller.finish().ok_or_else(|| anyhow!("nothing was run"))?;
+    outcome.notes.extend(tables.map(Tables::finish).unwrap_or_default());
+    Ok(outcome)
 }
 
 fn take<O: FnMut(Progress, &Second)>(
     controller: &mut Controller<'_, O>,
-    links: &mut Links,
+    links: &mut Links<'_>,
     event: Net,
 ) -> Result<()> {
     let now = monotonic_ns();
     match event {
-        Net::Joined { link, peer, sender } => {
-            links.insert(link, sender);
-            controller.joined(link, peer, now);
+        Net::Joined { link, peer, session, sender } => {
+            links.senders.insert(link, sender);
+            controller.joined(link, peer, session, now);
         }
         Net::Frame(link, frame, permit) => {
             controller.frame(link, frame, now)?;
             drop(permit);
         }
         Net::Closed(link, reason) => {
-            links.remove(&link);
+            links.senders.remove(&link);
             controller.closed(link, &reason, now)?;
         }
         Net::Refused(reason) => complain(&format!("tidegate bench: {reason}\n")),
@@ -255,7 +286,10 @@ fn take<O: FnMut(Progress, &Second)>(
     Ok(())
 }
 
-fn send<O: FnMut(Progress, &Second)>(controller: &mut Controller<'_, O>, links: &mut Links) -> Result<()> {
+fn send<O: FnMut(Progress, &Second)>(
+    controller: &mut Controller<'_, O>,
+    links: &mut Links<'_>,
+) -> Result<()> {
     loop {
         let sends = controller.sends();
         if sends.is_empty() {
@@ -265,11 +299,16 @@ fn send<O: FnMut(Progress, &Second)>(controller: &mut Controller<'_, O>, links: 
         for send in sends {
             match send {
                 Send::Frame(link, frame) => {
-                    if links.get(&link).is_some_and(|sender| sender.try_send(frame).is_err()) {
+                    if links.senders.get(&link).is_some_and(|sender| sender.try_send(frame).is_err()) {
                         stuck.push(link);
                     }
                 }
-                Send::Close(link) => drop(links.remove(&link)),
+                Send::Close(link) => drop(links.senders.remove(&link)),
+                Send::Dial { peer, session } => {
+                    if let Some(peer) = links.peers.get(&peer).cloned() {
+                        links.network.spawn(|hub| rpc::dial_again(peer, session, hub));
+                    }
+                }
             }
         }
         for link in stuck {

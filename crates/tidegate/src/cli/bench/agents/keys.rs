@@ -1,6 +1,7 @@
 //! Who may talk to whom: `tidegate bench agent-keys` makes certificates for a controller and its agents, and [`Security`] is what
 //! one side has of them. There are two authorities, one for the controller and one for agents, and each side trusts the other's
-//! alone: no agent can pass for a controller. Their keys are forgotten as soon as they have signed.
+//! alone: no agent can pass for a controller. Their keys are forgotten as soon as they have signed. Agents that `ssh` starts get theirs by
+//! it, for one run, and none of it is in a file ([`for_one_run`]).
 
 use super::super::super::print;
 use super::super::wrong;
@@ -10,6 +11,7 @@ use rcgen::{
     BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa, KeyPair,
     KeyUsagePurpose,
 };
+use serde::{Deserialize, Serialize};
 use std::fs;
 use std::io::Write;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
@@ -75,20 +77,29 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
 }
 
 fn make(folder: &Path, agents: u16, days: u16) -> Result<()> {
-    let end = OffsetDateTime::now_utc() + Duration::days(i64::from(days));
-    let of_controllers = authority("tidegate bench controllers", end)?;
-    let of_agents = authority("tidegate bench agents", end)?;
+    let authorities = Authorities::new(days)?;
     // Its folder, not those above it: keys that are there are never written over.
     fs::DirBuilder::new()
         .mode(0o700)
         .create(folder)
         .with_context(|| format!("cannot make {}", folder.display()))?;
-    side(&folder.join("controller"), CONTROLLER, "controller", (&of_controllers, &of_agents), end)?;
+    authorities.side(Side::Controller, "controller")?.write(&folder.join("controller"))?;
     for number in 1..=agents {
         let name = format!("agent-{number}");
-        side(&folder.join(&name), AGENT, &name, (&of_agents, &of_controllers), end)?;
+        authorities.side(Side::Agent, &name)?.write(&folder.join(&name))?;
     }
     Ok(())
+}
+
+/// Days for which the keys of one run are good.
+const ONE_RUN: u16 = 30;
+
+/// Keys for a controller and so many agents that are for one run, and in no file.
+pub fn for_one_run(agents: usize) -> Result<(Pem, Vec<Pem>)> {
+    let authorities = Authorities::new(ONE_RUN)?;
+    let agents = (1..=agents).map(|number| authorities.side(Side::Agent, &format!("agent-{number}")));
+    let agents: Result<Vec<Pem>> = agents.collect();
+    Ok((authorities.side(Side::Controller, "controller")?, agents?))
 }
 
 type Authority = CertifiedIssuer<'static, KeyPair>;
@@ -109,29 +120,105 @@ fn dated(names: Vec<String>, title: &str, end: OffsetDateTime) -> Result<Certifi
     Ok(params)
 }
 
-/// One side's folder: signed by the first authority, and trusting the second.
-fn side(
-    folder: &Path,
-    dns_name: &str,
-    title: &str,
-    (signer, peers): (&Authority, &Authority),
+/// Who signs for controllers, and who for agents.
+struct Authorities {
+    of_controllers: Authority,
+    of_agents: Authority,
     end: OffsetDateTime,
-) -> Result<()> {
-    let key = KeyPair::generate()?;
-    let mut params = dated(vec![dns_name.to_owned()], title, end)?;
-    params.extended_key_usages =
-        vec![ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth];
-    let certificate = params.signed_by(&key, signer)?;
-    let at = |path: &Path| format!("cannot write {}", path.display());
-    fs::DirBuilder::new().mode(0o700).create(folder).with_context(|| at(folder))?;
-    for (name, content) in
-        [(CERTIFICATE, certificate.pem()), (KEY, key.serialize_pem()), (PEERS, peers.pem())]
-    {
-        let path = folder.join(name);
-        let file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path);
-        file.and_then(|mut file| file.write_all(content.as_bytes())).with_context(|| at(&path))?;
+}
+
+impl Authorities {
+    fn new(days: u16) -> Result<Authorities> {
+        let end = OffsetDateTime::now_utc() + Duration::days(i64::from(days));
+        let of_controllers = authority("tidegate bench controllers", end)?;
+        let of_agents = authority("tidegate bench agents", end)?;
+        Ok(Authorities { of_controllers, of_agents, end })
     }
-    Ok(())
+
+    /// A key of one side, signed by its authority, with whom that side trusts.
+    fn side(&self, side: Side, title: &str) -> Result<Pem> {
+        let (dns_name, signer, peers) = match side {
+            Side::Controller => (CONTROLLER, &self.of_controllers, &self.of_agents),
+            Side::Agent => (AGENT, &self.of_agents, &self.of_controllers),
+        };
+        let key = KeyPair::generate()?;
+        let mut params = dated(vec![dns_name.to_owned()], title, self.end)?;
+        params.extended_key_usages =
+            vec![ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth];
+        let certificate = params.signed_by(&key, signer)?;
+        Ok(Pem { certificate: certificate.pem(), key: key.serialize_pem(), peers: peers.pem() })
+    }
+}
+
+/// What one side has, as PEM.
+#[derive(Serialize, Deserialize)]
+pub struct Pem {
+    certificate: String,
+    key: String,
+    /// Whom it trusts.
+    peers: String,
+}
+
+impl Pem {
+    fn read(folder: &Path) -> Result<Pem> {
+        let read = |name: &str| {
+            let path = folder.join(name);
+            fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))
+        };
+        Ok(Pem { certificate: read(CERTIFICATE)?, key: read(KEY)?, peers: read(PEERS)? })
+    }
+
+    fn write(&self, folder: &Path) -> Result<()> {
+        let at = |path: &Path| format!("cannot write {}", path.display());
+        fs::DirBuilder::new().mode(0o700).create(folder).with_context(|| at(folder))?;
+        for (name, content) in [(CERTIFICATE, &self.certificate), (KEY, &self.key), (PEERS, &self.peers)] {
+            let path = folder.join(name);
+            let file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path);
+            file.and_then(|mut file| file.write_all(content.as_bytes())).with_context(|| at(&path))?;
+        }
+        Ok(())
+    }
+
+    /// How links of this side are protected. `name` says where one of these is, for errors.
+    pub fn security(&self, side: Side, name: impl Fn(&str) -> String) -> Result<Security> {
+        let unusable = |part: &str| format!("{} cannot be used", name(part));
+        let certificates = |text: &str, part: &str| -> Result<Vec<CertificateDer<'static>>> {
+            let read: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(text.as_bytes()).collect();
+            let read = read.with_context(|| unusable(part))?;
+            if read.is_empty() {
+                return Err(anyhow!("{} has no certificate", name(part)));
+            }
+            Ok(read)
+        };
+        let chain = certificates(&self.certificate, CERTIFICATE)?;
+        let key = || PrivateKeyDer::from_pem_slice(self.key.as_bytes()).with_context(|| unusable(KEY));
+        let mut roots = RootCertStore::empty();
+        for certificate in certificates(&self.peers, PEERS)? {
+            roots.add(certificate).with_context(|| unusable(PEERS))?;
+        }
+        let (roots, provider): (_, Arc<CryptoProvider>) =
+            (Arc::new(roots), Arc::new(aws_lc_rs::default_provider()));
+        let verifier =
+            WebPkiClientVerifier::builder_with_provider(roots.clone(), provider.clone()).build()?;
+        let mut server = ServerConfig::builder_with_provider(provider.clone())
+            .with_protocol_versions(&[&TLS13])?
+            .with_client_cert_verifier(verifier)
+            .with_single_cert(chain.clone(), key()?)
+            .with_context(|| unusable(KEY))?;
+        let mut client = ClientConfig::builder_with_provider(provider)
+            .with_protocol_versions(&[&TLS13])?
+            .with_root_certificates(roots)
+            .with_client_auth_cert(chain, key()?)
+            .with_context(|| unusable(KEY))?;
+        server.alpn_protocols = vec![b"h2".to_vec()];
+        client.alpn_protocols = vec![b"h2".to_vec()];
+        let peer = if side == Side::Controller { AGENT } else { CONTROLLER };
+        Ok(Security::Tls {
+            acceptor: TlsAcceptor::from(Arc::new(server)),
+            connector: TlsConnector::from(Arc::new(client)),
+            peer: ServerName::try_from(peer).context("invariant: a constant name")?,
+        })
+    }
 }
 
 /// Which side this is.
@@ -174,7 +261,7 @@ impl SecurityOptions {
     /// Reads the keys.
     pub fn security(&self, side: Side) -> Result<Security> {
         match &self.keys {
-            Some(folder) => tls(folder, side),
+            Some(folder) => Pem::read(folder)?.security(side, |name| folder.join(name).display().to_string()),
             None if self.insecure_loopback => Ok(Security::Plain),
             None => Err(wrong(
                 "agents and controllers show each other certificates: make them with `tidegate bench agent-keys` and name \
@@ -182,40 +269,4 @@ impl SecurityOptions {
             )),
         }
     }
-}
-
-fn tls(folder: &Path, side: Side) -> Result<Security> {
-    let at = |name: &str| format!("cannot read {}", folder.join(name).display());
-    let certificates = |name: &str| -> Result<Vec<CertificateDer<'static>>> {
-        let read = CertificateDer::pem_file_iter(folder.join(name)).with_context(|| at(name))?;
-        read.collect::<Result<Vec<_>, _>>().with_context(|| at(name))
-    };
-    let chain = certificates(CERTIFICATE)?;
-    let key = || PrivateKeyDer::from_pem_file(folder.join(KEY)).with_context(|| at(KEY));
-    let mut roots = RootCertStore::empty();
-    for certificate in certificates(PEERS)? {
-        roots.add(certificate).with_context(|| at(PEERS))?;
-    }
-    if roots.is_empty() {
-        return Err(anyhow!("{} has no certificate", folder.join(PEERS).display()));
-    }
-    let (roots, provider): (_, Arc<CryptoProvider>) =
-        (Arc::new(roots), Arc::new(aws_lc_rs::default_provider()));
-    let verifier = WebPkiClientVerifier::builder_with_provider(roots.clone(), provider.clone()).build()?;
-    let mut server = ServerConfig::builder_with_provider(provider.clone())
-        .with_protocol_versions(&[&TLS13])?
-        .with_client_cert_verifier(verifier)
-        .with_single_cert(chain.clone(), key()?)?;
-    let mut client = ClientConfig::builder_with_provider(provider)
-        .with_protocol_versions(&[&TLS13])?
-        .with_root_certificates(roots)
-        .with_client_auth_cert(chain, key()?)?;
-    server.alpn_protocols = vec![b"h2".to_vec()];
-    client.alpn_protocols = vec![b"h2".to_vec()];
-    let peer = if side == Side::Controller { AGENT } else { CONTROLLER };
-    Ok(Security::Tls {
-        acceptor: TlsAcceptor::from(Arc::new(server)),
-        connector: TlsConnector::from(Arc::new(client)),
-        peer: ServerName::try_from(peer).context("invariant: a constant name")?,
-    })
 }

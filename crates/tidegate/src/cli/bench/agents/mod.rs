@@ -1,44 +1,68 @@
 //! Scenarios over several machines, as the command line has it: `bench agent` is one of them, `bench agent-keys` lets them know
-//! each other, and [`controller`] is what `bench run --agents` does. What is said is `tidegate_bench::agent`; how it gets there, `rpc`.
+//! each other, and [`controller`] is what `bench run --agents` does, with agents that `ssh` starts for one run. What is said is
+//! `tidegate_bench::agent`; how it gets there, `rpc`.
 
 pub mod agent;
+mod codec;
 pub mod controller;
 pub mod keys;
+mod places;
 mod rpc;
+mod ssh;
 
 use super::wrong;
 use anyhow::{Context, Result};
+use rpc::{FLUSH, Hub, Inbox, Net};
 use std::future::Future;
 use std::net::{SocketAddr, TcpListener};
 use std::thread::JoinHandle;
-use std::time::Duration;
-use tokio::sync::oneshot;
-
-/// Time that links have at the end to take what was sent to them.
-const FLUSH: Duration = Duration::from_millis(300);
+use tokio::runtime::Handle;
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::timeout;
 
 /// The thread that has the links; the engine's threads stay on their reactors.
 struct Network {
+    hub: Hub,
+    handle: Handle,
     end: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Network {
-    /// Runs `work`, which may end, until this is dropped.
-    fn start(work: impl Future<Output = ()> + Send + 'static) -> Result<Network> {
+    /// Has links until this is dropped, whose events go to `inbox`.
+    fn start(inbox: Inbox) -> Result<Network> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let handle = runtime.handle().clone();
         let (end, ended) = oneshot::channel();
+        let (alive, mut links) = mpsc::channel(1);
+        let hub = Hub { inbox, alive: alive.downgrade() };
         let run = move || {
             runtime.block_on(async move {
-                tokio::spawn(work);
                 // A sender that is gone says it as well.
                 let _ = ended.await;
-                tokio::time::sleep(FLUSH).await;
+                drop(alive);
+                // Each link ends when the other side has taken in what was sent, or has had its time to.
+                let _ = timeout(FLUSH * 2, links.recv()).await;
             });
         };
         let thread = std::thread::Builder::new().name("agents".to_owned()).spawn(run);
         let thread = thread.context("cannot start a thread")?;
-        Ok(Network { end: Some(end), thread: Some(thread) })
+        Ok(Network { hub, handle, end: Some(end), thread: Some(thread) })
+    }
+
+    /// Takes links of a listener.
+    fn listen(&self, listener: TcpListener, security: keys::Security) {
+        self.spawn(|hub| async move {
+            match tokio::net::TcpListener::from_std(listener) {
+                Ok(listener) => rpc::listen(listener, security, hub).await,
+                Err(error) => (hub.inbox)(Net::Failed(format!("cannot listen: {error}"))),
+            }
+        });
+    }
+
+    /// Lets something run beside, which may end.
+    fn spawn<F: Future<Output = ()> + Send + 'static>(&self, work: impl FnOnce(Hub) -> F) {
+        self.handle.spawn(work(self.hub.clone()));
     }
 }
 
