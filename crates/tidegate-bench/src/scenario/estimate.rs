@@ -99,7 +99,9 @@ impl Estimate {
             ),
         );
         line("Clock", scenario.clock.sentence());
-        line("Mix", scenario.mix.kind().to_owned());
+        let chosen =
+            if scenario.is_chosen() { ", and what `next` chooses, which is not known here" } else { "" };
+        line("Mix", format!("{}{chosen}", scenario.mix.kind()));
         let upper =
             if self.is_upper_bound { " at most: response times come on top of think times" } else { "" };
         line(

@@ -11,14 +11,14 @@ use std::time::{Duration, Instant};
 use tidegate_testkit::InTime;
 
 /// A Tidegate server that speaks HTTP/2 without TLS and with it, and logs.
-struct Served2 {
+pub struct Served2 {
     served: Served,
-    tls: String,
+    pub tls: String,
     log: PathBuf,
 }
 
 impl Served2 {
-    fn new() -> Served2 {
+    pub fn new() -> Served2 {
         let folder = Folder::new();
         fs::create_dir_all(folder.0.join("root")).unwrap();
         folder.write("root/1k", [b'x'; 1_024]);

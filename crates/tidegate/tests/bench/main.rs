@@ -13,5 +13,6 @@ mod nginx;
 mod queue;
 mod runs;
 mod scenarios;
+mod scripts;
 mod systems;
 mod verdicts;

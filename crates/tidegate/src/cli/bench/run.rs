@@ -183,7 +183,8 @@ fn carry_out(arguments: &Arguments, scenario: Scenario, plan: &Plan, source: &[u
     let mut keep = arguments.keeping.begin(source, &scenario, plan.threads, (&about_it, started))?;
     let names: Vec<String> = scenario.operations.iter().map(|operation| operation.name.clone()).collect();
     let systems = scenario.systems.clone();
-    let conducted = match Conducted::begin(&systems, keep.as_ref().map(Keep::folder), &stop) {
+    let say: fn(&str) = |text| complain(&format!("tidegate bench: {text}\n"));
+    let conducted = match Conducted::begin(&systems, keep.as_ref().map(Keep::folder), &stop, say) {
         Ok(conducted) => conducted,
         // What commands have said is in the folder of the run, which stays, broken off.
         Err(SystemError::Interrupted) => {
@@ -212,9 +213,7 @@ fn carry_out(arguments: &Arguments, scenario: Scenario, plan: &Plan, source: &[u
         Err(error) => {
             // Nothing was run.
             watch.into_iter().for_each(Watch::take_back);
-            for note in conducted.finish() {
-                complain(&format!("tidegate bench: {note}\n"));
-            }
+            conducted.finish().iter().for_each(|note| say(note));
             // What commands have said stays.
             let is_bare = !systems.iter().any(System::is_conducted);
             keep.into_iter().filter(|_| is_bare).for_each(Keep::take_back);
