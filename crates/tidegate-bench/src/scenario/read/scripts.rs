@@ -152,6 +152,26 @@ fn offset(text: &str, line: u32, column: u32) -> usize {
 mod tests {
     use super::offset;
 
+    /// A program without the engine says how it is built with it, and nothing of what the script may hold.
+    #[cfg(not(feature = "scripting"))]
+    #[test]
+    fn a_program_without_the_engine_says_so() {
+        let folder = std::env::temp_dir().join(format!("tidegate-lean-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        std::fs::write(folder.join("s.js"), "export const f = () => 1;").unwrap();
+        let text = "target \"http://a\"; users 1 { steady \"1m\" }; think fixed \"1s\"\nscript \"s.js\"\n\
+                    op a { call f x; get \"/{x}\" }";
+        let environment = std::collections::BTreeMap::new();
+        let loaded = crate::scenario::load_text("s.kdl", text, &folder, &environment);
+        let told = loaded.render(false);
+        assert!(
+            told.contains("s.kdl:2:8: error: `script`: this program was built without scripts"),
+            "{told}"
+        );
+        assert!(told.contains("--features scripting") && loaded.diagnostics.len() == 1, "{told}");
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
+
     #[test]
     fn places_of_lines_and_columns() {
         let text = "aé\nbcd\n";

@@ -70,10 +70,10 @@ pub enum Purpose {
 
 /// What is wrong with a script before it is used.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[allow(dead_code, reason = "with an engine the one is never said, without it the other")]
 pub(super) enum Mistake {
     /// This program has no engine.
     #[error("this program was built without scripts")]
-    #[cfg_attr(feature = "scripting", allow(dead_code, reason = "the other build says it"))]
     NotBuilt,
     /// Line and column from 1, where they are known, and a sentence.
     #[error("{1}")]
