@@ -11,6 +11,8 @@ const USER: f64 = 1_024.0;
 const CONNECTION: f64 = 640.0;
 /// What a worker takes: its buffer and the histograms of requests.
 const WORKER: f64 = 4.0 * 1024.0 * 1024.0;
+/// What the engine of a script takes, for each worker, without what the script makes.
+const ENGINE: f64 = 1_024.0 * 1_024.0;
 /// What the histogram of an operation takes.
 const OPERATION: f64 = 300_000.0;
 
@@ -48,6 +50,7 @@ pub fn estimate(scenario: &Scenario, threads: u32) -> Estimate {
         scenario.operations.iter().flat_map(|operation| &operation.steps).any(|step| step.assets);
     let each = if has_assets { u64::from(scenario.client.connections) } else { 1 };
     let connections = u64::from(scenario.users.count) * each;
+    let engine = if scenario.script.is_some() { ENGINE } else { 0.0 };
     Estimate {
         rate_of_user,
         rate,
@@ -56,7 +59,7 @@ pub fn estimate(scenario: &Scenario, threads: u32) -> Estimate {
         connections,
         memory: f64::from(scenario.users.count) * USER
             + connections as f64 * CONNECTION
-            + f64::from(threads) * (WORKER + scenario.operations.len() as f64 * OPERATION),
+            + f64::from(threads) * (WORKER + engine + scenario.operations.len() as f64 * OPERATION),
         is_upper_bound: (0..scenario.operations.len())
             .any(|at| matches!(scenario.clock_of(at), Clock::Think(_))),
         shares,

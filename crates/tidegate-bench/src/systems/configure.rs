@@ -21,7 +21,8 @@ const TAKEN: i32 = 3;
 /// Keeps the old content: a copy with owner and mode, or that there was no file.
 const KEEP: &str = "set -e; b=\"$0.tidegate-before\"; \
                     if [ -e \"$b\" ] || [ -e \"$b-none\" ]; then exit 3; fi; \
-                    if [ -e \"$0\" ]; then cp -p -- \"$0\" \"$b-part\"; mv -- \"$b-part\" \"$b\"; else : > \"$b-none\"; fi";
+                    if [ ! -e \"$0\" ]; then : > \"$b-none\"; exit 0; fi; \
+                    cp -p -- \"$0\" \"$b-part\" || { rm -f -- \"$b-part\"; exit 1; }; mv -- \"$b-part\" \"$b\"";
 /// Writes what comes by its input.
 const WRITE: &str = "exec cat > \"$0\"";
 /// Puts back what was kept.

@@ -94,6 +94,12 @@ impl Guard {
 impl Drop for Guard {
     fn drop(&mut self) {
         drop(self.input.take());
+        // It has nothing left to do; one that somebody has stopped holds up no run.
+        let until = Instant::now() + GRACE;
+        while matches!(self.child.try_wait(), Ok(None)) && Instant::now() < until {
+            rest(LOOK);
+        }
+        let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }

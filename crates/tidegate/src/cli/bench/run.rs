@@ -27,8 +27,8 @@ use tidegate_config::{Diagnostic, ProcessEnvironment};
 /// Walks users through an application, as a scenario file says, and shows what they saw.
 ///
 /// A scenario says how many users there are and when they come and go, what they do (operations of one or several requests,
-/// with forms, cookies, values taken from pages, and what a browser loads with a page), which operation follows which, and
-/// how long they wait. What is due in the steady time is measured; response times count from the intended start. The run
+/// with forms, cookies, values taken from pages, functions in JavaScript, and what a browser loads with a page), which operation
+/// follows which, and how long they wait. What is due in the steady time is measured; response times count from the intended start. The run
 /// is INVALID where the load was not that of the scenario: the mix off by more than 2 points (or 3σ), the mean cycle by
 /// more than 5 %, an operation without one success.
 ///
