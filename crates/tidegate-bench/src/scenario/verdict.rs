@@ -327,6 +327,29 @@ mod tests {
         }
     }
 
+    /// Where a script chooses, shares are what they are; what has a target and never came is not passed over.
+    #[test]
+    fn shares_that_a_script_chooses_are_not_judged() {
+        let mut scenario = scenario();
+        let judged = |scenario: &Scenario, b: Tally| {
+            let all = [tally(9_000, 9_000, 20_000_000, 1_000_000_000), b];
+            judge(scenario, &outcome(Ending::Done), &all, &Totals::default())
+        };
+        let some = || tally(1_000, 1_000, 20_000_000, 1_000_000_000);
+        assert!(judged(&scenario, some()).reasons.iter().any(|reason| reason.contains("points off")));
+        for operation in &mut scenario.operations {
+            operation.next = Some(0);
+        }
+        let free = judged(&scenario, some());
+        assert_eq!((free.verdict, free.reasons), (Verdict::Pass, Vec::new()));
+        assert!(free.notes.iter().any(|note| note.contains("chosen by the script")), "{:?}", free.notes);
+        if let Some(operation) = scenario.operations.last_mut() {
+            operation.targets = vec![(90.0, Duration::from_secs(1))];
+        }
+        let never = judged(&scenario, Tally::default());
+        assert_eq!(never.verdict, Verdict::Invalid, "{:?}", never.reasons);
+    }
+
     #[test]
     fn verdicts() {
         let (ms, s) = (1_000_000, 1_000_000_000);

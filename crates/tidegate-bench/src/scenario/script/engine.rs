@@ -26,6 +26,9 @@ const STACK: usize = 256 << 10;
 /// Processor time for what stands outside of functions.
 const LOAD: Duration = Duration::from_secs(2);
 
+/// What an exception says where there is no memory left.
+const FULL: &str = "out of memory";
+
 /// Bytes of what an exception says, at most.
 const MOST_MESSAGE: usize = 400;
 
@@ -120,7 +123,7 @@ impl Engine {
         };
         let (name, export) = (name.clone(), export.clone());
         *self.random.borrow_mut() = random.clone();
-        let said = self.allowance.during(self.within, || {
+        let (said, is_late) = self.allowance.during(self.within, || {
             let said = self.context.with(|ctx| {
                 let invoked = invoke(&ctx, export, given).catch(&ctx);
                 invoked.map_err(|caught| told(&self.name, &caught))
@@ -130,17 +133,20 @@ impl Engine {
                 // What a job throws has nobody who waits for it.
                 let _ = self.runtime.execute_pending_job();
             }
-            said
+            let is_ended = self.allowance.is_spent.load(Relaxed);
+            // Not every function of the language can be ended in the middle.
+            let is_late = is_ended || said.is_ok() && self.allowance.is_over();
+            (said, is_late)
         });
         *random = self.random.borrow().clone();
-        if self.runtime.is_job_pending() {
-            // What it has left would be done at the cost of the calls that follow.
+        let is_full = matches!(&said, Err((_, what)) if what.contains(FULL));
+        if is_full || self.runtime.is_job_pending() {
+            // What it has left would be at the cost of the calls that follow.
             if let Ok(renewed) = Engine::new(&self.name, &self.text, self.within) {
                 *self = renewed;
             }
-            return Err(ScriptError::TookTooLong { function: name, within: self.within });
         }
-        if self.allowance.is_spent.load(Relaxed) {
+        if is_late {
             return Err(ScriptError::TookTooLong { function: name, within: self.within });
         }
         said.map_err(|(place, what)| {
@@ -270,7 +276,11 @@ mod tests {
     const WITHIN: Duration = Duration::from_millis(100);
 
     fn engine(text: &str) -> Engine {
-        Engine::new("s.js", text, WITHIN).unwrap_or_else(|mistake| panic!("{mistake:?}"))
+        patient(text, WITHIN)
+    }
+
+    fn patient(text: &str, within: Duration) -> Engine {
+        Engine::new("s.js", text, within).unwrap_or_else(|mistake| panic!("{mistake:?}"))
     }
 
     fn call(engine: &mut Engine, name: &str, given: &Given<'_>) -> Result<Said, ScriptError> {
@@ -353,11 +363,9 @@ mod tests {
              export const stubborn = () => { for (;;) { try { for (;;) {} } catch {} } };
              export const chain = () => { const again = () => Promise.resolve().then(again); again(); };
              export const deep = () => deep() + 1;
-             export const big = () => { const all = []; for (;;) all.push('x'.repeat(1 << 20) + all.length); };
              export const regex = () => /^(a+)+$/.test('a'.repeat(60) + 'b');
              export const rejects = () => { Promise.reject(new Error('no')); Promise.resolve().then(() => 1); throw 'rejected'; };
              export const waits = () => new Promise(() => {});
-             export const half = () => 'a\\ud800b';
              export const fine = () => 'fine';",
         );
         let bare = Given::default();
@@ -369,7 +377,6 @@ mod tests {
             ("stubborn", "`stubborn` took more than 100 ms"),
             ("chain", "`chain` took more than 100 ms"),
             ("deep", "`deep` (s.js:7:"),
-            ("big", "out of memory"),
             ("regex", "`regex` took more than 100 ms"),
             ("rejects", "it threw rejected"),
             ("waits", "`waits`"),
@@ -378,7 +385,36 @@ mod tests {
             assert!(error.contains(part), "{name}: {error}");
             assert_eq!(call(&mut engine, "fine", &bare), Ok(Said::Text("fine".to_owned())), "after {name}");
         }
+        // A script that holds all memory for good gets a new engine, and nothing of what does not fit any more is more than an error.
+        let mut engine = patient(
+            "const kept = [];
+             export const big = () => { const all = []; for (;;) all.push('x'.repeat(1 << 20) + all.length); };
+             export const leak = () => { for (;;) kept.push('x'.repeat(1 << 16) + kept.length); };
+             export const creep = ({ response }) => { for (let n = 0; n < 300; n++) kept.push(response.body + kept.length); return [kept.length]; };",
+            Duration::from_secs(600),
+        );
+        for name in ["big", "leak"] {
+            let error = call(&mut engine, name, &bare).unwrap_err().to_string();
+            assert!(error.contains(FULL), "{name}: {error}");
+        }
+        let body = "x".repeat(7_919);
+        let names: Vec<String> = (0..50).map(|number| format!("v{number}")).collect();
+        for number in 0..200 {
+            let given = Given {
+                vars: names.iter().take(number % 50).map(|name| (name.as_str(), body.as_str())).collect(),
+                response: Some(Response {
+                    status: 200,
+                    headers: vec![("x".to_owned(), "y".repeat(number))],
+                    body: body.get(..number * 39).unwrap_or_default().as_bytes(),
+                }),
+                ..Given::default()
+            };
+            if let Err(error) = call(&mut engine, "creep", &given) {
+                assert!(error.to_string().contains(FULL), "{error}");
+            }
+        }
         // Half a character: a text of some kind or an error, and no panic.
+        let mut engine = self::engine("export const half = () => 'a\\ud800b';");
         let _ = call(&mut engine, "half", &bare);
     }
 
