@@ -129,3 +129,18 @@ fn mistakes_of_a_script_have_their_places_and_come_all_at_once() {
         assert!(told.contains(part), "{line}: {told}");
     }
 }
+
+#[test]
+fn the_example_of_the_documents_is_sound() {
+    let page = include_str!("../../../../docs/bench.md");
+    let block = |begin: &str| {
+        let start = page.find(begin).unwrap_or_else(|| panic!("the page has no {begin}"));
+        page[start..].split("```").next().unwrap()
+    };
+    let ground = Folder::new();
+    ground.write("shop.js", block("// shop.js"));
+    let rest =
+        format!("users 1 {{ steady \"1s\" }}\nthink fixed \"1ms\"\n{}", block("script \"shop.js\"\nop list"));
+    let told = bench(&["run", &scenario(&ground, "http://127.0.0.1:1", &rest), "--check"]);
+    assert!(told.code == 0 && told.stdout.contains("is in order"), "{}{}", told.stdout, told.stderr);
+}

@@ -109,17 +109,14 @@ impl Worker<'_> {
         let Some(step) = user.step_of(scenario) else { return };
         user.redirects = 0;
         user.passing.clear();
-        let mut now = now;
-        if !step.calls.before.is_empty() {
-            if let Err((failure, reason)) = self.call(place, &step.calls.before, None) {
-                if let Some(user) = self.users.get_mut(place) {
-                    user.path = step.path.shown(&scenario.variables);
-                }
-                return self.fail(place, failure, reason, None, now);
+        if let Err((failure, reason)) = self.call(place, &step.calls.before, None) {
+            if let Some(user) = self.users.get_mut(place) {
+                user.path = step.path.shown(&scenario.variables);
             }
-            // The time of the script is not that of the server.
-            now = monotonic_ns();
+            return self.fail(place, failure, reason, None, now);
         }
+        // What a script takes, here or behind the answer before, is not the time of the server.
+        let now = if scenario.script.is_some() { monotonic_ns() } else { now };
         let Some(user) = self.users.get_mut(place) else { return };
         match request::path(scenario, step, user) {
             Ok(path) => user.path = path,
@@ -272,7 +269,7 @@ impl Worker<'_> {
         if let Err((failure, reason)) = self.call(place, &step.calls.after, Some(&answer)) {
             return self.fail(place, failure, reason, Some(&answer), now);
         }
-        self.load_assets(place, now);
+        self.load_assets(place, if step.calls.after.is_empty() { now } else { monotonic_ns() });
         self.end_step_if_done(place, now);
     }
 
