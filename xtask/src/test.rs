@@ -120,6 +120,21 @@ fn steps(arguments: &Arguments) -> Result<Vec<Step>> {
             name: "clippy",
             command: cargo(&["clippy", "--workspace", "--all-targets", "--locked", "--", "-D", "warnings"]),
         },
+        // The generator without the engine of scripts, which nothing else builds.
+        Step {
+            name: "lean",
+            command: cargo(&[
+                "clippy",
+                "--package",
+                "tidegate-bench",
+                "--no-default-features",
+                "--all-targets",
+                "--locked",
+                "--",
+                "-D",
+                "warnings",
+            ]),
+        },
         Step { name: "test", command: task(tests)? },
         Step { name: "docs", command: docs },
         Step { name: "instructions", command: task(&["bench", "instructions"])? },

@@ -147,11 +147,13 @@ pub enum Failure {
     Unsent,
     /// Sent, but not answered when the run was broken off.
     Unanswered,
+    /// A function of the scenario's script threw, took too long, or returned what is of no use.
+    Script,
 }
 
 impl Failure {
     /// All of them, in the order of reports.
-    pub const ALL: [Failure; 17] = [
+    pub const ALL: [Failure; 18] = [
         Failure::Refused,
         Failure::Connect,
         Failure::Tls,
@@ -169,6 +171,7 @@ impl Failure {
         Failure::Ports,
         Failure::Unsent,
         Failure::Unanswered,
+        Failure::Script,
     ];
 
     /// The name in JSON and tables.
@@ -191,6 +194,7 @@ impl Failure {
             Failure::Ports => "ports",
             Failure::Unsent => "unsent",
             Failure::Unanswered => "unanswered",
+            Failure::Script => "script",
         }
     }
 
@@ -214,6 +218,7 @@ impl Failure {
             Failure::Ports => "no local port left in the generator",
             Failure::Unsent => "due, but not sent before the end",
             Failure::Unanswered => "sent, but not answered at the end",
+            Failure::Script => "failed in the script of the scenario",
         }
     }
 

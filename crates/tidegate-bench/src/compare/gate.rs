@@ -6,7 +6,7 @@
 use super::{Comparison, Figure, FigureSyntax};
 use crate::quantity::{self, show_share};
 use crate::report::PERCENTILES;
-use crate::runs::SUMMARY;
+use crate::runs::{SCENARIO, SCRIPT, SUMMARY};
 use crate::verdict::Verdict;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
@@ -207,7 +207,10 @@ impl StoredRun {
             ("its processors", text("/about/processors")),
             ("version of the generator", text("/about/version")),
         ];
-        conditions.extend(scenario_beside(path).map(|hash| ("scenario", hash)));
+        // Also where there is none: a run of something that is not known is like no other.
+        for (condition, file) in [("scenario", SCENARIO), ("script of the scenario", SCRIPT)] {
+            conditions.push((condition, beside(path, file).unwrap_or_else(|| "none is kept".to_owned())));
+        }
         let (rate, answers, response) = match operation {
             Some(name) => of_operation(path, report, name)?,
             None if report.get("operations").is_some() => {
@@ -255,9 +258,9 @@ fn of_operation<'r>(path: &Path, report: &'r Value, name: &str) -> Result<Part<'
     Ok((of.get("rate"), response.and_then(|response| response.get("count")), response))
 }
 
-/// The beginning of the hash of the scenario beside a summary.
-fn scenario_beside(summary: &Path) -> Option<String> {
-    let source = fs::read(summary.with_file_name("scenario.kdl")).ok()?;
+/// The beginning of the hash of a file beside a summary.
+fn beside(summary: &Path, name: &str) -> Option<String> {
+    let source = fs::read(summary.with_file_name(name)).ok()?;
     summary
         .ends_with(SUMMARY)
         .then(|| Sha256::digest(source).iter().take(6).map(|byte| format!("{byte:02x}")).collect())
@@ -366,6 +369,34 @@ mod tests {
         assert_eq!((home.figure(Figure::Rate), home.figure(p90), home.answers), (Some(20.0), Some(0.1), 400));
         let unknown = of(Some("cart")).unwrap_err().to_string();
         assert_eq!(unknown, "x.json has no operation `cart`; it has home");
+    }
+
+    /// Runs of which the scenario is known are not those of which it is not, whichever comes first.
+    #[test]
+    fn a_scenario_that_is_not_kept_is_another() {
+        let folder = std::env::temp_dir().join(format!("tidegate-gate-{}", std::process::id()));
+        let report = json!({
+            "scenario": "shop", "load": "20 users", "verdict": "PASS", "rate": 50.0, "response": { "count": 900 }, "operations": [],
+        });
+        let run = |name: &str, files: &[(&str, &str)]| {
+            let folder = folder.join(name);
+            fs::create_dir_all(&folder).unwrap();
+            files.iter().for_each(|(file, text)| fs::write(folder.join(file), text).unwrap());
+            StoredRun::new(&folder.join(SUMMARY), &report, None).unwrap()
+        };
+        let (with, without) = (run("with", &[(SCENARIO, "a")]), run("without", &[]));
+        let (again, scripted) =
+            (run("again", &[(SCENARIO, "a")]), run("scripted", &[(SCENARIO, "a"), (SCRIPT, "b")]));
+        assert!(comparable(&[&with, &again]).is_empty());
+        for pair in [[&with, &without], [&without, &with]] {
+            assert!(
+                comparable(&pair)[0].contains("the runs differ in scenario: `"),
+                "{:?}",
+                comparable(&pair)
+            );
+        }
+        assert!(comparable(&[&with, &scripted])[0].contains("script of the scenario"));
+        fs::remove_dir_all(&folder).unwrap();
     }
 
     #[test]

@@ -1,4 +1,5 @@
-//! What tells runs apart: where and how they were made first, the scenario, then their figures.
+//! What tells runs apart: where and how they were made first, the scenario, its script and the settings of its systems, then their
+//! figures.
 //!
 //! The sample is the run, as in `crate::compare`: with ten runs of each and more there are intervals and conclusions; fewer
 //! are described, and that is said.
@@ -12,11 +13,14 @@ use serde_json::{Value, json};
 use similar::TextDiff;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
+use std::time::Duration;
 
 /// Figures of each operation.
 const FIGURES: [Figure; 4] = [Figure::Rate, Figure::MEDIAN, Figure::Percentile(90_000), Figure::P99];
 /// Up to which difference two are called the same.
 const MARGIN: f64 = 0.03;
+/// How long lines are looked for that two texts have alike.
+const PATIENCE: Duration = Duration::from_secs(2);
 /// Of what differs in every run.
 const PASSED_OVER: [&str; 2] = ["about.date", "about.command"];
 
@@ -55,6 +59,8 @@ pub struct Difference {
     pub environment: Vec<Changed>,
     /// The scenarios line by line, where they differ.
     pub scenario: Option<String>,
+    /// The same of its script and of the settings that were written for the runs: names below their folders, and lines.
+    pub files: Vec<(String, String)>,
     /// The figures.
     pub figures: Vec<Compared>,
     /// What else a reader must know before the figures.
@@ -65,17 +71,14 @@ impl Difference {
     /// Of the runs `a` and `b`, neither empty.
     pub fn new(a: &[Run], b: &[Run]) -> Difference {
         let ids = [a, b].map(|runs| runs.iter().map(|run| run.row.id.clone()).collect::<Vec<_>>());
+        let names = ids.each_ref().map(|ids| ids.first().cloned().unwrap_or_default());
         let scenarios = [a, b].map(|runs| runs.first().and_then(Run::scenario).unwrap_or_default());
-        let [before, after] = &scenarios;
-        let scenario = (before != after).then(|| {
-            let [one, other] = &ids;
-            let name = |ids: &[String]| ids.first().cloned().unwrap_or_default();
-            let diff = TextDiff::from_lines(before.as_str(), after.as_str());
-            diff.unified_diff().context_radius(1).header(&name(one), &name(other)).to_string()
-        });
+        let scenario = lines(&scenarios, &names);
         let environment = changed(a, b);
-        let notes = notes(a, b, !environment.is_empty() || scenario.is_some());
-        Difference { ids, environment, scenario, figures: figures(a, b), notes }
+        let files = files(&[a, b].map(|runs| runs.first().map(Run::inputs).unwrap_or_default()), &names);
+        let is_other = !environment.is_empty() || scenario.is_some() || !files.is_empty();
+        let notes = notes(a, b, is_other);
+        Difference { ids, environment, scenario, files, figures: figures(a, b), notes }
     }
 
     /// As text, for a terminal.
@@ -98,6 +101,9 @@ impl Difference {
         }
         if let Some(scenario) = &self.scenario {
             let _ = write!(out, "\nThe scenarios differ:\n\n{scenario}");
+        }
+        for (name, lines) in &self.files {
+            let _ = write!(out, "\n{name} differs:\n\n{lines}");
         }
         let _ = write!(out, "\n{}", table(&self.rows()));
         for note in &self.notes {
@@ -135,10 +141,31 @@ impl Difference {
             "b": b,
             "environment": environment.collect::<Vec<_>>(),
             "scenario": self.scenario,
+            "files": self.files.iter().map(|(name, lines)| json!({ "name": name, "lines": lines })).collect::<Vec<_>>(),
             "figures": figures.collect::<Vec<_>>(),
             "notes": self.notes,
         })
     }
+}
+
+/// How two texts differ, line by line; nothing where they do not.
+fn lines(texts: &[String; 2], names: &[String; 2]) -> Option<String> {
+    let [before, after] = texts;
+    (before != after).then(|| {
+        let diff = TextDiff::configure().timeout(PATIENCE).diff_lines(before.as_str(), after.as_str());
+        diff.unified_diff().context_radius(1).header(&names[0], &names[1]).to_string()
+    })
+}
+
+/// The files that differ.
+fn files(of: &[BTreeMap<String, String>; 2], names: &[String; 2]) -> Vec<(String, String)> {
+    let [a, b] = of;
+    let all: BTreeSet<&String> = a.keys().chain(b.keys()).collect();
+    let differing = all.into_iter().filter_map(|name| {
+        let texts = of.each_ref().map(|files| files.get(name).cloned().unwrap_or_default());
+        Some((name.clone(), lines(&texts, names)?))
+    });
+    differing.collect()
 }
 
 impl Compared {

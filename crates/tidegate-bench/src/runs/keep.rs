@@ -3,6 +3,7 @@
 //! [`RUNNING`] is locked as long as its writer lives, and gone when the run is whole. So a reader knows a run that goes on from
 //! one whose process was killed, without a process id that another may have.
 
+use crate::systems::{LOGS, SETTINGS, STEPS};
 use serde_json::Value;
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -14,6 +15,25 @@ pub const RUNNING: &str = "running";
 pub(super) const SECONDS: &str = "seconds.csv";
 /// The file of its results.
 pub(crate) const SUMMARY: &str = "summary.json";
+
+/// The script of its scenario.
+pub(crate) const SCRIPT: &str = "script.js";
+/// The scenario.
+pub(crate) const SCENARIO: &str = "scenario.kdl";
+/// The folder of figures of its systems.
+pub(super) const MONITORS: &str = "monitors";
+/// What runs of any kind write.
+const WRITTEN: [&str; 9] = [
+    SUMMARY,
+    SCENARIO,
+    SCRIPT,
+    "plan.txt",
+    "environment.json",
+    "operations.hlog",
+    "requests.hlog",
+    "report.txt",
+    "report.html",
+];
 
 /// The folder of a run that goes on.
 #[derive(Debug)]
@@ -104,8 +124,7 @@ fn fill(
         .set_len(0)
         .and_then(|()| running.write_all(format!("{begun:#}\n").as_bytes()))
         .map_err(|error| at(&path, &error))?;
-    // Of a run that was here before.
-    let _ = fs::remove_file(folder.join(SUMMARY));
+    clear(folder);
     for (name, content) in files {
         write(folder, name, content)?;
     }
@@ -113,6 +132,41 @@ fn fill(
     let mut seconds = File::create(&path).map_err(|error| at(&path, &error))?;
     seconds.write_all(heading.as_bytes()).map_err(|error| at(&path, &error))?;
     Ok(seconds)
+}
+
+/// Removes what a run that was here before has written: nothing of it is of this one. What is not ours stays.
+fn clear(folder: &Path) {
+    for name in WRITTEN {
+        let _ = fs::remove_file(folder.join(name));
+    }
+    let is_table = |file: &Path| file.extension().is_some_and(|ending| ending == "csv");
+    clear_files(&folder.join(MONITORS), is_table);
+    let name_of =
+        |file: &Path| file.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+    // Copies begin with a number; see `systems::conduct`.
+    let is_copy = move |file: &Path| {
+        let name = name_of(file);
+        let number = name.split_once('-').map(|(number, _)| number.to_owned());
+        number.is_some_and(|number| !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit()))
+    };
+    let is_output =
+        move |file: &Path| is_copy(file) || STEPS.iter().any(|step| name_of(file) == format!("{step}.txt"));
+    for (of, is_ours) in [(LOGS, &is_output as &dyn Fn(&Path) -> bool), (SETTINGS, &is_copy)] {
+        for system in fs::read_dir(folder.join(of)).into_iter().flatten().flatten() {
+            clear_files(&system.path(), is_ours);
+        }
+        let _ = fs::remove_dir(folder.join(of));
+    }
+}
+
+/// Removes the files of a folder that are ours, and the folder where nothing is left of it.
+fn clear_files(folder: &Path, is_ours: impl Fn(&Path) -> bool) {
+    for file in fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path()) {
+        if is_ours(&file) {
+            let _ = fs::remove_file(file);
+        }
+    }
+    let _ = fs::remove_dir(folder);
 }
 
 fn take_back<'n>(folder: &Path, names: impl Iterator<Item = &'n str>) {

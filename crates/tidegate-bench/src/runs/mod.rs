@@ -16,7 +16,7 @@ pub use differ::{Changed, Compared, Difference};
 pub use index::{INDEX, Listing};
 pub use keep::Keep;
 pub use keep::RUNNING;
-pub(crate) use keep::SUMMARY;
+pub(crate) use keep::{SCENARIO, SCRIPT, SUMMARY};
 pub use monitors::{FIGURES, Monitor, monitors};
 pub use seconds::{Second, Seconds, head, of_requests, row};
 pub use stored::{Operation, Row, Run, Status, UnknownStatus};

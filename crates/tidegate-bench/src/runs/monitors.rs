@@ -2,6 +2,7 @@
 //! all others are figures by name: a group and a figure (`memory.used_bytes`), or a group, one of several and a figure
 //! (`disk.sda.busy`). What may stand in one chart is of one group and of one kind: the figure of all disks, or figures of one unit.
 
+use super::keep::MONITORS;
 use super::seconds::cells;
 use super::stored::text_of;
 use std::collections::BTreeMap;
@@ -31,7 +32,7 @@ pub type Figure = (String, Vec<(f64, f64)>);
 
 /// All of the folder of a run, by name.
 pub fn monitors(run: &Path) -> Vec<Monitor> {
-    let Ok(folder) = fs::read_dir(run.join("monitors")) else { return Vec::new() };
+    let Ok(folder) = fs::read_dir(run.join(MONITORS)) else { return Vec::new() };
     let mut files: Vec<_> = folder.filter_map(|entry| Some(entry.ok()?.path())).collect();
     files.retain(|file| file.extension().is_some_and(|ending| ending == "csv"));
     files.sort();

@@ -1,16 +1,18 @@
 //! A run out of its folder: what `bench run`, `hit` and `peak` wrote there, in one shape. What a folder lacks is not known;
 //! nothing in it is taken on trust.
 
-use super::keep::{RUNNING, SECONDS, SUMMARY};
+use super::keep::{RUNNING, SCENARIO, SCRIPT, SECONDS, SUMMARY};
 use super::seconds::{REQUESTS, Seconds};
 use super::{Monitor, RunsError, monitors};
 use crate::host::Host;
 use crate::report::PERCENTILES;
+use crate::systems::SETTINGS;
 use crate::verdict::Verdict;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use std::collections::BTreeMap;
 use std::fmt;
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -19,6 +21,9 @@ use tidegate_http::HttpDate;
 
 /// A file that is longer is none of ours.
 const LONGEST: u64 = 256 << 20;
+
+/// Files of settings that are read, at most.
+const INPUTS: usize = 1_000;
 
 /// How a run stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -241,7 +246,21 @@ impl Run {
 
     /// The scenario as it was read.
     pub fn scenario(&self) -> Option<String> {
-        text_of(&self.path.join("scenario.kdl")).ok()
+        text_of(&self.path.join(SCENARIO)).ok()
+    }
+
+    /// Its script, and the settings that were written for it: names below its folder, and texts; of a thousand files at most.
+    pub fn inputs(&self) -> BTreeMap<String, String> {
+        let mut names = vec![SCRIPT.to_owned()];
+        for system in names_in(&self.path.join(SETTINGS)) {
+            let files = names_in(&self.path.join(SETTINGS).join(&system));
+            names.extend(files.into_iter().map(|file| format!("{SETTINGS}/{system}/{file}")));
+        }
+        names.truncate(INPUTS);
+        names
+            .into_iter()
+            .filter_map(|name| Some((name.clone(), text_of(&self.path.join(&name)).ok()?)))
+            .collect()
     }
 
     /// The report as text, of a run that is whole.
@@ -250,10 +269,19 @@ impl Run {
     }
 }
 
+/// The names in a folder, in order.
+fn names_in(folder: &Path) -> Vec<String> {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    let mut names: Vec<String> =
+        entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).take(INPUTS).collect();
+    names.sort();
+    names
+}
+
 /// Whether somebody writes the folder of this file; nothing where there is no such file.
 fn is_locked(running: &Path) -> Option<bool> {
     let file = File::open(running).ok()?;
-    Some(matches!(file.try_lock_shared(), Err(std::fs::TryLockError::WouldBlock)))
+    Some(matches!(file.try_lock_shared(), Err(fs::TryLockError::WouldBlock)))
 }
 
 /// The text of a file of a run.

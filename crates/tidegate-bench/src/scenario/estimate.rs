@@ -13,6 +13,8 @@ const CONNECTION: f64 = 640.0;
 const SESSION: f64 = 4_096.0;
 /// What a worker takes: its buffer and the histograms of requests.
 const WORKER: f64 = 4.0 * 1024.0 * 1024.0;
+/// What the engine of a script takes, for each worker, without what the script makes.
+const ENGINE: f64 = 1_024.0 * 1_024.0;
 /// What the histogram of an operation takes.
 const OPERATION: f64 = 300_000.0;
 
@@ -57,6 +59,7 @@ pub fn estimate(scenario: &Scenario, threads: u32) -> Estimate {
     let is_one = !has_assets || scenario.client.streams.is_some();
     let each = if is_one { 1 } else { u64::from(scenario.client.connections) };
     let connections = u64::from(most_users) * each;
+    let engine = if scenario.script.is_some() { ENGINE } else { 0.0 };
     Estimate {
         rate_of_user,
         rate,
@@ -65,7 +68,7 @@ pub fn estimate(scenario: &Scenario, threads: u32) -> Estimate {
         connections,
         memory: f64::from(most_users) * USER
             + connections as f64 * if scenario.client.streams.is_some() { SESSION } else { CONNECTION }
-            + f64::from(threads) * (WORKER + scenario.operations.len() as f64 * OPERATION),
+            + f64::from(threads) * (WORKER + engine + scenario.operations.len() as f64 * OPERATION),
         is_upper_bound: !scenario.load.is_open()
             && (0..scenario.operations.len()).any(|at| matches!(scenario.clock_of(at), Clock::Think(_))),
         shares,
@@ -98,7 +101,9 @@ impl Estimate {
         line("Target", scenario.target.to_string());
         line("Load", format!("{}: {}", scenario.load.sentence(), scenario.phases.sentence()));
         line("Clock", scenario.clock.sentence());
-        line("Mix", scenario.mix.kind().to_owned());
+        let chosen =
+            if scenario.is_chosen() { ", and what `next` chooses, which is not known here" } else { "" };
+        line("Mix", format!("{}{chosen}", scenario.mix.kind()));
         let upper =
             if self.is_upper_bound { " at most: response times come on top of think times" } else { "" };
         line(

@@ -50,6 +50,7 @@ pub fn fuzz_page(data: &[u8]) {
         fields: Vec::new(),
         body: Default::default(),
         expect: Expect::default(),
+        calls: Default::default(),
         takes,
         counts: Vec::new(),
         assets: true,

@@ -25,7 +25,8 @@ const TEXT: Kind = Kind::Text { most: 65_536 };
 const MANY: Kind = Kind::Decimal { most: 1_000_000 };
 
 /// The language of scenarios.
-pub static LANGUAGE: Language = Language::new(&[SCENARIO, PHASES, STEPS, STEPS_OF_FLOWS, PARTS, SYSTEMS]);
+pub static LANGUAGE: Language =
+    Language::new(&[SCENARIO, PHASES, STEPS, STEPS_OF_FLOWS, CALLS, PARTS, SYSTEMS]);
 
 const fn property(
     name: &'static str,
@@ -153,6 +154,17 @@ const SCENARIO: &[Directive] = &[
         ..Directive::new("data", &[TOP])
     },
     Directive {
+        arguments: &[one("file", Kind::File)],
+        properties: &[
+            property("within", SOME_TIME, Some("100ms"), "Processor time that one call may take. A call that takes more is ended, and fails its operation."),
+        ],
+        doc: "A module of JavaScript for what is not declarative. `call`, `check` and `next` name functions that it exports; each gets an \
+              object with `vars`, `user`, `operation` and, with an answer, `response`. There is nothing to import, and no file or \
+              network; each thread of the generator has an engine of its own.",
+        example: "script \"shop.js\"",
+        ..Directive::new("script", &[TOP])
+    },
+    Directive {
         properties: &[property("start", Kind::Token, None, "What a user begins with; else the first row.")],
         children: Children::Rows { name: Kind::Token, value: Kind::Number { least: 0, most: 1_000_000 } },
         doc: "Which operation follows. With names behind an operation it is a matrix: from `home` a user goes to \
@@ -194,6 +206,43 @@ const SCENARIO: &[Directive] = &[
     },
 ];
 
+const CALLED: &[Argument] = &[one("function", Kind::Token), any("variables", Kind::Token)];
+
+#[rustfmt::skip]
+const CALLS: &[Directive] = &[
+    Directive {
+        arguments: CALLED,
+        repeats: true,
+        doc: "Calls a function of the script before the step that follows. What it returns fills the variables that are named here: an object \
+              all of them by their names, a text or a number the only one. An exception, or a variable without a value, fails the operation.",
+        example: "call sign signature stamp",
+        ..Directive::new("call", &[OPERATION, FLOW])
+    },
+    Directive {
+        arguments: CALLED,
+        repeats: true,
+        doc: "The same with the answer of the step, as `response`: `status`, `headers` with names in small letters, and `body`, the first \
+              4 MiB as text. It comes behind all `take`.",
+        example: "call pick item",
+        ..Directive::new("call", &[STEP])
+    },
+    Directive {
+        arguments: &[one("function", Kind::Token)],
+        repeats: true,
+        doc: "A function that gets the answer as with `call` and returns true, false, or a text that says what is wrong; then the operation has \
+              failed.",
+        example: "check isRight",
+        ..Directive::new("check", &[STEP])
+    },
+    Directive {
+        arguments: &[one("function", Kind::Token)],
+        doc: "A function that chooses what its user does next, when the operation has ended well: it returns the name of an operation, or \
+              nothing, and then the mix decides. The shares of the mix are not judged where there is one.",
+        example: "next choose",
+        ..Directive::new("next", &[OPERATION])
+    },
+];
+
 #[rustfmt::skip]
 const SYSTEMS: &[Directive] = &[
     Directive {
@@ -213,7 +262,7 @@ const SYSTEMS: &[Directive] = &[
             property("process", Kind::Text { most: 60 }, None,
                 "Processes whose figures are told as well: all of a name, or a process id with all that it has started."),
             property("url", Kind::Text { most: 2_000 }, None,
-                "The status page of Tidegate (`?format=json`) or of php-fpm (`?json`), asked for on that machine."),
+                "The status page of Tidegate (`?format=json`) or of php-fpm (`?json`), asked for on that machine; of `https` with any certificate."),
             property("memcached", Kind::Text { most: 300 }, None, "Host and port of memcached, asked for `stats`."),
             property("mariadb", Kind::Text { most: 1_000 }, None,
                 "MariaDB or MySQL, asked by the client `mariadb` with these options: `\"--defaults-file=/etc/bench.cnf\"`."),
@@ -225,10 +274,23 @@ const SYSTEMS: &[Directive] = &[
         ..Directive::new("monitor", &[SYSTEM])
     },
     Directive {
+        arguments: &[one("path", Kind::Text { most: 1_000 })],
+        properties: &[
+            property("from", Kind::File, None, "A file beside the scenario: what is written, with `${NAME}` filled in where the name is of capital letters, digits and `_`."),
+            property("within", SOME_TIME, Some("30s"), "How long it may take."),
+        ],
+        repeats: true,
+        doc: "Writes a file of that machine for the time of the run: settings of what is measured. Its old content is kept beside it, as \
+              `PATH.tidegate-before`, and put back after `stop`, whatever became of the run. What was written is in \
+              `settings/<system>/` of the run.",
+        example: "configure \"/etc/nginx/nginx.conf\" from=\"nginx.conf.template\"",
+        ..Directive::new("configure", &[SYSTEM])
+    },
+    Directive {
         arguments: &[one("command", TEXT)],
         properties: &[property("within", SOME_TIME, Some("10m"), "How long it may take.")],
         repeats: true,
-        doc: "A command for `sh` on that machine before the run, to put data back as they were. `reset` and `start` of a scenario are done \
+        doc: "A command for `sh` on that machine before the run, to put data back as they were. `configure`, `reset` and `start` of a scenario are done \
               in the order in which they stand. One that fails or takes too long is said in a sentence, and no load is put on.",
         example: "reset \"mariadb events < /srv/events.sql\"",
         ..Directive::new("reset", &[SYSTEM])
@@ -242,7 +304,7 @@ const SYSTEMS: &[Directive] = &[
     },
     Directive {
         properties: &[
-            property("url", Kind::Text { most: 2_000 }, None, "A page that answers with a status below 400."),
+            property("url", Kind::Text { most: 2_000 }, None, "A page that answers with a status below 400; of `https` with any certificate."),
             property("tcp", Kind::Text { most: 300 }, None, "Host and port that take a connection."),
             property("within", SOME_TIME, Some("30s"), "How long that may take."),
         ],
@@ -484,8 +546,8 @@ units and `${NAME}` of the environment. `tidegate bench run --check` says all th
 writes it the one way, and [bench.md](../bench.md#scenarios) says what the figures mean. The JSON form that programs write is
 described by [scenarios.schema.json](scenarios.schema.json).
 
-**Variables.** `{name}` stands for what `take` has taken from an answer, what `data` has drawn for the operation, and `{user}`
-for the number of the user, from 0. `{{` is the bracket itself. In a path and in a form what a variable holds is
+**Variables.** `{name}` stands for what `take` has taken from an answer, what a function of the script has returned to `call`, what
+`data` has drawn for the operation, and `{user}` for the number of the user, from 0. `{{` is the bracket itself. In a path and in a form what a variable holds is
 percent-encoded.
 ";
 

@@ -3,7 +3,8 @@
 //! `tidegate bench run` reads a [`Scenario`] from a KDL file (`language`, `read`), says what it comes to (`estimate`), and
 //! drives it (`engine`): each user is a small state machine on the reactor of a worker, with its own clock ([`Clock`]),
 //! cookies, cache and connections (`user`). Operations are drawn by a [`Mix`]; each is a row of [`Step`]s whose
-//! times count from the intended start. `record` holds what was measured, `verdict` judges, `report` shows.
+//! times count from the intended start. `record` holds what was measured, `verdict` judges, `report` shows. `script` is for what is not
+//! declarative.
 
 pub mod clock;
 mod data;
@@ -19,6 +20,7 @@ mod page;
 mod read;
 pub mod record;
 pub mod report;
+mod script;
 mod template;
 mod user;
 pub mod verdict;
@@ -33,6 +35,7 @@ pub use language::{LANGUAGE, json_schema, reference};
 pub use load::{Load, Phases, Users, Visits};
 pub use mix::Mix;
 pub use read::{Loaded, load, load_for, load_text};
+pub use script::{Call, Calls, Purpose, Script};
 pub use template::Template;
 
 use crate::check::Expectation;
@@ -69,6 +72,8 @@ pub struct Scenario {
     pub data: Vec<DataSet>,
     /// The machines beside the load.
     pub systems: Vec<System>,
+    /// Functions in JavaScript that steps call.
+    pub script: Option<Script>,
 }
 
 /// The variable that holds the number of a user.
@@ -124,6 +129,8 @@ pub struct Operation {
     /// The share of answers, 0 to 1, that must come at the least bit rate of their steps. Where it is said, one that is slower
     /// fails nothing.
     pub conforming: Option<f64>,
+    /// Which function of the script chooses the operation that follows, its place in [`Script::exports`].
+    pub next: Option<u16>,
 }
 
 impl Operation {
@@ -148,6 +155,8 @@ pub struct Step {
     pub expect: Expect,
     /// What is kept of the answer.
     pub takes: Vec<Take>,
+    /// What is called of the script.
+    pub calls: Calls,
     /// What pages hold in the mean.
     pub counts: Vec<Counted>,
     /// The images, scripts and styles of the page are loaded as well.
@@ -299,6 +308,11 @@ impl Scenario {
     /// The place of an operation.
     pub fn operation(&self, name: &str) -> Option<usize> {
         self.operations.iter().position(|operation| operation.name == name)
+    }
+
+    /// Whether a script chooses which operation follows, if only sometimes.
+    pub fn is_chosen(&self) -> bool {
+        self.operations.iter().any(|operation| operation.next.is_some())
     }
 
     /// The clock that an operation runs by.

@@ -58,6 +58,25 @@ fn field_values(bytes: &[u8], method: &str, name: &str) -> Vec<String> {
     values.map(|field| String::from_utf8_lossy(field.value).into_owned()).collect()
 }
 
+/// All fields: names in small letters, each with its value, those of a name with `, ` between them.
+pub(super) fn fields(bytes: &[u8], method: &str) -> Vec<(String, String)> {
+    let mut space = FieldSpace::new();
+    let Ok(Some(head)) = parse_response(bytes, &LIMITS, &mut space, method) else { return Vec::new() };
+    let mut all: Vec<(String, String)> = Vec::new();
+    for field in head.fields {
+        let name = field.name.to_ascii_lowercase();
+        let value = String::from_utf8_lossy(field.value);
+        match all.iter_mut().find(|(known, _)| *known == name) {
+            Some((_, values)) => {
+                values.push_str(", ");
+                values.push_str(&value);
+            }
+            None => all.push((name, value.into_owned())),
+        }
+    }
+    all
+}
+
 /// What is not as expected, in words.
 pub(super) fn objection(
     expect: &Expect,

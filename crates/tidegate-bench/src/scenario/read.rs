@@ -11,14 +11,17 @@ use super::{
 use crate::random::Random;
 use crate::target::Url;
 use regex::bytes::RegexBuilder;
+use scripts::Known;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 use tidegate_config::language::{Item, read};
 use tidegate_config::{Diagnostic, Environment, Source, nearest};
 
+mod configured;
 mod loads;
 mod mixes;
+mod scripts;
 mod steps;
 mod systems;
 
@@ -52,15 +55,16 @@ pub fn load(path: &Path, target: Option<&str>, environment: &dyn Environment) ->
     let source = Source::from_bytes(&path.display().to_string(), &bytes);
     let folder = path.parent().unwrap_or(Path::new("."));
     let name = path.file_stem().map(|name| name.to_string_lossy().into_owned());
-    Ok(lower(&source, folder, &name.unwrap_or_default(), target, environment))
+    Ok(lower(&source, folder, &name.unwrap_or_default(), target, (environment, true)))
 }
 
 /// Reads a text; relative paths count from `folder`.
 pub fn load_text(name: &str, text: &str, folder: &Path, environment: &dyn Environment) -> Loaded {
-    lower(&Source::new(name, text), folder, name, None, environment)
+    lower(&Source::new(name, text), folder, name, None, (environment, true))
 }
 
-/// Reads a text as another process has it; `target` takes the place of the one that stands there.
+/// Reads a text as another process has it, without its systems: they are that process's. `target` takes the place of the one that
+/// stands there.
 pub fn load_for(
     name: &str,
     text: &[u8],
@@ -68,7 +72,7 @@ pub fn load_for(
     target: Option<&str>,
     environment: &dyn Environment,
 ) -> Loaded {
-    lower(&Source::from_bytes(name, text), folder, name, target, environment)
+    lower(&Source::from_bytes(name, text), folder, name, target, (environment, false))
 }
 
 fn lower(
@@ -76,14 +80,20 @@ fn lower(
     folder: &Path,
     name: &str,
     target: Option<&str>,
-    environment: &dyn Environment,
+    (environment, has_systems): (&dyn Environment, bool),
 ) -> Loaded {
     let folder = std::path::absolute(folder).unwrap_or_else(|_| folder.to_owned());
     let (items, diagnostics) = read(&LANGUAGE, source, OUTERMOST, &folder, environment);
-    let mut reader =
-        Reader { diagnostics, variables: vec![USER.to_owned()], seed: 0, made_up: 0, had_mistakes: false };
+    let mut reader = Reader {
+        diagnostics,
+        variables: vec![USER.to_owned()],
+        seed: 0,
+        made_up: 0,
+        had_mistakes: false,
+        script: Known::default(),
+    };
     reader.had_mistakes = reader.has_errors();
-    let scenario = reader.scenario(&items, name, target);
+    let scenario = reader.scenario(&items, name, target, has_systems.then_some(environment));
     let mut diagnostics = reader.diagnostics;
     let place = |found: &Diagnostic| found.span.as_ref().map_or(0, |(_, range)| range.start);
     diagnostics.sort_by_key(place);
@@ -104,6 +114,8 @@ struct Reader {
     made_up: usize,
     /// The form or a type was wrong already: what seems to be missing may be what is broken.
     had_mistakes: bool,
+    /// What may be called.
+    script: Known,
 }
 
 impl Reader {
@@ -122,7 +134,14 @@ impl Reader {
         }
     }
 
-    fn scenario(&mut self, items: &[Item], name: &str, target: Option<&str>) -> Option<Scenario> {
+    /// Without an environment systems are left out.
+    fn scenario(
+        &mut self,
+        items: &[Item],
+        name: &str,
+        target: Option<&str>,
+        environment: Option<&dyn Environment>,
+    ) -> Option<Scenario> {
         let first = |name: &str| items.iter().find(|item| item.name() == name);
         let target = self.target(first("target"), target);
         let phases = self.phases(items);
@@ -131,9 +150,10 @@ impl Reader {
         // Names come before what uses them, wherever they stand.
         let data = self.data(items);
         self.name_variables(items);
+        let script = self.script(first("script"));
         let (operations, mix) = self.operations(items);
         let load = self.load(items, phases.as_ref(), mix.as_ref());
-        let systems = self.systems(items);
+        let systems = environment.map_or_else(Vec::new, |environment| self.systems(items, environment));
         let name = first("scenario").and_then(|item| item.text(0)).unwrap_or_else(|| name.to_owned());
         // What comes at a rate is held up by nothing.
         let is_open = items.iter().any(|item| item.name() == "rate");
@@ -158,6 +178,7 @@ impl Reader {
             variables,
             data,
             systems,
+            script,
         };
         self.warn_of_short_visits(items, &scenario);
         Some(scenario)
@@ -277,17 +298,21 @@ impl Reader {
         (self.variables.len() - 1) as u16
     }
 
-    /// Knows what every `take` fills, so that its order in the file does not matter.
+    /// Knows what every `take` and `call` fills, so that its order in the file does not matter.
     fn name_variables(&mut self, items: &[Item]) {
         for item in items {
-            if item.name() == "take"
-                && let Some(name) = item.text(0)
-            {
+            let names = item.all_texts();
+            let named = match item.name() {
+                "take" => 0..1,
+                "call" => 1..names.len(),
+                _ => 0..0,
+            };
+            for (place, name) in names.iter().enumerate().filter(|(place, _)| named.contains(place)) {
                 if name == USER {
                     let message = format!("`{USER}` is the number of the user");
-                    self.error(item.error_at(0, message), "take it under another name");
+                    self.error(item.error_at(place, message), "take it under another name");
                 }
-                self.add_variable(item, &name);
+                self.add_variable(item, name);
             }
             self.name_variables(item.block());
         }
@@ -306,8 +331,10 @@ impl Reader {
         let help = match &fault {
             TemplateError::Unknown(name) => match nearest(name, self.variables.iter().map(String::as_str)) {
                 Some(near) => format!("did you mean `{{{near}}}`?"),
-                None => "a `take` or a `data` of this name fills it; `{{` stands for the bracket itself"
-                    .to_owned(),
+                None => {
+                    "a `take`, a `call` or a `data` of this name fills it; `{{` stands for the bracket itself"
+                        .to_owned()
+                }
             },
             TemplateError::Open => "close it with `}`".to_owned(),
         };

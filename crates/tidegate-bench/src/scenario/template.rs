@@ -30,6 +30,8 @@ pub(crate) enum TemplateError {
 pub(crate) enum Encoding {
     /// As it is, without line ends: they would end a field.
     Plain,
+    /// As it is: content.
+    Raw,
     /// In a path or query: what may not stand there is percent-encoded, what is so already stays.
     Path,
     /// In `application/x-www-form-urlencoded`.
@@ -114,6 +116,7 @@ fn encode(out: &mut Vec<u8>, value: &str, encoding: Encoding) {
     for byte in value.bytes() {
         let stays = match encoding {
             Encoding::Plain => !matches!(byte, b'\r' | b'\n' | 0),
+            Encoding::Raw => true,
             Encoding::Path => byte.is_ascii_graphic() && !b"\"<>\\^`{|}#".contains(&byte),
             Encoding::Form => byte.is_ascii_alphanumeric() || b"*-._".contains(&byte),
         };
@@ -135,16 +138,20 @@ mod tests {
     use super::*;
 
     fn place(name: &str) -> Option<u16> {
-        ["a", "b"].iter().position(|known| *known == name).map(|place| place as u16)
+        ["a", "b", "c"].iter().position(|known| *known == name).map(|place| place as u16)
     }
 
     #[test]
     fn variables_are_filled_in_and_encoded() {
-        let value = |variable: u16| [Some("x y&ü"), None].get(usize::from(variable)).copied().flatten();
+        let value = |variable: u16| {
+            [Some("x y&ü"), None, Some("1\r\n2")].get(usize::from(variable)).copied().flatten()
+        };
         let table = [
             ("/p?q={a}", Encoding::Path, Ok("/p?q=x%20y&%C3%BC")),
             ("q={a}&r=1", Encoding::Form, Ok("q=x+y%26%C3%BC&r=1")),
             ("{{\"k\": \"{a}\"}", Encoding::Plain, Ok("{\"k\": \"x y&ü\"}")),
+            ("{a}\n{c}", Encoding::Plain, Ok("x y&ü\n1  2")),
+            ("{a}\n{c}", Encoding::Raw, Ok("x y&ü\n1\r\n2")),
             ("{a}{b}", Encoding::Plain, Err(1)),
             ("", Encoding::Plain, Ok("")),
         ];
@@ -167,7 +174,7 @@ mod tests {
 
     #[test]
     fn what_is_no_template_says_why() {
-        assert_eq!(Template::parse("{c}", place), Err(TemplateError::Unknown("c".into())));
+        assert_eq!(Template::parse("{d}", place), Err(TemplateError::Unknown("d".into())));
         assert_eq!(Template::parse("{a", place), Err(TemplateError::Open));
     }
 }

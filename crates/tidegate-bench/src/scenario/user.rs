@@ -28,6 +28,8 @@ pub(super) struct User {
     pub operation: usize,
     /// Where a fixed sequence is.
     pub place: usize,
+    /// The operation that comes next, where a script has chosen it.
+    pub chosen: Option<u32>,
     /// The step that is under way.
     pub step: usize,
     /// When the operation was or is meant to start, monotonic nanoseconds.
@@ -89,6 +91,7 @@ impl User {
             random,
             operation,
             place,
+            chosen: None,
             step: 0,
             intended: begins,
             ends,
@@ -133,6 +136,20 @@ impl User {
     pub fn value<'a>(&'a self, data: &'a [DataSet], variable: u16) -> Option<&'a str> {
         let of_data = data.iter().zip(&self.rows).find_map(|(set, row)| set.value(variable, *row));
         of_data.or_else(|| self.values.get(usize::from(variable))?.as_deref())
+    }
+
+    /// The names and values of the variables that hold something.
+    pub fn values<'a>(&'a self, scenario: &'a Scenario) -> impl Iterator<Item = (&'a str, &'a str)> {
+        (0..)
+            .zip(&scenario.variables)
+            .filter_map(|(variable, name)| Some((name.as_str(), self.value(&scenario.data, variable)?)))
+    }
+
+    /// Holds a value as it is.
+    pub fn hold_whole(&mut self, variable: u16, value: String) {
+        if let Some(place) = self.values.get_mut(usize::from(variable)) {
+            *place = Some(value.into());
+        }
     }
 
     /// Holds a value; what is longer than 16 KiB is cut.

@@ -61,6 +61,10 @@ pub fn judge(scenario: &Scenario, outcome: &Outcome, operations: &[Tally], total
         }
         None => {}
     }
+    if scenario.is_chosen() {
+        notes
+            .push("what follows is chosen by the script, so the shares of the mix are not judged".to_owned());
+    }
     notes.extend(thin_percentiles(scenario, operations));
     let again = totals.counts.dropped;
     if again > 0 {
@@ -195,6 +199,8 @@ fn distrust_of_load(scenario: &Scenario, operations: &[Tally]) -> Vec<String> {
     let shares = scenario.shares();
     for ((operation, tally), share) in scenario.operations.iter().zip(operations).zip(shares) {
         let achieved = tally.ended as f64 / whole as f64;
+        // Nobody knows beforehand what a script chooses; any operation may come.
+        let share = if scenario.is_chosen() { achieved.max(f64::MIN_POSITIVE) } else { share };
         let allowed = allowed_points(share, whole);
         let off = (achieved - share) * 100.0;
         if off.abs() > allowed {
@@ -402,6 +408,29 @@ mod tests {
             notes: Vec::new(),
             is_cut_short: false,
         }
+    }
+
+    /// Where a script chooses, shares are what they are; what has a target and never came is not passed over.
+    #[test]
+    fn shares_that_a_script_chooses_are_not_judged() {
+        let mut scenario = scenario();
+        let judged = |scenario: &Scenario, b: Tally| {
+            let all = [tally(9_000, 9_000, 20_000_000, 1_000_000_000), b];
+            judge(scenario, &outcome(Ending::Done), &all, &Totals::default())
+        };
+        let some = || tally(1_000, 1_000, 20_000_000, 1_000_000_000);
+        assert!(judged(&scenario, some()).reasons.iter().any(|reason| reason.contains("points off")));
+        for operation in &mut scenario.operations {
+            operation.next = Some(0);
+        }
+        let free = judged(&scenario, some());
+        assert_eq!((free.verdict, free.reasons), (Verdict::Pass, Vec::new()));
+        assert!(free.notes.iter().any(|note| note.contains("chosen by the script")), "{:?}", free.notes);
+        if let Some(operation) = scenario.operations.last_mut() {
+            operation.targets = vec![(90.0, Duration::from_secs(1))];
+        }
+        let never = judged(&scenario, Tally::default());
+        assert_eq!(never.verdict, Verdict::Invalid, "{:?}", never.reasons);
     }
 
     #[test]

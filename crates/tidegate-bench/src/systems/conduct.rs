@@ -1,31 +1,33 @@
-//! What is done to systems before and after a run: commands of the scenario, each with a deadline, its output in `logs/<system>/` of the
-//! folder of the run.
+//! What is done to systems before and after a run: settings and commands of the scenario, each with a deadline, its output in
+//! `logs/<system>/` of the folder of the run, the settings in `settings/<system>/`.
 //!
 //! [`Conducted`] holds what was begun. Whatever ends it, a failed command, a run, an interrupt or an error, its systems are stopped: the
-//! last one first.
+//! last one first. Where the process is killed, the guard of `undo` does it.
 
 use super::figures::plain;
-use super::place::{Group, rest};
+use super::place::{Ending, Group, GroupId, begin, end, rest};
 use super::services::{status_of, tcp};
-use super::{Before, Probe, System};
+use super::undo::{GRACE, Guard, Undo, end_group, has_ended, outlasted, stop};
+use super::{Before, Probe, System, configure};
 use crate::quantity::show_duration;
 use crate::run::Stop;
-use rustix::process::Signal;
 use std::fs::{self, File};
-use std::io::{self, Read as _, Seek as _, SeekFrom};
+use std::io::{Read as _, Seek as _, SeekFrom};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::time::{Duration, Instant};
 use thiserror::Error;
 
 /// Bytes of output, and of a collected file, that are kept, at most.
 const KEPT: u64 = 16 << 20;
 /// What has output of its own.
-const STEPS: [&str; 3] = ["reset", "start", "stop"];
-/// How often a command is looked at, and a system asked whether it is ready.
+pub(crate) const STEPS: [&str; 4] = ["configure", "reset", "start", "stop"];
+/// The folder of what commands have said, in that of a run.
+pub(crate) const LOGS: &str = "logs";
+/// The folder of what was written as settings.
+pub(crate) const SETTINGS: &str = "settings";
+/// How often a system is asked whether it is ready.
 const LOOK: Duration = Duration::from_millis(50);
-/// How long a command that stays has to end once it was told to.
-const GRACE: Duration = Duration::from_secs(10);
 /// For one file that is collected.
 const COLLECT: Duration = Duration::from_secs(60);
 
@@ -53,7 +55,12 @@ pub enum SystemError {
 #[derive(Debug)]
 pub struct Conducted {
     begun: Vec<Begun>,
-    logs: Option<PathBuf>,
+    /// Of the run, where it is kept.
+    folder: Option<PathBuf>,
+    guard: Option<Guard>,
+    notes: Vec<String>,
+    /// For what is to be known at once.
+    say: fn(&str),
 }
 
 /// One of them.
@@ -62,31 +69,42 @@ struct Begun {
     system: System,
     /// Of `start`: what is left of it ends with the run.
     start: Option<Group>,
-}
-
-/// How a command went.
-enum Ending {
-    /// Its status as words, and whether it is that of success.
-    Ended(bool, String),
-    /// Not in time.
-    Late,
-    /// Somebody wants the run to end.
-    Interrupted,
+    /// The files whose old content is to be put back.
+    configured: Vec<String>,
 }
 
 impl Conducted {
-    /// Does what is to be done before a run, in the order of the file. Output goes below `folder`, that of the run.
+    /// Does what is to be done before a run, in the order of the file. Output goes below `folder`, that of the run; `say` gets what
+    /// is to be known at once.
     ///
     /// # Errors
     /// [`SystemError`]: a command failed or was interrupted. What was begun is stopped.
-    pub fn begin(systems: &[System], folder: Option<&Path>, stop: &Stop) -> Result<Conducted, SystemError> {
-        let mut conducted = Conducted { begun: Vec::new(), logs: folder.map(|folder| folder.join("logs")) };
+    pub fn begin(
+        systems: &[System],
+        folder: Option<&Path>,
+        stop: &Stop,
+        say: fn(&str),
+    ) -> Result<Conducted, SystemError> {
+        let mut conducted = Conducted {
+            begun: Vec::new(),
+            folder: folder.map(Path::to_owned),
+            guard: None,
+            notes: Vec::new(),
+            say,
+        };
         for system in systems.iter().filter(|system| system.is_conducted()) {
-            // Of a run that was in this folder before.
-            for log in STEPS.iter().filter_map(|step| conducted.log(system, step)) {
-                let _ = fs::remove_file(log);
+            if conducted.guard.is_none() {
+                match Guard::start() {
+                    Ok(guard) => conducted.guard = Some(guard),
+                    Err(error) => conducted.notes.push(format!(
+                        "nothing would have stopped systems where this run had been killed: its guard cannot be started: {error}"
+                    )),
+                }
             }
-            conducted.begun.push(Begun { system: system.clone(), start: None });
+            conducted.begun.push(Begun { system: system.clone(), start: None, configured: Vec::new() });
+            if let Some(stopped) = &system.stop {
+                conducted.is_begun(system, Undo::Stop(system.place.clone(), stopped.clone()));
+            }
             for before in &system.before {
                 conducted.before(system, before, stop)?;
             }
@@ -94,25 +112,47 @@ impl Conducted {
         Ok(conducted)
     }
 
+    fn is_begun(&mut self, system: &System, undo: Undo) {
+        if let Some(guard) = &mut self.guard {
+            guard.begun(&system.name, undo);
+        }
+    }
+
+    fn is_done(&mut self, system: &System, undo: Undo) {
+        if let Some(guard) = &mut self.guard {
+            guard.done(&system.name, undo);
+        }
+    }
+
     fn before(&mut self, system: &System, before: &Before, stop: &Stop) -> Result<(), SystemError> {
-        let step = match before {
-            Before::Reset { .. } => "reset",
-            Before::Start { .. } => "start",
-        };
-        let log = self.log(system, step);
+        let log = self.log(system, before.step());
         let failed = |why: String| {
             let log = log.as_deref().map(tail_of).unwrap_or_default();
-            Err(SystemError::Failed { system: system.name.clone(), step, why, log })
+            Err(SystemError::Failed { system: system.name.clone(), step: before.step(), why, log })
         };
         match before {
+            Before::Configure { path, text, within } => {
+                let fault = match self.configure(system, (path, text), *within, log.as_deref(), stop) {
+                    Ok(()) => return Ok(()),
+                    Err(fault) => fault,
+                };
+                match fault {
+                    configure::Fault::Interrupted => Err(SystemError::Interrupted),
+                    configure::Fault::Failed(why) => failed(why),
+                }
+            }
             Before::Reset { command, within } => {
                 let reset = match begin(&mut system.place.shell(command), log.as_deref()) {
                     Ok(reset) => reset,
                     Err(error) => return failed(format!("cannot be run: {error}")),
                 };
-                match end(&reset, *within, || stop.is_stopped()) {
-                    Ending::Ended(true, _) => Ok(()),
-                    Ending::Ended(false, status) => failed(format!("failed ({status})")),
+                let under_way = Undo::Kill(reset.id().0);
+                self.is_begun(system, under_way.clone());
+                let ending = end(&reset, *within, || stop.is_stopped());
+                self.is_done(system, under_way);
+                match ending {
+                    Ending::Ended(status) if status.is_success() => Ok(()),
+                    Ending::Ended(status) => failed(format!("failed ({status})")),
                     Ending::Late => failed(format!("took longer than {}", show_duration(*within))),
                     Ending::Interrupted => Err(SystemError::Interrupted),
                 }
@@ -122,11 +162,12 @@ impl Conducted {
                     Ok(start) => start,
                     Err(error) => return failed(format!("cannot be run: {error}")),
                 };
+                self.is_begun(system, Undo::End(start.id().0));
                 let outcome = match ready {
                     Some(probe) => until_ready(&start, probe, *within, stop),
                     None => match end(&start, *within, || stop.is_stopped()) {
-                        Ending::Ended(true, _) => Ok(()),
-                        Ending::Ended(false, status) => Err(format!("failed ({status})")),
+                        Ending::Ended(status) if status.is_success() => Ok(()),
+                        Ending::Ended(status) => Err(format!("failed ({status})")),
                         Ending::Late => Err(format!(
                             "still ran after {}: a command that stays needs `ready`, which says when the system can be used",
                             show_duration(*within)
@@ -146,56 +187,97 @@ impl Conducted {
         }
     }
 
+    fn configure(
+        &mut self,
+        system: &System,
+        (path, text): (&str, &str),
+        within: Duration,
+        log: Option<&Path>,
+        stop: &Stop,
+    ) -> Result<(), configure::Fault> {
+        let number = self.begun.last().map_or(0, |begun| begun.configured.len()) + 1;
+        if let Some(folder) = &self.folder {
+            let folder = folder.join(SETTINGS).join(plain(&system.name));
+            let file = folder.join(numbered(number, path));
+            fs::create_dir_all(&folder).and_then(|()| fs::write(&file, text)).map_err(|error| {
+                configure::Fault::Failed(format!("cannot be kept, {}: {error}", file.display()))
+            })?;
+        }
+        let is_interrupted = || stop.is_stopped();
+        configure::keep(&system.place, path, within, log, is_interrupted)?;
+        if let Some(begun) = self.begun.last_mut() {
+            begun.configured.push(path.to_owned());
+        }
+        self.is_begun(system, Undo::PutBack(system.place.clone(), path.to_owned()));
+        configure::write(&system.place, (path, text), within, log, is_interrupted)
+    }
+
     /// The file for the output of a step; there is none where nothing is kept.
     fn log(&self, system: &System, step: &str) -> Option<PathBuf> {
-        Some(self.logs.as_ref()?.join(plain(&system.name)).join(format!("{step}.txt")))
+        Some(self.folder.as_ref()?.join(LOGS).join(plain(&system.name)).join(format!("{step}.txt")))
     }
 
-    /// Stops them, the last one first, and collects their files. Gives what went wrong with that, a sentence each.
+    /// Stops them, the last one first, puts back their settings and collects their files. Gives what went wrong with that, a sentence each.
     pub fn finish(mut self) -> Vec<String> {
-        self.end()
+        self.end();
+        std::mem::take(&mut self.notes)
     }
 
-    fn end(&mut self) -> Vec<String> {
-        let mut notes = Vec::new();
+    fn end(&mut self) {
         while let Some(begun) = self.begun.pop() {
             let system = begun.system;
-            let stopped = system.stop.as_ref().map(|stop| self.stop(&system, stop));
+            let log = self.log(&system, "stop");
+            let stopped = system.stop.as_ref().map(|stopped| {
+                let mut under_way = None;
+                let begun = |group: GroupId| {
+                    let undo = Undo::Kill(group.0);
+                    self.is_begun(&system, undo.clone());
+                    under_way = Some(undo);
+                };
+                let stopped = stop(&system.place, stopped, log.as_deref(), begun);
+                under_way.into_iter().for_each(|undo| self.is_done(&system, undo));
+                stopped
+            });
             if let Some(Err(why)) = &stopped {
-                notes.push(format!("`stop` of {} {why}", system.name));
+                self.notes.push(format!("`stop` of {} {why}", system.name));
             }
             if let Some(start) = begun.start {
                 let is_told = matches!(stopped, Some(Ok(())));
-                end_lasting(start, is_told);
+                self.notes.extend(self.end_lasting(&system, start, is_told));
+            }
+            let log = self.log(&system, "configure");
+            for path in begun.configured.iter().rev() {
+                if let Err(why) = configure::put_back(&system.place, path, log.as_deref()) {
+                    self.notes.push(format!("{path} of {} was not put back: {why}", system.name));
+                }
+            }
+            if let Some(guard) = &mut self.guard {
+                guard.over(&system.name);
             }
             for (number, path) in (1..).zip(&system.collect) {
                 if let Err(why) = self.collect(&system, number, path) {
-                    notes.push(format!("{path} of {} was not collected: {why}", system.name));
+                    self.notes.push(format!("{path} of {} was not collected: {why}", system.name));
                 }
             }
             STEPS.iter().filter_map(|step| self.log(&system, step)).for_each(|log| bound(&log));
         }
-        notes
     }
 
-    fn stop(&self, system: &System, stop: &super::Stopped) -> Result<(), String> {
-        let log = self.log(system, "stop");
-        let told = match begin(&mut system.place.shell(&stop.command), log.as_deref()) {
-            Ok(told) => told,
-            Err(error) => return Err(format!("cannot be run: {error}")),
-        };
-        match end(&told, stop.within, || false) {
-            Ending::Ended(true, _) => Ok(()),
-            Ending::Ended(false, status) => Err(format!("failed ({status})")),
-            _ => Err(format!("took longer than {}", show_duration(stop.within))),
+    /// Ends what has stayed of a `start`: `is_told` by its `stop`, else by ssh the end of its input tells it, and then a signal.
+    fn end_lasting(&self, system: &System, mut start: Group, is_told: bool) -> Option<String> {
+        let (name, group) = (system.name.as_str(), start.id());
+        let say = |text: &str| (self.say)(text);
+        let note = if is_told { Some(outlasted(name, group, (GRACE, &say))?) } else { None };
+        if start.0.stdin.take().is_none() || !has_ended(name, group, GRACE, &say) {
+            end_group(name, group, (GRACE, &say));
         }
+        note
     }
 
     fn collect(&self, system: &System, number: usize, path: &str) -> Result<(), String> {
-        let Some(logs) = &self.logs else { return Ok(()) };
-        let folder = logs.join(plain(&system.name));
-        let name = path.rsplit('/').next().unwrap_or_default();
-        let to = folder.join(format!("{number}-{}", plain(name)));
+        let Some(folder) = &self.folder else { return Ok(()) };
+        let folder = folder.join(LOGS).join(plain(&system.name));
+        let to = folder.join(numbered(number, path));
         let copied = fs::create_dir_all(&folder).and_then(|()| File::create(&to)).and_then(|file| {
             let mut command = system.place.program(&["tail", "-c", &KEPT.to_string(), "--", path]);
             Group::start(command.stdin(Stdio::null()).stdout(file).stderr(Stdio::null()))
@@ -203,12 +285,14 @@ impl Conducted {
         let ending = end(&copied.map_err(|error| error.to_string())?, COLLECT, || false);
         bound(&to);
         match ending {
-            Ending::Ended(true, _) => Ok(()),
-            Ending::Ended(false, status) => {
+            Ending::Ended(status) if status.is_success() => Ok(()),
+            Ending::Ended(status) => {
                 let _ = fs::remove_file(&to);
                 Err(format!("it cannot be read ({status})"))
             }
-            _ => Err(format!("it took longer than {}", show_duration(COLLECT))),
+            Ending::Late | Ending::Interrupted => {
+                Err(format!("it took longer than {}", show_duration(COLLECT)))
+            }
         }
     }
 }
@@ -216,65 +300,22 @@ impl Conducted {
 impl Drop for Conducted {
     fn drop(&mut self) {
         self.end();
+        for note in std::mem::take(&mut self.notes) {
+            (self.say)(&note);
+        }
     }
 }
 
-/// Starts a command whose output goes into a file, where there is one.
-fn begin(command: &mut Command, log: Option<&Path>) -> io::Result<Group> {
-    match log {
-        Some(log) => {
-            log.parent().map_or(Ok(()), fs::create_dir_all)?;
-            let file = File::options().append(true).create(true).open(log)?;
-            command.stdout(file.try_clone()?).stderr(file);
-        }
-        None => {
-            command.stdout(Stdio::null()).stderr(Stdio::null());
-        }
-    }
-    Group::start(command)
-}
-
-/// Ends what has stayed of a `start`: `is_told` by its `stop`, else by ssh the end of its input tells it, and then a signal.
-fn end_lasting(mut start: Group, is_told: bool) {
-    let has_ended = |start: &Group| {
-        let until = Instant::now() + GRACE;
-        while start.has_members() && Instant::now() < until {
-            rest(LOOK);
-        }
-        !start.has_members()
-    };
-    if is_told && has_ended(&start) {
-        return;
-    }
-    if start.0.stdin.take().is_some() && has_ended(&start) {
-        return;
-    }
-    start.signal(Signal::TERM);
-    has_ended(&start);
-}
-
-/// Waits until a command has ended.
-fn end(of: &Group, within: Duration, is_interrupted: impl Fn() -> bool) -> Ending {
-    let until = Instant::now() + within;
-    loop {
-        if let Some((is_success, status)) = of.status() {
-            return Ending::Ended(is_success, status);
-        }
-        if is_interrupted() {
-            return Ending::Interrupted;
-        }
-        if Instant::now() >= until {
-            return Ending::Late;
-        }
-        rest(LOOK);
-    }
+/// The name of the copy of a file.
+fn numbered(number: usize, path: &str) -> String {
+    format!("{number}-{}", plain(path.rsplit('/').next().unwrap_or_default()))
 }
 
 /// Waits until a system answers, or its command has failed.
 fn until_ready(start: &Group, probe: &Probe, within: Duration, stop: &Stop) -> Result<(), String> {
     let until = Instant::now() + within;
     loop {
-        if let Some((false, status)) = start.status() {
+        if let Some(status) = start.status().filter(|status| !status.is_success()) {
             return Err(format!("failed ({status})"));
         }
         let patience = until.min(Instant::now() + Duration::from_secs(2));

@@ -1,18 +1,22 @@
 //! The machines beside the load: what is watched of them, and what is done before and after a run.
 //!
-//! A scenario names them ([`System`]). `conduct` starts, resets and stops them. `monitor` is what runs on such a machine (`tidegate bench monitor`): the figures of its kernel
+//! A scenario names them ([`System`]). `conduct` configures, starts, resets and stops them, by `configure` and `undo`, which also has the
+//! guard that does it for a run that was killed. `monitor` is what runs on such a machine (`tidegate bench monitor`): the figures of its kernel
 //! (`figures`) and of services (`services`). `watch` is the other end of it, in the run: lines as they come, stamped by its clock, into
 //! the folder of the run (`table`). `place` says how a command gets there: started here, or by ssh. No monitor ends or delays a run.
 
 mod conduct;
+mod configure;
 mod figures;
 mod monitor;
 mod place;
 mod services;
 mod table;
+mod undo;
 mod watch;
 
 pub use conduct::{Conducted, SystemError};
+pub(crate) use conduct::{LOGS, SETTINGS, STEPS};
 pub(crate) use figures::plain;
 pub use figures::{Figures, Processes};
 pub(crate) use monitor::monitor_while;
@@ -21,11 +25,14 @@ pub use place::Place;
 pub use services::Service;
 pub use table::Tables;
 pub(crate) use table::is_name;
+pub use undo::{GUARD, guard};
 pub use watch::{Start, Watch};
 
-use crate::quantity::show_duration;
+use crate::quantity::{show_bytes, show_duration};
 use crate::target::Url;
+use serde::{Deserialize, Serialize};
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// A machine beside the load.
@@ -55,6 +62,15 @@ impl System {
 /// What is done to a system before a run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Before {
+    /// A file that is written for the time of the run.
+    Configure {
+        /// On that machine.
+        path: String,
+        /// What is written, its variables filled in.
+        text: Arc<str>,
+        /// How long that may take.
+        within: Duration,
+    },
     /// A command that puts data back as they were.
     Reset {
         /// For `sh`.
@@ -73,6 +89,17 @@ pub enum Before {
     },
 }
 
+impl Before {
+    /// The directive.
+    pub fn step(&self) -> &'static str {
+        match self {
+            Before::Configure { .. } => "configure",
+            Before::Reset { .. } => "reset",
+            Before::Start { .. } => "start",
+        }
+    }
+}
+
 /// What answers when a system can be used.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Probe {
@@ -83,7 +110,7 @@ pub enum Probe {
 }
 
 /// The command that stops a system.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Stopped {
     /// For `sh`.
     pub command: String,
@@ -99,11 +126,13 @@ impl fmt::Display for System {
             write!(f, ", watched each {}", show_duration(watched.interval))?;
         }
         for before in &self.before {
-            let (step, command) = match before {
-                Before::Reset { command, .. } => ("reset", command),
-                Before::Start { command, .. } => ("start", command),
-            };
-            write!(f, "; {step}: {command}")?;
+            write!(f, "; {}: ", before.step())?;
+            match before {
+                Before::Configure { path, text, .. } => {
+                    write!(f, "{path}, {}", show_bytes(text.len() as f64))?
+                }
+                Before::Reset { command, .. } | Before::Start { command, .. } => f.write_str(command)?,
+            }
         }
         match &self.stop {
             Some(stop) => write!(f, "; stop: {}", stop.command),

@@ -2,14 +2,20 @@
 
 use crate::proc;
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
+use serde::{Deserialize, Serialize};
 use std::fmt;
+use std::fs::{self, File};
 use std::io::{self, BufRead, Read};
 use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+/// How often a command is looked at.
+const LOOK: Duration = Duration::from_millis(50);
+
 /// Where a system is.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Place {
     /// This machine.
     Here,
@@ -65,6 +71,13 @@ impl Place {
         command
     }
 
+    /// The same of a text that gets a word as its `$0`.
+    pub(super) fn shell_of(&self, text: &str, word: &str) -> Command {
+        let mut command = self.program(&["sh", "-c", text, word]);
+        command.stdin(Stdio::null());
+        command
+    }
+
     /// The same for one that may stay. By ssh it ends with its input, which is a pipe.
     pub(super) fn lasting(&self, text: &str) -> Command {
         match self {
@@ -108,6 +121,71 @@ fn quoted(word: &str) -> String {
     format!("'{}'", word.replace('\'', r"'\''"))
 }
 
+/// A process group, by its number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct GroupId(pub u32);
+
+impl GroupId {
+    /// The processes of it that have not ended.
+    fn processes(self) -> impl Iterator<Item = u32> {
+        proc::all_processes().into_iter().filter(move |process| {
+            let stat = proc::text(format!("/proc/{process}/stat"));
+            let of = proc::state_and_group(&stat);
+            of.is_some_and(|(state, of)| of == self.0 && !matches!(state, 'Z' | 'X'))
+        })
+    }
+
+    /// Whether any process of it is there that has not ended.
+    pub fn has_members(self) -> bool {
+        self.processes().next().is_some()
+    }
+
+    /// Name and number of each of them, of ten at most.
+    pub fn members(self) -> Vec<String> {
+        let name =
+            |process: u32| proc::text(format!("/proc/{process}/comm")).trim().escape_debug().to_string();
+        self.processes().take(10).map(|process| format!("{} {process}", name(process))).collect()
+    }
+
+    /// Sends all of it a signal.
+    pub fn signal(self, signal: Signal) {
+        if let Some(group) = i32::try_from(self.0).ok().and_then(Pid::from_raw) {
+            let _ = kill_process_group(group, signal);
+        }
+    }
+}
+
+/// How a command has ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Status {
+    /// Its exit status, where no signal has ended it.
+    pub code: Option<i32>,
+    words: String,
+}
+
+impl Status {
+    /// Whether it has ended well.
+    pub fn is_success(&self) -> bool {
+        self.code == Some(0)
+    }
+}
+
+impl fmt::Display for Status {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.words)
+    }
+}
+
+/// How a command went.
+pub(super) enum Ending {
+    /// By itself.
+    Ended(Status),
+    /// Not in time.
+    Late,
+    /// Somebody wants the run to end.
+    Interrupted,
+}
+
 /// A child with all that it starts; it ends with its owner.
 #[derive(Debug)]
 pub(crate) struct Group(pub Child);
@@ -118,40 +196,65 @@ impl Group {
         command.process_group(0).spawn().map(Group)
     }
 
-    /// Whether any process of it is there that has not ended.
-    pub fn has_members(&self) -> bool {
-        let group = self.0.id();
-        let is_member = |process| {
-            let stat = proc::text(format!("/proc/{process}/stat"));
-            proc::state_and_group(&stat).is_some_and(|(state, of)| of == group && !matches!(state, 'Z' | 'X'))
-        };
-        proc::all_processes().into_iter().any(is_member)
+    /// The number of the group.
+    pub fn id(&self) -> GroupId {
+        GroupId(self.0.id())
     }
 
-    /// How the one that was started has ended, if it has: whether well, and in words. It is not reaped, so that its number stays
-    /// that of the group.
-    pub fn status(&self) -> Option<(bool, String)> {
+    /// How the one that was started has ended, if it has. It is not reaped, so that its number stays that of the group.
+    pub fn status(&self) -> Option<Status> {
         let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
         match waitid(WaitId::Pid(Pid::from_child(&self.0)), options) {
             Ok(None) => None,
-            Ok(Some(status)) => Some(match (status.exit_status(), status.terminating_signal()) {
-                (Some(code), _) => (code == 0, format!("exit status {code}")),
-                (None, Some(signal)) => (false, format!("signal {signal}")),
-                (None, None) => (false, "no status".to_owned()),
-            }),
-            Err(error) => Some((false, error.to_string())),
+            Ok(Some(status)) => {
+                let code = status.exit_status();
+                let words = match (code, status.terminating_signal()) {
+                    (Some(code), _) => format!("exit status {code}"),
+                    (None, Some(signal)) => format!("signal {signal}"),
+                    (None, None) => "no status".to_owned(),
+                };
+                Some(Status { code, words })
+            }
+            Err(error) => Some(Status { code: None, words: error.to_string() }),
         }
     }
+}
 
-    /// Sends all of it a signal.
-    pub fn signal(&self, signal: Signal) {
-        let _ = kill_process_group(Pid::from_child(&self.0), signal);
+/// Starts a command whose output goes into a file, where there is one.
+pub(super) fn begin(command: &mut Command, log: Option<&Path>) -> io::Result<Group> {
+    match log {
+        Some(log) => {
+            log.parent().map_or(Ok(()), fs::create_dir_all)?;
+            let file = File::options().append(true).create(true).open(log)?;
+            command.stdout(file.try_clone()?).stderr(file);
+        }
+        None => {
+            command.stdout(Stdio::null()).stderr(Stdio::null());
+        }
+    }
+    Group::start(command)
+}
+
+/// Waits until a command has ended.
+pub(super) fn end(of: &Group, within: Duration, is_interrupted: impl Fn() -> bool) -> Ending {
+    let until = Instant::now() + within;
+    loop {
+        if let Some(status) = of.status() {
+            return Ending::Ended(status);
+        }
+        if is_interrupted() {
+            return Ending::Interrupted;
+        }
+        if Instant::now() >= until {
+            return Ending::Late;
+        }
+        rest(LOOK);
     }
 }
 
 impl Drop for Group {
     fn drop(&mut self) {
-        self.signal(Signal::KILL);
+        self.id().signal(Signal::KILL);
         let _ = self.0.wait();
     }
 }

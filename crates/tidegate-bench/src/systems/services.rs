@@ -14,6 +14,8 @@ use std::process::{Command, Stdio};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::{Duration, Instant};
 use tidegate_io::connect::Address;
+use tidegate_io::socket::Received;
+use tidegate_tls::{ClientSession, Connector, ConnectorOptions, ServerName, Trust};
 
 /// Bytes of an answer, at most.
 const ANSWER: u64 = 4 << 20;
@@ -272,6 +274,65 @@ impl Timed for UnixStream {
     }
 }
 
+/// TLS on such a stream. Any certificate will do: nothing secret is said, and the systems of a run have most often one of their own.
+struct Sealed<'s, S> {
+    stream: &'s mut S,
+    session: ClientSession,
+}
+
+impl<'s, S: Timed> Sealed<'s, S> {
+    fn begin(stream: &'s mut S, host: &str, until: Instant) -> io::Result<Sealed<'s, S>> {
+        let connector = Connector::new(&ConnectorOptions::new(Trust::Anybody)).map_err(io::Error::other)?;
+        let name = ServerName::try_from(host.to_owned()).map_err(io::Error::other)?;
+        let mut sealed = Sealed { stream, session: ClientSession::new(&connector, name)? };
+        loop {
+            sealed.stream.bound(left(until)?)?;
+            sealed.session.advance(|bytes| sealed.stream.write(bytes))?;
+            if !sealed.session.is_handshaking() {
+                return Ok(sealed);
+            }
+            sealed.receive(&mut [])?;
+        }
+    }
+
+    fn receive(&mut self, buffer: &mut [u8]) -> io::Result<Received> {
+        Ok(self.session.receive(buffer, |buffer| match self.stream.read(buffer)? {
+            0 => Ok(Received::End),
+            count => Ok(Received::Bytes { count, drained: true }),
+        })?)
+    }
+}
+
+impl<S: Timed> Read for Sealed<'_, S> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        loop {
+            match self.receive(buffer)? {
+                Received::Bytes { count: 0, .. } | Received::WouldBlock => {
+                    self.session.flush(|bytes| self.stream.write(bytes))?;
+                }
+                Received::Bytes { count, .. } => return Ok(count),
+                Received::End => return Ok(0),
+            }
+        }
+    }
+}
+
+impl<S: Timed> Write for Sealed<'_, S> {
+    fn write(&mut self, data: &[u8]) -> io::Result<usize> {
+        self.session.send(data, |bytes| self.stream.write(bytes))
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.session.flush(|bytes| self.stream.write(bytes)).map(drop)
+    }
+}
+
+impl<S: Timed> Timed for Sealed<'_, S> {
+    fn bound(&self, left: Duration) -> io::Result<()> {
+        self.stream.bound(left)
+    }
+}
+
 /// Sends, and reads until the peer closes, `is_whole` says so, or there is too much.
 fn exchange(
     stream: &mut impl Timed,
@@ -281,6 +342,7 @@ fn exchange(
 ) -> io::Result<Vec<u8>> {
     stream.bound(left(until)?)?;
     stream.write_all(request)?;
+    stream.flush()?;
     let mut answer = Vec::new();
     let mut part = [0; 16 << 10];
     while !is_whole(&answer) {
@@ -321,26 +383,30 @@ pub(super) fn tcp(address: &str, until: Instant) -> io::Result<()> {
 
 /// Status and content of a page. HTTP/1.0: it ends with the connection and comes in no chunks.
 fn fetch(url: &Url, until: Instant) -> io::Result<(String, Vec<u8>)> {
-    if url.is_tls {
-        return Err(io::Error::other("only http is spoken here"));
-    }
     let request = format!(
         "GET {} HTTP/1.0\r\nHost: {}\r\nAccept: application/json\r\nConnection: close\r\n\r\n",
         url.request_target, url.authority
     );
     let answer = match url.resolve().map_err(io::Error::other)?.first() {
         Some(Address::Unix(path)) => {
-            exchange(&mut UnixStream::connect(path)?, request.as_bytes(), until, is_whole_page)?
+            page_by(&mut UnixStream::connect(path)?, url, request.as_bytes(), until)?
         }
         _ => {
             let mut stream = connect((url.host.as_str(), url.port), until)?;
-            exchange(&mut stream, request.as_bytes(), until, is_whole_page)?
+            page_by(&mut stream, url, request.as_bytes(), until)?
         }
     };
     let head = memchr::memmem::find(&answer, b"\r\n\r\n").map_or(answer.len(), |at| at + 4);
     let line = String::from_utf8_lossy(answer.get(..head).unwrap_or_default());
     let status = line.split_whitespace().nth(1).unwrap_or("no status").to_owned();
     Ok((status, answer.get(head..).unwrap_or_default().to_vec()))
+}
+
+fn page_by(stream: &mut impl Timed, url: &Url, request: &[u8], until: Instant) -> io::Result<Vec<u8>> {
+    if !url.is_tls {
+        return exchange(stream, request, until, is_whole_page);
+    }
+    exchange(&mut Sealed::begin(stream, &url.host, until)?, request, until, is_whole_page)
 }
 
 /// Whether an answer has as much content as it announces. One that announces nothing ends with its connection.

@@ -14,6 +14,7 @@ mod queue;
 mod runs;
 mod scenario_http2;
 mod scenarios;
+mod scripts;
 mod systems;
 mod verdicts;
 mod visits;

@@ -268,3 +268,72 @@ fn a_browser_shows_runs() {
     child.output_in_time();
     assert!(said.ends_with("all is well\n"), "{said}");
 }
+
+/// A folder that is used again has nothing of the run before, and all that is somebody else's.
+#[test]
+fn a_folder_that_is_used_again_holds_one_run() {
+    let ground = Folder::new();
+    let application = Application::new(page);
+    let out = ground.0.join("out");
+    let scripted = format!(
+        "script \"s.js\"\n{SHORT}\nsystem here {{ monitor interval=\"100ms\"; reset \"echo said\" }}"
+    );
+    ground.write("s.js", "export const f = () => 1;");
+    let first = scenario(&ground, &application.url, &scripted);
+    let run = |file: &str| bench(&["run", file, "--no-host", "--out", out.to_str().unwrap()]);
+    assert!(matches!(run(&first).code, 0 | 98));
+    let ours = ["monitors/here.csv", "logs/here/reset.txt", "script.js", "report.html", "operations.hlog"];
+    assert!(ours.iter().all(|name| out.join(name).exists()), "{:?}", fs::read_dir(&out).unwrap().count());
+    for foreign in ["notes.txt", "monitors/mine.txt", "logs/here/mine.log"] {
+        fs::write(out.join(foreign), "mine").unwrap();
+    }
+    fs::write(out.join("monitors/gone.csv"), "at\n").unwrap();
+    assert!(matches!(run(&scenario(&ground, &application.url, SHORT)).code, 0 | 98));
+    for (name, is_there) in [
+        ("monitors/here.csv", false),
+        ("monitors/gone.csv", false),
+        ("logs/here/reset.txt", false),
+        ("script.js", false),
+        ("report.html", true),
+        ("notes.txt", true),
+        ("monitors/mine.txt", true),
+        ("logs/here/mine.log", true),
+    ] {
+        assert_eq!(out.join(name).exists(), is_there, "{name}");
+    }
+    // What asks otherwise is of another kind.
+    let hit = bench(&["hit", "-n", "50", "--no-host", "--out", out.to_str().unwrap(), &application.url]);
+    assert!(matches!(hit.code, 0 | 98), "{}", hit.stderr);
+    assert!(!out.join("scenario.kdl").exists());
+}
+
+/// Clients that hold connections and do nothing keep nobody out: the one that has been idle longest gives way.
+#[test]
+fn who_is_idle_gives_way() {
+    let ground = Folder::new();
+    let pages = Pages::new(&ground.0);
+    let address = pages.url.trim_start_matches("http://").trim_end_matches('/');
+    // Of each it is known that the server has it: a request was answered.
+    let idle = || {
+        let mut stream = TcpStream::connect(address).unwrap();
+        stream.write_all(b"GET /live.js HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
+        let mut byte = [0; 1];
+        stream.read_exact(&mut byte).unwrap();
+        stream
+    };
+    let held: Vec<TcpStream> = (0..32).map(|_| idle()).collect();
+    assert!(pages.ask("localhost", "/").starts_with("HTTP/1.1 200"));
+    let is_closed = |mut stream: &TcpStream| {
+        stream.set_nonblocking(true).unwrap();
+        let mut rest = [0; 65_536];
+        loop {
+            match stream.read(&mut rest) {
+                Ok(0) => return true,
+                Ok(_) => {}
+                Err(error) => return error.kind() != std::io::ErrorKind::WouldBlock,
+            }
+        }
+    };
+    wait_for(|| is_closed(&held[0]).then_some(()), "the end of the first");
+    assert!(!is_closed(&held[31]), "the last one has given way as well");
+}

@@ -18,6 +18,18 @@ pub struct Asked {
     body: Vec<u8>,
 }
 
+impl Asked {
+    /// The value of a field; its name in small letters.
+    pub fn field(&self, name: &str) -> Option<&str> {
+        self.fields.get(name).map(String::as_str)
+    }
+
+    /// Its content.
+    pub fn body(&self) -> &[u8] {
+        &self.body
+    }
+}
+
 /// What the application answers: status and reason, field lines, body.
 pub type Reply = (&'static str, String, String);
 

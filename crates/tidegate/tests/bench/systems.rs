@@ -1,5 +1,6 @@
 //! Systems beside the load: monitors on this machine and by ssh, of which a program of that name stands in.
 
+use super::http2::Served2;
 use super::peers::{BINARY, Folder, Outcome, bench, command};
 use super::scenarios::{Application, Asked, Reply, ok, scenario};
 use rustix::process::{Pid, Signal, kill_process};
@@ -7,7 +8,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::Stdio;
-use tidegate_testkit::{InTime, wait_for};
+use tidegate_testkit::{InTime, is_running, wait_for};
 
 fn application(asked: &Asked) -> Reply {
     if asked.line.contains("/status?json") {
@@ -200,4 +201,175 @@ fn an_interrupt_stops_systems() {
     assert!(ground.0.join("stopped").exists());
     let pid = fs::read_to_string(ground.0.join("pid")).unwrap();
     assert!(!PathBuf::from("/proc").join(pid.trim()).exists(), "what was started is still there");
+}
+
+#[test]
+fn a_file_is_written_for_the_run_and_put_back() {
+    let ground = Folder::new();
+    let folder = ground.0.display().to_string();
+    let application = Application::new(application);
+    ground.write("x.conf", "old\n");
+    ground.write(
+        "x.template",
+        "workers ${WORKERS_OF_TEST};\nhost $host ${host};\nname ${NAME_OF_TEST:-none};\n",
+    );
+    let rest = format!(
+        "users 1 {{ steady \"1s\" }}\nthink fixed \"20ms\"\nflow {{ get \"/\" }}\n\
+         system web {{ configure \"{folder}/x.conf\" from=\"x.template\"; reset \"cat {folder}/x.conf > {folder}/seen\" }}\n\
+         system far {{ ssh \"far.test\"; configure \"{folder}/new.conf\" from=\"x.template\"; stop \"cat {folder}/new.conf > {folder}/there\" }}"
+    );
+    let file = scenario(&ground, &application.url, &rest);
+    let check = command().args(["run", &file, "--check"]).output_in_time();
+    let told = String::from_utf8(check.stderr).unwrap();
+    assert!(
+        told.contains("x.template:1:9: error: the environment variable `WORKERS_OF_TEST` is not set"),
+        "{told}"
+    );
+
+    let kept = |workers: &str| {
+        let path = format!("{}:{}", ssh_of(&ground).display(), std::env::var("PATH").unwrap());
+        let mut run = command();
+        run.args(["run", &file, "--no-host", "--out"]).arg(ground.0.join(workers));
+        let output =
+            run.env("PATH", path).env("WORKERS_OF_TEST", workers).stdin(Stdio::null()).output_in_time();
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert!(matches!(output.status.code(), Some(0 | 98)), "{said}");
+        ground.0.join(workers)
+    };
+    let runs = ["4", "8"].map(kept);
+    let written = "workers 8;\nhost $host ${host};\nname none;\n";
+    for seen in ["seen", "there"] {
+        assert_eq!(fs::read_to_string(ground.0.join(seen)).unwrap(), written, "{seen}");
+    }
+    assert_eq!(fs::read_to_string(ground.0.join("x.conf")).unwrap(), "old\n");
+    assert!(!ground.0.join("new.conf").exists());
+    let left = fs::read_dir(&ground.0).unwrap().map_while(Result::ok).map(|entry| entry.file_name());
+    let left: Vec<String> = left.map(|name| name.to_string_lossy().into_owned()).collect();
+    assert!(!left.iter().any(|name| name.contains("tidegate-before")), "{left:?}");
+    assert_eq!(fs::read_to_string(runs[1].join("settings/web/1-x.conf")).unwrap(), written);
+
+    // What tells the runs apart are their settings.
+    let [a, b] = runs.each_ref().map(|run| run.display().to_string());
+    let diff = bench(&["diff", &a, &b]).stdout;
+    assert!(diff.contains("settings/web/1-x.conf differs:") && diff.contains("+workers 8;"), "{diff}");
+}
+
+#[test]
+fn what_another_run_has_written_is_left_alone() {
+    let ground = Folder::new();
+    let folder = ground.0.display().to_string();
+    let application = Application::new(application);
+    ground.write("x.conf", "of another run\n");
+    ground.write("x.conf.tidegate-before", "old\n");
+    ground.write("x.template", "mine\n");
+    let rest = format!(
+        "users 1 {{ steady \"1s\" }}\nthink fixed \"20ms\"\nflow {{ get \"/\" }}\n\
+         system web {{ configure \"{folder}/x.conf\" from=\"x.template\" }}"
+    );
+    let outcome = run(&ground, &scenario(&ground, &application.url, &rest));
+    assert_eq!(outcome.code, 1, "{}", outcome.stderr);
+    assert!(outcome.stderr.contains(".tidegate-before: another run has written"), "{}", outcome.stderr);
+    assert_eq!(fs::read_to_string(ground.0.join("x.conf")).unwrap(), "of another run\n");
+    assert_eq!(fs::read_to_string(ground.0.join("x.conf.tidegate-before")).unwrap(), "old\n");
+    assert!(application.asked().is_empty());
+
+    ground.write("y.template", "${A_VARIABLE_THAT_NOBODY_SETS}");
+    for (web, part) in [
+        (
+            format!(
+                "configure \"{folder}/a\" from=\"x.template\"; configure \"{folder}/a\" from=\"x.template\""
+            ),
+            "is written twice",
+        ),
+        ("configure \"etc/a\" from=\"x.template\"".to_owned(), "etc/a is no whole path"),
+        ("configure \"/etc/a\"".to_owned(), "does not say what is to be written"),
+        ("configure \"/etc/a\" from=\"none\"".to_owned(), "none cannot be read"),
+        ("configure \"/etc/a\" from=\"y.template\"".to_owned(), "`A_VARIABLE_THAT_NOBODY_SETS` is not set"),
+    ] {
+        let rest = format!(
+            "users 1 {{ steady \"1s\" }}\nthink fixed \"20ms\"\nflow {{ get \"/\" }}\nsystem web {{ {web} }}"
+        );
+        let told = bench(&["run", &scenario(&ground, &application.url, &rest), "--check"]);
+        assert!(told.stderr.contains(part), "{web}: {}", told.stderr);
+    }
+}
+
+/// A run that is killed, or interrupted twice, leaves nothing behind.
+#[test]
+fn a_run_that_is_killed_leaves_its_systems_as_they_were() {
+    for signals in [vec![Signal::KILL], vec![Signal::INT, Signal::INT]] {
+        let ground = Folder::new();
+        let folder = ground.0.display().to_string();
+        let application = Application::new(application);
+        let address = application.url.trim_start_matches("http://");
+        ground.write("x.conf", "old\n");
+        ground.write("x.template", "new\n");
+        // Whoever interrupts once has to wait for the `stop`: the second interrupt falls into it.
+        let rest = format!(
+            "users 1 {{ steady \"10m\" }}\nthink fixed \"20ms\"\nflow {{ get \"/\" }}\n\
+             system web {{ configure \"{folder}/x.conf\" from=\"x.template\"; \
+             start \"echo $$ > {folder}/pid; exec sleep 1000\"; ready tcp=\"{address}\"; \
+             stop \"echo >> {folder}/stopped; [ -e {folder}/again ] || sleep 1000\" }}"
+        );
+        let file = scenario(&ground, &application.url, &rest);
+        let mut run = command();
+        run.args(["run", &file, "--no-host", "--quiet", "--out"]).arg(ground.0.join("run"));
+        let run = run.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        let mut run = run.spawn().unwrap();
+        wait_for(|| (!application.asked().is_empty()).then_some(()), "load");
+        assert_eq!(fs::read_to_string(ground.0.join("x.conf")).unwrap(), "new\n");
+        let stopped = || fs::read_to_string(ground.0.join("stopped")).map_or(0, |text| text.lines().count());
+        for (number, signal) in (0..).zip(&signals) {
+            wait_for(|| (stopped() == number).then_some(()), "the stop that is interrupted");
+            if number + 1 == signals.len() {
+                ground.write("again", "");
+            }
+            kill_process(Pid::from_child(&run), *signal).unwrap();
+        }
+        assert!(!run.wait().unwrap().success(), "{signals:?}");
+        wait_for(
+            || (fs::read_to_string(ground.0.join("x.conf")).ok()? == "old\n").then_some(()),
+            "the settings that were there before",
+        );
+        assert_eq!(stopped(), signals.len(), "{signals:?}");
+        let pid = fs::read_to_string(ground.0.join("pid")).unwrap();
+        let pid: u32 = pid.trim().parse().unwrap();
+        assert!(!is_running(pid), "{signals:?}: what was started is still there");
+    }
+}
+
+#[test]
+fn a_system_is_asked_by_https() {
+    let served = Served2::new();
+    let ground = Folder::new();
+    let application = Application::new(application);
+    let url = format!("{}/1k", served.tls);
+    let rest = format!(
+        "users 1 {{ steady \"1s\" }}\nthink fixed \"20ms\"\nflow {{ get \"/\" }}\n\
+         system web {{ start \"true\"; ready url=\"{url}\"; monitor url=\"{url}\" }}\n\
+         system plain {{ start \"true\"; ready url=\"{}\" within=\"200ms\" }}",
+        application.url.replace("http:", "https:")
+    );
+    let outcome = run(&ground, &scenario(&ground, &application.url, &rest));
+    assert_eq!(outcome.code, 1, "{}", outcome.stderr);
+    assert!(outcome.stderr.contains("`start` of plain was not ready within 200 ms"), "{}", outcome.stderr);
+}
+
+#[test]
+fn what_a_stop_leaves_is_ended_and_told() {
+    let ground = Folder::new();
+    let application = Application::new(application);
+    let address = application.url.trim_start_matches("http://");
+    let rest = format!(
+        "users 1 {{ steady \"1s\" }}\nthink fixed \"20ms\"\nflow {{ get \"/\" }}\n\
+         system web {{ start \"exec sleep 1234\"; ready tcp=\"{address}\"; stop \"true\" }}"
+    );
+    let outcome = run(&ground, &scenario(&ground, &application.url, &rest));
+    let note = "`stop` of web left what its `start` had started (sleep ";
+    assert!(outcome.stdout.contains(note), "{}", outcome.stdout);
+    assert!(
+        outcome.stderr.contains("what `start` of web has started is waited for, 10.0 s at most: sleep "),
+        "{}",
+        outcome.stderr
+    );
 }

@@ -31,7 +31,7 @@ pub fn pair(a: &Run, b: &Run) -> String {
         let _ = write!(body, "<p class=note>{}.</p>", escape(note));
     }
     body.push_str("<h2>What is not alike</h2>");
-    if difference.environment.is_empty() && difference.scenario.is_none() {
+    if difference.environment.is_empty() && difference.scenario.is_none() && difference.files.is_empty() {
         body.push_str("<p class=note>Machine, settings, versions, load and scenario are the same.</p>");
     }
     if !difference.environment.is_empty() {
@@ -43,6 +43,14 @@ pub fn pair(a: &Run, b: &Run) -> String {
     }
     if let Some(scenario) = &difference.scenario {
         let _ = write!(body, "<div class=card><pre tabindex=0>{}</pre></div>", escape(scenario));
+    }
+    for (name, lines) in &difference.files {
+        let _ = write!(
+            body,
+            "<div class=card><h3>{}</h3><pre tabindex=0>{}</pre></div>",
+            escape(name),
+            escape(lines)
+        );
     }
     body.push_str("<h2>Figures</h2>");
     body.push_str(&cells("Figures", &difference.rows()));

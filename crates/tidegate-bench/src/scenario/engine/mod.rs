@@ -1,7 +1,8 @@
 //! Drives the users of a scenario: threads with a reactor each, users that are moved on by answers and by their clocks.
 //!
-//! `worker` is the loop and what time brings; `visits` lets in users that come at a rate; `operate` moves users on; `request` writes what they ask; `connection`,
-//! `drive` and `streams` are their connections; `resources` is what pages share. Nothing is awaited and no user has a stack.
+//! `worker` is the loop and what time brings; `visits` lets in users that come at a rate; `operate` moves users on; `script` calls
+//! functions of the scenario's script; `request` writes what they ask; `connection`, `drive` and `streams` are their connections;
+//! `resources` is what pages share. Nothing is awaited and no user has a stack.
 //!
 //! What workers tell goes to a [`Gathering`], from this process or from agents on other machines (`crate::agent`).
 
@@ -10,6 +11,7 @@ mod drive;
 mod operate;
 mod request;
 mod resources;
+mod script;
 mod streams;
 mod visits;
 mod worker;

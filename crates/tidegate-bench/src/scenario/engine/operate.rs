@@ -5,6 +5,7 @@ use super::drive::BODY_KEPT;
 use super::request;
 use super::resources::UNKNOWN;
 use super::worker::Worker;
+use crate::clock::monotonic_ns;
 use crate::quantity::show_bytes;
 use crate::record::Failure;
 use crate::scenario::record::{FAILED_KEPT, FailedOperation};
@@ -107,6 +108,15 @@ impl Worker<'_> {
         let Some(step) = user.step_of(scenario) else { return };
         user.redirects = 0;
         user.passing.clear();
+        if let Err((failure, reason)) = self.call(place, &step.calls.before, None) {
+            if let Some(user) = self.users.get_mut(place) {
+                user.path = step.path.shown(&scenario.variables);
+            }
+            return self.fail(place, failure, reason, None, now);
+        }
+        // What a script takes, here or behind the answer before, is not the time of the server.
+        let now = if scenario.script.is_some() { monotonic_ns() } else { now };
+        let Some(user) = self.users.get_mut(place) else { return };
         match request::path(scenario, step, user) {
             Ok(path) => user.path = path,
             Err(reason) => {
@@ -154,6 +164,7 @@ impl Worker<'_> {
         let looks_at_bodies = step.assets
             || !step.counts.is_empty()
             || !step.expect.contains.is_empty()
+            || !step.calls.after.is_empty()
             || step.takes.iter().any(|take| !matches!(take.from, TakeFrom::Header(_)));
         exchange.needs_body = looks_at_bodies && !matches!(exchange.purpose, Purpose::Asset(_));
         user.under_way += 1;
@@ -230,7 +241,7 @@ impl Worker<'_> {
                     user.cache.hold(number);
                 }
             }
-            if answer.is_cut && (step.assets || !step.counts.is_empty()) {
+            if answer.is_cut && (step.assets || !step.counts.is_empty() || !step.calls.after.is_empty()) {
                 let reason =
                     format!("the page is longer than the {} MiB that are looked at", BODY_KEPT >> 20);
                 return self.fail(place, Failure::Check, reason, Some(&answer), now);
@@ -259,7 +270,10 @@ impl Worker<'_> {
                 }
             }
         }
-        self.load_assets(place, now);
+        if let Err((failure, reason)) = self.call(place, &step.calls.after, Some(&answer)) {
+            return self.fail(place, failure, reason, Some(&answer), now);
+        }
+        self.load_assets(place, if step.calls.after.is_empty() { now } else { monotonic_ns() });
         self.end_step_if_done(place, now);
     }
 
@@ -334,7 +348,18 @@ impl Worker<'_> {
         }
         user.step += 1;
         let steps = self.scenario.operations.get(user.operation).map_or(0, |operation| operation.steps.len());
-        if user.step < steps { self.begin_step(place, now) } else { self.end_operation(place, now) }
+        if user.step < steps {
+            return self.begin_step(place, now);
+        }
+        match self.choose(place) {
+            Ok(()) => self.end_operation(place, now),
+            Err((failure, reason)) => {
+                if let Some(user) = self.users.get_mut(place) {
+                    user.step = steps.saturating_sub(1);
+                }
+                self.fail(place, failure, reason, None, now);
+            }
+        }
     }
 
     /// The operation under way has failed; what it still waits for is given up.
@@ -392,7 +417,12 @@ impl Worker<'_> {
         let (next, drawn) = clock.next(intended, now, least, &mut user.random);
         user.intended = next;
         user.free_since = now;
-        (user.operation, user.place) = scenario.mix.next(operation, user.place, &mut user.random);
+        match user.chosen.take() {
+            Some(chosen) => user.operation = chosen as usize,
+            None => {
+                (user.operation, user.place) = scenario.mix.next(operation, user.place, &mut user.random);
+            }
+        }
         let is_measured = (self.steady.0..self.steady.1).contains(&intended);
         user.left = user.left.map(|left| left.saturating_sub(1));
         // Of who comes at a rate nobody judges the cycles: they do not make the load.

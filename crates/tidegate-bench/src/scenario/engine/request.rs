@@ -122,7 +122,7 @@ fn names(fields: &[(String, Template)], wanted: &str) -> bool {
 fn body(scenario: &Scenario, body: &Body, user: &User, out: &mut Vec<u8>) -> Result<Option<String>, String> {
     match body {
         Body::None => Ok(None),
-        Body::Text(text) => write(scenario, text, user, Encoding::Plain, out).map(|()| None),
+        Body::Text(text) => write(scenario, text, user, Encoding::Raw, out).map(|()| None),
         Body::Form(text) => {
             write(scenario, text, user, Encoding::Form, out)?;
             Ok(Some("application/x-www-form-urlencoded".to_owned()))
@@ -133,7 +133,7 @@ fn body(scenario: &Scenario, body: &Body, user: &User, out: &mut Vec<u8>) -> Res
                 match part {
                     Part::Field(name, value) => {
                         out.extend_from_slice(format!("name=\"{name}\"\r\n\r\n").as_bytes());
-                        write(scenario, value, user, Encoding::Plain, out)?;
+                        write(scenario, value, user, Encoding::Raw, out)?;
                     }
                     Part::File(file) => {
                         let (name, file_name, kind) = (&file.name, &file.file_name, &file.media_type);

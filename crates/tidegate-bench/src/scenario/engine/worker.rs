@@ -8,6 +8,7 @@ use crate::clock::{Alarm, monotonic_ns, ns, thread_cpu};
 use crate::plan::Part;
 use crate::record::{Recorder, Times};
 use crate::scenario::record::{Arrived, FailedOperation, Tally};
+use crate::scenario::script;
 use crate::scenario::user::User;
 use crate::scenario::{Load, Scenario};
 use std::cmp::Reverse;
@@ -61,6 +62,8 @@ pub(super) struct Worker<'s> {
     pub active: u32,
     pub busy: u32,
     pub resources: Resources,
+    /// Where the scenario has a script: its own of this thread.
+    pub script: Option<script::Engine>,
     pub recorder: Recorder,
     pub counters: Vec<Counter>,
     pub others: u64,
@@ -92,6 +95,12 @@ fn users_of(part: Part, worker: u32, threads: u32, count: u32) -> impl Iterator<
     let first = u64::from(worker) * u64::from(of) + u64::from(part.index);
     let step = (threads.max(1) as usize).saturating_mul(of as usize);
     (first..u64::from(count)).step_by(step).map(|user| user as u32)
+}
+
+/// The engine of a thread.
+fn engine_of(script: &script::Script) -> io::Result<script::Engine> {
+    script::Engine::new(&script.name, &script.text, script.within)
+        .map_err(|mistake| io::Error::other(format!("{}: {mistake}", script.name)))
 }
 
 /// Runs one worker to its end.
@@ -164,6 +173,7 @@ impl<'s> Worker<'s> {
             arrivals,
             visits: Arrived::default(),
             resources: Resources::default(),
+            script: scenario.script.as_ref().map(engine_of).transpose()?,
             recorder: Recorder::new(),
             counters: scenario.operations.iter().map(|_| Counter::default()).collect(),
             others: 0,

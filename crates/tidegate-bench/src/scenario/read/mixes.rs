@@ -47,6 +47,7 @@ impl Reader {
         };
         // A share that is missing may be what a mistake has cost.
         if let (Some(mix), Some(way)) = (&mix, way)
+            && !operations.iter().any(|operation| operation.next.is_some())
             && !self.had_mistakes
             && !self.has_errors()
         {

@@ -4,6 +4,7 @@ use super::{
     Body, Clock, Counted, Expect, Operation, Part, Pick, Reader, RegexBuilder, Selector, Step, Take,
     TakeFrom, Upload,
 };
+use crate::scenario::Calls;
 use crate::scenario::html::TEXT;
 use std::time::Duration;
 use tidegate_config::language::Item;
@@ -25,11 +26,35 @@ impl Reader {
     pub(super) fn operation(&mut self, item: &Item) -> Option<Operation> {
         let name = item.text(0)?;
         let clock = self.clock(item.block(), false);
-        let steps: Vec<Step> = item.block().iter().filter_map(|step| self.step(step)).collect();
+        let steps: Vec<Step> = self.steps(item).into_iter().map(|(_, step)| step).collect();
         if steps.is_empty() && !self.had_mistakes {
             self.error(item.error(format!("`op {name}` does nothing")), "add a step: `get \"/\"`");
         }
-        Some(self.timed(item, name, clock, steps))
+        let next = item.block().iter().find(|child| child.name() == "next");
+        let next = next.and_then(|next| self.function(next));
+        Some(Operation { next, ..self.timed(item, name, clock, steps) })
+    }
+
+    /// The steps of a block, each with where it stands. What is called between them is of the one that follows.
+    fn steps<'i>(&mut self, item: &'i Item) -> Vec<(&'i Item, Step)> {
+        let mut steps = Vec::new();
+        let mut before = Vec::new();
+        let mut last = None;
+        for child in item.block() {
+            if child.name() == "call" {
+                before.extend(self.call(child));
+                last = Some(child);
+            } else if let Some(mut step) = self.step(child) {
+                step.calls.before = std::mem::take(&mut before);
+                steps.push((child, step));
+                last = None;
+            }
+        }
+        if let Some(last) = last {
+            let message = "`call` stands behind the last step, where no request follows";
+            self.error(last.error(message), "put it into the block of that step: it gets the answer there");
+        }
+        steps
     }
 
     fn timed(&mut self, item: &Item, name: String, clock: Option<Clock>, mut steps: Vec<Step>) -> Operation {
@@ -43,14 +68,13 @@ impl Reader {
             let message = format!("`{name}`: no step has a bit rate that answers could conform to");
             self.error(item.error_of("conforming", message), "add `min-bitrate \"40000B/s\"` to a step");
         }
-        Operation { name, steps, clock, min_cycle, targets, conforming }
+        Operation { name, steps, clock, min_cycle, targets, conforming, next: None }
     }
 
     /// Each step an operation of its own, called by method and path.
     pub(super) fn flow(&mut self, item: &Item) -> Vec<Operation> {
         let mut operations: Vec<Operation> = Vec::new();
-        for written in item.block() {
-            let Some(step) = self.step(written) else { continue };
+        for (written, step) in self.steps(item) {
             let path = written.text(0).unwrap_or_default();
             let name = format!("{} {path}", written.name());
             let same = operations.iter().filter(|known| known.name.starts_with(&name)).count();
@@ -82,6 +106,7 @@ impl Reader {
             body: Body::None,
             expect: Expect::default(),
             takes: Vec::new(),
+            calls: Calls::default(),
             counts: Vec::new(),
             assets: false,
             is_cached: false,
@@ -99,6 +124,7 @@ impl Reader {
             "assets" => step.assets = true,
             "cached" => step.is_cached = true,
             "take" => step.takes.extend(self.take(item)),
+            "call" | "check" => step.calls.after.extend(self.call(item)),
             "count" => step.counts.extend(self.count(item)),
             "min-bitrate" => step.min_speed = item.number(0),
             "expect" => self.expect(item, &mut step.expect),

@@ -4,6 +4,7 @@ use super::Reader;
 use crate::systems::{Before, Place, Probe, Processes, Service, Stopped, System, Watched, plain};
 use crate::target::Url;
 use std::time::Duration;
+use tidegate_config::Environment;
 use tidegate_config::language::Item;
 
 /// Systems of a scenario, at most: as many as the pages of a run draw.
@@ -12,7 +13,7 @@ const SYSTEMS: usize = 32;
 const WATCHED: usize = 32;
 
 impl Reader {
-    pub(super) fn systems(&mut self, items: &[Item]) -> Vec<System> {
+    pub(super) fn systems(&mut self, items: &[Item], environment: &dyn Environment) -> Vec<System> {
         let mut systems: Vec<System> = Vec::new();
         for item in items.iter().filter(|item| item.name() == "system") {
             let Some(name) = item.text(0) else { continue };
@@ -31,7 +32,8 @@ impl Reader {
             }
             let place = self.place_of_system(item);
             let watched = self.watched(item);
-            let before = self.before(item);
+            let before = self.before(item, environment);
+            self.configured_once(&systems, (&place, &before), item);
             let child = |name: &str| item.block().iter().find(|child| child.name() == name);
             let stop = child("stop").and_then(|stop| {
                 Some(Stopped { command: stop.text(0)?, within: stop.duration_of("within")? })
@@ -52,8 +54,26 @@ impl Reader {
         Place::Ssh { host, program: ssh.text_of("program").unwrap_or_default() }
     }
 
+    /// A file has one content.
+    fn configured_once(&mut self, others: &[System], (place, before): (&Place, &[Before]), item: &Item) {
+        let path_of = |before: &Before| match before {
+            Before::Configure { path, .. } => Some(path.clone()),
+            Before::Reset { .. } | Before::Start { .. } => None,
+        };
+        let there = others.iter().filter(|known| known.place == *place).flat_map(|known| &known.before);
+        let mut seen: Vec<String> = there.filter_map(path_of).collect();
+        for path in before.iter().filter_map(path_of) {
+            if seen.contains(&path) {
+                let written = item.block().iter().rfind(|child| child.text(0).as_ref() == Some(&path));
+                let message = format!("`configure`: {path} is written twice");
+                self.error(written.unwrap_or(item).error_at(0, message), "keep one of the two");
+            }
+            seen.push(path);
+        }
+    }
+
     /// In the order of the file.
-    fn before(&mut self, item: &Item) -> Vec<Before> {
+    fn before(&mut self, item: &Item, environment: &dyn Environment) -> Vec<Before> {
         let ready = item.block().iter().find(|child| child.name() == "ready");
         let starts = item.block().iter().any(|child| child.name() == "start");
         if let Some(ready) = ready.filter(|_| !starts) {
@@ -65,6 +85,7 @@ impl Reader {
         let probe = ready.and_then(|ready| self.probe(ready));
         let patience = ready.and_then(|ready| ready.duration_of("within"));
         let before = item.block().iter().filter_map(|child| match child.name() {
+            "configure" => self.configure(child, environment),
             "reset" => Some(Before::Reset { command: child.text(0)?, within: child.duration_of("within")? }),
             "start" => {
                 let within = patience.unwrap_or(Duration::from_secs(60));
@@ -78,13 +99,10 @@ impl Reader {
     fn probe(&mut self, item: &Item) -> Option<Probe> {
         match (item.text_of("url"), item.text_of("tcp")) {
             (Some(text), None) => match Url::parse(&text) {
-                Ok(url) if !url.is_tls => Some(Probe::Url(url)),
-                _ => {
-                    let message = format!("`ready`: {text} is no URL of http");
-                    self.error(
-                        item.error_of("url", message),
-                        "write `url=\"http://…\"`; where there is TLS, `tcp=\"host:443\"`",
-                    );
+                Ok(url) => Some(Probe::Url(url)),
+                Err(fault) => {
+                    let help = "write `url=\"http://127.0.0.1:8080/\"`";
+                    self.error(item.error_of("url", format!("`ready`: {fault}")), help);
                     None
                 }
             },
@@ -115,11 +133,7 @@ impl Reader {
             watched.services.extend(monitor.text_of("mariadb").map(Service::Mariadb));
             if let Some(text) = monitor.text_of("url") {
                 match Url::parse(&text) {
-                    Ok(url) if !url.is_tls => watched.services.push(Service::Url(url)),
-                    Ok(_) => self.error(
-                        monitor.error_of("url", "`monitor`: a status page is asked for by http"),
-                        "name a listener of that machine without TLS",
-                    ),
+                    Ok(url) => watched.services.push(Service::Url(url)),
                     Err(fault) => self.error(
                         monitor.error_of("url", format!("`monitor`: {fault}")),
                         "write `url=\"http://127.0.0.1/.perf?format=json\"`",

@@ -252,12 +252,12 @@ fn systems_beside_the_load() {
         ("system web; system web", "there already"),
         ("system web { ssh \"-oProxyCommand=x\" }", "is no host"),
         ("system web { ssh \"a b\" }", "is no host"),
-        ("system web { monitor url=\"https://a/\" }", "by http"),
+        ("system web { monitor url=\"ftp://a/\" }", "not an http URL"),
         ("system web { monitor url=\"ftp://a/\" }", "not an http URL"),
         ("system web { monitr }", "did you mean `monitor`?"),
         ("system web { ready tcp=\"a:1\" }", "without `start`"),
         ("system web { start \"x\"; ready }", "one of the two"),
-        ("system web { start \"x\"; ready url=\"https://a/\" }", "is no URL of http"),
+        ("system web { start \"x\"; ready url=\"ftp://a/\" }", "not an http URL"),
         ("system web { monitor interval=\"1ms\" }", "out of bounds"),
     ] {
         let told = loaded(&format!("{rest}{wrong}")).render(false);

@@ -3,6 +3,7 @@
 //! | file | what it holds |
 //! | --- | --- |
 //! | `scenario.kdl` | the file as it was read |
+//! | `script.js` | its script, where it has one |
 //! | `plan.txt` | what it comes to, as `--plan` shows it |
 //! | `environment.json` | machine, kernel, settings of the kernel that matter, versions, command |
 //! | `seconds.csv` | a line for each second and operation, while the run goes on |
@@ -14,7 +15,7 @@
 use super::{Report, begun, screen, summary};
 use crate::record::Times;
 use crate::report::About;
-use crate::runs::{self, Keep, environment, pretty};
+use crate::runs::{self, Keep, SCRIPT, environment, pretty};
 use crate::scenario::{Scenario, estimate};
 use hdrhistogram::serialization::V2DeflateSerializer;
 use hdrhistogram::serialization::interval_log::{IntervalLogWriterBuilder, Tag};
@@ -34,11 +35,12 @@ pub fn begin(
     about: &About,
     label: Option<&str>,
 ) -> io::Result<Keep> {
-    let files = [
+    let mut files = vec![
         ("scenario.kdl", source.to_vec()),
         ("plan.txt", estimate(scenario, threads).screen(scenario).into_bytes()),
         ("environment.json", pretty(&environment(about, threads, None))),
     ];
+    files.extend(scenario.script.iter().map(|script| (SCRIPT, script.text.as_bytes().to_vec())));
     Keep::begin(folder, &begun(scenario, about, label), &files, runs::head())
 }
 

@@ -8,6 +8,7 @@ mod downloads;
 mod files;
 mod fmt;
 mod gate;
+mod guard;
 mod hit;
 mod idle;
 mod load;
@@ -84,6 +85,7 @@ enum Command {
     Idle(idle::Arguments),
     Compare(compare::Arguments),
     Gate(gate::Arguments),
+    Guard(guard::Arguments),
     Files(files::Arguments),
     Urls(urls::Arguments),
     Disk(disk::Arguments),
@@ -110,6 +112,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
         Command::Idle(arguments) => idle::run(arguments),
         Command::Compare(arguments) => compare::run(arguments),
         Command::Gate(arguments) => gate::run(arguments),
+        Command::Guard(arguments) => guard::run(arguments),
         Command::Files(arguments) => files::run(arguments),
         Command::Urls(arguments) => urls::run(arguments),
         Command::Disk(arguments) => disk::run(arguments),

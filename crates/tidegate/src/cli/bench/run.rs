@@ -27,8 +27,8 @@ use tidegate_config::{Diagnostic, ProcessEnvironment};
 /// Walks users through an application, as a scenario file says, and shows what they saw.
 ///
 /// A scenario says how many users there are, or at what rate they come, and when they come and go, what they do (operations of one or several requests,
-/// with forms, cookies, values taken from pages, and what a browser loads with a page), which operation follows which, and
-/// how long they wait. What is due in the steady time is measured; response times count from the intended start. The run
+/// with forms, cookies, values taken from pages, functions in JavaScript, and what a browser loads with a page), which operation
+/// follows which, and how long they wait. What is due in the steady time is measured; response times count from the intended start. The run
 /// is INVALID where the load was not that of the scenario: the mix off by more than 2 points (or 3σ), the mean cycle by
 /// more than 5 %, more than 1 % of the visits of a `rate` not begun, an operation without one success.
 ///
@@ -199,7 +199,8 @@ fn carry_out(arguments: &Arguments, scenario: Scenario, plan: &Plan, source: &[u
     let folder = keep.as_ref().map(|keep| keep.folder().to_owned());
     let names: Vec<String> = scenario.operations.iter().map(|operation| operation.name.clone()).collect();
     let systems = scenario.systems.clone();
-    let conducted = match Conducted::begin(&systems, keep.as_ref().map(Keep::folder), &stop) {
+    let say: fn(&str) = |text| complain(&format!("tidegate bench: {text}\n"));
+    let conducted = match Conducted::begin(&systems, keep.as_ref().map(Keep::folder), &stop, say) {
         Ok(conducted) => conducted,
         // What commands have said is in the folder of the run, which stays, broken off.
         Err(SystemError::Interrupted) => {
@@ -230,9 +231,7 @@ fn carry_out(arguments: &Arguments, scenario: Scenario, plan: &Plan, source: &[u
         Err(error) => {
             // Nothing was run.
             watch.into_iter().for_each(Watch::take_back);
-            for note in conducted.finish() {
-                complain(&format!("tidegate bench: {note}\n"));
-            }
+            conducted.finish().iter().for_each(|note| say(note));
             // What commands have said stays.
             let is_bare = !systems.iter().any(System::is_conducted);
             keep.into_iter().filter(|_| is_bare).for_each(Keep::take_back);

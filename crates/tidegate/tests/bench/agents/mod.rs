@@ -230,3 +230,40 @@ fn what_goes_ill_together_is_said() {
     assert_eq!(outcome.code, 1);
     assert!(outcome.stderr.contains("cannot read /nonexistent/cert.pem"), "{}", outcome.stderr);
 }
+
+/// A script is read by each agent and has to be the controller's; systems are the controller's alone.
+#[test]
+fn agents_have_the_script_and_leave_systems_alone() {
+    let (served, folder) = (Served::new(), Folder::new());
+    for agent in ["same", "other"] {
+        std::fs::create_dir_all(folder.0.join(agent)).unwrap();
+    }
+    let script = "export const query = ({ user }) => `u${user}`;";
+    folder.write("s.js", script);
+    folder.write("same/s.js", script);
+    folder.write("other/s.js", "export const query = () => 1;");
+    folder.write("x.template", "new");
+    let here = folder.0.display();
+    let text = format!(
+        "target \"{}\"\nusers 4 {{ steady \"1s\" }}\ncycle fixed \"200ms\"\nscript \"s.js\"\n\
+         flow {{ call query q; get \"/1k?{{q}}\" }}\n\
+         system web {{ configure \"{here}/x.conf\" from=\"x.template\"; reset \"cat {here}/x.conf >> {here}/seen\" }}\n",
+        served.url
+    );
+    let scenario = folder.write("agents.kdl", text);
+    for (agent, is_right) in [("other", false), ("same", true)] {
+        let (controller, address) = controller(&scenario, 1, &["--insecure-loopback"]);
+        let below = folder.0.join(agent).display().to_string();
+        let agent =
+            Running::new(&["agent", "--join", &address, "--insecure-loopback", "--folder", &below]).end();
+        let done = controller.end();
+        if is_right {
+            assert_eq!(operations(&done.json()), 20, "{}{}", done.stdout, done.stderr);
+        } else {
+            assert_eq!((agent.code, done.code), (1, 1), "{}", done.stderr);
+            assert!(done.stderr.contains("its scenario is not that of the controller"), "{}", done.stderr);
+        }
+    }
+    assert_eq!(std::fs::read_to_string(folder.0.join("seen")).unwrap(), "newnew");
+    assert!(!folder.0.join("x.conf").exists());
+}

@@ -1,5 +1,6 @@
 //! Kept runs: where they lie, and the commands that read them. The work is in `tidegate_bench::runs`.
 
+mod connections;
 pub mod diff;
 pub mod export;
 pub mod ls;

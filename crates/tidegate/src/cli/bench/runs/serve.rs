@@ -5,15 +5,16 @@
 
 use super::super::super::{complain, print};
 use super::RunsFolder;
+use super::connections::{Connections, Life, Watched};
 use super::ls::since;
 use crate::admin::is_of_this_machine;
 use anyhow::{Context, Result};
-use axum::Router;
 use axum::extract::{Path, RawQuery, Request, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{Html, IntoResponse, Response};
 use axum::routing::get;
+use axum::{Extension, Router};
 use clap::Args;
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -25,10 +26,7 @@ use std::time::Duration;
 use tidegate_bench::runs::pages::{self, Filter};
 use tidegate_bench::runs::{Run, Runs, RunsError};
 use tokio::net::TcpListener;
-use tokio::sync::Semaphore;
 
-/// Connections at the same time.
-const CONNECTIONS: usize = 32;
 /// How long a head may take, and how long a connection may be idle.
 const HEAD: Duration = Duration::from_secs(10);
 /// How long it rests where nothing can be accepted.
@@ -89,27 +87,36 @@ async fn serve(listen: SocketAddr, app: Arc<App>) -> Result<ExitCode> {
         .fallback(|| async { missing("There is no such page.") })
         .layer(from_fn_with_state(app.clone(), guard))
         .with_state(app);
-    let places = Arc::new(Semaphore::new(CONNECTIONS));
+    let connections = Arc::new(Connections::default());
     loop {
-        let place = places.clone().acquire_owned().await.context("the places are closed")?;
         let Ok((stream, _)) = listener.accept().await else {
             tokio::time::sleep(PAUSE).await;
             continue;
         };
-        let service = TowerToHyperService::new(router.clone());
+        let place = connections.place().await;
+        let service = TowerToHyperService::new(router.clone().layer(Extension(place.life.clone())));
+        let stream = Watched { stream, life: place.life.clone() };
         tokio::spawn(async move {
             let served = http1::Builder::new()
                 .timer(TokioTimer::new())
                 .header_read_timeout(HEAD)
-                .serve_connection(TokioIo::new(stream), service)
-                .await;
+                .serve_connection(TokioIo::new(stream), service);
             // Who breaks off has nobody to be told.
-            drop((served, place));
+            tokio::select! {
+                _ = served => {}
+                () = place.life.over() => {}
+            }
         });
     }
 }
 
-async fn guard(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
+async fn guard(
+    State(app): State<Arc<App>>,
+    Extension(life): Extension<Arc<Life>>,
+    request: Request,
+    next: Next,
+) -> Response {
+    let _under_way = life.begin();
     let host = request.headers().get(header::HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
     let mut response = if app.is_local && !is_of_this_machine(host) {
         let sentence = "Ask for this server as localhost or by its address.";

@@ -1,0 +1,146 @@
+//! Functions in JavaScript that a scenario calls.
+
+use super::peers::{Folder, Outcome, bench};
+use super::scenarios::{Application, Asked, Reply, ok, scenario};
+use std::fs;
+
+const SHOP: &str = r#"
+const KEY = "secret";
+export function pick({ response }) {
+    const items = JSON.parse(response.body).items;
+    return items.filter((item) => item.stock > 0).at(-1).id;
+}
+export function order({ vars, user, operation }) {
+    const body = JSON.stringify({ item: vars.item, by: user, in: operation, note: "two\nlines" });
+    return { body, signature: tidegate.hmacSha256(KEY, body) };
+}
+export function isRight({ response, vars }) {
+    const answer = JSON.parse(response.body);
+    if (answer.item !== vars.item) return `the item is ${answer.item}, not ${vars.item}`;
+    return response.headers["x-kind"] === "order";
+}
+export const choose = ({ vars }) => (vars.item === "b" ? "order" : undefined);
+"#;
+
+/// Lists what there is, and takes orders that are signed.
+fn shop(asked: &Asked) -> Reply {
+    if asked.line.starts_with("GET /items") {
+        return ok("", r#"{"items":[{"id":"a","stock":0},{"id":"b","stock":2},{"id":"c","stock":0}]}"#);
+    }
+    let body = String::from_utf8_lossy(asked.body()).into_owned();
+    let is_whole = body.contains("two\\nlines") && body.contains("\"in\":\"order\"");
+    if asked.field("x-signature").is_none_or(|signature| signature.len() != 64) || !is_whole {
+        return ("403 Forbidden", String::new(), String::new());
+    }
+    ok("X-Kind: order\r\n", "{\"item\":\"b\"}")
+}
+
+const REST: &str = "users 3 { steady \"1s\" }\nthink fixed \"1ms\"\nscript \"shop.js\"\n\
+    op list { get \"/items\" { call pick item }; next choose }\n\
+    op order { call order body signature; post \"/orders\" body=\"{body}\" type=\"application/json\" {\n\
+    header \"X-Signature\" \"{signature}\"; check isRight } }\n";
+
+fn run(ground: &Folder, target: &str, rest: &str, script: &str) -> Outcome {
+    ground.write("shop.js", script);
+    let file = scenario(ground, target, rest);
+    let kept = ground.0.join("run").display().to_string();
+    bench(&["run", &file, "--json", "--no-host", "--out", &kept])
+}
+
+#[test]
+fn a_script_picks_signs_checks_and_chooses() {
+    let ground = Folder::new();
+    let application = Application::new(shop);
+    // Without `next` nobody would order: its share is nothing.
+    let rest = format!("{REST}mix {{ list 1; order 0 }}");
+    let outcome = run(&ground, &application.url, &rest, SHOP);
+    let report = outcome.json();
+    assert_eq!(report["failed_operations"], serde_json::json!([]), "{report:#}");
+    assert!(matches!(outcome.code, 0 | 98), "{}", outcome.stderr);
+    let asked = application.asked();
+    let orders = asked.iter().filter(|asked| asked.line == "POST /orders").count();
+    let lists = asked.len() - orders;
+    assert!(orders > 3 && orders.abs_diff(lists) <= 3, "{orders} orders, {lists} lists");
+    assert!(!outcome.stderr.contains("points off"), "{}", outcome.stderr);
+    assert_eq!(fs::read_to_string(ground.0.join("run/script.js")).unwrap(), SHOP);
+}
+
+#[test]
+fn whatever_a_script_does_fails_operations_and_is_told_with_its_place() {
+    let ground = Folder::new();
+    let application = Application::new(shop);
+    let script = "export function bad({ vars }) {\n    return vars.item.length;\n}\n\
+         export const spin = () => { for (;;); };\nexport const no = () => 'it is old';\n\
+         export const other = () => ({ x: 1, y: 2 });\nexport const nowhere = () => 'elsewhere';";
+    let rest = "users 1 { steady \"1s\" }\nthink fixed \"1ms\"\nscript \"shop.js\" within=\"20ms\"\n\
+        op a { call bad item; get \"/items\" }\nop b { get \"/items\" { call spin } }\nop c { get \"/items\" { check no } }\n\
+        op d { get \"/items\" { call other x } }\nop e { get \"/items\"; next nowhere }\nop f { get \"/items?{item}\" }\n\
+        sequence a b c d e f";
+    let outcome = run(&ground, &application.url, rest, script);
+    assert!(matches!(outcome.code, 98 | 99), "{}", outcome.stderr);
+    let report = outcome.json();
+    let failed = report["failed_operations"].as_array().unwrap();
+    for (operation, failure, part) in [
+        ("a", "script", "`bad` (shop.js:2:"),
+        ("b", "script", "`spin` took more than 20.0 ms of the processor"),
+        ("c", "check", "`no`: it is old"),
+        ("d", "script", "`other` returned `y`, which its `call` does not name"),
+        ("e", "script", "`nowhere` returned `elsewhere`, which is no operation"),
+        ("f", "check", "`{item}` holds nothing yet"),
+    ] {
+        let of = failed.iter().find(|failed| failed["operation"] == operation);
+        let of = of.unwrap_or_else(|| panic!("{operation} has not failed: {report:#}"));
+        let reason = of["reason"].as_str().unwrap();
+        assert!(of["failure"] == failure && reason.contains(part), "{operation}: {of:#}");
+    }
+}
+
+#[test]
+fn mistakes_of_a_script_have_their_places_and_come_all_at_once() {
+    let ground = Folder::new();
+    ground.write("shop.js", "export const one = () => 1;\nexport const table = {};\n");
+    let rest = "users 1 { steady \"1s\" }\nthink fixed \"1ms\"\nscript \"shop.js\"\n\
+        op a { call ones item; get \"/{itme}\" { check table }; next none; call one }";
+    let check = |file: &str| bench(&["run", file, "--check"]).stderr;
+    let told = check(&scenario(&ground, "http://127.0.0.1:1", rest));
+    for part in [
+        ":5:13: error: shop.js exports no `ones`",
+        "did you mean `one`?",
+        "did you mean `{item}`?",
+        "`table` of shop.js is no function",
+        "shop.js exports no `none`",
+        "`call` stands behind the last step",
+    ] {
+        assert!(told.contains(part), "no {part}: {told}");
+    }
+    ground.write("shop.js", "export const one = () => 1;\nexport function two( {\n");
+    let told = check(&scenario(&ground, "http://127.0.0.1:1", rest));
+    let place = format!("{}:", ground.0.join("shop.js").display());
+    assert!(told.contains(&place) && told.contains("SyntaxError"), "{told}");
+    assert!(told.contains("line 4 of the scenario names this file"), "{told}");
+    assert!(!told.contains("exports no"), "what cannot be known is not said: {told}");
+    for (line, part) in [
+        ("script \"none.js\"", "none.js cannot be read"),
+        ("script \"/dev/zero\"", "/dev/zero is no file"),
+        ("op b { call f; get \"/\" }", "`call f`: the scenario has no script"),
+    ] {
+        let rest = format!("users 1 {{ steady \"1s\" }}\nthink fixed \"1ms\"\n{line}\n");
+        let told = check(&scenario(&ground, "http://127.0.0.1:1", &rest));
+        assert!(told.contains(part), "{line}: {told}");
+    }
+}
+
+#[test]
+fn the_example_of_the_documents_is_sound() {
+    let page = include_str!("../../../../docs/bench.md");
+    let block = |begin: &str| {
+        let start = page.find(begin).unwrap_or_else(|| panic!("the page has no {begin}"));
+        page[start..].split("```").next().unwrap()
+    };
+    let ground = Folder::new();
+    ground.write("shop.js", block("// shop.js"));
+    let rest =
+        format!("users 1 {{ steady \"1s\" }}\nthink fixed \"1ms\"\n{}", block("script \"shop.js\"\nop list"));
+    let told = bench(&["run", &scenario(&ground, "http://127.0.0.1:1", &rest), "--check"]);
+    assert!(told.code == 0 && told.stdout.contains("is in order"), "{}{}", told.stdout, told.stderr);
+}
