@@ -156,7 +156,7 @@ pub struct Prepare {
     #[prost(bool, tag = "18")]
     pub tls_classical: bool,
     /// What a link names that goes on with this run.
-    #[prost(uint64, tag = "19")]
+    #[prost(uint64, tag = "20")]
     pub session: u64,
 }
 

@@ -451,7 +451,7 @@ mod tests {
         };
         let second = |cpu: &[u64]| {
             let interval = crate::run::Interval { cpu: cpu.to_vec(), length: 1_000, ..Default::default() };
-            super::super::record::Second { requests: interval, ..Default::default() }
+            Second { requests: interval, ..Default::default() }
         };
         let scenario = scenario();
         let operations =
