@@ -20,7 +20,7 @@ use std::fmt::{self, Write};
 use std::time::Duration;
 
 /// The version of what is said. Both sides must have the same.
-pub const PROTOCOL: u32 = 1;
+pub const PROTOCOL: u32 = 2;
 
 /// Agents of a run at most.
 pub const MOST_AGENTS: usize = 256;
