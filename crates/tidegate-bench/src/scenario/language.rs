@@ -89,7 +89,7 @@ const SCENARIO: &[Directive] = &[
     Directive {
         arguments: &[one("visits", Kind::Rate)],
         properties: &[
-            property("operations", Kind::Number { least: 1, most: 10_000 }, None,
+            property("operations", Kind::Number { least: 1, most: 1_000 }, None,
                 "Operations of a visit, after which its user goes: one, of `sequence` and `flow` all of them once, unless said."),
             property("arrivals", Kind::Choice(&["poisson", "constant"]), Some("poisson"),
                 "`poisson`: at random, as independent people come (exponential gaps); `constant`: at equal distances."),

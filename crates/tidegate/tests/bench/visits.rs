@@ -51,6 +51,7 @@ fn each_visit_is_a_new_user_that_does_its_operations_and_goes() {
     assert!(listed.stdout.contains("visits/s"), "{}\n{}", listed.stdout, listed.stderr);
     let page = std::fs::read_to_string(format!("{out}/report.html")).unwrap();
     assert!(page.contains("100 visits/s (constant)"), "{page}");
+    assert!(page.contains("Visits per second: 100 asked for, 100.00 due, 100.00 begun."), "{page}");
 }
 
 #[test]

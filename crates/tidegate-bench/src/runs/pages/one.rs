@@ -39,6 +39,7 @@ fn body(run: &Run) -> String {
     let seconds = run.seconds();
     let operations = run.operations();
     let mut body = top(run);
+    body.push_str(&visits(run));
     body.push_str(&so_far(run, seconds.all.last().map_or(0.0, |second| second.at + 1.0)));
     if !operations.is_empty() {
         body.push_str("<h2>Operations</h2>");
@@ -98,6 +99,16 @@ pub(super) fn top(run: &Run) -> String {
         let _ = write!(out, "<p class=note>{}.</p>", escape(note));
     }
     out
+}
+
+/// What was asked for and what was reached, where users came at a rate.
+fn visits(run: &Run) -> String {
+    let number = |pointer: &str| run.summary.pointer(pointer).and_then(Value::as_f64);
+    let all = (number("/arrivals/rate"), number("/visits/rate"), number("/visits/rate_due"));
+    let (Some(asked), Some(begun), Some(due)) = all else { return String::new() };
+    let waited = number("/visits/waited").filter(|count| *count > 0.0);
+    let waited = waited.map_or(String::new(), |count| format!("; {count} waited for another to go"));
+    format!("<p class=sub>Visits per second: {asked} asked for, {due:.2} due, {begun:.2} begun{waited}.</p>")
 }
 
 /// How far a run that goes on has come.

@@ -45,6 +45,11 @@ impl Arrivals {
         }
     }
 
+    /// Room for users, of which more is made when they come.
+    pub fn places(&self) -> Vec<User> {
+        Vec::with_capacity(self.most.min(1 << 14))
+    }
+
     fn next(&self) -> u64 {
         self.start.saturating_add(self.arriving.next())
     }

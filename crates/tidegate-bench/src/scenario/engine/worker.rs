@@ -147,7 +147,7 @@ impl<'s> Worker<'s> {
             Load::Visits(load) => {
                 let arrivals = Arrivals::new(load, *phases, plan, (number, shared.start));
                 let rate = load.rate * f64::from(load.operations) / f64::from(plan.global_threads().max(1));
-                (Vec::new(), Some(arrivals), rate)
+                (arrivals.places(), Some(arrivals), rate)
             }
         };
         let due =

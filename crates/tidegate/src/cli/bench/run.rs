@@ -184,8 +184,13 @@ fn prepare(arguments: &Arguments, scenario: &Scenario) -> Result<Plan> {
         let each = connections / u64::from(users.max(1));
         return Err(wrong(format!(
             "{users} users with {each} connections each are more than one process may hold; raise `ulimit -n` above \
-             {}, or lower `client connections=`",
-            connections + 200
+             {}, or lower {}",
+            connections + 200,
+            if scenario.load.is_open() {
+                "`most-users=` or `client connections=`"
+            } else {
+                "`client connections=`"
+            }
         )));
     }
     plan.threads = arguments.threads.unwrap_or(plan.threads).clamp(1, scenario.load.most_users().max(1));
