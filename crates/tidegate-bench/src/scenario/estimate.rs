@@ -115,6 +115,10 @@ impl Estimate {
         line("Sent", format!("about {}/s", show_bytes(self.sent)));
         line("Connections", format!("{} at most", self.connections));
         line("Memory", format!("about {}, the program itself aside", show_bytes(self.memory)));
+        if let Some(script) = &scenario.script {
+            let most = show_duration(script.within);
+            line("Script", format!("{}, {most} of a processor for one call at most", script.name));
+        }
         for system in &scenario.systems {
             line("System", system.to_string());
         }
