@@ -208,8 +208,10 @@ impl StoredRun {
             ("version of the generator", text("/about/version")),
         ];
         // Also where there is none: a run of something that is not known is like no other.
+        let is_of_scenario = report.get("scenario").is_some();
         for (condition, file) in [("scenario", SCENARIO), ("script of the scenario", SCRIPT)] {
-            conditions.push((condition, beside(path, file).unwrap_or_else(|| "none is kept".to_owned())));
+            let kept = beside(path, file).filter(|_| is_of_scenario);
+            conditions.push((condition, kept.unwrap_or_else(|| "none is kept".to_owned())));
         }
         let (rate, answers, response) = match operation {
             Some(name) => of_operation(path, report, name)?,

@@ -17,15 +17,14 @@ pub(super) const SECONDS: &str = "seconds.csv";
 pub(crate) const SUMMARY: &str = "summary.json";
 
 /// The script of its scenario.
-pub(crate) const SCRIPT: &str = "script.js";
+pub(crate) const SCRIPT: &str = "scenario.script.js";
 /// The scenario.
 pub(crate) const SCENARIO: &str = "scenario.kdl";
 /// The folder of figures of its systems.
 pub(super) const MONITORS: &str = "monitors";
-/// What runs of any kind write.
-const WRITTEN: [&str; 9] = [
+/// What runs of any kind write. The scenario is not among them: where a run is written beside it, it is its maker's.
+const WRITTEN: [&str; 8] = [
     SUMMARY,
-    SCENARIO,
     SCRIPT,
     "plan.txt",
     "environment.json",
@@ -66,11 +65,14 @@ impl Keep {
             let why = "another run is writing into this folder".to_owned();
             return Err(io::Error::other(format!("{}: {why}", folder.display())));
         }
+        // Where a run is written beside its scenario, that is its maker's.
+        let has_scenario = folder.join(SCENARIO).exists();
+        let names = files.iter().map(|(name, _)| *name).filter(|name| *name != SCENARIO || !has_scenario);
         let seconds = fill(folder, &mut running, begun, files, heading).inspect_err(|_| {
             // A folder that holds no run would be told of in every list.
-            take_back(folder, files.iter().map(|(name, _)| *name));
+            take_back(folder, names.clone());
         })?;
-        let begun = files.iter().map(|(name, _)| (*name).to_owned()).collect();
+        let begun = names.map(str::to_owned).collect();
         Ok(Keep { folder: folder.to_owned(), running, seconds, begun, trouble: None })
     }
 

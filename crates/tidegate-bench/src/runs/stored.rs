@@ -246,6 +246,8 @@ impl Run {
 
     /// The scenario as it was read.
     pub fn scenario(&self) -> Option<String> {
+        // A folder may have a scenario in it that the run is not of.
+        self.summary.get("scenario")?;
         text_of(&self.path.join(SCENARIO)).ok()
     }
 

@@ -127,6 +127,10 @@ impl Estimate {
         line("Connections", format!("{} at most{}", self.connections, streams.unwrap_or_default()));
         let most = if scenario.load.is_open() { "at most " } else { "" };
         line("Memory", format!("{most}about {}, the program itself aside", show_bytes(self.memory)));
+        if let Some(script) = &scenario.script {
+            let most = show_duration(script.within);
+            line("Script", format!("{}, {most} of a processor for one call at most", script.name));
+        }
         for system in &scenario.systems {
             line("System", system.to_string());
         }

@@ -4,9 +4,9 @@
 //! [`Conducted`] holds what was begun. Whatever ends it, a failed command, a run, an interrupt or an error, its systems are stopped: the
 //! last one first. Where the process is killed, the guard of `undo` does it.
 
+use super::ask::{status_of, tcp};
 use super::figures::plain;
 use super::place::{Ending, Group, GroupId, begin, end, rest};
-use super::services::{status_of, tcp};
 use super::undo::{GRACE, Guard, Undo, end_group, has_ended, outlasted, stop};
 use super::{Before, Probe, System, configure};
 use crate::quantity::show_duration;

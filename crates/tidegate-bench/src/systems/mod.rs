@@ -5,6 +5,7 @@
 //! (`figures`) and of services (`services`). `watch` is the other end of it, in the run: lines as they come, stamped by its clock, into
 //! the folder of the run (`table`). `place` says how a command gets there: started here, or by ssh. No monitor ends or delays a run.
 
+mod ask;
 mod conduct;
 mod configure;
 mod figures;

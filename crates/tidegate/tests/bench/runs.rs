@@ -282,7 +282,8 @@ fn a_folder_that_is_used_again_holds_one_run() {
     let first = scenario(&ground, &application.url, &scripted);
     let run = |file: &str| bench(&["run", file, "--no-host", "--out", out.to_str().unwrap()]);
     assert!(matches!(run(&first).code, 0 | 98));
-    let ours = ["monitors/here.csv", "logs/here/reset.txt", "script.js", "report.html", "operations.hlog"];
+    let ours =
+        ["monitors/here.csv", "logs/here/reset.txt", "scenario.script.js", "report.html", "operations.hlog"];
     assert!(ours.iter().all(|name| out.join(name).exists()), "{:?}", fs::read_dir(&out).unwrap().count());
     for foreign in ["notes.txt", "monitors/mine.txt", "logs/here/mine.log"] {
         fs::write(out.join(foreign), "mine").unwrap();
@@ -293,7 +294,7 @@ fn a_folder_that_is_used_again_holds_one_run() {
         ("monitors/here.csv", false),
         ("monitors/gone.csv", false),
         ("logs/here/reset.txt", false),
-        ("script.js", false),
+        ("scenario.script.js", false),
         ("report.html", true),
         ("notes.txt", true),
         ("monitors/mine.txt", true),
@@ -304,7 +305,25 @@ fn a_folder_that_is_used_again_holds_one_run() {
     // What asks otherwise is of another kind.
     let hit = bench(&["hit", "-n", "50", "--no-host", "--out", out.to_str().unwrap(), &application.url]);
     assert!(matches!(hit.code, 0 | 98), "{}", hit.stderr);
-    assert!(!out.join("scenario.kdl").exists());
+    assert!(!out.join("operations.hlog").exists());
+    let exported = ground.0.join("hit.html");
+    assert_eq!(bench(&["export", out.to_str().unwrap(), "-o", exported.to_str().unwrap()]).code, 0);
+    assert!(
+        !fs::read_to_string(&exported).unwrap().contains("think fixed"),
+        "a scenario that the run is not of"
+    );
+}
+
+/// A run that is written beside its scenario and does not come about takes nothing with it.
+#[test]
+fn a_scenario_in_the_folder_of_its_run_stays() {
+    let ground = Folder::new();
+    let file = scenario(&ground, "http://127.0.0.1:1", SHORT);
+    let text = fs::read_to_string(&file).unwrap();
+    let out = ground.0.display().to_string();
+    assert_eq!(bench(&["run", &file, "--no-host", "--out", &out]).code, 1);
+    assert_eq!(fs::read_to_string(&file).unwrap(), text);
+    assert!(!ground.0.join("seconds.csv").exists());
 }
 
 /// Clients that hold connections and do nothing keep nobody out: the one that has been idle longest gives way.

@@ -62,7 +62,7 @@ fn a_script_picks_signs_checks_and_chooses() {
     let lists = asked.len() - orders;
     assert!(orders > 3 && orders.abs_diff(lists) <= 3, "{orders} orders, {lists} lists");
     assert!(!outcome.stderr.contains("points off"), "{}", outcome.stderr);
-    assert_eq!(fs::read_to_string(ground.0.join("run/script.js")).unwrap(), SHOP);
+    assert_eq!(fs::read_to_string(ground.0.join("run/scenario.script.js")).unwrap(), SHOP);
 }
 
 #[test]

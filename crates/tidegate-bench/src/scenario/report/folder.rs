@@ -3,7 +3,7 @@
 //! | file | what it holds |
 //! | --- | --- |
 //! | `scenario.kdl` | the file as it was read |
-//! | `script.js` | its script, where it has one |
+//! | `scenario.script.js` | its script, where it has one |
 //! | `plan.txt` | what it comes to, as `--plan` shows it |
 //! | `environment.json` | machine, kernel, settings of the kernel that matter, versions, command |
 //! | `seconds.csv` | a line for each second and operation, while the run goes on |
