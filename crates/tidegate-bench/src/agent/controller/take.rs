@@ -142,7 +142,8 @@ impl<O: FnMut(Progress, &Second)> Controller<'_, O> {
         let mut workers = 0;
         for member in &mut self.members {
             let at = member.offset.fix(start).ok_or("its clock cannot be reckoned with")?;
-            let users = scenario.load.most_users().div_ceil(self.orders.prepare.of.max(1)).div_ceil(member.threads);
+            let users =
+                scenario.load.most_users().div_ceil(self.orders.prepare.of.max(1)).div_ceil(member.threads);
             member.bounds.first_worker = workers;
             member.bounds.seconds = vec![0; member.threads as usize];
             member.bounds.users = users + 1;
