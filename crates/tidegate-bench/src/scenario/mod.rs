@@ -40,7 +40,7 @@ pub use template::Template;
 
 use crate::check::Expectation;
 use crate::clock::ns;
-use crate::systems::System;
+use crate::systems::{Before, System};
 use crate::target::Url;
 use regex::bytes::Regex;
 use std::ops::RangeInclusive;
@@ -308,6 +308,18 @@ impl Scenario {
     /// The place of an operation.
     pub fn operation(&self, name: &str) -> Option<usize> {
         self.operations.iter().position(|operation| operation.name == name)
+    }
+
+    /// What its file names and is not in it: its script, templates of settings, tables. Variables of the environment are not filled in.
+    pub fn inputs(&self) -> impl Iterator<Item = &str> {
+        let script = self.script.iter().map(|script| &*script.text);
+        let before = self.systems.iter().flat_map(|system| &system.before);
+        let templates = before.filter_map(|before| match before {
+            Before::Configure { template, .. } => Some(&**template),
+            Before::Reset { .. } | Before::Start { .. } => None,
+        });
+        let cells = self.data.iter().flat_map(|set| set.rows.iter().flatten());
+        script.chain(templates).chain(cells.map(String::as_str))
     }
 
     /// Whether a script chooses which operation follows, if only sometimes.

@@ -131,7 +131,7 @@ impl Conducted {
             Err(SystemError::Failed { system: system.name.clone(), step: before.step(), why, log })
         };
         match before {
-            Before::Configure { path, text, within } => {
+            Before::Configure { path, text, within, .. } => {
                 let fault = match self.configure(system, (path, text), *within, log.as_deref(), stop) {
                     Ok(()) => return Ok(()),
                     Err(fault) => fault,

@@ -69,6 +69,8 @@ pub enum Before {
         path: String,
         /// What is written, its variables filled in.
         text: Arc<str>,
+        /// The same without.
+        template: Arc<str>,
         /// How long that may take.
         within: Duration,
     },

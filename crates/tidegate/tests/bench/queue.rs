@@ -113,3 +113,27 @@ fn an_interrupted_queue_goes_on() {
     assert!(rest.stdout.contains("queue many: 3 of 3 runs are made"), "{}\n{}", rest.stdout, rest.stderr);
     assert!((1..3).contains(&rest.stdout.matches("made before").count()), "{}", rest.stdout);
 }
+
+/// What a scenario names is a part of it: another template, other runs.
+#[test]
+fn runs_with_another_template_are_to_be_made() {
+    let ground = Folder::new();
+    let application = Application::new(page);
+    let here = ground.0.display();
+    let scenario = format!(
+        "target \"{}\"\nusers 1 {{ steady \"200ms\" }}\nthink fixed \"20ms\"\nflow {{ get \"/\" }}\n\
+         system web {{ configure \"{here}/x.conf\" from=\"x.template\"; reset \"cat {here}/x.conf >> {here}/seen\" }}\n",
+        application.url
+    );
+    ground.write("scenario.kdl", scenario);
+    ground.write("x.template", "workers ${WORKERS}\n");
+    let file = ground.write("many.kdl", "run \"scenario.kdl\" { set WORKERS \"1\" \"2\" }\n");
+    let kept = ground.0.join("kept").display().to_string();
+    let made = |words: &[&str]| bench(&[&["queue", &file, "--runs-folder", &kept], words].concat());
+    let first = made(&["--", "--no-host"]);
+    assert!(first.stdout.contains("queue many: 2 of 2 runs are made"), "{}{}", first.stdout, first.stderr);
+    assert_eq!(fs::read_to_string(ground.0.join("seen")).unwrap(), "workers 1\nworkers 2\n");
+    assert!(made(&["--plan"]).stdout.contains("2 runs, 0 of them to be made"));
+    ground.write("x.template", "# more\nworkers ${WORKERS}\n");
+    assert!(made(&["--plan"]).stdout.contains("2 runs, 2 of them to be made"));
+}

@@ -309,7 +309,7 @@ fn a_run_that_is_killed_leaves_its_systems_as_they_were() {
             "users 1 {{ steady \"10m\" }}\nthink fixed \"20ms\"\nflow {{ get \"/\" }}\n\
              system web {{ configure \"{folder}/x.conf\" from=\"x.template\"; \
              start \"echo $$ > {folder}/pid; exec sleep 1000\"; ready tcp=\"{address}\"; \
-             stop \"echo >> {folder}/stopped; [ -e {folder}/again ] || sleep 1000\" }}"
+             stop \"echo >> {folder}/stopped; kill $(cat {folder}/pid); [ -e {folder}/again ] || sleep 1000; true\" }}"
         );
         let file = scenario(&ground, &application.url, &rest);
         let mut run = command();

@@ -48,7 +48,7 @@ impl Reader {
             self.error(Diagnostic::error(message).at(&source, range), help);
         }
         let within = item.duration_of("within").unwrap_or(Duration::from_secs(30));
-        Some(Before::Configure { path, text: filled.into(), within })
+        Some(Before::Configure { path, text: filled.into(), template: text.into(), within })
     }
 }
 

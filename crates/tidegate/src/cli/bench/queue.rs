@@ -30,7 +30,7 @@ const LOOK: Duration = Duration::from_millis(100);
 ///
 /// A queue names scenarios and, for each, variables with their values; every combination is a run of its own, with a label that
 /// says what was changed for it. All are made once before any is made again. A run that is made is not made again as long as its
-/// folder is there and its scenario the same: after Ctrl-C, or a crash, the same command goes on.
+/// folder is there and its scenario the same, with what it names: after Ctrl-C, or a crash, the same command goes on.
 #[derive(Args)]
 #[command(after_long_help = "\
 Examples:
@@ -89,16 +89,21 @@ fn complain_of(diagnostics: &[Diagnostic]) {
     }
 }
 
-/// The content of all scenario files; nothing where one of them has a mistake with the variables of a point.
+/// The content of all scenario files and of what they name; nothing where one of them has a mistake with the variables of a point.
 fn scenarios(points: &[Point]) -> Result<Option<HashMap<PathBuf, Vec<u8>>>> {
     let (mut all, mut is_sound) = (HashMap::new(), true);
     for point in points.iter().filter(|point| point.number.is_none_or(|number| number == 1)) {
         let file = &point.file;
         let cannot = || format!("cannot read {}", file.display());
-        if !all.contains_key(file) {
-            all.insert(file.clone(), std::fs::read(file).with_context(cannot)?);
-        }
         let loaded = scenario::load(file, None, point).with_context(cannot)?;
+        if !all.contains_key(file) {
+            let mut content = std::fs::read(file).with_context(cannot)?;
+            for input in loaded.scenario.iter().flat_map(scenario::Scenario::inputs) {
+                content.push(0);
+                content.extend_from_slice(input.as_bytes());
+            }
+            all.insert(file.clone(), content);
+        }
         if loaded.scenario.is_none() {
             let label = point.label();
             complain(&format!("tidegate bench: {} with {label}:\n", file.display()));
