@@ -102,6 +102,11 @@ fn agents_by_ssh_need_nothing_but_ssh() {
         }
         assert!(text.lines().count() > 1, "{text}");
     }
+    let page = fs::read_to_string(kept.join("report.html")).unwrap();
+    for number in 1..=3 {
+        let title = format!("Processors of agent-{number}-");
+        assert!(page.contains(&title), "no `{title}` on the page");
+    }
     assert!(json["agents"][0]["host"]["busy"].as_f64().unwrap() > 0.0, "{made}");
 }
 
