@@ -92,10 +92,10 @@ pub struct Orders<'s> {
     pub agents: usize,
     /// The time that they have to come.
     pub patience: Duration,
-    /// Those that this side dials, as they are called when they join; empty where agents dial.
+    /// Those that this side dials, as they are called when they join, in the order of their numbers; empty where agents dial.
     pub dialled: Vec<String>,
-    /// A number that no other run has: sessions are counted from it.
-    pub sessions: u64,
+    /// Drawn at random for this run: what sessions are made of.
+    pub secret: u64,
 }
 
 /// What there is of a run.
@@ -116,6 +116,8 @@ pub struct Controller<'s, O> {
     /// Seconds that not all have told of.
     held: BTreeMap<u32, Vec<SecondOfWorker>>,
     sends: Vec<Send>,
+    /// When time passed last, and when pings were sent.
+    ticked: u64,
     beat: u64,
     faults: Vec<String>,
     notes: Vec<String>,
@@ -143,6 +145,7 @@ impl<'s, O: FnMut(Progress, &Second)> Controller<'s, O> {
             phase: Phase::Joining(now, observe),
             held: BTreeMap::new(),
             sends: Vec::new(),
+            ticked: now,
             beat: now,
             faults: Vec::new(),
             notes: Vec::new(),
@@ -288,6 +291,12 @@ impl<'s, O: FnMut(Progress, &Second)> Controller<'s, O> {
                 self.stop_all("not all agents came");
                 return Err(ControllerError::Missing { there, wanted: self.orders.agents, after, who });
             }
+        }
+        // What was not heard while this side stood still is no silence of the others.
+        let away = now.saturating_sub(self.ticked).saturating_sub(ns(BEAT));
+        self.ticked = now;
+        if away > 0 {
+            self.members.iter_mut().for_each(|member| member.heard = member.heard.saturating_add(away));
         }
         for place in 0..self.members.len() {
             self.watch(place, now)?;

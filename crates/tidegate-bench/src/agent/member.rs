@@ -6,6 +6,7 @@ use super::record::{self, Bounds, RecordError};
 use crate::record::Times;
 use crate::scenario::SecondOfWorker;
 use crate::scenario::record::{Agent, AgentHost};
+use sha2::{Digest, Sha256};
 
 /// How far an agent has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,6 +22,14 @@ pub(super) enum Stage {
     /// Has told everything.
     Done,
     Lost,
+}
+
+/// What links of an agent name, of which no agent can tell that of another.
+pub(super) fn session(secret: u64, index: u32) -> u64 {
+    let mut hasher = Sha256::new();
+    hasher.update(secret.to_be_bytes());
+    hasher.update(index.to_be_bytes());
+    hasher.finalize().iter().take(8).fold(0, |number, byte| number << 8 | u64::from(*byte))
 }
 
 /// The link to an agent.

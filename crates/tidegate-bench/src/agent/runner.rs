@@ -160,6 +160,7 @@ fn carry_out(
     if at - now > ns(FURTHEST_START) {
         return Err(AgentError::Unable("the time to start lies too far ahead".to_owned()));
     }
+    machine.say(&format!("the load starts in {}", show_duration(Duration::from_nanos(at - now))));
     let telling = Telling {
         machine,
         scenario: &scenario,

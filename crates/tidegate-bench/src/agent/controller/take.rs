@@ -1,7 +1,7 @@
 //! What agents say, taken in: who they are, that they can begin, how far their clocks lie apart, and what their workers and machines
 //! saw, in the order of its numbers. Whatever is wrong with it is the agent's fault, as a sentence.
 
-use super::super::member::{Member, Stage};
+use super::super::member::{Member, Stage, session};
 use super::super::messages::{
     Ack, Delta, Ended, Figures, Frame, Hello, Kind, Ping, Prepare, Reason, Start, Totals,
 };
@@ -110,13 +110,16 @@ impl<O: FnMut(Progress, &Second)> Controller<'_, O> {
 
     /// All are there: who is which, and what they do.
     fn prepare(&mut self) {
+        // Who was dialled is numbered as in the list, whoever was there first.
+        let dialled = &self.orders.dialled;
+        self.members.sort_by_key(|member| dialled.iter().position(|peer| *peer == member.peer));
         let taken: Vec<u32> = self.members.iter().filter_map(|member| member.index).collect();
         let mut free = (0..self.orders.prepare.of).filter(|index| !taken.contains(index));
         for member in &mut self.members {
             member.index = member.index.or_else(|| free.next());
             member.stage = Stage::Preparing;
             let index = member.index.unwrap_or(0);
-            member.session = self.orders.sessions.wrapping_add(u64::from(index));
+            member.session = session(self.orders.secret, index);
             let prepare = Prepare { index, session: member.session, ..self.orders.prepare.clone() };
             let frame = member.frame(Kind::Prepare(Box::new(prepare)));
             self.sends.extend(frame.map(|(link, frame)| Send::Frame(link, frame)));

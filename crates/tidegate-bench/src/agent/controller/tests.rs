@@ -1,6 +1,7 @@
 //! The controller on a clock of the tests: what it starts, whom it refuses, whom it loses.
 
 use super::*;
+use crate::agent::member::session;
 use crate::agent::messages::{Ended, Figures, Hello, Pong, Ready, Totals};
 use crate::agent::outbox::Outbox;
 use crate::agent::{PINGS, record};
@@ -28,7 +29,7 @@ fn controller(scenario: &Scenario, agents: usize) -> Controller<'_, fn(Progress,
         agents,
         patience,
         dialled: (0..9).map(|link| format!("10.0.0.{link}:9")).collect(),
-        sessions: 1_000,
+        secret: 7,
     };
     Controller::new(orders, 0, observe_nothing as fn(Progress, &Second))
 }
@@ -81,6 +82,8 @@ fn begun(controller: &mut Controller<'_, fn(Progress, &Second)>, links: u64) -> 
         }
     }
     assert_eq!((pings, starts.len() as u64), (u64::from(PINGS) * links, links));
+    controller.tick(now, false).unwrap();
+    controller.sends();
     (starts[0], now)
 }
 
@@ -129,6 +132,18 @@ fn agents_start_at_one_time_of_their_own_clocks_and_end_with_their_totals() {
     );
 }
 
+/// Seconds pass in which the first agent says that it is there.
+fn pass(
+    controller: &mut Controller<'_, fn(Progress, &Second)>,
+    now: u64,
+    seconds: std::ops::RangeInclusive<u64>,
+) {
+    for now in seconds.map(|second| now + second * S) {
+        controller.frame(0, Kind::Pong(Pong { sent: now, received: now + 100 * S }).into(), now).unwrap();
+        controller.tick(now, false).unwrap();
+    }
+}
+
 #[test]
 fn a_lost_agent_stops_the_others_and_the_run_says_which() {
     let scenario = scenario();
@@ -139,10 +154,7 @@ fn a_lost_agent_stops_the_others_and_the_run_says_which() {
             |controller, now| {
                 controller.closed(1, "the connection was reset", now + S).unwrap();
                 assert!(controller.faults.is_empty());
-                controller
-                    .frame(0, Kind::Pong(Pong { sent: now, received: now + 100 * S }).into(), now + 9 * S)
-                    .unwrap();
-                controller.tick(now + 11 * S, false).unwrap();
+                pass(controller, now, 1..=11);
             },
             "its link was lost and not made again (the connection was reset)",
         ),
@@ -157,15 +169,9 @@ fn a_lost_agent_stops_the_others_and_the_run_says_which() {
         (
             "silent",
             |controller, now| {
-                controller
-                    .frame(0, Kind::Pong(Pong { sent: now, received: now + 100 * S }).into(), now + 2 * S)
-                    .unwrap();
-                controller.tick(now + 4 * S, false).unwrap();
+                pass(controller, now, 0..=4);
                 assert!(controller.said().iter().any(|said| said.contains("silent for 3.00 s")));
-                controller
-                    .frame(0, Kind::Pong(Pong { sent: now, received: now + 100 * S }).into(), now + 9 * S)
-                    .unwrap();
-                controller.tick(now + 11 * S, false).unwrap();
+                pass(controller, now, 5..=11);
             },
             "silent for 10.0 s, its link was lost and not made again (nothing comes over it)",
         ),
@@ -232,6 +238,23 @@ fn who_does_not_fit_is_refused_before_the_load() {
 }
 
 #[test]
+fn who_is_dialled_is_numbered_as_in_the_list() {
+    let scenario = scenario();
+    let mut controller = controller(&scenario, 3);
+    // The second of the list says which one it is, and it is the last.
+    for (link, index) in [(2, None), (0, None), (1, Some(2))] {
+        controller.joined(link, format!("10.0.0.{link}:9"), None, 0);
+        controller.frame(link, hello("1.0", index), 0).unwrap();
+    }
+    let sends = controller.sends();
+    let index = |link| match sent(&sends, link)[..] {
+        [Kind::Prepare(prepare)] => prepare.index,
+        _ => panic!("{sends:?}"),
+    };
+    assert_eq!([index(0), index(1), index(2)], [0, 2, 1]);
+}
+
+#[test]
 fn an_interrupt_stops_all_and_keeps_what_there_is() {
     let scenario = scenario();
     let mut controller = controller(&scenario, 1);
@@ -268,20 +291,20 @@ fn a_link_that_is_made_again_goes_on_where_it_was() {
     controller.frame(1, second(0, 0), now).unwrap();
     controller.sends();
     controller.closed(1, "the connection was reset", now).unwrap();
-    let dial = Send::Dial { peer: "10.0.0.1:9".into(), session: 1_001 };
+    let dial = Send::Dial { peer: "10.0.0.1:9".into(), session: session(7, 1) };
     assert_eq!(controller.sends(), [Send::Close(1), dial]);
     // What still comes over the old one is nobody's.
     controller.frame(1, second(1, 1), now).unwrap();
     // An interrupt meanwhile is told over the next.
     controller.tick(now, true).unwrap();
     assert!(sent(&controller.sends(), 1).is_empty());
-    controller.joined(9, "10.0.0.1:9".into(), Some(1_001), now + S);
+    controller.joined(9, "10.0.0.1:9".into(), Some(session(7, 1)), now + S);
     let sends = controller.sends();
     assert!(matches!(sent(&sends, 9)[..], [Kind::Ack(ack), Kind::Stop(_)] if ack.next == 1), "{sends:?}");
     controller.frame(9, second(1, 1), now).unwrap();
     // The agent may be the first to notice.
     controller.sends();
-    controller.joined(10, "10.0.0.1:9".into(), Some(1_001), now + S);
+    controller.joined(10, "10.0.0.1:9".into(), Some(session(7, 1)), now + S);
     let sends = controller.sends();
     assert!(sends.contains(&Send::Close(9)), "{sends:?}");
     assert!(matches!(sent(&sends, 10)[0], Kind::Ack(ack) if ack.next == 2), "{sends:?}");
@@ -290,7 +313,7 @@ fn a_link_that_is_made_again_goes_on_where_it_was() {
     controller.frame(10, totals(3).into(), now).unwrap();
     // Its acknowledgement was lost with the link.
     controller.sends();
-    controller.joined(11, "10.0.0.1:9".into(), Some(1_001), now + S);
+    controller.joined(11, "10.0.0.1:9".into(), Some(session(7, 1)), now + S);
     let sends = controller.sends();
     assert!(matches!(sent(&sends, 11)[..], [Kind::Ack(ack)] if ack.next == 4), "{sends:?}");
     assert!(sends.contains(&Send::Close(11)), "{sends:?}");
@@ -442,7 +465,7 @@ proptest! {
                     controller.sends();
                     link += 1;
                     is_open = false;
-                    controller.joined(link, "10.0.0.0:9".into(), Some(1_000), now);
+                    controller.joined(link, "10.0.0.0:9".into(), Some(session(7, 0)), now);
                 }
                 _ => {}
             }
@@ -463,4 +486,21 @@ proptest! {
         prop_assert!(outcome.faults.is_empty(), "{:?}", outcome.faults);
         prop_assert_eq!(format!("{:?}", outcome.seconds), format!("{:?}", whole.finish(&scenario, false).seconds));
     }
+}
+
+#[test]
+fn a_controller_that_stood_still_does_not_blame_the_agents() {
+    let scenario = scenario();
+    let mut controller = controller(&scenario, 1);
+    let (_, now) = begun(&mut controller, 1);
+    // Nothing was taken in meanwhile.
+    controller.tick(now + 5 * S, false).unwrap();
+    assert!(controller.said().iter().all(|said| !said.contains("silent")));
+    assert!(matches!(controller.sends()[..], [Send::Frame(0, _)]), "a ping");
+    // From then on silence counts.
+    for second in 6..16 {
+        controller.tick(now + second * S, false).unwrap();
+    }
+    let outcome = controller.finish().unwrap();
+    assert!(outcome.faults[0].contains("silent for 10.0 s"), "{:?}", outcome.faults);
 }

@@ -240,6 +240,10 @@ fn carry_out(arguments: &Arguments, scenario: Scenario, plan: &Plan, source: &[u
             // What commands have said stays.
             let is_bare = !systems.iter().any(System::is_conducted);
             keep.into_iter().filter(|_| is_bare).for_each(Keep::take_back);
+            if stop.is_stopped() {
+                complain(&format!("tidegate bench: {error:#}\n"));
+                return Ok(interrupted());
+            }
             return Err(error);
         }
     };

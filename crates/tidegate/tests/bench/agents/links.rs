@@ -100,6 +100,8 @@ fn a_link_that_the_controller_has_dialled_may_break_for_a_moment() {
     let address = place.local_addr().unwrap().to_string();
     drop(place);
     let agent = Running::new(&["agent", "--listen", &address, "--once", "--insecure-loopback"]);
+    // The relay has nobody to connect to before.
+    drop(wait_for(|| TcpStream::connect(&address).ok(), "the agent"));
     let relay = Relay::new(&address);
     let through = relay.address.to_string();
     let controller =

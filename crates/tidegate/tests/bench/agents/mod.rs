@@ -175,7 +175,7 @@ fn agents_end_with_their_controller_and_refuse_another_scenario() {
     let path = scenario(&folder, &served.url, "60s");
     let (mut gone, address) = controller(&path, 1, &["--insecure-loopback"]);
     let agent = Running::new(&["agent", "--join", &address, "--insecure-loopback"]);
-    gone.line("they start in");
+    agent.line("the load starts in");
     gone.child.kill().unwrap();
     let agent = agent.end();
     assert_eq!(agent.code, 1, "{}", agent.stderr);

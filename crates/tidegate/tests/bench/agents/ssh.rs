@@ -102,6 +102,11 @@ fn agents_by_ssh_need_nothing_but_ssh() {
         }
         assert!(text.lines().count() > 1, "{text}");
     }
+    let page = fs::read_to_string(kept.join("report.html")).unwrap();
+    for number in 1..=3 {
+        let title = format!("Processors of agent-{number}-");
+        assert!(page.contains(&title), "no `{title}` on the page");
+    }
     assert!(json["agents"][0]["host"]["busy"].as_f64().unwrap() > 0.0, "{made}");
 }
 
@@ -165,4 +170,28 @@ fn agents_by_ssh_end_with_the_controller() {
         let process = processes(&ground)[0];
         wait_for(|| (!is_running(process)).then_some(()), "the end of the agent");
     }
+}
+
+#[test]
+fn an_interrupt_before_the_start_ends_all_that_was_started() {
+    let ground = Folder::new();
+    let path = scenario(&ground, "http://127.0.0.1:1", "1s");
+    // One that never says where it is, and none that dials.
+    for over in [
+        &["--agents", "ssh:mute.test"][..],
+        &["--agents", "2", "--listen-agents", "127.0.0.1:0", "--insecure-loopback"],
+    ] {
+        let mut run = command();
+        with_ssh(&ground, run.args(["run", &path, "--no-keep"]).args(over));
+        let mut controller = Running::of(&mut run);
+        if over.len() == 2 {
+            wait_for(|| (!processes(&ground).is_empty()).then_some(()), "ssh");
+        } else {
+            controller.line("waiting for 2 agents");
+        }
+        kill_process(Pid::from_child(&controller.child), Signal::INT).unwrap();
+        assert_eq!(controller.child.wait().unwrap().code(), Some(130), "{over:?}");
+        controller.line("interrupted before the start; nothing was run");
+    }
+    assert!(processes(&ground).into_iter().all(|process| !is_running(process)));
 }

@@ -147,7 +147,7 @@ impl AgentOptions {
             complain(&format!("tidegate bench: waiting for {agents} agents on {at}\n"));
             network.listen(listener, security);
         }
-        for peer in peers.values() {
+        for peer in &peers {
             network.spawn(|hub| rpc::dial(peer.clone(), self.agents_patience, hub));
         }
         let live = around.conduct.live(plan);
@@ -160,8 +160,8 @@ impl AgentOptions {
             prepare,
             agents,
             patience: self.agents_patience,
-            dialled: peers.keys().cloned().collect(),
-            sessions: RandomState::new().hash_one(monotonic_ns()),
+            dialled: peers.iter().map(|peer| peer.address.clone()).collect(),
+            secret: RandomState::new().hash_one(monotonic_ns()),
         };
         let mut links = Links { network: &network, peers: &peers, senders: HashMap::new() };
         let controller = Controller::new(orders, monotonic_ns(), observe);
@@ -171,49 +171,54 @@ impl AgentOptions {
         outcome
     }
 
-    /// Whom to dial, by address. Those that ssh starts are there by then, and end with what is given beside.
-    fn peers(&self, stop: &Stop) -> Result<(Option<ssh::Started>, HashMap<String, Peer>)> {
-        let mut peers = HashMap::new();
+    /// Whom to dial, in the order of the list. Those that ssh starts are there by then, and end with what is given beside.
+    fn peers(&self, stop: &Stop) -> Result<(Option<ssh::Started>, Vec<Peer>)> {
         if self.listen_agents.is_some() {
-            return Ok((None, peers));
+            return Ok((None, Vec::new()));
         }
-        let mut hosts: Vec<SshHost> = Vec::new();
-        let mut addresses: Vec<String> = Vec::new();
-        for place in places::dialled(&self.agents)? {
-            match place {
-                Place::Ssh(host) => hosts.push(host),
-                Place::Address(address) if addresses.contains(&address) => {
-                    return Err(wrong(format!("--agents has {address} twice")));
-                }
-                Place::Address(address) => addresses.push(address),
+        let places = places::dialled(&self.agents)?;
+        let is_address = |place: &Place| matches!(place, Place::Address(_));
+        let security =
+            places.iter().any(is_address).then(|| self.security.security(Side::Controller)).transpose()?;
+        let hosts: Vec<SshHost> = places
+            .iter()
+            .filter_map(|place| match place {
+                Place::Ssh(host) => Some(host.clone()),
+                Place::Address(_) => None,
+            })
+            .collect();
+        for (number, place) in places.iter().enumerate() {
+            let Place::Address(address) = place else { continue };
+            if places.iter().take(number).any(|before| before == place) {
+                return Err(wrong(format!("--agents has {address} twice")));
             }
+            address.to_socket_addrs().with_context(|| format!("--agents {address}"))?;
         }
-        if !addresses.is_empty() {
-            let security = self.security.security(Side::Controller)?;
-            for address in addresses {
-                address.to_socket_addrs().with_context(|| format!("--agents {address}"))?;
-                peers.insert(address.clone(), Peer { address, security: security.clone() });
-            }
-        }
-        if hosts.is_empty() {
-            return Ok((None, peers));
-        }
-        let orders = ssh::Orders {
-            program: &self.agents_program,
-            folder: self.agents_folder.as_deref(),
-            patience: self.agents_patience,
-            stop,
+        let (started, by_ssh) = if hosts.is_empty() {
+            (None, Vec::new())
+        } else {
+            let orders = ssh::Orders {
+                program: &self.agents_program,
+                folder: self.agents_folder.as_deref(),
+                patience: self.agents_patience,
+                stop,
+            };
+            let (started, peers) = ssh::start(&hosts, &orders)?;
+            (Some(started), peers)
         };
-        let (started, by_ssh) = ssh::start(&hosts, &orders)?;
-        peers.extend(by_ssh.into_iter().map(|peer| (peer.address.clone(), peer)));
-        Ok((Some(started), peers))
+        let mut by_ssh = by_ssh.into_iter();
+        let peers = places.into_iter().filter_map(|place| match place {
+            Place::Ssh(_) => by_ssh.next(),
+            Place::Address(address) => security.clone().map(|security| Peer { address, security }),
+        });
+        Ok((started, peers.collect()))
     }
 }
 
 /// Links, who is behind them, and who can be dialled again.
 struct Links<'n> {
     network: &'n Network,
-    peers: &'n HashMap<String, Peer>,
+    peers: &'n [Peer],
     senders: HashMap<u64, mpsc::Sender<Frame>>,
 }
 
@@ -305,7 +310,7 @@ fn send<O: FnMut(Progress, &Second)>(
                 }
                 Send::Close(link) => drop(links.senders.remove(&link)),
                 Send::Dial { peer, session } => {
-                    if let Some(peer) = links.peers.get(&peer).cloned() {
+                    if let Some(peer) = links.peers.iter().find(|known| known.address == peer).cloned() {
                         links.network.spawn(|hub| rpc::dial_again(peer, session, hub));
                     }
                 }
