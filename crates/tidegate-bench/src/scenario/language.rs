@@ -60,7 +60,8 @@ const TARGETS: &[Property] = &[
         Kind::Share,
         None,
         "The share of the answers of its steps with `min-bitrate` that keep it, at least; missed is FAIL. With it an answer \
-         that is too slow does not fail the operation.",
+         that is too slow does not fail the operation. One that is not right does not conform either; one that has not \
+         changed (304) counts for nothing.",
     ),
 ];
 

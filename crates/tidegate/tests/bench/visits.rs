@@ -77,6 +77,7 @@ fn who_finds_no_place_waits_and_is_counted() {
     assert_eq!(report["operations"][0]["failed"].as_u64(), Some(begun), "{report:#}");
     // Nobody is there at all: each fails at once, and the run ends in order.
     let nobody = peer(|_, stream| drop(stream));
+    let steps = "rate \"100/s\" arrivals=constant { steady \"1s\"; ramp-down \"500ms\" }; op a { get \"/\" }";
     let file = scenario(&folder, nobody.trim_end_matches('/'), steps);
     let outcome = bench(&["run", &file, "--no-host", "--json", "--no-keep"]);
     let report = outcome.json();
@@ -87,8 +88,7 @@ fn who_finds_no_place_waits_and_is_counted() {
 #[test]
 fn agents_deal_the_visits_of_one_schedule_out() {
     let (served, folder) = (Served2::new(), Folder::new());
-    let steps =
-        "rate \"10/s\" operations=3 { steady \"2s\" }\nthink fixed \"1ms\"\nclient h2\nop a { get \"/1k\" }";
+    let steps = "rate \"10/s\" operations=3 { steady \"2s\"; ramp-down \"500ms\" }\nthink fixed \"1ms\"\nclient h2\nop a { get \"/1k\" }";
     let file = scenario(&folder, &served.served.url, steps);
     let alone = bench(&["run", &file, "--rate", "60", "--no-host", "--json", "--no-keep"]).json();
     let (controller, address) = controller(&file, 2, &["--insecure-loopback", "--rate", "60"]);

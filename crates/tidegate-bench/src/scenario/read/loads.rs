@@ -110,7 +110,10 @@ impl Reader {
                  their first operations",
                 show_duration(length)
             );
-            warn(message, "make `ramp-up` longer than a visit, or the shares of the mix may be off");
+            warn(
+                message,
+                "make `ramp-up` longer than a visit, or fewer operations than the rate says, and other shares of them, are measured",
+            );
         }
     }
 }

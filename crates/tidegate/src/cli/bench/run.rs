@@ -44,7 +44,7 @@ Examples:
   tidegate bench run shop.kdl --out before                      into this folder, not into one of all runs
   tidegate bench run shop.kdl --target http://127.0.0.1:8081    another server
   tidegate bench run shop.kdl --users 500 --steady 5m           another load
-  tidegate bench run visitors.kdl --rate 80                     the same where users come at a `rate`
+  tidegate bench run visitors.kdl --rate 80                     another rate, where it has one
   tidegate bench run shop.kdl --agents ssh:user@host1,ssh:user@host2      from other machines, which ssh reaches
   tidegate bench run shop.kdl --agents host1:7400,host2:7400 --keys keys/controller      from agents that are there
 
