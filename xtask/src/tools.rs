@@ -50,6 +50,7 @@ const TOOLS: &[Tool] = &[
     tool("python3", "python3", &[Purpose::Test], "a client of another make (http.client)"),
     tool("nghttp", "nghttp2-client", BOTH, "clients of HTTP/2 (nghttp, h2load)"),
     tool("/usr/share/doc/python3-venv/copyright", "python3-venv", TEST, "holds what comes from PyPI"),
+    tool("ip", "iproute2", TEST, "makes the machines of the tests of load agents"),
     tool("openssl", "openssl", BOTH, "a TLS client of another make; makes the certificate of the TLS bench"),
     tool("valgrind", "valgrind", BOTH, "counts instructions"),
     tool("make", "make", BENCH, "builds peers that are newer than their packages"),

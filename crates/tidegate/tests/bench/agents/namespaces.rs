@@ -3,7 +3,7 @@
 use super::super::peers::{BINARY, Folder};
 use super::{Running, scenario};
 use serde_json::Value;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, Command, Stdio};
 use tidegate_testkit::InTime;
 
@@ -85,7 +85,11 @@ fn three_machines_do_what_one_does_and_one_that_is_killed_is_named() {
     let machines = match Machines::new(4) {
         Ok(machines) => machines,
         Err(why) => {
-            println!("skipped: no network namespaces can be made here ({why})");
+            // Past what the harness keeps to itself of a test that passes.
+            let _ = writeln!(
+                std::io::stderr(),
+                "NOT TESTED: agents in network namespaces, which cannot be made here: {why}"
+            );
             return;
         }
     };

@@ -11,7 +11,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, ChildStdin, Stdio};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -26,6 +26,9 @@ const GREETING: usize = 1_000;
 
 /// For a look whether an address can be reached.
 const PROBE: Duration = Duration::from_secs(2);
+
+/// How long what an agent that has ended complained of may be on its way.
+const LAST_WORDS: Duration = Duration::from_secs(5);
 
 /// How long agents have to end once their input has.
 const END: Duration = Duration::from_secs(5);
@@ -63,6 +66,8 @@ struct Remote {
     announced: Receiver<Announcement>,
     /// What it, or ssh, complained of last.
     complaint: Arc<Mutex<String>>,
+    /// Ends when nothing more is complained of.
+    complaining: Receiver<()>,
 }
 
 /// Starts an agent on each host. Gives them, and where to dial them.
@@ -98,7 +103,8 @@ impl Remote {
         let (announce, announced) = channel();
         let complaint = Arc::new(Mutex::new(String::new()));
         let shared = complaint.clone();
-        let mut remote = Remote { host: host.clone(), child, input, announced, complaint };
+        let (is_complaining, complaining) = channel();
+        let mut remote = Remote { host: host.clone(), child, input, announced, complaint, complaining };
         let listen = move || {
             let mut lines = output.map(BufReader::new);
             for _ in 0..GREETING {
@@ -113,6 +119,7 @@ impl Remote {
         };
         thread::Builder::new().name("agent-ssh".to_owned()).spawn(listen)?;
         let complain = move || {
+            let _is_complaining: Sender<()> = is_complaining;
             let mut lines = errors.map(BufReader::new);
             while let Some(line) = lines.as_mut().and_then(line) {
                 let text = String::from_utf8_lossy(&line);
@@ -181,6 +188,7 @@ impl Remote {
     }
 
     fn ended(&self) -> anyhow::Error {
+        let _ = self.complaining.recv_timeout(LAST_WORDS);
         anyhow!(
             "ssh:{}: the agent ended before it was there{}; is Tidegate {} there (--agents-program)?",
             self.host.text,
