@@ -20,6 +20,9 @@ const BEFORE_SETTINGS: u32 = 100;
 /// Bytes that wait to be sent before bodies have to.
 const OUT_MAX: usize = 128 << 10;
 
+/// Bytes of answers to frames of the server that may wait for a server that does not read them.
+const REPLIES_MAX: usize = 1 << 20;
+
 /// More memory than this is not kept for the next requests.
 const OUT_KEPT: usize = 64 << 10;
 
@@ -58,6 +61,8 @@ pub(crate) struct Session<C> {
     out: Vec<u8>,
     /// Bytes of `out` that are gone.
     sent: usize,
+    /// Bytes of what waits that answer frames of the server: its settings, its pings.
+    replies: usize,
     /// The beginning of a frame that is not complete.
     pub held: Vec<u8>,
     /// By the slot of their keys.
@@ -88,6 +93,7 @@ impl<C: Carried> Session<C> {
             wire,
             out,
             sent: 0,
+            replies: 0,
             held: Vec::new(),
             streams: Vec::new(),
             open: 0,
@@ -170,9 +176,17 @@ impl<C: Carried> Session<C> {
         // The bounds on floods are for strangers; this server was chosen, and answers as fast as it can. A
         // clock that runs ahead keeps them out of the figures.
         self.second = self.second.wrapping_add(100);
+        let before = self.out.len();
         let read = self.wire.read(input, self.second, section, &mut self.out)?;
+        self.replies += self.out.len() - before;
         self.has_settings |= read.consumed > 0;
         Ok((read.consumed, read.event))
+    }
+
+    /// Whether the server makes answers necessary and reads none of them: they would be held without end.
+    #[inline]
+    pub fn is_flooded(&self) -> bool {
+        self.replies > REPLIES_MAX
     }
 
     /// A request under way.
@@ -266,7 +280,7 @@ impl<C: Carried> Session<C> {
                 self.sent += count;
                 return Ok(total);
             }
-            self.sent = 0;
+            (self.sent, self.replies) = (0, 0);
             self.out.clear();
             self.out.shrink_to(OUT_KEPT);
         }
@@ -412,6 +426,29 @@ mod tests {
         }
         assert_eq!((done, received), (vec![0, 1], 100_000));
         assert_eq!((session.open(), session.uploading, session.has_unsent()), (0, 0, false));
+    }
+
+    #[test]
+    fn a_server_that_pings_and_does_not_read_is_a_flood() {
+        let (mut session, mut channel, _theirs) = pair();
+        let mut section = Section::new();
+        let settings = [0, 0, 0, 4, 0, 0, 0, 0, 0];
+        let ping = [0, 0, 8, 6, 0, 0, 0, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8];
+        assert!(session.read(&settings, &mut section).is_ok());
+        let mut pings = 0;
+        while !session.is_flooded() {
+            assert!(session.read(&ping, &mut section).is_ok());
+            pings += 1;
+        }
+        assert!((REPLIES_MAX / ping.len()..=REPLIES_MAX / ping.len() + 2).contains(&pings), "{pings}");
+        // What the socket has taken waits no more.
+        let mut session = Session::<Asked>::new();
+        for _ in 0..3 {
+            assert!(session.read(&settings, &mut section).is_ok());
+            assert!(session.replies > 0);
+            session.send(&mut channel, &[], |_| 0).unwrap();
+            assert_eq!(session.replies, 0);
+        }
     }
 
     #[test]

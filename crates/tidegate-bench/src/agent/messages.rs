@@ -253,7 +253,8 @@ pub struct Delta {
     /// Users at its end.
     #[prost(uint32, tag = "12")]
     pub users: u32,
-    /// Visits of what is measured, where users come at a rate: due, begun, begun after a wait.
+    /// Visits of what is measured, where users come at a rate: due, begun, begun after a wait, not begun
+    /// since the agent came too late.
     #[prost(uint64, repeated, tag = "13")]
     pub visits: Vec<u64>,
 }

@@ -232,7 +232,7 @@ pub(super) fn delta(sequence: u64, second: &SecondOfWorker) -> Delta {
         users: second.users,
         visits: match second.visits {
             none if none == Arrived::default() => Vec::new(),
-            Arrived { due, begun, waited } => vec![due, begun, waited],
+            Arrived { due, begun, waited, too_late } => vec![due, begun, waited, too_late],
         },
     }
 }
@@ -291,11 +291,15 @@ pub(super) fn second(delta: Delta, bounds: &mut Bounds) -> Result<SecondOfWorker
 fn visits(told: &[u64]) -> Result<Arrived, RecordError> {
     let visits = match *told {
         [] => Arrived::default(),
-        [due, begun, waited] => Arrived { due, begun, waited },
+        [due, begun, waited, too_late] => Arrived { due, begun, waited, too_late },
         _ => return Err(RecordError::Length("visits")),
     };
     // One that is begun in this second may have been due in one before, and waits are of those that are begun.
-    if visits.due > MOST_COUNT || visits.begun > MOST_COUNT || visits.waited > visits.begun {
+    if visits.due > MOST_COUNT
+        || visits.begun > MOST_COUNT
+        || visits.waited > visits.begun
+        || visits.too_late > visits.due
+    {
         return Err(RecordError::TooLarge("visits"));
     }
     Ok(visits)
@@ -526,7 +530,7 @@ mod tests {
         counts.statuses.insert(200, random.below(1_000) as u64);
         counts.failures.insert(Failure::Timeout, random.below(10) as u64);
         let (others, others_failed) = (random.below(9) as u64, random.below(2) as u64);
-        let visits = Arrived { due: 9, begun: random.below(9) as u64, waited: 0 };
+        let visits = Arrived { due: 9, begun: random.below(9) as u64, waited: 0, too_late: 1 };
         SecondOfWorker { worker, requests: sample, operations, others, others_failed, users: 3, visits }
     }
 

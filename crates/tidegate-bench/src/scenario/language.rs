@@ -131,7 +131,7 @@ const SCENARIO: &[Directive] = &[
                 "With `h2`: requests at once on the connection, 100 unless said, and no more than the server takes."),
             property("cold", Kind::Share, Some("0%"), "Users that remember nothing and load every page in full."),
             property("timeout", SOME_TIME, Some("30s"),
-                "A request fails when no byte of its answer has come for so long; so does a connect."),
+                "A request fails when for so long no byte of its answer has come and none of its content has gone; so does a connect."),
             property("answer-timeout", SOME_TIME, Some("5m"),
                 "A request fails when its answer is not whole after so long, however it drips. Longer downloads want more."),
         ],

@@ -88,7 +88,8 @@ pub struct Client {
     pub streams: Option<u32>,
     /// Share of the users, 0 to 1, that remember nothing: each of their pages is loaded in full.
     pub cold: f64,
-    /// Of silence: a request fails when for so long no byte of its answer has come, and so does a connect.
+    /// Of silence: a request fails when for so long no byte of its answer has come and none of its content has gone, and so does a
+    /// connect.
     pub timeout: Duration,
     /// From the start of a request to the last byte of its answer.
     pub answer_timeout: Duration,

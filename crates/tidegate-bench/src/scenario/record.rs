@@ -98,6 +98,8 @@ pub struct Arrived {
     pub begun: u64,
     /// Of those that have begun, the ones that had to wait for another visit to end.
     pub waited: u64,
+    /// Of those that have not begun, the ones that the generator came to when the run was over.
+    pub too_late: u64,
 }
 
 impl Arrived {
@@ -106,6 +108,7 @@ impl Arrived {
         self.due += other.due;
         self.begun += other.begun;
         self.waited += other.waited;
+        self.too_late += other.too_late;
     }
 }
 

@@ -323,6 +323,7 @@ pub fn summary(report: &Report) -> Value {
                 "due": visits.due,
                 "begun": visits.begun,
                 "waited": visits.waited,
+                "too_late": visits.too_late,
                 "rate": rate(visits.begun),
                 "rate_due": rate(visits.due),
             })

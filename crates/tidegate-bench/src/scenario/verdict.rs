@@ -176,17 +176,25 @@ fn counted(operation: &Operation) -> impl Iterator<Item = (&Step, &Counted)> {
 fn distrust_of_rate(scenario: &Scenario, outcome: &Outcome) -> Option<String> {
     let Load::Visits(load) = &scenario.load else { return None };
     let visits = outcome.visits();
-    ((visits.begun as f64) < visits.due as f64 * LEAST_BEGUN).then(|| {
+    if visits.begun as f64 >= visits.due as f64 * LEAST_BEGUN {
+        return None;
+    }
+    let missing = visits.due - visits.begun.min(visits.due);
+    let why = if visits.too_late > missing / 2 {
+        "the generator came to most of them when the run was over; free its processors or ask for a lower rate".to_owned()
+    } else {
         format!(
-            "{} of {} visits that were due never began, so that there were {:.2} a second, not {:.2}: all {} users were busy with \
-             others; the server is beyond what it can do, or raise `most-users=`",
-            visits.due - visits.begun.min(visits.due),
-            visits.due,
-            visits.begun as f64 / outcome.measured.max(1e-9),
-            visits.due as f64 / outcome.measured.max(1e-9),
+            "all {} users were busy with others; the server is beyond what it can do, or raise `most-users=`",
             load.most_users
         )
-    })
+    };
+    let rate = |count: u64| count as f64 / outcome.measured.max(1e-9);
+    Some(format!(
+        "{missing} of {} visits that were due never began, so that there were {:.2} a second, not {:.2}: {why}",
+        visits.due,
+        rate(visits.begun),
+        rate(visits.due)
+    ))
 }
 
 /// Whether the load was that of the scenario: its mix and its cycles, and each operation there at all.
@@ -644,28 +652,30 @@ mod tests {
         // Cycles are nobody's concern.
         let good = || tally(3_000, 3_000, 20_000_000, 9_000_000_000);
         let good = || Tally { cycles: 0, cycle_due: 0, cycle_achieved: 0, ..good() };
-        let judged = |due, begun, waited, ending| {
-            let visits = Arrived { due, begun, waited };
+        let judged = |due, begun, waited, too_late, ending| {
+            let visits = Arrived { due, begun, waited, too_late };
             let mut outcome = outcome(ending);
             outcome.seconds = vec![Second { visits, ..Second::default() }; 2];
             judge(&scenario, &outcome, &[good(), good()], &Totals::default())
         };
         let table = [
-            (3_000, 3_000, 0, Ending::Done, Verdict::Pass, "", ""),
-            (3_000, 2_970, 9, Ending::Done, Verdict::Pass, "", "18 visits found all 1000 users busy"),
+            (3_000, 3_000, 0, 0, Ending::Done, Verdict::Pass, "", ""),
+            (3_000, 2_970, 9, 0, Ending::Done, Verdict::Pass, "", "18 visits found all 1000 users busy"),
             (
                 3_000,
                 2_969,
+                0,
                 0,
                 Ending::Done,
                 Verdict::Invalid,
                 "62 of 6000 visits that were due never began, so that there were 98.97 a second, not 100.00",
                 "",
             ),
-            (3_000, 100, 0, Ending::Interrupted, Verdict::Measured, "", ""),
+            (3_000, 2_000, 0, 999, Ending::Done, Verdict::Invalid, "the generator came to most of them", ""),
+            (3_000, 100, 0, 0, Ending::Interrupted, Verdict::Measured, "", ""),
         ];
-        for (due, begun, waited, ending, verdict, reason, note) in table {
-            let judgement = judged(due, begun, waited, ending);
+        for (due, begun, waited, too_late, ending, verdict, reason, note) in table {
+            let judgement = judged(due, begun, waited, too_late, ending);
             assert_eq!(judgement.verdict, verdict, "{begun}: {judgement:?}");
             let has =
                 |list: &[String], part: &str| part.is_empty() || list.iter().any(|one| one.contains(part));

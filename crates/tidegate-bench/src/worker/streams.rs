@@ -210,6 +210,9 @@ impl Worker<'_> {
                 Err(_) => return Outcome::Failed(Failure::Malformed),
             }
         }
+        if session.is_flooded() {
+            return Outcome::Failed(Failure::Malformed);
+        }
         session.held.extend_from_slice(data.get(at..).unwrap_or_default());
         Outcome::Free
     }

@@ -1,6 +1,6 @@
 //! `tidegate bench run`: users of a scenario against Tidegate and against applications by script.
 
-use super::peers::{BINARY, Folder, bench, command, peer, request};
+use super::peers::{BINARY, Folder, answer, bench, command, peer, request};
 use rustix::process::{Pid, Signal, kill_process};
 use std::collections::HashMap;
 use std::fs;
@@ -440,6 +440,40 @@ fn an_answer_that_drips_ends_in_time() {
         "{report:#}"
     );
     assert_eq!(report["requests"]["errors"]["timeout"], of["ended"], "{report:#}");
+}
+
+/// A server that takes an upload slowly is not silent; one that takes none of it is.
+#[test]
+fn an_upload_that_moves_on_is_no_silence() {
+    let folder = Folder::new();
+    let slow = peer(|number, mut stream| {
+        if !request(&mut stream) {
+            return;
+        }
+        if number > 1 {
+            return std::thread::park();
+        }
+        let mut left = 40 << 20;
+        let mut piece = vec![0; 256 << 10];
+        while left > 0 {
+            left -= stream.read(&mut piece).unwrap().min(left);
+            std::thread::park_timeout(std::time::Duration::from_millis(10));
+        }
+        answer(&mut stream, "200 OK", "");
+    });
+    let steps = "users 1 { steady \"100ms\" }; think fixed \"1s\"; client timeout=\"1s\"
+        op a { post \"/\" { upload f size=\"40MiB\" } }";
+    let file = scenario(&folder, slow.trim_end_matches('/'), steps);
+    for is_taken in [true, false] {
+        // Connection 0 is the look before the run.
+        let report = bench(&["run", &file, "--no-host", "--json", "--no-keep", "--grace", "1m"]).json();
+        let of = &report["operations"][0];
+        assert_eq!(
+            (of["ended"].as_u64(), of["failed"].as_u64()),
+            (Some(1), Some(u64::from(!is_taken))),
+            "{report:#}"
+        );
+    }
 }
 
 /// With a share that has to conform, a slow answer is one that does not, and no failure.

@@ -167,8 +167,15 @@ impl Worker<'_> {
             return;
         }
         match connection.flush() {
-            Ok(count) if is_measured => self.recorder.counts.bytes_sent += count as u64,
-            Ok(_) => {}
+            Ok(count) => {
+                // Content that moves on is no silence.
+                if let Some(exchange) = connection.exchange.filter(|_| count > 0) {
+                    connection.deadline = self.scenario.client.deadline(exchange.sent, now);
+                }
+                if is_measured {
+                    self.recorder.counts.bytes_sent += count as u64;
+                }
+            }
             // An answer may have come before the server closed.
             Err(_) if connection.is_finished => {}
             Err(error) => self.lost(key, failure_of(&error), now),

@@ -253,6 +253,9 @@ impl Worker<'_> {
                 Err(_) => return Then::Failed(Failure::Malformed),
             }
         }
+        if streams.session.is_flooded() {
+            return Then::Failed(Failure::Malformed);
+        }
         streams.session.held.extend_from_slice(data.get(at..).unwrap_or_default());
         then
     }

@@ -79,10 +79,16 @@ impl Worker<'_> {
         let has_place = !arrivals.vacant.is_empty() || self.users.len() < arrivals.most;
         let is_measured = (self.steady.0..self.steady.1).contains(&due);
         self.visits.due += u64::from(is_measured);
-        if has_place && arrivals.waiting.is_empty() && now < self.end {
+        let is_over = now >= self.end;
+        if has_place && arrivals.waiting.is_empty() {
+            if is_over {
+                // Nobody was in its way.
+                self.visits.too_late += u64::from(is_measured);
+                return;
+            }
             return self.visit(number, (due, due), now);
         }
-        if arrivals.waiting.len() < MOST_WAITING {
+        if !is_over && arrivals.waiting.len() < MOST_WAITING {
             arrivals.waiting.push_back((due, number));
         }
     }
@@ -97,7 +103,9 @@ impl Worker<'_> {
                 return;
             }
             arrivals.arriving.take();
-            self.visits.due += u64::from(due >= self.steady.0);
+            let is_measured = u64::from(due >= self.steady.0);
+            self.visits.due += is_measured;
+            self.visits.too_late += is_measured;
         }
     }
 
