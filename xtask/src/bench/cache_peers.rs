@@ -105,7 +105,7 @@ impl Files<'_> {
     fn command(&self, peer: Peer) -> Result<Command> {
         match peer {
             Peer::Tidegate => self.tidegate(&format!(
-                "cache \"main\" {{ memory \"512MiB\"; disk \"{}\" size=\"4GiB\" }}\n\
+                "cache \"main\" {{ memory \"512MiB\"; object-size \"2GiB\"; disk \"{}\" size=\"8GiB\" }}\n\
                  site {{ cache \"main\"; proxy \"http://127.0.0.1:{}\" }}\n",
                 self.folder.join("stored").display(),
                 self.origin

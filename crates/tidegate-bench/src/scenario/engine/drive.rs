@@ -1,6 +1,6 @@
 //! The connections of users: opened, written, read, closed. What HTTP/2 does otherwise is in `streams`.
 
-use super::connection::{Exchange, State, Streams, UserConnection};
+use super::connection::{Exchange, Purpose, State, Streams, UserConnection};
 use super::operate::Answer;
 use super::request::Request;
 use super::worker::Worker;
@@ -243,7 +243,7 @@ impl Worker<'_> {
             }
             let is_head = self.users.get(connection.user as usize).is_some_and(|user| {
                 let operation = self.scenario.operations.get(user.operation);
-                exchange.purpose == super::connection::Purpose::Step
+                exchange.purpose == Purpose::Step
                     && operation
                         .and_then(|known| known.steps.get(user.step))
                         .is_some_and(|step| step.method == "HEAD")
@@ -311,9 +311,14 @@ impl Worker<'_> {
 
     /// Counts an answer, and gives it to its user.
     pub(super) fn take_answer(&mut self, place: usize, answer: Answer, stamps: Stamps, now: u64) {
-        if self.users.get(place).is_some_and(|user| user.is_busy && self.is_measured(user.intended)) {
+        let user = self.users.get(place).filter(|user| user.is_busy && self.is_measured(user.intended));
+        if let Some(user) = user {
+            let step = user.step_of(self.scenario).filter(|_| answer.exchange.purpose == Purpose::Step);
+            let is_allowed = step.map_or(answer.status < 400, |step| {
+                step.expect.allows_status(answer.status) || answer.status < 400
+            });
             self.recorder.answered(answer.status, stamps);
-            if answer.status < 400 {
+            if is_allowed {
                 self.recorder.succeed();
             } else {
                 self.recorder.fail(Failure::Status, 1);
