@@ -3,7 +3,8 @@
 //!
 //! A [`FileMemory`] is filled once, by one, and read by many. When it is dropped its pages go out of the file (`madvise(2)`,
 //! `MADV_REMOVE`), and whoever gets the place next gets other pages: what a socket has been given of the ones before stays as it
-//! was until the client has it. Nothing is ever written over.
+//! was until the client has it. Nothing is ever written over. Huge pages are refused: where a part of one goes out of a file, the
+//! kernel may write zeros over it in place.
 //!
 //! Places are of one size and lie in chunks, each of which is one descriptor; a place takes no more memory than the pages that
 //! were written in it.
@@ -11,6 +12,7 @@
 use crate::locking::lock;
 use crate::mapping::Mapping;
 use rustix::fs::{MemfdFlags, fstat, ftruncate, memfd_create};
+use rustix::io::Errno;
 use rustix::mm::{Advice, ProtFlags, madvise};
 use std::ffi::c_void;
 use std::fmt;
@@ -47,6 +49,14 @@ impl Chunk {
         let file = memfd_create("tidegate-shared", MemfdFlags::CLOEXEC)?;
         ftruncate(&file, (PLACES * LARGEST) as u64)?;
         let mapping = Mapping::of(file.as_fd(), 0, PLACES * LARGEST, ProtFlags::READ | ProtFlags::WRITE)?;
+        let start = mapping.start().as_ptr().cast::<c_void>();
+        // SAFETY: the range is that of the mapping, of which the advice changes no byte.
+        #[allow(unsafe_code)]
+        match unsafe { madvise(start, mapping.length(), Advice::LinuxNoHugepage) } {
+            // A kernel that has none refuses the word.
+            Ok(()) | Err(Errno::INVAL) => {}
+            Err(error) => return Err(error.into()),
+        }
         Ok(Chunk { file, mapping, free: Mutex::new([u64::MAX; PLACES / 64]) })
     }
 
@@ -250,6 +260,17 @@ mod tests {
         assert!(received.len() >= PAGE);
         theirs.read_exact(&mut received).unwrap();
         assert!(received.iter().all(|byte| *byte == b'a'));
+    }
+
+    /// As the kernel tells it: `nh` among the flags of the mapping, where it knows huge pages at all.
+    #[test]
+    fn none_of_it_is_a_huge_page() {
+        let _held = filled(b"a");
+        let maps = std::fs::read_to_string("/proc/self/smaps").unwrap();
+        let ours = maps.split_once("memfd:tidegate-shared").map(|(_, behind)| behind);
+        let flags = ours.and_then(|ours| ours.lines().find_map(|line| line.strip_prefix("VmFlags:")));
+        let has_any = std::path::Path::new("/sys/kernel/mm/transparent_hugepage").exists();
+        assert_eq!(flags.unwrap().split(' ').any(|flag| flag == "nh"), has_any);
     }
 
     #[test]
