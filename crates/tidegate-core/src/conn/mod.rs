@@ -182,7 +182,7 @@ struct Request {
     /// Bytes of head and content that have come.
     received: u64,
     /// HTTP/2: bytes of content behind its answer that are dropped.
-    discard_size: u64,
+    discard_size: u32,
 }
 
 /// What a request counts as, before its scheme is known.

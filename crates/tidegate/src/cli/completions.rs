@@ -33,9 +33,17 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     print(&String::from_utf8_lossy(&out))
 }
 
-/// The command without what only the server itself starts: a shell would offer it.
+/// The command without what only the program itself starts: a shell would offer it.
 fn offered() -> Command {
-    let all = super::Arguments::command();
-    let shown = all.get_subcommands().filter(|sub| !sub.is_hide_set()).cloned();
-    Command::new("tidegate").version(VERSION).args(all.get_arguments().cloned()).subcommands(shown)
+    without_hidden(&super::Arguments::command(), "tidegate").version(VERSION)
+}
+
+/// A command that is called so, without what is hidden of it. Of those below, `bench` hides something.
+fn without_hidden(all: &Command, name: &'static str) -> Command {
+    let shown = all.get_subcommands().filter(|sub| !sub.is_hide_set()).map(|sub| match sub.get_name() {
+        "bench" => without_hidden(sub, "bench"),
+        _ => sub.clone(),
+    });
+    let command = Command::new(name).args(all.get_arguments().cloned()).subcommands(shown);
+    command.about(all.get_about().cloned().unwrap_or_default())
 }

@@ -140,6 +140,19 @@ pub fn ok(lines: &str, text: &str) -> Reply {
 }
 
 #[test]
+fn a_status_that_a_step_expects_is_no_failed_request() {
+    let folder = Folder::new();
+    let refusing = Application::new(|_| ("405 Method Not Allowed", String::new(), String::new()));
+    let steps = "users 1 { steady \"300ms\" }\nthink fixed \"1ms\"\n\
+        op a { put \"/\" body=\"x\" { expect status=405 } }";
+    let file = scenario(&folder, &refusing.url, steps);
+    let report = bench(&["run", &file, "--json", "--no-host", "--no-keep"]).json();
+    assert!(report["operations"][0]["succeeded"].as_u64().unwrap() > 0, "{report:#}");
+    let requests = &report["requests"];
+    assert_eq!((&requests["failed"], &requests["errors"]), (&0.into(), &serde_json::json!({})), "{report:#}");
+}
+
+#[test]
 fn a_user_is_what_a_browser_is() {
     let folder = Folder::new();
     let shop = Application::new(shop);

@@ -186,7 +186,9 @@ impl Connection {
         let terms = reading_terms(own);
         let is_alone = h2.wire.open_streams() <= 1; // it is open itself
         h2.wanted = if is_alone { terms } else { h2.wanted.or(terms) };
-        let (grace, discard_size) = (own.rate_grace, own.discard_size);
+        // The settings have 1 GiB at most.
+        let discard_size = u32::try_from(own.discard_size).unwrap_or(u32::MAX);
+        let grace = own.rate_grace;
         drop(content); // nobody reads what the handler has left
         let kind = request.kind.with_https(is_https(entry.scheme));
         let request = Request { kind, ends_with_client, discard_size, series, ..request };
@@ -331,7 +333,7 @@ pub(super) fn end_stream(h2: &mut Http2, cx: &mut Ctx, stream: StreamKey, reques
     // What nobody has taken lies in the client's window. Where that is used up the client could neither go on nor be told
     // to stop.
     h2.wire.release_all(stream, &mut h2.batch);
-    let left = request.discard_size;
+    let left = request.discard_size.into();
     h2.unread.push(Unread { key: stream, left, waited: Duration::ZERO });
     // A client that was not told to go on may not send it at all, and waits for a word.
     if request.expects_continue {
