@@ -9,7 +9,6 @@
 //! Called by the engine and its modules (writing) and by the status page and the command (reading). Must not
 //! know any of them, nor HTTP, and must neither allocate nor lock when something is counted.
 
-mod applications;
 pub mod busiest;
 mod cell;
 mod exponential;
@@ -25,9 +24,9 @@ mod protobuf;
 pub mod series;
 mod table;
 mod text;
+mod times;
 mod worker;
 
-pub use applications::{ApplicationFigures, ApplicationTable, ApplicationTimes, add_applications};
 pub use cell::{Counter, Gauge, Level};
 pub use exposition::{Buckets, Exponential, Exposition, Family, FamilyKind, Schema, Series};
 pub use histogram::{Distribution, Elapsed, Histogram};
@@ -39,4 +38,5 @@ pub use listeners::{ListenerCounts, ListenerFigures, ListenerNumber, ListenerTab
 pub use openmetrics::{OPENMETRICS_CONTENT_TYPE, openmetrics};
 pub use protobuf::{PROTOBUF_CONTENT_TYPE, protobuf};
 pub use table::{Description, Metric, Reading, Unit, View};
+pub use times::{PartTimes, Timed, TimesFigures, TimesTable, add_times};
 pub use worker::{Snapshot, Worker};

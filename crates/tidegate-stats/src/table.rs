@@ -84,8 +84,8 @@ macro_rules! metrics {
             $($(#[doc = $help] pub $name: $metric,)*)*
             /// Microseconds of processors that it has used, as it says once a second.
             pub busy_micros: $crate::cell::Counter,
-            /// How long each application has kept requests waiting.
-            pub applications: $crate::ApplicationTable,
+            /// How long applications, caches and limits have kept requests waiting.
+            pub times: $crate::TimesTable,
             /// The same for each site and route.
             pub series: $crate::series::SeriesTable,
         }

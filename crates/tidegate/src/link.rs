@@ -30,7 +30,7 @@ use tidegate_modules::gateway::pool_directory::{PoolAddress, PoolDemand, PoolUpd
 use tidegate_modules::status::ProviderReport;
 use tidegate_modules::status::{LaneReport, Report, Used, WorkerFigures};
 use tidegate_stats::series::SeriesFigures;
-use tidegate_stats::{ApplicationFigures, ListenerFigures, Snapshot};
+use tidegate_stats::{ListenerFigures, Snapshot, TimesFigures};
 
 /// Messages that wait to be written. With more the other end has not read for long.
 const QUEUE: usize = 256;
@@ -277,9 +277,9 @@ pub struct Figures {
     /// By its listeners.
     #[serde(default)]
     pub listeners: Vec<ListenerFigures>,
-    /// By its ways to applications.
+    /// By what keeps requests waiting.
     #[serde(default)]
-    pub applications: Vec<ApplicationFigures>,
+    pub times: Vec<TimesFigures>,
     /// By its threads for what would hold up a worker.
     #[serde(default)]
     pub lanes: Vec<LaneReport>,

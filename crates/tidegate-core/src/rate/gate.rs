@@ -202,7 +202,7 @@ async fn wait(limit: Shared<Limit>, waiter: Waiter) -> Verdict {
     let waited = clock::monotonic_ns().saturating_sub(since);
     Verdict::Decide(Box::new(move |exchange| match permit {
         Some(permit) => {
-            exchange.has_queued(waited);
+            exchange.has_queued(&limit.name, waited);
             hold(exchange, permit);
             Verdict::Pass
         }

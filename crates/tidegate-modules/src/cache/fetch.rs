@@ -1,7 +1,7 @@
 //! One fetch for the store: what comes of it is decided at the head, and the content belongs to the store from then on, not to
 //! the client that has set it off.
 
-use super::counts::Counts;
+use super::counts::{Counts, StoreTimes};
 use super::filling::{Unattended, fill_up};
 use super::handoff::Giver;
 use super::place::Place;
@@ -18,6 +18,8 @@ use tidegate_core::{Author, Body, Reply, Response};
 use tidegate_http::cache::{self, Answered, Asked, NotStored, Reason, Times, Varying};
 use tidegate_http::{EntityTag, Field, FieldLines, Fields, Method, Status};
 use tidegate_io::clock::wall_seconds;
+use tidegate_stats::PartTimes;
+use tidegate_stats::series::Phase;
 
 /// How long it is remembered that something is not stored, seconds.
 const REMEMBERED: u32 = 120;
@@ -54,6 +56,10 @@ pub(super) enum Came {
 pub(super) struct Fetch {
     pub(super) policy: Rc<Policy>,
     pub(super) counts: Arc<Counts>,
+    /// Of the store.
+    pub(super) times: Option<Arc<PartTimes>>,
+    /// When, by the monotonic clock, nanoseconds.
+    pub(super) began: u64,
     pub(super) class: Class,
     pub(super) lead: Lead,
     /// What the application was asked with, but for conditions, and how to ask it again.
@@ -101,6 +107,7 @@ impl Fetch {
             if is_unwanted && self.lead.followers() == 0 { Poll::Ready(None) } else { Poll::Pending }
         });
         let Some(response) = response.await else { return };
+        StoreTimes::took(self.times.as_deref(), Phase::Application, self.began);
         let tell = |outcome| {
             if let Some(giver) = giver {
                 giver.give(outcome);

@@ -31,7 +31,7 @@ pub use directory::CacheDirectory;
 pub use tidegate_cache::disk::examine_way;
 
 use crate::gateway::via::Via;
-use counts::{Counts, Event};
+use counts::{Counts, Event, StoreTimes};
 use directory::Kept;
 use disks::Opening;
 use fetch::{Came, Fetch, For, Outcome};
@@ -55,7 +55,8 @@ use tidegate_core::explain::Foreseen;
 use tidegate_core::{Exchange, Handler, Head, Pass, Reply, Response, answer};
 use tidegate_http::cache::{self, Bypass, CacheStatus, Detail, Forward, Reason, Use};
 use tidegate_http::{Field, FieldLines, Fields, Method, Status};
-use tidegate_io::runtime;
+use tidegate_io::{clock, runtime};
+use tidegate_stats::series::Phase;
 
 /// How often a request waits for a fetch of others that turns out not to be for it; then it goes on alone.
 const MOST_FLIGHTS: u8 = 3;
@@ -67,6 +68,7 @@ struct Shared {
     store: Arc<Store>,
     opening: Arc<Opening>,
     counts: Arc<Counts>,
+    times: StoreTimes,
     policy: Rc<Policy>,
     /// Of all routes that use the store.
     queries: Queries,
@@ -141,6 +143,7 @@ impl Cached {
             store,
             opening,
             counts,
+            times: StoreTimes::new(&cache.store),
             policy,
             queries,
             inner,
@@ -306,7 +309,10 @@ impl Shared {
             }
             Join::Follow(flight) => {
                 exchange.ends_with_client();
+                let times = self.times.of(exchange);
+                let since = clock::monotonic_ns();
                 exchange.answer_after(flight, move |landing, exchange| {
+                    StoreTimes::took(times.as_deref(), Phase::Queue, since);
                     shared.followed(exchange, pass, landing, &asking)
                 })
             }
@@ -362,6 +368,8 @@ impl Shared {
         let fetch = Fetch {
             policy: self.policy.clone(),
             counts: self.counts.clone(),
+            times: self.times.of(exchange),
+            began: clock::monotonic_ns(),
             class: asking.class,
             lead: place.fetched_by(lead),
             origin,

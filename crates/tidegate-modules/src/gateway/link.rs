@@ -21,7 +21,7 @@ use tidegate_config::settings::{self, HostPattern, UserSource};
 use tidegate_core::site::account_of;
 use tidegate_io::connect::Address;
 use tidegate_stats::series::Phase;
-use tidegate_stats::{ApplicationTimes, Elapsed, Worker as Stats};
+use tidegate_stats::{Elapsed, PartTimes, Timed, Worker as Stats};
 use tidegate_tls::Connector;
 
 /// Members of an upstream that a route remembers its connections to.
@@ -118,7 +118,7 @@ impl Shared {
 }
 
 /// `None`: too many others are timed.
-type MemberTimes = Option<Arc<ApplicationTimes>>;
+type MemberTimes = Option<Arc<PartTimes>>;
 
 /// A route's way to its application.
 pub struct Link {
@@ -156,7 +156,7 @@ pub struct Link {
     /// The same where HTTP/2 is spoken.
     multiplexed: RefCell<Vec<(Address, Rc<Http2Pool>)>>,
     /// How long it has kept requests waiting, and each of the members met so far.
-    times: Option<Arc<ApplicationTimes>>,
+    times: Option<Arc<PartTimes>>,
     times_of_members: RefCell<Vec<(Address, Rc<MemberTimes>)>>,
 }
 
@@ -195,7 +195,7 @@ impl Link {
         let site_account = account_of(site);
         let upstream = Upstream::of(settings, &shared.directory);
         let link = Rc::new(Link {
-            times: shared.stats.applications.of(&name, ""),
+            times: shared.stats.times.of(Timed::Application(name.clone())),
             times_of_members: RefCell::default(),
             site_account,
             membership: RefCell::default(),
@@ -233,7 +233,8 @@ impl Link {
             times.took(phase, elapsed);
         }
         let Some((address, member)) = pick.and_then(Selection::member) else { return };
-        let make = || Rc::new(self.shared.stats.applications.of(&self.name, member));
+        let timed = || Timed::Member { of: self.name.clone(), member: member.to_owned() };
+        let make = || Rc::new(self.shared.stats.times.of(timed()));
         if let Some(times) = &*known_or(&self.times_of_members, address, make) {
             times.took(phase, elapsed);
         }

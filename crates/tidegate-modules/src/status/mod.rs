@@ -18,7 +18,6 @@
 //! the workers answer, `report` has the rows, `html` writes the page. The binary implements
 //! [`StatusSource`].
 
-mod applications;
 mod ask;
 mod busiest;
 mod cache;
@@ -40,6 +39,7 @@ mod site_states;
 mod sites;
 mod stores;
 mod tail;
+mod times;
 mod upstreams;
 mod workers;
 mod xml;
@@ -79,7 +79,7 @@ use tidegate_http::{Method, Status};
 use tidegate_io::LocalFuture;
 use tidegate_io::usage::Usage;
 use tidegate_stats::series::SeriesFigures;
-use tidegate_stats::{ApplicationFigures, Family, Snapshot};
+use tidegate_stats::{Family, Snapshot, TimesFigures};
 use tidegate_tls::inspect::ends_soon_within;
 
 /// Nothing may be loaded, run or framed; forms lead back here.
@@ -152,7 +152,7 @@ pub struct ServerInfo {
     pub upstreams: Vec<GroupReport>,
     /// How long each of them has kept requests waiting.
     #[serde(default)]
-    pub applications: Vec<ApplicationFigures>,
+    pub times: Vec<TimesFigures>,
     /// Stores of responses, in the order of the settings.
     #[serde(default)]
     pub stores: Vec<StoreFigures>,

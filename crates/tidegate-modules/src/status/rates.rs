@@ -1,9 +1,12 @@
 //! Limits, bandwidths and bans in the report: what they have turned away or held up, and whether their tables are large enough.
 
 use super::report::{Row, Section};
+use super::times;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::fmt::Write;
+use std::iter;
+use tidegate_stats::{Timed, TimesFigures};
 
 /// What is reported of.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -52,7 +55,7 @@ pub struct QueueReport {
 }
 
 /// A section for all of them; none where there is none.
-pub(super) fn sections(rates: &[RateReport]) -> Option<Section> {
+pub(super) fn sections(rates: &[RateReport], all: &[TimesFigures]) -> Option<Section> {
     let row = |rate: &RateReport| {
         let crowded = match rate.crowded {
             0 => String::new(),
@@ -72,7 +75,8 @@ pub(super) fn sections(rates: &[RateReport]) -> Option<Section> {
             }
         }
     };
-    let rows: Vec<Row> = rates.iter().map(row).collect();
+    let waits = |rate: &RateReport| times::rows_of(all, &Timed::Limit(rate.name.clone()));
+    let rows: Vec<Row> = rates.iter().flat_map(|rate| iter::once(row(rate)).chain(waits(rate))).collect();
     (!rows.is_empty()).then(|| Section { title: "Limits".into(), rows })
 }
 
@@ -85,12 +89,13 @@ fn queue_text(queue: &QueueReport) -> String {
 }
 
 /// All of a kind as JSON.
-pub(super) fn to_json(rates: &[RateReport], kind: RateKind) -> Value {
+pub(super) fn to_json((rates, all): (&[RateReport], &[TimesFigures]), kind: RateKind) -> Value {
     let refused = if kind == RateKind::Bandwidth { "delayed_bytes" } else { "refused" };
     let one = |rate: &RateReport| {
         let mut told = json!({ "name": rate.name, refused: rate.refused, "crowded": rate.crowded });
-        if let (Some(queue), Some(told)) = (rate.queue, told.as_object_mut()) {
-            told.insert("queue".to_owned(), json!(queue));
+        if let Some(queue) = rate.queue {
+            told["queue"] = json!(queue);
+            times::add_to_json(&mut told["queue"], all, &Timed::Limit(rate.name.clone()));
         }
         told
     };
@@ -189,10 +194,10 @@ mod tests {
             },
             RateReport { name: "guessers".into(), refused: 4, kind: RateKind::Ban, ..RateReport::default() },
         ];
-        let section = sections(&rates).unwrap();
+        let section = sections(&rates, &[]).unwrap();
         assert_eq!(section.rows[0].value, "3 beyond it");
         assert_eq!(section.rows[1].value, "0 beyond it, 7 without a place of their own (`keys`)");
-        assert_eq!(to_json(&rates, RateKind::Limit)[1]["crowded"], 7);
+        assert_eq!(to_json((&rates, &[]), RateKind::Limit)[1]["crowded"], 7);
         let mut text = String::new();
         write_prometheus(&mut text, &rates);
         assert!(text.contains("tidegate_limit_refused_total{limit=\"api\"} 3\n"), "{text}");
@@ -202,11 +207,11 @@ mod tests {
             "{text}"
         );
         assert_eq!(section.rows[2].value, "9 bytes held up");
-        assert_eq!(to_json(&rates, RateKind::Bandwidth)[0]["delayed_bytes"], 9);
+        assert_eq!(to_json((&rates, &[]), RateKind::Bandwidth)[0]["delayed_bytes"], 9);
         assert_eq!(section.rows[3].value, "4 requests of banned clients");
         assert!(text.contains("tidegate_ban_refused_total{ban=\"guessers\"} 4\n"), "{text}");
         assert_eq!(text.lines().count(), 20);
-        assert!(sections(&[]).is_none());
+        assert!(sections(&[], &[]).is_none());
     }
 
     #[test]
@@ -216,11 +221,11 @@ mod tests {
             RateReport { name: "slots".into(), refused: 9, queue: Some(queue), ..RateReport::default() },
             RateReport { name: "plain".into(), ..RateReport::default() },
         ];
-        let rows = sections(&rates).unwrap().rows;
+        let rows = sections(&rates, &[]).unwrap().rows;
         let text = "9 beyond it; 1 wait, 2 at most, 3 have waited; 4 found the queue full, 5 were too old, 6 gave up";
         assert_eq!(rows[0].value, text);
         assert_eq!(rows[1].value, "0 beyond it");
-        let told = to_json(&rates, RateKind::Limit);
+        let told = to_json((&rates, &[]), RateKind::Limit);
         assert_eq!((&told[0]["queue"]["too_old"], &told[1]["queue"]), (&json!(5), &Value::Null));
         let mut text = String::new();
         write_prometheus(&mut text, &rates);

@@ -5,8 +5,7 @@ use super::html;
 use super::printable::printable;
 use super::{CertificateInfo, ProcessInfo, RateKind, ServerInfo, Used};
 use super::{
-    applications, finding, lanes, performance, pools, providers, rates, sites, stores, upstreams, workers,
-    xml,
+    finding, lanes, performance, pools, providers, rates, sites, stores, times, upstreams, workers, xml,
 };
 use serde_json::{Value, json};
 use std::fmt::Write;
@@ -61,9 +60,9 @@ impl Server {
                 sections.extend(performance::listen_sockets(&self.info.in_force));
                 sections.extend(pools::sections(&self.info.pools));
                 sections.extend(upstreams::sections(&self.info.upstreams));
-                sections.extend(applications::sections(&self.info.applications));
-                sections.extend(stores::sections(&self.info.stores));
-                sections.extend(rates::sections(&self.info.rates));
+                sections.extend(times::sections(&self.info.times));
+                sections.extend(stores::sections(&self.info.stores, &self.info.times));
+                sections.extend(rates::sections(&self.info.rates, &self.info.times));
                 sections.extend(finding::turned_away_section(&self.info.turned_away));
                 sections.extend(providers::sections(&self.info.providers));
                 sections.extend(self.counted_sections());
@@ -86,9 +85,9 @@ impl Server {
                 pools::sections(&self.info.pools)
                     .iter()
                     .chain(&upstreams::sections(&self.info.upstreams))
-                    .chain(&applications::sections(&self.info.applications))
-                    .chain(&stores::sections(&self.info.stores))
-                    .chain(&rates::sections(&self.info.rates))
+                    .chain(&times::sections(&self.info.times))
+                    .chain(&stores::sections(&self.info.stores, &self.info.times))
+                    .chain(&rates::sections(&self.info.rates, &self.info.times))
                     .chain(&finding::turned_away_section(&self.info.turned_away))
                     .chain(&providers::sections(&self.info.providers))
                     .for_each(|section| write_section(&mut text, section));
@@ -136,9 +135,9 @@ impl Server {
         });
         let pools = pools::to_json(&info.pools);
         let upstreams = upstreams::to_json(&info.upstreams);
-        let applications = applications::to_json(&info.applications);
-        let caches = stores::to_json(&info.stores);
-        let rates = |kind| rates::to_json(&info.rates, kind);
+        let applications = times::to_json(&info.times);
+        let caches = stores::to_json(&info.stores, &info.times);
+        let rates = |kind| rates::to_json((&info.rates, &info.times), kind);
         let (limits, bandwidths, bans) =
             (rates(RateKind::Limit), rates(RateKind::Bandwidth), rates(RateKind::Ban));
         let providers = providers::to_json(&info.providers);
@@ -175,7 +174,7 @@ impl Server {
         info.series.write_prometheus(&mut out);
         write_buckets(&mut out, &self.buckets());
         performance::write_listen_sockets(&mut out, &self.info.in_force);
-        applications::write_prometheus(&mut out, &info.applications);
+        times::write_prometheus(&mut out, &info.times);
         self.write_facts(&mut out.text);
         out
     }

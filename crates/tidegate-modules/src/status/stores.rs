@@ -1,15 +1,18 @@
 //! Stores of responses in the report: what came of requests, how full memory and disks are, and which disk is out of use.
 
 use super::report::{Row, Section, date, label};
+use super::times;
 use crate::cache_desk::{DiskFigures, RequestFigures, StoreFigures, TierFigures};
 use serde_json::{Value, json};
 use std::fmt::Write;
+use tidegate_stats::{Timed, TimesFigures};
 
 /// A section for all of them, a line for each and for each of their disks; none where there is none.
-pub(super) fn sections(stores: &[StoreFigures]) -> Option<Section> {
+pub(super) fn sections(stores: &[StoreFigures], all: &[TimesFigures]) -> Option<Section> {
     let mut rows = Vec::new();
     for store in stores {
         rows.push(Row::new(format!("Cache {}", store.store), summary(store)));
+        rows.extend(times::rows_of(all, &Timed::Cache(store.store.clone())));
         rows.extend(store.disks.iter().map(|disk| {
             let name = format!("Disk {} of {}", disk.folder.display(), store.store);
             Row::new(name, state(disk))
@@ -67,8 +70,13 @@ fn quantity(bytes: u64) -> String {
 }
 
 /// All of them as JSON.
-pub(super) fn to_json(stores: &[StoreFigures]) -> Value {
-    stores.iter().map(store_to_json).collect()
+pub(super) fn to_json(stores: &[StoreFigures], all: &[TimesFigures]) -> Value {
+    let told = |store: &StoreFigures| {
+        let mut told = store_to_json(store);
+        times::add_to_json(&mut told, all, &Timed::Cache(store.store.clone()));
+        told
+    };
+    stores.iter().map(told).collect()
 }
 
 fn store_to_json(store: &StoreFigures) -> Value {
@@ -275,7 +283,7 @@ mod tests {
             ..StoreFigures::default()
         }];
         let mut text = String::new();
-        super::super::report::write_section(&mut text, &sections(&stores).unwrap());
+        super::super::report::write_section(&mut text, &sections(&stores, &[]).unwrap());
         for part in [
             "Cache main",
             "60.0 % hits of 10, 4 past it, 3 responses in 1.0 MiB of 64.0 MiB, 2 had to go; 0 stored, 2 not",
@@ -283,7 +291,7 @@ mod tests {
         ] {
             assert!(text.contains(part), "{part}: {text}");
         }
-        let json = to_json(&stores);
+        let json = to_json(&stores, &[]);
         assert_eq!((&json[0]["hit_ratio"], &json[0]["requests"]["passed"]), (&json!(0.6), &json!(2)));
         assert_eq!(json[0]["disks"][0]["out"]["why"], json!("cannot be written: EIO"));
         assert_eq!(json[0]["not_stored"], json!({ "response says private": 2 }));
@@ -299,6 +307,6 @@ mod tests {
         ] {
             assert!(text.lines().any(|found| found == line), "{line}: {text}");
         }
-        assert!(sections(&[]).is_none());
+        assert!(sections(&[], &[]).is_none());
     }
 }

@@ -46,7 +46,7 @@ impl StatusSource for Fake {
             processes: vec![process],
             process_restarts: 1,
             pools: Vec::new(),
-            applications: Vec::new(),
+            times: Vec::new(),
             upstreams: Vec::new(),
             stores: Vec::new(),
             rates: Vec::new(),

@@ -45,7 +45,7 @@ use tidegate_modules::gateway::pool_directory::PoolDirectory;
 use tidegate_modules::login::LoginStore;
 use tidegate_modules::status::{WorkerFigures, lanes};
 use tidegate_stats::series::{SeriesDirectory, SeriesFigures};
-use tidegate_stats::{Level, Snapshot, Worker as Stats, add_applications, add_listeners};
+use tidegate_stats::{Level, Snapshot, Worker as Stats, add_listeners, add_times};
 use wellness::Limits;
 
 /// How long a worker may take to answer a question.
@@ -196,12 +196,12 @@ impl Members {
     /// What the workers have counted, but for descriptors: somebody asks every second.
     fn figures(&self) -> Figures {
         let (mut counted, mut by_worker) = (Snapshot::default(), Vec::new());
-        let (mut listeners, mut applications) = (Vec::new(), Vec::new());
+        let (mut listeners, mut times) = (Vec::new(), Vec::new());
         if let Ok(workers) = self.workers.read() {
             workers.iter().for_each(|(_, stats)| counted.merge(&stats.snapshot()));
             for (_, stats) in &*workers {
                 add_listeners(&mut listeners, &stats.latency.figures());
-                add_applications(&mut applications, &stats.applications.figures());
+                add_times(&mut times, &stats.times.figures());
             }
             by_worker.extend(workers.iter().enumerate().map(|(at, (_, stats))| WorkerFigures::of(at, stats)));
         }
@@ -222,7 +222,7 @@ impl Members {
             counted,
             workers: by_worker,
             listeners,
-            applications,
+            times,
             lanes: lanes::lanes(),
             log_lines_lost: self.writer.lost_lines(),
             log_losses: self.writer.lost_by_log(),

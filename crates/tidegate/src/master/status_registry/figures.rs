@@ -10,7 +10,7 @@ use tidegate_modules::cache_desk::{self, StoreFigures};
 use tidegate_modules::gateway::balance::{self, report::GroupReport};
 use tidegate_modules::status::{lanes, providers};
 use tidegate_stats::series::SeriesFigures;
-use tidegate_stats::{ListenerFigures, add_applications, add_listeners};
+use tidegate_stats::{ListenerFigures, add_listeners, add_times};
 
 /// Sites and routes whose figures the history asks for in a second, and after how many seconds at the latest.
 const NAMES_A_SECOND: usize = 200;
@@ -235,7 +235,7 @@ fn add_counts(sum: &mut Figures, more: &Figures) {
     sum.process_restarts += more.process_restarts;
     sum.workers.extend_from_slice(&more.workers);
     add_listeners(&mut sum.listeners, &more.listeners);
-    add_applications(&mut sum.applications, &more.applications);
+    add_times(&mut sum.times, &more.times);
     lanes::merge(&mut sum.lanes, &more.lanes);
     balance::report::merge(&mut sum.groups, &more.groups);
     cache_desk::add_stores(&mut sum.stores, more.stores.clone());
@@ -289,7 +289,7 @@ mod tests {
                 connections: Level { current: 1, peak: 1, limit: 0 },
                 ..ListenerFigures::default()
             }],
-            applications: Vec::new(),
+            times: Vec::new(),
             lanes: Vec::new(),
             used: Used { cpu_micros: 3, resident: 5, descriptors: 7 },
             groups: Vec::new(),

@@ -70,7 +70,7 @@ impl StatusRegistry {
             used_by_master: Usage::now().into(),
             pools,
             upstreams: in_force(&facts.groups, &figures.groups),
-            applications: figures.applications.clone(),
+            times: figures.times.clone(),
             stores: stores_in_force(&facts.caches, &figures.stores),
             rates: facts.rates.report(),
             providers: figures.providers.clone(),
