@@ -6,12 +6,12 @@ use crate::opening::Opening;
 use crate::series;
 use crate::site::Site;
 use crate::tls::{TlsError, TlsSites, TlsStore};
-use std::cell::OnceCell;
+use std::cell::{Cell, OnceCell};
 use std::collections::HashSet;
 use std::net::IpAddr;
 use std::rc::Rc;
 use std::sync::Arc;
-use tidegate_config::settings::{PathPattern, Settings};
+use tidegate_config::settings::{ListenAddress, PathPattern, Settings};
 use tidegate_io::socket::Peer;
 use tidegate_stats::ListenerNumber;
 use tidegate_stats::series::SeriesNames;
@@ -23,17 +23,26 @@ pub struct Engine {
     pub settings: Arc<Settings>,
     sites: Vec<Rc<Site>>,
     hosts: Hosts,
-    /// By the numbers of the worker's listeners: their places in the settings.
-    places: OnceCell<Vec<u16>>,
+    /// By the numbers of the worker's listeners.
+    places: OnceCell<Vec<Whereabouts>>,
     /// The patterns of all status routes.
     status: Vec<PathPattern>,
-    /// `None` where no listener speaks TLS.
+    /// `None` in tests without TLS.
     pub(crate) tls: Option<Secure>,
     /// Plain requests may have to be sent to `https`, or be an authority's.
-    pub(crate) has_entrance: bool,
+    pub(crate) has_entrance: Cell<bool>,
 }
 
-/// What an engine needs where a listener speaks TLS.
+/// Where the listener that a connection has come by is now.
+#[derive(Debug, Clone, Copy)]
+enum Whereabouts {
+    /// At this place in the settings.
+    At(u16),
+    /// Not in force any more. Plain requests on it went to `https` at this port, and still do.
+    Gone { redirects_to_https: Option<u16> },
+}
+
+/// What an engine needs for connections with TLS.
 pub(crate) struct Secure {
     pub(crate) store: Arc<TlsStore>,
     sites: Arc<TlsSites>,
@@ -51,7 +60,15 @@ impl Engine {
         let sites = sites.into_iter().map(Rc::new).collect();
         let has_entrance = settings.listeners.iter().any(|listener| listener.redirects_to_https.is_some())
             || settings.sites.iter().any(|site| site.is_https_only);
-        Engine { settings, sites, hosts, places: OnceCell::new(), status, tls: None, has_entrance }
+        Engine {
+            settings,
+            sites,
+            hosts,
+            places: OnceCell::new(),
+            status,
+            tls: None,
+            has_entrance: Cell::new(has_entrance),
+        }
     }
 
     /// Whether a path of a site leads to the status page, which is served however busy the server is.
@@ -73,40 +90,77 @@ impl Engine {
         self.status.iter().any(|pattern| pattern.matches(path))
     }
 
-    /// Adds what listeners with TLS need; nothing where there are none.
+    /// Adds what TLS needs, also where no listener speaks it any more: connections that were made before are still there.
     ///
     /// # Errors
     /// As [`TlsStore::sites`].
     pub fn with_tls(mut self, store: &Arc<TlsStore>) -> Result<Engine, TlsError> {
+        self.tls = Some(Secure { store: store.clone(), sites: store.sites(&self.settings)? });
         if self.settings.listeners.iter().any(|listener| listener.tls.is_some()) {
-            self.tls = Some(Secure { store: store.clone(), sites: store.sites(&self.settings)? });
-            self.has_entrance = true;
+            self.has_entrance.set(true);
         }
         Ok(self)
     }
 
-    /// What the listeners of the settings have as numbers, in their order. It is said once, when they are listened on; a worker
-    /// that stops to listen and begins again does so with the same.
-    pub(crate) fn number(&self, listeners: impl ExactSizeIterator<Item = ListenerNumber>) {
-        if listeners.len() == 0 {
-            return;
+    /// What the listeners of the settings have as numbers, in their order, where this worker listens on them, and what there was
+    /// by the engine `before`. It is said once; a worker that stops to listen and begins again does so with the same.
+    pub(crate) fn number(&self, listeners: &[Option<ListenerNumber>], before: Option<&Engine>) {
+        if listeners.iter().all(Option::is_none) && before.is_none() {
+            return; // it does not listen yet
         }
         self.places.get_or_init(|| {
-            let mut places = Vec::new();
-            for (place, ListenerNumber(number)) in listeners.enumerate() {
-                places.resize(places.len().max(usize::from(number) + 1), self.nowhere());
-                places[usize::from(number)] = place as u16;
+            let known = before.and_then(|before| before.places.get()).map_or(0, Vec::len);
+            let was = |number| Whereabouts::Gone {
+                redirects_to_https: before
+                    .and_then(|before| before.redirects_to_https(ListenerNumber(number))),
+            };
+            let mut places: Vec<_> = (0..known as u16).map(was).collect();
+            for (place, number) in listeners.iter().enumerate() {
+                let Some(ListenerNumber(number)) = *number else { continue };
+                let room = places.len().max(usize::from(number) + 1);
+                places.resize(room, Whereabouts::Gone { redirects_to_https: None });
+                places[usize::from(number)] = Whereabouts::At(place as u16);
+            }
+            let redirects =
+                |place: &Whereabouts| matches!(place, Whereabouts::Gone { redirects_to_https: Some(_) });
+            if places.iter().any(redirects) {
+                self.has_entrance.set(true);
             }
             places
         });
+    }
+
+    fn whereabouts(&self, listener: ListenerNumber) -> Option<Whereabouts> {
+        self.places.get().and_then(|places| places.get(usize::from(listener.0))).copied()
+    }
+
+    /// The port that plain requests of a connection are sent to with `https`, where they are. A listener that speaks TLS now serves
+    /// nobody in the clear who has come before that, and one that is gone keeps to what it did.
+    pub(crate) fn redirects_to_https(&self, listener: ListenerNumber) -> Option<u16> {
+        match self.whereabouts(listener)? {
+            Whereabouts::Gone { redirects_to_https } => redirects_to_https,
+            Whereabouts::At(place) => self.redirects_at(place),
+        }
+    }
+
+    /// The same at a place in the settings.
+    pub(crate) fn redirects_at(&self, place: u16) -> Option<u16> {
+        let listener = self.settings.listeners.get(usize::from(place))?;
+        match (&listener.tls, &listener.address) {
+            (None, _) => listener.redirects_to_https,
+            (Some(_), ListenAddress::Tcp(address)) => Some(address.port()),
+            (Some(_), ListenAddress::Unix(_)) => self.https_port().or(Some(443)),
+        }
     }
 
     /// The place in the settings of the listener that a connection has come by, and [`Engine::nowhere`] where that is not in
     /// force any more.
     #[inline]
     pub(crate) fn place_of(&self, listener: ListenerNumber) -> u16 {
-        let place = self.places.get().and_then(|places| places.get(usize::from(listener.0)));
-        place.copied().unwrap_or(self.nowhere())
+        match self.whereabouts(listener) {
+            Some(Whereabouts::At(place)) => place,
+            Some(Whereabouts::Gone { .. }) | None => self.nowhere(),
+        }
     }
 
     /// The place of no listener: how many there are.
@@ -159,11 +213,8 @@ impl Engine {
     /// certificates are others, the client has to come again under the right name (RFC 9110 section 15.5.20).
     #[inline]
     pub(crate) fn admits_on(&self, handshake: &Handshake, listener: u16, authority: &str) -> bool {
-        let Some(Secure { sites, .. }) = &self.tls else { return true };
-        match sites.terms(usize::from(listener), self.hosts.site_index(usize::from(listener), authority).0) {
-            Some(terms) => Arc::ptr_eq(terms, &handshake.site) || terms.has_same_clients(&handshake.site),
-            None => false, // the listener is gone, or speaks no TLS any more
-        }
+        let Some(Secure { sites, .. }) = &self.tls else { return false };
+        sites.admits(self.hosts.site_index(usize::from(listener), authority).0, &handshake.site)
     }
 
     /// The site that answers for `authority` (host and port) on a listener.

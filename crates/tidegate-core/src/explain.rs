@@ -124,8 +124,9 @@ impl Engine {
             let scheme = remote.scheme(is_tls);
             notes.push(format!("scheme {scheme}, as the trusted proxy {peer} says in {field}"));
         }
+        let redirects = self.settings.listeners.get(usize::from(listener));
         let arrival = Arrival {
-            listener,
+            redirects: redirects.and_then(|listener| listener.redirects_to_https),
             method: exchange.method,
             method_token: exchange.method_token,
             authority,

@@ -13,7 +13,8 @@ use tidegate_http::{Fields, Method, Status};
 
 /// A request, as far as it decides whether its site is asked at all.
 pub(crate) struct Arrival<'a> {
-    pub listener: u16,
+    /// Where its listener sends plain requests: [`Engine::redirects_to_https`].
+    pub redirects: Option<u16>,
     pub method: Method,
     pub method_token: &'a str,
     pub authority: &'a str,
@@ -35,7 +36,7 @@ impl Engine {
     #[inline]
     pub(crate) fn entrance(&self, site: &Site, arrival: &Arrival<'_>) -> Option<Response> {
         let may_be_plain = !arrival.is_tls || arrival.remote.has_told_scheme() || site.trusts_by_route;
-        if self.has_entrance && may_be_plain { self.enter(site, arrival) } else { None }
+        if self.has_entrance.get() && may_be_plain { self.enter(site, arrival) } else { None }
     }
 
     fn enter(&self, site: &Site, arrival: &Arrival<'_>) -> Option<Response> {
@@ -45,8 +46,7 @@ impl Engine {
         {
             return Some(Response::content(Status::OK, "application/octet-stream", answer));
         }
-        let listener = self.settings.listeners.get(usize::from(arrival.listener))?;
-        let redirects = listener.redirects_to_https.filter(|_| !arrival.is_tls);
+        let redirects = arrival.redirects.filter(|_| !arrival.is_tls);
         if redirects.is_none() && !site.config().is_https_only {
             return None;
         }
@@ -78,7 +78,7 @@ impl Engine {
     }
 
     /// The port of the first listener with TLS that has one.
-    fn https_port(&self) -> Option<u16> {
+    pub(crate) fn https_port(&self) -> Option<u16> {
         self.settings.listeners.iter().filter(|listener| listener.tls.is_some()).find_map(|listener| {
             match &listener.address {
                 ListenAddress::Tcp(address) => Some(address.port()),

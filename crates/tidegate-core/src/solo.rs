@@ -57,7 +57,7 @@ impl Solo {
         for (sink, format) in logs.opened {
             cx.log.add(sink, &format);
         }
-        cx.engine.number([LISTENER].into_iter());
+        cx.engine.number(&[Some(LISTENER)], None);
         let opening = cx.engine.opening(0, Peer::Unix);
         let mut connections = Slab::default();
         let key = connections.insert(Connection::new(stream, Peer::Unix, LISTENER, opening));

@@ -475,8 +475,10 @@ pub fn automatic_names(settings: &Settings) -> Vec<String> {
     names.filter(|name| seen.insert(name.clone())).collect()
 }
 
-/// The terms of every site on every listener.
+/// The terms of every site on every listener, and whom each site believes, wherever it is asked.
 pub struct TlsSites {
+    /// By site: [`ClientPolicy::scope`].
+    clients: Vec<Vec<u8>>,
     /// By listener, then by site; empty for a plain listener.
     terms: Vec<Vec<Arc<SiteConfig>>>,
     /// Of the sites that are named by addresses, for clients that name no site: by listener and address.
@@ -524,7 +526,15 @@ impl TlsSites {
             }
             terms.push(of_listener);
         }
-        Ok(TlsSites { terms, by_address })
+        let clients = policies.iter().map(ClientPolicy::scope).collect();
+        Ok(TlsSites { clients, terms, by_address })
+    }
+
+    /// Whether a connection that was made under `terms`, of whatever site, listener and revision, holds for a site as well: what the
+    /// two ask of their clients is the same. Listeners have no part in it, so that it stays right when one goes.
+    #[inline]
+    pub fn admits(&self, site: usize, terms: &SiteConfig) -> bool {
+        self.clients.get(site).is_some_and(|clients| terms.clients() == clients)
     }
 
     /// The terms of the site that is named by the address that a client has connected to, where one is.

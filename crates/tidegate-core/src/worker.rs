@@ -23,13 +23,13 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
-use tidegate_config::settings::Settings;
+use tidegate_config::settings::{ListenAddress, Settings};
 use tidegate_io::clock::monotonic_ns;
 use tidegate_io::poller::EVENTS;
 use tidegate_io::runtime::Runtime;
 use tidegate_io::wheel::TICK;
 use tidegate_io::{Key, Kind, Poller, Ready, Remote, Slab};
-use tidegate_stats::{Flush, ListenerCounts, Worker as Stats};
+use tidegate_stats::{Flush, ListenerCounts, ListenerNumber, Worker as Stats};
 
 /// Access lines wait this long at most.
 const LOG_DELAY: Duration = Duration::from_secs(1);
@@ -39,8 +39,9 @@ const TRIM_DELAY: Duration = Duration::from_secs(1);
 /// What a worker may be told.
 pub enum Command {
     /// Get ready to take up settings and the listeners that go with them, in their order; the reply says
-    /// whether that can be done. Nothing changes yet, and the next `Prepare` takes the place of this one.
-    Prepare(Arc<Settings>, Vec<Listener>, Sender<io::Result<()>>),
+    /// whether that can be done. Nothing changes yet, and the next `Prepare` takes the place of this one. Without listeners those
+    /// that are there stay: for a worker that drains next, and answers by these settings what still comes.
+    Prepare(Arc<Settings>, Option<Vec<Listener>>, Sender<io::Result<()>>),
     /// Take up what was prepared. Connections stay. Nothing happens where nothing was prepared.
     Commit(Sender<io::Result<()>>),
     /// Forget what was prepared.
@@ -174,7 +175,7 @@ struct Worker {
     cx: Ctx,
     again: Vec<Key>,
     /// Settings that wait for their `Commit`.
-    prepared: Option<(Arc<Settings>, Engine, LogSet, Vec<Listener>)>,
+    prepared: Option<(Arc<Settings>, Engine, LogSet, Option<Vec<Listener>>)>,
     /// What is accepted from now on has its unsent bytes bounded.
     is_crowded: bool,
     /// Accepting rests until then, monotonic nanoseconds.
@@ -251,12 +252,12 @@ impl Worker {
             now,
         };
         let listeners = worker.listen(listeners)?;
-        worker.take_up(logs, listeners);
+        worker.take_up(logs, Some(listeners), None);
         worker.cx.admission.join(&worker.runtime.remote());
         Ok(worker)
     }
 
-    fn prepare(&mut self, settings: Arc<Settings>, listeners: Vec<Listener>) -> io::Result<()> {
+    fn prepare(&mut self, settings: Arc<Settings>, listeners: Option<Vec<Listener>>) -> io::Result<()> {
         let mut logs = LogSet::new(self.writer.clone());
         let engine = self.registry.engine(&settings, &mut logs)?;
         self.prepared = Some((settings, engine, logs, listeners));
@@ -265,12 +266,12 @@ impl Worker {
 
     fn commit(&mut self) -> io::Result<()> {
         let Some((settings, engine, logs, listeners)) = self.prepared.take() else { return Ok(()) };
-        let listeners = self.listen(listeners)?; // what can fail comes first, and changes nothing where it does
+        // What can fail comes first, and changes nothing where it does.
+        let listeners = listeners.map(|listeners| self.listen(listeners)).transpose()?;
         // What the routes before hold, such as connections to applications, is there to be inherited until then.
         let before = std::mem::replace(&mut self.cx.engine, Rc::new(engine));
         self.registry.in_force(&settings);
-        drop(before);
-        self.take_up(logs, listeners);
+        self.take_up(logs, listeners, Some(before));
         Ok(())
     }
 
@@ -303,16 +304,31 @@ impl Worker {
     }
 
     /// What goes with a new engine. Nothing here fails: the old listeners are gone after it.
-    fn take_up(&mut self, logs: LogSet, listeners: Vec<OpenListener>) {
-        // Sockets of addresses that stay are copies of the same one: the old copies close, no connection
-        // that waits in them is lost.
-        self.close_listeners();
-        for (new, settings) in listeners.iter().zip(&self.cx.engine.settings.listeners) {
-            new.counts.open(settings.backlog.into());
+    fn take_up(&mut self, logs: LogSet, listeners: Option<Vec<OpenListener>>, before: Option<Rc<Engine>>) {
+        let in_settings = &self.cx.engine.settings.listeners;
+        let number_of = |open: &OpenListener| open.counts.number();
+        let numbers: Vec<Option<ListenerNumber>> = match &listeners {
+            Some(listeners) => listeners.iter().map(|new| Some(number_of(new))).collect(),
+            None => {
+                let open = |address: &ListenAddress| {
+                    self.listeners.iter().find(|open| open.listener.address == *address)
+                };
+                in_settings.iter().map(|listener| open(&listener.address).map(number_of)).collect()
+            }
+        };
+        self.cx.engine.number(&numbers, before.as_deref());
+        drop(before);
+        if let Some(listeners) = listeners {
+            let backlogs: Vec<u32> = in_settings.iter().map(|listener| listener.backlog).collect();
+            // Sockets of addresses that stay are copies of the same one: the old copies close, no connection
+            // that waits in them is lost.
+            self.close_listeners();
+            for (new, backlog) in listeners.iter().zip(backlogs) {
+                new.counts.open(backlog.into());
+            }
+            self.cx.listeners = self.cx.stats.latency.all();
+            self.listeners = listeners;
         }
-        self.cx.engine.number(listeners.iter().map(|new| new.counts.number()));
-        self.cx.listeners = self.cx.stats.latency.all();
-        self.listeners = listeners;
         self.cx.engine.begin();
         self.cx.admission.adopt(&self.cx.engine.settings, self.number);
         self.cx.admission.on_empty(None);
@@ -543,7 +559,7 @@ impl Worker {
                 Command::Listen(listeners, reply) => {
                     let opened = self.listen(listeners);
                     let logs = LogSet::new(self.writer.clone());
-                    let _ = reply.send(opened.map(|opened| self.take_up(logs, opened)));
+                    let _ = reply.send(opened.map(|opened| self.take_up(logs, Some(opened), None)));
                 }
                 Command::Ask(question, reply) => {
                     let own = self.answer(&question);

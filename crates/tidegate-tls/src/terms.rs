@@ -152,9 +152,9 @@ impl SiteConfig {
             || hello.protocols.iter().any(|offered| spoken.contains(offered))
     }
 
-    /// Whether both ask the same of their clients, and believe the same authorities.
-    pub fn has_same_clients(&self, other: &SiteConfig) -> bool {
-        self.clients == other.clients
+    /// What is asked of clients, and which authorities are believed: [`ClientPolicy::scope`].
+    pub fn clients(&self) -> &[u8] {
+        &self.clients
     }
 
     /// The same for two sites only where a session may go from one to the other: never, but for a site that

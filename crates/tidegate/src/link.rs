@@ -100,8 +100,8 @@ pub enum ToServer {
         tables: Vec<TablePlace>,
         /// How many memories they lie in.
         memories: usize,
-        /// What each worker listens on.
-        listeners: Vec<Vec<ListenAddress>>,
+        /// What each worker listens on. `None`: what it does now, since the process drains next.
+        listeners: Option<Vec<Vec<ListenAddress>>>,
         /// What no root leads to.
         #[serde(with = "tidegate_config::path_encoding::paths")]
         off_limits: Vec<PathBuf>,
@@ -546,7 +546,7 @@ mod tests {
             logs: Vec::new(),
             tables: Vec::new(),
             memories: 0,
-            listeners: Vec::new(),
+            listeners: None,
             off_limits: Vec::new(),
         };
         let json = serde_json::to_vec(&prepare).unwrap();

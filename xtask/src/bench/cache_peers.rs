@@ -66,8 +66,10 @@ pub fn start(peer: Peer, folder: &Path, documents: &Path, origin: u16) -> Result
         origin,
     };
     fs::create_dir_all(&files.folder)?;
-    // Some change who they are.
-    fs::set_permissions(&files.folder, fs::Permissions::from_mode(0o777))?;
+    if !matches!(peer, Peer::Tidegate | Peer::TidegateFile) {
+        // Some change who they are. Tidegate stores nothing where others may write.
+        fs::set_permissions(&files.folder, fs::Permissions::from_mode(0o777))?;
+    }
     let log = files.folder.join("output.log");
     let output = fs::File::create(&log)?;
     let mut command = files.command(peer)?;

@@ -38,7 +38,8 @@ pub(super) const DIRECTIVES: &[Directive] = &[
         properties: &[Property { name: "port", kind: Kind::Number { least: 1, most: 65535 }, default: Some("443"),
             doc: "The port that clients are sent to." }],
         doc: "Answers every request on this listener with 308 to the same address with `https`. What an authority \
-              asks for while it checks a certificate is still answered.",
+              asks for while it checks a certificate is still answered. Connections that are open stay with it when the listener goes; \
+              and where an address speaks TLS from a reload on, those without are sent to `https` there.",
         example: "redirect-to-https",
         ..Directive::new("redirect-to-https", LISTEN)
     },

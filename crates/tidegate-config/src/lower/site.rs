@@ -261,7 +261,13 @@ fn without_tls(checker: &mut Checker<'_>, site: &Item, server: &Server, is_plain
         let is_meant =
             |tls: &&Item| ["certificate", "client-certificates"].iter().any(|name| tls.child(name).is_some());
         if let Some(tls) = tls.filter(is_meant) {
-            let message = "no `listen` speaks TLS: this is never used, and the site is served unencrypted";
+            let requires = |clients: &Item| matches!(clients.property("mode"), Some(Value::Word("required")));
+            let message = match tls.child("client-certificates").is_some_and(requires) {
+                true => {
+                    "no `listen` speaks TLS, so nobody can show a client certificate: what demands one is answered 403"
+                }
+                false => "no `listen` speaks TLS: this is never used, and the site is served unencrypted",
+            };
             warn(tls, message, "write `listen \":443\" { tls }`, or take this out");
         }
         if let Some(hsts) = site.child("hsts").filter(|_| is_plain_https) {

@@ -405,12 +405,13 @@ impl Connection {
         if self.transport.is_early() && !(head.method.is_safe() && site.config().tls.takes_early_data) {
             return Err(answer::error(Status::TOO_EARLY).into());
         }
-        if engine.has_entrance {
-            let (listener, authority, fields) = (engine.place_of(self.listener), head.authority, head.fields);
+        if engine.has_entrance.get() {
+            let redirects = engine.redirects_to_https(self.listener);
+            let (authority, fields) = (head.authority, head.fields);
             let (remote, fields, path) = (*remote, &fields, raw_path);
             let (method, method_token) = (head.method, head.method_token);
             let arrival =
-                Arrival { listener, method, method_token, authority, path, query, is_tls, remote, fields };
+                Arrival { redirects, method, method_token, authority, path, query, is_tls, remote, fields };
             if let Some(response) = engine.entrance(site, &arrival) {
                 return Err(response.into());
             }

@@ -20,7 +20,7 @@ fn a_worker_goes_on_listening_where_new_listeners_cannot_be_watched() {
     let (sender, reply) = channel();
     let next = Arc::new(settings("limits { body-size \"1KiB\" }"));
     let listeners = vec![listener(socket), listener(file)];
-    server.handle.send(Command::Prepare(next, listeners, sender));
+    server.handle.send(Command::Prepare(next, Some(listeners), sender));
     reply.recv_timeout(PATIENCE).unwrap().unwrap();
     let (sender, reply) = channel();
     server.handle.send(Command::Commit(sender));

@@ -62,6 +62,8 @@ pub(super) struct Server {
     warning: Option<String>,
     /// Something that the master has said cannot be read: what comes next may count on it.
     unreadable: Option<String>,
+    /// The settings that it was to end with could not be prepared.
+    is_behind: bool,
 }
 
 /// How the process ends.
@@ -107,6 +109,7 @@ impl Server {
             is_leaving: false,
             warning,
             unreadable: None,
+            is_behind: false,
         }
     }
 
@@ -168,19 +171,23 @@ impl Server {
             } => {
                 off_limits::add(&off_limits);
                 self.next_off_limits = off_limits;
+                let is_last = listeners.is_none();
                 // Looked at first, since it is told best here.
                 let spill = if is_recovery { Ok(()) } else { may_spill(&settings) };
                 let is_read =
                     self.unreadable.take().map_or(Ok(()), |why| Err(io::Error::other(unreadable(&why))));
                 let prepared = is_read.and(spill).and_then(|()| {
-                    self.prepare(&settings, (&logs, (&tables, memories), &listeners), descriptors)
+                    self.prepare(&settings, (&logs, (&tables, memories), listeners), descriptors)
                 });
                 let told = match prepared {
                     Ok(()) => {
                         self.next = Some(settings);
                         ToMaster::Prepared(number)
                     }
-                    Err(error) => ToMaster::Failed(number, error.to_string()),
+                    Err(error) => {
+                        self.is_behind |= is_last;
+                        ToMaster::Failed(number, error.to_string())
+                    }
                 };
                 self.tell(&told);
             }
@@ -236,7 +243,11 @@ impl Server {
                 log::error(unreadable(&why));
                 self.unreadable = Some(why);
             }
-            ToServer::Drain { close_idle } => return Some(End::Drain { close_idle, is_orphan: false }),
+            ToServer::Drain { close_idle } => {
+                // Who goes by settings that are not in force any more answers nobody by them who has not asked yet.
+                let close_idle = close_idle || self.is_behind;
+                return Some(End::Drain { close_idle, is_orphan: false });
+            }
             ToServer::Stop => return Some(End::Now),
             // The reader has answered these.
             ToServer::Question(..)
@@ -252,7 +263,7 @@ impl Server {
     fn prepare(
         &mut self,
         settings: &Arc<Settings>,
-        (logs, (tables, memories), listeners): (&[LogTarget], Tables<'_>, &[Vec<ListenAddress>]),
+        (logs, (tables, memories), listeners): (&[LogTarget], Tables<'_>, Option<Vec<Vec<ListenAddress>>>),
         descriptors: Vec<OwnedFd>,
     ) -> io::Result<()> {
         if self.settings.is_some() {
@@ -265,17 +276,19 @@ impl Server {
         let memories: Vec<OwnedFd> = descriptors.by_ref().take(memories).collect();
         self.stores.rates.provide(tables, &memories)?;
         drop(memories);
-        let mut of_workers: Vec<Vec<Listener>> = Vec::with_capacity(listeners.len());
-        for addresses in listeners {
-            let given = addresses.iter().zip(descriptors.by_ref());
-            of_workers.push(given.map(|(address, fd)| Listener { fd, address: address.clone() }).collect());
-        }
+        let mut of_worker = |addresses: Vec<ListenAddress>| -> Vec<Listener> {
+            let given = addresses.into_iter().zip(descriptors.by_ref());
+            given.map(|(address, fd)| Listener { fd, address }).collect()
+        };
+        let of_workers: Option<Vec<Vec<Listener>>> =
+            listeners.map(|of_workers| of_workers.into_iter().map(&mut of_worker).collect());
         if self.settings.is_none() {
-            return self.start_workers(settings, of_workers);
+            return self.start_workers(settings, of_workers.unwrap_or_default());
         }
-        let mut of_workers = of_workers.into_iter();
+        let mut of_workers = of_workers.map(Vec::into_iter);
         self.tell_workers(|reply| {
-            Command::Prepare(settings.clone(), of_workers.next().unwrap_or_default(), reply)
+            let listeners = of_workers.as_mut().map(|of_workers| of_workers.next().unwrap_or_default());
+            Command::Prepare(settings.clone(), listeners, reply)
         })
     }
 

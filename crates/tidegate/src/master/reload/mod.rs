@@ -346,7 +346,7 @@ impl Master {
         };
         let before = self.servers.list.iter().filter(is_before).map(|server| server.id);
         let before: Vec<u64> = before.collect();
-        before.iter().for_each(|id| self.servers.drain(*id, false, self.current.settings.drain_timeout));
+        before.iter().for_each(|id| self.servers.retire(*id, &self.current));
         before
     }
 

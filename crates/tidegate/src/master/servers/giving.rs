@@ -14,8 +14,19 @@ use tidegate_core::access_data::{self, AccessFile, DataPlace};
 use tidegate_core::log;
 use tidegate_core::tls::TlsUpdate;
 
+/// What for a process is given settings.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Given {
+    /// It serves by them.
+    ToServe,
+    /// The same, in the place of one that has ended.
+    ToRecover,
+    /// It ends, and answers by them what still comes.
+    ToRetire,
+}
+
 impl Servers {
-    pub(super) fn send_settings(&mut self, id: u64, revision: &Revision, is_recovery: bool) -> Result<()> {
+    pub(super) fn send_settings(&mut self, id: u64, revision: &Revision, what_for: Given) -> Result<()> {
         let Some(server) = self.list.iter_mut().find(|server| server.id == id) else { return Ok(()) };
         self.prepared += 1;
         server.asked = self.prepared;
@@ -26,8 +37,9 @@ impl Servers {
         let of_tables = memories.len();
         descriptors.extend(memories);
         let layout = &revision.layout;
-        let mut listeners = Vec::with_capacity(layout.workers);
-        for worker in 0..layout.workers {
+        let workers = if what_for == Given::ToRetire { 0 } else { layout.workers };
+        let mut listeners = Vec::with_capacity(workers);
+        for worker in 0..workers {
             let index = server.place * layout.workers + worker;
             let open = revision.sockets.for_worker(index, layout.total()).context("cannot copy a socket")?;
             listeners.push(open.iter().map(|listener| listener.address.clone()).collect());
@@ -39,11 +51,11 @@ impl Servers {
         let message = ToServer::Prepare {
             number,
             settings,
-            is_recovery,
+            is_recovery: what_for == Given::ToRecover,
             logs,
             tables,
             memories: of_tables,
-            listeners,
+            listeners: (what_for != Given::ToRetire).then_some(listeners),
             off_limits,
         };
         let frame = Link::frame(&message).context("a server process cannot be told of the settings")?;

@@ -28,6 +28,7 @@ use crate::certificates::CertificateWatch;
 use crate::link::{Answer, Begin, Link, OF_THE_MASTER, Question, ToMaster, ToServer, Wellness};
 use crate::server::privileges;
 use anyhow::{Context, Result};
+use giving::Given;
 use pause::{ordinal, pause};
 use pulse::{Due, Pulse};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
@@ -265,7 +266,8 @@ impl Servers {
         };
         self.list.push(server);
         let is_recovery = matches!(start, Start::Recovery { .. });
-        let prepared = self.send_settings(id, revision, is_recovery);
+        let what_for = if is_recovery { Given::ToRecover } else { Given::ToServe };
+        let prepared = self.send_settings(id, revision, what_for);
         let prepared = self.or_end(id, prepared);
         self.publish();
         prepared
@@ -278,7 +280,7 @@ impl Servers {
 
     /// Has these prepare. Where one cannot be told, those that were told already forget it.
     pub fn prepare(&mut self, ids: &[u64], revision: &Revision) -> Result<()> {
-        self.prepare_with(ids, |servers, id| servers.send_settings(id, revision, false))
+        self.prepare_with(ids, |servers, id| servers.send_settings(id, revision, Given::ToServe))
     }
 
     fn prepare_with(
@@ -323,6 +325,18 @@ impl Servers {
         server.deadline = Some(Instant::now() + patience);
         server.order(&ToServer::Drain { close_idle }, Vec::new());
         self.publish();
+    }
+
+    /// Has a process end that another has taken the place of, as [`Servers::drain`] does. What comes until then on connections that
+    /// are open is answered by the settings in force; where they cannot be given, connections between requests are closed.
+    pub fn retire(&mut self, id: u64, revision: &Revision) {
+        let is_behind = |server: &Server| server.id == id && server.revision < revision.number;
+        let is_behind = self.list.iter().any(is_behind);
+        let given = is_behind && self.send_settings(id, revision, Given::ToRetire).is_ok();
+        if given {
+            self.order(id, &ToServer::Commit);
+        }
+        self.drain(id, is_behind && !given, revision.settings.drain_timeout);
     }
 
     /// Ends a process that is not wanted.
@@ -456,7 +470,7 @@ impl Servers {
             leaving.extend(replaces.filter(|old| !leaving.contains(old)));
             leaving.extend(is_needless.then_some(id));
             for leaving in leaving {
-                self.drain(leaving, false, revision.settings.drain_timeout);
+                self.retire(leaving, revision);
             }
         }
         let has_to_leave = |server: &Server| server.state == State::Serving && server.has_to_leave;

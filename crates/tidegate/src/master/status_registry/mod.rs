@@ -27,6 +27,7 @@ use tidegate_config::settings::upstream::Upstream;
 use tidegate_config::settings::{CacheStore, Level, Settings, Site};
 use tidegate_core::series;
 use tidegate_modules::status::{Finding, InForce, OtlpReport, ProcessInfo, SiteState, TurnedAway};
+use tidegate_stats::ListenerFigures;
 use tidegate_stats::series::SeriesNames;
 use tidegate_tls::Slot;
 
@@ -37,6 +38,8 @@ pub use questions::take_answers;
 
 /// How long server processes may take to answer.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// Addresses whose counts are remembered, unless more are listened on.
+const LISTENERS: usize = 256;
 
 /// Shared by the threads of the master.
 pub struct StatusRegistry {
@@ -180,7 +183,11 @@ impl StatusRegistry {
         for gone in [past, before] {
             gone.series.keep(series); // names that are gone are not remembered
             gone.stores = stores_in_force(caches, &gone.stores);
-            gone.listeners.retain(|listener| in_force.counts(&listener.address));
+            // One that is listened on again goes on counting; of those that are not, so many are remembered.
+            let is_in_force = |listener: &ListenerFigures| in_force.counts(&listener.address);
+            gone.listeners.sort_by_key(|listener| !is_in_force(listener));
+            let count = gone.listeners.iter().filter(|listener| is_in_force(listener)).count();
+            gone.listeners.truncate(count.max(LISTENERS));
         }
         facts.revision += 1;
         let revision = facts.revision;
