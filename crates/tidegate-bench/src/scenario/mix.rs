@@ -38,8 +38,8 @@ impl Absence {
         match self {
             Absence::Unreached => format!("no user ever comes to `{name}`"),
             Absence::Left => format!("users leave `{name}` for good: nothing leads back to it"),
-            Absence::Beyond(1) => format!("no visit comes to `{name}`: it is of one operation"),
-            Absence::Beyond(operations) => format!("in {operations} operations no visit comes to `{name}`"),
+            Absence::Beyond(1) => format!("no visit of one operation comes to `{name}`"),
+            Absence::Beyond(operations) => format!("no visit of {operations} operations comes to `{name}`"),
         }
     }
 }

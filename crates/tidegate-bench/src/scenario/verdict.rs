@@ -57,7 +57,9 @@ pub fn judge(scenario: &Scenario, outcome: &Outcome, operations: &[Tally], total
         }
         Some(late) => {
             let less = if scenario.load.is_open() { "ask for a lower rate" } else { "use fewer users" };
-            reasons.push(format!("{late}; free its processors or {less}"));
+            // A call holds up all users of its thread.
+            let shorter = if scenario.script.is_some() { "make calls of the script shorter, " } else { "" };
+            reasons.push(format!("{late}; free its processors, {shorter}or {less}"));
         }
         None => {}
     }
@@ -229,16 +231,16 @@ fn distrust_of_load(scenario: &Scenario, operations: &[Tally], totals: &Totals) 
         } else if let Some(what) = unmeasured {
             let why = match absence {
                 _ if tally.ended > 0 => match tally.failed() {
-                    0 => "they had not changed (304), which counts for nothing".to_owned(),
+                    0 => "all that came had not changed (304)".to_owned(),
                     failed => format!("{failed} of {} operations failed", tally.ended),
                 },
                 Some(absence) => {
-                    format!("it was never due: {}; see `bench run --plan`", absence.sentence(name))
+                    format!("it was never due: {}", absence.sentence(name))
                 }
                 None if scenario.is_chosen() => "neither the mix nor the script has chosen it".to_owned(),
                 None => "it was not due; make the steady time longer".to_owned(),
             };
-            reasons.push(format!("{name}: {what}: {why}"));
+            reasons.push(format!("{name}: {what}, since {why}"));
         }
     }
     let (count, due, achieved) = operations.iter().fold((0, 0, 0), |(count, due, achieved), tally| {
@@ -722,12 +724,12 @@ mod tests {
             (
                 "mix { a 9999; b 1 }",
                 none(),
-                "b: its target is neither met nor missed: it was not due; make the",
+                "b: its target is neither met nor missed, since it was not due; make the",
             ),
             (
                 "mix { a 9999; b 1 }",
                 failed(),
-                "b: its target is neither met nor missed: 2 of 2 operations failed",
+                "b: its target is neither met nor missed, since 2 of 2 operations failed",
             ),
             ("mix { a 1; b 0 }", none(), "it was never due: no user ever comes to `b`"),
             ("mix start=b { b a=100; a a=100 }", none(), "it was never due: users leave `b` for good"),

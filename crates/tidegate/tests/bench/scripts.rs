@@ -123,12 +123,12 @@ fn mistakes_of_a_script_have_their_places_and_come_all_at_once() {
     assert!(told.contains("line 4 of the scenario names this file"), "{told}");
     assert!(!told.contains("exports no"), "what cannot be known is not said: {told}");
     for (script, at, part) in [
+        ("\nimport { x } from './x.js';", ":2:19: error: ", "`x.js` is imported; a script is one file"),
         (
-            "\nimport { x } from './x.js';",
-            ":2:19: error: ",
-            "`x.js` is imported, and there is nothing to import",
+            "\n\nfor (;;) Math.abs(1);",
+            ":3:18: error: ",
+            "what stands outside of its functions took more than 2 s",
         ),
-        ("\n\nfor (;;);", ":3:1: error: ", "what stands outside of its functions took more than 2 s"),
         ("const a = 1;\na.b.c;", ":2:5: error: ", "TypeError: cannot read property 'c' of undefined"),
     ] {
         ground.write("shop.js", script);

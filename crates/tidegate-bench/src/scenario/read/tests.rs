@@ -237,7 +237,7 @@ fn operations_that_are_never_due_are_told_of() {
     }
     let told =
         loaded(&text("start=a { a b=50 a=50; b a=100 }", "", "rate \"1/s\" operations=1")).render(false);
-    assert!(told.starts_with("s.kdl:2:23: warning: no visit comes to `b`"), "{told}");
+    assert!(told.starts_with("s.kdl:2:23: warning: no visit of one operation comes to `b`"), "{told}");
     let told = loaded(&text("{ a a=100 }", "", users)).render(false);
     assert!(told.starts_with("s.kdl:6:4: error: `op b` has no row in `mix`"), "{told}");
 }
@@ -295,7 +295,7 @@ fn users_that_come_at_a_rate() {
     let told = loaded(&text("\"1/s\"", matrix));
     assert!(told.scenario.is_some());
     let line = told.render(false);
-    assert!(line.contains("no visit comes to `b`: it is of one operation"), "{line}");
+    assert!(line.contains("no visit of one operation comes to `b`"), "{line}");
     let told = loaded(&text("\"1/s\" operations=9", &format!("{matrix}; think fixed \"8s\""))).render(false);
     assert!(told.contains("a visit takes 64.0 s by the clocks, and the ramp-up is shorter"), "{told}");
     assert!(loaded(&text("\"1/s\" operations=9", matrix)).diagnostics.is_empty());

@@ -194,7 +194,10 @@ fn load(ctx: &Ctx<'_>, name: &str, text: &str, random: &Rc<RefCell<Random>>) -> 
         match what.split_once(NOT_LOADED).and_then(|(_, module)| module.strip_suffix('\'')) {
             Some(module) => {
                 let place = place.or_else(|| place_of_import(text, module));
-                Mistake::Wrong(place, format!("`{module}` is imported, and there is nothing to import"))
+                Mistake::Wrong(
+                    place,
+                    format!("`{module}` is imported; a script is one file, with nothing to import"),
+                )
             }
             None => Mistake::Wrong(place, what),
         }
@@ -386,8 +389,14 @@ mod tests {
                 Some((4, 8)),
                 "lib/other.js` is imported",
             ),
-            ("globalThis.leak = 1;", Some((1, 12)), "TypeError"),
-            ("const f = () => {\n  while (true) {}\n};\nf();", Some((2, 3)), "took more than 2 s"),
+            ("globalThis.leak = 1;", Some((1, 1)), "TypeError"),
+            // The engine knows the place of a call, and of a loop without one where its function begins.
+            ("\nwhile (true) {}", Some((1, 1)), "took more than 2 s"),
+            (
+                "const f = () => {\n  for (let n = 0; ; n++) {\n    Math.max(n, 2);\n  }\n};\nf();",
+                Some((3, 14)),
+                "took more than 2 s",
+            ),
             ("await 1; throw 'text'", None, "it threw text"),
         ] {
             let Err(Mistake::Wrong(at, what)) = Engine::new("s.js", text, WITHIN) else { panic!("{text}") };
