@@ -126,7 +126,7 @@ fn mistakes_of_a_script_have_their_places_and_come_all_at_once() {
         ("\nimport { x } from './x.js';", ":2:19: error: ", "`x.js` is imported; a script is one file"),
         (
             "\n\nfor (;;) Math.abs(1);",
-            ":3:18: error: ",
+            ":3:15: error: ",
             "what stands outside of its functions took more than 2 s",
         ),
         ("const a = 1;\na.b.c;", ":2:5: error: ", "TypeError: cannot read property 'c' of undefined"),
