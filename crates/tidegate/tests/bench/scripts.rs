@@ -129,7 +129,7 @@ fn mistakes_of_a_script_have_their_places_and_come_all_at_once() {
             ":3:15: error: ",
             "what stands outside of its functions took more than 2 s",
         ),
-        ("const a = 1;\na.b.c;", ":2:5: error: ", "TypeError: cannot read property 'c' of undefined"),
+        ("const a = 1;\na.b.c;", ":2:1: error: ", "TypeError: cannot read property 'c' of undefined"),
     ] {
         ground.write("shop.js", script);
         let told = check(&scenario(&ground, "http://127.0.0.1:1", rest));
