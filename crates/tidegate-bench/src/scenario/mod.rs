@@ -12,6 +12,7 @@ mod engine;
 mod estimate;
 #[doc(hidden)]
 pub mod fuzzing;
+mod har;
 mod html;
 mod language;
 mod load;
@@ -30,6 +31,7 @@ pub use data::DataSet;
 pub(crate) use engine::{Gathering, Message, SecondOfWorker, run_part};
 pub use engine::{observe_nothing, run_at};
 pub use estimate::{Estimate, estimate};
+pub use har::{HarError, Recording};
 pub use html::Selector;
 pub use language::{LANGUAGE, json_schema, reference};
 pub use load::{Load, Phases, Users, Visits};

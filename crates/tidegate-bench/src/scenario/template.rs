@@ -193,7 +193,7 @@ pub(crate) fn percent_encode(out: &mut Vec<u8>, text: &str, stays: impl Fn(u8) -
 }
 
 /// As browsers write a form (WHATWG URL, "application/x-www-form-urlencoded percent-encode set").
-fn form_encode(out: &mut Vec<u8>, text: &str) {
+pub(crate) fn form_encode(out: &mut Vec<u8>, text: &str) {
     for byte in text.bytes() {
         match byte {
             b' ' => out.push(b'+'),
