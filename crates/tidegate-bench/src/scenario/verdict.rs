@@ -383,7 +383,8 @@ fn thin_percentiles(scenario: &Scenario, operations: &[Tally]) -> Option<String>
         .zip(operations)
         .flat_map(|(operation, tally)| {
             let count = tally.succeeded as f64;
-            let is_thin = move |rank: &f64| count * (1.0 - rank / 100.0) < BEYOND;
+            // Of what was not measured at all that is a reason by itself.
+            let is_thin = move |rank: &f64| count > 0.0 && count * (1.0 - rank / 100.0) < BEYOND;
             operation
                 .targets
                 .iter()
@@ -743,6 +744,7 @@ mod tests {
             let [reason] = judgement.reasons.as_slice() else { panic!("{mix}: {judgement:?}") };
             assert!(reason.contains(part), "{mix}: {reason}");
             assert_eq!(reason.contains("longer"), part.contains("make the"), "{mix}: {reason}");
+            assert!(judgement.notes.is_empty(), "{mix}: {judgement:?}");
         }
     }
 
