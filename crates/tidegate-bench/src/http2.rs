@@ -239,6 +239,12 @@ impl<C: Carried> Session<C> {
         self.streams.iter().flatten().filter(|stream| stream.deadline <= now).count()
     }
 
+    /// What one of them carries.
+    pub fn first_overdue(&self, now: u64) -> Option<&C> {
+        let overdue = self.streams.iter().flatten().find(|stream| stream.deadline <= now)?;
+        Some(&overdue.carried)
+    }
+
     /// The deadline that comes first.
     pub fn next_deadline(&self) -> Option<u64> {
         self.streams.iter().flatten().map(|stream| stream.deadline).min()

@@ -10,13 +10,14 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// What is not run here, and why.
-const APART: [(&str, &str); 11] = [
+const APART: [(&str, &str); 12] = [
     ("docs --serve", "serves until it is ended, and this program is built without the site"),
     ("tidegate tail", "goes on until it is ended: `tests/live.rs` has it"),
     ("tidegate cancel 4711", "wants a request under way: `tests/live.rs` has one"),
     ("bench idle", "15,000 connections: the tests of the bench have fewer"),
     ("https://", "wants a server with TLS: the tests of the bench have one"),
     ("bench urls", "wants an access log: the tests of the bench have one"),
+    ("bench har", "wants a recording: the tests of the bench have one"),
     ("bench gate", "wants runs that were kept: the tests of the bench have some"),
     ("--agents ssh:", "wants machines that ssh reaches: the tests of the bench have an ssh that stays here"),
     ("--agents host1", "wants machines: the tests of the bench have agents on this one"),

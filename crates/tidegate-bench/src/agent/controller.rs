@@ -6,7 +6,7 @@ mod take;
 
 use super::member::{Link, Member, Stage};
 use super::messages::{Ack, Frame, Kind, Ping, Prepare, Reason};
-use super::{BEAT, LOST, PREPARING, PROTOCOL, SUSPECT, fingerprint};
+use super::{BEAT, LOST, PREPARING, PROTOCOL, SUSPECT, fingerprints};
 use crate::clock::ns;
 use crate::quantity::show_duration;
 use crate::run::Progress;
@@ -86,7 +86,7 @@ pub struct Watched {
 pub struct Orders<'s> {
     /// As the controller has it, with users and times in force.
     pub scenario: &'s Scenario,
-    /// What all of them are told; the controller fills in index, number, fingerprint and session.
+    /// What all of them are told; the controller fills in index, number, fingerprints and session.
     pub prepare: Prepare,
     /// So many.
     pub agents: usize,
@@ -138,7 +138,7 @@ impl<'s, O: FnMut(Progress, &Second)> Controller<'s, O> {
     pub fn new(mut orders: Orders<'s>, now: u64, observe: O) -> Self {
         orders.prepare.protocol = PROTOCOL;
         orders.prepare.of = orders.agents as u32;
-        orders.prepare.fingerprint = fingerprint(orders.scenario);
+        orders.prepare.fingerprints = fingerprints(orders.scenario);
         Controller {
             orders,
             members: Vec::new(),

@@ -98,6 +98,17 @@ pub struct Hello {
     pub index: Option<u32>,
 }
 
+/// A part of a scenario, which is the same on all machines.
+#[derive(Clone, PartialEq, Message)]
+pub struct Fingerprint {
+    /// What it is, in words.
+    #[prost(string, tag = "1")]
+    pub what: String,
+    /// SHA-256 of it.
+    #[prost(bytes = "vec", tag = "2")]
+    pub digest: Vec<u8>,
+}
+
 /// What an agent is to do.
 #[derive(Clone, PartialEq, Message)]
 pub struct Prepare {
@@ -140,9 +151,9 @@ pub struct Prepare {
     /// Ends when nothing was answered for so long and connects failed, nanoseconds.
     #[prost(uint64, tag = "12")]
     pub give_up: u64,
-    /// [`super::fingerprint`] of the scenario with users, time and target as above.
-    #[prost(bytes = "vec", tag = "13")]
-    pub fingerprint: Vec<u8>,
+    /// [`super::fingerprints`] of the scenario with users, time and target as above.
+    #[prost(message, repeated, tag = "13")]
+    pub fingerprints: Vec<Fingerprint>,
     /// Trust every certificate of the target.
     #[prost(bool, tag = "14")]
     pub is_insecure: bool,

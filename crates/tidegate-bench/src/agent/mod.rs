@@ -18,12 +18,13 @@ pub mod record;
 pub mod runner;
 
 use crate::scenario::Scenario;
+use messages::Fingerprint;
 use sha2::{Digest, Sha256};
 use std::fmt::{self, Write};
 use std::time::Duration;
 
 /// The version of what is said. Both sides must have the same.
-pub const PROTOCOL: u32 = 2;
+pub const PROTOCOL: u32 = 3;
 
 /// Agents of a run at most.
 pub const MOST_AGENTS: usize = 256;
@@ -49,9 +50,17 @@ const PINGS: u32 = 20;
 /// The time between two pings of a run, which are also signs of life.
 const BEAT: Duration = Duration::from_secs(1);
 
-/// SHA-256 over all that a scenario says, rows of data, uploads and its script included: two machines that have the same do the same.
-/// The systems are the controller's alone.
-pub fn fingerprint(scenario: &Scenario) -> Vec<u8> {
+/// SHA-256 over all that a scenario says, in parts that have names for people: its script, its data, and the rest, uploads included. Two
+/// machines that have the same do the same. The systems are the controller's alone.
+pub fn fingerprints(scenario: &Scenario) -> Vec<Fingerprint> {
+    let script = scenario.script.iter().map(|script| of(format!("the script {}", script.name), script));
+    let data = scenario.data.iter().map(|set| of(format!("the file of `data {}`", set.name), set));
+    let rest = Scenario { systems: Vec::new(), script: None, data: Vec::new(), ..scenario.clone() };
+    let rest = of("a variable of the environment that the scenario names".to_owned(), &rest);
+    script.chain(data).chain([rest]).collect()
+}
+
+fn of(what: String, part: &impl fmt::Debug) -> Fingerprint {
     struct Hasher(Sha256);
     impl Write for Hasher {
         fn write_str(&mut self, text: &str) -> fmt::Result {
@@ -60,8 +69,7 @@ pub fn fingerprint(scenario: &Scenario) -> Vec<u8> {
         }
     }
     let mut hasher = Hasher(Sha256::new());
-    let scenario = Scenario { systems: Vec::new(), ..scenario.clone() };
     // The debug form has every field, and nothing of it depends on the machine or on chance.
-    write!(hasher, "{scenario:?}").expect("invariant: hashing cannot fail");
-    hasher.0.finalize().to_vec()
+    write!(hasher, "{part:?}").expect("invariant: hashing cannot fail");
+    Fingerprint { what, digest: hasher.0.finalize().to_vec() }
 }

@@ -4,7 +4,7 @@
 
 use super::messages::{Figures, Frame, Hello, Kind, Pong, Prepare, Ready, Reason, Totals};
 use super::outbox::Outbox;
-use super::{BEAT, LOST, MOST_SCENARIO, PREPARING, PROTOCOL, SUSPECT, fingerprint, record};
+use super::{BEAT, LOST, MOST_SCENARIO, PREPARING, PROTOCOL, SUSPECT, fingerprints, record};
 use crate::clock::{monotonic_ns, ns};
 use crate::host::peak_resident;
 use crate::plan::Plan;
@@ -140,12 +140,12 @@ fn carry_out(
         return Err(AgentError::Unable("the controller sent no scenario that could be run".to_owned()));
     }
     let (scenario, plan, tls) = machine.prepare(&prepare).map_err(AgentError::Unable)?;
-    if fingerprint(&scenario) != prepare.fingerprint {
-        return Err(AgentError::Unable(
-            "its scenario is not that of the controller: a file of data, or a variable of the environment, that it names is \
-             another one there; make them alike on all machines"
-                .to_owned(),
-        ));
+    if let Some(other) = fingerprints(&scenario).into_iter().find(|mine| !prepare.fingerprints.contains(mine))
+    {
+        return Err(AgentError::Unable(format!(
+            "its scenario is not that of the controller: {} is another one there; make it the same on all machines",
+            other.what
+        )));
     }
     before.send(Kind::Ready(Ready { threads: plan.threads, tls }))?;
     let at = before.wait(PREPARING + PREPARING, |kind| match kind {
@@ -464,9 +464,9 @@ mod tests {
             change(&mut prepare);
             Kind::Prepare(Box::new(prepare))
         };
-        let version = "it is of version 1.0 (protocol 2), and the controller of version";
+        let version = "it is of version 1.0 (protocol 3), and the controller of version";
         let table = [
-            ("another version", prepare("0.9", |_| {}), format!("{version} 0.9 (protocol 2)")),
+            ("another version", prepare("0.9", |_| {}), format!("{version} 0.9 (protocol 3)")),
             ("another protocol", prepare("1.0", |of| of.protocol = 1), format!("{version} 1.0 (protocol 1)")),
             ("no such agent", prepare("1.0", |of| of.index = 1), "sent no scenario that could be run".into()),
             ("no scenario", prepare("1.0", |_| {}), "it has no scenario".into()),

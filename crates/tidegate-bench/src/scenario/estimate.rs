@@ -79,7 +79,9 @@ pub fn estimate(scenario: &Scenario, threads: u32) -> Estimate {
 fn content(step: &Step) -> f64 {
     match &step.body {
         Body::None => 0.0,
-        Body::Text(text) | Body::Form(text) => text.constant().map_or(100.0, |text| text.len() as f64),
+        Body::Text(text) | Body::Json(text) | Body::Form(text) => {
+            text.constant().map_or(100.0, |text| text.len() as f64)
+        }
         Body::Parts(parts) => {
             let bytes = |part: &Part| match part {
                 Part::Field(..) => 150.0,
@@ -151,6 +153,11 @@ impl Estimate {
             ]);
         }
         out.push_str(&report::table(&rows));
+        for (operation, absence) in scenario.operations.iter().zip(scenario.absences()) {
+            if let Some(absence) = absence {
+                let _ = writeln!(out, "{}", absence.sentence(&operation.name));
+            }
+        }
         out
     }
 }

@@ -67,13 +67,13 @@ pub fn fuzz_page(data: &[u8]) {
     for path in found.assets.iter().cloned().chain(redirected) {
         assert!(path.starts_with('/'), "{path} is no path");
         let mut out = Vec::new();
-        if begin_request(&mut out, "GET", &path, &target.authority).is_ok() {
-            assert_eq!(lines_of(&out), 2, "{path:?}");
-            out.clear();
-            cookies.write(&mut out, &path);
-            out.extend_from_slice(head.validator.as_deref().unwrap_or_default());
-            assert!(lines_of(&out) <= 2, "{:?}", out.escape_ascii().to_string());
-        }
+        let begun = begin_request(&mut out, "GET", &path, &target.authority);
+        begun.unwrap_or_else(|fault| panic!("{path:?}: {fault}"));
+        assert_eq!(lines_of(&out), 2, "{path:?}");
+        out.clear();
+        cookies.write(&mut out, &path);
+        out.extend_from_slice(head.validator.as_deref().unwrap_or_default());
+        assert!(lines_of(&out) <= 2, "{:?}", out.escape_ascii().to_string());
     }
 }
 

@@ -131,9 +131,11 @@ const SCENARIO: &[Directive] = &[
                 "With `h2`: requests at once on the connection, 100 unless said, and no more than the server takes."),
             property("cold", Kind::Share, Some("0%"), "Users that remember nothing and load every page in full."),
             property("timeout", SOME_TIME, Some("30s"),
-                "A request fails when for so long no byte of its answer has come and none of its content has gone; so does a connect."),
+                "The longest silence of a request: it fails when for so long no byte of its answer has come and none of its content has gone. \
+                Each byte begins it anew, so an answer that drips is ended by `answer-timeout=` alone. A connect may take as long."),
             property("answer-timeout", SOME_TIME, Some("5m"),
-                "A request fails when its answer is not whole after so long, however it drips. Longer downloads want more."),
+                "The longest time of a request as a whole, from its start to the last byte of its answer, however well that comes: whichever of \
+                the two is over first fails it. Longer downloads want more."),
         ],
         doc: "The browser of each user. With `h2` it speaks HTTP/2 over one connection: with an `https` target by ALPN, with an \
               `http` target from the first byte on (h2c).",
@@ -150,7 +152,7 @@ const SCENARIO: &[Directive] = &[
                 each user, for ever."),
         ],
         repeats: true,
-        doc: "Values that operations draw from: `{name}` in a path, a form or a field.",
+        doc: "Values that operations draw from: `{name}` in a path, a form, a body or a field.",
         example: "data tag \"music\" \"art\" \"sport\"",
         ..Directive::new("data", &[TOP])
     },
@@ -367,7 +369,12 @@ const CONTENT: [Property; 3] = [
         None,
         "The content as a form: `id={item}&count=1`; what variables hold is encoded.",
     ),
-    property("body", TEXT, None, "The content as it is."),
+    property(
+        "body",
+        TEXT,
+        None,
+        "The content as it is; with a `type` of JSON what variables hold is escaped between quotation marks.",
+    ),
     property("type", Kind::MediaType, None, "The media type of `body`; `text/plain` unless said."),
 ];
 
@@ -439,7 +446,7 @@ const PARTS: &[Directive] = &[
         properties: &[
             property("css", Kind::Text { most: 1_000 }, None,
                 "A selector: `a.event`, `.list a`, `[href^=\"/e\"]`. Without `attribute=` it is the text behind the start tag."),
-            property("attribute", Kind::Token, None, "Of what `css=` finds; links are made paths of the server."),
+            property("attribute", Kind::Token, None, "Of what `css=` finds; links are made paths of the server, to be asked for with `get \"{name}\"`."),
             property("regex", Kind::Text { most: 4_000 }, None, "An expression; the first group, else all of it."),
             property("json", Kind::Text { most: 1_000 }, None, "A place in JSON: `/items/0/id` (RFC 6901)."),
             property("header", Kind::Token, None, "A field of the head."),
@@ -548,8 +555,10 @@ writes it the one way, and [bench.md](../bench.md#scenarios) says what the figur
 described by [scenarios.schema.json](scenarios.schema.json).
 
 **Variables.** `{name}` stands for what `take` has taken from an answer, what a function of the script has returned to `call`, what
-`data` has drawn for the operation, and `{user}` for the number of the user, from 0. `{{` is the bracket itself. In a path and in a form what a variable holds is
-percent-encoded.
+`data` has drawn for the operation, and `{user}` for the number of the user, from 0. `{{` is the bracket itself. A variable that a
+path begins with is a link, `get \"{link}\"`, and is sent as a browser sends it, with its query; elsewhere what a variable holds is data:
+in a path percent-encoded but for `/`, in a query and in a form altogether (`%` as well, so nothing that is encoded already). In a `body` of a JSON
+type it is escaped between quotation marks, in any other content it stands as it is, and in a `header` the end of a line, as every control character, is sent as a space.
 ";
 
 #[cfg(test)]

@@ -18,6 +18,32 @@ pub enum Mix {
     Sequence(Vec<usize>),
 }
 
+/// The share of an operation that is as good as never due: what is left of one that nothing leads back to.
+pub(super) const NEVER: f64 = 1e-9;
+
+/// Why an operation is never due in the steady time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Absence {
+    /// Its share is nothing, and nothing leads to it.
+    Unreached,
+    /// Users that stay come to it in the beginning, and nothing leads back to it.
+    Left,
+    /// It comes later than a visit of so many operations goes.
+    Beyond(u32),
+}
+
+impl Absence {
+    /// In words, of the operation of a name.
+    pub fn sentence(self, name: &str) -> String {
+        match self {
+            Absence::Unreached => format!("no user ever comes to `{name}`"),
+            Absence::Left => format!("users leave `{name}` for good: nothing leads back to it"),
+            Absence::Beyond(1) => format!("no visit of one operation comes to `{name}`"),
+            Absence::Beyond(operations) => format!("no visit of {operations} operations comes to `{name}`"),
+        }
+    }
+}
+
 /// Rounds of the power iteration: far more than a chain of a thousand operations needs.
 const ROUNDS: usize = 20_000;
 

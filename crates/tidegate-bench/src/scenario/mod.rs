@@ -12,6 +12,7 @@ mod engine;
 mod estimate;
 #[doc(hidden)]
 pub mod fuzzing;
+mod har;
 mod html;
 mod language;
 mod load;
@@ -30,16 +31,18 @@ pub use data::DataSet;
 pub(crate) use engine::{Gathering, Message, SecondOfWorker, run_part};
 pub use engine::{observe_nothing, run_at};
 pub use estimate::{Estimate, estimate};
+pub use har::{HarError, Recording};
 pub use html::Selector;
 pub use language::{LANGUAGE, json_schema, reference};
 pub use load::{Load, Phases, Users, Visits};
-pub use mix::Mix;
+pub use mix::{Absence, Mix};
 pub use read::{Loaded, load, load_for, load_text};
-pub use script::{Call, Calls, Purpose, Script};
+pub use script::{Call, Calls, Export, Purpose, Script};
 pub use template::Template;
 
 use crate::check::Expectation;
 use crate::clock::ns;
+use crate::quantity::show_duration;
 use crate::systems::{Before, System};
 use crate::target::Url;
 use regex::bytes::Regex;
@@ -102,6 +105,16 @@ impl Client {
         now.saturating_add(ns(self.timeout)).min(whole)
     }
 
+    /// Why a request that was sent at `sent` has failed at `now`, after its deadline, in words.
+    pub(crate) fn timed_out(&self, sent: u64, now: u64) -> String {
+        if now.saturating_sub(sent) >= ns(self.answer_timeout) {
+            let most = show_duration(self.answer_timeout);
+            return format!("its answer was not whole after {most}, which is `answer-timeout=`");
+        }
+        let most = show_duration(self.timeout);
+        format!("no byte has come or gone for {most}, which is `timeout=`")
+    }
+
     /// Requests of one user at once at most.
     pub fn requests_at_once(&self) -> u32 {
         self.streams.unwrap_or(u32::from(self.connections))
@@ -135,6 +148,11 @@ pub struct Operation {
 }
 
 impl Operation {
+    /// Whether anything of its answers is a reason for FAIL by itself.
+    pub fn is_judged(&self) -> bool {
+        !self.targets.is_empty() || self.conforming.is_some() || self.counts() > 0
+    }
+
     /// The number of `count`s in its steps.
     pub fn counts(&self) -> usize {
         self.steps.iter().map(|step| step.counts.len()).sum()
@@ -192,6 +210,8 @@ pub enum Body {
     None,
     /// As written; nothing is encoded.
     Text(Template),
+    /// The same of JSON: what variables hold is escaped between quotation marks.
+    Json(Template),
     /// `a=b&c={d}`: what variables hold is percent-encoded.
     Form(Template),
     /// `multipart/form-data` (RFC 7578).
@@ -339,6 +359,22 @@ impl Scenario {
             Load::Users(_) => self.mix.shares(self.operations.len()),
             Load::Visits(visits) => self.mix.shares_of_visit(self.operations.len(), visits.operations),
         }
+    }
+
+    /// For each operation why it is never due in the steady time, where that is so. Where a script chooses nobody knows.
+    pub fn absences(&self) -> Vec<Option<Absence>> {
+        let count = self.operations.len();
+        if self.is_chosen() {
+            return vec![None; count];
+        }
+        let reached = self.mix.reached(count);
+        let absence = |(is_reached, share): (bool, f64)| match &self.load {
+            _ if !is_reached => Some(Absence::Unreached),
+            _ if share > mix::NEVER => None,
+            Load::Users(_) => Some(Absence::Left),
+            Load::Visits(visits) => Some(Absence::Beyond(visits.operations)),
+        };
+        reached.into_iter().zip(self.shares()).map(absence).collect()
     }
 
     /// Mean time between two starts by the clocks, over the operations as the mix deals them out; of think times without

@@ -3,7 +3,7 @@
 
 use super::data::DataSet;
 use super::html::{self, Found};
-use super::template::{Encoding, Template};
+use super::template::{Encoding, Template, is_of_target, percent_encode};
 use super::user::User;
 use super::{Expect, Pick, Step, Take, TakeFrom};
 use crate::response::LIMITS;
@@ -95,20 +95,22 @@ pub(super) fn objection(
     if !expect.allows_status(status) {
         return Some(format!("the status is {status}"));
     }
-    let filled = |template: &Template| {
+    let filled = |template: &Template, encoding| {
         let mut out = Vec::new();
-        let written = template.write(&mut out, Encoding::Plain, |variable| user.value(data, variable));
+        let written = template.write(&mut out, encoding, |variable| user.value(data, variable));
         written.ok().map(|()| out)
     };
     for (name, due) in &expect.fields {
-        let Some(due) = filled(due) else { return Some(format!("`{name}`: a variable in it holds nothing")) };
+        let Some(due) = filled(due, Encoding::Field) else {
+            return Some(format!("`{name}`: a variable in it holds nothing"));
+        };
         let has = field_values(head, method, name).iter().any(|value| contains(value.as_bytes(), &due));
         if !has {
             return Some(format!("no field `{name}` has `{}` in it", String::from_utf8_lossy(&due)));
         }
     }
     for due in &expect.contains {
-        let Some(due) = filled(due) else {
+        let Some(due) = filled(due, Encoding::Raw) else {
             return Some("`contains`: a variable in it holds nothing".to_owned());
         };
         if !contains(body, &due) {
@@ -224,10 +226,11 @@ fn as_text(value: &Value) -> String {
     if let Value::String(text) = value { text.clone() } else { value.to_string() }
 }
 
-/// Path and query that a link on the page at `path` leads to (RFC 3986 section 5); `None` where that is no path of the
-/// target.
+/// Path and query that a link on the page at `path` leads to (RFC 3986 section 5), as they can be sent; `None` where that is no
+/// path of the target.
 pub(super) fn resolve(target: &Url, path: &str, link: &str) -> Option<String> {
-    let link = link.trim().split('#').next().unwrap_or_default();
+    let link = sendable(link.trim().split('#').next().unwrap_or_default());
+    let link = link.as_str();
     let scheme = if target.is_tls { "https:" } else { "http:" };
     let link = link.strip_prefix(scheme).filter(|rest| rest.starts_with("//")).unwrap_or(link);
     if let Some(rest) = link.strip_prefix("//") {
@@ -270,6 +273,16 @@ pub(super) fn resolve(target: &Url, path: &str, link: &str) -> Option<String> {
     Some(format!("/{}{query}", segments.join("/")))
 }
 
+/// A link as browsers send it: line ends and tabs are left out, what cannot stand in a request target is percent-encoded, and what
+/// is encoded already stays so.
+fn sendable(link: &str) -> String {
+    let mut out = Vec::with_capacity(link.len());
+    for part in link.split(['\t', '\r', '\n']) {
+        percent_encode(&mut out, part, |byte| is_of_target(byte) && !b"\\^`{|}".contains(&byte));
+    }
+    String::from_utf8_lossy(&out).into_owned()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -291,6 +304,8 @@ mod tests {
             ("/a", "http://other.test/c", None),
             ("/a", "mailto:a@b", None),
             ("/a", "data:image/png;base64,xx", None),
+            ("/a", "\n/b c/%20\n?q=ä&r=\"{}#d e ", Some("/b%20c/%20?q=%C3%A4&r=%22%7B%7D")),
+            ("/a/b", "ö\tü", Some("/a/%C3%B6%C3%BC")),
         ];
         for (path, link, expected) in table {
             assert_eq!(resolve(&target, path, link).as_deref(), expected, "{path} {link}");

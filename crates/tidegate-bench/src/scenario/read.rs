@@ -16,7 +16,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 use tidegate_config::language::{Item, read};
-use tidegate_config::{Diagnostic, Environment, Source, nearest};
+use tidegate_config::{Diagnostic, Environment, Severity, Source, nearest};
 
 mod configured;
 mod loads;
@@ -90,6 +90,7 @@ fn lower(
         seed: 0,
         made_up: 0,
         had_mistakes: false,
+        target: None,
         script: Known::default(),
     };
     reader.had_mistakes = reader.has_errors();
@@ -114,6 +115,8 @@ struct Reader {
     made_up: usize,
     /// The form or a type was wrong already: what seems to be missing may be what is broken.
     had_mistakes: bool,
+    /// The server, where it could be read.
+    target: Option<Url>,
     /// What may be called.
     script: Known,
 }
@@ -125,6 +128,11 @@ impl Reader {
 
     fn error(&mut self, diagnostic: Diagnostic, help: impl Into<String>) {
         self.diagnostics.push(diagnostic.help(help));
+    }
+
+    /// The same of what can be run, but hardly as meant.
+    fn warn(&mut self, diagnostic: Diagnostic, help: impl Into<String>) {
+        self.diagnostics.push(Diagnostic { severity: Severity::Warning, ..diagnostic }.help(help));
     }
 
     /// Something that must stand and does not.
@@ -143,7 +151,7 @@ impl Reader {
         environment: Option<&dyn Environment>,
     ) -> Option<Scenario> {
         let first = |name: &str| items.iter().find(|item| item.name() == name);
-        let target = self.target(first("target"), target);
+        self.target = self.target(first("target"), target);
         let phases = self.phases(items);
         let clock = self.clock(items, true);
         let client = first("client").map_or(Client::DEFAULT, |item| self.client(item));
@@ -168,7 +176,7 @@ impl Reader {
         let variables = std::mem::take(&mut self.variables);
         let scenario = Scenario {
             name,
-            target: target?,
+            target: self.target.take()?,
             load: load?,
             phases: phases?,
             clock,
@@ -180,7 +188,11 @@ impl Reader {
             systems,
             script,
         };
-        self.warn_of_short_visits(items, &scenario);
+        // What seems to be missing may be what a mistake has cost.
+        if !self.had_mistakes && !self.has_errors() {
+            self.warn_of_the_absent(items, &scenario);
+            self.warn_of_short_visits(items, &scenario);
+        }
         Some(scenario)
     }
 
@@ -236,7 +248,8 @@ impl Reader {
     fn clock(&mut self, items: &[Item], is_outermost: bool) -> Option<Clock> {
         let mut clocks = items.iter().filter(|item| matches!(item.name(), "cycle" | "think"));
         let item = clocks.next()?;
-        if let Some(second) = clocks.next() {
+        // A second of the same has been said.
+        if let Some(second) = clocks.find(|second| second.name() != item.name()) {
             let other = item.name();
             let help = format!("`{other}` stands already; a user has a cycle time or a think time, not both");
             self.error(second.error(format!("`{}` stands beside `{other}`", second.name())), help);

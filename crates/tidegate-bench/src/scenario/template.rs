@@ -1,4 +1,7 @@
 //! Texts with `{name}` in them, resolved to places of variables when the scenario is read.
+//!
+//! What a variable holds is data, and is encoded for the place where it stands (`Encoding`), so that no value changes the meaning
+//! of what is around it. The one exception is a link that a page has given: it stands where a path begins.
 
 use thiserror::Error;
 
@@ -28,14 +31,17 @@ pub(crate) enum TemplateError {
 /// How what a variable holds is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Encoding {
-    /// As it is, without line ends: they would end a field.
-    Plain,
-    /// As it is: content.
-    Raw,
-    /// In a path or query: what may not stand there is percent-encoded, what is so already stays.
-    Path,
+    /// In a request target. What it begins with is a link, which `page::resolve` makes a path. Elsewhere all but unreserved
+    /// characters (RFC 3986 section 2.3) is percent-encoded, `/` as well once a `?` has come.
+    Target,
     /// In `application/x-www-form-urlencoded`.
     Form,
+    /// In JSON: between quotation marks escaped (RFC 8259 section 7), elsewhere as it is.
+    Json,
+    /// As it is: other content.
+    Raw,
+    /// In a field: a control character is a space (RFC 9110 section 5.5), since the end of a line would end the field.
+    Field,
 }
 
 impl Template {
@@ -73,10 +79,35 @@ impl Template {
         encoding: Encoding,
         value: impl Fn(u16) -> Option<&'v str>,
     ) -> Result<(), u16> {
-        for piece in &self.pieces {
-            match piece {
-                Piece::Text(text) => out.extend_from_slice(text.as_bytes()),
-                Piece::Variable(variable) => encode(out, value(*variable).ok_or(*variable)?, encoding),
+        let (begin, mut is_quoted) = (out.len(), false);
+        for (number, piece) in self.pieces.iter().enumerate() {
+            let variable = match piece {
+                Piece::Text(text) => {
+                    out.extend_from_slice(text.as_bytes());
+                    is_quoted ^= encoding == Encoding::Json && leaves_quotes(text, is_quoted);
+                    continue;
+                }
+                Piece::Variable(variable) => *variable,
+            };
+            let value = value(variable).ok_or(variable)?;
+            let is_query = || out.get(begin..).is_some_and(|written| written.contains(&b'?'));
+            match encoding {
+                Encoding::Target if number == 0 => {
+                    // Of a link the browser keeps the fragment to itself.
+                    out.extend_from_slice(value.split('#').next().unwrap_or_default().trim().as_bytes());
+                }
+                Encoding::Target if is_query() => percent_encode(out, value, is_unreserved),
+                Encoding::Target => percent_encode(out, value, |byte| is_unreserved(byte) || byte == b'/'),
+                Encoding::Form => form_encode(out, value),
+                Encoding::Json if is_quoted => {
+                    let escaped = serde_json::Value::from(value).to_string();
+                    let inside = escaped.strip_prefix('"').and_then(|inside| inside.strip_suffix('"'));
+                    out.extend_from_slice(inside.unwrap_or_default().as_bytes());
+                }
+                Encoding::Json | Encoding::Raw => out.extend_from_slice(value.as_bytes()),
+                Encoding::Field => {
+                    out.extend(value.bytes().map(|byte| if is_of_field(byte) { byte } else { b' ' }));
+                }
             }
         }
         Ok(())
@@ -91,10 +122,39 @@ impl Template {
         }
     }
 
+    /// The text that it begins with.
+    pub(crate) fn beginning(&self) -> &str {
+        match self.pieces.first() {
+            Some(Piece::Text(text)) => text,
+            Some(Piece::Variable(_)) | None => "",
+        }
+    }
+
+    /// The first character of its own, not of a variable, that is not one of these.
+    pub(crate) fn first_other(&self, is_one: impl Fn(char) -> bool) -> Option<char> {
+        self.pieces.iter().find_map(|piece| match piece {
+            Piece::Text(text) => text.chars().find(|character| !is_one(*character)),
+            Piece::Variable(_) => None,
+        })
+    }
+
     /// As it was written, with the names of its variables.
     pub(crate) fn shown(&self, variables: &[String]) -> String {
+        self.shown_as(variables, str::to_owned)
+    }
+
+    /// As it has to be written for a request target: percent-encoded where that has to be.
+    pub(crate) fn shown_encoded(&self, variables: &[String]) -> String {
+        self.shown_as(variables, |text| {
+            let mut out = Vec::new();
+            percent_encode(&mut out, text, is_of_target);
+            String::from_utf8_lossy(&out).replace('{', "{{")
+        })
+    }
+
+    fn shown_as(&self, variables: &[String], show: impl Fn(&str) -> String) -> String {
         let piece = |piece: &Piece| match piece {
-            Piece::Text(text) => text.clone(),
+            Piece::Text(text) => show(text),
             Piece::Variable(place) => {
                 format!("{{{}}}", variables.get(usize::from(*place)).map_or("", String::as_str))
             }
@@ -111,26 +171,56 @@ impl Template {
     }
 }
 
-fn encode(out: &mut Vec<u8>, value: &str, encoding: Encoding) {
-    const HEX: &[u8; 16] = b"0123456789ABCDEF";
-    for byte in value.bytes() {
-        let stays = match encoding {
-            Encoding::Plain => !matches!(byte, b'\r' | b'\n' | 0),
-            Encoding::Raw => true,
-            Encoding::Path => byte.is_ascii_graphic() && !b"\"<>\\^`{|}#".contains(&byte),
-            Encoding::Form => byte.is_ascii_alphanumeric() || b"*-._".contains(&byte),
-        };
-        if stays {
-            out.push(byte);
-        } else if encoding == Encoding::Plain {
-            out.push(b' ');
-        } else if encoding == Encoding::Form && byte == b' ' {
-            out.push(b'+');
-        } else {
-            out.push(b'%');
-            out.extend([byte >> 4, byte & 15].map(|digit| HEX[usize::from(digit)]));
+/// Whether a byte can be sent in a request target.
+pub(crate) fn is_of_target(byte: u8) -> bool {
+    byte.is_ascii_graphic() && !b"\"<>#".contains(&byte)
+}
+
+/// Whether a byte can be sent in a field.
+pub(crate) fn is_of_field(byte: u8) -> bool {
+    byte == b'\t' || !byte.is_ascii_control()
+}
+
+fn is_unreserved(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"-._~".contains(&byte)
+}
+
+/// Appends a text, percent-encoded but for these bytes.
+pub(crate) fn percent_encode(out: &mut Vec<u8>, text: &str, stays: impl Fn(u8) -> bool) {
+    for byte in text.bytes() {
+        if stays(byte) { out.push(byte) } else { push_percent(out, byte) }
+    }
+}
+
+/// As browsers write a form (WHATWG URL, "application/x-www-form-urlencoded percent-encode set").
+pub(crate) fn form_encode(out: &mut Vec<u8>, text: &str) {
+    for byte in text.bytes() {
+        match byte {
+            b' ' => out.push(b'+'),
+            byte if byte.is_ascii_alphanumeric() || b"*-._".contains(&byte) => out.push(byte),
+            byte => push_percent(out, byte),
         }
     }
+}
+
+fn push_percent(out: &mut Vec<u8>, byte: u8) {
+    const HEX: &[u8; 16] = b"0123456789ABCDEF";
+    out.push(b'%');
+    out.extend([byte >> 4, byte & 15].map(|digit| HEX[usize::from(digit)]));
+}
+
+/// Whether a piece of JSON ends within quotation marks where it does not begin so, or the other way round.
+fn leaves_quotes(text: &str, is_quoted: bool) -> bool {
+    let (mut is_within, mut bytes) = (is_quoted, text.bytes());
+    while let Some(byte) = bytes.next() {
+        match byte {
+            b'"' => is_within = !is_within,
+            // What is escaped ends nothing.
+            b'\\' if is_within => drop(bytes.next()),
+            _ => {}
+        }
+    }
+    is_within != is_quoted
 }
 
 #[cfg(test)]
@@ -138,31 +228,45 @@ mod tests {
     use super::*;
 
     fn place(name: &str) -> Option<u16> {
-        ["a", "b", "c"].iter().position(|known| *known == name).map(|place| place as u16)
+        ["a", "b", "c", "link"].iter().position(|known| *known == name).map(|place| place as u16)
     }
 
     #[test]
     fn variables_are_filled_in_and_encoded() {
-        let value = |variable: u16| {
-            [Some("x y&ü"), None, Some("1\r\n2")].get(usize::from(variable)).copied().flatten()
-        };
+        let values = [Some("x/y z&=+?%20#ü"), None, Some("1\r\n\"2\\\u{1}"), Some(" /s/?q=a%20b&r=1#top ")];
+        let value = |variable: u16| values.get(usize::from(variable)).copied().flatten();
+        let in_path = "x/y%20z%26%3D%2B%3F%2520%23%C3%BC";
+        let in_query = "x%2Fy%20z%26%3D%2B%3F%2520%23%C3%BC";
         let table = [
-            ("/p?q={a}", Encoding::Path, Ok("/p?q=x%20y&%C3%BC")),
-            ("q={a}&r=1", Encoding::Form, Ok("q=x+y%26%C3%BC&r=1")),
-            ("{{\"k\": \"{a}\"}", Encoding::Plain, Ok("{\"k\": \"x y&ü\"}")),
-            ("{a}\n{c}", Encoding::Plain, Ok("x y&ü\n1  2")),
-            ("{a}\n{c}", Encoding::Raw, Ok("x y&ü\n1\r\n2")),
-            ("{a}{b}", Encoding::Plain, Err(1)),
-            ("", Encoding::Plain, Ok("")),
+            // A value is a part of a path or of a query, whatever is in it.
+            ("/p/{a}", Encoding::Target, Ok(format!("/p/{in_path}"))),
+            ("/p?q={a}&r=1", Encoding::Target, Ok(format!("/p?q={in_query}&r=1"))),
+            ("http://h/{a}?q={a}", Encoding::Target, Ok(format!("http://h/{in_path}?q={in_query}"))),
+            // What it begins with is a link, and what follows its query is of that.
+            ("{link}", Encoding::Target, Ok("/s/?q=a%20b&r=1".to_owned())),
+            ("{link}&n={a}", Encoding::Target, Ok(format!("/s/?q=a%20b&r=1&n={in_query}"))),
+            ("/p/{link}", Encoding::Target, Ok("/p/%20/s/%3Fq%3Da%2520b%26r%3D1%23top%20".to_owned())),
+            ("q={a}&r=1", Encoding::Form, Ok("q=x%2Fy+z%26%3D%2B%3F%2520%23%C3%BC&r=1".to_owned())),
+            ("{{\"k\": \"{a}\"}", Encoding::Raw, Ok("{\"k\": \"x/y z&=+?%20#ü\"}".to_owned())),
+            ("{a}\n{c}", Encoding::Raw, Ok("x/y z&=+?%20#ü\n1\r\n\"2\\\u{1}".to_owned())),
+            // In JSON a text is a text, and what stands bare is JSON already.
+            (
+                "{{\"\\\"k\": \"{c}\", \"n\": {c}, \"m\": \"\\\\\", \"o\": [\"{c}\"]}",
+                Encoding::Json,
+                Ok("{\"\\\"k\": \"1\\r\\n\\\"2\\\\\\u0001\", \"n\": 1\r\n\"2\\\u{1}, \"m\": \"\\\\\", \
+                    \"o\": [\"1\\r\\n\\\"2\\\\\\u0001\"]}"
+                    .to_owned()),
+            ),
+            ("{c}", Encoding::Json, Ok("1\r\n\"2\\\u{1}".to_owned())),
+            ("v {c}\t{a}", Encoding::Field, Ok("v 1  \"2\\ \tx/y z&=+?%20#ü".to_owned())),
+            ("{a}{b}", Encoding::Raw, Err(1)),
+            ("", Encoding::Raw, Ok(String::new())),
         ];
         for (text, encoding, expected) in table {
-            let mut out = Vec::new();
+            let mut out = b"before?\"".to_vec();
             let written = Template::parse(text, place).unwrap().write(&mut out, encoding, value);
-            assert_eq!(
-                written.map(|()| String::from_utf8(out).unwrap()),
-                expected.map(str::to_owned),
-                "{text}"
-            );
+            let out = out.split_off(8);
+            assert_eq!(written.map(|()| String::from_utf8(out).unwrap()), expected, "{text}");
         }
     }
 
@@ -170,6 +274,10 @@ mod tests {
     fn a_text_is_shown_with_names() {
         let names = ["a", "b"].map(str::to_owned);
         assert_eq!(Template::parse("/x/{b}?{a}", place).unwrap().shown(&names), "/x/{b}?{a}");
+        let odd = Template::parse("/ä b/{b}?<{a}>", place).unwrap();
+        assert_eq!(odd.shown_encoded(&names), "/%C3%A4%20b/{b}?%3C{a}%3E");
+        assert_eq!(odd.first_other(|character| character.is_ascii()), Some('ä'));
+        assert_eq!((odd.beginning(), Template::parse("{a}/", place).unwrap().beginning()), ("/ä b/", ""));
     }
 
     #[test]

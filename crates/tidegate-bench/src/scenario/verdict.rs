@@ -42,7 +42,7 @@ pub fn judge(scenario: &Scenario, outcome: &Outcome, operations: &[Tally], total
         Ending::Interrupted => notes.push("interrupted; these are the results up to there".to_owned()),
         Ending::Done => {
             reasons.extend(distrust_of_rate(scenario, outcome));
-            reasons.extend(distrust_of_load(scenario, operations));
+            reasons.extend(distrust_of_load(scenario, operations, totals));
         }
     }
     reasons.extend(distrust_of_generator(outcome, totals));
@@ -57,7 +57,9 @@ pub fn judge(scenario: &Scenario, outcome: &Outcome, operations: &[Tally], total
         }
         Some(late) => {
             let less = if scenario.load.is_open() { "ask for a lower rate" } else { "use fewer users" };
-            reasons.push(format!("{late}; free its processors or {less}"));
+            // A call holds up all users of its thread.
+            let shorter = if scenario.script.is_some() { "make calls of the script shorter, " } else { "" };
+            reasons.push(format!("{late}; free its processors, {shorter}or {less}"));
         }
         None => {}
     }
@@ -198,14 +200,15 @@ fn distrust_of_rate(scenario: &Scenario, outcome: &Outcome) -> Option<String> {
 }
 
 /// Whether the load was that of the scenario: its mix and its cycles, and each operation there at all.
-fn distrust_of_load(scenario: &Scenario, operations: &[Tally]) -> Vec<String> {
+fn distrust_of_load(scenario: &Scenario, operations: &[Tally], totals: &Totals) -> Vec<String> {
     let mut reasons = Vec::new();
     let whole: u64 = operations.iter().map(|tally| tally.ended).sum();
     if whole == 0 {
         return vec!["no operation has ended in the steady time; make it longer".to_owned()];
     }
-    let shares = scenario.shares();
-    for ((operation, tally), share) in scenario.operations.iter().zip(operations).zip(shares) {
+    let (shares, absences) = (scenario.shares(), scenario.absences());
+    let all = scenario.operations.iter().zip(operations).zip(shares).zip(absences);
+    for (((operation, tally), share), absence) in all {
         let achieved = tally.ended as f64 / whole as f64;
         // Nobody knows beforehand what a script chooses; any operation may come.
         let share = if scenario.is_chosen() { achieved.max(f64::MIN_POSITIVE) } else { share };
@@ -221,25 +224,23 @@ fn distrust_of_load(scenario: &Scenario, operations: &[Tally]) -> Vec<String> {
         }
         // Where so few were due that none is no wonder, it proves nothing; but no more is a target met that nothing was
         // measured of.
+        let name = &operation.name;
+        let unmeasured = unmeasured(operation, tally);
         if share * whole as f64 >= LATE_STARTS && tally.succeeded == 0 {
-            reasons.push(format!("{} has not succeeded once", operation.name));
-        } else if share > 0.0 && tally.succeeded == 0 && !operation.targets.is_empty() {
-            reasons.push(format!(
-                "{} has not succeeded once in the steady time, so its target is neither met nor missed; make it longer",
-                operation.name
-            ));
-        } else if share > 0.0 && operation.conforming.is_some() && tally.paced == 0 {
-            reasons.push(format!(
-                "{}: there was no answer in the steady time whose bit rate could be told; make it longer",
-                operation.name
-            ));
-        } else if share > 0.0
-            && counted(operation).any(|(_, counted)| tally.mean_count(counted.place).is_none())
-        {
-            reasons.push(format!(
-                "{}: there was no answer in the steady time that elements could be counted in; make it longer",
-                operation.name
-            ));
+            reasons.push(format!("{name} has not succeeded once"));
+        } else if let Some(what) = unmeasured {
+            let why = match absence {
+                _ if tally.ended > 0 => match tally.failed() {
+                    0 => "all that came had not changed (304)".to_owned(),
+                    failed => format!("{failed} of {} operations failed", tally.ended),
+                },
+                Some(absence) => {
+                    format!("it was never due: {}", absence.sentence(name))
+                }
+                None if scenario.is_chosen() => "neither the mix nor the script has chosen it".to_owned(),
+                None => "it was not due; make the steady time longer".to_owned(),
+            };
+            reasons.push(format!("{name}: {what}, since {why}"));
         }
     }
     let (count, due, achieved) = operations.iter().fold((0, 0, 0), |(count, due, achieved), tally| {
@@ -248,9 +249,9 @@ fn distrust_of_load(scenario: &Scenario, operations: &[Tally]) -> Vec<String> {
     if count > 0 {
         let (due, achieved) = (due as f64 / count as f64, achieved as f64 / count as f64);
         if (achieved / due.max(1.0) - 1.0).abs() > CYCLE && (achieved - due).abs() > 1e6 {
+            let whose = holdup(scenario, totals, count as f64 * (achieved - due));
             reasons.push(format!(
-                "the mean cycle was {}, not {}: more than {:.0} % off; users were held up by the server, so they asked \
-                 for less than the scenario says",
+                "the mean cycle was {}, not {}: more than {:.0} % off; {whose}",
                 show_duration(Duration::from_nanos(achieved as u64)),
                 show_duration(Duration::from_nanos(due as u64)),
                 CYCLE * 100.0
@@ -258,6 +259,37 @@ fn distrust_of_load(scenario: &Scenario, operations: &[Tally]) -> Vec<String> {
         }
     }
     reasons
+}
+
+/// What is to be judged of an operation, and nothing was measured of.
+fn unmeasured(operation: &Operation, tally: &Tally) -> Option<&'static str> {
+    if tally.succeeded == 0 && !operation.targets.is_empty() {
+        return Some("its target is neither met nor missed");
+    }
+    if operation.conforming.is_some() && tally.paced == 0 {
+        return Some("there was no answer in the steady time whose bit rate could be told");
+    }
+    let has_uncounted = counted(operation).any(|(_, counted)| tally.mean_count(counted.place).is_none());
+    has_uncounted.then_some("there was no answer in the steady time that elements could be counted in")
+}
+
+/// Who held users up for so many nanoseconds, all of them together, in words. It was the server where their requests took half of
+/// that, or had no answer: how long such a one took is not known.
+fn holdup(scenario: &Scenario, totals: &Totals, excess: f64) -> String {
+    if excess < 0.0 {
+        return "users asked for more than the scenario says".to_owned();
+    }
+    let answers = totals.response.mean().as_nanos() as f64 * totals.response.count() as f64;
+    let unanswered = [Failure::ConnectTimeout, Failure::Timeout, Failure::Unanswered];
+    let has_silence = unanswered.iter().any(|failure| totals.counts.failures.contains_key(failure));
+    let whose = if answers >= excess / 2.0 || has_silence {
+        "the server"
+    } else if scenario.script.is_some() {
+        "calls of the script, and not by the server"
+    } else {
+        "the generator, and not by the server"
+    };
+    format!("users were held up by {whose}, so they asked for less than the scenario says")
 }
 
 /// How far the share of an operation may be off in points: two, or three standard deviations of so many draws.
@@ -351,7 +383,8 @@ fn thin_percentiles(scenario: &Scenario, operations: &[Tally]) -> Option<String>
         .zip(operations)
         .flat_map(|(operation, tally)| {
             let count = tally.succeeded as f64;
-            let is_thin = move |rank: &f64| count * (1.0 - rank / 100.0) < BEYOND;
+            // Of what was not measured at all that is a reason by itself.
+            let is_thin = move |rank: &f64| count > 0.0 && count * (1.0 - rank / 100.0) < BEYOND;
             operation
                 .targets
                 .iter()
@@ -681,6 +714,74 @@ mod tests {
                 |list: &[String], part: &str| part.is_empty() || list.iter().any(|one| one.contains(part));
             assert!(has(&judgement.reasons, reason) && has(&judgement.notes, note), "{judgement:?}");
         }
+    }
+
+    /// What was not measured says why, and asks for more time only where more time would help.
+    #[test]
+    fn what_was_not_measured_says_why() {
+        let (none, good) = (Tally::default, || tally(5_000, 5_000, 20_000_000, 1_000_000_000));
+        let failed = || tally(2, 0, 0, 1_000_000_000);
+        for (mix, b, part) in [
+            (
+                "mix { a 9999; b 1 }",
+                none(),
+                "b: its target is neither met nor missed, since it was not due; make the",
+            ),
+            (
+                "mix { a 9999; b 1 }",
+                failed(),
+                "b: its target is neither met nor missed, since 2 of 2 operations failed",
+            ),
+            ("mix { a 1; b 0 }", none(), "it was never due: no user ever comes to `b`"),
+            ("mix start=b { b a=100; a a=100 }", none(), "it was never due: users leave `b` for good"),
+            ("sequence a", none(), "it was never due: no user ever comes to `b`"),
+        ] {
+            let text = TEXT.replace("mix { a 50; b 50 }", mix).replace("op b", "op b p90=\"1s\"");
+            let loaded = load_text("test", &text, Path::new("."), &BTreeMap::new());
+            let scenario = loaded.scenario.clone().unwrap_or_else(|| panic!("{}", loaded.render(false)));
+            let judgement = judge(&scenario, &outcome(Ending::Done), &[good(), b], &Totals::default());
+            assert_eq!(judgement.verdict, Verdict::Invalid, "{mix}: {judgement:?}");
+            let [reason] = judgement.reasons.as_slice() else { panic!("{mix}: {judgement:?}") };
+            assert!(reason.contains(part), "{mix}: {reason}");
+            assert_eq!(reason.contains("longer"), part.contains("make the"), "{mix}: {reason}");
+            assert!(judgement.notes.is_empty(), "{mix}: {judgement:?}");
+        }
+    }
+
+    /// The server is to blame for what its answers took, and for those that never came.
+    #[test]
+    fn who_held_users_up_is_told() {
+        let slow = || tally(5_000, 5_000, 20_000_000, 2_000_000_000);
+        let reason = |scenario: &Scenario, answered: u64, failure: Option<Failure>, a: Tally| {
+            let mut totals = Totals::default();
+            (0..10_000).filter(|_| answered > 0).for_each(|_| totals.response.record(answered));
+            totals.counts.failures.extend(failure.map(|failure| (failure, 1)));
+            let judgement = judge(scenario, &outcome(Ending::Done), &[a, slow()], &totals);
+            judgement.reasons.into_iter().find(|reason| reason.contains("mean cycle")).unwrap()
+        };
+        let mut scenario = scenario();
+        let not_the_server = "held up by the generator, and not by the server";
+        for (answered, failure, part) in [
+            (900_000_000, None, "held up by the server"),
+            (1_000_000, None, not_the_server),
+            (0, None, not_the_server),
+            (0, Some(Failure::Status), not_the_server),
+            (0, Some(Failure::Timeout), "held up by the server"),
+        ] {
+            let told = reason(&scenario, answered, failure, slow());
+            assert!(told.contains(part), "{answered} {failure:?}: {told}");
+        }
+        // Both together were faster than their clocks.
+        let told = reason(&scenario, 0, None, Tally { cycle_due: 50_000_000_000_000, ..slow() });
+        assert!(told.contains("asked for more than the scenario says"), "{told}");
+        scenario.script = Some(crate::scenario::Script {
+            name: "s.js".into(),
+            text: "".into(),
+            within: Duration::from_secs(1),
+            exports: Vec::new(),
+        });
+        let told = reason(&scenario, 0, None, slow());
+        assert!(told.contains("held up by calls of the script, and not by the server"), "{told}");
     }
 
     #[test]

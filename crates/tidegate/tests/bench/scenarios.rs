@@ -259,6 +259,59 @@ fn mistakes_are_all_told_and_nothing_is_run() {
     assert!(outcome.code == 1 && outcome.stderr.contains("refuses connections"), "{}", outcome.stderr);
 }
 
+/// A recording of Chromium becomes a scenario that asks what the browser has asked.
+#[test]
+fn a_recording_becomes_a_scenario_that_runs() {
+    let folder = Folder::new();
+    let har = concat!(env!("CARGO_MANIFEST_DIR"), "/../tidegate-bench/src/scenario/har/shop.har");
+    let made = bench(&["har", har]);
+    assert_eq!(made.code, 0, "{}", made.stderr);
+    for part in [
+        "6 operations of 7 requests to http://127.0.0.1:18480, and 7 resources of pages",
+        "left out: 1 requests to http://127.0.0.2:18481, 5 fonts",
+        "1 requests have content that is not in the recording",
+    ] {
+        assert!(made.stderr.contains(part), "{part}: {}", made.stderr);
+    }
+    let users = "users 10 { ramp-up \"10s\"; steady \"1m\" }";
+    assert!(made.stdout.contains(users), "{}", made.stdout);
+    let mut text = made.stdout.replace(users, "users 1 { steady \"1s\" }");
+    for pause in ["1540ms", "1910ms", "2110ms", "1350ms", "1720ms", "610ms"] {
+        text = text.replace(&format!("think fixed \"{pause}\""), "think fixed \"1ms\"");
+    }
+    let application = Application::new(|asked| match asked.line.as_str() {
+        "GET /" => ok("", "<img src=/p.png>"),
+        "POST /api/like" => ("409 Conflict", String::new(), String::new()),
+        "POST /cart" => ("303 See Other", "Location: /done\r\n".to_owned(), String::new()),
+        _ => ok("", "<h1>done</h1>"),
+    });
+    let file = folder.write("shop.kdl", text);
+    let run = bench(&["run", &file, "--target", &application.url, "--json", "--no-host", "--no-keep"]);
+    assert_eq!(run.json()["failed_operations"], serde_json::json!([]), "{}", run.stdout);
+    let asked = application.asked();
+    let lines: Vec<&str> = asked.iter().take(9).map(|asked| asked.line.as_str()).collect();
+    let expected = [
+        "GET /",
+        "GET /p.png",
+        "GET /api/hello?q=a%26b",
+        "GET /items/7?from=home%20page&x={1}",
+        "POST /api/like",
+        "POST /cart",
+        "GET /done",
+        "GET /items/7?from=home%20page&x={1}",
+        "POST /photo",
+    ];
+    assert_eq!(lines, expected);
+    assert_eq!(asked[2].field("x-requested-with"), Some("fetch"));
+    assert_eq!(
+        (asked[4].body(), asked[4].field("authorization")),
+        (&b"{\"a\":\"{x}\"}"[..], Some("Bearer t"))
+    );
+    assert_eq!(asked[5].body(), b"id=7+%26+%7B8%7D&note=say+%22%24%7BHOME%7D%22");
+    let none = bench(&["har", &file]);
+    assert!(none.code == 1 && none.stderr.contains("it is no HAR"), "{}", none.stderr);
+}
+
 /// The server of the example, on a port of its own.
 struct Events {
     folder: Folder,

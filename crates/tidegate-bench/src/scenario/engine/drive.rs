@@ -44,12 +44,12 @@ impl Worker<'_> {
             Some(key) => key,
             None => match self.open(place, now) {
                 Ok(key) => key,
-                Err(error) => return self.broken_off(place, connect_failure(&error), now),
+                Err(error) => return self.broken_off(place, connect_failure(&error), now, now),
             },
         };
         let Some(connection) = self.connections.get_mut(key) else {
             // The beginning of TLS has failed.
-            return self.broken_off(place, Failure::Tls, now);
+            return self.broken_off(place, Failure::Tls, now, now);
         };
         connection.exchange = Some(Exchange { sent: now, ..exchange });
         connection.out = request.into_http1();
@@ -365,7 +365,7 @@ impl Worker<'_> {
             }
             return self.send_again(place, exchange, now);
         }
-        self.broken_off(place, failure, now);
+        self.broken_off(place, failure, exchange.sent, now);
     }
 
     /// Sends a request again that the server has not taken.
@@ -392,15 +392,19 @@ impl Worker<'_> {
         self.failed_last = now;
     }
 
-    /// A request has got no answer.
-    pub(super) fn broken_off(&mut self, place: usize, failure: Failure, now: u64) {
+    /// A request of `sent` has got no answer.
+    pub(super) fn broken_off(&mut self, place: usize, failure: Failure, sent: u64, now: u64) {
         if matches!(failure, Failure::Refused | Failure::Connect | Failure::ConnectTimeout) {
             self.connect_failed(now, now);
         }
         if self.users.get(place).is_some_and(|user| user.is_busy && self.is_measured(user.intended)) {
             self.recorder.fail(failure, 1);
         }
-        self.fail(place, failure, failure.sentence().to_owned(), None, now);
+        let reason = match failure {
+            Failure::Timeout => self.scenario.client.timed_out(sent, now),
+            _ => failure.sentence().to_owned(),
+        };
+        self.fail(place, failure, reason, None, now);
     }
 
     /// A timer of a connection has run out.

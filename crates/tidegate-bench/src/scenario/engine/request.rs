@@ -1,5 +1,6 @@
 //! What a user asks, as bytes: written once, for HTTP/1.1 as it is, for HTTP/2 taken apart again.
 
+use super::super::page;
 use super::super::template::{Encoding, Template};
 use super::super::user::User;
 use super::super::{Body, Part, Scenario, Step};
@@ -55,10 +56,15 @@ impl Request {
 /// The path of a step for a user. `Err` is a sentence.
 pub(super) fn path(scenario: &Scenario, step: &Step, user: &User) -> Result<String, String> {
     let mut out = Vec::new();
-    write(scenario, &step.path, user, Encoding::Path, &mut out)?;
+    write(scenario, &step.path, user, Encoding::Target, &mut out)?;
     let path = String::from_utf8_lossy(&out).into_owned();
-    let resolved = super::super::page::resolve(&scenario.target, "/", &path);
-    resolved.ok_or_else(|| format!("{path} is not of the target"))
+    let beginning = step.path.beginning();
+    if beginning.starts_with('/') && !beginning.starts_with("//") {
+        // A path already; a variable that brings a second `/` makes no host of what follows.
+        return Ok(path);
+    }
+    let resolved = page::resolve(&scenario.target, "/", &path);
+    resolved.ok_or_else(|| format!("{path} is not of the target {}", scenario.target))
 }
 
 /// Writes the request of a step for a path. `Err` is a sentence.
@@ -73,7 +79,7 @@ pub(super) fn step(
     let mut out = begin(scenario, (&step.method, &user.path), user, &step.fields, validator)?;
     for (name, value) in &step.fields {
         let mut text = Vec::new();
-        write(scenario, value, user, Encoding::Plain, &mut text)?;
+        write(scenario, value, user, Encoding::Field, &mut text)?;
         append_field(&mut out, name, &text).map_err(|fault| format!("the field `{name}`: {fault}"))?;
     }
     if let Some(media_type) = media_type.filter(|_| !names(&step.fields, "content-type")) {
@@ -123,6 +129,7 @@ fn body(scenario: &Scenario, body: &Body, user: &User, out: &mut Vec<u8>) -> Res
     match body {
         Body::None => Ok(None),
         Body::Text(text) => write(scenario, text, user, Encoding::Raw, out).map(|()| None),
+        Body::Json(text) => write(scenario, text, user, Encoding::Json, out).map(|()| None),
         Body::Form(text) => {
             write(scenario, text, user, Encoding::Form, out)?;
             Ok(Some("application/x-www-form-urlencoded".to_owned()))
@@ -171,6 +178,53 @@ mod tests {
     use crate::scenario::load_text;
     use std::collections::BTreeMap;
     use std::path::Path;
+
+    /// Whatever a variable holds, it is one value at its place, in both versions.
+    #[test]
+    fn values_change_nothing_around_them() {
+        let text = "target \"http://a.test\"; users 1 { steady \"1s\" }; think fixed \"1s\"
+            data w \"a/b c&d=e+f?g%20#\\r\\nX-Evil: 1\\\"\\\\\"
+            data link \"/next?page=2&sort=a%20b c#top\"
+            data slash \"/b\"
+            flow {
+                post \"/p/{w}?q={w}&r=1\" body=\"{{\\\"t\\\": \\\"{w}\\\", \\\"n\\\": {user}}\" type=\"application/json\" { header \"X-A\" \"v {w}\" }
+                get \"{link}&q={w}\"
+                get \"/{slash}\"
+                post \"/\" body=\"{w}\"
+            }";
+        let loaded = load_text("test", text, Path::new("."), &BTreeMap::new());
+        let scenario = loaded.scenario.clone().unwrap_or_else(|| panic!("{}", loaded.render(false)));
+        let mut user = User::new(&scenario, 7, 1, (0, 1));
+        let query = "a%2Fb%20c%26d%3De%2Bf%3Fg%2520%23%0D%0AX-Evil%3A%201%22%5C";
+        let value = "a/b c&d=e+f?g%20#\r\nX-Evil: 1\"\\";
+        let targets = [
+            format!("/p/{}?q={query}&r=1", query.replacen("%2F", "/", 1)),
+            format!("/next?page=2&sort=a%20b%20c&q={query}"),
+            "//b".to_owned(),
+            "/".to_owned(),
+        ];
+        for (operation, expected) in scenario.operations.iter().zip(&targets) {
+            let asked = &operation.steps[0];
+            user.path = path(&scenario, asked, &user).unwrap();
+            let mut written = step(&scenario, asked, &user, None).unwrap();
+            let (method, target, lines) = written.parts();
+            assert_eq!((method, target), (asked.method.as_str(), expected.as_str()));
+            let lines = String::from_utf8_lossy(lines.as_bytes()).into_owned();
+            let begins = format!("{method} {expected} HTTP/1.1\r\nHost: a.test\r\n{lines}");
+            assert!(written.head.starts_with(begins.as_bytes()), "{}", written.head.escape_ascii());
+            assert!(lines.split("\r\n").all(|line| !line.starts_with("X-Evil")), "{lines}");
+            let content = written.take_content().unwrap_or_default();
+            match expected.as_str() {
+                "/" => assert_eq!(content, value.as_bytes()),
+                first if first.starts_with("/p/") => {
+                    assert!(lines.contains("\r\nX-A: v a/b c&d=e+f?g%20#  X-Evil: 1\"\\\r\n"), "{lines}");
+                    let json: serde_json::Value = serde_json::from_slice(&content).unwrap();
+                    assert_eq!(json, serde_json::json!({ "t": value, "n": 7 }));
+                }
+                _ => assert!(content.is_empty()),
+            }
+        }
+    }
 
     #[test]
     fn both_versions_say_the_same() {

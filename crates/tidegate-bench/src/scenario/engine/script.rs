@@ -52,8 +52,7 @@ impl Worker<'_> {
         if let Some(name) = script.choice(function, said).map_err(of_script)? {
             let Some(next) = scenario.operation(&name) else {
                 let what = format!("`{name}`, which is no operation of the scenario");
-                let name = script.export(function).to_owned();
-                return Err(of_script(ScriptError::Returned(name, what)));
+                return Err(of_script(script.returned(function, what)));
             };
             if let Some(user) = self.users.get_mut(place) {
                 user.chosen = u32::try_from(next).ok();

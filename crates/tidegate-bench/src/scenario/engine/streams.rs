@@ -62,12 +62,12 @@ impl Worker<'_> {
             Some(key) => key,
             None => match self.open(place, now) {
                 Ok(key) => key,
-                Err(error) => return self.broken_off(place, connect_failure(&error), now),
+                Err(error) => return self.broken_off(place, connect_failure(&error), now, now),
             },
         };
         let Some(connection) = self.connections.get_mut(key) else {
             // The beginning of TLS has failed.
-            return self.broken_off(place, Failure::Tls, now);
+            return self.broken_off(place, Failure::Tls, now, now);
         };
         let Some(streams) = &mut connection.streams else { return };
         let (content, head, body) = (Vec::new(), Vec::new(), Vec::new());
@@ -192,7 +192,7 @@ impl Worker<'_> {
             for ended in ended {
                 match ended {
                     Ended::Answered(answer, stamps) => self.take_answer(place, *answer, stamps, now),
-                    Ended::Failed(failure) => self.broken_off(place, failure, now),
+                    Ended::Failed(failure) => self.broken_off(place, failure, now, now),
                     Ended::Unread(exchange, failure) => self.again(place, exchange, failure, now),
                 }
             }
@@ -269,7 +269,7 @@ impl Worker<'_> {
         if exchange.attempts.saturating_add(1) < ATTEMPTS {
             self.send_again(place, exchange, now);
         } else {
-            self.broken_off(place, failure, now);
+            self.broken_off(place, failure, exchange.sent, now);
         }
     }
 
@@ -308,7 +308,8 @@ impl Worker<'_> {
             && streams.is_silent
             && carried.iter().all(|exchange| exchange.attempts == 0);
         if !was_idle || !matches!(failure, Failure::Closed | Failure::Reset) {
-            return self.broken_off(place, failure, now);
+            let sent = carried.iter().map(|exchange| exchange.sent).min().unwrap_or(now);
+            return self.broken_off(place, failure, sent, now);
         }
         if self.users.get(place).is_some_and(|user| self.is_measured(user.intended)) {
             self.recorder.counts.dropped += carried.len() as u64;
@@ -339,9 +340,9 @@ impl Worker<'_> {
             connection.channel.reset_on_close();
             return self.lost(key, Failure::Timeout, now);
         }
-        if overdue > 0 {
-            let place = connection.user as usize;
-            return self.broken_off(place, Failure::Timeout, now);
+        if let Some(asked) = streams.session.first_overdue(now) {
+            let (place, sent) = (connection.user as usize, asked.exchange.sent);
+            return self.broken_off(place, Failure::Timeout, sent, now);
         }
         if let Some(next) = streams.session.next_deadline() {
             connection.deadline = next;

@@ -2,10 +2,9 @@
 
 use super::Reader;
 use crate::quantity::show_duration;
-use crate::scenario::{Load, Mix, Phases, Scenario, Users, Visits};
+use crate::scenario::{Absence, Load, Mix, Phases, Scenario, Users, Visits};
 use crate::schedule::Arrivals;
 use std::time::Duration;
-use tidegate_config::Diagnostic;
 use tidegate_config::language::Item;
 
 impl Reader {
@@ -19,7 +18,8 @@ impl Reader {
             );
             return None;
         };
-        if let Some(second) = loads.next() {
+        // A second of the same has been said.
+        if let Some(second) = loads.find(|second| second.name() != item.name()) {
             let message = format!("`{}` stands beside `{}`", second.name(), item.name());
             let help = "`users` stay, and wait for the server; at a `rate` they come whatever it does; keep one of the two";
             self.error(second.error(message), help);
@@ -82,26 +82,15 @@ impl Reader {
     /// Visits that are too short for the mix, and a ramp-up that is too short for visits.
     pub(super) fn warn_of_short_visits(&mut self, items: &[Item], scenario: &Scenario) {
         let Load::Visits(visits) = &scenario.load else { return };
-        if self.had_mistakes || self.has_errors() {
-            return;
-        }
         let Some(item) = items.iter().find(|item| item.name() == "rate") else { return };
-        let mut warn = |message: String, help: &str| {
-            let mut warning = Diagnostic::warning(message);
-            warning.span = item.error("").span;
-            self.diagnostics.push(warning.help(help));
-        };
-        let reached = scenario.mix.reached(scenario.operations.len());
-        let shares = scenario.shares();
-        let missed = scenario.operations.iter().zip(reached).zip(&shares);
-        let missed: Vec<String> = missed
-            .filter(|((_, is_reached), share)| *is_reached && **share <= 0.0)
-            .map(|((operation, _), _)| format!("`{}`", operation.name))
-            .collect();
+        let beyond = Absence::Beyond(visits.operations);
+        let absences = scenario.operations.iter().zip(scenario.absences());
+        let missed = absences.filter(|(_, absence)| *absence == Some(beyond));
+        let missed: Vec<&str> = missed.map(|(operation, _)| operation.name.as_str()).collect();
         if !missed.is_empty() {
-            let length = visits.operations;
-            let message = format!("in {length} operations no visit comes to {}", missed.join(", "));
-            warn(message, "say how many operations a visit has: `rate \"50/s\" operations=10`");
+            let message = beyond.sentence(&missed.join("`, `"));
+            let help = "say how many operations a visit has: `rate \"50/s\" operations=10`";
+            self.warn(item.error_of("operations", message), help);
         }
         let length = Duration::try_from_secs_f64(scenario.mean_visit()).unwrap_or(Duration::MAX);
         if length > scenario.phases.ramp_up && length > Duration::from_secs(1) {
@@ -110,8 +99,9 @@ impl Reader {
                  their first operations",
                 show_duration(length)
             );
-            warn(
-                message,
+            let ramp_up = item.block().iter().find(|phase| phase.name() == "ramp-up");
+            self.warn(
+                ramp_up.unwrap_or(item).error(message),
                 "make `ramp-up` longer than a visit, or fewer operations than the rate says, and other shares of them, are measured",
             );
         }

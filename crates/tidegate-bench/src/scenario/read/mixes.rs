@@ -1,17 +1,37 @@
 //! Which operation follows: `mix`, `sequence` or `flow`.
 
 use super::Reader;
-use crate::scenario::{Mix, Operation};
+use crate::scenario::{Absence, Mix, Operation, Scenario};
 use std::ops::Range;
 use tidegate_config::language::{Item, RowView};
 use tidegate_config::{Diagnostic, nearest};
+
+/// The rows of a matrix.
+struct Rows {
+    /// The operation that the first one is of.
+    first: Option<usize>,
+    /// In the order of operations.
+    shares: Vec<Vec<f64>>,
+}
+
+/// An error that points at the `op` of a name.
+fn at_operation(items: &[Item], name: &str, message: String) -> Diagnostic {
+    let written = items.iter().find(|item| item.name() == "op" && item.text(0).as_deref() == Some(name));
+    match written {
+        Some(item) => item.error_at(0, message),
+        None => Diagnostic::error(message),
+    }
+}
 
 impl Reader {
     /// Operations and their mix.
     pub(super) fn operations(&mut self, items: &[Item]) -> (Vec<Operation>, Option<Mix>) {
         let mut ways = items.iter().filter(|item| matches!(item.name(), "mix" | "sequence" | "flow"));
         let way = ways.next();
-        if let (Some(first), Some(second)) = (way, ways.next()) {
+        // A second of the same has been said.
+        if let Some(first) = way
+            && let Some(second) = ways.find(|second| second.name() != first.name())
+        {
             let message = format!("`{}` stands beside `{}`", second.name(), first.name());
             self.error(second.error(message), "which operation follows is said once; keep one of the two");
         }
@@ -35,7 +55,7 @@ impl Reader {
                 Some(Mix::Sequence((0..operations.len()).collect())).filter(|_| !operations.is_empty())
             }
             Some(item) if item.name() == "sequence" => self.sequence(item, &operations),
-            Some(item) => self.mix(item, &operations),
+            Some(item) => self.mix(item, &operations, items),
             None if operations.len() == 1 => Some(Mix::Flat(vec![1.0])),
             None => {
                 self.missing(
@@ -45,26 +65,7 @@ impl Reader {
                 None
             }
         };
-        // A share that is missing may be what a mistake has cost.
-        if let (Some(mix), Some(way)) = (&mix, way)
-            && !operations.iter().any(|operation| operation.next.is_some())
-            && !self.had_mistakes
-            && !self.has_errors()
-        {
-            self.warn_of_the_unused(mix, &operations, way);
-        }
         (operations, mix)
-    }
-
-    fn warn_of_the_unused(&mut self, mix: &Mix, operations: &[Operation], way: &Item) {
-        for (operation, is_reached) in operations.iter().zip(mix.reached(operations.len())) {
-            if !is_reached {
-                let message = format!("no user ever comes to `{}`", operation.name);
-                let mut warning = Diagnostic::warning(message);
-                warning.span = way.error("").span;
-                self.diagnostics.push(warning.help("give it a share, or take it out"));
-            }
-        }
     }
 
     /// The place of an operation; says so where there is none.
@@ -97,7 +98,7 @@ impl Reader {
         places.filter(|places| !places.is_empty()).map(Mix::Sequence)
     }
 
-    fn mix(&mut self, item: &Item, operations: &[Operation]) -> Option<Mix> {
+    fn mix(&mut self, item: &Item, operations: &[Operation], items: &[Item]) -> Option<Mix> {
         let start = item.text_of("start");
         let start =
             start.and_then(|name| self.known(operations, &name, |message| item.error_of("start", message)));
@@ -115,18 +116,24 @@ impl Reader {
             let help = "take it out, or say what follows what: `mix start=home { home search=100; search home=100 }`";
             self.error(item.error_of("start", message), help);
         }
-        if is_flat { self.flat(&rows, operations) } else { self.matrix(&rows, start, operations) }
+        if is_flat {
+            self.flat(item, &rows, operations)
+        } else {
+            let rows = self.matrix(&rows, operations, items);
+            Some(Mix::Matrix { start: start.or(rows.first)?, rows: rows.shares })
+        }
     }
 
-    fn flat(&mut self, rows: &[RowView<'_>], operations: &[Operation]) -> Option<Mix> {
-        let mut shares = vec![0.0; operations.len()];
+    fn flat(&mut self, item: &Item, rows: &[RowView<'_>], operations: &[Operation]) -> Option<Mix> {
+        let mut shares: Vec<Option<f64>> = vec![None; operations.len()];
         for row in rows {
             let place = self.known(operations, row.name(), |message| row.error(None, message));
             let mut numbers = row.numbers();
             match (numbers.next(), numbers.next()) {
                 (Some((None, number, _)), None) => {
-                    if let Some(share) = place.and_then(|place| shares.get_mut(place)) {
-                        *share += number as f64;
+                    let share = place.and_then(|place| shares.get_mut(place));
+                    if share.is_some_and(|share| share.replace(number as f64).is_some()) {
+                        self.second_row(row);
                     }
                 }
                 _ => {
@@ -138,22 +145,26 @@ impl Reader {
                 }
             }
         }
+        let shares: Vec<f64> = shares.into_iter().map(Option::unwrap_or_default).collect();
         let whole: f64 = shares.iter().sum();
+        if whole <= 0.0 && !self.had_mistakes && !self.has_errors() {
+            self.error(item.error("all shares of `mix` are 0"), "write `mix { home 60; search 40 }`");
+        }
         (whole > 0.0).then(|| Mix::Flat(shares.iter().map(|share| share / whole).collect()))
     }
 
-    fn matrix(
-        &mut self,
-        rows: &[RowView<'_>],
-        start: Option<usize>,
-        operations: &[Operation],
-    ) -> Option<Mix> {
+    fn second_row(&mut self, row: &RowView<'_>) {
+        let message = format!("`{}` has a row already", row.name());
+        self.error(row.error(None, message), "keep one of the two");
+    }
+
+    fn matrix(&mut self, rows: &[RowView<'_>], operations: &[Operation], items: &[Item]) -> Rows {
         let mut matrix: Vec<Option<Vec<f64>>> = vec![None; operations.len()];
         let mut first = None;
         for row in rows {
             let place = self.known(operations, row.name(), |message| row.error(None, message));
             first = first.or(place);
-            let mut shares = vec![0.0; operations.len()];
+            let mut shares: Vec<Option<f64>> = vec![None; operations.len()];
             let mut whole = 0;
             for (name, number, range) in row.numbers() {
                 let Some(name) = name else {
@@ -161,11 +172,14 @@ impl Reader {
                     continue;
                 };
                 whole += number;
-                let to = self.known(operations, name, |message| row.error(Some(range), message));
-                if let Some(share) = to.and_then(|to| shares.get_mut(to)) {
-                    *share += number as f64 / 100.0;
+                let to = self.known(operations, name, |message| row.error(Some(range.clone()), message));
+                let Some(share) = to.and_then(|to| shares.get_mut(to)) else { continue };
+                if share.replace(number as f64 / 100.0).is_some() {
+                    let message = format!("`{name}` stands twice in the row of `{}`", row.name());
+                    self.error(row.error(Some(range), message), "keep one of the two");
                 }
             }
+            let shares: Vec<f64> = shares.into_iter().map(Option::unwrap_or_default).collect();
             if whole != 100 && !self.had_mistakes {
                 let message = format!("the row of `{}` adds up to {whole}, not 100", row.name());
                 self.error(
@@ -175,22 +189,36 @@ impl Reader {
             }
             let Some(place) = place.and_then(|place| matrix.get_mut(place)) else { continue };
             if place.replace(shares).is_some() {
-                let message = format!("`{}` has a row already", row.name());
-                self.error(row.error(None, message), "keep one of the two");
+                self.second_row(row);
             }
         }
-        let start = start.or(first)?;
-        let mut rows = Vec::new();
+        let mut shares = Vec::new();
         for (operation, row) in operations.iter().zip(matrix) {
-            rows.push(row.unwrap_or_else(|| {
-                self.missing(
-                    &format!("`op {}` has no row in `mix`", operation.name),
-                    "say in `mix` what follows it: each operation has a row that adds up to 100",
-                );
-                vec![0.0; operations.len()]
-            }));
+            if row.is_none() && !self.had_mistakes {
+                let message = format!("`op {}` has no row in `mix`", operation.name);
+                let help = "say in `mix` what follows it: each operation has a row that adds up to 100";
+                self.error(at_operation(items, &operation.name, message), help);
+            }
+            shares.push(row.unwrap_or_else(|| vec![0.0; operations.len()]));
         }
-        Some(Mix::Matrix { start, rows })
+        Rows { first, shares }
+    }
+
+    /// Operations that are never due, where that costs something.
+    pub(super) fn warn_of_the_absent(&mut self, items: &[Item], scenario: &Scenario) {
+        for (operation, absence) in scenario.operations.iter().zip(scenario.absences()) {
+            let Some(absence) = absence else { continue };
+            let help = match absence {
+                Absence::Unreached => "give it a share, or take it out",
+                Absence::Left if operation.is_judged() => {
+                    "say in `mix` what leads back to it, or take a `rate`, with which each visit begins anew"
+                }
+                // That one login is not measured is no mistake; of short visits `rate` is to blame.
+                Absence::Left | Absence::Beyond(_) => continue,
+            };
+            let message = absence.sentence(&operation.name);
+            self.warn(at_operation(items, &operation.name, message), help);
+        }
     }
 
     fn nameless(&mut self, row: &RowView<'_>, range: Range<usize>) {

@@ -2,7 +2,7 @@
 
 use super::Reader;
 use crate::scenario::USER;
-use crate::scenario::script::{Call, Engine, MOST_TEXT, Mistake, Purpose, Script};
+use crate::scenario::script::{Call, Engine, Export, MOST_TEXT, Mistake, Purpose, Script};
 use std::path::Path;
 use std::time::Duration;
 use tidegate_config::language::Item;
@@ -16,8 +16,8 @@ pub(super) enum Known {
     Nothing,
     /// It cannot be used, which has been said.
     Broken,
-    /// What it exports, each with whether it is a function.
-    Exports(String, Vec<(String, bool)>),
+    /// The name of its file, and what it exports.
+    Exports(String, Vec<Export>),
 }
 
 impl Reader {
@@ -40,9 +40,8 @@ impl Reader {
         match Engine::new(&name, &text, within) {
             Ok(engine) => {
                 let exports = engine.exports();
-                let names = exports.iter().map(|(name, _)| name.clone()).collect();
-                self.script = Known::Exports(name.clone(), exports);
-                Some(Script { name, text: text.into(), within, exports: names })
+                self.script = Known::Exports(name.clone(), exports.clone());
+                Some(Script { name, text: text.into(), within, exports })
             }
             Err(mistake @ Mistake::NotBuilt) => {
                 let help = "build it with them: `cargo build --release --features scripting`";
@@ -50,10 +49,8 @@ impl Reader {
                 None
             }
             Err(Mistake::Wrong(None, what)) => {
-                self.error(
-                    item.error_at(0, format!("`script`: {name}: {what}")),
-                    "put it right in that file",
-                );
+                let help = "put it right in that file; an `Error` that is thrown has its line";
+                self.error(item.error_at(0, format!("`script`: {name}: {what}")), help);
                 None
             }
             Err(Mistake::Wrong(Some((line, column)), what)) => {
@@ -90,16 +87,16 @@ impl Reader {
                 (message, "add `script \"FILE.js\"` at the top level".to_owned())
             }
             Known::Exports(file, exports) => {
-                let place = exports.iter().position(|(name, _)| *name == wanted);
-                match place.and_then(|place| Some((u16::try_from(place).ok()?, exports.get(place)?.1))) {
+                let known = (0..).zip(exports).find(|(_, export)| export.name == wanted);
+                match known.map(|(place, export)| (place, export.is_function)) {
                     Some((place, true)) => return Some(place),
                     Some((_, false)) => {
                         let message = format!("`{wanted}` of {file} is no function");
                         (message, format!("write `export function {wanted}({{ vars }}) {{ … }}` there"))
                     }
                     None => {
-                        let names = exports.iter().filter(|(_, is_function)| *is_function);
-                        let near = nearest(&wanted, names.map(|(name, _)| name.as_str()));
+                        let functions = exports.iter().filter(|export| export.is_function);
+                        let near = nearest(&wanted, functions.map(|export| export.name.as_str()));
                         let help = match near {
                             Some(near) => format!("did you mean `{near}`?"),
                             None => format!("write `export function {wanted}({{ vars }}) {{ … }}` there"),

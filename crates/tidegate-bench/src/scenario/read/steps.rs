@@ -2,10 +2,11 @@
 
 use super::{
     Body, Clock, Counted, Expect, Operation, Part, Pick, Reader, RegexBuilder, Selector, Step, Take,
-    TakeFrom, Upload,
+    TakeFrom, Template, Upload,
 };
-use crate::scenario::Calls;
 use crate::scenario::html::TEXT;
+use crate::scenario::template::{is_of_field, is_of_target};
+use crate::scenario::{Calls, page};
 use std::time::Duration;
 use tidegate_config::language::Item;
 
@@ -90,18 +91,11 @@ impl Reader {
     /// `None` for what is no step.
     fn step(&mut self, item: &Item) -> Option<Step> {
         let (_, method) = METHODS.iter().find(|(name, _)| *name == item.name())?;
-        let path = item.text(0).unwrap_or_default();
         // Where there is none that has been said.
-        let is_path = item.text(0).is_none_or(|path| path.starts_with(['/', '{']) || path.contains("://"));
-        if !is_path && !item.has_faults() {
-            self.error(
-                item.error_at(0, format!("`{}`: `{path}` is no path", item.name())),
-                "write `/path`, `{variable}` where one holds a path, or a URL of the target",
-            );
-        }
+        let path = item.text(0).map_or_else(Template::default, |text| self.request_target(item, &text));
         let mut step = Step {
             method: (*method).to_owned(),
-            path: self.template(item, Ok(0), &path),
+            path,
             fields: Vec::new(),
             body: Body::None,
             expect: Expect::default(),
@@ -117,6 +111,50 @@ impl Reader {
         }
         self.body(item, &mut step);
         Some(step)
+    }
+
+    /// What is asked for: a path, a URL of the target, or what a variable holds.
+    fn request_target(&mut self, item: &Item, text: &str) -> Template {
+        let name = item.name();
+        if !text.starts_with(['/', '{']) && !text.contains("://") {
+            if !item.has_faults() {
+                self.error(
+                    item.error_at(0, format!("`{name}`: `{text}` is no path")),
+                    "write `/path`, `{variable}` where one holds a path, or a URL of the target",
+                );
+            }
+            return Template::default();
+        }
+        let template = self.template(item, Ok(0), text);
+        let written = template.shown_encoded(&self.variables);
+        let is_sendable = |character: char| u8::try_from(character).is_ok_and(is_of_target);
+        match template.first_other(is_sendable) {
+            Some('#') => {
+                let message = format!("`{name}`: what follows `#` is for the browser alone, and is not sent");
+                let help = format!("take it out, or write `{name} \"{written}\"` where `#` itself is meant");
+                self.error(item.error_at(0, message), help);
+            }
+            Some(character) => {
+                let message = format!("`{name}`: {character:?} cannot stand in a path as it is");
+                self.error(item.error_at(0, message), format!("write `{name} \"{written}\"`"));
+            }
+            None => self.of_the_target(item, &template),
+        }
+        template
+    }
+
+    /// A host that is written out is that of the target.
+    fn of_the_target(&mut self, item: &Item, template: &Template) {
+        let beginning = template.beginning();
+        let authority = beginning.split_once("//").map(|(_, rest)| rest);
+        let is_path = beginning.starts_with('/') && !beginning.starts_with("//");
+        let is_whole =
+            authority.is_some_and(|rest| rest.contains(['/', '?']) || template.constant().is_some());
+        let Some(target) = self.target.as_ref().filter(|_| !is_path && is_whole) else { return };
+        if page::resolve(target, "/", beginning).is_none() {
+            let message = format!("`{}`: {beginning} is not of the target {target}", item.name());
+            self.error(item.error_at(0, message), "write the path alone; all requests go to the target");
+        }
     }
 
     fn part_of_step(&mut self, item: &Item, step: &mut Step) {
@@ -138,6 +176,11 @@ impl Reader {
                         self.error(item.error_at(0, message), "take it out");
                     }
                     let value = self.template(item, Ok(1), &value);
+                    let is_sendable = |character: char| u8::try_from(character).map_or(true, is_of_field);
+                    if value.first_other(is_sendable).is_some() {
+                        let message = format!("`header`: the value of {name} holds a control character");
+                        self.error(item.error_at(1, message), "a field is one line of text; take it out");
+                    }
                     step.fields.push((name, value));
                 }
             }
@@ -185,10 +228,15 @@ impl Reader {
         if let Some(form) = form {
             step.body = Body::Form(self.template(item, Err("form"), &form));
         } else if let Some(text) = text {
-            step.body = Body::Text(self.template(item, Err("body"), &text));
-            let is_said = step.fields.iter().any(|(name, _)| name.eq_ignore_ascii_case("content-type"));
-            let media_type = item.text_of("type").unwrap_or_else(|| "text/plain".to_owned());
-            let media_type = self.template(item, Err("type"), &media_type);
+            let said = step.fields.iter().find(|(name, _)| name.eq_ignore_ascii_case("content-type"));
+            let said = said.map(|(_, value)| value.clone());
+            let is_said = said.is_some();
+            let media_type = said.unwrap_or_else(|| {
+                let media_type = item.text_of("type").unwrap_or_else(|| "text/plain".to_owned());
+                self.template(item, Err("type"), &media_type)
+            });
+            let text = self.template(item, Err("body"), &text);
+            step.body = if is_json(media_type.beginning()) { Body::Json(text) } else { Body::Text(text) };
             if !is_said {
                 step.fields.push(("Content-Type".to_owned(), media_type));
             }
@@ -291,6 +339,12 @@ impl Reader {
             }
         }
     }
+}
+
+/// Whether a media type is one of JSON (RFC 8259, and the suffix of RFC 6839).
+fn is_json(media_type: &str) -> bool {
+    let essence = media_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+    matches!(essence.as_str(), "application/json" | "text/json") || essence.ends_with("+json")
 }
 
 fn add_part(body: &mut Body, part: Part) {

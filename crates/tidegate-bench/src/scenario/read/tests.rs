@@ -81,7 +81,12 @@ fn what_does_not_fit_is_said() {
         (with(&format!("{think}; {op}; mix {{ a a=50 b=40; b a=100 }}")), "adds up to 90, not 100"),
         (with(&format!("{think}; {op}; mix {{ a b=100 }}")), "`op b` has no row"),
         (with(&format!("{think}; {op}; mix {{ a 1; c 2 }}")), "there is no operation `c`"),
-        (with(&format!("{think}; {op}; mix {{ a 1; b 0 }}")), "no user ever comes to `b`"),
+        (with(&format!("{think}; {op}; mix {{ a 0; b 0 }}")), "all shares of `mix` are 0"),
+        (with(&format!("{think}; {op}; mix {{ a 1; a 1; b 1 }}")), "`a` has a row already"),
+        (
+            with(&format!("{think}; {op}; mix {{ a b=50 b=50; b a=100 }}")),
+            "`b` stands twice in the row of `a`",
+        ),
         (with(&format!("{think}; {op}; mix {{ a 1; b a=1 }}")), "`b` does not have one number"),
         (with(&format!("{think}; {op}; sequence a; mix {{ a 1 }}")), "`mix` stands beside `sequence`"),
         (with(&format!("{think}; cycle fixed \"1s\"; {op}; sequence a b")), "`cycle` stands beside `think`"),
@@ -100,6 +105,10 @@ fn what_does_not_fit_is_said() {
         (
             with(&format!("{think}; flow {{ get \"/\" {{ header \"Host\" \"x\" }} }}")),
             "set by the user's browser",
+        ),
+        (
+            with(&format!("{think}; flow {{ get \"/\" {{ header \"X-A\" \"x\\r\\ny\" }} }}")),
+            "the value of X-A holds a control character",
         ),
         (with(&format!("{think}; flow {{ post \"/\" form=\"a=b\" body=\"c\" }}")), "in two ways"),
         (with(&format!("{think}; data d; flow {{ get \"/\" }}")), "needs values or a file"),
@@ -126,6 +135,111 @@ fn what_does_not_fit_is_said() {
         assert!(told.contains(part), "{text}\n{told}");
         assert!(told.contains("help: "), "{text}\n{told}");
     }
+}
+
+/// What cannot be sent is told where it stands, with what to write.
+#[test]
+fn a_path_is_one_that_can_be_sent() {
+    let rest = "target \"http://a:81\"\nusers 2 { steady \"1m\" }\nthink fixed \"1s\"\ndata d \"x\"\nflow {";
+    for (path, part, help) in [
+        ("/a b?c={d}", "' ' cannot stand in a path as it is", "write `get \"/a%20b?c={d}\"`"),
+        ("/ä/{d}", "'ä' cannot stand in a path as it is", "write `get \"/%C3%A4/{d}\"`"),
+        ("/{d}<{{", "'<' cannot stand in a path as it is", "write `get \"/{d}%3C{{\"`"),
+        ("/a#b", "what follows `#` is for the browser alone", "write `get \"/a%23b\"` where"),
+        ("{d}\\n", "'\\n' cannot stand", "write `get \"{d}%0A\"`"),
+        ("http://b/{d}", "http://b/ is not of the target http://a:81/", "write the path alone"),
+        ("//b", "//b is not of the target", "write the path alone"),
+        ("ftp://a:81/", "is not of the target", "write the path alone"),
+    ] {
+        let told = loaded(&format!("{rest}\n    get \"{path}\"\n}}")).render(false);
+        assert!(told.starts_with("s.kdl:6:9: error: `get`: ") && told.contains(part), "{path}: {told}");
+        assert!(told.contains(help) && told.matches("error: ").count() == 1, "{path}: {told}");
+    }
+    for path in ["/a?b=%20&c={{x}|^", "/{d}", "{d}", "{d}&n={d}", "http://a:81/{d}", "//a:81/", "/%zz"] {
+        let loaded = loaded(&format!("{rest} get \"{path}\" }}"));
+        assert!(loaded.diagnostics.is_empty(), "{path}: {}", loaded.render(false));
+    }
+}
+
+#[test]
+fn a_body_is_json_by_its_type() {
+    let body = |rest: &str| {
+        let text = format!(
+            "target \"http://a\"; users 2 {{ steady \"1m\" }}; think fixed \"1s\"; flow {{ post \"/\" body=\"x\" {rest} }}"
+        );
+        matches!(sound(&text).operations[0].steps[0].body, Body::Json(_))
+    };
+    for (rest, is_json) in [
+        ("", false),
+        ("type=\"text/html\"", false),
+        ("type=\"application/json\"", true),
+        ("type=\"application/json; charset=utf-8\"", true),
+        ("type=\"application/problem+json\"", true),
+        ("{ header \"content-type\" \"application/json\" }", true),
+    ] {
+        assert_eq!(body(rest), is_json, "{rest}");
+    }
+}
+
+/// What is given twice is one mistake, of whichever kind.
+#[test]
+fn what_stands_twice_is_told_once() {
+    let lines = [
+        ("users 2 { steady \"1m\" }", 2),
+        ("think fixed \"1s\"", 3),
+        ("mix { a 1 }", 4),
+        ("client connections=2", 5),
+        ("target \"http://a\"", 6),
+        ("scenario \"x\"", 7),
+    ];
+    let once = lines.map(|(line, _)| line).join("\n");
+    for (line, number) in lines {
+        let text = format!("op a {{ get \"/\" }}\n{once}\n{line}");
+        let told = loaded(&text).render(false);
+        let name = line.split(' ').next().unwrap_or_default();
+        let place = format!("s.kdl:8:1: error: `{name}` is given twice");
+        assert!(told.starts_with(&place) && told.matches("error: ").count() == 1, "{told}");
+        assert!(told.contains(&format!("s.kdl:{number}")), "{told}");
+    }
+    let twice = "op a { get \"/\"; think fixed \"1s\"; think fixed \"2s\" }";
+    let told = loaded(&format!("{once}\n{twice}")).render(false);
+    assert!(told.contains("`think` is given twice") && told.matches("error: ").count() == 1, "{told}");
+}
+
+/// An operation that is never due is told of where it stands, and in the plan.
+#[test]
+fn operations_that_are_never_due_are_told_of() {
+    let text = |mix: &str, targets: &str, load: &str| {
+        format!(
+            "target \"http://a\"\n{load} {{ steady \"1m\" }}\nthink fixed \"1s\"\nmix {mix}\nop a {{ get \"/\" }}\nop b {targets} {{ get \"/\" }}"
+        )
+    };
+    let (users, left) = ("users 2", "users leave `b` for good: nothing leads back to it");
+    let matrix = "start=b { b a=100; a a=100 }";
+    for (mix, targets, load, told, planned) in [
+        ("{ a 1; b 0 }", "", users, "no user ever comes to `b`", "no user ever comes to `b`"),
+        ("start=a { b b=100; a a=100 }", "", users, "no user ever comes to `b`", "no user ever comes to `b`"),
+        (matrix, "p95=\"1s\"", users, left, left),
+        // One login is no mistake.
+        (matrix, "", users, "", left),
+        (matrix, "p95=\"1s\"", "rate \"1/s\" operations=2", "", ""),
+    ] {
+        let loaded = loaded(&text(mix, targets, load));
+        let rendered = loaded.render(false);
+        let scenario = loaded.scenario.unwrap_or_else(|| panic!("{rendered}"));
+        let expected = format!("s.kdl:6:4: warning: {told}\n");
+        assert!(
+            if told.is_empty() { rendered.is_empty() } else { rendered.starts_with(&expected) },
+            "{rendered}"
+        );
+        let plan = estimate(&scenario, 1).screen(&scenario);
+        assert!(plan.contains(planned) && plan.contains("`b`") != planned.is_empty(), "{plan}");
+    }
+    let told =
+        loaded(&text("start=a { a b=50 a=50; b a=100 }", "", "rate \"1/s\" operations=1")).render(false);
+    assert!(told.starts_with("s.kdl:2:23: warning: no visit of one operation comes to `b`"), "{told}");
+    let told = loaded(&text("{ a a=100 }", "", users)).render(false);
+    assert!(told.starts_with("s.kdl:6:4: error: `op b` has no row in `mix`"), "{told}");
 }
 
 #[test]
@@ -180,7 +294,8 @@ fn users_that_come_at_a_rate() {
     let matrix = "mix start=a { a b=100; b a=100 }";
     let told = loaded(&text("\"1/s\"", matrix));
     assert!(told.scenario.is_some());
-    assert!(told.render(false).contains("in 1 operations no visit comes to `b`"), "{}", told.render(false));
+    let line = told.render(false);
+    assert!(line.contains("no visit of one operation comes to `b`"), "{line}");
     let told = loaded(&text("\"1/s\" operations=9", &format!("{matrix}; think fixed \"8s\""))).render(false);
     assert!(told.contains("a visit takes 64.0 s by the clocks, and the ramp-up is shorter"), "{told}");
     assert!(loaded(&text("\"1/s\" operations=9", matrix)).diagnostics.is_empty());
@@ -189,7 +304,9 @@ fn users_that_come_at_a_rate() {
 #[test]
 fn scenarios_of_the_documents_are_sound() {
     let text = include_str!("../../../../../docs/bench.md");
+    // The one with a script is run by tests of the command.
     let blocks = text.split("\n```\n").filter(|block| block.starts_with("scenario \""));
+    let blocks = blocks.filter(|block| !block.contains("\nscript \""));
     let names: Vec<String> = blocks.map(|block| sound(block).name).collect();
     assert_eq!(names, ["shop", "visitors"]);
 }
@@ -212,6 +329,21 @@ fn a_browser_of_http2() {
     assert_eq!(with("client h2 streams=9"), (Some(9), 9, 2, 2));
     assert_eq!(with("client connections=3"), (None, 3, 3, 6));
     assert_eq!(with("scenario \"x\""), (None, 6, 6, 12));
+}
+
+/// Which of the two bounds of time it was is said.
+#[test]
+fn the_bounds_of_a_request() {
+    let client = sound(
+        "target \"http://a\"; users 2 { steady \"1m\" }; think fixed \"1s\"; client timeout=\"3s\" answer-timeout=\"5s\"; flow { get \"/\" }",
+    )
+    .client;
+    let second = 1_000_000_000;
+    // Silence from 1 s on, and one that drips.
+    assert_eq!((client.deadline(0, second), client.deadline(0, 4 * second)), (4 * second, 5 * second));
+    assert_eq!(client.timed_out(0, 4 * second), "no byte has come or gone for 3.00 s, which is `timeout=`");
+    let whole = "its answer was not whole after 5.00 s, which is `answer-timeout=`";
+    assert_eq!(client.timed_out(0, 5 * second), whole);
 }
 
 #[test]

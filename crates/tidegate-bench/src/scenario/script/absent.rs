@@ -1,6 +1,6 @@
 //! In place of the engine where this program is built without one: there is none, so nothing can be called.
 
-use super::{Given, Mistake, Said, ScriptError};
+use super::{Export, Given, Mistake, Said, ScriptError};
 use crate::random::Random;
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ impl Engine {
     }
 
     /// See there.
-    pub fn exports(&self) -> Vec<(String, bool)> {
+    pub fn exports(&self) -> Vec<Export> {
         match *self {}
     }
 

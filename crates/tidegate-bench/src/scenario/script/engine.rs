@@ -4,7 +4,7 @@
 //! promises) is done before it is over. There is nothing to import, no file, no network and no timer.
 
 use super::host;
-use super::{Given, Mistake, Said, ScriptError};
+use super::{Called, Export, Given, Mistake, Said, ScriptError};
 use crate::clock::{ns, thread_cpu};
 use crate::random::Random;
 use rquickjs::convert::Coerced;
@@ -29,13 +29,17 @@ const LOAD: Duration = Duration::from_secs(2);
 /// What an exception says where there is no memory left.
 const FULL: &str = "out of memory";
 
+/// What one says of a module that is imported, before its name.
+const NOT_LOADED: &str = "could not load module '";
+
 /// Bytes of what an exception says, at most.
 const MOST_MESSAGE: usize = 400;
 
 /// An engine with one script in it.
 pub(in crate::scenario) struct Engine {
     // Before the context and the engine that it is of: they outlive it.
-    exports: Vec<(String, Option<Persistent<Function<'static>>>)>,
+    functions: Vec<Option<Persistent<Function<'static>>>>,
+    exports: Vec<Export>,
     context: Context,
     runtime: Runtime,
     name: String,
@@ -85,15 +89,20 @@ impl Engine {
         let context = Context::full(&runtime).map_err(refused)?;
         let random = Rc::new(RefCell::new(Random::new(0, 0)));
         let loaded = allowance.during(LOAD, || context.with(|ctx| load(&ctx, name, text, &random)));
-        let exports = match loaded {
-            _ if allowance.is_spent.load(Relaxed) => {
+        let (exports, functions) = match loaded {
+            loaded if allowance.is_spent.load(Relaxed) => {
                 let what =
                     format!("what stands outside of its functions took more than {} s", LOAD.as_secs());
-                return Err(Mistake::Wrong(None, what));
+                let place = match loaded {
+                    Err(Mistake::Wrong(place, _)) => place,
+                    _ => None,
+                };
+                return Err(Mistake::Wrong(place, what));
             }
-            loaded => loaded?,
+            loaded => loaded?.into_iter().unzip(),
         };
         Ok(Engine {
+            functions,
             exports,
             context,
             runtime,
@@ -105,9 +114,9 @@ impl Engine {
         })
     }
 
-    /// What it exports, each with whether it is a function.
-    pub fn exports(&self) -> Vec<(String, bool)> {
-        self.exports.iter().map(|(name, function)| (name.clone(), function.is_some())).collect()
+    /// What it exports.
+    pub fn exports(&self) -> Vec<Export> {
+        self.exports.clone()
     }
 
     /// Calls what is exported at a place. `random` is what `Math.random` draws from.
@@ -117,15 +126,19 @@ impl Engine {
         given: &Given<'_>,
         random: &mut Random,
     ) -> Result<Said, ScriptError> {
-        let Some((name, Some(export))) = self.exports.get(usize::from(function)) else {
-            let what = "it is no function".to_owned();
-            return Err(ScriptError::Threw { function: function.to_string(), place: None, what });
+        let export = self.exports.get(usize::from(function));
+        let mut called = Called {
+            function: export.map(|export| export.name.clone()).unwrap_or_default(),
+            file: self.name.clone(),
+            place: export.and_then(|export| export.place),
         };
-        let (name, export) = (name.clone(), export.clone());
+        let Some(Some(function)) = self.functions.get(usize::from(function)).cloned() else {
+            return Err(ScriptError::Threw(called, "it is no function".to_owned()));
+        };
         *self.random.borrow_mut() = random.clone();
         let (said, is_late) = self.allowance.during(self.within, || {
             let said = self.context.with(|ctx| {
-                let invoked = invoke(&ctx, export, given).catch(&ctx);
+                let invoked = invoke(&ctx, function, given).catch(&ctx);
                 invoked.map_err(|caught| told(&self.name, &caught))
             });
             // Nobody else does what promises have left.
@@ -146,17 +159,17 @@ impl Engine {
                 *self = renewed;
             }
         }
-        if is_late {
-            return Err(ScriptError::TookTooLong { function: name, within: self.within });
+        if let Err((Some(place), _)) = &said {
+            called.place = Some(*place);
         }
-        said.map_err(|(place, what)| {
-            let place = place.map(|(line, column)| format!("{}:{line}:{column}", self.name));
-            ScriptError::Threw { function: name, place, what }
-        })
+        if is_late {
+            return Err(ScriptError::TookTooLong { called, within: self.within });
+        }
+        said.map_err(|(_, what)| ScriptError::Threw(called, what))
     }
 }
 
-type Exports = Vec<(String, Option<Persistent<Function<'static>>>)>;
+type Exports = Vec<(Export, Option<Persistent<Function<'static>>>)>;
 
 fn load(ctx: &Ctx<'_>, name: &str, text: &str, random: &Rc<RefCell<Random>>) -> Result<Exports, Mistake> {
     let evaluate = || -> rquickjs::Result<Exports> {
@@ -166,15 +179,42 @@ fn load(ctx: &Ctx<'_>, name: &str, text: &str, random: &Rc<RefCell<Random>>) -> 
         let exports = module.namespace()?;
         let mut found = Exports::new();
         for key in exports.keys::<String>() {
-            let key = key?;
-            let value: Value<'_> = exports.get(key.as_str())?;
-            found.push((key, value.into_function().map(|function| Persistent::save(ctx, function))));
+            let name = key?;
+            let value: Value<'_> = exports.get(name.as_str())?;
+            let function = value.into_function();
+            let number = |name: &str| function.as_ref()?.get::<_, Option<u32>>(name).ok()?;
+            let place = number("lineNumber").zip(number("columnNumber"));
+            let export = Export { name, place, is_function: function.is_some() };
+            found.push((export, function.map(|function| Persistent::save(ctx, function))));
         }
         Ok(found)
     };
     evaluate().catch(ctx).map_err(|caught| {
         let (place, what) = told(name, &caught);
-        Mistake::Wrong(place, what)
+        match what.split_once(NOT_LOADED).and_then(|(_, module)| module.strip_suffix('\'')) {
+            Some(module) => {
+                let place = place.or_else(|| place_of_import(text, module));
+                Mistake::Wrong(
+                    place,
+                    format!("`{module}` is imported; a script is one file, with nothing to import"),
+                )
+            }
+            None => Mistake::Wrong(place, what),
+        }
+    })
+}
+
+/// Where the text names a module that it imports. The engine does not say.
+fn place_of_import(text: &str, module: &str) -> Option<(u32, u32)> {
+    let ends = [format!("{module}'"), format!("{module}\"")];
+    (1..).zip(text.lines()).find_map(|(number, line)| {
+        let words = ["import", "from"];
+        let at = ends.iter().find_map(|end| line.find(end.as_str()))?;
+        let before = line.get(..at)?;
+        // `./` and `../` are not of the name that is told.
+        let quote = before.rfind(['\'', '"'])?;
+        let is_import = words.iter().any(|word| before.get(..quote).is_some_and(|rest| rest.contains(word)));
+        is_import.then(|| (number, before.get(..quote).unwrap_or_default().chars().count() as u32 + 1))
     })
 }
 
@@ -284,7 +324,7 @@ mod tests {
     }
 
     fn call(engine: &mut Engine, name: &str, given: &Given<'_>) -> Result<Said, ScriptError> {
-        let place = engine.exports.iter().position(|(known, _)| known == name).unwrap();
+        let place = engine.exports.iter().position(|export| export.name == name).unwrap();
         engine.call(place as u16, given, &mut Random::new(1, 1))
     }
 
@@ -334,23 +374,34 @@ mod tests {
             assert_eq!(call(&mut engine, name, &bare), Ok(said), "{name}");
         }
         assert!(call(&mut engine, "table", &bare).is_err());
-        assert!(engine.exports().contains(&("table".to_owned(), false)));
+        let table = engine.exports().into_iter().find(|export| export.name == "table").unwrap();
+        assert!(!table.is_function && table.place.is_none());
     }
 
     #[test]
     fn mistakes_have_their_place() {
         for (text, place, part) in [
-            ("export function f() {\n  return (;\n}", Some(2), "SyntaxError"),
-            ("\n\nthrow new TypeError('no');", Some(3), "TypeError: no"),
-            ("import x from 'other.js';", None, "other.js"),
-            ("globalThis.leak = 1;", Some(1), "TypeError"),
-            ("while (true) {}", None, "took more than 2 s"),
+            ("export function f() {\n  return (;\n}", Some((2, 11)), "SyntaxError"),
+            ("\n\nthrow new TypeError('no');", Some((3, 11)), "TypeError: no"),
+            ("const a = 1;\n import x from 'other.js';", Some((2, 16)), "`other.js` is imported"),
+            (
+                "// other.js\nimport {\n  y\n} from \"./lib/other.js\"",
+                Some((4, 8)),
+                "lib/other.js` is imported",
+            ),
+            ("globalThis.leak = 1;", Some((1, 1)), "TypeError"),
+            // The engine knows the place of a call, and of a loop without one where its function begins.
+            ("\nwhile (true) {}", Some((1, 1)), "took more than 2 s"),
+            (
+                "const f = () => {\n  for (let n = 0; ; n++) {\n    Math.max(n, 2);\n  }\n};\nf();",
+                Some((3, 14)),
+                "took more than 2 s",
+            ),
+            ("await 1; throw 'text'", None, "it threw text"),
         ] {
             let Err(Mistake::Wrong(at, what)) = Engine::new("s.js", text, WITHIN) else { panic!("{text}") };
             assert!(what.contains(part), "{text}: {what}");
-            if let Some(line) = place {
-                assert_eq!(at.map(|at| at.0), Some(line), "{text}: {what}");
-            }
+            assert_eq!(at, place, "{text}: {what}");
         }
     }
 
@@ -366,20 +417,30 @@ mod tests {
              export const regex = () => /^(a+)+$/.test('a'.repeat(60) + 'b');
              export const rejects = () => { Promise.reject(new Error('no')); Promise.resolve().then(() => 1); throw 'rejected'; };
              export const waits = () => new Promise(() => {});
-             export const fine = () => 'fine';",
+             export const fine = () => 'fine';
+             const forever = () => {
+                 for (;;) {}
+             };
+             export const helped = () => forever();",
         );
         let bare = Given::default();
         for (name, part) in [
             ("throws", "`throws` (s.js:2:"),
             ("throws", "TypeError"),
+            // Where it begins, for want of a better place.
+            ("odd", "`odd` (s.js:3:"),
             ("odd", "it threw a text"),
-            ("spins", "`spins` took more than 100 ms of the processor"),
-            ("stubborn", "`stubborn` took more than 100 ms"),
-            ("chain", "`chain` took more than 100 ms"),
+            ("spins", "`spins` (s.js:4:"),
+            ("spins", "took more than 100 ms of the processor"),
+            ("stubborn", "`stubborn` (s.js:5:"),
+            ("chain", "`chain` (s.js:6:"),
+            ("chain", "took more than 100 ms"),
             ("deep", "`deep` (s.js:7:"),
-            ("regex", "`regex` took more than 100 ms"),
-            ("rejects", "it threw rejected"),
-            ("waits", "`waits`"),
+            ("regex", "`regex` (s.js:8:"),
+            ("regex", "took more than 100 ms"),
+            ("rejects", "`rejects` (s.js:9:"),
+            ("waits", "`waits` (s.js:10:"),
+            ("helped", "`helped` (s.js:12:"),
         ] {
             let error = call(&mut engine, name, &bare).unwrap_err().to_string();
             assert!(error.contains(part), "{name}: {error}");

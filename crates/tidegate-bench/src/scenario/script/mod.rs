@@ -15,6 +15,7 @@ mod host;
 pub(super) use engine::Engine;
 
 use crate::quantity::{show_bytes, show_duration};
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 use thiserror::Error;
@@ -38,7 +39,18 @@ pub struct Script {
     /// The processor time that one call may take.
     pub within: Duration,
     /// What it exports, in the order in which the engine has it.
-    pub exports: Vec<String>,
+    pub exports: Vec<Export>,
+}
+
+/// Something that a script exports.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Export {
+    /// Its name.
+    pub name: String,
+    /// Where the function begins, line and column from 1; of what is none, nothing.
+    pub place: Option<(u32, u32)>,
+    /// Whether it can be called.
+    pub is_function: bool,
 }
 
 /// The functions that a step calls.
@@ -121,33 +133,57 @@ pub(super) enum Said {
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[cfg_attr(not(feature = "scripting"), allow(dead_code, reason = "nothing is called without an engine"))]
 pub(super) enum ScriptError {
-    /// An exception.
-    #[error("`{function}`{}: {what}", place.as_deref().map(|place| format!(" ({place})")).unwrap_or_default())]
-    Threw {
-        /// Its name.
-        function: String,
-        /// `file:line:column`.
-        place: Option<String>,
-        /// Kind and message.
-        what: String,
-    },
+    /// An exception: of what, kind and message.
+    #[error("{0}: {1}")]
+    Threw(Called, String),
     /// It was ended.
-    #[error("`{function}` took more than {} of the processor; `within=` of `script` is the most", show_duration(*within))]
+    #[error("{called} took more than {} of the processor; `within=` of `script` is the most", show_duration(*within))]
     TookTooLong {
-        /// Its name.
-        function: String,
+        /// Which.
+        called: Called,
         /// The most.
         within: Duration,
     },
     /// What it returned is of no use.
-    #[error("`{0}` returned {1}")]
-    Returned(String, String),
+    #[error("{0} returned {1}")]
+    Returned(Called, String),
+}
+
+/// A function that was called, and where in the script that came to an end: where it threw or was ended, as far as that is known, else
+/// where it begins.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Called {
+    /// Its name.
+    pub function: String,
+    /// The name of the script's file.
+    pub file: String,
+    /// Line and column, from 1.
+    pub place: Option<(u32, u32)>,
+}
+
+/// `name` (file:line:column)
+impl fmt::Display for Called {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "`{}`", self.function)?;
+        self.place.map_or(Ok(()), |(line, column)| write!(f, " ({}:{line}:{column})", self.file))
+    }
 }
 
 impl Script {
     /// The name of what is exported at a place.
     pub(super) fn export(&self, function: u16) -> &str {
-        self.exports.get(usize::from(function)).map_or("", String::as_str)
+        self.exports.get(usize::from(function)).map_or("", |export| &export.name)
+    }
+
+    /// What is wrong with what a function has returned.
+    pub(super) fn returned(&self, function: u16, what: impl Into<String>) -> ScriptError {
+        let export = self.exports.get(usize::from(function));
+        let called = Called {
+            function: self.export(function).to_owned(),
+            file: self.name.clone(),
+            place: export.and_then(|export| export.place),
+        };
+        ScriptError::Returned(called, what.into())
     }
 
     /// The values of variables that a function was called for; `names` has the names of all variables.
@@ -158,7 +194,7 @@ impl Script {
         said: Said,
         names: &[String],
     ) -> Result<Vec<(u16, String)>, ScriptError> {
-        let returned = |what: String| ScriptError::Returned(self.export(function).to_owned(), what);
+        let returned = |what: String| self.returned(function, what);
         let name = |variable: u16| names.get(usize::from(variable)).map_or("", String::as_str);
         let values = match (said, variables) {
             (Said::Fields(fields), _) => {
@@ -209,14 +245,11 @@ impl Script {
                 let text: String = text.chars().take(MOST_REASON).collect();
                 Ok(Some(format!("`{name}`: {text}")))
             }
-            Said::Nothing => Err(ScriptError::Returned(
-                name.to_owned(),
-                "nothing; a check returns true, false, or a text that says what is wrong".to_owned(),
-            )),
-            Said::Fields(_) => Err(ScriptError::Returned(
-                name.to_owned(),
-                "an object; a check returns true, false, or a text that says what is wrong".to_owned(),
-            )),
+            Said::Nothing | Said::Fields(_) => {
+                let what = if said == Said::Nothing { "nothing" } else { "an object" };
+                let rule = "a check returns true, false, or a text that says what is wrong";
+                Err(self.returned(function, format!("{what}; {rule}")))
+            }
         }
     }
 
@@ -225,10 +258,9 @@ impl Script {
         match said {
             Said::Text(name) => Ok(Some(name)),
             Said::Nothing => Ok(None),
-            Said::Bool(_) | Said::Fields(_) => Err(ScriptError::Returned(
-                self.export(function).to_owned(),
-                "no name of an operation; nothing leaves it to the mix".to_owned(),
-            )),
+            Said::Bool(_) | Said::Fields(_) => {
+                Err(self.returned(function, "no name of an operation; nothing leaves it to the mix"))
+            }
         }
     }
 }
@@ -238,7 +270,7 @@ mod tests {
     use super::*;
 
     fn script() -> Script {
-        let exports = ["f"].map(str::to_owned).to_vec();
+        let exports = vec![Export { name: "f".to_owned(), place: Some((2, 8)), is_function: true }];
         Script { name: "s.js".into(), text: "".into(), within: Duration::from_millis(100), exports }
     }
 
@@ -257,10 +289,10 @@ mod tests {
             (&[1, 2], fields(&[("b", Some("y")), ("a", Some("x"))]), Ok(&[(2, "y"), (1, "x")])),
             (&[], Said::Nothing, Ok(&[])),
             (&[], text("x"), Ok(&[])),
-            (&[1, 2], text("x"), Err("`f` returned one value where several")),
-            (&[1, 2], fields(&[("a", Some("x"))]), Err("`f` returned no `b`")),
-            (&[1], fields(&[("a", None)]), Err("`f` returned no `a`")),
-            (&[1], Said::Nothing, Err("`f` returned no `a`")),
+            (&[1, 2], text("x"), Err("`f` (s.js:2:8) returned one value where several")),
+            (&[1, 2], fields(&[("a", Some("x"))]), Err("`f` (s.js:2:8) returned no `b`")),
+            (&[1], fields(&[("a", None)]), Err("`f` (s.js:2:8) returned no `a`")),
+            (&[1], Said::Nothing, Err("`f` (s.js:2:8) returned no `a`")),
             (&[1], fields(&[("a", Some("x")), ("c", Some("y"))]), Err("`c`, which its `call` does not name")),
             (&[1], text(&"x".repeat(MOST_VALUE + 1)), Err("a variable holds 256 KiB at most")),
         ];

@@ -9,6 +9,7 @@ mod files;
 mod fmt;
 mod gate;
 mod guard;
+mod har;
 mod hit;
 mod idle;
 mod load;
@@ -37,7 +38,7 @@ use tidegate_bench::plan::Plan;
 /// `hit` does what ab, siege and wrk do, and with --rate what wrk2 does: requests on a schedule that the server
 /// cannot slow down. `sweep` makes runs at rising rates, as autobench; `peak` finds the highest rate that holds;
 /// `downloads` and `idle` hold many connections open; `compare` tells two targets apart, or says that it cannot, and `gate`
-/// runs that were kept from new ones. `files` makes a tree to be served, `urls` a list out of an access log; `disk` says which
+/// runs that were kept from new ones. `files` makes a tree to be served, `urls` a list out of an access log, `har` a scenario out of a browser's recording; `disk` says which
 /// network a disk can fill; `run` walks users through an application, as Faban, from this machine or from several (`agent`,
 /// `agent-keys`), and watches the machines beside the load by `monitor`; `fmt` writes its files the one way. Its runs are kept:
 /// `ls`, `show`, `diff`, `export` and `serve` read them.
@@ -57,6 +58,7 @@ Examples:
   tidegate bench gate --worse p90=5% base.jsonl new.jsonl             hold back what is proven slower
   tidegate bench files --like sun-one --urls urls.txt --base http://127.0.0.1:8080/ tree
   tidegate bench urls --base http://127.0.0.1:8080 access.log > urls.txt
+  tidegate bench har shop.har > shop.kdl                              a scenario out of a recording
   tidegate bench disk --readers 32 /srv                               which network this disk can fill
   tidegate bench run shop.kdl                                         users of a scenario, as Faban
   tidegate bench monitor --process tidegate                           figures of this machine
@@ -88,6 +90,7 @@ enum Command {
     Guard(guard::Arguments),
     Files(files::Arguments),
     Urls(urls::Arguments),
+    Har(har::Arguments),
     Disk(disk::Arguments),
     Run(Box<run::Arguments>),
     Queue(queue::Arguments),
@@ -115,6 +118,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
         Command::Guard(arguments) => guard::run(arguments),
         Command::Files(arguments) => files::run(arguments),
         Command::Urls(arguments) => urls::run(arguments),
+        Command::Har(arguments) => har::run(arguments),
         Command::Disk(arguments) => disk::run(arguments),
         Command::Run(arguments) => run::run(arguments),
         Command::Queue(arguments) => queue::run(arguments),

@@ -183,21 +183,31 @@ fn agents_end_with_their_controller_and_refuse_another_scenario() {
         assert!(agent.stderr.contains(part), "{part}: {}", agent.stderr);
     }
 
-    // A file of data that is another one at the agent.
-    folder.write("names.csv", "name\nann\n");
-    let elsewhere = Folder::new();
-    elsewhere.write("names.csv", "name\nbob\n");
+    // A file that is another one at the agent is named.
+    let (names, script) = ("name\nann\n", "export const id = () => 1;");
+    folder.write("names.csv", names);
+    folder.write("who.js", script);
     let text = format!(
-        "target \"{}\"\nusers 1 {{ steady \"1s\" }}\nthink fixed \"1s\"\ndata who file=\"names.csv\"\nflow {{ get \"/{{who.name}}\" }}\n",
+        "target \"{}\"\nusers 1 {{ steady \"1s\" }}\nthink fixed \"1s\"\ndata who file=\"names.csv\"\nscript \"who.js\"\n\
+         flow {{ call id id; get \"/{{who.name}}/{{id}}\" }}\n",
         served.url
     );
     let path = folder.write("data.kdl", text);
-    let (controller, address) = controller(&path, 1, &["--insecure-loopback"]);
-    let at = elsewhere.0.to_str().unwrap();
-    let agent = bench(&["agent", "--join", &address, "--insecure-loopback", "--folder", at]);
-    let done = controller.end();
-    assert_eq!((agent.code, done.code), (1, 1), "{}\n{}", agent.stderr, done.stderr);
-    assert!(done.stderr.contains("its scenario is not that of the controller"), "{}", done.stderr);
+    let elsewhere = Folder::new();
+    for (other_names, other_script, part) in [
+        ("name\nbob\n", script, "the file of `data who` is another one there"),
+        (names, "export const id = (", "who.js:1:"),
+        (names, "export const no = 1;", "who.js exports no `id`"),
+    ] {
+        elsewhere.write("names.csv", other_names);
+        elsewhere.write("who.js", other_script);
+        let (controller, address) = controller(&path, 1, &["--insecure-loopback"]);
+        let at = elsewhere.0.to_str().unwrap();
+        let agent = bench(&["agent", "--join", &address, "--insecure-loopback", "--folder", at]);
+        let done = controller.end();
+        assert_eq!((agent.code, done.code), (1, 1), "{}\n{}", agent.stderr, done.stderr);
+        assert!(done.stderr.contains(part), "{part}: {}", done.stderr);
+    }
 }
 
 #[test]
@@ -261,7 +271,8 @@ fn agents_have_the_script_and_leave_systems_alone() {
             assert_eq!(operations(&done.json()), 20, "{}{}", done.stdout, done.stderr);
         } else {
             assert_eq!((agent.code, done.code), (1, 1), "{}", done.stderr);
-            assert!(done.stderr.contains("its scenario is not that of the controller"), "{}", done.stderr);
+            let which = "its scenario is not that of the controller: the script s.js is another one there";
+            assert!(done.stderr.contains(which), "{}", done.stderr);
         }
     }
     assert_eq!(std::fs::read_to_string(folder.0.join("seen")).unwrap(), "newnew");

@@ -24,7 +24,7 @@ use tidegate_bench::plan::{Part, Plan};
 use tidegate_bench::request::{Description, Mix};
 use tidegate_bench::scenario::{Scenario, estimate, load_for};
 use tidegate_bench::{preflight, quantity};
-use tidegate_config::ProcessEnvironment;
+use tidegate_config::{Diagnostic, ProcessEnvironment};
 use tokio::sync::mpsc;
 
 /// Makes a part of the load of `tidegate bench run --agents`, on another machine.
@@ -313,7 +313,7 @@ impl Local<'_> {
             load_for(&prepare.name, &prepare.text, folder, prepare.target.as_deref(), &ProcessEnvironment);
         let Some(mut scenario) = loaded.scenario else {
             let what = loaded.diagnostics.iter().find(|found| found.is_error());
-            let what = what.map_or_else(String::new, |found| found.message.clone());
+            let what = what.map_or_else(String::new, Diagnostic::in_a_line);
             return Err(anyhow::anyhow!("it cannot read the scenario: {what}"));
         };
         let (users, rate) = (Some(prepare.users), Some(prepare.rate));
