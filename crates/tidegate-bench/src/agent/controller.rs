@@ -321,8 +321,7 @@ impl<'s, O: FnMut(Progress, &Second)> Controller<'s, O> {
         let Phase::Running { gathering, .. } = std::mem::replace(&mut self.phase, Phase::Over) else {
             return None;
         };
-        let mut outcome = gathering.finish(self.orders.scenario, self.is_stopped);
-        outcome.is_cut_short = self.is_cut_short;
+        let mut outcome = gathering.finish(self.orders.scenario, self.is_stopped, self.is_cut_short);
         outcome.faults.append(&mut self.faults);
         outcome.notes.append(&mut self.notes);
         outcome.memory += self.members.iter().map(|member| member.memory).sum::<u64>();

@@ -211,7 +211,7 @@ fn a_lost_agent_stops_the_others_and_the_run_says_which() {
 fn who_does_not_fit_is_refused_before_the_load() {
     let scenario = scenario();
     let table = [
-        (hello("0.9", None), "it is of version 0.9 (protocol 2), and this controller of version 1.0"),
+        (hello("0.9", None), "it is of version 0.9 (protocol 3), and this controller of version 1.0"),
         (hello("1.0", Some(2)), "its index is 2, and the run has 2 agents"),
         (hello("1.0", Some(0)), "its index 0 is that of another agent"),
         (Kind::Refuse(Reason { reason: "no\x1b[2J way".into() }).into(), "no [2J way"),
@@ -484,7 +484,7 @@ proptest! {
         prop_assert!(controller.is_over());
         let outcome = controller.finish().unwrap();
         prop_assert!(outcome.faults.is_empty(), "{:?}", outcome.faults);
-        prop_assert_eq!(format!("{:?}", outcome.seconds), format!("{:?}", whole.finish(&scenario, false).seconds));
+        prop_assert_eq!(format!("{:?}", outcome.seconds), format!("{:?}", whole.finish(&scenario, false, false).seconds));
     }
 }
 
