@@ -229,3 +229,48 @@ fn garbage_does_not_count_as_an_agent() {
     assert_eq!(operations(&done.json()), 60, "{}", done.stderr);
     assert_eq!(agent.end().code, 0);
 }
+
+/// Before the start a link that breaks is made again, whoever has dialled.
+#[test]
+fn a_link_that_breaks_before_the_start_is_made_again() {
+    let (application, folder) = (Application::new(page), Folder::new());
+    let path = scenario(&folder, &application.url, "1s");
+    let join = |address: &str, name: &str| {
+        Running::new(&["agent", "--join", address, "--insecure-loopback", "--name", name])
+    };
+    let (run, address) = controller(&path, 2, &["--insecure-loopback"]);
+    let relay = Relay::new(&address);
+    let east = join(&relay.address.to_string(), "east");
+    east.line("the controller is");
+    relay.cut();
+    east.line("was lost before the start");
+    east.line("the controller is");
+    let west = join(&address, "west");
+    let done = run.end();
+    assert_eq!(operations(&done.json()), 60, "{}", done.stderr);
+    for agent in [east, west] {
+        let agent = agent.end();
+        assert!(agent.code == 0 && agent.stderr.contains("done, 30 operations"), "{}", agent.stderr);
+    }
+
+    let free = || TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+    let places = [free(), free()];
+    let listen =
+        |address: &str| Running::new(&["agent", "--listen", address, "--once", "--insecure-loopback"]);
+    let east = listen(&places[0]);
+    drop(wait_for(|| TcpStream::connect(&places[0]).ok(), "the agent"));
+    let relay = Relay::new(&places[0]);
+    let agents = format!("{},{}", relay.address, places[1]);
+    let run =
+        Running::new(&["run", &path, "--agents", &agents, "--insecure-loopback", "--no-keep", "--json"]);
+    east.line("the controller is");
+    relay.cut();
+    east.line("was lost before the start");
+    east.line("the controller is");
+    let west = listen(&places[1]);
+    let done = run.end();
+    assert_eq!(operations(&done.json()), 60, "{}", done.stderr);
+    for agent in [east, west] {
+        assert_eq!(agent.end().code, 0);
+    }
+}
