@@ -6,7 +6,7 @@
 
 use super::ask::{status_of, tcp};
 use super::figures::plain;
-use super::place::{Ending, Group, GroupId, begin, end, rest};
+use super::place::{Ending, Group, GroupId, Place, begin, end, rest};
 use super::undo::{GRACE, Guard, Undo, end_group, has_ended, outlasted, stop};
 use super::{Before, Probe, System, configure};
 use crate::quantity::show_duration;
@@ -158,11 +158,14 @@ impl Conducted {
                 }
             }
             Before::Start { command, ready, within } => {
-                let start = match begin(&mut system.place.lasting(command), log.as_deref()) {
+                let mut start = match begin(&mut system.place.lasting(command), log.as_deref()) {
                     Ok(start) => start,
                     Err(error) => return failed(format!("cannot be run: {error}")),
                 };
                 self.is_begun(system, Undo::End(start.id().0));
+                if system.place == Place::Here {
+                    start.go();
+                }
                 let outcome = match ready {
                     Some(probe) => until_ready(&start, probe, *within, stop),
                     None => match end(&start, *within, || stop.is_stopped()) {

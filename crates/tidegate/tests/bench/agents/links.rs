@@ -86,6 +86,8 @@ fn a_link_that_an_agent_has_dialled_may_break_for_a_moment() {
     }
     let done = controller.end();
     assert!(matches!(done.code, 0 | 98), "{}", done.stderr);
+    // Both sides know of the end.
+    assert!(!done.stderr.contains("may not know"), "{}", done.stderr);
     assert_whole(&done.json(), 240);
     let agent = agent.end();
     assert_eq!(agent.code, 0, "{}", agent.stderr);
@@ -115,6 +117,8 @@ fn a_link_that_the_controller_has_dialled_may_break_for_a_moment() {
     }
     let done = controller.end();
     assert!(matches!(done.code, 0 | 98), "{}", done.stderr);
+    // Both sides know of the end.
+    assert!(!done.stderr.contains("may not know"), "{}", done.stderr);
     assert_whole(&done.json(), 240);
     let agent = agent.end();
     assert_eq!(agent.code, 0, "{}", agent.stderr);
