@@ -46,6 +46,7 @@ async function live(page) {
     first,
   );
   await page.getByRole("img", { name: /Operations over time, over seconds; all:/ }).waitFor();
+  await page.getByRole("img", { name: /Users and connections over time, over seconds; users active:/ }).waitFor();
   await isSound(page, "runs live", said, shots);
   process.kill(Number(pid), "SIGINT");
   await until(page.locator(".verdict"), /MEASURED|INVALID|FAIL/);

@@ -18,12 +18,10 @@ use tidegate_wire::h2::{Connection, Limits, Section};
 #[derive(Debug, Error)]
 pub enum PreflightError {
     /// The target is at fault.
-    #[error("{authority} ({address}) {reason}")]
+    #[error("{place} {reason}")]
     Unreachable {
-        /// As the URL names it.
-        authority: String,
-        /// Of the resolver.
-        address: String,
+        /// As the URL names it, with the address of the resolver where that says more.
+        place: String,
         /// What the system said, as a sentence's end.
         reason: String,
     },
@@ -76,8 +74,7 @@ pub fn reach(plan: &Plan) -> Result<Option<Agreed>, PreflightError> {
             }),
         };
         let stream = result.map_err(|error| PreflightError::Unreachable {
-            authority: server.authority.clone(),
-            address: address.to_string(),
+            place: place(&server.authority, &address.to_string()),
             reason: reason(&error),
         })?;
         if let (Some(name), Some(tls)) = (&server.tls_name, &plan.tls) {
@@ -180,6 +177,15 @@ fn shake(
     }
 }
 
+/// Where a server is: its name, and the address that the name led to. Of a name that is the address itself the address alone.
+fn place(authority: &str, address: &str) -> String {
+    let port = address.strip_prefix(authority);
+    if port.is_some_and(|port| port.is_empty() || port.starts_with(':')) {
+        return address.to_owned();
+    }
+    format!("{authority} ({address})")
+}
+
 fn reason(error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::ConnectionRefused => "refuses connections: nothing listens there".to_owned(),
@@ -222,6 +228,22 @@ pub fn threads_for(connections: u32) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_address_is_said_once() {
+        let table = [
+            ("127.0.0.1:8080", "127.0.0.1:8080", "127.0.0.1:8080"),
+            // The port of the scheme.
+            ("127.0.0.1", "127.0.0.1:80", "127.0.0.1:80"),
+            ("[::1]", "[::1]:443", "[::1]:443"),
+            ("127.0.0.1", "127.0.0.11:80", "127.0.0.1 (127.0.0.11:80)"),
+            ("shop.test:8080", "10.0.0.7:8080", "shop.test:8080 (10.0.0.7:8080)"),
+            ("localhost", "/run/shop.sock", "localhost (/run/shop.sock)"),
+        ];
+        for (authority, address, expected) in table {
+            assert_eq!(place(authority, address), expected);
+        }
+    }
 
     #[test]
     fn many_connections_take_several_processes_and_addresses() {

@@ -6,7 +6,7 @@
 
 use crate::host::peak_resident;
 use crate::plan::Part;
-use crate::run::{Outcome, Progress};
+use crate::run::{Outcome, Progress, Stop};
 use serde::{Deserialize, Serialize};
 use std::ffi::OsString;
 use std::io::{self, BufRead, BufReader, Write};
@@ -42,15 +42,18 @@ pub struct PartStart {
     pub part: Part,
     /// When.
     pub start: u64,
+    /// The process that it is a part of.
+    pub parent: u32,
 }
 
 impl PartStart {
-    /// Reads `INDEX/OF@START`.
+    /// Reads `INDEX/OF@START@PARENT`.
     pub fn parse(text: &str) -> Option<PartStart> {
-        let (part, start) = text.split_once('@')?;
-        let (index, of) = part.split_once('/')?;
+        let (part, rest) = text.split_once('@')?;
+        let ((index, of), (start, parent)) = (part.split_once('/')?, rest.split_once('@')?);
         let part = Part { index: index.parse().ok()?, of: of.parse().ok()? };
-        (part.index < part.of).then_some(PartStart { part, start: start.parse().ok()? })
+        let (start, parent) = (start.parse().ok()?, parent.parse().ok()?);
+        (part.index < part.of).then_some(PartStart { part, start, parent })
     }
 }
 
@@ -85,9 +88,14 @@ fn write(line: &Line) {
     let _ = out.flush();
 }
 
-/// Makes the kernel interrupt this process when its parent dies.
-pub fn follow_parent() {
+/// Ends this process as an interrupt does when its parent is gone, however that ended (prctl(2), `PR_SET_PDEATHSIG`). `parent` is the one that
+/// started it: it may be gone before the kernel is asked to look out for it.
+pub fn follow_parent(parent: u32, stop: &Stop) {
     let _ = rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::INT));
+    let is_there = rustix::process::getppid().is_some_and(|pid| pid.as_raw_nonzero().get() as u32 == parent);
+    if !is_there {
+        stop.stop();
+    }
 }
 
 /// Runs this program `count` times with `arguments` and a part each, beginning at `start`.
@@ -106,7 +114,7 @@ pub fn run(
     for index in 0..count {
         let mut child = Command::new(&program)
             .args(arguments)
-            .arg(format!("{PART_ARGUMENT}={index}/{count}@{start}"))
+            .arg(format!("{PART_ARGUMENT}={index}/{count}@{start}@{}", std::process::id()))
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .spawn()?;
@@ -182,9 +190,9 @@ mod tests {
 
     #[test]
     fn a_part_and_its_start() {
-        let expected = PartStart { part: Part { index: 1, of: 3 }, start: 77 };
-        assert_eq!(PartStart::parse("1/3@77"), Some(expected));
-        for bad in ["", "3/3@1", "1/3", "a/b@c", "1/0@1"] {
+        let expected = PartStart { part: Part { index: 1, of: 3 }, start: 77, parent: 9 };
+        assert_eq!(PartStart::parse("1/3@77@9"), Some(expected));
+        for bad in ["", "3/3@1@9", "1/3", "1/3@77", "a/b@c@d", "1/0@1@9"] {
             assert_eq!(PartStart::parse(bad), None, "{bad}");
         }
         let shares: Vec<u64> = (0..3).map(|index| Part { index, of: 3 }.share(10)).collect();

@@ -356,6 +356,9 @@ pub struct Sample {
     pub speed: Pairs,
     /// Connections open at its end.
     pub open: u32,
+    /// The most of them that were open at one moment of it.
+    #[serde(default)]
+    pub most_open: u32,
     /// Processor time of the worker in it, nanoseconds.
     pub cpu: u64,
     /// How long it was, nanoseconds.
@@ -378,6 +381,9 @@ pub(crate) struct Recorder {
     handshake: Times,
     lateness: Times,
     speed: Times,
+    open: u32,
+    /// The most since the last [`Recorder::take`].
+    most_open: u32,
 }
 
 /// The times of one answered request, monotonic nanoseconds.
@@ -426,9 +432,17 @@ impl Recorder {
         }
     }
 
+    /// A connection is open, `ns` after its connect began.
     pub fn connected(&mut self, ns: u64) {
         self.counts.connects += 1;
         self.connect.record(ns);
+        self.open += 1;
+        self.most_open = self.most_open.max(self.open);
+    }
+
+    /// One that was open is not any more.
+    pub fn disconnected(&mut self) {
+        self.open = self.open.saturating_sub(1);
     }
 
     /// A TLS handshake is complete.
@@ -456,6 +470,8 @@ impl Recorder {
         }
         Sample {
             counts,
+            open: self.open,
+            most_open: std::mem::replace(&mut self.most_open, self.open),
             response: self.response.take(),
             expected: self.expected.take(),
             service: self.service.take(),
@@ -520,6 +536,24 @@ mod tests {
         assert_eq!((times.percentile(99.0), times.min(), times.mean()), Default::default());
         times.record(u64::MAX);
         assert!(times.max() >= LONGEST && times.max() < LONGEST * 2);
+    }
+
+    #[test]
+    fn the_most_that_was_open_is_no_sample() {
+        let mut recorder = Recorder::new();
+        let opened = |recorder: &mut Recorder, count: u32| (0..count).for_each(|_| recorder.connected(1));
+        let closed = |recorder: &mut Recorder, count: u32| (0..count).for_each(|_| recorder.disconnected());
+        opened(&mut recorder, 5);
+        closed(&mut recorder, 4);
+        opened(&mut recorder, 1);
+        let mut take = || {
+            let sample = recorder.take();
+            (sample.open, sample.most_open)
+        };
+        // An interval begins with what was left open by the one before.
+        assert_eq!([take(), take()], [(2, 5), (2, 2)]);
+        closed(&mut recorder, 2);
+        assert_eq!((recorder.take().most_open, recorder.take().most_open), (2, 0));
     }
 
     #[test]

@@ -1,9 +1,10 @@
 //! Runs a plan: starts the workers, gathers what they record, tells an observer how it goes.
 
-use crate::clock::monotonic_ns;
+use crate::clock::{monotonic_ns, ns};
 use crate::host;
 use crate::plan::{Load, Plan};
 use crate::record::{Counts, FAILED_KEPT, FailedExchange, Sample, Times};
+use crate::verdict::REACHED;
 use crate::worker::{self, Claims, Message, Shared};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -73,9 +74,22 @@ pub struct Interval {
     pub speed: Vec<(u64, u64)>,
     /// Connections open at its end.
     pub open: u32,
+    /// The most that were open at one moment of it. Of several workers, processes or agents the sum of what each had at most: their
+    /// moments may differ, so that it is never less than what there was, and may be more.
+    #[serde(default)]
+    pub most_open: u32,
     /// Processor time of each worker in it, nanoseconds.
     pub cpu: Vec<u64>,
     /// Its length, nanoseconds.
+    pub length: u64,
+}
+
+/// The schedule of a run whose requests come at a rate for a time.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Schedule {
+    /// Requests a second, of all processes.
+    pub rate: f64,
+    /// Its length without the warm-up, nanoseconds.
     pub length: u64,
 }
 
@@ -92,6 +106,9 @@ pub struct Outcome {
     pub warmup_requests: u64,
     /// From the end of the warm-up to the last answer, nanoseconds.
     pub elapsed: u64,
+    /// Where requests came at a rate, for a time.
+    #[serde(default)]
+    pub schedule: Option<Schedule>,
     /// How it ended.
     pub ending: Ending,
     /// For each request of the mix: CRC-32 of bodies and how many had it, where that was asked for.
@@ -204,6 +221,13 @@ pub(crate) fn with_workers<M: Send>(
     })
 }
 
+fn schedule(plan: &Plan) -> Option<Schedule> {
+    match (&plan.load, plan.time, plan.requests) {
+        (Load::Open { rate, .. }, Some(time), None) => Some(Schedule { rate: *rate, length: ns(time) }),
+        _ => None,
+    }
+}
+
 /// The records of all workers, by interval.
 struct Gathering<O> {
     outcome: Outcome,
@@ -228,6 +252,7 @@ impl<O: FnMut(Progress)> Gathering<O> {
                 intervals: Vec::new(),
                 warmup_requests: 0,
                 elapsed: 0,
+                schedule: schedule(plan),
                 ending: Ending::Done,
                 digests: BTreeMap::new(),
                 failed: Vec::new(),
@@ -331,6 +356,7 @@ pub(crate) fn add(interval: &mut Interval, sample: Sample, worker: u32) {
         into.extend(pairs);
     }
     interval.open += sample.open;
+    interval.most_open += sample.most_open;
     if let Some(cpu) = interval.cpu.get_mut(worker as usize) {
         *cpu += sample.cpu;
     }
@@ -349,6 +375,7 @@ impl Interval {
         self.lateness.extend(other.lateness);
         self.speed.extend(other.speed);
         self.open += other.open;
+        self.most_open += other.most_open;
         self.cpu.extend(other.cpu);
         self.length = self.length.max(other.length);
     }
@@ -458,12 +485,23 @@ impl Outcome {
         for interval in self.intervals.drain(..count) {
             self.warmup_requests += interval.counts.requests;
             self.elapsed = self.elapsed.saturating_sub(interval.length);
+            if let Some(schedule) = &mut self.schedule {
+                schedule.length = schedule.length.saturating_sub(interval.length);
+            }
         }
     }
 
-    /// From the end of the warm-up to the last answer.
+    /// The steady time, which all rates are of: of a schedule that was kept its length; else from the end of the warm-up to the last
+    /// answer, as where requests follow answers, somebody interrupted, or the server fell behind (see [`Outcome::rate_not_reached`]).
     pub fn seconds(&self) -> f64 {
-        self.elapsed as f64 / 1e9
+        let is_kept = |schedule: &Schedule| self.rate_not_reached(schedule.rate, REACHED).is_none();
+        let kept = self.schedule.filter(|_| self.ending == Ending::Done).filter(is_kept);
+        kept.map_or(self.elapsed, |schedule| schedule.length) as f64 / 1e9
+    }
+
+    /// The most connections that were open at one moment of the run: see [`Interval::most_open`].
+    pub fn most_open(&self) -> u32 {
+        self.intervals.iter().map(|interval| interval.most_open).max().unwrap_or(0)
     }
 
     /// The highest share of a processor that one worker used over the run, 0 to 1.
@@ -484,5 +522,44 @@ impl Outcome {
     /// Processor time of all workers, seconds.
     pub fn cpu(&self) -> f64 {
         self.intervals.iter().flat_map(|interval| &interval.cpu).sum::<u64>() as f64 / 1e9
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::request::{Description, Mix};
+    use crate::schedule::Arrivals;
+
+    fn outcome(requests: u64, elapsed: f64, ending: Ending) -> Outcome {
+        let target = crate::target::Url::parse("http://127.0.0.1:1/").unwrap();
+        let mut plan = Plan::new(Mix::build(&[Description::get(target)], true, None).unwrap());
+        plan.load = Load::Open { rate: 40.0, arrivals: Arrivals::Constant };
+        plan.time = Some(Duration::from_secs(5));
+        let mut gathering = Gathering::new(&plan, 0.0, |_| {});
+        let seconds = elapsed.ceil() as u32;
+        for interval in 0..seconds {
+            let count = requests / u64::from(seconds);
+            let counts = Counts { requests: count, answered: count, succeeded: count, ..Counts::default() };
+            let sample = Box::new(Sample { interval, counts, length: 1_000_000_000, ..Sample::default() });
+            gathering.take(Message::Sample { worker: 0, sample });
+        }
+        gathering.take(Message::End { gave_up: false, last: (elapsed * 1e9) as u64, fault: None });
+        gathering.finish(0, ending == Ending::Interrupted)
+    }
+
+    /// The last request of a schedule is due before its end, and its answer comes at any time.
+    #[test]
+    fn the_rate_of_a_schedule_that_was_kept_is_of_its_length() {
+        let rate = |requests: u64, of: &Outcome| requests as f64 / of.seconds();
+        let early = outcome(200, 4.979, Ending::Done);
+        assert_eq!(rate(200, &early), 40.0);
+        assert_eq!(rate(200, &outcome(200, 5.2, Ending::Done)), 40.0);
+        // One that fell behind is told what it reached; of one that was cut off there is no more than there is.
+        assert_eq!(rate(200, &outcome(200, 10.0, Ending::Done)), 20.0);
+        assert_eq!(rate(160, &outcome(160, 4.0, Ending::Interrupted)), 40.0);
+        let mut cut = early;
+        cut.cut(1);
+        assert_eq!(cut.seconds(), 4.0);
     }
 }

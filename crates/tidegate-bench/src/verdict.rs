@@ -205,7 +205,7 @@ const LATE_STARTS: u64 = 5;
 const LEAST_AVAILABILITY: f64 = 99.0;
 
 /// A rate counts as reached from this share of it on.
-const REACHED: f64 = 0.95;
+pub(crate) const REACHED: f64 = 0.95;
 
 /// Judges a run.
 pub fn judge(plan: &Plan, outcome: &Outcome, totals: &Totals, targets: &[Target]) -> Judgement {

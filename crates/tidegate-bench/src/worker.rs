@@ -348,7 +348,6 @@ impl<'s> Worker<'s> {
         let cpu = thread_cpu();
         let mut sample = self.recorder.take();
         sample.interval = self.interval_number;
-        sample.open = self.connections.len() as u32 - self.connecting.min(self.connections.len() as u32);
         sample.cpu = ns(cpu.saturating_sub(self.cpu));
         sample.length = at.saturating_sub(self.interval_began);
         self.cpu = cpu;
@@ -499,7 +498,9 @@ impl<'s> Worker<'s> {
     fn remove(&mut self, key: Key) -> Option<Connection> {
         self.wheel.cancel(key.index());
         let connection = self.connections.remove(key)?;
-        if !connection.is_connected {
+        if connection.is_connected {
+            self.recorder.disconnected();
+        } else {
             self.connecting -= 1;
         }
         Some(connection)

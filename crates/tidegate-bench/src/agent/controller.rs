@@ -1,12 +1,13 @@
 //! The side that has the scenario: gathers its agents, starts them at one time, takes in what they tell, and says which were lost.
 //! It owns no socket and reads no clock: events and times come in, frames to be sent go out of [`Controller::sends`]. What agents say is
-//! taken in by `take`. A link that is lost under load is no lost agent: it may be made again until the agent was silent for too long.
+//! taken in by `take`. A link that is lost is no lost agent: it may be made again until the agent was silent for too long. Nobody is
+//! left before it knows that all it told was taken in, or was silent for too long.
 
 mod take;
 
 use super::member::{Link, Member, Stage};
 use super::messages::{Ack, Frame, Kind, Ping, Prepare, Reason};
-use super::{BEAT, LOST, PREPARING, PROTOCOL, SUSPECT, fingerprints};
+use super::{BEAT, LOST, MOST_REJOINS, PREPARING, PROTOCOL, REJOINING, SUSPECT, fingerprints};
 use crate::clock::ns;
 use crate::quantity::show_duration;
 use crate::run::Progress;
@@ -62,12 +63,12 @@ pub enum Send {
     Frame(u64, Frame),
     /// The link is of no more use; what was sent before is to arrive.
     Close(u64),
-    /// This peer is to be dialled again, for a link that goes on with this session.
+    /// This peer is to be dialled again.
     Dial {
         /// As it was called when it joined.
         peer: String,
-        /// What the call names.
-        session: u64,
+        /// What the call names, where the link goes on with a session: without one it is a first link, before the start.
+        session: Option<u64>,
     },
 }
 
@@ -186,6 +187,12 @@ impl<'s, O: FnMut(Progress, &Second)> Controller<'s, O> {
         if let Some(session) = session {
             return self.joined_again(link, session, now);
         }
+        if matches!(self.phase, Phase::Joining(..))
+            && let Some(member) = self.away(&peer)
+        {
+            member.rejoin(link, peer, now);
+            return;
+        }
         if self.members.len() >= self.orders.agents || !matches!(self.phase, Phase::Joining(..)) {
             let reason = format!("the run has its {} agents", self.orders.agents);
             self.refuse(link, reason);
@@ -195,10 +202,17 @@ impl<'s, O: FnMut(Progress, &Second)> Controller<'s, O> {
         self.members.push(Member::new(link, peer, operations, now));
     }
 
+    /// Who is away and may be the one that has come. Agents that dial come from any port, and who of them has which part is all the
+    /// same.
+    fn away(&mut self, peer: &str) -> Option<&mut Member> {
+        let dials = !self.orders.dialled.is_empty();
+        self.members.iter_mut().find(|member| member.stage == Stage::Away && (!dials || member.peer == peer))
+    }
+
     /// Another link to an agent under load: from what was taken in, the agent tells again.
     fn joined_again(&mut self, link: u64, session: u64, now: u64) {
         let is_known = |member: &&mut Member| {
-            member.session == session && matches!(member.stage, Stage::Running | Stage::Done)
+            member.session == session && (member.needs_link() || member.stage == Stage::Left)
         };
         let Some(member) = self.members.iter_mut().find(is_known) else {
             self.refuse(link, "the run does not go on with it: it counts as lost".to_owned());
@@ -206,7 +220,7 @@ impl<'s, O: FnMut(Progress, &Second)> Controller<'s, O> {
         };
         if let Some(old) = member.link() {
             // The agent has noticed first that it is of no use.
-            member.breaks += 1;
+            member.breaks += u32::from(member.is_running());
             self.sends.push(Send::Close(old));
         } else {
             let away = Duration::from_nanos(now.saturating_sub(member.heard));
@@ -215,10 +229,10 @@ impl<'s, O: FnMut(Progress, &Second)> Controller<'s, O> {
         member.link = Link::Up(link, now);
         let ack = Kind::Ack(Ack { next: member.taken });
         self.sends.push(Send::Frame(link, ack.into()));
-        if !member.is_running() {
+        if member.stage == Stage::Left {
             member.link = Link::Down("it has told everything".to_owned());
             self.sends.push(Send::Close(link));
-        } else if let Some(reason) = &self.stopping {
+        } else if let Some(reason) = self.stopping.as_ref().filter(|_| member.is_running()) {
             let stop = Kind::Stop(Reason { reason: reason.clone() });
             self.sends.push(Send::Frame(link, stop.into()));
         }
@@ -227,30 +241,66 @@ impl<'s, O: FnMut(Progress, &Second)> Controller<'s, O> {
     /// A link has ended.
     ///
     /// # Errors
-    /// It was needed for the start.
+    /// Its link was lost too often before the start.
     pub fn closed(&mut self, link: u64, reason: &str, now: u64) -> Result<(), ControllerError> {
         let Some(place) = self.place(link) else { return Ok(()) };
+        let dials = !self.orders.dialled.is_empty();
         match self.members.get(place) {
-            Some(member) if member.is_running() => {
+            Some(member) if member.needs_link() => {
                 self.lose_link(place, reason);
                 Ok(())
+            }
+            // Whoever was dialled and got here is an agent, though it may not have said which.
+            Some(member) if member.stage != Stage::Left && (dials || member.has_come()) => {
+                self.leave(place, reason, now)
             }
             _ => self.fail(place, reason, now),
         }
     }
 
+    /// The link to an agent that was there is lost before the start. Nothing is lost with it: the agent may join again.
+    fn leave(&mut self, place: usize, reason: &str, now: u64) -> Result<(), ControllerError> {
+        let Some(member) = self.members.get_mut(place) else { return Ok(()) };
+        if member.rejoins >= MOST_REJOINS {
+            let times = member.rejoins + 1;
+            return self.fail(
+                place,
+                &format!("its link was lost {times} times before the start: {reason}"),
+                now,
+            );
+        }
+        // A link on which it has not said who it is was none.
+        if member.away.is_none() {
+            member.rejoins += 1;
+            member.away = Some(now);
+        }
+        member.stage = Stage::Away;
+        self.drop_link(place, reason, None);
+        Ok(())
+    }
+
     /// A link under load is of no use any more; who has dialled dials again.
     fn lose_link(&mut self, place: usize, reason: &str) {
         let Some(member) = self.members.get_mut(place) else { return };
+        if member.link().is_none() {
+            return;
+        }
+        member.breaks += u32::from(member.is_running());
+        let session = Some(member.session);
+        self.drop_link(place, reason, session);
+    }
+
+    /// Closes a link that is to be made again.
+    fn drop_link(&mut self, place: usize, reason: &str, session: Option<u64>) {
+        let Some(member) = self.members.get_mut(place) else { return };
         let Some(link) = member.link() else { return };
         member.link = Link::Down(reason.to_owned());
-        member.breaks += 1;
         let dials = !self.orders.dialled.is_empty();
         let how = if dials { "it is made again" } else { "it may dial again" };
         self.said.push(format!("the link to {} is lost: {reason}; {how}", member.title()));
         self.sends.push(Send::Close(link));
         if dials {
-            self.sends.push(Send::Dial { peer: member.peer.clone(), session: member.session });
+            self.sends.push(Send::Dial { peer: member.peer.clone(), session });
         }
     }
 
@@ -281,11 +331,11 @@ impl<'s, O: FnMut(Progress, &Second)> Controller<'s, O> {
             self.stop_running("interrupted", now);
         }
         if let Phase::Joining(since, _) = &self.phase {
-            let there = self.members.iter().filter(|member| member.stage != Stage::Silent).count();
+            let there = self.members.iter().filter(|member| member.has_come()).count();
             let after = self.orders.patience;
             if there < self.orders.agents && now.saturating_sub(*since) > ns(after) {
                 let has_come = |peer: &String| {
-                    self.members.iter().any(|member| member.peer == *peer && member.stage != Stage::Silent)
+                    self.members.iter().any(|member| member.peer == *peer && member.has_come())
                 };
                 let who = self.orders.dialled.iter().filter(|peer| !has_come(peer)).cloned().collect();
                 self.stop_all("not all agents came");
@@ -303,16 +353,20 @@ impl<'s, O: FnMut(Progress, &Second)> Controller<'s, O> {
         }
         if now.saturating_sub(self.beat) >= ns(BEAT) {
             self.beat = now;
-            let started = self.members.iter().filter(|member| member.is_running());
-            let pings = started.filter_map(|member| member.frame(Kind::Ping(Ping { sent: now })));
+            // Those that are being measured have pings of their own, and who prepares cannot answer.
+            let is_idle = |member: &&Member| {
+                member.needs_link() || matches!(member.stage, Stage::There | Stage::Measured)
+            };
+            let idle = self.members.iter().filter(is_idle);
+            let pings = idle.filter_map(|member| member.frame(Kind::Ping(Ping { sent: now })));
             self.sends.extend(pings.map(|(link, frame)| Send::Frame(link, frame)));
         }
         Ok(())
     }
 
-    /// Whether all have told everything, or were lost.
+    /// Whether all have told everything and know that it was taken in, or were lost.
     pub fn is_over(&self) -> bool {
-        matches!(self.phase, Phase::Running { .. }) && !self.members.iter().any(Member::is_running)
+        matches!(self.phase, Phase::Running { .. }) && !self.members.iter().any(Member::needs_link)
     }
 
     /// What the run gave; nothing where it has not begun.
@@ -321,8 +375,7 @@ impl<'s, O: FnMut(Progress, &Second)> Controller<'s, O> {
         let Phase::Running { gathering, .. } = std::mem::replace(&mut self.phase, Phase::Over) else {
             return None;
         };
-        let mut outcome = gathering.finish(self.orders.scenario, self.is_stopped);
-        outcome.is_cut_short = self.is_cut_short;
+        let mut outcome = gathering.finish(self.orders.scenario, self.is_stopped, self.is_cut_short);
         outcome.faults.append(&mut self.faults);
         outcome.notes.append(&mut self.notes);
         outcome.memory += self.members.iter().map(|member| member.memory).sum::<u64>();
@@ -342,7 +395,7 @@ impl<'s, O: FnMut(Progress, &Second)> Controller<'s, O> {
                 1 => "was lost".to_owned(),
                 breaks => format!("was lost {breaks} times"),
             };
-            if member.breaks > 0 && member.stage == Stage::Done {
+            if member.breaks > 0 && matches!(member.stage, Stage::Done | Stage::Left) {
                 outcome.notes.push(format!("the link to {title} {times} and made again; nothing is missing"));
             }
             outcome.agents.push(member.told());
@@ -365,9 +418,9 @@ impl<'s, O: FnMut(Progress, &Second)> Controller<'s, O> {
         let Some(member) = self.members.get_mut(place) else { return Ok(()) };
         let link = member.link();
         match member.stage {
-            Stage::Done | Stage::Lost => return Ok(()),
+            Stage::Done | Stage::Left | Stage::Lost => return Ok(()),
             // Somebody who came and went again without a word: a port scan, a check of health.
-            Stage::Silent if !dials => {
+            Stage::Silent if !dials && member.away.is_none() => {
                 let member = self.members.remove(place);
                 self.said.push(format!("{} left again: {reason}", member.title()));
                 self.refuse_member(link, reason);
@@ -430,28 +483,55 @@ impl<'s, O: FnMut(Progress, &Second)> Controller<'s, O> {
         let Some(member) = self.members.get_mut(place) else { return Ok(()) };
         let silence = Duration::from_nanos(now.saturating_sub(member.heard));
         let patience = match member.stage {
-            // Others may still be on their way; who is there keeps quiet.
-            Stage::There | Stage::Measured | Stage::Done | Stage::Lost => return Ok(()),
+            Stage::Left | Stage::Lost => return Ok(()),
             Stage::Preparing => PREPARING,
-            Stage::Silent | Stage::Pinged(_) | Stage::Running => LOST,
+            Stage::Away => REJOINING,
+            Stage::Silent
+            | Stage::There
+            | Stage::Pinged(_)
+            | Stage::Measured
+            | Stage::Running
+            | Stage::Done => LOST,
         };
+        let silence = match (member.stage, member.away) {
+            (Stage::Away, Some(since)) => Duration::from_nanos(now.saturating_sub(since)),
+            _ => silence,
+        };
+        if member.stage == Stage::Done && (silence > patience || now > self.deadline) {
+            member.stage = Stage::Left;
+            self.said.push(format!(
+                "{} has told everything, and may not know that it was taken in: it is silent",
+                member.title()
+            ));
+            return Ok(());
+        }
+        if silence > patience && matches!(member.stage, Stage::There | Stage::Pinged(_) | Stage::Measured) {
+            let reason = format!("nothing came over it for {}", show_duration(patience));
+            return self.leave(place, &reason, now);
+        }
         if silence > patience {
             let reason = match &member.link {
                 Link::Down(why) if member.is_running() => {
                     let patience = show_duration(patience);
                     format!("it has been silent for {patience}, its link was lost and not made again ({why})")
                 }
-                _ => format!("it has been silent for {}", show_duration(patience)),
+                Link::Down(why) => {
+                    format!(
+                        "its link was lost before the start and not made again in {} ({why})",
+                        show_duration(patience)
+                    )
+                }
+                Link::Up(..) => format!("it has been silent for {}", show_duration(patience)),
             };
             return self.fail(place, &reason, now);
         }
-        if !member.is_running() {
+        if !member.needs_link() {
             return Ok(());
         }
         if now > self.deadline {
             return self.fail(place, "it has not ended in time", now);
         }
-        if silence > SUSPECT && !member.is_suspect {
+        if silence > SUSPECT && member.is_running() && !member.is_suspect {
             member.is_suspect = true;
             let sentence = format!("{} has been silent for {}", member.title(), show_duration(SUSPECT));
             self.said.push(sentence.clone());

@@ -13,14 +13,18 @@ use sha2::{Digest, Sha256};
 pub(super) enum Stage {
     /// Connected, and has said nothing.
     Silent,
+    /// Was there, and its link was lost before the start.
+    Away,
     /// Has said who it is.
     There,
     Preparing,
     Pinged(u32),
     Measured,
     Running,
-    /// Has told everything.
+    /// Has told everything, and does not know yet that all was taken in.
     Done,
+    /// Knows it, or was silent for too long.
+    Left,
     Lost,
 }
 
@@ -54,6 +58,10 @@ pub(super) struct Member {
     pub session: u64,
     /// How often its link was lost under load.
     pub breaks: u32,
+    /// How often it was lost before.
+    pub rejoins: u32,
+    /// Monotonic nanoseconds since which it is away, before the start.
+    pub away: Option<u64>,
     pub threads: u32,
     pub tls: Option<String>,
     /// Monotonic nanoseconds at which it was heard last.
@@ -92,6 +100,8 @@ impl Member {
             stage: Stage::Silent,
             session: 0,
             breaks: 0,
+            rejoins: 0,
+            away: None,
             threads: 0,
             tls: None,
             heard: now,
@@ -125,6 +135,23 @@ impl Member {
 
     pub fn is_running(&self) -> bool {
         self.stage == Stage::Running
+    }
+
+    /// Whether its link is of use after the start: it tells, or waits to be told that all was taken in.
+    pub fn needs_link(&self) -> bool {
+        matches!(self.stage, Stage::Running | Stage::Done)
+    }
+
+    /// Whether it has said who it is, though its link may be away.
+    pub fn has_come(&self) -> bool {
+        self.stage != Stage::Silent || self.away.is_some()
+    }
+
+    /// Takes part again, over another link, as if it had not been there before; its number stays its own.
+    pub fn rejoin(&mut self, link: u64, peer: String, now: u64) {
+        self.link = Link::Up(link, now);
+        (self.peer, self.heard, self.stage) = (peer, now, Stage::Silent);
+        self.offset = Offset::default();
     }
 
     /// What reports call it.

@@ -13,13 +13,16 @@
 //!                    <-  Ack                 so many Deltas, Endeds, Figures and Totals are taken in
 //!   Totals           ->                      sums, which must be those of the deltas
 //!                    <-  Ack
+//!   Bye              ->                      it knows that all was taken in; the link ends
 //!   Refuse           <->                     at any time: why not
 //!                    <-  Stop                end now, and say what there is
 //! ```
 //!
 //! Deltas, ends, figures and totals of an agent are numbered from 0, in one sequence. A link that is lost under load is made again by
 //! who has dialled, with the session of [`Prepare`] in the head of the call. The first frame on it is an [`Ack`], and the agent sends
-//! what comes behind: nothing is lost, nothing counts twice.
+//! what comes behind: nothing is lost, nothing counts twice. The same goes for the end: an agent goes when everything is acknowledged, and
+//! a controller waits for its [`Bye`], so that an acknowledgement that was lost is sent again. A link that is lost before the
+//! start is made again without a session, and begins with [`Hello`].
 
 use prost::{Message, Oneof};
 
@@ -27,7 +30,7 @@ use prost::{Message, Oneof};
 #[derive(Clone, PartialEq, Message)]
 pub struct Frame {
     /// What; nothing is what a newer version says.
-    #[prost(oneof = "Kind", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13")]
+    #[prost(oneof = "Kind", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14")]
     pub kind: Option<Kind>,
 }
 
@@ -73,6 +76,9 @@ pub enum Kind {
     /// A second of the agent's machine.
     #[prost(message, tag = "13")]
     Figures(Figures),
+    /// The last of an agent.
+    #[prost(message, tag = "14")]
+    Bye(Bye),
 }
 
 impl From<Kind> for Frame {
@@ -225,6 +231,10 @@ pub struct Ack {
     pub next: u64,
 }
 
+/// All was taken in.
+#[derive(Clone, Copy, PartialEq, Message)]
+pub struct Bye {}
+
 /// A second of a worker.
 #[derive(Clone, PartialEq, Message)]
 pub struct Delta {
@@ -264,10 +274,13 @@ pub struct Delta {
     /// Users at its end.
     #[prost(uint32, tag = "12")]
     pub users: u32,
-    /// Visits of what is measured, where users come at a rate: due, begun, begun after a wait, not begun
-    /// since the agent came too late.
+    /// Visits, where users come at a rate: of what is measured due, begun, begun after a wait, not begun since the agent came too
+    /// late; of all due, begun.
     #[prost(uint64, repeated, tag = "13")]
     pub visits: Vec<u64>,
+    /// The most connections that were open at one moment of it.
+    #[prost(uint32, tag = "14")]
+    pub most_open: u32,
 }
 
 /// A second of the agent's machine.

@@ -2,9 +2,9 @@
 //! agent k mod N, and tell what their workers saw, a second at a time.
 //!
 //! [`messages`] is what they say to each other, [`record`] what of it is a record of a run, with the bounds that it is held to;
-//! `outbox` keeps what was not acknowledged; [`offset`] is the distance of two clocks; [`controller`] (with its `member`s) and [`runner`] are the two sides. They own no socket: frames come
-//! in as events and go out by a closure, so that any transport will do. `tidegate` has gRPC for it. A link that is lost under load is
-//! made again, and the run goes on where it was.
+//! `outbox` keeps what was not acknowledged; [`offset`] is the distance of two clocks; [`controller`] (with its `member`s) and [`runner`]
+//! are the two sides. They own no socket: frames come in as events and go out by a closure, so that any transport will do. `tidegate`
+//! has gRPC for it. A link that is lost is made again, and the run goes on where it was.
 //!
 //! Records of agents go to the same `Gathering` as those of the workers of one process, so that three agents are one
 //! generator, bucket by bucket.
@@ -40,6 +40,12 @@ const SUSPECT: Duration = Duration::from_secs(3);
 
 /// Silence after which either side takes the other for lost, whatever became of the link.
 pub const LOST: Duration = Duration::from_secs(10);
+
+/// How long a link that was lost before the start may be away: longer than either side takes to notice it.
+pub const REJOINING: Duration = Duration::from_secs(20);
+
+/// Links of one agent that may be lost before the start.
+const MOST_REJOINS: u32 = 5;
 
 /// Time that an agent has to read the scenario, make its users and reach the target.
 const PREPARING: Duration = Duration::from_secs(60);

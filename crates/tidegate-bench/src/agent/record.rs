@@ -224,6 +224,7 @@ pub(super) fn delta(sequence: u64, second: &SecondOfWorker) -> Delta {
         counts: Some(counts(&sample.counts)),
         times: times.into_iter().map(pairs).collect(),
         open: sample.open,
+        most_open: sample.most_open,
         cpu: sample.cpu,
         length: sample.length,
         operations: operations.collect(),
@@ -232,7 +233,9 @@ pub(super) fn delta(sequence: u64, second: &SecondOfWorker) -> Delta {
         users: second.users,
         visits: match second.visits {
             none if none == Arrived::default() => Vec::new(),
-            Arrived { due, begun, waited, too_late } => vec![due, begun, waited, too_late],
+            Arrived { due, begun, waited, too_late, all_due, all_begun } => {
+                vec![due, begun, waited, too_late, all_due, all_begun]
+            }
         },
     }
 }
@@ -247,7 +250,7 @@ pub(super) fn second(delta: Delta, bounds: &mut Bounds) -> Result<SecondOfWorker
     if delta.operations.len() != bounds.operations.len() {
         return Err(RecordError::Length("operations"));
     }
-    if delta.users > bounds.users || delta.open > bounds.open {
+    if delta.users > bounds.users || delta.open.max(delta.most_open) > bounds.open {
         return Err(RecordError::TooLarge("users"));
     }
     if delta.cpu > MOST_SUM || delta.length > MOST_SUM {
@@ -275,6 +278,7 @@ pub(super) fn second(delta: Delta, bounds: &mut Bounds) -> Result<SecondOfWorker
             lateness: histogram(lateness)?,
             speed: histogram(speed)?,
             open: delta.open,
+            most_open: delta.most_open,
             cpu: delta.cpu,
             length: delta.length,
         },
@@ -291,12 +295,16 @@ pub(super) fn second(delta: Delta, bounds: &mut Bounds) -> Result<SecondOfWorker
 fn visits(told: &[u64]) -> Result<Arrived, RecordError> {
     let visits = match *told {
         [] => Arrived::default(),
-        [due, begun, waited, too_late] => Arrived { due, begun, waited, too_late },
+        [due, begun, waited, too_late, all_due, all_begun] => {
+            Arrived { due, begun, waited, too_late, all_due, all_begun }
+        }
         _ => return Err(RecordError::Length("visits")),
     };
     // One that is begun in this second may have been due in one before, and waits are of those that are begun.
-    if visits.due > MOST_COUNT
-        || visits.begun > MOST_COUNT
+    if visits.all_due > MOST_COUNT
+        || visits.all_begun > MOST_COUNT
+        || visits.due > visits.all_due
+        || visits.begun > visits.all_begun
         || visits.waited > visits.begun
         || visits.too_late > visits.due
     {
@@ -503,6 +511,7 @@ mod tests {
             lateness: histogram(50),
             speed: histogram(3),
             open: 7,
+            most_open: 11,
             cpu: 1_000,
             length: 1_000_000_000,
             ..Sample::default()
@@ -530,7 +539,8 @@ mod tests {
         counts.statuses.insert(200, random.below(1_000) as u64);
         counts.failures.insert(Failure::Timeout, random.below(10) as u64);
         let (others, others_failed) = (random.below(9) as u64, random.below(2) as u64);
-        let visits = Arrived { due: 9, begun: random.below(9) as u64, waited: 0, too_late: 1 };
+        let begun = random.below(9) as u64;
+        let visits = Arrived { due: 9, begun, waited: 0, too_late: 1, all_due: 12, all_begun: begun + 2 };
         SecondOfWorker { worker, requests: sample, operations, others, others_failed, users: 3, visits }
     }
 
@@ -589,7 +599,7 @@ mod tests {
             for (told, arrived) in totals {
                 prop_assert_eq!(arrived.difference(&told), None);
             }
-            let (one, three) = (one.finish(&scenario, false), three.finish(&scenario, false));
+            let (one, three) = (one.finish(&scenario, false, false), three.finish(&scenario, false, false));
             prop_assert_eq!(sorted(one), sorted(three));
         }
 
@@ -610,7 +620,7 @@ mod tests {
     fn what_cannot_be_is_refused() {
         let good = delta(0, &made_up(&mut Random::new(1, 1), 0, 0));
         type Row = (&'static str, fn(&mut Delta), RecordError);
-        let table: [Row; 16] = [
+        let table: [Row; 18] = [
             ("worker", |delta| delta.worker = 1, RecordError::Unknown("worker")),
             ("second", |delta| delta.second = 1, RecordError::Order { worker: 0, told: 1, before: 0 }),
             ("operations", |delta| delta.operations.clear(), RecordError::Length("operations")),
@@ -629,8 +639,14 @@ mod tests {
             ),
             ("users", |delta| delta.users = 31, RecordError::TooLarge("users")),
             ("visits", |delta| delta.visits.push(1), RecordError::Length("visits")),
+            (
+                "more visits of a part than of all",
+                |delta| delta.visits[5] = 0,
+                RecordError::TooLarge("visits"),
+            ),
             ("more waits than visits", |delta| delta.visits[2] = 10, RecordError::TooLarge("visits")),
             ("open", |delta| delta.open = u32::MAX, RecordError::TooLarge("users")),
+            ("most open", |delta| delta.most_open = u32::MAX, RecordError::TooLarge("users")),
             ("cpu", |delta| delta.cpu = u64::MAX, RecordError::TooLarge("times")),
             ("counts", |delta| delta.counts = None, RecordError::Length("sums")),
             ("histograms", |delta| delta.times.truncate(7), RecordError::Length("histograms")),

@@ -1,8 +1,9 @@
 //! The side that makes the load: does what a controller says, and tells it what its workers see. It owns no socket: frames come in as
 //! events and go out by a closure. A link that is lost under load may be replaced by another, over which is sent what was not
-//! acknowledged; without a sign of life from its controller it stops within ten seconds.
+//! acknowledged; without a sign of life from its controller it stops within ten seconds. It ends well when all that it told is
+//! acknowledged, and says so last. A link that is lost before the start ends this attempt, and nothing else.
 
-use super::messages::{Figures, Frame, Hello, Kind, Pong, Prepare, Ready, Reason, Totals};
+use super::messages::{Bye, Figures, Frame, Hello, Kind, Pong, Prepare, Ready, Reason, Totals};
 use super::outbox::Outbox;
 use super::{BEAT, LOST, MOST_SCENARIO, PREPARING, PROTOCOL, SUSPECT, fingerprints, record};
 use crate::clock::{monotonic_ns, ns};
@@ -27,7 +28,10 @@ const GATHERING: Duration = Duration::from_secs(3_600);
 /// How a part of a run ended that was not carried out, or not to its end.
 #[derive(Debug, Error)]
 pub enum AgentError {
-    /// The link is gone.
+    /// The link was lost before the start; nothing was done, and it may be made again.
+    #[error("the link to the controller was lost before the start: {0}")]
+    Unstarted(String),
+    /// The controller is gone, under load.
     #[error("the controller is gone: {0}")]
     Gone(String),
     /// The controller says why.
@@ -189,27 +193,34 @@ impl Before<'_> {
         if self.link.as_mut().is_some_and(|link| link(kind.into())) {
             return Ok(());
         }
-        Err(AgentError::Gone("it takes no more messages".to_owned()))
+        Err(AgentError::Unstarted("it takes no more messages".to_owned()))
     }
 
     /// Waits for something that the controller says, and answers its pings.
     fn wait<T>(&mut self, patience: Duration, wanted: impl Fn(Kind) -> Option<T>) -> Result<T, AgentError> {
         let until = monotonic_ns().saturating_add(ns(patience));
+        let mut heard = monotonic_ns();
         loop {
             if self.stop.is_stopped() {
                 return Err(AgentError::Interrupted);
             }
-            if monotonic_ns() > until {
-                return Err(AgentError::Gone("it is silent".to_owned()));
+            let now = monotonic_ns();
+            if now > until {
+                let time = show_duration(patience);
+                return Err(AgentError::Unstarted(format!("the controller did not begin within {time}")));
+            }
+            if now.saturating_sub(heard) > ns(LOST) {
+                return Err(AgentError::Unstarted(format!("nothing came over it for {} s", LOST.as_secs())));
             }
             let frame = match self.inbox.recv_timeout(Duration::from_millis(100)) {
                 Ok(Event(Told::Frame(frame, _))) => frame,
-                Ok(Event(Told::Closed(reason))) => return Err(AgentError::Gone(reason)),
+                Ok(Event(Told::Closed(reason))) => return Err(AgentError::Unstarted(reason)),
                 Ok(_) | Err(RecvTimeoutError::Timeout) => continue,
                 Err(RecvTimeoutError::Disconnected) => {
-                    return Err(AgentError::Gone("the link has ended".to_owned()));
+                    return Err(AgentError::Unstarted("the link has ended".to_owned()));
                 }
             };
+            heard = monotonic_ns();
             match frame.kind {
                 Some(Kind::Ping(ping)) => {
                     self.send(Kind::Pong(Pong { sent: ping.sent, received: monotonic_ns() }))?;
@@ -336,6 +347,7 @@ impl<M: Machine> Telling<'_, M> {
             }
             self.flush();
             if self.is_over && self.outbox.is_empty() {
+                self.send(Kind::Bye(Bye {}));
                 return Ok(self.totals);
             }
         }
@@ -344,11 +356,14 @@ impl<M: Machine> Telling<'_, M> {
     /// Silence of the controller.
     fn watch(&mut self, now: u64) -> Result<(), AgentError> {
         if now.saturating_sub(self.heard) > ns(LOST) {
-            let silent = format!("it has been silent for {} s", LOST.as_secs());
-            return Err(AgentError::Gone(match &self.lost {
-                Some(reason) => format!("{silent}, and the link was not made again ({reason})"),
-                None => silent,
-            }));
+            let mut known = format!("it has been silent for {} s", LOST.as_secs());
+            if let Some(reason) = &self.lost {
+                known.push_str(&format!(", and the link was not made again ({reason})"));
+            }
+            if self.is_over {
+                known.push_str("; this part of the load was carried out to its end, and whether all of it was taken in is not known");
+            }
+            return Err(AgentError::Gone(known));
         }
         if self.link.is_some() && now.saturating_sub(self.heard.max(self.since)) > ns(SUSPECT) {
             self.lose("nothing comes over it".to_owned());
@@ -360,7 +375,9 @@ impl<M: Machine> Telling<'_, M> {
         if self.link.take().is_none() {
             return;
         }
-        self.machine.say(&format!("the link to the controller is lost: {reason}; the load goes on"));
+        let how =
+            if self.is_over { "what was not taken in is told over the next" } else { "the load goes on" };
+        self.machine.say(&format!("the link to the controller is lost: {reason}; {how}"));
         self.lost = Some(reason);
         self.machine.dial_again(self.session);
     }

@@ -49,7 +49,9 @@ impl State {
         match file.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
-                return Err(at(io::Error::other("another process makes the runs of this queue")));
+                return Err(at(io::Error::other(
+                    "another process makes the runs of this queue, or a run of one that was killed is about to end; try again when it has",
+                )));
             }
             Err(TryLockError::Error(error)) => return Err(at(error)),
         }
@@ -59,6 +61,14 @@ impl State {
             file.write_all(b"\n").map_err(at)?;
         }
         Ok(State { file, known: Known::of(runs, &bytes) })
+    }
+
+    /// The lock, for a run: it is held as long as either process has it.
+    ///
+    /// # Errors
+    /// This process has too many files open.
+    pub fn lock(&self) -> io::Result<File> {
+        self.file.try_clone()
     }
 
     /// What is made so far.

@@ -38,7 +38,7 @@ pub fn json(report: &Report) -> Value {
             "resumed": counts.tls_resumed,
             "spoken": report.outcome.tls,
         },
-        "most_open": report.most_open(),
+        "most_open": report.outcome.most_open(),
         "queued": counts.queued,
         "conforming": counts.conforming,
         "crc32": digests,

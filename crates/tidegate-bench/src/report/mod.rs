@@ -82,7 +82,7 @@ impl Report {
         }
     }
 
-    /// Requests per second that ended well or not, from the first to the last answer.
+    /// Answers per second of the steady time: see [`Outcome::seconds`].
     pub fn rate(&self) -> f64 {
         let seconds = self.outcome.seconds();
         if seconds > 0.0 { self.totals.counts.answered as f64 / seconds } else { 0.0 }
@@ -108,13 +108,8 @@ impl Report {
     pub fn bytes_per_connection(&self) -> Option<f64> {
         let host = self.host.as_ref().filter(|_| self.is_idle)?;
         let gained = host.server_resident()? as f64 - host.server_resident_before? as f64;
-        let open = self.most_open();
+        let open = self.outcome.most_open();
         (open > 0).then(|| gained.max(0.0) / f64::from(open))
-    }
-
-    /// The most connections that were open at the end of an interval.
-    pub fn most_open(&self) -> u32 {
-        self.outcome.intervals.iter().map(|interval| interval.open).max().unwrap_or(0)
     }
 }
 

@@ -43,7 +43,10 @@ pub fn screen(report: &Report) -> String {
     } else {
         String::new()
     };
-    line("Connections", format!("{} opened, {} open at most{dropped}", counts.connects, report.most_open()));
+    line(
+        "Connections",
+        format!("{} opened, {} open at most{dropped}", counts.connects, report.outcome.most_open()),
+    );
     if let Some(bytes) = report.bytes_per_connection() {
         line("Memory of the server", format!("{bytes:.0} bytes more for each open connection"));
     }

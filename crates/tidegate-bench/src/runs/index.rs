@@ -248,7 +248,7 @@ mod tests {
         let path = runs.make("shop", 1.0).unwrap();
         let begun = json!({ "scenario": "shop", "users": 3 });
         let mut keep = Keep::begin(&path, &begun, &[("plan.txt", b"plan".to_vec())], head()).unwrap();
-        keep.add("0,3,4,home,5,0,1,1,1,1,0,0\n");
+        keep.add("0,3,4,home,5,0,1,1,1,1,0,0,0,0\n");
         assert_eq!(verdicts(&runs), ["RUNNING"]);
         assert!(Keep::begin(&path, &begun, &[], head()).unwrap_err().to_string().contains("another run"));
         let run = runs.find("last").unwrap();

@@ -42,8 +42,8 @@ pub struct Keep {
     seconds: File,
     /// The names of what was written before.
     begun: Vec<String>,
-    /// What could not be written while the run went on; it is no reason to end it.
-    trouble: Option<io::Error>,
+    /// A line could not be written while the run went on. That is no reason to end it: all of them are written again at its end.
+    is_cut: bool,
 }
 
 impl Keep {
@@ -73,7 +73,7 @@ impl Keep {
             take_back(folder, names.clone());
         })?;
         let begun = names.map(str::to_owned).collect();
-        Ok(Keep { folder: folder.to_owned(), running, seconds, begun, trouble: None })
+        Ok(Keep { folder: folder.to_owned(), running, seconds, begun, is_cut: false })
     }
 
     /// Where it lies.
@@ -83,24 +83,22 @@ impl Keep {
 
     /// Adds the lines of a second.
     pub fn add(&mut self, lines: &str) {
-        if self.trouble.is_none() {
-            self.trouble = self.seconds.write_all(lines.as_bytes()).err();
+        if !self.is_cut {
+            self.is_cut = self.seconds.write_all(lines.as_bytes()).is_err();
         }
     }
 
-    /// Writes what the run gave. The summary comes last: who sees it finds the rest.
+    /// Writes what the run gave, all of its seconds again. The summary comes last: who sees it finds the rest.
     ///
     /// # Errors
-    /// What cannot be written, with its path, now or before.
+    /// What cannot be written, with its path. Then the run is one that was broken off: what was written before is there, nothing is
+    /// there by half.
     pub fn finish(self, files: &[(&str, Vec<u8>)]) -> io::Result<()> {
         for (name, content) in files.iter().filter(|(name, _)| *name != SUMMARY) {
             write(&self.folder, name, content)?;
         }
         for (name, content) in files.iter().filter(|(name, _)| *name == SUMMARY) {
             write(&self.folder, name, content)?;
-        }
-        if let Some(error) = self.trouble {
-            return Err(at(&self.folder.join(SECONDS), &error));
         }
         fs::remove_file(self.folder.join(RUNNING)).map_err(|error| at(&self.folder.join(RUNNING), &error))?;
         drop(self.running);

@@ -9,21 +9,23 @@ use std::collections::HashMap;
 use std::fmt::Write;
 
 const COLUMNS: &str = "second,users,connections,operation,ended,failed,response_p50_s,response_p90_s,response_p99_s,\
-response_max_s,unmeasured,unmeasured_failed\n";
+response_max_s,unmeasured,unmeasured_failed,visits_due,visits_begun\n";
 
 /// The first line.
 pub fn head() -> &'static str {
     COLUMNS
 }
 
-/// The lines of a second, one for each operation. What is not measured, of all operations together, stands in each.
+/// The lines of a second, one for each operation. What is not measured, of all operations together, and visits stand in each.
 pub fn row<'n>(names: impl Iterator<Item = &'n str>, second: &record::Second) -> String {
     let mut out = String::new();
     for (name, tally) in names.zip(&second.operations) {
         let (number, open) = (f64::from(second.requests.number), second.requests.open);
         let counts = (tally.ended, tally.failed());
         line(&mut out, number, (second.users, open), name, counts, &tally.times());
-        let _ = writeln!(out, ",{},{}", second.others, second.others_failed);
+        let visits = &second.visits;
+        let (others, failed) = (second.others, second.others_failed);
+        let _ = writeln!(out, ",{others},{failed},{},{}", visits.all_due, visits.all_begun);
     }
     out
 }
@@ -38,7 +40,7 @@ pub fn of_requests(report: &Report) -> String {
         let at = f64::from(interval.number) * length;
         let counts = (interval.counts.requests, interval.counts.failed());
         line(&mut out, at, (0, interval.open), REQUESTS, counts, &times);
-        out.push_str(",0,0\n");
+        out.push_str(",0,0,0,0\n");
     }
     out
 }
@@ -107,7 +109,7 @@ pub struct Second {
     pub at: f64,
     /// Its length in seconds: of short runs without a scenario a part of one.
     pub length: f64,
-    /// Users at its end.
+    /// Users at its end; where users come at a rate, visits under way.
     pub users: f64,
     /// Connections at its end.
     pub connections: f64,
@@ -115,6 +117,10 @@ pub struct Second {
     pub unmeasured: f64,
     /// Of those, the ones that failed.
     pub unmeasured_failed: f64,
+    /// Visits that were due in it, where users come at a rate.
+    pub visits_due: f64,
+    /// Visits that began in it.
+    pub visits_begun: f64,
     /// In the order of [`Seconds::operations`].
     pub operations: Vec<OfOperation>,
 }
@@ -177,6 +183,8 @@ impl Seconds {
         second.connections = or_none("connections");
         second.unmeasured = or_none("unmeasured");
         second.unmeasured_failed = or_none("unmeasured_failed");
+        second.visits_due = or_none("visits_due");
+        second.visits_begun = or_none("visits_begun");
         let (ended, failed) = (or_none("ended"), or_none("failed"));
         let time = |name: &str| number(name).filter(|_| ended > failed);
         if second.operations.len() <= place {
@@ -209,12 +217,14 @@ mod tests {
         second.operations = vec![tally, record::Tally::default()];
         second.requests.number = 4;
         second.requests.open = 9;
+        second.visits = record::Arrived { all_due: 8, all_begun: 6, ..Default::default() };
         let names = ["a, \"b\"", "c"];
         let text = format!("{}{}4,7,9,\"cut", head(), row(names.into_iter(), &second));
         let read = Seconds::parse(&text);
         assert_eq!(read.operations, names);
         let [only] = read.all.as_slice() else { panic!("{read:?}") };
         assert_eq!((only.at, only.users, only.connections, only.unmeasured), (4.0, 7.0, 9.0, 5.0));
+        assert_eq!((only.visits_due, only.visits_begun), (8.0, 6.0));
         let [first, second] = only.operations.as_slice() else { panic!("{only:?}") };
         assert_eq!((first.ended, first.failed), (3.0, 2.0));
         assert!((first.p90.unwrap() - 0.002).abs() < 1e-4, "{first:?}");

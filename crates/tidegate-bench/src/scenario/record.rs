@@ -89,7 +89,8 @@ impl Tally {
     }
 }
 
-/// Visits that were due in the steady time of an open load.
+/// Visits of an open load, in a second or over the whole of a run; all sums. What is not said to be of all is of those that were due
+/// in the steady time.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct Arrived {
     /// By the schedule.
@@ -100,6 +101,10 @@ pub struct Arrived {
     pub waited: u64,
     /// Of those that have not begun, the ones that the generator came to when the run was over.
     pub too_late: u64,
+    /// Of all: due by the schedule, in the steady time or not.
+    pub all_due: u64,
+    /// Of all: begun.
+    pub all_begun: u64,
 }
 
 impl Arrived {
@@ -109,6 +114,8 @@ impl Arrived {
         self.begun += other.begun;
         self.waited += other.waited;
         self.too_late += other.too_late;
+        self.all_due += other.all_due;
+        self.all_begun += other.all_begun;
     }
 }
 
@@ -215,9 +222,10 @@ pub struct Outcome {
     pub ending: Ending,
     /// Faults of the generator itself.
     pub faults: Vec<String>,
-    /// Operations that were due in the steady time and never started.
+    /// Operations that were due in the steady time and never began: by a cycle time all that a user was behind with at its end, by a think
+    /// time one of a user at most.
     pub unsent: u64,
-    /// Of the steady time, as much as there was, seconds.
+    /// The steady time, which all rates are of, seconds: that of the scenario; of a run that ended before its time as much of it as there was.
     pub measured: f64,
     /// The most bytes that this process held resident.
     pub memory: u64,
@@ -260,6 +268,7 @@ impl Outcome {
             intervals: self.seconds.iter().map(|second| second.requests.clone()).collect(),
             warmup_requests: 0,
             elapsed: (self.measured * 1e9) as u64,
+            schedule: None,
             ending: self.ending,
             digests: Default::default(),
             failed: Vec::new(),

@@ -123,8 +123,10 @@ impl Report {
         ));
         let statuses = counts.statuses.iter().map(|(status, count)| format!("{status}: {count}"));
         figures.push(("Statuses", statuses.collect::<Vec<_>>().join(", ")));
-        let most = requests.intervals.iter().map(|interval| interval.open).max().unwrap_or(0);
-        figures.push(("Connections", format!("{} opened, {most} open at most", counts.connects)));
+        figures.push((
+            "Connections",
+            format!("{} opened, {} open at most", counts.connects, requests.most_open()),
+        ));
         if let Some(spoken) = &self.outcome.tls {
             figures.push(("TLS", spoken.clone()));
         }
@@ -338,6 +340,7 @@ pub fn summary(report: &Report) -> Value {
             "bytes": counts.bytes,
             "bytes_sent": counts.bytes_sent,
             "connects": counts.connects,
+            "most_open": requests.most_open(),
             "surplus": counts.surplus,
             "sent_again": counts.dropped,
             "response": times(&report.totals.response),

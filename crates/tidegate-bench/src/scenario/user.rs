@@ -1,6 +1,7 @@
 //! A user: where it is in the scenario, what it holds, its cookies and its cache. A few hundred bytes; the engine has all of
 //! them in one vector and moves them on.
 
+use super::clock::Clock;
 use super::data::{DataSet, Draw};
 use super::engine::is_known;
 use super::record::FailedOperation;
@@ -113,6 +114,40 @@ impl User {
             values,
             rows,
         }
+    }
+
+    /// Its operation has ended, at a time: draws the next one, and when it is due. Gives the time that was drawn, nanoseconds.
+    pub fn draw_next(&mut self, scenario: &Scenario, ended: u64) -> u64 {
+        let operation = self.operation;
+        let least = scenario.operations.get(operation).map_or_else(Default::default, |known| known.min_cycle);
+        let clock = scenario.clock_of(operation);
+        let (next, drawn) = clock.next(self.intended, ended, least, &mut self.random);
+        self.intended = next;
+        match self.chosen.take() {
+            Some(chosen) => self.operation = chosen as usize,
+            None => {
+                (self.operation, self.place) = scenario.mix.next(operation, self.place, &mut self.random);
+            }
+        }
+        self.left = self.left.map(|left| left.saturating_sub(1));
+        drawn
+    }
+
+    /// Passes over what was due before `now` and has not begun, and gives how many of it are measured. Where a cycle time is drawn
+    /// each operation has its time, whatever the server does; a think time counts from the end of the one before, so that no more
+    /// than one is due.
+    pub fn pass_over(&mut self, scenario: &Scenario, now: u64, is_measured: impl Fn(u64) -> bool) -> u64 {
+        let mut count = 0;
+        while self.intended < now.min(self.ends) && self.left != Some(0) {
+            let intended = self.intended;
+            count += u64::from(is_measured(intended));
+            let is_cycle = matches!(scenario.clock_of(self.operation), Clock::Cycle(_));
+            self.draw_next(scenario, intended);
+            if !is_cycle || self.intended == intended {
+                break;
+            }
+        }
+        count
     }
 
     /// The step that it is at.
@@ -269,6 +304,39 @@ impl Cache {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::scenario::load_text;
+    use std::path::Path;
+    use tidegate_config::ProcessEnvironment;
+
+    #[test]
+    fn all_that_was_due_never_began() {
+        let passed = |load: &str, clock: &str, begins: u64, now: u64| {
+            let text = format!(
+                "target \"http://127.0.0.1:1\"; {load}; {clock}; mix {{ a 1 }}; op a {{ get \"/\" }}"
+            );
+            let loaded = load_text("test", &text, Path::new("."), &ProcessEnvironment);
+            let scenario = loaded.scenario.unwrap_or_else(|| panic!("{:?}", loaded.diagnostics));
+            let second = 1_000_000_000;
+            let mut user = User::new(&scenario, 0, 1, (begins * second, 20 * second));
+            let is_measured = |at: u64| (2 * second..10 * second).contains(&at);
+            user.pass_over(&scenario, now * second, is_measured)
+        };
+        let users = "users 1 { ramp-up \"2s\"; steady \"8s\"; ramp-down \"10s\" }";
+        let visits = "rate \"1/s\" operations=3 { ramp-up \"2s\"; steady \"8s\" }";
+        let (cycle, think) = ("cycle fixed \"1s\"", "think fixed \"1s\"");
+        let table = [
+            // Due at 3, 4, 5 and 6, at 7 not yet.
+            (users, cycle, 3, 7, 4),
+            // Of those from 0 to 24 eight are measured.
+            (users, cycle, 0, 25, 8),
+            (users, cycle, 7, 7, 0),
+            (users, think, 3, 7, 1),
+            (visits, cycle, 3, 9, 3),
+        ];
+        for (load, clock, begins, now, expected) in table {
+            assert_eq!(passed(load, clock, begins, now), expected, "{load}, {clock}, {begins} to {now}");
+        }
+    }
 
     fn line(cookies: &Cookies, path: &str) -> String {
         let mut out = Vec::new();

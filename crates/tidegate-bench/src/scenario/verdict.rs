@@ -45,7 +45,8 @@ pub fn judge(scenario: &Scenario, outcome: &Outcome, operations: &[Tally], total
             reasons.extend(distrust_of_load(scenario, operations, totals));
         }
     }
-    reasons.extend(distrust_of_generator(outcome, totals));
+    let ended = operations.iter().map(|tally| tally.ended).sum();
+    reasons.extend(distrust_of_generator(outcome, totals, ended));
     let has_times = scenario.operations.iter().any(|operation| !operation.targets.is_empty());
     let has_targets = scenario.operations.iter().any(|operation| {
         !operation.targets.is_empty() || operation.conforming.is_some() || counted(operation).next().is_some()
@@ -321,7 +322,7 @@ fn lateness(scenario: &Scenario, outcome: &Outcome, totals: &Totals) -> Option<S
     })
 }
 
-fn distrust_of_generator(outcome: &Outcome, totals: &Totals) -> Vec<String> {
+fn distrust_of_generator(outcome: &Outcome, totals: &Totals, ended: u64) -> Vec<String> {
     let mut reasons = Vec::new();
     for maker in makers(outcome, totals) {
         let whose = maker.title;
@@ -342,9 +343,9 @@ fn distrust_of_generator(outcome: &Outcome, totals: &Totals) -> Vec<String> {
         }
     }
     let unsent = outcome.unsent;
-    let due: u64 = unsent + totals.counts.requests;
+    let due = unsent + ended;
     if unsent as f64 > due as f64 * (1.0 - LEAST_SUCCESS) && outcome.ending == Ending::Done {
-        reasons.push(format!("{unsent} operations were due in the steady time and never began"));
+        reasons.push(format!("{unsent} of {due} operations that were due in the steady time never began"));
     }
     reasons
 }
@@ -686,7 +687,7 @@ mod tests {
         let good = || tally(3_000, 3_000, 20_000_000, 9_000_000_000);
         let good = || Tally { cycles: 0, cycle_due: 0, cycle_achieved: 0, ..good() };
         let judged = |due, begun, waited, too_late, ending| {
-            let visits = Arrived { due, begun, waited, too_late };
+            let visits = Arrived { due, begun, waited, too_late, ..Arrived::default() };
             let mut outcome = outcome(ending);
             outcome.seconds = vec![Second { visits, ..Second::default() }; 2];
             judge(&scenario, &outcome, &[good(), good()], &Totals::default())

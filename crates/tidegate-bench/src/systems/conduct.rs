@@ -6,7 +6,7 @@
 
 use super::ask::{status_of, tcp};
 use super::figures::plain;
-use super::place::{Ending, Group, GroupId, begin, end, rest};
+use super::place::{Ending, Group, GroupId, Place, begin, end, rest};
 use super::undo::{GRACE, Guard, Undo, end_group, has_ended, outlasted, stop};
 use super::{Before, Probe, System, configure};
 use crate::quantity::show_duration;
@@ -158,11 +158,14 @@ impl Conducted {
                 }
             }
             Before::Start { command, ready, within } => {
-                let start = match begin(&mut system.place.lasting(command), log.as_deref()) {
+                let mut start = match begin(&mut system.place.lasting(command), log.as_deref()) {
                     Ok(start) => start,
                     Err(error) => return failed(format!("cannot be run: {error}")),
                 };
                 self.is_begun(system, Undo::End(start.id().0));
+                if system.place == Place::Here {
+                    start.go();
+                }
                 let outcome = match ready {
                     Some(probe) => until_ready(&start, probe, *within, stop),
                     None => match end(&start, *within, || stop.is_stopped()) {
@@ -217,7 +220,8 @@ impl Conducted {
         Some(self.folder.as_ref()?.join(LOGS).join(plain(&system.name)).join(format!("{step}.txt")))
     }
 
-    /// Stops them, the last one first, puts back their settings and collects their files. Gives what went wrong with that, a sentence each.
+    /// Stops them, the last one first: `stop`, then what stays of `start`, then files are collected as the run has left them, then
+    /// settings are put back. Gives what went wrong with that, a sentence each.
     pub fn finish(mut self) -> Vec<String> {
         self.end();
         std::mem::take(&mut self.notes)
@@ -234,16 +238,23 @@ impl Conducted {
                     self.is_begun(&system, undo.clone());
                     under_way = Some(undo);
                 };
-                let stopped = stop(&system.place, stopped, log.as_deref(), begun);
+                let told = stop(&system.place, stopped, log.as_deref(), begun);
                 under_way.into_iter().for_each(|undo| self.is_done(&system, undo));
-                stopped
+                self.is_done(&system, Undo::Stop(system.place.clone(), stopped.clone()));
+                told
             });
             if let Some(Err(why)) = &stopped {
                 self.notes.push(format!("`stop` of {} {why}", system.name));
             }
             if let Some(start) = begun.start {
-                let is_told = matches!(stopped, Some(Ok(())));
+                let (is_told, group) = (matches!(stopped, Some(Ok(()))), start.id());
                 self.notes.extend(self.end_lasting(&system, start, is_told));
+                self.is_done(&system, Undo::End(group.0));
+            }
+            for (number, path) in (1..).zip(&system.collect) {
+                if let Err(why) = self.collect(&system, number, path) {
+                    self.notes.push(format!("{path} of {} was not collected: {why}", system.name));
+                }
             }
             let log = self.log(&system, "configure");
             for path in begun.configured.iter().rev() {
@@ -253,11 +264,6 @@ impl Conducted {
             }
             if let Some(guard) = &mut self.guard {
                 guard.over(&system.name);
-            }
-            for (number, path) in (1..).zip(&system.collect) {
-                if let Err(why) = self.collect(&system, number, path) {
-                    self.notes.push(format!("{path} of {} was not collected: {why}", system.name));
-                }
             }
             STEPS.iter().filter_map(|step| self.log(&system, step)).for_each(|log| bound(&log));
         }

@@ -5,7 +5,7 @@ use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, wa
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::fs::{self, File};
-use std::io::{self, BufRead, Read};
+use std::io::{self, BufRead, Read, Write as _};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -78,16 +78,15 @@ impl Place {
         command
     }
 
-    /// The same for one that may stay. By ssh it ends with its input, which is a pipe.
+    /// The same for one that may stay, whose input is a pipe. By ssh it ends with its input. Here it does nothing before [`Group::go`], so
+    /// that who has to end it knows of it first.
     pub(super) fn lasting(&self, text: &str) -> Command {
-        match self {
-            Place::Here => self.shell(text),
-            Place::Ssh { .. } => {
-                let mut command = self.program(&["sh", "-c", LASTING, text]);
-                command.stdin(Stdio::piped());
-                command
-            }
-        }
+        let mut command = match self {
+            Place::Here => self.program(&["sh", "-c", WAITING, text]),
+            Place::Ssh { .. } => self.program(&["sh", "-c", LASTING, text]),
+        };
+        command.stdin(Stdio::piped());
+        command
     }
 }
 
@@ -105,6 +104,9 @@ impl fmt::Display for Place {
 const LASTING: &str = "exec 3<&0; setsid sh -c \"$0\" </dev/null 3<&- & p=$!; \
                        (cat <&3 >/dev/null 2>&1; kill -s TERM -- -$p) >/dev/null 2>&1 & w=$!; \
                        wait $p; s=$?; kill $w 2>/dev/null; exit $s";
+
+/// A command that begins with a line of its input, and does nothing where that ends before.
+const WAITING: &str = "read -r go && exec sh -c \"$0\" </dev/null";
 
 fn ssh(host: &str, text: &str) -> Command {
     let mut command = Command::new("ssh");
@@ -199,6 +201,12 @@ impl Group {
     /// The number of the group.
     pub fn id(&self) -> GroupId {
         GroupId(self.0.id())
+    }
+
+    /// Lets one of [`Place::lasting`] on this machine begin.
+    pub fn go(&mut self) {
+        // One that has ended already says so by its status.
+        let _ = self.0.stdin.take().map(|mut input| input.write_all(b"\n"));
     }
 
     /// How the one that was started has ended, if it has. It is not reaped, so that its number stays that of the group.
@@ -322,6 +330,27 @@ mod tests {
         assert_eq!(command.get_program(), "ssh");
         assert_eq!(words[..2], ["-o", "BatchMode=yes"]);
         assert_eq!(words[4..], ["user@db", "'/opt/tide gate' bench '--process=a b'"]);
+    }
+
+    /// Of a run that is killed before its guard knows of a command nothing is left.
+    #[test]
+    fn what_lasts_begins_when_it_is_told_to() {
+        let folder = std::env::temp_dir().join(format!("tidegate-lasting-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        let started = folder.join("started");
+        let text = format!("touch '{}'", started.display());
+        for is_told in [false, true] {
+            let mut group = Group::start(&mut Place::Here.lasting(&text)).unwrap();
+            if is_told {
+                group.go();
+            }
+            drop(group.0.stdin.take());
+            let Ending::Ended(status) = end(&group, Duration::from_secs(30), || false) else {
+                panic!("it does not end")
+            };
+            assert_eq!((status.is_success(), started.exists()), (is_told, is_told));
+        }
+        fs::remove_dir_all(&folder).unwrap();
     }
 
     #[test]

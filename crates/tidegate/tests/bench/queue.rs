@@ -6,7 +6,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::process::Stdio;
-use tidegate_testkit::InTime;
+use tidegate_testkit::{InTime, is_running, wait_for};
 
 fn page(_: &Asked) -> Reply {
     ok("", "a page")
@@ -136,4 +136,55 @@ fn runs_with_another_template_are_to_be_made() {
     assert!(made(&["--plan"]).stdout.contains("2 runs, 0 of them to be made"));
     ground.write("x.template", "# more\nworkers ${WORKERS}\n");
     assert!(made(&["--plan"]).stdout.contains("2 runs, 2 of them to be made"));
+}
+
+/// A queue that is killed takes the run with it that it was making, and what that had begun; the same command goes on.
+#[test]
+fn a_queue_that_is_killed_leaves_nothing_behind() {
+    let ground = Folder::new();
+    let application = Application::new(page);
+    let (here, address) = (ground.0.display(), application.url.trim_start_matches("http://"));
+    let scenario = format!(
+        "target \"{}\"\nusers 1 {{ steady \"${{LENGTH}}\" }}\nthink fixed \"20ms\"\nflow {{ get \"/${{WHAT}}\" }}\n\
+         system web {{ configure \"{here}/x.conf\" from=\"x.template\"; \
+         start \"echo $$ > {here}/pid; sleep 1000 & wait\"; ready tcp=\"{address}\" }}\n",
+        application.url
+    );
+    ground.write("scenario.kdl", scenario);
+    ground.write("x.template", "new\n");
+    ground.write("x.conf", "old\n");
+    let file = ground.write("many.kdl", "run \"scenario.kdl\" { set WHAT \"a\" \"b\" }\n");
+    let kept = ground.0.join("kept").display().to_string();
+    let words = ["queue", &file, "--runs-folder", &kept, "--", "--no-host"];
+    let mut queue = command();
+    let queue = queue.args(words).env("LENGTH", "10m").stdin(Stdio::null()).stdout(Stdio::null());
+    let mut queue = queue.stderr(Stdio::null()).spawn().unwrap();
+    wait_for(|| (!application.asked().is_empty()).then_some(()), "load");
+    assert_eq!(fs::read_to_string(ground.0.join("x.conf")).unwrap(), "new\n");
+    queue.kill().unwrap();
+    queue.wait().unwrap();
+    // The lock of the queue is the run's until it has ended.
+    let go_on = || command().args(words).env("LENGTH", "200ms").output_in_time();
+    let output = wait_for(
+        || {
+            let output = go_on();
+            (!String::from_utf8_lossy(&output.stderr).contains("another process makes")).then_some(output)
+        },
+        "the end of the run",
+    );
+    let pid = fs::read_to_string(ground.0.join("pid")).unwrap();
+    assert!(!is_running(pid.trim().parse().unwrap()), "what was started is still there");
+    assert_eq!(fs::read_to_string(ground.0.join("x.conf")).unwrap(), "old\n");
+    let told = String::from_utf8_lossy(&output.stdout);
+    assert!(
+        told.contains("queue many: 2 of 2 runs are made"),
+        "{told}{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    assert!(!told.contains("made before"), "{told}");
+    // Whoever looks at its command sees one that can be typed.
+    let listed = bench(&["ls", "--json", "--runs-folder", &kept]).json();
+    let id = listed["runs"][0]["id"].as_str().unwrap();
+    let summary = fs::read_to_string(format!("{kept}/{id}/summary.json")).unwrap();
+    assert!(summary.contains("bench run") && !summary.contains("of-queue"), "{summary}");
 }

@@ -356,3 +356,44 @@ fn who_is_idle_gives_way() {
     wait_for(|| is_closed(&held[0]).then_some(()), "the end of the first");
     assert!(!is_closed(&held[31]), "the last one has given way as well");
 }
+
+/// A disk that is full at the end of a run takes no report away, and leaves nothing that is there by half.
+#[test]
+fn a_disk_that_is_full_at_the_end_leaves_a_run_that_was_broken_off() {
+    let ground = Folder::new();
+    let application = Application::new(page);
+    let runs = ground.0.join("runs");
+    let file = scenario(&ground, &application.url, SHORT);
+    // Files are written by way of this name, and this device is always full.
+    let out = |name: &str| {
+        let out = runs.join(name);
+        fs::create_dir_all(&out).unwrap();
+        std::os::unix::fs::symlink("/dev/full", out.join(".report.txt.new")).unwrap();
+        out.display().to_string()
+    };
+    let (run, hit) = (out("run"), out("hit"));
+    for (words, part) in [
+        (vec!["run", &file, "--no-host", "--out", &run], "Operations per second"),
+        (vec!["hit", "-n", "50", "--no-host", "--out", &hit, &application.url], "Requests"),
+    ] {
+        let told = bench(&words);
+        assert_eq!(told.code, 97, "{words:?}: {}", told.stderr);
+        assert!(told.stdout.contains(part), "{words:?}: {}", told.stdout);
+        let line = told.stderr.lines().last().unwrap_or_default();
+        let sentence = "tidegate bench: what was measured is shown, and is not kept whole: cannot write ";
+        assert!(line.starts_with(sentence) && line.contains("No space left"), "{words:?}: {}", told.stderr);
+    }
+    for name in ["run", "hit"] {
+        let left =
+            ["report.txt", ".report.txt.new", "summary.json"].map(|file| runs.join(name).join(file).exists());
+        assert_eq!(left, [false; 3], "{name}");
+        let shown = bench(&["show", runs.join(name).to_str().unwrap()]);
+        assert!(shown.code == 0 && shown.stdout.contains("BROKEN-OFF"), "{}{}", shown.stdout, shown.stderr);
+    }
+    let listed = bench(&["ls", "--runs-folder", runs.to_str().unwrap()]);
+    assert_eq!(listed.stdout.matches("BROKEN-OFF").count(), 2, "{}{}", listed.stdout, listed.stderr);
+    let pages = Pages::new(&runs);
+    for path in ["/", "/runs/run", "/runs/hit"] {
+        assert!(pages.ask("localhost", path).starts_with("HTTP/1.1 200"), "{path}");
+    }
+}

@@ -216,7 +216,7 @@ fn a_file_is_written_for_the_run_and_put_back() {
     let rest = format!(
         "users 1 {{ steady \"1s\" }}\nthink fixed \"20ms\"\nflow {{ get \"/\" }}\n\
          system web {{ configure \"{folder}/x.conf\" from=\"x.template\"; reset \"cat {folder}/x.conf > {folder}/seen\" }}\n\
-         system far {{ ssh \"far.test\"; configure \"{folder}/new.conf\" from=\"x.template\"; stop \"cat {folder}/new.conf > {folder}/there\" }}"
+         system far {{ ssh \"far.test\"; collect \"{folder}/new.conf\"; configure \"{folder}/new.conf\" from=\"x.template\"; stop \"cat {folder}/new.conf > {folder}/there\" }}"
     );
     let file = scenario(&ground, &application.url, &rest);
     let check = command().args(["run", &file, "--check"]).output_in_time();
@@ -247,6 +247,8 @@ fn a_file_is_written_for_the_run_and_put_back() {
     let left: Vec<String> = left.map(|name| name.to_string_lossy().into_owned()).collect();
     assert!(!left.iter().any(|name| name.contains("tidegate-before")), "{left:?}");
     assert_eq!(fs::read_to_string(runs[1].join("settings/web/1-x.conf")).unwrap(), written);
+    // Collected is what there was in the run, not what is put back.
+    assert_eq!(fs::read_to_string(runs[1].join("logs/far/1-new.conf")).unwrap(), written);
 
     // What tells the runs apart are their settings.
     let [a, b] = runs.each_ref().map(|run| run.display().to_string());

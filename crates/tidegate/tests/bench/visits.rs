@@ -52,6 +52,27 @@ fn each_visit_is_a_new_user_that_does_its_operations_and_goes() {
     let page = std::fs::read_to_string(format!("{out}/report.html")).unwrap();
     assert!(page.contains("100 visits/s (constant)"), "{page}");
     assert!(page.contains("Visits per second: 100 asked for, 100.00 due, 100.00 begun."), "{page}");
+    for part in ["Visits over time", "Visits and connections over time", "visits under way"] {
+        assert!(page.contains(part), "no `{part}` on the page");
+    }
+    // What came in the ramps is in the chart as well.
+    let seconds = std::fs::read_to_string(format!("{out}/seconds.csv")).unwrap();
+    let places = ["second", "visits_due", "visits_begun"];
+    let place =
+        |name: &str| seconds.lines().next().unwrap().split(',').position(|column| column == name).unwrap();
+    let rows: BTreeMap<&str, Vec<&str>> = seconds
+        .lines()
+        .skip(1)
+        .map(|line| line.split(',').collect::<Vec<_>>())
+        .map(|cells| (cells[place(places[0])], cells))
+        .collect();
+    for name in &places[1..] {
+        let sum: u64 = rows.values().map(|cells| cells[place(name)].parse::<u64>().unwrap()).sum();
+        assert_eq!(sum, 120, "{name}: {seconds}");
+    }
+    // Each visit is over in no time, so that hardly one is under way when a second ends.
+    assert!(report["requests"]["most_open"].as_u64().unwrap() > 0, "{report:#}");
+    assert_eq!((report["seconds"].as_f64(), report["visits"]["rate"].as_f64()), (Some(1.0), Some(100.0)));
 }
 
 #[test]

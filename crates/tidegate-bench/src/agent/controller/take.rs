@@ -27,7 +27,19 @@ impl<O: FnMut(Progress, &Second)> Controller<'_, O> {
         member.heard = now;
         let stage = member.stage;
         match (stage, frame.kind) {
-            (Stage::Done | Stage::Lost, _) => Ok(()),
+            (Stage::Left | Stage::Lost, _) => Ok(()),
+            // Who refuses to go on after its end has gone on to something else.
+            (Stage::Done, Some(Kind::Bye(_) | Kind::Refuse(_))) => {
+                member.stage = Stage::Left;
+                let link = member.link();
+                self.sends.extend(link.map(Send::Close));
+                Ok(())
+            }
+            (Stage::Done, _) => Ok(()),
+            // It has not noticed yet that the link before is of no use.
+            (Stage::Silent, Some(Kind::Refuse(Reason { reason }))) if member.away.is_some() => {
+                self.leave(place, &record::text(reason), now).map_err(|error| error.to_string())
+            }
             (_, Some(Kind::Refuse(Reason { reason }))) => {
                 // Whoever says so is one, though it has not said which.
                 member.stage = if stage == Stage::Silent { Stage::There } else { stage };
@@ -58,6 +70,7 @@ impl<O: FnMut(Progress, &Second)> Controller<'_, O> {
                 }
                 Ok(())
             }
+            (Stage::There | Stage::Preparing | Stage::Measured, Some(Kind::Pong(_))) => Ok(()),
             (Stage::Running, Some(Kind::Pong(pong))) => {
                 member.offset.add(pong.sent.min(now), pong.received, now);
                 Ok(())
@@ -75,11 +88,11 @@ impl<O: FnMut(Progress, &Second)> Controller<'_, O> {
     fn hello(&mut self, place: usize, hello: Hello) -> Result<(), String> {
         let prepare = &self.orders.prepare;
         let name = record::text(hello.name).chars().take(64).collect();
-        let is_taken = |index| self.members.iter().any(|other| other.index == Some(index));
-        let is_known = hello.index.is_some_and(is_taken);
+        let mut others = self.members.iter().enumerate().filter(|(other, _)| *other != place);
+        let is_known = hello.index.is_some() && others.any(|(_, other)| other.index == hello.index);
         let Some(member) = self.members.get_mut(place) else { return Ok(()) };
         member.name = name;
-        member.stage = Stage::There;
+        (member.stage, member.away) = (Stage::There, None);
         if hello.protocol != PROTOCOL || hello.program != prepare.program {
             return Err(format!(
                 "it is of version {} (protocol {}), and this controller of version {} (protocol {PROTOCOL}); use one version \
@@ -100,22 +113,27 @@ impl<O: FnMut(Progress, &Second)> Controller<'_, O> {
                 return Err(format!("its index {index} is that of another agent"));
             }
         }
-        member.index = hello.index;
-        let there = self.members.iter().filter(|member| member.stage == Stage::There).count();
-        if there == self.orders.agents {
+        member.index = hello.index.or(member.index);
+        let is_there = |member: &&Member| !matches!(member.stage, Stage::Silent | Stage::Away);
+        let (there, wanted) = (self.members.iter().filter(is_there).count(), self.orders.agents);
+        if there == wanted {
             self.prepare();
+        } else if let Some(member) = self.members.get(place) {
+            let title = member.title();
+            self.said
+                .push(format!("{there} of {wanted} agents are there: {title}; the others are waited for"));
         }
         Ok(())
     }
 
-    /// All are there: who is which, and what they do.
+    /// All are there: who is which, and what they do. Who has joined again is told alone.
     fn prepare(&mut self) {
         // Who was dialled is numbered as in the list, whoever was there first.
         let dialled = &self.orders.dialled;
         self.members.sort_by_key(|member| dialled.iter().position(|peer| *peer == member.peer));
         let taken: Vec<u32> = self.members.iter().filter_map(|member| member.index).collect();
         let mut free = (0..self.orders.prepare.of).filter(|index| !taken.contains(index));
-        for member in &mut self.members {
+        for member in self.members.iter_mut().filter(|member| member.stage == Stage::There) {
             member.index = member.index.or_else(|| free.next());
             member.stage = Stage::Preparing;
             let index = member.index.unwrap_or(0);
@@ -229,9 +247,7 @@ impl<O: FnMut(Progress, &Second)> Controller<'_, O> {
         }
         // What it waits for, whatever number it has come to.
         member.taken = told.frames;
-        let link = member.link();
         self.acknowledge(place);
-        self.sends.extend(link.map(Send::Close));
         self.release(false);
         Ok(())
     }

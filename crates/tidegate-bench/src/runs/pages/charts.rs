@@ -35,7 +35,9 @@ pub(super) fn frame(run: &Run, seconds: &Seconds) -> Frame {
 
 /// Everything over time: the run, then the machine of the generator, then other systems, all on one axis.
 pub(super) fn over_time(run: &Run, seconds: &Seconds) -> Vec<Chart> {
-    let mut charts = vec![operations(seconds), times(seconds), users(seconds)];
+    let mut charts = vec![operations(seconds), times(seconds)];
+    charts.extend(arrivals(seconds));
+    charts.push(users(run.row.visits.is_some(), seconds));
     charts.extend(host_charts(run.host().as_ref()));
     for monitor in run.monitors() {
         for ((group, kind), figures) in &monitor.groups {
@@ -111,12 +113,28 @@ fn operations(seconds: &Seconds) -> Chart {
     chart("Operations over time", "per second", series, false)
 }
 
-fn users(seconds: &Seconds) -> Chart {
+/// Visits that were due, and those that began, where users come at a rate.
+fn arrivals(seconds: &Seconds) -> Option<Chart> {
+    seconds.all.iter().any(|second| second.visits_due > 0.0).then(|| {
+        let due = line(seconds, "due", |second| Some(second.visits_due / second.length));
+        let begun = line(seconds, "begun", |second| Some(second.visits_begun / second.length));
+        chart("Visits over time", "per second", vec![due, begun], false)
+    })
+}
+
+/// Who is there: users that stay, or visits that are under way.
+fn users(are_visits: bool, seconds: &Seconds) -> Chart {
+    let (title, name) = if are_visits { ("Visits", "visits under way") } else { ("Users", "users active") };
     let mut series = vec![line(seconds, "connections", |second| Some(second.connections))];
     if seconds.all.iter().any(|second| second.users > 0.0) {
-        series.insert(0, line(seconds, "users", |second| Some(second.users)));
+        series.insert(0, line(seconds, name, |second| Some(second.users)));
     }
-    chart("Users and connections over time", "", series, false)
+    let title = if series.len() > 1 {
+        format!("{title} and connections over time")
+    } else {
+        "Connections over time".to_owned()
+    };
+    chart(&title, "", series, false)
 }
 
 /// p90 of each operation; where there is one alone, its p50 and p99 as well.
@@ -193,6 +211,27 @@ mod tests {
             Series { name: "x".into(), points: (0..6_000).map(|n| (f64::from(n), 2.0)).collect() };
         thin(&mut series);
         assert_eq!((series.points.len(), series.points.first()), (600, Some(&(4.5, 2.0))));
+    }
+
+    #[test]
+    fn visits_have_a_chart_and_users_that_stay_have_none() {
+        let second = |at: f64, visits_due: f64| Second {
+            at,
+            length: 1.0,
+            users: 3.0,
+            visits_due,
+            visits_begun: visits_due / 2.0,
+            ..Second::default()
+        };
+        let seconds =
+            |due: f64| Seconds { operations: Vec::new(), all: vec![second(0.0, due), second(1.0, due)] };
+        let names = |chart: &Chart| chart.series.iter().map(|series| series.name.clone()).collect::<Vec<_>>();
+        let chart = arrivals(&seconds(8.0)).unwrap();
+        assert_eq!(names(&chart), ["due", "begun"]);
+        assert_eq!((chart.series[0].points[0].1, chart.series[1].points[0].1), (8.0, 4.0));
+        assert_eq!(names(&users(true, &seconds(8.0))), ["visits under way", "connections"]);
+        assert!(arrivals(&seconds(0.0)).is_none());
+        assert_eq!(names(&users(false, &seconds(0.0))), ["users active", "connections"]);
     }
 
     #[test]

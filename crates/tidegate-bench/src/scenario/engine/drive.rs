@@ -433,6 +433,9 @@ impl Worker<'_> {
     pub(super) fn remove(&mut self, key: Key) -> Option<UserConnection> {
         self.wheel.cancel(key.index());
         let connection = self.connections.remove(key)?;
+        if connection.state != State::Connecting {
+            self.recorder.disconnected();
+        }
         if let Some(user) = self.users.get_mut(connection.user as usize) {
             user.connections.retain(|known| *known != key);
         }

@@ -82,7 +82,7 @@ pub fn run_at(
     let started = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64();
     let mut gathering = Gathering::new(scenario, plan.threads, started, observe);
     run_part(scenario, plan, start, stop, |message| gathering.take(message))?;
-    Ok(gathering.finish(scenario, stop.is_stopped()))
+    Ok(gathering.finish(scenario, stop.is_stopped(), false))
 }
 
 /// Runs the users of `plan.part`, and gives what their workers tell to `take`.
@@ -191,16 +191,16 @@ impl<O: FnMut(Progress, &Second)> Gathering<O> {
         (self.observe)(self.progress, second);
     }
 
-    pub(crate) fn finish(mut self, scenario: &Scenario, is_stopped: bool) -> Outcome {
+    /// What the run gave. `is_stopped`: somebody interrupted it; `is_cut_short`: a fault has ended it before its time.
+    pub(crate) fn finish(mut self, scenario: &Scenario, is_stopped: bool, is_cut_short: bool) -> Outcome {
         let mut outcome = self.outcome;
+        outcome.is_cut_short = is_cut_short;
         if is_stopped && outcome.ending == Ending::Done {
             outcome.ending = Ending::Interrupted;
         }
         outcome.seconds = std::mem::take(&mut self.by_number).into_values().collect();
         outcome.memory = host::peak_resident();
-        let ran: u64 = outcome.seconds.iter().map(|second| second.requests.length).sum();
-        let steady = scenario.phases.steady.as_secs_f64();
-        outcome.measured = (ran as f64 / 1e9 - scenario.phases.ramp_up.as_secs_f64()).clamp(0.0, steady);
+        outcome.measured = measured(scenario, &outcome);
         outcome.failed.sort_by(|a, b| a.at.total_cmp(&b.at));
         let mut kept: HashMap<String, usize> = HashMap::new();
         outcome.failed.retain(|failed| {
@@ -209,5 +209,49 @@ impl<O: FnMut(Progress, &Second)> Gathering<O> {
             *count <= FAILED_KEPT
         });
         outcome
+    }
+}
+
+/// The steady time in seconds, or as much of it as there was. A run that ended as it was to has had all of it, though its last operation
+/// has ended before.
+fn measured(scenario: &Scenario, outcome: &Outcome) -> f64 {
+    let steady = scenario.phases.steady.as_secs_f64();
+    if outcome.ending == Ending::Done && !outcome.is_cut_short && outcome.faults.is_empty() {
+        return steady;
+    }
+    let ran: u64 = outcome.seconds.iter().map(|second| second.requests.length).sum();
+    (ran as f64 / 1e9 - scenario.phases.ramp_up.as_secs_f64()).clamp(0.0, steady)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::Sample;
+    use crate::scenario::load_text;
+    use std::path::Path;
+    use tidegate_config::ProcessEnvironment;
+
+    /// A worker has nothing left to do once the last visit is over, which comes before the end of the steady time.
+    #[test]
+    fn rates_are_of_the_steady_time() {
+        let text =
+            "target \"http://127.0.0.1:1\"; rate \"40/s\" arrivals=constant { ramp-up \"1s\"; steady \"5s\" }
+            mix { a 1 }; op a { get \"/\" }";
+        let scenario = load_text("test", text, Path::new("."), &ProcessEnvironment).scenario.unwrap();
+        let outcome = |is_stopped: bool, is_cut_short: bool, fault: Option<io::Error>| {
+            let mut gathering = Gathering::new(&scenario, 1, 0.0, observe_nothing);
+            for (interval, length) in [(0, SECOND), (1, 4 * SECOND + 979_000_000)] {
+                let requests = Sample { interval, length, ..Sample::default() };
+                let second = SecondOfWorker { requests, ..SecondOfWorker::default() };
+                gathering.take(Message::Second(Box::new(second)));
+            }
+            gathering.take(Message::End { worker: 0, gave_up: false, unsent: 0, failed: Vec::new(), fault });
+            gathering.finish(&scenario, is_stopped, is_cut_short).measured
+        };
+        assert_eq!(outcome(false, false, None), 5.0);
+        // What ended before its time had 5.979 s, one of them of the ramp-up.
+        let short = [outcome(true, false, None), outcome(false, true, None)];
+        let broken = outcome(false, false, Some(io::ErrorKind::Other.into()));
+        assert!(short.iter().chain([&broken]).all(|time| (time - 4.979).abs() < 1e-9), "{short:?}, {broken}");
     }
 }

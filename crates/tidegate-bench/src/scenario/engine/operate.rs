@@ -412,22 +412,12 @@ impl Worker<'_> {
         self.busy = self.busy.saturating_sub(1);
         let (operation, intended, began) = (user.operation, user.intended, user.began);
         let failure = user.failure.take();
-        let clock = scenario.clock_of(operation);
-        let least = scenario.operations.get(operation).map_or_else(Default::default, |known| known.min_cycle);
-        let (next, drawn) = clock.next(intended, now, least, &mut user.random);
-        user.intended = next;
+        let drawn = user.draw_next(scenario, now);
         user.free_since = now;
-        match user.chosen.take() {
-            Some(chosen) => user.operation = chosen as usize,
-            None => {
-                (user.operation, user.place) = scenario.mix.next(operation, user.place, &mut user.random);
-            }
-        }
         let is_measured = (self.steady.0..self.steady.1).contains(&intended);
-        user.left = user.left.map(|left| left.saturating_sub(1));
         // Of who comes at a rate nobody judges the cycles: they do not make the load.
         user.before = (is_measured && user.left.is_none()).then_some((operation, began, drawn));
-        let (ends, is_over) = (user.ends, user.left == Some(0));
+        let (next, ends, is_over) = (user.intended, user.ends, user.left == Some(0));
         self.count(operation, intended, is_measured, failure, now);
         if is_over {
             self.leave(place);
@@ -488,8 +478,8 @@ impl Worker<'_> {
     /// The end of the run has come for a user that is in an operation, or that should have begun one.
     pub(super) fn leave_unanswered(&mut self, place: usize, now: u64) {
         let Some(user) = self.users.get(place) else { return };
-        let (is_busy, began, intended) = (user.is_busy, user.began, user.intended);
-        if is_busy {
+        let (began, intended) = (user.began, user.intended);
+        if user.is_busy {
             let under_way = u64::from(user.under_way);
             if self.is_measured(intended) {
                 self.recorder.fail(Failure::Unanswered, under_way);
@@ -506,13 +496,9 @@ impl Worker<'_> {
             counter.tally.cycle_due += drawn;
             counter.tally.cycle_achieved += now.saturating_sub(began);
         }
-        if is_busy {
-            return;
-        }
-        let is_due = !user.is_gone && intended < now;
-        if is_due && (self.steady.0..self.steady.1).contains(&intended) {
-            user.is_gone = true;
-            self.unsent += 1;
+        if !std::mem::replace(&mut user.is_gone, true) {
+            let (begin, end) = self.steady;
+            self.unsent += user.pass_over(self.scenario, now, |at| (begin..end).contains(&at));
         }
     }
 }

@@ -79,6 +79,7 @@ impl Worker<'_> {
         let has_place = !arrivals.vacant.is_empty() || self.users.len() < arrivals.most;
         let is_measured = (self.steady.0..self.steady.1).contains(&due);
         self.visits.due += u64::from(is_measured);
+        self.visits.all_due += 1;
         let is_over = now >= self.end;
         if has_place && arrivals.waiting.is_empty() {
             if is_over {
@@ -105,6 +106,7 @@ impl Worker<'_> {
             arrivals.arriving.take();
             let is_measured = u64::from(due >= self.steady.0);
             self.visits.due += is_measured;
+            self.visits.all_due += 1;
             self.visits.too_late += is_measured;
         }
     }
@@ -140,6 +142,7 @@ impl Worker<'_> {
             }
         };
         self.visits.begun += u64::from(self.is_measured(due));
+        self.visits.all_begun += 1;
         self.begin(place, now);
     }
 

@@ -311,7 +311,6 @@ impl<'s> Worker<'s> {
         let cpu = thread_cpu();
         let mut sample = self.recorder.take();
         sample.interval = self.second;
-        sample.open = self.connections.len() as u32;
         sample.cpu = ns(cpu.saturating_sub(self.cpu));
         sample.length = at.saturating_sub(self.second_began);
         (self.cpu, self.second_began) = (cpu, at);

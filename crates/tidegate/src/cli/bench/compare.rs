@@ -34,7 +34,7 @@ Examples:
   tidegate bench compare --worse p99=10% --junit gate.xml URL-BEFORE URL-AFTER
   tidegate bench compare URL URL          A against A: what this machine calls a difference
 
-Exit codes: 0 MEASURED or PASS, 98 INVALID (a run could not be trusted), 99 FAIL (a bound is broken, or a run missed
+Exit codes: 0 MEASURED or PASS, 97 a file could not be written, 98 INVALID (a run could not be trusted), 99 FAIL (a bound is broken, or a run missed
 what it had to reach), 1 no load could be put on, 2 the arguments are wrong")]
 pub struct Arguments {
     /// The two targets

@@ -1,9 +1,9 @@
 //! `tidegate bench disk`: what a disk can do, and which network it can fill.
 
 use super::super::{complain, print};
-use super::output::{about_now, interrupted, stop_on_signals, write};
+use super::output::{NotKept, about_now, interrupted, stop_on_signals, write};
 use super::wrong;
-use anyhow::Result;
+use anyhow::{Context, Result};
 use clap::Args;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -24,7 +24,7 @@ Examples:
   tidegate bench disk /srv
   tidegate bench disk --size 64GiB --time 60s --readers 32 --html disk.html /srv
 
-Exit codes: 0 measured, 1 the folder cannot be used, 2 the arguments are wrong, 130 interrupted")]
+Exit codes: 0 measured, 97 its page could not be written, 1 the folder cannot be used, 2 the arguments are wrong, 130 interrupted")]
 pub struct Arguments {
     /// A folder on the disk
     #[arg(value_name = "FOLDER")]
@@ -83,6 +83,6 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     } else {
         print(&disk_screen(&found))?;
     }
-    write(arguments.html.as_deref(), || Ok(disk_page(&found, &about_now()).into_bytes()))?;
+    write(arguments.html.as_deref(), || Ok(disk_page(&found, &about_now()).into_bytes())).context(NotKept)?;
     Ok(ExitCode::SUCCESS)
 }

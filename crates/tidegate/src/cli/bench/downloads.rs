@@ -23,7 +23,8 @@ Examples:
   tidegate bench downloads -c 27317 --limit 40KiB -t 2m --verify iso.img http://mirror/iso.img
   tidegate bench downloads -c 1000 --limit 1MiB --verify sha256=9f86d0… --target availability=100 URL
 
-Exit codes: 0 MEASURED or PASS, 98 INVALID, 99 FAIL, 1 no load could be put on, 2 the arguments are wrong, 130
+Exit codes: 0 MEASURED or PASS, 97 what was measured could not be written, 98 INVALID, 99 FAIL, 1 no load could be put
+on, 2 the arguments are wrong, 130
 interrupted")]
 pub struct Arguments {
     #[command(flatten)]

@@ -26,7 +26,7 @@ Examples:
   tidegate bench gate --worse p99=10% --junit gate.xml base/ new/
   tidegate bench gate --worse p90=5% --operation home runs/before runs/after   folders of scenario runs
 
-Exit codes: 0 PASS, 98 INVALID (too few runs, or runs that are not alike), 99 FAIL (a bound is broken),
+Exit codes: 0 PASS, 97 a file could not be written, 98 INVALID (too few runs, or runs that are not alike), 99 FAIL (a bound is broken),
 1 a run cannot be read, 2 the arguments are wrong")]
 pub struct Arguments {
     /// The runs that were kept: a file of JSON objects, a folder of such files, or a folder of runs

@@ -26,8 +26,8 @@ Examples:
   tidegate bench hit -c 25 -t 20s --runs 6 --trim -f urls.txt      six runs, the mean of the middle four
   tidegate bench hit -c 400 -t 1m --min-bitrate 320k --target conforming=95 URL
 
-Exit codes: 0 MEASURED or PASS, 98 INVALID, 99 FAIL, 1 no load could be put on, 2 the arguments are wrong, 130
-interrupted")]
+Exit codes: 0 MEASURED or PASS, 97 what was measured could not be written, 98 INVALID, 99 FAIL, 1 no load could be put
+on, 2 the arguments are wrong, 130 interrupted")]
 pub struct Arguments {
     #[command(flatten)]
     subject: Subject,

@@ -19,7 +19,8 @@ Examples:
   tidegate bench idle -c 15000 -t 60s http://127.0.0.1:8080/
   tidegate bench idle -c 30000 --processes auto --target errors=0 URL
 
-Exit codes: 0 MEASURED or PASS, 98 INVALID, 99 FAIL, 1 no load could be put on, 2 the arguments are wrong, 130
+Exit codes: 0 MEASURED or PASS, 97 what was measured could not be written, 98 INVALID, 99 FAIL, 1 no load could be put
+on, 2 the arguments are wrong, 130
 interrupted")]
 pub struct Arguments {
     #[command(flatten)]

@@ -28,6 +28,7 @@ use super::complain;
 use anyhow::Result;
 use clap::{Args, Subcommand};
 use load::{ConnectionOptions, Demands, Generator, Subject};
+use output::NotKept;
 use std::error::Error;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -134,6 +135,10 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     };
     match result {
         Err(error) if error.is::<WrongArguments>() => Ok(usage(&error.to_string())),
+        Err(error) if error.is::<NotKept>() => {
+            complain(&format!("tidegate bench: {error:#}\n"));
+            Ok(ExitCode::from(NotKept::CODE))
+        }
         result => result,
     }
 }

@@ -7,6 +7,7 @@ use super::runs::{KeepOptions, tell};
 use anyhow::{Context, Result};
 use clap::Args;
 use std::ffi::OsString;
+use std::fmt;
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -142,7 +143,7 @@ impl Output {
     /// Carries out a plan over so many processes.
     pub fn carry_out(&self, plan: Plan, generator: &Generator, count: u32, stop: &Stop) -> Result<Done> {
         if let Some(part) = generator.part {
-            processes::follow_parent();
+            processes::follow_parent(part.parent, stop);
             let outcome = run_at(plan, part.start, stop, processes::tell_progress)?;
             processes::tell_outcome(outcome);
             return Ok(Done::Part);
@@ -169,10 +170,17 @@ impl Output {
         let started = report.outcome.started;
         if let Some(folder) = self.keeping.place(&report.subject, started)? {
             let label = self.keeping.label.as_deref();
-            runs::keep_requests(&folder, report, label).context("cannot write the folder of the run")?;
+            runs::keep_requests(&folder, report, label)?;
             tell(&folder, self.conduct.quiet);
         }
         Ok(())
+    }
+
+    fn write(&self, report: &Report) -> Result<()> {
+        write(self.csv.as_deref(), || Ok(report::csv(report).into_bytes()))?;
+        write(self.hlog.as_deref(), || Ok(report::hdr_log(report)?))?;
+        write(self.html.as_deref(), || Ok(report::page(report).into_bytes()))?;
+        self.keep(report)
     }
 
     /// Concludes and gives out.
@@ -188,15 +196,14 @@ impl Output {
         let mut report = Report::new(subject, plan, outcome, targets);
         report.host = host;
         report.about = about(report.outcome.started);
+        // Whichever of both fails, the other is done.
+        let written = self.write(&report);
         if self.json {
             print(&format!("{}\n", report::json(&report)))?;
         } else {
             print(&report::screen(&report))?;
         }
-        write(self.csv.as_deref(), || Ok(report::csv(&report).into_bytes()))?;
-        write(self.hlog.as_deref(), || Ok(report::hdr_log(&report)?))?;
-        write(self.html.as_deref(), || Ok(report::page(&report).into_bytes()))?;
-        self.keep(&report)?;
+        written.context(NotKept)?;
         let verdict = report.judgement.verdict;
         if self.json {
             for reason in &report.judgement.reasons {
@@ -207,14 +214,34 @@ impl Output {
     }
 }
 
+/// That what was measured is shown, and that its folder or a file of it could not be written. Ends in [`NotKept::CODE`].
+#[derive(Debug)]
+pub struct NotKept;
+
+impl NotKept {
+    /// The exit code.
+    pub const CODE: u8 = 97;
+}
+
+impl fmt::Display for NotKept {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("what was measured is shown, and is not kept whole")
+    }
+}
+
 /// What a run that was interrupted exits with, as shells say of a process that SIGINT has ended.
 pub fn interrupted() -> ExitCode {
     ExitCode::from(130)
 }
 
-/// Of a run of this command that began at `started`, wall-clock seconds since 1970.
+/// What a queue tells its runs, beside what somebody would type: its process.
+pub const OF_QUEUE: &str = "of-queue";
+
+/// Of a run of this command that began at `started`, wall-clock seconds since 1970. Its command can be typed again.
 pub fn about(started: f64) -> About {
-    About::here(started, env!("CARGO_PKG_VERSION"), std::env::args())
+    let of_queue = format!("--{OF_QUEUE}=");
+    let words = std::env::args().filter(|word| !word.starts_with(&of_queue));
+    About::here(started, env!("CARGO_PKG_VERSION"), words)
 }
 
 /// The same for one that begins now.

@@ -2,7 +2,7 @@
 
 use super::super::{complain, print};
 use super::load::{ArrivalsName, ConnectionOptions, Demands, Generator, Subject};
-use super::output::{RunOptions, about, interrupted, now, stop_on_signals, write};
+use super::output::{NotKept, RunOptions, about, interrupted, now, stop_on_signals, write};
 use super::runs::{KeepOptions, tell};
 use super::{prepare, usage};
 use anyhow::{Context, Result};
@@ -29,8 +29,8 @@ Examples:
   tidegate bench peak --target p99=20ms --target errors=0 http://127.0.0.1:8080/
   tidegate bench peak --from 500 --to 50k --accuracy 2% --confirm 5 -t 20s URL
 
-Exit codes: 0 found, 98 INVALID, 99 no rate passes, 1 no load could be put on, 2 the arguments are wrong, 130
-interrupted")]
+Exit codes: 0 found, 97 what was measured could not be written, 98 INVALID, 99 no rate passes, 1 no load could be put on,
+2 the arguments are wrong, 130 interrupted")]
 pub struct Arguments {
     #[command(flatten)]
     subject: Subject,
@@ -199,10 +199,11 @@ fn conclude(
     }
     let started = steps.first().map_or_else(now, |step| step.report.outcome.started);
     if let Some(folder) = arguments.keeping.place(name, started)? {
-        keep_search(&folder, &object, &about, &screen).context("cannot write the folder of the search")?;
+        keep_search(&folder, &object, &about, &screen).context(NotKept)?;
         tell(&folder, arguments.conduct.quiet);
     }
     write(arguments.html.as_deref(), || {
         Ok(peak_page(name, &sweep::load(steps), &about, &text, steps, &judgement).into_bytes())
     })
+    .context(NotKept)
 }

@@ -1,9 +1,9 @@
 //! What a comparison is asked, and what it answers: for `compare`, which makes the runs, and `gate`, which reads them.
 
 use super::super::{complain, print};
-use super::output::{about_now, write};
+use super::output::{NotKept, about_now, write};
 use super::wrong;
-use anyhow::Result;
+use anyhow::{Context, Result};
 use clap::Args;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -97,10 +97,10 @@ impl Question {
         } else {
             print(&format!("{}{}", screen(a, b, manner, &comparisons), show_judgement(&judgement)))?;
         }
-        write(self.html.as_deref(), || {
-            Ok(compare_page(a, b, manner, &about, &comparisons, &judgement).into_bytes())
-        })?;
-        write(self.junit.as_deref(), || Ok(junit(&bounds).into_bytes()))?;
+        let html = || Ok(compare_page(a, b, manner, &about, &comparisons, &judgement).into_bytes());
+        write(self.html.as_deref(), html)
+            .and_then(|()| write(self.junit.as_deref(), || Ok(junit(&bounds).into_bytes())))
+            .context(NotKept)?;
         Ok(ExitCode::from(judgement.verdict.exit_code()))
     }
 

@@ -4,7 +4,7 @@
 //! takes nothing of what an earlier one has left.
 
 use super::super::{complain, print};
-use super::output::{interrupted, now, stop_on_signals};
+use super::output::{NotKept, OF_QUEUE, interrupted, now, stop_on_signals};
 use super::runs::RunsFolder;
 use anyhow::{Context, Result};
 use clap::Args;
@@ -170,7 +170,11 @@ impl Making<'_> {
                     };
                     let run = id_of(&folder).filter(|_| matches!(status.code(), Some(0 | 98 | 99)));
                     let Some(run) = run else {
-                        complain(&format!("tidegate bench: {} could not be run: {status}\n", title(point)));
+                        let what = match status.code() {
+                            Some(code) if code == i32::from(NotKept::CODE) => "was run and could not be kept",
+                            _ => "could not be run",
+                        };
+                        complain(&format!("tidegate bench: {} {what}: {status}\n", title(point)));
                         failed += 1;
                         continue;
                     };
@@ -210,6 +214,7 @@ impl Making<'_> {
         let program = std::env::current_exe().context("cannot find the own program")?;
         let mut command = Command::new(program);
         command.args(["bench", "run"]).arg(&point.file).args(["--quiet", "--out"]).arg(&folder);
+        command.arg(format!("--{OF_QUEUE}={}", std::process::id()));
         let label = point.label();
         if !label.is_empty() {
             command.args(["--label", &label]);
@@ -217,7 +222,10 @@ impl Making<'_> {
         command.args(self.options);
         command.envs(point.variables.iter().map(|(name, value)| (name, value)));
         // A group of its own: who interrupts at the terminal interrupts this process, which tells it once.
-        command.stdin(Stdio::null()).stdout(Stdio::null()).process_group(0);
+        // What it holds as its input is the lock of this queue: where this process is killed, the run ends with it, and no other
+        // process goes on with the queue before the run has put back what it had begun.
+        let lock = self.state.lock().context("cannot share the lock of the queue")?;
+        command.stdin(lock).stdout(Stdio::null()).process_group(0);
         let child = command.spawn().context("cannot start `bench run`")?;
         Ok((wait(child, stop)?, folder))
     }

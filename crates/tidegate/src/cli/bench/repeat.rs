@@ -1,8 +1,8 @@
 //! Runs that follow each other, and their mean: `hit --runs 6 --trim`.
 
 use super::super::{complain, print};
-use super::output::{Output, about_now, interrupted};
-use anyhow::Result;
+use super::output::{NotKept, Output, about_now, interrupted};
+use anyhow::{Context, Result};
 use clap::Args;
 use serde_json::json;
 use std::process::ExitCode;
@@ -47,7 +47,7 @@ impl Repeat {
         targets: &[Target],
         stop: &Stop,
     ) -> Result<ExitCode> {
-        let mut reports: Vec<Report> = Vec::new();
+        let (mut reports, mut kept): (Vec<Report>, _) = (Vec::new(), Ok(()));
         while reports.len() < self.runs as usize {
             let (outcome, host) = output.conduct.run_here(plan.clone(), stop)?;
             let mut report = Report::new(name, plan, outcome, targets);
@@ -59,7 +59,7 @@ impl Repeat {
             if !output.json && !output.conduct.quiet {
                 complain(&format!("run {}  {:.2}/s\n", reports.len() + 1, report.rate()));
             }
-            output.keep(&report)?;
+            kept = kept.and(output.keep(&report));
             reports.push(report);
         }
         if reports.len() < if self.trim { 3 } else { 1 } {
@@ -67,6 +67,7 @@ impl Repeat {
             return Ok(interrupted());
         }
         self.show(name, &reports, output)?;
+        kept.context(NotKept)?;
         let verdict = Verdict::worst(reports.iter().map(|report| report.judgement.verdict));
         Ok(if stop.is_stopped() { interrupted() } else { ExitCode::from(verdict.exit_code()) })
     }

@@ -3,7 +3,7 @@
 use super::super::{complain, print};
 use super::agents::controller::{AgentOptions, Around};
 use super::load::{Generator, TlsManner};
-use super::output::{RunOptions, about, about_now, interrupted, now, stop_on_signals};
+use super::output::{NotKept, OF_QUEUE, RunOptions, about, about_now, interrupted, now, stop_on_signals};
 use super::runs::{Keeping, tell};
 use super::wrong;
 use anyhow::{Context, Result};
@@ -14,6 +14,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 use tidegate_bench::plan::Plan;
+use tidegate_bench::processes::follow_parent;
 use tidegate_bench::quantity;
 use tidegate_bench::request::{Description, Mix};
 use tidegate_bench::run::Ending;
@@ -56,6 +57,7 @@ Exit codes:
   2   the arguments are wrong
   98  INVALID: the load was not that of the scenario, or the generator was at fault
   99  FAIL: a target was missed, operations failed, or the target died
+  97  what was measured is shown, but its folder could not be written whole, as on a full disk
   130 interrupted; what was measured is shown")]
 pub struct Arguments {
     /// The scenario
@@ -105,6 +107,9 @@ pub struct Arguments {
     tls: TlsManner,
     #[command(flatten)]
     agents: AgentOptions,
+    /// The process of the queue that this run belongs to: it ends with it
+    #[arg(long = OF_QUEUE, value_name = "PID", hide = true)]
+    of_queue: Option<u32>,
 }
 
 /// Runs it.
@@ -199,6 +204,9 @@ fn prepare(arguments: &Arguments, scenario: &Scenario) -> Result<Plan> {
 
 fn carry_out(arguments: &Arguments, scenario: Scenario, plan: &Plan, source: &[u8]) -> Result<ExitCode> {
     let stop = stop_on_signals()?;
+    if let Some(queue) = arguments.of_queue {
+        follow_parent(queue, &stop);
+    }
     let (about_it, started) = (about_now(), now());
     let mut keep = arguments.keeping.begin(source, &scenario, plan.threads, (&about_it, started))?;
     let folder = keep.as_ref().map(|keep| keep.folder().to_owned());
@@ -255,14 +263,15 @@ fn carry_out(arguments: &Arguments, scenario: Scenario, plan: &Plan, source: &[u
     report.host = host;
     report.about = about(report.outcome.started);
     report.label.clone_from(&arguments.keeping.label);
+    // Whichever of both fails, the other is done.
+    let kept = keep.map(|keep| report::finish(keep, &report)).transpose();
     if arguments.json {
         print(&format!("{}\n", report::summary(&report)))?;
     } else {
         print(&report::screen(&report))?;
     }
-    if let Some(keep) = keep {
-        let folder = keep.folder().to_owned();
-        report::finish(keep, &report).context("cannot write the folder of the run")?;
+    kept.context(NotKept)?;
+    if let Some(folder) = folder {
         tell(&folder, arguments.conduct.quiet);
     }
     let verdict = report.judgement.verdict;

@@ -2,9 +2,9 @@
 
 use super::super::{complain, print};
 use super::load::{ArrivalsName, ConnectionOptions, Demands, Generator, Subject};
-use super::output::{RunOptions, about, interrupted, stop_on_signals, write};
+use super::output::{NotKept, RunOptions, about, interrupted, stop_on_signals, write};
 use super::{prepare, usage};
-use anyhow::Result;
+use anyhow::{Context, Result};
 use clap::Args;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -25,7 +25,7 @@ Examples:
   tidegate bench sweep --rate 100:20000:x1.25 http://127.0.0.1:8080/
   tidegate bench sweep --rate 20:200:+20 -t 30s --svg rates.svg --csv rates.csv URL
 
-Exit codes: 0 PASS, 98 INVALID, 99 FAIL (one of the runs), 1 no load could be put on, 2 the arguments are wrong")]
+Exit codes: 0 PASS, 97 a file could not be written, 98 INVALID, 99 FAIL (one of the runs), 1 no load could be put on, 2 the arguments are wrong")]
 pub struct Arguments {
     #[command(flatten)]
     subject: Subject,
@@ -147,11 +147,12 @@ fn conclude(arguments: &Arguments, name: &str, steps: &[Step]) -> Result<()> {
         ))?;
     }
     let load = &sweep::load(steps);
-    write(arguments.csv.as_deref(), || Ok(sweep::csv(steps).into_bytes()))?;
-    write(arguments.svg.as_deref(), || Ok(report::rate_chart(steps).svg().unwrap_or_default().into_bytes()))?;
-    write(arguments.html.as_deref(), || {
-        Ok(report::sweep_page(name, load, &about, steps, &judgement).into_bytes())
-    })
+    let svg = || Ok(report::rate_chart(steps).svg().unwrap_or_default().into_bytes());
+    let html = || Ok(report::sweep_page(name, load, &about, steps, &judgement).into_bytes());
+    write(arguments.csv.as_deref(), || Ok(sweep::csv(steps).into_bytes()))
+        .and_then(|()| write(arguments.svg.as_deref(), svg))
+        .and_then(|()| write(arguments.html.as_deref(), html))
+        .context(NotKept)
 }
 
 fn judgement(steps: &[Step]) -> Judgement {

@@ -86,6 +86,8 @@ fn a_link_that_an_agent_has_dialled_may_break_for_a_moment() {
     }
     let done = controller.end();
     assert!(matches!(done.code, 0 | 98), "{}", done.stderr);
+    // Both sides know of the end.
+    assert!(!done.stderr.contains("may not know"), "{}", done.stderr);
     assert_whole(&done.json(), 240);
     let agent = agent.end();
     assert_eq!(agent.code, 0, "{}", agent.stderr);
@@ -115,6 +117,8 @@ fn a_link_that_the_controller_has_dialled_may_break_for_a_moment() {
     }
     let done = controller.end();
     assert!(matches!(done.code, 0 | 98), "{}", done.stderr);
+    // Both sides know of the end.
+    assert!(!done.stderr.contains("may not know"), "{}", done.stderr);
     assert_whole(&done.json(), 240);
     let agent = agent.end();
     assert_eq!(agent.code, 0, "{}", agent.stderr);
@@ -228,4 +232,50 @@ fn garbage_does_not_count_as_an_agent() {
     let done = controller.end();
     assert_eq!(operations(&done.json()), 60, "{}", done.stderr);
     assert_eq!(agent.end().code, 0);
+}
+
+/// Before the start a link that breaks is made again, whoever has dialled.
+#[test]
+fn a_link_that_breaks_before_the_start_is_made_again() {
+    let (application, folder) = (Application::new(page), Folder::new());
+    let path = scenario(&folder, &application.url, "1s");
+    let join = |address: &str, name: &str| {
+        Running::new(&["agent", "--join", address, "--insecure-loopback", "--name", name])
+    };
+    let (run, address) = controller(&path, 2, &["--insecure-loopback"]);
+    let relay = Relay::new(&address);
+    let east = join(&relay.address.to_string(), "east");
+    run.line("1 of 2 agents are there: agent (east, ");
+    relay.cut();
+    east.line("was lost before the start");
+    run.line("1 of 2 agents are there: agent (east, ");
+    let west = join(&address, "west");
+    let done = run.end();
+    assert_eq!(operations(&done.json()), 60, "{}", done.stderr);
+    for agent in [east, west] {
+        let agent = agent.end();
+        assert!(agent.code == 0 && agent.stderr.contains("done, 30 operations"), "{}", agent.stderr);
+    }
+
+    let free = || TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+    let places = [free(), free()];
+    let listen =
+        |address: &str| Running::new(&["agent", "--listen", address, "--once", "--insecure-loopback"]);
+    let east = listen(&places[0]);
+    drop(wait_for(|| TcpStream::connect(&places[0]).ok(), "the agent"));
+    let relay = Relay::new(&places[0]);
+    let agents = format!("{},{}", relay.address, places[1]);
+    let run =
+        Running::new(&["run", &path, "--agents", &agents, "--insecure-loopback", "--no-keep", "--json"]);
+    run.line("1 of 2 agents are there: ");
+    relay.cut();
+    run.line("is lost: ");
+    east.line("was lost before the start");
+    run.line("1 of 2 agents are there: ");
+    let west = listen(&places[1]);
+    let done = run.end();
+    assert_eq!(operations(&done.json()), 60, "{}", done.stderr);
+    for agent in [east, west] {
+        assert_eq!(agent.end().code, 0);
+    }
 }

@@ -32,7 +32,8 @@ use tokio::sync::mpsc;
 /// With --listen it waits for controllers and serves one run after the other; with --join it dials a controller, which has
 /// --listen-agents, and ends with its run. It gets the scenario from its controller; files that the scenario names are read
 /// here, below --folder, and must be those that the controller has. Where the link is lost the load goes on, and what was not told
-/// yet is told over the next; an agent that hears nothing of its controller for 10 s stops.
+/// yet is told over the next; an agent that hears nothing of its controller for 10 s stops. A link that is lost before the start is made
+/// again.
 #[derive(Args)]
 #[command(after_long_help = "\
 Examples:
@@ -41,8 +42,9 @@ Examples:
   tidegate bench agent --listen 127.0.0.1:7400 --insecure-loopback          on the controller's own machine, for a try
 
 Exit codes:
-  0   its part was carried out to the end; with --listen, a signal ended it
-  1   it could not be: the controller refused or is gone, the target cannot be reached
+  0   its part was carried out to the end, and the controller has all of it; with --listen, a signal ended it
+  1   it could not be: the controller refused or is gone, the target cannot be reached; or it was, and the controller has not said
+      that it has all of it
   2   the arguments are wrong
   130 interrupted under load")]
 pub struct Arguments {
@@ -124,6 +126,15 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
         let result = runner::run(&machine, hello, visit.link, (&visit.outbox, &visit.inbox), &stop);
         *current.lock().unwrap_or_else(PoisonError::into_inner) = None;
         let code = match &result {
+            // Nothing was done yet: who has dialled dials again.
+            Err(error @ runner::AgentError::Unstarted(_)) => {
+                let how = if peer.is_some() { "it is dialled again" } else { "it may dial again" };
+                complain(&format!("tidegate bench: {error}; {how}\n"));
+                if let Some(peer) = peer.clone() {
+                    network.spawn(|hub| rpc::dial_again(peer, None, Net::Failed, hub));
+                }
+                continue;
+            }
             Ok(totals) => {
                 complain(&format!("tidegate bench: done, {} operations\n", totals.operations));
                 ExitCode::SUCCESS
@@ -296,7 +307,7 @@ impl Machine for Local<'_> {
 
     fn dial_again(&self, session: u64) {
         if let Some(peer) = self.peer.cloned() {
-            self.network.spawn(|hub| rpc::dial_again(peer, session, hub));
+            self.network.spawn(|hub| rpc::dial_again(peer, Some(session), Net::Refused, hub));
         }
     }
 

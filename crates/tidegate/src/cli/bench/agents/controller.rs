@@ -311,7 +311,7 @@ fn send<O: FnMut(Progress, &Second)>(
                 Send::Close(link) => drop(links.senders.remove(&link)),
                 Send::Dial { peer, session } => {
                     if let Some(peer) = links.peers.iter().find(|known| known.address == peer).cloned() {
-                        links.network.spawn(|hub| rpc::dial_again(peer, session, hub));
+                        links.network.spawn(|hub| rpc::dial_again(peer, session, Net::Refused, hub));
                     }
                 }
             }

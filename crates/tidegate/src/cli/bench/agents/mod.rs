@@ -15,6 +15,8 @@ use anyhow::{Context, Result};
 use rpc::{FLUSH, Hub, Inbox, Net};
 use std::future::Future;
 use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::thread::JoinHandle;
 use tokio::runtime::Handle;
 use tokio::sync::{mpsc, oneshot};
@@ -35,14 +37,21 @@ impl Network {
         let handle = runtime.handle().clone();
         let (end, ended) = oneshot::channel();
         let (alive, mut links) = mpsc::channel(1);
-        let hub = Hub { inbox, alive: alive.downgrade() };
+        let moved = Arc::new(AtomicU64::new(0));
+        let hub = Hub { inbox, alive: alive.downgrade(), moved: moved.clone() };
         let run = move || {
             runtime.block_on(async move {
                 // A sender that is gone says it as well.
                 let _ = ended.await;
                 drop(alive);
-                // Each link ends when the other side has taken in what was sent, or has had its time to.
-                let _ = timeout(FLUSH * 2, links.recv()).await;
+                // Each link ends when the other side has taken in what was sent. Over one that does not, nothing moves any more.
+                let mut before = moved.load(Relaxed);
+                while timeout(FLUSH * 2, links.recv()).await.is_err() {
+                    let now = moved.load(Relaxed);
+                    if now == std::mem::replace(&mut before, now) {
+                        return;
+                    }
+                }
             });
         };
         let thread = std::thread::Builder::new().name("agents".to_owned()).spawn(run);

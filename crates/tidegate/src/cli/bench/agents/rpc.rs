@@ -20,7 +20,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::task::{Context as Task, Poll};
 use std::time::{Duration, Instant};
 use tidegate_bench::agent::messages::Frame;
-use tidegate_bench::agent::{LOST, MOST_AGENTS, MOST_BYTES};
+use tidegate_bench::agent::{LOST, MOST_AGENTS, MOST_BYTES, REJOINING};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
@@ -80,6 +80,8 @@ pub struct Hub {
     pub inbox: Inbox,
     /// Held by each link; there is none any more once no other link is to be.
     pub alive: mpsc::WeakSender<Infallible>,
+    /// Frames that links have taken to send, of all of them.
+    pub moved: Arc<AtomicU64>,
 }
 
 /// A connection, plain or with TLS.
@@ -94,15 +96,16 @@ fn next_link() -> u64 {
 /// What is sent over a link; `end` is let go of when all of it was.
 struct Outgoing {
     frames: mpsc::Receiver<Frame>,
+    moved: Arc<AtomicU64>,
     end: Option<oneshot::Sender<()>>,
 }
 
 impl Outgoing {
     /// The way to send, the stream of it, and what ends after it.
-    fn new() -> (mpsc::Sender<Frame>, Outgoing, oneshot::Receiver<()>) {
+    fn new(hub: &Hub) -> (mpsc::Sender<Frame>, Outgoing, oneshot::Receiver<()>) {
         let (sender, frames) = mpsc::channel(TO_SEND);
         let (end, ended) = oneshot::channel();
-        (sender, Outgoing { frames, end: Some(end) }, ended)
+        (sender, Outgoing { frames, moved: hub.moved.clone(), end: Some(end) }, ended)
     }
 }
 
@@ -111,8 +114,10 @@ impl Stream for Outgoing {
 
     fn poll_next(mut self: Pin<&mut Self>, task: &mut Task<'_>) -> Poll<Option<Frame>> {
         let next = self.frames.poll_recv(task);
-        if matches!(next, Poll::Ready(None)) {
-            drop(self.end.take());
+        match &next {
+            Poll::Ready(None) => drop(self.end.take()),
+            Poll::Ready(Some(_)) => drop(self.moved.fetch_add(1, Relaxed)),
+            Poll::Pending => {}
         }
         next
     }
@@ -223,7 +228,7 @@ impl tonic::server::StreamingService<Frame> for Session {
             return ready(Err(Status::resource_exhausted("one call for each connection")));
         }
         let session = request.metadata().get(SESSION).and_then(|text| text.to_str().ok()?.parse().ok());
-        let (sender, outgoing, ended) = Outgoing::new();
+        let (sender, outgoing, ended) = Outgoing::new(&call.hub);
         let link = next_link();
         (call.hub.inbox)(Net::Joined { link, peer: call.peer.clone(), session, sender });
         tokio::spawn(async move {
@@ -309,14 +314,20 @@ fn clear(error: &str, security: &Security) -> String {
     }
 }
 
-/// Dials somebody with whom there was a link, to go on with a session, for as long as that may be away.
-pub async fn dial_again(peer: Peer, session: u64, hub: Hub) {
-    let until = Instant::now() + LOST;
+/// Dials somebody with whom there was a link, for as long as that may be away: under load to go on with a session, before the start
+/// without one. `given_up` is said where nobody is reached.
+pub async fn dial_again(peer: Peer, session: Option<u64>, given_up: fn(String) -> Net, hub: Hub) {
+    let patience = if session.is_some() { LOST } else { REJOINING };
+    let until = Instant::now() + patience;
     let mut pause = AGAIN.0;
+    if session.is_none() {
+        // The other side may not have noticed yet.
+        pause = rest(AGAIN.1).await;
+    }
     loop {
         let tried = async {
             let stream = TcpStream::connect(&peer.address).await?;
-            call(stream, &peer, Some(session), &hub, HANDSHAKE_AGAIN).await
+            call(stream, &peer, session, &hub, HANDSHAKE_AGAIN).await
         };
         let error = match timeout(HANDSHAKE_AGAIN, tried).await {
             Ok(Ok(link)) => return link.stay(&hub.inbox).await,
@@ -324,7 +335,7 @@ pub async fn dial_again(peer: Peer, session: u64, hub: Hub) {
             Err(_) => anyhow!("no answer"),
         };
         if Instant::now() + pause >= until {
-            return (hub.inbox)(Net::Refused(format!("{} cannot be reached again: {error:#}", peer.address)));
+            return (hub.inbox)(given_up(format!("{} cannot be reached again: {error:#}", peer.address)));
         }
         pause = rest(pause).await;
     }
@@ -380,7 +391,7 @@ async fn call(
     let origin = http::Uri::from_static("http://tidegate-bench");
     let mut grpc =
         tonic::client::Grpc::with_origin(Requests(requests), origin).max_decoding_message_size(MOST_BYTES);
-    let (sender, outgoing, ended) = Outgoing::new();
+    let (sender, outgoing, ended) = Outgoing::new(hub);
     let mut request = Request::new(outgoing);
     if let Some(session) = session {
         request.metadata_mut().insert(SESSION, session.into());

@@ -15,7 +15,7 @@ use tokio::sync::Notify;
 /// Connections at the same time.
 const MOST: usize = 32;
 /// How long one may neither take nor send a byte.
-const STALLED: Duration = Duration::from_secs(30);
+const STALLED: Duration = Duration::from_secs(10);
 
 /// All that are open.
 #[derive(Default)]
@@ -109,14 +109,19 @@ impl Life {
     }
 
     async fn stalled(&self) {
-        loop {
-            let idle = Duration::from_nanos(monotonic_ns().saturating_sub(self.moved.load(Relaxed)));
-            let is_at_work = self.under_way.load(Relaxed) > 0;
-            if idle >= STALLED && !is_at_work {
-                return;
-            }
-            tokio::time::sleep(if is_at_work { STALLED } else { STALLED.saturating_sub(idle) }).await;
+        while let Some(rest) = self.rest(monotonic_ns()) {
+            tokio::time::sleep(rest).await;
         }
+    }
+
+    /// How long it may still do nothing at this time, monotonic nanoseconds; `None`: it has to end, and so has an answer that nobody
+    /// takes. As long as we are at work the client is not to blame.
+    fn rest(&self, now: u64) -> Option<Duration> {
+        if self.under_way.load(Relaxed) > 0 {
+            return Some(STALLED);
+        }
+        let idle = Duration::from_nanos(now.saturating_sub(self.moved.load(Relaxed)));
+        STALLED.checked_sub(idle).filter(|rest| !rest.is_zero())
     }
 
     fn has_moved(&self) {
@@ -178,6 +183,21 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Watched<S> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn who_takes_nothing_has_to_end() {
+        let all = Arc::new(Connections::default());
+        let life = all.try_place().unwrap().life.clone();
+        life.moved.store(0, Relaxed);
+        let rest = |seconds: u64| life.rest(seconds * 1_000_000_000).map(|rest| rest.as_secs());
+        assert_eq!([rest(0), rest(9), rest(10), rest(99)], [Some(10), Some(1), None, None]);
+        let at_work = life.begin();
+        assert_eq!(rest(99), Some(10));
+        drop(at_work);
+        // It was answered just now.
+        life.moved.store(95_000_000_000, Relaxed);
+        assert_eq!([rest(99), rest(105)], [Some(6), None]);
+    }
 
     #[test]
     fn the_one_that_is_idle_longest_gives_way_and_none_at_work() {
