@@ -339,6 +339,7 @@ pub fn summary(report: &Report) -> Value {
             "bytes_sent": counts.bytes_sent,
             "connects": counts.connects,
             "surplus": counts.surplus,
+            "protocol_errors": counts.protocol_errors,
             "sent_again": counts.dropped,
             "response": times(&report.totals.response),
             "wait": times(&report.totals.wait),

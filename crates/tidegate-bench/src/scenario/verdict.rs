@@ -6,7 +6,7 @@ use super::{Counted, Load, Operation, Scenario, Step};
 use crate::quantity::{show_duration, show_share};
 use crate::record::{Counts, Failure};
 use crate::run::{Ending, Totals};
-use crate::verdict::{Judgement, MOST_CPU, Verdict};
+use crate::verdict::{Judgement, MOST_CPU, Verdict, protocol_errors};
 use std::time::Duration;
 
 /// How far the share of an operation may be off, in points, however few there are.
@@ -121,6 +121,7 @@ fn missed(scenario: &Scenario, outcome: &Outcome, operations: &[Tally], counts: 
             counts.surplus
         ));
     }
+    missed.extend(protocol_errors(counts));
     if counts.dropped as f64 > counts.requests as f64 * (1.0 - LEAST_SUCCESS) {
         missed.push(format!(
             "{} of {} requests were sent again, since the server had closed or reset the connection that it keeps",
