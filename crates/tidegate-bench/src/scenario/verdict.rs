@@ -479,7 +479,7 @@ mod tests {
     #[test]
     fn the_agent_that_was_at_fault_is_named() {
         let agent = |number: u32, late: u64, starved| {
-            let mut lateness = crate::record::Times::default();
+            let mut lateness = Times::default();
             lateness.add(&[(late, 1_000)]);
             Agent {
                 title: format!("agent {number} (east, 10.0.0.{number}:7400)"),

@@ -7,6 +7,7 @@ use std::io::Write;
 use std::net::{Shutdown, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
 
 #[test]
 fn a_page_and_its_resources_are_streams_of_one_connection() {
@@ -138,25 +139,35 @@ fn figures_equal_the_servers_where_a_resource_fails() {
     assert_eq!(requests["bytes"], sent.load(Relaxed) + 18);
 }
 
-/// Each request whose time is over counts, and no other.
+/// A request whose time is over fails its operation; another on the same connection, of which something comes now and then, is answered
+/// and counts.
 #[test]
 fn one_stream_that_is_never_answered_is_one_request() {
     let folder = Folder::new();
     let url = peer2(move |_, id, stream| {
         let html = [&[0x88, 0x0f, 0x10, 9], &b"text/html"[..]].concat();
-        let reply = match id {
-            1 => [frame(1, 4, id, &html), frame(0, 1, id, b"<img src=/a><img src=/b>")].concat(),
-            // The first resource gets nothing, the second a byte when its connection asks for more.
-            3 => return,
-            _ => frame(1, 4, id, &[0x88]),
-        };
-        let _ = stream.write_all(&reply);
+        match id {
+            1 => {
+                let page = b"<img src=/a><img src=/b>";
+                let _ = stream.write_all(&[frame(1, 4, id, &html), frame(0, 1, id, page)].concat());
+            }
+            3 => {}
+            _ => {
+                let _ = stream.write_all(&frame(1, 4, id, &[0x88]));
+                for _ in 0..15 {
+                    std::thread::park_timeout(Duration::from_millis(200));
+                    let _ = stream.write_all(&frame(0, 0, id, b"a piece"));
+                }
+                let _ = stream.write_all(&frame(0, 1, id, b"the end"));
+            }
+        }
     });
-    let steps = "users 1 { steady \"100ms\" }; think fixed \"1s\"; client h2 timeout=\"200ms\"; op a { get \"/\" { assets } }";
+    let steps = "users 1 { steady \"100ms\" }; think fixed \"1s\"; client h2 timeout=\"2s\"; op a { get \"/\" { assets } }";
     let file = scenario(&folder, url.trim_end_matches('/'), steps);
     let report = bench(&["run", &file, "--no-host", "--json", "--no-keep", "--grace", "1m"]).json();
     let requests = &report["requests"];
-    assert_eq!((&requests["answered"], &requests["errors"]["timeout"]), (&1.into(), &2.into()), "{report:#}");
+    assert_eq!((&requests["answered"], &requests["errors"]["timeout"]), (&2.into(), &1.into()), "{report:#}");
+    assert_eq!((&report["operations"][0]["failed"], &requests["connects"]), (&1.into(), &1.into()));
 }
 
 /// What a server does behind its answers, where no request fails for it.

@@ -143,7 +143,7 @@ fn an_agent_that_is_killed_makes_the_run_invalid() {
     let mut addresses = Vec::new();
     for number in 2..=4 {
         // Agents of their own addresses; what is free there, a listener says that is closed again.
-        let place = std::net::TcpListener::bind(format!("127.0.0.{number}:0")).unwrap();
+        let place = TcpListener::bind(format!("127.0.0.{number}:0")).unwrap();
         let address = place.local_addr().unwrap().to_string();
         drop(place);
         let name = format!("east-{number}");
