@@ -437,17 +437,6 @@ impl Recorder {
         }
     }
 
-    /// The server has broken a rule of HTTP/2.
-    #[cold]
-    pub fn protocol_error(&mut self, error: &dyn fmt::Display) {
-        let errors = &mut self.counts.protocol_errors;
-        let mut error = error.to_string();
-        if errors.len() >= PROTOCOL_ERRORS && !errors.contains_key(&error) {
-            error = "others".to_owned();
-        }
-        *errors.entry(error).or_default() += 1;
-    }
-
     pub fn connected(&mut self, ns: u64) {
         self.counts.connects += 1;
         self.connect.record(ns);
@@ -458,6 +447,17 @@ impl Recorder {
         self.counts.tls_full += u64::from(!is_resumed);
         self.counts.tls_resumed += u64::from(is_resumed);
         self.handshake.record(ns);
+    }
+
+    /// The server has broken a rule of HTTP/2.
+    #[cold]
+    pub fn protocol_error(&mut self, error: &dyn fmt::Display) {
+        let errors = &mut self.counts.protocol_errors;
+        let mut error = error.to_string();
+        if errors.len() >= PROTOCOL_ERRORS && !errors.contains_key(&error) {
+            error = "others".to_owned();
+        }
+        *errors.entry(error).or_default() += 1;
     }
 
     /// Bytes per second of an answer.
