@@ -8,7 +8,8 @@ use crate::connection::Channel;
 use std::io;
 use tidegate_wire::h1::HeadLimits;
 use tidegate_wire::h2::{
-    CannotOpen, Connection, ConnectionError, ErrorCode, Event, Limits, RequestParts, Section, StreamKey,
+    CannotOpen, Connection, ConnectionError, ErrorCode, Event, Limits, RequestParts, Section, StreamError,
+    StreamKey,
 };
 
 /// Windows of streams and connection: what comes is consumed at once, so they shall never bound a rate.
@@ -22,6 +23,9 @@ const OUT_MAX: usize = 128 << 10;
 
 /// Bytes of answers to frames of the server that may wait for a server that does not read them.
 const REPLIES_MAX: usize = 1 << 20;
+
+/// What a server does wrong that lets more than those wait.
+pub(crate) const FLOODED: &str = "frames that have to be answered, by a server that reads no answer";
 
 /// More memory than this is not kept for the next requests.
 const OUT_KEPT: usize = 64 << 10;
@@ -189,6 +193,13 @@ impl<C: Carried> Session<C> {
         self.replies > REPLIES_MAX
     }
 
+    /// What an event says that the server did wrong, where no request fails for it: the streams that it names are over.
+    pub fn stray_error(&mut self, event: &Event<'_>) -> Option<StreamError> {
+        let Event::Broken { stream, error } = event else { return None };
+        let is_stray = stream.is_none_or(|stream| self.stream(stream).is_none());
+        is_stray.then_some(*error)
+    }
+
     /// A request under way.
     #[inline]
     pub fn stream(&mut self, key: StreamKey) -> Option<&mut Stream<C>> {
@@ -237,12 +248,6 @@ impl<C: Carried> Session<C> {
     /// How many are over their time.
     pub fn overdue(&self, now: u64) -> usize {
         self.streams.iter().flatten().filter(|stream| stream.deadline <= now).count()
-    }
-
-    /// What one of them carries.
-    pub fn first_overdue(&self, now: u64) -> Option<&C> {
-        let overdue = self.streams.iter().flatten().find(|stream| stream.deadline <= now)?;
-        Some(&overdue.carried)
     }
 
     /// The deadline that comes first.

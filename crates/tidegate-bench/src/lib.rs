@@ -43,5 +43,6 @@ mod truth;
 pub mod urls;
 pub mod verdict;
 mod worker;
+mod workers;
 
 pub use clock::monotonic_ns;

@@ -7,6 +7,7 @@
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::fmt;
 use std::time::Duration;
 
 /// The longest time that is told apart: an hour. A longer one counts as an hour.
@@ -265,6 +266,10 @@ pub struct Counts {
     /// Connections on which bytes came behind a complete answer.
     #[serde(default)]
     pub surplus: u64,
+    /// What HTTP/2 connections were ended for, or frames of streams that were over, in words: rules that the server has broken.
+    /// Requests that were under way have failed besides.
+    #[serde(default)]
+    pub protocol_errors: BTreeMap<String, u64>,
     /// Sum of the response times, nanoseconds.
     pub response_sum: u64,
     /// Requests of the warm-up that were answered. They are nowhere else, whenever their answers came.
@@ -294,6 +299,9 @@ impl Counts {
         self.conforming += other.conforming;
         self.dropped += other.dropped;
         self.surplus += other.surplus;
+        for (error, count) in &other.protocol_errors {
+            *self.protocol_errors.entry(error.clone()).or_default() += count;
+        }
         self.response_sum = self.response_sum.saturating_add(other.response_sum);
         self.warmup += other.warmup;
     }
@@ -326,6 +334,9 @@ pub struct FailedExchange {
 
 /// So many failed requests are kept, the first of the run.
 pub const FAILED_KEPT: usize = 5;
+
+/// Kinds of protocol errors of one interval that are told apart.
+pub(crate) const PROTOCOL_ERRORS: usize = 32;
 
 /// Pairs of nanoseconds and count.
 pub type Pairs = Vec<(u64, u64)>;
@@ -450,6 +461,17 @@ impl Recorder {
         self.counts.tls_full += u64::from(!is_resumed);
         self.counts.tls_resumed += u64::from(is_resumed);
         self.handshake.record(ns);
+    }
+
+    /// The server has broken a rule of HTTP/2.
+    #[cold]
+    pub fn protocol_error(&mut self, error: &dyn fmt::Display) {
+        let errors = &mut self.counts.protocol_errors;
+        let mut error = error.to_string();
+        if errors.len() >= PROTOCOL_ERRORS && !errors.contains_key(&error) {
+            error = "others".to_owned();
+        }
+        *errors.entry(error).or_default() += 1;
     }
 
     /// Bytes per second of an answer.

@@ -6,13 +6,12 @@ use crate::plan::{Load, Plan};
 use crate::record::{Counts, FAILED_KEPT, FailedExchange, Sample, Times};
 use crate::verdict::REACHED;
 use crate::worker::{self, Claims, Message, Shared};
+use crate::workers::{Ends, PATIENCE, with_workers};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
-use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Ends a run from outside, as an interrupt does. What was measured is kept.
@@ -170,55 +169,24 @@ pub fn lead_time(plan: &Plan) -> u64 {
 /// # Errors
 /// As [`run`].
 pub fn run_at(plan: Plan, start: u64, stop: &Stop, observe: impl FnMut(Progress)) -> io::Result<Outcome> {
-    let shared = Shared {
+    let shared = Arc::new(Shared {
         claims: Claims::new(plan.requests, plan.threads, plan.connections),
         plan,
         start,
         stop: AtomicBool::new(false),
-    };
+    });
     let threads = shared.plan.threads;
     let started = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64();
     let mut gathering = Gathering::new(&shared.plan, started, observe);
-    let work = |number, sender| worker::run(&shared, number, sender);
-    let ends = (stop, &shared.stop);
-    with_workers("bench", threads, ends, work, |message| gathering.take(message))?;
+    let of_workers = shared.clone();
+    let work = move |number, sender| worker::run(&of_workers, number, sender);
+    // None of them ever does anything that does not end.
+    let ends = Ends { stop, is_over: &shared.stop, latest: None, patience: PATIENCE };
+    let left = with_workers("bench", threads, ends, work, |message| gathering.take(message))?;
+    let told =
+        |number| format!("worker {number} of the generator does not answer; its last figures are missing");
+    gathering.outcome.faults.extend(left.into_iter().map(told));
     Ok(gathering.finish(start, stop.is_stopped()))
-}
-
-/// Runs so many workers, a thread each, and takes in what they tell until all of them have ended. Who wants the run to end says so by the
-/// first of `ends`, and workers read it in the second.
-///
-/// # Errors
-/// A thread could not be started; the others have ended.
-pub(crate) fn with_workers<M: Send>(
-    name: &str,
-    threads: u32,
-    (stop, is_over): (&Stop, &AtomicBool),
-    work: impl Fn(u32, Sender<M>) + Sync,
-    mut take: impl FnMut(M),
-) -> io::Result<()> {
-    let (sender, receiver) = channel();
-    thread::scope(|scope| {
-        for number in 0..threads {
-            let (sender, work) = (sender.clone(), &work);
-            let thread = thread::Builder::new().name(format!("{name}-{number}"));
-            if let Err(error) = thread.spawn_scoped(scope, move || work(number, sender)) {
-                is_over.store(true, Relaxed);
-                return Err(error);
-            }
-        }
-        drop(sender);
-        loop {
-            match receiver.recv_timeout(Duration::from_millis(100)) {
-                Ok(message) => take(message),
-                Err(RecvTimeoutError::Timeout) => {}
-                Err(RecvTimeoutError::Disconnected) => return Ok(()),
-            }
-            if stop.is_stopped() {
-                is_over.store(true, Relaxed);
-            }
-        }
-    })
 }
 
 fn schedule(plan: &Plan) -> Option<Schedule> {
@@ -304,7 +272,7 @@ impl<O: FnMut(Progress)> Gathering<O> {
                     self.outcome.ending = Ending::GaveUp;
                 }
                 if let Some(fault) = fault {
-                    self.outcome.faults.push(format!("a worker of the generator ended: {fault}"));
+                    self.outcome.faults.push(format!("a worker of the generator failed: {fault}"));
                 }
             }
         }

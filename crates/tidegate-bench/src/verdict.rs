@@ -7,7 +7,7 @@
 
 use crate::plan::{Load, Plan};
 use crate::quantity::{self, show_duration};
-use crate::record::Failure;
+use crate::record::{Counts, Failure};
 use crate::run::{Ending, Outcome, Totals};
 use crate::statistics::warmup_length;
 use serde::Serialize;
@@ -329,8 +329,20 @@ fn missed_by_itself(plan: &Plan, outcome: &Outcome, totals: &Totals, targets: &[
             counts.surplus
         ));
     }
+    missed.extend(protocol_errors(counts));
     missed
 }
+
+/// How often the server has broken HTTP/2, and which rules, as a sentence.
+pub(crate) fn protocol_errors(counts: &Counts) -> Option<String> {
+    let each = counts.protocol_errors.iter().map(|(error, count)| format!("{error} ({count})"));
+    let each: Vec<String> = each.take(PROTOCOL_ERRORS_SHOWN).collect();
+    let sum: u64 = counts.protocol_errors.values().sum();
+    (sum > 0).then(|| format!("the server broke the rules of HTTP/2 {sum} times: {}", each.join(", ")))
+}
+
+/// Kinds of them that a sentence names.
+const PROTOCOL_ERRORS_SHOWN: usize = 5;
 
 /// What the figures do not say by themselves.
 fn notes(plan: &Plan, outcome: &Outcome, totals: &Totals) -> Vec<String> {

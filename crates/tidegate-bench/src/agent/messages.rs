@@ -324,6 +324,12 @@ pub struct Counts {
     /// As many.
     #[prost(uint64, repeated, tag = "3")]
     pub failed: Vec<u64>,
+    /// Rules of HTTP/2 that the server has broken.
+    #[prost(string, repeated, tag = "6")]
+    pub protocol_errors: Vec<String>,
+    /// As many.
+    #[prost(uint64, repeated, tag = "7")]
+    pub broken: Vec<u64>,
     /// Statuses of answers.
     #[prost(uint32, repeated, tag = "4")]
     pub statuses: Vec<u32>,

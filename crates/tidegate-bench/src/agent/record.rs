@@ -2,7 +2,7 @@
 //! overflows and no histogram grows beyond its buckets; what is beyond them is the agent's fault, and said.
 
 use super::messages::{Counts, Delta, Ended, Failed, Figures, Operation, Pairs, Totals};
-use crate::record::{Counts as Sums, Failure, LONGEST, Pairs as Histogram, Sample};
+use crate::record::{Counts as Sums, Failure, LONGEST, PROTOCOL_ERRORS, Pairs as Histogram, Sample};
 use crate::runs::FIGURES;
 use crate::scenario::record::{Arrived, FAILED_KEPT, FailedOperation, Tally};
 use crate::scenario::{Message, Scenario, SecondOfWorker};
@@ -124,6 +124,8 @@ fn counts(sums: &Sums) -> Counts {
         ],
         failures: sums.failures.keys().map(|failure| place(*failure)).collect(),
         failed: sums.failures.values().copied().collect(),
+        protocol_errors: sums.protocol_errors.keys().cloned().collect(),
+        broken: sums.protocol_errors.values().copied().collect(),
         statuses: sums.statuses.keys().map(|status| u32::from(*status)).collect(),
         answers: sums.statuses.values().copied().collect(),
     }
@@ -153,6 +155,9 @@ fn sums(counts: Counts) -> Result<Sums, RecordError> {
     if counts.statuses.len() != counts.answers.len() || counts.statuses.len() > 600 {
         return Err(RecordError::Length("statuses"));
     }
+    if counts.protocol_errors.len() != counts.broken.len() || counts.broken.len() > PROTOCOL_ERRORS + 1 {
+        return Err(RecordError::Length("protocol errors"));
+    }
     let mut sums = Sums {
         requests,
         succeeded,
@@ -175,6 +180,9 @@ fn sums(counts: Counts) -> Result<Sums, RecordError> {
     for (place, count) in counts.failures.into_iter().zip(counts.failed) {
         sums.failures.insert(failure(place)?, count);
     }
+    for (error, count) in counts.protocol_errors.into_iter().zip(counts.broken) {
+        sums.protocol_errors.insert(text(error), count);
+    }
     for (status, count) in counts.statuses.into_iter().zip(counts.answers) {
         let status = u16::try_from(status).ok().filter(|status| *status < 600);
         sums.statuses.insert(status.ok_or(RecordError::Unknown("status"))?, count);
@@ -183,6 +191,7 @@ fn sums(counts: Counts) -> Result<Sums, RecordError> {
         .into_iter()
         .chain([dropped, surplus, warmup])
         .chain(sums.failures.values().copied())
+        .chain(sums.protocol_errors.values().copied())
         .chain(sums.statuses.values().copied());
     if plain.any(|count| count > MOST_COUNT)
         || [bytes, body_bytes, bytes_sent].iter().any(|sum| *sum > MOST_SUM)
@@ -538,6 +547,7 @@ mod tests {
         counts.bytes = random.below(1_000_000) as u64;
         counts.statuses.insert(200, random.below(1_000) as u64);
         counts.failures.insert(Failure::Timeout, random.below(10) as u64);
+        counts.protocol_errors.insert("PING frame on a stream".to_owned(), random.below(10) as u64);
         let (others, others_failed) = (random.below(9) as u64, random.below(2) as u64);
         let begun = random.below(9) as u64;
         let visits = Arrived { due: 9, begun, waited: 0, too_late: 1, all_due: 12, all_begun: begun + 2 };

@@ -43,6 +43,11 @@ pub enum AgentError {
     /// Somebody wanted this agent to end.
     #[error("interrupted")]
     Interrupted,
+    /// A thread of this process is in something that does not end. The part was carried out as far as that goes.
+    #[error(
+        "a call of the script of the run cannot be ended, and would go on at the cost of the next run: this agent ends"
+    )]
+    Stuck,
 }
 
 /// A way to send frames to the controller; false where it takes no more. Dropped, it ends.
@@ -256,23 +261,30 @@ fn under_load<M: Machine>(
                 // The receiver lives longer than this thread.
                 let _ = tell.send(Event(Told::Worker(message)));
             });
-            let _ = tell.send(Event(Told::Over(told)));
+            let is_stuck = matches!(told, Ok(false));
+            let _ = tell.send(Event(Told::Over(told.map(drop))));
+            is_stuck
         };
         let begun = thread::Builder::new().name("agent".to_owned()).spawn_scoped(scope, work);
         let (watching, watched) = channel();
         let tell = outbox.clone();
         let watch =
             move || watch_host(at, &watched, |at, figures| tell.send(Event(Told::Host(at, figures))).is_ok());
-        let begun = begun
-            .and_then(|_| thread::Builder::new().name("agent-host".to_owned()).spawn_scoped(scope, watch));
-        let result = match begun {
+        let watch = thread::Builder::new().name("agent-host".to_owned()).spawn_scoped(scope, watch);
+        let result = match begun.as_ref().and(watch.as_ref()) {
             Ok(_) => telling.run(inbox, stop, &engine),
             Err(error) => Err(AgentError::Unable(format!("it cannot start a thread: {error}"))),
         };
         // Whatever has happened: no load goes on.
         engine.stop();
         drop(watching);
-        result
+        let is_stuck =
+            begun.is_ok_and(|load| load.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
+        if is_stuck && !matches!(result, Err(AgentError::Interrupted)) {
+            Err(AgentError::Stuck)
+        } else {
+            result
+        }
     })
 }
 

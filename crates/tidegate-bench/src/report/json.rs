@@ -70,6 +70,7 @@ pub fn json(report: &Report) -> Value {
     });
     object["dropped"] = json!(counts.dropped);
     object["surplus"] = json!(counts.surplus);
+    object["protocol_errors"] = json!(counts.protocol_errors);
     object["server_bytes_per_connection"] = json!(report.bytes_per_connection());
     object["first_failed"] = json!(report.outcome.failed);
     object["about"] = json!(report.about);

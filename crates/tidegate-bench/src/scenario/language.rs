@@ -159,7 +159,7 @@ const SCENARIO: &[Directive] = &[
     Directive {
         arguments: &[one("file", Kind::File)],
         properties: &[
-            property("within", SOME_TIME, Some("100ms"), "Processor time that one call may take. A call that takes more is ended, and fails its operation."),
+            property("within", SOME_TIME, Some("100ms"), "Processor time that one call may take. A call that takes more is ended, and fails its operation; a single function of the language, such as `reverse` of a list of billions, cannot be ended, and makes the run INVALID where it goes on beyond its end."),
         ],
         doc: "A module of JavaScript for what is not declarative. `call`, `check` and `next` name functions that it exports; each gets an \
               object with `vars`, `user`, `operation` and, with an answer, `response`. There is nothing to import, and no file or \
@@ -431,7 +431,7 @@ const OPTIONAL: Argument =
 const PARTS: &[Directive] = &[
     Directive {
         doc: "Loads what a browser loads with the page: images, scripts, style sheets and icons of the same server, \
-              each once, over all connections of the user.",
+              each once, over all connections of the user. One that fails fails the operation; the others are loaded all the same.",
         example: "assets",
         ..Directive::new("assets", &[STEP])
     },

@@ -342,6 +342,7 @@ pub fn summary(report: &Report) -> Value {
             "connects": counts.connects,
             "most_open": requests.most_open(),
             "surplus": counts.surplus,
+            "protocol_errors": counts.protocol_errors,
             "sent_again": counts.dropped,
             "response": times(&report.totals.response),
             "wait": times(&report.totals.wait),

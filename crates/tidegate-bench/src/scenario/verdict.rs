@@ -4,9 +4,9 @@
 use super::record::{Agent, Outcome, Tally};
 use super::{Counted, Load, Operation, Scenario, Step};
 use crate::quantity::{show_duration, show_share};
-use crate::record::{Counts, Failure};
+use crate::record::{Counts, Failure, Times};
 use crate::run::{Ending, Totals};
-use crate::verdict::{Judgement, MOST_CPU, Verdict};
+use crate::verdict::{Judgement, MOST_CPU, Verdict, protocol_errors};
 use std::time::Duration;
 
 /// How far the share of an operation may be off, in points, however few there are.
@@ -122,6 +122,7 @@ fn missed(scenario: &Scenario, outcome: &Outcome, operations: &[Tally], counts: 
             counts.surplus
         ));
     }
+    missed.extend(protocol_errors(counts));
     if counts.dropped as f64 > counts.requests as f64 * (1.0 - LEAST_SUCCESS) {
         missed.push(format!(
             "{} of {} requests were sent again, since the server had closed or reset the connection that it keeps",
@@ -274,16 +275,18 @@ fn unmeasured(operation: &Operation, tally: &Tally) -> Option<&'static str> {
     has_uncounted.then_some("there was no answer in the steady time that elements could be counted in")
 }
 
-/// Who held users up for so many nanoseconds, all of them together, in words. It was the server where their requests took half of
-/// that, or had no answer: how long such a one took is not known.
+/// Who held users up for so many nanoseconds, all of them together, in words. It was the generator where their starts were late by half
+/// of that: what was under way then took longer too, and the server is not to blame. It was the server where requests took half of
+/// it, or had no answer: how long such a one took is not known.
 fn holdup(scenario: &Scenario, totals: &Totals, excess: f64) -> String {
     if excess < 0.0 {
         return "users asked for more than the scenario says".to_owned();
     }
-    let answers = totals.response.mean().as_nanos() as f64 * totals.response.count() as f64;
+    let sum = |times: &Times| times.mean().as_nanos() as f64 * times.count() as f64;
+    let (answers, late) = (sum(&totals.response), sum(&totals.lateness));
     let unanswered = [Failure::ConnectTimeout, Failure::Timeout, Failure::Unanswered];
     let has_silence = unanswered.iter().any(|failure| totals.counts.failures.contains_key(failure));
-    let whose = if answers >= excess / 2.0 || has_silence {
+    let whose = if late < excess / 2.0 && (answers >= excess / 2.0 || has_silence) {
         "the server"
     } else if scenario.script.is_some() {
         "calls of the script, and not by the server"
@@ -478,7 +481,7 @@ mod tests {
     #[test]
     fn the_agent_that_was_at_fault_is_named() {
         let agent = |number: u32, late: u64, starved| {
-            let mut lateness = crate::record::Times::default();
+            let mut lateness = Times::default();
             lateness.add(&[(late, 1_000)]);
             Agent {
                 title: format!("agent {number} (east, 10.0.0.{number}:7400)"),
@@ -772,6 +775,13 @@ mod tests {
             let told = reason(&scenario, answered, failure, slow());
             assert!(told.contains(part), "{answered} {failure:?}: {told}");
         }
+        // An agent that stood still starts late, and what it had asked before seems to have taken long.
+        let mut totals = Totals::default();
+        (0..2_000).for_each(|_| totals.response.record(5_000_000_000));
+        (0..2_000).for_each(|_| totals.lateness.record(5_000_000_000));
+        let judgement = judge(&scenario, &outcome(Ending::Done), &[slow(), slow()], &totals);
+        let told = judgement.reasons.iter().find(|reason| reason.contains("mean cycle")).unwrap();
+        assert!(told.contains(not_the_server), "{told}");
         // Both together were faster than their clocks.
         let told = reason(&scenario, 0, None, Tally { cycle_due: 50_000_000_000_000, ..slow() });
         assert!(told.contains("asked for more than the scenario says"), "{told}");

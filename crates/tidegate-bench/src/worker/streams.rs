@@ -6,7 +6,7 @@
 use super::drive::{Answer, Outcome, READS_IN_A_ROW, broken};
 use super::{Worker, monotonic_ns, ns};
 use crate::connection::{Asked, Exchange};
-use crate::http2::{self, ATTEMPTS};
+use crate::http2::{self, ATTEMPTS, FLOODED};
 use crate::plan::Load;
 use crate::record::Failure;
 use std::io;
@@ -205,12 +205,19 @@ impl Worker<'_> {
                 Ok((consumed, event)) => {
                     at += consumed;
                     let Some(event) = event else { break };
+                    if let Some(error) = session.stray_error(&event) {
+                        self.recorder.protocol_error(&error);
+                    }
                     self.on_stream_event(session, event, section, *now);
                 }
-                Err(_) => return Outcome::Failed(Failure::Malformed),
+                Err(error) => {
+                    self.recorder.protocol_error(&error);
+                    return Outcome::Failed(Failure::Malformed);
+                }
             }
         }
         if session.is_flooded() {
+            self.recorder.protocol_error(&FLOODED);
             return Outcome::Failed(Failure::Malformed);
         }
         session.held.extend_from_slice(data.get(at..).unwrap_or_default());

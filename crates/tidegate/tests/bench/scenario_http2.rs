@@ -5,6 +5,9 @@ use super::peers::{Folder, Served, bench};
 use super::scenarios::scenario;
 use std::io::Write;
 use std::net::{Shutdown, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
 
 #[test]
 fn a_page_and_its_resources_are_streams_of_one_connection() {
@@ -100,6 +103,107 @@ fn resets_and_goodbyes_fail_an_operation_or_are_sent_anew() {
                 "{place}: {report:#}"
             );
         }
+    }
+}
+
+/// Where a resource of a page fails, the others on its connection are answered and count.
+#[test]
+fn figures_equal_the_servers_where_a_resource_fails() {
+    let sent = Arc::new(AtomicU64::new(0));
+    let (of_server, folder) = (sent.clone(), Folder::new());
+    let url = peer2(move |_, id, stream| {
+        let answer = |head: &[u8], id| [frame(1, 4, id, head), frame(0, 1, id, b"text")].concat();
+        let reply = match id / 2 % 4 {
+            0 => {
+                let html = [&[0x88, 0x0f, 0x10, 9], &b"text/html"[..]].concat();
+                let page = b"<img src=/a><img src=/b><img src=/c>";
+                [frame(1, 4, id, &html), frame(0, 1, id, page)].concat()
+            }
+            // `:status: 404`, before the two that came before it.
+            3 => [answer(&[0x8d], id), answer(&[0x88], id - 4), answer(&[0x88], id - 2)].concat(),
+            _ => return,
+        };
+        of_server.fetch_add(reply.len() as u64, Relaxed);
+        let _ = stream.write_all(&reply);
+    });
+    let steps =
+        "users 2 { steady \"500ms\" }; think fixed \"10ms\"; client h2; op a { get \"/\" { assets } }";
+    let file = scenario(&folder, url.trim_end_matches('/'), steps);
+    let report = bench(&["run", &file, "--no-host", "--json", "--no-keep", "--grace", "1m"]).json();
+    let (of, requests) = (&report["operations"][0], &report["requests"]);
+    let pages = of["ended"].as_u64().unwrap();
+    assert!(pages > 2 && of["failed"] == pages, "{report:#}");
+    assert_eq!(requests["statuses"], serde_json::json!({ "200": 3 * pages, "404": pages }));
+    assert_eq!((&requests["unmeasured"], &requests["connects"]), (&0.into(), &2.into()));
+    // Each connection has an empty SETTINGS besides.
+    assert_eq!(requests["bytes"], sent.load(Relaxed) + 18);
+}
+
+/// A request whose time is over fails its operation; another on the same connection, of which something comes now and then, is answered
+/// and counts.
+#[test]
+fn one_stream_that_is_never_answered_is_one_request() {
+    let folder = Folder::new();
+    let url = peer2(move |_, id, stream| {
+        let html = [&[0x88, 0x0f, 0x10, 9], &b"text/html"[..]].concat();
+        match id {
+            1 => {
+                let page = b"<img src=/a><img src=/b>";
+                let _ = stream.write_all(&[frame(1, 4, id, &html), frame(0, 1, id, page)].concat());
+            }
+            3 => {}
+            _ => {
+                let _ = stream.write_all(&frame(1, 4, id, &[0x88]));
+                for _ in 0..15 {
+                    std::thread::park_timeout(Duration::from_millis(200));
+                    let _ = stream.write_all(&frame(0, 0, id, b"a piece"));
+                }
+                let _ = stream.write_all(&frame(0, 1, id, b"the end"));
+            }
+        }
+    });
+    let steps = "users 1 { steady \"100ms\" }; think fixed \"1s\"; client h2 timeout=\"2s\"; op a { get \"/\" { assets } }";
+    let file = scenario(&folder, url.trim_end_matches('/'), steps);
+    let report = bench(&["run", &file, "--no-host", "--json", "--no-keep", "--grace", "1m"]).json();
+    let requests = &report["requests"];
+    assert_eq!((&requests["answered"], &requests["errors"]["timeout"]), (&2.into(), &1.into()), "{report:#}");
+    assert_eq!((&report["operations"][0]["failed"], &requests["connects"]), (&1.into(), &1.into()));
+}
+
+/// What a server does behind its answers, where no request fails for it.
+#[test]
+fn rules_that_a_server_breaks_between_requests_fail_the_run() {
+    let folder = Folder::new();
+    type Fault = fn(u32) -> Vec<u8>;
+    let cases: [(&str, Fault); 10] = [
+        ("DATA frame on a closed stream", |id| frame(0, 1, id, b"surplus")),
+        ("HEADERS frame on a closed stream", |id| frame(1, 5, id, &[0x88])),
+        ("DATA frame on an idle stream", |id| frame(0, 1, id + 100, b"surplus")),
+        ("HEADERS frame on stream 0", |_| frame(1, 5, 0, &[0x88])),
+        ("WINDOW_UPDATE by 0", |_| frame(8, 0, 0, &[0; 4])),
+        ("PING frame of a wrong length", |_| frame(6, 0, 0, &[0])),
+        ("setting 2 has an invalid value", |_| frame(4, 0, 0, &[0, 2, 0, 0, 0, 9])),
+        ("the initial window is above", |_| frame(4, 0, 0, &[0, 4, 255, 255, 255, 255])),
+        ("CONTINUATION frame outside of a field block", |id| frame(9, 4, id, &[])),
+        ("PUSH_PROMISE frame", |id| frame(5, 4, id, &[0, 0, 0, 2, 0x88])),
+    ];
+    for (rule, fault) in cases {
+        let url = peer2(move |_, id, stream| drop(stream.write_all(&[ok(id), fault(id)].concat())));
+        let steps = "users 2 { steady \"200ms\" }; think fixed \"10ms\"; client h2; op a p90=\"1m\" { get \"/\"; get \"/\" }";
+        let file = scenario(&folder, url.trim_end_matches('/'), steps);
+        let run = bench(&["run", &file, "--no-host", "--json", "--no-keep"]);
+        let report = run.json();
+        assert_eq!(report["operations"][0]["failed"], 0, "{rule}: {report:#}");
+        let hit = bench(&["hit", "--h2", "-n", "12", "-c", "2", "-m", "1", "--json", &url]);
+        for (outcome, errors) in
+            [(&run, &report["requests"]["protocol_errors"]), (&hit, &hit.json()["protocol_errors"])]
+        {
+            let told = errors.as_object().is_some_and(|errors| errors.keys().all(|key| key.contains(rule)));
+            assert!(told && errors.to_string().contains(rule), "{rule}: {errors}");
+            assert!(outcome.stderr.contains("the server broke the rules of HTTP/2"), "{}", outcome.stderr);
+            assert!(matches!(outcome.code, 98 | 99), "{rule}: {}", outcome.stderr);
+        }
+        assert_eq!((hit.code, &hit.json()["succeeded"]), (99, &12.into()), "{rule}: {}", hit.stderr);
     }
 }
 

@@ -2,12 +2,12 @@
 
 use super::peers::{BINARY, Folder, answer, bench, command, peer, request};
 use rustix::process::{Pid, Signal, kill_process};
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Condvar, Mutex};
 use tidegate_testkit::{InTime, wait_for};
 
 /// A request as the application got it.
@@ -593,6 +593,104 @@ fn bytes_behind_an_answer_fail_the_run() {
     assert!(report["requests"]["surplus"].as_u64().is_some_and(|count| count > 1), "{report:#}");
     assert!(report["reasons"].to_string().contains("bytes came behind a complete answer"), "{report:#}");
     assert!(matches!(outcome.code, 98 | 99), "{}", outcome.stderr);
+}
+
+/// What an application has answered.
+#[derive(Default)]
+struct Answered {
+    statuses: BTreeMap<String, u64>,
+    bytes: u64,
+    /// Resources that were held, and those that were missing.
+    held: u64,
+    missing: u64,
+}
+
+impl Answered {
+    fn count(&mut self, (status, lines, text): &Reply) {
+        let head = format!("HTTP/1.1 {status}\r\n{lines}Content-Length: {}\r\n\r\n", text.len());
+        *self.statuses.entry(status[..3].to_owned()).or_default() += 1;
+        self.bytes += (head.len() + text.len()) as u64;
+    }
+}
+
+/// Where a resource of a page fails, the operation fails; the others are answered all the same, count, and come over the same
+/// connections.
+#[test]
+fn figures_equal_the_servers_where_a_resource_fails() {
+    let counted = Arc::new((Mutex::new(Answered::default()), Condvar::new()));
+    let (folder, of_server) = (Folder::new(), counted.clone());
+    let application = Application::new(move |asked| {
+        let (counted, changed) = &*of_server;
+        let mut counted = counted.lock().unwrap();
+        let reply = match asked.line.as_str() {
+            "GET /" => ok("", "<img src=/a><img src=/b><img src=/missing><img src=/c>"),
+            "GET /missing" => {
+                counted.missing += 1;
+                changed.notify_all();
+                ("404 Not Found", String::new(), "not here".to_owned())
+            }
+            // Under way until one of each page before them is known to be missing.
+            "GET /a" | "GET /b" => {
+                counted.held += 1;
+                let until = counted.held.div_ceil(2);
+                counted = changed.wait_while(counted, |counted| counted.missing < until).unwrap();
+                ok("", "held")
+            }
+            _ => ok("", "picture"),
+        };
+        counted.count(&reply);
+        reply
+    });
+    let steps = "users 2 { steady \"500ms\" }; think fixed \"10ms\"; client connections=3; op a { get \"/\" { assets } }";
+    let file = scenario(&folder, &application.url, steps);
+    let report = bench(&["run", &file, "--no-host", "--json", "--no-keep", "--grace", "1m"]).json();
+    let (of, requests) = (&report["operations"][0], &report["requests"]);
+    let counted = counted.0.lock().unwrap();
+    let pages = counted.missing;
+    assert!(pages > 2 && of["ended"] == pages && of["failed"] == pages, "{pages} pages: {report:#}");
+    assert_eq!(requests["statuses"], serde_json::json!({ "200": 4 * pages, "404": pages }));
+    assert_eq!(requests["statuses"], serde_json::json!(counted.statuses));
+    assert_eq!((&requests["answered"], &requests["failed"]), (&(5 * pages).into(), &pages.into()));
+    assert_eq!((&requests["unmeasured"], &requests["bytes"]), (&0.into(), &counted.bytes.into()));
+    assert_eq!(requests["connects"], 6, "{requests:#}");
+    let reason = &report["failed_operations"][0]["reason"];
+    assert!(reason.as_str().is_some_and(|reason| reason.contains("/missing")), "{reason}");
+}
+
+/// What is under way at the end, and when somebody interrupts, is counted: the server has it in its log.
+#[test]
+fn what_is_under_way_at_the_end_is_counted() {
+    for is_interrupted in [false, true] {
+        let (folder, held) = (Folder::new(), Arc::new(Mutex::new(0)));
+        let of_server = held.clone();
+        let silent = peer(move |_, mut stream| {
+            while request(&mut stream) {
+                let mut held = of_server.lock().unwrap();
+                *held += 1;
+                // The page, and none of its resources.
+                if *held == 1 {
+                    answer(&mut stream, "200 OK", "<img src=/a><img src=/b><img src=/c>");
+                }
+            }
+        });
+        let steady = if is_interrupted { "1m" } else { "300ms" };
+        let steps = format!(
+            "users 1 {{ steady \"{steady}\" }}; think fixed \"1s\"; client connections=3; op a {{ get \"/\" {{ assets }} }}"
+        );
+        let file = scenario(&folder, silent.trim_end_matches('/'), &steps);
+        let mut command = command();
+        command.args(["run", &file, "--no-host", "--json", "--no-keep", "--grace", "1s"]);
+        let child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        if is_interrupted {
+            wait_for(|| (*held.lock().unwrap() == 4).then_some(()), "requests that are under way");
+            kill_process(Pid::from_child(&child), Signal::INT).unwrap();
+        }
+        let report: serde_json::Value = serde_json::from_slice(&child.output_in_time().stdout).unwrap();
+        let requests = &report["requests"];
+        assert_eq!((&requests["answered"], &requests["failed"]), (&1.into(), &3.into()), "{report:#}");
+        assert_eq!(requests["errors"], serde_json::json!({ "unanswered": 3 }));
+        assert_eq!(report["operations"][0]["failed"], u64::from(!is_interrupted), "{report:#}");
+    }
 }
 
 #[test]

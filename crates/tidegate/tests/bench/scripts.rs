@@ -1,8 +1,11 @@
 //! Functions in JavaScript that a scenario calls.
 
-use super::peers::{Folder, Outcome, bench};
+use super::peers::{Folder, Outcome, bench, command};
 use super::scenarios::{Application, Asked, Reply, ok, scenario};
+use rustix::process::{Pid, Signal, kill_process};
 use std::fs;
+use std::process::Stdio;
+use tidegate_testkit::{InTime, wait_for};
 
 const SHOP: &str = r#"
 const KEY = "secret";
@@ -95,6 +98,53 @@ fn whatever_a_script_does_fails_operations_and_is_told_with_its_place() {
         let of = of.unwrap_or_else(|| panic!("{operation} has not failed: {report:#}"));
         let reason = of["reason"].as_str().unwrap();
         assert!(of["failure"] == failure && reason.contains(part), "{operation}: {of:#}");
+    }
+}
+
+/// The engine cannot end a function of the language in the middle, and nobody can end a thread: the run ends without it.
+#[test]
+fn a_call_that_cannot_be_ended_ends_no_run() {
+    let (ground, application) = (Folder::new(), Application::new(shop));
+    let script = "export const hang = ({ user }) => {\n    const all = [];\n    if (user === 1) all.length = 4294967295;\n    all.reverse();\n};";
+    ground.write("shop.js", script);
+    let run = |steady: &str| {
+        let rest = format!(
+            "users 2 {{ steady \"{steady}\" }}\nthink fixed \"10ms\"\nscript \"shop.js\"\nop a {{ call hang; get \"/items\" }}"
+        );
+        let file = scenario(&ground, &application.url, &rest);
+        let mut command = command();
+        command.args([
+            "run",
+            &file,
+            "--threads",
+            "2",
+            "--no-host",
+            "--no-keep",
+            "--json",
+            "--grace",
+            "100ms",
+        ]);
+        command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+    };
+    for is_interrupted in [false, true] {
+        let before = application.asked().len();
+        let child = run(if is_interrupted { "1h" } else { "1500ms" });
+        if is_interrupted {
+            // The other user goes on.
+            wait_for(|| (application.asked().len() > before + 3).then_some(()), "requests");
+            kill_process(Pid::from_child(&child), Signal::INT).unwrap();
+        }
+        let output = child.output_in_time();
+        let stderr = String::from_utf8(output.stderr).unwrap();
+        let code = if is_interrupted { 130 } else { 98 };
+        assert_eq!(output.status.code(), Some(code), "{stderr}");
+        for part in
+            ["a call of `hang` (shop.js:1:", " s and cannot be ended; what its users did since is not in the"]
+        {
+            assert!(stderr.contains(part), "{part}: {stderr}");
+        }
+        let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert!(report["operations"][0]["succeeded"].as_u64().is_some_and(|count| count > 2), "{report:#}");
     }
 }
 

@@ -212,7 +212,7 @@ impl<O: FnMut(Progress, &Second)> Controller<'_, O> {
         if let Message::End { fault, .. } = &mut end
             && let Some(error) = fault.take()
         {
-            self.faults.push(format!("a worker of {title} ended: {error}"));
+            self.faults.push(format!("a worker of {title} failed: {error}"));
             self.is_cut_short = true;
         }
         self.gather(end);

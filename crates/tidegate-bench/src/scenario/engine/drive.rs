@@ -63,7 +63,8 @@ impl Worker<'_> {
 
     /// Begins to open a connection.
     pub(super) fn open(&mut self, place: usize, now: u64) -> io::Result<Key> {
-        let plan = self.shared.plan;
+        let shared = self.shared;
+        let plan = &shared.plan;
         let server = plan.mix.servers.first().ok_or(io::ErrorKind::AddrNotAvailable)?;
         let turn = self.opened;
         self.opened += u64::from(plan.threads);
@@ -161,18 +162,18 @@ impl Worker<'_> {
         if self.scenario.client.streams.is_some() {
             return self.flush_streams(key, now);
         }
-        let is_measured = self.is_measured(now);
         let Some(connection) = self.connections.get_mut(key) else { return };
         if connection.state != State::Open {
             return;
         }
+        let place = connection.user as usize;
         match connection.flush() {
             Ok(count) => {
                 // Content that moves on is no silence.
                 if let Some(exchange) = connection.exchange.filter(|_| count > 0) {
                     connection.deadline = self.scenario.client.deadline(exchange.sent, now);
                 }
-                if is_measured {
+                if self.measures(place) {
                     self.recorder.counts.bytes_sent += count as u64;
                 }
             }
@@ -188,6 +189,8 @@ impl Worker<'_> {
             return self.read_streams(key);
         }
         for _ in 0..READS_IN_A_ROW {
+            let is_measured =
+                self.connections.get(key).is_some_and(|connection| self.measures(connection.user as usize));
             let Some(connection) = self.connections.get_mut(key) else { return };
             if connection.state != State::Open {
                 return;
@@ -208,12 +211,11 @@ impl Worker<'_> {
                 Ok(Received::End) => return self.closed(key, now),
                 Err(error) => return self.lost(key, failure_of(&error), now),
             };
-            let is_measured = (self.steady.0..self.steady.1).contains(&now);
-            if is_measured {
-                self.recorder.counts.bytes += count as u64;
-            }
             if let Some(exchange) = &connection.exchange {
                 connection.deadline = self.scenario.client.deadline(exchange.sent, now);
+            }
+            if is_measured {
+                self.recorder.counts.bytes += count as u64;
             }
             if is_discarded {
                 if connection.reader.skip(count as u64) {
@@ -311,8 +313,7 @@ impl Worker<'_> {
 
     /// Counts an answer, and gives it to its user.
     pub(super) fn take_answer(&mut self, place: usize, answer: Answer, stamps: Stamps, now: u64) {
-        let user = self.users.get(place).filter(|user| user.is_busy && self.is_measured(user.intended));
-        if let Some(user) = user {
+        if let Some(user) = self.users.get(place).filter(|_| self.measures(place)) {
             let step = user.step_of(self.scenario).filter(|_| answer.exchange.purpose == Purpose::Step);
             let is_allowed = step.map_or(answer.status < 400, |step| {
                 step.expect.allows_status(answer.status) || answer.status < 400
@@ -360,7 +361,7 @@ impl Worker<'_> {
         let place = connection.user as usize;
         let was_idle = connection.answered > 0 && connection.reader.is_between() && exchange.attempts == 0;
         if was_idle && matches!(failure, Failure::Closed | Failure::Reset) {
-            if self.users.get(place).is_some_and(|user| self.is_measured(user.intended)) {
+            if self.measures(place) {
                 self.recorder.counts.dropped += 1;
             }
             return self.send_again(place, exchange, now);
@@ -376,16 +377,6 @@ impl Worker<'_> {
         self.ask_again(place, Exchange { attempts: exchange.attempts.saturating_add(1), ..exchange }, now);
     }
 
-    /// Nobody waits for what is under way on a connection any more.
-    pub(super) fn abandon(&mut self, key: Key, now: u64) {
-        let is_open = self.connections.get(key).is_some_and(|connection| connection.state == State::Open);
-        if is_open && self.scenario.client.streams.is_some() {
-            self.cancel_streams(key, now);
-        } else {
-            self.remove(key);
-        }
-    }
-
     /// A connect or a handshake that began at `began` has failed.
     fn connect_failed(&mut self, began: u64, now: u64) {
         self.failing_since.get_or_insert(began);
@@ -397,8 +388,11 @@ impl Worker<'_> {
         if matches!(failure, Failure::Refused | Failure::Connect | Failure::ConnectTimeout) {
             self.connect_failed(now, now);
         }
-        if self.users.get(place).is_some_and(|user| user.is_busy && self.is_measured(user.intended)) {
+        if self.measures(place) {
             self.recorder.fail(failure, 1);
+        }
+        if let Some(user) = self.users.get_mut(place) {
+            user.under_way = user.under_way.saturating_sub(1);
         }
         let reason = match failure {
             Failure::Timeout => self.scenario.client.timed_out(sent, now),

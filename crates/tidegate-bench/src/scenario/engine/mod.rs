@@ -18,14 +18,19 @@ mod worker;
 
 pub(super) use resources::is_known;
 
+use script::UnderWay;
+
 use super::Scenario;
 use super::record::{Arrived, FAILED_KEPT, FailedOperation, Outcome, Second, Tally};
+use crate::clock::ns;
 use crate::host;
 use crate::plan::Plan;
 use crate::record::Sample;
-use crate::run::{Ending, Progress, Stop, add, with_workers};
+use crate::run::{Ending, Progress, Stop, add};
+use crate::workers::{Ends, PATIENCE, with_workers};
 use std::collections::{BTreeMap, HashMap};
 use std::io;
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -33,14 +38,16 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 const SECOND: u64 = 1_000_000_000;
 
 /// What all workers of a run share.
-pub(super) struct Shared<'s> {
-    pub scenario: &'s Scenario,
+pub(super) struct Shared {
+    pub scenario: Scenario,
     /// How connections are made; its mix has the one server.
-    pub plan: &'s Plan,
+    pub plan: Plan,
     /// Monotonic nanoseconds of the beginning.
     pub start: u64,
     /// Somebody wants the run to end now.
     pub stop: AtomicBool,
+    /// What each worker has the script do.
+    calls: Box<[UnderWay]>,
 }
 
 /// What a worker tells.
@@ -85,7 +92,8 @@ pub fn run_at(
     Ok(gathering.finish(scenario, stop.is_stopped(), false))
 }
 
-/// Runs the users of `plan.part`, and gives what their workers tell to `take`.
+/// Runs the users of `plan.part`, and gives what their workers tell to `take`. Whether all of them have ended: one that is in a call
+/// of the script that cannot be ended is left behind, and its end told for it.
 ///
 /// # Errors
 /// As [`run_at`].
@@ -94,11 +102,29 @@ pub(crate) fn run_part(
     plan: &Plan,
     start: u64,
     stop: &Stop,
-    take: impl FnMut(Message),
-) -> io::Result<()> {
-    let shared = Shared { scenario, plan, start, stop: AtomicBool::new(false) };
-    let work = |number, sender| worker::run(&shared, number, sender);
-    with_workers("scenario", plan.threads, (stop, &shared.stop), work, take)
+    mut take: impl FnMut(Message),
+) -> io::Result<bool> {
+    let shared = Arc::new(Shared {
+        scenario: scenario.clone(),
+        plan: plan.clone(),
+        start,
+        stop: AtomicBool::new(false),
+        calls: (0..plan.threads).map(|_| UnderWay::default()).collect(),
+    });
+    let of_workers = shared.clone();
+    let work = move |number, sender| worker::run(&of_workers, number, sender);
+    let latest = start.saturating_add(ns(scenario.phases.whole() + plan.drain));
+    // A call may take so much of the processor, and the machine be busy with others.
+    let of_call = scenario.script.as_ref().map_or(Duration::ZERO, |script| script.within * 4);
+    let ends = Ends { stop, is_over: &shared.stop, latest: Some(latest), patience: PATIENCE + of_call };
+    let left = with_workers("scenario", plan.threads, ends, work, &mut take)?;
+    for worker in &left {
+        let call = shared.calls.get(*worker as usize).and_then(|call| call.shown(scenario));
+        let fault = call.unwrap_or_else(|| "it does not answer; its last figures are missing".to_owned());
+        let (failed, fault) = (Vec::new(), Some(io::Error::other(fault)));
+        take(Message::End { worker: *worker, gave_up: false, unsent: 0, failed, fault });
+    }
+    Ok(left.is_empty())
 }
 
 /// The records of all workers, by second.
@@ -172,7 +198,7 @@ impl<O: FnMut(Progress, &Second)> Gathering<O> {
                     self.outcome.ending = Ending::GaveUp;
                 }
                 if let Some(fault) = fault {
-                    self.outcome.faults.push(format!("a worker of the generator ended: {fault}"));
+                    self.outcome.faults.push(format!("a worker of the generator failed: {fault}"));
                 }
             }
         }

@@ -1,6 +1,6 @@
 //! Users move on: operations begin, steps follow each other, an operation ends and the next one is drawn.
 
-use super::connection::{Exchange, Purpose, UserConnection};
+use super::connection::{Exchange, Purpose};
 use super::drive::BODY_KEPT;
 use super::request;
 use super::resources::UNKNOWN;
@@ -11,7 +11,6 @@ use crate::record::Failure;
 use crate::scenario::record::{FAILED_KEPT, FailedOperation};
 use crate::scenario::{TakeFrom, page};
 use std::cmp::Reverse;
-use tidegate_io::Key;
 
 /// Redirects that a step follows.
 const REDIRECTS: u8 = 5;
@@ -62,6 +61,11 @@ impl Worker<'_> {
     /// Whether what is due at this time is measured.
     pub(super) fn is_measured(&self, intended: u64) -> bool {
         (self.steady.0..self.steady.1).contains(&intended)
+    }
+
+    /// Whether what a user asks, and gets, is measured: all of an operation is that was due in the steady time.
+    pub(super) fn measures(&self, place: usize) -> bool {
+        self.users.get(place).is_some_and(|user| user.is_busy && self.is_measured(user.intended))
     }
 
     /// A user's time has come.
@@ -176,9 +180,6 @@ impl Worker<'_> {
         let scenario = self.scenario;
         let Some(user) = self.users.get_mut(place) else { return };
         user.under_way = user.under_way.saturating_sub(1);
-        if !user.is_busy {
-            return;
-        }
         let Some(step) = user.step_of(scenario) else { return };
         let method = if answer.exchange.purpose == Purpose::Step { step.method.as_str() } else { "GET" };
         let mut head = page::head(&answer.head, method);
@@ -303,8 +304,10 @@ impl Worker<'_> {
         let is_unasked = answer.status == 304 && !answer.exchange.is_conditional;
         if answer.status >= 400 || is_unasked {
             let reason = format!("the status of {path}, which the page loads, is {}", answer.status);
-            return self.fail(place, Failure::Status, reason, Some(answer), now);
+            // As in a browser, the page loads the others all the same.
+            self.note_failure(place, Failure::Status, reason, Some(answer), now);
         }
+        let Some(user) = self.users.get_mut(place) else { return };
         if matches!(answer.status, 301..=303 | 307 | 308)
             && let Some(location) = &head.location
         {
@@ -346,6 +349,9 @@ impl Worker<'_> {
         if !user.is_busy || user.under_way > 0 || !user.queue.is_empty() {
             return;
         }
+        if user.failure.is_some() {
+            return self.end_operation(place, now);
+        }
         user.step += 1;
         let steps = self.scenario.operations.get(user.operation).map_or(0, |operation| operation.steps.len());
         if user.step < steps {
@@ -362,8 +368,25 @@ impl Worker<'_> {
         }
     }
 
-    /// The operation under way has failed; what it still waits for is given up.
+    /// The operation under way has failed, and asks for nothing more. It ends when what is under way has come in, within its
+    /// timeouts: that counts, since the server has answered it, and connections stay.
     pub(super) fn fail(
+        &mut self,
+        place: usize,
+        failure: Failure,
+        reason: String,
+        answer: Option<&Answer>,
+        now: u64,
+    ) {
+        self.note_failure(place, failure, reason, answer, now);
+        if let Some(user) = self.users.get_mut(place) {
+            user.queue.clear();
+        }
+        self.end_step_if_done(place, now);
+    }
+
+    /// Keeps why the operation under way fails: its first reason.
+    fn note_failure(
         &mut self,
         place: usize,
         failure: Failure,
@@ -391,17 +414,6 @@ impl Worker<'_> {
                 shown.escape_ascii().to_string()
             }),
         }));
-        user.queue.clear();
-        let busy: Vec<Key> = user.connections.clone();
-        for key in busy {
-            if self.connections.get(key).is_some_and(UserConnection::is_busy) {
-                self.abandon(key, now);
-            }
-        }
-        if let Some(user) = self.users.get_mut(place) {
-            user.under_way = 0;
-        }
-        self.end_operation(place, now);
     }
 
     /// An operation has ended, well or not; the next one is drawn.
@@ -475,15 +487,21 @@ impl Worker<'_> {
         }
     }
 
+    /// Nobody waits any more for what a user has under way.
+    pub(super) fn count_unanswered(&mut self, place: usize) {
+        let Some(user) = self.users.get_mut(place) else { return };
+        let (under_way, intended) = (std::mem::take(&mut user.under_way), user.intended);
+        if self.is_measured(intended) {
+            self.recorder.fail(Failure::Unanswered, under_way.into());
+        }
+    }
+
     /// The end of the run has come for a user that is in an operation, or that should have begun one.
     pub(super) fn leave_unanswered(&mut self, place: usize, now: u64) {
         let Some(user) = self.users.get(place) else { return };
-        let (began, intended) = (user.began, user.intended);
+        let began = user.began;
         if user.is_busy {
-            let under_way = u64::from(user.under_way);
-            if self.is_measured(intended) {
-                self.recorder.fail(Failure::Unanswered, under_way);
-            }
+            self.count_unanswered(place);
             self.fail(place, Failure::Unanswered, Failure::Unanswered.sentence().to_owned(), None, now);
         }
         let Some(user) = self.users.get_mut(place) else { return };

@@ -2,9 +2,42 @@
 
 use super::operate::Answer;
 use super::worker::Worker;
+use crate::clock::monotonic_ns;
 use crate::record::Failure;
+use crate::scenario::Scenario;
 use crate::scenario::page;
 use crate::scenario::script::{Call, Given, Purpose, Response, Said, ScriptError};
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicU16, AtomicU64};
+use std::time::Duration;
+
+/// The call that a worker is in, for who waits for the worker.
+#[derive(Default)]
+pub(super) struct UnderWay {
+    /// When it began, monotonic nanoseconds; 0: there is none.
+    since: AtomicU64,
+    function: AtomicU16,
+}
+
+impl UnderWay {
+    fn during<T>(&self, function: u16, call: impl FnOnce() -> T) -> T {
+        self.function.store(function, Relaxed);
+        self.since.store(monotonic_ns(), Release);
+        let done = call();
+        self.since.store(0, Relaxed);
+        done
+    }
+
+    /// In words, where there is one.
+    pub fn shown(&self, scenario: &Scenario) -> Option<String> {
+        let since = Some(self.since.load(Acquire)).filter(|since| *since > 0)?;
+        let called = scenario.script.as_ref()?.called(self.function.load(Relaxed));
+        let time = Duration::from_nanos(monotonic_ns().saturating_sub(since)).as_secs();
+        Some(format!(
+            "a call of {called} has been under way for {time} s and cannot be ended; what its users did since is not in the figures"
+        ))
+    }
+}
 
 /// Why an operation fails, in words.
 type Reason = (Failure, String);
@@ -63,7 +96,10 @@ impl Worker<'_> {
 
     fn invoke(&mut self, place: usize, function: u16, answer: Option<&Answer>) -> Result<Said, ScriptError> {
         let scenario = self.scenario;
-        let (Some(user), Some(engine)) = (self.users.get_mut(place), &mut self.script) else {
+        let under_way = self.shared.calls.get(self.number as usize);
+        let (Some(user), Some(engine), Some(under_way)) =
+            (self.users.get_mut(place), &mut self.script, under_way)
+        else {
             return Ok(Said::Nothing);
         };
         let mut random = user.random.clone();
@@ -79,7 +115,8 @@ impl Worker<'_> {
                 body: &answer.body,
             }),
         };
-        let said = engine.call(function, &given, &mut random);
+        let call = || engine.call(function, &given, &mut random);
+        let said = under_way.during(function, call);
         user.random = random;
         said
     }

@@ -10,7 +10,7 @@ use super::operate::Answer;
 use super::request::Request;
 use super::worker::Worker;
 use crate::clock::monotonic_ns;
-use crate::http2::ATTEMPTS;
+use crate::http2::{ATTEMPTS, FLOODED};
 use crate::record::{Failure, Stamps};
 use crate::scenario::Client;
 use crate::worker::connect_failure;
@@ -89,7 +89,6 @@ impl Worker<'_> {
 
     /// Begins what a connection has room for, and sends as much as it takes.
     pub(super) fn flush_streams(&mut self, key: Key, now: u64) {
-        let is_measured = self.is_measured(now);
         let done = self.with_streams(key, |worker, streams| {
             let left = worker.fill(streams, now);
             (left, worker.send_given(key, streams, now))
@@ -101,7 +100,7 @@ impl Worker<'_> {
             self.again(place, exchange, Failure::GoAway, now);
         }
         match sent {
-            Ok(count) if is_measured => self.recorder.counts.bytes_sent += count as u64,
+            Ok(count) if self.measures(place) => self.recorder.counts.bytes_sent += count as u64,
             Ok(_) => {}
             // An answer may have come before the server closed.
             Err(_) if is_finished => {}
@@ -184,6 +183,8 @@ impl Worker<'_> {
             let now = monotonic_ns();
             let Some(connection) = self.connections.get_mut(key) else { return };
             let place = connection.user as usize;
+            // What follows these answers goes on another.
+            connection.is_finished |= matches!(then, Then::Closed | Then::Failed(_));
             let answers = ended.iter().filter(|ended| matches!(ended, Ended::Answered(..))).count();
             connection.answered = connection.answered.saturating_add(answers as u32);
             if answers > 0 {
@@ -234,7 +235,8 @@ impl Worker<'_> {
             Err(error) => return Then::Failed(failure_of(&error)),
         };
         let now = monotonic_ns();
-        if (self.steady.0..self.steady.1).contains(&now) {
+        let place = connection.user as usize;
+        if self.measures(place) {
             self.recorder.counts.bytes += count as u64;
         }
         streams.is_silent &= count == 0;
@@ -248,12 +250,19 @@ impl Worker<'_> {
                 Ok((consumed, event)) => {
                     at += consumed;
                     let Some(event) = event else { break };
+                    if let Some(error) = streams.session.stray_error(&event) {
+                        self.recorder.protocol_error(&error);
+                    }
                     streams.take_event(event, section, (client, now), ended);
                 }
-                Err(_) => return Then::Failed(Failure::Malformed),
+                Err(error) => {
+                    self.recorder.protocol_error(&error);
+                    return Then::Failed(Failure::Malformed);
+                }
             }
         }
         if streams.session.is_flooded() {
+            self.recorder.protocol_error(&FLOODED);
             return Then::Failed(Failure::Malformed);
         }
         streams.session.held.extend_from_slice(data.get(at..).unwrap_or_default());
@@ -262,10 +271,6 @@ impl Worker<'_> {
 
     /// Sends a request again that the server has turned away, on a new connection where this one takes no more.
     fn again(&mut self, place: usize, exchange: Exchange, failure: Failure, now: u64) {
-        // The others of its operation may have failed it meanwhile.
-        if !self.users.get(place).is_some_and(|user| user.is_busy) {
-            return;
-        }
         if exchange.attempts.saturating_add(1) < ATTEMPTS {
             self.send_again(place, exchange, now);
         } else {
@@ -275,8 +280,7 @@ impl Worker<'_> {
 
     /// The server has closed its side.
     fn closed_streams(&mut self, key: Key, now: u64) {
-        let Some(connection) = self.connections.get_mut(key) else { return };
-        connection.is_finished = true;
+        let Some(connection) = self.connections.get(key) else { return };
         let Some(streams) = connection.streams.as_ref().filter(|_| connection.is_busy()) else {
             self.remove(key);
             return;
@@ -308,26 +312,17 @@ impl Worker<'_> {
             && streams.is_silent
             && carried.iter().all(|exchange| exchange.attempts == 0);
         if !was_idle || !matches!(failure, Failure::Closed | Failure::Reset) {
-            let sent = carried.iter().map(|exchange| exchange.sent).min().unwrap_or(now);
-            return self.broken_off(place, failure, sent, now);
+            for exchange in carried {
+                self.broken_off(place, failure, exchange.sent, now);
+            }
+            return;
         }
-        if self.users.get(place).is_some_and(|user| self.is_measured(user.intended)) {
+        if self.measures(place) {
             self.recorder.counts.dropped += carried.len() as u64;
         }
         for exchange in carried {
             self.again(place, exchange, failure, now);
         }
-    }
-
-    /// Nobody waits for what is under way on a connection any more, which stays.
-    pub(super) fn cancel_streams(&mut self, key: Key, now: u64) {
-        self.with_streams(key, |_, streams| {
-            streams.session.take_all(|_| true);
-            streams.waiting.clear();
-        });
-        self.settle(key, now);
-        // The server is to be told.
-        self.unflushed.push(key);
     }
 
     /// The deadline of a connection has come: it is that of one of its requests, or was.
@@ -340,11 +335,18 @@ impl Worker<'_> {
             connection.channel.reset_on_close();
             return self.lost(key, Failure::Timeout, now);
         }
-        if let Some(asked) = streams.session.first_overdue(now) {
-            let (place, sent) = (connection.user as usize, asked.exchange.sent);
-            return self.broken_off(place, Failure::Timeout, sent, now);
+        if overdue > 0 {
+            let place = connection.user as usize;
+            let taken = self
+                .with_streams(key, |_, streams| streams.session.take_all(|stream| stream.deadline <= now));
+            for stream in taken.into_iter().flatten() {
+                self.broken_off(place, Failure::Timeout, stream.carried.exchange.sent, now);
+            }
+            // The server is told, and what waits takes their places.
+            self.flush_streams(key, now);
         }
-        if let Some(next) = streams.session.next_deadline() {
+        let Some(connection) = self.connections.get_mut(key) else { return };
+        if let Some(next) = connection.streams.as_ref().and_then(|streams| streams.session.next_deadline()) {
             connection.deadline = next;
             self.wheel.arm(key.index(), Duration::from_nanos(next.saturating_sub(now)));
         }

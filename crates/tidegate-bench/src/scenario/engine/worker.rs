@@ -38,9 +38,9 @@ pub(super) struct Counter {
 
 /// A thread's state.
 pub(super) struct Worker<'s> {
-    pub shared: &'s Shared<'s>,
+    pub shared: &'s Shared,
     pub scenario: &'s Scenario,
-    number: u32,
+    pub number: u32,
     collector: Sender<Message>,
     poller: Poller,
     pub registry: Registry,
@@ -104,7 +104,7 @@ fn engine_of(script: &script::Script) -> io::Result<script::Engine> {
 }
 
 /// Runs one worker to its end.
-pub(super) fn run(shared: &Shared<'_>, number: u32, collector: Sender<Message>) {
+pub(super) fn run(shared: &Shared, number: u32, collector: Sender<Message>) {
     let report = collector.clone();
     let end = match Worker::new(shared, number, collector) {
         Ok(mut worker) => {
@@ -128,8 +128,8 @@ pub(super) fn run(shared: &Shared<'_>, number: u32, collector: Sender<Message>) 
 }
 
 impl<'s> Worker<'s> {
-    fn new(shared: &'s Shared<'s>, number: u32, collector: Sender<Message>) -> io::Result<Self> {
-        let (scenario, plan) = (shared.scenario, shared.plan);
+    fn new(shared: &'s Shared, number: u32, collector: Sender<Message>) -> io::Result<Self> {
+        let (scenario, plan) = (&shared.scenario, &shared.plan);
         let poller = Poller::new()?;
         let registry = poller.registry()?;
         let at = |time: Duration| shared.start.saturating_add(ns(time));
@@ -297,7 +297,10 @@ impl<'s> Worker<'s> {
 
     /// What is left at the end is counted, and the last second handed over.
     fn finish(&mut self) {
-        if !self.shared.stop.load(Relaxed) {
+        if self.shared.stop.load(Relaxed) {
+            // What was interrupted has not failed; its requests are in the log of the server all the same.
+            (0..self.users.len()).for_each(|user| self.count_unanswered(user));
+        } else {
             let now = monotonic_ns();
             for user in 0..self.users.len() {
                 self.leave_unanswered(user, now);

@@ -175,15 +175,19 @@ impl Script {
         self.exports.get(usize::from(function)).map_or("", |export| &export.name)
     }
 
-    /// What is wrong with what a function has returned.
-    pub(super) fn returned(&self, function: u16, what: impl Into<String>) -> ScriptError {
+    /// A function, and where it begins.
+    pub(super) fn called(&self, function: u16) -> Called {
         let export = self.exports.get(usize::from(function));
-        let called = Called {
+        Called {
             function: self.export(function).to_owned(),
             file: self.name.clone(),
             place: export.and_then(|export| export.place),
-        };
-        ScriptError::Returned(called, what.into())
+        }
+    }
+
+    /// What is wrong with what a function has returned.
+    pub(super) fn returned(&self, function: u16, what: impl Into<String>) -> ScriptError {
+        ScriptError::Returned(self.called(function), what.into())
     }
 
     /// The values of variables that a function was called for; `names` has the names of all variables.

@@ -7,6 +7,7 @@ mod ssh;
 use super::peers::{Folder, Outcome, Served, bench, command};
 use serde_json::Value;
 use std::io::{BufRead, BufReader, Read};
+use std::net::TcpListener;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
@@ -142,7 +143,7 @@ fn an_agent_that_is_killed_makes_the_run_invalid() {
     let mut addresses = Vec::new();
     for number in 2..=4 {
         // Agents of their own addresses; what is free there, a listener says that is closed again.
-        let place = std::net::TcpListener::bind(format!("127.0.0.{number}:0")).unwrap();
+        let place = TcpListener::bind(format!("127.0.0.{number}:0")).unwrap();
         let address = place.local_addr().unwrap().to_string();
         drop(place);
         let name = format!("east-{number}");
@@ -277,4 +278,48 @@ fn agents_have_the_script_and_leave_systems_alone() {
     }
     assert_eq!(std::fs::read_to_string(folder.0.join("seen")).unwrap(), "newnew");
     assert!(!folder.0.join("x.conf").exists());
+}
+
+/// Its thread would burn a processor beside the next run: such an agent tells what it has, and ends.
+#[test]
+fn an_agent_whose_script_cannot_be_ended_says_so_and_ends() {
+    let (served, folder) = (Served::new(), Folder::new());
+    let script = "export const hang = ({ user }) => { const all = []; if (user === 1) all.length = 4294967295; all.reverse(); };";
+    folder.write("s.js", script);
+    let text = format!(
+        "target \"{}\"\nusers 2 {{ steady \"1500ms\" }}\ncycle fixed \"200ms\"\nscript \"s.js\"\n\
+         flow {{ call hang; get \"/1k\" }}\n",
+        served.url
+    );
+    let scenario = folder.write("agents.kdl", text);
+    let place = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = place.local_addr().unwrap().to_string();
+    drop(place);
+    let below = folder.0.display().to_string();
+    let agent = ["agent", "--listen", &address, "--insecure-loopback", "--threads", "2", "--folder", &below];
+    let agent = Running::new(&agent);
+    let run = [
+        "run",
+        &scenario,
+        "--agents",
+        &address,
+        "--insecure-loopback",
+        "--no-keep",
+        "--json",
+        "--grace",
+        "1s",
+    ];
+    let done = bench(&run);
+    assert_eq!(done.code, 98, "{}", done.stderr);
+    for part in ["a worker of agent 1 ", "a call of `hang` (s.js:1:", "cannot be ended"] {
+        assert!(done.stderr.contains(part), "{part}: {}", done.stderr);
+    }
+    assert!(operations(&done.json()) > 2, "{}", done.stdout);
+    let agent = agent.end();
+    assert_eq!(agent.code, 1, "{}", agent.stderr);
+    assert!(
+        agent.stderr.contains("cannot be ended, and would go on at the cost of the next run"),
+        "{}",
+        agent.stderr
+    );
 }

@@ -145,7 +145,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
                 ExitCode::FAILURE
             }
         };
-        if is_once {
+        if is_once || matches!(result, Err(runner::AgentError::Stuck)) {
             return Ok(code);
         }
     }
