@@ -115,8 +115,13 @@ impl<O: FnMut(Progress, &Second)> Controller<'_, O> {
         }
         member.index = hello.index.or(member.index);
         let is_there = |member: &&Member| !matches!(member.stage, Stage::Silent | Stage::Away);
-        if self.members.iter().filter(is_there).count() == self.orders.agents {
+        let (there, wanted) = (self.members.iter().filter(is_there).count(), self.orders.agents);
+        if there == wanted {
             self.prepare();
+        } else if let Some(member) = self.members.get(place) {
+            let title = member.title();
+            self.said
+                .push(format!("{there} of {wanted} agents are there: {title}; the others are waited for"));
         }
         Ok(())
     }

@@ -245,10 +245,10 @@ fn a_link_that_breaks_before_the_start_is_made_again() {
     let (run, address) = controller(&path, 2, &["--insecure-loopback"]);
     let relay = Relay::new(&address);
     let east = join(&relay.address.to_string(), "east");
-    east.line("the controller is");
+    run.line("1 of 2 agents are there: agent (east, ");
     relay.cut();
     east.line("was lost before the start");
-    east.line("the controller is");
+    run.line("1 of 2 agents are there: agent (east, ");
     let west = join(&address, "west");
     let done = run.end();
     assert_eq!(operations(&done.json()), 60, "{}", done.stderr);
@@ -267,10 +267,11 @@ fn a_link_that_breaks_before_the_start_is_made_again() {
     let agents = format!("{},{}", relay.address, places[1]);
     let run =
         Running::new(&["run", &path, "--agents", &agents, "--insecure-loopback", "--no-keep", "--json"]);
-    east.line("the controller is");
+    run.line("1 of 2 agents are there: ");
     relay.cut();
+    run.line("is lost: ");
     east.line("was lost before the start");
-    east.line("the controller is");
+    run.line("1 of 2 agents are there: ");
     let west = listen(&places[1]);
     let done = run.end();
     assert_eq!(operations(&done.json()), 60, "{}", done.stderr);
